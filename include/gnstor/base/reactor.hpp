@@ -1,0 +1,59 @@
+// reactor.hpp: a thread that runs pollers, and sleeps when none has work.
+//
+// The adaptive engine thread of DESIGN.md: it spins while there is work, then backs off to sleeps, so that an idle array
+// uses under 2 % of a core. Work may arrive through plain memory (a GPU's doorbell), which cannot wake a thread:
+// sleeps are therefore short and bounded (ReactorOptions). Each Poller is polled by one reactor thread at a time.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gnstor {
+
+/// Something with work to look for. poll() is called by its reactor's thread alone, and must not block.
+class Poller {
+  public:
+    virtual ~Poller() = default;
+    /// Does a bounded amount of work; returns how much it did (0: idle).
+    virtual std::uint32_t poll() = 0;
+};
+
+struct ReactorOptions {
+    std::uint32_t spin_us = 50;        ///< idle time before the first sleep
+    std::uint32_t sleep_min_us = 50;   ///< first sleep; doubles while idle
+    std::uint32_t sleep_max_us = 2000; ///< longest sleep: bounds the latency of the first request after an idle time
+};
+
+class Reactor {
+  public:
+    /// Starts the thread (named `name`, at most 15 characters).
+    static Result<std::unique_ptr<Reactor>> start(std::string name, ReactorOptions options = {});
+    /// Stops and joins the thread. All pollers must have been removed.
+    ~Reactor();
+    Reactor(const Reactor&) = delete;
+    Reactor& operator=(const Reactor&) = delete;
+
+    /// Any thread. The poller is polled from soon on.
+    void add(Poller& poller);
+    /// Any thread but the reactor's own. On return the poller is not being polled and never will be again.
+    void remove(Poller& poller);
+    /// Runs `work` on the reactor's thread between polls and waits for it; from the reactor's own thread runs it at once.
+    void run(const std::function<void()>& work);
+    /// Wakes the thread from a sleep; any thread, cheap when it is awake.
+    void wake() noexcept;
+    /// CPU time the thread has used, in nanoseconds; any thread.
+    [[nodiscard]] std::uint64_t cpu_time_ns() const;
+    [[nodiscard]] const std::string& name() const noexcept;
+
+  private:
+    struct Impl;
+    explicit Reactor(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor

@@ -1,0 +1,70 @@
+// place.inl: bodies of placement.hpp.
+#pragma once
+
+namespace gnstor::placement {
+namespace detail {
+
+/// -log2(u / 2^64) in 16.16 fixed point, for u > 0; integer arithmetic alone (repeated squaring, 16 fraction bits).
+GN_HD inline std::uint64_t neg_log2(std::uint64_t u) {
+    std::uint32_t leading = 0;
+    while ((u & (1ull << 63)) == 0) {
+        u <<= 1;
+        ++leading;
+    }
+    std::uint64_t mantissa = u >> 32;  // 1.31: in [2^31, 2^32)
+    std::uint32_t fraction = 0;
+    for (int bit = 0; bit < 16; ++bit) {
+        mantissa = (mantissa * mantissa) >> 31;
+        fraction <<= 1;
+        if ((mantissa >> 32) != 0) {
+            mantissa >>= 1;
+            fraction |= 1;
+        }
+    }
+    return (std::uint64_t{leading + 1} << 16) - fraction;
+}
+
+/// Smaller is better. With equal weights the order is that of the hash itself, so neither logarithm nor division is needed.
+GN_HD inline std::uint64_t rank_key(std::uint64_t hash, std::uint32_t weight, bool weighted) {
+    if (!weighted) return ~hash;
+    return (neg_log2(hash | 1u) << 24) / weight;
+}
+
+}  // namespace detail
+
+GN_HD inline Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk) {
+    const std::uint64_t seed = mix64(volume.hash_factor ^ (std::uint64_t{volume.volume} << 32 | chunk));
+    bool weighted = false;
+    std::uint32_t first_weight = 0;
+    for (std::uint32_t s = 0; s < map.slot_count; ++s) {
+        if (map.slots[s].state == SlotState::kEmpty || map.slots[s].state == SlotState::kDown) continue;
+        if (first_weight == 0) first_weight = map.slots[s].weight;
+        weighted = weighted || map.slots[s].weight != first_weight;
+    }
+    Replicas out{};
+    // First pass: one a failure domain; second pass: fill up with what is left where domains are too few.
+    for (int pass = 0; pass < 2 && out.count < volume.replicas; ++pass) {
+        while (out.count < volume.replicas) {
+            std::uint64_t best_key = 0;
+            std::uint32_t best = kMaxSlots;
+            for (std::uint32_t s = 0; s < map.slot_count; ++s) {
+                const Slot& slot = map.slots[s];
+                if (slot.state == SlotState::kEmpty || slot.state == SlotState::kDown || slot.weight == 0) continue;
+                bool taken = false;
+                for (std::uint32_t i = 0; i < out.count; ++i)
+                    taken = taken || out.slot[i] == s || (pass == 0 && map.slots[out.slot[i]].domain == slot.domain);
+                if (taken) continue;
+                const std::uint64_t key = detail::rank_key(mix64(seed ^ mix64(s + 1)), slot.weight, weighted);
+                if (best == kMaxSlots || key < best_key) {
+                    best_key = key;
+                    best = s;
+                }
+            }
+            if (best == kMaxSlots) break;
+            out.slot[out.count++] = static_cast<std::uint8_t>(best);
+        }
+    }
+    return out;
+}
+
+}  // namespace gnstor::placement

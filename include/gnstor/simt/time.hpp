@@ -1,0 +1,47 @@
+// time.hpp: what time it is, and how a lane waits. CPU and GPU lanes.
+#pragma once
+
+#include <gnstor/base/target.hpp>
+
+#include <cstdint>
+
+#if !GN_DEVICE_PASS
+#include <ctime>
+#include <sched.h>
+#endif
+
+namespace gnstor::simt {
+
+/// Nanoseconds of a clock that never goes back; comparable among lanes of one processor, not between CPU and GPU.
+/// GPU: %globaltimer (ticks every 32 ns on an H200); CPU: CLOCK_MONOTONIC.
+GN_HD inline std::uint64_t now_ns() {
+#if GN_DEVICE_PASS
+    std::uint64_t t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+#else
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+#endif
+}
+
+/// Waits a little, longer each time with the same `backoff` (start it at 0). A CPU lane yields its core.
+GN_HD inline void pause(std::uint32_t& backoff) {
+#if GN_DEVICE_PASS
+    __nanosleep(32u << (backoff < 5 ? backoff : 5));
+    ++backoff;
+#else
+    ++backoff;
+    if (backoff > 4) sched_yield();
+#endif
+}
+
+/// A point in time after which a wait ends with Status::kTimedOut. Trivially copyable.
+struct Deadline {
+    std::uint64_t at_ns;
+    GN_HD static Deadline in_ns(std::uint64_t ns) { return Deadline{now_ns() + ns}; }
+    GN_HD bool passed() const { return now_ns() >= at_ns; }
+};
+
+}  // namespace gnstor::simt

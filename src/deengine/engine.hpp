@@ -1,0 +1,75 @@
+// engine.hpp: deEngine, the firmware of one drive: permission table, block map, flash translation.
+//
+// Pure logic: no threads, clocks, sockets or files; time and bytes come as arguments, flash through flash.hpp. One owner thread.
+// A command's completion comes through CompletionSink, during submit() or a later poll(): answers wait for the durability of what
+// they say. Rules: DESIGN.md "The command", "deEngine"; ARRAY.md 4 to 8.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/nvme/command.hpp>
+#include <gnstor/nvme/vendor.hpp>
+
+#include "deengine/flash.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace gnstor::deengine {
+
+struct EngineOptions {
+    std::uint8_t ssd_uuid[16] = {};      ///< this drive (store incarnation)
+    std::uint32_t max_volumes = 1024;
+    std::uint32_t over_provisioning_percent = 7;
+    std::uint32_t mdts_blocks = 256;     ///< largest command, in blocks (1 MiB)
+};
+
+/// Which fabric connection a command came by.
+struct Requester {
+    nvme::ClientId client = 0;
+    bool privileged = false;  ///< may issue vendor admin commands
+};
+
+class CompletionSink {
+  public:
+    virtual ~CompletionSink() = default;
+    virtual void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) = 0;
+};
+
+struct EngineCounters {
+    std::uint64_t reads, writes, trims, zeroes, flushes, refused, media_errors, superseded;
+    std::uint64_t blocks_read, blocks_written, pages_programmed, units_erased, mapped_blocks, free_pages;
+};
+
+struct RecoveryReport {
+    std::uint64_t pages_scanned, pages_mapped, pages_torn, pages_outdated, tombstones, volumes;
+};
+
+class Engine {
+  public:
+    /// Recovers from what the flash and the metadata hold; an empty flash is a new drive. `report` may be null.
+    static Result<std::unique_ptr<Engine>> mount(Flash& flash, MetadataStore& metadata, const EngineOptions& options,
+                                                 CompletionSink& sink, RecoveryReport* report = nullptr);
+    ~Engine();
+
+    /// An I/O command whose data is `data` (local memory, valid until the completion; read: destination, write: source,
+    /// dataset management: ranges). `tag` comes back with the completion.
+    void submit(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag, std::uint64_t now_ns);
+    /// A vendor admin command (nvme/vendor.hpp).
+    void submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag,
+                      std::uint64_t now_ns);
+    /// Finishes what waited for time or durability; returns how many completions it gave.
+    std::uint32_t poll(std::uint64_t now_ns);
+
+    [[nodiscard]] const EngineCounters& counters() const;
+    [[nodiscard]] std::uint64_t capacity_blocks() const;  ///< what users may fill, over-provisioning aside
+    [[nodiscard]] std::uint32_t map_version() const;      ///< 0: none since boot
+
+  private:
+    struct Impl;
+    explicit Engine(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::deengine

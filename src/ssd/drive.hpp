@@ -1,0 +1,54 @@
+// drive.hpp: one emulated SSD: NVMe queues in front, deEngine inside, a flash backbone behind.
+//
+// Threads: open(), create_queue(), delete_queue() and the destructor from any host thread; poll() from the reactor that it was
+// given to. Admin queues serve Identify, features and GNStor's vendor commands.
+#pragma once
+
+#include <gnstor/base/reactor.hpp>
+#include <gnstor/base/result.hpp>
+
+#include "deengine/engine.hpp"
+#include "ssd/nvme_queue.hpp"
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace gnstor::ssd {
+
+struct DriveOptions {
+    std::uint64_t capacity_bytes = 1ull << 30;  ///< of user blocks; over-provisioning comes on top
+    std::filesystem::path file;                 ///< empty: memory; else a mapped file, made if absent
+    std::uint32_t pages_per_unit = 1024;
+    std::uint32_t over_provisioning_percent = 7;
+    std::string serial;                         ///< at most 20 characters; empty: derived from the UUID
+};
+
+class Drive {
+  public:
+    /// Opens (recovers) or makes the store and starts serving on `reactor`.
+    static Result<std::unique_ptr<Drive>> open(const DriveOptions& options, Reactor& reactor);
+    /// Stops serving; queues must have been deleted. A mapped file keeps everything acknowledged.
+    ~Drive();
+
+    /// A queue pair; `depth` 2 .. 65536, a power of two. Admin queue: id 0.
+    Result<NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client, Priority priority,
+                                    bool privileged);
+    /// Waits (bounded) until fetched commands have completed and the drive touches no memory named by them.
+    Result<void> delete_queue(NvmeQueue* queue);
+
+    [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const;  ///< of the store's incarnation
+    [[nodiscard]] const std::string& serial() const;
+    [[nodiscard]] std::uint64_t capacity_blocks() const;
+    /// A copy, taken on the drive's thread.
+    [[nodiscard]] deengine::EngineCounters counters() const;
+    [[nodiscard]] const deengine::RecoveryReport& recovery() const;
+
+  private:
+    struct Impl;
+    explicit Drive(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::ssd
