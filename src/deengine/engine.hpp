@@ -1,8 +1,9 @@
 // engine.hpp: deEngine, the firmware of one drive: permission table, block map, flash translation.
 //
-// Pure logic: no threads, clocks, sockets or files; time and bytes come as arguments, flash through flash.hpp. One owner thread.
-// A command's completion comes through CompletionSink, during submit() or a later poll(): answers wait for the durability of what
-// they say. Rules: DESIGN.md "The command", "deEngine"; ARRAY.md 4 to 8.
+// Pure logic: no threads, clocks, sockets or files; time and bytes come as arguments, flash through
+// flash.hpp. One owner thread. A command's completion comes through CompletionSink, during submit() or a
+// later poll(): answers wait for the durability of what they say. Rules: DESIGN.md "The command", "deEngine";
+// ARRAY.md 4 to 8.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -19,10 +20,10 @@
 namespace gnstor::deengine {
 
 struct EngineOptions {
-    std::uint8_t ssd_uuid[16] = {};      ///< this drive (store incarnation)
+    std::uint8_t ssd_uuid[16] = {};  ///< this drive (store incarnation)
     std::uint32_t max_volumes = 1024;
     std::uint32_t over_provisioning_percent = 7;
-    std::uint32_t mdts_blocks = 256;     ///< largest command, in blocks (1 MiB)
+    std::uint32_t mdts_blocks = 256;  ///< largest command, in blocks (1 MiB)
 };
 
 /// Which fabric connection a command came by.
@@ -48,17 +49,20 @@ struct RecoveryReport {
 
 class Engine {
   public:
-    /// Recovers from what the flash and the metadata hold; an empty flash is a new drive. `report` may be null.
-    static Result<std::unique_ptr<Engine>> mount(Flash& flash, MetadataStore& metadata, const EngineOptions& options,
-                                                 CompletionSink& sink, RecoveryReport* report = nullptr);
+    /// Recovers from what the flash and the metadata hold; an empty flash is a new drive. `report` may be
+    /// null.
+    static Result<std::unique_ptr<Engine>> mount(Flash& flash, MetadataStore& metadata,
+                                                 const EngineOptions& options, CompletionSink& sink,
+                                                 RecoveryReport* report = nullptr);
     ~Engine();
 
-    /// An I/O command whose data is `data` (local memory, valid until the completion; read: destination, write: source,
-    /// dataset management: ranges). `tag` comes back with the completion.
-    void submit(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag, std::uint64_t now_ns);
+    /// An I/O command whose data is `data` (local memory, valid until the completion; read: destination,
+    /// write: source, dataset management: ranges). `tag` comes back with the completion.
+    void submit(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag,
+                std::uint64_t now_ns);
     /// A vendor admin command (nvme/vendor.hpp).
-    void submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag,
-                      std::uint64_t now_ns);
+    void submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
+                      std::uint64_t tag, std::uint64_t now_ns);
     /// Finishes what waited for time or durability; returns how many completions it gave.
     std::uint32_t poll(std::uint64_t now_ns);
 

@@ -1,13 +1,17 @@
-// nic.hpp: the software NIC as a host program sees it: memory regions, completion queues, queue pairs, connections.
+// nic.hpp: the software NIC as a host program sees it: memory regions, completion queues, queue pairs,
+// connections.
 //
-// Queue memory (rings, doorbell records, bells) belongs to the caller and has mlx5's layout (gnstor/rdma/mlx5.hpp), so that
-// device code drives this NIC and a ConnectX alike. Control calls (this header) may come from any host thread and may
-// block for a bounded time; the data path runs in the pollers that the NIC adds to its reactors.
+// Queue memory (rings, doorbell records, bells) belongs to the caller and has mlx5's layout
+// (gnstor/rdma/mlx5.hpp), so that device code drives this NIC and a ConnectX alike. Control calls (this
+// header) may come from any host thread and may block for a bounded time; the data path runs in the pollers
+// that the NIC adds to its reactors.
 //
 // Two kinds of queue pair:
 //   * a plain one posts receives; SENDs of the peer land in them;
-//   * an offload one (target offload) has a MessageSink: SENDs of the peer are handed to it *by reference*, and the
-//     sender's entry completes when the sink lets go. It writes, reads and answers through the NIC's offload calls.
+//   * an offload one (target offload) has a MessageSink: SENDs of the peer are handed to it *by reference*,
+//   and the
+//     sender's entry completes when the sink lets go. It writes, reads and answers through the NIC's offload
+//     calls.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -41,10 +45,10 @@ struct MemoryKeys {
 enum class QpState : std::uint8_t { kReset, kInit, kReadyToReceive, kReadyToSend, kError };
 
 struct CompletionQueueConfig {
-    mlx5::Cqe64* ring;            ///< `entries` completions; the NIC sets op_own of each to 0xF1 at creation
-    std::uint32_t entries;        ///< power of two; 1 with `collapsed`
+    mlx5::Cqe64* ring;      ///< `entries` completions; the NIC sets op_own of each to 0xF1 at creation
+    std::uint32_t entries;  ///< power of two; 1 with `collapsed`
     std::uint32_t* consumer_record;  ///< doorbell record: big-endian consumer index, 24 bits
-    bool collapsed = false;       ///< every completion overwrites entry 0: only the newest counts (send queues)
+    bool collapsed = false;  ///< every completion overwrites entry 0: only the newest counts (send queues)
 };
 
 struct QueuePairConfig {
@@ -56,7 +60,7 @@ struct QueuePairConfig {
     std::uint64_t* bell;              ///< this queue pair's doorbell register
     CqNumber send_cq;
     CqNumber receive_cq;
-    bool scatter_to_cqe = false;      ///< responses of up to 32 bytes land in the completion itself
+    bool scatter_to_cqe = false;  ///< responses of up to 32 bytes land in the completion itself
 };
 
 /// A local memory range that a message or window refers to.
@@ -79,7 +83,8 @@ class MessageSink {
   public:
     virtual ~MessageSink() = default;
     virtual void on_message(const InboundMessage& message) = 0;
-    /// The queue pair went to error (peer gone, protocol violation, destroy): no message follows; let go of all tokens.
+    /// The queue pair went to error (peer gone, protocol violation, destroy): no message follows; let go of
+    /// all tokens.
     virtual void on_error(QpNumber qp) = 0;
 };
 
@@ -108,18 +113,20 @@ enum class WindowUse : std::uint8_t {
 };
 
 struct NicOptions {
-    bool strict = false;        ///< DESIGN.md, "Strict mode": check everything, delay, coalesce, re-read at random
+    bool strict = false;  ///< DESIGN.md, "Strict mode": check everything, delay, coalesce, re-read at random
     std::uint64_t seed = 1;     ///< of strict mode's randomness
     std::uint32_t pollers = 1;  ///< queue pairs are spread over so many pollers, one a reactor
 };
 
 struct NicCounters {
-    std::uint64_t sends, rdma_writes, rdma_reads, bells, completions, error_completions, rnr, strict_violations;
+    std::uint64_t sends, rdma_writes, rdma_reads, bells, completions, error_completions, rnr,
+        strict_violations;
 };
 
 class LoopWire;  // loop_wire.hpp: connects the NICs of one process by address
 
-/// One NIC. Owns no queue memory. Destroy queue pairs before completion queues, both before memory regions, all before it.
+/// One NIC. Owns no queue memory. Destroy queue pairs before completion queues, both before memory regions,
+/// all before it.
 class SoftNic {
   public:
     /// `reactors`: where its pollers run, round robin; they must outlive the NIC.
@@ -128,7 +135,8 @@ class SoftNic {
     ~SoftNic();
 
     Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access);
-    /// Waits (bounded) until nothing under way touches the region any more; kBusy after the deadline, and then still registered.
+    /// Waits (bounded) until nothing under way touches the region any more; kBusy after the deadline, and
+    /// then still registered.
     Result<void> deregister_memory(MemoryKeys keys);
 
     Result<CqNumber> create_completion_queue(const CompletionQueueConfig& config);
@@ -139,29 +147,32 @@ class SoftNic {
     Result<QpNumber> create_offload_queue_pair(MessageSink& sink);
     /// On return the NIC touches neither its queues nor memory named by its entries.
     Result<void> destroy_queue_pair(QpNumber qp);
-    /// Back to kReset: outstanding work is abandoned, and on return no buffer of it is touched. Reconnect to use it again.
+    /// Back to kReset: outstanding work is abandoned, and on return no buffer of it is touched. Reconnect to
+    /// use it again.
     Result<void> reset_queue_pair(QpNumber qp);
     [[nodiscard]] QpState state(QpNumber qp) const;
 
     /// Connection management: `service` names the listener at the address ("gnstor-0/4420").
     Result<void> listen(const std::string& service, Listener& listener);
     void unlisten(const std::string& service);
-    Result<std::vector<std::byte>> connect(QpNumber qp, const std::string& peer_address, const std::string& service,
+    Result<std::vector<std::byte>> connect(QpNumber qp, const std::string& peer_address,
+                                           const std::string& service,
                                            std::span<const std::byte> private_data, std::uint32_t timeout_ms);
     void disconnect(QpNumber qp);  ///< both ends go to error and flush
 
     // The offload's calls. `qp` is an offload queue pair of this NIC.
-    /// Opens a window of `bytes` at `address` under `rkey` of the peer. Any thread. On the loop wire the pointer is the peer's
-    /// memory itself (payload by reference), held registered until close_window.
+    /// Opens a window of `bytes` at `address` under `rkey` of the peer. Any thread. On the loop wire the
+    /// pointer is the peer's memory itself (payload by reference), held registered until close_window.
     struct Window {
         std::byte* data;
         std::uint32_t bytes;
         std::uint64_t cookie;
     };
-    Result<Window> open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey, WindowUse use);
+    Result<Window> open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
+                               WindowUse use);
     void close_window(QpNumber qp, const Window& window);
-    /// Sends up to 64 bytes to the peer's next receive; with `invalidate_rkey` as SEND_WITH_INVALIDATE (0: plain). Only from the
-    /// thread of the poller that owns the queue pair (where on_message is called).
+    /// Sends up to 64 bytes to the peer's next receive; with `invalidate_rkey` as SEND_WITH_INVALIDATE (0:
+    /// plain). Only from the thread of the poller that owns the queue pair (where on_message is called).
     void send(QpNumber qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey = 0);
     /// Lets go of a message: the peer's send entry may complete. Same thread rule.
     void release(QpNumber qp, std::uint64_t token);

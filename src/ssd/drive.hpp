@@ -1,7 +1,7 @@
 // drive.hpp: one emulated SSD: NVMe queues in front, deEngine inside, a flash backbone behind.
 //
-// Threads: open(), create_queue(), delete_queue() and the destructor from any host thread; poll() from the reactor that it was
-// given to. Admin queues serve Identify, features and GNStor's vendor commands.
+// Threads: open(), create_queue(), delete_queue() and the destructor from any host thread; poll() from the
+// reactor that it was given to. Admin queues serve Identify, features and GNStor's vendor commands.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -22,7 +22,7 @@ struct DriveOptions {
     std::filesystem::path file;                 ///< empty: memory; else a mapped file, made if absent
     std::uint32_t pages_per_unit = 1024;
     std::uint32_t over_provisioning_percent = 7;
-    std::string serial;                         ///< at most 20 characters; empty: derived from the UUID
+    std::string serial;  ///< at most 20 characters; empty: derived from the UUID
 };
 
 class Drive {
@@ -33,8 +33,8 @@ class Drive {
     ~Drive();
 
     /// A queue pair; `depth` 2 .. 65536, a power of two. Admin queue: id 0.
-    Result<NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client, Priority priority,
-                                    bool privileged);
+    Result<NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
+                                    Priority priority, bool privileged);
     /// Waits (bounded) until fetched commands have completed and the drive touches no memory named by them.
     Result<void> delete_queue(NvmeQueue* queue);
 

@@ -1,9 +1,10 @@
 // nvme_queue.hpp: one NVMe queue pair between a host (the target offload) and a drive. NVMe Base 2.0, 3.3.1.
 //
-// Submission entries are 64 bytes, completions 16 with a phase bit; both rings lie in host memory as on PCIe. The host
-// thread owns the submission tail and the completion head, the drive's thread owns the other two: single producer, single
-// consumer, no locks. The data pointer of an entry is an unkeyed SGL data block whose address is a *host virtual address* that
-// stays valid until the completion is reaped: what a NIC's offload does when it rewrites keyed SGLs to bus addresses.
+// Submission entries are 64 bytes, completions 16 with a phase bit; both rings lie in host memory as on PCIe.
+// The host thread owns the submission tail and the completion head, the drive's thread owns the other two:
+// single producer, single consumer, no locks. The data pointer of an entry is an unkeyed SGL data block whose
+// address is a *host virtual address* that stays valid until the completion is reaped: what a NIC's offload
+// does when it rewrites keyed SGLs to bus addresses.
 #pragma once
 
 #include <gnstor/nvme/command.hpp>
@@ -19,9 +20,10 @@ enum class Priority : std::uint8_t { kUrgent = 0, kHigh = 1, kMedium = 2, kLow =
 
 class NvmeQueue {
   public:
-    /// `depth` is a power of two of 2 .. 65536. `client`: commands that carry another client id are Access Denied.
-    /// `privileged`: vendor admin commands are allowed (admin queues of the array's admin host).
-    NvmeQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client, Priority priority, bool privileged);
+    /// `depth` is a power of two of 2 .. 65536. `client`: commands that carry another client id are Access
+    /// Denied. `privileged`: vendor admin commands are allowed (admin queues of the array's admin host).
+    NvmeQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client, Priority priority,
+              bool privileged);
 
     // Host side, one thread.
     /// False when `depth - 1` commands are outstanding in the ring.
@@ -52,9 +54,10 @@ class NvmeQueue {
     std::vector<nvme::Command> sq_;
     std::vector<nvme::Completion> cq_;
     alignas(64) std::atomic<std::uint32_t> sq_tail_{0};  // written by the host, released after the entry
-    alignas(64) std::atomic<std::uint32_t> sq_head_{0};  // written by the drive, released after the entry was copied
-    alignas(64) std::uint32_t cq_head_ = 0;              // host's own
-    alignas(64) std::uint32_t cq_tail_ = 0;              // drive's own
+    alignas(64) std::atomic<std::uint32_t> sq_head_{
+        0};                                  // written by the drive, released after the entry was copied
+    alignas(64) std::uint32_t cq_head_ = 0;  // host's own
+    alignas(64) std::uint32_t cq_tail_ = 0;  // drive's own
 };
 
 }  // namespace gnstor::ssd

@@ -1,6 +1,7 @@
 // crc32c.hpp: CRC-32C (Castagnoli; RFC 3720, appendix B.4), alone and fused with a copy.
 //
-// Conventional form: initial value and final exclusive-or are applied inside, so crc32c("123456789") == 0xE3069283.
+// Conventional form: initial value and final exclusive-or are applied inside, so crc32c("123456789") ==
+// 0xE3069283.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -13,14 +14,18 @@ namespace gnstor {
 /// CRC of `bytes` bytes, continuing from `crc` (0 to begin). Host; uses ISA-L or SSE 4.2 where there is one.
 [[nodiscard]] std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t crc = 0) noexcept;
 
-/// Copies `sectors` sectors of 512 bytes and gives the CRC of each as read (interleaved streams). Ranges must not overlap.
+/// Copies `sectors` sectors of 512 bytes and gives the CRC of each as read (interleaved streams). Ranges must
+/// not overlap.
 void copy_sectors_crc32c(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
 
 /// The same CRC for CPU and GPU lanes, byte table in constant code; slower than the host's. For one lane.
-GN_HD std::uint32_t crc32c_portable(const void* data, std::size_t bytes, std::uint32_t crc = 0) noexcept;
+GN_HD
+std::uint32_t crc32c_portable(const void* data, std::size_t bytes, std::uint32_t crc = 0) noexcept;
 
-/// The CRC of A followed by B from crc(A), crc(B) and the length of B: lets lanes share the work of one block.
-GN_HD std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t bytes_b) noexcept;
+/// The CRC of A followed by B from crc(A), crc(B) and the length of B: lets lanes share the work of one
+/// block.
+GN_HD
+std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t bytes_b) noexcept;
 
 }  // namespace gnstor
 

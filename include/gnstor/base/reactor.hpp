@@ -1,8 +1,9 @@
 // reactor.hpp: a thread that runs pollers, and sleeps when none has work.
 //
-// The adaptive engine thread of DESIGN.md: it spins while there is work, then backs off to sleeps, so that an idle array
-// uses under 2 % of a core. Work may arrive through plain memory (a GPU's doorbell), which cannot wake a thread:
-// sleeps are therefore short and bounded (ReactorOptions). Each Poller is polled by one reactor thread at a time.
+// The adaptive engine thread of DESIGN.md: it spins while there is work, then backs off to sleeps, so that an
+// idle array uses under 2 % of a core. Work may arrive through plain memory (a GPU's doorbell), which cannot
+// wake a thread: sleeps are therefore short and bounded (ReactorOptions). Each Poller is polled by one
+// reactor thread at a time.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -24,9 +25,10 @@ class Poller {
 };
 
 struct ReactorOptions {
-    std::uint32_t spin_us = 50;        ///< idle time before the first sleep
-    std::uint32_t sleep_min_us = 50;   ///< first sleep; doubles while idle
-    std::uint32_t sleep_max_us = 2000; ///< longest sleep: bounds the latency of the first request after an idle time
+    std::uint32_t spin_us = 50;       ///< idle time before the first sleep
+    std::uint32_t sleep_min_us = 50;  ///< first sleep; doubles while idle
+    std::uint32_t sleep_max_us =
+        2000;  ///< longest sleep: bounds the latency of the first request after an idle time
 };
 
 class Reactor {
@@ -42,7 +44,8 @@ class Reactor {
     void add(Poller& poller);
     /// Any thread but the reactor's own. On return the poller is not being polled and never will be again.
     void remove(Poller& poller);
-    /// Runs `work` on the reactor's thread between polls and waits for it; from the reactor's own thread runs it at once.
+    /// Runs `work` on the reactor's thread between polls and waits for it; from the reactor's own thread runs
+    /// it at once.
     void run(const std::function<void()>& work);
     /// Wakes the thread from a sleep; any thread, cheap when it is awake.
     void wake() noexcept;

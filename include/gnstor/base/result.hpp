@@ -1,7 +1,7 @@
 // result.hpp: errors as values on the host.
 //
-// A Result<T> holds a T or an Error; an Error says what was tried, on what, and what to do. Neither may be ignored.
-// Host code only: device code returns nvme::Status.
+// A Result<T> holds a T or an Error; an Error says what was tried, on what, and what to do. Neither may be
+// ignored. Host code only: device code returns nvme::Status.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,7 +13,8 @@
 
 namespace gnstor {
 
-/// Kinds of failure, for programs; the message is for people. `http_status` and exit codes are derived from it.
+/// Kinds of failure, for programs; the message is for people. `http_status` and exit codes are derived from
+/// it.
 enum class Errc {
     kInvalidArgument,  ///< the caller's input is wrong, and will be wrong again
     kNotFound,         ///< no such volume, SSD, file
@@ -101,17 +102,15 @@ class [[nodiscard]] Result<void> {
 }  // namespace gnstor
 
 /// Returns early with the Error of `expression` (a Result), or goes on.
-#define GN_TRY(expression)                                                 \
-    do {                                                                   \
-        if (auto gn_try_result = (expression); !gn_try_result.ok())        \
-            return std::move(gn_try_result).error();                       \
+#define GN_TRY(expression)                                                                                   \
+    do {                                                                                                     \
+        if (auto gn_try_result = (expression); !gn_try_result.ok()) return std::move(gn_try_result).error(); \
     } while (false)
 
 #define GN_CONCAT_(a, b) a##b
 #define GN_CONCAT(a, b) GN_CONCAT_(a, b)
 /// Declares `declaration` from the value of `expression` (a Result), or returns early with its Error.
-#define GN_ASSIGN(declaration, expression)                                                       \
-    auto GN_CONCAT(gn_result_, __LINE__) = (expression);                                         \
-    if (!GN_CONCAT(gn_result_, __LINE__).ok())                                                   \
-        return std::move(GN_CONCAT(gn_result_, __LINE__)).error();                               \
+#define GN_ASSIGN(declaration, expression)                                                                \
+    auto GN_CONCAT(gn_result_, __LINE__) = (expression);                                                  \
+    if (!GN_CONCAT(gn_result_, __LINE__).ok()) return std::move(GN_CONCAT(gn_result_, __LINE__)).error(); \
     declaration = std::move(GN_CONCAT(gn_result_, __LINE__)).value()

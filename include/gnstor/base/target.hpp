@@ -1,7 +1,7 @@
 // target.hpp: which processor a function is compiled for.
 //
-// GN_HD marks code that runs on CPU and GPU lanes alike. In a build without CUDA it is empty, so nothing of CUDA is
-// needed. GN_DEVICE_PASS is 1 only while nvcc compiles the GPU side of a translation unit.
+// GN_HD marks code that runs on CPU and GPU lanes alike. In a build without CUDA it is empty, so nothing of
+// CUDA is needed. GN_DEVICE_PASS is 1 only while nvcc compiles the GPU side of a translation unit.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -44,7 +44,7 @@ enum class OpenMode : std::uint8_t { kRead, kWrite };
 struct OpenedVolume {
     nvme::VolumeRecord record;  ///< epoch: to be stamped on every command
     OpenMode mode;
-    std::uint64_t lease_ms;     ///< writers: how long the lease lasts; renew at a third of it
+    std::uint64_t lease_ms;  ///< writers: how long the lease lasts; renew at a third of it
 };
 
 class ControlPlane {
@@ -54,14 +54,18 @@ class ControlPlane {
     virtual Result<ClientIdentity> register_client(const std::string& name) = 0;
     virtual Result<ArrayView> array() = 0;
     virtual Result<nvme::VolumeRecord> create_volume(nvme::ClientId client, const CreateVolume& request) = 0;
-    /// For writing: takes the lease, raises the epoch on every drive; kBusy names the holder while another client has it.
-    virtual Result<OpenedVolume> open_volume(nvme::ClientId client, const std::string& name, OpenMode mode) = 0;
-    virtual Result<std::uint64_t> renew_lease(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch) = 0;
+    /// For writing: takes the lease, raises the epoch on every drive; kBusy names the holder while another
+    /// client has it.
+    virtual Result<OpenedVolume> open_volume(nvme::ClientId client, const std::string& name,
+                                             OpenMode mode) = 0;
+    virtual Result<std::uint64_t> renew_lease(nvme::ClientId client, nvme::VolumeId volume,
+                                              nvme::Epoch epoch) = 0;
     /// Ends this client's writing (the epoch closes) or reading; records the content's byte length if not ~0.
     virtual Result<void> release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
                                         std::uint64_t byte_length) = 0;
     /// Only the owner. `reader` 0: everybody may read.
-    virtual Result<void> share_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader) = 0;
+    virtual Result<void> share_volume(nvme::ClientId owner, const std::string& name,
+                                      nvme::ClientId reader) = 0;
     virtual Result<void> delete_volume(nvme::ClientId owner, const std::string& name) = 0;
     virtual Result<std::vector<nvme::VolumeRecord>> list_volumes() = 0;
 };

@@ -1,8 +1,9 @@
 // command.hpp: the 64-byte command and the 16-byte completion, with GNStor's fields.
 //
-// Standard layout from NVMe Base 2.0, 3.3.3.1 (submission queue entry) and 3.3.3.2 (completion queue entry); NVM Command
-// Set 1.0, 3.2; keyed SGLs from NVMe Base 2.0, 4.1.2.1 (data transport: NVMe RDMA Transport 1.0). GNStor's
-// meaning of reserved and protection-information fields: DESIGN.md, "The command". Little endian. CPU and GPU lanes.
+// Standard layout from NVMe Base 2.0, 3.3.3.1 (submission queue entry) and 3.3.3.2 (completion queue entry);
+// NVM Command Set 1.0, 3.2; keyed SGLs from NVMe Base 2.0, 4.1.2.1 (data transport: NVMe RDMA Transport 1.0).
+// GNStor's meaning of reserved and protection-information fields: DESIGN.md, "The command". Little endian.
+// CPU and GPU lanes.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -32,8 +33,8 @@ enum class IoOpcode : std::uint8_t {
     kDatasetManagement = 0x09,
 };
 
-/// Admin opcodes (Base 2.0, figure 138), and GNStor's vendor ones: bits 1:0 give the data direction (01 host to
-/// drive, 10 drive to host, 00 none).
+/// Admin opcodes (Base 2.0, figure 138), and GNStor's vendor ones: bits 1:0 give the data direction (01 host
+/// to drive, 10 drive to host, 00 none).
 enum class AdminOpcode : std::uint8_t {
     kGetLogPage = 0x02,
     kIdentify = 0x06,
@@ -54,10 +55,11 @@ enum class AdminOpcode : std::uint8_t {
 };
 
 /// SGL descriptor type and sub type, one byte (Base 2.0, figures 113 to 119).
-inline constexpr std::uint8_t kSglDataBlockAddress = 0x00;    ///< data block, address
-inline constexpr std::uint8_t kSglDataBlockOffset = 0x01;     ///< data block, offset: in-capsule data
-inline constexpr std::uint8_t kSglKeyedAddress = 0x40;        ///< keyed data block, address
-inline constexpr std::uint8_t kSglKeyedInvalidate = 0x4F;     ///< keyed data block, address, invalidate the key after
+inline constexpr std::uint8_t kSglDataBlockAddress = 0x00;  ///< data block, address
+inline constexpr std::uint8_t kSglDataBlockOffset = 0x01;   ///< data block, offset: in-capsule data
+inline constexpr std::uint8_t kSglKeyedAddress = 0x40;      ///< keyed data block, address
+inline constexpr std::uint8_t kSglKeyedInvalidate =
+    0x4F;  ///< keyed data block, address, invalidate the key after
 
 /// 16-byte SGL descriptor; which fields count depends on `type` (last byte).
 struct SglDescriptor {
@@ -65,7 +67,8 @@ struct SglDescriptor {
     std::uint8_t length_key[7];  ///< keyed: length (3 bytes), key (4); unkeyed: length (4), reserved (3)
     std::uint8_t type;
 
-    GN_HD static SglDescriptor keyed(std::uint64_t address, std::uint32_t length, std::uint32_t key) {
+    GN_HD
+    static SglDescriptor keyed(std::uint64_t address, std::uint32_t length, std::uint32_t key) {
         SglDescriptor d{};
         d.address = address;
         for (int i = 0; i < 3; ++i) d.length_key[i] = static_cast<std::uint8_t>(length >> (8 * i));
@@ -73,20 +76,25 @@ struct SglDescriptor {
         d.type = kSglKeyedAddress;
         return d;
     }
-    GN_HD static SglDescriptor unkeyed(std::uint8_t type, std::uint64_t address, std::uint32_t length) {
+    GN_HD
+    static SglDescriptor unkeyed(std::uint8_t type, std::uint64_t address, std::uint32_t length) {
         SglDescriptor d{};
         d.address = address;
         for (int i = 0; i < 4; ++i) d.length_key[i] = static_cast<std::uint8_t>(length >> (8 * i));
         d.type = type;
         return d;
     }
-    GN_HD bool is_keyed() const { return (type & 0xF0u) == 0x40u; }
-    GN_HD std::uint32_t length() const {
-        std::uint32_t v = length_key[0] | (std::uint32_t{length_key[1]} << 8) | (std::uint32_t{length_key[2]} << 16);
+    GN_HD
+    bool is_keyed() const { return (type & 0xF0u) == 0x40u; }
+    GN_HD
+    std::uint32_t length() const {
+        std::uint32_t v =
+            length_key[0] | (std::uint32_t{length_key[1]} << 8) | (std::uint32_t{length_key[2]} << 16);
         if (!is_keyed()) v |= std::uint32_t{length_key[3]} << 24;
         return v;
     }
-    GN_HD std::uint32_t key() const {
+    GN_HD
+    std::uint32_t key() const {
         return length_key[3] | (std::uint32_t{length_key[4]} << 8) | (std::uint32_t{length_key[5]} << 16) |
                (std::uint32_t{length_key[6]} << 24);
     }
@@ -128,8 +136,10 @@ struct Completion {
     std::uint16_t command_id;
     std::uint16_t status;  ///< bit 0 phase (0 over fabrics), bits 15:1 status field
 
-    GN_HD Status result() const { return from_field(static_cast<std::uint16_t>(status >> 1)); }
-    GN_HD void set_result(Status s) { status = static_cast<std::uint16_t>(to_field(s) << 1); }
+    GN_HD
+    Status result() const { return from_field(static_cast<std::uint16_t>(status >> 1)); }
+    GN_HD
+    void set_result(Status s) { status = static_cast<std::uint16_t>(to_field(s) << 1); }
 };
 static_assert(sizeof(Completion) == 16, "a completion queue entry is 16 bytes");
 static_assert(offsetof(Completion, command_id) == 12 && offsetof(Completion, status) == 14, "DW3");
@@ -138,26 +148,28 @@ static_assert(offsetof(Completion, command_id) == 12 && offsetof(Completion, sta
 struct IoFields {
     VolumeId volume = 0;
     ClientId client = 0;
-    BlockAddress block = 0;       ///< first block; 0 for flush and dataset management
-    std::uint32_t blocks = 1;     ///< 1 .. 65536 (NLB + 1)
-    Epoch epoch = 0;              ///< CDW2
-    MapVersion map_version = 0;   ///< CDW3
-    std::uint8_t first_sector = 0;      ///< read of part of one block; else 0
-    std::uint8_t sectors = 0;     ///< 0: whole blocks; else 1 .. 8, blocks == 1
-    std::uint64_t sequence = 0;   ///< writes, write zeroes, trims: CDW14-15
-    bool fua = false;             ///< CDW12 bit 30
+    BlockAddress block = 0;         ///< first block; 0 for flush and dataset management
+    std::uint32_t blocks = 1;       ///< 1 .. 65536 (NLB + 1)
+    Epoch epoch = 0;                ///< CDW2
+    MapVersion map_version = 0;     ///< CDW3
+    std::uint8_t first_sector = 0;  ///< read of part of one block; else 0
+    std::uint8_t sectors = 0;       ///< 0: whole blocks; else 1 .. 8, blocks == 1
+    std::uint64_t sequence = 0;     ///< writes, write zeroes, trims: CDW14-15
+    bool fua = false;               ///< CDW12 bit 30
 
-    GN_HD bool operator==(const IoFields& o) const {
-        return volume == o.volume && client == o.client && block == o.block && blocks == o.blocks && epoch == o.epoch &&
-               map_version == o.map_version && first_sector == o.first_sector && sectors == o.sectors &&
-               sequence == o.sequence && fua == o.fua;
+    GN_HD
+    bool operator==(const IoFields& o) const {
+        return volume == o.volume && client == o.client && block == o.block && blocks == o.blocks &&
+               epoch == o.epoch && map_version == o.map_version && first_sector == o.first_sector &&
+               sectors == o.sectors && sequence == o.sequence && fua == o.fua;
     }
 };
 
-/// Fills everything but command id and data pointer. CDW10-11 SLBA: VID 63:48, client 47:32, VBA 31:0; CDW12: NLB (0's
-/// based) 15:0, FUA 30; CDW13: first sector 7:0, sectors 15:8. One range of a trim goes the same way as a write zeroes
-/// (dataset management carries its ranges as data: nvme::DsmRange).
-GN_HD inline Command encode_io(IoOpcode opcode, const IoFields& f) {
+/// Fills everything but command id and data pointer. CDW10-11 SLBA: VID 63:48, client 47:32, VBA 31:0; CDW12:
+/// NLB (0's based) 15:0, FUA 30; CDW13: first sector 7:0, sectors 15:8. One range of a trim goes the same way
+/// as a write zeroes (dataset management carries its ranges as data: nvme::DsmRange).
+GN_HD
+inline Command encode_io(IoOpcode opcode, const IoFields& f) {
     Command c{};
     c.opcode = static_cast<std::uint8_t>(opcode);
     c.flags = kFlagsSgl;
@@ -172,7 +184,8 @@ GN_HD inline Command encode_io(IoOpcode opcode, const IoFields& f) {
     c.cdw15 = static_cast<std::uint32_t>(f.sequence >> 32);
     return c;
 }
-GN_HD inline IoFields decode_io(const Command& c) {
+GN_HD
+inline IoFields decode_io(const Command& c) {
     IoFields f;
     f.volume = static_cast<VolumeId>(c.cdw11 >> 16);
     f.client = static_cast<ClientId>(c.cdw11 & 0xFFFFu);
@@ -187,9 +200,10 @@ GN_HD inline IoFields decode_io(const Command& c) {
     return f;
 }
 
-/// One range of dataset management (NVM Command Set 1.0, 3.2.3, figure 36). GNStor: `start` is the VBA in bits 31:0; VID,
-/// client, epoch, map version and sequence are the command's. CDW10 7:0: number of ranges, 0's based; CDW11 bit 2: AD.
-/// GNStor puts VID and client of a dataset management command into CDW12 (VID 31:16, client 15:0), for CDW10-11 are taken.
+/// One range of dataset management (NVM Command Set 1.0, 3.2.3, figure 36). GNStor: `start` is the VBA in
+/// bits 31:0; VID, client, epoch, map version and sequence are the command's. CDW10 7:0: number of ranges,
+/// 0's based; CDW11 bit 2: AD. GNStor puts VID and client of a dataset management command into CDW12 (VID
+/// 31:16, client 15:0), for CDW10-11 are taken.
 struct DsmRange {
     std::uint32_t attributes;
     std::uint32_t blocks;
@@ -197,7 +211,8 @@ struct DsmRange {
 };
 static_assert(sizeof(DsmRange) == 16, "a dataset management range is 16 bytes");
 
-GN_HD inline Command encode_trim(const IoFields& f, std::uint32_t ranges) {
+GN_HD
+inline Command encode_trim(const IoFields& f, std::uint32_t ranges) {
     Command c = encode_io(IoOpcode::kDatasetManagement, f);
     c.cdw10 = (ranges - 1) & 0xFFu;
     c.cdw11 = 1u << 2;
@@ -205,7 +220,8 @@ GN_HD inline Command encode_trim(const IoFields& f, std::uint32_t ranges) {
     c.cdw13 = 0;
     return c;
 }
-GN_HD inline IoFields decode_trim(const Command& c) {
+GN_HD
+inline IoFields decode_trim(const Command& c) {
     IoFields f;
     f.volume = static_cast<VolumeId>(c.cdw12 >> 16);
     f.client = static_cast<ClientId>(c.cdw12 & 0xFFFFu);

@@ -1,14 +1,19 @@
-// vendor.hpp: payloads of GNStor's vendor admin commands. Little endian, versioned, checksummed by whoever stores them.
+// vendor.hpp: payloads of GNStor's vendor admin commands. Little endian, versioned, checksummed by whoever
+// stores them.
 //
-// Every vendor command carries the daemon's term in CDW14-15; a drive that has seen a newer one answers kStaleTerm
-// (ARRAY.md, rule 1). Only the controller of the array's admin host NQN may issue them; others get Access Denied.
+// Every vendor command carries the daemon's term in CDW14-15; a drive that has seen a newer one answers
+// kStaleTerm (ARRAY.md, rule 1). Only the controller of the array's admin host NQN may issue them; others get
+// Access Denied.
 //
-//   VOLUME ADD     data VolumeRecord.  The VID must be free and `birth_epoch` above every epoch of its earlier life.
-//   VOLUME CHMOD   data VolumeRecord.  Replaces length, readers, writer and epoch of a volume; geometry and name must match;
-//                  the epoch may not go back. Acknowledged after a barrier: no command of the old state commits afterwards.
+//   VOLUME ADD     data VolumeRecord.  The VID must be free and `birth_epoch` above every epoch of its
+//   earlier life. VOLUME CHMOD   data VolumeRecord.  Replaces length, readers, writer and epoch of a volume;
+//   geometry and name must match;
+//                  the epoch may not go back. Acknowledged after a barrier: no command of the old state
+//                  commits afterwards.
 //   VOLUME DELETE  CDW10 VID.          Purges the volume; answered when none of its blocks can come back.
-//   VOLUME LIST    CDW10 first index, CDW11 bytes of the buffer. Returns VolumeListHeader, then records in order of VID.
-//   MAP SET        data MapSet.        Activates a map behind a barrier; grants service for `grant_ms` (0: until revoked).
+//   VOLUME LIST    CDW10 first index, CDW11 bytes of the buffer. Returns VolumeListHeader, then records in
+//   order of VID. MAP SET        data MapSet.        Activates a map behind a barrier; grants service for
+//   `grant_ms` (0: until revoked).
 #pragma once
 
 #include <gnstor/placement/placement.hpp>
@@ -26,12 +31,12 @@ struct VolumeRecord {
     std::uint32_t record_version;  ///< kVolumeRecordVersion
     Epoch epoch;                   ///< raised at every opening for writing
     placement::VolumeGeometry geometry;
-    std::uint64_t byte_length;     ///< what the user says the contents' length is; at most the capacity
-    Epoch birth_epoch;             ///< blocks of lower epochs belong to an earlier life of this VID
+    std::uint64_t byte_length;  ///< what the user says the contents' length is; at most the capacity
+    Epoch birth_epoch;          ///< blocks of lower epochs belong to an earlier life of this VID
     ClientId owner;
-    ClientId writer;               ///< who may write in `epoch`; 0: nobody
+    ClientId writer;  ///< who may write in `epoch`; 0: nobody
     std::uint32_t reader_count;
-    std::uint32_t flags;           ///< bit 0: any client may read
+    std::uint32_t flags;                  ///< bit 0: any client may read
     char name[kMaxVolumeName + 1];        ///< zero terminated
     char owner_name[kMaxVolumeName + 1];  ///< so that records can be rebuilt from drives
     ClientId readers[kMaxReaders];

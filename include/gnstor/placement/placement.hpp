@@ -1,9 +1,9 @@
 // placement.hpp: which slots hold a chunk. Pure; drives and lanes compute the same answer.
 //
-// Rendezvous hashing: rank the slots by mix(hash factor, VID, chunk, slot) with capacity weights and take the first R, at most
-// one a failure domain where there are enough domains. The map is immutable: a change is a new object with a new version
-// (ARRAY.md, rules 2 and 4). Integer arithmetic alone, so that CPU and GPU agree to the bit.
-// Why a layer of its own: both deEngine and gnor need it, and neither is above the other.
+// Rendezvous hashing: rank the slots by mix(hash factor, VID, chunk, slot) with capacity weights and take the
+// first R, at most one a failure domain where there are enough domains. The map is immutable: a change is a
+// new object with a new version (ARRAY.md, rules 2 and 4). Integer arithmetic alone, so that CPU and GPU
+// agree to the bit. Why a layer of its own: both deEngine and gnor need it, and neither is above the other.
 #pragma once
 
 #include <gnstor/base/hash.hpp>
@@ -21,8 +21,8 @@ enum class SlotState : std::uint8_t { kEmpty = 0, kIn = 1, kRebuilding = 2, kJoi
 struct Slot {
     SlotState state;
     std::uint8_t reserved;
-    std::uint16_t domain;  ///< failure domain label; stays with the slot whoever fills it
-    std::uint32_t weight;  ///< capacity weight, 1 .. 65535; equal weights: equal shares
+    std::uint16_t domain;       ///< failure domain label; stays with the slot whoever fills it
+    std::uint32_t weight;       ///< capacity weight, 1 .. 65535; equal weights: equal shares
     std::uint8_t ssd_uuid[16];  ///< which drive (store incarnation) fills the slot
 };
 static_assert(sizeof(Slot) == 24, "the map travels in MAP SET as it lies in memory");
@@ -51,12 +51,14 @@ struct Replicas {
     std::uint32_t count;
 };
 
-/// The slots that hold `chunk` (block address >> chunk_shift). Slots that are empty or down take no part; fewer than
-/// `replicas` come back when there are fewer slots. O(slots * replicas).
-GN_HD Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk);
+/// The slots that hold `chunk` (block address >> chunk_shift). Slots that are empty or down take no part;
+/// fewer than `replicas` come back when there are fewer slots. O(slots * replicas).
+GN_HD
+Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk);
 
 /// Whether `slot` is among them.
-GN_HD inline bool holds(const Replicas& r, std::uint32_t slot) {
+GN_HD
+inline bool holds(const Replicas& r, std::uint32_t slot) {
     for (std::uint32_t i = 0; i < r.count; ++i)
         if (r.slot[i] == slot) return true;
     return false;

@@ -1,11 +1,12 @@
 // atomic.hpp: scoped atomics, one source for GPU and CPU lanes.
 //
-// Control words shared between lanes, or between lanes and the NIC, are touched through these functions alone; payload
-// is plain memory ordered by them. There are no bare fences: ThreadSanitizer cannot see them, and an acquire load costs
-// a GPU nothing extra. Words are 32 or 64 bits, naturally aligned.
+// Control words shared between lanes, or between lanes and the NIC, are touched through these functions
+// alone; payload is plain memory ordered by them. There are no bare fences: ThreadSanitizer cannot see them,
+// and an acquire load costs a GPU nothing extra. Words are 32 or 64 bits, naturally aligned.
 //
-// On the GPU these are PTX instructions with an explicit scope (PTX ISA 8.2, "Memory Consistency Model"); on the CPU
-// they are the compiler's atomics, and the scope is ignored. A test build (GN_TEST_WARPS) may yield before each.
+// On the GPU these are PTX instructions with an explicit scope (PTX ISA 8.2, "Memory Consistency Model"); on
+// the CPU they are the compiler's atomics, and the scope is ignored. A test build (GN_TEST_WARPS) may yield
+// before each.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -25,44 +26,55 @@ inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || size
 
 #if GN_DEVICE_PASS
 // One PTX instruction a macro expansion: OP.SEM.SCOPE.TYPE on a generic address.
-#define GN_PTX_LOAD(SEM, SCOPE)                                                                                 \
-    if constexpr (sizeof(T) == 4) {                                                                             \
-        std::uint32_t v;                                                                                        \
-        asm volatile("ld." SEM "." SCOPE ".u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");                       \
-        return static_cast<T>(v);                                                                               \
-    } else {                                                                                                    \
-        std::uint64_t v;                                                                                        \
-        asm volatile("ld." SEM "." SCOPE ".u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");                       \
-        return static_cast<T>(v);                                                                               \
+#define GN_PTX_LOAD(SEM, SCOPE)                                                           \
+    if constexpr (sizeof(T) == 4) {                                                       \
+        std::uint32_t v;                                                                  \
+        asm volatile("ld." SEM "." SCOPE ".u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory"); \
+        return static_cast<T>(v);                                                         \
+    } else {                                                                              \
+        std::uint64_t v;                                                                  \
+        asm volatile("ld." SEM "." SCOPE ".u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory"); \
+        return static_cast<T>(v);                                                         \
     }
-#define GN_PTX_STORE(SEM, SCOPE)                                                                                \
-    if constexpr (sizeof(T) == 4)                                                                               \
-        asm volatile("st." SEM "." SCOPE ".u32 [%0], %1;" ::"l"(p), "r"(static_cast<std::uint32_t>(v)) : "memory"); \
-    else                                                                                                        \
-        asm volatile("st." SEM "." SCOPE ".u64 [%0], %1;" ::"l"(p), "l"(static_cast<std::uint64_t>(v)) : "memory");
-#define GN_PTX_RMW(OP, SCOPE, T32, T64)                                                                         \
-    if constexpr (sizeof(T) == 4) {                                                                             \
-        std::uint32_t old;                                                                                      \
-        asm volatile("atom.acq_rel." SCOPE "." OP "." T32 " %0, [%1], %2;"                                      \
-                     : "=r"(old) : "l"(p), "r"(static_cast<std::uint32_t>(v)) : "memory");                      \
-        return static_cast<T>(old);                                                                             \
-    } else {                                                                                                    \
-        std::uint64_t old;                                                                                      \
-        asm volatile("atom.acq_rel." SCOPE "." OP "." T64 " %0, [%1], %2;"                                      \
-                     : "=l"(old) : "l"(p), "l"(static_cast<std::uint64_t>(v)) : "memory");                      \
-        return static_cast<T>(old);                                                                             \
+#define GN_PTX_STORE(SEM, SCOPE)                                                                       \
+    if constexpr (sizeof(T) == 4)                                                                      \
+        asm volatile("st." SEM "." SCOPE ".u32 [%0], %1;" ::"l"(p), "r"(static_cast<std::uint32_t>(v)) \
+                     : "memory");                                                                      \
+    else                                                                                               \
+        asm volatile("st." SEM "." SCOPE ".u64 [%0], %1;" ::"l"(p), "l"(static_cast<std::uint64_t>(v)) \
+                     : "memory");
+#define GN_PTX_RMW(OP, SCOPE, T32, T64)                                    \
+    if constexpr (sizeof(T) == 4) {                                        \
+        std::uint32_t old;                                                 \
+        asm volatile("atom.acq_rel." SCOPE "." OP "." T32 " %0, [%1], %2;" \
+                     : "=r"(old)                                           \
+                     : "l"(p), "r"(static_cast<std::uint32_t>(v))          \
+                     : "memory");                                          \
+        return static_cast<T>(old);                                        \
+    } else {                                                               \
+        std::uint64_t old;                                                 \
+        asm volatile("atom.acq_rel." SCOPE "." OP "." T64 " %0, [%1], %2;" \
+                     : "=l"(old)                                           \
+                     : "l"(p), "l"(static_cast<std::uint64_t>(v))          \
+                     : "memory");                                          \
+        return static_cast<T>(old);                                        \
     }
-#define GN_BY_SCOPE(STATEMENT, ...)                                         \
-    if constexpr (S == Scope::kBlock) { STATEMENT(__VA_ARGS__, "cta") }     \
-    else if constexpr (S == Scope::kDevice) { STATEMENT(__VA_ARGS__, "gpu") } \
-    else { STATEMENT(__VA_ARGS__, "sys") }
+#define GN_BY_SCOPE(STATEMENT, ...)             \
+    if constexpr (S == Scope::kBlock) {         \
+        STATEMENT(__VA_ARGS__, "cta")           \
+    } else if constexpr (S == Scope::kDevice) { \
+        STATEMENT(__VA_ARGS__, "gpu")           \
+    } else {                                    \
+        STATEMENT(__VA_ARGS__, "sys")           \
+    }
 #define GN_PTX_RMW_OP(OP, T32, T64, SCOPE) GN_PTX_RMW(OP, SCOPE, T32, T64)
 #endif
 }  // namespace detail
 
 /// Reads a word that others may be writing; orders nothing.
 template <Scope S, class T>
-GN_HD T load_relaxed(const T* p) {
+GN_HD
+T load_relaxed(const T* p) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_LOAD, "relaxed")
@@ -74,7 +86,8 @@ GN_HD T load_relaxed(const T* p) {
 
 /// Reads a word; what its writer stored before a release of it is visible afterwards.
 template <Scope S, class T>
-GN_HD T load_acquire(const T* p) {
+GN_HD
+T load_acquire(const T* p) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_LOAD, "acquire")
@@ -86,7 +99,8 @@ GN_HD T load_acquire(const T* p) {
 
 /// Writes a word; orders nothing.
 template <Scope S, class T>
-GN_HD void store_relaxed(T* p, std::type_identity_t<T> v) {
+GN_HD
+void store_relaxed(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_STORE, "relaxed")
@@ -98,7 +112,8 @@ GN_HD void store_relaxed(T* p, std::type_identity_t<T> v) {
 
 /// Writes a word after everything this lane wrote or observed before: whoever acquires it sees all of that.
 template <Scope S, class T>
-GN_HD void store_release(T* p, std::type_identity_t<T> v) {
+GN_HD
+void store_release(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_STORE, "release")
@@ -110,7 +125,8 @@ GN_HD void store_release(T* p, std::type_identity_t<T> v) {
 
 /// Adds (wrapping) and returns the value before. Acquire and release, as all read-modify-writes here.
 template <Scope S, class T>
-GN_HD T fetch_add(T* p, std::type_identity_t<T> v) {
+GN_HD
+T fetch_add(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_RMW_OP, "add", "u32", "u64")
@@ -121,7 +137,8 @@ GN_HD T fetch_add(T* p, std::type_identity_t<T> v) {
 }
 
 template <Scope S, class T>
-GN_HD T fetch_or(T* p, std::type_identity_t<T> v) {
+GN_HD
+T fetch_or(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_RMW_OP, "or", "b32", "b64")
@@ -132,7 +149,8 @@ GN_HD T fetch_or(T* p, std::type_identity_t<T> v) {
 }
 
 template <Scope S, class T>
-GN_HD T fetch_and(T* p, std::type_identity_t<T> v) {
+GN_HD
+T fetch_and(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_RMW_OP, "and", "b32", "b64")
@@ -143,7 +161,8 @@ GN_HD T fetch_and(T* p, std::type_identity_t<T> v) {
 }
 
 template <Scope S, class T>
-GN_HD T exchange(T* p, std::type_identity_t<T> v) {
+GN_HD
+T exchange(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_RMW_OP, "exch", "b32", "b64")
@@ -154,27 +173,28 @@ GN_HD T exchange(T* p, std::type_identity_t<T> v) {
 }
 
 #if GN_DEVICE_PASS
-#define GN_PTX_CAS(UNUSED, SCOPE)                                                                               \
-    if constexpr (sizeof(T) == 4) {                                                                             \
-        std::uint32_t old;                                                                                      \
-        asm volatile("atom.acq_rel." SCOPE ".cas.b32 %0, [%1], %2, %3;"                                         \
-                     : "=r"(old)                                                                                \
-                     : "l"(p), "r"(static_cast<std::uint32_t>(expected)), "r"(static_cast<std::uint32_t>(v))    \
-                     : "memory");                                                                               \
-        return static_cast<T>(old);                                                                             \
-    } else {                                                                                                    \
-        std::uint64_t old;                                                                                      \
-        asm volatile("atom.acq_rel." SCOPE ".cas.b64 %0, [%1], %2, %3;"                                         \
-                     : "=l"(old)                                                                                \
-                     : "l"(p), "l"(static_cast<std::uint64_t>(expected)), "l"(static_cast<std::uint64_t>(v))    \
-                     : "memory");                                                                               \
-        return static_cast<T>(old);                                                                             \
+#define GN_PTX_CAS(UNUSED, SCOPE)                                                                            \
+    if constexpr (sizeof(T) == 4) {                                                                          \
+        std::uint32_t old;                                                                                   \
+        asm volatile("atom.acq_rel." SCOPE ".cas.b32 %0, [%1], %2, %3;"                                      \
+                     : "=r"(old)                                                                             \
+                     : "l"(p), "r"(static_cast<std::uint32_t>(expected)), "r"(static_cast<std::uint32_t>(v)) \
+                     : "memory");                                                                            \
+        return static_cast<T>(old);                                                                          \
+    } else {                                                                                                 \
+        std::uint64_t old;                                                                                   \
+        asm volatile("atom.acq_rel." SCOPE ".cas.b64 %0, [%1], %2, %3;"                                      \
+                     : "=l"(old)                                                                             \
+                     : "l"(p), "l"(static_cast<std::uint64_t>(expected)), "l"(static_cast<std::uint64_t>(v)) \
+                     : "memory");                                                                            \
+        return static_cast<T>(old);                                                                          \
     }
 #endif
 
 /// Stores `v` if the word holds `expected`; returns what it held (equal to `expected` exactly on success).
 template <Scope S, class T>
-GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
+GN_HD
+T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_CAS, "")
@@ -187,9 +207,11 @@ GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_ident
 
 /// The doorbell: one 64-bit store to a device register, after everything this lane wrote or observed before.
 /// PTX `st.mmio` is relaxed only, so a system fence precedes it on the GPU.
-GN_HD inline void store_mmio64_release(std::uint64_t* p, std::uint64_t v) {
+GN_HD
+inline void store_mmio64_release(std::uint64_t* p, std::uint64_t v) {
 #if GN_DEVICE_PASS
-    asm volatile("fence.acq_rel.sys;\n\tst.mmio.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+    asm volatile("fence.acq_rel.sys;\n\tst.mmio.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v)
+                 : "memory");
 #else
     yield_point();
     __atomic_store_n(p, v, __ATOMIC_RELEASE);

@@ -4,12 +4,13 @@
 //   warp(lane)    every live lane of the warp. All of them must call together (convergent by contract).
 //   active(lane)  whichever lanes of the warp happen to be here together; at least the caller.
 //   self(lane)    the caller alone; its collectives cost nothing.
-// A group is a small value. Its collectives must be called by all of its members, at the same place in the code.
-// Masks of lanes stay inside LaneSet: code outside simt/ counts and picks lanes, it does no bit arithmetic.
+// A group is a small value. Its collectives must be called by all of its members, at the same place in the
+// code. Masks of lanes stay inside LaneSet: code outside simt/ counts and picks lanes, it does no bit
+// arithmetic.
 //
-// On the GPU, collectives are the warp intrinsics with the group's mask. On the CPU a warp has one lane, unless the lane
-// belongs to a test warp (src/simt/test_warp.hpp): then they go through WarpRendezvous, which checks that all
-// members called the same collective at the same place.
+// On the GPU, collectives are the warp intrinsics with the group's mask. On the CPU a warp has one lane,
+// unless the lane belongs to a test warp (src/simt/test_warp.hpp): then they go through WarpRendezvous, which
+// checks that all members called the same collective at the same place.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -19,7 +20,8 @@
 
 namespace gnstor::simt {
 
-// nvcc and the host compiler see different lanes in one program: two names, so that the linker never mixes them.
+// nvcc and the host compiler see different lanes in one program: two names, so that the linker never mixes
+// them.
 #if defined(__CUDACC__)
 inline namespace gpu_lanes {
 #else
@@ -48,8 +50,10 @@ struct Site {
 class WarpRendezvous {
   public:
     virtual ~WarpRendezvous() = default;
-    /// Waits for every live lane of `mask`; `values` (32 entries) then holds what each brought. Returns the lanes present.
-    virtual std::uint32_t meet(std::uint32_t lane, std::uint32_t mask, std::uint64_t value, std::uint64_t* values, Site site) = 0;
+    /// Waits for every live lane of `mask`; `values` (32 entries) then holds what each brought. Returns the
+    /// lanes present.
+    virtual std::uint32_t meet(std::uint32_t lane, std::uint32_t mask, std::uint64_t value,
+                               std::uint64_t* values, Site site) = 0;
     /// Waits for whichever lanes come by; returns who did, the caller included.
     virtual std::uint32_t gather_active(std::uint32_t lane, Site site) = 0;
 };
@@ -57,8 +61,8 @@ class WarpRendezvous {
 
 /// One lane of a running kernel. Trivially copyable; valid during the kernel.
 struct Lane {
-    std::uint32_t index_in_warp = 0;   ///< 0 .. 31
-    std::uint32_t thread = 0;          ///< within its block
+    std::uint32_t index_in_warp = 0;  ///< 0 .. 31
+    std::uint32_t thread = 0;         ///< within its block
     std::uint32_t block = 0;
     std::uint32_t block_threads = 1;
     std::uint32_t grid_blocks = 1;
@@ -66,9 +70,16 @@ struct Lane {
     WarpRendezvous* rendezvous = nullptr;  ///< set in test warps only
     std::uint32_t warp_lanes = 1;          ///< lanes of a warp on this machine (1, or W in a test warp)
 #endif
-    GN_HD std::uint64_t grid_rank() const { return std::uint64_t{block} * block_threads + thread; }
-    GN_HD std::uint64_t grid_size() const { return std::uint64_t{grid_blocks} * block_threads; }
-    GN_HD std::uint32_t lanes_per_warp() const {
+    GN_HD
+    std::uint64_t grid_rank() const {
+        return std::uint64_t{block} * block_threads + thread;
+    }
+    GN_HD
+    std::uint64_t grid_size() const {
+        return std::uint64_t{grid_blocks} * block_threads;
+    }
+    GN_HD
+    std::uint32_t lanes_per_warp() const {
 #if defined(__CUDACC__)
         return kWarpLanes;
 #else
@@ -76,7 +87,8 @@ struct Lane {
 #endif
     }
     /// Which warp of the whole grid this lane is in.
-    GN_HD std::uint64_t warp_rank() const {
+    GN_HD
+    std::uint64_t warp_rank() const {
         const std::uint32_t w = lanes_per_warp();
         return std::uint64_t{block} * ((block_threads + w - 1) / w) + thread / w;
     }
@@ -85,14 +97,20 @@ struct Lane {
 /// A set of lanes of one warp: what ballots and matches return.
 class LaneSet {
   public:
-    GN_HD explicit constexpr LaneSet(std::uint32_t bits = 0) : bits_(bits) {}
-    GN_HD bool empty() const { return bits_ == 0; }
-    GN_HD bool contains(std::uint32_t lane) const { return (bits_ >> lane) & 1u; }
-    GN_HD std::uint32_t count() const { return popcount(bits_); }
+    GN_HD
+    explicit constexpr LaneSet(std::uint32_t bits = 0) : bits_(bits) {}
+    GN_HD
+    bool empty() const { return bits_ == 0; }
+    GN_HD
+    bool contains(std::uint32_t lane) const { return (bits_ >> lane) & 1u; }
+    GN_HD
+    std::uint32_t count() const { return popcount(bits_); }
     /// How many members come before `lane`: a member's rank in the set.
-    GN_HD std::uint32_t count_below(std::uint32_t lane) const { return popcount(bits_ & ((1u << lane) - 1u)); }
+    GN_HD
+    std::uint32_t count_below(std::uint32_t lane) const { return popcount(bits_ & ((1u << lane) - 1u)); }
     /// The first member; the set must not be empty.
-    GN_HD std::uint32_t lowest() const {
+    GN_HD
+    std::uint32_t lowest() const {
 #if GN_DEVICE_PASS
         return static_cast<std::uint32_t>(__ffs(static_cast<int>(bits_)) - 1);
 #else
@@ -100,13 +118,23 @@ class LaneSet {
 #endif
     }
     /// The set without its first member.
-    GN_HD LaneSet without_lowest() const { return LaneSet(bits_ & (bits_ - 1u)); }
-    GN_HD LaneSet operator&(LaneSet other) const { return LaneSet(bits_ & other.bits_); }
-    GN_HD bool operator==(const LaneSet& other) const { return bits_ == other.bits_; }
+    GN_HD
+    LaneSet without_lowest() const {
+        return LaneSet(bits_ & (bits_ - 1u));
+    }
+    GN_HD
+    LaneSet operator&(LaneSet other) const {
+        return LaneSet(bits_ & other.bits_);
+    }
+    GN_HD
+    bool operator==(const LaneSet& other) const {
+        return bits_ == other.bits_;
+    }
 
   private:
     friend class MaskGroup;
-    GN_HD static std::uint32_t popcount(std::uint32_t v) {
+    GN_HD
+    static std::uint32_t popcount(std::uint32_t v) {
 #if GN_DEVICE_PASS
         return static_cast<std::uint32_t>(__popc(v));
 #else
@@ -119,24 +147,32 @@ class LaneSet {
 /// A lane alone. Collectives are the identity.
 class SelfGroup {
   public:
-    GN_HD explicit SelfGroup(Lane lane) : lane_(lane.index_in_warp) {}
-    GN_HD std::uint32_t lane() const { return lane_; }
-    GN_HD std::uint32_t rank() const { return 0; }
-    GN_HD std::uint32_t size() const { return 1; }
-    GN_HD std::uint32_t leader() const { return lane_; }
-    GN_HD bool is_leader() const { return true; }
-    GN_HD void sync() const {}
-    GN_HD LaneSet ballot(bool p) const { return LaneSet(p ? 1u << lane_ : 0u); }
-    GN_HD bool any(bool p) const { return p; }
-    GN_HD bool all(bool p) const { return p; }
+    GN_HD
+    explicit SelfGroup(Lane lane) : lane_(lane.index_in_warp) {}
+    GN_HD
+    std::uint32_t lane() const { return lane_; }
+    GN_HD
+    std::uint32_t rank() const { return 0; }
+    GN_HD
+    std::uint32_t size() const { return 1; }
+    GN_HD
+    std::uint32_t leader() const { return lane_; }
+    GN_HD
+    bool is_leader() const { return true; }
+    GN_HD
+    void sync() const {}
+    GN_HD
+    LaneSet ballot(bool p) const { return LaneSet(p ? 1u << lane_ : 0u); }
+    GN_HD
+    bool any(bool p) const { return p; }
+    GN_HD
+    bool all(bool p) const { return p; }
     template <class T>
-    GN_HD T shfl(T v, std::uint32_t) const {
-        return v;
-    }
+    GN_HD
+    T shfl(T v, std::uint32_t) const { return v; }
     template <class T>
-    GN_HD LaneSet match(T) const {
-        return LaneSet(1u << lane_);
-    }
+    GN_HD
+    LaneSet match(T) const { return LaneSet(1u << lane_); }
 
   private:
     std::uint32_t lane_;
@@ -145,16 +181,23 @@ class SelfGroup {
 /// Several lanes of one warp.
 class MaskGroup {
   public:
-    GN_HD std::uint32_t lane() const { return lane_.index_in_warp; }
-    GN_HD std::uint32_t rank() const { return LaneSet(mask_).count_below(lane()); }
-    GN_HD std::uint32_t size() const { return LaneSet(mask_).count(); }
+    GN_HD
+    std::uint32_t lane() const { return lane_.index_in_warp; }
+    GN_HD
+    std::uint32_t rank() const { return LaneSet(mask_).count_below(lane()); }
+    GN_HD
+    std::uint32_t size() const { return LaneSet(mask_).count(); }
     /// The lane number of the first member.
-    GN_HD std::uint32_t leader() const { return LaneSet(mask_).lowest(); }
-    GN_HD bool is_leader() const { return lane() == leader(); }
-    GN_HD LaneSet members() const { return LaneSet(mask_); }
+    GN_HD
+    std::uint32_t leader() const { return LaneSet(mask_).lowest(); }
+    GN_HD
+    bool is_leader() const { return lane() == leader(); }
+    GN_HD
+    LaneSet members() const { return LaneSet(mask_); }
 
     /// Waits for all members; what each wrote before is visible to all afterwards.
-    GN_HD void sync(GN_ONLY_SITE_PARAMETER) const {
+    GN_HD
+    void sync(GN_ONLY_SITE_PARAMETER) const {
 #if GN_DEVICE_PASS
         __syncwarp(mask_);
 #elif !defined(__CUDACC__)
@@ -162,7 +205,8 @@ class MaskGroup {
 #endif
     }
     /// The members for which `p` holds.
-    GN_HD LaneSet ballot(bool p GN_SITE_PARAMETER) const {
+    GN_HD
+    LaneSet ballot(bool p GN_SITE_PARAMETER) const {
 #if GN_DEVICE_PASS
         return LaneSet(__ballot_sync(mask_, p));
 #elif !defined(__CUDACC__)
@@ -178,21 +222,35 @@ class MaskGroup {
 #endif
     }
 #if defined(__CUDACC__)
-    GN_HD bool any(bool p) const { return !ballot(p).empty(); }
-    GN_HD bool all(bool p) const { return ballot(!p).empty(); }
+    GN_HD
+    bool any(bool p) const {
+        return !ballot(p).empty();
+    }
+    GN_HD
+    bool all(bool p) const {
+        return ballot(!p).empty();
+    }
 #else
-    bool any(bool p GN_SITE_PARAMETER) const { return !ballot(p, site).empty(); }
-    bool all(bool p GN_SITE_PARAMETER) const { return ballot(!p, site).empty(); }
+    bool any(bool p GN_SITE_PARAMETER) const {
+        return !ballot(p, site).empty();
+    }
+    bool all(bool p GN_SITE_PARAMETER) const {
+        return ballot(!p, site).empty();
+    }
 #endif
     /// The value that member `from` (a lane number) brings. T: up to 8 bytes, trivially copyable.
     template <class T>
-    GN_HD T shfl(T v, std::uint32_t from GN_SITE_PARAMETER) const {
-        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8, "a lane hands over at most 8 bytes at once");
+    GN_HD
+    T shfl(T v, std::uint32_t from GN_SITE_PARAMETER) const {
+        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8,
+                      "a lane hands over at most 8 bytes at once");
 #if GN_DEVICE_PASS
         if constexpr (sizeof(T) == 8) {
-            return from_bits<T>(__shfl_sync(mask_, static_cast<unsigned long long>(to_bits(v)), static_cast<int>(from)));
+            return from_bits<T>(
+                __shfl_sync(mask_, static_cast<unsigned long long>(to_bits(v)), static_cast<int>(from)));
         } else {
-            return from_bits<T>(__shfl_sync(mask_, static_cast<unsigned>(to_bits(v)), static_cast<int>(from)));
+            return from_bits<T>(
+                __shfl_sync(mask_, static_cast<unsigned>(to_bits(v)), static_cast<int>(from)));
         }
 #elif !defined(__CUDACC__)
         if (lane_.rendezvous == nullptr) return v;
@@ -205,8 +263,10 @@ class MaskGroup {
     }
     /// The members that bring the same value as the caller. T: up to 8 bytes.
     template <class T>
-    GN_HD LaneSet match(T v GN_SITE_PARAMETER) const {
-        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8, "a lane hands over at most 8 bytes at once");
+    GN_HD
+    LaneSet match(T v GN_SITE_PARAMETER) const {
+        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8,
+                      "a lane hands over at most 8 bytes at once");
 #if GN_DEVICE_PASS
         return LaneSet(__match_any_sync(mask_, static_cast<unsigned long long>(to_bits(v))));
 #elif !defined(__CUDACC__)
@@ -230,21 +290,27 @@ class MaskGroup {
     friend MaskGroup warp(Lane, Site);
     friend MaskGroup active(Lane, Site);
 #endif
-    GN_HD MaskGroup(Lane lane, std::uint32_t mask) : lane_(lane), mask_(mask) {}
+    GN_HD
+    MaskGroup(Lane lane, std::uint32_t mask) : lane_(lane), mask_(mask) {}
 
     template <class T>
-    GN_HD static std::uint64_t to_bits(T v) {
+    GN_HD
+    static std::uint64_t to_bits(T v) {
         std::uint64_t bits = 0;
         memcpy_small(&bits, &v, sizeof(T));
         return bits;
     }
     template <class T>
-    GN_HD static T from_bits(std::uint64_t bits) {
+    GN_HD
+    static T from_bits(std::uint64_t bits) {
         T v;
         memcpy_small(&v, &bits, sizeof(T));
         return v;
     }
-    GN_HD static void memcpy_small(void* to, const void* from, std::uint32_t n) { __builtin_memcpy(to, from, n); }
+    GN_HD
+    static void memcpy_small(void* to, const void* from, std::uint32_t n) {
+        __builtin_memcpy(to, from, n);
+    }
 
 #if !defined(__CUDACC__)
     std::uint32_t exchange_values(std::uint64_t value, std::uint64_t* values, Site site) const {
@@ -258,16 +324,19 @@ class MaskGroup {
 
 #if defined(__CUDACC__)
 /// All live lanes of the warp; all of them must call.
-GN_HD inline MaskGroup warp(Lane lane) {
+GN_HD
+inline MaskGroup warp(Lane lane) {
 #if GN_DEVICE_PASS
-    // Lanes that left are not waited for (PTX: only non-exited threads take part), so the ballot names the live ones.
+    // Lanes that left are not waited for (PTX: only non-exited threads take part), so the ballot names the
+    // live ones.
     return MaskGroup(lane, __ballot_sync(0xFFFFFFFFu, 1));
 #else
     return MaskGroup(lane, 1u);
 #endif
 }
 /// Whoever is here; the members must not diverge while they use the group.
-GN_HD inline MaskGroup active(Lane lane) {
+GN_HD
+inline MaskGroup active(Lane lane) {
 #if GN_DEVICE_PASS
     return MaskGroup(lane, __activemask());
 #else
@@ -285,7 +354,10 @@ inline MaskGroup active(Lane lane GN_SITE_PARAMETER) {
     return MaskGroup(lane, lane.rendezvous->gather_active(lane.index_in_warp, site));
 }
 #endif
-GN_HD inline SelfGroup self(Lane lane) { return SelfGroup(lane); }
+GN_HD
+inline SelfGroup self(Lane lane) {
+    return SelfGroup(lane);
+}
 
 }  // namespace gpu_lanes or cpu_lanes
 }  // namespace gnstor::simt

@@ -6,15 +6,16 @@
 #include <cstdint>
 
 #if !GN_DEVICE_PASS
-#include <ctime>
 #include <sched.h>
+#include <ctime>
 #endif
 
 namespace gnstor::simt {
 
-/// Nanoseconds of a clock that never goes back; comparable among lanes of one processor, not between CPU and GPU.
-/// GPU: %globaltimer (ticks every 32 ns on an H200); CPU: CLOCK_MONOTONIC.
-GN_HD inline std::uint64_t now_ns() {
+/// Nanoseconds of a clock that never goes back; comparable among lanes of one processor, not between CPU and
+/// GPU. GPU: %globaltimer (ticks every 32 ns on an H200); CPU: CLOCK_MONOTONIC.
+GN_HD
+inline std::uint64_t now_ns() {
 #if GN_DEVICE_PASS
     std::uint64_t t;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
@@ -27,7 +28,8 @@ GN_HD inline std::uint64_t now_ns() {
 }
 
 /// Waits a little, longer each time with the same `backoff` (start it at 0). A CPU lane yields its core.
-GN_HD inline void pause(std::uint32_t& backoff) {
+GN_HD
+inline void pause(std::uint32_t& backoff) {
 #if GN_DEVICE_PASS
     __nanosleep(32u << (backoff < 5 ? backoff : 5));
     ++backoff;
@@ -40,8 +42,10 @@ GN_HD inline void pause(std::uint32_t& backoff) {
 /// A point in time after which a wait ends with Status::kTimedOut. Trivially copyable.
 struct Deadline {
     std::uint64_t at_ns;
-    GN_HD static Deadline in_ns(std::uint64_t ns) { return Deadline{now_ns() + ns}; }
-    GN_HD bool passed() const { return now_ns() >= at_ns; }
+    GN_HD
+    static Deadline in_ns(std::uint64_t ns) { return Deadline{now_ns() + ns}; }
+    GN_HD
+    bool passed() const { return now_ns() >= at_ns; }
 };
 
 }  // namespace gnstor::simt

@@ -1,7 +1,8 @@
 // yield.hpp: where a test warp may take the processor away from a lane.
 //
-// In a test build (GN_TEST_WARPS) each atomic first calls the hook of the calling thread, if it has one, so that a
-// seeded scheduler can interleave lanes at the points where interleaving matters. Otherwise it compiles to nothing.
+// In a test build (GN_TEST_WARPS) each atomic first calls the hook of the calling thread, if it has one, so
+// that a seeded scheduler can interleave lanes at the points where interleaving matters. Otherwise it
+// compiles to nothing.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -22,7 +23,8 @@ inline void yield_point() {
     if (YieldHook* hook = this_thread_yield_hook()) hook->on_atomic();
 }
 #else
-GN_HD inline void yield_point() {}
+GN_HD
+inline void yield_point() {}
 #endif
 
 }  // namespace gnstor::simt

@@ -1,0 +1,117 @@
+// client.hpp: libgnstor on the host. Opens volumes, sets channels up, keeps leases and connections alive;
+// hands references to kernels.
+//
+// Client owns an admin connection to every SSD, the channels (each with a queue pair to every SSD) and a
+// proxy thread (keep-alives, lease renewals). Volume owns one opening of a volume. Both are host owners: not
+// copyable, used from host threads; what kernels take are VolumeRef and ChannelSet, small values that are
+// valid while their owners live. Nothing here is in the I/O path.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/client/control_plane.hpp>
+#include <gnstor/gnor/volume.hpp>
+#include <gnstor/simt/launch.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace gnstor::rdma {
+class SoftNic;
+}
+namespace gnstor::gnor {
+class Channel;
+}
+
+namespace gnstor::client {
+
+struct ClientOptions {
+    std::string name = "client";
+    simt::LanesKind lanes = simt::LanesKind::kCpu;  ///< who will use the channels; never changed silently
+    std::uint32_t channels = 4;                     ///< 1 .. 128
+    std::uint32_t depth = 32;             ///< commands under way per channel and SSD; power of two, 8 .. 256
+    std::uint64_t pool_bytes = 2u << 20;  ///< registered pool a channel; a multiple of 256 KiB
+    std::uint32_t keep_alive_ms = 15000;  ///< NVMe keep-alive timeout of the admin connections
+    bool scatter_to_cqe = false;          ///< responses inside completions
+};
+
+class Volume;
+
+class Client {
+  public:
+    /// Registers `options.name`, connects to every SSD of the array through `nic`. `control` and `nic` must
+    /// outlive the client.
+    static Result<std::unique_ptr<Client>> connect(ControlPlane& control, rdma::SoftNic& nic,
+                                                   const ClientOptions& options);
+    /// Volumes must be gone. Commands still under way are waited for, bounded; then queue pairs are reset.
+    ~Client();
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    Result<nvme::VolumeRecord> create(const CreateVolume& request);
+    Result<std::unique_ptr<Volume>> open(const std::string& name, OpenMode mode);
+
+    /// What kernels take. Valid while the client lives.
+    [[nodiscard]] ChannelSet channels() const;
+    [[nodiscard]] gnor::Channel& channel(std::uint32_t index);
+    [[nodiscard]] std::uint32_t channel_count() const;
+
+    /// Makes `bytes` at `base` a registered buffer of every channel: kernels then read and write it without a
+    /// copy. The memory must be host memory (simt::PinnedMemory where lanes are on a GPU), and stay until
+    /// unregister_buffer.
+    Result<void> register_buffer(void* base, std::size_t bytes);
+    Result<void> unregister_buffer(void* base);
+
+    /// Waits until no channel has a command under way.
+    Result<void> quiesce(std::uint32_t timeout_ms);
+    /// Brings queue pairs in error back: resets them, frees what they held, reconnects. Call with no kernel
+    /// using the channels.
+    Result<void> reclaim();
+    /// Fetches the map again, after kStaleMap.
+    Result<void> refresh_map();
+
+    [[nodiscard]] const ClientIdentity& identity() const;
+    [[nodiscard]] const ArrayView& array() const;
+    [[nodiscard]] simt::LanesKind lanes() const;
+    [[nodiscard]] ControlPlane& control();
+
+  private:
+    friend class Volume;
+    struct Impl;
+    explicit Client(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+/// One opening of a volume.
+class Volume {
+  public:
+    /// Releases it: writers' epochs close, with the byte length last set.
+    ~Volume();
+    Volume(const Volume&) = delete;
+    Volume& operator=(const Volume&) = delete;
+
+    [[nodiscard]] VolumeRef ref() const;
+    [[nodiscard]] const nvme::VolumeRecord& record() const;
+    [[nodiscard]] OpenMode mode() const;
+    /// What release records as the length of the contents; at most the capacity.
+    Result<void> set_byte_length(std::uint64_t bytes);
+    /// Releases now, and says whether that worked.
+    Result<void> release();
+    /// Whether the lease still stands, as far as this side knows; readers: always. Epochs make writing safe
+    /// regardless.
+    [[nodiscard]] bool lease_held() const;
+
+    /// Host convenience for CPU lanes: moves whole blocks between host memory and the volume with many lanes
+    /// at once. `bytes` is a multiple of 4096. Errors name the first block that failed and its NVMe status.
+    Result<void> read(std::uint64_t first_block, std::span<std::byte> to);
+    Result<void> write(std::uint64_t first_block, std::span<const std::byte> from);
+
+  private:
+    friend class Client;
+    struct Impl;
+    explicit Volume(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::client

@@ -1,0 +1,76 @@
+// embedded_array.hpp: a whole array in one process, as an object: node (NIC, SSDs, target), daemon decisions,
+// clients.
+//
+// For demos, tests, examples and benchmarks, and for `gnstor put|get`. Software NIC on the loop wire,
+// emulated SSDs; everything else is the product: capsules, queues, permission tables, leases. Why a layer of
+// its own (above the daemon): it joins both sides of the wire, which no layer below may see.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/client/client.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gnstor {
+
+struct EmbeddedArrayOptions {
+    std::uint32_t ssds = 4;                         ///< 1 .. 64
+    std::uint64_t ssd_capacity_bytes = 1ull << 30;  ///< of each
+    std::filesystem::path directory;   ///< empty: memory; else ssd-<n>.store files there, made if absent
+    std::uint32_t engine_threads = 1;  ///< threads that run the NICs and the SSDs; 1: all on one
+    std::uint32_t nic_threads = 0;     ///< of those, how many run NICs only; 0: chosen
+    bool strict_nic = false;           ///< the software NIC checks everything and delays at random
+    std::uint64_t seed = 1;
+    std::uint64_t lease_ms = 300'000;
+    std::uint32_t grant_ms = 0;  ///< 0: SSDs serve until the next map
+};
+
+/// What one emulated SSD did since it was opened.
+struct EmbeddedSsd {
+    std::uint32_t slot;
+    std::string serial;
+    std::string subsystem_nqn;
+    std::uint64_t capacity_blocks;
+    std::uint64_t reads, writes, flushes, trims, refused, media_errors;  ///< commands
+    std::uint64_t blocks_read, blocks_written, mapped_blocks, free_pages;
+    std::uint64_t capsules;  ///< that arrived at its target offload
+};
+
+struct EngineThread {
+    std::string name;
+    std::uint64_t cpu_time_ns;
+};
+
+class EmbeddedArray {
+  public:
+    /// Opens the stores (recovering them), starts the engine threads and the daemon's thread.
+    static Result<std::unique_ptr<EmbeddedArray>> open(const EmbeddedArrayOptions& options);
+    /// Clients must be gone.
+    ~EmbeddedArray();
+    EmbeddedArray(const EmbeddedArray&) = delete;
+    EmbeddedArray& operator=(const EmbeddedArray&) = delete;
+
+    Result<std::unique_ptr<client::Client>> connect(const client::ClientOptions& options);
+    [[nodiscard]] client::ControlPlane& control();
+
+    /// Stops everything of the daemon: its thread, and calls to control() answer kState. I/O goes on: the
+    /// daemon is not in its path.
+    void suspend_daemon();
+    void resume_daemon();
+    [[nodiscard]] bool daemon_suspended() const;
+
+    [[nodiscard]] std::vector<EmbeddedSsd> ssds() const;
+    [[nodiscard]] std::vector<EngineThread> engine_threads() const;
+    [[nodiscard]] const EmbeddedArrayOptions& options() const;
+
+  private:
+    struct Impl;
+    explicit EmbeddedArray(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor
