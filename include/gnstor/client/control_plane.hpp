@@ -37,6 +37,7 @@ struct CreateVolume {
     std::uint64_t capacity_bytes = 0;   ///< rounded up to blocks; 1 block .. 16 TiB
     std::uint32_t chunk_bytes = 65536;  ///< power of two, 4 KiB .. 1 MiB
     std::uint32_t replicas = 2;         ///< 1 .. 4, at most the number of slots in use
+    bool any_writer = false;  ///< any client may open it for writing, one at a time; else the owner alone
 };
 
 enum class OpenMode : std::uint8_t { kRead, kWrite };

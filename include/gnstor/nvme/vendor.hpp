@@ -12,8 +12,11 @@
 //                  commits afterwards.
 //   VOLUME DELETE  CDW10 VID.          Purges the volume; answered when none of its blocks can come back.
 //   VOLUME LIST    CDW10 first index, CDW11 bytes of the buffer. Returns VolumeListHeader, then records in
-//   order of VID. MAP SET        data MapSet.        Activates a map behind a barrier; grants service for
-//   `grant_ms` (0: until revoked).
+//                  order of VID. Answered under any term, and raises none: it is how a daemon that lost its
+//                  store learns the newest term.
+//
+//   MAP SET        data MapSet.        Activates a map behind a barrier; grants service for `grant_ms` (0:
+//                  until revoked).
 #pragma once
 
 #include <gnstor/placement/placement.hpp>
@@ -40,10 +43,15 @@ struct VolumeRecord {
     char name[kMaxVolumeName + 1];        ///< zero terminated
     char owner_name[kMaxVolumeName + 1];  ///< so that records can be rebuilt from drives
     ClientId readers[kMaxReaders];
-    std::uint8_t reserved[72];
+    std::uint64_t revision;  ///< raised by gnstord at every change of the record: equal revision, equal bytes
+    std::uint8_t reserved[64];
 };
 static_assert(sizeof(VolumeRecord) == 384, "VOLUME ADD carries 384 bytes");
-inline constexpr std::uint32_t kVolumeWorldReadable = 1u;
+inline constexpr std::uint32_t kVolumeWorldReadable = 1u;  ///< any client may read
+/// A deletion was begun and must be finished, whoever finds it.
+inline constexpr std::uint32_t kVolumeDeleting = 2u;
+/// Any client may open it for writing, one at a time.
+inline constexpr std::uint32_t kVolumeAnyWriter = 4u;
 
 struct VolumeListHeader {
     std::uint32_t total;     ///< volumes on this drive
