@@ -1,0 +1,19 @@
+// crc32c_host.hpp: the host's ways to a CRC-32C, each callable by itself, so that tests compare them all.
+// Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gnstor::detail {
+
+/// Table of 8 x 256 words, 8 bytes a step: any processor.
+[[nodiscard]] std::uint32_t crc32c_by_table(const void* data, std::size_t bytes, std::uint32_t crc) noexcept;
+/// The processor's CRC instruction in three interleaved streams (the table where there is none).
+[[nodiscard]] std::uint32_t crc32c_by_instruction(const void* data, std::size_t bytes,
+                                                  std::uint32_t crc) noexcept;
+/// ISA-L; by instruction in a build without it.
+[[nodiscard]] std::uint32_t crc32c_by_library(const void* data, std::size_t bytes,
+                                              std::uint32_t crc) noexcept;
+
+}  // namespace gnstor::detail

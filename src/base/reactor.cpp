@@ -1,0 +1,278 @@
+// reactor.cpp: the adaptive engine thread.
+//
+// Owns: the thread, its list of pollers (touched by that thread alone), and a queue of requests (add, remove,
+// run) that other threads put under a mutex. One word says whether the thread is awake, notified or asleep;
+// it is the futex too.
+#include <gnstor/base/log.hpp>
+#include <gnstor/base/reactor.hpp>
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace gnstor {
+namespace {
+
+constexpr std::uint32_t kAwake = 0;
+constexpr std::uint32_t kNotified = 1;  // somebody called wake() since the last round began
+constexpr std::uint32_t kAsleep = 2;
+
+// Idle rounds that only relax the core before the thread begins to offer it to others.
+constexpr std::uint32_t kRelaxedRounds = 16;
+constexpr auto kComplainAfter = std::chrono::seconds(10);
+constexpr std::uint32_t kComplaintsMax = 12;
+
+std::uint64_t monotonic_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+void relax_core() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_value, std::uint32_t microseconds) {
+    const timespec t{static_cast<time_t>(microseconds / 1'000'000u),
+                     static_cast<long>(microseconds % 1'000'000u) * 1000};
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, while_value, &t, nullptr,
+            0);
+}
+
+void futex_wake_one(std::atomic<std::uint32_t>& word) {
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+struct Reactor::Impl {
+    enum class Kind { kAdd, kRemove, kRun };
+    struct Request {
+        Kind kind;
+        Poller* poller;
+        const std::function<void()>* work;
+        bool* done;  // of the waiting caller; guarded by `mutex`; null when nobody waits
+    };
+
+    std::string name;
+    ReactorOptions options;
+    std::thread thread;
+    std::vector<Poller*> pollers;  // the reactor's thread alone; null: removed during a round
+
+    std::atomic<std::uint32_t> word{kAwake};
+    std::atomic<bool> has_requests{false};
+    std::atomic<bool> stopping{false};
+    std::mutex mutex;
+    std::condition_variable answered;
+    std::vector<Request> requests;  // guarded by `mutex`
+
+    [[nodiscard]] bool on_own_thread() const { return std::this_thread::get_id() == thread.get_id(); }
+
+    void wake() noexcept {
+        // Release: work published before is seen by the round after serve()'s exchange, its acquire partner.
+        if (word.exchange(kNotified, std::memory_order_acq_rel) == kAsleep) futex_wake_one(word);
+    }
+
+    void post(Request request) {
+        {
+            const std::lock_guard lock(mutex);
+            requests.push_back(request);
+            // Pairs with the acquire load in serve_requests(); the list itself is guarded by the mutex.
+            has_requests.store(true, std::memory_order_release);
+        }
+        wake();
+    }
+
+    void post_and_wait(Kind kind, Poller* poller, const std::function<void()>* work) {
+        bool done = false;
+        post(Request{kind, poller, work, &done});
+        std::unique_lock lock(mutex);
+        for (std::uint32_t complaints = 0; !answered.wait_for(lock, kComplainAfter, [&] { return done; });) {
+            log_error("reactor {}: no answer to a request for {} s; one of its pollers blocks", name,
+                      kComplainAfter.count() * ++complaints);
+            // Returning would let the caller free what the thread still uses: a defect, ended here with its
+            // name.
+            if (complaints == kComplaintsMax) std::abort();
+        }
+    }
+
+    void perform(const Request& request) {
+        switch (request.kind) {
+            case Kind::kAdd:
+                pollers.push_back(request.poller);
+                break;
+            case Kind::kRemove:
+                std::erase(pollers, request.poller);
+                break;
+            case Kind::kRun:
+                (*request.work)();
+                break;
+        }
+    }
+
+    void serve_requests() {
+        // Acquire: pairs with post(); a miss is only a round late, for post() wakes afterwards.
+        if (!has_requests.load(std::memory_order_acquire)) return;
+        std::vector<Request> batch;
+        {
+            const std::lock_guard lock(mutex);
+            batch.swap(requests);
+            has_requests.store(false, std::memory_order_relaxed);
+        }
+        for (const Request& request : batch) {
+            perform(request);
+            if (request.done == nullptr) continue;
+            const std::lock_guard lock(mutex);
+            *request.done = true;
+            answered.notify_all();
+        }
+    }
+
+    std::uint32_t poll_all() {
+        std::uint32_t work = 0;
+        bool removed = false;
+        for (std::size_t i = 0; i < pollers.size(); ++i) {
+            if (pollers[i] != nullptr) work += pollers[i]->poll();
+            removed = removed || pollers[i] == nullptr;  // by a poller, from within poll()
+        }
+        if (removed) std::erase(pollers, nullptr);
+        return work;
+    }
+
+    // Sleeps at most `microseconds`; true if somebody woke the thread (or did before it could fall asleep).
+    bool sleep(std::uint32_t microseconds) {
+        std::uint32_t expected = kAwake;
+        // Pairs with wake(): either wake() sees kAsleep and wakes the futex, or this fails on kNotified.
+        if (!word.compare_exchange_strong(expected, kAsleep, std::memory_order_acq_rel)) return true;
+        futex_wait(word, kAsleep, microseconds);
+        return word.exchange(kAwake, std::memory_order_acq_rel) == kNotified;
+    }
+
+    void loop() {
+        std::uint64_t idle_since = monotonic_ns();
+        std::uint32_t idle_rounds = 0;
+        std::uint32_t sleep_us = 0;  // 0: still spinning
+        // Acquire: pairs with ~Reactor, whose wake() follows the store.
+        while (!stopping.load(std::memory_order_acquire)) {
+            // Taken before the round, so that a wake() during it prevents the sleep after it.
+            if (word.load(std::memory_order_relaxed) == kNotified)
+                word.exchange(kAwake, std::memory_order_acq_rel);
+            serve_requests();
+            if (poll_all() != 0) {
+                idle_rounds = 0;
+                sleep_us = 0;
+                continue;
+            }
+            if (idle_rounds++ == 0) idle_since = monotonic_ns();
+            if (sleep_us == 0 && monotonic_ns() - idle_since < std::uint64_t{options.spin_us} * 1000u) {
+                if (idle_rounds < kRelaxedRounds)
+                    relax_core();
+                else
+                    sched_yield();
+                continue;
+            }
+            sleep_us = sleep_us == 0 ? options.sleep_min_us : std::min(sleep_us * 2, options.sleep_max_us);
+            if (sleep(sleep_us)) {
+                // Woken for a reason: look about for a while before sleeping again.
+                sleep_us = 0;
+                idle_rounds = 0;
+            }
+        }
+        serve_requests();
+    }
+};
+
+Reactor::Reactor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<Reactor>> Reactor::start(std::string name, ReactorOptions options) {
+    if (name.empty() || name.size() > 15)
+        return error(Errc::kInvalidArgument, "reactor name '{}' must have 1 to 15 characters", name);
+    constexpr std::uint32_t kSleepLimitUs = 1'000'000;
+    if (options.sleep_min_us == 0 || options.sleep_min_us > options.sleep_max_us ||
+        options.sleep_max_us > kSleepLimitUs)
+        return error(
+            Errc::kInvalidArgument,
+            "reactor {}: sleeps of {} to {} us make no sense; give 1 <= sleep_min_us <= sleep_max_us <= {}",
+            name, options.sleep_min_us, options.sleep_max_us, kSleepLimitUs);
+    auto impl = std::make_unique<Impl>();
+    impl->name = std::move(name);
+    impl->options = options;
+    try {
+        // The first request holds the thread back until `thread` is assigned: on_own_thread() compares with
+        // it.
+        const std::lock_guard lock(impl->mutex);
+        impl->thread = std::thread([p = impl.get()] {
+            { const std::lock_guard started(p->mutex); }
+            pthread_setname_np(pthread_self(), p->name.c_str());
+            p->loop();
+        });
+    } catch (const std::system_error& e) {
+        return error(Errc::kNoSpace, "cannot start the thread of reactor {}: {}", impl->name, e.what());
+    }
+    return std::unique_ptr<Reactor>(new Reactor(std::move(impl)));
+}
+
+Reactor::~Reactor() {
+    impl_->stopping.store(true, std::memory_order_release);  // pairs with loop()
+    impl_->wake();
+    impl_->thread.join();
+    if (!impl_->pollers.empty())
+        log_error("reactor {} was stopped with {} pollers still on it; remove them first", impl_->name,
+                  impl_->pollers.size());
+}
+
+void Reactor::add(Poller& poller) {
+    if (impl_->on_own_thread()) {
+        impl_->pollers.push_back(&poller);
+        return;
+    }
+    impl_->post(Impl::Request{Impl::Kind::kAdd, &poller, nullptr, nullptr});
+}
+
+void Reactor::remove(Poller& poller) {
+    if (impl_->on_own_thread()) {
+        // Tolerated although the contract does not ask for it: the round under way skips the hole.
+        std::replace(impl_->pollers.begin(), impl_->pollers.end(), &poller, static_cast<Poller*>(nullptr));
+        return;
+    }
+    impl_->post_and_wait(Impl::Kind::kRemove, &poller, nullptr);
+}
+
+void Reactor::run(const std::function<void()>& work) {
+    if (impl_->on_own_thread()) {
+        work();
+        return;
+    }
+    impl_->post_and_wait(Impl::Kind::kRun, nullptr, &work);
+}
+
+void Reactor::wake() noexcept {
+    impl_->wake();
+}
+
+std::uint64_t Reactor::cpu_time_ns() const {
+    clockid_t clock;
+    timespec t{};
+    if (pthread_getcpuclockid(impl_->thread.native_handle(), &clock) != 0 || clock_gettime(clock, &t) != 0)
+        return 0;
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+const std::string& Reactor::name() const noexcept {
+    return impl_->name;
+}
+
+}  // namespace gnstor
