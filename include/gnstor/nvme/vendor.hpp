@@ -44,7 +44,9 @@ struct VolumeRecord {
     char owner_name[kMaxVolumeName + 1];  ///< so that records can be rebuilt from drives
     ClientId readers[kMaxReaders];
     std::uint64_t revision;  ///< raised by gnstord at every change of the record: equal revision, equal bytes
-    std::uint8_t reserved[64];
+    std::uint32_t
+        slot_count;  ///< of the map when the record changed: a rebuild notices SSDs that are missing
+    std::uint8_t reserved[60];
 };
 static_assert(sizeof(VolumeRecord) == 384, "VOLUME ADD carries 384 bytes");
 inline constexpr std::uint32_t kVolumeWorldReadable = 1u;  ///< any client may read
