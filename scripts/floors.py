@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Floors: the least a stage of ./run test must have done, so that a test that silently stops testing is noticed.
+
+A test program prints lines of the form      GN_COUNT <name>=<integer>
+(equal names are added up). tests/<layer>/floors.json says, by section, what the sum must reach:
+
+    {"fast": {"nvme_fields_round_trips": 20000}, "long": {...}, "asan": {...}, "tsan": {...}, "fuzz": {"fuzz_capsule": 50000}}
+
+Sections `fast` and `long` are checked where tests of that label ran in the cpu preset; `asan`, `tsan`, `gpu` and `fuzz` in their stages.
+A counter that has a floor and was not printed fails, as one below its floor does.
+
+    floors.py check LOG SECTION...       checks the counters in LOG against these sections of every floors.json
+    floors.py show LOG                   prints the counters in LOG
+"""
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SECTIONS = {"fast", "long", "asan", "tsan", "gpu", "fuzz", "cuda", "example"}
+COUNT = re.compile(r"(?<!\S)GN_COUNT\s+([\w.:/-]+)=(\d+)\s*$", re.M)
+
+
+def counters(text):
+    sums = {}
+    for name, value in COUNT.findall(text):
+        sums[name] = sums.get(name, 0) + int(value)
+    return sums
+
+
+def load_floors(root=ROOT):
+    """{section: {counter: (floor, file)}}; raises ValueError on a file that says something else."""
+    floors = {}
+    for path in sorted(pathlib.Path(root).glob("tests/*/floors.json")):
+        for section, wanted in json.loads(path.read_text()).items():
+            if section not in SECTIONS:
+                raise ValueError(f"{path}: there is no section '{section}'; sections are {', '.join(sorted(SECTIONS))}")
+            for name, floor in wanted.items():
+                if not isinstance(floor, int) or floor < 1:
+                    raise ValueError(f"{path}: the floor of {name} must be an integer from 1")
+                if name in floors.setdefault(section, {}):
+                    raise ValueError(f"{path}: {name} has a floor in {floors[section][name][1]} already")
+                floors[section][name] = (floor, path)
+    return floors
+
+
+def check(sums, floors, sections):
+    """Lines for the log, and the number of floors that were missed."""
+    lines, missed = [], 0
+    for section in sections:
+        for name, (floor, path) in sorted(floors.get(section, {}).items()):
+            value = sums.get(name)
+            good = value is not None and value >= floor
+            missed += not good
+            shown = "not printed" if value is None else f"{value:,}"
+            lines.append(f"  {'ok  ' if good else 'MISS'} {name:<44} {shown:>16}   floor {floor:,}")
+    return lines, missed
+
+
+def main(arguments):
+    if len(arguments) < 2 or arguments[0] not in ("check", "show"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    log = pathlib.Path(arguments[1])
+    sums = counters(log.read_text(errors="replace")) if log.exists() else {}
+    if arguments[0] == "show":
+        for name, value in sorted(sums.items()):
+            print(f"  {name:<48} {value:>16,}")
+        return 0
+    try:
+        lines, missed = check(sums, load_floors(), arguments[2:])
+    except ValueError as wrong:
+        print(f"floors: {wrong}", file=sys.stderr)
+        return 1
+    print("\n".join(lines) if lines else "  no floors for " + ", ".join(arguments[2:]))
+    if missed:
+        print(f"floors: {missed} missed (tests/<layer>/floors.json)", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,73 @@
+# shellcheck shell=bash
+# build.sh: configuring and building a preset, quietly unless it fails or --verbose is given.
+
+GN_DAEMON="${GN_DAEMON:-ON}"
+GN_NVCC="${GN_NVCC:-}"
+GN_LOGS="$GN_ROOT/build/logs"
+
+# quietly LOG COMMAND...: the command's output goes to LOG; its end is shown if the command fails.
+quietly() {
+    local log="$1"
+    shift
+    mkdir -p "$(dirname "$log")"
+    if [[ "$GN_VERBOSE" == yes ]]; then
+        "$@" 2>&1 | tee "$log"
+        return "${PIPESTATUS[0]}"
+    fi
+    "$@" >"$log" 2>&1 && return 0
+    warn "failed: $*"
+    { grep -nE -A4 'error:|Error |FAILED:|undefined reference|CMake Error' "$log" || true; } | head -n 60 >&2
+    warn "the whole log: $log"
+    return 1
+}
+
+# configure PRESET [-D...]
+configure() {
+    local preset="$1" extra=()
+    shift
+    [[ "$preset" == cuda ]] && extra+=("-DCMAKE_CUDA_COMPILER=$GN_NVCC")
+    quietly "$GN_LOGS/$preset-configure.log" cmake --preset "$preset" "-DGN_DAEMON=$GN_DAEMON" "${extra[@]}" "$@" || return 1
+    { grep -E '^-- gnstor:' "$GN_LOGS/$preset-configure.log" || true; } | sed 's/^-- /     /'
+}
+
+# build PRESET [TARGET...]: shows ninja's progress on a terminal, one line a tenth otherwise.
+build() {
+    local preset="$1" log="$GN_LOGS/$1-build.log" status
+    shift
+    local command=(nice cmake --build --preset "$preset" -j "$GN_JOBS")
+    [[ $# -gt 0 ]] && command+=(--target "$@")
+    mkdir -p "$GN_LOGS"
+    if [[ "$GN_VERBOSE" == yes || -t 1 ]]; then
+        "${command[@]}" 2>&1 | tee "$log"
+        return "${PIPESTATUS[0]}"
+    fi
+    status=0
+    "${command[@]}" 2>&1 | tee "$log" | progress || status=1
+    # pipefail gives the build's own status through `progress`, which never fails.
+    if [[ "$status" != 0 ]]; then
+        warn "the build of preset $preset failed:"
+        { grep -nE -A4 'error:|FAILED:|undefined reference|ninja: error' "$log" || true; } | head -n 60 >&2
+        warn "the whole log: $log"
+        return 1
+    fi
+}
+
+progress() { # "[12/340] ..." to a line at each tenth
+    awk 'match($0, /^\[[0-9]+\/[0-9]+\]/) {
+             split(substr($0, 2, RLENGTH - 2), n, "/"); tenth = int(10 * n[1] / n[2])
+             if (tenth > last) { printf "     built %d of %d\n", n[1], n[2]; fflush(); last = tenth } }
+         { all = 1 } END { if (!all) print "     nothing to build" }'
+}
+
+# has_target PRESET TARGET: whether a configured preset can build it.
+has_target() { cmake --build --preset "$1" --target help 2>/dev/null | grep -qE "^$2(:|$)"; }
+
+# program PRESET NAME: the path of a built program.
+program() {
+    local path
+    path="$(find "$GN_ROOT/build/$1" -type f -name "$2" -perm -u+x -not -path '*/CMakeFiles/*' -print -quit 2>/dev/null)"
+    [[ -n "$path" ]] || return 1
+    echo "$path"
+}
+
+preset_of_lanes() { if [[ "$GN_LANES" == gpu ]]; then echo cuda; else echo cpu; fi; }

@@ -1,0 +1,115 @@
+# shellcheck shell=bash
+# packages.sh: what is needed from the distribution, how we see that it is there, and its installation through apt.
+# A package counts as present when its command, header or library is found, wherever it came from.
+
+# name | needed for | probe | why. "Needed for" is one of build, daemon, test, fuzz, lint.
+GN_PACKAGES='
+g++|build|cmd:g++|the C++20 compiler
+cmake|build|cmd:cmake|configures the build
+ninja-build|build|cmd:ninja|runs the build
+ccache|build|cmd:ccache|keeps object files between builds
+libfmt-dev|build|inc:fmt/core.h|text formatting
+libspdlog-dev|build|inc:spdlog/spdlog.h|the log
+nlohmann-json3-dev|build|inc:nlohmann/json.hpp|JSON results and configuration
+libcli11-dev|build|inc:CLI/CLI.hpp|command lines
+libisal-dev|isal|inc:isa-l.h|fast CRC-32C on the host
+libsqlite3-dev|daemon|inc:sqlite3.h|records of gnstord
+libcpp-httplib-dev|daemon|inc:httplib.h|HTTP of gnstord
+libgtest-dev|test|inc:gtest/gtest.h|the tests
+librapidcheck-dev|property|inc:rapidcheck.h|property tests
+libbenchmark-dev|test|inc:benchmark/benchmark.h|micro-benchmarks
+libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
+libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
+python3|test|cmd:python3|house tests, floors, generated documents
+clang|fuzz|cmd:clang++|libFuzzer
+@clang-rt|fuzz|fuzzer|runtime of libFuzzer and the sanitizers for clang
+clang-format-14|lint|cmd:clang-format-14|the layout of the sources (version 14 decides)
+shellcheck|lint|cmd:shellcheck|checks ./run itself
+'
+
+distribution() { # debian-12, ubuntu-24.04, or what /etc/os-release says
+    (
+        # shellcheck source=/dev/null
+        source /etc/os-release 2>/dev/null || true
+        printf '%s-%s' "${ID:-unknown}" "${VERSION_ID:-0}"
+    )
+}
+
+package_name() { # names that differ between the two distributions
+    case "$1:$(distribution)" in
+        @clang-rt:debian-12) echo libclang-rt-14-dev ;;
+        @clang-rt:ubuntu-24.04) echo libclang-rt-18-dev ;;
+        @clang-rt:*) echo libclang-rt-dev ;;
+        *) echo "$1" ;;
+    esac
+}
+
+probe() {
+    case "$1" in
+        cmd:*) have "${1#cmd:}" ;;
+        inc:*) have g++ && echo "#include <${1#inc:}>" | g++ -std=c++20 -E -x c++ - -o /dev/null 2>/dev/null ;;
+        fuzzer) have clang++ && [[ -n "$(find "$(clang++ -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ]] ;;
+    esac
+}
+
+# missing KIND...: lines "package|why" of what these kinds need and this machine lacks.
+missing() {
+    local kinds=" $* " name kind test why
+    while IFS='|' read -r name kind test why; do
+        [[ -n "$name" && "$kinds" == *" $kind "* ]] || continue
+        probe "$test" || printf '%s|%s\n' "$(package_name "$name")" "$why"
+    done <<<"$GN_PACKAGES"
+}
+
+# ensure KIND...: installs what is missing, saying what and why; returns 1 (with the reason printed) if that fails.
+ensure() {
+    local lacking names name why
+    lacking="$(missing "$@")"
+    [[ -n "$lacking" ]] || return 0
+    names="$(cut -d'|' -f1 <<<"$lacking" | paste -sd' ')"
+    if [[ "$GN_INSTALL" != yes ]]; then
+        warn "missing, and --no-install was given: $names"
+        return 1
+    fi
+    if ! have apt-get; then
+        warn "missing: $names; only apt is known to ./run (Debian 12, Ubuntu 24.04): install them by hand"
+        return 1
+    fi
+    say "installing what is missing on this machine ($(distribution)), through apt:"
+    while IFS='|' read -r name why; do printf '       %-22s %s\n' "$name" "$why"; done <<<"$lacking"
+    apt_install "$names"
+    lacking="$(missing "$@")"
+    [[ -z "$lacking" ]] && return 0
+    warn "still missing: $(cut -d'|' -f1 <<<"$lacking" | paste -sd' '); see apt's messages above, or install them by hand"
+    return 1
+}
+
+apt_install() {
+    local log
+    log="$(mktemp)"
+    local apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -o Acquire::http::Timeout=20)
+    # An old package list is the usual reason of a failed install, so it is refreshed first; a failure of that alone is not fatal.
+    "${apt[@]}" update >"$log" 2>&1 || warn "apt-get update failed: $(tail -n 1 "$log")"
+    # shellcheck disable=SC2086
+    if ! "${apt[@]}" install -y --no-install-recommends $1 >"$log" 2>&1; then
+        warn "apt-get install failed; its last lines:"
+        tail -n 8 "$log" | sed 's/^/       /' >&2
+    fi
+    rm -f "$log"
+}
+
+# ensure_build: what demo, bench and gpu-test cannot do without, and the daemon's libraries if they can be had.
+# Sets GN_DAEMON (ON or OFF).
+ensure_build() {
+    ensure build || die "the packages above are needed to build"
+    check_versions
+    if [[ -z "$(missing isal)" ]] || ensure isal; then :; else warn "without libisal: CRC-32C uses the compiler's own instructions"; fi
+    export GN_DAEMON=ON
+    ensure daemon || { export GN_DAEMON=OFF; warn "built without gnstord and the gnstor command (their libraries are not here)"; }
+}
+
+check_versions() {
+    local version
+    version="$(cmake --version | head -n 1 | grep -oE '[0-9]+\.[0-9]+' | head -n 1)"
+    [[ "$(printf '%s\n3.25\n' "$version" | sort -V | head -n 1)" == 3.25 ]] || die "cmake $version is too old; 3.25 or newer is needed"
+}

@@ -1,0 +1,227 @@
+# shellcheck shell=bash
+# stages.sh: the stages of ./run test. Each prints a heading, what it did and its time; all run even if one fails, a table closes,
+# and the last line is "N passed, N failed". Counters printed by tests are held against tests/*/floors.json (scripts/floors.py).
+
+GN_STAGES=(setup lint cpu asan tsan cuda fuzz example docs)
+
+stage_about() {
+    case "$1" in
+        setup) echo "packages and lanes" ;;
+        lint) echo "format, layer rule, file rules, Python and shell syntax" ;;
+        cpu) echo "default build with CPU lanes: every test" ;;
+        asan) echo "AddressSanitizer and UndefinedBehaviorSanitizer: every test" ;;
+        tsan) echo "ThreadSanitizer, test warps of many lanes: every test" ;;
+        cuda) echo "CUDA build where nvcc is found: compiles and links; device tests where a GPU is" ;;
+        fuzz) echo "libFuzzer programs, briefly" ;;
+        example) echo "cmake --install, and the examples as projects of their own" ;;
+        docs) echo "generated parts of docs/ agree with docs/runs/" ;;
+    esac
+}
+
+GN_PASSED=0
+GN_FAILED=0
+GN_TABLE=""
+GN_DID=""
+
+command_test() {
+    local fast=no only=() stages=()
+    parse_common "$@"
+    set -- ${GN_REST[@]+"${GN_REST[@]}"}
+    while [[ $# -gt 0 ]]; do
+        case "$1" in
+            --fast) fast=yes ;;
+            --only)
+                [[ $# -ge 2 ]] || die_usage "--only wants a stage: ${GN_STAGES[*]}"
+                only+=("$2")
+                shift
+                ;;
+            --list)
+                local stage
+                for stage in "${GN_STAGES[@]}"; do printf '%-8s %s\n' "$stage" "$(stage_about "$stage")"; done
+                return 0
+                ;;
+            *) die_usage "test does not know '$1'; ./run help" ;;
+        esac
+        shift
+    done
+    local stage
+    for stage in ${only[@]+"${only[@]}"}; do
+        [[ " ${GN_STAGES[*]} " == *" $stage "* ]] || die_usage "there is no stage '$stage'; stages: ${GN_STAGES[*]}"
+    done
+    GN_FAST="$fast"
+    if [[ ${#only[@]} -gt 0 ]]; then
+        stages=(setup)
+        for stage in "${only[@]}"; do [[ "$stage" == setup ]] || stages+=("$stage"); done
+    elif [[ "$fast" == yes ]]; then
+        stages=(setup lint cpu)
+    else
+        stages=("${GN_STAGES[@]}")
+    fi
+    for stage in "${stages[@]}"; do run_stage "$stage"; done
+    closing
+}
+
+run_stage() {
+    local stage="$1" start=$SECONDS result=ok before=$GN_FAILED
+    heading "$stage: $(stage_about "$stage")"
+    GN_DID=""
+    # `if` turns set -e off inside, so every step of a stage says itself whether it may fail.
+    if ! "stage_$stage"; then
+        result=FAILED
+        [[ "$GN_FAILED" -gt "$before" ]] || GN_FAILED=$((GN_FAILED + 1))
+        [[ "$stage" != setup ]] || { warn "nothing else can run"; GN_TABLE+="$(printf '  %-8s %-7s %5ds  %s' setup FAILED $((SECONDS - start)) "$GN_DID")"$'\n'; closing; exit 1; }
+    elif [[ "$GN_DID" == skipped* ]]; then
+        result=skipped
+    fi
+    printf -- '--- %s: %s in %d s; %s\n' "$stage" "$result" $((SECONDS - start)) "$GN_DID"
+    GN_TABLE+="$(printf '  %-8s %-7s %5ds  %s' "$stage" "$result" $((SECONDS - start)) "$GN_DID")"$'\n'
+}
+
+closing() {
+    heading "all stages, $SECONDS s (lanes: ${GN_LANES:-none})"
+    printf '%s' "$GN_TABLE"
+    echo "$GN_PASSED passed, $GN_FAILED failed"
+    [[ "$GN_FAILED" == 0 ]]
+}
+
+stage_setup() {
+    choose_lanes || return 1
+    ensure_build || return 1
+    ensure test lint || return 1
+    local kind
+    for kind in property oracle; do ensure "$kind" || warn "without them, the tests that need them are left out"; done
+    GN_DID="$(g++ --version | head -n 1); cmake $(cmake --version | head -n 1 | grep -oE '[0-9.]+'); $GN_JOBS jobs"
+}
+
+stage_lint() {
+    local status=0
+    lint_checks || status=1
+    GN_PASSED=$((GN_PASSED + GN_LINT_PASSED))
+    GN_FAILED=$((GN_FAILED + GN_LINT_FAILED))
+    GN_DID="$((GN_LINT_PASSED + GN_LINT_FAILED)) checks"
+    return $status
+}
+
+# test_preset PRESET LABELS FLOOR-SECTION...: builds all of a preset, runs ctest, counts, holds the counters against the floors.
+test_preset() {
+    local preset="$1" labels="$2" status=0 log="$GN_LOGS/$1-test.log" summary total failed
+    shift 2
+    build "$preset" || return 1
+    ctest --test-dir "build/$preset" -L "$labels" -j "$GN_JOBS" --no-tests=error --output-on-failure --timeout 600 >"$log" 2>&1 || status=1
+    if [[ "$GN_VERBOSE" == yes ]]; then cat "$log"; else grep -vE '^ +Start |Passed +[0-9.]+ sec$|^Test project|^$' "$log" || true; fi
+    summary="$(grep -E '[0-9]+% tests passed' "$log" | tail -n 1)"
+    total="$(sed -nE 's/.* out of ([0-9]+).*/\1/p' <<<"$summary")"
+    failed="$(sed -nE 's/.*, ([0-9]+) tests? failed.*/\1/p' <<<"$summary")"
+    GN_PASSED=$((GN_PASSED + ${total:-0} - ${failed:-0}))
+    GN_FAILED=$((GN_FAILED + ${failed:-0}))
+    cp "build/$preset/Testing/Temporary/LastTest.log" "$GN_LOGS/$preset-output.log" 2>/dev/null || true
+    local cases
+    cases="$(sed -nE 's/^\[  PASSED  \] ([0-9]+) tests?\.$/\1/p' "$GN_LOGS/$preset-output.log" | awk '{ n += $1 } END { print n + 0 }')"
+    echo "floors:"
+    python3 scripts/floors.py check "$GN_LOGS/$preset-output.log" "$@" || { status=1; GN_FAILED=$((GN_FAILED + 1)); }
+    GN_DID="${total:-0} programs, $cases test cases, $(counter_sum "$GN_LOGS/$preset-output.log") counted operations"
+    return $status
+}
+
+counter_sum() { python3 scripts/floors.py show "$1" | awk '{ gsub(",", "", $2); n += $2 } END { printf "%d", n }'; }
+
+stage_cpu() {
+    configure cpu -DGN_TESTS=ON || return 1
+    if [[ "$GN_FAST" == yes ]]; then test_preset cpu fast fast; else test_preset cpu 'fast|long' fast long; fi
+}
+
+stage_asan() {
+    configure asan || return 1
+    ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:${ASAN_OPTIONS:-}" \
+        UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}" test_preset asan 'fast|long' asan
+}
+
+stage_tsan() {
+    configure tsan || return 1
+    TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}" test_preset tsan 'fast|long' tsan
+}
+
+stage_cuda() {
+    if [[ "$GN_LANES" == gpu ]]; then
+        ensure_nvcc
+    elif ! GN_NVCC="$(find_nvcc)"; then
+        GN_DID="skipped: no nvcc on this machine"
+        return 0
+    fi
+    say "nvcc: $GN_NVCC"
+    configure cuda -DGN_TESTS=ON || return 1
+    if [[ "$GN_LANES" == gpu ]]; then
+        test_preset cuda gpu gpu
+        return
+    fi
+    build cuda || return 1
+    GN_PASSED=$((GN_PASSED + 1))
+    GN_DID="compiled and linked with $("$GN_NVCC" --version | grep -oE 'release [0-9.]+'); not run (CPU lanes)"
+}
+
+stage_fuzz() {
+    ensure fuzz || return 1
+    configure fuzz || return 1
+    build fuzz fuzzers || return 1
+    local list="build/fuzz/fuzzers.txt" count seconds status=0 log="$GN_LOGS/fuzz-output.log" path corpus
+    count="$(grep -c . "$list" || true)"
+    [[ "$count" -gt 0 ]] || { GN_DID="skipped: no fuzzers in this checkout"; return 0; }
+    # GN_FUZZ_SECONDS is shared by all of them; a run ends earlier only by finding something.
+    seconds=$((${GN_FUZZ_SECONDS:-90} / count))
+    [[ "$seconds" -ge 5 ]] || seconds=5
+    : >"$log"
+    while read -r path corpus; do fuzz_one "$path" "$corpus" "$seconds" "$log" || status=1; done <"$list"
+    echo "floors:"
+    python3 scripts/floors.py check "$log" fuzz || { status=1; GN_FAILED=$((GN_FAILED + 1)); }
+    GN_DID="$count fuzzers, $(counter_sum "$log") executions"
+    return $status
+}
+
+fuzz_one() { # PROGRAM CORPUS SECONDS LOG: new inputs go to build/fuzz/found, a crashing one to build/fuzz/crashes
+    local path="$1" corpus="$2" seconds="$3" log="$4" name executions output
+    name="$(basename "$path")"
+    output="$GN_LOGS/$name.log"
+    mkdir -p "build/fuzz/found/$name" build/fuzz/crashes
+    local command=("$path" "-max_total_time=$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 "-seed=${GN_SEED:-$RANDOM}"
+        "-artifact_prefix=build/fuzz/crashes/$name-" "build/fuzz/found/$name")
+    [[ -z "$corpus" ]] || command+=("$corpus")
+    if "${command[@]}" >"$output" 2>&1; then
+        executions="$(sed -nE 's/^stat::number_of_executed_units: +([0-9]+)/\1/p' "$output")"
+        echo "GN_COUNT $name=${executions:-0}" >>"$log"
+        printf '  ok    %-32s %12s executions in %d s\n' "$name" "${executions:-0}" "$seconds"
+        GN_PASSED=$((GN_PASSED + 1))
+    else
+        printf '  FAIL  %s: %s\n' "$name" "${command[*]}"
+        tail -n 30 "$output"
+        GN_FAILED=$((GN_FAILED + 1))
+        return 1
+    fi
+}
+
+stage_example() {
+    local preset=cpu
+    if [[ "$GN_LANES" == gpu ]]; then preset=cuda; ensure_nvcc; fi
+    configure "$preset" || return 1
+    build "$preset" || return 1
+    local folder name status=0
+    GN_DID=""
+    for folder in examples/*/CMakeLists.txt; do
+        [[ -e "$folder" ]] || { GN_DID="skipped: no examples in this checkout"; return 0; }
+        name="$(basename "$(dirname "$folder")")"
+        if bash scripts/try_example.sh "$preset" "$name" "${GN_NVCC:-}"; then
+            GN_PASSED=$((GN_PASSED + 1))
+            GN_DID+="$name "
+        else
+            GN_FAILED=$((GN_FAILED + 1))
+            status=1
+        fi
+    done
+    GN_DID="installed; built and ran: $GN_DID"
+    return $status
+}
+
+stage_docs() {
+    python3 scripts/render_docs.py --check || return 1
+    GN_PASSED=$((GN_PASSED + 1))
+    GN_DID="$(find docs/runs -name '*.json' | wc -l) results"
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Rules for files: no path of the machine that builds, no marker of unfinished work, no sleeping tests, one thing a file.
+
+Each rule is first shown to catch a violating sample, then applied to every tracked file (or, outside git, to every file of the tree).
+"""
+import os
+import pathlib
+import re
+import subprocess
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CODE = {".hpp", ".cpp", ".cu", ".cuh", ".inl", ".h"}
+TEXT = CODE | {".py", ".sh", ".md", ".txt", ".cmake", ".json", ".yaml", ".yml", ".in", ".svg", ""}
+LINES_MAX = 450
+# Put together from halves, so that this file does not violate its own rule.
+UNFINISHED = re.compile(r"\b(" + "|".join(a + b for a, b in (("TO", "DO"), ("FIX", "ME"), ("X" + "X", "X"))) + r")\b")
+SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|time\.sleep\(")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)]*)?\)")
+
+
+def machine_paths(root, home):
+    """Paths that would betray, and tie the repository to, the machine it was written on."""
+    found = {str(root)}
+    if len(pathlib.Path(root).parts) > 2 and str(pathlib.Path(root).parent) not in ("/tmp", "/usr", "/opt", "/home", "/srv", "/var"):
+        found.add(str(pathlib.Path(root).parent) + "/")
+    if home and len(pathlib.Path(home).parts) > 1:
+        found.add(home.rstrip("/") + "/")
+    return sorted(found)
+
+
+def check_text(name, text, forbidden_paths=()):
+    for number, line in enumerate(text.split("\n"), 1):
+        for path in forbidden_paths:
+            # Not inside a longer path: "/x/main" matters, "/usr/x/main" and "https://host/x/main" do not.
+            if re.search(r"(?<![\w./-])" + re.escape(path), line):
+                yield f"{name}:{number}: an absolute path of this machine ({path})"
+        if UNFINISHED.search(line):
+            yield f"{name}:{number}: a marker of unfinished work; do it or say in docs/ what is not there"
+
+
+def check_code(name, text):
+    lines = text.split("\n")
+    suffix = pathlib.PurePath(name).suffix
+    # An implementation, or a test, may leave it to the header in question: then it opens by including that header.
+    stem = re.escape(pathlib.PurePath(name).stem.removesuffix("_test"))
+    if not lines[0].startswith("//") and not (suffix in (".cpp", ".cu") and re.match(rf'#include [<"][\w/]*\b{stem}\.hpp[">]', lines[0])):
+        yield f"{name}: opens without a comment that says what the file owns"
+    if suffix in (".hpp", ".h", ".cuh") and "#pragma once" not in text:
+        yield f"{name}: a header without #pragma once"
+    if len(lines) > LINES_MAX:
+        yield f"{name}: {len(lines)} lines; a file does one thing, {LINES_MAX} is the limit"
+    if name.startswith("tests/") and SLEEP.search(text):
+        yield f"{name}: a sleep in a test; wait for the condition, with a deadline"
+
+
+def check_links(name, text, exists):
+    for match in LINK.finditer(re.sub(r"```.*?```", "", text, flags=re.S)):
+        target = match.group(1)
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        if not exists(os.path.normpath(os.path.join(os.path.dirname(name), target))):
+            yield f"{name}: a link to {target}, which does not exist"
+
+
+def tracked():
+    try:
+        out = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, check=True).stdout.decode()
+        names = [n for n in out.split("\0") if n]
+    except (OSError, subprocess.CalledProcessError):
+        skip = {".git", "build", ".cuda", ".venv", "tmp", "__pycache__"}
+        names = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file() and not skip & set(p.relative_to(ROOT).parts)]
+    return sorted(n for n in names if (ROOT / n).is_file())
+
+
+class TheRulesCatch(unittest.TestCase):
+    def test_a_path_of_the_machine(self):
+        paths = machine_paths("/build/box/repo", "/users/me")
+        self.assertTrue(list(check_text("a", "see /build/box/repo/x", paths)))
+        self.assertTrue(list(check_text("a", "include(/build/box/other.cmake)", paths)))
+        self.assertTrue(list(check_text("a", "cd /users/me/src", paths)))
+        self.assertFalse(list(check_text("a", "/usr/build/box/repo and https://host/build/box/repo", paths)))
+
+    def test_a_marker_of_unfinished_work(self):
+        self.assertTrue(list(check_text("a", "// " + "TO" + "DO later")))
+        self.assertFalse(list(check_text("a", "mktemp name." + "XXXX" + "XX")))
+
+    def test_a_file_without_an_opening_comment_or_too_long(self):
+        self.assertTrue(list(check_code("src/a.cpp", "#include <x>\n")))
+        self.assertTrue(list(check_code("src/a.hpp", "// a\nint x;\n")))
+        self.assertTrue(list(check_code("src/a.cpp", "#include <b.hpp>\n")))
+        self.assertFalse(list(check_code("src/a.cpp", "#include <gnstor/x/a.hpp>\n")))
+        self.assertTrue(list(check_code("src/a.cpp", "// a\n" * (LINES_MAX + 1))))
+        self.assertFalse(list(check_code("src/a.hpp", "// a\n#pragma once\n")))
+
+    def test_a_sleep_in_a_test(self):
+        self.assertTrue(list(check_code("tests/x/a.cpp", "// a\nstd::this_thread::sleep_for(1ms);\n")))
+        self.assertFalse(list(check_code("src/x/a.cpp", "// a\nstd::this_thread::sleep_for(1ms);\n")))
+
+    def test_a_dead_link(self):
+        self.assertTrue(list(check_links("docs/a.md", "[x](gone.md)", lambda p: False)))
+        self.assertFalse(list(check_links("docs/a.md", "[x](b.md#part) [y](https://a.b/c)", lambda p: p == "docs/b.md")))
+
+
+class TheRepository(unittest.TestCase):
+    def test_every_file_obeys(self):
+        wrong, files = [], 0
+        paths = machine_paths(ROOT, os.path.expanduser("~"))
+        for name in tracked():
+            suffix = pathlib.PurePath(name).suffix
+            if suffix not in TEXT:
+                continue
+            try:
+                text = (ROOT / name).read_text()
+            except UnicodeDecodeError:
+                continue
+            files += 1
+            wrong += check_text(name, text, paths)
+            if suffix in CODE:
+                wrong += check_code(name, text)
+            if suffix == ".md":
+                wrong += check_links(name, text, lambda p: (ROOT / p).exists())
+        self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
+        self.assertGreaterEqual(files, 30)
+        print(f"GN_COUNT house_files={files}")
+
+    def test_the_licence_is_apache_2(self):
+        text = (ROOT / "LICENSE").read_text()
+        self.assertIn("Apache License", text)
+        self.assertIn("Version 2.0, January 2004", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

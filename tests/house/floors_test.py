@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Floors notice a counter that is too low or missing, and refuse a floors.json that says something they do not know."""
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import floors  # noqa: E402
+
+
+class Floors(unittest.TestCase):
+    def floors_of(self, content):
+        with tempfile.TemporaryDirectory() as folder:
+            layer = pathlib.Path(folder, "tests", "layer")
+            layer.mkdir(parents=True)
+            (layer / "floors.json").write_text(json.dumps(content))
+            return floors.load_floors(folder)
+
+    def test_equal_names_add_up_and_other_text_is_ignored(self):
+        self.assertEqual(floors.counters("x\nGN_COUNT a=3\n7: GN_COUNT a=4\nGN_COUNTb=5\nGN_COUNT c=x\n"), {"a": 7})
+
+    def test_a_counter_below_its_floor_or_missing_fails(self):
+        wanted = self.floors_of({"fast": {"a": 5, "b": 1}, "long": {"c": 1}})
+        self.assertEqual(floors.check({"a": 5, "b": 1}, wanted, ["fast"])[1], 0)
+        self.assertEqual(floors.check({"a": 4, "b": 1}, wanted, ["fast"])[1], 1)
+        self.assertEqual(floors.check({"a": 5}, wanted, ["fast", "long"])[1], 2)
+
+    def test_an_unknown_section_or_a_floor_of_nothing_is_refused(self):
+        for content in ({"slow": {"a": 1}}, {"fast": {"a": 0}}, {"fast": {"a": "7"}}):
+            with self.assertRaises(ValueError):
+                self.floors_of(content)
+
+    def test_the_committed_floors_can_be_read(self):
+        floors.load_floors()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""The layer rule: who may include whom, and what each layer must stay free of.
+
+Arrows come from the DEPENDS of src/*/CMakeLists.txt; they may only point down the order of docs/concepts.md, and an #include may
+only follow them. The rules are first shown to catch violations on small samples, then applied to the repository.
+Run it by itself (python3 tests/house/layers_test.py) or through ctest (house_layers).
+"""
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# From the bottom up; a layer may depend only on layers before it.
+ORDER = ["base", "simt", "nvme", "placement", "rdma", "deengine", "ssd", "nvmf", "gnor", "client", "daemon", "embedded", "cli"]
+
+# Never reachable, whatever DEPENDS says.
+FORBIDDEN = {
+    "gnor": {"ssd", "deengine", "daemon"},
+    "rdma": {"ssd", "deengine"},
+    "deengine": {"rdma", "ssd"},
+}
+
+# Pure logic takes time and messages as arguments: no threads, clocks, files or sockets.
+PURE = {"placement", "deengine"}
+IMPURE_HEADER = re.compile(
+    r"^(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token|chrono|ctime|time\.h|fstream|filesystem|"
+    r"cstdio|stdio\.h|unistd\.h|fcntl\.h|pthread\.h|poll\.h|netdb\.h|sys/(socket|mman|stat|time|epoll|uio|types|un)\.h|netinet/.*|arpa/.*|"
+    r"gnstor/base/reactor\.hpp|gnstor/simt/time\.hpp)$")
+
+# Memory ordering and lane masks are written once, in simt/.
+OUTSIDE_SIMT = [
+    (re.compile(r"\bvolatile\b"), "volatile is used in simt/ alone; use simt's atomics"),
+    (re.compile(r"\b(__threadfence\w*|atomic_thread_fence|atomic_signal_fence|__sync_synchronize|_mm_[lsm]fence)\b"),
+     "a bare fence; ThreadSanitizer cannot see it: order with simt::store_release and simt::load_acquire"),
+    (re.compile(r"\b(__syncwarp|__activemask|__(shfl|shfl_up|shfl_down|shfl_xor|ballot|any|all|match_any|match_all|reduce_\w+)_sync|__ballot|__shfl)\b"),
+     "a raw warp intrinsic; use simt::Group"),
+    (re.compile(r"\b(__lanemask_\w+|__LANEMASK\w*)\b|%lanemask"), "a raw lane mask; use simt::Group"),
+]
+
+# A header that counts as another layer's than its folder says: the vendor commands' payloads are built of placement's structures,
+# so whoever includes them stands on placement.
+COUNTS_AS = {"gnstor/nvme/vendor.hpp": "placement"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
+COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"', re.S)
+
+
+def declared(text):
+    """The layer and its DEPENDS in one src/<layer>/CMakeLists.txt, or None."""
+    call = re.search(r"gn_layer\(\s*(\w+)([^)]*)\)", text)
+    if not call:
+        return None
+    words, lists = call.group(2).split(), {}
+    current = None
+    for word in words:
+        if word in ("SOURCES", "DEPENDS", "LIBRARIES"):
+            current = lists.setdefault(word, [])
+        elif current is not None:
+            current.append(word)
+    return call.group(1), set(lists.get("DEPENDS", []))
+
+
+def closure(arrows, layer):
+    seen, todo = set(), [layer]
+    while todo:
+        for lower in arrows.get(todo.pop(), ()):
+            if lower not in seen:
+                seen.add(lower)
+                todo.append(lower)
+    return seen
+
+
+def check_arrows(arrows):
+    for layer, lowers in sorted(arrows.items()):
+        if layer not in ORDER:
+            yield f"layer {layer} has no place in the order; add it to ORDER and docs/concepts.md"
+            continue
+        for lower in sorted(lowers):
+            if lower not in ORDER or ORDER.index(lower) >= ORDER.index(layer):
+                yield f"{layer} DEPENDS on {lower}, which is not below it"
+        for lower in sorted(closure(arrows, layer) & FORBIDDEN.get(layer, set())):
+            yield f"{layer} reaches {lower} through DEPENDS, and must never"
+
+
+def without_comments_and_strings(text):
+    return COMMENT_OR_STRING.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
+
+
+def layer_of_include(path):
+    if path in COUNTS_AS:
+        return COUNTS_AS[path]
+    parts = path.split("/")
+    if parts[0] == "gnstor" and len(parts) > 2:
+        return parts[1] if parts[1] in ORDER else None
+    return parts[0] if len(parts) > 1 and parts[0] in ORDER else None
+
+
+def check_file(layer, name, text, arrows):
+    """Violations in one file of a layer; layer None is code that may use all of them (examples, bench)."""
+    may = closure(arrows, layer) | {layer} if layer else set(ORDER)
+    for match in INCLUDE.finditer(re.sub(r"/\*.*?\*/", "", text, flags=re.S)):
+        used = layer_of_include(match.group(1))
+        if used and used not in may:
+            yield f"{name}: {layer} may not include {match.group(1)} ({used} is not among what it depends on)"
+        if layer in PURE and IMPURE_HEADER.match(match.group(1)):
+            yield f"{name}: {layer} is pure logic and may not include {match.group(1)}"
+    if layer == "simt":
+        return
+    for number, line in enumerate(without_comments_and_strings(text).split("\n"), 1):
+        for pattern, why in OUTSIDE_SIMT:
+            if pattern.search(line):
+                yield f"{name}:{number}: {why}"
+
+
+def sources(*folders):
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".hpp", ".cpp", ".cu", ".cuh", ".inl", ".h"):
+                yield path
+
+
+def layer_of_file(path):
+    parts = path.relative_to(ROOT).parts
+    if parts[0] == "src":
+        return parts[1]
+    if "/".join(parts[1:]) in COUNTS_AS:
+        return COUNTS_AS["/".join(parts[1:])]
+    return parts[2] if parts[:2] == ("include", "gnstor") and len(parts) > 3 else None
+
+
+def arrows_of_repository():
+    found = (declared(p.read_text()) for p in sorted((ROOT / "src").glob("*/CMakeLists.txt")))
+    return dict(f for f in found if f)
+
+
+ARROWS = {"base": set(), "simt": {"base"}, "nvme": {"simt"}, "placement": {"nvme"}, "rdma": {"nvme"}, "deengine": {"placement"},
+          "ssd": {"deengine"}, "gnor": {"rdma", "placement"}}
+
+
+class TheRulesCatch(unittest.TestCase):
+    def caught(self, layer, text, arrows=None):
+        return list(check_file(layer, "sample", text, arrows or ARROWS))
+
+    def test_an_include_of_a_layer_above(self):
+        self.assertTrue(self.caught("nvme", "#include <gnstor/gnor/channel.hpp>\n"))
+        self.assertTrue(self.caught("rdma", '#include "ssd/drive.hpp"\n'))
+        self.assertTrue(self.caught("rdma", "#include <gnstor/nvme/vendor.hpp>\n"))
+
+    def test_an_include_of_a_neighbour_without_an_arrow(self):
+        self.assertTrue(self.caught("gnor", '#  include "deengine/engine.hpp"\n'))
+        self.assertTrue(self.caught("deengine", '#include "rdma/nic.hpp"\n'))
+
+    def test_an_arrow_that_points_up(self):
+        self.assertTrue(list(check_arrows({**ARROWS, "base": {"nvme"}})))
+        self.assertTrue(list(check_arrows({**ARROWS, "gnor": {"placement", "ssd"}})))
+        self.assertTrue(list(check_arrows({**ARROWS, "rdma": {"nvme", "deengine"}})))
+        self.assertTrue(list(check_arrows({**ARROWS, "newcomer": set()})))
+
+    def test_threads_clocks_files_and_sockets_in_pure_logic(self):
+        for header in ("thread", "mutex", "chrono", "fstream", "sys/socket.h", "unistd.h", "gnstor/base/reactor.hpp"):
+            self.assertTrue(self.caught("deengine", f"#include <{header}>\n"), header)
+        self.assertTrue(self.caught("placement", "#include <chrono>\n"))
+
+    def test_ordering_and_masks_outside_simt(self):
+        for line in ("volatile int x;", "__threadfence_system();", "std::atomic_thread_fence(std::memory_order_seq_cst);",
+                     "__syncwarp(mask);", "v = __shfl_sync(m, v, 0);", "auto m = __activemask();", "m = __ballot_sync(~0u, p);"):
+            self.assertTrue(self.caught("gnor", line), line)
+            self.assertTrue(self.caught(None, line), line)
+            self.assertFalse(self.caught("simt", line), line)
+
+    def test_nothing_in_what_is_allowed(self):
+        fine = '// volatile, __syncwarp\n#include <gnstor/nvme/command.hpp>\n#include <vector>\nconst char* s = "volatile"; /* __threadfence */\n'
+        self.assertEqual(self.caught("gnor", fine), [])
+        self.assertEqual(self.caught("deengine", "#include <algorithm>\n#include <gnstor/placement/placement.hpp>\n"), [])
+        self.assertEqual(list(check_arrows(ARROWS)), [])
+
+    def test_what_gn_layer_declares(self):
+        self.assertEqual(declared("gn_layer(gnor\n  SOURCES a.cpp b.cpp\n  DEPENDS rdma placement\n  LIBRARIES fmt::fmt)"),
+                         ("gnor", {"rdma", "placement"}))
+
+
+class TheRepository(unittest.TestCase):
+    def test_arrows_point_down(self):
+        arrows = arrows_of_repository()
+        self.assertGreaterEqual(len(arrows), 10, "gn_layer() was found in too few CMakeLists.txt: did its form change?")
+        self.assertEqual(list(check_arrows(arrows)), [])
+
+    def test_every_include_follows_an_arrow(self):
+        arrows, wrong, files = arrows_of_repository(), [], 0
+        for path in sources("src", "include", "examples", "bench"):
+            files += 1
+            wrong += check_file(layer_of_file(path), str(path.relative_to(ROOT)), path.read_text(), arrows)
+        self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
+        self.assertGreaterEqual(files, 20)
+        print(f"GN_COUNT house_layers_files={files}", file=sys.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
