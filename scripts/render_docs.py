@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Tables of docs/*.md from the raw results in docs/runs/*.json (schema: docs/runs/README.md).
+
+A document holds, for each table,
+
+    <!-- runs: FILE-PATTERN -->
+    ...generated...
+    <!-- end runs -->
+
+and gets one table for each result whose name matches, in order of name. `--check` writes nothing and fails if a document differs
+from what its results say; without it, the documents are rewritten. A result that does not follow the schema is refused by name.
+"""
+import fnmatch
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BLOCK = re.compile(r"(<!-- runs: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end runs -->)", re.S)
+LATENCIES = (("p50", "p50 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"))
+
+
+class BadResult(Exception):
+    pass
+
+
+def load(path):
+    try:
+        run = json.loads(path.read_text())
+    except ValueError as wrong:
+        raise BadResult(f"{path.name}: not JSON: {wrong}")
+    if run.get("schema") != 1:
+        raise BadResult(f"{path.name}: schema {run.get('schema')!r}; this renderer knows schema 1")
+    for key in ("benchmark", "command", "commit", "machine", "cases"):
+        if key not in run:
+            raise BadResult(f"{path.name}: no '{key}'")
+    for case in run["cases"]:
+        if not case.get("repeats"):
+            raise BadResult(f"{path.name}: a case without repeats: {case.get('parameters')}")
+        for repeat in case["repeats"]:
+            if repeat.get("seconds", 0) <= 0 or "operations" not in repeat:
+                raise BadResult(f"{path.name}: a repeat needs seconds above 0 and operations")
+    return run
+
+
+def spread(values, unit=1.0, digits=0):
+    values = sorted(v / unit for v in values)
+    middle = statistics.median(values)
+    shown = f"{middle:,.{digits}f}"
+    return shown if len(values) == 1 else f"{shown} ({values[0]:,.{digits}f} … {values[-1]:,.{digits}f})"
+
+
+def name_of(parameters):
+    return ", ".join(f"{v}" if isinstance(v, str) else f"{k} {v}" for k, v in parameters.items()) or "—"
+
+
+def machine_line(machine):
+    known = [str(machine[k]) for k in ("cpu", "gpu") if machine.get(k)]
+    if machine.get("cores"):
+        known.append(f"{machine['cores']} cores")
+    known += [str(machine[k]) for k in ("memory", "kernel") if machine.get(k)]
+    return ", ".join(known)
+
+
+def table(name, run):
+    command = run["command"] if isinstance(run["command"], str) else " ".join(run["command"])
+    lines = [f"**{run['benchmark']}** · `{command}` · commit `{run['commit']}` · {machine_line(run['machine'])} · "
+             f"[raw result](runs/{name})", ""]
+    if run.get("configuration"):
+        settings = ", ".join(f"{k} {v}" for k, v in run["configuration"].items())
+        lines += [f"Configuration: {settings}. Figures are the median over repeats (least … most).", ""]
+    latencies = [l for l in LATENCIES if all(l[0] in r.get("latency_ns", {}) for c in run["cases"] for r in c["repeats"])]
+    heads = ["case", "repeats", "IOPS", "GB/s"] + [title for _, title in latencies]
+    lines += ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
+    for case in run["cases"]:
+        repeats = case["repeats"]
+        cells = [name_of(case.get("parameters", {})), str(len(repeats)),
+                 spread([r["operations"] / r["seconds"] for r in repeats]),
+                 spread([r.get("bytes", 0) / r["seconds"] for r in repeats], 1e9, 3)]
+        cells += [spread([r["latency_ns"][key] for r in repeats], 1e3, 1) for key, _ in latencies]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def render(text, runs):
+    """The document with every block generated; raises BadResult for a pattern that no result matches."""
+    def block(match):
+        names = sorted(n for n in runs if fnmatch.fnmatch(n, match["pattern"]))
+        body = "\n\n".join(table(n, runs[n]) for n in names)
+        return f"{match[1]}\n{body or 'No results yet.'}\n\n{match[4]}"
+    return BLOCK.sub(block, text)
+
+
+def main(arguments):
+    if arguments not in ([], ["--check"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        runs = {p.name: load(p) for p in sorted((ROOT / "docs" / "runs").glob("*.json"))}
+    except BadResult as wrong:
+        print(f"render_docs: {wrong}", file=sys.stderr)
+        return 1
+    stale = 0
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        before = path.read_text()
+        after = render(before, runs)
+        if after == before:
+            continue
+        if arguments:
+            stale += 1
+            print(f"render_docs: docs/{path.name} differs from what docs/runs/ says; run scripts/render_docs.py", file=sys.stderr)
+        else:
+            path.write_text(after)
+            print(f"render_docs: wrote docs/{path.name}")
+    print(f"render_docs: {len(runs)} results")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
