@@ -1,0 +1,213 @@
+// poller.inl: bodies of poller.hpp.
+#pragma once
+
+#include <gnstor/rdma/poller.hpp>  // for tools that open this file alone
+
+namespace gnstor::rdma {
+
+namespace detail {
+
+/// What one look at one completion brings: words loaded ahead, then op_own.
+struct Glance {
+    std::uint32_t own;
+    std::uint32_t dw3;
+    std::uint32_t qpn_word;
+    bool valid;
+};
+
+GN_HD
+inline bool is_valid(const CompletionQueueRef& cq, std::uint64_t index, std::uint32_t own) {
+    return mlx5::cqe_opcode(own) != mlx5::kCqeInvalid &&
+           mlx5::cqe_owner(own) == (static_cast<std::uint32_t>(index >> cq.entries_log2) & 1u);
+}
+
+GN_HD
+inline mlx5::Cqe64* cqe_at(const CompletionQueueRef& cq, std::uint64_t index) {
+    return cq.ring + (static_cast<std::uint32_t>(index) & (cq.entries() - 1));
+}
+
+/// Two loads ahead and an acquire: in flight together, since an acquire holds back only what follows it.
+GN_HD
+inline Glance glance(const CompletionQueueRef& cq, std::uint64_t index) {
+    using simt::Scope;
+    const mlx5::Cqe64* cqe = cqe_at(cq, index);
+    Glance g;
+    g.dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
+    g.qpn_word = simt::load_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn);
+    // Pairs with the NIC's release of the last word: the completion and the message are whole after it.
+    g.own = simt::load_acquire<Scope::kSystem>(&cqe->counter_own);
+    g.valid = is_valid(cq, index, g.own);
+    return g;
+}
+
+/// Reads again what was read too early, and says where the message lies. After the acquire of op_own.
+GN_HD
+inline Arrival to_arrival(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t index,
+                          Glance g) {
+    using simt::Scope;
+    const mlx5::Cqe64* cqe = cqe_at(cq, index);
+    if (g.qpn_word == kPoison) g.qpn_word = simt::load_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn);
+    Arrival a;
+    a.cqe = cqe;
+    a.qpn = mlx5::cqe_qpn(g.qpn_word);
+    a.queue = receives.find(a.qpn);
+    a.wqe_counter = mlx5::cqe_wqe_counter(g.own);
+    a.opcode = mlx5::cqe_opcode(g.own);
+    a.syndrome = mlx5::kSyndromeNone;
+    a.dw3 = 0;
+    a.message = nullptr;
+    if (a.is_error()) {
+        a.syndrome = mlx5::cqe_syndrome(simt::load_relaxed<Scope::kSystem>(&cqe->timestamp_low));
+    } else if (mlx5::cqe_inline32(g.own)) {
+        a.message = cqe->inline_data;
+        if (g.dw3 == kPoison) g.dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
+        a.dw3 = g.dw3;
+    } else if (a.queue != ReceiveSet::kUnknown) {
+        a.message = reinterpret_cast<const std::uint32_t*>(receives.queues[a.queue].buffer(a.wqe_counter));
+        a.dw3 = simt::load_relaxed<Scope::kSystem>(a.message + 3);
+    }
+    return a;
+}
+
+/// Poisons a consumed completion. Ordered before the NIC's next use of it by the release of the consumer
+/// record.
+GN_HD
+inline void poison(mlx5::Cqe64* cqe) {
+    using simt::Scope;
+    simt::store_relaxed<Scope::kSystem>(&cqe->inline_data[3], kPoison);
+    simt::store_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn, kPoison);
+}
+
+/// Posts `count` receives again. By the lane that speaks for the queue, under the lock.
+GN_HD
+inline void repost(const ReceiveQueueRef& queue, std::uint32_t count) {
+    queue.state->posted += count;
+    // Release: the lanes have read the buffers (ordered by the group's sync); pairs with the NIC's acquire of
+    // the record.
+    simt::store_release<simt::Scope::kSystem>(
+        queue.doorbell_record + mlx5::kReceiveRecord,
+        be32(static_cast<std::uint32_t>(queue.state->posted) & mlx5::kIndexMask));
+}
+
+GN_HD
+inline void consume(const CompletionQueueRef& cq, std::uint64_t upto) {
+    cq.state->consumer = upto;
+    // Release: the completions were read and poisoned; pairs with the NIC's acquire before it writes them
+    // again.
+    simt::store_release<simt::Scope::kSystem>(cq.consumer_record,
+                                              be32(static_cast<std::uint32_t>(upto) & mlx5::kConsumerMask));
+}
+
+/// A lone lane: looks 8 ahead with loads in parallel, then acquires once, at the newest valid one.
+template <class Visitor>
+GN_HD
+std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t at,
+                         Visitor& visit) {
+    using simt::Scope;
+    constexpr std::uint32_t kAhead = kLoneLaneLooksAhead;
+    Glance seen[kAhead];
+    for (std::uint32_t i = 0; i < kAhead; ++i) {
+        const mlx5::Cqe64* cqe = cqe_at(cq, at + i);
+        seen[i].dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
+        seen[i].qpn_word = simt::load_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn);
+        seen[i].own = simt::load_relaxed<Scope::kSystem>(&cqe->counter_own);
+    }
+    std::uint32_t take = 0;
+    for (std::uint32_t i = 0; i < kAhead; ++i)
+        if (take == i && is_valid(cq, at + i, seen[i].own)) ++take;
+    if (take == 0) return 0;
+    // The NIC writes completions in order, each with a release, so acquiring the newest one orders all before
+    // it.
+    (void)simt::load_acquire<Scope::kSystem>(&cqe_at(cq, at + take - 1)->counter_own);
+    std::uint32_t due[kAhead];  // the queue whose receive is to be posted again
+    for (std::uint32_t i = 0; i < kAhead; ++i) {
+        due[i] = ReceiveSet::kUnknown;
+        if (i >= take) continue;
+        const Arrival arrival = to_arrival(cq, receives, at + i, seen[i]);
+        visit(arrival);
+        poison(cqe_at(cq, at + i));
+        if (!arrival.is_error()) due[i] = arrival.queue;
+    }
+    for (std::uint32_t i = 0; i < kAhead; ++i) {  // one record store a queue: by the first that names it
+        if (due[i] == ReceiveSet::kUnknown) continue;
+        std::uint32_t count = 1;
+        bool first = true;
+        for (std::uint32_t j = 0; j < kAhead; ++j) {
+            if (j < i && due[j] == due[i]) first = false;
+            if (j > i && due[j] == due[i]) ++count;
+        }
+        if (first) repost(receives.queues[due[i]], count);
+    }
+    consume(cq, at + take);
+    return take;
+}
+
+/// Several lanes: each looks at one completion.
+template <class Group, class Visitor>
+GN_HD
+std::uint32_t poll_together(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives,
+                            std::uint64_t at, Visitor& visit) {
+    const std::uint32_t rank = group.rank();
+    const Glance seen = glance(cq, at + rank);
+    const simt::LaneSet not_yet = group.ballot(!seen.valid);
+    const std::uint32_t take = not_yet.empty() ? group.size() : group.shfl(rank, not_yet.lowest());
+    if (take == 0) return 0;
+    std::uint32_t due = ReceiveSet::kUnknown;
+    if (rank < take) {
+        const Arrival arrival = to_arrival(cq, receives, at + rank, seen);
+        visit(arrival);
+        poison(cqe_at(cq, at + rank));
+        if (!arrival.is_error()) due = arrival.queue;
+    }
+    const simt::LaneSet sharers = group.match(due);
+    group.sync();  // every member has read its message: its receive may be posted again
+    if (due != ReceiveSet::kUnknown && sharers.lowest() == group.lane())
+        repost(receives.queues[due], sharers.count());
+    if (group.is_leader()) consume(cq, at + take);
+    return take;
+}
+
+}  // namespace detail
+
+GN_HD
+inline void post_all_receives(const ReceiveQueueRef& queue) {
+    for (std::uint32_t i = 0; i < queue.entries(); ++i)
+        queue.ring[i] =
+            mlx5::make_data(reinterpret_cast<std::uint64_t>(queue.buffer(i)), queue.buffer_bytes, queue.lkey);
+    detail::repost(queue, queue.entries());
+}
+
+GN_HD
+inline void prepare_completions(const CompletionQueueRef& cq) {
+    for (std::uint32_t i = 0; i < cq.entries(); ++i) detail::poison(cq.ring + i);
+}
+
+template <class Group, class Visitor>
+GN_HD
+PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives, Visitor&& visit) {
+    using simt::Scope;
+    PollResult result;
+    std::uint64_t at = 0;
+    if (group.is_leader()) {
+        // A look first, so that those who come in vain do not disturb the holder; then acquire of what the
+        // last holder left.
+        result.taken = simt::load_relaxed<Scope::kDevice>(&cq.state->lock) == 0 &&
+                       simt::exchange<Scope::kDevice>(&cq.state->lock, 1u) == 0;
+        if (result.taken) at = cq.state->consumer;
+    }
+    result.taken = group.shfl(result.taken, group.leader());
+    if (!result.taken) return result;
+    if (group.size() == 1) {
+        result.arrived = detail::poll_alone(cq, receives, at, visit);
+    } else {
+        group.sync();  // hands the leader's acquire of the lock on to all members
+        at = group.shfl(at, group.leader());
+        result.arrived = detail::poll_together(group, cq, receives, at, visit);
+        group.sync();  // what the members wrote is the next holder's
+    }
+    // Release: pairs with the exchange above of the next holder.
+    if (group.is_leader()) simt::store_release<Scope::kDevice>(&cq.state->lock, 0u);
+    return result;
+}
+
+}  // namespace gnstor::rdma
