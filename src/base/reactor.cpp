@@ -161,6 +161,11 @@ struct Reactor::Impl {
         return word.exchange(kAwake, std::memory_order_acq_rel) == kNotified;
     }
 
+    [[nodiscard]] std::uint32_t longest_sleep_us(std::uint64_t idle_since) const {
+        const bool deep = monotonic_ns() - idle_since >= std::uint64_t{options.deep_after_us} * 1000u;
+        return deep ? std::max(options.sleep_max_us, options.sleep_deep_us) : options.sleep_max_us;
+    }
+
     void loop() {
         std::uint64_t idle_since = monotonic_ns();
         std::uint32_t idle_rounds = 0;
@@ -184,7 +189,8 @@ struct Reactor::Impl {
                     sched_yield();
                 continue;
             }
-            sleep_us = sleep_us == 0 ? options.sleep_min_us : std::min(sleep_us * 2, options.sleep_max_us);
+            sleep_us =
+                sleep_us == 0 ? options.sleep_min_us : std::min(sleep_us * 2, longest_sleep_us(idle_since));
             if (sleep(sleep_us)) {
                 // Woken for a reason: look about for a while before sleeping again.
                 sleep_us = 0;
@@ -202,7 +208,7 @@ Result<std::unique_ptr<Reactor>> Reactor::start(std::string name, ReactorOptions
         return error(Errc::kInvalidArgument, "reactor name '{}' must have 1 to 15 characters", name);
     constexpr std::uint32_t kSleepLimitUs = 1'000'000;
     if (options.sleep_min_us == 0 || options.sleep_min_us > options.sleep_max_us ||
-        options.sleep_max_us > kSleepLimitUs)
+        options.sleep_max_us > kSleepLimitUs || options.sleep_deep_us > kSleepLimitUs)
         return error(
             Errc::kInvalidArgument,
             "reactor {}: sleeps of {} to {} us make no sense; give 1 <= sleep_min_us <= sleep_max_us <= {}",

@@ -157,7 +157,8 @@ TEST(Reactor, SeesWorkThatCannotWakeIt) {
 }
 
 TEST(Reactor, IdlesUnderTwoPercentOfACoreWith200Pollers) {
-    const auto reactor = started("gn-test");
+    // Without the deep sleeps, which would make the figure five times better yet.
+    const auto reactor = started("gn-test", {.sleep_deep_us = 0});
     std::vector<std::unique_ptr<CountingPoller>> pollers;
     for (int i = 0; i < 200; ++i) {
         pollers.push_back(std::make_unique<CountingPoller>());

@@ -29,6 +29,10 @@ struct ReactorOptions {
     std::uint32_t sleep_min_us = 50;  ///< first sleep; doubles while idle
     std::uint32_t sleep_max_us =
         2000;  ///< longest sleep: bounds the latency of the first request after an idle time
+    std::uint32_t deep_after_us =
+        500'000;  ///< after so much idle time sleeps may grow to sleep_deep_us, so that the
+    std::uint32_t sleep_deep_us =
+        10'000;  ///< many threads of an idle array stay under 2 % together; 0: never deep
 };
 
 class Reactor {
