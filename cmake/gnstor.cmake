@@ -105,7 +105,8 @@ function(gn_layer name)
     set_property(GLOBAL APPEND PROPERTY GN_LAYERS gnstor_${name})
 endfunction()
 
-# gn_test(name SOURCES ... LAYERS ... [LIBRARIES ...] [LABELS fast|long|...] [TIMEOUT s]): GoogleTest program test_<name>, one ctest entry.
+# gn_test(name [RAPIDCHECK] SOURCES ... LAYERS ... [LIBRARIES ...] [LABELS fast|long|gpu] [TIMEOUT s]): GoogleTest program test_<name>, one
+# ctest entry. Device tests that need a GPU to run have a .cu source and LABELS gpu.
 # The fuzz preset builds fuzzers alone. A program that reports numbers prints "GN_COUNT <name>=<integer>" lines; floors for them are in
 # tests/<layer>/floors.json (docs/testing.md).
 function(gn_test name)
@@ -116,6 +117,13 @@ function(gn_test name)
     if(arg_RAPIDCHECK AND NOT GN_RAPIDCHECK)
         message(STATUS "gnstor: no RapidCheck, test_${name} is left out")
         return()
+    endif()
+    # A program with a CUDA source is a device test: only in CUDA builds, and part of the target gpu_programs.
+    if("${arg_SOURCES}" MATCHES "\\.cu(;|$)")
+        if(NOT GN_WITH_CUDA)
+            return()
+        endif()
+        set_property(GLOBAL APPEND PROPERTY GN_CUDA_PROGRAMS test_${name})
     endif()
     add_executable(test_${name} ${arg_SOURCES})
     target_link_libraries(test_${name} PRIVATE gnstor_options GTest::gtest_main ${arg_LIBRARIES})

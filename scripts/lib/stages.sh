@@ -154,7 +154,7 @@ stage_cuda() {
         test_preset cuda gpu gpu
         return
     fi
-    build cuda || return 1
+    build cuda gpu_programs || return 1
     GN_PASSED=$((GN_PASSED + 1))
     GN_DID="compiled and linked with $("$GN_NVCC" --version | grep -oE 'release [0-9.]+'); not run (CPU lanes)"
 }

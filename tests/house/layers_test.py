@@ -40,8 +40,8 @@ OUTSIDE_SIMT = [
 ]
 
 # A header that counts as another layer's than its folder says: the vendor commands' payloads are built of placement's structures,
-# so whoever includes them stands on placement.
-COUNTS_AS = {"gnstor/nvme/vendor.hpp": "placement"}
+# so whoever includes them stands on placement; and headers that lie directly in include/gnstor.
+COUNTS_AS = {"gnstor/nvme/vendor.hpp": "placement", "gnstor/embedded_array.hpp": "embedded"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"', re.S)
