@@ -24,6 +24,10 @@ struct EngineOptions {
     std::uint32_t max_volumes = 1024;
     std::uint32_t over_provisioning_percent = 7;
     std::uint32_t mdts_blocks = 256;  ///< largest command, in blocks (1 MiB)
+    /// `durability = process`: writes are answered once programmed, FLUSH and FUA make them stable. False
+    /// (`power`): every answer to a write waits for the Flash::sync() that the next poll() does for all of
+    /// them.
+    bool volatile_cache = true;
 };
 
 /// Which fabric connection a command came by.

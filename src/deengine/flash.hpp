@@ -53,6 +53,13 @@ class Flash {
                              std::uint32_t* crcs) = 0;
     /// The record of a page; kErased kind if never programmed. kUncorrectable if its own CRC fails.
     virtual FlashStatus read_oob(PageNumber page, PageOob& oob) = 0;
+    /// read() and read_oob() of one page in one call: the read path. Implementations may do better than the
+    /// default.
+    virtual FlashStatus read_page(PageNumber page, std::uint32_t first, std::uint32_t count, std::byte* to,
+                                  std::uint32_t* crcs, PageOob& oob) {
+        const FlashStatus status = read_oob(page, oob);
+        return status == FlashStatus::kOk ? read(page, first, count, to, crcs) : status;
+    }
     virtual FlashStatus erase(std::uint32_t unit) = 0;
     /// Everything programmed so far is durable on return (a no-op where it always is).
     virtual FlashStatus sync() = 0;

@@ -1,0 +1,202 @@
+// admin.cpp: vendor admin commands (nvme/vendor.hpp): VOLUME ADD, CHMOD, DELETE, LIST, MAP SET, FLOOR.
+//
+// A change is made on a copy of the state, stored, and then swapped in, so that what is acknowledged is
+// durable and what is refused left no trace. Before a change is acknowledged, everything that still waits
+// under the old state is answered (ARRAY.md, rule 2: a barrier through the service unit). Terms: older than
+// the newest seen is refused, with the newest term's low half in DW0; VOLUME LIST with term 0 only asks and
+// is always answered, so that a daemon that lost its store can learn the term.
+#include "deengine/engine_impl.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gnstor::deengine {
+namespace {
+
+using nvme::AdminOpcode;
+using nvme::Status;
+
+constexpr std::uint32_t kNoSlot = 0xFFFFFFFFu;
+
+std::uint64_t two_dwords(std::uint32_t low, std::uint32_t high) {
+    return low | (std::uint64_t{high} << 32);
+}
+
+bool is_zero(std::span<const std::byte> bytes) {
+    return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+/// Of payloads: their sender may still change the memory while they are looked at.
+template <class T>
+Status copy_payload(std::span<const std::byte> data, T& out) {
+    if (data.size() != sizeof(T)) return Status::kDataSglLengthInvalid;
+    std::memcpy(&out, data.data(), sizeof(T));
+    return Status::kSuccess;
+}
+
+}  // namespace
+
+Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
+                           std::uint64_t now_ns, std::uint32_t& dw0) {
+    const auto opcode = static_cast<AdminOpcode>(command.opcode);
+    switch (opcode) {
+        case AdminOpcode::kVolumeAdd:
+        case AdminOpcode::kVolumeChmod:
+        case AdminOpcode::kVolumeDelete:
+        case AdminOpcode::kVolumeList:
+        case AdminOpcode::kMapSet:
+            break;
+        case AdminOpcode::kFloor:
+            return floor(command, from, dw0);
+        default:
+            return Status::kInvalidOpcode;
+    }
+    if (!from.privileged) return Status::kAccessDenied;
+    const bool list = opcode == AdminOpcode::kVolumeList;
+    if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), list, dw0); !ok(s)) return s;
+    switch (opcode) {
+        case AdminOpcode::kVolumeDelete:
+            return command.cdw10 > 0xFFFFu ? Status::kInvalidField
+                                           : volume_delete(static_cast<nvme::VolumeId>(command.cdw10));
+        case AdminOpcode::kVolumeList:
+            return volume_list(command, data);
+        case AdminOpcode::kMapSet:
+            return map_set(data, now_ns, dw0);
+        default:
+            return volume_change(command, data);
+    }
+}
+
+Status Engine::Impl::check_term(std::uint64_t term, bool list, std::uint32_t& dw0) {
+    if (list && term == 0) return Status::kSuccess;
+    if (term < state.term) {
+        dw0 = static_cast<std::uint32_t>(state.term);
+        return Status::kStaleTerm;
+    }
+    if (term == state.term) return Status::kSuccess;
+    FirmwareState next = state;
+    next.term = term;
+    return store_and_swap(std::move(next)) ? Status::kSuccess : Status::kInternalError;
+}
+
+/// The state's address stays: the command check refers to its table.
+bool Engine::Impl::store_and_swap(FirmwareState&& next) {
+    const auto blob = next.serialise();
+    if (blob.size() > metadata.capacity() || !metadata.store(blob)) return false;
+    state = std::move(next);
+    return true;
+}
+
+Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const std::byte> data) {
+    nvme::VolumeRecord record;
+    if (const Status s = copy_payload(data, record); !ok(s)) return s;
+    FirmwareState next = state;
+    const bool add = static_cast<AdminOpcode>(command.opcode) == AdminOpcode::kVolumeAdd;
+    const Status s = add ? next.permissions.add(record, options.max_volumes, options.mdts_blocks)
+                         : next.permissions.chmod(record, options.mdts_blocks);
+    if (!ok(s)) return s;
+    if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
+    settle();
+    if (!store_and_swap(std::move(next))) return Status::kInternalError;
+    active_map.forget();
+    return Status::kSuccess;
+}
+
+Status Engine::Impl::volume_delete(nvme::VolumeId vid) {
+    FirmwareState next = state;
+    if (const Status s = next.permissions.remove(vid); !ok(s)) return s;
+    settle();
+    // From here on a mount drops its pages: the record is gone, and a later life begins above its last epoch.
+    if (!store_and_swap(std::move(next))) return Status::kInternalError;
+    active_map.forget();
+    blocks.erase_if([&](BlockKey key, MapEntry entry) {
+        if (key_volume(key) != vid) return false;
+        allocator.invalidate(entry.page);
+        return true;
+    });
+    return Status::kSuccess;
+}
+
+Status Engine::Impl::volume_list(const nvme::Command& command, std::span<std::byte> data) {
+    const std::uint32_t bytes = command.cdw11;
+    if (bytes > data.size()) return Status::kDataSglLengthInvalid;
+    if (bytes < sizeof(nvme::VolumeListHeader)) return Status::kInvalidField;
+    std::memset(data.data(), 0, data.size());  // the whole buffer travels: nothing of an earlier use may
+    const auto volumes = state.permissions.volumes();
+    const std::size_t first = std::min<std::size_t>(command.cdw10, volumes.size());
+    const std::size_t room = (bytes - sizeof(nvme::VolumeListHeader)) / sizeof(nvme::VolumeRecord);
+    const std::size_t count = std::min(room, volumes.size() - first);
+    const nvme::VolumeListHeader header{static_cast<std::uint32_t>(volumes.size()),
+                                        static_cast<std::uint32_t>(count), state.term};
+    std::memcpy(data.data(), &header, sizeof(header));
+    std::byte* to = data.data() + sizeof(header);
+    for (std::size_t i = 0; i < count; ++i, to += sizeof(nvme::VolumeRecord))
+        std::memcpy(to, &volumes[first + i].record, sizeof(nvme::VolumeRecord));
+    return Status::kSuccess;
+}
+
+bool Engine::Impl::is_valid_map(const nvme::MapSet& set) const {
+    const placement::ArrayMap& map = set.map;
+    if (map.version == 0 || map.slot_count == 0 || map.slot_count > placement::kMaxSlots) return false;
+    for (std::uint32_t i = 0; i < placement::kMaxSlots; ++i) {
+        const placement::Slot& slot = map.slots[i];
+        if (i >= map.slot_count) {
+            if (!is_zero(std::as_bytes(std::span(&slot, 1)))) return false;
+            continue;
+        }
+        // A joining slot needs the placement rule of growth (ARRAY.md, rule 14), which place() does not know.
+        if (slot.state > placement::SlotState::kDown || slot.state == placement::SlotState::kJoining)
+            return false;
+        if (slot.reserved != 0 || slot.weight > 65535) return false;
+        if (slot.state != placement::SlotState::kEmpty && slot.weight == 0) return false;
+    }
+    if (set.slot == kNoSlot) return true;
+    return set.slot < map.slot_count &&
+           std::memcmp(map.slots[set.slot].ssd_uuid, options.ssd_uuid, sizeof(options.ssd_uuid)) == 0;
+}
+
+Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_ns, std::uint32_t& dw0) {
+    nvme::MapSet set;
+    if (const Status s = copy_payload(data, set); !ok(s)) return s;
+    if (!is_valid_map(set)) return Status::kInvalidField;
+    if (set.map.version < state.newest_map.version) {
+        dw0 = state.newest_map.version;
+        return Status::kStaleMap;
+    }
+    if (set.map.version == state.newest_map.version) {
+        // Equal version, equal bytes: this renews the grant and nothing else.
+        const bool same =
+            set.slot == state.newest_slot && std::memcmp(&set.map, &state.newest_map, sizeof(set.map)) == 0;
+        if (!same) return Status::kInvalidField;
+    } else {
+        settle();
+        FirmwareState next = state;
+        next.newest_map = set.map;
+        next.newest_slot = set.slot;
+        if (!store_and_swap(std::move(next))) return Status::kInternalError;
+    }
+    active_map.activate(set, now_ns);
+    return Status::kSuccess;
+}
+
+/// CDW10 VID, CDW11 epoch, CDW12-13 floor. From the daemon (with its term) or from the volume's writer (its
+/// proxy knows none). Kept in memory; what is stored next carries it. Losing it in a crash forgets no order:
+/// the order of every block is on flash.
+Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::uint32_t& dw0) {
+    if (from.privileged) {
+        if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), false, dw0); !ok(s))
+            return s;
+    }
+    Volume* volume = command.cdw10 <= 0xFFFFu
+                         ? state.permissions.find(static_cast<nvme::VolumeId>(command.cdw10))
+                         : nullptr;
+    if (!from.privileged && (volume == nullptr || !volume->may_write(from.client)))
+        return Status::kAccessDenied;
+    if (volume == nullptr) return Status::kNoSuchVolume;
+    if (command.cdw11 < volume->record.epoch) return Status::kStaleEpoch;
+    if (command.cdw11 > volume->record.epoch) return Status::kNotGranted;
+    volume->floor = std::max(volume->floor, two_dwords(command.cdw12, command.cdw13));
+    return Status::kSuccess;
+}
+
+}  // namespace gnstor::deengine

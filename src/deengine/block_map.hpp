@@ -1,0 +1,142 @@
+// block_map.hpp: where each block of each volume lies on this drive. DESIGN.md, "Block map".
+//
+// Invariants
+//   * a key is in at most one slot, and that slot is in one of its two buckets;
+//   * a slot holds no key: bucket number, which bijection and remainder give it back, so a hit is never
+//   another volume's block;
+//   * a reserved slot is neither found nor displaced, so a ticket stays good until commit() or cancel();
+//   * size() counts reserved slots too.
+// A lookup touches at most two cache lines. Owned by one thread; no locks, no allocation after construction.
+#pragma once
+
+#include <gnstor/nvme/command.hpp>
+
+#include "deengine/bijection.hpp"
+#include "deengine/flash.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace gnstor::deengine {
+
+/// [VID:16 | VBA:32]
+using BlockKey = std::uint64_t;
+constexpr BlockKey make_key(nvme::VolumeId vid, nvme::BlockAddress vba) {
+    return (BlockKey{vid} << 32) | vba;
+}
+constexpr nvme::VolumeId key_volume(BlockKey key) {
+    return static_cast<nvme::VolumeId>(key >> 32);
+}
+constexpr nvme::BlockAddress key_block(BlockKey key) {
+    return static_cast<nvme::BlockAddress>(key);
+}
+
+struct MapEntry {
+    PageNumber page;
+    bool tombstone;  ///< trimmed or zeroed: reads as zeroes, its order is on `page`
+    bool operator==(const MapEntry&) const = default;
+};
+
+class BlockMap {
+  public:
+    static constexpr std::uint32_t kSlotsPerBucket = 8;
+    /// A slot that awaits its page.
+    struct Ticket {
+        std::uint32_t bucket;
+        std::uint32_t index;
+    };
+
+    /// For page numbers below `pages`, with so many buckets that `pages` keys fill the table to 0.9 at most.
+    explicit BlockMap(std::uint64_t pages);
+    /// The same with the number of buckets given (tests: other loads).
+    BlockMap(std::uint64_t pages, std::uint32_t buckets);
+
+    [[nodiscard]] std::optional<MapEntry> find(BlockKey key) const;
+    /// Brings both buckets of `key` towards the cache.
+    void prefetch(BlockKey key) const;
+
+    /// A slot for `key`, which must be absent and not reserved. Nothing if the bounded search finds no room.
+    [[nodiscard]] std::optional<Ticket> reserve(BlockKey key);
+    void commit(Ticket ticket, MapEntry entry);
+    void cancel(Ticket ticket);
+
+    /// False if the key is absent.
+    bool update(BlockKey key, MapEntry entry);
+    bool erase(BlockKey key);
+
+    /// f(key, entry) for every key, in no order.
+    template <class F>
+    void for_each(F&& f) const {
+        for (std::uint32_t b = 0; b < split_.buckets(); ++b)
+            for (const std::uint64_t slot : table_[b].slots)
+                if (is_visible(slot)) f(key_of(b, slot), entry_of(slot));
+    }
+    /// Erases every key for which f(key, entry) says so; returns how many.
+    template <class F>
+    std::uint64_t erase_if(F&& f) {
+        std::uint64_t erased = 0;
+        for (std::uint32_t b = 0; b < split_.buckets(); ++b)
+            for (std::uint64_t& slot : table_[b].slots)
+                if (is_visible(slot) && f(key_of(b, slot), entry_of(slot))) {
+                    slot = 0;
+                    ++erased;
+                }
+        size_ -= erased;
+        return erased;
+    }
+
+    [[nodiscard]] std::uint64_t size() const { return size_; }
+    [[nodiscard]] std::uint64_t slots() const { return std::uint64_t{split_.buckets()} * kSlotsPerBucket; }
+
+  private:
+    // A slot, from bit 0: used | state (2) | which bijection | page number (page_bits) | remainder. 0 is an
+    // empty slot.
+    static constexpr std::uint64_t kUsed = 1;
+    static constexpr std::uint64_t kStateMask = 3ull << 1;
+    static constexpr std::uint64_t kStateData = 0ull << 1;
+    static constexpr std::uint64_t kStateTombstone = 1ull << 1;
+    static constexpr std::uint64_t kStateReserved = 2ull << 1;
+    static constexpr std::uint64_t kWhich = 1ull << 3;
+    static constexpr std::uint32_t kPageShift = 4;
+    static constexpr std::uint32_t kSearchBuckets = 512;  ///< bound of the breadth-first search
+
+    struct alignas(64) Bucket {
+        std::uint64_t slots[kSlotsPerBucket] = {};
+    };
+    static_assert(sizeof(Bucket) == 64, "a bucket is one cache line");
+    struct Home {
+        std::uint32_t bucket;
+        std::uint64_t tag;  ///< used, which and remainder: what a slot of this key there must hold
+    };
+    struct SearchNode {
+        std::uint32_t bucket;
+        std::uint32_t parent;  ///< index of the node it was reached from
+        std::uint32_t index;   ///< the slot there whose entry may move to this bucket
+    };
+
+    static bool is_visible(std::uint64_t slot) {
+        return (slot & kUsed) != 0 && (slot & kStateMask) != kStateReserved;
+    }
+    [[nodiscard]] Home home(BlockKey key, std::uint32_t which) const;
+    [[nodiscard]] BlockKey key_of(std::uint32_t bucket, std::uint64_t slot) const;
+    [[nodiscard]] MapEntry entry_of(std::uint64_t slot) const;
+    [[nodiscard]] std::uint64_t encode(std::uint64_t tag, MapEntry entry) const;
+    [[nodiscard]] std::uint32_t match(Home home) const;
+    [[nodiscard]] std::uint64_t* slot_of(BlockKey key);
+    static std::optional<std::uint32_t> empty_in(const Bucket& bucket);
+    Ticket take(Home home, std::uint32_t index);
+    std::optional<std::uint32_t> make_room();
+    std::uint32_t displace_along(std::uint32_t leaf, std::uint32_t empty_index);
+
+    Bijection bijection_[2];
+    BucketSplit split_;
+    std::uint32_t remainder_shift_;
+    std::uint64_t tag_mask_;
+    std::uint64_t page_mask_;
+    std::uint64_t size_ = 0;
+    std::vector<Bucket> table_;
+    std::vector<SearchNode> search_;
+};
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,40 @@
+// order.hpp: which of two versions of a block is newer. ARRAY.md, rule 7.
+//
+// The order is (epoch, sequence, CRC), blocks and tombstones alike. CRC stands for the whole content: CRC-32C
+// over the eight little-endian CRC-32C of its sectors (32 bytes; all zero for a tombstone). It decides only
+// between different contents that carry one sequence (a buffer changed during a write), so that all replicas
+// decide alike. Pure.
+#pragma once
+
+#include <gnstor/base/crc32c.hpp>
+
+#include "deengine/flash.hpp"
+
+#include <compare>
+#include <cstdint>
+
+namespace gnstor::deengine {
+
+inline std::uint32_t content_crc(const std::uint32_t (&sector_crc)[nvme::kSectorsPerBlock]) {
+    return crc32c(sector_crc, sizeof(sector_crc));
+}
+
+struct WriteOrder {
+    nvme::Epoch epoch = 0;
+    std::uint64_t sequence = 0;
+    std::uint32_t crc = 0;
+
+    auto operator<=>(const WriteOrder&) const = default;
+    static WriteOrder of(const PageOob& oob) {
+        return {oob.epoch, oob.sequence, content_crc(oob.sector_crc)};
+    }
+};
+
+inline constexpr std::uint8_t kOobVersion = 1;
+
+/// Whether a record names a page of ours, its own CRC aside (which Flash checks).
+inline bool is_known_page(const PageOob& oob) {
+    return oob.version == kOobVersion && (oob.kind == PageKind::kData || oob.kind == PageKind::kTombstone);
+}
+
+}  // namespace gnstor::deengine

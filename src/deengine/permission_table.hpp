@@ -1,0 +1,59 @@
+// permission_table.hpp: what this drive knows of each volume, and the rules by which it may change.
+// vendor.hpp, VOLUME *.
+//
+// Invariants
+//   * VIDs and names are unique, records are valid (validate()), sorted by VID;
+//   * the epoch of a VID never goes back, not even across a deletion (ARRAY.md, rule 15): last epochs of
+//   deleted VIDs stay;
+//   * a nonzero writer is the only one its epoch ever has: naming another needs a higher epoch (rule 6).
+// Value type (a change is made on a copy, stored, then swapped in); pure. Owned by one thread.
+#pragma once
+
+#include <gnstor/nvme/vendor.hpp>
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+namespace gnstor::deengine {
+
+struct Volume {
+    nvme::VolumeRecord record{};
+    std::uint64_t floor = 0;  ///< sequences of the current epoch up to here are refused (ARRAY.md, rule 8)
+
+    [[nodiscard]] bool may_read(nvme::ClientId client) const;
+    [[nodiscard]] bool may_write(nvme::ClientId client) const {
+        return client != 0 && record.writer == client;
+    }
+};
+
+class PermissionTable {
+  public:
+    PermissionTable();
+
+    /// Null if there is none. Valid until the next change.
+    [[nodiscard]] const Volume* find(nvme::VolumeId vid) const;
+    [[nodiscard]] Volume* find(nvme::VolumeId vid);
+    [[nodiscard]] std::span<const Volume> volumes() const { return volumes_; }
+    /// VID to the last epoch of its deleted life.
+    [[nodiscard]] const std::map<nvme::VolumeId, nvme::Epoch>& deleted() const { return deleted_; }
+
+    nvme::Status add(const nvme::VolumeRecord& record, std::uint32_t max_volumes, std::uint32_t mdts_blocks);
+    nvme::Status chmod(const nvme::VolumeRecord& record, std::uint32_t mdts_blocks);
+    nvme::Status remove(nvme::VolumeId vid);
+    void set_deleted(nvme::VolumeId vid, nvme::Epoch last_epoch) { deleted_[vid] = last_epoch; }
+
+    /// Every field by itself; not against other volumes.
+    static bool validate(const nvme::VolumeRecord& record, std::uint32_t mdts_blocks);
+
+  private:
+    static constexpr std::uint16_t kNone = 0xFFFF;
+    void reindex();
+
+    std::vector<Volume> volumes_;
+    std::vector<std::uint16_t> index_;  ///< by VID: position in volumes_
+    std::map<nvme::VolumeId, nvme::Epoch> deleted_;
+};
+
+}  // namespace gnstor::deengine
