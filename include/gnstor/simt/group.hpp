@@ -46,16 +46,22 @@ struct Site {
 #endif
 
 #if !defined(__CUDACC__)
+/// Which collective a lane calls: members must agree on it. Only kSync orders memory (CUDA C++ Programming
+/// Guide, "Warp Vote Functions", "Warp Shuffle Functions": these imply no memory barrier).
+enum class Collective : std::uint8_t { kSync, kWarp, kBallot, kShfl, kMatch };
+
 /// What a test warp implements: a meeting of the lanes in `mask`, each bringing one 64-bit value.
 class WarpRendezvous {
   public:
     virtual ~WarpRendezvous() = default;
     /// Waits for every live lane of `mask`; `values` (32 entries) then holds what each brought. Returns the
     /// lanes present.
-    virtual std::uint32_t meet(std::uint32_t lane, std::uint32_t mask, std::uint64_t value,
+    virtual std::uint32_t meet(std::uint32_t lane, std::uint32_t mask, Collective what, std::uint64_t value,
                                std::uint64_t* values, Site site) = 0;
     /// Waits for whichever lanes come by; returns who did, the caller included.
     virtual std::uint32_t gather_active(std::uint32_t lane, Site site) = 0;
+    /// A lane broke a rule that only the group could see. Does not return.
+    [[noreturn]] virtual void misuse(std::uint32_t lane, const char* rule, Site site) = 0;
 };
 #endif
 
@@ -201,7 +207,7 @@ class MaskGroup {
 #if GN_DEVICE_PASS
         __syncwarp(mask_);
 #elif !defined(__CUDACC__)
-        if (lane_.rendezvous != nullptr) exchange_values(0, nullptr, site);
+        if (lane_.rendezvous != nullptr) exchange_values(Collective::kSync, 0, nullptr, site);
 #endif
     }
     /// The members for which `p` holds.
@@ -212,7 +218,7 @@ class MaskGroup {
 #elif !defined(__CUDACC__)
         if (lane_.rendezvous == nullptr) return LaneSet(p ? 1u : 0u);
         std::uint64_t values[kWarpLanes] = {};
-        const std::uint32_t present = exchange_values(p ? 1 : 0, values, site);
+        const std::uint32_t present = exchange_values(Collective::kBallot, p ? 1 : 0, values, site);
         std::uint32_t bits = 0;
         for (std::uint32_t i = 0; i < kWarpLanes; ++i)
             if (((present >> i) & 1u) != 0 && values[i] != 0) bits |= 1u << i;
@@ -238,7 +244,8 @@ class MaskGroup {
         return ballot(!p, site).empty();
     }
 #endif
-    /// The value that member `from` (a lane number) brings. T: up to 8 bytes, trivially copyable.
+    /// The value that member `from` (a lane number, of a member that is still there) brings. Orders no
+    /// memory, as all collectives but sync(). T: up to 8 bytes, trivially copyable.
     template <class T>
     GN_HD
     T shfl(T v, std::uint32_t from GN_SITE_PARAMETER) const {
@@ -255,9 +262,13 @@ class MaskGroup {
 #elif !defined(__CUDACC__)
         if (lane_.rendezvous == nullptr) return v;
         std::uint64_t values[kWarpLanes] = {};
-        exchange_values(to_bits(v), values, site);
-        return from_bits<T>(values[from % kWarpLanes]);
+        const std::uint32_t present = exchange_values(Collective::kShfl, to_bits(v), values, site);
+        if (from >= kWarpLanes || ((present >> from) & 1u) == 0)
+            lane_.rendezvous->misuse(
+                lane(), "shfl from a lane that is not there: its value is undefined on a GPU", site);
+        return from_bits<T>(values[from]);
 #else
+        (void)from;
         return v;
 #endif
     }
@@ -272,12 +283,13 @@ class MaskGroup {
 #elif !defined(__CUDACC__)
         if (lane_.rendezvous == nullptr) return LaneSet(1u);
         std::uint64_t values[kWarpLanes] = {};
-        const std::uint32_t present = exchange_values(to_bits(v), values, site);
+        const std::uint32_t present = exchange_values(Collective::kMatch, to_bits(v), values, site);
         std::uint32_t bits = 0;
         for (std::uint32_t i = 0; i < kWarpLanes; ++i)
             if (((present >> i) & 1u) != 0 && values[i] == to_bits(v)) bits |= 1u << i;
         return LaneSet(bits);
 #else
+        (void)v;
         return LaneSet(1u);
 #endif
     }
@@ -313,9 +325,10 @@ class MaskGroup {
     }
 
 #if !defined(__CUDACC__)
-    std::uint32_t exchange_values(std::uint64_t value, std::uint64_t* values, Site site) const {
+    std::uint32_t exchange_values(Collective what, std::uint64_t value, std::uint64_t* values,
+                                  Site site) const {
         std::uint64_t scratch[kWarpLanes];
-        return lane_.rendezvous->meet(lane(), mask_, value, values != nullptr ? values : scratch, site);
+        return lane_.rendezvous->meet(lane(), mask_, what, value, values != nullptr ? values : scratch, site);
     }
 #endif
     Lane lane_;
@@ -347,7 +360,8 @@ inline MaskGroup active(Lane lane) {
 inline MaskGroup warp(Lane lane GN_SITE_PARAMETER) {
     if (lane.rendezvous == nullptr) return MaskGroup(lane, 1u);
     std::uint64_t values[kWarpLanes];
-    return MaskGroup(lane, lane.rendezvous->meet(lane.index_in_warp, 0xFFFFFFFFu, 0, values, site));
+    return MaskGroup(
+        lane, lane.rendezvous->meet(lane.index_in_warp, 0xFFFFFFFFu, Collective::kWarp, 0, values, site));
 }
 inline MaskGroup active(Lane lane GN_SITE_PARAMETER) {
     if (lane.rendezvous == nullptr) return MaskGroup(lane, 1u);

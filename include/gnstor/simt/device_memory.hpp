@@ -1,0 +1,46 @@
+// device_memory.hpp: memory that only lanes touch: control words, counters, results of kernels.
+//
+// GPU memory for GPU lanes, host memory for CPU lanes; the host reaches it by upload() and download() alone.
+// Zeroed, 256-byte aligned. Host thread. Freeing GPU memory blocks until running kernels end (CUDA).
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/simt/launch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace gnstor::simt {
+
+class DeviceMemory {
+  public:
+    DeviceMemory() = default;
+    static Result<DeviceMemory> allocate(std::size_t bytes, LanesKind lanes);
+    ~DeviceMemory();
+    DeviceMemory(DeviceMemory&& other) noexcept;
+    DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+
+    /// For lanes. On CPU lanes the host may look too.
+    [[nodiscard]] void* lane_data() const noexcept { return data_; }
+    template <class T>
+    [[nodiscard]] T* lane_as(std::size_t byte_offset = 0) const noexcept {
+        static_assert(std::is_trivially_copyable_v<T>, "lanes share plain bytes");
+        return reinterpret_cast<T*>(static_cast<std::byte*>(data_) + byte_offset);
+    }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] LanesKind lanes() const noexcept { return lanes_; }
+
+    /// Host to lanes, and back. Done on return; do not overlap with a kernel that uses the same bytes.
+    Result<void> upload(std::size_t offset, const void* from, std::size_t bytes);
+    Result<void> download(std::size_t offset, void* to, std::size_t bytes) const;
+
+  private:
+    [[nodiscard]] Result<void> check_range(std::size_t offset, std::size_t bytes, const char* tried) const;
+    void release() noexcept;
+    void* data_ = nullptr;
+    std::size_t size_ = 0;
+    LanesKind lanes_ = LanesKind::kCpu;
+};
+
+}  // namespace gnstor::simt

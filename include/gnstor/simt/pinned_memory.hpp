@@ -1,0 +1,45 @@
+// pinned_memory.hpp: memory that lanes, NIC and host share: pools, queues, doorbells.
+//
+// Mapped by us and, for GPU lanes, registered with CUDA: when a CUDA context dies, the pages stay, so the
+// NIC's threads never lose them underfoot. Zeroed, page aligned. Host thread; the memory itself may be used
+// by all.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/simt/launch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gnstor::simt {
+
+struct PinnedOptions {
+    bool huge_pages = false;  ///< try huge pages (2 MiB); falls back to small ones without a word
+};
+
+class PinnedMemory {
+  public:
+    PinnedMemory() = default;
+    /// `bytes` are rounded up to whole pages. While a kernel runs this returns and the kernel may use the
+    /// memory; destruction, however, blocks until running kernels end (CUDA): do not shrink under a kernel.
+    static Result<PinnedMemory> map(std::size_t bytes, LanesKind lanes, PinnedOptions options = {});
+    ~PinnedMemory();
+    PinnedMemory(PinnedMemory&& other) noexcept;
+    PinnedMemory& operator=(PinnedMemory&& other) noexcept;
+
+    [[nodiscard]] std::byte* data() const noexcept { return data_; }
+    /// Where lanes see data(): the same address on every machine with unified addressing.
+    [[nodiscard]] std::byte* lane_data() const noexcept { return lane_data_; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    [[nodiscard]] bool huge_pages() const noexcept { return huge_pages_; }
+
+  private:
+    void release() noexcept;
+    std::byte* data_ = nullptr;
+    std::byte* lane_data_ = nullptr;
+    std::size_t size_ = 0;
+    bool registered_ = false;
+    bool huge_pages_ = false;
+};
+
+}  // namespace gnstor::simt

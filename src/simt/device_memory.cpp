@@ -1,0 +1,110 @@
+// device_memory.cpp: allocation and transfer, by kind of lanes.
+#include <gnstor/base/units.hpp>
+#include <gnstor/simt/device_memory.hpp>
+
+#include "simt/cuda_result.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace gnstor::simt {
+namespace {
+constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kBytesMax = std::size_t{1} << 44;
+}  // namespace
+
+Result<DeviceMemory> DeviceMemory::allocate(std::size_t bytes, LanesKind lanes) {
+    if (bytes == 0 || bytes > kBytesMax)
+        return error(Errc::kInvalidArgument, "lane memory of {} is absurd; ask for 1 B to {}",
+                     format_bytes(bytes), format_bytes(kBytesMax));
+    GN_TRY(check_lanes(lanes));
+    DeviceMemory memory;
+    memory.lanes_ = lanes;
+    memory.size_ = bytes;
+#if GN_WITH_CUDA
+    if (lanes == LanesKind::kGpu) {
+        GN_TRY(cuda_result(cudaMalloc(&memory.data_, bytes), "allocate GPU memory"));
+        GN_TRY(cuda_result(cudaMemsetAsync(memory.data_, 0, bytes, cudaStreamPerThread), "zero GPU memory"));
+        GN_TRY(cuda_result(cudaStreamSynchronize(cudaStreamPerThread), "zero GPU memory"));
+        return memory;
+    }
+#endif
+    memory.data_ = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+    if (memory.data_ == nullptr)
+        return error(Errc::kNoSpace, "cannot allocate {} for CPU lanes", format_bytes(bytes));
+    std::memset(memory.data_, 0, bytes);
+    return memory;
+}
+
+Result<void> DeviceMemory::check_range(std::size_t offset, std::size_t bytes, const char* tried) const {
+    if (offset > size_ || bytes > size_ - offset)
+        return error(Errc::kInvalidArgument, "cannot {} {} bytes at {}: lane memory has {}", tried, bytes,
+                     offset, size_);
+    return {};
+}
+
+Result<void> DeviceMemory::upload(std::size_t offset, const void* from, std::size_t bytes) {
+    GN_TRY(check_range(offset, bytes, "upload"));
+    if (bytes == 0) return {};
+    auto* at = static_cast<std::byte*>(data_) + offset;
+#if GN_WITH_CUDA
+    if (lanes_ == LanesKind::kGpu) {
+        GN_TRY(cuda_result(cudaMemcpyAsync(at, from, bytes, cudaMemcpyHostToDevice, cudaStreamPerThread),
+                           "upload"));
+        return cuda_result(cudaStreamSynchronize(cudaStreamPerThread), "upload");
+    }
+#endif
+    std::memcpy(at, from, bytes);
+    return {};
+}
+
+Result<void> DeviceMemory::download(std::size_t offset, void* to, std::size_t bytes) const {
+    GN_TRY(check_range(offset, bytes, "download"));
+    if (bytes == 0) return {};
+    const auto* at = static_cast<const std::byte*>(data_) + offset;
+#if GN_WITH_CUDA
+    if (lanes_ == LanesKind::kGpu) {
+        GN_TRY(cuda_result(cudaMemcpyAsync(to, at, bytes, cudaMemcpyDeviceToHost, cudaStreamPerThread),
+                           "download"));
+        return cuda_result(cudaStreamSynchronize(cudaStreamPerThread), "download");
+    }
+#endif
+    std::memcpy(to, at, bytes);
+    return {};
+}
+
+void DeviceMemory::release() noexcept {
+    if (data_ == nullptr) return;
+#if GN_WITH_CUDA
+    if (lanes_ == LanesKind::kGpu) {
+        // A dead context refuses; the memory went with it.
+        if (cudaFree(data_) != cudaSuccess) (void)cudaGetLastError();
+        data_ = nullptr;
+        return;
+    }
+#endif
+    std::free(data_);
+    data_ = nullptr;
+}
+
+DeviceMemory::~DeviceMemory() {
+    release();
+}
+
+DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      lanes_(other.lanes_) {}
+
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+    if (this != &other) {
+        release();
+        data_ = std::exchange(other.data_, nullptr);
+        size_ = std::exchange(other.size_, 0);
+        lanes_ = other.lanes_;
+    }
+    return *this;
+}
+
+}  // namespace gnstor::simt

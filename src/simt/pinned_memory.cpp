@@ -1,0 +1,99 @@
+// pinned_memory.cpp: mapping, registration with CUDA, and the way back in reverse order.
+#include <gnstor/base/log.hpp>
+#include <gnstor/base/units.hpp>
+#include <gnstor/simt/pinned_memory.hpp>
+
+#include "simt/cuda_result.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace gnstor::simt {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kBytesMax = std::size_t{1} << 44;
+
+std::size_t rounded(std::size_t bytes, std::size_t page) {
+    return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+Result<PinnedMemory> PinnedMemory::map(std::size_t bytes, LanesKind lanes, PinnedOptions options) {
+    if (bytes == 0 || bytes > kBytesMax)
+        return error(Errc::kInvalidArgument, "pinned memory of {} is absurd; ask for 1 B to {}",
+                     format_bytes(bytes), format_bytes(kBytesMax));
+    GN_TRY(check_lanes(lanes));
+    PinnedMemory memory;
+    void* at = MAP_FAILED;
+    if (options.huge_pages && bytes >= kHugePage) {
+        memory.size_ = rounded(bytes, kHugePage);
+        at = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
+        memory.huge_pages_ = at != MAP_FAILED;
+    }
+    if (at == MAP_FAILED) {
+        memory.size_ = rounded(bytes, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+        at = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED)
+            return error(Errc::kNoSpace, "cannot map {} of memory: {}; use fewer or shallower channels",
+                         format_bytes(memory.size_), std::strerror(errno));
+        // Advice only: the kernel may join the pages later, or not.
+        if (options.huge_pages) (void)madvise(at, memory.size_, MADV_HUGEPAGE);
+    }
+    memory.data_ = static_cast<std::byte*>(at);
+    memory.lane_data_ = memory.data_;
+#if GN_WITH_CUDA
+    if (lanes == LanesKind::kGpu) {
+        GN_TRY(
+            cuda_result(cudaHostRegister(at, memory.size_, cudaHostRegisterPortable | cudaHostRegisterMapped),
+                        "register host memory (is the locked-memory limit, ulimit -l, too low?)"));
+        memory.registered_ = true;
+        void* seen = nullptr;
+        GN_TRY(cuda_result(cudaHostGetDevicePointer(&seen, at, 0), "see registered host memory"));
+        memory.lane_data_ = static_cast<std::byte*>(seen);
+    }
+#endif
+    return memory;
+}
+
+void PinnedMemory::release() noexcept {
+    if (data_ == nullptr) return;
+#if GN_WITH_CUDA
+    // A dead context refuses; its registrations are gone with it, and the pages are ours either way.
+    if (registered_ && cudaHostUnregister(data_) != cudaSuccess) (void)cudaGetLastError();
+#endif
+    if (munmap(data_, size_) != 0)
+        log_error("cannot unmap {} at {}: {}", size_, static_cast<const void*>(data_), std::strerror(errno));
+    data_ = nullptr;
+}
+
+PinnedMemory::~PinnedMemory() {
+    release();
+}
+
+PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      lane_data_(std::exchange(other.lane_data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      registered_(std::exchange(other.registered_, false)),
+      huge_pages_(std::exchange(other.huge_pages_, false)) {}
+
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+    if (this != &other) {
+        release();
+        data_ = std::exchange(other.data_, nullptr);
+        lane_data_ = std::exchange(other.lane_data_, nullptr);
+        size_ = std::exchange(other.size_, 0);
+        registered_ = std::exchange(other.registered_, false);
+        huge_pages_ = std::exchange(other.huge_pages_, false);
+    }
+    return *this;
+}
+
+}  // namespace gnstor::simt
