@@ -1,0 +1,59 @@
+// inspector.hpp: what people and monitoring may see of a daemon, beside the ControlPlane that clients use.
+// Values alone.
+#pragma once
+
+#include <gnstor/client/control_plane.hpp>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gnstor::daemon {
+
+struct SsdInfo {
+    std::uint32_t slot = 0xFFFFFFFFu;  ///< 0xFFFFFFFF: a spare
+    std::string state;                 ///< in, missing, spare, rebuilding, joining, down
+    std::string uuid;                  ///< in the usual 8-4-4-4-12 form
+    std::string serial;
+    std::string nic_address;
+    std::string service;
+    std::string subsystem_nqn;
+    std::uint64_t capacity_blocks = 0;
+    std::string trouble;                                          ///< empty: none
+    std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< name of [a-z_]+, value that only grows
+};
+
+struct LeaseInfo {
+    nvme::VolumeId volume = 0;
+    std::string volume_name;
+    nvme::ClientId client = 0;
+    std::string client_name;
+    nvme::Epoch epoch = 0;
+    std::uint64_t remaining_ms = 0;
+};
+
+struct ArrayInfo {
+    std::uint64_t term = 0;
+    std::uint32_t map_version = 0;
+    bool map_in_force = false;
+    std::uint64_t capacity_blocks = 0;     ///< of all SSDs in slots
+    std::uint64_t provisioned_blocks = 0;  ///< volumes times replicas; may be above the capacity (thin)
+    std::uint32_t pending_changes = 0;
+    std::string superseded;  ///< why this daemon may change nothing; empty: it may
+    std::vector<SsdInfo> ssds;
+    std::vector<LeaseInfo> leases;
+    std::vector<client::ClientIdentity> clients;
+    std::vector<std::string> warnings;
+};
+
+class Inspector {
+  public:
+    virtual ~Inspector() = default;
+    /// Any thread; may block for a bounded time.
+    virtual ArrayInfo inspect() = 0;
+};
+
+[[nodiscard]] std::string uuid_text(const std::uint8_t (&uuid)[16]);
+
+}  // namespace gnstor::daemon

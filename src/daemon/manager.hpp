@@ -1,0 +1,149 @@
+// manager.hpp: the daemon's decisions: clients, volumes, leases, epochs, the term and the map. ARRAY.md,
+// rules 1, 2, 6, 10, 11, 15.
+//
+// Pure logic: no threads, clocks, sockets or files. Time comes as an argument (milliseconds of a clock that
+// never goes back), drives through SsdPort, durable records through RecordStore. One caller at a time
+// (InProcessControlPlane adds a mutex).
+//
+// Invariants
+//   * store, activate, in force: a change is saved first, then sent to every drive of the map, and
+//   acknowledged when all have
+//     confirmed it. One that was not confirmed is *pending*: the caller hears so, and every later call,
+//     tick() and start() tries again. Records of the store are the truth; a pending change is never taken
+//     back, only followed by a newer one;
+//   * a record's revision is given out once: equal revision, equal bytes; its epoch never goes back;
+//   * at most one client holds the right to write a volume; the epoch was raised after the last holder;
+//   * a VID is live, or retired with its last epoch; it is given out again only after every drive has purged
+//   it, and
+//     the new life begins above that epoch. A deletion is marked on every drive (kVolumeDeleting) before any
+//     of them purges, so that a rebuild from drives never takes a half-purged volume for a living one.
+//   * the map changes only while no volume exists: a drive that is missing keeps its slot, and changes wait
+//   for it.
+#pragma once
+
+#include <gnstor/client/control_plane.hpp>
+
+#include "daemon/inspector.hpp"
+#include "daemon/records.hpp"
+#include "daemon/ssd_port.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gnstor::daemon {
+
+struct ManagerOptions {
+    std::uint64_t lease_ms = 300'000;
+    std::uint32_t grant_ms = 0;  ///< of MAP SET; 0: until the next map
+    std::uint64_t seed = 0;      ///< of the volumes' hash factors
+};
+
+/// What start() found and did.
+struct StartReport {
+    bool new_array = false;      ///< neither the store nor any drive held anything
+    bool rebuilt = false;        ///< the store was empty and the drives were not
+    std::uint32_t adopted = 0;   ///< records taken over from drives because they were newer or unknown
+    std::uint32_t repaired = 0;  ///< commands sent to drives that lagged
+    std::vector<std::string> warnings;
+};
+
+struct TickReport {
+    std::uint32_t expired = 0;  ///< leases that ended
+    std::uint32_t settled = 0;  ///< pending changes that are in force now
+    std::uint32_t pending = 0;  ///< changes that still wait for a drive
+};
+
+class Manager {
+  public:
+    /// Takes the array over: loads the records, raises the term, reconciles store and drives, activates the
+    /// map. `store` and `ports` must outlive the Manager. Fails when that would risk data, and says what to
+    /// bring back.
+    static Result<std::unique_ptr<Manager>> start(RecordStore& store, std::vector<SsdPort*> ports,
+                                                  const ManagerOptions& options, std::uint64_t now_ms);
+
+    Result<client::ClientIdentity> register_client(const std::string& name);
+    Result<client::ArrayView> array() const;
+    Result<nvme::VolumeRecord> create_volume(nvme::ClientId client, const client::CreateVolume& request);
+    Result<client::OpenedVolume> open_volume(nvme::ClientId client, const std::string& name,
+                                             client::OpenMode mode, std::uint64_t now_ms);
+    Result<std::uint64_t> renew_lease(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
+                                      std::uint64_t now_ms);
+    Result<void> release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
+                                std::uint64_t byte_length);
+    Result<void> share_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader);
+    Result<void> delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms);
+    [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
+
+    /// Ends leases that ran out and tries pending changes again. Call about once a second.
+    TickReport tick(std::uint64_t now_ms);
+
+    [[nodiscard]] const StartReport& start_report() const { return report_; }
+    [[nodiscard]] ArrayInfo info(std::uint64_t now_ms) const;
+    [[nodiscard]] std::uint64_t term() const { return records_.term; }
+
+  private:
+    static constexpr std::uint32_t kNoSlot = 0xFFFFFFFFu;
+    struct Drive {
+        SsdPort* port;
+        SsdIdentity identity;
+        std::uint32_t slot = kNoSlot;  ///< kNoSlot: a spare
+        bool listed = false;           ///< its records are known since start()
+        std::string trouble;           ///< why it did not do what it was last asked; empty: none
+    };
+    struct Live {
+        bool announced = false;  ///< was in force once: clients may hear of it
+        bool in_force = false;   ///< its newest record is on every drive
+        std::uint64_t lease_end_ms = 0;
+    };
+    struct Takeover;  // manager_start.cpp
+
+    Manager(RecordStore& store, const ManagerOptions& options) : store_(store), options_(options) {}
+
+    // manager_start.cpp
+    Result<void> take_over(std::vector<SsdPort*> ports, std::uint64_t now_ms);
+    Result<void> list_drives(std::vector<SsdPort*> ports, Takeover& t);
+    Result<void> merge_records(Takeover& t);
+    Result<void> plan_map(Takeover& t);
+    Result<void> map_from_ports(Takeover& t, std::uint32_t version);
+    void learn_clients(Takeover& t);
+    void reconcile(Takeover& t, std::uint64_t now_ms);
+
+    // manager_activate.cpp
+    Result<void> commit(const Change& change);
+    Result<void> activate(nvme::VolumeId volume);
+    Result<void> activate_map();
+    Result<void> finish_delete(nvme::VolumeId volume);
+    Result<void> send(Drive& drive, const nvme::VolumeRecord& record);
+    Result<void> change_volume(nvme::VolumeRecord record);  ///< raises the revision, stores, activates
+    Result<void> close_epoch(nvme::VolumeId volume, std::uint64_t byte_length);
+    Drive* drive_in(std::uint32_t slot);
+    Error pending_error(const std::string& what, const Error& cause) const;
+
+    // manager_volumes.cpp
+    Result<nvme::VolumeRecord*> find(const std::string& name);
+    Result<void> check_client(nvme::ClientId client) const;
+    Result<void> check_create(const client::CreateVolume& request) const;
+    Result<nvme::VolumeId> free_volume_id() const;
+    [[nodiscard]] std::string client_name(nvme::ClientId client) const;
+    [[nodiscard]] bool held_by_other(const nvme::VolumeRecord& record, nvme::ClientId client,
+                                     std::uint64_t now_ms) const;
+    [[nodiscard]] std::uint32_t slots_in_use() const;
+
+    RecordStore& store_;
+    const ManagerOptions options_;
+    Records records_;
+    std::map<nvme::VolumeId, Live> live_;
+    std::vector<Drive> drives_;
+    bool map_in_force_ = false;
+    std::string superseded_;  ///< not empty: another daemon took over, nothing may be changed
+    StartReport report_;
+};
+
+/// Whether `client` may read, or write, a volume.
+[[nodiscard]] bool may_read(const nvme::VolumeRecord& record, nvme::ClientId client);
+[[nodiscard]] bool may_write(const nvme::VolumeRecord& record, nvme::ClientId client);
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,156 @@
+// manager_activate.cpp: store, activate, in force (ARRAY.md, rule 2).
+#include "daemon/manager.hpp"
+
+namespace gnstor::daemon {
+
+Result<void> Manager::commit(const Change& change) {
+    if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
+    GN_TRY(store_.save(change));
+    apply(records_, change);
+    return {};
+}
+
+Manager::Drive* Manager::drive_in(std::uint32_t slot) {
+    for (Drive& drive : drives_)
+        if (drive.slot == slot) return &drive;
+    return nullptr;
+}
+
+Error Manager::pending_error(const std::string& what, const Error& cause) const {
+    if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
+    const Errc code = cause.code == Errc::kIo || cause.code == Errc::kTimedOut || cause.code == Errc::kNoSpace
+                          ? cause.code
+                          : Errc::kBusy;
+    return error(code, "{} is recorded but not in force: {}; it is tried again by itself, ask again later",
+                 what, cause.message);
+}
+
+Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
+    // Idempotent: a lost answer is followed by the same command, which then finds its own work done.
+    Result<void> sent = drive.port->volume_chmod(records_.term, record);
+    const bool deleting = (record.flags & nvme::kVolumeDeleting) != 0;
+    if (!sent.ok() && sent.error().code == Errc::kNotFound && deleting) {
+        sent = {};  // purged here before, or never there: nothing to mark
+    } else if (!sent.ok() && sent.error().code == Errc::kNotFound) {
+        sent = drive.port->volume_add(records_.term, record);
+        if (!sent.ok() && sent.error().code == Errc::kExists)
+            sent = drive.port->volume_chmod(records_.term, record);
+    }
+    if (!sent.ok() && sent.error().code == Errc::kState)
+        superseded_ = fmt::format("this gnstord (term {}) was superseded by a newer one: {}; stop it",
+                                  records_.term, sent.error().message);
+    drive.trouble = sent.ok() ? std::string() : sent.error().message;
+    return sent;
+}
+
+Result<void> Manager::activate(nvme::VolumeId volume) {
+    const nvme::VolumeRecord& record = records_.volumes.at(volume);
+    Live& live = live_[volume];
+    live.in_force = false;
+    // Every drive is tried, also after one failed: the fewer lag, the better.
+    Result<void> first;
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
+        if (records_.map.slots[s].state == placement::SlotState::kEmpty) continue;
+        Drive* drive = drive_in(s);
+        Result<void> sent =
+            drive == nullptr
+                ? Result<void>(
+                      error(Errc::kIo, "the SSD of slot {} is missing; bring it back and restart gnstord", s))
+                : send(*drive, record);
+        if (!sent.ok() && first.ok()) first = std::move(sent);
+    }
+    if (!first.ok()) return first;
+    live.in_force = true;
+    live.announced = true;
+    return {};
+}
+
+Result<void> Manager::activate_map() {
+    map_in_force_ = false;
+    Result<void> first;
+    for (Drive& drive : drives_) {
+        if (drive.slot == kNoSlot) continue;
+        nvme::MapSet set{};
+        set.slot = drive.slot;
+        set.grant_ms = options_.grant_ms;
+        set.map = records_.map;
+        Result<void> sent = drive.port->map_set(records_.term, set);
+        if (!sent.ok() && sent.error().code == Errc::kState)
+            superseded_ = fmt::format("this gnstord (term {}) was superseded by a newer one: {}; stop it",
+                                      records_.term, sent.error().message);
+        if (!sent.ok()) drive.trouble = sent.error().message;
+        if (!sent.ok() && first.ok()) first = std::move(sent);
+    }
+    map_in_force_ = first.ok();
+    return first;
+}
+
+Result<void> Manager::change_volume(nvme::VolumeRecord record) {
+    record.revision += 1;
+    record.slot_count = records_.map.slot_count;
+    Change change;
+    change.put_volumes.push_back(record);
+    GN_TRY(commit(change));
+    Result<void> active = activate(record.geometry.volume);
+    if (!active.ok())
+        return pending_error(fmt::format("the change of volume '{}'", record.name), active.error());
+    return {};
+}
+
+Result<void> Manager::close_epoch(nvme::VolumeId volume, std::uint64_t byte_length) {
+    nvme::VolumeRecord record = records_.volumes.at(volume);
+    record.writer = 0;
+    record.epoch += 1;
+    if (byte_length != ~0ull) record.byte_length = byte_length;
+    live_[volume].lease_end_ms = 0;
+    return change_volume(record);
+}
+
+Result<void> Manager::finish_delete(nvme::VolumeId volume) {
+    // The mark is on every drive before the first one purges: see the invariant in manager.hpp.
+    if (!live_[volume].in_force) GN_TRY(activate(volume));
+    Result<void> first;
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
+        Drive* drive = drive_in(s);
+        if (drive == nullptr) continue;  // an empty slot: activate() refuses when a drive is missing
+        Result<void> purged = drive->port->volume_remove(records_.term, volume);
+        if (!purged.ok() && purged.error().code == Errc::kNotFound) purged = {};
+        if (!purged.ok() && purged.error().code == Errc::kState)
+            superseded_ = fmt::format("this gnstord (term {}) was superseded: {}; stop it", records_.term,
+                                      purged.error().message);
+        if (!purged.ok()) drive->trouble = purged.error().message;
+        if (!purged.ok() && first.ok()) first = std::move(purged);
+    }
+    if (!first.ok()) {
+        live_[volume].in_force = false;
+        return first;
+    }
+    Change change;
+    change.retire_volumes.emplace_back(volume, records_.volumes.at(volume).epoch);
+    GN_TRY(commit(change));
+    live_.erase(volume);
+    return {};
+}
+
+TickReport Manager::tick(std::uint64_t now_ms) {
+    TickReport report;
+    if (!superseded_.empty()) return report;
+    if (!map_in_force_ && activate_map().ok()) ++report.settled;
+    std::vector<nvme::VolumeId> ids;
+    for (const auto& [id, record] : records_.volumes) ids.push_back(id);
+    for (const nvme::VolumeId id : ids) {
+        const nvme::VolumeRecord& record = records_.volumes.at(id);
+        if ((record.flags & nvme::kVolumeDeleting) != 0) {
+            finish_delete(id).ok() ? ++report.settled : ++report.pending;
+        } else if (record.writer != 0 && now_ms >= live_[id].lease_end_ms) {
+            ++report.expired;
+            if (!close_epoch(id, ~0ull).ok()) ++report.pending;
+        } else if (!live_[id].in_force) {
+            activate(id).ok() ? ++report.settled : ++report.pending;
+        }
+        if (!superseded_.empty()) break;
+    }
+    return report;
+}
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,339 @@
+// manager_start.cpp: taking an array over: records of the store against records of the drives. ARRAY.md,
+// rules 1, 2, 10, 15.
+//
+// A drive that lags is brought up; a record that a drive has newer than the store (a lost or an old store) is
+// adopted; whatever cannot be told apart safely is refused with what to bring back, never guessed.
+#include "daemon/manager.hpp"
+
+#include <gnstor/base/uuid.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace gnstor::daemon {
+namespace {
+
+/// A rebuild leaves this much room above every epoch it can see, for volumes that were deleted with a higher
+/// one.
+constexpr nvme::Epoch kEpochLeap = 1024;
+/// Map versions a term may use up; a rebuild begins a new thousand, so that no version is given out twice.
+constexpr std::uint32_t kVersionsPerTermShift = 12;
+
+bool same_bytes(const nvme::VolumeRecord& a, const nvme::VolumeRecord& b) {
+    return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+/// Whether two records can be of one life of one volume.
+bool same_life(const nvme::VolumeRecord& a, const nvme::VolumeRecord& b) {
+    return std::memcmp(&a.geometry, &b.geometry, sizeof(a.geometry)) == 0 && a.birth_epoch == b.birth_epoch &&
+           std::memcmp(a.name, b.name, sizeof(a.name)) == 0 && a.owner == b.owner;
+}
+
+}  // namespace
+
+std::string uuid_text(const std::uint8_t (&uuid)[16]) {
+    Uuid id;
+    std::copy(std::begin(uuid), std::end(uuid), id.bytes.begin());
+    return id.to_string();
+}
+
+/// What start() gathers before it decides.
+struct Manager::Takeover {
+    std::vector<std::vector<nvme::VolumeRecord>> seen;  ///< by index of drives_
+    std::uint64_t newest_term = 0;
+    nvme::Epoch highest_epoch = 0;
+    bool store_empty = false;
+    std::set<nvme::VolumeId> touched;  ///< taken over from drives
+    Change change;                     ///< what will be stored before anything is sent
+};
+
+Result<std::unique_ptr<Manager>> Manager::start(RecordStore& store, std::vector<SsdPort*> ports,
+                                                const ManagerOptions& options, std::uint64_t now_ms) {
+    if (ports.empty()) return error(Errc::kInvalidArgument, "an array needs at least one SSD");
+    if (options.lease_ms == 0)
+        return error(Errc::kInvalidArgument, "a lease of 0 ms ends before it begins; choose at least 1");
+    std::unique_ptr<Manager> manager(new Manager(store, options));
+    GN_TRY(manager->take_over(std::move(ports), now_ms));
+    return manager;
+}
+
+Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_ms) {
+    GN_ASSIGN(records_, store_.load());
+    Takeover t;
+    t.store_empty = records_.term == 0;
+    GN_TRY(list_drives(std::move(ports), t));
+    t.change.term = std::max(records_.term, t.newest_term) + 1;
+    GN_TRY(merge_records(t));
+    learn_clients(t);
+    GN_TRY(plan_map(t));
+    GN_TRY(commit(t.change));
+    reconcile(t, now_ms);
+    return {};
+}
+
+Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
+    std::set<std::array<std::uint8_t, 16>> uuids;
+    for (SsdPort* port : ports) {
+        Drive drive{port, port->identity(), kNoSlot, false, {}};
+        if (!uuids.insert(drive.identity.uuid).second)
+            return error(Errc::kInvalidArgument,
+                         "two SSDs have the same UUID (serial {}): one of them is a copy; remove it",
+                         drive.identity.serial);
+        std::vector<nvme::VolumeRecord> seen;
+        Result<SsdVolumes> listed = port->volume_list(records_.term);
+        if (listed.ok()) {
+            drive.listed = true;
+            t.newest_term = std::max(t.newest_term, listed->term);
+            for (const nvme::VolumeRecord& record : listed->records) {
+                if (Result<void> good = check_record(record); !good.ok())
+                    return error(Errc::kCorrupt, "SSD {}: {}; replace this SSD", drive.identity.serial,
+                                 good.error().message);
+                t.highest_epoch = std::max(t.highest_epoch, record.epoch);
+                seen.push_back(record);
+            }
+        } else {
+            drive.trouble = listed.error().message;
+            report_.warnings.push_back(
+                fmt::format("SSD {} does not answer: {}", drive.identity.serial, drive.trouble));
+            if (t.store_empty)
+                return error(
+                    Errc::kIo,
+                    "the records cannot be rebuilt while SSD {} does not answer ({}); bring it back first",
+                    drive.identity.serial, drive.trouble);
+        }
+        drives_.push_back(std::move(drive));
+        t.seen.push_back(std::move(seen));
+    }
+    report_.new_array = t.store_empty && t.newest_term == 0 && t.highest_epoch == 0;
+    report_.rebuilt = t.store_empty && !report_.new_array;
+    return {};
+}
+
+Result<void> Manager::merge_records(Takeover& t) {
+    for (std::size_t d = 0; d < drives_.size(); ++d) {
+        for (const nvme::VolumeRecord& record : t.seen[d]) {
+            const nvme::VolumeId id = record.geometry.volume;
+            const auto retired = records_.retired.find(id);
+            if (retired != records_.retired.end() && record.epoch <= retired->second)
+                continue;  // purged in reconcile()
+            const auto known = records_.volumes.find(id);
+            if (known != records_.volumes.end() && !same_life(known->second, record))
+                return error(Errc::kCorrupt,
+                             "SSD {} knows VID {} as '{}', the records know it as '{}': this SSD or the "
+                             "records belong to another "
+                             "array; remove the one that does not belong",
+                             drives_[d].identity.serial, id, record.name, known->second.name);
+            if (known != records_.volumes.end() && known->second.revision >= record.revision) continue;
+            records_.volumes[id] = record;
+            records_.retired.erase(id);
+            t.touched.insert(id);
+        }
+    }
+    std::set<std::string> names;
+    for (const auto& [id, record] : records_.volumes)
+        if (!names.insert(record.name).second)
+            return error(Errc::kCorrupt,
+                         "two volumes are named '{}': the records and the SSDs belong to different arrays",
+                         record.name);
+    for (const nvme::VolumeId id : t.touched) t.change.put_volumes.push_back(records_.volumes.at(id));
+    report_.adopted = static_cast<std::uint32_t>(t.touched.size());
+    if (t.store_empty && t.highest_epoch > 0) t.change.epoch_floor = t.highest_epoch + kEpochLeap;
+    return {};
+}
+
+void Manager::learn_clients(Takeover& t) {
+    std::map<nvme::ClientId, std::string> learnt;
+    std::set<std::string> names;
+    for (const auto& [id, name] : records_.clients) names.insert(name);
+    for (const nvme::VolumeId volume : t.touched) {
+        const nvme::VolumeRecord& record = records_.volumes.at(volume);
+        if (!records_.clients.contains(record.owner) && learnt[record.owner].empty() &&
+            names.insert(record.owner_name).second)
+            learnt[record.owner] = record.owner_name;
+        // Readers and writers are known by number alone: the number must not be given to somebody else.
+        if (record.writer != 0) learnt.try_emplace(record.writer);
+        for (std::uint32_t r = 0; r < record.reader_count; ++r) learnt.try_emplace(record.readers[r]);
+    }
+    for (const auto& [id, name] : learnt)
+        if (!records_.clients.contains(id)) t.change.put_clients.emplace_back(id, name);
+}
+
+Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
+    placement::ArrayMap map{};
+    map.version = version;
+    std::uint64_t largest = 1;
+    for (const Drive& drive : drives_) largest = std::max(largest, drive.identity.capacity_blocks);
+    for (Drive& drive : drives_) {
+        const std::uint32_t s = drive.port->slot();
+        if (s >= placement::kMaxSlots)
+            return error(Errc::kInvalidArgument, "SSD {} asks for slot {}; an array has slots 0 to {}",
+                         drive.identity.serial, s, placement::kMaxSlots - 1);
+        placement::Slot& slot = map.slots[s];
+        if (slot.state != placement::SlotState::kEmpty)
+            return error(Errc::kInvalidArgument, "SSD {} asks for slot {}, which another SSD has",
+                         drive.identity.serial, s);
+        slot.state = placement::SlotState::kIn;
+        slot.domain = static_cast<std::uint16_t>(s);
+        slot.weight = static_cast<std::uint32_t>(
+            std::max<std::uint64_t>(1, drive.identity.capacity_blocks * 1000 / largest));
+        std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), slot.ssd_uuid);
+        map.slot_count = std::max(map.slot_count, s + 1);
+        drive.slot = s;
+    }
+    for (const auto& [id, record] : records_.volumes) {
+        std::uint32_t used = 0;
+        for (std::uint32_t s = 0; s < map.slot_count; ++s)
+            used += map.slots[s].state == placement::SlotState::kIn ? 1 : 0;
+        if (record.slot_count == map.slot_count && used == map.slot_count) continue;
+        return error(
+            Errc::kState,
+            "volume '{}' lies on an array of {} slots and {} SSDs are here; bring exactly its SSDs back",
+            record.name, record.slot_count, used);
+    }
+    t.change.map = map;
+    records_.map = map;
+    return {};
+}
+
+Result<void> Manager::plan_map(Takeover& t) {
+    if (records_.map.version == 0) {
+        const std::uint64_t version = report_.new_array ? 1 : *t.change.term << kVersionsPerTermShift;
+        if (version > 0xFFFFFF00u) return error(Errc::kNoSpace, "the array has used up its map versions");
+        return map_from_ports(t, static_cast<std::uint32_t>(version));
+    }
+    std::uint32_t matched = 0, in_map = 0;
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
+        if (records_.map.slots[s].state == placement::SlotState::kEmpty) continue;
+        ++in_map;
+        for (Drive& drive : drives_)
+            if (std::equal(drive.identity.uuid.begin(), drive.identity.uuid.end(),
+                           records_.map.slots[s].ssd_uuid)) {
+                drive.slot = s;
+                ++matched;
+            }
+    }
+    if (matched == in_map && matched == drives_.size()) return {};
+    if (records_.volumes.empty()) return map_from_ports(t, records_.map.version + 1);
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+            report_.warnings.push_back(fmt::format(
+                "the SSD of slot {} ({}) is missing: volumes can be read, not changed, until it is back", s,
+                uuid_text(records_.map.slots[s].ssd_uuid)));
+    for (const Drive& drive : drives_)
+        if (drive.slot == kNoSlot)
+            report_.warnings.push_back(
+                fmt::format("SSD {} is a spare: slots are given out only while there is no volume",
+                            drive.identity.serial));
+    return {};
+}
+
+void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
+    for (const auto& [id, record] : records_.volumes) {
+        live_[id].lease_end_ms = record.writer != 0 ? now_ms + options_.lease_ms : 0;
+        live_[id].announced = true;
+    }
+    for (std::size_t d = 0; d < drives_.size(); ++d) {
+        Drive& drive = drives_[d];
+        if (drive.slot == kNoSlot) continue;
+        std::set<nvme::VolumeId> current;
+        for (const nvme::VolumeRecord& seen : t.seen[d]) {
+            const auto known = records_.volumes.find(seen.geometry.volume);
+            if (known == records_.volumes.end()) {
+                ++report_.repaired;
+                if (Result<void> gone = drive.port->volume_remove(records_.term, seen.geometry.volume);
+                    !gone.ok())
+                    drive.trouble = gone.error().message;
+            } else if (same_bytes(known->second, seen)) {
+                current.insert(seen.geometry.volume);
+            }
+        }
+        for (const auto& [id, record] : records_.volumes) {
+            if (current.contains(id)) continue;
+            // A deletion under way: purged here already, or finish_delete() marks and purges.
+            if ((record.flags & nvme::kVolumeDeleting) != 0) continue;
+            ++report_.repaired;
+            if (!send(drive, record).ok())
+                live_[id].in_force = false;
+            else
+                current.insert(id);
+        }
+        t.seen[d].clear();
+        for (const nvme::VolumeId id : current) t.seen[d].push_back(records_.volumes.at(id));
+    }
+    for (auto& [id, live] : live_) {
+        // In force as far as the drives that are here can tell; one that is missing holds up the next change.
+        live.in_force = (records_.volumes.at(id).flags & nvme::kVolumeDeleting) == 0;
+        for (std::size_t d = 0; d < drives_.size(); ++d) {
+            const bool has =
+                std::any_of(t.seen[d].begin(), t.seen[d].end(),
+                            [id = id](const nvme::VolumeRecord& r) { return r.geometry.volume == id; });
+            if (drives_[d].slot != kNoSlot && !has) live.in_force = false;
+        }
+    }
+    std::vector<nvme::VolumeId> deleting;
+    for (const auto& [id, record] : records_.volumes)
+        if ((record.flags & nvme::kVolumeDeleting) != 0) deleting.push_back(id);
+    for (const nvme::VolumeId id : deleting)
+        if (Result<void> gone = finish_delete(id); !gone.ok())
+            report_.warnings.push_back(
+                fmt::format("the deletion of VID {} waits: {}", id, gone.error().message));
+    if (Result<void> map = activate_map(); !map.ok())
+        report_.warnings.push_back(fmt::format("the map is not in force: {}", map.error().message));
+}
+
+ArrayInfo Manager::info(std::uint64_t now_ms) const {
+    ArrayInfo info;
+    info.term = records_.term;
+    info.map_version = records_.map.version;
+    info.map_in_force = map_in_force_;
+    info.superseded = superseded_;
+    info.warnings = report_.warnings;
+    static constexpr const char* kStates[] = {"empty", "in", "rebuilding", "joining", "down"};
+    for (const Drive& drive : drives_) {
+        SsdInfo ssd;
+        std::uint8_t uuid[16];
+        std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), uuid);
+        ssd.slot = drive.slot;
+        ssd.state = drive.slot == kNoSlot
+                        ? "spare"
+                        : kStates[static_cast<std::size_t>(records_.map.slots[drive.slot].state)];
+        ssd.uuid = uuid_text(uuid);
+        ssd.serial = drive.identity.serial;
+        ssd.nic_address = drive.identity.nic_address;
+        ssd.service = drive.identity.service;
+        ssd.subsystem_nqn = drive.identity.subsystem_nqn;
+        ssd.capacity_blocks = drive.identity.capacity_blocks;
+        ssd.trouble = drive.trouble;
+        if (drive.slot != kNoSlot) info.capacity_blocks += ssd.capacity_blocks;
+        info.ssds.push_back(std::move(ssd));
+    }
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
+        const placement::Slot& slot = records_.map.slots[s];
+        const bool here =
+            std::any_of(drives_.begin(), drives_.end(), [s](const Drive& d) { return d.slot == s; });
+        if (slot.state == placement::SlotState::kEmpty || here) continue;
+        SsdInfo missing;
+        missing.slot = s;
+        missing.state = "missing";
+        missing.uuid = uuid_text(slot.ssd_uuid);
+        missing.trouble = "it was not found when gnstord started";
+        info.ssds.push_back(std::move(missing));
+    }
+    std::sort(info.ssds.begin(), info.ssds.end(),
+              [](const SsdInfo& a, const SsdInfo& b) { return a.slot < b.slot; });
+    for (const auto& [id, record] : records_.volumes) {
+        const Live& live = live_.at(id);
+        info.provisioned_blocks += record.geometry.capacity_blocks * record.geometry.replicas;
+        info.pending_changes += live.in_force ? 0 : 1;
+        if (record.writer == 0) continue;
+        const auto client = records_.clients.find(record.writer);
+        info.leases.push_back(LeaseInfo{id, record.name, record.writer,
+                                        client == records_.clients.end() ? "" : client->second, record.epoch,
+                                        live.lease_end_ms > now_ms ? live.lease_end_ms - now_ms : 0});
+    }
+    for (const auto& [id, name] : records_.clients) info.clients.push_back({id, name, ""});
+    return info;
+}
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,74 @@
+// records.hpp: what the daemon must not forget, and where it keeps it.
+//
+// Invariants
+//   * a Change is applied as a whole or not at all, and is durable when save() returns (ARRAY.md, rule 1);
+//   * whatever a drive or a client was told lies in the store already (store, then activate);
+//   * a VID is live (volumes) or retired (its last epoch is kept), never both.
+// Values and interfaces alone: no files here. One caller at a time.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/nvme/vendor.hpp>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gnstor::daemon {
+
+struct Records {
+    std::uint64_t term = 0;       ///< of the last daemon that started; 0: an empty store
+    nvme::Epoch epoch_floor = 0;  ///< every new volume is born above it
+    placement::ArrayMap map{};    ///< version 0: none yet
+    std::map<nvme::ClientId, std::string>
+        clients;  ///< name empty: known by its id alone (rebuilt from drives)
+    std::map<nvme::VolumeId, nvme::VolumeRecord> volumes;
+    std::map<nvme::VolumeId, nvme::Epoch> retired;  ///< purged VIDs and the last epoch of their life
+};
+
+/// One transaction.
+struct Change {
+    std::optional<std::uint64_t> term;
+    std::optional<nvme::Epoch> epoch_floor;
+    std::optional<placement::ArrayMap> map;
+    std::vector<std::pair<nvme::ClientId, std::string>> put_clients;
+    std::vector<nvme::VolumeRecord> put_volumes;  ///< makes the VID live
+    std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> retire_volumes;
+};
+
+/// What `records` become by `change`: every store means the same by it.
+void apply(Records& records, const Change& change);
+
+class RecordStore {
+  public:
+    virtual ~RecordStore() = default;
+    /// Everything saved so far; kCorrupt when it cannot be trusted.
+    virtual Result<Records> load() = 0;
+    /// Durable when it returns; on an error the change may or may not have been kept, but never in part.
+    virtual Result<void> save(const Change& change) = 0;
+};
+
+/// Forgets when it is destroyed; an array that uses it is rebuilt from its drives at every start.
+class MemoryRecordStore final : public RecordStore {
+  public:
+    Result<Records> load() override { return records_; }
+    Result<void> save(const Change& change) override {
+        apply(records_, change);
+        return {};
+    }
+
+  private:
+    Records records_;
+};
+
+/// Whether a record from a store or a drive can be believed: lengths, terminators, ranges. The reason if not.
+[[nodiscard]] Result<void> check_record(const nvme::VolumeRecord& record);
+/// Whether a map can be believed.
+[[nodiscard]] Result<void> check_map(const placement::ArrayMap& map);
+/// Names of volumes and clients: 1 .. 63 of [A-Za-z0-9._-], not beginning with a dot or a dash.
+[[nodiscard]] Result<void> check_name(const char* what, const std::string& name);
+
+}  // namespace gnstor::daemon

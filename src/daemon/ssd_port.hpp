@@ -1,0 +1,56 @@
+// ssd_port.hpp: how the daemon's decisions reach one drive: the vendor admin commands of nvme/vendor.hpp.
+//
+// Called by whoever drives the Manager, one call at a time; every call ends within a bounded time. Failures
+// by their code:
+//   kState      the drive has seen a newer term (kStaleTerm): this daemon was superseded
+//   kExists     VOLUME ADD of a VID that is there
+//   kNotFound   no such volume on this drive
+//   kNoSpace    the drive's tables are full: it will refuse again
+//   kTimedOut, kIo  no answer: the command may or may not have been carried out
+// anything else: the drive refused and changed nothing. ssd_error() makes such an Error from an NVMe status.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/nvme/status.hpp>
+#include <gnstor/nvme/vendor.hpp>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gnstor::daemon {
+
+struct SsdIdentity {
+    std::array<std::uint8_t, 16> uuid{};  ///< of the store's incarnation (ARRAY.md, rule 10)
+    std::string nic_address;
+    std::string service;
+    std::string subsystem_nqn;
+    std::string serial;
+    std::uint64_t capacity_blocks = 0;
+};
+
+/// What a drive knows: VOLUME LIST.
+struct SsdVolumes {
+    std::uint64_t term = 0;  ///< newest it has seen
+    std::vector<nvme::VolumeRecord> records;
+};
+
+class SsdPort {
+  public:
+    virtual ~SsdPort() = default;
+    /// The place that this drive has in its node (0 ..); the slot it takes in a new array.
+    [[nodiscard]] virtual std::uint32_t slot() const = 0;
+    [[nodiscard]] virtual SsdIdentity identity() const = 0;
+    virtual Result<SsdVolumes> volume_list(std::uint64_t term) = 0;
+    virtual Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record) = 0;
+    virtual Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) = 0;
+    virtual Result<void> volume_remove(std::uint64_t term, nvme::VolumeId volume) = 0;
+    virtual Result<void> map_set(std::uint64_t term, const nvme::MapSet& map) = 0;
+};
+
+/// The Error that a SsdPort answers for an NVMe status other than success.
+[[nodiscard]] Error ssd_error(nvme::Status status, std::string_view command, std::string_view ssd);
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,174 @@
+// model_ssd.hpp: what gnstord relies on of a drive, in a few lines: nvme/vendor.hpp obeyed to the letter,
+// with faults on request.
+//
+// A violation of what the daemon must guarantee towards drives (a term, an epoch or a version that goes back;
+// equal revision with other bytes; a VID reborn below its old epochs) is kept in `violations`. One thread at
+// a time.
+#pragma once
+
+#include "daemon/ssd_port.hpp"
+
+#include <cstring>
+#include <functional>
+#include <map>
+
+namespace gnstor::daemon::test {
+
+/// What a drive keeps; outlives the port.
+struct ModelFlash {
+    std::array<std::uint8_t, 16> uuid{};
+    std::uint64_t term = 0;
+    std::map<nvme::VolumeId, nvme::VolumeRecord> volumes;
+    std::map<nvme::VolumeId, nvme::Epoch> purged;       ///< last epoch of earlier lives
+    std::map<std::uint32_t, placement::ArrayMap> maps;  ///< every version ever seen
+    std::uint32_t map_version = 0;
+    std::size_t max_volumes = 1024;
+    std::vector<std::string> violations;
+    std::uint64_t commands = 0;
+};
+
+enum class Fault { kNone, kRefuse, kLoseAnswer };
+
+class ModelSsd final : public SsdPort {
+  public:
+    ModelSsd(std::uint32_t slot, ModelFlash& flash) : slot_(slot), flash_(flash) { flash_.map_version = 0; }
+
+    /// Asked before every command; may throw to end the daemon there (`after` false: before it, true: after
+    /// it took effect).
+    std::function<Fault(bool after)> fault;
+
+    std::uint32_t slot() const override { return slot_; }
+    SsdIdentity identity() const override {
+        return SsdIdentity{flash_.uuid,
+                           "model",
+                           fmt::format("{}", slot_),
+                           fmt::format("nqn.2026-11.io.gnstor:ssd:{}", slot_),
+                           fmt::format("MODEL{}", slot_),
+                           1u << 18};
+    }
+
+    Result<SsdVolumes> volume_list(std::uint64_t) override {
+        SsdVolumes list;
+        GN_TRY(run([&]() -> nvme::Status {
+            list.term = flash_.term;
+            for (const auto& [id, record] : flash_.volumes) list.records.push_back(record);
+            return nvme::Status::kSuccess;
+        }));
+        return list;
+    }
+    Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record) override {
+        return run([&] { return with_term(term, [&] { return add(record); }); });
+    }
+    Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) override {
+        return run([&] { return with_term(term, [&] { return chmod(record); }); });
+    }
+    Result<void> volume_remove(std::uint64_t term, nvme::VolumeId volume) override {
+        return run([&] { return with_term(term, [&] { return remove(volume); }); });
+    }
+    Result<void> map_set(std::uint64_t term, const nvme::MapSet& set) override {
+        return run([&] { return with_term(term, [&] { return set_map(set); }); });
+    }
+
+  private:
+    template <class Work>
+    Result<void> run(Work work) {
+        ++flash_.commands;
+        const Fault before = fault ? fault(false) : Fault::kNone;
+        if (before == Fault::kRefuse) return error(Errc::kIo, "model SSD {} is told to refuse", slot_);
+        const nvme::Status status = work();
+        const Fault after = fault ? fault(true) : Fault::kNone;
+        if (before == Fault::kLoseAnswer || after == Fault::kLoseAnswer)
+            return error(Errc::kTimedOut, "model SSD {} is told to lose its answer", slot_);
+        if (!nvme::ok(status)) return ssd_error(status, "a vendor command", fmt::format("MODEL{}", slot_));
+        return {};
+    }
+    template <class Work>
+    nvme::Status with_term(std::uint64_t term, Work work) {
+        if (term < flash_.term) return nvme::Status::kStaleTerm;
+        flash_.term = term;
+        return work();
+    }
+    void violated(std::string what) { flash_.violations.push_back(fmt::format("SSD {}: {}", slot_, what)); }
+
+    nvme::Status add(const nvme::VolumeRecord& record) {
+        const nvme::VolumeId id = record.geometry.volume;
+        if (flash_.volumes.contains(id)) return nvme::Status::kVolumeExists;
+        for (const auto& [other, known] : flash_.volumes)
+            if (std::strcmp(known.name, record.name) == 0) return nvme::Status::kVolumeExists;
+        if (flash_.volumes.size() >= flash_.max_volumes) return nvme::Status::kCapacityExceeded;
+        if (const auto old = flash_.purged.find(id);
+            old != flash_.purged.end() && record.birth_epoch <= old->second) {
+            violated(fmt::format("VID {} reborn at epoch {}, its earlier life ended at {}", id,
+                                 record.birth_epoch, old->second));
+            return nvme::Status::kStaleEpoch;
+        }
+        flash_.volumes[id] = record;
+        return nvme::Status::kSuccess;
+    }
+    nvme::Status chmod(const nvme::VolumeRecord& record) {
+        const auto found = flash_.volumes.find(record.geometry.volume);
+        if (found == flash_.volumes.end()) return nvme::Status::kNoSuchVolume;
+        nvme::VolumeRecord& known = found->second;
+        if (std::memcmp(&known.geometry, &record.geometry, sizeof(known.geometry)) != 0 ||
+            std::memcmp(known.name, record.name, sizeof(known.name)) != 0)
+            return nvme::Status::kInvalidField;
+        if (record.epoch < known.epoch) {
+            violated(fmt::format("epoch of VID {} went from {} to {}", record.geometry.volume, known.epoch,
+                                 record.epoch));
+            return nvme::Status::kStaleEpoch;
+        }
+        if (record.revision < known.revision) violated("a revision went back");
+        if (record.revision == known.revision && std::memcmp(&known, &record, sizeof(known)) != 0)
+            violated(
+                fmt::format("VID {} revision {} with other bytes", record.geometry.volume, record.revision));
+        known = record;
+        return nvme::Status::kSuccess;
+    }
+    nvme::Status remove(nvme::VolumeId volume) {
+        const auto found = flash_.volumes.find(volume);
+        if (found == flash_.volumes.end()) return nvme::Status::kNoSuchVolume;
+        if ((found->second.flags & nvme::kVolumeDeleting) == 0)
+            violated("purged a volume that was not marked");
+        flash_.purged[volume] = std::max(flash_.purged[volume], found->second.epoch);
+        flash_.volumes.erase(found);
+        return nvme::Status::kSuccess;
+    }
+    nvme::Status set_map(const nvme::MapSet& set) {
+        const auto [known, fresh] = flash_.maps.try_emplace(set.map.version, set.map);
+        if (!fresh && std::memcmp(&known->second, &set.map, sizeof(set.map)) != 0)
+            violated("a map version with other bytes");
+        if (flash_.maps.rbegin()->first > set.map.version) violated("a map version went back");
+        flash_.map_version = set.map.version;
+        return nvme::Status::kSuccess;
+    }
+
+    const std::uint32_t slot_;
+    ModelFlash& flash_;
+};
+
+/// N drives with distinct UUIDs.
+struct ModelArray {
+    explicit ModelArray(std::uint32_t count) {
+        for (std::uint32_t s = 0; s < count; ++s) {
+            flash.push_back(std::make_unique<ModelFlash>());
+            flash.back()->uuid[0] = 0xA0;
+            flash.back()->uuid[15] = static_cast<std::uint8_t>(s + 1);
+        }
+        boot();
+    }
+    /// New ports on the same flash: the drives restart.
+    void boot() {
+        drives.clear();
+        for (std::uint32_t s = 0; s < flash.size(); ++s)
+            drives.push_back(std::make_unique<ModelSsd>(s, *flash[s]));
+    }
+    std::vector<SsdPort*> ports() {
+        std::vector<SsdPort*> out;
+        for (auto& drive : drives) out.push_back(drive.get());
+        return out;
+    }
+    std::vector<std::unique_ptr<ModelFlash>> flash;
+    std::vector<std::unique_ptr<ModelSsd>> drives;
+};
+
+}  // namespace gnstor::daemon::test
