@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Generated tables show every repeat's spread, and a result that does not follow the schema is refused by name."""
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import render_docs  # noqa: E402
+
+DOCUMENT = "# t\n\n<!-- runs: path-cpu*.json -->\nold\n<!-- end runs -->\ntail\n"
+
+
+def result(**changes):
+    repeats = [{"seconds": s, "operations": 1000, "bytes": 4096000, "latency_ns": {"p50": 5000, "p99": 9000, "p999": 12000}}
+               for s in (1.0, 0.5, 2.0)]
+    return {"schema": 1, "benchmark": "path", "command": ["bench", "path"], "commit": "abc", "machine": {"cpu": "x", "cores": 2},
+            "configuration": {"lanes": "cpu"}, "cases": [{"parameters": {"operation": "read", "bytes": 4096}, "repeats": repeats}], **changes}
+
+
+class RenderDocs(unittest.TestCase):
+    def load(self, content):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "path-cpu.json")
+            path.write_text(content if isinstance(content, str) else json.dumps(content))
+            return render_docs.load(path)
+
+    def test_a_table_shows_the_median_with_the_least_and_the_most(self):
+        text = render_docs.render(DOCUMENT, {"path-cpu-a.json": self.load(result()), "other.json": self.load(result(benchmark="no"))})
+        self.assertIn("| read, bytes 4096 | 3 | 1,000 (500 … 2,000) |", text)
+        self.assertNotIn("old", text)
+        self.assertNotIn("**no**", text)
+        self.assertTrue(text.endswith("tail\n"))
+
+    def test_rendering_again_changes_nothing(self):
+        runs = {"path-cpu-a.json": self.load(result())}
+        once = render_docs.render(DOCUMENT, runs)
+        self.assertEqual(once, render_docs.render(once, runs))
+
+    def test_a_changed_figure_changes_the_document(self):
+        once = render_docs.render(DOCUMENT, {"path-cpu-a.json": self.load(result())})
+        other = result()
+        other["cases"][0]["repeats"][0]["operations"] = 999
+        self.assertNotEqual(once, render_docs.render(once, {"path-cpu-a.json": self.load(other)}))
+
+    def test_a_result_that_breaks_the_schema_is_refused(self):
+        missing = result()
+        del missing["machine"]
+        for content in ("{", result(schema=2), missing, result(cases=[{"parameters": {}, "repeats": []}]),
+                        result(cases=[{"parameters": {}, "repeats": [{"seconds": 0, "operations": 1}]}])):
+            with self.assertRaises(render_docs.BadResult):
+                self.load(content)
+
+
+if __name__ == "__main__":
+    unittest.main()
