@@ -20,6 +20,7 @@ librapidcheck-dev|property|inc:rapidcheck.h|property tests
 libbenchmark-dev|test|inc:benchmark/benchmark.h|micro-benchmarks
 libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
+git|test|cmd:git|names the tracked files that lint looks at
 python3|test|cmd:python3|house tests, floors, generated documents
 clang|fuzz|cmd:clang++|libFuzzer
 @clang-rt|fuzz|fuzzer|runtime of libFuzzer and the sanitizers for clang
