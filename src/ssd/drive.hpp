@@ -17,12 +17,20 @@
 
 namespace gnstor::ssd {
 
+/// What an acknowledged write survives. DESIGN.md, "Durability promise".
+enum class Durability : std::uint8_t {
+    kDefault,  ///< kPower for a file, kProcess for memory
+    kProcess,  ///< kill -9 of the process; a volatile write cache is reported
+    kPower,    ///< power loss of the host: on the medium before the completion, grouped
+};
+
 struct DriveOptions {
     std::uint64_t capacity_bytes = 1ull << 30;  ///< of user blocks; over-provisioning comes on top
     std::filesystem::path file;                 ///< empty: memory; else a mapped file, made if absent
     std::uint32_t pages_per_unit = 1024;
     std::uint32_t over_provisioning_percent = 7;
     std::string serial;  ///< at most 20 characters; empty: derived from the UUID
+    Durability durability = Durability::kDefault;
 };
 
 class Drive {

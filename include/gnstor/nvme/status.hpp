@@ -21,8 +21,8 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kNamespaceWriteProtected = 0x020, kTransientTransportError = 0x022, kLbaOutOfRange = 0x080,
     kCapacityExceeded = 0x081,
     // Type 1h, command specific.
-    kInvalidQueueId = 0x101, kInvalidQueueSize = 0x102, kInvalidLogPage = 0x109,
-    kFeatureNotChangeable = 0x10E,
+    kInvalidQueueId = 0x101, kInvalidQueueSize = 0x102, kAsyncEventLimitExceeded = 0x105,
+    kInvalidLogPage = 0x109, kFeatureNotSaveable = 0x10D, kFeatureNotChangeable = 0x10E,
     kConnectIncompatibleFormat = 0x180,  // NVMe over Fabrics 1.1, figure 21
     kConnectControllerBusy = 0x181, kConnectInvalidParameters = 0x182, kConnectRestartDiscovery = 0x183,
     kConnectInvalidHost = 0x184,

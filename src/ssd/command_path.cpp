@@ -1,0 +1,259 @@
+#include "ssd/command_path.hpp"
+
+#include "ssd/data_pointer.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+
+namespace gnstor::ssd {
+
+using nvme::AdminOpcode;
+using nvme::Command;
+using nvme::IoOpcode;
+using nvme::Status;
+
+namespace {
+
+constexpr std::uint32_t kPollBudget = 256;  // commands a poll
+constexpr std::uint32_t kBurst = 16;        // commands of one queue in a row
+constexpr std::uint32_t kAdminBurst = 4;
+constexpr std::array<std::uint32_t, 3> kWeights = {8, 4,
+                                                   2};  // high, medium, low; in units of kWeightUnit commands
+constexpr std::uint32_t kWeightUnit = 8;
+
+/// Counts suspended time, as grants demand (ARRAY.md, rule 3).
+std::uint64_t boot_time_ns() {
+    timespec t{};
+    ::clock_gettime(CLOCK_BOOTTIME, &t);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+bool is_vendor(std::uint8_t opcode) {
+    return opcode >= 0xC0;
+}
+
+/// Whether its success says that something is stored.
+bool changes_media(const ServedQueue& q, const Command& c) {
+    if (q.queue.is_admin()) return is_vendor(c.opcode);
+    const auto op = static_cast<IoOpcode>(c.opcode);
+    return op == IoOpcode::kWrite || op == IoOpcode::kWriteZeroes || op == IoOpcode::kDatasetManagement;
+}
+
+constexpr std::uint64_t make_tag(std::uint32_t queue, std::uint32_t slot) {
+    return (std::uint64_t{queue} << 32) | slot;
+}
+
+}  // namespace
+
+ServedQueue::ServedQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client, Priority priority,
+                         bool privileged)
+    : queue(id, depth, client, priority, privileged), pending(depth) {
+    free.reserve(depth);
+    for (std::uint32_t i = depth; i > 0; --i) free.push_back(i - 1);
+    held.reserve(kAsyncEventRequests);
+}
+
+void CommandPath::serve(deengine::Engine& engine, DriveFacts facts) {
+    engine_ = &engine;
+    admin_ = std::make_unique<AdminHandler>(std::move(facts));
+}
+
+NvmeQueue* CommandPath::add(std::unique_ptr<ServedQueue> queue) {
+    ServedQueue* q = queue.get();
+    const auto hole = std::find(queues_.begin(), queues_.end(), nullptr);
+    q->index = static_cast<std::uint32_t>(hole - queues_.begin());
+    if (hole == queues_.end()) {
+        queues_.push_back(std::move(queue));
+    } else {
+        *hole = std::move(queue);
+    }
+    const std::size_t cls = q->queue.is_admin() ? 0 : 1 + static_cast<std::size_t>(q->queue.priority());
+    classes_[cls].push_back(q);
+    std::size_t outstanding = 0;
+    for (const auto& each : queues_) outstanding += each != nullptr ? each->pending.size() : 0;
+    done_.reserve(outstanding);
+    return &q->queue;
+}
+
+ServedQueue* CommandPath::find(const NvmeQueue* queue) const {
+    for (const auto& q : queues_)
+        if (q != nullptr && &q->queue == queue) return q.get();
+    return nullptr;
+}
+
+bool CommandPath::close(const NvmeQueue* queue) {
+    ServedQueue* q = find(queue);
+    if (q == nullptr) return false;
+    q->closing = true;
+    for (const std::uint32_t slot : q->held) on_complete(make_tag(q->index, slot), Status::kAborted, 0);
+    q->held.clear();
+    return true;
+}
+
+bool CommandPath::idle(const NvmeQueue* queue) const {
+    const ServedQueue* q = find(queue);
+    return q == nullptr || q->outstanding() == 0;
+}
+
+void CommandPath::remove(const NvmeQueue* queue) {
+    ServedQueue* q = find(queue);
+    if (q == nullptr) return;
+    for (auto& cls : classes_) std::erase(cls, q);
+    cursor_ = {};
+    queues_[q->index].reset();
+}
+
+std::size_t CommandPath::queues() const {
+    return static_cast<std::size_t>(
+        std::count_if(queues_.begin(), queues_.end(), [](const auto& q) { return q != nullptr; }));
+}
+
+std::uint32_t CommandPath::poll() {
+    now_ns_ = boot_time_ns();
+    std::uint32_t work = engine_->poll(now_ns_);
+    std::uint32_t budget = kPollBudget;
+    work += poll_class(0, kAdminBurst);
+    while (budget > 0) {
+        const std::uint32_t before = budget;
+        budget -= poll_class(1, budget);  // urgent: strictly first
+        for (std::uint32_t i = 0; i < kWeights.size() && budget > 0; ++i) {
+            budget -= poll_class(2 + i, std::min(budget, kWeights[i] * kWeightUnit));
+        }
+        if (budget == before) break;
+    }
+    work += kPollBudget - budget;
+    work += deliver();
+    return work;
+}
+
+/// Round robin over the queues of a class until `budget` commands were fetched or none is left.
+std::uint32_t CommandPath::poll_class(std::uint32_t cls, std::uint32_t budget) {
+    const auto& members = classes_[cls];
+    std::uint32_t fetched = 0;
+    std::size_t empty = 0;
+    while (fetched < budget && empty < members.size()) {
+        cursor_[cls] = cursor_[cls] + 1 < members.size() ? cursor_[cls] + 1 : 0;
+        const std::uint32_t got = fetch_from(*members[cursor_[cls]], std::min(kBurst, budget - fetched));
+        empty = got == 0 ? empty + 1 : 0;
+        fetched += got;
+    }
+    return fetched;
+}
+
+std::uint32_t CommandPath::fetch_from(ServedQueue& q, std::uint32_t limit) {
+    if (q.closing) return 0;
+    std::uint32_t n = 0;
+    while (n < limit && !q.free.empty()) {
+        const std::uint32_t slot = q.free.back();
+        Command& command = q.pending[slot].command;
+        if (!q.queue.fetch(command)) break;
+        q.free.pop_back();
+        ++n;
+        const std::uint64_t tag = make_tag(q.index, slot);
+        if (q.queue.is_admin()) {
+            dispatch_admin(q, slot, tag);
+        } else {
+            dispatch_io(q, command, tag);
+        }
+    }
+    return n;
+}
+
+void CommandPath::dispatch_io(ServedQueue& q, const Command& command, std::uint64_t tag) {
+    std::span<std::byte> data;
+    const Status checked = check_io(command, data);
+    if (!nvme::ok(checked)) return on_complete(tag, checked, 0);
+    engine_->submit(command, {q.queue.client(), q.queue.privileged()}, data, tag, now_ns_);
+}
+
+void CommandPath::dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64_t tag) {
+    const Command& command = q.pending[slot].command;
+    const Status flags = check_flags(command);
+    if (!nvme::ok(flags)) return on_complete(tag, flags, 0);
+    if (is_vendor(command.opcode)) return dispatch_vendor(q, command, tag);
+    if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAsyncEventRequest))
+        return hold_event_request(q, slot, tag);
+    if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAbort)) return abort(q, command, tag);
+    std::span<std::byte> data;
+    const std::uint32_t bytes = AdminHandler::data_bytes(command);
+    if (bytes > 0) {
+        const Status pointer = data_span(command, bytes, Length::kExact, data);
+        if (!nvme::ok(pointer)) return on_complete(tag, pointer, 0);
+    }
+    const AdminReply reply = admin_->handle(command, q.features, data, engine_->counters(), errors_);
+    on_complete(tag, reply.status, reply.dw0);
+}
+
+void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::uint64_t tag) {
+    if (!q.queue.privileged()) return on_complete(tag, Status::kAccessDenied, 0);
+    std::span<std::byte> data;
+    // Bits 1:0 of the opcode: whether and which way data goes; how much is the command's own business.
+    if ((command.opcode & 3u) != 0 && command.data.length() > 0) {
+        const Status pointer = data_span(command, 0, Length::kAtLeast, data);
+        if (!nvme::ok(pointer)) return on_complete(tag, pointer, 0);
+    }
+    engine_->submit_admin(command, {q.queue.client(), true}, data, tag, now_ns_);
+}
+
+void CommandPath::hold_event_request(ServedQueue& q, std::uint32_t slot, std::uint64_t tag) {
+    if (q.held.size() >= kAsyncEventRequests) return on_complete(tag, Status::kAsyncEventLimitExceeded, 0);
+    q.held.push_back(slot);
+}
+
+/// DW0 bit 0: 0 if the command was aborted. Only a held event request can be: everything else runs to its
+/// end.
+void CommandPath::abort(ServedQueue& q, const Command& command, std::uint64_t tag) {
+    const auto sq_id = static_cast<std::uint16_t>(command.cdw10);
+    const auto command_id = static_cast<std::uint16_t>(command.cdw10 >> 16);
+    const auto it = std::find_if(q.held.begin(), q.held.end(), [&](std::uint32_t slot) {
+        return sq_id == 0 && q.pending[slot].command.command_id == command_id;
+    });
+    if (it == q.held.end()) return on_complete(tag, Status::kSuccess, 1);
+    on_complete(make_tag(q.index, *it), Status::kAborted, 0);
+    q.held.erase(it);
+    on_complete(tag, Status::kSuccess, 0);
+}
+
+void CommandPath::on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) {
+    done_.push_back({tag, status, dw0});
+}
+
+/// Makes the batch durable where that was promised, then answers all of it: a read of the batch may show what
+/// a write of it stored.
+std::uint32_t CommandPath::deliver() {
+    if (done_.empty()) return 0;
+    bool changed = false;
+    if (durable_) {
+        for (const Done& done : done_) {
+            const ServedQueue& q = *queues_[done.tag >> 32];
+            changed = changed || changes_media(q, q.pending[done.tag & 0xFFFFFFFFu].command);
+        }
+    }
+    const bool stored = !changed || flash_.sync() == deengine::FlashStatus::kOk;
+    for (Done& done : done_) {
+        const ServedQueue& q = *queues_[done.tag >> 32];
+        if (!stored && nvme::ok(done.status) && changes_media(q, q.pending[done.tag & 0xFFFFFFFFu].command)) {
+            done.status = Status::kWriteFault;
+        }
+        answer(done);
+    }
+    const auto count = static_cast<std::uint32_t>(done_.size());
+    done_.clear();
+    return count;
+}
+
+void CommandPath::answer(const Done& done) {
+    ServedQueue& q = *queues_[done.tag >> 32];
+    const auto slot = static_cast<std::uint32_t>(done.tag);
+    const Command& command = q.pending[slot].command;
+    if (!nvme::ok(done.status)) errors_.add(q.queue.id(), command, done.status);
+    nvme::Completion completion{};
+    completion.dw0 = done.dw0;
+    completion.command_id = command.command_id;
+    completion.set_result(done.status);
+    q.free.push_back(slot);
+    q.queue.complete(completion);
+}
+
+}  // namespace gnstor::ssd

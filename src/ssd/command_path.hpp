@@ -1,0 +1,97 @@
+// command_path.hpp: what a drive does with commands: fetches them from its queues, checks them, has them
+// executed, answers.
+//
+// Invariants
+//   * a fetched command holds one Pending of its queue until its completion is in the ring: at most depth - 1
+//   of them;
+//   * no completion leaves before what it says is as durable as the drive promises (one sync a batch, not one
+//   a command);
+//   * a poll does a bounded amount of work; nothing is allocated or locked but when queues come and go.
+// Arbitration: admin queues, then urgent ones, then high, medium and low by weight (NVMe Base 2.0, 3.4.4.3).
+// One owner thread: the reactor's.
+#pragma once
+
+#include <gnstor/base/reactor.hpp>
+
+#include "deengine/engine.hpp"
+#include "ssd/admin.hpp"
+#include "ssd/nvme_queue.hpp"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace gnstor::ssd {
+
+/// A queue as the drive sees it.
+struct ServedQueue {
+    ServedQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client, Priority priority,
+                bool privileged);
+
+    struct Pending {
+        nvme::Command command;
+    };
+    NvmeQueue queue;
+    std::vector<Pending> pending;
+    std::vector<std::uint32_t> free;  // of `pending`
+    std::vector<std::uint32_t> held;  // asynchronous event requests, of `pending`
+    ControllerFeatures features;      // of an admin queue
+    std::uint32_t index = 0;          // in CommandPath
+    bool closing = false;             // nothing is fetched any more
+    [[nodiscard]] std::uint32_t outstanding() const {
+        return static_cast<std::uint32_t>(pending.size() - free.size());
+    }
+};
+
+class CommandPath final : public Poller, public deengine::CompletionSink {
+  public:
+    /// `sync_before_completion`: changes are on the medium before they are answered.
+    CommandPath(deengine::Flash& flash, bool sync_before_completion)
+        : flash_(flash), durable_(sync_before_completion) {}
+    /// Before the first poll.
+    void serve(deengine::Engine& engine, DriveFacts facts);
+
+    std::uint32_t poll() override;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
+
+    NvmeQueue* add(std::unique_ptr<ServedQueue> queue);
+    /// Nothing is fetched from it any more and event requests are given back; false: not a queue of this
+    /// drive.
+    bool close(const NvmeQueue* queue);
+    /// Whether all that was fetched has been answered.
+    [[nodiscard]] bool idle(const NvmeQueue* queue) const;
+    void remove(const NvmeQueue* queue);
+    [[nodiscard]] std::size_t queues() const;
+
+  private:
+    struct Done {
+        std::uint64_t tag;
+        nvme::Status status;
+        std::uint32_t dw0;
+    };
+    static constexpr std::uint32_t kClasses = 5;  // admin, then Priority
+
+    ServedQueue* find(const NvmeQueue* queue) const;
+    std::uint32_t poll_class(std::uint32_t cls, std::uint32_t budget);
+    std::uint32_t fetch_from(ServedQueue& q, std::uint32_t limit);
+    void dispatch_io(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
+    void dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64_t tag);
+    void dispatch_vendor(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
+    void hold_event_request(ServedQueue& q, std::uint32_t slot, std::uint64_t tag);
+    void abort(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
+    std::uint32_t deliver();
+    void answer(const Done& done);
+
+    deengine::Flash& flash_;
+    const bool durable_;
+    deengine::Engine* engine_ = nullptr;
+    std::unique_ptr<AdminHandler> admin_;
+    ErrorLog errors_;
+    std::vector<std::unique_ptr<ServedQueue>> queues_;         // by index; null: free
+    std::array<std::vector<ServedQueue*>, kClasses> classes_;  // admin, urgent, high, medium, low
+    std::array<std::size_t, kClasses> cursor_{};               // whose turn it is
+    std::vector<Done> done_;                                   // room for everything outstanding
+    std::uint64_t now_ns_ = 0;
+};
+
+}  // namespace gnstor::ssd

@@ -1,0 +1,32 @@
+// data_pointer.hpp: the data pointer of a command in a drive's own queue: one unkeyed SGL data block at a
+// host virtual address.
+//
+// NVMe Base 2.0, 3.3.3.1 (PSDT, fused bits) and 4.1.2 (SGL); lengths must be what the command moves, for the
+// drive reports no support for longer ones. Pure functions; addresses are trusted (the target offload
+// resolved them), all else is not.
+#pragma once
+
+#include <gnstor/nvme/command.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace gnstor::ssd {
+
+enum class Length : std::uint8_t { kExact, kAtLeast };
+
+/// PSDT must say SGL, the command must not be half of a fused one.
+nvme::Status check_flags(const nvme::Command& command);
+
+/// The memory that the command names, if its descriptor is one data block of `bytes` bytes (kAtLeast: of
+/// `bytes` or more, up to MDTS).
+nvme::Status data_span(const nvme::Command& command, std::uint32_t bytes, Length length,
+                       std::span<std::byte>& data);
+
+/// All checks of an I/O command that need no knowledge of volumes: flags, namespace, opcode, size, data
+/// pointer. Success: `data` is what the command reads into, writes from, or finds its ranges in; empty for
+/// those without data.
+nvme::Status check_io(const nvme::Command& command, std::span<std::byte>& data);
+
+}  // namespace gnstor::ssd

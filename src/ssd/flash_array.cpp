@@ -1,0 +1,106 @@
+#include "ssd/flash_array.hpp"
+
+#include <gnstor/base/crc32c.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+
+namespace gnstor::ssd {
+
+using deengine::FlashStatus;
+using deengine::PageKind;
+using deengine::PageNumber;
+using deengine::PageOob;
+
+namespace {
+
+bool all_zero(const std::byte* record) {
+    std::array<std::uint64_t, 8> words;
+    std::memcpy(words.data(), record, sizeof words);
+    std::uint64_t any = 0;
+    for (const std::uint64_t w : words) any |= w;
+    return any == 0;
+}
+
+}  // namespace
+
+void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob) {
+    geometry_ = geometry;
+    data_ = data;
+    oob_ = oob;
+    write_pointer_.assign(geometry.units, 0);
+}
+
+void FlashArray::scan_write_pointers() {
+    for (std::uint32_t unit = 0; unit < geometry_.units; ++unit) {
+        const std::byte* records = oob_ + std::size_t{unit} * geometry_.pages_per_unit * sizeof(PageOob);
+        std::uint32_t next = geometry_.pages_per_unit;
+        while (next > 0 && all_zero(records + std::size_t{next - 1} * sizeof(PageOob))) --next;
+        write_pointer_[unit] = next;
+    }
+}
+
+FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob& oob) {
+    const std::uint32_t unit = page / geometry_.pages_per_unit;
+    const std::uint32_t offset = page % geometry_.pages_per_unit;
+    if (unit >= geometry_.units || offset != write_pointer_[unit]) return FlashStatus::kRefused;
+    if (oob.kind == PageKind::kErased) return FlashStatus::kRefused;
+    if (offset == 0 && !reserve_unit(unit)) return FlashStatus::kProgramFailed;
+    if (data != nullptr) {
+        copy_sectors_crc32c(data_of(page), data, nvme::kSectorsPerBlock, oob.sector_crc);
+    } else {
+        std::memset(oob.sector_crc, 0, sizeof oob.sector_crc);
+    }
+    oob.crc = crc32c(&oob, offsetof(PageOob, crc));
+    // Keeps the compiler from storing the record before the data: what a kill leaves is what this thread
+    // stored so far, in this order. (A power cut may reorder: there the sector CRCs tell.)
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    std::memcpy(oob_ + std::size_t{page} * sizeof(PageOob), &oob, sizeof oob);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    write_pointer_[unit] = offset + 1;
+    return FlashStatus::kOk;
+}
+
+FlashStatus FlashArray::read(PageNumber page, std::uint32_t first, std::uint32_t count, std::byte* to,
+                             std::uint32_t* crcs) {
+    const std::uint32_t unit = page / geometry_.pages_per_unit;
+    if (unit >= geometry_.units || page % geometry_.pages_per_unit >= write_pointer_[unit])
+        return FlashStatus::kRefused;
+    if (count == 0 || first >= nvme::kSectorsPerBlock || count > nvme::kSectorsPerBlock - first) {
+        return FlashStatus::kRefused;
+    }
+    copy_sectors_crc32c(to, data_of(page) + std::size_t{first} * nvme::kSectorBytes, count, crcs);
+    return FlashStatus::kOk;
+}
+
+FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
+    const std::uint32_t unit = page / geometry_.pages_per_unit;
+    if (unit >= geometry_.units) return FlashStatus::kRefused;
+    const std::byte* record = oob_ + std::size_t{page} * sizeof(PageOob);
+    std::memcpy(&oob, record, sizeof oob);
+    if (all_zero(record)) {
+        // Below the write pointer a record that never reached the medium is a torn page, not a free one.
+        if (page % geometry_.pages_per_unit < write_pointer_[unit]) return FlashStatus::kUncorrectable;
+        oob.kind = PageKind::kErased;
+        return FlashStatus::kOk;
+    }
+    if (oob.crc != crc32c(&oob, offsetof(PageOob, crc))) return FlashStatus::kUncorrectable;
+    return FlashStatus::kOk;
+}
+
+FlashStatus FlashArray::erase(std::uint32_t unit) {
+    if (unit >= geometry_.units) return FlashStatus::kRefused;
+    std::byte* records = oob_ + std::size_t{unit} * geometry_.pages_per_unit * sizeof(PageOob);
+    // From the last record down: a kill in between leaves a unit that is programmed up to some page, never
+    // one with holes.
+    for (std::uint32_t i = write_pointer_[unit]; i > 0; --i) {
+        std::memset(records + std::size_t{i - 1} * sizeof(PageOob), 0, sizeof(PageOob));
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    write_pointer_[unit] = 0;
+    release_unit(unit);
+    return FlashStatus::kOk;
+}
+
+}  // namespace gnstor::ssd

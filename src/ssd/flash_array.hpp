@@ -1,0 +1,52 @@
+// flash_array.hpp: NAND's rules over two plain arrays, one of pages and one of out-of-band records.
+//
+// Owns the write pointers; the arrays belong to who derives from it (memory_flash.hpp, file_store.hpp).
+// Invariants
+//   * a unit's pages below its write pointer are programmed, those above are erased; a page is programmed
+//   once between erases;
+//   * a record is stored after its data, so a process killed at any instruction leaves whole pages or none;
+//   * write pointers are derived from the records alone: an erased record is 64 zero bytes (a hole in a
+//   sparse file).
+// One owner thread. No allocation, no locks after construction.
+#pragma once
+
+#include "deengine/flash.hpp"
+
+#include <vector>
+
+namespace gnstor::ssd {
+
+class FlashArray : public deengine::Flash {
+  public:
+    [[nodiscard]] deengine::FlashGeometry geometry() const override { return geometry_; }
+    deengine::FlashStatus program(deengine::PageNumber page, const std::byte* data,
+                                  deengine::PageOob& oob) override;
+    deengine::FlashStatus read(deengine::PageNumber page, std::uint32_t first, std::uint32_t count,
+                               std::byte* to, std::uint32_t* crcs) override;
+    deengine::FlashStatus read_oob(deengine::PageNumber page, deengine::PageOob& oob) override;
+    deengine::FlashStatus erase(std::uint32_t unit) override;
+    deengine::FlashStatus sync() override { return deengine::FlashStatus::kOk; }
+
+  protected:
+    /// `data` has geometry.pages() * 4096 bytes, `oob` 64 a page; both outlive this object.
+    void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob);
+    /// Reads every record once and sets the write pointers: first page above the last one that is not erased.
+    void scan_write_pointers();
+    /// Before the first program of a unit: makes its room certain, so that no store can fault. False: no
+    /// space left.
+    [[nodiscard]] virtual bool reserve_unit(std::uint32_t) { return true; }
+    /// After a unit's records are erased: may give its room back.
+    virtual void release_unit(std::uint32_t) {}
+
+    [[nodiscard]] std::byte* data_of(deengine::PageNumber page) const {
+        return data_ + std::size_t{page} * nvme::kBlockBytes;
+    }
+
+  private:
+    deengine::FlashGeometry geometry_{};
+    std::byte* data_ = nullptr;
+    std::byte* oob_ = nullptr;
+    std::vector<std::uint32_t> write_pointer_;  // next page of each unit, pages_per_unit when full
+};
+
+}  // namespace gnstor::ssd

@@ -1,0 +1,119 @@
+#include "ssd/store_tool.hpp"
+
+#include "ssd/file_store.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <tuple>
+
+namespace gnstor::ssd {
+
+using deengine::FlashStatus;
+using deengine::PageKind;
+using deengine::PageNumber;
+using deengine::PageOob;
+
+Result<StoreFacts> inspect_store(const std::filesystem::path& path) {
+    GN_ASSIGN(const std::unique_ptr<FileStore> store, FileStore::open(path));
+    const Superblock& s = store->superblock();
+    StoreFacts f{};
+    f.format_version = s.format_version;
+    std::copy(std::begin(s.uuid), std::end(s.uuid), f.uuid.begin());
+    f.serial.assign(std::begin(s.serial), std::end(s.serial));
+    f.serial.erase(f.serial.find_last_not_of(' ') + 1);
+    f.geometry = store->geometry();
+    f.capacity_bytes = s.capacity_bytes;
+    f.file_bytes = s.file_bytes;
+    f.over_provisioning_percent = s.over_provisioning_percent;
+    f.metadata_bytes = store->load().size();
+    for (std::uint64_t page = 0; page < f.geometry.pages(); ++page) {
+        PageOob oob{};
+        if (store->read_oob(static_cast<PageNumber>(page), oob) != FlashStatus::kOk) {
+            ++f.damaged_records;
+        } else if (oob.kind == PageKind::kErased) {
+            ++f.erased_pages;
+        } else if (oob.kind == PageKind::kTombstone) {
+            ++f.tombstone_pages;
+        } else {
+            ++f.data_pages;
+        }
+    }
+    return f;
+}
+
+std::string describe(const StoreFacts& f) {
+    std::string uuid;
+    for (const std::uint8_t b : f.uuid) uuid += fmt::format("{:02x}", b);
+    return fmt::format(
+        "format version      {}\n"
+        "uuid                {}\n"
+        "serial number       {}\n"
+        "capacity            {} bytes, over-provisioning {} %\n"
+        "erase units         {} of {} pages\n"
+        "file                {} bytes\n"
+        "metadata            {} bytes\n"
+        "pages               {} data, {} tombstones, {} damaged records, {} erased\n",
+        f.format_version, uuid, f.serial, f.capacity_bytes, f.over_provisioning_percent, f.geometry.units,
+        f.geometry.pages_per_unit, f.file_bytes, f.metadata_bytes, f.data_pages, f.tombstone_pages,
+        f.damaged_records, f.erased_pages);
+}
+
+Result<CorruptedByte> corrupt_byte(const std::filesystem::path& path, const PagePredicate& which,
+                                   std::uint32_t byte_in_page) {
+    if (byte_in_page >= nvme::kBlockBytes) {
+        return error(Errc::kInvalidArgument, "a page has bytes 0 to {}, not {}", nvme::kBlockBytes - 1,
+                     byte_in_page);
+    }
+    // The lock is held to the end, so that the damage is done to a store that nobody serves.
+    GN_ASSIGN(const std::unique_ptr<FileStore> store, FileStore::open(path));
+    CorruptedByte hit{};
+    bool found = false;
+    for (std::uint64_t i = 0; i < store->geometry().pages(); ++i) {
+        const auto page = static_cast<PageNumber>(i);
+        PageOob oob{};
+        if (store->read_oob(page, oob) != FlashStatus::kOk || oob.kind != PageKind::kData ||
+            !which(page, oob))
+            continue;
+        const auto rank = [](const PageOob& o, PageNumber p) {
+            return std::make_tuple(o.epoch, o.sequence, p);
+        };
+        if (found && rank(oob, page) < rank(hit.oob, hit.page)) continue;
+        hit.page = page;
+        hit.oob = oob;
+        found = true;
+    }
+    if (!found) return error(Errc::kNotFound, "no page of the store {} is the one to damage", path.string());
+    hit.file_offset =
+        store->superblock().data_offset + std::uint64_t{hit.page} * nvme::kBlockBytes + byte_in_page;
+    const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (fd.get() < 0 || ::pread(fd.get(), &hit.before, 1, static_cast<off_t>(hit.file_offset)) != 1) {
+        return error(Errc::kIo, "cannot read byte {} of the store {}: {}", hit.file_offset, path.string(),
+                     std::strerror(errno));
+    }
+    hit.after = static_cast<std::uint8_t>(~hit.before);
+    if (::pwrite(fd.get(), &hit.after, 1, static_cast<off_t>(hit.file_offset)) != 1) {
+        return error(Errc::kIo, "cannot write byte {} of the store {}: {}", hit.file_offset, path.string(),
+                     std::strerror(errno));
+    }
+    return hit;
+}
+
+Result<CorruptedByte> corrupt_block(const std::filesystem::path& path, nvme::VolumeId volume,
+                                    nvme::BlockAddress block, std::uint32_t byte_in_page) {
+    return corrupt_byte(
+        path, [&](PageNumber, const PageOob& oob) { return oob.vid == volume && oob.vba == block; },
+        byte_in_page);
+}
+
+Result<CorruptedByte> corrupt_nth_page(const std::filesystem::path& path, std::uint64_t n,
+                                       std::uint32_t byte_in_page) {
+    std::uint64_t seen = 0;
+    return corrupt_byte(
+        path, [&](PageNumber, const PageOob&) { return seen++ == n; }, byte_in_page);
+}
+
+}  // namespace gnstor::ssd
