@@ -71,3 +71,15 @@ program() {
 }
 
 preset_of_lanes() { if [[ "$GN_LANES" == gpu ]]; then echo cuda; else echo cpu; fi; }
+
+# fixed_addresses COMMAND...: runs it without address randomisation where the kernel randomises more bits than the sanitizers of these
+# compilers expect (vm.mmap_rnd_bits above 28, as on Ubuntu 24.04: "unexpected memory mapping"), if the machine allows that.
+fixed_addresses() {
+    local bits
+    bits="$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28)"
+    if [[ "$bits" -gt 28 ]] && have setarch && setarch "$(uname -m)" -R true 2>/dev/null; then
+        setarch "$(uname -m)" -R "$@"
+    else
+        "$@"
+    fi
+}

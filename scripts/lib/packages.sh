@@ -20,7 +20,7 @@ librapidcheck-dev|property|inc:rapidcheck.h|property tests
 libbenchmark-dev|test|inc:benchmark/benchmark.h|micro-benchmarks
 libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
-git|test|cmd:git|names the tracked files that lint looks at
+git|lint|cmd:git|names the tracked files that lint looks at
 python3|test|cmd:python3|house tests, floors, generated documents
 clang|fuzz|cmd:clang++|libFuzzer
 @clang-rt|fuzz|fuzzer|runtime of libFuzzer and the sanitizers for clang
@@ -76,6 +76,10 @@ ensure() {
         warn "missing: $names; only apt is known to ./run (Debian 12, Ubuntu 24.04): install them by hand"
         return 1
     fi
+    if [[ "$GN_APT_DEAD" == yes ]]; then
+        warn "missing: $names; apt did not work a moment ago (see above)"
+        return 1
+    fi
     say "installing what is missing on this machine ($(distribution)), through apt:"
     while IFS='|' read -r name why; do printf '       %-22s %s\n' "$name" "$why"; done <<<"$lacking"
     apt_install "$names"
@@ -85,16 +89,19 @@ ensure() {
     return 1
 }
 
+GN_APT_DEAD=no # yes once neither the package lists nor a package could be had: no network, no root
+
 apt_install() {
-    local log
+    local log updated=yes
     log="$(mktemp)"
     local apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2 -o Acquire::http::Timeout=20)
     # An old package list is the usual reason of a failed install, so it is refreshed first; a failure of that alone is not fatal.
-    "${apt[@]}" update >"$log" 2>&1 || warn "apt-get update failed: $(tail -n 1 "$log")"
+    "${apt[@]}" update >"$log" 2>&1 || { updated=no; warn "apt-get update failed: $(tail -n 1 "$log")"; }
     # shellcheck disable=SC2086
     if ! "${apt[@]}" install -y --no-install-recommends $1 >"$log" 2>&1; then
         warn "apt-get install failed; its last lines:"
         tail -n 8 "$log" | sed 's/^/       /' >&2
+        [[ "$updated" == yes ]] || GN_APT_DEAD=yes
     fi
     rm -f "$log"
 }
@@ -102,6 +109,8 @@ apt_install() {
 # ensure_build: what demo, bench and gpu-test cannot do without, and the daemon's libraries if they can be had.
 # Sets GN_DAEMON (ON or OFF).
 ensure_build() {
+    # All at once first: one apt run where everything can be had. The groups below say what happens where not.
+    ensure build isal daemon || true
     ensure build || die "the packages above are needed to build"
     check_versions
     if [[ -z "$(missing isal)" ]] || ensure isal; then :; else warn "without libisal: CRC-32C uses the compiler's own instructions"; fi

@@ -85,9 +85,10 @@ closing() {
 }
 
 stage_setup() {
-    choose_lanes || return 1
+    choose_lanes
+    ensure build isal daemon test lint property oracle fuzz || true
     ensure_build || return 1
-    ensure test lint || return 1
+    ensure test || return 1
     local kind
     for kind in property oracle; do ensure "$kind" || warn "without them, the tests that need them are left out"; done
     GN_DID="$(g++ --version | head -n 1); cmake $(cmake --version | head -n 1 | grep -oE '[0-9.]+'); $GN_JOBS jobs"
@@ -107,7 +108,7 @@ test_preset() {
     local preset="$1" labels="$2" status=0 log="$GN_LOGS/$1-test.log" summary total failed
     shift 2
     build "$preset" || return 1
-    ctest --test-dir "build/$preset" -L "$labels" -j "$GN_JOBS" --no-tests=error --output-on-failure --timeout 600 >"$log" 2>&1 || status=1
+    fixed_addresses ctest --test-dir "build/$preset" -L "$labels" -j "$GN_JOBS" --no-tests=error --output-on-failure --timeout 600 >"$log" 2>&1 || status=1
     if [[ "$GN_VERBOSE" == yes ]]; then cat "$log"; else grep -vE '^ +Start |Passed +[0-9.]+ sec$|^Test project|^$' "$log" || true; fi
     summary="$(grep -E '[0-9]+% tests passed' "$log" | tail -n 1)"
     total="$(sed -nE 's/.* out of ([0-9]+).*/\1/p' <<<"$summary")"
@@ -185,7 +186,7 @@ fuzz_one() { # PROGRAM CORPUS SECONDS LOG: new inputs go to build/fuzz/found, a 
     local command=("$path" "-max_total_time=$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 "-seed=${GN_SEED:-$RANDOM}"
         "-artifact_prefix=build/fuzz/crashes/$name-" "build/fuzz/found/$name")
     [[ -z "$corpus" ]] || command+=("$corpus")
-    if "${command[@]}" >"$output" 2>&1; then
+    if fixed_addresses "${command[@]}" >"$output" 2>&1; then
         executions="$(sed -nE 's/^stat::number_of_executed_units: +([0-9]+)/\1/p' "$output")"
         echo "GN_COUNT $name=${executions:-0}" >>"$log"
         printf '  ok    %-32s %12s executions in %d s\n' "$name" "${executions:-0}" "$seconds"
