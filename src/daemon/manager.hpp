@@ -116,6 +116,7 @@ class Manager {
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
     Result<void> finish_delete(nvme::VolumeId volume);
+    bool undo_creation(nvme::VolumeId volume, Errc refusal);  ///< of a volume that a drive will never take
     Result<void> send(Drive& drive, const nvme::VolumeRecord& record);
     Result<void> change_volume(nvme::VolumeRecord record);  ///< raises the revision, stores, activates
     Result<void> close_epoch(nvme::VolumeId volume, std::uint64_t byte_length);
@@ -127,6 +128,9 @@ class Manager {
     Result<void> check_client(nvme::ClientId client) const;
     Result<void> check_create(const client::CreateVolume& request) const;
     Result<nvme::VolumeId> free_volume_id() const;
+    Result<nvme::VolumeRecord> new_record(nvme::ClientId owner, const client::CreateVolume& request) const;
+    Result<nvme::VolumeRecord> create_again(nvme::VolumeRecord there, nvme::ClientId client,
+                                            const client::CreateVolume& request);
     [[nodiscard]] std::string client_name(nvme::ClientId client) const;
     [[nodiscard]] bool held_by_other(const nvme::VolumeRecord& record, nvme::ClientId client,
                                      std::uint64_t now_ms) const;

@@ -18,9 +18,9 @@ Manager::Drive* Manager::drive_in(std::uint32_t slot) {
 
 Error Manager::pending_error(const std::string& what, const Error& cause) const {
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
-    const Errc code = cause.code == Errc::kIo || cause.code == Errc::kTimedOut || cause.code == Errc::kNoSpace
-                          ? cause.code
-                          : Errc::kBusy;
+    const bool told = cause.code == Errc::kIo || cause.code == Errc::kTimedOut ||
+                      cause.code == Errc::kNoSpace || cause.code == Errc::kUnsupported;
+    const Errc code = told ? cause.code : Errc::kBusy;
     return error(code, "{} is recorded but not in force: {}; it is tried again by itself, ask again later",
                  what, cause.message);
 }
@@ -132,6 +132,23 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
     return {};
 }
 
+bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
+    // Revision 1 was never in force when a drive refuses to add it, so nobody was told of the volume: it may
+    // go.
+    const nvme::VolumeRecord& record = records_.volumes.at(volume);
+    if (record.revision != 1 || (refusal != Errc::kNoSpace && refusal != Errc::kUnsupported)) return false;
+    nvme::VolumeRecord dead = record;
+    dead.flags |= nvme::kVolumeDeleting;
+    dead.epoch += 1;
+    dead.revision += 1;
+    Change change;
+    change.put_volumes.push_back(dead);
+    if (!commit(change).ok()) return false;
+    live_[volume].in_force = false;
+    (void)finish_delete(volume).ok();  // or by tick()
+    return true;
+}
+
 TickReport Manager::tick(std::uint64_t now_ms) {
     TickReport report;
     if (!superseded_.empty()) return report;
@@ -146,7 +163,9 @@ TickReport Manager::tick(std::uint64_t now_ms) {
             ++report.expired;
             if (!close_epoch(id, ~0ull).ok()) ++report.pending;
         } else if (!live_[id].in_force) {
-            activate(id).ok() ? ++report.settled : ++report.pending;
+            Result<void> active = activate(id);
+            active.ok() ? ++report.settled : ++report.pending;
+            if (!active.ok()) undo_creation(id, active.error().code);
         }
         if (!superseded_.empty()) break;
     }

@@ -138,7 +138,8 @@ Result<void> Manager::merge_records(Takeover& t) {
                          record.name);
     for (const nvme::VolumeId id : t.touched) t.change.put_volumes.push_back(records_.volumes.at(id));
     report_.adopted = static_cast<std::uint32_t>(t.touched.size());
-    if (t.store_empty && t.highest_epoch > 0) t.change.epoch_floor = t.highest_epoch + kEpochLeap;
+    // Deleted volumes may have gone higher: a drive refuses then, and create_volume() goes up.
+    if (report_.rebuilt) t.change.epoch_floor = t.highest_epoch + kEpochLeap;
     return {};
 }
 

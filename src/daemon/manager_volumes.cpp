@@ -16,6 +16,15 @@ constexpr std::uint64_t kBlockBytes = 4096;
 constexpr std::uint64_t kMaxCapacityBytes = 16ull << 40;
 constexpr nvme::Epoch kLastEpoch = 0xFFFFFFF0u;  // room for the closing of the last opening
 
+constexpr int kEpochAttempts = 16;  // doublings of the epoch floor
+
+std::uint64_t blocks_of(const client::CreateVolume& request) {
+    return (request.capacity_bytes + kBlockBytes - 1) / kBlockBytes;
+}
+std::uint8_t chunk_shift_of(const client::CreateVolume& request) {
+    return static_cast<std::uint8_t>(std::countr_zero(request.chunk_bytes) - 12);
+}
+
 bool is_reader(const nvme::VolumeRecord& record, nvme::ClientId client) {
     return std::find(record.readers, record.readers + record.reader_count, client) !=
            record.readers + record.reader_count;
@@ -139,31 +148,32 @@ Result<nvme::VolumeId> Manager::free_volume_id() const {
     return error(Errc::kNoSpace, "all 65535 volume ids are taken; delete a volume first");
 }
 
-Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
-                                                  const client::CreateVolume& request) {
-    GN_TRY(check_client(client));
-    GN_TRY(check_create(request));
-    const std::uint64_t blocks = (request.capacity_bytes + kBlockBytes - 1) / kBlockBytes;
-    const auto shift = static_cast<std::uint8_t>(std::countr_zero(request.chunk_bytes) - 12);
-    if (Result<nvme::VolumeRecord*> taken = find(request.name); taken.ok()) {
-        const nvme::VolumeRecord there = *taken.value();
-        const nvme::VolumeId id = there.geometry.volume;
-        if ((there.flags & nvme::kVolumeDeleting) != 0)
-            return error(Errc::kBusy, "a volume '{}' is still being deleted; try again later", request.name);
-        const bool same = there.owner == client && there.geometry.capacity_blocks == blocks &&
-                          there.geometry.chunk_shift == shift && there.geometry.replicas == request.replicas;
-        if (live_[id].announced || !same)
-            return error(Errc::kExists, "there is a volume '{}' already (of {}); choose another name",
-                         request.name, client_name(there.owner));
-        // The same request again, after an activation that failed: go on where it stopped.
-        if (Result<void> active = activate(id); !active.ok())
-            return pending_error(fmt::format("the creation of volume '{}'", request.name), active.error());
-        return records_.volumes.at(id);
+Result<nvme::VolumeRecord> Manager::create_again(nvme::VolumeRecord there, nvme::ClientId client,
+                                                 const client::CreateVolume& request) {
+    const nvme::VolumeId id = there.geometry.volume;
+    if ((there.flags & nvme::kVolumeDeleting) != 0)
+        return error(Errc::kBusy, "a volume '{}' is still being deleted; try again later", request.name);
+    const bool same = there.owner == client && there.revision == 1 &&
+                      there.geometry.capacity_blocks == blocks_of(request) &&
+                      there.geometry.chunk_shift == chunk_shift_of(request) &&
+                      there.geometry.replicas == request.replicas;
+    if (live_[id].in_force || !same)
+        return error(Errc::kExists, "there is a volume '{}' already (of {}); choose another name",
+                     request.name, client_name(there.owner));
+    // The same request again, after an activation that failed: go on where it stopped.
+    if (Result<void> active = activate(id); !active.ok()) {
+        undo_creation(id, active.error().code);
+        return pending_error(fmt::format("the creation of volume '{}'", request.name), active.error());
     }
-    const std::string& owner_name = records_.clients.at(client);
+    return records_.volumes.at(id);
+}
+
+Result<nvme::VolumeRecord> Manager::new_record(nvme::ClientId owner,
+                                               const client::CreateVolume& request) const {
+    const std::string& owner_name = records_.clients.at(owner);
     if (owner_name.empty())
         return error(Errc::kPermission,
-                     "client {} has no name since the records were rebuilt; register its name again", client);
+                     "client {} has no name since the records were rebuilt; register its name again", owner);
     GN_ASSIGN(const nvme::VolumeId id, free_volume_id());
     const auto retired = records_.retired.find(id);
     nvme::VolumeRecord record{};
@@ -172,34 +182,45 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
         std::max(records_.epoch_floor, retired == records_.retired.end() ? 0 : retired->second) + 1;
     record.epoch = record.birth_epoch;
     record.geometry.volume = id;
-    record.geometry.capacity_blocks = blocks;
-    record.geometry.chunk_shift = shift;
+    record.geometry.capacity_blocks = blocks_of(request);
+    record.geometry.chunk_shift = chunk_shift_of(request);
     record.geometry.replicas = static_cast<std::uint8_t>(request.replicas);
     record.geometry.hash_factor =
         mix64(options_.seed ^ mix64((std::uint64_t{id} << 32) | record.birth_epoch));
-    record.owner = client;
+    record.owner = owner;
     record.flags = request.any_writer ? nvme::kVolumeAnyWriter | nvme::kVolumeWorldReadable : 0u;
     std::memcpy(record.name, request.name.data(), request.name.size());
     std::memcpy(record.owner_name, owner_name.data(), owner_name.size());
-    live_[id] = Live{};
-    Result<void> made = change_volume(record);
-    if (made.ok()) return records_.volumes.at(id);
-    if (!records_.volumes.contains(id)) {  // not even stored
-        live_.erase(id);
-        return std::move(made).error();
+    return record;
+}
+
+Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
+                                                  const client::CreateVolume& request) {
+    GN_TRY(check_client(client));
+    GN_TRY(check_create(request));
+    if (Result<nvme::VolumeRecord*> taken = find(request.name); taken.ok())
+        return create_again(*taken.value(), client, request);
+    for (int attempt = 0;; ++attempt) {
+        GN_ASSIGN(const nvme::VolumeRecord record, new_record(client, request));
+        const nvme::VolumeId id = record.geometry.volume;
+        live_[id] = Live{};
+        Result<void> made = change_volume(record);
+        if (made.ok()) return records_.volumes.at(id);
+        if (!records_.volumes.contains(id)) {  // not even stored
+            live_.erase(id);
+            return std::move(made).error();
+        }
+        const Errc refusal = made.error().code;
+        if (!undo_creation(id, refusal)) return std::move(made).error();
+        if (refusal == Errc::kNoSpace || attempt == kEpochAttempts || records_.volumes.contains(id))
+            return error(refusal == Errc::kNoSpace ? Errc::kNoSpace : Errc::kBusy,
+                         "volume '{}' was not created: {}", request.name, made.error().message);
+        // The VID lived before the records were rebuilt, and reached a higher epoch than any that was left to
+        // be seen.
+        Change higher;
+        higher.epoch_floor = std::max(records_.epoch_floor, record.birth_epoch) * 2 + 1024;
+        GN_TRY(commit(higher));
     }
-    if (made.error().code == Errc::kNoSpace) {
-        // A drive will never take it: give the id back, at once or by tick().
-        nvme::VolumeRecord dead = records_.volumes.at(id);
-        dead.flags |= nvme::kVolumeDeleting;
-        dead.epoch += 1;
-        dead.revision += 1;
-        Change change;
-        change.put_volumes.push_back(dead);
-        if (commit(change).ok()) live_[id].in_force = false;
-        return error(Errc::kNoSpace, "volume '{}' was not created: {}", request.name, made.error().message);
-    }
-    return std::move(made).error();
 }
 
 Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const std::string& name,

@@ -17,6 +17,9 @@ Error ssd_error(nvme::Status status, std::string_view command, std::string_view 
         case nvme::Status::kCapacityExceeded:
             code = Errc::kNoSpace;
             break;
+        case nvme::Status::kStaleEpoch:
+            code = Errc::kUnsupported;
+            break;
         case nvme::Status::kAccessDenied:
             code = Errc::kPermission;
             break;

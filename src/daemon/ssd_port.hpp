@@ -6,6 +6,7 @@
 //   kExists     VOLUME ADD of a VID that is there
 //   kNotFound   no such volume on this drive
 //   kNoSpace    the drive's tables are full: it will refuse again
+//   kUnsupported  VOLUME ADD below an epoch of the VID's earlier life (kStaleEpoch)
 //   kTimedOut, kIo  no answer: the command may or may not have been carried out
 // anything else: the drive refused and changed nothing. ssd_error() makes such an Error from an NVMe status.
 #pragma once

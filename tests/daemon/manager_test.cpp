@@ -412,6 +412,20 @@ TEST_F(ManagerTest, VolumeIdsComeBackAboveTheirOldEpochs) {
     EXPECT_EQ(record->epoch, record->birth_epoch);
 }
 
+TEST_F(ManagerTest, ALostStoreDoesNotLetAVolumeBeBornBelowItsEarlierLife) {
+    const auto a = client("alice");
+    ASSERT_TRUE(create(a, "v").ok());
+    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(open(a, "v").ok());
+    const auto last = manager->list_volumes().at(0);
+    ASSERT_TRUE(manager->delete_volume(a, "v", now).ok());
+    lose_store();
+    start();
+    const auto again = create(client("alice"), "v");
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_TRUE(again->geometry.volume != last.geometry.volume || again->birth_epoch > last.epoch);
+    for (const auto& flash : array.flash) EXPECT_EQ(flash->volumes.size(), 1u);
+}
+
 TEST_F(ManagerTest, ADriveOfAnotherArrayIsRefused) {
     ASSERT_TRUE(create(client("alice"), "v").ok());
     auto record = array.flash[2]->volumes.begin()->second;

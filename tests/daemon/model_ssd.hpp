@@ -97,11 +97,8 @@ class ModelSsd final : public SsdPort {
             if (std::strcmp(known.name, record.name) == 0) return nvme::Status::kVolumeExists;
         if (flash_.volumes.size() >= flash_.max_volumes) return nvme::Status::kCapacityExceeded;
         if (const auto old = flash_.purged.find(id);
-            old != flash_.purged.end() && record.birth_epoch <= old->second) {
-            violated(fmt::format("VID {} reborn at epoch {}, its earlier life ended at {}", id,
-                                 record.birth_epoch, old->second));
+            old != flash_.purged.end() && record.birth_epoch <= old->second)
             return nvme::Status::kStaleEpoch;
-        }
         flash_.volumes[id] = record;
         return nvme::Status::kSuccess;
     }

@@ -1,0 +1,347 @@
+// sim_test.cpp: the daemon's decisions under seeded faults: refused commands, lost answers, crashes before
+// and after every store and drive operation, restarts, lost stores, time that jumps. GN_SEED=<n> replays one
+// seed; GN_SIM_SEEDS sets how many.
+//
+// Invariants, checked after every step: drives' own (model_ssd.hpp: terms, epochs, versions, reborn VIDs); a
+// confirmed opening for writing fences every earlier one on every drive; no second client is let in before a
+// lease ends; what was acknowledged (volumes, shares, lengths, deletions) is there after any restart, with or
+// without the store; when faults cease, everything settles and all drives are equal.
+#include "daemon/manager.hpp"
+#include "daemon/model_ssd.hpp"
+
+#include <gnstor/base/hash.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+
+using namespace gnstor;
+using namespace gnstor::daemon;
+using namespace gnstor::daemon::test;
+
+namespace {
+
+struct Crash {};
+
+/// Where faults come from: a seeded chance at each operation, and one crash that was planned.
+struct Chaos {
+    explicit Chaos(std::uint64_t seed) : random(seed) {}
+    SplitMix64 random;
+    bool on = true;
+    std::uint64_t operations = 0, crashes = 0, refused = 0, lost = 0;
+
+    Fault at(bool after) {
+        ++operations;
+        if (!on) return Fault::kNone;
+        const auto dice = random.below(1000);
+        if (dice < 6) {
+            ++crashes;
+            throw Crash{};
+        }
+        if (!after && dice < 30) return ++refused, Fault::kRefuse;
+        if (after && dice < 30) return ++lost, Fault::kLoseAnswer;
+        return Fault::kNone;
+    }
+};
+
+class ChaosStore final : public RecordStore {
+  public:
+    ChaosStore(MemoryRecordStore& inner, Chaos& chaos) : inner_(inner), chaos_(chaos) {}
+    Result<Records> load() override { return inner_.load(); }
+    Result<void> save(const Change& change) override {
+        if (chaos_.at(false) == Fault::kRefuse) return error(Errc::kIo, "the disk is told to fail");
+        GN_TRY(inner_.save(change));
+        if (chaos_.at(true) == Fault::kLoseAnswer)
+            return error(Errc::kIo, "the disk is told to fail after the commit");
+        return {};
+    }
+
+  private:
+    MemoryRecordStore& inner_;
+    Chaos& chaos_;
+};
+
+/// What was acknowledged to somebody.
+struct Known {
+    nvme::VolumeId id = 0;
+    nvme::ClientId owner = 0;
+    std::set<nvme::ClientId> readers;
+    nvme::Epoch epoch = 0;      ///< highest that a client was told
+    nvme::ClientId writer = 0;  ///< of the lease that may still stand
+    std::uint64_t lease_end = 0;
+    std::uint64_t length = 0;
+    bool length_known = true, deleting = false;
+};
+
+class Simulation {
+  public:
+    explicit Simulation(std::uint64_t seed) : seed_(seed), chaos_(seed), array_(3) {}
+
+    void run(int steps) {
+        start();
+        for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) {
+            now_ += chaos_.random.below(120);
+            try {
+                step();
+            } catch (const Crash&) {
+                manager_.reset();
+                if (chaos_.random.below(4) == 0) lose_store();
+                start();
+            }
+            check();
+        }
+        settle();
+    }
+    [[nodiscard]] const Chaos& chaos() const { return chaos_; }
+    std::uint64_t acknowledged = 0, refused = 0, rebuilt = 0, starts = 0, second_writers = 0;
+
+  private:
+    void lose_store() { store_ = MemoryRecordStore{}; }
+
+    void start() {
+        for (int tries = 0; tries < 1000; ++tries) {
+            try {
+                array_.boot();
+                for (auto& drive : array_.drives)
+                    drive->fault = [this](bool after) { return chaos_.at(after); };
+                manager_.reset();
+                chaos_store_ = std::make_unique<ChaosStore>(store_, chaos_);
+                ++starts;
+                auto started = Manager::start(*chaos_store_, array_.ports(), options_, now_);
+                if (!started.ok()) continue;  // a refused LIST while the store is empty: tried again
+                rebuilt += started.value()->start_report().rebuilt ? 1 : 0;
+                manager_ = std::move(started).value();
+                return;
+            } catch (const Crash&) {
+            }
+        }
+        FAIL() << "the daemon never started; GN_SEED=" << seed_;
+    }
+
+    nvme::ClientId pick_client() {
+        const std::string name = fmt::format("c{}", chaos_.random.below(3));
+        auto registered = manager_->register_client(name);
+        return registered.ok() ? registered->id : 0;
+    }
+
+    void step() {
+        const nvme::ClientId who = pick_client();
+        if (who == 0) return;
+        const std::string name = fmt::format("v{}", chaos_.random.below(3));
+        const auto found = known_.find(name);
+        switch (chaos_.random.below(12)) {
+            case 0:
+            case 1:
+                return create(who, name);
+            case 2:
+                return remove(who, name);
+            case 3:
+                return share(who, name);
+            case 4:
+                return release(name);
+            case 5:
+                return renew(name);
+            case 6:
+                manager_->tick(now_);
+                return;
+            case 7:
+                if (chaos_.random.below(4) != 0) return;
+                manager_.reset();
+                return start();
+            case 8:
+                now_ += chaos_.random.below(900);
+                return;
+            default:
+                if (found != known_.end()) open(who, name, found->second);
+        }
+    }
+
+    void create(nvme::ClientId who, const std::string& name) {
+        client::CreateVolume request{name, 1 << 20};
+        request.any_writer = true;
+        auto made = manager_->create_volume(who, request);
+        if (!made.ok()) return void(++refused);
+        ++acknowledged;
+        EXPECT_FALSE(known_.contains(name) && !known_[name].deleting)
+            << "a name given twice; GN_SEED=" << seed_;
+        known_[name] = Known{made->geometry.volume, who, {}, made->epoch, 0, 0, made->byte_length};
+    }
+
+    void open(nvme::ClientId who, const std::string& name, Known& k) {
+        const bool held = k.writer != 0 && k.writer != who && now_ < k.lease_end;
+        second_writers += held ? 1 : 0;
+        const std::uint64_t asked = now_;
+        Result<client::OpenedVolume> opened =
+            manager_->open_volume(who, name, client::OpenMode::kWrite, now_);
+        if (!opened.ok()) return void(++refused);
+        ++acknowledged;
+        const nvme::VolumeRecord& r = opened->record;
+        if (k.deleting && (r.geometry.volume != k.id || r.birth_epoch > k.epoch)) {
+            // The deletion nobody confirmed was done, and so was a creation that nobody confirmed: a new
+            // life.
+            k = Known{r.geometry.volume, r.owner, {}, r.birth_epoch, 0, 0, 0, false, false};
+        } else {
+            EXPECT_FALSE(held) << "two writers of " << name << "; GN_SEED=" << seed_;
+        }
+        EXPECT_GT(opened->record.epoch, k.epoch) << "an epoch given twice; GN_SEED=" << seed_;
+        for (const auto& flash : array_.flash) {
+            const auto there = flash->volumes.find(k.id);
+            ASSERT_NE(there, flash->volumes.end()) << "GN_SEED=" << seed_;
+            EXPECT_EQ(there->second.epoch, opened->record.epoch)
+                << "an earlier writer is not fenced; GN_SEED=" << seed_;
+            EXPECT_EQ(there->second.writer, who) << "GN_SEED=" << seed_;
+        }
+        k.epoch = opened->record.epoch;
+        k.writer = who;
+        k.lease_end = asked + opened->lease_ms;
+    }
+
+    void renew(const std::string& name) {
+        const auto k = known_.find(name);
+        if (k == known_.end() || k->second.writer == 0) return;
+        auto renewed = manager_->renew_lease(k->second.writer, k->second.id, k->second.epoch, now_);
+        if (renewed.ok()) k->second.lease_end = now_ + *renewed;
+    }
+
+    void release(const std::string& name) {
+        const auto k = known_.find(name);
+        if (k == known_.end() || k->second.writer == 0) return;
+        const std::uint64_t length = chaos_.random.below(1 << 20);
+        k->second.length_known = false;
+        const nvme::ClientId writer = k->second.writer;
+        k->second.writer = 0;  // asked for: whether it happened or not, the lease is not relied on any more
+        auto released = manager_->release_volume(writer, k->second.id, k->second.epoch, length);
+        if (!released.ok()) return void(++refused);
+        ++acknowledged;
+        k->second.length = length;
+        k->second.length_known = true;
+    }
+
+    void share(nvme::ClientId who, const std::string& name) {
+        const auto k = known_.find(name);
+        const nvme::ClientId reader = pick_client();
+        if (k == known_.end() || reader == 0) return;
+        auto shared = manager_->share_volume(who, name, reader);
+        if (!shared.ok()) return void(++refused);
+        ++acknowledged;
+        if (k->second.deleting) return;
+        EXPECT_EQ(who, k->second.owner) << "GN_SEED=" << seed_;
+        k->second.readers.insert(reader);
+    }
+
+    void remove(nvme::ClientId who, const std::string& name) {
+        const auto k = known_.find(name);
+        if (k != known_.end() && who == k->second.owner)
+            k->second.deleting = true;  // from here on it may be gone
+        auto gone = manager_->delete_volume(who, name, now_);
+        if (!gone.ok()) {
+            ++refused;
+            return;
+        }
+        ++acknowledged;
+        if (k == known_.end()) return;
+        for (const auto& flash : array_.flash)
+            for (const auto& [id, record] : flash->volumes)
+                EXPECT_STRNE(record.name, name.c_str()) << "deleted and still there; GN_SEED=" << seed_;
+        known_.erase(k);
+    }
+
+    void check() {
+        for (const auto& flash : array_.flash)
+            for (const std::string& v : flash->violations) ADD_FAILURE() << v << "; GN_SEED=" << seed_;
+        if (!manager_) return;
+        std::map<std::string, nvme::VolumeRecord> listed;
+        for (const nvme::VolumeRecord& record : manager_->list_volumes()) listed[record.name] = record;
+        for (auto& [name, k] : known_) {
+            const auto there = listed.find(name);
+            if (k.deleting) {
+                // The deletion nobody confirmed was done, and so was a creation that nobody confirmed: a new
+                // life.
+                if (there == listed.end()) continue;
+                const nvme::VolumeRecord& r = there->second;
+                if (r.geometry.volume != k.id || r.birth_epoch > k.epoch)
+                    k = Known{r.geometry.volume, r.owner, {}, r.birth_epoch, 0, 0, 0, false, false};
+                continue;
+            }
+            ASSERT_NE(there, listed.end())
+                << "the acknowledged volume " << name << " is lost; GN_SEED=" << seed_;
+            EXPECT_EQ(there->second.geometry.volume, k.id) << "GN_SEED=" << seed_;
+            EXPECT_EQ(there->second.owner, k.owner) << "GN_SEED=" << seed_;
+            EXPECT_GE(there->second.epoch, k.epoch) << "GN_SEED=" << seed_;
+            if (k.length_known) {
+                EXPECT_EQ(there->second.byte_length, k.length) << "GN_SEED=" << seed_;
+            }
+            for (const nvme::ClientId reader : k.readers)
+                EXPECT_TRUE(may_read(there->second, reader)) << "GN_SEED=" << seed_;
+        }
+    }
+
+    void settle() {
+        chaos_.on = false;
+        manager_.reset();
+        start();
+        now_ += 10'000;
+        manager_->tick(now_);
+        EXPECT_EQ(manager_->tick(now_).pending, 0u) << "GN_SEED=" << seed_;
+        EXPECT_TRUE(manager_->array().ok());
+        check();
+        const auto listed = manager_->list_volumes();
+        for (const auto& flash : array_.flash) {
+            EXPECT_EQ(flash->volumes.size(), listed.size()) << "GN_SEED=" << seed_;
+            for (const nvme::VolumeRecord& record : listed) {
+                const auto there = flash->volumes.find(record.geometry.volume);
+                ASSERT_NE(there, flash->volumes.end()) << "GN_SEED=" << seed_;
+                EXPECT_EQ(std::memcmp(&there->second, &record, sizeof(record)), 0) << "GN_SEED=" << seed_;
+                EXPECT_EQ(record.writer, 0) << "every lease has ended; GN_SEED=" << seed_;
+            }
+        }
+    }
+
+    const std::uint64_t seed_;
+    Chaos chaos_;
+    ModelArray array_;
+    MemoryRecordStore store_;
+    std::unique_ptr<ChaosStore> chaos_store_;
+    std::unique_ptr<Manager> manager_;
+    ManagerOptions options_{1000, 0, 1};
+    std::uint64_t now_ = 1;
+    std::map<std::string, Known> known_;
+};
+
+std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
+    const char* text = std::getenv(name);
+    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 0);
+}
+
+TEST(DaemonSimulation, NothingAcknowledgedIsLostAndOneWritesAtATimeUnderAnyFaults) {
+    const std::uint64_t only = from_environment("GN_SEED", 0);
+    const std::uint64_t seeds = only != 0 ? 1 : from_environment("GN_SIM_SEEDS", 4000);
+    std::uint64_t operations = 0, crashes = 0, refused = 0, lost = 0, acknowledged = 0, rebuilt = 0,
+                  starts = 0, held = 0;
+    for (std::uint64_t s = 1; s <= seeds && !HasFailure(); ++s) {
+        Simulation simulation(only != 0 ? only : s);
+        simulation.run(300);
+        operations += simulation.chaos().operations;
+        crashes += simulation.chaos().crashes;
+        refused += simulation.chaos().refused;
+        lost += simulation.chaos().lost;
+        acknowledged += simulation.acknowledged;
+        rebuilt += simulation.rebuilt;
+        starts += simulation.starts;
+        held += simulation.second_writers;
+    }
+    fmt::print(
+        "daemon simulation: {} seeds, {} store and drive operations, {} acknowledged changes, {} crashes, {} "
+        "refused, "
+        "{} answers lost, {} starts, {} rebuilds without the store, {} attempts against a held lease\n",
+        seeds, operations, acknowledged, crashes, refused, lost, starts, rebuilt, held);
+    if (only != 0 || seeds < 4000) return;
+    EXPECT_GE(operations, 3'000'000u);
+    EXPECT_GE(acknowledged, 150'000u);
+    EXPECT_GE(crashes, 15'000u);
+    EXPECT_GE(rebuilt, 2'500u);
+    EXPECT_GE(held, 30'000u);
+}
+
+}  // namespace
