@@ -56,8 +56,9 @@ struct QueuePairConfig {
     std::uint32_t send_entries;       ///< power of two
     mlx5::DataSegment* receive_ring;  ///< one data segment a receive; null for an offload queue pair
     std::uint32_t receive_entries;    ///< power of two
-    std::uint32_t* doorbell_record;   ///< [0] receive counter, [1] send counter, big endian, 16 bits count
-    std::uint64_t* bell;              ///< this queue pair's doorbell register
+    std::uint32_t*
+        doorbell_record;  ///< [0] receive, [1] send counter, big endian, 16 bits; zero at the start
+    std::uint64_t* bell;  ///< this queue pair's doorbell register
     CqNumber send_cq;
     CqNumber receive_cq;
     bool scatter_to_cqe = false;  ///< responses of up to 32 bytes land in the completion itself
@@ -184,8 +185,10 @@ class SoftNic {
     [[nodiscard]] NicCounters counters() const;
     [[nodiscard]] const std::string& address() const;
 
+    struct Impl;  ///< internal
+
   private:
-    struct Impl;
+    friend class LoopWire;
     explicit SoftNic(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
 };

@@ -1,0 +1,178 @@
+// connect.cpp: connections of the software NIC on the loop wire, and the offload's calls on the data path.
+#include "rdma/nic_impl.hpp"
+
+#include <chrono>
+
+namespace gnstor::rdma {
+
+namespace {
+bool fresh(const QueuePair& qp) {
+    return qp.state.load(std::memory_order_acquire) == QpState::kReset;
+}
+}  // namespace
+
+Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
+    const std::lock_guard lock(impl_->wire->mutex);
+    const auto [at, added] = impl_->wire->listeners.try_emplace({impl_->context.address, service}, &listener);
+    if (!added)
+        return error(Errc::kExists, "cannot listen on {} {}: somebody does already", impl_->context.address,
+                     service);
+    return {};
+}
+
+void SoftNic::unlisten(const std::string& service) {
+    Impl::Lock lock(impl_->wire->mutex);
+    const auto at = impl_->wire->listeners.find({impl_->context.address, service});
+    if (at == impl_->wire->listeners.end()) return;
+    Listener* const listener = at->second;
+    impl_->wire->listeners.erase(at);
+    impl_->wire->withdraw(lock, listener);
+}
+
+/// Puts the two ends together on one engine. Both must be fresh.
+Result<void> LoopWire::Impl::establish(QueuePair& from, QueuePair& to) {
+    if (!fresh(from) || !fresh(to))
+        return error(Errc::kState,
+                     "cannot connect queue pairs {:#x} and {:#x}: reset those that were used before",
+                     from.qpn, to.qpn);
+    Engine* engine = to.engine.load();
+    if (from.offload() && !to.offload()) engine = from.engine.load();
+    if (from.offload() && to.offload() && from.engine.load() != engine)
+        return error(Errc::kUnsupported, "cannot connect two offload queue pairs of different pollers");
+    engine->reactor().run([&] {
+        ++from.incarnation;
+        ++to.incarnation;
+        from.engine.store(engine);
+        to.engine.store(engine);
+        from.peer.store(&to, std::memory_order_release);
+        to.peer.store(&from, std::memory_order_release);
+        to.state.store(QpState::kReadyToSend, std::memory_order_release);
+        from.state.store(QpState::kReadyToSend, std::memory_order_release);
+        if (!from.offload()) engine->attach(from);
+        if (!to.offload()) engine->attach(to);
+    });
+    return {};
+}
+
+/// A queue pair whose peer is gone goes on in error, on an engine of its own NIC, which may outlive the
+/// peer's.
+void LoopWire::Impl::send_home(QueuePair& qp) {
+    const auto nic = nics.find(qp.nic->address);
+    if (nic == nics.end() || qp.offload()) return;
+    Engine* const home = nic->second->impl_->homes[qp.qpn % SoftNic::Impl::kQueuePairs];
+    Engine* const engine = qp.engine.load();
+    if (home == engine) return;
+    engine->reactor().run([&] { engine->detach(qp); });
+    qp.engine.store(home);
+    home->reactor().run([&] {
+        home->attach(qp);
+        home->fail(qp);
+    });
+}
+
+Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::string& peer_address,
+                                                const std::string& service,
+                                                std::span<const std::byte> private_data,
+                                                std::uint32_t timeout_ms) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    Impl::Lock lock(impl_->wire->mutex);
+    QueuePair* qp = impl_->find(number);
+    if (qp == nullptr) return error(Errc::kNotFound, "cannot connect: there is no queue pair {:#x}", number);
+    if (!fresh(*qp))
+        return error(Errc::kState, "cannot connect queue pair {:#x}: it was used before, reset it", number);
+    const auto target = impl_->wire->nics.find(peer_address);
+    const auto listener = impl_->wire->listeners.find({peer_address, service});
+    if (target == impl_->wire->nics.end() || listener == impl_->wire->listeners.end())
+        return error(Errc::kNotFound, "cannot connect to {} {}: nobody listens there", peer_address, service);
+    const auto request = std::make_shared<PendingConnect>();
+    request->peer = impl_->context.address;
+    request->private_data.assign(private_data.begin(), private_data.end());
+    request->listener = listener->second;
+    request->target = target->second;
+    impl_->wire->requests.push_back(request);
+    impl_->wire->changed.notify_all();
+    impl_->wire->changed.wait_until(lock, deadline, [&] { return request->answered || request->withdrawn; });
+    if (request->withdrawn)
+        return error(Errc::kNotFound, "cannot connect to {} {}: the listener went away", peer_address,
+                     service);
+    if (!request->answered) {
+        request->abandoned = true;
+        return error(Errc::kTimedOut, "cannot connect to {} {}: no answer within {} ms", peer_address,
+                     service, timeout_ms);
+    }
+    if (!request->reply.accept)
+        return error(Errc::kPermission, "cannot connect to {} {}: rejected, reason {}", peer_address, service,
+                     request->reply.reject_reason);
+    // The lock was free meanwhile: look again.
+    qp = impl_->find(number);
+    const auto again = impl_->wire->nics.find(peer_address);
+    QueuePair* const other =
+        again == impl_->wire->nics.end() ? nullptr : again->second->impl_->find(request->reply.qp);
+    Result<void> joined = error(Errc::kState, "cannot connect to {} {}: a queue pair went away meanwhile",
+                                peer_address, service);
+    if (qp != nullptr && other != nullptr) joined = impl_->wire->establish(*qp, *other);
+    if (!joined.ok()) {
+        if (other != nullptr) {  // the acceptor must not wait for a peer that will never come
+            Engine* const engine = other->engine.load();
+            engine->reactor().run([=] { engine->fail(*other); });
+        }
+        return std::move(joined).error();
+    }
+    return std::move(request->reply.private_data);
+}
+
+void SoftNic::disconnect(QpNumber number) {
+    const std::lock_guard lock(impl_->wire->mutex);
+    QueuePair* const qp = impl_->find(number);
+    if (qp == nullptr) return;
+    Engine* const engine = qp->engine.load();
+    engine->reactor().run([=] { engine->fail(*qp); });
+}
+
+Result<SoftNic::Window> SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
+                                             std::uint32_t rkey, WindowUse use) {
+    QueuePair* const qp = impl_->find(number);
+    if (qp == nullptr)
+        return error(Errc::kNotFound, "cannot open a window: there is no queue pair {:#x}", number);
+    // Count, then check: sequentially consistent with to_error's store and quiesce's wait, so that either the
+    // window is waited for or it is not opened. The peer lives as long as it is counted.
+    qp->windows.fetch_add(1, std::memory_order_seq_cst);
+    QueuePair* const peer = qp->peer.load(std::memory_order_acquire);
+    if (qp->state.load(std::memory_order_seq_cst) != QpState::kReadyToSend || peer == nullptr) {
+        qp->windows.fetch_sub(1, std::memory_order_release);
+        return error(Errc::kState, "cannot open a window: queue pair {:#x} is not connected", number);
+    }
+    const MemoryTable::Pin pin =
+        peer->nic->memory.pin(rkey, address, bytes, use == WindowUse::kWrite ? kRemoteWrite : kRemoteRead);
+    if (pin.fault != MemoryFault::kNone) {
+        qp->windows.fetch_sub(1, std::memory_order_release);
+        const char* const why = pin.fault == MemoryFault::kKey      ? "unknown key"
+                                : pin.fault == MemoryFault::kBounds ? "out of bounds"
+                                                                    : "no such right";
+        return error(Errc::kPermission, "cannot open a window of {} bytes at {:#x} under key {:#x}: {}",
+                     bytes, address, rkey, why);
+    }
+    count(use == WindowUse::kWrite ? impl_->context.tally.rdma_writes : impl_->context.tally.rdma_reads);
+    return Window{pin.data, bytes, reinterpret_cast<std::uint64_t>(pin.region)};
+}
+
+void SoftNic::close_window(QpNumber number, const Window& window) {
+    QueuePair* const qp = impl_->find(number);
+    reinterpret_cast<MemoryRegion*>(window.cookie)->unpin();
+    // Release: pairs with quiesce's load: the window's memory is no longer touched.
+    if (qp != nullptr) qp->windows.fetch_sub(1, std::memory_order_release);
+}
+
+void SoftNic::send(QpNumber number, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey) {
+    if (QueuePair* const qp = impl_->find(number)) qp->engine.load()->send(*qp, data, bytes, invalidate_rkey);
+}
+
+void SoftNic::release(QpNumber number, std::uint64_t token) {
+    if (QueuePair* const qp = impl_->find(number)) qp->engine.load()->release(*qp, token);
+}
+
+void SoftNic::fail(QpNumber number) {
+    if (QueuePair* const qp = impl_->find(number)) qp->engine.load()->fail(*qp);
+}
+
+}  // namespace gnstor::rdma

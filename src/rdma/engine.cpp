@@ -1,0 +1,207 @@
+// engine.cpp: rounds of the engine: bells, gathering, retiring, errors. Executing an entry is in execute.cpp.
+#include "rdma/engine.hpp"
+
+#include <gnstor/base/log.hpp>
+#include <gnstor/simt/atomic.hpp>
+
+#include <algorithm>
+
+namespace gnstor::rdma {
+
+using simt::Scope;
+
+Engine::Engine(Reactor& reactor) : reactor_(reactor) {
+    dirty_.reserve(64);
+    gathered_.reserve(kBatch);
+}
+
+void Engine::attach(QueuePair& qp) {
+    queue_pairs_.push_back(&qp);
+    dirty_.reserve(queue_pairs_.size());
+}
+
+void Engine::detach(QueuePair& qp) {
+    std::erase(queue_pairs_, &qp);
+    std::erase(dirty_, &qp);
+    qp.dirty = false;
+    next_ = 0;
+}
+
+void Engine::mark_dirty(QueuePair& qp) {
+    if (qp.dirty) return;
+    qp.dirty = true;
+    dirty_.push_back(&qp);  // room for all was reserved by attach
+}
+
+std::uint32_t Engine::poll() {
+    std::uint32_t work = gather_entries();
+    for (const Gathered& g : gathered_) execute(*g.qp, g.index);
+    // Retiring may leave a queue pair dirty (strict mode delays): walk a fixed length, keep those.
+    const std::size_t due = dirty_.size();
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < due; ++i) {
+        QueuePair& qp = *dirty_[i];
+        const std::uint64_t before = qp.retired;
+        retire(qp);
+        work += static_cast<std::uint32_t>(qp.retired - before);
+        const bool waits_for_dice = qp.retired < qp.executed && !qp.flight(qp.retired).held;
+        if (waits_for_dice) {
+            dirty_[kept++] = &qp;
+            ++work;
+        } else {
+            qp.dirty = false;
+        }
+    }
+    dirty_.erase(dirty_.begin() + static_cast<std::ptrdiff_t>(kept),
+                 dirty_.begin() + static_cast<std::ptrdiff_t>(due));
+    return work;
+}
+
+/// Reads the record when the bell changed. The bell is cheap to look at (one line holds eight); the record is
+/// the truth.
+void Engine::look_at_bell(QueuePair& qp) {
+    // Acquire: pairs with the lane's release of the bell; its record is at least as new.
+    const std::uint64_t bell = simt::load_acquire<Scope::kSystem>(qp.config.bell);
+    if (bell == qp.last_bell) return;
+    if (qp.strict() && qp.dice.below(4) == 0) return;  // a NIC may be slow to look
+    qp.last_bell = bell;
+    count(qp.nic->tally.bells);
+    // Acquire: pairs with the lane's release of the record; every entry below it is whole.
+    const std::uint32_t record =
+        be32(simt::load_acquire<Scope::kSystem>(qp.config.doorbell_record + mlx5::kSendRecord));
+    const std::uint64_t posted =
+        qp.posted + ((record - static_cast<std::uint32_t>(qp.posted)) & mlx5::kIndexMask);
+    if (posted - qp.retired > qp.config.send_entries) {
+        log_error("rdma: queue pair {:#x}: the doorbell record says {} entries, the ring has {}", qp.qpn,
+                  posted - qp.retired, qp.config.send_entries);
+        if (qp.strict()) strict_violation(qp, "send queue overflow", posted);
+        fail(qp);
+        return;
+    }
+    qp.posted = posted;
+    if (qp.strict()) strict_check_bell(qp, bell);
+}
+
+std::uint32_t Engine::gather_entries() {
+    gathered_.clear();
+    const std::size_t n = queue_pairs_.size();
+    for (std::size_t i = 0; i < n; ++i) {
+        QueuePair& qp = *queue_pairs_[(next_ + i) % n];
+        if (qp.offload()) continue;
+        look_at_bell(qp);
+        if (qp.in_error()) flush_receives(qp);
+        if (qp.strict()) strict_reread(qp);
+        for (std::uint64_t at = qp.executed; at < qp.posted && gathered_.size() < kBatch; ++at) {
+            __builtin_prefetch(qp.config.send_ring + (at & (qp.config.send_entries - 1)));
+            gathered_.push_back({&qp, at});
+        }
+        if (gathered_.size() == kBatch) {
+            next_ = (next_ + i + 1) % n;
+            break;
+        }
+    }
+    return static_cast<std::uint32_t>(gathered_.size());
+}
+
+/// Writes the completion of an entry.
+void Engine::complete(QueuePair& qp, std::uint64_t index) {
+    const InFlight& flight = qp.flight(index);
+    CompletionFields fields;
+    fields.qpn = qp.qpn;
+    fields.wqe_counter = static_cast<std::uint16_t>(index);
+    fields.send_opcode = mlx5::control_opcode(flight.entry.control);
+    fields.syndrome = flight.syndrome;
+    fields.opcode = flight.syndrome == mlx5::kSyndromeNone ? mlx5::kCqeRequest : mlx5::kCqeRequestError;
+    count(qp.nic->tally.completions);
+    if (flight.syndrome != mlx5::kSyndromeNone) count(qp.nic->tally.error_completions);
+    if (!qp.send_cq->write(fields)) {
+        if (qp.strict()) strict_violation(qp, "send completion queue overrun", index);
+        fail(qp);
+    }
+}
+
+/// Completes finished entries in order. A collapsed queue gets only the newest of a run: nobody could read
+/// the others.
+void Engine::retire(QueuePair& qp) {
+    const bool collapsed = qp.send_cq->collapsed();
+    bool owed = false;
+    while (qp.retired < qp.executed) {
+        InFlight& flight = qp.flight(qp.retired);
+        if (flight.held) break;
+        if (flight.delay != 0) {
+            --flight.delay;
+            break;
+        }
+        if (qp.strict() && flight.syndrome == mlx5::kSyndromeNone && !strict_unchanged(qp, qp.retired)) {
+            flight.syndrome = mlx5::kLocalQpOperationError;
+            fail(qp);
+        }
+        const bool wanted = (mlx5::control_fm_ce_se(flight.entry.control) & mlx5::kCompletionUpdate) != 0 ||
+                            flight.syndrome != mlx5::kSyndromeNone;
+        const std::uint64_t index = qp.retired++;
+        if (collapsed)
+            owed |= wanted;
+        else if (wanted)
+            complete(qp, index);
+        if (owed && flight.syndrome != mlx5::kSyndromeNone) {
+            complete(qp, index);
+            owed = false;
+        }
+    }
+    if (owed) complete(qp, qp.retired - 1);
+}
+
+/// A queue pair in error gives back its receives, also those posted later.
+void Engine::flush_receives(QueuePair& qp) {
+    if (qp.receive_cq == nullptr || qp.receive_cq->overrun()) return;
+    const std::uint32_t record =
+        be32(simt::load_acquire<Scope::kSystem>(qp.config.doorbell_record + mlx5::kReceiveRecord));
+    std::uint32_t left = (record - static_cast<std::uint32_t>(qp.receives_used)) & mlx5::kIndexMask;
+    left = std::min(left, qp.config.receive_entries);
+    for (; left != 0; --left) {
+        CompletionFields fields;
+        fields.qpn = qp.qpn;
+        fields.wqe_counter = static_cast<std::uint16_t>(qp.receives_used++);
+        fields.opcode = mlx5::kCqeResponseError;
+        fields.syndrome = mlx5::kFlushed;
+        count(qp.nic->tally.error_completions);
+        if (!qp.receive_cq->write(fields)) return;
+    }
+}
+
+void Engine::to_error(QueuePair& qp) {
+    if (qp.in_error()) return;
+    // Sequentially consistent with open_window's count-then-check: no window opens after the wait for windows
+    // began.
+    qp.state.store(QpState::kError, std::memory_order_seq_cst);
+    for (std::uint64_t i = qp.retired; i < qp.executed;
+         ++i)  // not acknowledged: its fate is unknown, as on a wire
+        if (qp.flight(i).held) qp.flight(i).syndrome = mlx5::kFlushed;
+    if (qp.offload() && !qp.sink_told) {
+        qp.sink_told = true;
+        qp.sink->on_error(qp.qpn);
+    }
+}
+
+void Engine::fail(QueuePair& qp) {
+    to_error(qp);
+    if (QueuePair* peer = qp.peer.load(std::memory_order_acquire)) to_error(*peer);
+}
+
+void Engine::release(QueuePair& qp, std::uint64_t token) {
+    QueuePair* const sender = qp.peer.load(std::memory_order_acquire);
+    if (sender == nullptr || token_incarnation(token) != (sender->incarnation & 0xFFFFu))
+        return;  // of an earlier connection
+    const std::uint64_t index = token_index(token);
+    if (index < sender->retired || index >= sender->executed) return;
+    InFlight& flight = sender->flight(index);
+    if (!flight.held) return;
+    flight.held = false;
+    for (std::uint32_t i = 0; i < flight.region_count; ++i) flight.regions[i]->unpin();
+    flight.region_count = 0;
+    // Release: pairs with the control plane's wait for holds to be 0 (nic.cpp).
+    sender->holds.fetch_sub(1, std::memory_order_release);
+    mark_dirty(*sender);
+}
+
+}  // namespace gnstor::rdma

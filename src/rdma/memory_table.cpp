@@ -1,0 +1,121 @@
+// memory_table.cpp: see memory_table.hpp.
+#include "rdma/memory_table.hpp"
+
+#include <chrono>
+#include <thread>
+
+namespace gnstor::rdma {
+
+namespace {
+/// Which stripe the calling thread counts in.
+std::uint32_t my_stripe() noexcept {
+    static std::atomic<std::uint32_t> next{0};
+    thread_local const std::uint32_t mine =
+        next.fetch_add(1, std::memory_order_relaxed) % MemoryRegion::kStripes;
+    return mine;
+}
+}  // namespace
+
+void MemoryRegion::unpin() noexcept {
+    // Release: pairs with the loads of pins(): what was done with the memory is done before it is given back.
+    stripes_[my_stripe()].pins.fetch_sub(1, std::memory_order_release);
+}
+
+std::int64_t MemoryRegion::pins() const noexcept {
+    // A pin and its unpin may be counted in different stripes, so a stripe may be negative; the sum is exact
+    // once no new pin can succeed (the key is 0): all pins are then visible, and unpins only lower it.
+    std::int64_t sum = 0;
+    for (const Stripe& stripe : stripes_) sum += stripe.pins.load(std::memory_order_seq_cst);
+    return sum;
+}
+
+Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t access) {
+    const auto address = reinterpret_cast<std::uintptr_t>(base);
+    if (base == nullptr || bytes == 0 || address + bytes < address)
+        return error(Errc::kInvalidArgument,
+                     "cannot register {} bytes at {}: the range is empty or wraps around", bytes, base);
+    if ((access & ~(kLocalWrite | kRemoteRead | kRemoteWrite)) != 0)
+        return error(Errc::kInvalidArgument, "cannot register memory with access {:#x}: unknown rights",
+                     access);
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t i = 0; i < kRegions; ++i) {
+        MemoryRegion& region = regions_[i];
+        // A late pin() with an old key may still be looking; its fields must not change under it.
+        if (region.key_.load(std::memory_order_seq_cst) != 0 || region.pins() != 0) continue;
+        if (++region.generation_ == 0) region.generation_ = 1;  // key 0 stands for "none"
+        region.base_ = static_cast<std::byte*>(base);
+        region.bytes_ = bytes;
+        region.access_.store(access, std::memory_order_relaxed);
+        const std::uint32_t key = (i << 8) | region.generation_;
+        // Publishes the bounds: pairs with the load in pin().
+        region.key_.store(key, std::memory_order_seq_cst);
+        return MemoryKeys{key, key};
+    }
+    return error(Errc::kNoSpace,
+                 "cannot register memory: all {} regions of the NIC are in use; deregister some", kRegions);
+}
+
+Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
+    const std::lock_guard lock(mutex_);
+    const std::uint32_t index = keys.lkey >> 8;
+    if (keys.lkey == 0 || index >= kRegions ||
+        regions_[index].key_.load(std::memory_order_relaxed) != keys.lkey)
+        return error(Errc::kNotFound, "cannot deregister key {:#x}: no region has it", keys.lkey);
+    MemoryRegion& region = regions_[index];
+    // Sequentially consistent with the count-then-check of pin(): either it sees no key, or its pin is seen
+    // here.
+    region.key_.store(0, std::memory_order_seq_cst);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    while (region.pins() != 0) {
+        if (std::chrono::steady_clock::now() >= deadline) {
+            region.key_.store(keys.lkey, std::memory_order_seq_cst);
+            return error(
+                Errc::kBusy,
+                "cannot deregister key {:#x}: still used after {} ms; reset the queue pairs that use it",
+                keys.lkey, timeout_ms);
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return {};
+}
+
+MemoryTable::Pin MemoryTable::pin(std::uint32_t key, std::uint64_t address, std::uint64_t bytes,
+                                  std::uint32_t needed) noexcept {
+    Pin result;
+    const std::uint32_t index = key >> 8;
+    if (key == 0 || index >= kRegions) {
+        result.fault = MemoryFault::kKey;
+        return result;
+    }
+    MemoryRegion& region = regions_[index];
+    std::atomic<std::int64_t>& pins = region.stripes_[my_stripe()].pins;
+    pins.fetch_add(1, std::memory_order_seq_cst);
+    // After the count (see remove); pairs with the store in add(), which published the bounds.
+    if (region.key_.load(std::memory_order_seq_cst) != key) {
+        result.fault = MemoryFault::kKey;
+    } else {
+        const auto base = reinterpret_cast<std::uint64_t>(region.base_);
+        if (address < base || bytes > region.bytes_ || address - base > region.bytes_ - bytes)
+            result.fault = MemoryFault::kBounds;
+        else if ((region.access_.load(std::memory_order_relaxed) & needed) != needed)
+            result.fault = MemoryFault::kRights;
+    }
+    if (result.fault != MemoryFault::kNone) {
+        pins.fetch_sub(1, std::memory_order_release);
+        return result;
+    }
+    result.region = &region;
+    result.data = reinterpret_cast<std::byte*>(address);
+    return result;
+}
+
+bool MemoryTable::invalidate(std::uint32_t rkey) noexcept {
+    const std::uint32_t index = rkey >> 8;
+    if (rkey == 0 || index >= kRegions) return false;
+    MemoryRegion& region = regions_[index];
+    if (region.key_.load(std::memory_order_seq_cst) != rkey) return false;
+    region.access_.fetch_and(kLocalWrite, std::memory_order_relaxed);
+    return true;
+}
+
+}  // namespace gnstor::rdma

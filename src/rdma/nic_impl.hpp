@@ -1,0 +1,44 @@
+// nic_impl.hpp: what a SoftNic owns. Internal to rdma/. Tables are changed under the wire's mutex; queue
+// pairs are looked up by number without a lock.
+#pragma once
+
+#include "rdma/loop_wire_impl.hpp"
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gnstor::rdma {
+
+struct SoftNic::Impl {
+    using Lock = LoopWire::Impl::Lock;
+    static constexpr std::uint32_t kQueuePairs =
+        4096;  ///< numbers are (generation << 12 | index), index from 1 on
+    static constexpr std::uint32_t kQuiesceMs = 10'000;
+
+    LoopWire::Impl* wire = nullptr;
+    NicContext context;
+    std::vector<Reactor*> reactors;
+    std::vector<Engine*> engines;  ///< of the pollers, one a reactor
+    std::uint32_t next_engine = 0;
+
+    std::vector<std::unique_ptr<CompletionQueue>> completion_queues;  ///< the number is the index + 1
+    std::vector<std::unique_ptr<QueuePair>> queue_pairs;
+    std::vector<Engine*> homes;  ///< of each queue pair
+    std::unique_ptr<std::atomic<QueuePair*>[]> by_index;
+    std::vector<std::uint32_t> generations;
+
+    /// Lock-free; null for an unknown number.
+    [[nodiscard]] QueuePair* find(QpNumber qp) const noexcept {
+        QueuePair* const found = by_index[qp % kQueuePairs].load(std::memory_order_acquire);
+        return found != nullptr && found->qpn == qp ? found : nullptr;
+    }
+    Result<QpNumber> adopt(std::unique_ptr<QueuePair> qp);
+    /// Error state, flush; waits until nobody touches its memory; then apart from its peer and its engine.
+    Result<void> quiesce(Lock& lock, QpNumber number);
+    void start_anew(QueuePair& qp);
+};
+
+}  // namespace gnstor::rdma
