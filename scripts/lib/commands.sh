@@ -36,7 +36,8 @@ command_bench() {
     run_program gnstor_bench "${GN_REST[@]}" --lanes "$GN_LANES"
 }
 
-# The tests labelled `gpu` on the GPU, then each of them under three tools of compute-sanitizer. No daemon, no command line.
+# The tests labelled `gpu` on the GPU, then each of them under three tools of compute-sanitizer (GN_UNDER_TOOL names it, so that a test can
+# do less of the same). No daemon, no command line.
 command_gpu_test() {
     parse_common "$@"
     [[ "$GN_LANES" != cpu ]] || die_usage "gpu-test runs on GPU lanes only"
@@ -48,10 +49,14 @@ command_gpu_test() {
     ensure_nvcc
     export GN_DAEMON=OFF
     configure cuda -DGN_BENCH=OFF -DGN_TESTS=ON || die "configuring failed"
-    build cuda || die "the CUDA build failed"
+    build cuda gpu_programs || die "the CUDA build failed"
     local log="$GN_LOGS/gpu-test.log" failed=0 passed=0
     heading "device tests on $(gpu_name)"
-    ctest --test-dir build/cuda -L gpu --no-tests=error --output-on-failure --timeout 300 || failed=$((failed + 1))
+    if ctest --test-dir build/cuda -L gpu --no-tests=error --output-on-failure --timeout 300; then
+        passed="$(gpu_test_programs | wc -l)"
+    else
+        failed=1
+    fi
     cp build/cuda/Testing/Temporary/LastTest.log "$log" 2>/dev/null || true
     python3 scripts/floors.py check "$log" gpu || failed=$((failed + 1))
     local sanitizer tool name path
@@ -69,7 +74,7 @@ command_gpu_test() {
             fi
         done
     done < <(gpu_test_programs)
-    echo "compute-sanitizer runs: $passed clean, $failed steps failed"
+    echo "$passed passed, $failed failed"
     [[ "$failed" == 0 ]]
 }
 
