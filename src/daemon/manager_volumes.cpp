@@ -157,7 +157,7 @@ Result<nvme::VolumeRecord> Manager::create_again(nvme::VolumeRecord there, nvme:
                       there.geometry.capacity_blocks == blocks_of(request) &&
                       there.geometry.chunk_shift == chunk_shift_of(request) &&
                       there.geometry.replicas == request.replicas;
-    if (live_[id].in_force || !same)
+    if (live_[id].announced || !same)
         return error(Errc::kExists, "there is a volume '{}' already (of {}); choose another name",
                      request.name, client_name(there.owner));
     // The same request again, after an activation that failed: go on where it stopped.
