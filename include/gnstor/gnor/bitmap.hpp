@@ -1,0 +1,107 @@
+// bitmap.hpp: bits that lanes take and give back: pool blocks and command slots. CPU and GPU lanes, any
+// number at once.
+//
+// A set bit is a free thing. A run lies within one 64-bit word, so taking it is one compare-and-exchange and
+// can neither tear nor need undoing; giving it back is one fetch_or. Nothing here waits: a lane that loses a
+// race looks again, and every loss is another lane's gain.
+#pragma once
+
+#include <gnstor/simt/atomic.hpp>
+
+#include <cstdint>
+
+namespace gnstor::gnor {
+
+inline constexpr std::uint32_t kNone = 0xFFFFFFFFu;
+inline constexpr std::uint32_t kMaxRun = 64;  ///< longest run that can be taken at once
+
+namespace detail {
+GN_HD
+inline std::uint32_t lowest_bit(std::uint64_t v) {
+#if GN_DEVICE_PASS
+    return static_cast<std::uint32_t>(__ffsll(static_cast<long long>(v)) - 1);
+#else
+    return static_cast<std::uint32_t>(__builtin_ctzll(v));
+#endif
+}
+GN_HD
+inline std::uint32_t count_bits(std::uint64_t v) {
+#if GN_DEVICE_PASS
+    return static_cast<std::uint32_t>(__popcll(v));
+#else
+    return static_cast<std::uint32_t>(__builtin_popcountll(v));
+#endif
+}
+GN_HD
+constexpr std::uint64_t run_mask(std::uint32_t length) {
+    return length >= 64 ? ~0ull : (1ull << length) - 1;
+}
+
+/// Bits of `free` at which `length` set bits begin. Halving steps: each AND doubles the length that a bit
+/// stands for.
+GN_HD
+constexpr std::uint64_t run_starts(std::uint64_t free, std::uint32_t length) {
+    std::uint64_t starts = free;
+    for (std::uint32_t have = 1; have < length;) {
+        const std::uint32_t step = have < length - have ? have : length - have;
+        starts &= starts >> step;
+        have += step;
+    }
+    return starts;
+}
+
+/// Bits at multiples of the power of two that is at least `length`: runs placed there leave no odd gaps.
+GN_HD
+constexpr std::uint64_t aligned_starts(std::uint32_t length) {
+    std::uint32_t size = 1;
+    while (size < length) size <<= 1;
+    std::uint64_t mask = 0;
+    for (std::uint32_t at = 0; at < 64; at += size) mask |= 1ull << at;
+    return mask;
+}
+}  // namespace detail
+
+/// Takes `length` neighbouring bits (1 .. 64) of one word, looking at word `first_word` first and then at all
+/// others once round. Returns the first bit's number, or kNone when no word has such a run.
+GN_HD
+inline std::uint32_t take_run(std::uint64_t* words, std::uint32_t word_count, std::uint32_t length,
+                              std::uint32_t first_word) {
+    const std::uint64_t aligned = detail::aligned_starts(length);
+    for (std::uint32_t i = 0; i < word_count; ++i) {
+        const std::uint32_t w = (first_word + i) % word_count;
+        std::uint64_t free = simt::load_relaxed<simt::Scope::kDevice>(&words[w]);
+        while (true) {
+            std::uint64_t starts = detail::run_starts(free, length);
+            if (starts == 0) break;
+            if ((starts & aligned) != 0) starts &= aligned;
+            const std::uint32_t bit = detail::lowest_bit(starts);
+            const std::uint64_t taken = detail::run_mask(length) << bit;
+            // Takes the run; acquires what its last holder wrote before give_run's release.
+            const std::uint64_t seen =
+                simt::compare_exchange<simt::Scope::kDevice>(&words[w], free, free & ~taken);
+            if (seen == free) return w * 64 + bit;
+            free = seen;
+        }
+    }
+    return kNone;
+}
+
+/// Gives a run back. False when a bit of it was free already (nothing that was taken is touched: a free bit
+/// set again is the same bit).
+GN_HD
+inline bool give_run(std::uint64_t* words, std::uint32_t first, std::uint32_t length) {
+    const std::uint64_t mask = detail::run_mask(length) << (first % 64);
+    // Releases the holder's accesses to whoever takes the run next (take_run).
+    return (simt::fetch_or<simt::Scope::kDevice>(&words[first / 64], mask) & mask) == 0;
+}
+
+/// How many bits are free; exact only while nobody takes or gives.
+GN_HD
+inline std::uint32_t count_free(const std::uint64_t* words, std::uint32_t word_count) {
+    std::uint32_t n = 0;
+    for (std::uint32_t w = 0; w < word_count; ++w)
+        n += detail::count_bits(simt::load_relaxed<simt::Scope::kDevice>(&words[w]));
+    return n;
+}
+
+}  // namespace gnstor::gnor

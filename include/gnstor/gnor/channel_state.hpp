@@ -1,0 +1,204 @@
+// channel_state.hpp: what a channel is made of, as lanes see it. Layout; no behaviour.
+//
+// Two kinds of memory. *NIC-visible* (pinned host memory with a software NIC): rings, doorbell records,
+// bells, completions, capsules, response buffers, the region table, the pool. *Lane memory* (GPU memory with
+// GPU lanes): one relocatable block that begins with ChannelState and holds everything that only lanes touch;
+// its inner places are offsets, so that the host can work on a copy of it while no kernel runs. Pointers in
+// it name NIC-visible memory only, the same on CPU and GPU.
+//
+// Who may touch what: words under "atomics" any lane, through simt; words under "poll lock" the group that
+// holds it; the rest is written by the host before lanes get the channel.
+#pragma once
+
+#include <gnstor/gnor/bitmap.hpp>
+#include <gnstor/nvme/command.hpp>
+#include <gnstor/placement/placement.hpp>
+#include <gnstor/rdma/mlx5.hpp>
+#include <gnstor/rdma/poller.hpp>
+#include <gnstor/rdma/poster.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace gnstor::gnor {
+
+namespace mlx5 = rdma::mlx5;
+
+inline constexpr std::uint32_t kMaxRegions = 16;
+inline constexpr std::uint32_t kMaxCommandSlots =
+    4096;  ///< so that a command id keeps at least 4 generation bits
+inline constexpr std::uint32_t kPoolBlockBytes = nvme::kBlockBytes;
+inline constexpr std::uint32_t kInCapsuleBytes = 4096;  ///< writes up to this travel in the capsule
+inline constexpr std::uint32_t kResponseBytes = sizeof(nvme::Completion);
+
+/// What runs when an asynchronous request is done. It may only *try*: no call that waits.
+using Callback = void (*)(void* argument, nvme::Status status);
+
+/// Registered memory that lanes may name in a command. Base 0 and bytes 0: taken back.
+struct Region {
+    std::uint64_t base;
+    std::uint64_t bytes;
+    std::uint32_t lkey;
+    std::uint32_t rkey;
+};
+static_assert(sizeof(Region) == 24, "three words, copied word by word");
+
+/// NIC-visible, written by the host also under a running kernel: entries first, then `count` with a release.
+/// Never shrinks.
+struct alignas(64) RegionTable {
+    std::uint32_t count;
+    std::uint32_t reserved;
+    Region entries[kMaxRegions];
+};
+
+/// State of a command slot: bits of CommandSlot::control.
+enum class SlotState : std::uint32_t {
+    kFree = 0,
+    kOwned = 1,      ///< somebody waits or holds a token
+    kAbandoned = 2,  ///< nobody waits any more: slot and buffer are in quarantine until the answers come
+    kCallback = 3,   ///< a callback runs when the answers are there
+};
+inline constexpr std::uint32_t kPendingMask = 0xFu;    ///< control 3:0: replicas that have not answered
+inline constexpr std::uint32_t kStateShift = 8;        ///< control 9:8
+inline constexpr std::uint32_t kGenerationShift = 16;  ///< control 31:16
+
+/// One command in flight (to one drive, or the same to all replicas). Plain fields are the owner's; `answer`
+/// is the poller's until the pending bit of that replica is cleared, `target` belongs to the owner until the
+/// bit is set.
+struct alignas(16) CommandSlot {
+    std::uint32_t control;  // atomic: generation, state, pending
+    std::uint32_t next;     ///< chain of one request's commands, or kNone
+    std::uint32_t answer[placement::kMaxReplicas];
+    std::uint8_t target[placement::kMaxReplicas];  ///< the array's slot of each replica
+    std::uint8_t opcode;
+    std::uint8_t first_sector;
+    std::uint8_t sectors;
+    std::uint8_t attempts;
+    std::uint32_t block;
+    std::uint32_t blocks;
+    std::uint32_t pool_first;  ///< first block of the command's pool buffer, or kNone
+    std::uint32_t pool_blocks;
+    std::uint32_t lkey;
+    std::uint32_t rkey;
+    std::uint64_t buffer;  ///< where the user wants the data
+    std::uint64_t wire;    ///< what the NIC is told: the same, or the pool buffer
+    std::uint64_t sequence;
+    std::uint64_t callback;
+    std::uint64_t argument;
+    std::uint32_t request;  ///< read_many: which one; with a callback: the first command of the chain
+    std::uint32_t bytes;
+    std::uint32_t
+        remaining;         // atomic, of a chain's first command: commands whose answers were not merged yet
+    std::uint32_t merged;  // atomic, likewise: worst status so far
+};
+
+/// One queue pair as lanes see it, besides its ReceiveQueueRef: the path to the drive that fills one slot of
+/// the array.
+struct alignas(64) QueueLane {
+    rdma::SendQueueState send;
+    rdma::ReceiveQueueState receive;
+    mlx5::SendEntry* send_ring;  ///< NIC-visible, as all pointers here
+    std::uint32_t* doorbell_record;
+    std::uint64_t* bell;
+    const mlx5::Cqe64* send_completion;
+    nvme::Command* capsules;  ///< one a send entry
+    std::uint32_t capsule_lkey;
+    std::uint32_t qpn;
+    alignas(64) std::uint32_t outstanding;  // atomic: commands sent and not answered, at most `depth`
+    std::uint32_t broken;                   // atomic: 1 from an error completion until reclaim()
+};
+
+struct Counters {
+    std::uint64_t reads, writes, flushes, trims, zeroes, others;  ///< commands sent, one a replica
+    std::uint64_t completions;                                    ///< responses filed
+    std::uint64_t stale;         ///< responses to no command of ours: dropped
+    std::uint64_t refusals;      ///< responses with an error status
+    std::uint64_t timeouts;      ///< waits that a deadline ended
+    std::uint64_t quarantined;   ///< commands that are in quarantine now
+    std::uint64_t bounce_bytes;  ///< moved through pool buffers
+    std::uint64_t polls;         ///< trips to the completion queue
+    std::uint64_t doorbells;
+    std::uint64_t queue_errors;  ///< error completions
+    std::uint64_t callbacks;
+};
+inline constexpr std::uint32_t kCounterWords = sizeof(Counters) / 8;
+
+/// The first thing that went wrong; written once.
+struct FirstError {
+    std::uint32_t claimed;  // atomic
+    std::uint32_t status;   ///< nvme::Status
+    std::uint32_t queue;    ///< slot of the array
+    std::uint32_t block;
+    std::uint32_t syndrome;  ///< of an error completion (mlx5::Syndrome), or 0
+    std::uint32_t recorded;  // atomic: set last, with a release
+};
+
+struct alignas(64) ChannelState {
+    std::uint32_t queues;         ///< queue pairs: slots of the array
+    std::uint32_t depth;          ///< commands in flight a queue pair
+    std::uint32_t command_slots;  ///< power of two
+    std::uint32_t slot_bits;
+    std::uint32_t slot_words;  ///< 64-bit words of the free and ready bitmaps
+    std::uint32_t pool_words;
+    std::uint32_t pool_lkey;
+    std::uint32_t pool_rkey;
+    std::uint64_t pool_base;
+    std::uint64_t pool_bytes;
+    const RegionTable* regions;
+    mlx5::Cqe64* completion_ring;
+    std::uint32_t* consumer_record;
+    std::uint32_t completion_entries_log2, send_entries_log2;
+    std::uint32_t queues_offset, ready_marks_offset, receives_offset, slots_offset, free_offset, ready_offset,
+        pool_free_offset, pool_length_offset;
+
+    rdma::CompletionQueueState completions;
+    alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
+    std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
+    Region cache[kMaxRegions];            // atomic words
+    alignas(64) Counters counters;        // atomics
+    FirstError first_error;
+
+    template <class T>
+    GN_HD
+    T* at(std::uint32_t offset) { return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(this) + offset); }
+    GN_HD
+    QueueLane& queue(std::uint32_t i) { return at<QueueLane>(queues_offset)[i]; }
+    GN_HD
+    rdma::ReceiveQueueRef* receives() { return at<rdma::ReceiveQueueRef>(receives_offset); }
+    GN_HD
+    rdma::SendQueueRef send_queue(std::uint32_t i) {
+        QueueLane& q = queue(i);
+        return rdma::SendQueueRef{q.send_ring,
+                                  q.doorbell_record,
+                                  q.bell,
+                                  q.send_completion,
+                                  &q.send,
+                                  at<std::uint32_t>(ready_marks_offset) + (i << send_entries_log2),
+                                  send_entries_log2,
+                                  q.qpn};
+    }
+    GN_HD
+    rdma::CompletionQueueRef completion_queue() {
+        return rdma::CompletionQueueRef{completion_ring, consumer_record, &completions,
+                                        completion_entries_log2};
+    }
+    GN_HD
+    CommandSlot& slot(std::uint32_t i) { return at<CommandSlot>(slots_offset)[i]; }
+    GN_HD
+    std::uint64_t* free_slots() { return at<std::uint64_t>(free_offset); }
+    GN_HD
+    std::uint64_t* ready_slots() { return at<std::uint64_t>(ready_offset); }
+    GN_HD
+    std::uint64_t* pool_free() { return at<std::uint64_t>(pool_free_offset); }
+    /// Length in blocks of each run given to users, by its first block; 0: none begins there.
+    GN_HD
+    std::uint32_t* pool_length() { return at<std::uint32_t>(pool_length_offset); }
+    GN_HD
+    void count(std::uint64_t Counters::*counter, std::uint64_t n) {
+        if (n != 0) simt::fetch_add<simt::Scope::kDevice>(&(counters.*counter), n);
+    }
+};
+static_assert(std::is_trivially_copyable_v<ChannelState>, "the host works on copies of it");
+
+}  // namespace gnstor::gnor

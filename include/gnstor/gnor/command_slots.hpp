@@ -1,0 +1,128 @@
+// command_slots.hpp: taking, abandoning and freeing command slots. CPU and GPU lanes; nothing here waits.
+//
+// A slot is taken from a bitmap; its generation goes up each time, and both make the command id (slot in the
+// low bits). The control word decides every race: between a deadline and the last answer, whoever changes it
+// first wins, and the other sees that. A slot whose commands are not all answered is never freed by its
+// owner: it is abandoned, and the group that files the last answer frees it and its pool buffer (or the host
+// does, after it has reset the queue pair).
+#pragma once
+
+#include <gnstor/gnor/channel_state.hpp>
+#include <gnstor/gnor/status_order.hpp>
+
+namespace gnstor::gnor {
+
+inline constexpr std::uint8_t kNoTarget = 0xFF;
+
+GN_HD
+constexpr std::uint32_t make_control(std::uint32_t generation, SlotState state, std::uint32_t pending) {
+    return (generation << kGenerationShift) | (static_cast<std::uint32_t>(state) << kStateShift) | pending;
+}
+GN_HD
+constexpr SlotState state_of(std::uint32_t control) {
+    return static_cast<SlotState>((control >> kStateShift) & 3u);
+}
+GN_HD
+constexpr std::uint32_t generation_of(std::uint32_t control) {
+    return control >> kGenerationShift;
+}
+GN_HD
+constexpr std::uint32_t pending_of(std::uint32_t control) {
+    return control & kPendingMask;
+}
+
+GN_HD
+inline std::uint32_t load_control(CommandSlot& slot) {
+    // Pairs with the read-modify-writes of others on the word: what they wrote into the slot before is
+    // visible.
+    return simt::load_acquire<simt::Scope::kDevice>(&slot.control);
+}
+
+/// Slot and low bits of the generation.
+GN_HD
+inline std::uint16_t command_id(ChannelState& c, std::uint32_t index) {
+    const std::uint32_t generation =
+        generation_of(simt::load_relaxed<simt::Scope::kDevice>(&c.slot(index).control));
+    return static_cast<std::uint16_t>(index | (generation << c.slot_bits));
+}
+
+/// A slot of the caller's own, or kNone. `hint` spreads lanes over the bitmap's words.
+GN_HD
+inline std::uint32_t take_slot(ChannelState& c, std::uint32_t hint) {
+    const std::uint32_t index = take_run(c.free_slots(), c.slot_words, 1, hint % c.slot_words);
+    if (index == kNone) return kNone;
+    CommandSlot& slot = c.slot(index);
+    const std::uint32_t before = simt::load_relaxed<simt::Scope::kDevice>(&slot.control);
+    simt::store_relaxed<simt::Scope::kDevice>(
+        &slot.control, make_control((generation_of(before) + 1) & 0xFFFFu, SlotState::kOwned, 0));
+    slot.next = kNone;
+    slot.pool_first = kNone;
+    for (auto& target : slot.target) target = kNoTarget;
+    return index;
+}
+
+/// Gives slot and pool buffer back. By the owner when all is answered, or by whoever files an abandoned
+/// slot's last answer.
+GN_HD
+inline void free_slot(ChannelState& c, std::uint32_t index) {
+    CommandSlot& slot = c.slot(index);
+    if (slot.pool_first != kNone) give_run(c.pool_free(), slot.pool_first, slot.pool_blocks);
+    const std::uint32_t control = simt::load_relaxed<simt::Scope::kDevice>(&slot.control);
+    simt::store_relaxed<simt::Scope::kDevice>(&slot.control,
+                                              make_control(generation_of(control), SlotState::kFree, 0));
+    give_run(c.free_slots(), index, 1);
+}
+
+/// Moves a slot from kOwned to `state`. Returns false if nothing is pending: then it is still the caller's.
+GN_HD
+inline bool hand_over(CommandSlot& slot, SlotState state) {
+    std::uint32_t seen = load_control(slot);
+    while (pending_of(seen) != 0) {
+        const std::uint32_t wanted = make_control(generation_of(seen), state, pending_of(seen));
+        // Releases the owner's fields to whoever files the last answer; fails if an answer came in between.
+        const std::uint32_t was = simt::compare_exchange<simt::Scope::kDevice>(&slot.control, seen, wanted);
+        if (was == seen) return true;
+        seen = was;
+    }
+    return false;
+}
+
+/// Ends the caller's interest in a command: free now, or in quarantine until its answers come. True: in
+/// quarantine.
+GN_HD
+inline bool leave_slot(ChannelState& c, std::uint32_t index) {
+    // Counted first: the count must not be missing when the poller takes it back.
+    c.count(&Counters::quarantined, 1);
+    if (hand_over(c.slot(index), SlotState::kAbandoned)) return true;
+    c.count(&Counters::quarantined, ~0ull);
+    free_slot(c, index);
+    return false;
+}
+
+/// Worst answer of a command whose answers are all there.
+GN_HD
+inline nvme::Status outcome_of(const CommandSlot& slot) {
+    auto out = nvme::Status::kSuccess;
+    for (std::uint32_t r = 0; r < placement::kMaxReplicas && slot.target[r] != kNoTarget; ++r) {
+        const std::uint32_t answer = simt::load_relaxed<simt::Scope::kDevice>(&slot.answer[r]);
+        out = worst(out, static_cast<nvme::Status>(answer));
+    }
+    return out;
+}
+
+/// Records the first error of the channel; later ones are only counted.
+GN_HD
+inline void record_error(ChannelState& c, nvme::Status status, std::uint32_t queue, std::uint32_t block,
+                         std::uint32_t syndrome) {
+    FirstError& e = c.first_error;
+    if (simt::load_relaxed<simt::Scope::kDevice>(&e.claimed) != 0) return;
+    if (simt::exchange<simt::Scope::kDevice>(&e.claimed, 1u) != 0) return;
+    e.status = static_cast<std::uint32_t>(status);
+    e.queue = queue;
+    e.block = block;
+    e.syndrome = syndrome;
+    // Publishes the fields: pairs with the acquire of Channel::first_error.
+    simt::store_release<simt::Scope::kDevice>(&e.recorded, 1u);
+}
+
+}  // namespace gnstor::gnor

@@ -1,0 +1,33 @@
+// moving.hpp: bytes between pool buffers and the user's own memory, moved by the calling group. CPU and GPU
+// lanes.
+//
+// Each member's request in turn, all lanes copying 16 bytes each (DESIGN.md, "The NIC"). Lengths are whole
+// sectors and pool addresses whole blocks; the user's address may be anything.
+#pragma once
+
+#include <gnstor/simt/copy.hpp>
+#include <gnstor/simt/group.hpp>
+
+#include <cstdint>
+
+namespace gnstor::gnor {
+
+/// For each member with `moves`: copies `bytes` from `from` to `to`. All members call.
+template <class Group>
+GN_HD
+void move_each(Group group, bool moves, std::uint64_t to, std::uint64_t from, std::uint32_t bytes) {
+    auto rest = group.ballot(moves);
+    if (rest.empty()) return;
+    group.sync();
+    for (; !rest.empty(); rest = rest.without_lowest()) {
+        const std::uint32_t who = rest.lowest();
+        const std::uint64_t target = group.shfl(to, who);
+        const std::uint64_t source = group.shfl(from, who);
+        const std::uint32_t length = group.shfl(bytes, who);
+        simt::copy16(group, reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), length);
+    }
+    // The owner may free or send the buffer only after every lane's part.
+    group.sync();
+}
+
+}  // namespace gnstor::gnor

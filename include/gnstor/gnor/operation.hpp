@@ -1,0 +1,406 @@
+// operation.hpp: carries a request out: resources, sending, waiting, retries, deadline. CPU and GPU lanes.
+//
+// run() is the one loop behind every synchronous call. Each member of the group walks its own Cursor and
+// keeps up to a window of commands in flight, chained through their slots; what needs all lanes (posting,
+// polling, moving bytes) is done together. Resources are taken in the order pool buffer, command slot, send
+// credit, each with a try: a lane that gets none goes round, polls, and finishes what it has in flight, so
+// nothing is waited for while something later is held. A deadline ends the waiting, not the commands: those
+// in flight go into quarantine (command_slots.hpp).
+#pragma once
+
+#include <gnstor/gnor/moving.hpp>
+#include <gnstor/gnor/polling.hpp>
+#include <gnstor/gnor/posting.hpp>
+#include <gnstor/gnor/request.hpp>
+#include <gnstor/simt/group.hpp>
+#include <gnstor/simt/time.hpp>
+
+namespace gnstor::gnor {
+
+inline constexpr std::uint32_t kLoneWindow = 8;   ///< commands in flight a lane when few lanes work together
+inline constexpr std::uint32_t kWarpWindow = 2;   ///< and when many do
+inline constexpr std::uint32_t kMaxAttempts = 8;  ///< of one read or write, over replicas and maps
+
+/// What the commands of one call have in common.
+struct Operation {
+    CommandContext context;
+    placement::VolumeGeometry geometry;
+    const std::uint64_t* current_map;  ///< address of the newest map; read once an attempt
+    const placement::ArrayMap* map;    ///< the one in use
+
+    GN_HD
+    void load_map() {
+        // Pairs with the client's release of a new map: the object it names is whole and never changes.
+        map = reinterpret_cast<const placement::ArrayMap*>(
+            simt::load_acquire<simt::Scope::kSystem>(current_map));
+        context.map_version = map->version;
+    }
+};
+
+enum class Begin : std::uint32_t { kBegun, kLater, kRefused };
+
+/// The drives that a step goes to, into `slot`-like arrays. Returns how many; 0: none, see `status`.
+struct Targets {
+    std::uint8_t slot[placement::kMaxReplicas];
+    std::uint32_t count = 0;
+    nvme::Status status = nvme::Status::kSuccess;
+};
+
+GN_HD
+inline bool serves(const placement::ArrayMap& map, std::uint32_t slot) {
+    const auto state = map.slots[slot].state;
+    return slot < map.slot_count && state != placement::SlotState::kEmpty &&
+           state != placement::SlotState::kDown;
+}
+
+/// Reads go to one replica that is *in*, the first by rank that is not broken, beginning at attempt number
+/// `attempts`; all else goes to every replica, and to none if one of them cannot be reached.
+GN_HD
+inline Targets choose_targets(ChannelState& c, const Operation& op, const Step& step) {
+    Targets t;
+    if (step.fixed_target != kNone) {
+        if (!serves(*op.map, step.fixed_target)) return t;  // nobody there: nothing to flush
+        t.slot[t.count++] = static_cast<std::uint8_t>(step.fixed_target);
+    } else {
+        const auto replicas = placement::place(*op.map, op.geometry, step.block >> op.geometry.chunk_shift);
+        const bool read = step.opcode == nvme::IoOpcode::kRead;
+        for (std::uint32_t i = 0; i < replicas.count; ++i)
+            if (!read || op.map->slots[replicas.slot[i]].state == placement::SlotState::kIn)
+                t.slot[t.count++] = replicas.slot[i];
+        t.status = t.count == 0 ? nvme::Status::kQueueError : nvme::Status::kSuccess;
+        if (read && t.count != 0) {
+            std::uint32_t pick = kNone;
+            for (std::uint32_t i = 0; i < t.count && pick == kNone; ++i) {
+                const std::uint32_t s = t.slot[(step.attempts + i) % t.count];
+                if (s < c.queues && !is_broken(c, s)) pick = s;
+            }
+            t.count = 1;
+            t.slot[0] = static_cast<std::uint8_t>(pick == kNone ? t.slot[0] : pick);
+        }
+    }
+    for (std::uint32_t i = 0; i < t.count; ++i)
+        if (t.slot[i] >= c.queues || is_broken(c, t.slot[i])) t.status = nvme::Status::kQueueError;
+    if (!nvme::ok(t.status)) t.count = 0;
+    return t;
+}
+
+/// Takes pool buffer and command slot for a step. kRefused: `status` says why (success: there is nothing to
+/// do).
+GN_HD
+inline Begin begin_step(ChannelState& c, const Operation& op, const Step& step, std::uint32_t hint,
+                        std::uint32_t& index, nvme::Status& status) {
+    const Targets targets = choose_targets(c, op, step);
+    status = targets.status;
+    if (targets.count == 0) return Begin::kRefused;
+    const bool bounced = step.bytes != 0 && !step.registered;
+    const std::uint32_t pool_blocks = bounced ? (step.bytes + kPoolBlockBytes - 1) / kPoolBlockBytes : 0;
+    std::uint32_t pool_first = kNone;
+    status = nvme::Status::kNoBuffer;
+    if (bounced) pool_first = take_pool_run(c, pool_blocks, hint);
+    if (bounced && pool_first == kNone) return Begin::kLater;
+    status = nvme::Status::kTimedOut;
+    index = take_slot(c, hint);
+    if (index == kNone) {
+        if (bounced) give_run(c.pool_free(), pool_first, pool_blocks);
+        return Begin::kLater;
+    }
+    CommandSlot& slot = c.slot(index);
+    for (std::uint32_t i = 0; i < targets.count; ++i) slot.target[i] = targets.slot[i];
+    slot.opcode = static_cast<std::uint8_t>(step.opcode);
+    slot.first_sector = step.first_sector;
+    slot.sectors = step.sectors;
+    slot.attempts = step.attempts;
+    slot.block = step.block;
+    slot.blocks = step.blocks;
+    slot.pool_first = pool_first;
+    slot.pool_blocks = pool_blocks;
+    slot.lkey = bounced ? c.pool_lkey : step.lkey;
+    slot.rkey = bounced ? c.pool_rkey : step.rkey;
+    slot.buffer = step.buffer;
+    slot.wire = bounced ? pool_address(c, pool_first) : step.buffer;
+    slot.sequence = step.sequence;
+    slot.request = step.request;
+    slot.bytes = step.bytes;
+    if (step.opcode == nvme::IoOpcode::kDatasetManagement)
+        *reinterpret_cast<nvme::DsmRange*>(slot.wire) = nvme::DsmRange{0, step.blocks, step.block};
+    return Begin::kBegun;
+}
+
+GN_HD
+inline std::uint32_t target_count(const CommandSlot& slot) {
+    std::uint32_t n = 0;
+    while (n < placement::kMaxReplicas && slot.target[n] != kNoTarget) ++n;
+    return n;
+}
+
+/// The step that a slot was begun for, so that it can be begun again elsewhere.
+GN_HD
+inline Step step_of(const CommandSlot& slot) {
+    Step step{};
+    step.opcode = static_cast<nvme::IoOpcode>(slot.opcode);
+    step.first_sector = slot.first_sector;
+    step.sectors = slot.sectors;
+    step.attempts = slot.attempts;
+    step.block = slot.block;
+    step.blocks = slot.blocks;
+    step.bytes = slot.bytes;
+    step.request = slot.request;
+    step.fixed_target =
+        slot.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kFlush) ? slot.target[0] : kNone;
+    step.buffer = slot.buffer;
+    step.sequence = slot.sequence;
+    step.registered = slot.pool_first == kNone;
+    step.lkey = slot.lkey;
+    step.rkey = slot.rkey;
+    return step;
+}
+
+/// Whether a command that ended with `status` is worth another attempt; a newer map counts as one.
+GN_HD
+inline bool worth_retrying(Operation& op, const CommandSlot& slot, nvme::Status status) {
+    if (nvme::ok(status) || slot.attempts + 1u >= kMaxAttempts) return false;
+    if (status == nvme::Status::kStaleMap) {
+        const nvme::MapVersion before = op.context.map_version;
+        op.load_map();
+        if (op.context.map_version != before) return true;
+    }
+    if (slot.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kRead)) return false;
+    if (slot.attempts + 1u >= op.geometry.replicas) return false;
+    return nvme::may_retry(status) || status == nvme::Status::kQueueError ||
+           status == nvme::Status::kUnrecoveredReadError;
+}
+
+/// One lane's part of run(): what it is about to send and what it has in flight.
+struct LaneWork {
+    std::uint32_t current = kNone;  ///< slot that is being posted
+    std::uint32_t posted = 0;       ///< to how many of its targets
+    std::uint32_t targets = 0;
+    std::uint32_t head = kNone, tail = kNone, in_flight = 0;
+    bool has_step = false;  ///< `step` is waiting for resources
+    bool exhausted = false;
+    Step step{};
+    nvme::Status stall = nvme::Status::kTimedOut;  ///< what to report if `step` never gets its resources
+    std::uint32_t sent = 0, timeouts = 0, bounced = 0;
+
+    GN_HD
+    bool busy() const { return current != kNone || head != kNone || has_step || !exhausted; }
+    GN_HD
+    void enqueue(ChannelState& c) {
+        if (head == kNone)
+            head = current;
+        else
+            c.slot(tail).next = current;
+        tail = current;
+        current = kNone;
+        ++in_flight;
+    }
+    GN_HD
+    std::uint32_t dequeue(ChannelState& c) {
+        const std::uint32_t index = head;
+        head = c.slot(index).next;
+        --in_flight;
+        return index;
+    }
+};
+
+/// Whether an answer is missing from a drive whose queue pair is in error.
+GN_HD
+inline bool waits_in_vain(ChannelState& c, const CommandSlot& slot, std::uint32_t control) {
+    for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+        if (((pending_of(control) >> r) & 1u) != 0 && is_broken(c, slot.target[r])) return true;
+    return false;
+}
+
+/// Ends a command that did not work, without another attempt. `index` is free or in quarantine afterwards.
+GN_HD
+inline void fail_command(ChannelState& c, Cursor& cursor, std::uint32_t index, nvme::Status status) {
+    cursor.report(c.slot(index).request, status);
+    leave_slot(c, index);
+}
+
+/// Another attempt with the same slot and pool buffer, for a command of which nothing is unanswered: it
+/// becomes current. False: no drive is left to ask.
+GN_HD
+inline bool start_again(ChannelState& c, const Operation& op, LaneWork& work, std::uint32_t index) {
+    CommandSlot& slot = c.slot(index);
+    ++slot.attempts;
+    const Targets targets = choose_targets(c, op, step_of(slot));
+    if (targets.count == 0) return false;
+    for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i)
+        slot.target[i] = i < targets.count ? targets.slot[i] : kNoTarget;
+    // A new generation, so that no answer to the earlier attempt can be taken for one to this.
+    const std::uint32_t generation =
+        generation_of(simt::load_relaxed<simt::Scope::kDevice>(&slot.control)) + 1;
+    simt::store_relaxed<simt::Scope::kDevice>(&slot.control,
+                                              make_control(generation & 0xFFFFu, SlotState::kOwned, 0));
+    slot.next = kNone;
+    work.current = index;
+    work.posted = 0;
+    work.targets = targets.count;
+    return true;
+}
+
+/// Takes what a lane has next, when it has room for it.
+GN_HD
+inline void begin_next(ChannelState& c, const Operation& op, Cursor& cursor, LaneWork& work,
+                       std::uint32_t window, std::uint32_t hint, bool expired) {
+    if (expired) {
+        if (work.has_step) cursor.report(work.step.request, work.stall);
+        if (work.has_step || !work.exhausted) ++work.timeouts;
+        work.has_step = false;
+        if (!work.exhausted) cursor.give_up(c, work.stall);
+        work.exhausted = true;
+        return;
+    }
+    if (work.current != kNone || work.in_flight >= window) return;
+    if (!work.has_step) {
+        if (work.exhausted) return;
+        work.has_step = cursor.next(c, work.step);
+        work.exhausted = !work.has_step;
+        if (!work.has_step) return;
+    }
+    nvme::Status status = nvme::Status::kSuccess;
+    std::uint32_t index = kNone;
+    const Begin outcome = begin_step(c, op, work.step, hint, index, status);
+    if (outcome == Begin::kLater) {
+        work.stall = status;
+        return;
+    }
+    work.has_step = false;
+    if (outcome == Begin::kRefused) return cursor.report(work.step.request, status);
+    work.current = index;
+    work.posted = 0;
+    work.targets = target_count(c.slot(index));
+}
+
+/// Sends what is current to its drives, as far as there are credits; `begun`: its pool buffer is still to be
+/// filled. All members call.
+template <class Group>
+GN_HD
+bool post_current(Group group, ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work, bool begun,
+                  bool expired, bool ring = true) {
+    bool progress = false;
+    const bool moves = begun && c.slot(work.current).pool_first != kNone &&
+                       c.slot(work.current).opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kWrite);
+    const CommandSlot* fresh = moves ? &c.slot(work.current) : nullptr;
+    work.bounced += moves ? fresh->bytes : 0;
+    move_each(group, moves, moves ? fresh->wire : 0, moves ? fresh->buffer : 0, moves ? fresh->bytes : 0);
+    for (bool more = true; more;) {
+        const bool wanted = work.current != kNone && !expired;
+        const PostOutcome outcome = post(group, c, op.context, wanted, work.current, work.posted, ring);
+        if (outcome == PostOutcome::kPosted) {
+            progress = true;
+            ++work.sent;
+            if (++work.posted == work.targets) work.enqueue(c);
+        } else if (outcome == PostOutcome::kBroken) {
+            const std::uint32_t index = work.current;
+            work.current = kNone;
+            const bool again =
+                work.posted == 0 && worth_retrying(op, c.slot(index), nvme::Status::kQueueError);
+            if (!again || !start_again(c, op, work, index))
+                fail_command(c, cursor, index, nvme::Status::kQueueError);
+        }
+        more = group.any(outcome == PostOutcome::kPosted && work.current != kNone);
+    }
+    if (expired && work.current != kNone) {
+        ++work.timeouts;
+        cursor.report(c.slot(work.current).request, nvme::Status::kTimedOut);
+        leave_slot(c, work.current);
+        work.current = kNone;
+    }
+    return progress;
+}
+
+/// The oldest command waits for a drive whose queue pair is in error. The user's own buffer may still be
+/// written by it, so no second command into that; with a pool buffer another replica may be asked.
+GN_HD
+inline bool abandon_broken(ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work) {
+    const CommandSlot& slot = c.slot(work.head);
+    const bool again = slot.pool_first != kNone && worth_retrying(op, slot, nvme::Status::kQueueError);
+    if (again && work.has_step) return false;
+    const std::uint32_t index = work.dequeue(c);
+    if (!again) {
+        fail_command(c, cursor, index, nvme::Status::kQueueError);
+        return true;
+    }
+    work.step = step_of(slot);
+    work.step.registered = false;
+    ++work.step.attempts;
+    work.has_step = true;
+    leave_slot(c, index);
+    return true;
+}
+
+/// Looks at the oldest command in flight of each member and finishes it if it can be. All members call.
+template <class Group>
+GN_HD
+bool reap_head(Group group, ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work, bool expired) {
+    std::uint32_t done = kNone;
+    bool moves = false;
+    bool progress = false;
+    if (work.head != kNone) {
+        CommandSlot& slot = c.slot(work.head);
+        const std::uint32_t control = load_control(slot);
+        if (pending_of(control) == 0) {
+            const nvme::Status status = outcome_of(slot);
+            if (nvme::ok(status)) {
+                progress = true;
+                done = work.dequeue(c);
+                moves = slot.pool_first != kNone &&
+                        slot.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kRead);
+            } else if (work.current == kNone) {  // another attempt takes its place
+                progress = true;
+                const std::uint32_t index = work.dequeue(c);
+                const bool again = !expired && worth_retrying(op, slot, status);
+                if (!again || !start_again(c, op, work, index)) fail_command(c, cursor, index, status);
+            }
+        } else if (expired) {
+            progress = true;
+            ++work.timeouts;
+            fail_command(c, cursor, work.dequeue(c), nvme::Status::kTimedOut);
+        } else if (waits_in_vain(c, slot, control)) {
+            progress = abandon_broken(c, op, cursor, work);
+        }
+    }
+    const CommandSlot* slot = moves ? &c.slot(done) : nullptr;
+    work.bounced += moves ? slot->bytes : 0;
+    move_each(group, moves, moves ? slot->buffer : 0, moves ? slot->wire : 0, moves ? slot->bytes : 0);
+    if (done != kNone) free_slot(c, done);
+    return progress;
+}
+
+/// Carries out what the members' cursors name; returns the worst status of all, the same to all members.
+template <class Group>
+GN_HD
+nvme::Status run(Group group, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
+                 simt::Deadline deadline) {
+    LaneWork work;
+    std::uint32_t backoff = 0;
+    const std::uint32_t window = group.size() >= kLoneWindow ? kWarpWindow : kLoneWindow;
+    while (group.any(work.busy())) {
+        const bool passed = group.is_leader() && deadline.passed();
+        const bool expired = group.shfl(passed, group.leader());
+        bool progress = reap_head(group, c, op, cursor, work, expired);
+        const bool had = work.current != kNone;
+        begin_next(c, op, cursor, work, window, hint, expired);
+        const bool begun = !had && work.current != kNone;
+        // A lane's buffer is filled once, in the round in which it was begun.
+        progress = post_current(group, c, op, cursor, work, begun, expired) || progress;
+        progress = poll_trip(group, c) != 0 || progress;
+        if (group.any(progress))
+            backoff = 0;
+        else
+            simt::pause(backoff);
+    }
+    const std::uint32_t sent = sum_of(group, work.sent);
+    const std::uint32_t timeouts = sum_of(group, work.timeouts);
+    const std::uint32_t bounced = sum_of(group, work.bounced);
+    if (group.is_leader()) {
+        count_commands(c, cursor.opcode, sent);
+        c.count(&Counters::timeouts, timeouts);
+        c.count(&Counters::bounce_bytes, bounced);
+    }
+    return worst_of(group, cursor.result);
+}
+
+}  // namespace gnstor::gnor

@@ -1,0 +1,180 @@
+// polling.hpp: reaping responses and filing them under their command slots. CPU and GPU lanes; nothing here
+// waits.
+//
+// One group polls at a time (rdma::poll's try-lock). A response's DW3 names the slot and its generation; one
+// that fits no command in flight is counted as stale and dropped. Credits come back only after the receives
+// were posted again, so that a response always finds a receive. Callbacks run after polling is handed over,
+// by whoever finds them due.
+#pragma once
+
+#include <gnstor/gnor/command_slots.hpp>
+
+namespace gnstor::gnor {
+
+GN_HD
+inline void mark_ready(ChannelState& c, std::uint32_t index) {
+    // Releases the filed answers to the lane that runs the callback (run_callbacks).
+    simt::fetch_or<simt::Scope::kDevice>(&c.ready_slots()[index / 64], 1ull << (index % 64));
+    simt::exchange<simt::Scope::kDevice>(&c.any_ready, 1u);
+}
+
+/// Which replica of the slot a response of `queue` with this command id answers, or kNone: no command in
+/// flight. `control` is what the answer rests on.
+GN_HD
+inline std::uint32_t match_response(ChannelState& c, std::uint32_t queue, std::uint32_t cid,
+                                    std::uint32_t control) {
+    const CommandSlot& slot = c.slot(cid & (c.command_slots - 1));
+    const std::uint32_t generation_mask = 0xFFFFu >> c.slot_bits;
+    if (state_of(control) == SlotState::kFree) return kNone;
+    if ((generation_of(control) & generation_mask) != (cid >> c.slot_bits)) return kNone;
+    for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+        if (((pending_of(control) >> r) & 1u) != 0 && slot.target[r] == queue) return r;
+    return kNone;
+}
+
+/// Files an answer and clears its pending bit; whoever clears the last one does what the slot's state asks
+/// for. False: it answers nothing. One compare-and-exchange decides, so that neither a second answer nor a
+/// late one can touch a later command.
+GN_HD
+inline bool settle(ChannelState& c, std::uint32_t queue, std::uint32_t cid, nvme::Status status) {
+    const std::uint32_t index = cid & (c.command_slots - 1);
+    CommandSlot& slot = c.slot(index);
+    std::uint32_t seen = load_control(slot);
+    std::uint32_t replica = kNone;
+    for (;;) {
+        replica = match_response(c, queue, cid, seen);
+        if (replica == kNone) return false;
+        simt::store_relaxed<simt::Scope::kDevice>(&slot.answer[replica], static_cast<std::uint32_t>(status));
+        // Releases the answer: pairs with load_control of the waiter.
+        const std::uint32_t was =
+            simt::compare_exchange<simt::Scope::kDevice>(&slot.control, seen, seen & ~(1u << replica));
+        if (was == seen) break;
+        seen = was;
+    }
+    if (pending_of(seen) != (1u << replica)) return true;
+    if (state_of(seen) == SlotState::kAbandoned) {
+        free_slot(c, index);
+        c.count(&Counters::quarantined, ~0ull);
+    } else if (state_of(seen) == SlotState::kCallback) {
+        mark_ready(c, index);
+    }
+    return true;
+}
+
+/// What one member saw in a trip: queues whose credits are due (8 bits each, at most 8), and counts.
+struct TripTally {
+    std::uint64_t queues = 0;
+    std::uint32_t due = 0;
+    std::uint32_t filed = 0;
+    std::uint32_t stale = 0;
+    std::uint32_t refused = 0;
+    std::uint32_t errors = 0;
+};
+
+GN_HD
+inline void file_arrival(ChannelState& c, const rdma::Arrival& arrival, TripTally& tally) {
+    if (arrival.queue == rdma::ReceiveSet::kUnknown) {
+        ++tally.stale;
+        return;
+    }
+    QueueLane& queue = c.queue(arrival.queue);
+    if (arrival.is_error()) {
+        ++tally.errors;
+        simt::store_relaxed<simt::Scope::kDevice>(&queue.broken, 1u);
+        record_error(c, nvme::Status::kQueueError, arrival.queue, 0, arrival.syndrome);
+        return;
+    }
+    const std::uint32_t cid = arrival.dw3 & 0xFFFFu;
+    const auto status = nvme::from_field(static_cast<std::uint16_t>(arrival.dw3 >> 17));
+    const std::uint32_t block = c.slot(cid & (c.command_slots - 1)).block;
+    if (!settle(c, arrival.queue, cid, status)) {
+        ++tally.stale;
+        return;
+    }
+    ++tally.filed;
+    tally.queues = (tally.queues << 8) | arrival.queue;
+    ++tally.due;
+    if (nvme::ok(status)) return;
+    ++tally.refused;
+    record_error(c, status, arrival.queue, block, 0);
+}
+
+/// Sum over the members; the same for all. Small counts only.
+template <class Group>
+GN_HD
+std::uint32_t sum_of(Group group, std::uint32_t mine) {
+    std::uint32_t total = 0;
+    for (auto rest = group.ballot(mine != 0); !rest.empty(); rest = rest.without_lowest())
+        total += group.shfl(mine, rest.lowest());
+    return total;
+}
+
+/// Merges one command of a callback request into the chain's first; the last one runs the callback.
+GN_HD
+inline void finish_callback(ChannelState& c, std::uint32_t index) {
+    CommandSlot& slot = c.slot(index);
+    const std::uint32_t head_index = slot.request;
+    CommandSlot& head = c.slot(head_index);
+    const nvme::Status mine = outcome_of(slot);
+    std::uint32_t seen = simt::load_relaxed<simt::Scope::kDevice>(&head.merged);
+    for (;;) {
+        const auto now = static_cast<std::uint32_t>(worst(static_cast<nvme::Status>(seen), mine));
+        if (now == seen) break;
+        const std::uint32_t was = simt::compare_exchange<simt::Scope::kDevice>(&head.merged, seen, now);
+        if (was == seen) break;
+        seen = was;
+    }
+    if (index != head_index) free_slot(c, index);
+    // Orders the merges before the callback: the last to count down sees all of them.
+    if (simt::fetch_add<simt::Scope::kDevice>(&head.remaining, ~0u) != 1) return;
+    const auto callback = reinterpret_cast<Callback>(head.callback);
+    void* const argument = reinterpret_cast<void*>(head.argument);
+    const auto status = static_cast<nvme::Status>(simt::load_relaxed<simt::Scope::kDevice>(&head.merged));
+    free_slot(c, head_index);
+    c.count(&Counters::callbacks, 1);
+    callback(argument, status);
+}
+
+/// Runs what is due. By any lane, outside of polling; a callback runs once, in the lane that claimed its bit.
+GN_HD
+inline void run_callbacks(ChannelState& c) {
+    if (simt::load_relaxed<simt::Scope::kDevice>(&c.any_ready) == 0) return;
+    if (simt::exchange<simt::Scope::kDevice>(&c.any_ready, 0u) == 0) return;
+    for (std::uint32_t w = 0; w < c.slot_words; ++w) {
+        // Acquires what mark_ready released.
+        std::uint64_t bits = simt::exchange<simt::Scope::kDevice>(&c.ready_slots()[w], 0ull);
+        for (; bits != 0; bits &= bits - 1) finish_callback(c, w * 64 + detail::lowest_bit(bits));
+    }
+}
+
+/// One trip to the completion queue, if nobody else is there. All members call. Returns how many completions
+/// it consumed. `callbacks`: whether due ones may run here (not from within a callback).
+template <class Group>
+GN_HD
+std::uint32_t poll_trip(Group group, ChannelState& c, bool callbacks = true) {
+    TripTally tally;
+    const rdma::ReceiveSet receives{c.receives(), c.queues};
+    const auto result = rdma::poll(group, c.completion_queue(), receives,
+                                   [&](const rdma::Arrival& arrival) { file_arrival(c, arrival, tally); });
+    if (result.taken && result.arrived != 0) {
+        for (; tally.due != 0; --tally.due, tally.queues >>= 8)
+            // Releases: the receive was posted again; pairs with take_credit.
+            simt::fetch_add<simt::Scope::kDevice>(
+                &c.queue(static_cast<std::uint32_t>(tally.queues & 0xFF)).outstanding, ~0u);
+        const std::uint32_t filed = sum_of(group, tally.filed);
+        const std::uint32_t stale = sum_of(group, tally.stale);
+        const std::uint32_t refused = sum_of(group, tally.refused);
+        const std::uint32_t errors = sum_of(group, tally.errors);
+        if (group.is_leader()) {
+            c.count(&Counters::polls, 1);
+            c.count(&Counters::completions, filed);
+            c.count(&Counters::stale, stale);
+            c.count(&Counters::refusals, refused);
+            c.count(&Counters::queue_errors, errors);
+        }
+    }
+    if (callbacks) run_callbacks(c);
+    return result.arrived;
+}
+
+}  // namespace gnstor::gnor

@@ -1,0 +1,163 @@
+// posting.hpp: sending a command: send credit, send entry, capsule, bell. CPU and GPU lanes; nothing here
+// waits.
+//
+// The last of the three kinds of resources (pool buffer, command slot, send credit). A credit bounds what a
+// drive's queue and the posted receives must hold: at most `depth` commands sent and not answered a queue
+// pair. Between reserving a send entry and publishing it there is neither a wait nor a deadline.
+#pragma once
+
+#include <gnstor/gnor/command_slots.hpp>
+
+namespace gnstor::gnor {
+
+GN_HD
+inline bool is_broken(ChannelState& c, std::uint32_t queue) {
+    return simt::load_relaxed<simt::Scope::kDevice>(&c.queue(queue).broken) != 0;
+}
+
+/// Up to `wanted` credits of one queue. One lane for all that share the queue.
+GN_HD
+inline std::uint32_t take_credits(ChannelState& c, QueueLane& queue, std::uint32_t wanted) {
+    std::uint32_t seen = simt::load_relaxed<simt::Scope::kDevice>(&queue.outstanding);
+    while (seen < c.depth) {
+        const std::uint32_t got = c.depth - seen < wanted ? c.depth - seen : wanted;
+        // Acquires: whoever gave these credits back had posted their receives again (poll_trip).
+        const std::uint32_t was =
+            simt::compare_exchange<simt::Scope::kDevice>(&queue.outstanding, seen, seen + got);
+        if (was == seen) return got;
+        seen = was;
+    }
+    return 0;
+}
+
+GN_HD
+inline void give_credits(QueueLane& queue, std::uint32_t count) {
+    simt::fetch_add<simt::Scope::kDevice>(&queue.outstanding, 0u - count);
+}
+
+/// What every command of one operation has in common.
+struct CommandContext {
+    nvme::VolumeId volume = 0;
+    nvme::ClientId client = 0;
+    nvme::Epoch epoch = 0;
+    nvme::MapVersion map_version = 0;
+};
+
+/// The 64-byte capsule of a slot's command, and how much of its payload travels with it.
+GN_HD
+inline nvme::Command build_command(ChannelState& c, const CommandContext& context, std::uint32_t index,
+                                   std::uint32_t& in_capsule) {
+    const CommandSlot& slot = c.slot(index);
+    const auto opcode = static_cast<nvme::IoOpcode>(slot.opcode);
+    nvme::IoFields fields;
+    fields.volume = context.volume;
+    fields.client = context.client;
+    fields.block = slot.block;
+    fields.blocks = slot.blocks != 0 ? slot.blocks : 1;
+    fields.epoch = context.epoch;
+    fields.map_version = context.map_version;
+    fields.first_sector = slot.first_sector;
+    fields.sectors = slot.sectors;
+    fields.sequence = slot.sequence;
+    fields.fua = opcode == nvme::IoOpcode::kWrite;
+    const bool trim = opcode == nvme::IoOpcode::kDatasetManagement;
+    nvme::Command command = trim ? nvme::encode_trim(fields, 1) : nvme::encode_io(opcode, fields);
+    command.command_id = command_id(c, index);
+    const bool outward = opcode == nvme::IoOpcode::kWrite || trim;
+    in_capsule = outward && slot.bytes <= kInCapsuleBytes ? slot.bytes : 0;
+    command.data = in_capsule != 0
+                       ? nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset, 0, in_capsule)
+                       : nvme::SglDescriptor::keyed(slot.wire, slot.bytes, slot.bytes != 0 ? slot.rkey : 0);
+    return command;
+}
+
+/// 64 bytes in four stores.
+GN_HD
+inline void store_capsule(nvme::Command* to, const nvme::Command& from) {
+#if GN_DEVICE_PASS
+    alignas(16) nvme::Command local = from;
+    const auto* words = reinterpret_cast<const uint4*>(&local);
+    for (int i = 0; i < 4; ++i) reinterpret_cast<uint4*>(to)[i] = words[i];
+#else
+    __builtin_memcpy(to, &from, sizeof(from));
+#endif
+}
+
+/// Fills send entry and capsule of a granted ticket and marks the replica as pending.
+GN_HD
+inline void fill_entry(ChannelState& c, const rdma::SendQueueRef& send, rdma::SendTicket& ticket,
+                       const CommandContext& context, std::uint32_t index, std::uint32_t replica) {
+    CommandSlot& slot = c.slot(index);
+    QueueLane& queue = c.queue(slot.target[replica]);
+    nvme::Command* const capsule = queue.capsules + send.slot(ticket.index);
+    std::uint32_t in_capsule = 0;
+    store_capsule(capsule, build_command(c, context, index, in_capsule));
+    const auto head =
+        mlx5::make_data(reinterpret_cast<std::uint64_t>(capsule), sizeof(nvme::Command), queue.capsule_lkey);
+    if (in_capsule != 0)
+        send.fill_send(ticket, head, mlx5::make_data(slot.wire, in_capsule, slot.lkey));
+    else
+        send.fill_send(ticket, head);
+    // Before the entry is published: the answer may come at once. Releases the slot's fields to the poller
+    // (load_control).
+    simt::fetch_or<simt::Scope::kDevice>(&slot.control, 1u << replica);
+}
+
+enum class PostOutcome : std::uint32_t { kIdle, kPosted, kNoCredit, kBroken };
+
+/// Posts for each member with `wanted` its slot's command to one replica; without the bell when `ring` is
+/// false. All members call. One step a queue for credits, entries and bell.
+template <class Group>
+GN_HD
+PostOutcome post(Group group, ChannelState& c, const CommandContext& context, bool wanted,
+                 std::uint32_t index, std::uint32_t replica, bool ring = true) {
+    const std::uint32_t q = wanted ? c.slot(index).target[replica] : 0;
+    QueueLane& queue = c.queue(q);
+    const bool broken = wanted && is_broken(c, q);
+    const simt::LaneSet sharers = group.match(wanted && !broken ? q + 1 : 0u);
+    const bool chief = sharers.lowest() == group.lane();
+    std::uint32_t credits = 0;
+    if (wanted && !broken && chief) credits = take_credits(c, queue, sharers.count());
+    credits = group.shfl(credits, sharers.lowest());
+    const bool credit = wanted && !broken && sharers.count_below(group.lane()) < credits;
+    const rdma::SendQueueRef send = c.send_queue(q);
+    rdma::SendTicket ticket = rdma::try_reserve(group, send, credit);
+    PostOutcome outcome = wanted ? PostOutcome::kNoCredit : PostOutcome::kIdle;
+    if (credit && !ticket.granted()) give_credits(queue, 1);
+    if (credit && ticket.outcome == rdma::SendOutcome::kBroken)
+        simt::store_relaxed<simt::Scope::kDevice>(&queue.broken, 1u);
+    if (broken || (credit && ticket.outcome == rdma::SendOutcome::kBroken)) outcome = PostOutcome::kBroken;
+    if (ticket.granted()) {
+        fill_entry(c, send, ticket, context, index, replica);
+        outcome = PostOutcome::kPosted;
+    }
+    if (ring) {
+        rdma::publish_and_ring(group, send, ticket);
+        const simt::LaneSet rung = group.match(ticket.granted() ? q + 1 : 0u);
+        const auto bells = group.ballot(ticket.granted() && rung.lowest() == group.lane()).count();
+        if (group.is_leader()) c.count(&Counters::doorbells, bells);
+    } else {
+        if (ticket.granted()) send.publish(ticket);
+    }
+    return outcome;
+}
+
+/// Counts `n` sent commands under their opcode.
+GN_HD
+inline void count_commands(ChannelState& c, nvme::IoOpcode opcode, std::uint32_t n) {
+    switch (opcode) {
+        case nvme::IoOpcode::kRead:
+            return c.count(&Counters::reads, n);
+        case nvme::IoOpcode::kWrite:
+            return c.count(&Counters::writes, n);
+        case nvme::IoOpcode::kFlush:
+            return c.count(&Counters::flushes, n);
+        case nvme::IoOpcode::kDatasetManagement:
+            return c.count(&Counters::trims, n);
+        case nvme::IoOpcode::kWriteZeroes:
+            return c.count(&Counters::zeroes, n);
+    }
+    c.count(&Counters::others, n);
+}
+
+}  // namespace gnstor::gnor

@@ -1,0 +1,243 @@
+// volume_ref.hpp: an opened volume, as a kernel takes it by value. The public device interface. CPU and GPU
+// lanes.
+//
+// Every call names a group: simt::self(lane), one lane alone, or several lanes of a warp, all of which call
+// with the same arguments unless said otherwise and get the same result. Statuses are NVMe's or local
+// (nvme/status.hpp); nothing traps and nothing waits beyond its deadline. Rules of buffers, deadlines and
+// retries: DESIGN.md, "A read, from end to end", "Using it".
+//
+//   * registered buffers (channel pool, or registered by the user; 4-byte aligned) are used in place; any
+//   other memory,
+//     at any alignment, goes through pool buffers, moved by the calling group;
+//   * kTimedOut: a registered buffer may still be read or written by the NIC, until reclaim() on the host or
+//   the answer;
+//   * one call is one write sequence, also over its retries: a call that is made again is a newer write;
+//   * a failed write is indeterminate on every block it covers.
+#pragma once
+
+#include <gnstor/gnor/channel_ref.hpp>
+
+namespace gnstor {
+
+enum class VolumeMode : std::uint32_t { kRead = 0, kWrite = 1 };
+
+class VolumeRef {
+  public:
+    placement::VolumeGeometry geometry{};
+    nvme::Epoch epoch = 0;
+    nvme::ClientId client = 0;
+    VolumeMode mode = VolumeMode::kRead;
+    /// Address of the newest placement::ArrayMap, in memory that lanes see; the client stores a new one with
+    /// a release.
+    const std::uint64_t* current_map = nullptr;
+    /// The last sequence that this opening gave out; lanes' memory. Null when opened for reading.
+    std::uint64_t* last_sequence = nullptr;
+
+    /// Reads `blocks` blocks from `block` on. ONE request: the group splits it at chunk boundaries, its
+    /// members carry the pieces. kLbaOutOfRange past the end; kBadArgument for no blocks, no buffer, a
+    /// misaligned registered buffer.
+    template <class Group>
+    GN_HD
+    Status read(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks, void* buffer,
+                Deadline deadline) const {
+        const IoRequest request{block, blocks, buffer, 0, 0};
+        return one(group, channel, nvme::IoOpcode::kRead, request, deadline);
+    }
+    /// Reads `sectors` sectors of 512 bytes (1 .. 8) of one block, from `first_sector` on.
+    template <class Group>
+    GN_HD
+    Status read_sectors(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t first_sector,
+                        std::uint32_t sectors, void* buffer, Deadline deadline) const {
+        if (sectors == 0 || sectors > nvme::kSectorsPerBlock || first_sector >= nvme::kSectorsPerBlock)
+            return Status::kBadArgument;
+        const IoRequest request{block, 1, buffer, static_cast<std::uint8_t>(first_sector),
+                                static_cast<std::uint8_t>(sectors)};
+        return one(group, channel, nvme::IoOpcode::kRead, request, deadline);
+    }
+    /// Writes to all replicas. Success: durable on every one of them, as the array's durability says.
+    template <class Group>
+    GN_HD
+    Status write(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                 const void* buffer, Deadline deadline) const {
+        const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
+        return one(group, channel, nvme::IoOpcode::kWrite, request, deadline);
+    }
+    /// Makes the blocks read as zeroes; what is stored for them may be given back.
+    template <class Group>
+    GN_HD
+    Status trim(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                Deadline deadline) const {
+        const IoRequest request{block, blocks, nullptr, 0, 0};
+        return one(group, channel, nvme::IoOpcode::kDatasetManagement, request, deadline);
+    }
+    template <class Group>
+    GN_HD
+    Status write_zeroes(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                        Deadline deadline) const {
+        const IoRequest request{block, blocks, nullptr, 0, 0};
+        return one(group, channel, nvme::IoOpcode::kWriteZeroes, request, deadline);
+    }
+    /// NVMe flush on every drive of the volume's map.
+    template <class Group>
+    GN_HD
+    Status flush(Group group, ChannelRef channel, Deadline deadline) const {
+        gnor::Cursor cursor = cursor_for(nvme::IoOpcode::kFlush, nullptr, 1);
+        cursor.flush_slots = true;
+        cursor.first_piece = group.rank();
+        cursor.piece_step = group.size();
+        gnor::Operation op = operation();
+        return gnor::run(group, channel.state(), op, cursor, ChannelRef::hint(group), deadline);
+    }
+
+    /// Many independent requests, spread over the members. `statuses`: one a request, or null. Returns the
+    /// worst.
+    template <class Group>
+    GN_HD
+    Status read_many(Group group, ChannelRef channel, const IoRequest* requests, std::uint32_t count,
+                     Status* statuses, Deadline deadline) const {
+        return many(group, channel, nvme::IoOpcode::kRead, requests, count, statuses, deadline);
+    }
+    template <class Group>
+    GN_HD
+    Status write_many(Group group, ChannelRef channel, const IoRequest* requests, std::uint32_t count,
+                      Status* statuses, Deadline deadline) const {
+        return many(group, channel, nvme::IoOpcode::kWrite, requests, count, statuses, deadline);
+    }
+
+    /// By one lane: sends now, ends with ChannelRef::wait, poll or drop. Waits, until `deadline`, for nothing
+    /// but slots and credits. The buffer must be registered (kNotRegistered) and stays in use until the
+    /// request ends.
+    GN_HD
+    Token read_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                     void* buffer, Deadline deadline) const {
+        return send(lane, channel, nvme::IoOpcode::kRead, IoRequest{block, blocks, buffer, 0, 0}, true,
+                    deadline);
+    }
+    GN_HD
+    Token write_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                      const void* buffer, Deadline deadline) const {
+        const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
+        return send(lane, channel, nvme::IoOpcode::kWrite, request, true, deadline);
+    }
+    /// The same without any wait (kTooManyPending instead): allowed in callbacks.
+    GN_HD
+    Token try_read_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                         void* buffer) const {
+        return send(lane, channel, nvme::IoOpcode::kRead, IoRequest{block, blocks, buffer, 0, 0}, false,
+                    Deadline{0});
+    }
+    GN_HD
+    Token try_write_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                          const void* buffer) const {
+        const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
+        return send(lane, channel, nvme::IoOpcode::kWrite, request, false, Deadline{0});
+    }
+    /// With a callback, which runs once, in some lane, when the request is done; not if this returns an
+    /// error. It may only *try*. `deadline` as in read_async; one that has passed (Deadline{0}) makes this a
+    /// try.
+    GN_HD
+    Status read_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                      void* buffer, Callback callback, void* argument, Deadline deadline) const {
+        return attach(channel, callback, argument,
+                      send(lane, channel, nvme::IoOpcode::kRead, IoRequest{block, blocks, buffer, 0, 0},
+                           deadline.at_ns != 0, deadline));
+    }
+    GN_HD
+    Status write_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                       const void* buffer, Callback callback, void* argument, Deadline deadline) const {
+        const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
+        return attach(channel, callback, argument,
+                      send(lane, channel, nvme::IoOpcode::kWrite, request, deadline.at_ns != 0, deadline));
+    }
+
+    // What Batch (batch.hpp) builds on.
+    GN_HD
+    gnor::Operation operation() const {
+        gnor::Operation op;
+        op.context.volume = geometry.volume;
+        op.context.client = client;
+        op.context.epoch = epoch;
+        op.geometry = geometry;
+        op.current_map = current_map;
+        op.load_map();
+        return op;
+    }
+    GN_HD
+    gnor::Cursor cursor_for(nvme::IoOpcode opcode, const IoRequest* requests, std::uint32_t count) const {
+        gnor::Cursor cursor;
+        cursor.opcode = opcode;
+        cursor.requests = requests;
+        cursor.request_count = count;
+        cursor.chunk_shift = geometry.chunk_shift;
+        cursor.capacity_blocks = geometry.capacity_blocks;
+        return cursor;
+    }
+    GN_HD
+    static bool changes(nvme::IoOpcode opcode) {
+        return opcode != nvme::IoOpcode::kRead && opcode != nvme::IoOpcode::kFlush;
+    }
+    GN_HD
+    bool allows(nvme::IoOpcode opcode) const { return !changes(opcode) || mode == VolumeMode::kWrite; }
+    /// The first of `count` new sequences; the same for all members. The first ever is 1.
+    template <class Group>
+    GN_HD
+    std::uint64_t take_sequences(Group group, std::uint32_t count) const {
+        std::uint64_t first = 0;
+        if (group.is_leader())
+            first = simt::fetch_add<simt::Scope::kDevice>(last_sequence, std::uint64_t{count}) + 1;
+        return group.shfl(first, group.leader());
+    }
+
+  private:
+    template <class Group>
+    GN_HD
+    Status one(Group group, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest& request,
+               Deadline deadline) const {
+        if (!allows(opcode)) return Status::kNotWritable;
+        gnor::Cursor cursor = cursor_for(opcode, &request, 1);
+        cursor.first_piece = group.rank();
+        cursor.piece_step = group.size();
+        if (changes(opcode)) cursor.sequence = take_sequences(group, 1);
+        gnor::Operation op = operation();
+        return gnor::run(group, channel.state(), op, cursor, ChannelRef::hint(group), deadline);
+    }
+
+    template <class Group>
+    GN_HD
+    Status many(Group group, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest* requests,
+                std::uint32_t count, Status* statuses, Deadline deadline) const {
+        if (!allows(opcode)) return Status::kNotWritable;
+        gnor::Cursor cursor = cursor_for(opcode, requests, count);
+        cursor.statuses = statuses;
+        cursor.request = group.rank();
+        cursor.request_step = group.size();
+        if (changes(opcode)) cursor.sequence = take_sequences(group, count);
+        cursor.sequence_each = changes(opcode);
+        gnor::Operation op = operation();
+        const Status status =
+            gnor::run(group, channel.state(), op, cursor, ChannelRef::hint(group), deadline);
+        group.sync();  // every status that a member wrote is there for all
+        return status;
+    }
+
+    GN_HD
+    Token send(simt::Lane lane, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest& request,
+               bool helps, Deadline deadline) const {
+        if (!allows(opcode)) return Token{gnor::kNone, 0, Status::kNotWritable};
+        const auto group = simt::self(lane);
+        gnor::Cursor cursor = cursor_for(opcode, &request, 1);
+        cursor.must_be_registered = true;
+        if (changes(opcode)) cursor.sequence = take_sequences(group, 1);
+        gnor::Operation op = operation();
+        return gnor::send_all(group, channel.state(), op, cursor, ChannelRef::hint(group), helps, deadline);
+    }
+
+    GN_HD
+    static Status attach(ChannelRef channel, Callback callback, void* argument, const Token& token) {
+        if (token.in_flight()) gnor::attach_callback(channel.state(), token.head, callback, argument);
+        return token.status;
+    }
+};
+static_assert(std::is_trivially_copyable_v<VolumeRef>, "kernels take it by value");
+
+}  // namespace gnstor

@@ -1,0 +1,414 @@
+#include "gnor/channel.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace gnstor::gnor {
+
+/// Lane memory for the host: itself with CPU lanes; with GPU lanes a copy, put back by commit().
+class Channel::HostAccess {
+  public:
+    static Result<HostAccess> begin(Channel& channel) {
+        if (channel.options_.lanes == simt::LanesKind::kCpu)
+            return HostAccess(channel, channel.lane_memory_.lane_as<ChannelState>());
+        auto* image = channel.shadow_.lane_as<ChannelState>();
+        GN_TRY(channel.lane_memory_.download(0, image, channel.layout_.lane_bytes));
+        channel.point_receives_at(*image, reinterpret_cast<std::byte*>(image));
+        return HostAccess(channel, image);
+    }
+    Result<void> commit() {
+        if (channel_->options_.lanes == simt::LanesKind::kCpu) return {};
+        channel_->point_receives_at(*state_, static_cast<std::byte*>(channel_->lane_memory_.lane_data()));
+        return channel_->lane_memory_.upload(0, state_, channel_->layout_.lane_bytes);
+    }
+    ChannelState* operator->() const { return state_; }
+    ChannelState& operator*() const { return *state_; }
+
+  private:
+    HostAccess(Channel& channel, ChannelState* state) : channel_(&channel), state_(state) {}
+    Channel* channel_;
+    ChannelState* state_;
+};
+
+namespace {
+
+Result<void> check_options(const ChannelOptions& o) {
+    if (o.ssds == 0 || o.ssds > placement::kMaxSlots)
+        return error(Errc::kInvalidArgument, "a channel for {} SSDs: give 1 to {}", o.ssds,
+                     placement::kMaxSlots);
+    if (o.depth < 2 || o.depth > 1024 || (o.depth & (o.depth - 1)) != 0)
+        return error(Errc::kInvalidArgument, "channel depth {}: give a power of two of 2 to 1024", o.depth);
+    if (std::uint64_t{o.depth} * o.ssds > kMaxCommandSlots)
+        return error(Errc::kInvalidArgument,
+                     "channel of {} SSDs x depth {}: at most {} commands; lower the depth", o.ssds, o.depth,
+                     kMaxCommandSlots);
+    if (o.pool_bytes == 0 || o.pool_bytes % (64 * kPoolBlockBytes) != 0 || o.pool_bytes > (1ull << 40))
+        return error(Errc::kInvalidArgument, "channel pool of {} bytes: give a multiple of 256 KiB",
+                     o.pool_bytes);
+    return {};
+}
+
+simt::Lane host_lane() {
+    return simt::Lane{};
+}
+
+}  // namespace
+
+Channel::Channel(rdma::SoftNic& nic, const ChannelOptions& options, const ChannelLayout& layout)
+    : nic_(nic), options_(options), layout_(layout) {}
+
+Result<std::unique_ptr<Channel>> Channel::create(rdma::SoftNic& nic, const ChannelOptions& options) {
+    GN_TRY(check_options(options));
+    GN_TRY(simt::check_lanes(options.lanes));
+    const auto layout = ChannelLayout::of(options.depth, options.ssds, options.pool_bytes);
+    std::unique_ptr<Channel> channel(new Channel(nic, options, layout));
+    GN_TRY(channel->set_up());
+    return channel;
+}
+
+Result<void> Channel::set_up() {
+    GN_ASSIGN(nic_memory_, simt::PinnedMemory::map(layout_.nic_bytes, options_.lanes));
+    GN_ASSIGN(pool_, simt::PinnedMemory::map(options_.pool_bytes, options_.lanes, {options_.huge_pages}));
+    if (nic_memory_.data() != nic_memory_.lane_data() || pool_.data() != pool_.lane_data())
+        return error(Errc::kUnsupported,
+                     "a channel needs unified addressing: pinned memory has another address on this GPU");
+    GN_ASSIGN(lane_memory_, simt::DeviceMemory::allocate(layout_.lane_bytes, options_.lanes));
+    if (options_.lanes == simt::LanesKind::kGpu) {
+        GN_ASSIGN(shadow_, simt::DeviceMemory::allocate(layout_.lane_bytes, simt::LanesKind::kCpu));
+    }
+    GN_ASSIGN(queue_keys_, nic_.register_memory(nic_memory_.data(), nic_memory_.size(), rdma::kLocalWrite));
+    queues_registered_ = true;
+    GN_ASSIGN(pool_keys_, nic_.register_memory(pool_.data(), pool_.size(),
+                                               rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
+    pool_registered_ = true;
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    fill_state(*access);
+    // One receive completion queue for all; then a queue pair a slot, with a collapsed send completion of its
+    // own.
+    GN_ASSIGN(const rdma::CqNumber receive_cq,
+              nic_.create_completion_queue(
+                  {access->completion_ring, layout_.completion_entries, access->consumer_record}));
+    completion_queues_.push_back(receive_cq);
+    rdma::prepare_completions(access->completion_queue());
+    for (std::uint32_t slot = 0; slot < options_.ssds; ++slot) GN_TRY(create_queue(slot, *access));
+    return access.commit();
+}
+
+void Channel::fill_state(ChannelState& s) {
+    std::byte* const nic = nic_memory_.data();
+    s.queues = options_.ssds;
+    s.depth = options_.depth;
+    s.command_slots = layout_.command_slots;
+    s.slot_bits = layout_.slot_bits;
+    s.slot_words = layout_.command_slots / 64;
+    s.pool_words = layout_.pool_blocks / 64;
+    s.pool_lkey = pool_keys_.lkey;
+    s.pool_rkey = pool_keys_.rkey;
+    s.pool_base = reinterpret_cast<std::uint64_t>(pool_.data());
+    s.pool_bytes = options_.pool_bytes;
+    s.regions = reinterpret_cast<const RegionTable*>(nic + layout_.regions);
+    s.completion_ring = reinterpret_cast<mlx5::Cqe64*>(nic + layout_.ring);
+    s.consumer_record = reinterpret_cast<std::uint32_t*>(nic + layout_.consumer_record);
+    s.completion_entries_log2 = static_cast<std::uint32_t>(__builtin_ctz(layout_.completion_entries));
+    s.send_entries_log2 = static_cast<std::uint32_t>(__builtin_ctz(options_.depth));
+    s.queues_offset = static_cast<std::uint32_t>(layout_.queues);
+    s.ready_marks_offset = static_cast<std::uint32_t>(layout_.ready_marks);
+    s.receives_offset = static_cast<std::uint32_t>(layout_.receives);
+    s.slots_offset = static_cast<std::uint32_t>(layout_.slots);
+    s.free_offset = static_cast<std::uint32_t>(layout_.free_words);
+    s.ready_offset = static_cast<std::uint32_t>(layout_.ready_words);
+    s.pool_free_offset = static_cast<std::uint32_t>(layout_.pool_free);
+    s.pool_length_offset = static_cast<std::uint32_t>(layout_.pool_length);
+    for (std::uint32_t w = 0; w < s.slot_words; ++w) s.free_slots()[w] = ~0ull;
+    for (std::uint32_t w = 0; w < s.pool_words; ++w) s.pool_free()[w] = ~0ull;
+}
+
+Result<void> Channel::create_queue(std::uint32_t slot, ChannelState& state) {
+    std::byte* const memory = queue_memory(slot);
+    QueueLane& q = state.queue(slot);
+    q.send_ring = reinterpret_cast<mlx5::SendEntry*>(memory + layout_.send_ring);
+    q.doorbell_record = reinterpret_cast<std::uint32_t*>(memory + layout_.records);
+    q.bell = reinterpret_cast<std::uint64_t*>(memory + layout_.bell);
+    q.send_completion = reinterpret_cast<const mlx5::Cqe64*>(memory + layout_.send_completion);
+    q.capsules = reinterpret_cast<nvme::Command*>(memory + layout_.capsules);
+    q.capsule_lkey = queue_keys_.lkey;
+    rdma::CompletionQueueConfig cq;
+    cq.ring = reinterpret_cast<mlx5::Cqe64*>(memory + layout_.send_completion);
+    cq.entries = 1;
+    cq.consumer_record = q.doorbell_record + 4;  // its own words of the record's line
+    cq.collapsed = true;
+    GN_ASSIGN(const rdma::CqNumber send_cq, nic_.create_completion_queue(cq));
+    completion_queues_.push_back(send_cq);
+    rdma::QueuePairConfig config;
+    config.send_ring = q.send_ring;
+    config.send_entries = options_.depth;
+    config.receive_ring = reinterpret_cast<mlx5::DataSegment*>(memory + layout_.receive_ring);
+    config.receive_entries = options_.depth;
+    config.doorbell_record = q.doorbell_record;
+    config.bell = q.bell;
+    config.send_cq = send_cq;
+    config.receive_cq = completion_queues_.front();
+    config.scatter_to_cqe = options_.scatter_to_cqe;
+    GN_ASSIGN(q.qpn, nic_.create_queue_pair(config));
+    queue_pairs_.push_back(q.qpn);
+    rdma::ReceiveQueueRef& r = state.receives()[slot];
+    r.ring = config.receive_ring;
+    r.doorbell_record = q.doorbell_record;
+    r.buffers = memory + layout_.responses;
+    r.state = &q.receive;
+    r.buffer_bytes = kResponseBytes;
+    r.lkey = queue_keys_.lkey;
+    r.entries_log2 = static_cast<std::uint32_t>(__builtin_ctz(options_.depth));
+    r.qpn = q.qpn;
+    rdma::post_all_receives(r);
+    return {};
+}
+
+void Channel::point_receives_at(ChannelState& image, std::byte* base) const {
+    for (std::uint32_t i = 0; i < options_.ssds; ++i)
+        image.receives()[i].state = reinterpret_cast<rdma::ReceiveQueueState*>(
+            base + layout_.queues + i * sizeof(QueueLane) + offsetof(QueueLane, receive));
+}
+
+Channel::~Channel() {
+    for (const auto qp : queue_pairs_) (void)nic_.destroy_queue_pair(qp);
+    for (const auto cq : completion_queues_) (void)nic_.destroy_completion_queue(cq);
+    if (nic_memory_.data() != nullptr) {
+        const auto* table = reinterpret_cast<const RegionTable*>(nic_memory_.data() + layout_.regions);
+        for (std::uint32_t i = 0; i < table->count; ++i)
+            if (table->entries[i].bytes != 0)
+                (void)nic_.deregister_memory({table->entries[i].lkey, table->entries[i].rkey});
+    }
+    if (pool_registered_) (void)nic_.deregister_memory(pool_keys_);
+    if (queues_registered_) (void)nic_.deregister_memory(queue_keys_);
+}
+
+ChannelRef Channel::ref() const {
+    return ChannelRef(lane_memory_.lane_as<ChannelState>());
+}
+
+Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Command command,
+                                                    std::span<const std::byte> data,
+                                                    std::uint32_t timeout_ms) {
+    if (slot >= options_.ssds)
+        return error(Errc::kInvalidArgument, "command to slot {} of a channel with {} queue pairs", slot,
+                     options_.ssds);
+    if (data.size() > kInCapsuleBytes)
+        return error(Errc::kInvalidArgument, "{} bytes do not fit into a capsule: at most {}", data.size(),
+                     kInCapsuleBytes);
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    ChannelState& c = *access;
+    const std::uint32_t block = data.empty() ? kNone : take_pool_run(c, 1, 0);
+    if (!data.empty() && block == kNone)
+        return error(Errc::kNoSpace, "no pool block for {} bytes of command data: all are in use",
+                     data.size());
+    const std::uint32_t index = take_slot(c, 0);
+    if (index == kNone) {
+        if (block != kNone) give_run(c.pool_free(), block, 1);
+        return error(Errc::kBusy, "all {} command slots of the channel are in use", c.command_slots);
+    }
+    CommandSlot& s = c.slot(index);
+    s.pool_first = block;
+    s.pool_blocks = 1;
+    s.target[0] = static_cast<std::uint8_t>(slot);
+    s.block = 0;
+    const rdma::SendQueueRef send = c.send_queue(slot);
+    rdma::SendTicket ticket;
+    if (take_credits(c, c.queue(slot), 1) == 1) {
+        ticket = send.try_reserve();
+        if (!ticket.granted()) give_credits(c.queue(slot), 1);
+    }
+    if (!ticket.granted()) {
+        free_slot(c, index);
+        GN_TRY(access.commit());
+        return error(Errc::kState, "the queue pair of slot {} takes no command now: full or in error", slot);
+    }
+    command.command_id = command_id(c, index);
+    nvme::Command* const capsule = c.queue(slot).capsules + send.slot(ticket.index);
+    const auto head =
+        mlx5::make_data(reinterpret_cast<std::uint64_t>(capsule), sizeof(command), queue_keys_.lkey);
+    if (data.empty()) {
+        store_capsule(capsule, command);
+        send.fill_send(ticket, head);
+    } else {
+        const std::uint64_t address = pool_address(c, block);
+        std::memcpy(reinterpret_cast<void*>(address), data.data(), data.size());
+        const auto bytes = static_cast<std::uint32_t>(data.size());
+        command.data = nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset, 0, bytes);
+        store_capsule(capsule, command);
+        send.fill_send(ticket, head, mlx5::make_data(address, bytes, pool_keys_.lkey));
+    }
+    simt::fetch_or<simt::Scope::kDevice>(&s.control, 1u);
+    send.publish(ticket);
+    send.ring_bell();
+
+    nvme::Completion response{};
+    bool answered = false;
+    const auto deadline = simt::Deadline::in_ns(std::uint64_t{timeout_ms} * 1'000'000u);
+    std::uint32_t backoff = 0;
+    while (!answered && c.queue(slot).broken == 0 && !deadline.passed()) {
+        TripTally tally;
+        rdma::poll(simt::self(host_lane()), c.completion_queue(), rdma::ReceiveSet{c.receives(), c.queues},
+                   [&](const rdma::Arrival& arrival) {
+                       if (!arrival.is_error() && arrival.queue == slot &&
+                           (arrival.dw3 & 0xFFFFu) == command.command_id) {
+                           std::memcpy(&response, arrival.message, sizeof(response));
+                           answered = true;
+                       }
+                       file_arrival(c, arrival, tally);
+                   });
+        for (; tally.due != 0; --tally.due, tally.queues >>= 8)
+            give_credits(c.queue(static_cast<std::uint32_t>(tally.queues & 0xFF)), 1);
+        if (!answered) simt::pause(backoff);
+    }
+    const bool broken = c.queue(slot).broken != 0;
+    leave_slot(c, index);
+    GN_TRY(access.commit());
+    if (answered) return response;
+    if (broken)
+        return error(Errc::kIo,
+                     "the queue pair of slot {} went to error before it answered; reclaim and reconnect it",
+                     slot);
+    return error(Errc::kTimedOut, "slot {} did not answer command {:#04x} within {} ms", slot, command.opcode,
+                 timeout_ms);
+}
+
+Result<void> Channel::register_buffer(void* base, std::size_t bytes) {
+    if (base == nullptr || bytes == 0)
+        return error(Errc::kInvalidArgument, "registering {} bytes at {}: there is nothing to register",
+                     bytes, base);
+    auto* table = reinterpret_cast<RegionTable*>(nic_memory_.data() + layout_.regions);
+    if (table->count == kMaxRegions && free_regions_.empty())
+        return error(Errc::kNoSpace, "{} regions are registered with this channel already; unregister one",
+                     kMaxRegions);
+    GN_ASSIGN(const rdma::MemoryKeys keys,
+              nic_.register_memory(base, bytes, rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
+    const Region region{reinterpret_cast<std::uint64_t>(base), bytes, keys.lkey, keys.rkey};
+    if (table->count < kMaxRegions) {
+        table->entries[table->count] = region;
+        // Publishes the entry: pairs with refresh_regions.
+        simt::store_release<simt::Scope::kSystem>(&table->count, table->count + 1);
+        return {};
+    }
+    const std::uint32_t place = free_regions_.back();
+    free_regions_.pop_back();
+    table->entries[place] = region;
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    access->cache[place] = region;
+    return access.commit();
+}
+
+Result<void> Channel::unregister_buffer(void* base) {
+    auto* table = reinterpret_cast<RegionTable*>(nic_memory_.data() + layout_.regions);
+    for (std::uint32_t i = 0; i < table->count; ++i) {
+        Region& entry = table->entries[i];
+        if (entry.bytes == 0 || entry.base != reinterpret_cast<std::uint64_t>(base)) continue;
+        GN_TRY(nic_.deregister_memory({entry.lkey, entry.rkey}));
+        entry = Region{};
+        free_regions_.push_back(i);
+        GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+        access->cache[i] = Region{};
+        return access.commit();
+    }
+    return error(Errc::kNotFound, "no region registered with this channel begins at {}", base);
+}
+
+Result<Counters> Channel::counters() const {
+    Counters out{};
+    if (options_.lanes == simt::LanesKind::kGpu) {
+        GN_TRY(lane_memory_.download(offsetof(ChannelState, counters), &out, sizeof(out)));
+        return out;
+    }
+    const auto* from =
+        reinterpret_cast<const std::uint64_t*>(&lane_memory_.lane_as<ChannelState>()->counters);
+    auto* to = reinterpret_cast<std::uint64_t*>(&out);
+    for (std::uint32_t i = 0; i < kCounterWords; ++i)
+        to[i] = simt::load_relaxed<simt::Scope::kDevice>(from + i);
+    return out;
+}
+
+Result<std::optional<FirstError>> Channel::first_error() const {
+    FirstError out{};
+    if (options_.lanes == simt::LanesKind::kGpu) {
+        GN_TRY(lane_memory_.download(offsetof(ChannelState, first_error), &out, sizeof(out)));
+    } else {
+        const FirstError& from = lane_memory_.lane_as<ChannelState>()->first_error;
+        // Pairs with the release of record_error.
+        if (simt::load_acquire<simt::Scope::kDevice>(&from.recorded) != 0) {
+            out.status = from.status;
+            out.queue = from.queue;
+            out.block = from.block;
+            out.syndrome = from.syndrome;
+            out.recorded = 1;
+        }
+    }
+    if (out.recorded == 0) return std::optional<FirstError>{};
+    return std::optional<FirstError>{out};
+}
+
+Result<void> Channel::clear_first_error() {
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    access->first_error = FirstError{};
+    return access.commit();
+}
+
+Result<Channel::Usage> Channel::usage() {
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    Usage u{};
+    u.slots_taken = access->command_slots - count_free(access->free_slots(), access->slot_words);
+    for (std::uint32_t i = 0; i < access->command_slots; ++i)
+        u.commands_pending += pending_of(load_control(access->slot(i))) != 0 ? 1 : 0;
+    u.pool_blocks_free = count_free(access->pool_free(), access->pool_words);
+    return u;
+}
+
+Result<void> Channel::quiesce(simt::Deadline deadline) {
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    const bool callbacks = options_.lanes == simt::LanesKind::kCpu;  // a GPU's function cannot run here
+    std::uint32_t backoff = 0;
+    std::uint32_t pending = 0;
+    for (;;) {
+        while (poll_trip(simt::self(host_lane()), *access, callbacks) != 0) backoff = 0;
+        pending = 0;
+        for (std::uint32_t i = 0; i < access->command_slots; ++i)
+            pending += pending_of(load_control(access->slot(i))) != 0 ? 1 : 0;
+        if (pending == 0 || deadline.passed()) break;
+        simt::pause(backoff);
+    }
+    GN_TRY(access.commit());
+    if (pending != 0)
+        return error(Errc::kTimedOut, "{} commands are still without an answer; reclaim their slots",
+                     pending);
+    return {};
+}
+
+Result<void> Channel::reclaim(std::uint32_t slot) {
+    if (slot >= options_.ssds)
+        return error(Errc::kInvalidArgument, "reclaim of slot {}: the channel has {}", slot, options_.ssds);
+    // From here on the NIC touches neither queues nor buffers of this queue pair.
+    GN_TRY(nic_.reset_queue_pair(queue_pairs_[slot]));
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    ChannelState& c = *access;
+    // What it left in the completion queue must be gone before the queue pair lives again.
+    while (poll_trip(simt::self(host_lane()), c, false) != 0) {
+    }
+    for (std::uint32_t i = 0; i < c.command_slots; ++i)
+        while (settle(c, slot, command_id(c, i), nvme::Status::kQueueError)) {
+        }
+    QueueLane& q = c.queue(slot);
+    q.send = rdma::SendQueueState{};
+    q.receive = rdma::ReceiveQueueState{};
+    std::memset(c.at<std::uint32_t>(c.ready_marks_offset) + (std::size_t{slot} << c.send_entries_log2), 0,
+                std::size_t{4} * options_.depth);
+    std::memset(q.doorbell_record, 0, 64);
+    *q.bell = 0;
+    auto* completion = const_cast<mlx5::Cqe64*>(q.send_completion);
+    std::memset(completion, 0, sizeof(*completion));
+    simt::store_relaxed<simt::Scope::kSystem>(&completion->counter_own, mlx5::kInitialCounterOwn);
+    rdma::post_all_receives(c.receives()[slot]);
+    simt::store_relaxed<simt::Scope::kDevice>(&q.outstanding, 0u);
+    simt::store_release<simt::Scope::kDevice>(&q.broken, 0u);
+    return access.commit();
+}
+
+}  // namespace gnstor::gnor

@@ -1,0 +1,185 @@
+// channel.hpp: the host's owner of a channel: its memory, queue pairs, pool and registrations.
+//
+// The host makes a channel, connects its queue pairs (the client layer: connection manager and Fabrics
+// Connect), hands ref() to kernels, and stands by: registering memory, reading counters, and after an error
+// reset, reclaim, reconnect. It is not in the I/O path.
+//
+// Threads: one host thread. Calls marked "quiet" need lane memory to themselves: no lane may be in a call on
+// this channel. With CPU lanes the host works on lane memory itself; with GPU lanes it takes a copy, works on
+// that, and puts it back.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/gnor/channel_ref.hpp>
+#include <gnstor/simt/device_memory.hpp>
+#include <gnstor/simt/pinned_memory.hpp>
+
+#include "rdma/nic.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+namespace gnstor::gnor {
+
+struct ChannelOptions {
+    std::uint32_t ssds = 1;                 ///< slots of the array: one queue pair each; 1 .. 64
+    std::uint32_t depth = 32;               ///< commands in flight a queue pair; a power of two, 2 .. 1024
+    std::uint64_t pool_bytes = 8ull << 20;  ///< registered pool; a multiple of 256 KiB
+    simt::LanesKind lanes = simt::LanesKind::kCpu;
+    bool scatter_to_cqe = true;  ///< responses land in the completion: one trip less
+    bool huge_pages = false;     ///< for the pool
+};
+
+/// Where everything lies in the NIC-visible block and in lane memory: pure arithmetic.
+struct ChannelLayout {
+    std::uint32_t ssds, depth, command_slots, slot_bits, completion_entries, pool_blocks;
+    // Lane memory.
+    std::size_t queues, ready_marks, receives, slots, free_words, ready_words, lane_fixed, pool_free,
+        pool_length, lane_bytes;
+    // NIC-visible memory.
+    std::size_t queue_stride, send_ring, capsules, receive_ring, responses, records, bell, send_completion,
+        ring, consumer_record, regions, nic_bytes;
+
+    static constexpr ChannelLayout of(std::uint32_t depth, std::uint32_t ssds, std::uint64_t pool_bytes);
+};
+
+/// Memory that a channel of this depth takes besides its pool (whose bookkeeping is 4 bytes and a bit a 4 KiB
+/// block):
+///   NIC-visible, a queue pair: depth x (64 entry + 64 capsule + 16 receive + 16 response) + 256;
+///   NIC-visible, shared: 64 x completions + 576, with completions = depth x ssds rounded up to a power of
+///   two; lane memory: 1408 + ssds x (4 x depth + 320) + completions x 128 + bitmaps.
+[[nodiscard]] constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds);
+
+class Channel {
+  public:
+    /// Lays the memory out, creates completion queues and a queue pair a slot (not connected), registers the
+    /// pool. `nic` must outlive it.
+    static Result<std::unique_ptr<Channel>> create(rdma::SoftNic& nic, const ChannelOptions& options);
+    /// Destroys queue pairs, queues and registrations. No kernel may use the channel any more.
+    ~Channel();
+    Channel(const Channel&) = delete;
+    Channel& operator=(const Channel&) = delete;
+
+    /// For kernels: valid while this lives.
+    [[nodiscard]] ChannelRef ref() const;
+    [[nodiscard]] const ChannelOptions& options() const { return options_; }
+    /// The queue pair of a slot of the array, for the connection manager.
+    [[nodiscard]] rdma::QpNumber queue_pair(std::uint32_t slot) const { return queue_pairs_[slot]; }
+
+    /// Sends one raw command (Fabrics Connect) with up to 4 KiB of data in the capsule, and waits for its
+    /// response. The command id and, where there is data, the data pointer are filled in here. Quiet.
+    Result<nvme::Completion> execute_from_host(std::uint32_t slot, nvme::Command command,
+                                               std::span<const std::byte> in_capsule_data,
+                                               std::uint32_t timeout_ms);
+
+    /// Makes memory usable by lanes without copying; under a running kernel too. With GPU lanes it must be
+    /// pinned host memory. Up to 16 regions; the place of one that was taken back is used again only when
+    /// quiet.
+    Result<void> register_buffer(void* base, std::size_t bytes);
+    /// Takes it back. Quiet.
+    Result<void> unregister_buffer(void* base);
+
+    /// Under a running kernel a snapshot that may be torn between words.
+    Result<Counters> counters() const;
+    /// The first refusal or error completion since creation (or clear_first_error).
+    Result<std::optional<FirstError>> first_error() const;
+    Result<void> clear_first_error();
+
+    /// Polls until no command is in flight; kTimedOut names how many are. Quiet.
+    Result<void> quiesce(simt::Deadline deadline);
+    /// After an error or a quarantine: resets the queue pair, ends all commands on it (kQueueError to those
+    /// who still hold a token), frees what was in quarantine. On return the NIC touches no buffer of theirs;
+    /// the queue pair must be connected again. Quiet.
+    Result<void> reclaim(std::uint32_t slot);
+
+    /// Commands in flight, those in quarantine included; free pool blocks. Quiet.
+    struct Usage {
+        std::uint32_t slots_taken;
+        std::uint32_t commands_pending;
+        std::uint32_t pool_blocks_free;
+    };
+    Result<Usage> usage();
+
+  private:
+    class HostAccess;  // channel.cpp: lane memory, or a copy of it that is put back
+
+    Channel(rdma::SoftNic& nic, const ChannelOptions& options, const ChannelLayout& layout);
+    Result<void> set_up();
+    Result<void> create_queue(std::uint32_t slot, ChannelState& state);
+    void fill_state(ChannelState& state);
+    std::byte* queue_memory(std::uint32_t slot) const {
+        return nic_memory_.data() + slot * layout_.queue_stride;
+    }
+    void point_receives_at(ChannelState& image, std::byte* base) const;
+
+    rdma::SoftNic& nic_;
+    ChannelOptions options_;
+    ChannelLayout layout_;
+    simt::PinnedMemory nic_memory_;
+    simt::PinnedMemory pool_;
+    simt::DeviceMemory lane_memory_;
+    simt::DeviceMemory shadow_;  ///< GPU lanes: host copy of lane memory
+    rdma::MemoryKeys queue_keys_{};
+    rdma::MemoryKeys pool_keys_{};
+    bool queues_registered_ = false;
+    bool pool_registered_ = false;
+    std::vector<rdma::CqNumber> completion_queues_;
+    std::vector<rdma::QpNumber> queue_pairs_;
+    std::vector<std::uint32_t> free_regions_;
+};
+
+// ---- bodies of the arithmetic
+
+constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssds, std::uint64_t pool_bytes) {
+    ChannelLayout l{};
+    l.ssds = ssds;
+    l.depth = depth;
+    l.command_slots = 64;
+    l.slot_bits = 6;
+    for (; l.command_slots < depth * ssds; l.command_slots <<= 1) ++l.slot_bits;
+    l.completion_entries = 1;
+    while (l.completion_entries < depth * ssds) l.completion_entries <<= 1;
+    l.pool_blocks = static_cast<std::uint32_t>(pool_bytes / kPoolBlockBytes);
+    const auto take = [](std::size_t& at, std::size_t bytes) {
+        const std::size_t here = (at + 63) / 64 * 64;
+        at = here + bytes;
+        return here;
+    };
+    std::size_t at = sizeof(ChannelState);
+    l.queues = take(at, sizeof(QueueLane) * ssds);
+    l.ready_marks = take(at, std::size_t{4} * ssds * depth);
+    l.receives = take(at, sizeof(rdma::ReceiveQueueRef) * ssds);
+    l.slots = take(at, sizeof(CommandSlot) * l.command_slots);
+    l.free_words = take(at, l.command_slots / 8);
+    l.ready_words = take(at, l.command_slots / 8);
+    l.lane_fixed = at;
+    l.pool_free = take(at, l.pool_blocks / 8);
+    l.pool_length = take(at, std::size_t{4} * l.pool_blocks);
+    l.lane_bytes = take(at, 0);
+    at = 0;
+    l.send_ring = take(at, std::size_t{64} * depth);
+    l.capsules = take(at, std::size_t{64} * depth);
+    l.receive_ring = take(at, std::size_t{16} * depth);
+    l.responses = take(at, std::size_t{kResponseBytes} * depth);
+    l.records = take(at, 64);
+    l.bell = take(at, 64);
+    l.send_completion = take(at, 64);
+    l.queue_stride = take(at, 0);
+    at = l.queue_stride * ssds;
+    l.ring = take(at, std::size_t{64} * l.completion_entries);
+    l.consumer_record = take(at, 64);
+    l.regions = take(at, sizeof(RegionTable));
+    l.nic_bytes = take(at, 0);
+    return l;
+}
+
+constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds) {
+    const ChannelLayout l = ChannelLayout::of(depth, ssds, 0);
+    return l.nic_bytes + l.lane_fixed;
+}
+static_assert(memory_bytes(32, 4) < 56 * 1024, "about 50 KB at 4 SSDs and depth 32, as DESIGN.md says");
+
+}  // namespace gnstor::gnor
