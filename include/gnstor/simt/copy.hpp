@@ -1,0 +1,202 @@
+// copy.hpp: how lanes move bytes. CPU and GPU lanes.
+//
+// Over PCIe a lane must use all of each 16-byte load, keep several in flight, and a lone lane must not walk
+// through consecutive words (one trip a load, twelve times slower than one load a 128-byte line; bulk copies
+// are faster still). Source and destination must not overlap. Payload is plain memory: an acquire before, or
+// a release after, orders it.
+#pragma once
+
+#include <gnstor/base/target.hpp>
+#include <gnstor/simt/atomic.hpp>
+#include <gnstor/simt/group.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace gnstor::simt {
+
+namespace detail_copy {
+
+struct alignas(16) Word16 {
+    std::uint32_t part[4];
+};
+inline constexpr std::uint32_t kInFlight = 8;  // loads of a lane under way at once
+inline constexpr std::uint32_t kLineBytes = 128;
+
+template <class Word>
+GN_HD
+Word load_word(const Word* p) {
+#if GN_DEVICE_PASS
+    if constexpr (sizeof(Word) == 16) {
+        const uint4 v = *reinterpret_cast<const uint4*>(p);  // one instruction: ld.v4
+        return Word{{v.x, v.y, v.z, v.w}};
+    }
+#endif
+    return *p;
+}
+template <class Word>
+GN_HD
+void store_word(Word* p, const Word& w) {
+#if GN_DEVICE_PASS
+    if constexpr (sizeof(Word) == 16) {
+        *reinterpret_cast<uint4*>(p) = make_uint4(w.part[0], w.part[1], w.part[2], w.part[3]);
+        return;
+    }
+#endif
+    *p = w;
+}
+
+// Which word a lane's i-th one is. A lone lane jumps from line to line, and comes back for the next word of
+// each line; a group takes neighbouring words, so that its loads join into lines.
+struct Walk {
+    std::uint64_t words;
+    std::uint64_t lines;         // lone lane: whole lines
+    std::uint32_t words_a_line;  // lone lane
+    std::uint32_t rank;
+    std::uint32_t size;
+    GN_HD
+    std::uint64_t steps() const { return size == 1 ? words : (words + size - 1 - rank) / size; }
+    GN_HD
+    std::uint64_t at(std::uint64_t i) const {
+        if (size != 1) return i * size + rank;
+        const std::uint64_t in_lines = lines * words_a_line;
+        return i < in_lines ? (i % lines) * words_a_line + i / lines : i;
+    }
+};
+
+template <class Word>
+GN_HD
+void copy_words(Word* to, const Word* from, std::uint64_t words, std::uint32_t rank, std::uint32_t size) {
+    constexpr std::uint32_t kWordsALine = kLineBytes / sizeof(Word);
+    const Walk walk{words, words / kWordsALine, kWordsALine, rank, size};
+    const std::uint64_t steps = walk.steps();
+    for (std::uint64_t i = 0; i < steps; i += kInFlight) {
+        Word held[kInFlight];
+#pragma GCC unroll 8
+        for (std::uint32_t k = 0; k < kInFlight; ++k)
+            if (i + k < steps) held[k] = load_word(from + walk.at(i + k));
+#pragma GCC unroll 8
+        for (std::uint32_t k = 0; k < kInFlight; ++k)
+            if (i + k < steps) store_word(to + walk.at(i + k), held[k]);
+    }
+}
+
+// Bytes up to the first aligned word, words, bytes that are left. `to` and `from` are equally aligned to
+// Word.
+template <class Word>
+GN_HD
+void copy_by(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes, std::uint32_t rank,
+             std::uint32_t size) {
+    std::uint64_t head = (sizeof(Word) - reinterpret_cast<std::uintptr_t>(to) % sizeof(Word)) % sizeof(Word);
+    if (head > bytes) head = bytes;
+    const std::uint64_t words = (bytes - head) / sizeof(Word);
+    copy_words(reinterpret_cast<Word*>(to + head), reinterpret_cast<const Word*>(from + head), words, rank,
+               size);
+    const std::uint64_t tail = head + words * sizeof(Word);
+    for (std::uint64_t i = rank; i < head; i += size) to[i] = from[i];
+    for (std::uint64_t i = tail + rank; i < bytes; i += size) to[i] = from[i];
+}
+
+}  // namespace detail_copy
+
+/// Copies `bytes` bytes, shared out among the members of `group`: all of them call, with the same arguments.
+/// Each lane has copied its part on return: group.sync() before a member reads another's part. Any alignment;
+/// 16 bytes is the fast one.
+template <class Group>
+GN_HD
+void copy16(const Group& group, void* to, const void* from, std::uint64_t bytes) {
+    auto* out = static_cast<std::uint8_t*>(to);
+    const auto* in = static_cast<const std::uint8_t*>(from);
+    const std::uint32_t rank = group.rank();
+    const std::uint32_t size = group.size();
+#if !GN_DEVICE_PASS
+    if (size == 1) {
+        if (bytes != 0) std::memcpy(out, in, bytes);
+        return;
+    }
+#endif
+    const auto apart = reinterpret_cast<std::uintptr_t>(out) ^ reinterpret_cast<std::uintptr_t>(in);
+    if (apart % 16 == 0)
+        detail_copy::copy_by<detail_copy::Word16>(out, in, bytes, rank, size);
+    else if (apart % 8 == 0)
+        detail_copy::copy_by<std::uint64_t>(out, in, bytes, rank, size);
+    else if (apart % 4 == 0)
+        detail_copy::copy_by<std::uint32_t>(out, in, bytes, rank, size);
+    else
+        detail_copy::copy_by<std::uint8_t>(out, in, bytes, rank, size);
+}
+
+/// Shared memory of a block that one lane uses for bulk copies. `stage` aligned to 128 bytes, `bytes` a
+/// multiple of 16.
+struct BulkScratch {
+    void* stage;
+    std::uint64_t* barrier;
+    std::uint32_t bytes;
+};
+
+/// One lane copies through shared memory with the copy engine of its SM (PTX cp.async.bulk, sm_90): 4 KiB in
+/// a trip. Addresses and `bytes` must be multiples of 16, else, and on other processors, it is copy16 by one
+/// lane.
+GN_HD
+inline void copy_bulk(Lane lane, void* to, const void* from, std::uint64_t bytes, BulkScratch scratch) {
+#if GN_DEVICE_PASS && __CUDA_ARCH__ >= 900
+    const auto odd = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
+    if (odd % 16 == 0 && scratch.bytes >= 16) {
+        const auto stage = static_cast<std::uint32_t>(__cvta_generic_to_shared(scratch.stage));
+        const auto barrier = static_cast<std::uint32_t>(__cvta_generic_to_shared(scratch.barrier));
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+        // The barrier, and what this lane wrote or acquired so far, before the copy engine's accesses
+        // (another proxy).
+        asm volatile("fence.proxy.async;" ::: "memory");
+        std::uint32_t parity = 0;
+        for (std::uint64_t done = 0; done < bytes;) {
+            const std::uint64_t left = bytes - done;
+            const auto piece =
+                static_cast<std::uint32_t>(left < scratch.bytes ? left : scratch.bytes / 16 * 16);
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(piece)
+                         : "memory");
+            asm volatile(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+                    "r"(stage),
+                "l"(static_cast<const std::uint8_t*>(from) + done), "r"(piece), "r"(barrier)
+                : "memory");
+            // Ends with the hardware's copy, as a load does; there is nobody else to wait for.
+            std::uint32_t landed = 0;
+            while (landed == 0)
+                asm volatile(
+                    "{\n\t.reg .pred p;\n\t"
+                    "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n\t"
+                    "selp.u32 %0, 1, 0, p;\n\t}"
+                    : "=r"(landed)
+                    : "r"(barrier), "r"(parity)
+                    : "memory");
+            parity ^= 1;
+            asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(
+                             static_cast<std::uint8_t*>(to) + done),
+                         "r"(stage), "r"(piece)
+                         : "memory");
+            asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;" ::: "memory");
+            done += piece;
+        }
+        asm volatile("fence.proxy.async;\n\tmbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+        return;
+    }
+#endif
+    (void)scratch;
+    copy16(self(lane), to, from, bytes);
+}
+
+/// Small messages shared with a NIC that may look at any moment: word by word, relaxed. For one lane.
+template <Scope S, class T>
+GN_HD
+void store_words_relaxed(T* to, const T* from, std::uint32_t words) {
+    for (std::uint32_t i = 0; i < words; ++i) store_relaxed<S>(to + i, from[i]);
+}
+template <Scope S, class T>
+GN_HD
+void load_words_relaxed(T* to, const T* from, std::uint32_t words) {
+    for (std::uint32_t i = 0; i < words; ++i) to[i] = load_relaxed<S>(from + i);
+}
+
+}  // namespace gnstor::simt
