@@ -1,0 +1,171 @@
+// block_map_test.cpp: the exact cuckoo map against a plain map, at every load it may meet and beyond.
+#include "deengine/block_map.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/seed.hpp"
+
+#include <unordered_map>
+
+namespace gnstor::deengine {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kOperations = 2'000'000;
+#else
+constexpr std::uint64_t kOperations = 24'000'000;
+constexpr std::uint64_t kFloor = 20'000'000;
+static_assert(kOperations >= kFloor, "the committed floor of operations against the oracle");
+#endif
+
+bool insert(BlockMap& map, BlockKey key, MapEntry entry) {
+    const auto ticket = map.reserve(key);
+    if (!ticket) return false;
+    map.commit(*ticket, entry);
+    return true;
+}
+
+/// Keys as volumes have them: runs of neighbouring blocks in few volumes, so that neighbours of present keys
+/// are asked for.
+BlockKey likely_key(SplitMix64& random, std::uint32_t blocks) {
+    return make_key(static_cast<nvme::VolumeId>(1 + random.below(4)),
+                    static_cast<nvme::BlockAddress>(random.below(blocks)));
+}
+
+TEST(BlockMap, AgreesWithAPlainMapOverTensOfMillionsOfOperations) {
+    constexpr std::uint64_t kPages = 100'000;
+    SplitMix64 random(test::run_seed());
+    BlockMap map(kPages);
+    std::unordered_map<BlockKey, MapEntry> oracle;
+    oracle.reserve(kPages);
+    std::uint64_t found = 0, inserted = 0, erased = 0;
+    for (std::uint64_t i = 0; i < kOperations; ++i) {
+        const BlockKey key = likely_key(random, 60'000);
+        const auto expected = oracle.find(key);
+        const auto got = map.find(key);
+        ASSERT_EQ(got.has_value(), expected != oracle.end()) << "key " << key << " at operation " << i;
+        if (got) {
+            ASSERT_EQ(*got, expected->second) << "key " << key << " at operation " << i;
+        }
+        found += got.has_value();
+        const MapEntry entry{static_cast<PageNumber>(random.below(kPages)), random.below(8) == 0};
+        switch (random.below(4)) {
+            case 0:
+                if (!got && oracle.size() < kPages) {
+                    ASSERT_TRUE(insert(map, key, entry))
+                        << "no room at load " << map.size() << " of " << map.slots();
+                    oracle.emplace(key, entry);
+                    ++inserted;
+                }
+                break;
+            case 1:
+                ASSERT_EQ(map.update(key, entry), got.has_value());
+                if (got) expected->second = entry;
+                break;
+            case 2:
+                if (random.below(4) == 0) {
+                    ASSERT_EQ(map.erase(key), got.has_value());
+                    if (got) oracle.erase(expected);
+                    erased += got.has_value();
+                }
+                break;
+            default:
+                break;
+        }
+    }
+    ASSERT_EQ(map.size(), oracle.size());
+    std::uint64_t visited = 0;
+    map.for_each([&](BlockKey key, MapEntry entry) {
+        ++visited;
+        const auto expected = oracle.find(key);
+        ASSERT_NE(expected, oracle.end()) << "for_each gave key " << key << " that nobody inserted";
+        ASSERT_EQ(entry, expected->second);
+    });
+    EXPECT_EQ(visited, oracle.size());
+    std::printf("block map: %llu hits, %llu inserted, %llu erased, %llu keys at the end\n",
+                static_cast<unsigned long long>(found), static_cast<unsigned long long>(inserted),
+                static_cast<unsigned long long>(erased), static_cast<unsigned long long>(visited));
+    std::printf("GN_COUNT deengine_block_map_operations=%llu\n",
+                static_cast<unsigned long long>(kOperations));
+}
+
+TEST(BlockMap, HoldsAKeyForEveryPageAndNeverHitsAnAbsentOne) {
+    constexpr std::uint64_t kPages = 200'000;
+    BlockMap map(kPages);
+    for (std::uint32_t i = 0; i < kPages; ++i)
+        ASSERT_TRUE(insert(map, make_key(static_cast<nvme::VolumeId>(1 + i % 3), i / 3), {i, false}));
+    EXPECT_LE(static_cast<double>(map.size()), 0.9 * static_cast<double>(map.slots()));
+    for (std::uint32_t i = 0; i < kPages; ++i)
+        ASSERT_EQ(map.find(make_key(static_cast<nvme::VolumeId>(1 + i % 3), i / 3)), (MapEntry{i, false}));
+    // Every other volume at the same blocks, and the blocks behind.
+    std::uint64_t absent = 0;
+    for (std::uint32_t vid = 4; vid < 64; ++vid)
+        for (std::uint32_t b = 0; b < kPages / 3; ++b, ++absent)
+            ASSERT_FALSE(map.find(make_key(static_cast<nvme::VolumeId>(vid), b)));
+    std::printf("GN_COUNT deengine_block_map_absent_keys=%llu\n", static_cast<unsigned long long>(absent));
+}
+
+TEST(BlockMap, ReachesALoadOf97PercentAndStaysExactWhenOverFull) {
+    constexpr std::uint32_t kBuckets = 20'000;
+    constexpr std::uint64_t kSlots = std::uint64_t{kBuckets} * BlockMap::kSlotsPerBucket;
+    BlockMap map(1 << 20, kBuckets);
+    std::vector<BlockKey> keys;
+    SplitMix64 random(test::run_seed());
+    std::uint64_t refused = 0, first_refused_at = 0;
+    for (std::uint64_t i = 0; i < kSlots + 1000; ++i) {
+        const BlockKey key = make_key(7, static_cast<nvme::BlockAddress>(i * 3));
+        if (insert(map, key, {static_cast<PageNumber>(i), false})) {
+            keys.push_back(key);
+        } else {
+            if (refused++ == 0) first_refused_at = map.size();
+            ASSERT_FALSE(map.find(key)) << "a refused key must not be there";
+        }
+    }
+    EXPECT_GE(refused, 1000u) << "more keys than slots cannot fit";
+    EXPECT_GT(static_cast<double>(first_refused_at), 0.97 * static_cast<double>(kSlots));
+    EXPECT_EQ(map.size(), keys.size());
+    for (const BlockKey key : keys) ASSERT_EQ(map.find(key)->page, key_block(key) / 3);
+    // Room made is room used.
+    for (std::uint64_t i = 0; i < keys.size(); i += 2) ASSERT_TRUE(map.erase(keys[i]));
+    for (std::uint32_t i = 0; i < 1000; ++i) ASSERT_TRUE(insert(map, make_key(8, i), {i, true}));
+    std::printf("block map: first refusal at load %.4f\n",
+                static_cast<double>(first_refused_at) / static_cast<double>(kSlots));
+}
+
+TEST(BlockMap, AReservedSlotIsInvisibleStaysInPlaceAndCanBeGivenBack) {
+    BlockMap map(1 << 16, 64);
+    std::vector<std::pair<BlockKey, BlockMap::Ticket>> held;
+    // Reservations spread through a table that then fills up around them by displacement.
+    for (std::uint32_t i = 0; i < 100; ++i) held.emplace_back(make_key(1, i), *map.reserve(make_key(1, i)));
+    std::uint32_t filled = 0;
+    for (std::uint32_t i = 0; i < 380; ++i) filled += insert(map, make_key(2, i), {i, false});
+    for (const auto& [key, ticket] : held) ASSERT_FALSE(map.find(key)) << "reserved, not yet there";
+    for (std::size_t i = 0; i < held.size(); ++i) {
+        if (i % 2 == 0) map.commit(held[i].second, {static_cast<PageNumber>(i), true});
+        if (i % 2 == 1) map.cancel(held[i].second);
+    }
+    for (std::size_t i = 0; i < held.size(); ++i) {
+        const auto got = map.find(held[i].first);
+        ASSERT_EQ(got.has_value(), i % 2 == 0);
+        if (got) {
+            ASSERT_EQ(*got, (MapEntry{static_cast<PageNumber>(i), true}));
+        }
+    }
+    EXPECT_EQ(map.size(), filled + 50u);
+    for (std::uint32_t i = 0; i < filled; ++i) ASSERT_EQ(map.find(make_key(2, i))->page, i);
+}
+
+TEST(BlockMap, EraseIfPurgesOneVolumeAlone) {
+    BlockMap map(30'000);
+    for (std::uint32_t i = 0; i < 10'000; ++i)
+        for (std::uint16_t vid = 1; vid <= 3; ++vid) ASSERT_TRUE(insert(map, make_key(vid, i), {i, false}));
+    EXPECT_EQ(map.erase_if([](BlockKey key, MapEntry) { return key_volume(key) == 2; }), 10'000u);
+    EXPECT_EQ(map.size(), 20'000u);
+    for (std::uint32_t i = 0; i < 10'000; ++i) {
+        ASSERT_FALSE(map.find(make_key(2, i)));
+        ASSERT_TRUE(map.find(make_key(1, i)) && map.find(make_key(3, i)));
+    }
+}
+
+}  // namespace
+}  // namespace gnstor::deengine
