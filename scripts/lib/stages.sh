@@ -57,6 +57,7 @@ command_test() {
     else
         stages=("${GN_STAGES[@]}")
     fi
+    GN_PLAN=" ${stages[*]} "
     for stage in "${stages[@]}"; do run_stage "$stage"; done
     closing
 }
@@ -86,10 +87,11 @@ closing() {
 
 stage_setup() {
     choose_lanes
-    ensure build isal daemon test lint property oracle fuzz || true
+    local kinds=(build isal daemon test property oracle) kind
+    for kind in lint fuzz; do [[ "$GN_PLAN" != *" $kind "* ]] || kinds+=("$kind"); done
+    ensure "${kinds[@]}" || true
     ensure_build || return 1
     ensure test || return 1
-    local kind
     for kind in property oracle; do ensure "$kind" || warn "without them, the tests that need them are left out"; done
     GN_DID="$(g++ --version | head -n 1); cmake $(cmake --version | head -n 1 | grep -oE '[0-9.]+'); $GN_JOBS jobs"
 }
