@@ -1,0 +1,89 @@
+// capsule.hpp: from the bytes of a command capsule to what shall move, or to the status that refuses it.
+// Pure.
+//
+// NVMe Base 2.0, 3.3.3.1 (entries), 4.1.2 (SGLs over fabrics); NVMe RDMA Transport 1.0, 3 (capsules). A
+// capsule is 64 bytes of command, then at most 4 KiB of data. Invariants:
+//   * the 64 bytes are copied once and everything is decided on the copy: the sender may scribble on its
+//   memory meanwhile;
+//   * direction and length are those that the opcode needs, never merely those that the SGL offers: a capsule
+//   whose SGL
+//     does not fit its opcode is refused before any byte moves;
+//   * nothing here allocates, blocks or fails in another way than by a status. Any bytes are acceptable
+//   input.
+#pragma once
+
+#include <gnstor/nvme/command.hpp>
+
+#include "rdma/nic.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace gnstor::nvmf {
+
+inline constexpr std::uint32_t kCommandBytes = 64;
+inline constexpr std::uint32_t kInCapsuleBytes = 4096;  ///< data a capsule may carry
+inline constexpr std::uint32_t kCapsuleBytesMax = kCommandBytes + kInCapsuleBytes;
+inline constexpr std::uint32_t kTransferBytesMax = 1u << 20;  ///< MDTS: no command moves more
+
+enum class QueueKind : std::uint8_t { kAdmin, kIo };
+
+/// The bytes of one message, which may lie in several pieces.
+class MessageBytes {
+  public:
+    explicit MessageBytes(std::span<const rdma::Segment> segments) : segments_(segments) {
+        for (const rdma::Segment& s : segments) bytes_ += s.bytes;
+    }
+    [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+    /// Copies `bytes` from `offset`; the range must lie within the message.
+    void copy(std::uint64_t offset, std::uint32_t bytes, std::byte* to) const;
+    /// The range if it lies in one piece, else null.
+    [[nodiscard]] const std::byte* contiguous(std::uint64_t offset, std::uint32_t bytes) const;
+
+  private:
+    std::span<const rdma::Segment> segments_;
+    std::uint64_t bytes_ = 0;
+};
+
+enum class Direction : std::uint8_t { kNone, kToDrive, kToHost };
+
+/// What data an opcode moves.
+struct DataNeed {
+    nvme::Status status = nvme::Status::kSuccess;  ///< refused at once otherwise
+    Direction direction = Direction::kNone;
+    std::uint32_t bytes = 0;
+    bool any_length = false;  ///< the command does not say how much: the SGL does, up to kTransferBytesMax
+};
+DataNeed data_need(QueueKind kind, const nvme::Command& command);
+
+enum class Payload : std::uint8_t { kNone, kInCapsule, kKeyed };
+
+struct Capsule {
+    nvme::Command command;  ///< the one copy
+    Payload payload = Payload::kNone;
+    Direction direction = Direction::kNone;
+    std::uint32_t bytes = 0;           ///< of data
+    std::uint32_t offset = 0;          ///< in-capsule: where the data begins in the message
+    std::uint64_t address = 0;         ///< keyed: in the peer's memory
+    std::uint32_t key = 0;             ///< keyed
+    std::uint32_t invalidate_key = 0;  ///< to be invalidated with the response; 0: none
+};
+
+enum class Verdict : std::uint8_t {
+    kGood,
+    kRefused,  ///< answer with `status`
+    kBroken,   ///< not even a command: only the connection can be failed
+};
+
+struct ParsedCapsule {
+    Verdict verdict = Verdict::kBroken;
+    nvme::Status status = nvme::Status::kSuccess;
+    bool malformed = false;  ///< the capsule itself is wrong, not merely what it asks for
+    Capsule capsule;         ///< `command` is filled unless kBroken
+};
+
+/// Parses one message of a queue of `kind`.
+ParsedCapsule parse_capsule(const MessageBytes& message, QueueKind kind);
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,334 @@
+#include "nvmf/connection.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include <bit>
+#include <cstring>
+
+namespace gnstor::nvmf {
+
+using nvme::Status;
+
+namespace {
+
+constexpr std::uint32_t kReapBudget = 64;  // completions a poll
+constexpr std::uint8_t kStatusPhase = 1;
+
+/// Data that the drive interprets rather than stores is copied before anyone looks at it: the peer may change
+/// its memory between two looks. Block data may change under way, as on any RDMA target; the drive checksums
+/// what it copied.
+bool is_block_data(QueueKind kind, const nvme::Command& command) {
+    return kind == QueueKind::kIo &&
+           command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
+}
+
+}  // namespace
+
+Connection::Connection(rdma::SoftNic& nic, Subsystem& subsystem, ConnectionOwner& owner,
+                       const TransportRequest& transport, std::function<std::uint64_t()> now_ns)
+    : nic_(nic),
+      subsystem_(subsystem),
+      owner_(owner),
+      transport_(transport),
+      now_ns_(std::move(now_ns)),
+      drive_reactor_(subsystem.config.drive_reactor),
+      slots_(transport.entries),
+      staging_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{transport.entries} * kInCapsuleBytes)),
+      ids_(65536 / 64) {
+    free_.reserve(transport.entries);
+    for (std::uint32_t i = transport.entries; i > 0; --i) free_.push_back(i - 1);
+}
+
+void Connection::attach(rdma::QpNumber qp, OffloadShard& shard) {
+    qp_ = qp;
+    shard_ = &shard;
+    shard.add(*this);
+}
+
+void Connection::on_message(const rdma::InboundMessage& message) {
+    if (state_ >= State::kDraining) {
+        nic_.release(message.qp, message.token);
+        return;
+    }
+    const MessageBytes bytes(std::span(message.segments, message.segment_count));
+    const ParsedCapsule parsed = parse_capsule(bytes, kind());
+    counters_.capsules.add();
+    if (parsed.malformed) counters_.malformed.add();
+    // Not a command at all, or one more than the queue has: no status could be trusted to reach its command.
+    if (parsed.verdict == Verdict::kBroken || under_way_ >= transport_.entries) {
+        if (parsed.verdict != Verdict::kBroken) counters_.malformed.add();
+        nic_.release(message.qp, message.token);
+        fail();
+        return;
+    }
+    take(parsed, bytes, message);
+}
+
+void Connection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
+                      const rdma::InboundMessage& message) {
+    ++received_;
+    const Capsule& capsule = parsed.capsule;
+    const std::uint16_t id = capsule.command.command_id;
+    if (id_in_use(id)) {
+        counters_.malformed.add();
+        counters_.refused.add();
+        nic_.release(message.qp, message.token);
+        // The command under way keeps the id; this answer is not its own, so it frees nothing.
+        answer(id, {.status = Status::kCommandIdConflict});
+        return;
+    }
+    mark_id(id);
+    ++under_way_;
+    if (parsed.verdict == Verdict::kRefused) {
+        nic_.release(message.qp, message.token);
+        refuse(capsule, parsed.status);
+        return;
+    }
+    take_command(capsule, bytes, message);
+}
+
+void Connection::take_command(const Capsule& capsule, const MessageBytes& bytes,
+                              const rdma::InboundMessage& message) {
+    if (capsule.command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics)) {
+        counters_.admin.add();
+        const bool answered = take_fabrics(capsule, bytes);
+        nic_.release(message.qp, message.token);
+        if (!answered) owner_.on_connect_command(*this);
+        return;
+    }
+    if (state_ != State::kReady) {
+        nic_.release(message.qp, message.token);
+        refuse(capsule, Status::kCommandSequenceError);  // a connection begins with Connect (Base 2.0, 6.3)
+        return;
+    }
+    if (kind() == QueueKind::kIo) {
+        submit(capsule, bytes, message);
+        return;
+    }
+    counters_.admin.add();
+    Capsule admin = capsule;
+    if (take_admin(admin))
+        nic_.release(message.qp, message.token);
+    else
+        submit(admin, bytes, message);
+}
+
+void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
+                        const rdma::InboundMessage& message) {
+    const std::uint32_t index = free_.back();  // under_way_ <= entries, so there is one
+    free_.pop_back();
+    Slot& slot = slots_[index];
+    slot = Slot{};
+    slot.busy = true;
+    slot.command_id = capsule.command.command_id;
+    slot.opcode = capsule.command.opcode;
+    slot.invalidate_key = capsule.invalidate_key;
+    slot.token = message.token;
+    slot.holds_message = true;
+
+    std::byte* data = nullptr;
+    Status status = place(slot, index, capsule, bytes, data);
+    if (nvme::ok(status)) {
+        nvme::Command command = capsule.command;
+        command.command_id = static_cast<std::uint16_t>(index);
+        command.flags = nvme::kFlagsSgl;
+        command.data =
+            nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockAddress, reinterpret_cast<std::uintptr_t>(data),
+                                         data != nullptr ? capsule.bytes : 0);
+        slot.event_request = kind() == QueueKind::kAdmin &&
+                             slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
+        // The drive queue is deeper than `entries`: there is room.
+        status = queue_->submit(command) ? Status::kSuccess : Status::kInternalError;
+    }
+    if (!nvme::ok(status)) {
+        let_go(slot);
+        free_slot(index);
+        refuse(capsule, status);
+        return;
+    }
+    count(capsule);
+    if (!slot.event_request) ++at_drive_;
+    shard_->activate(*this);
+    if (drive_reactor_ != nullptr) drive_reactor_->wake();
+}
+
+/// Makes the data reachable for the drive: where the message, the peer's memory or the staging page has it.
+Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes,
+                         std::byte*& data) {
+    const bool to_drive = capsule.direction == Direction::kToDrive;
+    const bool in_place = is_block_data(kind(), capsule.command);
+    if (capsule.payload == Payload::kInCapsule && in_place) {
+        // The drive only reads what it writes to flash.
+        data = const_cast<std::byte*>(bytes.contiguous(capsule.offset, capsule.bytes));
+        if (data != nullptr) return Status::kSuccess;
+    }
+    if (capsule.payload == Payload::kInCapsule) {
+        bytes.copy(capsule.offset, capsule.bytes, staging(index));
+        data = staging(index);
+    }
+    if (capsule.payload == Payload::kKeyed) {
+        auto window = nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key,
+                                       to_drive ? rdma::WindowUse::kRead : rdma::WindowUse::kWrite);
+        if (!window.ok()) return Status::kDataTransferError;
+        slot.window = *window;
+        slot.holds_window = true;
+        data = slot.window.data;
+        const bool fits = capsule.bytes <= kInCapsuleBytes;
+        if (to_drive && !in_place && fits) {
+            std::memcpy(staging(index), data, capsule.bytes);
+            data = staging(index);
+            nic_.close_window(qp_, slot.window);
+            slot.holds_window = false;
+        }
+        slot.completes_identify =
+            kind() == QueueKind::kAdmin &&
+            slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
+            (capsule.command.cdw10 & 0xFFu) == static_cast<std::uint8_t>(nvme::IdentifyCns::kController);
+        if (slot.completes_identify) data = staging(index);
+    }
+    // Nothing is read from the message any more.
+    slot.holds_message = false;
+    nic_.release(qp_, slot.token);
+    slot.bytes = capsule.bytes;
+    return Status::kSuccess;
+}
+
+std::uint32_t Connection::poll() {
+    std::uint32_t work = 0;
+    nvme::Completion completion;
+    while (work < kReapBudget && queue_ != nullptr && queue_->reap(completion)) {
+        finish(completion);
+        ++work;
+    }
+    if (state_ == State::kDraining && at_drive_ == 0 && !connecting_) state_ = State::kQuiesced;
+    return work;
+}
+
+void Connection::finish(const nvme::Completion& completion) {
+    const std::uint32_t index = completion.command_id;
+    if (index >= slots_.size() || !slots_[index].busy) {
+        log_error("drive {} completed a command that it was not given (tag {})", subsystem_.config.nqn,
+                  index);
+        return;
+    }
+    Slot& slot = slots_[index];
+    const Status status = completion.result();
+    if (nvme::ok(status) && slot.completes_identify) {
+        auto& identify = *reinterpret_cast<nvme::IdentifyController*>(staging(index));
+        {
+            const std::lock_guard lock(subsystem_.mutex);
+            subsystem_.controllers.complete_identify(binding_.controller_id, identify);
+        }
+        std::memcpy(slot.window.data, &identify, slot.bytes);
+    }
+    if (!nvme::ok(status)) counters_.drive_errors.add();
+    // The window is closed before the response is sent: RDMA WRITE before SEND, so that the completion
+    // implies the data.
+    let_go(slot);
+    const std::uint16_t id = slot.command_id;
+    const std::uint32_t invalidate_key = slot.invalidate_key;
+    if (!slot.event_request) --at_drive_;
+    free_slot(index);
+    mark_id(id);
+    --under_way_;
+    if (state_ >= State::kDraining) return;
+    nvme::Completion response{};
+    response.dw0 = completion.dw0;
+    response.dw1 = completion.dw1;
+    response.sq_head = static_cast<std::uint16_t>(received_ % transport_.entries);
+    response.command_id = id;
+    response.status = static_cast<std::uint16_t>(completion.status & ~kStatusPhase);
+    nic_.send(qp_, &response, sizeof response, invalidate_key);
+}
+
+void Connection::let_go(Slot& slot) {
+    if (slot.holds_window) nic_.close_window(qp_, slot.window);
+    slot.holds_window = false;
+    if (slot.holds_message) nic_.release(qp_, slot.token);
+    slot.holds_message = false;
+}
+
+void Connection::free_slot(std::uint32_t index) {
+    slots_[index].busy = false;
+    free_.push_back(index);
+}
+
+void Connection::answer(std::uint16_t command_id, const Answer& answer) {
+    if (state_ >= State::kDraining) return;
+    nvme::Completion response{};
+    response.dw0 = answer.dw0;
+    response.dw1 = answer.dw1;
+    response.sq_head = static_cast<std::uint16_t>(received_ % transport_.entries);
+    response.command_id = command_id;
+    response.set_result(answer.status);
+    nic_.send(qp_, &response, sizeof response, answer.invalidate_key);
+}
+
+void Connection::refuse(const Capsule& capsule, Status status) {
+    counters_.refused.add();
+    mark_id(capsule.command.command_id);
+    --under_way_;
+    answer(capsule.command.command_id, {.status = status, .invalidate_key = capsule.invalidate_key});
+}
+
+void Connection::fail() {
+    if (state_ >= State::kDraining) return;
+    begin_drain();
+    nic_.fail(qp_);
+}
+
+void Connection::on_error(rdma::QpNumber) {
+    begin_drain();
+}
+
+void Connection::begin_drain() {
+    if (state_ >= State::kDraining) return;
+    state_ = State::kDraining;
+    draining_.store(true, std::memory_order_release);  // pairs with is_draining()
+    owner_.on_draining(*this);
+    // The shard polls until the drive has let go, then says so. Nothing is done here: this may run inside
+    // send() or fail().
+    shard_->activate(*this);
+}
+
+void Connection::announce_if_quiesced() {
+    if (state_ == State::kQuiesced) owner_.on_quiesced(*this);
+}
+
+void Connection::attend() {
+    if (fail_requested_.exchange(false, std::memory_order_acquire)) fail();
+    // Pairs with the release store in answer_connect(): outcome and queue are visible.
+    if (connecting_ && connect_answered_.exchange(false, std::memory_order_acquire)) finish_connect();
+}
+
+void Connection::request_fail() {
+    fail_requested_.store(true, std::memory_order_release);  // pairs with the exchange in attend()
+    shard_->request_attention();
+}
+
+void Connection::answer_connect(const ConnectOutcome& outcome, ssd::NvmeQueue* queue) {
+    connect_outcome_ = outcome;
+    connect_queue_ = queue;
+    connect_answered_.store(true, std::memory_order_release);  // pairs with the exchange in attend()
+    shard_->request_attention();
+}
+
+void Connection::count(const Capsule& capsule) {
+    if (capsule.direction == Direction::kToDrive) counters_.bytes_to_drive.add(capsule.bytes);
+    if (capsule.direction == Direction::kToHost) counters_.bytes_to_host.add(capsule.bytes);
+    if (kind() == QueueKind::kAdmin) return;
+    switch (static_cast<nvme::IoOpcode>(capsule.command.opcode)) {
+        case nvme::IoOpcode::kFlush:
+            return counters_.flushes.add();
+        case nvme::IoOpcode::kWrite:
+            return counters_.writes.add();
+        case nvme::IoOpcode::kRead:
+            return counters_.reads.add();
+        case nvme::IoOpcode::kWriteZeroes:
+            return counters_.write_zeroes.add();
+        case nvme::IoOpcode::kDatasetManagement:
+            return counters_.trims.add();
+    }
+}
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,190 @@
+// connection.hpp: one queue pair of the target: from capsules to a drive queue and back.
+//
+// Life: awaiting Connect -> connecting (the control thread makes the drive queue) -> ready -> draining ->
+// quiesced. Draining begins with any error of the queue pair; what the drive holds is waited for, its windows
+// and messages are let go as it answers, nothing is sent any more. Only a quiesced connection is destroyed,
+// by the control thread.
+//
+// Invariants
+//   * at most `entries` commands are under way, each with its own id: one more, and the connection is failed;
+//   * a slot is taken from the free list when the drive gets its command, and is back before the answer is
+//   sent;
+//   * a message is held only while the drive reads payload from it in place; a window only while the drive
+//   may touch it.
+//
+// Thread: everything runs on the reactor that owns the queue pair (the NIC's poller delivers, the shard
+// polls), but for the calls marked "control". No lock, no allocation for I/O commands; admin and fabrics
+// commands take the subsystem's mutex.
+#pragma once
+
+#include "nvmf/capsule.hpp"
+#include "nvmf/offload_shard.hpp"
+#include "nvmf/subsystem.hpp"
+#include "rdma/nic.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace gnstor::nvmf {
+
+class Connection;
+
+/// What a connection asks of the control thread. Called on the reactor's thread; must not block.
+class ConnectionOwner {
+  public:
+    virtual ~ConnectionOwner() = default;
+    /// A Connect command arrived: decide (Connection::connect_request), then answer_connect().
+    virtual void on_connect_command(Connection& connection) = 0;
+    /// The controller was disabled or shut down: its I/O connections must go.
+    virtual void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) = 0;
+    /// The connection is in error: nothing new comes from it; with an admin queue its controller is gone.
+    virtual void on_draining(Connection& connection) = 0;
+    /// It may be destroyed. The connection is not touched after this call.
+    virtual void on_quiesced(Connection& connection) = 0;
+};
+
+class Connection final : public rdma::MessageSink {
+  public:
+    Connection(rdma::SoftNic& nic, Subsystem& subsystem, ConnectionOwner& owner,
+               const TransportRequest& transport, std::function<std::uint64_t()> now_ns);
+    ~Connection() override = default;
+
+    // From the NIC's poller.
+    void on_message(const rdma::InboundMessage& message) override;
+    void on_error(rdma::QpNumber qp) override;
+
+    // From the shard.
+    std::uint32_t poll();
+    void attend();
+    [[nodiscard]] bool wants_polling() const { return busy() && state_ != State::kQuiesced; }
+    void announce_if_quiesced();
+
+    // Control.
+    /// Before the queue pair is connected.
+    void attach(rdma::QpNumber qp, OffloadShard& shard);
+    [[nodiscard]] const ConnectRequest& connect_request() const { return connect_request_; }
+    [[nodiscard]] const TransportRequest& transport() const { return transport_; }
+    /// Ends "connecting". `queue` is null unless the outcome is success.
+    void answer_connect(const ConnectOutcome& outcome, ssd::NvmeQueue* queue);
+    /// The connection shall be failed soon.
+    void request_fail();
+    [[nodiscard]] bool is_draining() const { return draining_.load(std::memory_order_acquire); }
+    [[nodiscard]] rdma::QpNumber qp() const { return qp_; }
+    [[nodiscard]] OffloadShard& shard() const { return *shard_; }
+    [[nodiscard]] Subsystem& subsystem() const { return subsystem_; }
+    [[nodiscard]] const ConnectionCounters& counters() const { return counters_; }
+
+    // The control thread's own notes on this connection.
+    struct Record {
+        std::uint64_t accepted_ns = 0;
+        QueueBinding binding;  ///< of a successful Connect
+        bool bound = false;
+        bool closing = false;  ///< it was told to fail
+        bool quiesced = false;
+        ssd::NvmeQueue* queue = nullptr;  ///< to be deleted
+    };
+    Record record;
+
+  private:
+    friend class OffloadShard;
+
+    enum class State : std::uint8_t { kAwaitingConnect, kConnecting, kReady, kDraining, kQuiesced };
+
+    struct Slot {
+        rdma::SoftNic::Window window{};
+        std::uint64_t token = 0;
+        std::uint32_t invalidate_key = 0;
+        std::uint32_t bytes =
+            0;  ///< to be copied to the window from the staging page, when the drive has answered
+        std::uint16_t command_id = 0;
+        std::uint8_t opcode = 0;
+        bool busy = false;
+        bool holds_message = false;
+        bool holds_window = false;
+        bool completes_identify = false;
+        bool event_request = false;  ///< ends only with the queue: not waited for
+    };
+    struct Answer {
+        nvme::Status status = nvme::Status::kSuccess;
+        std::uint32_t dw0 = 0;
+        std::uint32_t dw1 = 0;
+        std::uint32_t invalidate_key = 0;
+    };
+
+    [[nodiscard]] QueueKind kind() const {
+        return transport_.queue_id == 0 ? QueueKind::kAdmin : QueueKind::kIo;
+    }
+    [[nodiscard]] bool busy() const { return at_drive_ > 0 || state_ == State::kDraining; }
+    [[nodiscard]] std::byte* staging(std::uint32_t slot) {
+        return staging_.get() + std::size_t{slot} * kInCapsuleBytes;
+    }
+
+    void take(const ParsedCapsule& parsed, const MessageBytes& bytes, const rdma::InboundMessage& message);
+    void take_command(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
+    void submit(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
+    nvme::Status place(Slot& slot, std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes,
+                       std::byte*& data);
+    void finish(const nvme::Completion& completion);
+    void let_go(Slot& slot);
+    void free_slot(std::uint32_t index);
+    void answer(std::uint16_t command_id, const Answer& answer);
+    void refuse(const Capsule& capsule, nvme::Status status);
+    void fail();
+    void begin_drain();
+    void count(const Capsule& capsule);
+
+    // connection_admin.cpp
+    bool take_fabrics(const Capsule& capsule, const MessageBytes& bytes);
+    void take_connect(const Capsule& capsule, const MessageBytes& bytes);
+    bool take_admin(Capsule& capsule);
+    bool take_abort(Capsule& capsule);
+    nvme::Status fetch(const Capsule& capsule, const MessageBytes& bytes, std::byte* to);
+    void finish_connect();
+
+    [[nodiscard]] bool id_in_use(std::uint16_t id) const { return (ids_[id / 64] >> (id % 64)) & 1u; }
+    void mark_id(std::uint16_t id) { ids_[id / 64] ^= std::uint64_t{1} << (id % 64); }
+
+    rdma::SoftNic& nic_;
+    Subsystem& subsystem_;
+    ConnectionOwner& owner_;
+    const TransportRequest transport_;
+    const std::function<std::uint64_t()> now_ns_;
+    rdma::QpNumber qp_ = 0;
+    OffloadShard* shard_ = nullptr;
+
+    State state_ = State::kAwaitingConnect;
+    QueueBinding binding_;
+    ssd::NvmeQueue* queue_ = nullptr;
+    Reactor* drive_reactor_ = nullptr;
+    std::vector<Slot> slots_;
+    std::vector<std::uint32_t> free_;
+    std::unique_ptr<std::byte[]> staging_;  // a page a slot; untouched pages cost nothing
+    std::vector<std::uint64_t> ids_;        // command ids under way, one bit each
+    std::uint32_t under_way_ = 0;           // commands that have not been answered
+    std::uint32_t at_drive_ = 0;            // of those: at the drive, event requests aside
+    std::uint32_t received_ = 0;            // commands ever: SQ head
+
+    // Connect under way.
+    ConnectRequest connect_request_;
+    std::uint16_t connect_id_ = 0;
+    std::uint32_t connect_key_ = 0;
+    bool connecting_ = false;
+    ConnectOutcome connect_outcome_;
+    ssd::NvmeQueue* connect_queue_ = nullptr;
+    std::atomic<bool> connect_answered_{false};  // control -> reactor, releases the two above
+
+    std::atomic<bool> fail_requested_{false};  // control -> reactor
+    std::atomic<bool> draining_{false};        // reactor -> control
+
+    ConnectionCounters counters_;
+
+    // The shard's.
+    Connection* next_active_ = nullptr;
+    bool active_ = false;
+};
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,168 @@
+// connection_admin.cpp: the commands that a connection answers for the fabric: Connect, properties,
+// keep-alive, some features.
+//
+// Everything else on an admin queue goes to the drive's own. These commands take the subsystem's mutex for a
+// few instructions.
+#include "nvmf/connection.hpp"
+
+#include <gnstor/base/log.hpp>
+#include <gnstor/nvme/fabrics.hpp>
+#include <gnstor/nvme/features.hpp>
+
+#include <array>
+#include <cstring>
+
+namespace gnstor::nvmf {
+
+using nvme::Status;
+
+namespace {
+
+constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
+
+}  // namespace
+
+/// False: a Connect that the control thread must decide.
+bool Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes) {
+    const auto type = nvme::fabrics_type(capsule.command);
+    if (type == nvme::FabricsType::kConnect) {
+        take_connect(capsule, bytes);
+        return !connecting_;
+    }
+    if (state_ != State::kReady) {
+        refuse(capsule, Status::kCommandSequenceError);
+        return true;
+    }
+    if (kind() != QueueKind::kAdmin) {
+        refuse(capsule, Status::kInvalidOpcode);  // properties belong to the admin queue
+        return true;
+    }
+    PropertyOutcome outcome;
+    {
+        const std::lock_guard lock(subsystem_.mutex);
+        outcome = type == nvme::FabricsType::kPropertyGet
+                      ? subsystem_.controllers.property_get(binding_.controller_id, capsule.command)
+                      : subsystem_.controllers.property_set(binding_.controller_id, capsule.command);
+    }
+    // Asked for before the answer goes out: a Connect that follows the answer finds the old queues on their
+    // way out.
+    if (outcome.close_io_queues) owner_.on_controller_disabled(subsystem_, binding_.controller_id);
+    if (!nvme::ok(outcome.status)) {
+        refuse(capsule, outcome.status);
+        return true;
+    }
+    mark_id(capsule.command.command_id);
+    --under_way_;
+    answer(capsule.command.command_id, {.dw0 = static_cast<std::uint32_t>(outcome.value),
+                                        .dw1 = static_cast<std::uint32_t>(outcome.value >> 32)});
+    return true;
+}
+
+/// Copies the capsule's data, wherever it is; at most a page.
+Status Connection::fetch(const Capsule& capsule, const MessageBytes& bytes, std::byte* to) {
+    if (capsule.payload == Payload::kInCapsule) {
+        bytes.copy(capsule.offset, capsule.bytes, to);
+        return Status::kSuccess;
+    }
+    auto window = nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, rdma::WindowUse::kRead);
+    if (!window.ok()) return Status::kDataTransferError;
+    std::memcpy(to, window->data, capsule.bytes);
+    nic_.close_window(qp_, *window);
+    return Status::kSuccess;
+}
+
+void Connection::take_connect(const Capsule& capsule, const MessageBytes& bytes) {
+    if (state_ != State::kAwaitingConnect) return refuse(capsule, Status::kCommandSequenceError);
+    std::array<std::byte, sizeof(nvme::ConnectData)> data;
+    const Status fetched = fetch(capsule, bytes, data.data());
+    if (!nvme::ok(fetched)) return refuse(capsule, fetched);
+    ConnectVerdict verdict = parse_connect(capsule.command, data);
+    if (!nvme::ok(verdict.status)) {
+        counters_.refused.add();
+        mark_id(capsule.command.command_id);
+        --under_way_;
+        answer(capsule.command.command_id,
+               {.status = verdict.status, .dw0 = verdict.dw0, .invalidate_key = capsule.invalidate_key});
+        return;
+    }
+    connect_request_ = std::move(verdict.request);
+    connect_id_ = capsule.command.command_id;
+    connect_key_ = capsule.invalidate_key;
+    connecting_ = true;
+    state_ = State::kConnecting;
+}
+
+/// The control thread has decided.
+void Connection::finish_connect() {
+    connecting_ = false;
+    // The queue is the connection's even if it is in error by now: it is deleted with it.
+    queue_ = connect_queue_;
+    mark_id(connect_id_);
+    --under_way_;
+    if (state_ >= State::kDraining) {
+        shard_->activate(*this);
+        return;
+    }
+    const bool good = nvme::ok(connect_outcome_.status);
+    state_ = good ? State::kReady : State::kAwaitingConnect;
+    if (good)
+        binding_ = connect_outcome_.binding;
+    else
+        counters_.refused.add();
+    answer(connect_id_,
+           {.status = connect_outcome_.status, .dw0 = connect_outcome_.dw0, .invalidate_key = connect_key_});
+}
+
+/// True: answered here. False: the (perhaps rewritten) command goes to the drive.
+bool Connection::take_admin(Capsule& capsule) {
+    const nvme::Command& command = capsule.command;
+    const auto opcode = static_cast<nvme::AdminOpcode>(command.opcode);
+    if (command.opcode >= kFirstVendorOpcode && !binding_.privileged) {
+        refuse(capsule, Status::kAccessDenied);
+        return true;
+    }
+    FeatureOutcome outcome;
+    {
+        const std::lock_guard lock(subsystem_.mutex);
+        Controllers& controllers = subsystem_.controllers;
+        const std::uint16_t id = binding_.controller_id;
+        if (opcode == nvme::AdminOpcode::kKeepAlive) {
+            outcome = {controllers.keep_alive(id, now_ns_()), 0, true};
+        } else if (!controllers.ready(id)) {
+            outcome = {Status::kCommandSequenceError, 0, true};  // not enabled (Base 2.0, 3.5.1)
+        } else if (opcode == nvme::AdminOpcode::kSetFeatures) {
+            outcome = controllers.set_feature(id, command, now_ns_());
+        } else if (opcode == nvme::AdminOpcode::kGetFeatures) {
+            outcome = controllers.get_feature(id, command);
+        }
+    }
+    if (opcode == nvme::AdminOpcode::kAbort && !outcome.handled) return take_abort(capsule);
+    if (!outcome.handled) return false;
+    if (!nvme::ok(outcome.status)) {
+        refuse(capsule, outcome.status);
+        return true;
+    }
+    mark_id(command.command_id);
+    --under_way_;
+    answer(command.command_id, {.dw0 = outcome.dw0});
+    return true;
+}
+
+/// Abort names a command by queue and id; the drive knows it by the slot's number. Only this queue's commands
+/// can be named to the drive; for any other, and for one that is not there, the answer is "not aborted"
+/// (Base 2.0, 5.1).
+bool Connection::take_abort(Capsule& capsule) {
+    const auto queue_id = static_cast<std::uint16_t>(capsule.command.cdw10);
+    const auto command_id = static_cast<std::uint16_t>(capsule.command.cdw10 >> 16);
+    for (std::uint32_t i = 0; queue_id == 0 && i < slots_.size(); ++i) {
+        if (!slots_[i].busy || slots_[i].command_id != command_id) continue;
+        capsule.command.cdw10 = i << 16;
+        return false;
+    }
+    mark_id(capsule.command.command_id);
+    --under_way_;
+    answer(capsule.command.command_id, {.dw0 = 1});
+    return true;
+}
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,434 @@
+#include "nvmf/host.hpp"
+
+#include <gnstor/base/log.hpp>
+#include <gnstor/nvme/features.hpp>
+#include <gnstor/simt/time.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace gnstor::nvmf {
+
+using nvme::Status;
+
+namespace {
+
+constexpr std::uint32_t kBounceBytes = 64u << 10;
+constexpr std::uint32_t kSpins = 256;  // looks before the waiting thread sleeps between them
+constexpr std::chrono::microseconds kLookEvery{20};
+
+nvme::Command fabrics_command(nvme::FabricsType type) {
+    nvme::Command command{};
+    command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics);
+    command.flags = nvme::kFlagsSgl;
+    command.namespace_id = static_cast<std::uint8_t>(type);
+    return command;
+}
+
+nvme::Command admin_command(nvme::AdminOpcode opcode) {
+    nvme::Command command{};
+    command.opcode = static_cast<std::uint8_t>(opcode);
+    command.flags = nvme::kFlagsSgl;
+    return command;
+}
+
+template <class T>
+std::span<std::byte> bytes_of(T& record) {
+    return std::as_writable_bytes(std::span<T, 1>(&record, 1));
+}
+
+struct StatusMeaning {
+    Errc code;
+    const char* advice;
+};
+
+StatusMeaning meaning(Status status) {
+    switch (status) {
+        case Status::kAccessDenied:
+            return {Errc::kPermission, "this host may not do that; the array's admin host may"};
+        case Status::kStaleTerm:
+            return {Errc::kState, "a newer daemon has taken over; this one must stop"};
+        case Status::kVolumeExists:
+            return {Errc::kExists, "choose another name or VID"};
+        case Status::kNoSuchVolume:
+            return {Errc::kNotFound, "the SSD knows no such volume"};
+        case Status::kStaleEpoch:
+            return {Errc::kState, "the volume was opened for writing again since; open it anew"};
+        case Status::kStaleMap:
+            return {Errc::kState, "the SSD has another map version; fetch the map and try again"};
+        case Status::kNotGranted:
+        case Status::kBusy:
+        case Status::kConnectControllerBusy:
+            return {Errc::kBusy, "try again"};
+        case Status::kCapacityExceeded:
+            return {Errc::kNoSpace, "a table or the drive is full"};
+        case Status::kInvalidField:
+        case Status::kInvalidOpcode:
+        case Status::kConnectInvalidParameters:
+        case Status::kConnectInvalidHost:
+        case Status::kDataSglLengthInvalid:
+            return {Errc::kInvalidArgument, "the SSD does not accept these values"};
+        case Status::kCommandSequenceError:
+        case Status::kKeepAliveExpired:
+            return {Errc::kState, "the association is not in that state; connect again"};
+        default:
+            return {Errc::kIo, "see the SSD's log"};
+    }
+}
+
+}  // namespace
+
+Error status_error(const std::string& what, Status status, std::uint32_t dw0) {
+    const StatusMeaning m = meaning(status);
+    return error(m.code, "{}: {} ({:#05x}); {}", what, connect_refusal_text(status, dw0),
+                 static_cast<std::uint32_t>(status), m.advice);
+}
+
+std::array<std::byte, 32> IoQueueConnect::transport_data() const {
+    return transport_request_data(request_.queue_id, entries(), request_.controller_id);
+}
+
+Result<void> IoQueueConnect::check_accept(std::span<const std::byte> private_data) const {
+    return check_transport_accept(private_data, entries());
+}
+
+nvme::Command IoQueueConnect::command(std::uint16_t command_id) const {
+    nvme::Command command = connect_command(request_);
+    command.command_id = command_id;
+    command.data = nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset, 0, sizeof(nvme::ConnectData));
+    return command;
+}
+
+nvme::Command IoQueueConnect::command_keyed(std::uint16_t command_id, std::uint64_t address,
+                                            std::uint32_t rkey) const {
+    nvme::Command keyed = command(command_id);
+    keyed.data = nvme::SglDescriptor::keyed(address, sizeof(nvme::ConnectData), rkey);
+    return keyed;
+}
+
+Result<void> IoQueueConnect::check(const nvme::Completion& completion) const {
+    if (nvme::ok(completion.result())) return {};
+    return status_error(
+        fmt::format("cannot connect queue {} to {}", request_.queue_id, request_.subsystem_nqn),
+        completion.result(), completion.dw0);
+}
+
+Result<nvme::Completion> await_response(HostQueue& queue, std::uint64_t deadline_ns) {
+    nvme::Completion completion;
+    for (std::uint32_t looks = 0;; ++looks) {
+        if (queue.poll(completion)) return completion;
+        if (queue.broken()) return error(Errc::kState, "the connection is gone");
+        if (simt::now_ns() >= deadline_ns) return error(Errc::kTimedOut, "no answer in time");
+        if (looks > kSpins)
+            std::this_thread::sleep_for(kLookEvery);
+        else
+            std::this_thread::yield();
+    }
+}
+
+Result<void> connect_queue(HostQueue& queue, const IoQueueConnect& connect, std::uint64_t deadline_ns) {
+    const nvme::ConnectData data = connect.data();
+    if (queue.post(connect.command(0), std::as_bytes(std::span(&data, 1))) != HostQueue::Posted::kYes)
+        return error(Errc::kState, "cannot connect queue {}: its queue pair is in error", connect.queue_id());
+    GN_ASSIGN(const nvme::Completion completion, await_response(queue, deadline_ns));
+    return connect.check(completion);
+}
+
+HostController::HostController(rdma::SoftNic& nic, HostOptions options)
+    : nic_(nic), options_(std::move(options)), bounce_(kBounceBytes) {}
+
+Result<std::unique_ptr<HostController>> HostController::connect(rdma::SoftNic& nic,
+                                                                const HostOptions& options) {
+    std::unique_ptr<HostController> controller(new HostController(nic, options));
+    GN_TRY(controller->open());
+    return controller;
+}
+
+HostController::~HostController() {
+    queue_.reset();
+    if (!bounce_registered_) return;
+    const auto gone = nic_.deregister_memory(bounce_keys_);
+    if (!gone.ok()) log_error("an admin buffer could not be deregistered: {}", gone.error().message);
+}
+
+std::uint64_t HostController::deadline(std::uint32_t timeout_ms) const {
+    return simt::now_ns() + std::uint64_t{timeout_ms != 0 ? timeout_ms : options_.timeout_ms} * 1'000'000u;
+}
+
+Result<void> HostController::open() {
+    const std::uint64_t until = deadline(0);
+    GN_ASSIGN(bounce_keys_, nic_.register_memory(bounce_.data(), bounce_.size(),
+                                                 rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
+    bounce_registered_ = true;
+    GN_TRY(connect_admin(until));
+    GN_TRY(enable(until));
+    GN_ASSIGN(const nvme::IdentifyController identify, identify_controller());
+    if (identify.ioccsz * 16 < kCapsuleBytesMax || identify.msdbd < 1)
+        return error(Errc::kUnsupported, "{} takes capsules of {} bytes only; {} are needed",
+                     options_.subsystem_nqn, identify.ioccsz * 16, kCapsuleBytesMax);
+    GN_ASSIGN(io_queues_, set_queue_count(options_.io_queues));
+    return {};
+}
+
+Result<void> HostController::connect_admin(std::uint64_t deadline_ns) {
+    GN_ASSIGN(queue_, HostQueue::create(nic_, options_.admin_entries));
+    ConnectRequest request;
+    request.queue_id = 0;
+    request.sq_size = static_cast<std::uint16_t>(options_.admin_entries - 1);
+    request.keep_alive_ms = options_.keep_alive_ms;
+    request.host_id = options_.host_id;
+    request.controller_id = nvme::kAnyController;
+    request.subsystem_nqn = options_.subsystem_nqn;
+    request.host_nqn = options_.host_nqn;
+    const IoQueueConnect connect(std::move(request));
+    const auto private_data = transport_request_data(0, options_.admin_entries, 0);
+    GN_ASSIGN(const std::vector<std::byte> accepted,
+              queue_->connect(options_.peer_address, options_.service, private_data, options_.timeout_ms));
+    GN_TRY(connect.check_accept(accepted));
+    const nvme::ConnectData data = connect.data();
+    GN_ASSIGN(const nvme::Completion completion,
+              exchange(connect.command(0), std::as_bytes(std::span(&data, 1)), deadline_ns));
+    GN_TRY(connect.check(completion));
+    controller_id_ = static_cast<std::uint16_t>(completion.dw0);
+    return {};
+}
+
+Result<void> HostController::enable(std::uint64_t deadline_ns) {
+    nvme::Configuration configuration;
+    configuration.enable = true;
+    configuration.arbitration = 1;  // queues with priorities
+    configuration.sq_entry_log2 = 6;
+    configuration.cq_entry_log2 = 4;
+    GN_TRY(property_set(nvme::Property::kCc, configuration.encode()));
+    for (;;) {
+        GN_ASSIGN(const std::uint64_t value, property_get(nvme::Property::kCsts));
+        const auto status = nvme::ControllerStatus::decode(static_cast<std::uint32_t>(value));
+        if (status.ready) return {};
+        if (status.fatal)
+            return error(Errc::kIo, "{} reports a fatal controller status", options_.subsystem_nqn);
+        if (simt::now_ns() >= deadline_ns)
+            return error(Errc::kTimedOut, "{} did not become ready in {} ms", options_.subsystem_nqn,
+                         options_.timeout_ms);
+        std::this_thread::yield();
+    }
+}
+
+/// One command at a time: the answer that comes is its own. Caller holds the mutex, or is still alone.
+Result<nvme::Completion> HostController::exchange(nvme::Command command,
+                                                  std::span<const std::byte> in_capsule,
+                                                  std::uint64_t deadline_ns) {
+    if (queue_ == nullptr)
+        return error(Errc::kState, "the association with {} has ended; connect again",
+                     options_.subsystem_nqn);
+    command.command_id = next_command_id_++;
+    if (queue_->post(command, in_capsule) != HostQueue::Posted::kYes) {
+        give_up();
+        return error(Errc::kState,
+                     "the association with {} has ended: its queue pair is in error; connect again",
+                     options_.subsystem_nqn);
+    }
+    auto response = await_response(*queue_, deadline_ns);
+    if (response.ok() && response->command_id == command.command_id) return response;
+    give_up();
+    if (response.ok())
+        return error(Errc::kIo, "{} answered command {} with id {}", options_.subsystem_nqn,
+                     command.command_id, response->command_id);
+    return error(response.error().code, "admin command {:#04x} to {}: {}; the association is ended",
+                 command.opcode, options_.subsystem_nqn, response.error().message);
+}
+
+/// The queue pair goes first: nothing may write to the bounce buffer any more.
+void HostController::give_up() {
+    queue_.reset();
+}
+
+bool HostController::connected() const {
+    const std::lock_guard lock(mutex_);
+    return queue_ != nullptr && !queue_->broken();
+}
+
+Result<nvme::Completion> HostController::admin(const nvme::Command& command, std::span<std::byte> data,
+                                               Direction direction, std::uint32_t timeout_ms) {
+    if (data.size() > kBounceBytes)
+        return error(Errc::kInvalidArgument, "an admin command moves at most {} bytes, not {}", kBounceBytes,
+                     data.size());
+    const std::lock_guard lock(mutex_);
+    nvme::Command sent = command;
+    sent.data = {};
+    sent.data.type = nvme::kSglKeyedAddress;
+    if (direction != Direction::kNone)
+        sent.data = nvme::SglDescriptor::keyed(reinterpret_cast<std::uintptr_t>(bounce_.data()),
+                                               static_cast<std::uint32_t>(data.size()), bounce_keys_.rkey);
+    if (direction == Direction::kToDrive) std::copy(data.begin(), data.end(), bounce_.begin());
+    GN_ASSIGN(const nvme::Completion completion, exchange(sent, {}, deadline(timeout_ms)));
+    if (direction == Direction::kToHost && nvme::ok(completion.result()))
+        std::copy_n(bounce_.begin(), data.size(), data.begin());
+    return completion;
+}
+
+Result<std::uint32_t> HostController::admin_checked(const char* what, const nvme::Command& command,
+                                                    std::span<std::byte> data, Direction direction,
+                                                    std::uint32_t timeout_ms) {
+    GN_ASSIGN(const nvme::Completion completion, admin(command, data, direction, timeout_ms));
+    if (!nvme::ok(completion.result()))
+        return status_error(fmt::format("{} at {}", what, options_.subsystem_nqn), completion.result(),
+                            completion.dw0);
+    return completion.dw0;
+}
+
+Result<std::uint64_t> HostController::property_get(nvme::Property property) {
+    nvme::PropertyCommand wire{};
+    const nvme::Command head = fabrics_command(nvme::FabricsType::kPropertyGet);
+    std::memcpy(&wire, &head, sizeof wire);
+    wire.offset = static_cast<std::uint32_t>(property);
+    wire.attributes = nvme::property_bytes(wire.offset) == 8 ? 1 : 0;
+    nvme::Command command;
+    std::memcpy(&command, &wire, sizeof command);
+    const std::lock_guard lock(mutex_);
+    GN_ASSIGN(const nvme::Completion completion, exchange(command, {}, deadline(0)));
+    if (!nvme::ok(completion.result()))
+        return status_error(fmt::format("Property Get {:#x} at {}", wire.offset, options_.subsystem_nqn),
+                            completion.result());
+    return std::uint64_t{completion.dw0} | (std::uint64_t{completion.dw1} << 32);
+}
+
+Result<void> HostController::property_set(nvme::Property property, std::uint64_t value) {
+    nvme::PropertyCommand wire{};
+    const nvme::Command head = fabrics_command(nvme::FabricsType::kPropertySet);
+    std::memcpy(&wire, &head, sizeof wire);
+    wire.offset = static_cast<std::uint32_t>(property);
+    wire.attributes = nvme::property_bytes(wire.offset) == 8 ? 1 : 0;
+    wire.value = value;
+    nvme::Command command;
+    std::memcpy(&command, &wire, sizeof command);
+    const std::lock_guard lock(mutex_);
+    GN_ASSIGN(const nvme::Completion completion, exchange(command, {}, deadline(0)));
+    if (!nvme::ok(completion.result()))
+        return status_error(fmt::format("Property Set {:#x} at {}", wire.offset, options_.subsystem_nqn),
+                            completion.result());
+    return {};
+}
+
+Result<nvme::IdentifyController> HostController::identify_controller() {
+    nvme::IdentifyController identify{};
+    nvme::Command command = admin_command(nvme::AdminOpcode::kIdentify);
+    command.cdw10 = static_cast<std::uint32_t>(nvme::IdentifyCns::kController);
+    GN_TRY(admin_checked("Identify Controller", command, bytes_of(identify), Direction::kToHost));
+    return identify;
+}
+
+Result<nvme::IdentifyNamespace> HostController::identify_namespace() {
+    nvme::IdentifyNamespace identify{};
+    nvme::Command command = admin_command(nvme::AdminOpcode::kIdentify);
+    command.namespace_id = 1;
+    command.cdw10 = static_cast<std::uint32_t>(nvme::IdentifyCns::kNamespace);
+    GN_TRY(admin_checked("Identify Namespace", command, bytes_of(identify), Direction::kToHost));
+    return identify;
+}
+
+Result<void> HostController::keep_alive() {
+    GN_TRY(admin_checked("Keep Alive", admin_command(nvme::AdminOpcode::kKeepAlive), {}, Direction::kNone));
+    return {};
+}
+
+Result<std::uint32_t> HostController::set_queue_count(std::uint32_t wanted) {
+    nvme::Command command = admin_command(nvme::AdminOpcode::kSetFeatures);
+    command.cdw10 = static_cast<std::uint32_t>(nvme::Feature::kNumberOfQueues);
+    command.cdw11 = nvme::QueueCount{wanted, wanted}.encode();
+    GN_ASSIGN(const std::uint32_t granted,
+              admin_checked("Set Features (number of queues)", command, {}, Direction::kNone));
+    const auto count = nvme::QueueCount::decode(granted);
+    return std::min(count.submission, count.completion);
+}
+
+Result<void> HostController::vendor(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
+                                    std::span<std::byte> data, Direction direction, std::uint32_t cdw10,
+                                    std::uint32_t cdw11) {
+    nvme::Command command = admin_command(opcode);
+    command.cdw10 = cdw10;
+    command.cdw11 = cdw11;
+    command.cdw14 = static_cast<std::uint32_t>(term);
+    command.cdw15 = static_cast<std::uint32_t>(term >> 32);
+    GN_TRY(admin_checked(what, command, data, direction));
+    return {};
+}
+
+Result<void> HostController::volume_add(std::uint64_t term, const nvme::VolumeRecord& record) {
+    nvme::VolumeRecord copy = record;
+    return vendor("VOLUME ADD", nvme::AdminOpcode::kVolumeAdd, term, bytes_of(copy), Direction::kToDrive);
+}
+
+Result<void> HostController::volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) {
+    nvme::VolumeRecord copy = record;
+    return vendor("VOLUME CHMOD", nvme::AdminOpcode::kVolumeChmod, term, bytes_of(copy), Direction::kToDrive);
+}
+
+Result<void> HostController::volume_delete(std::uint64_t term, nvme::VolumeId volume) {
+    return vendor("VOLUME DELETE", nvme::AdminOpcode::kVolumeDelete, term, {}, Direction::kNone, volume);
+}
+
+Result<VolumeList> HostController::volume_list(std::uint64_t term) {
+    constexpr std::size_t kBatch =
+        (kBounceBytes - sizeof(nvme::VolumeListHeader)) / sizeof(nvme::VolumeRecord);
+    constexpr std::size_t kBytes = sizeof(nvme::VolumeListHeader) + kBatch * sizeof(nvme::VolumeRecord);
+    std::vector<std::byte> buffer(kBytes);
+    VolumeList list;
+    for (std::uint32_t first = 0;;) {
+        GN_TRY(vendor("VOLUME LIST", nvme::AdminOpcode::kVolumeList, term, buffer, Direction::kToHost, first,
+                      static_cast<std::uint32_t>(buffer.size())));
+        nvme::VolumeListHeader header;
+        std::memcpy(&header, buffer.data(), sizeof header);
+        if (header.returned > kBatch)
+            return error(Errc::kCorrupt, "{} lists {} volumes in a buffer for {}", options_.subsystem_nqn,
+                         header.returned, kBatch);
+        list.term = header.term;
+        for (std::uint32_t i = 0; i < header.returned; ++i) {
+            nvme::VolumeRecord record;
+            std::memcpy(&record, buffer.data() + sizeof header + std::size_t{i} * sizeof record,
+                        sizeof record);
+            list.records.push_back(record);
+        }
+        first += header.returned;
+        if (header.returned == 0 || first >= header.total) return list;
+    }
+}
+
+Result<void> HostController::map_set(std::uint64_t term, const nvme::MapSet& map) {
+    nvme::MapSet copy = map;
+    return vendor("MAP SET", nvme::AdminOpcode::kMapSet, term, bytes_of(copy), Direction::kToDrive);
+}
+
+IoQueueConnect HostController::io_queue(std::uint16_t queue_id, std::uint32_t entries,
+                                        ssd::Priority priority) const {
+    ConnectRequest request;
+    request.queue_id = queue_id;
+    request.sq_size = static_cast<std::uint16_t>(entries - 1);
+    request.attributes = static_cast<std::uint8_t>(priority);
+    request.host_id = options_.host_id;
+    request.controller_id = controller_id_;
+    request.subsystem_nqn = options_.subsystem_nqn;
+    request.host_nqn = options_.host_nqn;
+    return IoQueueConnect(std::move(request));
+}
+
+Result<void> HostController::connect_transport(rdma::QpNumber qp, const IoQueueConnect& queue,
+                                               std::uint32_t timeout_ms) {
+    GN_ASSIGN(const std::vector<std::byte> accepted,
+              nic_.connect(qp, options_.peer_address, options_.service, queue.transport_data(),
+                           timeout_ms != 0 ? timeout_ms : options_.timeout_ms));
+    return queue.check_accept(accepted);
+}
+
+Result<std::unique_ptr<HostQueue>> HostController::open_io_queue(std::uint16_t queue_id,
+                                                                 std::uint32_t entries,
+                                                                 ssd::Priority priority) {
+    const IoQueueConnect connect = io_queue(queue_id, entries, priority);
+    GN_ASSIGN(std::unique_ptr<HostQueue> queue, HostQueue::create(nic_, entries));
+    GN_TRY(connect_transport(queue->qp(), connect));
+    GN_TRY(connect_queue(*queue, connect, deadline(0)));
+    return queue;
+}
+
+}  // namespace gnstor::nvmf

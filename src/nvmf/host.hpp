@@ -1,0 +1,154 @@
+// host.hpp: the host side of a controller: its admin queue, and what an I/O queue needs to be connected.
+//
+// One HostController is one association with one SSD. The daemon has one as the array's admin host, each
+// client one a drive. Control path only: I/O queues are the channels' own (gnor); io_queue() gives them
+// private data and Connect.
+//
+// Threads: any; calls are serialized by one mutex and each ends by its deadline. A command that misses its
+// deadline ends the association (the drive may still write to its buffer, so the queue pair is taken down
+// first); later calls answer kState.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/nvme/fabrics.hpp>
+#include <gnstor/nvme/identify.hpp>
+#include <gnstor/nvme/vendor.hpp>
+
+#include "nvmf/capsule.hpp"
+#include "nvmf/connect.hpp"
+#include "nvmf/host_queue.hpp"
+#include "ssd/nvme_queue.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gnstor::nvmf {
+
+struct HostOptions {
+    std::string peer_address;  ///< of the node's NIC
+    std::string service;       ///< listener there
+    std::string subsystem_nqn;
+    std::string host_nqn;                 ///< client_host_nqn(id), kAdminHostNqn or any other
+    HostId host_id{};                     ///< not all zero; the same for all queues of a host
+    std::uint32_t keep_alive_ms = 15000;  ///< 0: no keep-alive timer
+    std::uint32_t timeout_ms =
+        10000;  ///< deadline of connecting, and of each admin command unless it says otherwise
+    std::uint32_t admin_entries = 32;
+    std::uint32_t io_queues = 128;  ///< asked for with Set Features
+};
+
+/// All that connects one I/O queue. Host memory and queue pair are the caller's.
+class IoQueueConnect {
+  public:
+    explicit IoQueueConnect(ConnectRequest request) : request_(std::move(request)) {}
+    [[nodiscard]] std::uint16_t queue_id() const { return request_.queue_id; }
+    [[nodiscard]] std::uint32_t entries() const { return std::uint32_t{request_.sq_size} + 1; }
+
+    /// 1. Private data for SoftNic::connect, and the check of what came back.
+    [[nodiscard]] std::array<std::byte, 32> transport_data() const;
+    [[nodiscard]] Result<void> check_accept(std::span<const std::byte> private_data) const;
+    /// 2. The first capsule: this command with data() right behind it (1024 bytes, in capsule), or anywhere
+    /// under a key.
+    [[nodiscard]] nvme::Command command(std::uint16_t command_id) const;
+    [[nodiscard]] nvme::Command command_keyed(std::uint16_t command_id, std::uint64_t address,
+                                              std::uint32_t rkey) const;
+    [[nodiscard]] nvme::ConnectData data() const { return connect_data(request_); }
+    /// 3. Its answer.
+    [[nodiscard]] Result<void> check(const nvme::Completion& completion) const;
+
+  private:
+    ConnectRequest request_;
+};
+
+struct VolumeList {
+    std::uint64_t term = 0;  ///< newest that the drive has seen
+    std::vector<nvme::VolumeRecord> records;
+};
+
+class HostController {
+  public:
+    /// RDMA connection, Connect, enable, Identify, Set Features (number of queues).
+    static Result<std::unique_ptr<HostController>> connect(rdma::SoftNic& nic, const HostOptions& options);
+    ~HostController();
+    HostController(const HostController&) = delete;
+    HostController& operator=(const HostController&) = delete;
+
+    /// One admin command with up to 64 KiB of data, of which a copy travels. An NVMe error is a completion,
+    /// not an Error.
+    Result<nvme::Completion> admin(const nvme::Command& command, std::span<std::byte> data,
+                                   Direction direction, std::uint32_t timeout_ms = 0);
+    /// The same, with any status but success turned into an Error; returns DW0.
+    Result<std::uint32_t> admin_checked(const char* what, const nvme::Command& command,
+                                        std::span<std::byte> data, Direction direction,
+                                        std::uint32_t timeout_ms = 0);
+
+    Result<std::uint64_t> property_get(nvme::Property property);
+    Result<void> property_set(nvme::Property property, std::uint64_t value);
+    Result<nvme::IdentifyController> identify_controller();
+    Result<nvme::IdentifyNamespace> identify_namespace();
+    /// To be called at a third of the keep-alive time.
+    Result<void> keep_alive();
+    /// Number of I/O queues granted for `wanted`.
+    Result<std::uint32_t> set_queue_count(std::uint32_t wanted);
+
+    // GNStor's vendor commands; only for the array's admin host (others: kPermission). nvme/vendor.hpp.
+    Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record);
+    Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record);
+    Result<void> volume_delete(std::uint64_t term, nvme::VolumeId volume);
+    Result<VolumeList> volume_list(std::uint64_t term);
+    Result<void> map_set(std::uint64_t term, const nvme::MapSet& map);
+
+    /// What connects I/O queue `queue_id` (1 .. io_queues()) of `entries` commands.
+    [[nodiscard]] IoQueueConnect io_queue(std::uint16_t queue_id, std::uint32_t entries,
+                                          ssd::Priority priority = ssd::Priority::kMedium) const;
+    /// Step 1 of IoQueueConnect for a queue pair of the caller: the RDMA connection, with its answer checked.
+    Result<void> connect_transport(rdma::QpNumber qp, const IoQueueConnect& queue,
+                                   std::uint32_t timeout_ms = 0);
+    /// A connected I/O queue driven by the CPU.
+    Result<std::unique_ptr<HostQueue>> open_io_queue(std::uint16_t queue_id, std::uint32_t entries,
+                                                     ssd::Priority priority = ssd::Priority::kMedium);
+
+    /// False once the association is known to be gone: connect anew.
+    [[nodiscard]] bool connected() const;
+    [[nodiscard]] std::uint16_t controller_id() const { return controller_id_; }
+    [[nodiscard]] std::uint32_t io_queues() const { return io_queues_; }
+    [[nodiscard]] const HostOptions& options() const { return options_; }
+
+  private:
+    HostController(rdma::SoftNic& nic, HostOptions options);
+    Result<void> open();
+    Result<void> connect_admin(std::uint64_t deadline_ns);
+    Result<void> enable(std::uint64_t deadline_ns);
+    Result<nvme::Completion> exchange(nvme::Command command, std::span<const std::byte> in_capsule,
+                                      std::uint64_t deadline_ns);
+    Result<void> vendor(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
+                        std::span<std::byte> data, Direction direction, std::uint32_t cdw10 = 0,
+                        std::uint32_t cdw11 = 0);
+    void give_up();
+    [[nodiscard]] std::uint64_t deadline(std::uint32_t timeout_ms) const;
+
+    rdma::SoftNic& nic_;
+    const HostOptions options_;
+    mutable std::mutex mutex_;  // of everything below that changes after connect()
+    std::unique_ptr<HostQueue> queue_;
+    std::vector<std::byte> bounce_;
+    rdma::MemoryKeys bounce_keys_{};
+    bool bounce_registered_ = false;
+    std::uint16_t next_command_id_ = 0;
+    std::uint16_t controller_id_ = 0;
+    std::uint32_t io_queues_ = 0;
+};
+
+/// An NVMe status as an Error: "what" was refused, why, what to do.
+Error status_error(const std::string& what, nvme::Status status, std::uint32_t dw0 = 0);
+
+/// Posts the Connect of an I/O queue on a CPU-driven queue pair that is connected, and waits for its answer.
+Result<void> connect_queue(HostQueue& queue, const IoQueueConnect& connect, std::uint64_t deadline_ns);
+/// Waits for the next response of a queue.
+Result<nvme::Completion> await_response(HostQueue& queue, std::uint64_t deadline_ns);
+
+}  // namespace gnstor::nvmf

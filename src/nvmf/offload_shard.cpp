@@ -1,0 +1,66 @@
+#include "nvmf/offload_shard.hpp"
+
+#include "nvmf/connection.hpp"
+
+#include <algorithm>
+
+namespace gnstor::nvmf {
+
+std::uint32_t OffloadShard::poll() {
+    std::uint32_t work = 0;
+    // Pairs with the release store of request_attention: flags set before it are seen.
+    if (attention_.load(std::memory_order_relaxed) && attention_.exchange(false, std::memory_order_acquire)) {
+        attend();
+        ++work;
+    }
+    // Connections that become active meanwhile are put in front, behind the walk: they have the next turn.
+    Connection** link = &first_active_;
+    while (*link != nullptr) {
+        Connection& connection = **link;
+        work += connection.poll();
+        if (connection.wants_polling()) {
+            link = &connection.next_active_;
+            continue;
+        }
+        // A message may have been delivered inside poll() and put others in front: find the link again.
+        while (*link != &connection) link = &(*link)->next_active_;
+        *link = connection.next_active_;
+        connection.next_active_ = nullptr;
+        connection.active_ = false;
+        // The last touch: from here on the control thread may free it.
+        connection.announce_if_quiesced();
+    }
+    return work;
+}
+
+void OffloadShard::attend() {
+    const std::lock_guard lock(mutex_);
+    for (Connection* connection : all_) connection->attend();
+}
+
+void OffloadShard::activate(Connection& connection) {
+    if (connection.active_) return;
+    connection.active_ = true;
+    connection.next_active_ = first_active_;
+    first_active_ = &connection;
+}
+
+void OffloadShard::add(Connection& connection) {
+    const std::lock_guard lock(mutex_);
+    all_.push_back(&connection);
+}
+
+void OffloadShard::remove(Connection& connection) {
+    {
+        const std::lock_guard lock(mutex_);
+        std::erase(all_, &connection);
+    }
+    reactor_.run([] {});  // whoever was polling it has returned
+}
+
+void OffloadShard::request_attention() {
+    attention_.store(true, std::memory_order_release);  // pairs with the exchange in poll()
+    reactor_.wake();
+}
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,53 @@
+// subsystem.hpp: one drive as the fabric sees it: its controllers and what its connections count.
+#pragma once
+
+#include "nvmf/controllers.hpp"
+#include "nvmf/target.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+namespace gnstor::nvmf {
+
+/// A counter with one writer: no locked instruction on the data path. Readers see some recent value.
+class Counter {
+  public:
+    void add(std::uint64_t n = 1) { value_.store(get() + n, std::memory_order_relaxed); }
+    [[nodiscard]] std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
+
+  private:
+    std::atomic<std::uint64_t> value_{0};
+};
+
+/// Of one connection; written by its poller's thread alone.
+struct ConnectionCounters {
+    Counter capsules, reads, writes, flushes, trims, write_zeroes, admin, refused, drive_errors, malformed,
+        bytes_to_host, bytes_to_drive;
+    void add_to(SubsystemCounters& sum) const {
+        sum.capsules += capsules.get();
+        sum.reads += reads.get();
+        sum.writes += writes.get();
+        sum.flushes += flushes.get();
+        sum.trims += trims.get();
+        sum.write_zeroes += write_zeroes.get();
+        sum.admin += admin.get();
+        sum.refused += refused.get();
+        sum.drive_errors += drive_errors.get();
+        sum.malformed += malformed.get();
+        sum.bytes_to_host += bytes_to_host.get();
+        sum.bytes_to_drive += bytes_to_drive.get();
+    }
+};
+
+struct Subsystem {
+    Subsystem(SubsystemConfig c, const ControllerOptions& options)
+        : config(std::move(c)), controllers(config.nqn, options) {}
+
+    const SubsystemConfig config;
+    std::mutex mutex;  ///< of `controllers`: admin and fabrics commands and the control thread; never I/O
+    Controllers controllers;
+    SubsystemCounters closed{};  ///< of connections that are gone; under the target's mutex
+};
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,86 @@
+// target.hpp: the NVMe over RDMA target of one node: takes capsules from the NIC to the drives' own queues,
+// and back.
+//
+// One subsystem a drive, one listener a subsystem. The data path (connection.hpp) runs on the NIC's pollers
+// without locks or allocation; connecting, keep-alive expiry and clearing up run on one control thread of the
+// Target. No array software looks at an I/O command here: permission, placement and epoch are the drive's to
+// check.
+//
+// Threads: open, counters, check_time and the destructor from any host thread that is no reactor's. NVMe
+// Base 2.0, 3.1.1 (dynamic controllers), 6 (fabrics); NVMe RDMA Transport 1.0.
+#pragma once
+
+#include <gnstor/base/reactor.hpp>
+#include <gnstor/base/result.hpp>
+
+#include "nvmf/controllers.hpp"
+#include "rdma/nic.hpp"
+#include "ssd/drive.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace gnstor::nvmf {
+
+struct SubsystemConfig {
+    ssd::Drive* drive = nullptr;  ///< outlives the target
+    std::string nqn;              ///< empty: ssd_subsystem_nqn of the drive's UUID
+    std::string service;          ///< listener name on the NIC, for example "ssd-0"
+    Reactor* drive_reactor =
+        nullptr;  ///< woken when commands are submitted; null: the drive's thread finds them by itself
+};
+
+struct TargetOptions {
+    ControllerOptions controllers;
+    std::uint32_t connections_max = 16384;
+    std::uint32_t connect_timeout_ms =
+        5000;  ///< from the RDMA connection to a successful Connect; then it is failed
+    std::uint32_t drain_timeout_ms =
+        10000;  ///< how long the destructor waits for drives to answer what they hold
+    std::function<std::uint64_t()> now_ns;  ///< clock of keep-alives; empty: the monotonic clock
+};
+
+/// What a subsystem's connections did since the target was opened.
+struct SubsystemCounters {
+    std::uint64_t capsules;                                     ///< commands that arrived, of all kinds
+    std::uint64_t reads, writes, flushes, trims, write_zeroes;  ///< taken to the drive
+    std::uint64_t admin;                                        ///< admin and fabrics commands
+    std::uint64_t refused;       ///< answered with an error by the target itself
+    std::uint64_t drive_errors;  ///< answered with an error by the drive
+    std::uint64_t malformed;     ///< capsules that broke the rules of the transport
+    std::uint64_t bytes_to_host, bytes_to_drive;
+    std::uint64_t connections_accepted, connections_open, connections_failed, keep_alive_expired;
+};
+
+class Target {
+  public:
+    /// Listens on `nic` (outlives the target) for every subsystem.
+    static Result<std::unique_ptr<Target>> open(rdma::SoftNic& nic,
+                                                std::span<const SubsystemConfig> subsystems,
+                                                TargetOptions options = {});
+    /// Stops listening, fails every connection, waits (bounded) until the drives have let go, frees the
+    /// queues.
+    ~Target();
+    Target(const Target&) = delete;
+    Target& operator=(const Target&) = delete;
+
+    /// Looks at the clock now (it is looked at every 50 ms anyway): expires keep-alives and connections that
+    /// never connected.
+    void check_time();
+
+    [[nodiscard]] Result<SubsystemCounters> counters(const std::string& service) const;
+    [[nodiscard]] std::size_t subsystem_count() const;
+    [[nodiscard]] const std::string& subsystem_nqn(std::size_t index) const;
+    [[nodiscard]] std::size_t connections_open() const;
+
+    struct Impl;
+
+  private:
+    explicit Target(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,352 @@
+#include "nvmf/target_control.hpp"
+
+#include <gnstor/base/log.hpp>
+#include <gnstor/simt/time.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+
+namespace gnstor::nvmf {
+
+using nvme::Status;
+
+namespace {
+
+constexpr std::chrono::milliseconds kTick{50};  // how often the clock is looked at
+constexpr std::chrono::milliseconds kConnectWait{
+    1};  // how often a Connect that waits for its queue id is tried
+
+rdma::ConnectReply reject(nvme::RdmaRejectStatus status) {
+    return {.accept = false,
+            .reject_reason = kRejectConsumerDefined,
+            .private_data = transport_reject_data(status),
+            .qp = 0};
+}
+
+}  // namespace
+
+TargetControl::TargetControl(rdma::SoftNic& nic, TargetOptions options)
+    : nic_(nic), options_(std::move(options)) {}
+
+Result<std::unique_ptr<TargetControl>> TargetControl::open(rdma::SoftNic& nic,
+                                                           std::span<const SubsystemConfig> subsystems,
+                                                           TargetOptions options) {
+    if (!options.now_ns) options.now_ns = [] { return simt::now_ns(); };
+    const QueueLimits& limits = options.controllers.queues;
+    if (limits.admin_entries_max < 2 || limits.io_entries_max < 2 || limits.io_entries_max > 32768 ||
+        limits.admin_entries_max > 4096 || limits.io_queues_max == 0 || limits.io_queues_max > 65535)
+        return error(Errc::kInvalidArgument,
+                     "a target cannot have queues of {} and {} entries, {} a controller; the limits are "
+                     "4096, 32768 and 65535",
+                     limits.admin_entries_max, limits.io_entries_max, limits.io_queues_max);
+    std::unique_ptr<TargetControl> control(new TargetControl(nic, std::move(options)));
+    control->thread_ = std::thread([c = control.get()] { c->run(); });
+    GN_TRY(control->listen(subsystems));
+    return control;
+}
+
+Result<void> TargetControl::listen(std::span<const SubsystemConfig> subsystems) {
+    for (SubsystemConfig config : subsystems) {
+        if (config.drive == nullptr || config.service.empty())
+            return error(Errc::kInvalidArgument, "a subsystem needs a drive and a service name to listen on");
+        if (config.nqn.empty()) config.nqn = ssd_subsystem_nqn(config.drive->uuid());
+        if (!is_valid_nqn(config.nqn))
+            return error(Errc::kInvalidArgument,
+                         "'{}' is not an NVMe qualified name (nqn.yyyy-mm.domain:name)", config.nqn);
+        subsystems_.push_back(std::make_unique<Subsystem>(std::move(config), options_.controllers));
+        doors_.push_back(std::make_unique<Door>(*this, *subsystems_.back()));
+    }
+    for (; listening_ < subsystems_.size(); ++listening_)
+        GN_TRY(nic_.listen(subsystems_[listening_]->config.service, *doors_[listening_]));
+    return {};
+}
+
+TargetControl::~TargetControl() {
+    for (std::size_t i = 0; i < listening_; ++i) nic_.unlisten(subsystems_[i]->config.service);
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.drain_timeout_ms);
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    (void)progress_.wait_until(lock, deadline, [&] { return accepting_ == 0; });
+    for (const auto& connection : connections_) connection->request_fail();
+    if (!progress_.wait_until(lock, deadline, [&] { return connections_.empty(); }))
+        log_error("{} connections have not drained in {} ms: a drive holds their commands",
+                  connections_.size(), options_.drain_timeout_ms);
+    stop_thread_ = true;
+    wake_.notify_one();
+    lock.unlock();
+    thread_.join();
+    // Whatever a stuck drive still holds: stop polling, then take the queues away; both waits are bounded.
+    shards_.clear();
+    for (const auto& connection : connections_) {
+        if (connection->record.queue != nullptr)
+            (void)connection->subsystem().config.drive->delete_queue(connection->record.queue);
+        (void)nic_.destroy_queue_pair(connection->qp());
+    }
+}
+
+void TargetControl::post(Event event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(event);
+    wake_.notify_one();
+}
+
+void TargetControl::on_connect_command(Connection& connection) {
+    post({EventKind::kConnect, &connection, nullptr, 0});
+}
+void TargetControl::on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) {
+    post({EventKind::kDisabled, nullptr, &subsystem, controller_id});
+}
+void TargetControl::on_draining(Connection& connection) {
+    post({EventKind::kDraining, &connection, nullptr, 0});
+}
+void TargetControl::on_quiesced(Connection& connection) {
+    post({EventKind::kQuiesced, &connection, nullptr, 0});
+}
+
+OffloadShard& TargetControl::shard_of(Reactor& reactor) {
+    const std::lock_guard lock(mutex_);
+    auto& shard = shards_[&reactor];
+    if (shard == nullptr) shard = std::make_unique<OffloadShard>(reactor);
+    return *shard;
+}
+
+/// Any thread of the NIC. Makes the queue pair; everything that may block waits for Connect.
+rdma::ConnectReply TargetControl::accept(Subsystem& subsystem, const rdma::ConnectRequest& request) {
+    const TransportVerdict verdict =
+        check_transport_request(request.private_data, options_.controllers.queues);
+    if (verdict.reject) return reject(*verdict.reject);
+    {
+        const std::lock_guard lock(mutex_);
+        if (stopping_ || connections_.size() >= options_.connections_max)
+            return reject(nvme::RdmaRejectStatus::kNoResources);
+        ++accepting_;
+    }
+    auto connection = std::make_unique<Connection>(nic_, subsystem, *this, verdict.request, options_.now_ns);
+    connection->record.accepted_ns = options_.now_ns();
+    const Result<rdma::QpNumber> qp = nic_.create_offload_queue_pair(*connection);
+    if (qp.ok()) connection->attach(*qp, shard_of(nic_.owner(*qp)));
+    const std::lock_guard lock(mutex_);
+    --accepting_;
+    progress_.notify_all();
+    if (!qp.ok()) {
+        log_warn("no queue pair for a connection from {}: {}", request.peer, qp.error().message);
+        return reject(nvme::RdmaRejectStatus::kNoResources);
+    }
+    ++subsystem.closed.connections_accepted;
+    connections_.push_back(std::move(connection));
+    return {.accept = true,
+            .reject_reason = 0,
+            .private_data = transport_accept_data(verdict.request.entries),
+            .qp = *qp};
+}
+
+std::size_t TargetControl::connections_open() const {
+    const std::lock_guard lock(mutex_);
+    return connections_.size();
+}
+
+Result<SubsystemCounters> TargetControl::counters(const std::string& service) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& subsystem : subsystems_) {
+        if (subsystem->config.service != service) continue;
+        SubsystemCounters sum = subsystem->closed;
+        for (const auto& connection : connections_) {
+            if (&connection->subsystem() != subsystem.get()) continue;
+            connection->counters().add_to(sum);
+            ++sum.connections_open;
+        }
+        return sum;
+    }
+    return error(Errc::kNotFound, "the target has no subsystem that listens on '{}'", service);
+}
+
+void TargetControl::check_time() {
+    const std::lock_guard lock(mutex_);
+    check_now_ = true;
+    wake_.notify_one();
+}
+
+// ---- the control thread
+// ------------------------------------------------------------------------------------------------
+
+void TargetControl::run() {
+    auto next_tick = std::chrono::steady_clock::now();
+    std::vector<Event> events;
+    for (;;) {
+        bool look = false;
+        {
+            std::unique_lock lock(mutex_);
+            const auto until =
+                connects_.empty() ? next_tick : std::chrono::steady_clock::now() + kConnectWait;
+            (void)wake_.wait_until(lock, until,
+                                   [&] { return stop_thread_ || check_now_ || !events_.empty(); });
+            if (stop_thread_) return;
+            events.clear();
+            events.swap(events_);
+            look = check_now_ || std::chrono::steady_clock::now() >= next_tick;
+            check_now_ = false;
+        }
+        for (const Event& event : events) handle(event);
+        if (look) {
+            expire();
+            next_tick = std::chrono::steady_clock::now() + kTick;
+        }
+        decide_connects();
+        destroy_quiesced();
+    }
+}
+
+void TargetControl::handle(const Event& event) {
+    switch (event.kind) {
+        case EventKind::kConnect:
+            connects_.push_back(event.connection);
+            return;
+        case EventKind::kDisabled:
+            close_queues(*event.subsystem, event.controller_id, false);
+            return;
+        case EventKind::kDraining: {
+            Connection::Record& record = event.connection->record;
+            record.closing = true;
+            // An association ends with its admin queue (Base 2.0, 3.1.1).
+            if (record.bound && record.binding.queue_id == 0)
+                close_queues(event.connection->subsystem(), record.binding.controller_id, false);
+            return;
+        }
+        case EventKind::kQuiesced:
+            event.connection->record.quiesced = true;
+            return;
+    }
+}
+
+std::vector<Connection*> TargetControl::snapshot() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<Connection*> all;
+    all.reserve(connections_.size());
+    for (const auto& connection : connections_) all.push_back(connection.get());
+    return all;
+}
+
+void TargetControl::close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too) {
+    for (Connection* connection : snapshot()) {
+        Connection::Record& record = connection->record;
+        if (&connection->subsystem() != &subsystem || !record.bound ||
+            record.binding.controller_id != controller_id)
+            continue;
+        if (record.binding.queue_id == 0 && !admin_too) continue;
+        record.closing = true;
+        connection->request_fail();
+    }
+}
+
+void TargetControl::expire() {
+    const std::uint64_t now = options_.now_ns();
+    for (const auto& subsystem : subsystems_) {
+        std::vector<std::uint16_t> expired;
+        {
+            const std::lock_guard lock(subsystem->mutex);
+            expired = subsystem->controllers.expire(now);
+        }
+        for (const std::uint16_t id : expired) {
+            log_warn("{}: controller {} fell silent past its keep-alive time; its connections are failed",
+                     subsystem->config.service, id);
+            close_queues(*subsystem, id, true);
+        }
+        const std::lock_guard lock(mutex_);
+        subsystem->closed.keep_alive_expired += expired.size();
+    }
+    const std::uint64_t patience = std::uint64_t{options_.connect_timeout_ms} * 1'000'000u;
+    for (Connection* connection : snapshot()) {
+        Connection::Record& record = connection->record;
+        if (record.bound || record.closing || now - record.accepted_ns < patience) continue;
+        record.closing = true;
+        connection->request_fail();
+    }
+}
+
+void TargetControl::decide_connects() {
+    for (std::size_t i = 0; i < connects_.size();) {
+        if (must_wait(*connects_[i])) {
+            ++i;
+            continue;
+        }
+        Connection* connection = connects_[i];
+        connects_.erase(connects_.begin() + static_cast<std::ptrdiff_t>(i));
+        decide(*connection);
+    }
+}
+
+/// Whether the queue id is still held by a connection on its way out.
+bool TargetControl::must_wait(const Connection& connection) const {
+    const ConnectRequest& request = connection.connect_request();
+    if (request.queue_id == 0 || connection.is_draining()) return false;
+    for (Connection* other : snapshot()) {
+        const Connection::Record& record = other->record;
+        if (&other->subsystem() == &connection.subsystem() && record.bound &&
+            record.binding.controller_id == request.controller_id &&
+            record.binding.queue_id == request.queue_id)
+            return record.closing || other->is_draining();
+    }
+    return false;
+}
+
+void TargetControl::decide(Connection& connection) {
+    Subsystem& subsystem = connection.subsystem();
+    ConnectOutcome outcome;
+    {
+        const std::lock_guard lock(subsystem.mutex);
+        outcome = subsystem.controllers.connect(connection.connect_request(), connection.transport(),
+                                                options_.now_ns());
+    }
+    ssd::NvmeQueue* queue = nullptr;
+    if (nvme::ok(outcome.status)) {
+        const QueueBinding& binding = outcome.binding;
+        // Deeper than the capsules that may be under way: a queue of n holds n - 1 commands.
+        const std::uint32_t depth = std::bit_ceil(connection.transport().entries + 1);
+        auto made = subsystem.config.drive->create_queue(binding.queue_id, depth, binding.client,
+                                                         binding.priority, binding.privileged);
+        if (made.ok()) {
+            queue = *made;
+            connection.record.binding = binding;
+            connection.record.bound = true;
+            connection.record.queue = queue;
+        } else {
+            log_error("{}: no drive queue for controller {} queue {}: {}", subsystem.config.service,
+                      binding.controller_id, binding.queue_id, made.error().message);
+            const std::lock_guard lock(subsystem.mutex);
+            subsystem.controllers.disconnect(binding.controller_id, binding.queue_id);
+            outcome = {Status::kInternalError, 0, {}};
+        }
+    }
+    connection.answer_connect(outcome, queue);
+}
+
+void TargetControl::destroy_quiesced() {
+    for (Connection* connection : snapshot())
+        if (connection->record.quiesced) destroy(*connection);
+}
+
+void TargetControl::destroy(Connection& connection) {
+    connection.shard().remove(connection);
+    Subsystem& subsystem = connection.subsystem();
+    const Connection::Record& record = connection.record;
+    if (record.queue != nullptr) {
+        const auto deleted = subsystem.config.drive->delete_queue(record.queue);
+        if (!deleted.ok()) log_error("{}: {}", subsystem.config.service, deleted.error().message);
+    }
+    const auto destroyed = nic_.destroy_queue_pair(connection.qp());
+    if (!destroyed.ok()) log_error("{}: {}", subsystem.config.service, destroyed.error().message);
+    if (record.bound) {
+        if (record.binding.queue_id == 0) close_queues(subsystem, record.binding.controller_id, false);
+        const std::lock_guard lock(subsystem.mutex);
+        subsystem.controllers.disconnect(record.binding.controller_id, record.binding.queue_id);
+    }
+    const std::lock_guard lock(mutex_);
+    connection.counters().add_to(subsystem.closed);
+    ++subsystem.closed.connections_failed;
+    connections_.remove_if([&](const auto& each) { return each.get() == &connection; });
+    progress_.notify_all();
+}
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,104 @@
+// target_control.hpp: the control side of a target: who connects, who expires, who is cleared away.
+//
+// One thread decides Connect commands (making drive queues, which may block), watches keep-alives and connect
+// time-outs, and destroys connections that are quiesced. Reactors only post to it. Invariants
+//   * `mutex_` guards the lists below and is never held while the NIC, a drive or a reactor is called: those
+//   may wait for
+//     a thread that is posting here;
+//   * a Connection is created by on_connect and destroyed by the control thread alone, after its shard has
+//   forgotten it;
+//   * a queue id is free for a new Connect when its old connection is destroyed; a Connect that comes in
+//   between waits.
+#pragma once
+
+#include "nvmf/connection.hpp"
+
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace gnstor::nvmf {
+
+class TargetControl final : public ConnectionOwner {
+  public:
+    static Result<std::unique_ptr<TargetControl>> open(rdma::SoftNic& nic,
+                                                       std::span<const SubsystemConfig> subsystems,
+                                                       TargetOptions options);
+    ~TargetControl() override;
+
+    void check_time();
+    [[nodiscard]] Result<SubsystemCounters> counters(const std::string& service) const;
+    [[nodiscard]] const std::vector<std::unique_ptr<Subsystem>>& subsystems() const { return subsystems_; }
+    [[nodiscard]] std::size_t connections_open() const;
+
+    // ConnectionOwner: reactors.
+    void on_connect_command(Connection& connection) override;
+    void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) override;
+    void on_draining(Connection& connection) override;
+    void on_quiesced(Connection& connection) override;
+
+  private:
+    /// One listener a subsystem.
+    class Door final : public rdma::Listener {
+      public:
+        Door(TargetControl& control, Subsystem& subsystem) : control_(control), subsystem_(subsystem) {}
+        rdma::ConnectReply on_connect(const rdma::ConnectRequest& request) override {
+            return control_.accept(subsystem_, request);
+        }
+
+      private:
+        TargetControl& control_;
+        Subsystem& subsystem_;
+    };
+    enum class EventKind : std::uint8_t { kConnect, kDisabled, kDraining, kQuiesced };
+    struct Event {
+        EventKind kind;
+        Connection* connection;
+        Subsystem* subsystem;
+        std::uint16_t controller_id;
+    };
+
+    TargetControl(rdma::SoftNic& nic, TargetOptions options);
+    Result<void> listen(std::span<const SubsystemConfig> subsystems);
+    rdma::ConnectReply accept(Subsystem& subsystem, const rdma::ConnectRequest& request);
+    OffloadShard& shard_of(Reactor& reactor);
+    void post(Event event);
+
+    // The control thread.
+    void run();
+    void handle(const Event& event);
+    void decide_connects();
+    void decide(Connection& connection);
+    [[nodiscard]] bool must_wait(const Connection& connection) const;
+    void close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too);
+    void expire();
+    void destroy_quiesced();
+    void destroy(Connection& connection);
+    [[nodiscard]] std::vector<Connection*> snapshot() const;
+
+    rdma::SoftNic& nic_;
+    const TargetOptions options_;
+    std::vector<std::unique_ptr<Subsystem>> subsystems_;
+    std::vector<std::unique_ptr<Door>> doors_;
+    std::size_t listening_ = 0;
+
+    mutable std::mutex mutex_;
+    std::condition_variable wake_;      // something is posted, or stop
+    std::condition_variable progress_;  // a connection is gone
+    std::vector<Event> events_;
+    std::list<std::unique_ptr<Connection>> connections_;  // added by accept, removed by the control thread
+    std::map<Reactor*, std::unique_ptr<OffloadShard>> shards_;
+    std::uint32_t accepting_ = 0;  // accept() calls under way
+    bool stopping_ = false;        // accept nobody
+    bool stop_thread_ = false;
+    bool check_now_ = false;
+
+    std::vector<Connection*> connects_;  // control thread's own: Connect commands to be decided
+    std::thread thread_;
+};
+
+}  // namespace gnstor::nvmf
