@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace gnstor::rdma {
 
@@ -19,8 +20,9 @@ namespace {
 
 constexpr std::uint32_t kRememberedBytes = 8192;  // of each segment
 
-/// CRC of the local payload of a SEND or WRITE, zero for everything else. Pins for the time of the look.
-std::uint32_t payload_crc(QueuePair& qp, const mlx5::SendEntry& entry) {
+/// CRC of the local payload of a SEND or WRITE, zero for everything else. Pins for the time of the look;
+/// nothing where the region is just being deregistered.
+std::optional<std::uint32_t> payload_crc(QueuePair& qp, const mlx5::SendEntry& entry) {
     const std::uint8_t opcode = mlx5::control_opcode(entry.control);
     if (opcode != mlx5::kSend && opcode != mlx5::kSendInvalidate && opcode != mlx5::kRdmaWrite) return 0;
     const std::uint32_t segments = mlx5::control_segments(entry.control) - 1;
@@ -29,7 +31,7 @@ std::uint32_t payload_crc(QueuePair& qp, const mlx5::SendEntry& entry) {
         const mlx5::DataSegment& data = entry.segment[i].data;
         const std::uint32_t bytes = std::min(be32(data.byte_count), kRememberedBytes);
         const MemoryTable::Pin pin = qp.nic->memory.pin(be32(data.lkey), be64(data.address), bytes, 0);
-        if (pin.fault != MemoryFault::kNone) return 0;
+        if (pin.fault != MemoryFault::kNone) return std::nullopt;
         crc = crc32c(pin.data, bytes, crc);
         pin.region->unpin();
     }
@@ -54,7 +56,7 @@ void Engine::strict_check_bell(QueuePair& qp, std::uint64_t bell) {
 }
 
 void Engine::strict_remember(QueuePair& qp, InFlight& flight) {
-    flight.payload_crc = payload_crc(qp, flight.entry);
+    flight.payload_crc = payload_crc(qp, flight.entry).value_or(0);
     flight.delay = static_cast<std::uint32_t>(qp.dice.below(4));
 }
 
@@ -64,7 +66,7 @@ bool Engine::strict_unchanged(QueuePair& qp, std::uint64_t index) {
     const char* fault = nullptr;
     if (std::memcmp(&now, &flight.entry, sizeof now) != 0)
         fault = "an entry changed before its completion";
-    else if (payload_crc(qp, flight.entry) != flight.payload_crc)
+    else if (payload_crc(qp, flight.entry).value_or(flight.payload_crc) != flight.payload_crc)
         fault = "a payload changed before its completion";
     if (fault == nullptr) return true;
     strict_violation(qp, fault, index);
