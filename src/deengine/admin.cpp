@@ -2,9 +2,9 @@
 //
 // A change is made on a copy of the state, stored, and then swapped in, so that what is acknowledged is
 // durable and what is refused left no trace. Before a change is acknowledged, everything that still waits
-// under the old state is answered (ARRAY.md, rule 2: a barrier through the service unit). Terms: older than
-// the newest seen is refused, with the newest term's low half in DW0; VOLUME LIST with term 0 only asks and
-// is always answered, so that a daemon that lost its store can learn the term.
+// under the old state is answered (ARRAY.md, rule 2: a barrier through the service unit).
+// Terms: older than the newest seen is refused, with the newest term's low half in DW0; VOLUME LIST only
+// asks: it is answered under any term and raises none, so that a daemon that lost its store can learn it.
 #include "deengine/engine_impl.hpp"
 
 #include <algorithm>
@@ -52,14 +52,12 @@ Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::sp
             return Status::kInvalidOpcode;
     }
     if (!from.privileged) return Status::kAccessDenied;
-    const bool list = opcode == AdminOpcode::kVolumeList;
-    if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), list, dw0); !ok(s)) return s;
+    if (opcode == AdminOpcode::kVolumeList) return volume_list(command, data);
+    if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), dw0); !ok(s)) return s;
     switch (opcode) {
         case AdminOpcode::kVolumeDelete:
             return command.cdw10 > 0xFFFFu ? Status::kInvalidField
                                            : volume_delete(static_cast<nvme::VolumeId>(command.cdw10));
-        case AdminOpcode::kVolumeList:
-            return volume_list(command, data);
         case AdminOpcode::kMapSet:
             return map_set(data, now_ns, dw0);
         default:
@@ -67,8 +65,7 @@ Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::sp
     }
 }
 
-Status Engine::Impl::check_term(std::uint64_t term, bool list, std::uint32_t& dw0) {
-    if (list && term == 0) return Status::kSuccess;
+Status Engine::Impl::check_term(std::uint64_t term, std::uint32_t& dw0) {
     if (term < state.term) {
         dw0 = static_cast<std::uint32_t>(state.term);
         return Status::kStaleTerm;
@@ -184,8 +181,7 @@ Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_
 /// the order of every block is on flash.
 Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::uint32_t& dw0) {
     if (from.privileged) {
-        if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), false, dw0); !ok(s))
-            return s;
+        if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), dw0); !ok(s)) return s;
     }
     Volume* volume = command.cdw10 <= 0xFFFFu
                          ? state.permissions.find(static_cast<nvme::VolumeId>(command.cdw10))

@@ -64,7 +64,7 @@ struct Engine::Impl {
     // admin.cpp
     nvme::Status admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                        std::uint64_t now_ns, std::uint32_t& dw0);
-    nvme::Status check_term(std::uint64_t term, bool list, std::uint32_t& dw0);
+    nvme::Status check_term(std::uint64_t term, std::uint32_t& dw0);
     nvme::Status volume_change(const nvme::Command& command, std::span<const std::byte> data);
     nvme::Status volume_delete(nvme::VolumeId vid);
     nvme::Status volume_list(const nvme::Command& command, std::span<std::byte> data);

@@ -11,6 +11,9 @@ namespace {
 using nvme::Status;
 using nvme::VolumeRecord;
 
+constexpr std::uint32_t kKnownFlags =
+    nvme::kVolumeWorldReadable | nvme::kVolumeDeleting | nvme::kVolumeAnyWriter;
+
 /// Zero terminated, and zero from there on: equal names are equal bytes.
 bool is_padded(const char (&text)[nvme::kMaxVolumeName + 1]) {
     const auto* end = static_cast<const char*>(std::memchr(text, 0, sizeof(text)));
@@ -47,7 +50,7 @@ bool same_identity(const VolumeRecord& a, const VolumeRecord& b) {
 }  // namespace
 
 bool Volume::may_read(nvme::ClientId client) const {
-    if (client == 0) return false;
+    if (client == 0 || (record.flags & nvme::kVolumeDeleting) != 0) return false;
     if ((record.flags & nvme::kVolumeWorldReadable) != 0 || client == record.owner || client == record.writer)
         return true;
     const auto* end = record.readers + record.reader_count;
@@ -79,7 +82,7 @@ bool PermissionTable::validate(const VolumeRecord& r, std::uint32_t mdts_blocks)
     if (g.chunk_shift > 31 || (1ull << g.chunk_shift) > mdts_blocks) return false;
     if (g.replicas == 0 || g.replicas > placement::kMaxReplicas) return false;
     if (r.byte_length > g.capacity_blocks * nvme::kBlockBytes) return false;
-    if (r.epoch < r.birth_epoch || (r.flags & ~nvme::kVolumeWorldReadable) != 0) return false;
+    if (r.epoch < r.birth_epoch || (r.flags & ~kKnownFlags) != 0) return false;
     if (r.reader_count > nvme::kMaxReaders) return false;
     if (std::find(r.readers, r.readers + r.reader_count, 0) != r.readers + r.reader_count) return false;
     if (std::ranges::any_of(r.reserved, [](std::uint8_t b) { return b != 0; })) return false;
@@ -110,7 +113,10 @@ Status PermissionTable::chmod(const VolumeRecord& r, std::uint32_t mdts_blocks) 
     if (volume == nullptr) return Status::kNoSuchVolume;
     const VolumeRecord& old = volume->record;
     if (!same_identity(old, r)) return Status::kInvalidField;
-    if (r.epoch < old.epoch) return Status::kStaleEpoch;
+    if (r.epoch < old.epoch || r.revision < old.revision) return Status::kStaleEpoch;
+    // Equal revision, equal bytes; revision 0 is a record that nobody counts.
+    if (r.revision == old.revision && r.revision != 0 && std::memcmp(&r, &old, sizeof(r)) != 0)
+        return Status::kInvalidField;
     if (r.epoch == old.epoch && r.writer != old.writer && r.writer != 0) return Status::kInvalidField;
     if (r.epoch != old.epoch) volume->floor = 0;  // a new opening counts its sequences anew
     volume->record = r;

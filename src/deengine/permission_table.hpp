@@ -5,7 +5,8 @@
 //   * VIDs and names are unique, records are valid (validate()), sorted by VID;
 //   * the epoch of a VID never goes back, not even across a deletion (ARRAY.md, rule 15): last epochs of
 //   deleted VIDs stay;
-//   * a nonzero writer is the only one its epoch ever has: naming another needs a higher epoch (rule 6).
+//   * a nonzero writer is the only one its epoch ever has: naming another needs a higher epoch (rule 6);
+//   * revisions never go back, and equal revision means equal bytes.
 // Value type (a change is made on a copy, stored, then swapped in); pure. Owned by one thread.
 #pragma once
 
@@ -22,7 +23,9 @@ struct Volume {
     nvme::VolumeRecord record{};
     std::uint64_t floor = 0;  ///< sequences of the current epoch up to here are refused (ARRAY.md, rule 8)
 
+    /// Nobody, once its deletion has begun.
     [[nodiscard]] bool may_read(nvme::ClientId client) const;
+    /// Asked of those who may read.
     [[nodiscard]] bool may_write(nvme::ClientId client) const {
         return client != 0 && record.writer == client;
     }
