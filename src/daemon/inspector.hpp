@@ -39,6 +39,7 @@ struct ArrayInfo {
     bool map_in_force = false;
     std::uint64_t capacity_blocks = 0;     ///< of all SSDs in slots
     std::uint64_t provisioned_blocks = 0;  ///< volumes times replicas; may be above the capacity (thin)
+    std::uint32_t volumes = 0;
     std::uint32_t pending_changes = 0;
     std::string superseded;  ///< why this daemon may change nothing; empty: it may
     std::vector<SsdInfo> ssds;

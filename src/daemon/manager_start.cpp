@@ -7,6 +7,8 @@
 
 #include <gnstor/base/uuid.hpp>
 
+#include "nvmf/nqn.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -325,6 +327,7 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
               [](const SsdInfo& a, const SsdInfo& b) { return a.slot < b.slot; });
     for (const auto& [id, record] : records_.volumes) {
         const Live& live = live_.at(id);
+        info.volumes += live.announced && (record.flags & nvme::kVolumeDeleting) == 0 ? 1 : 0;
         info.provisioned_blocks += record.geometry.capacity_blocks * record.geometry.replicas;
         info.pending_changes += live.in_force ? 0 : 1;
         if (record.writer == 0) continue;

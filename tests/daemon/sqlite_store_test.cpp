@@ -1,0 +1,192 @@
+// sqlite_store_test.cpp: what the record store keeps, and what it refuses.
+#include "daemon/sqlite_store.hpp"
+#include "daemon/manager.hpp"
+#include "daemon/model_ssd.hpp"
+
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+
+using namespace gnstor;
+using namespace gnstor::daemon;
+using namespace gnstor::daemon::test;
+
+namespace {
+
+class SqliteStoreTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        char folder[] = "/tmp/gnstor-store-XXXXXX";
+        ASSERT_NE(::mkdtemp(folder), nullptr);
+        dir = folder;
+    }
+    void TearDown() override { std::filesystem::remove_all(dir); }
+    [[nodiscard]] std::filesystem::path file() const { return dir / "records.db"; }
+    auto open(bool quarantine = false) { return SqliteRecordStore::open({file(), quarantine}); }
+    static Change sample() {
+        Change change;
+        change.term = 7;
+        change.epoch_floor = 4'000'000'000u;
+        change.map.emplace();
+        change.map->version = 3;
+        change.map->slot_count = 2;
+        change.put_clients = {{1, "alice"}, {65535, ""}};
+        nvme::VolumeRecord r{};
+        r.record_version = nvme::kVolumeRecordVersion;
+        r.geometry = {99, 16, 5, 4, 2, 0};
+        r.birth_epoch = 3;
+        r.epoch = 4;
+        r.owner = 1;
+        std::strcpy(r.name, "v");
+        std::strcpy(r.owner_name, "alice");
+        change.put_volumes = {r};
+        change.retire_volumes = {{8, 12}};
+        return change;
+    }
+    void sql(const std::string& text) {
+        sqlite3* db = nullptr;
+        ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
+        char* message = nullptr;
+        EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &message), SQLITE_OK) << message;
+        sqlite3_close(db);
+    }
+    void expect_refused(Errc code, const std::string& part) {
+        auto opened = open();
+        ASSERT_FALSE(opened.ok()) << "expected: " << part;
+        EXPECT_EQ(opened.error().code, code) << opened.error().message;
+        EXPECT_NE(opened.error().message.find(part), std::string::npos) << opened.error().message;
+        EXPECT_NE(opened.error().message.find(file().string()), std::string::npos) << opened.error().message;
+    }
+    std::filesystem::path dir;
+};
+
+TEST_F(SqliteStoreTest, WhatWasSavedIsThereAfterReopening) {
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    Records expected;
+    apply(expected, sample());
+    const Records got = open().value()->load().value();
+    EXPECT_EQ(got.term, 7u);
+    EXPECT_EQ(got.epoch_floor, 4'000'000'000u);
+    EXPECT_EQ(std::memcmp(&got.map, &expected.map, sizeof(got.map)), 0);
+    EXPECT_EQ(got.clients, expected.clients);
+    EXPECT_EQ(got.retired, expected.retired);
+    ASSERT_EQ(got.volumes.size(), 1u);
+    EXPECT_EQ(std::memcmp(&got.volumes.at(5), &expected.volumes.at(5), sizeof(nvme::VolumeRecord)), 0);
+    Change revive = sample();
+    revive.retire_volumes = {{5, 9}};
+    revive.put_volumes[0].geometry.volume = 8;
+    ASSERT_TRUE(open().value()->save(revive).ok());
+    const Records swapped = open().value()->load().value();
+    EXPECT_TRUE(swapped.volumes.contains(8) && !swapped.volumes.contains(5));
+    EXPECT_TRUE(swapped.retired.contains(5) && !swapped.retired.contains(8));
+}
+
+TEST_F(SqliteStoreTest, AKilledProcessLosesNothingThatWasAcknowledged) {
+    std::uint64_t checked = 0;
+    for (int round = 0; round < 5; ++round) {
+        int pipes[2];
+        ASSERT_EQ(::pipe(pipes), 0);
+        const pid_t child = ::fork();
+        ASSERT_GE(child, 0);
+        if (child == 0) {
+            auto store = SqliteRecordStore::open({file(), false});
+            if (!store.ok()) ::_exit(1);
+            Change change = sample();
+            for (std::uint64_t term = store.value()->load().value().term + 1;; ++term) {
+                change.term = term;
+                change.put_volumes[0].revision = term;
+                if (!store.value()->save(change).ok()) ::_exit(2);
+                if (::write(pipes[1], &term, sizeof(term)) != sizeof(term)) ::_exit(3);
+            }
+        }
+        ::close(pipes[1]);
+        std::uint64_t acknowledged = 0;
+        for (int i = 0; i < 20 + round * 7; ++i)
+            ASSERT_EQ(::read(pipes[0], &acknowledged, sizeof(acknowledged)), 8);
+        ::kill(child, SIGKILL);
+        ::waitpid(child, nullptr, 0);
+        std::uint64_t last = 0;
+        while (::read(pipes[0], &last, sizeof(last)) == 8) acknowledged = last;
+        ::close(pipes[0]);
+        const Records got = open().value()->load().value();
+        EXPECT_GE(got.term, acknowledged);
+        EXPECT_LE(got.term, acknowledged + 1);
+        EXPECT_EQ(got.volumes.at(5).revision, got.term) << "a change is whole or not there";
+        checked += acknowledged;
+    }
+    std::printf("record store: killed 5 times over %llu acknowledged changes\n",
+                static_cast<unsigned long long>(checked));
+}
+
+TEST_F(SqliteStoreTest, ADamagedFileIsRefusedAndSetAsideOnlyWhenAsked) {
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    std::ofstream(file(), std::ios::binary | std::ios::trunc) << std::string(9000, 'x');
+    expect_refused(Errc::kCorrupt, "damaged");
+    EXPECT_TRUE(std::filesystem::exists(file()));
+    auto quarantined = open(true);
+    ASSERT_TRUE(quarantined.ok()) << quarantined.error().message;
+    EXPECT_TRUE(std::filesystem::exists(quarantined.value()->quarantined()));
+    EXPECT_EQ(quarantined.value()->load().value().term, 0u);
+}
+
+TEST_F(SqliteStoreTest, DamagedRecordsAreRefused) {
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    sql("UPDATE volumes SET record = zeroblob(384)");
+    expect_refused(Errc::kCorrupt, "damaged");
+    sql("DELETE FROM volumes; UPDATE array SET map = x'00'");
+    expect_refused(Errc::kCorrupt, "map");
+    sql("DELETE FROM array");
+    expect_refused(Errc::kCorrupt, "array record");
+}
+
+TEST_F(SqliteStoreTest, ForeignAndNewerFilesAreRefusedAndLeftAlone) {
+    sql("CREATE TABLE songs(title TEXT)");
+    expect_refused(Errc::kCorrupt, "another program");
+    std::filesystem::remove(file());
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    sql("PRAGMA user_version = 99");
+    expect_refused(Errc::kUnsupported, "newer gnstord");
+    ASSERT_FALSE(open(true).ok()) << "a newer file is not damaged: it is never set aside";
+    EXPECT_TRUE(std::filesystem::exists(file()));
+}
+
+TEST_F(SqliteStoreTest, OnlyOneDaemonHasTheStoreOpen) {
+    auto first = open();
+    ASSERT_TRUE(first.ok());
+    ASSERT_TRUE(first.value()->save(sample()).ok());
+    expect_refused(Errc::kBusy, "another gnstord");
+}
+
+TEST_F(SqliteStoreTest, AFolderOrAMissingFolderIsAClearError) {
+    std::filesystem::create_directory(file());
+    EXPECT_FALSE(open().ok());
+    std::filesystem::remove(file());
+    auto nowhere = SqliteRecordStore::open({dir / "no" / "records.db", false});
+    ASSERT_FALSE(nowhere.ok());
+    EXPECT_NE(nowhere.error().message.find("no/records.db"), std::string::npos);
+}
+
+TEST_F(SqliteStoreTest, ADeletedFileIsRebuiltFromTheDrives) {
+    ModelArray array(2);
+    {
+        auto store = open().value();
+        auto manager = Manager::start(*store, array.ports(), {}, 0).value();
+        const auto a = manager->register_client("alice").value().id;
+        ASSERT_TRUE(manager->create_volume(a, {"v", 4096}).ok());
+    }
+    std::filesystem::remove(file());
+    array.boot();
+    auto store = open().value();
+    auto manager = Manager::start(*store, array.ports(), {}, 0).value();
+    EXPECT_TRUE(manager->start_report().rebuilt);
+    ASSERT_EQ(manager->list_volumes().size(), 1u);
+    EXPECT_STREQ(manager->list_volumes()[0].name, "v");
+    EXPECT_EQ(store->load().value().volumes.size(), 1u) << "and it is in the new store";
+}
+
+}  // namespace
