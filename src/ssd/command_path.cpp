@@ -33,13 +33,6 @@ bool is_vendor(std::uint8_t opcode) {
     return opcode >= 0xC0;
 }
 
-/// Whether its success says that something is stored.
-bool changes_media(const ServedQueue& q, const Command& c) {
-    if (q.queue.is_admin()) return is_vendor(c.opcode);
-    const auto op = static_cast<IoOpcode>(c.opcode);
-    return op == IoOpcode::kWrite || op == IoOpcode::kWriteZeroes || op == IoOpcode::kDatasetManagement;
-}
-
 constexpr std::uint64_t make_tag(std::uint32_t queue, std::uint32_t slot) {
     return (std::uint64_t{queue} << 32) | slot;
 }
@@ -111,9 +104,8 @@ std::size_t CommandPath::queues() const {
 
 std::uint32_t CommandPath::poll() {
     now_ns_ = boot_time_ns();
-    std::uint32_t work = engine_->poll(now_ns_);
     std::uint32_t budget = kPollBudget;
-    work += poll_class(0, kAdminBurst);
+    std::uint32_t work = poll_class(0, kAdminBurst);
     while (budget > 0) {
         const std::uint32_t before = budget;
         budget -= poll_class(1, budget);  // urgent: strictly first
@@ -123,8 +115,9 @@ std::uint32_t CommandPath::poll() {
         if (budget == before) break;
     }
     work += kPollBudget - budget;
-    work += deliver();
-    return work;
+    // After the batch: one sync makes all its writes durable, and they are answered in this very poll.
+    work += engine_->poll(now_ns_);
+    return work + deliver();
 }
 
 /// Round robin over the queues of a class until `budget` commands were fetched or none is left.
@@ -219,25 +212,8 @@ void CommandPath::on_complete(std::uint64_t tag, Status status, std::uint32_t dw
     done_.push_back({tag, status, dw0});
 }
 
-/// Makes the batch durable where that was promised, then answers all of it: a read of the batch may show what
-/// a write of it stored.
 std::uint32_t CommandPath::deliver() {
-    if (done_.empty()) return 0;
-    bool changed = false;
-    if (durable_) {
-        for (const Done& done : done_) {
-            const ServedQueue& q = *queues_[done.tag >> 32];
-            changed = changed || changes_media(q, q.pending[done.tag & 0xFFFFFFFFu].command);
-        }
-    }
-    const bool stored = !changed || flash_.sync() == deengine::FlashStatus::kOk;
-    for (Done& done : done_) {
-        const ServedQueue& q = *queues_[done.tag >> 32];
-        if (!stored && nvme::ok(done.status) && changes_media(q, q.pending[done.tag & 0xFFFFFFFFu].command)) {
-            done.status = Status::kWriteFault;
-        }
-        answer(done);
-    }
+    for (const Done& done : done_) answer(done);
     const auto count = static_cast<std::uint32_t>(done_.size());
     done_.clear();
     return count;

@@ -4,8 +4,8 @@
 // Invariants
 //   * a fetched command holds one Pending of its queue until its completion is in the ring: at most depth - 1
 //   of them;
-//   * no completion leaves before what it says is as durable as the drive promises (one sync a batch, not one
-//   a command);
+//   * a completion says what deEngine said, which waits for the durability of it (one sync a batch of
+//   writes);
 //   * a poll does a bounded amount of work; nothing is allocated or locked but when queues come and go.
 // Arbitration: admin queues, then urgent ones, then high, medium and low by weight (NVMe Base 2.0, 3.4.4.3).
 // One owner thread: the reactor's.
@@ -45,9 +45,6 @@ struct ServedQueue {
 
 class CommandPath final : public Poller, public deengine::CompletionSink {
   public:
-    /// `sync_before_completion`: changes are on the medium before they are answered.
-    CommandPath(deengine::Flash& flash, bool sync_before_completion)
-        : flash_(flash), durable_(sync_before_completion) {}
     /// Before the first poll.
     void serve(deengine::Engine& engine, DriveFacts facts);
 
@@ -82,8 +79,6 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     std::uint32_t deliver();
     void answer(const Done& done);
 
-    deengine::Flash& flash_;
-    const bool durable_;
     deengine::Engine* engine_ = nullptr;
     std::unique_ptr<AdminHandler> admin_;
     ErrorLog errors_;

@@ -106,8 +106,7 @@ Result<Backbone> open_file(const DriveOptions& o) {
 }  // namespace
 
 struct Drive::Impl {
-    Impl(Reactor& r, Backbone b, bool durable)
-        : reactor(r), backbone(std::move(b)), path(backbone.flash(), durable) {}
+    Impl(Reactor& r, Backbone b) : reactor(r), backbone(std::move(b)) {}
     Reactor& reactor;
     Backbone backbone;
     CommandPath path;
@@ -130,11 +129,12 @@ Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor&
                      "a drive in memory cannot survive power loss; name a file or ask for less");
     }
     GN_ASSIGN(Backbone backbone, in_file ? open_file(options) : open_memory(options));
-    auto impl = std::make_unique<Impl>(reactor, std::move(backbone), durable);
+    auto impl = std::make_unique<Impl>(reactor, std::move(backbone));
     deengine::EngineOptions engine_options;
     std::copy(impl->backbone.uuid.begin(), impl->backbone.uuid.end(), engine_options.ssd_uuid);
     engine_options.over_provisioning_percent = impl->backbone.over_provisioning_percent;
     engine_options.mdts_blocks = kMdtsBlocks;
+    engine_options.volatile_cache = !durable;
     GN_ASSIGN(impl->engine, deengine::Engine::mount(impl->backbone.flash(), impl->backbone.metadata(),
                                                     engine_options, impl->path, &impl->recovery));
     impl->path.serve(*impl->engine, {impl->backbone.uuid, impl->backbone.serial,

@@ -1,0 +1,178 @@
+// Identify, log pages and features say what a Linux NVMe-oF host needs to hear, and refuse what they do not
+// know.
+#include "ssd/admin.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+namespace gnstor::ssd {
+namespace {
+
+using nvme::AdminOpcode;
+using nvme::Command;
+using nvme::Status;
+
+class Admin : public ::testing::Test {
+  protected:
+    Admin() {
+        DriveFacts facts;
+        for (std::size_t i = 0; i < 16; ++i) facts.uuid[i] = static_cast<std::uint8_t>(0x10 + i);
+        facts.serial = "GN42";
+        facts.capacity_blocks = 1000;
+        handler = std::make_unique<AdminHandler>(facts);
+        facts.write_cache = true;
+        cached = std::make_unique<AdminHandler>(facts);
+        counters.reads = 5;
+        counters.blocks_read = 1001;
+    }
+    AdminReply run(AdminOpcode op, std::uint32_t nsid, std::uint32_t cdw10, std::uint32_t cdw11 = 0,
+                   const AdminHandler* h = nullptr, std::uint32_t cdw12 = 0) {
+        Command c{};
+        c.opcode = static_cast<std::uint8_t>(op);
+        c.namespace_id = nsid;
+        c.cdw10 = cdw10;
+        c.cdw11 = cdw11;
+        c.cdw12 = cdw12;
+        data.assign(AdminHandler::data_bytes(c), std::byte{0xEE});
+        return (h != nullptr ? *h : *handler).handle(c, features, data, counters, errors);
+    }
+    template <class T>
+    T as() {
+        T t;
+        std::memcpy(&t, data.data(), sizeof t);
+        return t;
+    }
+    std::unique_ptr<AdminHandler> handler;
+    std::unique_ptr<AdminHandler> cached;
+    ControllerFeatures features;
+    deengine::EngineCounters counters{};
+    ErrorLog errors;
+    std::vector<std::byte> data;
+};
+
+TEST_F(Admin, IdentifyControllerDescribesADriveBehindRdma) {
+    ASSERT_EQ(run(AdminOpcode::kIdentify, 0, 1).status, Status::kSuccess);
+    const auto c = as<nvme::IdentifyController>();
+    EXPECT_EQ(std::string(c.sn, 20), "GN42                ");
+    EXPECT_EQ(c.mdts, 8);
+    EXPECT_EQ(c.sqes, 0x66);
+    EXPECT_EQ(c.cqes, 0x44);
+    EXPECT_EQ(c.nn, 1u);
+    EXPECT_EQ(c.oncs, 0x0C) << "dataset management and write zeroes";
+    EXPECT_EQ(c.awupf, 0) << "one block";
+    EXPECT_EQ(c.vwc, 0);
+    EXPECT_EQ(c.sgls, 0x00100005u);
+    EXPECT_EQ(c.ioccsz, 260u);
+    EXPECT_EQ(c.iorcsz, 1u);
+    EXPECT_EQ(c.icdoff, 0);
+    EXPECT_EQ(c.msdbd, 1);
+    EXPECT_NE(c.kas, 0);
+    EXPECT_EQ(c.ver, 0x00020000u);
+    EXPECT_STREQ(c.subnqn, "nqn.2014-08.org.nvmexpress:uuid:10111213-1415-1617-1819-1a1b1c1d1e1f");
+    EXPECT_EQ(cached->controller().vwc, 1);
+}
+
+TEST_F(Admin, IdentifyNamespaceHasFourKibibyteBlocksAndAName) {
+    ASSERT_EQ(run(AdminOpcode::kIdentify, 1, 0).status, Status::kSuccess);
+    const auto n = as<nvme::IdentifyNamespace>();
+    EXPECT_EQ(n.nsze, 1000u);
+    EXPECT_EQ(n.lbaf[0].ds, 12);
+    EXPECT_EQ(n.lbaf[0].ms, 0);
+    EXPECT_EQ(n.flbas, 0);
+    EXPECT_EQ(n.nguid[0], 0x10);
+    EXPECT_EQ(n.eui64[0], 0x18);
+    EXPECT_EQ(run(AdminOpcode::kIdentify, 2, 0).status, Status::kInvalidNamespace);
+    EXPECT_EQ(run(AdminOpcode::kIdentify, 0, 0).status, Status::kInvalidNamespace);
+}
+
+TEST_F(Admin, NamespaceListAndDescriptorsNameTheOneNamespace) {
+    ASSERT_EQ(run(AdminOpcode::kIdentify, 0, 2).status, Status::kSuccess);
+    auto list = as<nvme::NamespaceList>();
+    EXPECT_EQ(list.nsid[0], 1u);
+    EXPECT_EQ(list.nsid[1], 0u);
+    ASSERT_EQ(run(AdminOpcode::kIdentify, 1, 2).status, Status::kSuccess);
+    EXPECT_EQ(as<nvme::NamespaceList>().nsid[0], 0u) << "ids above 1";
+    EXPECT_EQ(run(AdminOpcode::kIdentify, 0xFFFFFFFF, 2).status, Status::kInvalidNamespace);
+    ASSERT_EQ(run(AdminOpcode::kIdentify, 1, 3).status, Status::kSuccess);
+    EXPECT_EQ(as<nvme::NamespaceDescriptor>().type, nvme::kDescriptorUuid);
+    EXPECT_EQ(as<nvme::NamespaceDescriptor>().length, 16);
+    EXPECT_EQ(data[4], std::byte{0x10});
+    EXPECT_EQ(data[40], std::byte{0}) << "a zero ends the list";
+}
+
+TEST_F(Admin, UnknownIdentifyLogAndFeatureAreRefusedForEveryValue) {
+    int refused = 0;
+    for (std::uint32_t v = 0; v < 256; ++v) {
+        if (v > 3) {
+            EXPECT_EQ(run(AdminOpcode::kIdentify, 1, v).status, Status::kInvalidField);
+            ++refused;
+        }
+        if (v != 1 && v != 2 && v != 3 && v != 5) {
+            EXPECT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, v).status, Status::kInvalidLogPage);
+            ++refused;
+        }
+    }
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 0x7F).status, Status::kInvalidField);
+    EXPECT_EQ(run(AdminOpcode::kSetFeatures, 0, 0x7F).status, Status::kInvalidField);
+    EXPECT_EQ(run(AdminOpcode::kFabrics, 0, 0).status, Status::kInvalidOpcode) << "nvmf's";
+    EXPECT_GE(refused, 500);
+}
+
+TEST_F(Admin, HealthAndErrorLogsTellWhatHappened) {
+    Command failed{};
+    failed.command_id = 77;
+    failed.cdw10 = 5;
+    for (int i = 0; i < 20; ++i) errors.add(3, failed, Status::kAccessDenied);
+    ASSERT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, 2u | (127u << 16)).status, Status::kSuccess);
+    ASSERT_EQ(data.size(), 512u);
+    const auto h = as<nvme::HealthLog>();
+    EXPECT_EQ(h.host_reads.low(), 5u);
+    EXPECT_EQ(h.data_units_read.low(), 9u) << "1001 blocks are 8008 sectors: nine thousands, rounded up";
+    EXPECT_EQ(h.error_entries.low(), 20u);
+    ASSERT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, 1u | (31u << 16)).status, Status::kSuccess);
+    nvme::ErrorLogEntry e[2];
+    std::memcpy(e, data.data(), sizeof e);
+    EXPECT_EQ(e[0].error_count, 20u) << "newest first";
+    EXPECT_EQ(e[1].error_count, 19u);
+    EXPECT_EQ(e[0].command_id, 77);
+    EXPECT_EQ(nvme::from_field(static_cast<std::uint16_t>(e[0].status >> 1)), Status::kAccessDenied);
+}
+
+TEST_F(Admin, ALogPageMayBeReadInPiecesButNotFromBeyondItsEnd) {
+    ASSERT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, 3u | (1u << 16), 0, nullptr, 8).status,
+              Status::kSuccess);
+    EXPECT_EQ(std::memcmp(data.data(), "0.1.0   ", 8), 0);
+    ASSERT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, 3u | (255u << 16)).status, Status::kSuccess);
+    EXPECT_EQ(data[1023], std::byte{0}) << "behind its end a page is zero, never the drive's memory";
+    EXPECT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, 3u, 0, nullptr, 516).status, Status::kInvalidField);
+    EXPECT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, 3u, 0, nullptr, 2).status, Status::kInvalidField);
+}
+
+TEST_F(Admin, FeaturesKeepWhatWasSet) {
+    const AdminReply queues = run(AdminOpcode::kSetFeatures, 0, 7, nvme::QueueCount{9000, 4}.encode());
+    ASSERT_EQ(queues.status, Status::kSuccess);
+    EXPECT_EQ(nvme::QueueCount::decode(queues.dw0), (nvme::QueueCount{kMaxIoQueues, 4}));
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 7).dw0, queues.dw0);
+    EXPECT_EQ(run(AdminOpcode::kSetFeatures, 0, 7, 0xFFFF0000u).status, Status::kInvalidField);
+    ASSERT_EQ(run(AdminOpcode::kSetFeatures, 0, 0x0F, 15000).status, Status::kSuccess);
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 0x0F).dw0, 15000u);
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 0x0F | (1u << 8)).dw0, 0u) << "default";
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 0x0F | (3u << 8)).dw0, nvme::kFeatureChangeable);
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 0x0F | (7u << 8)).status, Status::kInvalidField);
+    EXPECT_EQ(run(AdminOpcode::kSetFeatures, 0, 0x0Fu | nvme::kFeatureSave, 1).status,
+              Status::kFeatureNotSaveable);
+    ASSERT_EQ(run(AdminOpcode::kSetFeatures, 0, 0x0B, 0x1FF).status, Status::kSuccess);
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 0x0B).dw0, 0x1FFu);
+}
+
+TEST_F(Admin, AVolatileWriteCacheIsReportedOnlyWhereThereIsOne) {
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 6).status, Status::kInvalidField);
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 6, 0, cached.get()).dw0, 1u);
+    EXPECT_EQ(run(AdminOpcode::kSetFeatures, 0, 6, 1, cached.get()).status, Status::kSuccess);
+    EXPECT_EQ(run(AdminOpcode::kSetFeatures, 0, 6, 0, cached.get()).status, Status::kFeatureNotChangeable);
+}
+
+}  // namespace
+}  // namespace gnstor::ssd

@@ -1,0 +1,200 @@
+// The store file: found again as it was, refused with a clear sentence when it is not one, never open twice.
+#include "ssd/file_store.hpp"
+#include "scratch.hpp"
+#include "ssd/store_tool.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace gnstor::ssd {
+namespace {
+
+using deengine::FlashStatus;
+using deengine::PageOob;
+using testing::oob_of;
+using testing::page_of;
+using testing::Scratch;
+
+NewStore small() {
+    return {.geometry = {4, 16}, .capacity_bytes = 4096 * 48, .serial = "TEST-1"};
+}
+
+void poke(const std::filesystem::path& path, std::uint64_t at, const std::string& bytes) {
+    std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(static_cast<std::streamoff>(at));
+    f.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+std::string refusal(const std::filesystem::path& path, Errc code) {
+    const auto opened = FileStore::open(path);
+    EXPECT_FALSE(opened.ok());
+    if (opened.ok()) return {};
+    EXPECT_EQ(opened.error().code, code) << opened.error().message;
+    return opened.error().message;
+}
+
+TEST(FileStore, KeepsDataRecordsAndMetadataAcrossReopening) {
+    Scratch scratch;
+    const auto path = scratch / "store";
+    std::vector<std::byte> blob(5000, std::byte{0x5A});
+    std::array<std::uint8_t, 16> uuid{};
+    {
+        auto store = FileStore::create(path, small()).value();
+        std::copy(std::begin(store->superblock().uuid), std::end(store->superblock().uuid), uuid.begin());
+        EXPECT_TRUE(store->load().empty());
+        for (std::uint32_t p = 0; p < 20; ++p) {
+            PageOob oob = oob_of(7, p, p + 1);
+            ASSERT_EQ(store->program(p, page_of(p).data(), oob), FlashStatus::kOk);
+        }
+        ASSERT_TRUE(store->store(blob));
+        EXPECT_EQ(store->sync(), FlashStatus::kOk);
+    }
+    auto store = FileStore::open(path).value();
+    EXPECT_TRUE(std::equal(uuid.begin(), uuid.end(), store->superblock().uuid));
+    EXPECT_EQ(store->load(), blob);
+    PageOob oob = oob_of(7, 3, 3);
+    EXPECT_EQ(store->program(3, page_of(3).data(), oob), FlashStatus::kRefused)
+        << "write pointers were found again";
+    EXPECT_EQ(store->program(20, page_of(20).data(), oob), FlashStatus::kOk);
+    testing::Page to;
+    std::uint32_t crcs[8];
+    for (std::uint32_t p = 0; p < 20; ++p) {
+        ASSERT_EQ(store->read(p, 0, 8, to.data(), crcs), FlashStatus::kOk);
+        EXPECT_EQ(to, page_of(p));
+    }
+}
+
+TEST(FileStore, IsNotOpenedTwice) {
+    Scratch scratch;
+    auto store = FileStore::create(scratch / "s", small()).value();
+    EXPECT_NE(refusal(scratch / "s", Errc::kBusy).find("in use by another process"), std::string::npos);
+    store.reset();
+    EXPECT_TRUE(FileStore::open(scratch / "s").ok());
+}
+
+TEST(FileStore, CreationRefusesATakenNameAndLeavesNothingBehind) {
+    Scratch scratch;
+    { auto store = FileStore::create(scratch / "s", small()).value(); }
+    const auto again = FileStore::create(scratch / "s", small());
+    ASSERT_FALSE(again.ok());
+    EXPECT_EQ(again.error().code, Errc::kExists);
+    EXPECT_FALSE(FileStore::create(scratch / "no-such-folder/s", small()).ok());
+    EXPECT_FALSE(
+        FileStore::create(scratch / "t", {.geometry = {0, 16}, .capacity_bytes = 0, .serial = ""}).ok());
+    EXPECT_FALSE(FileStore::create(scratch / "t",
+                                   {.geometry = {4, 16}, .capacity_bytes = 0, .serial = std::string(21, 'x')})
+                     .ok());
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(scratch / ""))
+        files += entry.is_regular_file() ? 1 : 0;
+    EXPECT_EQ(files, 1);
+}
+
+TEST(FileStore, RefusesWhatIsNoStoreWithASentenceOfItsOwn) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    EXPECT_NE(refusal(path, Errc::kNotFound).find("cannot open the store"), std::string::npos);
+    std::ofstream(path) << "short";
+    EXPECT_NE(refusal(path, Errc::kCorrupt).find("a superblock alone has 4096"), std::string::npos);
+    std::ofstream(path) << std::string(10000, 'x');
+    EXPECT_NE(refusal(path, Errc::kCorrupt).find("magic"), std::string::npos);
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    EXPECT_FALSE(FileStore::open(path).ok());
+    std::filesystem::remove(path);
+
+    { auto store = FileStore::create(path, small()).value(); }
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+    EXPECT_NE(refusal(path, Errc::kCorrupt).find("truncated"), std::string::npos);
+    std::filesystem::remove(path);
+
+    { auto store = FileStore::create(path, small()).value(); }
+    poke(path, offsetof(Superblock, format_version), std::string("\x02\0\0\0", 4));
+    EXPECT_NE(refusal(path, Errc::kUnsupported).find("use a newer gnstor"), std::string::npos);
+    poke(path, offsetof(Superblock, format_version), std::string("\x01\0\0\0", 4));
+    EXPECT_TRUE(FileStore::open(path).ok());
+    poke(path, offsetof(Superblock, units), std::string("\x05", 1));
+    EXPECT_NE(refusal(path, Errc::kCorrupt).find("checksum"), std::string::npos);
+}
+
+TEST(FileStore, MetadataFallsBackToTheOlderCopyWhenTheNewerIsDamaged) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const std::vector<std::byte> first(300, std::byte{1});
+    const std::vector<std::byte> second(400, std::byte{2});
+    {
+        auto store = FileStore::create(path, small()).value();
+        ASSERT_TRUE(store->store(first));
+        ASSERT_TRUE(store->store(second));
+        EXPECT_FALSE(store->store(std::vector<std::byte>(store->capacity() + 1)))
+            << "too large: the old one stands";
+        EXPECT_EQ(store->load(), second);
+    }
+    // The second blob went to slot 1.
+    poke(path, kStoreHeadBytes + kStoreMetadataBytes + sizeof(MetadataHeader) + 10, "X");
+    auto store = FileStore::open(path).value();
+    EXPECT_EQ(store->load(), first);
+    ASSERT_TRUE(store->store(second));
+    EXPECT_EQ(store->load(), second);
+    EXPECT_TRUE(store->store({}));
+    EXPECT_TRUE(store->load().empty());
+}
+
+TEST(FileStore, ManyMetadataStoresAlternateAndTheLastCounts) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    for (int i = 1; i <= 40; ++i) {
+        auto store = i == 1 ? FileStore::create(path, small()).value() : FileStore::open(path).value();
+        const std::vector<std::byte> blob(static_cast<std::size_t>(i) * 17, static_cast<std::byte>(i));
+        ASSERT_TRUE(store->store(blob));
+        EXPECT_EQ(store->load(), blob);
+    }
+}
+
+TEST(StoreTool, CountsWhatIsThereAndFlipsOneByteOfTheNewestPageOfABlock) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    {
+        auto store = FileStore::create(path, small()).value();
+        PageOob oob = oob_of(5, 42, 1);
+        ASSERT_EQ(store->program(0, page_of(1).data(), oob), FlashStatus::kOk);
+        oob = oob_of(5, 43, 2);
+        ASSERT_EQ(store->program(1, page_of(2).data(), oob), FlashStatus::kOk);
+        oob = oob_of(5, 42, 3);
+        ASSERT_EQ(store->program(2, page_of(3).data(), oob), FlashStatus::kOk);
+        oob = oob_of(5, 44, 4, deengine::PageKind::kTombstone);
+        ASSERT_EQ(store->program(3, nullptr, oob), FlashStatus::kOk);
+    }
+    const StoreFacts facts = inspect_store(path).value();
+    EXPECT_EQ(facts.serial, "TEST-1");
+    EXPECT_EQ(facts.data_pages, 3u);
+    EXPECT_EQ(facts.tombstone_pages, 1u);
+    EXPECT_EQ(facts.erased_pages, 60u);
+    EXPECT_EQ(facts.damaged_records, 0u);
+    EXPECT_NE(describe(facts).find("3 data, 1 tombstones"), std::string::npos);
+
+    const CorruptedByte hit = corrupt_block(path, 5, 42, 100).value();
+    EXPECT_EQ(hit.page, 2u) << "the page in force, not the superseded one";
+    EXPECT_EQ(hit.after, static_cast<std::uint8_t>(~hit.before));
+    EXPECT_EQ(corrupt_block(path, 6, 42, 0).error().code, Errc::kNotFound);
+    EXPECT_EQ(corrupt_block(path, 5, 44, 0).error().code, Errc::kNotFound) << "a tombstone has no data";
+    EXPECT_FALSE(corrupt_block(path, 5, 42, 4096).ok());
+    EXPECT_EQ(corrupt_nth_page(path, 1, 0).value().page, 1u);
+
+    auto store = FileStore::open(path).value();
+    testing::Page to;
+    std::uint32_t crcs[8];
+    PageOob oob{};
+    ASSERT_EQ(store->read_oob(2, oob), FlashStatus::kOk) << "the record is untouched";
+    ASSERT_EQ(store->read(2, 0, 8, to.data(), crcs), FlashStatus::kOk);
+    EXPECT_NE(crcs[0], oob.sector_crc[0]) << "and tells";
+    for (int i = 1; i < 8; ++i) EXPECT_EQ(crcs[i], oob.sector_crc[i]);
+    EXPECT_FALSE(corrupt_block(path, 5, 42, 0).ok()) << "in use";
+}
+
+}  // namespace
+}  // namespace gnstor::ssd
