@@ -4,8 +4,10 @@
 namespace gnstor::placement {
 namespace detail {
 
-/// -log2(u / 2^64) in 16.16 fixed point, for u > 0; integer arithmetic alone (repeated squaring, 16 fraction bits).
-GN_HD inline std::uint64_t neg_log2(std::uint64_t u) {
+/// -log2(u / 2^64) in 16.16 fixed point, for u > 0; integer arithmetic alone (repeated squaring, 16 fraction
+/// bits).
+GN_HD
+inline std::uint64_t neg_log2(std::uint64_t u) {
     std::uint32_t leading = 0;
     while ((u & (1ull << 63)) == 0) {
         u <<= 1;
@@ -24,39 +26,57 @@ GN_HD inline std::uint64_t neg_log2(std::uint64_t u) {
     return (std::uint64_t{leading + 1} << 16) - fraction;
 }
 
-/// Smaller is better. With equal weights the order is that of the hash itself, so neither logarithm nor division is needed.
-GN_HD inline std::uint64_t rank_key(std::uint64_t hash, std::uint32_t weight, bool weighted) {
+/// Smaller is better. With equal weights the order is that of the hash itself, so neither logarithm nor
+/// division is needed.
+GN_HD
+inline std::uint64_t rank_key(std::uint64_t hash, std::uint32_t weight, bool weighted) {
     if (!weighted) return ~hash;
     return (neg_log2(hash | 1u) << 24) / weight;
 }
 
+/// Whether a slot may hold data, whatever its state says of its contents.
+GN_HD
+inline bool takes_part(const Slot& slot) {
+    return slot.state != SlotState::kEmpty && slot.state != SlotState::kDown && slot.weight != 0;
+}
+
 }  // namespace detail
 
-GN_HD inline Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk) {
+GN_HD
+inline Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk) {
     const std::uint64_t seed = mix64(volume.hash_factor ^ (std::uint64_t{volume.volume} << 32 | chunk));
+    const std::uint32_t slots = map.slot_count < kMaxSlots ? map.slot_count : kMaxSlots;
+    const std::uint32_t wanted = volume.replicas < kMaxReplicas ? volume.replicas : kMaxReplicas;
     bool weighted = false;
     std::uint32_t first_weight = 0;
-    for (std::uint32_t s = 0; s < map.slot_count; ++s) {
-        if (map.slots[s].state == SlotState::kEmpty || map.slots[s].state == SlotState::kDown) continue;
+    for (std::uint32_t s = 0; s < slots; ++s) {
+        if (!detail::takes_part(map.slots[s])) continue;
         if (first_weight == 0) first_weight = map.slots[s].weight;
         weighted = weighted || map.slots[s].weight != first_weight;
     }
     Replicas out{};
     // First pass: one a failure domain; second pass: fill up with what is left where domains are too few.
-    for (int pass = 0; pass < 2 && out.count < volume.replicas; ++pass) {
-        while (out.count < volume.replicas) {
+    for (int pass = 0; pass < 2 && out.count < wanted; ++pass) {
+        while (out.count < wanted) {
             std::uint64_t best_key = 0;
+            std::uint64_t best_hash = 0;
             std::uint32_t best = kMaxSlots;
-            for (std::uint32_t s = 0; s < map.slot_count; ++s) {
+            for (std::uint32_t s = 0; s < slots; ++s) {
                 const Slot& slot = map.slots[s];
-                if (slot.state == SlotState::kEmpty || slot.state == SlotState::kDown || slot.weight == 0) continue;
+                if (!detail::takes_part(slot)) continue;
                 bool taken = false;
                 for (std::uint32_t i = 0; i < out.count; ++i)
-                    taken = taken || out.slot[i] == s || (pass == 0 && map.slots[out.slot[i]].domain == slot.domain);
+                    taken = taken || out.slot[i] == s ||
+                            (pass == 0 && map.slots[out.slot[i]].domain == slot.domain);
                 if (taken) continue;
-                const std::uint64_t key = detail::rank_key(mix64(seed ^ mix64(s + 1)), slot.weight, weighted);
-                if (best == kMaxSlots || key < best_key) {
+                const std::uint64_t hash = mix64(seed ^ mix64(s + 1));
+                const std::uint64_t key = detail::rank_key(hash, slot.weight, weighted);
+                // Equal keys (the logarithm is rounded) are ranked by the hash, so that equal weights rank
+                // alike with and without the logarithm: a slot of another weight that comes or goes moves
+                // nothing else.
+                if (best == kMaxSlots || key < best_key || (key == best_key && hash > best_hash)) {
                     best_key = key;
+                    best_hash = hash;
                     best = s;
                 }
             }
