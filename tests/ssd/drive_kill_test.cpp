@@ -1,0 +1,148 @@
+// A drive's process is killed at random moments: after the remount every acknowledged write is there, whole,
+// and none is of the past.
+#include "drive_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace gnstor::ssd {
+namespace {
+
+using namespace testing;  // NOLINT: the rig's names
+
+constexpr std::uint32_t kBlocks = 200;
+
+struct Said {
+    std::uint64_t sequence;
+    std::uint32_t block;
+    std::uint32_t pad;
+};
+
+DriveOptions options(const std::filesystem::path& path) {
+    return {.capacity_bytes = 8ull << 20,
+            .file = path,
+            .pages_per_unit = 64,
+            .serial = "",
+            .durability = Durability::kProcess};
+}
+
+/// Which sequence a block's contents are of, or ~0 if they are of none.
+std::uint64_t sequence_of(const Page& page) {
+    std::uint64_t sequence = 0;
+    std::memcpy(&sequence, page.data() + 4088, 8);
+    Page expected = page_of(sequence);
+    std::memcpy(expected.data() + 4088, &sequence, 8);
+    return expected == page ? sequence : ~0ull;
+}
+
+/// Writes random blocks, eight at a time in the queue, and says each acknowledged one.
+[[noreturn]] void child(const std::filesystem::path& path, std::uint64_t sequence, std::uint64_t seed,
+                        int acknowledge) {
+    DriveRig rig(options(path));
+    rig.sequence = sequence;
+    rig.grant();
+    SplitMix64 random(seed);
+    constexpr std::uint32_t kDepth = 8;
+    std::array<Page, kDepth> pages;
+    std::array<Said, kDepth> flying{};
+    for (std::uint64_t budget = 1500; budget > 0; budget -= kDepth) {
+        for (std::uint16_t i = 0; i < kDepth; ++i) {
+            flying[i] = {++rig.sequence, static_cast<std::uint32_t>(random.below(kBlocks)), 0};
+            fill_page(pages[i].data(), flying[i].sequence);
+            std::memcpy(pages[i].data() + 4088, &flying[i].sequence, 8);
+            IoFields f = rig.fields(flying[i].block, 1);
+            f.sequence = flying[i].sequence;
+            Command c = nvme::encode_io(IoOpcode::kWrite, f);
+            c.command_id = i;
+            c.data = sgl(pages[i].data(), pages[i].size());
+            if (!rig.io->submit(c)) ::_exit(3);
+        }
+        for (std::uint16_t i = 0; i < kDepth; ++i) {
+            Completion done{};
+            if (!reap(*rig.io, *rig.reactor, done)) ::_exit(4);
+            // No space is the end of what this life can do; garbage collection is not this test's matter.
+            if (done.result() == Status::kCapacityExceeded) continue;
+            if (!nvme::ok(done.result())) ::_exit(5);
+            const Said& said = flying[done.command_id];
+            if (::write(acknowledge, &said, sizeof said) != static_cast<ssize_t>(sizeof said)) ::_exit(6);
+        }
+    }
+    ::_exit(0);
+}
+
+TEST(DriveKill, AcknowledgedWritesSurviveKillNineAtRandomMoments) {
+    const std::uint64_t seed = seed_or(2718);
+    SplitMix64 random(seed);
+    constexpr int kStores = 12;
+    constexpr int kKills = 6;
+    std::uint64_t acknowledged = 0;
+    std::uint64_t checked = 0;
+    std::uint64_t kills = 0;
+    for (int s = 0; s < kStores && !::testing::Test::HasFailure(); ++s) {
+        Scratch scratch;
+        const auto path = scratch / "s";
+        {
+            DriveRig rig(options(path));
+            rig.grant();
+            rig.add_volume(kVolume, kBlocks);
+        }
+        std::vector<std::uint64_t> newest(kBlocks, 0);
+        std::uint64_t sequence = 0;
+        for (int k = 0; k < kKills; ++k) {
+            int ends[2];
+            ASSERT_EQ(::pipe(ends), 0);
+            const std::uint64_t child_seed = random.next();
+            const pid_t pid = ::fork();
+            ASSERT_GE(pid, 0);
+            if (pid == 0) {
+                ::close(ends[0]);
+                child(path, sequence, child_seed, ends[1]);
+            }
+            ::close(ends[1]);
+            Said said{};
+            const auto take = [&] {
+                if (::read(ends[0], &said, sizeof said) != static_cast<ssize_t>(sizeof said)) return false;
+                newest[said.block] = std::max(newest[said.block], said.sequence);
+                ++acknowledged;
+                return true;
+            };
+            for (std::uint64_t wanted = random.below(300) + 1; wanted > 0 && take(); --wanted) {
+            }
+            ::kill(pid, SIGKILL);
+            while (take()) {
+            }
+            ::close(ends[0]);
+            int status = 0;
+            ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+            ASSERT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0)
+                << "the child failed with " << WEXITSTATUS(status);
+            kills += WIFSIGNALED(status) ? 1 : 0;
+            sequence += 2000;  // above everything the child can have sent
+            DriveRig rig(options(path));
+            rig.grant();
+            Page in;
+            for (std::uint32_t b = 0; b < kBlocks; ++b) {
+                ASSERT_EQ(rig.read(b, in), Status::kSuccess) << "seed " << seed << " block " << b;
+                const bool zero = in == Page{};
+                const std::uint64_t found = zero ? 0 : sequence_of(in);
+                ASSERT_NE(found, ~0ull) << "half a block, seed " << seed << " block " << b;
+                ASSERT_GE(found, newest[b])
+                    << "an acknowledged write is lost, seed " << seed << " block " << b;
+                newest[b] = found;
+                ++checked;
+            }
+        }
+    }
+    std::printf(
+        "drive kill: %llu kills, %llu acknowledged writes, %llu blocks checked, seed %llu (floor 40 kills)\n",
+        static_cast<unsigned long long>(kills), static_cast<unsigned long long>(acknowledged),
+        static_cast<unsigned long long>(checked), static_cast<unsigned long long>(seed));
+    EXPECT_GE(kills, 40u);
+}
+
+}  // namespace
+}  // namespace gnstor::ssd
