@@ -22,7 +22,7 @@ constexpr std::uint32_t kCapsuleBytes = 64;
 
 /// Answers each message: checks the capsule, writes a stamp into the sender's window, sends 16 bytes with the
 /// tag in DW3. Lets go of messages late and out of order.
-struct AnsweringSink : MessageSink {
+struct AnsweringSink : MessageSink, Poller {
     SoftNic* nic = nullptr;
     std::uint32_t rkey = 0;
     std::uint64_t windows_base = 0;
@@ -50,11 +50,13 @@ struct AnsweringSink : MessageSink {
         const std::uint32_t response[4] = {capsule[0], m.bytes, 0, lane};
         nic->send(m.qp, response, sizeof response);
         kept.push_back(m);
-        while (!kept.empty() && dice.below(3) != 0) {
-            const std::size_t at = dice.below(kept.size());
-            nic->release(m.qp, kept[at].token);
-            kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(at));
-        }
+    }
+    std::uint32_t poll() override {
+        if (kept.empty() || dice.below(2) == 0) return static_cast<std::uint32_t>(kept.size());
+        const std::size_t at = dice.below(kept.size());
+        nic->release(kept[at].qp, kept[at].token);
+        kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(at));
+        return 1;
     }
     void on_error(QpNumber qp) override {
         for (const InboundMessage& m : kept) nic->release(qp, m.token);
@@ -101,6 +103,7 @@ void run_load(const Load& load) {
             sinks[q].dice = SplitMix64(load.seed + q);
             sinks[q].kept.reserve(64);
             offloads.push_back(must(b->create_offload_queue_pair(sinks[q])));
+            reactor_b->add(sinks[q]);
             join(*a, ends.back()->qpn, *b, offloads.back());
         }
         const ReceiveSet set{receives.data(), kQueuePairs};
@@ -163,6 +166,7 @@ void run_load(const Load& load) {
         std::uint64_t messages = 0, bad = 0;
         for (std::uint32_t q = 0; q < kQueuePairs; ++q) {
             must(b->destroy_queue_pair(offloads[q]));
+            reactor_b->remove(sinks[q]);
             messages += sinks[q].messages;
             bad += sinks[q].broken_capsules;
         }
