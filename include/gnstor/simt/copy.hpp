@@ -14,6 +14,13 @@
 #include <cstring>
 #include <type_traits>
 
+#if GN_DEVICE_PASS
+#define GN_UNROLL \
+    _Pragma("unroll")  // keeps the words in registers: an array in memory would double the traffic
+#else
+#define GN_UNROLL
+#endif
+
 namespace gnstor::simt {
 
 namespace detail_copy {
@@ -77,10 +84,10 @@ void copy_words(Word* to, const Word* from, std::uint64_t words, std::uint32_t r
     const std::uint64_t steps = walk.steps();
     for (std::uint64_t i = 0; i < steps; i += kInFlight) {
         Word held[kInFlight] = {};
-#pragma GCC unroll 8
+        GN_UNROLL
         for (std::uint32_t k = 0; k < kInFlight; ++k)
             if (i + k < steps) held[k] = load_word(from + walk.at(i + k));
-#pragma GCC unroll 8
+        GN_UNROLL
         for (std::uint32_t k = 0; k < kInFlight; ++k)
             if (i + k < steps) store_word(to + walk.at(i + k), held[k]);
     }
@@ -204,3 +211,5 @@ void load_words_relaxed(T* to, const T* from, std::uint32_t words) {
 }
 
 }  // namespace gnstor::simt
+
+#undef GN_UNROLL

@@ -86,8 +86,10 @@ struct Lane {
     }
     GN_HD
     std::uint32_t lanes_per_warp() const {
-#if defined(__CUDACC__)
+#if GN_DEVICE_PASS
         return kWarpLanes;
+#elif defined(__CUDACC__)
+        return 1;  // CPU lanes of code that nvcc compiled
 #else
         return warp_lanes;
 #endif
