@@ -1,0 +1,188 @@
+#include "daemon/http_client.hpp"
+
+#include "daemon/api_json.hpp"
+#include "daemon/json_schema.hpp"
+
+#include <httplib.h>
+
+#include <map>
+#include <mutex>
+
+namespace gnstor::daemon {
+namespace {
+
+using nlohmann::json;
+
+std::string escaped(const std::string& name) {
+    std::string out;
+    for (const char c : name) {
+        const auto u = static_cast<unsigned char>(c);
+        if (std::isalnum(u) != 0 || c == '.' || c == '_' || c == '-')
+            out += c;
+        else
+            out += fmt::format("%{:02X}", static_cast<unsigned>(u));
+    }
+    return out;
+}
+
+}  // namespace
+
+struct HttpControlPlane::Impl {
+    explicit Impl(const HttpClientOptions& o)
+        : options(o), where(o.socket.empty() ? fmt::format("{}:{}", o.host, o.port) : o.socket.string()) {}
+    const HttpClientOptions options;
+    const std::string where;
+    std::mutex mutex;  // guards everything below
+    std::map<nvme::VolumeId, std::string>
+        names;  // of volumes seen: resources are named, the interface numbers them
+
+    template <class Send>
+    Result<json> ask(Send send);
+    Result<std::string> name_of(HttpControlPlane& self, nvme::VolumeId volume);
+    void remember(const nvme::VolumeRecord& record) {
+        const std::scoped_lock lock(mutex);
+        names[record.geometry.volume] = record.name;
+    }
+};
+
+template <class Send>
+Result<json> HttpControlPlane::Impl::ask(Send send) {
+    // A client a request: a connection that the server closed meanwhile is then never used again.
+    httplib::Client client(options.socket.empty() ? options.host : options.socket.string(),
+                           options.socket.empty() ? options.port : 80);
+    if (!options.socket.empty()) client.set_address_family(AF_UNIX);
+    client.set_connection_timeout(options.deadline);
+    client.set_read_timeout(options.deadline);
+    client.set_write_timeout(options.deadline);
+    const httplib::Result answer = send(client);
+    if (!answer) {
+        const bool slow = answer.error() == httplib::Error::Read;
+        return error(slow ? Errc::kTimedOut : Errc::kIo,
+                     "gnstord does not answer at {} ({}); is it running? 'gnstor up' starts one", where,
+                     httplib::to_string(answer.error()));
+    }
+    const bool text = answer->get_header_value("Content-Type").rfind("text/plain", 0) == 0;
+    if (text && answer->status == 200) return json(answer->body);
+    Result<json> body = parse_json(answer->body);
+    if (!body.ok())
+        return error(Errc::kCorrupt, "what answers at {} is not gnstord: {}", where, body.error().message);
+    if (answer->status / 100 == 2) return body;
+    try {
+        const json& e = body->at("error");
+        return Error{errc_from_name(e.at("code").get<std::string>()), e.at("message").get<std::string>()};
+    } catch (const json::exception&) {
+        return error(Errc::kCorrupt, "what answers at {} is not gnstord: status {} without an error", where,
+                     answer->status);
+    }
+}
+
+HttpControlPlane::HttpControlPlane(const HttpClientOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+HttpControlPlane::~HttpControlPlane() = default;
+
+Result<json> HttpControlPlane::get(const std::string& target) {
+    return impl_->ask([&](httplib::Client& c) { return c.Get(target.c_str()); });
+}
+Result<json> HttpControlPlane::post(const std::string& target, const json& body) {
+    return impl_->ask([&](httplib::Client& c) {
+        return c.Post(target.c_str(), body.dump(-1, ' ', false, json::error_handler_t::replace),
+                      "application/json");
+    });
+}
+Result<json> HttpControlPlane::del(const std::string& target) {
+    return impl_->ask([&](httplib::Client& c) { return c.Delete(target.c_str()); });
+}
+
+Result<std::string> HttpControlPlane::Impl::name_of(HttpControlPlane& self, nvme::VolumeId volume) {
+    {
+        const std::scoped_lock lock(mutex);
+        if (const auto known = names.find(volume); known != names.end()) return known->second;
+    }
+    GN_ASSIGN(const std::vector<nvme::VolumeRecord> all, self.list_volumes());
+    for (const nvme::VolumeRecord& record : all)
+        if (record.geometry.volume == volume) return std::string(record.name);
+    return error(Errc::kNotFound, "there is no volume with VID {}", volume);
+}
+
+Result<client::ClientIdentity> HttpControlPlane::register_client(const std::string& name) {
+    GN_ASSIGN(const json answer, post("/v1/clients", {{"name", name}}));
+    return client_from_json(answer);
+}
+
+Result<client::ArrayView> HttpControlPlane::array() {
+    GN_ASSIGN(const json answer, get("/v1/array"));
+    return array_from_json(answer);
+}
+
+Result<nvme::VolumeRecord> HttpControlPlane::create_volume(nvme::ClientId client,
+                                                           const client::CreateVolume& request) {
+    GN_ASSIGN(const json answer, post("/v1/volumes", {{"client", client},
+                                                      {"name", request.name},
+                                                      {"capacity_bytes", request.capacity_bytes},
+                                                      {"chunk_bytes", request.chunk_bytes},
+                                                      {"replicas", request.replicas},
+                                                      {"any_writer", request.any_writer}}));
+    GN_ASSIGN(const nvme::VolumeRecord record, volume_from_json(answer));
+    impl_->remember(record);
+    return record;
+}
+
+Result<client::OpenedVolume> HttpControlPlane::open_volume(nvme::ClientId client, const std::string& name,
+                                                           client::OpenMode mode) {
+    const char* word = mode == client::OpenMode::kWrite ? "write" : "read";
+    GN_ASSIGN(const json answer,
+              post("/v1/volumes/" + escaped(name) + "/open", {{"client", client}, {"mode", word}}));
+    if (!answer.contains("volume") || !answer.contains("lease_ms") ||
+        !answer.at("lease_ms").is_number_unsigned())
+        return error(Errc::kCorrupt, "the answer is not one of gnstord's: an opening without a lease");
+    GN_ASSIGN(const nvme::VolumeRecord record, volume_from_json(answer.at("volume")));
+    impl_->remember(record);
+    return client::OpenedVolume{record, mode, answer.at("lease_ms").get<std::uint64_t>()};
+}
+
+Result<std::uint64_t> HttpControlPlane::renew_lease(nvme::ClientId client, nvme::VolumeId volume,
+                                                    nvme::Epoch epoch) {
+    GN_ASSIGN(const std::string name, impl_->name_of(*this, volume));
+    GN_ASSIGN(const json answer, post("/v1/volumes/" + escaped(name) + "/renew",
+                                      {{"client", client}, {"epoch", epoch}, {"volume", volume}}));
+    if (!answer.contains("lease_ms") || !answer.at("lease_ms").is_number_unsigned())
+        return error(Errc::kCorrupt, "the answer is not one of gnstord's: a renewal without a lease");
+    return answer.at("lease_ms").get<std::uint64_t>();
+}
+
+Result<void> HttpControlPlane::release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
+                                              std::uint64_t byte_length) {
+    GN_ASSIGN(const std::string name, impl_->name_of(*this, volume));
+    json body{{"client", client}, {"epoch", epoch}, {"volume", volume}};
+    if (byte_length != ~0ull) body["byte_length"] = byte_length;
+    GN_TRY(post("/v1/volumes/" + escaped(name) + "/release", body));
+    return {};
+}
+
+Result<void> HttpControlPlane::share_volume(nvme::ClientId owner, const std::string& name,
+                                            nvme::ClientId reader) {
+    json body{{"client", owner}};
+    if (reader != 0) body["reader"] = reader;
+    GN_TRY(post("/v1/volumes/" + escaped(name) + "/share", body));
+    return {};
+}
+
+Result<void> HttpControlPlane::delete_volume(nvme::ClientId owner, const std::string& name) {
+    GN_TRY(del(fmt::format("/v1/volumes/{}?client={}", escaped(name), owner)));
+    return {};
+}
+
+Result<std::vector<nvme::VolumeRecord>> HttpControlPlane::list_volumes() {
+    GN_ASSIGN(const json answer, get("/v1/volumes"));
+    if (!answer.contains("volumes") || !answer.at("volumes").is_array())
+        return error(Errc::kCorrupt, "the answer is not one of gnstord's: a list without volumes");
+    std::vector<nvme::VolumeRecord> all;
+    for (const json& value : answer.at("volumes")) {
+        GN_ASSIGN(const nvme::VolumeRecord record, volume_from_json(value));
+        impl_->remember(record);
+        all.push_back(record);
+    }
+    return all;
+}
+
+}  // namespace gnstor::daemon

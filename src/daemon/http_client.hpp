@@ -1,0 +1,54 @@
+// http_client.hpp: a ControlPlane that asks a gnstord over HTTP. openapi.json says how.
+//
+// Any thread (one mutex: one request at a time). Every call ends within `deadline`. Errors are gnstord's own,
+// with their code; kIo and a sentence when nobody answers.
+#pragma once
+
+#include <gnstor/client/control_plane.hpp>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace gnstor::daemon {
+
+struct HttpClientOptions {
+    std::filesystem::path socket;  ///< Unix socket; empty: TCP
+    std::string host = "127.0.0.1";
+    int port = 0;
+    std::chrono::milliseconds deadline{30'000};
+};
+
+class HttpControlPlane final : public client::ControlPlane {
+  public:
+    explicit HttpControlPlane(const HttpClientOptions& options);
+    ~HttpControlPlane() override;
+
+    Result<client::ClientIdentity> register_client(const std::string& name) override;
+    Result<client::ArrayView> array() override;
+    Result<nvme::VolumeRecord> create_volume(nvme::ClientId client,
+                                             const client::CreateVolume& request) override;
+    Result<client::OpenedVolume> open_volume(nvme::ClientId client, const std::string& name,
+                                             client::OpenMode mode) override;
+    Result<std::uint64_t> renew_lease(nvme::ClientId client, nvme::VolumeId volume,
+                                      nvme::Epoch epoch) override;
+    Result<void> release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
+                                std::uint64_t byte_length) override;
+    Result<void> share_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader) override;
+    Result<void> delete_volume(nvme::ClientId owner, const std::string& name) override;
+    Result<std::vector<nvme::VolumeRecord>> list_volumes() override;
+
+    /// GET of any resource: parsed JSON, or the error that it answered.
+    Result<nlohmann::json> get(const std::string& target);
+    Result<nlohmann::json> post(const std::string& target, const nlohmann::json& body);
+    Result<nlohmann::json> del(const std::string& target);
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,187 @@
+#include "daemon/http_server.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <httplib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+namespace gnstor::daemon {
+namespace {
+
+/// A file descriptor that closes itself.
+struct Descriptor {
+    int fd = -1;
+    explicit Descriptor(int f) : fd(f) {}
+    ~Descriptor() {
+        if (fd >= 0) ::close(fd);
+    }
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+};
+
+/// Whether somebody accepts connections at a Unix socket.
+bool answers(const std::filesystem::path& path) {
+    const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.c_str(), path.native().size());
+    // EAGAIN: its queue is full, so somebody listens.
+    return ::connect(probe.fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
+           errno == EAGAIN;
+}
+
+}  // namespace
+
+struct HttpServer::Impl {
+    explicit Impl(Api& a) : api(a) {}
+    Api& api;
+    HttpServerOptions options;
+    httplib::Server server;
+    std::thread listener;
+    std::unique_ptr<Descriptor> lock;
+    int port = 0;
+    bool bound = false;
+
+    void configure();
+    Result<void> take_socket_path();
+    Result<void> listen_unix();
+    Result<void> listen_tcp();
+    void put(const Response& response, httplib::Response& out) const;
+};
+
+void HttpServer::Impl::put(const Response& response, httplib::Response& out) const {
+    out.status = response.status;
+    out.set_content(response.body, response.content_type.c_str());
+    if (!response.allow.empty()) out.set_header("Allow", response.allow.c_str());
+}
+
+void HttpServer::Impl::configure() {
+    const auto serve = [this](const httplib::Request& in, httplib::Response& out) {
+        put(api.handle(Request{in.method, in.target, in.get_header_value("Content-Type"), in.body}), out);
+    };
+    // The routes are the document's; here every path goes to the one function.
+    server.Get("[^]*", serve)
+        .Post("[^]*", serve)
+        .Put("[^]*", serve)
+        .Patch("[^]*", serve)
+        .Delete("[^]*", serve)
+        .Options("[^]*", serve);
+    // What httplib refuses by itself: bodies that are too large, lines that are no HTTP.
+    server.set_error_handler([this](const httplib::Request&, httplib::Response& out) {
+        if (!out.body.empty()) return;
+        const char* code = out.status == 413   ? "too_large"
+                           : out.status >= 500 ? "internal"
+                                               : "invalid_argument";
+        put(api.refuse(out.status, code,
+                       out.status == 413
+                           ? fmt::format("the body has more than {} bytes", kMaxBodyBytes)
+                           : std::string("this is not an HTTP request that gnstord understands")),
+            out);
+    });
+    server.set_exception_handler([this](const httplib::Request&, httplib::Response& out, std::exception_ptr) {
+        put(api.refuse(500, "internal", "a defect in gnstord: the request was not carried out"), out);
+    });
+    server.set_payload_max_length(kMaxBodyBytes);
+    server.set_read_timeout(std::chrono::seconds(5));
+    server.set_write_timeout(std::chrono::seconds(5));
+    server.set_keep_alive_timeout(
+        std::max<time_t>(1, std::chrono::duration_cast<std::chrono::seconds>(options.idle).count()));
+    server.new_task_queue = [count = options.threads] { return new httplib::ThreadPool(count); };
+    // Not SO_REUSEPORT, httplib's default: a second daemon on the port would silently take half of the
+    // connections.
+    server.set_socket_options([](socket_t fd) {
+        const int yes = 1;
+        ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
+}
+
+Result<void> HttpServer::Impl::take_socket_path() {
+    const std::string path = options.socket.string();
+    if (path.size() >= sizeof(sockaddr_un::sun_path))
+        return error(
+            Errc::kInvalidArgument,
+            "the socket path {} has {} characters; a Unix socket takes {}: choose a shorter one with "
+            "--socket",
+            path, path.size(), sizeof(sockaddr_un::sun_path) - 1);
+    const std::string lock_path = path + ".lock";
+    lock = std::make_unique<Descriptor>(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (lock->fd < 0) return error(Errc::kIo, "gnstord cannot make {}: {}", lock_path, std::strerror(errno));
+    const Error in_use =
+        error(Errc::kBusy,
+              "another gnstord answers at {}; stop it ('gnstor down') or choose another --socket", path);
+    if (::flock(lock->fd, LOCK_EX | LOCK_NB) != 0) return in_use;
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) != 0) return {};
+    if (!S_ISSOCK(info.st_mode))
+        return error(Errc::kExists, "{} is there and is not a socket; remove it or choose another --socket",
+                     path);
+    if (answers(options.socket)) return in_use;
+    if (::unlink(path.c_str()) != 0)
+        return error(Errc::kIo, "the stale socket {} cannot be removed: {}", path, std::strerror(errno));
+    return {};
+}
+
+Result<void> HttpServer::Impl::listen_unix() {
+    GN_TRY(take_socket_path());
+    server.set_address_family(AF_UNIX);
+    if (!server.bind_to_port(options.socket.c_str(), 80))
+        return error(Errc::kIo, "gnstord cannot listen on {}: {}", options.socket.string(),
+                     std::strerror(errno));
+    bound = true;
+    ::chmod(options.socket.c_str(), 0600);
+    return {};
+}
+
+Result<void> HttpServer::Impl::listen_tcp() {
+    errno = 0;
+    if (options.port == 0)
+        port = server.bind_to_any_port(options.host.c_str());
+    else
+        port = server.bind_to_port(options.host.c_str(), options.port) ? options.port : -1;
+    if (port <= 0)
+        return error(errno == EADDRINUSE ? Errc::kBusy : Errc::kIo,
+                     "gnstord cannot listen on {}:{} ({}); if another process holds the port, choose one "
+                     "with --listen",
+                     options.host, options.port, errno == 0 ? "no such address" : std::strerror(errno));
+    return {};
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(Api& api, const HttpServerOptions& options) {
+    auto impl = std::make_unique<Impl>(api);
+    impl->options = options;
+    impl->configure();
+    GN_TRY(options.socket.empty() ? impl->listen_tcp() : impl->listen_unix());
+    impl->listener = std::thread([raw = impl.get()] { raw->server.listen_after_bind(); });
+    // stop() is heard only by a server that runs: wait for it, bounded.
+    for (int i = 0; i < 5000 && !impl->server.is_running(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+HttpServer::~HttpServer() {
+    stop();
+}
+
+void HttpServer::stop() {
+    if (!impl_->listener.joinable()) return;
+    impl_->server.stop();
+    impl_->listener.join();
+    if (impl_->bound) ::unlink(impl_->options.socket.c_str());
+    impl_->lock.reset();
+}
+
+int HttpServer::port() const {
+    return impl_->port;
+}
+
+}  // namespace gnstor::daemon

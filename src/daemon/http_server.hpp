@@ -1,0 +1,44 @@
+// http_server.hpp: Api on a Unix socket, or on TCP. Owns the listening socket, its lock file and a pool of
+// threads.
+//
+// A Unix socket is guarded by a lock file beside it (<socket>.lock): whoever holds it owns the path, so a
+// socket file that is left over from a killed daemon is replaced, and a living daemon's never. Mode 0600:
+// whoever may open it may act as any client. start() and stop() from one thread; requests run on the pool's
+// threads.
+#pragma once
+
+#include "daemon/api.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace gnstor::daemon {
+
+struct HttpServerOptions {
+    std::filesystem::path socket;  ///< Unix socket; empty: TCP
+    std::string host = "127.0.0.1";
+    int port = 0;  ///< TCP; 0: any free one
+    unsigned threads = 8;
+    std::chrono::milliseconds idle{1000};  ///< how long a silent connection is kept
+};
+
+class HttpServer {
+  public:
+    /// Listens and serves from now on. `api` must outlive it. kBusy: somebody else answers there.
+    static Result<std::unique_ptr<HttpServer>> start(Api& api, const HttpServerOptions& options);
+    /// Stops.
+    ~HttpServer();
+    /// Takes no new connections, finishes requests under way (bounded by the timeouts of reading and of the
+    /// drives), joins.
+    void stop();
+    [[nodiscard]] int port() const;  ///< TCP: the one that was taken
+
+  private:
+    struct Impl;
+    explicit HttpServer(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::daemon

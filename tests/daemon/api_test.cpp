@@ -1,0 +1,281 @@
+// api_test.cpp: the document is the truth: every route, field and status of openapi.json, and bad requests of
+// many kinds.
+#include "daemon/api.hpp"
+#include "daemon/in_process.hpp"
+#include "daemon/json_schema.hpp"
+#include "daemon/model_ssd.hpp"
+
+#include <gnstor/base/hash.hpp>
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+using namespace gnstor;
+using namespace gnstor::daemon;
+using namespace gnstor::daemon::test;
+using nlohmann::json;
+
+namespace {
+
+class ApiTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        InProcessOptions options;
+        options.tick = std::chrono::milliseconds(0);
+        options.ssd_counters = [](std::uint32_t slot) {
+            return std::vector<std::pair<std::string, std::uint64_t>>{{"reads", slot + 10}, {"writes", slot}};
+        };
+        control = InProcessControlPlane::start(std::make_unique<MemoryRecordStore>(), array.ports(), options)
+                      .value();
+        api = std::make_unique<Api>(*control, *control);
+        document = json::parse(Api::openapi());
+    }
+    /// Sends, and checks the answer against the document: its status and its body must be declared there.
+    json send(int status, const std::string& method, const std::string& target, const json& body = nullptr) {
+        return raw(status, {method, target, body.is_null() ? "" : "application/json",
+                            body.is_null() ? "" : body.dump()});
+    }
+    json raw(int status, const Request& request) {
+        ++requests;
+        const Response response = api->handle(request);
+        EXPECT_EQ(response.status, status) << request.method << " " << request.target << " "
+                                           << request.body.substr(0, 200) << " -> " << response.body;
+        if (response.content_type != "application/json") return json(response.body);
+        json answer = json::parse(response.body, nullptr, false);
+        EXPECT_FALSE(answer.is_discarded()) << response.body;
+        if (const json* spec = operation(request)) {
+            const json& responses = spec->at("responses");
+            const std::string code = std::to_string(response.status);
+            EXPECT_TRUE(responses.contains(code))
+                << request.method << " " << request.target << " answers undeclared " << code;
+            if (responses.contains(code)) {
+                const json& schema = responses.at(code).at("content").begin().value().at("schema");
+                const auto good = check_schema(document, schema, answer, "answer");
+                EXPECT_TRUE(good.ok()) << (good.ok() ? "" : good.error().message) << response.body;
+                seen.insert(spec->at("operationId").get<std::string>() + " " + code);
+            }
+        }
+        if (status >= 400) {
+            EXPECT_TRUE(answer.at("error").at("message").is_string());
+        }
+        return answer;
+    }
+    const json* operation(const Request& request) const {
+        const std::string path = request.target.substr(0, request.target.find('?'));
+        std::string method = request.method;
+        for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+        for (const auto& [route, methods] : document.at("paths").items()) {
+            const auto brace = route.find("{name}");
+            bool fits = route == path;
+            if (brace != std::string::npos) {
+                const std::string tail = route.substr(brace + 6);
+                fits = path.rfind(route.substr(0, brace), 0) == 0 && path.size() > brace + tail.size() &&
+                       path.substr(path.size() - tail.size()) == tail &&
+                       path.substr(brace, path.size() - tail.size() - brace).find('/') == std::string::npos;
+            }
+            if (fits && methods.contains(method)) return &methods.at(method);
+        }
+        return nullptr;
+    }
+    void make_volume() {
+        send(200, "POST", "/v1/clients", {{"name", "alice"}});
+        send(200, "POST", "/v1/clients", {{"name", "bob"}});
+        send(201, "POST", "/v1/volumes",
+             {{"client", 1}, {"name", "v"}, {"capacity_bytes", 1 << 20}, {"any_writer", true}});
+    }
+
+    ModelArray array{4};
+    std::unique_ptr<InProcessControlPlane> control;
+    std::unique_ptr<Api> api;
+    json document;
+    std::set<std::string> seen;
+    std::uint64_t requests = 0;
+};
+
+TEST_F(ApiTest, EveryOperationOfTheDocumentHasAHandlerAndTheOtherWayRound) {
+    std::set<std::string> declared, handled;
+    for (const auto& [path, methods] : document.at("paths").items())
+        for (const auto& [method, spec] : methods.items())
+            declared.insert(spec.at("operationId").get<std::string>());
+    for (const std::string& id : api->operations()) handled.insert(id);
+    EXPECT_EQ(declared, handled);
+    EXPECT_GE(declared.size(), 15u);
+}
+
+TEST_F(ApiTest, EveryReferenceOfTheDocumentLeadsSomewhereAndEverySchemaIsUsed) {
+    std::set<std::string> used;
+    const std::function<void(const json&)> walk = [&](const json& node) {
+        if (node.is_object() && node.contains("$ref")) {
+            const std::string pointer = node.at("$ref").get<std::string>().substr(1);
+            EXPECT_TRUE(document.contains(json::json_pointer(pointer))) << pointer;
+            used.insert(pointer.substr(pointer.rfind('/') + 1));
+        }
+        if (node.is_structured())
+            for (const json& child : node) walk(child);
+    };
+    walk(document);
+    for (const auto& [name, schema] : document.at("components").at("schemas").items())
+        EXPECT_TRUE(used.contains(name)) << name << " is declared and never used";
+}
+
+TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
+    make_volume();
+    send(200, "GET", "/v1/volumes");
+    EXPECT_EQ(send(200, "GET", "/v1/volumes/v").at("owner_name"), "alice");
+    send(200, "GET", "/v1/clients");
+    send(200, "GET", "/v1/array");
+    EXPECT_EQ(send(200, "GET", "/v1/ssds").at("ssds").at(2).at("counters").at("reads"), 12);
+    const json opened = send(200, "POST", "/v1/volumes/v/open", {{"client", 1}, {"mode", "write"}});
+    const json epoch = opened.at("volume").at("epoch");
+    EXPECT_EQ(send(200, "GET", "/v1/status").at("leases").at(0).at("client_name"), "alice");
+    const json busy = send(409, "POST", "/v1/volumes/v/open", {{"client", 2}, {"mode", "write"}});
+    EXPECT_EQ(busy.at("error").at("code"), "busy");
+    send(200, "POST", "/v1/volumes/v/renew", {{"client", 1}, {"epoch", epoch}});
+    send(404, "POST", "/v1/volumes/v/renew", {{"client", 1}, {"epoch", epoch}, {"volume", 77}});
+    send(200, "POST", "/v1/volumes/v/share", {{"client", 1}, {"reader", 2}});
+    send(200, "POST", "/v1/volumes/v/share", {{"client", 1}});
+    send(200, "POST", "/v1/volumes/v/release", {{"client", 1}, {"epoch", epoch}, {"byte_length", 5000}});
+    EXPECT_EQ(send(200, "GET", "/v1/volumes/v").at("byte_length"), 5000);
+    send(403, "DELETE", "/v1/volumes/v?client=2");
+    send(200, "DELETE", "/v1/volumes/v?client=1");
+    send(404, "GET", "/v1/volumes/v");
+    EXPECT_EQ(send(200, "GET", "/healthz").at("status"), "ok");
+    EXPECT_EQ(send(200, "GET", "/openapi.json"), document);
+    const std::string metrics = send(200, "GET", "/metrics").get<std::string>();
+    for (const char* line :
+         {"gnstor_ssd_reads_total{slot=\"2\"",
+          "gnstor_http_requests_total{route=\"/v1/volumes\",method=\"POST\",code=\"201\"} 1",
+          "process_cpu_seconds_total", "gnstor_volumes 0"})
+        EXPECT_NE(metrics.find(line), std::string::npos) << line << " is not in\n" << metrics;
+    std::size_t operations = 0;
+    for (const auto& [path, methods] : document.at("paths").items()) operations += methods.size();
+    std::set<std::string> succeeded;
+    for (const std::string& s : seen)
+        if (s.find(" 2") != std::string::npos) succeeded.insert(s);
+    EXPECT_EQ(succeeded.size() + 1, operations)
+        << "every operation but the metrics, which are no JSON, was seen to succeed";
+}
+
+TEST_F(ApiTest, EveryFieldOfEveryBodyIsCheckedAgainstTheDocument) {
+    make_volume();
+    const std::map<std::string, json> good = {
+        {"/v1/clients", {{"name", "zed"}}},
+        {"/v1/volumes",
+         {{"client", 1},
+          {"name", "w"},
+          {"capacity_bytes", 4096},
+          {"chunk_bytes", 4096},
+          {"replicas", 1},
+          {"any_writer", true}}},
+        {"/v1/volumes/v/open", {{"client", 1}, {"mode", "read"}}},
+        {"/v1/volumes/v/renew", {{"client", 1}, {"epoch", 1}, {"volume", 1}}},
+        {"/v1/volumes/v/release", {{"client", 1}, {"epoch", 1}, {"byte_length", 1}, {"volume", 1}}},
+        {"/v1/volumes/v/share", {{"client", 1}, {"reader", 2}}}};
+    const std::vector<json> wrong = {
+        nullptr, -1, 1.5, 1e300, "", json::array(), json::object(), std::string(70000 / 100, 'x'), true};
+    for (const auto& [target, body] : good) {
+        const json* spec = operation({"POST", target, "", ""});
+        ASSERT_NE(spec, nullptr) << target;
+        const std::string name = spec->at("requestBody")
+                                     .at("content")
+                                     .at("application/json")
+                                     .at("schema")
+                                     .at("$ref")
+                                     .get<std::string>()
+                                     .substr(21);
+        const json& schema = document.at("components").at("schemas").at(name);
+        EXPECT_EQ(body.size(), schema.at("properties").size())
+            << target << ": a field of the document is not tried here";
+        for (const auto& [field, value] : body.items()) {
+            for (const json& bad : wrong) {
+                if (bad.is_boolean() && value.is_boolean()) continue;
+                json changed = body;
+                changed[field] = bad;
+                const json answer = send(400, "POST", target, changed);
+                EXPECT_NE(answer.at("error").at("message").get<std::string>().find(field), std::string::npos)
+                    << answer;
+            }
+            json lacking = body;
+            lacking.erase(field);
+            const json& required = schema.at("required");
+            if (std::find(required.begin(), required.end(), field) != required.end())
+                send(400, "POST", target, lacking);
+        }
+        json more = body;
+        more["surprise"] = 1;
+        send(400, "POST", target, more);
+    }
+    std::printf("api: %llu requests checked against the document\n",
+                static_cast<unsigned long long>(requests));
+    EXPECT_GE(requests, 150u);
+}
+
+TEST_F(ApiTest, GarbageIsRefusedWithASentence) {
+    make_volume();
+    const auto post = [&](int status, const std::string& body, const std::string& type = "application/json") {
+        return raw(status, {"POST", "/v1/volumes", type, body});
+    };
+    for (const char* body : {"", "{", "}", "null", "[]", "42", "\"x\"", "{\"name\":}", "{\"a\":1}{",
+                             "\xff\xfe", "{\"name\":\"\xc3\"}", "\0"})
+        post(400, body);
+    post(400, std::string(30000, '['));
+    post(400, R"({"client":1,"name":"deep","capacity_bytes":)" + std::string(20, '[') + std::string(20, ']') +
+                  "}");
+    post(413, std::string(kMaxBodyBytes + 1, ' '));
+    post(415, "{}", "");
+    post(415, "{}", "text/plain");
+    post(400, "{}", "application/json; charset=utf-8");
+    send(404, "GET", "/");
+    send(404, "GET", "/v1");
+    send(404, "GET", "/v1/volumes/v/open/x");
+    send(404, "GET", "/v2/volumes");
+    send(405, "PUT", "/v1/volumes");
+    send(405, "PATCH", "/healthz");
+    send(405, "GET", "/v1/volumes/v/open");
+    EXPECT_EQ(api->handle({"DELETE", "/v1/clients", "", ""}).allow, "GET, POST");
+    raw(400, {"GET", "healthz", "", ""});
+    raw(400, {"GET", "", "", ""});
+    raw(400, {"GET", "/v1/volumes/%zz", "", ""});
+    raw(400, {"GET", "/v1/volumes/%0", "", ""});
+    raw(400, {"GET", "/v1/volumes/%00", "", ""});
+    raw(414, {"GET", "/" + std::string(5000, 'a'), "", ""});
+    for (const char* query :
+         {"", "client=", "client=x", "client=0", "client=65536", "client=-1", "client=1&client=1",
+          "client=1&x=2", "%", "&", "client=99999999999999999999999", "client=1%"})
+        raw(400, {"DELETE", std::string("/v1/volumes/v?") + query, "", ""});
+    raw(400, {"GET", "/healthz?verbose=1", "", ""});
+    raw(400, {"GET", "/healthz", "application/json", "{}"});
+    EXPECT_EQ(control->list_volumes()->size(), 1u) << "nothing of all this changed anything";
+}
+
+TEST_F(ApiTest, RandomDamageToGoodRequestsNeverSurprises) {
+    make_volume();
+    SplitMix64 random(20261120);
+    const std::vector<Request> good = {
+        {"POST", "/v1/volumes", "application/json",
+         R"({"client":1,"name":"w","capacity_bytes":4096,"replicas":2})"},
+        {"POST", "/v1/volumes/v/open", "application/json", R"({"client":1,"mode":"write"})"},
+        {"DELETE", "/v1/volumes/nope?client=1", "", ""},
+        {"GET", "/v1/volumes/v", "", ""}};
+    std::map<int, int> statuses;
+    for (int i = 0; i < 20000; ++i) {
+        Request request = good[random.below(good.size())];
+        std::string& victim = request.body.empty() || random.below(3) == 0 ? request.target : request.body;
+        for (std::uint64_t k = 0; k <= random.below(4); ++k) {
+            const auto at = random.below(victim.size());
+            if (random.below(3) == 0)
+                victim.erase(at, 1 + random.below(3));
+            else
+                victim[at] = static_cast<char>(random.below(256));
+            if (victim.empty()) break;
+        }
+        const Response response = api->handle(request);
+        ++statuses[response.status];
+        EXPECT_LT(response.status, 500) << request.target << " " << request.body;
+        EXPECT_FALSE(json::parse(response.body, nullptr, false).is_discarded());
+    }
+    EXPECT_GE(statuses[400], 5000);
+}
+
+}  // namespace
