@@ -15,6 +15,11 @@
 #include <string>
 #include <vector>
 
+namespace gnstor::daemon {
+class RecordStore;
+class InProcessControlPlane;
+}  // namespace gnstor::daemon
+
 namespace gnstor {
 
 struct EmbeddedArrayOptions {
@@ -48,7 +53,11 @@ struct EngineThread {
 class EmbeddedArray {
   public:
     /// Opens the stores (recovering them), starts the engine threads and the daemon's thread.
+    /// Records of volumes and clients are rebuilt from the SSDs.
     static Result<std::unique_ptr<EmbeddedArray>> open(const EmbeddedArrayOptions& options);
+    /// The same with durable records (src/daemon/records.hpp): what gnstord does.
+    static Result<std::unique_ptr<EmbeddedArray>> open(const EmbeddedArrayOptions& options,
+                                                       std::unique_ptr<daemon::RecordStore> records);
     /// Clients must be gone.
     ~EmbeddedArray();
     EmbeddedArray(const EmbeddedArray&) = delete;
@@ -56,6 +65,7 @@ class EmbeddedArray {
 
     Result<std::unique_ptr<client::Client>> connect(const client::ClientOptions& options);
     [[nodiscard]] client::ControlPlane& control();
+    [[nodiscard]] daemon::InProcessControlPlane& daemon();
 
     /// Stops everything of the daemon: its thread, and calls to control() answer kState. I/O goes on: the
     /// daemon is not in its path.

@@ -1,6 +1,6 @@
 #include "daemon/nvmf_ssd_port.hpp"
 
-#include <gnstor/base/hash.hpp>
+#include "nvmf/nqn.hpp"
 
 #include <cstring>
 #include <utility>

@@ -9,7 +9,7 @@
 
 #include <gnstor/base/result.hpp>
 #include <gnstor/client/control_plane.hpp>
-#include <gnstor/gnor/volume.hpp>
+#include <gnstor/gnor/volume_ref.hpp>
 #include <gnstor/simt/launch.hpp>
 
 #include <cstdint>

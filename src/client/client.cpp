@@ -1,0 +1,206 @@
+#include <gnstor/base/log.hpp>
+#include <gnstor/base/uuid.hpp>
+
+#include "client/client_impl.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+
+namespace gnstor::client {
+namespace {
+
+constexpr std::uint32_t kChannelsMax = 127;  // and the client's own one
+constexpr std::uint64_t kPoolGrain = 256u << 10;
+constexpr std::uint64_t kQuiesceNs = 10'000'000'000;
+
+Result<void> check(const ClientOptions& o) {
+    if (o.channels == 0 || o.channels > kChannelsMax)
+        return error(Errc::kInvalidArgument, "a client has 1 to {} channels, not {}", kChannelsMax,
+                     o.channels);
+    if (!std::has_single_bit(o.depth) || o.depth < 8 || o.depth > 256)
+        return error(Errc::kInvalidArgument, "a channel's depth is a power of two from 8 to 256, not {}",
+                     o.depth);
+    if (o.pool_bytes == 0 || o.pool_bytes % kPoolGrain != 0)
+        return error(Errc::kInvalidArgument, "a channel's pool is a multiple of {} bytes, not {}", kPoolGrain,
+                     o.pool_bytes);
+    return simt::check_lanes(o.lanes);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::connect(ControlPlane& control, rdma::SoftNic& nic,
+                                                const ClientOptions& options) {
+    GN_TRY(check(options));
+    auto impl = std::make_unique<Impl>(control, nic, options);
+    GN_TRY(impl->open());
+    return std::unique_ptr<Client>(new Client(std::move(impl)));
+}
+
+Result<void> Client::Impl::open() {
+    const Uuid uuid = Uuid::random();
+    std::memcpy(host_id.data(), &uuid, host_id.size());
+    GN_ASSIGN(identity, control.register_client(options.name));
+    GN_ASSIGN(view, control.array());
+    if (view.map.slot_count == 0 || view.ssds.empty())
+        return error(Errc::kState,
+                     "the array has no SSDs in its map; bring some up first ('gnstor ssd list' shows them)");
+    GN_ASSIGN(lane_map, MapMemory::create(view.map, options.lanes));
+    GN_ASSIGN(host_map, MapMemory::create(view.map, simt::LanesKind::kCpu));
+    GN_TRY(open_sessions());
+    GN_TRY(open_channels());
+    keep_alive_by_proxy();
+    return {};
+}
+
+Result<void> Client::Impl::open_sessions() {
+    for (const SsdAddress& ssd : view.ssds) {
+        if (ssd.slot != sessions.size())
+            return error(Errc::kUnsupported,
+                         "slot {} of the array is not served by any SSD; bring it back first",
+                         sessions.size());
+        GN_ASSIGN(std::unique_ptr<SsdSession> session,
+                  SsdSession::open(nic, ssd, identity, host_id, options.keep_alive_ms, options.channels + 1));
+        sessions.push_back(std::move(session));
+    }
+    return {};
+}
+
+Result<void> Client::Impl::open_channels() {
+    std::vector<ChannelRef> refs;
+    for (std::uint32_t i = 0; i < options.channels; ++i) {
+        GN_ASSIGN(std::unique_ptr<gnor::Channel> channel,
+                  open_channel(static_cast<std::uint16_t>(i + 1), options.lanes));
+        refs.push_back(channel->ref());
+        channels.push_back(std::move(channel));
+    }
+    GN_ASSIGN(channel_refs, simt::DeviceMemory::allocate(refs.size() * sizeof(ChannelRef), options.lanes));
+    GN_TRY(channel_refs.upload(0, refs.data(), refs.size() * sizeof(ChannelRef)));
+    GN_ASSIGN(host_channel, open_channel(host_queue_id(), simt::LanesKind::kCpu));
+    return {};
+}
+
+Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t queue_id,
+                                                                  simt::LanesKind lanes) {
+    gnor::ChannelOptions channel_options;
+    channel_options.ssds = static_cast<std::uint32_t>(sessions.size());
+    channel_options.depth = options.depth;
+    channel_options.pool_bytes = options.pool_bytes;
+    channel_options.lanes = lanes;
+    channel_options.scatter_to_cqe = options.scatter_to_cqe;
+    GN_ASSIGN(std::unique_ptr<gnor::Channel> channel, gnor::Channel::create(nic, channel_options));
+    for (const auto& session : sessions) GN_TRY(session->connect_queue(*channel, queue_id));
+    return channel;
+}
+
+void Client::Impl::keep_alive_by_proxy() {
+    if (options.keep_alive_ms == 0) return;
+    const auto period = std::chrono::milliseconds(std::max(1u, options.keep_alive_ms / 3));
+    for (const auto& session : sessions) {
+        chores.push_back(proxy.add(period, [s = session.get()] {
+            if (auto kept = s->keep_alive(); !kept.ok())
+                log_warn("no keep-alive to {}: {}", s->ssd().subsystem_nqn, kept.error().message);
+        }));
+    }
+}
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Client::~Client() {
+    for (const Proxy::ChoreId chore : impl_->chores) impl_->proxy.remove(chore);
+    if (auto quiet = quiesce(static_cast<std::uint32_t>(kQuiesceNs / 1'000'000)); !quiet.ok())
+        log_warn("client {} closes with commands under way: {}", impl_->identity.name, quiet.error().message);
+}
+
+Result<nvme::VolumeRecord> Client::create(const CreateVolume& request) {
+    return impl_->control.create_volume(impl_->identity.id, request);
+}
+
+ChannelSet Client::channels() const {
+    return ChannelSet{impl_->channel_refs.lane_as<ChannelRef>(),
+                      static_cast<std::uint32_t>(impl_->channels.size())};
+}
+gnor::Channel& Client::channel(std::uint32_t index) {
+    return *impl_->channels.at(index);
+}
+std::uint32_t Client::channel_count() const {
+    return static_cast<std::uint32_t>(impl_->channels.size());
+}
+
+Result<void> Client::register_buffer(void* base, std::size_t bytes) {
+    for (std::size_t done = 0; done < impl_->channels.size(); ++done) {
+        auto registered = impl_->channels[done]->register_buffer(base, bytes);
+        if (registered.ok()) continue;
+        // All or none: what was registered already is taken back.
+        while (done-- > 0)
+            if (auto undone = impl_->channels[done]->unregister_buffer(base); !undone.ok())
+                log_error("a buffer stays registered with channel {}: {}", done, undone.error().message);
+        return registered;
+    }
+    return {};
+}
+
+Result<void> Client::unregister_buffer(void* base) {
+    Result<void> first;
+    for (const auto& channel : impl_->channels) {
+        auto done = channel->unregister_buffer(base);
+        if (!done.ok() && first.ok()) first = std::move(done);
+    }
+    return first;
+}
+
+Result<void> Client::quiesce(std::uint32_t timeout_ms) {
+    const auto deadline = simt::Deadline::in_ns(std::uint64_t{timeout_ms} * 1'000'000);
+    for (const auto& channel : impl_->channels) GN_TRY(channel->quiesce(deadline));
+    return impl_->host_channel->quiesce(deadline);
+}
+
+Result<void> Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_id) {
+    for (const auto& session : sessions) {
+        const std::uint32_t slot = session->ssd().slot;
+        GN_ASSIGN(const gnor::Channel::Usage usage, channel.usage());
+        const bool stuck =
+            usage.commands_pending != 0 || nic.state(channel.queue_pair(slot)) != rdma::QpState::kReadyToSend;
+        if (!stuck) continue;
+        GN_TRY(channel.reclaim(slot));
+        GN_TRY(session->connect_queue(channel, queue_id));
+    }
+    return {};
+}
+
+Result<void> Client::reclaim() {
+    for (const auto& session : impl_->sessions)
+        if (!session->connected()) GN_TRY(session->reopen());
+    for (std::size_t i = 0; i < impl_->channels.size(); ++i)
+        GN_TRY(impl_->reclaim(*impl_->channels[i], static_cast<std::uint16_t>(i + 1)));
+    return impl_->reclaim(*impl_->host_channel, impl_->host_queue_id());
+}
+
+Result<void> Client::refresh_map() {
+    GN_ASSIGN(ArrayView now, impl_->control.array());
+    if (now.map.version == impl_->view.map.version) return {};
+    if (now.ssds.size() != impl_->sessions.size())
+        return error(Errc::kUnsupported,
+                     "the array has {} SSDs now, the client is connected to {}; connect anew",
+                     now.ssds.size(), impl_->sessions.size());
+    GN_TRY(impl_->lane_map.publish(now.map));
+    GN_TRY(impl_->host_map.publish(now.map));
+    impl_->view = std::move(now);
+    return {};
+}
+
+const ClientIdentity& Client::identity() const {
+    return impl_->identity;
+}
+const ArrayView& Client::array() const {
+    return impl_->view;
+}
+simt::LanesKind Client::lanes() const {
+    return impl_->options.lanes;
+}
+ControlPlane& Client::control() {
+    return impl_->control;
+}
+
+}  // namespace gnstor::client

@@ -1,0 +1,50 @@
+// client_impl.hpp: what a Client owns; shared by client.cpp and volume.cpp.
+//
+// Destroyed from the last member to the first: the proxy before the sessions it keeps alive, channels before
+// the sessions whose queues they use, memory that lanes see last.
+#pragma once
+
+#include <gnstor/client/client.hpp>
+
+#include "client/map_memory.hpp"
+#include "client/proxy.hpp"
+#include "client/ssd_session.hpp"
+#include "gnor/channel.hpp"
+
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace gnstor::client {
+
+struct Client::Impl {
+    Impl(ControlPlane& control_plane, rdma::SoftNic& own_nic, ClientOptions client_options)
+        : control(control_plane), nic(own_nic), options(std::move(client_options)) {}
+
+    ControlPlane& control;
+    rdma::SoftNic& nic;
+    const ClientOptions options;
+    ClientIdentity identity;
+    ArrayView view;
+    nvmf::HostId host_id{};
+    MapMemory lane_map;  ///< for kernels
+    MapMemory host_map;  ///< for this process's own lanes
+    simt::DeviceMemory channel_refs;
+    std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot
+    std::vector<std::unique_ptr<gnor::Channel>> channels;
+    std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
+    Proxy proxy;
+    std::vector<Proxy::ChoreId> chores;
+
+    Result<void> open();
+    Result<void> open_sessions();
+    Result<void> open_channels();
+    Result<std::unique_ptr<gnor::Channel>> open_channel(std::uint16_t queue_id, simt::LanesKind lanes);
+    Result<void> reclaim(gnor::Channel& channel, std::uint16_t queue_id);
+    void keep_alive_by_proxy();
+    [[nodiscard]] std::uint16_t host_queue_id() const {
+        return static_cast<std::uint16_t>(options.channels + 1);
+    }
+};
+
+}  // namespace gnstor::client

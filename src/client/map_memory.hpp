@@ -1,0 +1,45 @@
+// map_memory.hpp: the array's map where lanes see it. One host thread; lanes read under running kernels.
+//
+// A published map is never changed: a newer one goes to new memory, then the address word is switched. Old
+// maps stay as long as this lives, for a lane may still be placing by one (ARRAY.md, rule 4: one immutable
+// map object per operation).
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/placement/placement.hpp>
+#include <gnstor/simt/atomic.hpp>
+#include <gnstor/simt/device_memory.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace gnstor::client {
+
+class MapMemory {
+  public:
+    static Result<MapMemory> create(const placement::ArrayMap& map, simt::LanesKind lanes) {
+        MapMemory memory;
+        GN_ASSIGN(memory.address_, simt::DeviceMemory::allocate(sizeof(std::uint64_t), lanes));
+        GN_TRY(memory.publish(map));
+        return memory;
+    }
+    Result<void> publish(const placement::ArrayMap& map) {
+        GN_ASSIGN(simt::DeviceMemory memory, simt::DeviceMemory::allocate(sizeof map, address_.lanes()));
+        GN_TRY(memory.upload(0, &map, sizeof map));
+        const auto address = reinterpret_cast<std::uint64_t>(memory.lane_data());
+        maps_.push_back(std::move(memory));
+        if (address_.lanes() == simt::LanesKind::kGpu) return address_.upload(0, &address, sizeof address);
+        // Release: pairs with the acquire of Operation::load_map, so that a lane that sees the map sees all
+        // of it.
+        simt::store_release<simt::Scope::kSystem>(address_.lane_as<std::uint64_t>(), address);
+        return {};
+    }
+    /// What VolumeRef::current_map wants.
+    [[nodiscard]] const std::uint64_t* current() const { return address_.lane_as<std::uint64_t>(); }
+
+  private:
+    simt::DeviceMemory address_;
+    std::vector<simt::DeviceMemory> maps_;
+};
+
+}  // namespace gnstor::client

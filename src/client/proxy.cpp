@@ -1,0 +1,57 @@
+#include "client/proxy.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gnstor::client {
+
+Proxy::Proxy() : thread_([this] { loop(); }) {}
+
+Proxy::~Proxy() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+}
+
+Proxy::ChoreId Proxy::add(std::chrono::milliseconds period, std::function<void()> chore) {
+    const std::lock_guard lock(mutex_);
+    const ChoreId id = next_id_++;
+    chores_.push_back({id, period, Clock::now() + period, std::move(chore)});
+    changed_.notify_all();
+    return id;
+}
+
+void Proxy::remove(ChoreId id) {
+    std::unique_lock lock(mutex_);
+    chores_.remove_if([id](const Chore& c) { return c.id == id; });
+    changed_.wait(lock, [&] { return running_ != id; });
+}
+
+void Proxy::loop() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+        const auto due = std::min_element(chores_.begin(), chores_.end(),
+                                          [](const Chore& a, const Chore& b) { return a.next < b.next; });
+        if (due == chores_.end()) {
+            changed_.wait(lock);
+            continue;
+        }
+        if (due->next > Clock::now()) {
+            changed_.wait_until(lock, due->next);
+            continue;
+        }
+        due->next = Clock::now() + due->period;
+        running_ = due->id;
+        const std::function<void()> run = due->run;  // the chore may be removed while it runs
+        lock.unlock();
+        run();
+        lock.lock();
+        running_ = 0;
+        changed_.notify_all();
+    }
+}
+
+}  // namespace gnstor::client

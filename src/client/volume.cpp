@@ -1,0 +1,182 @@
+#include <gnstor/base/log.hpp>
+
+#include "client/client_impl.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+namespace gnstor::client {
+namespace {
+
+constexpr std::uint32_t kBlocksPerCall = 4096;  // 16 MiB: bounds what one deadline covers
+constexpr std::uint64_t kCallDeadlineNs = 30'000'000'000;
+
+}  // namespace
+
+struct Volume::Impl {
+    Client::Impl* client = nullptr;
+    nvme::VolumeRecord record{};
+    OpenMode mode = OpenMode::kRead;
+    std::uint64_t byte_length = ~0ull;
+    bool released = false;
+    simt::DeviceMemory lane_sequence;  ///< the last write sequence that this opening gave out
+    simt::DeviceMemory
+        host_sequence;  ///< the same for the host's own lanes, where they cannot reach lane memory
+    Proxy::ChoreId renewal = 0;
+    std::atomic<bool> lease_held{true};
+
+    [[nodiscard]] bool own_sequence() const { return client->options.lanes == simt::LanesKind::kGpu; }
+    [[nodiscard]] VolumeRef ref(const MapMemory& map, const simt::DeviceMemory& sequence) const {
+        VolumeRef r;
+        r.geometry = record.geometry;
+        r.epoch = record.epoch;
+        r.client = client->identity.id;
+        r.mode = mode == OpenMode::kWrite ? VolumeMode::kWrite : VolumeMode::kRead;
+        r.current_map = map.current();
+        r.last_sequence = mode == OpenMode::kWrite ? sequence.lane_as<std::uint64_t>() : nullptr;
+        return r;
+    }
+    /// The host's lanes go on from the kernels' last sequence, and the other way round: one counter an
+    /// opening (ARRAY.md, rule 6).
+    Result<void> move_sequence(const simt::DeviceMemory& from, simt::DeviceMemory& to) {
+        std::uint64_t last = 0;
+        GN_TRY(from.download(0, &last, sizeof last));
+        return to.upload(0, &last, sizeof last);
+    }
+    Result<void> transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes, bool write);
+    Result<void> transfer_blocks(const VolumeRef& volume, std::uint64_t first_block, std::byte* data,
+                                 std::uint64_t blocks, bool write);
+    void renew_by_proxy(std::uint64_t lease_ms);
+};
+
+Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode mode) {
+    GN_ASSIGN(const OpenedVolume opened, impl_->control.open_volume(impl_->identity.id, name, mode));
+    auto impl = std::make_unique<Volume::Impl>();
+    impl->client = impl_.get();
+    impl->record = opened.record;
+    impl->mode = mode;
+    // From here on the destructor of the Volume releases what was opened.
+    auto* const state = impl.get();
+    std::unique_ptr<Volume> volume(new Volume(std::move(impl)));
+    GN_ASSIGN(state->lane_sequence,
+              simt::DeviceMemory::allocate(sizeof(std::uint64_t), impl_->options.lanes));
+    if (state->own_sequence()) {
+        GN_ASSIGN(state->host_sequence,
+                  simt::DeviceMemory::allocate(sizeof(std::uint64_t), simt::LanesKind::kCpu));
+    }
+    if (mode == OpenMode::kWrite) state->renew_by_proxy(opened.lease_ms);
+    return volume;
+}
+
+void Volume::Impl::renew_by_proxy(std::uint64_t lease_ms) {
+    const auto period = std::chrono::milliseconds(std::max<std::uint64_t>(1, lease_ms / 3));
+    renewal = client->proxy.add(period, [this] {
+        auto renewed = client->control.renew_lease(client->identity.id, record.geometry.volume, record.epoch);
+        if (renewed.ok()) return;
+        // kState: the daemon is away for now; anything else: somebody else may have the volume. Epochs keep
+        // the data safe.
+        if (renewed.error().code != Errc::kState) lease_held.store(false, std::memory_order_relaxed);
+        log_warn("the lease of volume {} was not renewed: {}", record.name, renewed.error().message);
+    });
+}
+
+Volume::Volume(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Volume::~Volume() {
+    if (auto done = release(); !done.ok())
+        log_warn("volume {} was not released, its lease will run out: {}", impl_->record.name,
+                 done.error().message);
+}
+
+VolumeRef Volume::ref() const {
+    return impl_->ref(impl_->client->lane_map, impl_->lane_sequence);
+}
+const nvme::VolumeRecord& Volume::record() const {
+    return impl_->record;
+}
+OpenMode Volume::mode() const {
+    return impl_->mode;
+}
+bool Volume::lease_held() const {
+    return impl_->lease_held.load(std::memory_order_relaxed);
+}
+
+Result<void> Volume::set_byte_length(std::uint64_t bytes) {
+    const std::uint64_t capacity = impl_->record.geometry.capacity_blocks * nvme::kBlockBytes;
+    if (impl_->mode != OpenMode::kWrite)
+        return error(Errc::kPermission, "volume {} was opened for reading; its length stays",
+                     impl_->record.name);
+    if (bytes > capacity)
+        return error(Errc::kInvalidArgument, "{} bytes do not fit into volume {} of {}", bytes,
+                     impl_->record.name, capacity);
+    impl_->byte_length = bytes;
+    return {};
+}
+
+Result<void> Volume::release() {
+    if (impl_->released) return {};
+    impl_->released = true;
+    if (impl_->renewal != 0) impl_->client->proxy.remove(impl_->renewal);
+    return impl_->client->control.release_volume(impl_->client->identity.id, impl_->record.geometry.volume,
+                                                 impl_->record.epoch, impl_->byte_length);
+}
+
+Result<void> Volume::read(std::uint64_t first_block, std::span<std::byte> to) {
+    return impl_->transfer(first_block, to.data(), to.size(), false);
+}
+
+Result<void> Volume::write(std::uint64_t first_block, std::span<const std::byte> from) {
+    if (impl_->mode != OpenMode::kWrite)
+        return error(Errc::kPermission, "volume {} was opened for reading; open it for writing first",
+                     impl_->record.name);
+    return impl_->transfer(first_block, const_cast<std::byte*>(from.data()), from.size(), true);
+}
+
+Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes,
+                                    bool write) {
+    const std::uint64_t capacity = record.geometry.capacity_blocks;
+    const std::uint64_t blocks = bytes / nvme::kBlockBytes;
+    if (blocks == 0 || bytes % nvme::kBlockBytes != 0)
+        return error(Errc::kInvalidArgument, "{} bytes are not a whole number of {}-byte blocks", bytes,
+                     nvme::kBlockBytes);
+    if (first_block >= capacity || blocks > capacity - first_block)
+        return error(Errc::kInvalidArgument, "blocks {} to {} lie past the end of volume {} of {} blocks",
+                     first_block, first_block + blocks - 1, record.name, capacity);
+    simt::DeviceMemory& sequence = own_sequence() ? host_sequence : lane_sequence;
+    if (write && own_sequence()) GN_TRY(move_sequence(lane_sequence, host_sequence));
+    // Registered for the time of the transfer, so that the NIC moves the bytes themselves; odd addresses go
+    // through the pool.
+    gnor::Channel& channel = *client->host_channel;
+    const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 4 == 0;
+    if (aligned) GN_TRY(channel.register_buffer(data, bytes));
+    auto done = transfer_blocks(ref(client->host_map, sequence), first_block, data, blocks, write);
+    if (aligned) GN_TRY(channel.unregister_buffer(data));
+    if (write && own_sequence()) GN_TRY(move_sequence(host_sequence, lane_sequence));
+    return done;
+}
+
+Result<void> Volume::Impl::transfer_blocks(const VolumeRef& volume, std::uint64_t first_block,
+                                           std::byte* data, std::uint64_t blocks, bool write) {
+    const auto group = simt::self(simt::Lane{});
+    gnor::Channel& channel = *client->host_channel;
+    for (std::uint64_t at = 0; at < blocks; at += kBlocksPerCall) {
+        const auto block = static_cast<nvme::BlockAddress>(first_block + at);
+        const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(kBlocksPerCall, blocks - at));
+        std::byte* const buffer = data + at * nvme::kBlockBytes;
+        const auto deadline = simt::Deadline::in_ns(kCallDeadlineNs);
+        const nvme::Status status = write ? volume.write(group, channel.ref(), block, count, buffer, deadline)
+                                          : volume.read(group, channel.ref(), block, count, buffer, deadline);
+        if (nvme::ok(status)) continue;
+        std::uint64_t where = block;
+        if (auto first = channel.first_error(); first.ok() && first->has_value()) where = (*first)->block;
+        GN_TRY(channel.clear_first_error());
+        return error(nvme::may_retry(status) ? Errc::kBusy : Errc::kIo,
+                     "{} {} blocks of volume {} from block {} failed at block {}: {}",
+                     write ? "writing" : "reading", count, record.name, block, where,
+                     nvme::status_name(status));
+    }
+    return {};
+}
+
+}  // namespace gnstor::client

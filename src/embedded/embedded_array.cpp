@@ -1,0 +1,154 @@
+#include <gnstor/embedded_array.hpp>
+
+#include "daemon/in_process.hpp"
+#include "daemon/nvmf_ssd_port.hpp"
+#include "embedded/node.hpp"
+#include "rdma/loop_wire.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <system_error>
+
+namespace gnstor {
+namespace {
+
+constexpr char kNodeAddress[] = "node";
+constexpr char kHostAddress[] = "host";
+constexpr std::uint32_t kEngineThreadsMax = 256;
+
+Result<void> check(const EmbeddedArrayOptions& o) {
+    if (o.ssds == 0 || o.ssds > placement::kMaxSlots)
+        return error(Errc::kInvalidArgument, "an array has 1 to {} SSDs, not {}", placement::kMaxSlots,
+                     o.ssds);
+    if (o.engine_threads == 0 || o.engine_threads > kEngineThreadsMax)
+        return error(Errc::kInvalidArgument, "an array runs on 1 to {} engine threads, not {}",
+                     kEngineThreadsMax, o.engine_threads);
+    if (o.directory.empty()) return {};
+    std::error_code failed;
+    std::filesystem::create_directories(o.directory, failed);
+    if (failed)
+        return error(Errc::kIo, "cannot make the folder {} for the array's stores: {}; choose another",
+                     o.directory.string(), failed.message());
+    return {};
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> named_counters(const EmbeddedSsd& s) {
+    return {{"reads", s.reads},
+            {"writes", s.writes},
+            {"flushes", s.flushes},
+            {"trims", s.trims},
+            {"refused", s.refused},
+            {"media_errors", s.media_errors},
+            {"blocks_read", s.blocks_read},
+            {"blocks_written", s.blocks_written},
+            {"capsules", s.capsules}};
+}
+
+}  // namespace
+
+// Members are destroyed from the last to the first: clients' NIC use before the node, the node before the
+// wire.
+struct EmbeddedArray::Impl {
+    EmbeddedArrayOptions options;
+    rdma::LoopWire wire;
+    std::unique_ptr<embedded::Node> node;
+    std::unique_ptr<rdma::SoftNic> host_nic;  // of the daemon and of all clients in this process
+    std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;
+    std::unique_ptr<daemon::InProcessControlPlane> daemon;
+
+    Result<void> open_host_nic() {
+        rdma::NicOptions nic;
+        nic.strict = options.strict_nic;
+        nic.seed = options.seed + 1;
+        nic.pollers = static_cast<std::uint32_t>(node->nic_reactors().size());
+        GN_ASSIGN(host_nic, rdma::SoftNic::open(wire, kHostAddress, nic, node->nic_reactors()));
+        return {};
+    }
+
+    Result<void> connect_ports() {
+        for (std::uint32_t i = 0; i < node->ssd_count(); ++i) {
+            daemon::SsdIdentity identity;
+            identity.uuid = node->drive(i).uuid();
+            identity.nic_address = node->address();
+            identity.service = embedded::Node::service(i);
+            identity.subsystem_nqn = node->subsystem_nqn(i);
+            identity.serial = node->drive(i).serial();
+            identity.capacity_blocks = node->drive(i).capacity_blocks();
+            GN_ASSIGN(std::unique_ptr<daemon::NvmfSsdPort> port,
+                      daemon::NvmfSsdPort::connect(*host_nic, i, identity));
+            ports.push_back(std::move(port));
+        }
+        return {};
+    }
+
+    Result<void> start_daemon(std::unique_ptr<daemon::RecordStore> records) {
+        daemon::InProcessOptions daemon_options;
+        daemon_options.manager.lease_ms = options.lease_ms;
+        daemon_options.manager.grant_ms = options.grant_ms;
+        daemon_options.manager.seed = options.seed;
+        daemon_options.ssd_counters = [this](std::uint32_t slot) {
+            return slot < node->ssd_count() ? named_counters(node->describe(slot))
+                                            : std::vector<std::pair<std::string, std::uint64_t>>{};
+        };
+        std::vector<daemon::SsdPort*> drives;
+        for (const auto& port : ports) drives.push_back(port.get());
+        GN_ASSIGN(daemon, daemon::InProcessControlPlane::start(std::move(records), std::move(drives),
+                                                               std::move(daemon_options)));
+        return {};
+    }
+};
+
+Result<std::unique_ptr<EmbeddedArray>> EmbeddedArray::open(const EmbeddedArrayOptions& options) {
+    return open(options, std::make_unique<daemon::MemoryRecordStore>());
+}
+
+Result<std::unique_ptr<EmbeddedArray>> EmbeddedArray::open(const EmbeddedArrayOptions& options,
+                                                           std::unique_ptr<daemon::RecordStore> records) {
+    GN_TRY(check(options));
+    auto impl = std::make_unique<Impl>();
+    impl->options = options;
+    GN_ASSIGN(impl->node, embedded::Node::open(options, impl->wire, kNodeAddress));
+    GN_TRY(impl->open_host_nic());
+    GN_TRY(impl->connect_ports());
+    GN_TRY(impl->start_daemon(std::move(records)));
+    return std::unique_ptr<EmbeddedArray>(new EmbeddedArray(std::move(impl)));
+}
+
+EmbeddedArray::EmbeddedArray(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+EmbeddedArray::~EmbeddedArray() = default;
+
+Result<std::unique_ptr<client::Client>> EmbeddedArray::connect(const client::ClientOptions& options) {
+    return client::Client::connect(*impl_->daemon, *impl_->host_nic, options);
+}
+
+client::ControlPlane& EmbeddedArray::control() {
+    return *impl_->daemon;
+}
+daemon::InProcessControlPlane& EmbeddedArray::daemon() {
+    return *impl_->daemon;
+}
+void EmbeddedArray::suspend_daemon() {
+    impl_->daemon->suspend();
+}
+void EmbeddedArray::resume_daemon() {
+    impl_->daemon->resume();
+}
+bool EmbeddedArray::daemon_suspended() const {
+    return impl_->daemon->suspended();
+}
+
+std::vector<EmbeddedSsd> EmbeddedArray::ssds() const {
+    std::vector<EmbeddedSsd> out;
+    for (std::uint32_t i = 0; i < impl_->node->ssd_count(); ++i) out.push_back(impl_->node->describe(i));
+    return out;
+}
+
+std::vector<EngineThread> EmbeddedArray::engine_threads() const {
+    return impl_->node->engine_threads();
+}
+const EmbeddedArrayOptions& EmbeddedArray::options() const {
+    return impl_->options;
+}
+
+}  // namespace gnstor

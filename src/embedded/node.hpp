@@ -1,0 +1,61 @@
+// node.hpp: one storage node in this process: engine threads, its NIC, its SSDs and the target that joins
+// them.
+//
+// Engine threads run the NICs' pollers and the drives; with one thread, everything shares it. Host threads
+// only, no I/O passes through here.
+#pragma once
+
+#include <gnstor/base/reactor.hpp>
+#include <gnstor/embedded_array.hpp>
+
+#include "nvmf/target.hpp"
+#include "rdma/loop_wire.hpp"
+#include "rdma/nic.hpp"
+#include "ssd/drive.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gnstor::embedded {
+
+class Node {
+  public:
+    /// Opens the stores and starts serving at `address` on `wire`, which outlives the node.
+    static Result<std::unique_ptr<Node>> open(const EmbeddedArrayOptions& options, rdma::LoopWire& wire,
+                                              const std::string& address);
+    ~Node();
+    Node(const Node&) = delete;
+    Node& operator=(const Node&) = delete;
+
+    /// Threads for NIC pollers: also those of the clients' NIC, so that both ends of a connection share a
+    /// thread.
+    [[nodiscard]] const std::vector<Reactor*>& nic_reactors() const { return nic_reactors_; }
+    [[nodiscard]] const std::string& address() const { return address_; }
+    [[nodiscard]] std::uint32_t ssd_count() const { return static_cast<std::uint32_t>(drives_.size()); }
+    [[nodiscard]] const ssd::Drive& drive(std::uint32_t index) const { return *drives_[index]; }
+    [[nodiscard]] const std::string& subsystem_nqn(std::uint32_t index) const {
+        return target_->subsystem_nqn(index);
+    }
+    [[nodiscard]] static std::string service(std::uint32_t index) { return "ssd-" + std::to_string(index); }
+    [[nodiscard]] EmbeddedSsd describe(std::uint32_t index) const;
+    [[nodiscard]] std::vector<EngineThread> engine_threads() const;
+
+  private:
+    explicit Node(std::string address) : address_(std::move(address)) {}
+    Result<void> start_threads(const EmbeddedArrayOptions& options);
+    Result<void> open_drives(const EmbeddedArrayOptions& options);
+    Result<void> open_target();
+
+    // Destroyed from the last to the first: the target before the drives and the NIC, those before the
+    // threads that run them.
+    const std::string address_;
+    std::vector<std::unique_ptr<Reactor>> reactors_;
+    std::vector<Reactor*> nic_reactors_;
+    std::vector<Reactor*> drive_reactors_;
+    std::unique_ptr<rdma::SoftNic> nic_;
+    std::vector<std::unique_ptr<ssd::Drive>> drives_;
+    std::unique_ptr<nvmf::Target> target_;
+};
+
+}  // namespace gnstor::embedded
