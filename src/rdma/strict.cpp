@@ -20,14 +20,17 @@ namespace {
 
 constexpr std::uint32_t kRememberedBytes = 8192;  // of each segment
 
-/// CRC of the local payload of a SEND or WRITE, zero for everything else. Pins for the time of the look;
-/// nothing where the region is just being deregistered.
+/// CRC of the local payload of a SEND or WRITE, zero for everything else. Of a SEND the first segment (the
+/// capsule) alone: data that travels with it belongs to its owner again at the response, which may come before
+/// the send completion (DESIGN.md, "A read, from end to end"). Pins for the time of the look; nothing where the
+/// region is just being deregistered.
 std::optional<std::uint32_t> payload_crc(QueuePair& qp, const mlx5::SendEntry& entry) {
     const std::uint8_t opcode = mlx5::control_opcode(entry.control);
     if (opcode != mlx5::kSend && opcode != mlx5::kSendInvalidate && opcode != mlx5::kRdmaWrite) return 0;
-    const std::uint32_t segments = mlx5::control_segments(entry.control) - 1;
+    const bool write = opcode == mlx5::kRdmaWrite;
+    const std::uint32_t segments = write ? mlx5::control_segments(entry.control) - 1 : 1;
     std::uint32_t crc = 0;
-    for (std::uint32_t i = opcode == mlx5::kRdmaWrite ? 1 : 0; i < segments; ++i) {
+    for (std::uint32_t i = write ? 1 : 0; i < segments; ++i) {
         const mlx5::DataSegment& data = entry.segment[i].data;
         const std::uint32_t bytes = std::min(be32(data.byte_count), kRememberedBytes);
         const MemoryTable::Pin pin = qp.nic->memory.pin(be32(data.lkey), be64(data.address), bytes, 0);
