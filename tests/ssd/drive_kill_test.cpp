@@ -141,6 +141,7 @@ TEST(DriveKill, AcknowledgedWritesSurviveKillNineAtRandomMoments) {
         "drive kill: %llu kills, %llu acknowledged writes, %llu blocks checked, seed %llu (floor 40 kills)\n",
         static_cast<unsigned long long>(kills), static_cast<unsigned long long>(acknowledged),
         static_cast<unsigned long long>(checked), static_cast<unsigned long long>(seed));
+    std::printf("GN_COUNT ssd_drive_kills=%llu\n", static_cast<unsigned long long>(kills));
     EXPECT_GE(kills, 40u);
 }
 

@@ -167,6 +167,7 @@ TEST_P(AnyDrive, RandomCommandsNeverHangOrCrashAndEachIsAnsweredOnce) {
     std::printf("random commands: %llu answered with %zu statuses, seed %llu (floor 19000)\n",
                 static_cast<unsigned long long>(answered), statuses.size(),
                 static_cast<unsigned long long>(seed));
+    std::printf("GN_COUNT ssd_random_commands=%llu\n", static_cast<unsigned long long>(answered));
     EXPECT_GE(answered, 19000u);
     EXPECT_GE(statuses.size(), 6u);
 }
@@ -270,6 +271,7 @@ TEST(Drive, KeepsEverythingAcknowledgedAcrossRemountsOfItsFile) {
     }
     std::printf("remount: %llu writes over 6 remounts (floor 900)\n",
                 static_cast<unsigned long long>(writes));
+    std::printf("GN_COUNT ssd_remount_writes=%llu\n", static_cast<unsigned long long>(writes));
     EXPECT_GE(writes, 900u);
 }
 

@@ -197,6 +197,7 @@ TEST(FlashRulesModel, RandomOperationsAgreeWithAPlainModelAcrossReopening) {
     }
     std::printf("flash model: %llu operations, seed %llu (floor 15000)\n",
                 static_cast<unsigned long long>(operations), static_cast<unsigned long long>(seed));
+    std::printf("GN_COUNT ssd_flash_model_operations=%llu\n", static_cast<unsigned long long>(operations));
     EXPECT_GE(operations, 15000u);
 }
 

@@ -165,6 +165,7 @@ TEST(NvmeQueue, TwoThreadsLoseNothingOverManyWraps) {
     }
     std::printf("nvme queue: %llu commands through two threads, seed %llu (floor 2000000)\n",
                 static_cast<unsigned long long>(total), static_cast<unsigned long long>(seed));
+    std::printf("GN_COUNT ssd_queue_commands=%llu\n", static_cast<unsigned long long>(total));
     EXPECT_GE(total, 2'000'000u);
 }
 

@@ -103,6 +103,7 @@ TEST(StoreDamage, MutatedSuperblocksTruncationsAndRandomBytesAreRefusedOrHarmles
         "(floors 300, 300, 5)\n",
         static_cast<unsigned long long>(kCases), static_cast<unsigned long long>(refused), sentences.size(),
         static_cast<unsigned long long>(opened), static_cast<unsigned long long>(seed));
+    std::printf("GN_COUNT ssd_damaged_stores=%llu\n", static_cast<unsigned long long>(refused + opened));
     EXPECT_GE(refused, 300u);
     EXPECT_GE(opened, 300u);
     EXPECT_GE(sentences.size(), 5u);

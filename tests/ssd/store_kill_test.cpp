@@ -202,6 +202,7 @@ TEST(StoreKill, AcknowledgedPagesAndMetadataSurviveKillNineAtRandomMoments) {
         kRounds, static_cast<unsigned long long>(acknowledged),
         static_cast<unsigned long long>(tally.pages_checked), static_cast<unsigned long long>(tally.extra),
         static_cast<unsigned long long>(tally.torn), static_cast<unsigned long long>(seed));
+    std::printf("GN_COUNT ssd_store_kill_acknowledged=%llu\n", static_cast<unsigned long long>(acknowledged));
     EXPECT_GE(acknowledged, 5000u);
     EXPECT_LE(tally.excused.size(), tally.torn);
 }
