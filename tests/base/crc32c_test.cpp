@@ -10,6 +10,7 @@
 #include <numeric>
 #include <vector>
 
+#include "support/count.hpp"
 #include "support/seed.hpp"
 
 namespace gnstor {
@@ -72,6 +73,7 @@ TEST(Crc32c, EveryWayAgreesWithTheBitwiseDefinitionAtEveryLengthAndAlignment) {
         for (std::size_t length = border - 9; length <= border + 9; ++length) check(length % 7, length);
     std::printf("[   DID    ] %llu lengths and alignments, %zu ways\n",
                 static_cast<unsigned long long>(cases), std::size(kWays));
+    test::count("base_crc32c_cases", cases);
     ASSERT_GE(cases, 1700u);
 }
 

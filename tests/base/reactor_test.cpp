@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/count.hpp"
+
 namespace gnstor {
 namespace {
 
@@ -141,7 +143,7 @@ TEST(Reactor, AWakeIsNeverLost) {
         ASSERT_EQ(echo.answer.load(), i);
     }
     reactor->remove(echo);
-    std::printf("[   DID    ] 2000 wakes answered\n");
+    test::count("base_reactor_wakes", 2000);
 }
 
 TEST(Reactor, SeesWorkThatCannotWakeIt) {
@@ -175,6 +177,7 @@ TEST(Reactor, IdlesUnderTwoPercentOfACoreWith200Pollers) {
     std::printf("[   DID    ] idle with 200 pollers: %llu rounds, %.1f us CPU each, %.2f %% of a core\n",
                 static_cast<unsigned long long>(rounds),
                 static_cast<double>(cpu_used) / 1e3 / static_cast<double>(rounds), 100 * share);
+    test::count("base_reactor_idle_rounds", rounds);
     for (auto& poller : pollers) reactor->remove(*poller);
         // CPU time a round, not wall time: 40 us of 2 ms are the 2 %. Sanitizers make the polls themselves
         // dearer.

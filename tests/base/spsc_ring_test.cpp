@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/count.hpp"
 #include "support/seed.hpp"
 
 namespace gnstor {
@@ -69,8 +70,7 @@ TEST(SpscRing, HandsEverythingOverInOrderBetweenTwoThreads) {
         producer.join();
         EXPECT_EQ(wrong, 0u) << "capacity " << capacity;
         EXPECT_EQ(ring->size_now(), 0u);
-        std::printf("[   DID    ] %llu entries through a ring of %zu\n", static_cast<unsigned long long>(got),
-                    capacity);
+        test::count("base_ring_entries", got);
     }
 }
 

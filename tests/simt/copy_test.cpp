@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "support/count.hpp"
 #include "support/seed.hpp"
 
 namespace gnstor::simt {
@@ -84,7 +85,7 @@ TEST(Copy, TheSharesOfAllRanksMakeTheWhole) {
             ++done;
         }
     }
-    std::printf("[   DID    ] %llu copies\n", static_cast<unsigned long long>(done));
+    test::count("simt_copies", done);
     ASSERT_GE(done, 1800u);
 }
 

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <vector>
 
+#include "support/count.hpp"
+
 namespace gnstor::simt {
 namespace {
 
@@ -71,7 +73,7 @@ TEST_F(GpuLanes, GroupsAnswerAsOnTestWarps) {
     ASSERT_TRUE(memory.download(0, &seen, sizeof seen).ok());
     EXPECT_EQ(seen.failures, 0u);
     EXPECT_GE(seen.checks, 64u * 256u * 7u);
-    std::printf("[   DID    ] %llu checks by GPU lanes\n", static_cast<unsigned long long>(seen.checks));
+    test::count("simt_gpu_checks", seen.checks);
 }
 
 TEST(CudaBuild, TheSameKernelRunsOnCpuLanes) {
@@ -130,7 +132,7 @@ TEST_F(GpuLanes, CopiesFromHostMemoryAreWholeAtAnyAlignment) {
             }
         }
     }
-    std::printf("[   DID    ] %llu copies by GPU lanes\n", static_cast<unsigned long long>(copies));
+    test::count("simt_gpu_copies", copies);
 }
 
 struct PingPong {

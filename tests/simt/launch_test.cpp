@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "support/count.hpp"
+
 namespace gnstor::simt {
 namespace {
 
@@ -30,7 +32,7 @@ TEST(Launch, EveryLaneOfAGridMuchLargerThanTheMachineRunsOnce) {
         ASSERT_TRUE(result.ok()) << result.error().message;
         for (const std::uint32_t n : visits) ASSERT_EQ(n, 1u);
     }
-    std::printf("[   DID    ] 4 grids of 76800 lanes\n");
+    test::count("simt_lanes_launched", 4 * 76800);
 }
 
 struct WaitForWord {

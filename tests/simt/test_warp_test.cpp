@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "support/count.hpp"
 #include "support/seed.hpp"
 
 namespace gnstor::simt {
@@ -71,6 +72,7 @@ TEST(TestWarp, CollectivesGiveEveryMemberTheSameAnswer) {
         });
         EXPECT_EQ(checks.failures(), 0u) << "of " << checks.checks() << " at " << w << " lanes";
         EXPECT_GE(counters.meetings, 40u * 7u);
+        test::count("simt_meetings", counters.meetings);
     }
 }
 
@@ -146,6 +148,7 @@ TEST(TestWarp, ReadModifyWritesOfManyWarpsLoseNothing) {
 #if defined(GN_TEST_WARPS)
         EXPECT_GE(counters.atomics, kRounds * lanes * 7) << "yield points were not passed";
         EXPECT_GT(counters.yields, 0u);
+        test::count("simt_atomics_with_yields", counters.atomics);
 #else
         (void)counters;
 #endif
@@ -207,8 +210,8 @@ TEST(TestWarp, DivergedLanesFormGroupsOfTheirOwnSide) {
             gatherings += counters.gatherings;
         }
     }
-    std::printf("[   DID    ] %llu groups gathered, %llu of them split by the seed\n",
-                static_cast<unsigned long long>(gatherings), static_cast<unsigned long long>(splits));
+    test::count("simt_groups_gathered", gatherings);
+    test::count("simt_groups_split", splits);
     EXPECT_GT(splits, 0u) << "active() never returned less than who came by";
 }
 
