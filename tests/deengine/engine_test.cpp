@@ -159,6 +159,17 @@ TEST_F(EngineTest, AFailedProgramRetiresTheUnitAndTheWriteSucceedsElsewhere) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
+TEST_F(EngineTest, ARetiredUnitIsNotReusedEvenWhenNothingInItIsValid) {
+    ASSERT_EQ(rig.write(at(0, 3), 1, pattern(10, 3)).status, Status::kSuccess);
+    rig.flash.program_faults = {{4, RamFlash::Fault::kBadRecord}};
+    ASSERT_EQ(rig.write(at(0, 3), 2, pattern(20, 3)).status, Status::kSuccess);
+    EXPECT_EQ(rig.engine->counters().free_pages, 15 * 16 - 3u);
+    for (std::uint64_t i = 3; i < 100; ++i)
+        ASSERT_EQ(rig.write(at(0, 16), i, pattern(i * 100, 16)).status, Status::kSuccess);
+    EXPECT_LE(rig.engine->counters().free_pages, 15 * 16 - 16u);
+    EXPECT_EQ(rig.flash.violations, 0u);
+}
+
 TEST_F(EngineTest, AUnitIsReusedOnceAllItsPagesAreReplaced) {
     const std::uint64_t rounds = 200;
     for (std::uint64_t i = 1; i <= rounds; ++i)
