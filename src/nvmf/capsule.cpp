@@ -43,13 +43,13 @@ DataNeed none() {
     return {};
 }
 DataNeed to_drive(std::uint32_t bytes) {
-    return {Status::kSuccess, Direction::kToDrive, bytes, false};
+    return {Status::kSuccess, Direction::kToDrive, bytes};
 }
 DataNeed to_host(std::uint32_t bytes) {
-    return {Status::kSuccess, Direction::kToHost, bytes, false};
+    return {Status::kSuccess, Direction::kToHost, bytes};
 }
 DataNeed refuse(Status status) {
-    return {status, Direction::kNone, 0, false};
+    return {status, Direction::kNone, 0};
 }
 
 DataNeed fabrics_need(const nvme::Command& command) {
@@ -73,7 +73,11 @@ DataNeed io_need(const nvme::Command& command) {
         case nvme::IoOpcode::kWriteZeroes:
             return none();
         case nvme::IoOpcode::kDatasetManagement:
-            return to_drive(((command.cdw10 & 0xFFu) + 1) * sizeof(nvme::DsmRange));
+            // Hosts may offer room for all 256 ranges whatever the count, as Linux does.
+            return {
+                .direction = Direction::kToDrive,
+                .bytes = static_cast<std::uint32_t>(((command.cdw10 & 0xFFu) + 1) * sizeof(nvme::DsmRange)),
+                .at_least = true};
         case nvme::IoOpcode::kWrite:
         case nvme::IoOpcode::kRead: {
             const nvme::IoFields f = nvme::decode_io(command);
@@ -139,9 +143,10 @@ Status place_data(const MessageBytes& message, const DataNeed& need, Capsule& ca
     const nvme::SglDescriptor& sgl = capsule.command.data;
     const std::uint32_t length = sgl.length();
     if (length == 0 || length > kTransferBytesMax) return Status::kDataSglLengthInvalid;
-    if (!need.any_length && length != need.bytes) return Status::kDataSglLengthInvalid;
+    const bool fits = need.any_length || (need.at_least ? length >= need.bytes : length == need.bytes);
+    if (!fits) return Status::kDataSglLengthInvalid;
     capsule.direction = need.direction;
-    capsule.bytes = length;
+    capsule.bytes = need.any_length ? length : need.bytes;
     switch (sgl.type) {
         case nvme::kSglKeyedInvalidate:
             capsule.invalidate_key = sgl.key();

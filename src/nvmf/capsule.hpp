@@ -54,6 +54,7 @@ struct DataNeed {
     Direction direction = Direction::kNone;
     std::uint32_t bytes = 0;
     bool any_length = false;  ///< the command does not say how much: the SGL does, up to kTransferBytesMax
+    bool at_least = false;    ///< the SGL may name more; no more than `bytes` moves
 };
 DataNeed data_need(QueueKind kind, const nvme::Command& command);
 

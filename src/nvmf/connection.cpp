@@ -147,7 +147,8 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
         return;
     }
     count(capsule);
-    if (!slot.event_request) ++at_drive_;
+    ++at_drive_;
+    if (slot.event_request) ++event_requests_;
     shard_->activate(*this);
     if (drive_reactor_ != nullptr) drive_reactor_->wake();
 }
@@ -200,7 +201,7 @@ std::uint32_t Connection::poll() {
         finish(completion);
         ++work;
     }
-    if (state_ == State::kDraining && at_drive_ == 0 && !connecting_) state_ = State::kQuiesced;
+    if (state_ == State::kDraining && at_drive_ == event_requests_ && !connecting_) state_ = State::kQuiesced;
     return work;
 }
 
@@ -227,7 +228,8 @@ void Connection::finish(const nvme::Completion& completion) {
     let_go(slot);
     const std::uint16_t id = slot.command_id;
     const std::uint32_t invalidate_key = slot.invalidate_key;
-    if (!slot.event_request) --at_drive_;
+    --at_drive_;
+    if (slot.event_request) --event_requests_;
     free_slot(index);
     mark_id(id);
     --under_way_;
@@ -314,9 +316,9 @@ void Connection::answer_connect(const ConnectOutcome& outcome, ssd::NvmeQueue* q
 }
 
 void Connection::count(const Capsule& capsule) {
+    if (kind() == QueueKind::kAdmin) return;
     if (capsule.direction == Direction::kToDrive) counters_.bytes_to_drive.add(capsule.bytes);
     if (capsule.direction == Direction::kToHost) counters_.bytes_to_host.add(capsule.bytes);
-    if (kind() == QueueKind::kAdmin) return;
     switch (static_cast<nvme::IoOpcode>(capsule.command.opcode)) {
         case nvme::IoOpcode::kFlush:
             return counters_.flushes.add();

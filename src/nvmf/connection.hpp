@@ -165,7 +165,8 @@ class Connection final : public rdma::MessageSink {
     std::unique_ptr<std::byte[]> staging_;  // a page a slot; untouched pages cost nothing
     std::vector<std::uint64_t> ids_;        // command ids under way, one bit each
     std::uint32_t under_way_ = 0;           // commands that have not been answered
-    std::uint32_t at_drive_ = 0;            // of those: at the drive, event requests aside
+    std::uint32_t at_drive_ = 0;            // of those: at the drive
+    std::uint32_t event_requests_ = 0;      // of those: asynchronous event requests, which end with the queue
     std::uint32_t received_ = 0;            // commands ever: SQ head
 
     // Connect under way.

@@ -117,7 +117,8 @@ void Connection::finish_connect() {
 bool Connection::take_admin(Capsule& capsule) {
     const nvme::Command& command = capsule.command;
     const auto opcode = static_cast<nvme::AdminOpcode>(command.opcode);
-    if (command.opcode >= kFirstVendorOpcode && !binding_.privileged) {
+    // The floor alone may come from a volume's writer (ARRAY.md, rule 8): the drive looks who that is.
+    if (command.opcode >= kFirstVendorOpcode && opcode != nvme::AdminOpcode::kFloor && !binding_.privileged) {
         refuse(capsule, Status::kAccessDenied);
         return true;
     }

@@ -48,10 +48,10 @@ struct SubsystemCounters {
     std::uint64_t capsules;                                     ///< commands that arrived, of all kinds
     std::uint64_t reads, writes, flushes, trims, write_zeroes;  ///< taken to the drive
     std::uint64_t admin;                                        ///< admin and fabrics commands
-    std::uint64_t refused;       ///< answered with an error by the target itself
-    std::uint64_t drive_errors;  ///< answered with an error by the drive
-    std::uint64_t malformed;     ///< capsules that broke the rules of the transport
-    std::uint64_t bytes_to_host, bytes_to_drive;
+    std::uint64_t refused;                        ///< answered with an error by the target itself
+    std::uint64_t drive_errors;                   ///< answered with an error by the drive
+    std::uint64_t malformed;                      ///< capsules that broke the rules of the transport
+    std::uint64_t bytes_to_host, bytes_to_drive;  ///< of I/O commands taken to the drive
     std::uint64_t connections_accepted, connections_open, connections_failed, keep_alive_expired;
 };
 

@@ -1,0 +1,225 @@
+// loop_rig.hpp: a node and a host in one process: two NICs on a loop wire, drives in memory, a target, host
+// controllers.
+#pragma once
+
+#include "nvmf/host.hpp"
+#include "nvmf/nqn.hpp"
+#include "nvmf/target.hpp"
+#include "rdma/loop_wire.hpp"
+#include "rdma/nic.hpp"
+#include "ssd/drive.hpp"
+
+#include <gnstor/simt/time.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace gnstor::nvmf {
+
+inline constexpr nvme::VolumeId kVolume = 7;
+inline constexpr nvme::ClientId kWriter = 9;
+inline constexpr std::uint64_t kCapacityBlocks = 4096;
+inline constexpr std::uint64_t kTerm = 3;
+inline constexpr std::uint64_t kSecond = 1'000'000'000;
+
+/// Waits for a condition, with a deadline and without a sleep.
+template <class Condition>
+bool eventually(Condition condition, std::uint64_t seconds = 20) {
+    const std::uint64_t until = simt::now_ns() + seconds * kSecond;
+    while (!condition()) {
+        if (simt::now_ns() > until) return false;
+        std::this_thread::yield();
+    }
+    return true;
+}
+
+inline nvme::VolumeRecord sample_record(nvme::VolumeId volume = kVolume, const char* name = "sample") {
+    nvme::VolumeRecord r{};
+    r.record_version = nvme::kVolumeRecordVersion;
+    r.epoch = 1;
+    r.birth_epoch = 1;
+    r.geometry.hash_factor = 0x1234;
+    r.geometry.capacity_blocks = kCapacityBlocks;
+    r.geometry.volume = volume;
+    r.geometry.chunk_shift = 4;
+    r.geometry.replicas = 1;
+    r.owner = kWriter;
+    r.writer = kWriter;
+    r.revision = 1;
+    r.slot_count = 1;
+    std::strncpy(r.name, name, nvme::kMaxVolumeName);
+    std::strncpy(r.owner_name, "tester", nvme::kMaxVolumeName);
+    return r;
+}
+
+struct RigOptions {
+    bool strict = true;
+    bool one_reactor = false;  ///< NICs and drive on one thread, or each on its own
+    std::uint64_t seed = 1;
+    bool manual_clock = false;
+    TargetOptions target;
+};
+
+class LoopRig {
+  public:
+    explicit LoopRig(RigOptions options = {}) {
+        for (const char* name : {"host", "node", "drive"}) {
+            reactors_.push_back(Reactor::start(name).value());
+            if (options.one_reactor) break;
+        }
+        Reactor* const host_reactor[] = {reactors_.front().get()};
+        Reactor* const node_reactor[] = {reactors_[options.one_reactor ? 0 : 1].get()};
+        Reactor& drive_reactor = *reactors_.back();
+        const rdma::NicOptions nic{.strict = options.strict, .seed = options.seed, .pollers = 1};
+        host_nic_ = rdma::SoftNic::open(wire_, "host", nic, host_reactor).value();
+        node_nic_ = rdma::SoftNic::open(wire_, "node", nic, node_reactor).value();
+        ssd::DriveOptions drive;
+        drive.capacity_bytes = 64u << 20;
+        drive_ = ssd::Drive::open(drive, drive_reactor).value();
+        const SubsystemConfig subsystems[] = {
+            {.drive = drive_.get(), .nqn = "", .service = "ssd-0", .drive_reactor = &drive_reactor}};
+        if (options.manual_clock) options.target.now_ns = [this] { return clock_ns.load(); };
+        target_ = Target::open(*node_nic_, subsystems, options.target).value();
+    }
+    ~LoopRig() {
+        target_.reset();
+        drive_.reset();
+        EXPECT_EQ(host_nic_->counters().strict_violations, 0u);
+        EXPECT_EQ(node_nic_->counters().strict_violations, 0u);
+        node_nic_.reset();
+        host_nic_.reset();
+    }
+
+    [[nodiscard]] HostOptions host(std::string nqn = client_host_nqn(kWriter)) const {
+        HostOptions o;
+        o.peer_address = "node";
+        o.service = "ssd-0";
+        o.subsystem_nqn = ssd_subsystem_nqn(drive_->uuid());
+        o.host_nqn = std::move(nqn);
+        o.host_id = {1, 2, 3, 4};
+        o.keep_alive_ms = 60000;
+        o.timeout_ms = 30000;
+        return o;
+    }
+    [[nodiscard]] Result<std::unique_ptr<HostController>> connect(const HostOptions& o) const {
+        return HostController::connect(*host_nic_, o);
+    }
+    [[nodiscard]] nvme::MapSet map() const {
+        nvme::MapSet m{};
+        m.slot = 0;
+        m.grant_ms = 0;
+        m.map.version = 1;
+        m.map.slot_count = 1;
+        m.map.slots[0].state = placement::SlotState::kIn;
+        m.map.slots[0].weight = 1;
+        std::copy(drive_->uuid().begin(), drive_->uuid().end(), m.map.slots[0].ssd_uuid);
+        return m;
+    }
+    /// Makes the drive serve volume kVolume to kWriter; leaves no connection behind.
+    void make_volume() const {
+        auto admin = connect(host(std::string{kAdminHostNqn}));
+        ASSERT_TRUE(admin.ok()) << admin.error().message;
+        const auto set = (*admin)->map_set(kTerm, map());
+        ASSERT_TRUE(set.ok()) << set.error().message;
+        const auto added = (*admin)->volume_add(kTerm, sample_record());
+        ASSERT_TRUE(added.ok()) << added.error().message;
+    }
+    [[nodiscard]] SubsystemCounters counters() const { return target_->counters("ssd-0").value(); }
+
+    rdma::SoftNic& host_nic() { return *host_nic_; }
+    rdma::SoftNic& node_nic() { return *node_nic_; }
+    Target& target() { return *target_; }
+    ssd::Drive& drive() { return *drive_; }
+    std::atomic<std::uint64_t> clock_ns{1};
+
+    /// Takes the target away while hosts are connected.
+    void close_target() { target_.reset(); }
+
+  private:
+    std::vector<std::unique_ptr<Reactor>> reactors_;
+    rdma::LoopWire wire_;
+    std::unique_ptr<rdma::SoftNic> host_nic_;
+    std::unique_ptr<rdma::SoftNic> node_nic_;
+    std::unique_ptr<ssd::Drive> drive_;
+    std::unique_ptr<Target> target_;
+};
+
+/// Registered memory of a host.
+class Buffer {
+  public:
+    Buffer(rdma::SoftNic& nic, std::size_t bytes,
+           std::uint32_t access = rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite)
+        : nic_(nic),
+          bytes_(bytes),
+          keys_(nic.register_memory(bytes_.data(), bytes_.size(), access).value()) {}
+    ~Buffer() { EXPECT_TRUE(nic_.deregister_memory(keys_).ok()); }
+    Buffer(const Buffer&) = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    std::byte* data() { return bytes_.data(); }
+    [[nodiscard]] nvme::SglDescriptor sgl(std::size_t offset, std::uint32_t length) const {
+        return nvme::SglDescriptor::keyed(reinterpret_cast<std::uintptr_t>(bytes_.data()) + offset, length,
+                                          keys_.rkey);
+    }
+    void fill(std::uint8_t seed) {
+        for (std::size_t i = 0; i < bytes_.size(); ++i)
+            bytes_[i] = static_cast<std::byte>(i * 31 + i / 4096 + seed);
+    }
+
+  private:
+    rdma::SoftNic& nic_;
+    std::vector<std::byte> bytes_;
+    rdma::MemoryKeys keys_;
+};
+
+/// One command after the other on an I/O queue.
+class IoClient {
+  public:
+    IoClient(rdma::SoftNic& nic, HostController& controller, std::uint16_t queue_id,
+             std::uint32_t entries = 16)
+        : queue_(controller.open_io_queue(queue_id, entries).value()), buffer(nic, 1u << 20) {}
+    nvme::Completion run(nvme::Command command, std::span<const std::byte> in_capsule = {}) {
+        command.command_id = next_id_++;
+        EXPECT_EQ(queue_->post(command, in_capsule), HostQueue::Posted::kYes);
+        const auto response = await_response(*queue_, simt::now_ns() + 30 * kSecond);
+        EXPECT_TRUE(response.ok()) << response.error().message;
+        if (!response.ok()) return {};
+        EXPECT_EQ(response->command_id, command.command_id);
+        return *response;
+    }
+    nvme::Status status(nvme::Command command, std::span<const std::byte> in_capsule = {}) {
+        return run(command, in_capsule).result();
+    }
+    HostQueue& queue() { return *queue_; }
+
+  private:
+    std::unique_ptr<HostQueue> queue_;
+    std::uint16_t next_id_ = 100;
+
+  public:
+    Buffer buffer;  // goes first: the queue pair's windows are closed with its answers
+};
+
+inline nvme::IoFields fields(nvme::BlockAddress block, std::uint32_t blocks, std::uint64_t sequence = 0) {
+    nvme::IoFields f;
+    f.volume = kVolume;
+    f.client = kWriter;
+    f.block = block;
+    f.blocks = blocks;
+    f.epoch = 1;
+    f.map_version = 1;
+    f.sequence = sequence;
+    return f;
+}
+inline nvme::Command io(nvme::IoOpcode opcode, const nvme::IoFields& f, nvme::SglDescriptor data) {
+    nvme::Command c = nvme::encode_io(opcode, f);
+    c.data = data;
+    return c;
+}
+
+}  // namespace gnstor::nvmf
