@@ -75,7 +75,8 @@ struct Engine::Impl {
 
     // recovery.cpp
     Result<void> recover(RecoveryReport& report);
-    void recover_page(PageNumber page, const PageOob& oob, RecoveryReport& report);
+    /// False if the block map has no room: nothing may be mounted without a page that was acknowledged.
+    bool recover_page(PageNumber page, const PageOob& oob, RecoveryReport& report);
     bool wins(PageNumber page, const PageOob& oob, PageNumber stored);
     bool is_readable(PageNumber page, const PageOob& oob);
 

@@ -53,7 +53,10 @@ Result<void> Engine::Impl::recover(RecoveryReport& report) {
                 ++report.pages_torn;
                 continue;
             }
-            recover_page(page, oob, report);
+            if (!recover_page(page, oob, report))
+                return error(Errc::kInternal,
+                             "the block map has no room for page {} at {} of {} slots; this is a defect",
+                             page, blocks.size(), blocks.slots());
         }
         allocator.set_programmed(unit, next);
     }
@@ -70,30 +73,28 @@ Result<void> Engine::Impl::recover(RecoveryReport& report) {
     return {};
 }
 
-void Engine::Impl::recover_page(PageNumber page, const PageOob& oob, RecoveryReport& report) {
+bool Engine::Impl::recover_page(PageNumber page, const PageOob& oob, RecoveryReport& report) {
     const Volume* volume = state.permissions.find(oob.vid);
     if (volume == nullptr || oob.epoch < volume->record.birth_epoch ||
         oob.vba >= volume->record.geometry.capacity_blocks) {
         ++report.pages_outdated;
-        return;
+        return true;
     }
     const BlockKey key = make_key(oob.vid, oob.vba);
     const MapEntry entry{page, oob.kind == PageKind::kTombstone};
     if (const auto stored = blocks.find(key)) {
         ++report.pages_outdated;
-        if (!wins(page, oob, stored->page)) return;
+        if (!wins(page, oob, stored->page)) return true;
         blocks.update(key, entry);
         allocator.invalidate(stored->page);
     } else {
         // Keys never outnumber pages, so the table is at most 0.9 full and the search finds room.
         const auto ticket = blocks.reserve(key);
-        if (!ticket) {
-            ++report.pages_torn;
-            return;
-        }
+        if (!ticket) return false;
         blocks.commit(*ticket, entry);
     }
     allocator.validate(page);
+    return true;
 }
 
 bool Engine::Impl::wins(PageNumber page, const PageOob& oob, PageNumber stored) {
