@@ -32,40 +32,139 @@ inline void abandon_chain(ChannelState& c, std::uint32_t head) {
     }
 }
 
-/// Sends all that each member's cursor names, or nothing that it would have to answer for. All members call;
-/// a member without a request brings a cursor with request_count 0. `helps`: whether it may poll (and wait)
-/// until `deadline`.
+/// The queue pairs that a chain's commands went to, a bit each.
+GN_HD
+inline std::uint64_t queues_of(ChannelState& c, std::uint32_t head) {
+    std::uint64_t out = 0;
+    for (std::uint32_t i = head; i != kNone; i = c.slot(i).next)
+        for (const std::uint8_t target : c.slot(i).target)
+            if (target != kNoTarget) out |= 1ull << target;
+    return out;
+}
+
+GN_HD
+inline Token token_for(ChannelState& c, std::uint32_t head) {
+    Token token;
+    token.status = nvme::Status::kSuccess;
+    token.head = head;
+    if (head != kNone) token.generation = generation_of(load_control(c.slot(head)));
+    return token;
+}
+
+/// Sends all that the lane's cursor names, waiting and polling for slots and credits until `deadline`.
 template <class Group>
 GN_HD
-Token send_all(Group group, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint, bool helps,
-               simt::Deadline deadline, bool ring = true) {
+Token send_all(Group me, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
+               simt::Deadline deadline) {
     LaneWork work;
     std::uint32_t backoff = 0;
-    bool unsent = true;
     for (;;) {
         const bool had = work.current != kNone;
         begin_next(c, op, cursor, work, kNone, hint, false);
-        const bool progress =
-            post_current(group, c, op, cursor, work, !had && work.current != kNone, false, ring);
-        unsent = work.current != kNone || work.has_step || !work.exhausted;
-        if (!group.any(unsent)) break;
-        const bool passed = group.is_leader() && (!helps || deadline.passed());
-        if (!group.any(progress) && group.shfl(passed, group.leader())) break;
-        if (!helps) continue;
-        if (poll_trip(group, c) == 0 && !progress) simt::pause(backoff);
+        const bool progress = post_current(me, c, op, cursor, work, !had && work.current != kNone, false);
+        const bool unsent = work.current != kNone || work.has_step || !work.exhausted;
+        if (!unsent) break;
+        if (deadline.passed()) {
+            cursor.result = worst(cursor.result, nvme::Status::kTooManyPending);
+            break;
+        }
+        if (poll_trip(me, c) == 0 && !progress) simt::pause(backoff);
     }
-    const std::uint32_t sent = sum_of(group, work.sent);
-    if (group.is_leader()) count_commands(c, cursor.opcode, sent);
-    Token token;
+    count_commands(c, cursor.opcode, work.sent);
+    if (nvme::ok(cursor.result)) return token_for(c, work.head);
     if (work.current != kNone) leave_slot(c, work.current);
-    if (unsent) cursor.result = worst(cursor.result, nvme::Status::kTooManyPending);
+    abandon_chain(c, work.head);
+    Token token;
     token.status = cursor.result;
-    if (!nvme::ok(token.status)) {
-        abandon_chain(c, work.head);
-        return token;
+    return token;
+}
+
+/// Gives back what was taken for commands that are not sent: credits from replica `sent` of the first on, and
+/// the slots.
+GN_HD
+inline void take_back(ChannelState& c, std::uint32_t head, std::uint32_t sent) {
+    while (head != kNone) {
+        const CommandSlot& slot = c.slot(head);
+        const std::uint32_t next = slot.next;
+        for (std::uint32_t r = sent; r < target_count(slot); ++r) give_credits(c.queue(slot.target[r]), 1);
+        leave_slot(c, head);
+        sent = 0;
+        head = next;
     }
-    token.head = work.head;
-    if (work.head != kNone) token.generation = generation_of(load_control(c.slot(work.head)));
+}
+
+/// Slots and credits for all that the lane's cursor names, or nothing. Returns the first of the chain; see
+/// cursor.result.
+GN_HD
+inline std::uint32_t take_everything(ChannelState& c, const Operation& op, Cursor& cursor,
+                                     std::uint32_t hint) {
+    std::uint32_t head = kNone, tail = kNone;
+    Step step;
+    while (nvme::ok(cursor.result) && cursor.next(c, step)) {
+        std::uint32_t index = kNone;
+        auto status = nvme::Status::kSuccess;
+        Begin outcome = begin_step(c, op, step, hint, index, status);
+        if (outcome == Begin::kRefused) {
+            cursor.report(step.request, status);
+            continue;
+        }
+        if (outcome == Begin::kBegun && !take_all_credits(c, c.slot(index))) {
+            free_slot(c, index);
+            outcome = Begin::kLater;
+        }
+        if (outcome == Begin::kLater) {
+            cursor.report(step.request, nvme::Status::kTooManyPending);
+            continue;
+        }
+        if (head == kNone)
+            head = index;
+        else
+            c.slot(tail).next = index;
+        tail = index;
+    }
+    if (nvme::ok(cursor.result)) return head;
+    take_back(c, head, 0);
+    return kNone;
+}
+
+/// Sends all that each member's cursor names, or says kTooManyPending at once. All members call; one without
+/// a request brings a cursor with request_count 0. Resources for the whole request are taken before anything
+/// of it is sent, so that a request that does not fit costs the drives nothing.
+template <class Group>
+GN_HD
+Token send_at_once(Group group, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
+                   bool ring) {
+    const std::uint32_t head = take_everything(c, op, cursor, hint);
+    std::uint32_t at = head, replica = 0, count = 0;
+    std::uint32_t before = kNone;  // the last one that is sent whole
+    auto stuck = nvme::Status::kSuccess;
+    while (group.any(at != kNone && nvme::ok(stuck))) {
+        const bool wanted = at != kNone && nvme::ok(stuck);
+        const PostOutcome outcome = post(group, c, op.context, wanted, at, replica, PostMode{ring, true});
+        if (outcome == PostOutcome::kPosted) {
+            ++count;
+            if (++replica == target_count(c.slot(at))) {
+                before = at;
+                at = c.slot(at).next;
+                replica = 0;
+            }
+        } else if (wanted) {
+            stuck =
+                outcome == PostOutcome::kBroken ? nvme::Status::kQueueError : nvme::Status::kTooManyPending;
+        }
+    }
+    const std::uint32_t sent = sum_of(group, count);
+    if (group.is_leader()) count_commands(c, cursor.opcode, sent);
+    if (nvme::ok(cursor.result) && nvme::ok(stuck)) return token_for(c, head);
+    // The send ring was full, or the queue pair broke, halfway. What was published goes out all the same, or
+    // its answers would never come.
+    for (std::uint64_t due = ring ? 0 : queues_of(c, head); due != 0; due &= due - 1)
+        c.send_queue(detail::lowest_bit(due)).ring_bell();
+    if (before != kNone) c.slot(before).next = kNone;
+    take_back(c, at, replica);
+    if (before != kNone) abandon_chain(c, head);
+    Token token;
+    token.status = worst(cursor.result, stuck);
     return token;
 }
 

@@ -105,40 +105,65 @@ inline void fill_entry(ChannelState& c, const rdma::SendQueueRef& send, rdma::Se
 
 enum class PostOutcome : std::uint32_t { kIdle, kPosted, kNoCredit, kBroken };
 
-/// Posts for each member with `wanted` its slot's command to one replica; without the bell when `ring` is
-/// false. All members call. One step a queue for credits, entries and bell.
+/// One credit of each of a slot's queues, or none at all. One lane; for a caller that will not come back for
+/// the rest.
+GN_HD
+inline bool take_all_credits(ChannelState& c, const CommandSlot& slot) {
+    for (std::uint32_t r = 0; r < placement::kMaxReplicas && slot.target[r] != kNoTarget; ++r) {
+        if (take_credits(c, c.queue(slot.target[r]), 1) == 1) continue;
+        while (r-- > 0) give_credits(c.queue(slot.target[r]), 1);
+        return false;
+    }
+    return true;
+}
+
+/// For each member with `wanted`: a credit of queue `q`, with one step a queue. All members call.
+template <class Group>
+GN_HD
+bool take_credit(Group group, ChannelState& c, bool wanted, std::uint32_t q) {
+    const simt::LaneSet sharers = group.match(wanted ? q + 1 : 0u);
+    const bool chief = sharers.lowest() == group.lane();
+    std::uint32_t credits = 0;
+    if (wanted && chief) credits = take_credits(c, c.queue(q), sharers.count());
+    credits = group.shfl(credits, sharers.lowest());
+    return wanted && sharers.count_below(group.lane()) < credits;
+}
+
+/// How a member's command is to be posted.
+struct PostMode {
+    bool ring = true;   ///< with the bell
+    bool held = false;  ///< its credits are taken already (take_all_credits); the same for all members
+};
+
+/// Posts for each member with `wanted` its slot's command to one replica. All members call. One step a queue
+/// for credits, entries and bell.
 template <class Group>
 GN_HD
 PostOutcome post(Group group, ChannelState& c, const CommandContext& context, bool wanted,
-                 std::uint32_t index, std::uint32_t replica, bool ring = true) {
+                 std::uint32_t index, std::uint32_t replica, PostMode mode) {
     const std::uint32_t q = wanted ? c.slot(index).target[replica] : 0;
-    QueueLane& queue = c.queue(q);
     const bool broken = wanted && is_broken(c, q);
-    const simt::LaneSet sharers = group.match(wanted && !broken ? q + 1 : 0u);
-    const bool chief = sharers.lowest() == group.lane();
-    std::uint32_t credits = 0;
-    if (wanted && !broken && chief) credits = take_credits(c, queue, sharers.count());
-    credits = group.shfl(credits, sharers.lowest());
-    const bool credit = wanted && !broken && sharers.count_below(group.lane()) < credits;
+    const bool ready = wanted && !broken;
+    const bool credit = mode.held ? ready : take_credit(group, c, ready, q);
     const rdma::SendQueueRef send = c.send_queue(q);
     rdma::SendTicket ticket = rdma::try_reserve(group, send, credit);
+    if (credit && !mode.held && !ticket.granted()) give_credits(c.queue(q), 1);
+    const bool broke = credit && ticket.outcome == rdma::SendOutcome::kBroken;
+    if (broke) simt::store_relaxed<simt::Scope::kDevice>(&c.queue(q).broken, 1u);
     PostOutcome outcome = wanted ? PostOutcome::kNoCredit : PostOutcome::kIdle;
-    if (credit && !ticket.granted()) give_credits(queue, 1);
-    if (credit && ticket.outcome == rdma::SendOutcome::kBroken)
-        simt::store_relaxed<simt::Scope::kDevice>(&queue.broken, 1u);
-    if (broken || (credit && ticket.outcome == rdma::SendOutcome::kBroken)) outcome = PostOutcome::kBroken;
+    if (broken || broke) outcome = PostOutcome::kBroken;
     if (ticket.granted()) {
         fill_entry(c, send, ticket, context, index, replica);
         outcome = PostOutcome::kPosted;
     }
-    if (ring) {
-        rdma::publish_and_ring(group, send, ticket);
-        const simt::LaneSet rung = group.match(ticket.granted() ? q + 1 : 0u);
-        const auto bells = group.ballot(ticket.granted() && rung.lowest() == group.lane()).count();
-        if (group.is_leader()) c.count(&Counters::doorbells, bells);
-    } else {
+    if (!mode.ring) {
         if (ticket.granted()) send.publish(ticket);
+        return outcome;
     }
+    rdma::publish_and_ring(group, send, ticket);
+    const simt::LaneSet rung = group.match(ticket.granted() ? q + 1 : 0u);
+    const auto bells = group.ballot(ticket.granted() && rung.lowest() == group.lane()).count();
+    if (group.is_leader()) c.count(&Counters::doorbells, bells);
     return outcome;
 }
 

@@ -229,7 +229,9 @@ class VolumeRef {
         cursor.must_be_registered = true;
         if (changes(opcode)) cursor.sequence = take_sequences(group, 1);
         gnor::Operation op = operation();
-        return gnor::send_all(group, channel.state(), op, cursor, ChannelRef::hint(group), helps, deadline);
+        if (!helps)
+            return gnor::send_at_once(group, channel.state(), op, cursor, ChannelRef::hint(group), true);
+        return gnor::send_all(group, channel.state(), op, cursor, ChannelRef::hint(group), deadline);
     }
 
     GN_HD

@@ -1,0 +1,140 @@
+// batch.hpp: the four steps of batched I/O, each a warp's work: submit, commit, poll, dispatch. CPU and GPU
+// lanes.
+//
+// A Batch lies in memory that a block's lanes share (__shared__ on a GPU) and has one slot a thread and a
+// bitmap of those in use. submit sends the requests of the lanes whose slot is free, without the bell; commit
+// rings each bell once; poll takes what came back; dispatch gives each lane the result of its request, runs
+// its callback and clears its bit. A request that is not done keeps its slot, and its lane does not submit in
+// the next round. Every step is called by all members of the same group of one warp; warps of a block use one
+// Batch independently.
+#pragma once
+
+#include <gnstor/gnor/volume_ref.hpp>
+
+namespace gnstor {
+
+/// What dispatch says to a lane.
+struct BatchResult {
+    bool finished = false;  ///< a request of this lane ended now
+    Status status = Status::kSuccess;
+};
+
+template <std::uint32_t kThreads>
+struct Batch {
+    static_assert(kThreads % 32 == 0 && kThreads > 0,
+                  "a batch has whole words of slots: a multiple of 32 threads");
+
+    struct Slot {
+        Token token;
+        std::uint64_t unrung;  ///< queue pairs whose bell is due for it; its lane's own
+        Callback callback;
+        void* argument;
+    };
+    std::uint32_t pending[kThreads / 32];  ///< atomics: a bit a thread whose request is unfinished
+    Slot slots[kThreads];
+
+    /// Once, by all members, before the first step; a block's warps each do their part.
+    template <class Group>
+    GN_HD
+    void init(Group group, simt::Lane lane) {
+        simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
+        mine(lane).unrung = 0;
+        group.sync();
+    }
+
+    /// Whether this lane has an unfinished request.
+    GN_HD
+    bool is_pending(simt::Lane lane) const {
+        return (simt::load_relaxed<simt::Scope::kBlock>(&pending[word(lane)]) & bit(lane)) != 0;
+    }
+
+    /// Sends the request of each member that has one (`request` not null; read at once) and whose slot is
+    /// free. A member's result: success: sent; kTooManyPending: its slot, or the channel, is full: try again
+    /// after dispatch; else what is wrong with it. Never waits. Buffers must be registered; opcode kRead or
+    /// kWrite, the same for all members.
+    template <class Group>
+    GN_HD
+    Status submit(Group group, simt::Lane lane, const VolumeRef& volume, ChannelRef channel,
+                  nvme::IoOpcode opcode, const IoRequest* request, Callback callback = nullptr,
+                  void* argument = nullptr) {
+        if (opcode != nvme::IoOpcode::kRead && opcode != nvme::IoOpcode::kWrite) return Status::kBadArgument;
+        if (!volume.allows(opcode)) return Status::kNotWritable;
+        const bool full = is_pending(lane);
+        const bool wanted = request != nullptr && !full;
+        gnor::Cursor cursor = volume.cursor_for(opcode, request, wanted ? 1 : 0);
+        cursor.must_be_registered = true;
+        if (VolumeRef::changes(opcode))
+            cursor.sequence = volume.take_sequences(group, group.size()) + group.rank();
+        gnor::Operation op = volume.operation();
+        const Token token =
+            gnor::send_at_once(group, channel.state(), op, cursor, ChannelRef::hint(group), false);
+        if (request != nullptr && full) return Status::kTooManyPending;
+        if (!wanted || !token.in_flight()) return wanted ? token.status : Status::kSuccess;
+        mine(lane) = Slot{token, gnor::queues_of(channel.state(), token.head), callback, argument};
+        simt::fetch_or<simt::Scope::kBlock>(&pending[word(lane)], bit(lane));
+        return Status::kSuccess;
+    }
+
+    /// Rings the bells of what this group's members submitted, each once; each member takes some of the queue
+    /// pairs.
+    template <class Group>
+    GN_HD
+    void commit(Group group, simt::Lane lane, ChannelRef channel) {
+        gnor::ChannelState& c = channel.state();
+        const std::uint64_t own = mine(lane).unrung;
+        mine(lane).unrung = 0;
+        std::uint64_t due = 0;
+        for (auto rest = group.ballot(own != 0); !rest.empty(); rest = rest.without_lowest())
+            due |= group.shfl(own, rest.lowest());
+        if (group.is_leader()) c.count(&gnor::Counters::doorbells, gnor::detail::count_bits(due));
+        for (std::uint32_t i = 0; due != 0; due &= due - 1, ++i)
+            if (i % group.size() == group.rank()) c.send_queue(gnor::detail::lowest_bit(due)).ring_bell();
+        group.sync();
+    }
+
+    /// One trip to the channel's completions, for whoever's they are.
+    template <class Group>
+    GN_HD
+    std::uint32_t poll(Group group, ChannelRef channel) { return gnor::poll_trip(group, channel.state()); }
+
+    /// Hands results out: a member whose request is done gets its status, its callback runs, its slot is free
+    /// again.
+    template <class Group>
+    GN_HD
+    BatchResult dispatch(Group group, simt::Lane lane, ChannelRef channel) {
+        BatchResult result;
+        gnor::ChannelState& c = channel.state();
+        if (is_pending(lane)) {
+            const Slot slot = mine(lane);
+            if (gnor::chain_state(c, slot.token.head) != gnor::ChainState::kRunning) {
+                result.finished = true;
+                result.status = gnor::end_chain(c, slot.token.head, Status::kQueueError);
+                simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
+                if (slot.callback != nullptr) slot.callback(slot.argument, result.status);
+            }
+        }
+        group.sync();
+        return result;
+    }
+
+    /// Gives up what is still unfinished: the requests go on, their buffers stay in use (quarantine).
+    template <class Group>
+    GN_HD
+    void abandon(Group group, simt::Lane lane, ChannelRef channel) {
+        if (is_pending(lane)) {
+            gnor::abandon_chain(channel.state(), mine(lane).token.head);
+            simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
+        }
+        group.sync();
+    }
+
+  private:
+    GN_HD
+    Slot& mine(simt::Lane lane) { return slots[lane.thread % kThreads]; }
+    GN_HD
+    static std::uint32_t word(simt::Lane lane) { return (lane.thread % kThreads) / 32; }
+    GN_HD
+    static std::uint32_t bit(simt::Lane lane) { return 1u << (lane.thread % 32); }
+};
+
+}  // namespace gnstor
