@@ -1,0 +1,235 @@
+// array_commands.cpp: gnstor up, down, status, ssd list, client add, client list.
+#include "cli/cli.hpp"
+#include "cli/process.hpp"
+
+#include <gnstor/base/units.hpp>
+
+#include <unistd.h>
+
+#include <csignal>
+
+namespace gnstor::cli {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+struct UpOptions {
+    std::uint32_t ssds = 4;
+    std::string capacity = "1GiB";
+    std::uint64_t lease_ms = 300'000;
+    std::uint32_t wait_s = 60;
+    bool foreground = false, quarantine = false;
+};
+
+std::filesystem::path pid_file(const Context& c) {
+    return std::filesystem::path(c.directory) / "gnstord.pid";
+}
+std::filesystem::path log_file(const Context& c) {
+    return std::filesystem::path(c.directory) / "gnstord.log";
+}
+
+bool healthy(const Context& c) {
+    return c.control(2s).get("/healthz").ok();
+}
+
+std::vector<std::string> daemon_arguments(const Context& c, const UpOptions& o) {
+    std::vector<std::string> words{"--dir",      c.directory,
+                                   "--ssds",     std::to_string(o.ssds),
+                                   "--capacity", o.capacity,
+                                   "--lease-ms", std::to_string(o.lease_ms),
+                                   "--socket",   c.socket_path().string()};
+    if (o.quarantine) words.emplace_back("--quarantine-store");
+    return words;
+}
+
+int run_in_foreground(const Context& c, const UpOptions& o) {
+    const std::string program = find_daemon().string();
+    std::vector<std::string> words = daemon_arguments(c, o);
+    words.insert(words.begin(), program);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    ::execv(program.c_str(), argv.data());
+    return c.out.fail(error(Errc::kIo, "{} cannot be started; set GNSTORD to where gnstord is", program));
+}
+
+int up(const Context& c, const UpOptions& o) {
+    const std::string socket = c.socket_path().string();
+    if (healthy(c)) {
+        c.out.document({{"state", "up"}, {"started", false}, {"socket", socket}});
+        c.out.text(fmt::format("gnstord is already up at {}\n", socket));
+        return kOk;
+    }
+    if (o.foreground) return run_in_foreground(c, o);
+    std::error_code failed;
+    std::filesystem::create_directories(c.directory, failed);
+    if (failed)
+        return c.out.fail(
+            error(Errc::kIo, "the folder {} cannot be made: {}", c.directory, failed.message()));
+    const Result<pid_t> pid = spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c));
+    if (!pid.ok()) return c.out.fail(pid.error());
+    bool ended = false;
+    const bool answered = wait_until(std::chrono::seconds(o.wait_s), [&] {
+        ended = !alive(*pid);
+        return ended || healthy(c);
+    });
+    if (ended)
+        return c.out.fail(error(Errc::kIo, "gnstord did not start; its log {} ends with\n{}",
+                                log_file(c).string(), tail(log_file(c), 5)));
+    if (!answered) {
+        ::kill(*pid, SIGTERM);
+        return c.out.fail(error(Errc::kTimedOut, "gnstord did not answer within {} s and was stopped; see {}",
+                                o.wait_s, log_file(c).string()));
+    }
+    c.out.document({{"state", "up"}, {"started", true}, {"socket", socket}, {"pid", *pid}, {"ssds", o.ssds}});
+    c.out.text(fmt::format("gnstord is up at {} with {} SSDs of {} in {} (process {})\n", socket, o.ssds,
+                           o.capacity, c.directory, *pid));
+    return kOk;
+}
+
+int down(const Context& c, std::uint32_t wait_s) {
+    const std::optional<pid_t> pid = read_pid_file(pid_file(c));
+    const bool answers = healthy(c);
+    // A pid file may outlive its process, and the number may be another's by now: only an answering daemon,
+    // or one that holds the folder, is stopped.
+    if (!pid || !alive(*pid)) {
+        if (answers)
+            return c.out.fail(error(
+                Errc::kState, "gnstord answers at {} but {} does not name it; stop it by its process id",
+                c.socket_path().string(), pid_file(c).string()));
+        c.out.document({{"state", "down"}, {"stopped", false}});
+        c.out.text(fmt::format("gnstord is not running on {}\n", c.directory));
+        return kOk;
+    }
+    std::error_code failed;
+    const auto program =
+        std::filesystem::read_symlink(fmt::format("/proc/{}/exe", *pid), failed).filename().string();
+    if (program.rfind("gnstord", 0) != 0)
+        return c.out.fail(error(Errc::kState,
+                                "{} names process {}, which is not gnstord ('{}'); remove the file",
+                                pid_file(c).string(), *pid, program));
+    if (::kill(*pid, SIGTERM) != 0)
+        return c.out.fail(
+            error(Errc::kPermission, "process {} of gnstord cannot be stopped: not yours", *pid));
+    if (!wait_until(std::chrono::seconds(wait_s), [&] { return !alive(*pid); }))
+        return c.out.fail(error(Errc::kTimedOut,
+                                "gnstord (process {}) has not stopped within {} s; wait, or look into {}",
+                                *pid, wait_s, log_file(c).string()));
+    c.out.document({{"state", "down"}, {"stopped", true}, {"pid", *pid}});
+    c.out.text(fmt::format("gnstord (process {}) has stopped\n", *pid));
+    return kOk;
+}
+
+int status(const Context& c) {
+    Result<json> answer = c.control().get("/v1/status");
+    if (!answer.ok()) return c.out.fail(answer.error());
+    c.out.document(*answer);
+    const json& s = *answer;
+    std::string text =
+        fmt::format("term {}, map {} {}\n{} SSDs, {} of user data, {} provisioned (volumes times replicas)\n",
+                    s.at("term").dump(), s.at("map_version").dump(),
+                    s.at("map_in_force").get<bool>() ? "in force" : "NOT in force", s.at("ssds").dump(),
+                    format_bytes(s.at("capacity_bytes").get<std::uint64_t>()),
+                    format_bytes(s.at("provisioned_bytes").get<std::uint64_t>()));
+    text += fmt::format("{} volumes, {} clients, {} changes pending\n", s.at("volumes").dump(),
+                        s.at("clients").dump(), s.at("pending_changes").dump());
+    for (const json& lease : s.at("leases"))
+        text += fmt::format("open for writing: {} by {} in epoch {}, another {} s\n",
+                            lease.at("volume_name").get<std::string>(),
+                            lease.at("client_name").get<std::string>(), lease.at("epoch").dump(),
+                            lease.at("remaining_ms").get<std::uint64_t>() / 1000);
+    for (const json& warning : s.at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";
+    if (!s.at("superseded").get<std::string>().empty())
+        text += "warning: " + s.at("superseded").get<std::string>() + "\n";
+    c.out.text(text);
+    return kOk;
+}
+
+int list_ssds(const Context& c) {
+    Result<json> answer = c.control().get("/v1/ssds");
+    if (!answer.ok()) return c.out.fail(answer.error());
+    c.out.document(*answer);
+    std::vector<std::vector<std::string>> rows;
+    for (const json& ssd : answer->at("ssds"))
+        rows.push_back({ssd.contains("slot") ? ssd.at("slot").dump() : "-",
+                        ssd.at("state").get<std::string>(), ssd.at("serial").get<std::string>(),
+                        format_bytes(ssd.at("capacity_bytes").get<std::uint64_t>()),
+                        ssd.at("uuid").get<std::string>(), ssd.at("trouble").get<std::string>()});
+    c.out.text(table({"SLOT", "STATE", "SERIAL", "CAPACITY", "UUID", "TROUBLE"}, rows,
+                     {true, false, false, true, false, false}));
+    return kOk;
+}
+
+int add_client(const Context& c, const std::string& name) {
+    Result<json> answer = c.control().post("/v1/clients", {{"name", name}});
+    if (!answer.ok()) return c.out.fail(answer.error());
+    c.out.document(*answer);
+    c.out.text(fmt::format("client '{}' has id {} and host NQN {}\n", name, answer->at("id").dump(),
+                           answer->at("host_nqn").get<std::string>()));
+    return kOk;
+}
+
+int list_clients(const Context& c) {
+    Result<json> answer = c.control().get("/v1/clients");
+    if (!answer.ok()) return c.out.fail(answer.error());
+    c.out.document(*answer);
+    std::vector<std::vector<std::string>> rows;
+    for (const json& client : answer->at("clients"))
+        rows.push_back({client.at("id").dump(), client.at("name").get<std::string>(),
+                        client.at("host_nqn").get<std::string>()});
+    c.out.text(table({"ID", "NAME", "HOST NQN"}, rows, {true, false, false}));
+    return kOk;
+}
+
+}  // namespace
+
+void add_array_commands(CLI::App& app, Context& context) {
+    auto o = std::make_shared<UpOptions>();
+    CLI::App* start = app.add_subcommand("up", "start an array of emulated SSDs on this machine");
+    start->add_option("--ssds", o->ssds, "how many SSDs")->check(CLI::Range(1, 64))->capture_default_str();
+    start->add_option("--capacity", o->capacity, "of each SSD, as 512MiB or 4G")
+        ->check(size_text())
+        ->capture_default_str();
+    start->add_option("--lease-ms", o->lease_ms, "how long the right to write lasts")
+        ->check(CLI::Range(100, 86'400'000))
+        ->capture_default_str();
+    start->add_option("--wait", o->wait_s, "seconds to wait until it answers")
+        ->check(CLI::Range(1, 3600))
+        ->capture_default_str();
+    start->add_flag("--foreground", o->foreground, "stay in the foreground, log to the terminal");
+    start->add_flag("--quarantine-store", o->quarantine,
+                    "set a damaged record store aside and rebuild it from the SSDs");
+    start->callback([&context, o] { context.action = [&context, o] { return up(context, *o); }; });
+
+    auto wait_s = std::make_shared<std::uint32_t>(60);
+    CLI::App* stop = app.add_subcommand("down", "stop the array; its data stays");
+    stop->add_option("--wait", *wait_s, "seconds to wait until it has stopped")
+        ->check(CLI::Range(1, 3600))
+        ->capture_default_str();
+    stop->callback(
+        [&context, wait_s] { context.action = [&context, wait_s] { return down(context, *wait_s); }; });
+
+    app.add_subcommand("status", "the array at a glance")->callback([&context] {
+        context.action = [&context] { return status(context); };
+    });
+
+    CLI::App* ssd = app.add_subcommand("ssd", "SSDs of the array");
+    ssd->require_subcommand(1);
+    ssd->add_subcommand("list", "all SSDs")->callback([&context] {
+        context.action = [&context] { return list_ssds(context); };
+    });
+
+    CLI::App* client = app.add_subcommand("client", "clients of the array");
+    client->require_subcommand(1);
+    auto name = std::make_shared<std::string>();
+    CLI::App* add = client->add_subcommand("add", "give a client name its id");
+    add->add_option("NAME", *name, "1 to 63 of [A-Za-z0-9._-]")->required();
+    add->callback(
+        [&context, name] { context.action = [&context, name] { return add_client(context, *name); }; });
+    client->add_subcommand("list", "all clients")->callback([&context] {
+        context.action = [&context] { return list_clients(context); };
+    });
+}
+
+}  // namespace gnstor::cli

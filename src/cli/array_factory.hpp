@@ -1,0 +1,66 @@
+// array_factory.hpp: the one place where the programs meet an array. gnstord serves what make_array() gives,
+// and put/get/cat/ls/rm work on what open_object_store() gives; array_factory.cpp makes both from an
+// EmbeddedArray, tests from models.
+#pragma once
+
+#include <gnstor/client/control_plane.hpp>
+
+#include "daemon/inspector.hpp"
+#include "daemon/records.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gnstor::cli {
+
+struct ArrayOptions {
+    std::filesystem::path directory;  ///< where the SSDs' stores lie; made if absent
+    std::uint32_t ssds = 4;
+    std::uint64_t ssd_capacity_bytes = 1ull << 30;
+    std::uint64_t lease_ms = 300'000;
+};
+
+/// An array that runs while this object lives.
+class ServedArray {
+  public:
+    virtual ~ServedArray() = default;
+    virtual client::ControlPlane& control() = 0;
+    virtual daemon::Inspector& inspector() = 0;
+};
+
+/// Opens (recovering) or makes the SSDs and takes the array over with the records of `store`.
+Result<std::unique_ptr<ServedArray>> make_array(const ArrayOptions& options,
+                                                std::unique_ptr<daemon::RecordStore> store);
+
+struct ObjectInfo {
+    std::string name;
+    std::uint64_t bytes = 0;
+    std::uint32_t replicas = 0;
+};
+
+/// Told the bytes moved so far; may be empty.
+using Progress = std::function<void(std::uint64_t)>;
+
+/// Named byte strings, each in a volume of its own; kept in files between commands. One thread.
+class ObjectStore {
+  public:
+    virtual ~ObjectStore() = default;
+    /// `bytes`: how many will come, ~0: unknown (it is then read to its end first). kExists where the name is
+    /// taken.
+    virtual Result<void> put(const std::string& name, std::istream& from, std::uint64_t bytes,
+                             const Progress& progress) = 0;
+    virtual Result<std::uint64_t> get(const std::string& name, std::ostream& to,
+                                      const Progress& progress) = 0;
+    virtual Result<std::vector<ObjectInfo>> list() = 0;
+    virtual Result<void> remove(const std::string& name) = 0;
+};
+
+/// `create`: whether a store is begun where there is none (put), or that is an error (get, cat, ls, rm).
+Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create);
+
+}  // namespace gnstor::cli

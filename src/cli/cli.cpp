@@ -1,0 +1,73 @@
+// cli.cpp: main() of the gnstor command. Exit codes: 0 done, 1 it failed, 2 wrong usage.
+#include "cli/cli.hpp"
+
+#include <gnstor/base/units.hpp>
+
+#include <cstdlib>
+
+namespace gnstor::cli {
+
+std::filesystem::path Context::socket_path() const {
+    return socket.empty() ? std::filesystem::path(directory) / "gnstord.sock" : std::filesystem::path(socket);
+}
+
+daemon::HttpControlPlane Context::control(std::chrono::milliseconds deadline) const {
+    daemon::HttpClientOptions options;
+    options.socket = socket_path();
+    options.deadline = deadline;
+    return daemon::HttpControlPlane(options);
+}
+
+CLI::Validator size_text() {
+    return CLI::Validator(
+        [](const std::string& text) {
+            const Result<std::uint64_t> bytes = parse_bytes(text);
+            return bytes.ok() ? std::string() : bytes.error().message;
+        },
+        "SIZE");
+}
+
+namespace {
+
+std::string default_directory() {
+    if (const char* named = std::getenv("GNSTOR_DIR"); named != nullptr && *named != 0) return named;
+    const char* home = std::getenv("HOME");
+    return std::string(home == nullptr ? "." : home) + "/.gnstor";
+}
+
+}  // namespace
+}  // namespace gnstor::cli
+
+int main(int argc, char** argv) {
+    using namespace gnstor::cli;
+    Context context;
+    context.directory = default_directory();
+    std::string output = "table";
+    CLI::App app("gnstor: a storage array that GPU kernels use by themselves");
+    app.require_subcommand(1);
+    app.fallthrough();
+    app.add_option("--dir", context.directory, "folder of the array (environment: GNSTOR_DIR)")
+        ->capture_default_str();
+    app.add_option("--socket", context.socket, "Unix socket of gnstord; default: gnstord.sock in the folder");
+    app.add_option("--output", output, "table for people, json for programs")
+        ->check(CLI::IsMember({"table", "json"}))
+        ->capture_default_str();
+    app.add_option("--as", context.as, "name of the client that acts")
+        ->envname("GNSTOR_CLIENT")
+        ->capture_default_str();
+    add_array_commands(app, context);
+    add_volume_commands(app, context);
+    add_object_commands(app, context);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) {
+        return app.exit(e) == 0 ? kOk : kUsage;
+    }
+    context.out.json = output == "json";
+    try {
+        return context.action();
+    } catch (const std::exception& e) {
+        return context.out.fail(gnstor::error(gnstor::Errc::kInternal,
+                                              "a defect, or an answer that is not gnstord's: {}", e.what()));
+    }
+}

@@ -1,0 +1,36 @@
+// cli.hpp: the gnstor command: what all its parts share. One thread.
+#pragma once
+
+#include "cli/array_factory.hpp"
+#include "cli/output.hpp"
+#include "daemon/http_client.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <string>
+
+namespace gnstor::cli {
+
+/// What the command line said, and what to do about it. Subcommands set `action`; main() runs it and exits
+/// with what it returns.
+struct Context {
+    std::string directory;      ///< --dir; default $GNSTOR_DIR, else ~/.gnstor
+    std::string socket;         ///< --socket; default gnstord.sock in the folder
+    std::string as = "gnstor";  ///< --as: the client that acts
+    Output out;
+    std::function<int()> action;
+
+    [[nodiscard]] std::filesystem::path socket_path() const;
+    [[nodiscard]] daemon::HttpControlPlane control(
+        std::chrono::milliseconds deadline = std::chrono::milliseconds(30'000)) const;
+};
+
+void add_array_commands(CLI::App& app, Context& context);   ///< up, down, status, ssd, client
+void add_volume_commands(CLI::App& app, Context& context);  ///< volume ...
+void add_object_commands(CLI::App& app, Context& context);  ///< put, get, cat, ls, rm
+
+/// A size as people write it; a usage error otherwise.
+[[nodiscard]] CLI::Validator size_text();
+
+}  // namespace gnstor::cli

@@ -1,0 +1,152 @@
+// object_commands.cpp: gnstor put, get, cat, ls, rm: whole files in an array that is kept in a folder; no
+// daemon is needed.
+#include "cli/cli.hpp"
+
+#include <gnstor/base/units.hpp>
+
+#include <fstream>
+#include <iostream>
+
+namespace gnstor::cli {
+namespace {
+
+using nlohmann::json;
+
+struct ObjectOptions {
+    std::string store, name, file, capacity = "1GiB";
+    std::uint32_t ssds = 4;
+};
+
+Result<std::unique_ptr<ObjectStore>> open(const ObjectOptions& o, bool create) {
+    ArrayOptions options;
+    options.directory = o.store;
+    options.ssds = o.ssds;
+    GN_ASSIGN(options.ssd_capacity_bytes, parse_bytes(o.capacity));
+    std::error_code failed;
+    if (!create && !std::filesystem::is_directory(o.store, failed))
+        return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
+                     o.store, o.store);
+    return open_object_store(options, create);
+}
+
+Result<int> put(const Context& c, const ObjectOptions& o) {
+    std::error_code failed;
+    if (o.file != "-" && std::filesystem::is_directory(o.file, failed))
+        return error(Errc::kInvalidArgument, "{} is a folder; put its files one by one, or as an archive",
+                     o.file);
+    std::ifstream file;
+    if (o.file != "-") file.open(o.file, std::ios::binary);
+    if (o.file != "-" && !file)
+        return error(Errc::kNotFound, "{} cannot be read: {}", o.file, std::strerror(errno));
+    std::uint64_t bytes = ~0ull;
+    if (o.file != "-" && std::filesystem::is_regular_file(o.file, failed))
+        bytes = std::filesystem::file_size(o.file, failed);
+    const std::string name = !o.name.empty() ? o.name : std::filesystem::path(o.file).filename().string();
+    if (o.file == "-" && o.name.empty())
+        return error(Errc::kInvalidArgument,
+                     "what is read from standard input needs a name: gnstor put - NAME");
+    GN_TRY(daemon::check_name("name", name));
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, true));
+    std::uint64_t moved = 0;
+    {
+        ProgressLine line("put " + name, bytes);
+        GN_TRY(store->put(name, o.file == "-" ? std::cin : file, bytes,
+                          [&](std::uint64_t n) { line.at(moved = n); }));
+    }
+    if (bytes != ~0ull) moved = bytes;
+    c.out.document({{"name", name}, {"bytes", moved}});
+    c.out.text(fmt::format("{}: {} stored\n", name, format_bytes(moved)));
+    return kOk;
+}
+
+Result<int> get(const Context& c, const ObjectOptions& o) {
+    const std::string target = o.file.empty() ? o.name : o.file;
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, false));
+    // Written beside and renamed at the end: a failure leaves no half file.
+    const std::string part = target + ".part";
+    std::ofstream file(part, std::ios::binary | std::ios::trunc);
+    if (!file) return error(Errc::kIo, "{} cannot be written: {}", part, std::strerror(errno));
+    ProgressLine line("get " + o.name, ~0ull);
+    Result<std::uint64_t> got = store->get(o.name, file, [&](std::uint64_t n) { line.at(n); });
+    file.close();
+    std::error_code failed;
+    if (got.ok() && !file)
+        got = error(Errc::kIo, "{} could not be written to its end: {}", part, std::strerror(errno));
+    if (got.ok()) std::filesystem::rename(part, target, failed);
+    if (got.ok() && failed)
+        got = error(Errc::kIo, "{} cannot be renamed to {}: {}", part, target, failed.message());
+    if (!got.ok()) {
+        std::filesystem::remove(part, failed);
+        return std::move(got).error();
+    }
+    c.out.document({{"name", o.name}, {"bytes", *got}, {"file", target}});
+    c.out.text(fmt::format("{}: {} written to {}\n", o.name, format_bytes(*got), target));
+    return kOk;
+}
+
+Result<int> cat(const Context&, const ObjectOptions& o) {
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, false));
+    GN_TRY(store->get(o.name, std::cout, {}));
+    std::cout.flush();
+    if (!std::cout) return error(Errc::kIo, "standard output took not all of '{}'", o.name);
+    return kOk;
+}
+
+Result<int> ls(const Context& c, const ObjectOptions& o) {
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, false));
+    GN_ASSIGN(const std::vector<ObjectInfo> all, store->list());
+    json objects = json::array();
+    std::vector<std::vector<std::string>> rows;
+    for (const ObjectInfo& object : all) {
+        objects.push_back({{"name", object.name}, {"bytes", object.bytes}, {"replicas", object.replicas}});
+        rows.push_back({format_count(object.bytes), fmt::format("{}", object.replicas), object.name});
+    }
+    c.out.document({{"objects", objects}});
+    c.out.text(table({"BYTES", "REPLICAS", "NAME"}, rows, {true, true, false}));
+    return kOk;
+}
+
+Result<int> rm(const Context& c, const ObjectOptions& o) {
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, false));
+    GN_TRY(store->remove(o.name));
+    c.out.document({{"removed", o.name}});
+    c.out.text(fmt::format("{} removed\n", o.name));
+    return kOk;
+}
+
+}  // namespace
+
+void add_object_commands(CLI::App& app, Context& context) {
+    auto o = std::make_shared<ObjectOptions>();
+    const auto add = [&, o](const char* name, const char* what,
+                            Result<int> (*run)(const Context&, const ObjectOptions&)) {
+        CLI::App* command = app.add_subcommand(name, what);
+        command->add_option("--store", o->store, "folder of the array")->required();
+        command->callback([&context, o, run] {
+            context.action = [&context, o, run] {
+                const Result<int> done = run(context, *o);
+                return done.ok() ? *done : context.out.fail(done.error());
+            };
+        });
+        return command;
+    };
+    CLI::App* store = add("put", "store a file", put);
+    store->add_option("FILE", o->file, "what to store; - reads standard input")->required();
+    store->add_option("NAME", o->name, "its name there; default: the file's");
+    store->add_option("--ssds", o->ssds, "SSDs of a store that is begun")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    store->add_option("--capacity", o->capacity, "of each SSD of a store that is begun")
+        ->check(size_text())
+        ->capture_default_str();
+    CLI::App* fetch = add("get", "write a stored file", get);
+    fetch->add_option("NAME", o->name, "its name there")->required();
+    fetch->add_option("FILE", o->file, "where to write it; default: its name");
+    add("cat", "a stored file to standard output", cat)
+        ->add_option("NAME", o->name, "its name there")
+        ->required();
+    add("ls", "what is stored", ls);
+    add("rm", "remove a stored file", rm)->add_option("NAME", o->name, "its name there")->required();
+}
+
+}  // namespace gnstor::cli

@@ -1,0 +1,49 @@
+// output.hpp: what the gnstor command shows: tables for people, JSON for programs, errors, progress. One
+// thread.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace gnstor::cli {
+
+inline constexpr int kOk = 0, kFailed = 1, kUsage = 2;
+
+/// Rows under a heading; columns as wide as their widest cell, the last one ragged. `right`: columns of
+/// numbers.
+[[nodiscard]] std::string table(const std::vector<std::string>& heading,
+                                const std::vector<std::vector<std::string>>& rows,
+                                const std::vector<bool>& right);
+
+class Output {
+  public:
+    bool json = false;
+    /// What programs get; nothing for people.
+    void document(const nlohmann::json& value) const;
+    /// What people get; nothing for programs.
+    void text(const std::string& lines) const;
+    /// To standard error, in the form asked for; returns kFailed.
+    [[nodiscard]] int fail(const Error& e) const;
+};
+
+/// A line on a terminal that is drawn over; nothing when standard error is none.
+class ProgressLine {
+  public:
+    ProgressLine(std::string what, std::uint64_t total);  ///< total ~0: unknown
+    ~ProgressLine();
+    void at(std::uint64_t bytes);
+
+  private:
+    const std::string what_;
+    const std::uint64_t total_;
+    const bool terminal_;
+    bool drawn_ = false;
+    std::chrono::steady_clock::time_point started_, last_;
+};
+
+}  // namespace gnstor::cli

@@ -1,0 +1,96 @@
+#include "cli/process.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <thread>
+
+extern char** environ;
+
+namespace gnstor::cli {
+
+std::filesystem::path find_daemon() {
+    if (const char* named = std::getenv("GNSTORD"); named != nullptr && *named != 0) return named;
+    std::error_code failed;
+    const auto self = std::filesystem::read_symlink("/proc/self/exe", failed);
+    return failed ? std::filesystem::path("gnstord") : self.parent_path() / "gnstord";
+}
+
+Result<pid_t> spawn_detached(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                             const std::filesystem::path& log) {
+    std::vector<std::string> words{program.string()};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    posix_spawn_file_actions_adddup2(&files, 1, 2);
+    // A session of its own: the terminal's hang-up and interrupts are not meant for it.
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+    pid_t pid = 0;
+    const int failed = ::posix_spawn(&pid, program.c_str(), &files, &attributes, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    if (failed != 0)
+        return error(Errc::kIo, "{} cannot be started: {}; set GNSTORD to where gnstord is", program.string(),
+                     std::strerror(failed));
+    return pid;
+}
+
+bool alive(pid_t pid) {
+    // A child that has ended is reaped here, so that it does not pass for a living one.
+    if (::waitpid(pid, nullptr, WNOHANG) == pid) return false;
+    return ::kill(pid, 0) == 0 || errno == EPERM;
+}
+
+Result<void> write_pid_file(const std::filesystem::path& file, pid_t pid) {
+    std::ofstream out(file, std::ios::trunc);
+    out << pid << '\n';
+    out.close();
+    if (!out)
+        return error(Errc::kIo, "the pid file {} cannot be written: {}", file.string(), std::strerror(errno));
+    return {};
+}
+
+std::optional<pid_t> read_pid_file(const std::filesystem::path& file) {
+    std::ifstream in(file);
+    pid_t pid = 0;
+    if (!(in >> pid) || pid <= 1) return std::nullopt;
+    return pid;
+}
+
+bool wait_until(std::chrono::milliseconds deadline, const std::function<bool()>& condition) {
+    const auto end = std::chrono::steady_clock::now() + deadline;
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() >= end) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return true;
+}
+
+std::string tail(const std::filesystem::path& file, std::size_t lines) {
+    std::ifstream in(file);
+    std::deque<std::string> last;
+    for (std::string line; std::getline(in, line);) {
+        last.push_back(line);
+        if (last.size() > lines) last.pop_front();
+    }
+    std::string text;
+    for (const std::string& line : last) text += "  " + line + "\n";
+    return text;
+}
+
+}  // namespace gnstor::cli

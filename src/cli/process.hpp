@@ -1,0 +1,32 @@
+// process.hpp: starting gnstord in the background, and stopping it. Unix; one thread.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gnstor::cli {
+
+/// The program `name` beside this one, or what the environment variable GNSTORD names.
+[[nodiscard]] std::filesystem::path find_daemon();
+/// Starts a program in a session of its own, its output appended to `log`; returns its process id.
+Result<pid_t> spawn_detached(const std::filesystem::path& program, const std::vector<std::string>& arguments,
+                             const std::filesystem::path& log);
+/// Whether a process of this user with that id is there.
+[[nodiscard]] bool alive(pid_t pid);
+Result<void> write_pid_file(const std::filesystem::path& file, pid_t pid);
+/// Nothing where there is no such file, or nothing sensible in it.
+[[nodiscard]] std::optional<pid_t> read_pid_file(const std::filesystem::path& file);
+/// Asks again and again (every 20 ms) until it is so, or the deadline has passed.
+[[nodiscard]] bool wait_until(std::chrono::milliseconds deadline, const std::function<bool()>& condition);
+/// The last lines of a log file, for an error message.
+[[nodiscard]] std::string tail(const std::filesystem::path& file, std::size_t lines);
+
+}  // namespace gnstor::cli

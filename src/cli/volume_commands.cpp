@@ -1,0 +1,173 @@
+// volume_commands.cpp: gnstor volume create|list|show|share|release|delete.
+#include "cli/cli.hpp"
+
+#include <gnstor/base/units.hpp>
+
+#include "daemon/api_json.hpp"
+
+namespace gnstor::cli {
+namespace {
+
+using nlohmann::json;
+
+struct VolumeOptions {
+    std::string name, size, chunk = "64KiB", with;
+    std::uint32_t replicas = 2;
+    bool any_writer = false;
+};
+
+std::string describe(const nvme::VolumeRecord& r) {
+    std::string text = fmt::format(
+        "{} (VID {})\n  capacity   {} ({} bytes), length {} bytes\n  placement  {} replicas, chunks of {}\n",
+        r.name, r.geometry.volume, format_bytes(r.geometry.capacity_blocks * 4096),
+        r.geometry.capacity_blocks * 4096, r.byte_length, r.geometry.replicas,
+        format_bytes(4096ull << r.geometry.chunk_shift));
+    text +=
+        fmt::format("  owner      {} (client {})\n  epoch      {}, {}\n", r.owner_name, r.owner, r.epoch,
+                    r.writer == 0 ? std::string("nobody writes") : fmt::format("client {} writes", r.writer));
+    std::string readers;
+    for (std::uint32_t i = 0; i < r.reader_count; ++i)
+        readers += fmt::format("{}{}", i == 0 ? "clients " : ", ", r.readers[i]);
+    if ((r.flags & nvme::kVolumeWorldReadable) != 0) readers = "everybody";
+    text += fmt::format("  readers    {}\n  writers    {}\n", readers.empty() ? "the owner" : readers,
+                        (r.flags & nvme::kVolumeAnyWriter) != 0 ? "any client, one at a time" : "the owner");
+    return text;
+}
+
+Result<nvme::VolumeRecord> find(daemon::HttpControlPlane& control, const std::string& name) {
+    GN_ASSIGN(const std::vector<nvme::VolumeRecord> all, control.list_volumes());
+    for (const nvme::VolumeRecord& record : all)
+        if (name == record.name) return record;
+    return error(Errc::kNotFound, "there is no volume '{}'; 'gnstor volume list' shows those there are",
+                 name);
+}
+
+Result<int> create(const Context& c, const VolumeOptions& o) {
+    auto control = c.control();
+    client::CreateVolume request;
+    request.name = o.name;
+    GN_ASSIGN(request.capacity_bytes, parse_bytes(o.size));
+    GN_ASSIGN(const std::uint64_t chunk, parse_bytes(o.chunk));
+    request.chunk_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk, 0xFFFFFFFFu));
+    request.replicas = o.replicas;
+    request.any_writer = o.any_writer;
+    GN_ASSIGN(const client::ClientIdentity me, control.register_client(c.as));
+    GN_ASSIGN(const nvme::VolumeRecord record, control.create_volume(me.id, request));
+    c.out.document(daemon::to_json(record));
+    c.out.text(fmt::format("volume '{}' of {} with {} replicas is there (VID {})\n", record.name,
+                           format_bytes(record.geometry.capacity_blocks * 4096), record.geometry.replicas,
+                           record.geometry.volume));
+    return kOk;
+}
+
+Result<int> list(const Context& c) {
+    auto control = c.control();
+    GN_ASSIGN(const std::vector<nvme::VolumeRecord> all, control.list_volumes());
+    json volumes = json::array();
+    std::vector<std::vector<std::string>> rows;
+    for (const nvme::VolumeRecord& r : all) {
+        volumes.push_back(daemon::to_json(r));
+        rows.push_back({fmt::format("{}", r.geometry.volume), r.name,
+                        format_bytes(r.geometry.capacity_blocks * 4096), format_bytes(r.byte_length),
+                        fmt::format("{}", r.geometry.replicas), r.owner_name, fmt::format("{}", r.epoch),
+                        r.writer == 0 ? "-" : fmt::format("client {}", r.writer)});
+    }
+    c.out.document({{"volumes", volumes}});
+    c.out.text(table({"VID", "NAME", "CAPACITY", "LENGTH", "REPLICAS", "OWNER", "EPOCH", "WRITER"}, rows,
+                     {true, false, true, true, true, false, true, false}));
+    return kOk;
+}
+
+Result<int> show(const Context& c, const VolumeOptions& o) {
+    auto control = c.control();
+    GN_ASSIGN(const nvme::VolumeRecord record, find(control, o.name));
+    c.out.document(daemon::to_json(record));
+    c.out.text(describe(record));
+    return kOk;
+}
+
+Result<int> share(const Context& c, const VolumeOptions& o) {
+    auto control = c.control();
+    GN_ASSIGN(const client::ClientIdentity me, control.register_client(c.as));
+    nvme::ClientId reader = 0;
+    if (!o.with.empty()) {
+        GN_ASSIGN(const client::ClientIdentity other, control.register_client(o.with));
+        reader = other.id;
+    }
+    GN_TRY(control.share_volume(me.id, o.name, reader));
+    GN_ASSIGN(const nvme::VolumeRecord record, find(control, o.name));
+    c.out.document(daemon::to_json(record));
+    c.out.text(fmt::format("volume '{}' can now be read by {}\n", o.name,
+                           o.with.empty() ? "everybody" : "'" + o.with + "'"));
+    return kOk;
+}
+
+Result<int> release(const Context& c, const VolumeOptions& o) {
+    auto control = c.control();
+    GN_ASSIGN(const client::ClientIdentity me, control.register_client(c.as));
+    GN_ASSIGN(const nvme::VolumeRecord before, find(control, o.name));
+    if (before.writer != 0 && before.writer != me.id)
+        return error(Errc::kPermission,
+                     "volume '{}' is open for writing by client {}, not by '{}'; only the writer releases it",
+                     o.name, before.writer, c.as);
+    const bool held = before.writer == me.id;
+    if (held) GN_TRY(control.release_volume(me.id, before.geometry.volume, before.epoch, ~0ull));
+    GN_ASSIGN(const nvme::VolumeRecord record, find(control, o.name));
+    c.out.document(daemon::to_json(record));
+    c.out.text(held ? fmt::format("volume '{}' is released; epoch {} is closed\n", o.name, before.epoch)
+                    : fmt::format("volume '{}' is open for writing by nobody\n", o.name));
+    return kOk;
+}
+
+Result<int> remove(const Context& c, const VolumeOptions& o) {
+    auto control = c.control();
+    GN_ASSIGN(const client::ClientIdentity me, control.register_client(c.as));
+    GN_TRY(control.delete_volume(me.id, o.name));
+    c.out.document({{"deleted", o.name}});
+    c.out.text(fmt::format("volume '{}' is deleted\n", o.name));
+    return kOk;
+}
+
+}  // namespace
+
+void add_volume_commands(CLI::App& app, Context& context) {
+    auto o = std::make_shared<VolumeOptions>();
+    CLI::App* volume = app.add_subcommand("volume", "volumes of the array");
+    volume->require_subcommand(1);
+    const auto add = [&, o](const char* name, const char* what,
+                            Result<int> (*run)(const Context&, const VolumeOptions&)) {
+        CLI::App* command = volume->add_subcommand(name, what);
+        command->add_option("NAME", o->name, "the volume")->required();
+        command->callback([&context, o, run] {
+            context.action = [&context, o, run] {
+                const Result<int> done = run(context, *o);
+                return done.ok() ? *done : context.out.fail(done.error());
+            };
+        });
+        return command;
+    };
+    CLI::App* make = add("create", "make a volume; --as owns it", create);
+    make->add_option("SIZE", o->size, "capacity, as 64MiB or 1G; thin: it may be above what the SSDs hold")
+        ->required()
+        ->check(size_text());
+    make->add_option("--replicas", o->replicas, "SSDs that hold each chunk")
+        ->check(CLI::Range(1, 4))
+        ->capture_default_str();
+    make->add_option("--chunk", o->chunk, "unit of placement, 4KiB to 1MiB")
+        ->check(size_text())
+        ->capture_default_str();
+    make->add_flag("--any-writer", o->any_writer, "any client may open it for writing, one at a time");
+    volume->add_subcommand("list", "all volumes")->callback([&context] {
+        context.action = [&context] {
+            const Result<int> done = list(context);
+            return done.ok() ? *done : context.out.fail(done.error());
+        };
+    });
+    add("show", "one volume", show);
+    add("share", "let others read it", share)
+        ->add_option("--with", o->with, "one client; left out: everybody");
+    add("release", "end the writing of --as; its epoch closes", release);
+    add("delete", "delete it, with its data", remove);
+}
+
+}  // namespace gnstor::cli
