@@ -9,11 +9,11 @@ namespace gnstor::rdma::test {
 namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(GN_TEST_WARPS)
-constexpr std::uint32_t kRoundsPerLane = 3'000;
+constexpr std::uint32_t kRoundsPerLane = 6'000;
 #else
 constexpr std::uint32_t kRoundsPerLane = 20'000;
 #endif
-constexpr std::uint32_t kLanes = 6;  // at most one message a lane is out, and there are 8 receives
+constexpr std::uint32_t kLanes = 6;  // one message each, and a trip of the poller: 16 receives are enough
 
 void lane_body(AnsweredNet& net, std::uint32_t lane) {
     SplitMix64 dice(net.options.seed * 977 + lane);
@@ -48,6 +48,8 @@ void lane_body(AnsweredNet& net, std::uint32_t lane) {
 void run_load(bool scatter, bool strict, std::uint64_t seed) {
     NetOptions o;
     o.lanes = kLanes;
+    o.receive_log2 = 4;
+    o.cq_log2 = 5;
     o.scatter = scatter;
     o.strict = strict;
     o.seed = seed_from_environment(seed);

@@ -10,6 +10,11 @@
 // Receive entries are written once (post_all_receives): buffer i belongs to entry i for ever, so posting a
 // receive again is no more than counting the doorbell record on.
 //
+// How many receives: a visitor may make its arrival known at once, and whoever waited for it may send again
+// before this trip has posted the receive again. So a receive queue needs as many entries as messages can be
+// out, plus one trip (kLargestTrip, or kLoneLaneLooksAhead where only lone lanes poll); with fewer, the peer
+// finds no receive (RNR).
+//
 // Invariants
 //   * consumer, posted and the poison are touched by the holder of the lock alone;
 //   * a completion is valid when its opcode is not 15 and its owner bit equals the lap's parity (consumer /
@@ -36,6 +41,7 @@ namespace gnstor::rdma {
 
 inline constexpr std::uint32_t kPoison = 0xFFFFFFFFu;
 inline constexpr std::uint32_t kLoneLaneLooksAhead = 8;
+inline constexpr std::uint32_t kLargestTrip = simt::kWarpLanes;
 
 /// Shared by the lanes that poll. All zero at the start.
 struct alignas(64) CompletionQueueState {
@@ -143,8 +149,7 @@ struct PollResult {
 /// concurrently among the members; it must not wait, and must not use the group. Errors are visited too, and
 /// their receives are not posted again.
 template <class Group, class Visitor>
-GN_HD
-PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives, Visitor&& visit);
+GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives, Visitor&& visit);
 
 }  // namespace gnstor::rdma
 
