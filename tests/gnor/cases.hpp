@@ -29,8 +29,7 @@ inline void add(std::uint64_t* word, std::uint64_t n) {
 
 /// The group fills `blocks` blocks; any alignment.
 template <class Group>
-GN_HD
-void fill(Group group, std::byte* to, std::uint32_t vba, std::uint32_t blocks, std::uint32_t version) {
+GN_HD void fill(Group group, std::byte* to, std::uint32_t vba, std::uint32_t blocks, std::uint32_t version) {
     for (std::uint32_t i = group.rank(); i < blocks * 512; i += group.size()) {
         const std::uint64_t word = pattern_word(vba + i / 512, version, i % 512);
         __builtin_memcpy(to + std::uint64_t{i} * 8, &word, 8);
@@ -39,9 +38,8 @@ void fill(Group group, std::byte* to, std::uint32_t vba, std::uint32_t blocks, s
 }
 /// How many words of this member's share are not the pattern.
 template <class Group>
-GN_HD
-std::uint64_t differences(Group group, const std::byte* at, std::uint32_t vba, std::uint32_t blocks,
-                          std::uint32_t version) {
+GN_HD std::uint64_t differences(Group group, const std::byte* at, std::uint32_t vba, std::uint32_t blocks,
+                                std::uint32_t version) {
     std::uint64_t bad = 0;
     group.sync();
     for (std::uint32_t i = group.rank(); i < blocks * 512; i += group.size()) {

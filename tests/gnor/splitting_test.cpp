@@ -1,4 +1,5 @@
-// splitting_test.cpp: properties of splitting, of runs in bitmaps, of the order of statuses, of a channel's layout.
+// splitting_test.cpp: properties of splitting, of runs in bitmaps, of the order of statuses, of a channel's
+// layout.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -30,7 +31,8 @@ RC_GTEST_PROP(Splitting, PiecesCoverTheRangeExactlyAndCrossNoChunk, ()) {
 }
 
 RC_GTEST_PROP(Bitmap, RunsDoNotOverlapAndComeBack, ()) {
-    const auto lengths = *rc::gen::container<std::vector<std::uint32_t>>(rc::gen::inRange<std::uint32_t>(1, 65));
+    const auto lengths =
+        *rc::gen::container<std::vector<std::uint32_t>>(rc::gen::inRange<std::uint32_t>(1, 65));
     std::uint64_t words[4] = {~0ull, ~0ull, ~0ull, ~0ull};
     std::vector<bool> used(256);
     std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;
@@ -64,9 +66,10 @@ RC_GTEST_PROP(Bitmap, RunStartsAreExactlyThoseOfAPlainSearch, (std::uint64_t fre
 }
 
 TEST(StatusOrder, WorstIsATotalOrderAndTheDeadlineOutranksAll) {
-    const nvme::Status all[] = {nvme::Status::kSuccess,     nvme::Status::kStaleMap,   nvme::Status::kNotGranted,
-                                nvme::Status::kAccessDenied, nvme::Status::kStaleEpoch, nvme::Status::kQueueError,
-                                nvme::Status::kTimedOut,     nvme::Status::kNoBuffer};
+    const nvme::Status all[] = {nvme::Status::kSuccess,    nvme::Status::kStaleMap,
+                                nvme::Status::kNotGranted, nvme::Status::kAccessDenied,
+                                nvme::Status::kStaleEpoch, nvme::Status::kQueueError,
+                                nvme::Status::kTimedOut,   nvme::Status::kNoBuffer};
     for (const auto a : all)
         for (const auto b : all) {
             EXPECT_EQ(worst(a, b), worst(b, a));
@@ -82,7 +85,8 @@ TEST(ChannelMemory, IsTheStatedFormula) {
             const auto l = ChannelLayout::of(depth, ssds, 8u << 20);
             EXPECT_EQ(l.nic_bytes + l.lane_fixed, memory_bytes(depth, ssds));
             EXPECT_GE(l.command_slots, depth * ssds);
-            EXPECT_LT(memory_bytes(depth, ssds), 2048u + 704 + ssds * (168u * depth + 640) + 256u * l.command_slots + 512);
+            EXPECT_LT(memory_bytes(depth, ssds),
+                      2048u + 704 + ssds * (168u * depth + 640) + 256u * l.command_slots + 512);
         }
     std::printf("  4 SSDs x depth 32: %zu bytes\n", memory_bytes(32, 4));
 }

@@ -1,0 +1,329 @@
+// failures_test.cpp: what happens when drives refuse, are late, never answer, answer nonsense, or break the
+// connection.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "gnor/rig.hpp"
+
+namespace gnstor::test {
+namespace {
+
+using nvme::IoFields;
+using nvme::IoOpcode;
+
+const auto kMe = simt::self(simt::Lane{});
+Deadline soon() {
+    return Deadline::in_ns(kShort);
+}
+Deadline late() {
+    return Deadline::in_ns(kLong);
+}
+bool is(const nvme::Command& c, IoOpcode opcode) {
+    return c.opcode == static_cast<std::uint8_t>(opcode);
+}
+
+ModelDrive::Rule always(Decision d) {
+    return [d](const nvme::Command&, const IoFields&) { return d; };
+}
+
+/// A block whose first replica is `slot`.
+std::uint32_t block_first_on(const Rig& rig, std::uint32_t slot) {
+    for (std::uint32_t block = 0;; block += 16)
+        if (rig.replicas_of(block).slot[0] == slot) return block;
+}
+
+class Failures : public ::testing::Test {
+  protected:
+    Rig rig{};
+    VolumeRef v = rig.volume();
+    ChannelRef ch = rig.channel();
+    std::vector<std::byte> data = std::vector<std::byte>(64 * 4096);
+    void rule_everywhere(const ModelDrive::Rule& rule) {
+        for (auto& d : rig.drives) d->set_rule(rule);
+    }
+    std::byte* pool(std::uint64_t bytes) { return static_cast<std::byte*>(ch.alloc(kMe, bytes)); }
+};
+
+TEST_F(Failures, WrongArgumentsAreRefusedHereAndCostTheDrivesNothing) {
+    auto* buffer = pool(8192);
+    ASSERT_NE(buffer, nullptr);
+    EXPECT_EQ(v.read(kMe, ch, 0, 0, buffer, late()), Status::kBadArgument);
+    EXPECT_EQ(v.read(kMe, ch, 1u << 20, 1, buffer, late()), Status::kLbaOutOfRange);
+    EXPECT_EQ(v.read(kMe, ch, (1u << 20) - 1, 2, buffer, late()), Status::kLbaOutOfRange);
+    EXPECT_EQ(v.write(kMe, ch, 0xFFFFFFFFu, 0xFFFFFFFFu, buffer, late()), Status::kLbaOutOfRange);
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, nullptr, late()), Status::kBadArgument);
+    EXPECT_EQ(v.write(kMe, ch, 0, 1, nullptr, late()), Status::kBadArgument);
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, buffer + 2, late()), Status::kBadArgument);
+    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 8, 1, buffer, late()), Status::kBadArgument);
+    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 4, 5, buffer, late()), Status::kBadArgument);
+    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 0, 0, buffer, late()), Status::kBadArgument);
+    EXPECT_EQ(v.trim(kMe, ch, 0, 0, late()), Status::kBadArgument);
+    EXPECT_EQ(v.read_async(simt::Lane{}, ch, 0, 1, data.data(), late()).status, Status::kNotRegistered);
+    const VolumeRef reader = rig.volume(VolumeMode::kRead);
+    EXPECT_EQ(reader.write(kMe, ch, 0, 1, buffer, late()), Status::kNotWritable);
+    EXPECT_EQ(reader.trim(kMe, ch, 0, 1, late()), Status::kNotWritable);
+    EXPECT_EQ(reader.write_zeroes(kMe, ch, 0, 1, late()), Status::kNotWritable);
+    EXPECT_EQ(reader.write_async(simt::Lane{}, ch, 0, 1, buffer, late()).status, Status::kNotWritable);
+    EXPECT_EQ(ch.wait(kMe, Token{7, 9, Status::kSuccess}, late()), Status::kStaleToken);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kBadArgument);
+    for (auto& d : rig.drives) EXPECT_EQ(d->served(), 0u);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, EveryStatusOfADriveComesBackFromAWrite) {
+    const Status all[] = {Status::kInvalidOpcode,    Status::kInvalidField,
+                          Status::kInternalError,    Status::kLbaOutOfRange,
+                          Status::kCapacityExceeded, Status::kNamespaceWriteProtected,
+                          Status::kWriteFault,       Status::kUnrecoveredReadError,
+                          Status::kAccessDenied,     Status::kStaleMap,
+                          Status::kNotGranted,       Status::kStaleEpoch,
+                          Status::kWrongSsd,         Status::kBusy};
+    for (const Status s : all) {
+        rule_everywhere(always({Decision::kRefuse, s, 0}));
+        EXPECT_EQ(v.write(kMe, ch, 0, 40, data.data(), late()), s);
+        EXPECT_EQ(v.read(kMe, ch, 0, 40, data.data(), late()), s);
+        EXPECT_EQ(v.trim(kMe, ch, 0, 1, late()), s);
+        EXPECT_EQ(v.flush(kMe, ch, late()), s);
+    }
+    const auto first = rig.channels[0]->first_error().value();
+    ASSERT_TRUE(first.has_value());
+    EXPECT_EQ(static_cast<Status>(first->status), Status::kInvalidOpcode);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, TheWorstReplicaDecidesAWriteWhoeverAnswersFirst) {
+    const auto replicas = rig.replicas_of(0);
+    for (std::uint32_t slow = 0; slow < 2; ++slow) {
+        for (std::uint32_t r = 0; r < 2; ++r) {
+            const Status s = r == 0 ? Status::kNotGranted : Status::kAccessDenied;
+            rig.drives[replicas.slot[r]]->set_rule(always({Decision::kRefuse, s, r == slow ? 50u : 0u}));
+        }
+        EXPECT_EQ(v.write(kMe, ch, 0, 1, data.data(), late()), Status::kAccessDenied);
+    }
+    rig.expect_clean();
+}
+
+TEST_F(Failures, ReadsTryTheNextReplica) {
+    for (const Status s :
+         {Status::kNotGranted, Status::kBusy, Status::kStaleMap, Status::kUnrecoveredReadError}) {
+        const auto replicas = rig.replicas_of(0);
+        rig.drives[replicas.slot[1]]->set_block(0, pattern_block(0, 9));
+        rig.drives[replicas.slot[0]]->set_rule(always({Decision::kRefuse, s, 0}));
+        EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+        EXPECT_TRUE(std::equal(data.begin(), data.begin() + 4096, pattern_block(0, 9).begin()));
+    }
+    rig.expect_clean();
+}
+
+TEST_F(Failures, ReplicasSeeTheSameCommandIdAndSequenceAndSequencesRise) {
+    for (std::uint32_t i = 0; i < 20; ++i)
+        ASSERT_EQ(v.write(kMe, ch, i * 5, 1 + i, data.data(), late()), Status::kSuccess);
+    std::vector<ModelDrive::Seen> all;
+    for (auto& d : rig.drives)
+        for (const auto& s : d->seen()) all.push_back(s);
+    std::sort(all.begin(), all.end());
+    ASSERT_EQ(all.size() % 2, 0u);
+    for (std::size_t i = 0; i < all.size(); i += 2) EXPECT_TRUE(all[i] == all[i + 1]);
+    EXPECT_EQ(all.front().sequence, 1u);
+    EXPECT_EQ(all.back().sequence, 20u);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, AStaleMapIsRetriedUnderTheNewOneWithTheSameSequence) {
+    // Drives refuse version 1 until one of them has put version 2 in place.
+    rule_everywhere([this](const nvme::Command&, const IoFields& f) {
+        if (f.map_version == 2) return Decision{};
+        if (rig.map.version == 1) rig.set_map(2);
+        return Decision{Decision::kRefuse, Status::kStaleMap, 0};
+    });
+    EXPECT_EQ(v.write(kMe, ch, 3, 1, data.data(), late()), Status::kSuccess);
+    for (auto& d : rig.drives)
+        for (const auto& s : d->seen()) EXPECT_EQ(s.sequence, 1u);
+    rule_everywhere(always({Decision::kRefuse, Status::kStaleMap, 0}));
+    EXPECT_EQ(v.write(kMe, ch, 3, 1, data.data(), late()), Status::kStaleMap);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, ADeadlineEndsTheWaitAndQuarantinesUntilTheAnswer) {
+    rule_everywhere(always({Decision::kNever, {}, 0}));
+    auto* buffer = pool(4096);
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, buffer, soon()), Status::kTimedOut);
+    EXPECT_EQ(v.write(kMe, ch, 0, 20, data.data(), soon()), Status::kTimedOut);
+    const auto counters = rig.channels[0]->counters().value();
+    EXPECT_EQ(counters.quarantined, 3u);
+    EXPECT_GE(counters.timeouts, 2u);
+    EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 3u);
+    EXPECT_FALSE(rig.channels[0]->quiesce(soon()).ok());
+    rule_everywhere({});
+    EXPECT_EQ(v.write(kMe, ch, 0, 20, data.data(), late()), Status::kSuccess);
+    for (auto& d : rig.drives) d->answer_kept();
+    ASSERT_TRUE(rig.channels[0]->quiesce(late()).ok());
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, AChannelWhoseSlotsAreAllInQuarantineIsUsableAgainAfterReclaim) {
+    rule_everywhere(always({Decision::kNever, {}, 0}));
+    auto* buffer = pool(64 * 4096);
+    for (std::uint32_t i = 0; i < 40; ++i)
+        EXPECT_EQ(v.write(kMe, ch, i * 64, 64, buffer, soon()), Status::kTimedOut);
+    EXPECT_GE(rig.channels[0]->counters().value().quarantined, 32u);
+    for (auto& d : rig.drives) d->set_rule({});
+    for (std::uint32_t s = 0; s < 4; ++s) {
+        rig.channels[0]->reclaim(s).value();
+        rig.connect(0, s);
+    }
+    EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 0u);
+    for (std::uint32_t i = 0; i < 200; ++i) {
+        ASSERT_EQ(v.write(kMe, ch, i * 64, 64, data.data(), late()), Status::kSuccess);
+        ASSERT_EQ(v.read(kMe, ch, i * 64, 64, data.data(), late()), Status::kSuccess);
+    }
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, ABrokenQueuePairIsAnErrorUntilReclaimAndReadsGoToTheOtherReplica) {
+    const std::uint32_t block = block_first_on(rig, 2);
+    auto* buffer = pool(4096);
+    rig.drives[2]->set_rule(always({Decision::kBreak, {}, 0}));
+    EXPECT_EQ(v.read(kMe, ch, block, 1, buffer, late()), Status::kQueueError)
+        << "the buffer may still be written";
+    EXPECT_EQ(v.read(kMe, ch, block, 1, data.data(), late()), Status::kSuccess) << "the other replica";
+    EXPECT_EQ(v.write(kMe, ch, block, 1, data.data(), late()), Status::kQueueError);
+    const auto first = rig.channels[0]->first_error().value();
+    ASSERT_TRUE(first.has_value());
+    EXPECT_EQ(static_cast<Status>(first->status), Status::kQueueError);
+    EXPECT_EQ(first->queue, 2u);
+    rig.drives[2]->set_rule({});
+    rig.channels[0]->reclaim(2).value();
+    rig.connect(0, 2);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    EXPECT_EQ(v.write(kMe, ch, block, 1, data.data(), late()), Status::kSuccess);
+    EXPECT_EQ(v.read(kMe, ch, block, 1, data.data(), late()), Status::kSuccess);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, AReadThroughThePoolSurvivesAQueuePairThatBreaksUnderIt) {
+    const std::uint32_t block = block_first_on(rig, 1);
+    rig.drives[1]->set_rule(always({Decision::kBreak, {}, 0}));
+    EXPECT_EQ(v.read(kMe, ch, block, 1, data.data(), late()), Status::kSuccess);
+    rig.drives[1]->set_rule({});
+    rig.channels[0]->reclaim(1).value();
+    rig.connect(0, 1);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, AnswersToNoCommandAreCountedAndDropped) {
+    rule_everywhere([](const nvme::Command& c, const IoFields&) {
+        return Decision{is(c, IoOpcode::kRead) ? Decision::kStaleFirst : Decision::kServe, {}, 0};
+    });
+    for (std::uint32_t i = 0; i < 10; ++i)
+        ASSERT_EQ(v.read(kMe, ch, i, 1, data.data(), late()), Status::kSuccess);
+    rig.channels[0]->quiesce(late()).value();
+    EXPECT_EQ(rig.channels[0]->counters().value().stale, 10u);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, AnExhaustedPoolIsSaidSoAndServesAgain) {
+    std::vector<void*> held;
+    while (void* p = pool(256 * 1024)) held.push_back(p);
+    EXPECT_EQ(held.size(), 16u);
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), soon()), Status::kNoBuffer);
+    EXPECT_EQ(v.trim(kMe, ch, 0, 1, soon()), Status::kNoBuffer);
+    EXPECT_EQ(v.read(kMe, ch, 0, 64, held[0], late()), Status::kSuccess)
+        << "registered: no pool buffer needed";
+    for (void* p : held) EXPECT_EQ(ch.free(kMe, p), Status::kSuccess);
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, RegisteredMemoryIsUsedInPlaceAlsoWhenItGrewLater) {
+    auto memory = simt::PinnedMemory::map(1 << 20, simt::LanesKind::kCpu).value();
+    auto* at = reinterpret_cast<std::byte*>(memory.data());
+    EXPECT_FALSE(ch.is_registered(at, 4096));
+    for (std::uint32_t i = 0; i < 16; ++i) rig.channels[0]->register_buffer(at + i * 65536, 65536).value();
+    EXPECT_FALSE(rig.channels[0]->register_buffer(data.data(), 4096).ok());
+    EXPECT_TRUE(ch.is_registered(at + 15 * 65536, 65536));
+    EXPECT_FALSE(ch.is_registered(at + 65536 - 1, 2)) << "one command names one region";
+    const auto before = rig.channels[0]->counters().value().bounce_bytes;
+    ASSERT_EQ(v.write(kMe, ch, 0, 16, at + 3 * 65536, late()), Status::kSuccess);
+    ASSERT_EQ(v.read(kMe, ch, 0, 16, at + 9 * 65536, late()), Status::kSuccess);
+    EXPECT_EQ(rig.channels[0]->counters().value().bounce_bytes, before);
+    rig.channels[0]->unregister_buffer(at + 3 * 65536).value();
+    EXPECT_FALSE(ch.is_registered(at + 3 * 65536, 4096));
+    EXPECT_FALSE(rig.channels[0]->unregister_buffer(at + 3 * 65536).ok());
+    rig.channels[0]->register_buffer(data.data(), data.size()).value();
+    EXPECT_TRUE(ch.is_registered(data.data(), data.size()));
+    rig.expect_clean();
+}
+
+TEST_F(Failures, AFullChannelRefusesTriesAndServesWaiters) {
+    rule_everywhere(always({Decision::kNever, {}, 0}));
+    auto* buffer = pool(4096);
+    std::vector<Token> tokens;
+    for (;;) {
+        const Token t = v.try_read_async(simt::Lane{}, ch, 0, 1, buffer);
+        if (!t.in_flight()) {
+            EXPECT_EQ(t.status, Status::kTooManyPending);
+            break;
+        }
+        tokens.push_back(t);
+    }
+    EXPECT_EQ(tokens.size(), 32u) << "the depth of one queue pair";
+    EXPECT_EQ(v.read_async(simt::Lane{}, ch, 0, 1, buffer, soon()).status, Status::kTooManyPending);
+    rule_everywhere({});
+    for (auto& d : rig.drives) d->answer_kept();
+    for (const Token& t : tokens) EXPECT_EQ(ch.wait(kMe, t, late()), Status::kSuccess);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, FlushGoesToEverySlotOfTheMapAndOnlyThose) {
+    rig.set_map(2, [](placement::ArrayMap& m) { m.slots[1].state = placement::SlotState::kDown; });
+    EXPECT_EQ(v.flush(kMe, ch, late()), Status::kSuccess);
+    for (std::uint32_t s = 0; s < 4; ++s) EXPECT_EQ(rig.drives[s]->served(), s == 1 ? 0u : 1u);
+    rig.expect_clean();
+}
+
+TEST(HostCommand, ConnectTravelsInTheCapsuleAndItsAnswerComesBackWhole) {
+    for (const bool scatter : {true, false}) {
+        RigOptions o;
+        o.scatter = scatter;
+        Rig rig(o);
+        nvme::Command connect{};
+        connect.opcode = 0x7F;
+        connect.flags = nvme::kFlagsSgl;
+        const std::vector<std::byte> data(1024, std::byte{0x5A});
+        for (std::uint32_t s = 0; s < 4; ++s) {
+            const auto answer = rig.channels[0]->execute_from_host(s, connect, data, 60'000);
+            ASSERT_TRUE(answer.ok()) << answer.error().message;
+            EXPECT_EQ(answer->dw0, 0x1234u);
+            EXPECT_EQ(answer->result(), nvme::Status::kSuccess);
+        }
+        rig.drives[0]->set_rule(always({Decision::kNever, {}, 0}));
+        EXPECT_FALSE(rig.channels[0]->execute_from_host(0, connect, data, 20).ok());
+        rig.drives[0]->answer_kept();
+        rig.expect_clean();
+    }
+}
+
+TEST(ChannelOptionsChecks, AreClear) {
+    Rig rig;
+    const auto make = [&](auto edit) {
+        gnor::ChannelOptions o;
+        edit(o);
+        return gnor::Channel::create(*rig.nic, o).ok();
+    };
+    EXPECT_FALSE(make([](auto& o) { o.ssds = 0; }));
+    EXPECT_FALSE(make([](auto& o) { o.ssds = 65; }));
+    EXPECT_FALSE(make([](auto& o) { o.depth = 3; }));
+    EXPECT_FALSE(make([](auto& o) { o.depth = 0; }));
+    EXPECT_FALSE(make([](auto& o) { o.pool_bytes = 4096; }));
+    EXPECT_FALSE(make([](auto& o) { o.pool_bytes = 0; }));
+    EXPECT_FALSE(make([](auto& o) { o.ssds = 64, o.depth = 1024; }));
+}
+
+}  // namespace
+}  // namespace gnstor::test
