@@ -8,8 +8,7 @@ namespace gnstor::rdma {
 namespace detail {
 /// 16 bytes, stored at once where the processor can.
 template <class T>
-GN_HD
-void store16(T* to, const T& from) {
+GN_HD void store16(T* to, const T& from) {
     static_assert(sizeof(T) == 16 && alignof(T) == 16, "one 16-byte store");
 #if GN_DEVICE_PASS
     *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(&from);
@@ -82,9 +81,8 @@ inline SendRun SendQueueRef::try_reserve_run(std::uint32_t wanted) const {
 }
 
 template <class... Segments>
-GN_HD
-void SendQueueRef::fill(SendTicket& ticket, std::uint8_t opcode, std::uint32_t invalidate_rkey,
-                        Segments... segments) const {
+GN_HD void SendQueueRef::fill(SendTicket& ticket, std::uint8_t opcode, std::uint32_t invalidate_rkey,
+                              Segments... segments) const {
     constexpr std::uint32_t kUsed = sizeof...(Segments);
     mlx5::SendEntry* const entry = ring + slot(ticket.index);
     detail::store16(&entry->control,
@@ -161,13 +159,13 @@ inline void SendQueueRef::ring_bell() const {
 }
 
 template <class Group>
-GN_HD
-SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted) {
+GN_HD SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted) {
     const auto key = wanted ? reinterpret_cast<std::uint64_t>(queue.state) : 0u;
     const simt::LaneSet sharers = group.match(static_cast<std::uint64_t>(key));
     const std::uint32_t chief = sharers.lowest();
     SendRun run;
     if (wanted && chief == group.lane()) run = queue.try_reserve_run(sharers.count());
+    group.sync();  // hands on what the chief acquired with the room: shfl orders nothing
     run.first = group.shfl(run.first, chief);
     run.count = group.shfl(run.count, chief);
     run.outcome = group.shfl(run.outcome, chief);
@@ -181,8 +179,7 @@ SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted) {
 }
 
 template <class Group>
-GN_HD
-void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket) {
+GN_HD void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket) {
     if (ticket.granted()) queue.mark_ready(ticket);
     const auto key = ticket.granted() ? reinterpret_cast<std::uint64_t>(queue.state) : 0u;
     // Members that share a queue got consecutive entries, in the order of their lanes, if they reserved
