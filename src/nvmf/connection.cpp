@@ -270,7 +270,9 @@ void Connection::refuse(const Capsule& capsule, Status status) {
     counters_.refused.add();
     mark_id(capsule.command.command_id);
     --under_way_;
-    answer(capsule.command.command_id, {.status = status, .invalidate_key = capsule.invalidate_key});
+    // A key that opened no window is not the peer's to be invalidated.
+    const std::uint32_t key = status == Status::kDataTransferError ? 0 : capsule.invalidate_key;
+    answer(capsule.command.command_id, {.status = status, .invalidate_key = key});
 }
 
 void Connection::fail() {

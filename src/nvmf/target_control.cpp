@@ -41,12 +41,14 @@ Result<std::unique_ptr<TargetControl>> TargetControl::open(rdma::SoftNic& nic,
                      "4096, 32768 and 65535",
                      limits.admin_entries_max, limits.io_entries_max, limits.io_queues_max);
     std::unique_ptr<TargetControl> control(new TargetControl(nic, std::move(options)));
+    GN_TRY(control->make_subsystems(subsystems));
     control->thread_ = std::thread([c = control.get()] { c->run(); });
-    GN_TRY(control->listen(subsystems));
+    GN_TRY(control->listen());
     return control;
 }
 
-Result<void> TargetControl::listen(std::span<const SubsystemConfig> subsystems) {
+/// Before the control thread starts: the lists of subsystems never change afterwards.
+Result<void> TargetControl::make_subsystems(std::span<const SubsystemConfig> subsystems) {
     for (SubsystemConfig config : subsystems) {
         if (config.drive == nullptr || config.service.empty())
             return error(Errc::kInvalidArgument, "a subsystem needs a drive and a service name to listen on");
@@ -57,6 +59,10 @@ Result<void> TargetControl::listen(std::span<const SubsystemConfig> subsystems) 
         subsystems_.push_back(std::make_unique<Subsystem>(std::move(config), options_.controllers));
         doors_.push_back(std::make_unique<Door>(*this, *subsystems_.back()));
     }
+    return {};
+}
+
+Result<void> TargetControl::listen() {
     for (; listening_ < subsystems_.size(); ++listening_)
         GN_TRY(nic_.listen(subsystems_[listening_]->config.service, *doors_[listening_]));
     return {};
@@ -76,7 +82,7 @@ TargetControl::~TargetControl() {
     stop_thread_ = true;
     wake_.notify_one();
     lock.unlock();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     // Whatever a stuck drive still holds: stop polling, then take the queues away; both waits are bounded.
     shards_.clear();
     for (const auto& connection : connections_) {
@@ -259,7 +265,7 @@ void TargetControl::expire() {
     const std::uint64_t patience = std::uint64_t{options_.connect_timeout_ms} * 1'000'000u;
     for (Connection* connection : snapshot()) {
         Connection::Record& record = connection->record;
-        if (record.bound || record.closing || now - record.accepted_ns < patience) continue;
+        if (record.bound || record.closing || now < record.accepted_ns + patience) continue;
         record.closing = true;
         connection->request_fail();
     }

@@ -63,7 +63,8 @@ class TargetControl final : public ConnectionOwner {
     };
 
     TargetControl(rdma::SoftNic& nic, TargetOptions options);
-    Result<void> listen(std::span<const SubsystemConfig> subsystems);
+    Result<void> make_subsystems(std::span<const SubsystemConfig> subsystems);
+    Result<void> listen();
     rdma::ConnectReply accept(Subsystem& subsystem, const rdma::ConnectRequest& request);
     OffloadShard& shard_of(Reactor& reactor);
     void post(Event event);

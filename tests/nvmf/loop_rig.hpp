@@ -39,7 +39,8 @@ bool eventually(Condition condition, std::uint64_t seconds = 20) {
     return true;
 }
 
-inline nvme::VolumeRecord sample_record(nvme::VolumeId volume = kVolume, const char* name = "sample") {
+inline nvme::VolumeRecord sample_record(nvme::VolumeId volume = kVolume, const char* name = "sample",
+                                        nvme::ClientId owner = kWriter) {
     nvme::VolumeRecord r{};
     r.record_version = nvme::kVolumeRecordVersion;
     r.epoch = 1;
@@ -49,8 +50,8 @@ inline nvme::VolumeRecord sample_record(nvme::VolumeId volume = kVolume, const c
     r.geometry.volume = volume;
     r.geometry.chunk_shift = 4;
     r.geometry.replicas = 1;
-    r.owner = kWriter;
-    r.writer = kWriter;
+    r.owner = owner;
+    r.writer = owner;
     r.revision = 1;
     r.slot_count = 1;
     std::strncpy(r.name, name, nvme::kMaxVolumeName);
@@ -121,13 +122,13 @@ class LoopRig {
         std::copy(drive_->uuid().begin(), drive_->uuid().end(), m.map.slots[0].ssd_uuid);
         return m;
     }
-    /// Makes the drive serve volume kVolume to kWriter; leaves no connection behind.
-    void make_volume() const {
+    /// Makes the drive serve a volume to its owner; leaves no connection behind.
+    void make_volume(const nvme::VolumeRecord& record = sample_record()) const {
         auto admin = connect(host(std::string{kAdminHostNqn}));
         ASSERT_TRUE(admin.ok()) << admin.error().message;
         const auto set = (*admin)->map_set(kTerm, map());
         ASSERT_TRUE(set.ok()) << set.error().message;
-        const auto added = (*admin)->volume_add(kTerm, sample_record());
+        const auto added = (*admin)->volume_add(kTerm, record);
         ASSERT_TRUE(added.ok()) << added.error().message;
     }
     [[nodiscard]] SubsystemCounters counters() const { return target_->counters("ssd-0").value(); }

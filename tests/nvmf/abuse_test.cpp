@@ -1,0 +1,280 @@
+// abuse_test.cpp: hosts that break the rules, vanish under load, or send garbage: the target and the other
+// hosts go on.
+#include "loop_rig.hpp"
+#include "support/seed.hpp"
+
+#include <gnstor/base/hash.hpp>
+
+namespace gnstor::nvmf {
+namespace {
+
+using nvme::IoOpcode;
+using nvme::Status;
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::uint64_t kCapsules = 60'000;
+constexpr int kRounds = 15;
+#else
+constexpr std::uint64_t kCapsules = 1'500'000;
+constexpr int kRounds = 150;
+#endif
+
+/// Half noise, half nearly right, or nothing would get past the first check.
+std::uint32_t garbage_capsule(SplitMix64& random, std::span<std::byte> bytes, const Buffer& memory,
+                              bool admin) {
+    for (std::size_t at = 0; at + 8 <= bytes.size() && at < 128; at += 8) {
+        const std::uint64_t word = random.next();
+        std::memcpy(bytes.data() + at, &word, 8);
+    }
+    // A message that is not even a command, or too long, ends its connection: seldom, or nothing else is
+    // tried.
+    const std::uint64_t shape = random.below(2000);
+    if (shape == 0) return static_cast<std::uint32_t>(1 + random.below(63));
+    if (random.below(4) == 0) return static_cast<std::uint32_t>(64 + random.below(200));
+    nvme::Command c;
+    std::memcpy(&c, bytes.data(), sizeof c);
+    c.flags = nvme::kFlagsSgl;
+    constexpr std::uint8_t kAdmin[] = {0x02, 0x06, 0x08, 0x09, 0x0A, 0x0C, 0x18, 0x7F,
+                                       0xC1, 0xC5, 0xC8, 0xCE, 0xD1, 0xD4, 0xD8, 0xDA};
+    constexpr std::uint8_t kIo[] = {0x00, 0x01, 0x02, 0x08, 0x09, 0x7F};
+    c.opcode = admin ? kAdmin[random.below(sizeof kAdmin)] : kIo[random.below(sizeof kIo)];
+    if (random.below(8) != 0) c.namespace_id = static_cast<std::uint32_t>(random.below(3));
+    if (!admin && random.below(2) == 0) {
+        const nvme::Command good =
+            nvme::encode_io(static_cast<IoOpcode>(c.opcode),
+                            fields(static_cast<std::uint32_t>(random.below(kCapacityBlocks + 8)),
+                                   static_cast<std::uint32_t>(1 + random.below(4)), 1 + random.below(100)));
+        const std::uint16_t id = c.command_id;
+        c = good;
+        c.command_id = id;
+    }
+    if (c.opcode == 0x7F && admin) {
+        // Not the enable bit: a controller that is disabled would end the test of everything else.
+        c.cdw11 = random.below(2) == 0 ? 0x1C : 0x08;
+    }
+    if (c.opcode == 0x09 && admin)
+        c.cdw10 = static_cast<std::uint32_t>(random.below(14));  // not the keep-alive time
+    const DataNeed need = data_need(admin ? QueueKind::kAdmin : QueueKind::kIo, c);
+    const auto length = static_cast<std::uint32_t>(random.below(4) == 0 ? random.below(9000) : need.bytes);
+    switch (random.below(4)) {
+        case 0:
+            c.data = nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset,
+                                                  random.below(4) == 0 ? random.next() : 0, length);
+            break;
+        case 1:
+            c.data =
+                nvme::SglDescriptor::keyed(random.next(), length, static_cast<std::uint32_t>(random.next()));
+            if (random.below(2) == 0) c.data.type = nvme::kSglKeyedInvalidate;
+            break;
+        default:
+            c.data = memory.sgl(random.below(1 << 19), length);
+    }
+    std::memcpy(bytes.data(), &c, sizeof c);
+    if (c.data.type == nvme::kSglDataBlockOffset)
+        return static_cast<std::uint32_t>(64 + std::min(need.bytes, kInCapsuleBytes));
+    return 64;
+}
+
+struct Tally {
+    std::uint64_t sent = 0;
+    std::uint64_t answered = 0;
+    std::uint64_t good = 0;
+    std::uint64_t reconnects = 0;
+};
+
+/// Sends garbage on a queue until `count` capsules went out, reconnecting whenever the target threw it off.
+void abuse(LoopRig& rig, bool admin, std::uint64_t count, std::uint64_t seed, Tally& tally) {
+    SplitMix64 random(seed);
+    Buffer memory(rig.host_nic(), 1u << 20);
+    std::vector<std::byte> bytes(kCapsuleBytesMax + 64);
+    std::unique_ptr<HostController> host;
+    std::unique_ptr<HostQueue> queue;
+    std::uint32_t under_way = 0;
+    constexpr std::uint32_t kDepth = 16;
+    const auto reconnect = [&] {
+        queue.reset();
+        host.reset();
+        under_way = 0;
+        ++tally.reconnects;
+        HostOptions o = rig.host();
+        o.host_id = {static_cast<std::uint8_t>(admin ? 200 : 201)};
+        host = rig.connect(o).value();
+        if (!admin) {
+            queue = host->open_io_queue(1, kDepth).value();
+            return;
+        }
+        // An admin queue driven by hand, enabled with its first commands.
+        ConnectRequest r{.queue_id = 0,
+                         .sq_size = kDepth - 1,
+                         .attributes = 0,
+                         .keep_alive_ms = 0,
+                         .host_id = {202},
+                         .controller_id = nvme::kAnyController,
+                         .subsystem_nqn = rig.target().subsystem_nqn(0),
+                         .host_nqn = client_host_nqn(kWriter)};
+        const IoQueueConnect connect(r);
+        queue = HostQueue::create(rig.host_nic(), kDepth).value();
+        ASSERT_TRUE(queue->connect("node", "ssd-0", connect.transport_data(), 30000).ok());
+        ASSERT_TRUE(connect_queue(*queue, connect, simt::now_ns() + 30 * kSecond).ok());
+        nvme::Command enable{};
+        enable.opcode = 0x7F;
+        enable.flags = nvme::kFlagsSgl;
+        enable.cdw11 = 0x14;
+        enable.cdw12 = nvme::Configuration{.enable = true, .sq_entry_log2 = 6, .cq_entry_log2 = 4}.encode();
+        ASSERT_EQ(queue->post(enable), HostQueue::Posted::kYes);
+        ASSERT_TRUE(await_response(*queue, simt::now_ns() + 30 * kSecond).ok());
+    };
+    reconnect();
+    std::uint64_t until = simt::now_ns() + 60 * kSecond;
+    while (tally.sent < count) {
+        nvme::Completion r;
+        while (queue->poll(r)) {
+            --under_way;
+            ++tally.answered;
+            tally.good += nvme::ok(r.result()) ? 1 : 0;
+            until = simt::now_ns() + 60 * kSecond;
+        }
+        // Event requests are held: a queue that is full of them is given up, as is one that the target
+        // failed.
+        if (queue->broken() || (admin && under_way >= kDepth - 4 && random.below(50) == 0)) {
+            reconnect();
+            continue;
+        }
+        ASSERT_LT(simt::now_ns(), until) << "the target hangs; GN_SEED replays";
+        if (under_way >= kDepth) continue;
+        const std::uint32_t size = garbage_capsule(random, bytes, memory, admin);
+        const auto cut = static_cast<std::uint32_t>(random.below(3) == 0 ? random.below(size) : 0);
+        if (queue->post_bytes(std::span(bytes).first(size), cut) != HostQueue::Posted::kYes) continue;
+        ++under_way;
+        ++tally.sent;
+    }
+    queue.reset();
+    host.reset();
+}
+
+TEST(Abuse, GarbageCapsulesNeverHurtTheTargetOrOtherHosts) {
+    const std::uint64_t seed = test::run_seed();
+    LoopRig rig({.strict = false, .seed = seed, .target = {}});
+    rig.make_volume();
+    // The honest host has a volume of its own, which no garbage may read or change.
+    constexpr nvme::ClientId kHonest = 77;
+    constexpr nvme::VolumeId kHonestVolume = 8;
+    rig.make_volume(sample_record(kHonestVolume, "honest", kHonest));
+    auto good_host = rig.connect(rig.host(client_host_nqn(kHonest))).value();
+    IoClient good(rig.host_nic(), *good_host, 1);
+    good.buffer.fill(1);
+    const auto honest = [&](IoOpcode opcode, std::uint32_t block, std::size_t offset,
+                            std::uint64_t sequence) {
+        nvme::IoFields f = fields(block, 1, sequence);
+        f.volume = kHonestVolume;
+        f.client = kHonest;
+        return good.status(io(opcode, f, good.buffer.sgl(offset, 4096)));
+    };
+    for (std::uint32_t b = 0; b < 64; ++b)
+        ASSERT_EQ(honest(IoOpcode::kWrite, b, b * 4096, b + 1), Status::kSuccess);
+    Tally io_tally;
+    Tally admin_tally;
+    std::atomic<int> running{2};
+    std::thread io_abuser([&] {
+        abuse(rig, false, kCapsules * 3 / 4, seed, io_tally);
+        --running;
+    });
+    std::thread admin_abuser([&] {
+        abuse(rig, true, kCapsules / 4, seed + 1, admin_tally);
+        --running;
+    });
+    std::uint64_t reads = 0;
+    for (; running > 0 && !HasFailure(); ++reads) {
+        const std::size_t b = reads % 64;
+        EXPECT_EQ(honest(IoOpcode::kRead, static_cast<std::uint32_t>(b), 1 << 19, 0), Status::kSuccess);
+        EXPECT_EQ(std::memcmp(good.buffer.data() + b * 4096, good.buffer.data() + (1 << 19), 4096), 0) << b;
+    }
+    io_abuser.join();
+    admin_abuser.join();
+    EXPECT_TRUE(good_host->keep_alive().ok());
+    const std::uint64_t sent = io_tally.sent + admin_tally.sent;
+    std::printf(
+        "GN_COUNT nvmf_garbage_capsules=%llu\nGN_COUNT nvmf_garbage_accepted=%llu\nGN_COUNT "
+        "nvmf_honest_reads=%llu\n",
+        static_cast<unsigned long long>(sent),
+        static_cast<unsigned long long>(io_tally.good + admin_tally.good),
+        static_cast<unsigned long long>(reads));
+    std::printf("garbage: %llu answered, %llu reconnections\n",
+                static_cast<unsigned long long>(io_tally.answered + admin_tally.answered),
+                static_cast<unsigned long long>(io_tally.reconnects + admin_tally.reconnects));
+    EXPECT_GT(io_tally.good, sent / 100) << "some of it must get as far as the drive";
+    EXPECT_GT(rig.counters().malformed, sent / 100);
+}
+
+TEST(Abuse, AHostThatVanishesUnderLoadLeavesNothingBehind) {
+    const std::uint64_t seed = test::run_seed();
+    SplitMix64 random(seed);
+    for (const bool strict : {true, false}) {
+        LoopRig rig({.strict = strict, .seed = seed, .target = {}});
+        rig.make_volume();
+        auto steady_host = rig.connect(rig.host()).value();
+        IoClient steady(rig.host_nic(), *steady_host, 1);
+        for (int round = 0; round < kRounds; ++round) {
+            Buffer memory(rig.host_nic(), 1u << 20);
+            auto host = rig.connect(rig.host()).value();
+            std::vector<std::unique_ptr<HostQueue>> queues;
+            for (std::uint16_t q = 1; q <= 3; ++q) queues.push_back(host->open_io_queue(q, 32).value());
+            for (std::uint16_t i = 0; i < 32; ++i)
+                for (auto& queue : queues) {
+                    const bool write = random.below(2) == 0;
+                    nvme::Command c =
+                        io(write ? IoOpcode::kWrite : IoOpcode::kRead,
+                           fields(static_cast<std::uint32_t>(random.below(64) * 16), 16, random.next() | 1),
+                           memory.sgl(random.below(15) * 65536, 65536));
+                    c.command_id = i;
+                    (void)queue->post(c);
+                }
+            switch (random.below(4)) {
+                case 0:
+                    host.reset();  // the admin queue first
+                    queues.clear();
+                    break;
+                case 1:
+                    queues.clear();
+                    break;
+                case 2:
+                    for (auto& queue : queues) queue->disconnect();
+                    break;
+                default:
+                    rig.host_nic().disconnect(queues[1]->qp());
+                    (void)host->property_set(nvme::Property::kCc, 0);
+            }
+            queues.clear();
+            host.reset();
+            // Memory is deregistered here: nothing may still touch it. And the honest host reads on.
+            ASSERT_EQ(steady.status(io(IoOpcode::kRead, fields(0, 1), steady.buffer.sgl(0, 4096))),
+                      Status::kSuccess);
+        }
+        EXPECT_TRUE(eventually([&] { return rig.target().connections_open() == 2; }));
+        std::printf("GN_COUNT nvmf_disconnects_under_load=%d\n", kRounds);
+    }
+}
+
+TEST(Abuse, ATargetThatIsTakenAwayUnderLoadFailsItsHostsOnly) {
+    for (int round = 0; round < kRounds / 5; ++round) {
+        LoopRig rig;
+        rig.make_volume();
+        auto host = rig.connect(rig.host()).value();
+        auto queue = host->open_io_queue(1, 32).value();
+        Buffer memory(rig.host_nic(), 1u << 20);
+        for (std::uint16_t i = 0; i < 32; ++i) {
+            nvme::Command c = io(IoOpcode::kRead, fields(0, 16), memory.sgl(0, 65536));
+            c.command_id = i;
+            ASSERT_EQ(queue->post(c), HostQueue::Posted::kYes);
+        }
+        rig.close_target();
+        EXPECT_TRUE(eventually([&] { return queue->broken() && !host->connected(); }));
+        EXPECT_EQ(host->keep_alive().error().code, Errc::kState);
+        EXPECT_FALSE(rig.connect(rig.host()).ok());
+        queue.reset();
+        host.reset();
+    }
+}
+
+}  // namespace
+}  // namespace gnstor::nvmf
