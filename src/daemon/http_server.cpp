@@ -48,6 +48,7 @@ struct HttpServer::Impl {
     std::thread listener;
     std::unique_ptr<Descriptor> lock;
     int port = 0;
+    int listening = -1;  ///< httplib's socket, for its backlog
     bool bound = false;
 
     void configure();
@@ -82,14 +83,16 @@ void HttpServer::Impl::configure() {
                                                : "invalid_argument";
         put(api.refuse(out.status, code,
                        out.status == 413
-                           ? fmt::format("the body has more than {} bytes", kMaxBodyBytes)
+                           ? fmt::format("the body is above {} bytes", kMaxBodyBytes)
                            : std::string("this is not an HTTP request that gnstord understands")),
             out);
     });
     server.set_exception_handler([this](const httplib::Request&, httplib::Response& out, std::exception_ptr) {
         put(api.refuse(500, "internal", "a defect in gnstord: the request was not carried out"), out);
     });
-    server.set_payload_max_length(kMaxBodyBytes);
+    // Well above the interface's own limit: a body that is refused is read first, or its sender would see a
+    // reset, not the answer.
+    server.set_payload_max_length(16 * kMaxBodyBytes);
     server.set_read_timeout(std::chrono::seconds(5));
     server.set_write_timeout(std::chrono::seconds(5));
     server.set_keep_alive_timeout(
@@ -97,7 +100,8 @@ void HttpServer::Impl::configure() {
     server.new_task_queue = [count = options.threads] { return new httplib::ThreadPool(count); };
     // Not SO_REUSEPORT, httplib's default: a second daemon on the port would silently take half of the
     // connections.
-    server.set_socket_options([](socket_t fd) {
+    server.set_socket_options([this](socket_t fd) {
+        listening = fd;
         const int yes = 1;
         ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     });
@@ -161,6 +165,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(Api& api, const HttpServer
     impl->options = options;
     impl->configure();
     GN_TRY(options.socket.empty() ? impl->listen_tcp() : impl->listen_unix());
+    ::listen(impl->listening, 128);  // httplib's backlog of 5 turns clients away on a Unix socket
     impl->listener = std::thread([raw = impl.get()] { raw->server.listen_after_bind(); });
     // stop() is heard only by a server that runs: wait for it, bounded.
     for (int i = 0; i < 5000 && !impl->server.is_running(); ++i)

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""The gnstor command from outside: exit codes, JSON, sentences. Arguments: the gnstor and gnstord programs (model drives)."""
+import json, os, signal, socket, subprocess, sys, tempfile, unittest
+
+GNSTOR, GNSTORD = sys.argv.pop(1), sys.argv.pop(1)
+calls = 0
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.temp = tempfile.TemporaryDirectory(prefix="gnstor-cli-")
+        self.dir = os.path.join(self.temp.name, "array")
+        self.env = dict(os.environ, GNSTORD=GNSTORD, GNSTOR_DIR=self.dir)
+        self.env.pop("GNSTOR_CLIENT", None)
+
+    def tearDown(self):
+        self.run_cli("down", code=None)
+        self.temp.cleanup()
+
+    def run_cli(self, *words, code=0, stdin=None, says=None):
+        global calls
+        calls += 1
+        done = subprocess.run([GNSTOR, *words], env=self.env, input=stdin, capture_output=True, timeout=120)
+        if code is not None:
+            self.assertEqual(done.returncode, code, (words, done.stdout, done.stderr))
+        if says is not None:
+            self.assertIn(says, (done.stdout + done.stderr).decode())
+        return done
+
+    def ask(self, *words, code=0):
+        done = self.run_cli(*words, "--output", "json", code=code)
+        return json.loads(done.stdout if code == 0 else done.stderr)
+
+    def test_up_and_down_are_idempotent_and_clear(self):
+        self.run_cli("down", says="not running")
+        up = self.ask("up", "--ssds", "3")
+        self.assertEqual((up["state"], up["started"], up["ssds"]), ("up", True, 3))
+        self.assertFalse(self.ask("up")["started"])
+        self.run_cli("up", says="already up")
+        self.assertTrue(self.ask("down")["stopped"])
+        self.assertFalse(self.ask("down")["stopped"])
+        self.assertFalse(os.path.exists(os.path.join(self.dir, "gnstord.sock")))
+
+    def test_wrong_usage_is_exit_code_2(self):
+        for words in ([], ["fly"], ["volume"], ["volume", "create"], ["volume", "create", "v", "many"], ["up", "--ssds", "0"],
+                      ["up", "--ssds", "65"], ["status", "--output", "xml"], ["volume", "create", "v", "1M", "--replicas", "9"],
+                      ["put", "x"], ["status", "--bogus"]):
+            self.run_cli(*words, code=2)
+        self.run_cli("--help", says="volume")
+
+    def test_without_a_daemon_the_error_says_what_to_do(self):
+        for words in (["status"], ["volume", "list"], ["ssd", "list"], ["client", "add", "a"]):
+            self.run_cli(*words, code=1, says="gnstor up")
+        self.assertEqual(self.ask("status", code=1)["error"]["code"], "io")
+
+    def test_the_life_of_a_volume(self):
+        self.run_cli("up")
+        made = self.ask("volume", "create", "data", "64MiB", "--replicas", "3", "--chunk", "128KiB", "--as", "alice")
+        self.assertEqual((made["capacity_bytes"], made["chunk_bytes"], made["replicas"]), (64 << 20, 128 << 10, 3))
+        self.assertEqual(self.ask("volume", "list")["volumes"][0]["name"], "data")
+        self.run_cli("volume", "list", says="data")
+        self.run_cli("volume", "show", "data", says="alice")
+        self.assertEqual(self.ask("volume", "create", "data", "1M", "--as", "alice", code=1)["error"]["code"], "exists")
+        self.assertEqual(self.ask("volume", "create", "huge", "17T", code=1)["error"]["code"], "invalid_argument")
+        self.assertEqual(self.ask("volume", "create", "a/b", "1M", code=1)["error"]["code"], "invalid_argument")
+        self.run_cli("volume", "share", "data", "--with", "bob", "--as", "carol", code=1, says="only the owner")
+        self.assertEqual(len(self.ask("volume", "share", "data", "--with", "bob", "--as", "alice")["readers"]), 1)
+        self.assertTrue(self.ask("volume", "share", "data", "--as", "alice")["world_readable"])
+        self.run_cli("volume", "release", "data", "--as", "alice", says="nobody")
+        self.run_cli("volume", "delete", "data", "--as", "bob", code=1, says="only the owner")
+        self.run_cli("volume", "delete", "data", "--as", "alice")
+        self.assertEqual(self.ask("volume", "show", "data", code=1)["error"]["code"], "not_found")
+        self.assertEqual(len(self.ask("ssd", "list")["ssds"]), 4)
+        self.run_cli("ssd", "list", says="MODEL2")
+        self.run_cli("client", "list", says="carol")
+        self.assertEqual(self.ask("status")["volumes"], 0)
+        self.run_cli("status", says="map 1 in force")
+
+    def test_records_survive_a_restart_a_kill_and_the_loss_of_the_store(self):
+        self.run_cli("up")
+        self.run_cli("volume", "create", "kept", "8M", "--as", "alice")
+        before = self.ask("volume", "show", "kept")
+        self.run_cli("down")
+        self.run_cli("up")
+        self.assertEqual(self.ask("volume", "show", "kept"), before)
+        self.run_cli("down")
+        os.remove(os.path.join(self.dir, "records.db"))
+        self.run_cli("up")
+        self.assertEqual(self.ask("volume", "show", "kept"), before)
+        # Killed: the stale socket is replaced.
+        with open(os.path.join(self.dir, "gnstord.pid")) as f:
+            os.kill(int(f.read()), signal.SIGKILL)
+        self.assertTrue(os.path.exists(os.path.join(self.dir, "gnstord.sock")))
+        self.run_cli("up")
+        self.assertEqual(self.ask("volume", "show", "kept")["name"], "kept")
+
+    def test_a_damaged_store_is_refused_and_rebuilt_when_asked(self):
+        self.run_cli("up")
+        self.run_cli("volume", "create", "kept", "8M")
+        self.run_cli("down")
+        with open(os.path.join(self.dir, "records.db"), "wb") as f:
+            f.write(b"not a database" * 1000)
+        self.run_cli("up", code=1, says="--quarantine-store")
+        self.run_cli("up", "--quarantine-store")
+        self.assertEqual(self.ask("volume", "show", "kept")["name"], "kept")
+
+    def test_two_daemons_do_not_share_a_folder_or_a_socket(self):
+        self.run_cli("up")
+        second = subprocess.run([GNSTORD, "--dir", self.dir], capture_output=True, timeout=60)
+        self.assertEqual(second.returncode, 1)
+        self.assertIn(b"another gnstord", second.stderr)
+        sock = os.path.join(self.dir, "gnstord.sock")
+        third = subprocess.run([GNSTORD, "--dir", self.dir + "2", "--socket", sock], capture_output=True, timeout=60)
+        self.assertEqual(third.returncode, 1)
+        self.assertIn(b"another gnstord answers", third.stderr)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            busy = subprocess.run([GNSTORD, "--dir", self.dir + "3", "--listen", "127.0.0.1:%d" % taken.getsockname()[1]],
+                                  capture_output=True, timeout=60)
+            self.assertEqual(busy.returncode, 1)
+            self.assertIn(b"cannot listen", busy.stderr)
+        with open(self.dir + ".file", "w") as f:
+            f.write("precious")
+        plain = subprocess.run([GNSTORD, "--dir", self.dir + "4", "--socket", self.dir + ".file"], capture_output=True, timeout=60)
+        self.assertIn(b"not a socket", plain.stderr)
+        self.assertTrue(os.path.exists(self.dir + ".file"))
+        self.run_cli("status")
+
+    def test_files_go_in_and_come_back(self):
+        store = ["--store", os.path.join(self.temp.name, "store")]
+        self.run_cli("ls", *store, code=1, says="begins one")
+        data = os.urandom(100_001)
+        source, target = os.path.join(self.temp.name, "in"), os.path.join(self.temp.name, "out")
+        with open(source, "wb") as f:
+            f.write(data)
+        self.assertEqual(self.ask("put", source, "blob", *store)["bytes"], len(data))
+        self.run_cli("put", source, "blob", *store, code=1, says="remove it first")
+        self.run_cli("put", source + ".no", *store, code=1, says="cannot be read")
+        self.run_cli("put", self.temp.name, *store, code=1, says="is a folder")
+        self.run_cli("put", source, "a/b", *store, code=1, says="0x2f")
+        self.run_cli("put", "-", *store, code=1, stdin=b"x", says="needs a name")
+        self.run_cli("put", "-", "piped", *store, stdin=b"through a pipe")
+        self.run_cli("get", "blob", target, *store)
+        with open(target, "rb") as f:
+            self.assertEqual(f.read(), data)
+        self.assertEqual(self.run_cli("cat", "piped", *store).stdout, b"through a pipe")
+        self.run_cli("get", "nothing", target + "2", *store, code=1, says="not stored")
+        self.assertFalse(os.path.exists(target + "2") or os.path.exists(target + "2.part"))
+        self.assertEqual(len(self.ask("ls", *store)["objects"]), 2)
+        self.run_cli("rm", "blob", *store)
+        self.run_cli("rm", "blob", *store, code=1)
+
+
+if __name__ == "__main__":
+    result = unittest.main(argv=[sys.argv[0], "-v"], exit=False).result
+    print(f"cli: {result.testsRun} promises, {calls} commands run")
+    sys.exit(0 if result.wasSuccessful() and result.testsRun >= 8 and calls >= 60 else 1)

@@ -1,0 +1,243 @@
+// http_test.cpp: the interface over real sockets: bad bytes, many clients at once, stopping, sockets in use.
+#include "daemon/http_client.hpp"
+#include "daemon/http_server.hpp"
+#include "daemon/in_process.hpp"
+#include "daemon/model_ssd.hpp"
+
+#include <gnstor/base/hash.hpp>
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+using namespace gnstor;
+using namespace gnstor::daemon;
+using namespace gnstor::daemon::test;
+
+namespace {
+
+class HttpTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        char folder[] = "/tmp/gnstor-http-XXXXXX";
+        ASSERT_NE(::mkdtemp(folder), nullptr);
+        dir = folder;
+        control = InProcessControlPlane::start(std::make_unique<MemoryRecordStore>(), array.ports(),
+                                               InProcessOptions{})
+                      .value();
+        api = std::make_unique<Api>(*control, *control);
+        options.socket = dir / "s";
+        options.threads = 16;
+    }
+    void TearDown() override {
+        server.reset();
+        std::filesystem::remove_all(dir);
+    }
+    void serve() {
+        auto started = HttpServer::start(*api, options);
+        ASSERT_TRUE(started.ok()) << started.error().message;
+        server = std::move(started).value();
+    }
+    std::unique_ptr<HttpControlPlane> client() {
+        return std::make_unique<HttpControlPlane>(
+            HttpClientOptions{options.socket, "127.0.0.1", server ? server->port() : 0});
+    }
+    [[nodiscard]] int connect_raw() const {
+        const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        std::strcpy(address.sun_path, options.socket.c_str());
+        EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+        const timeval wait{20, 0};
+        ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+        return fd;
+    }
+    /// Sends bytes, half-closes, and returns what came back until the server closed.
+    [[nodiscard]] std::string raw(const std::string& bytes) const {
+        const int fd = connect_raw();
+        (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        ::shutdown(fd, SHUT_WR);
+        std::string answer;
+        char buffer[4096];
+        for (ssize_t n; (n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0;)
+            answer.append(buffer, static_cast<std::size_t>(n));
+        ::close(fd);
+        return answer;
+    }
+
+    std::filesystem::path dir;
+    ModelArray array{3};
+    std::unique_ptr<InProcessControlPlane> control;
+    std::unique_ptr<Api> api;
+    HttpServerOptions options;
+    std::unique_ptr<HttpServer> server;
+};
+
+TEST_F(HttpTest, TheClientSeesWhatTheDaemonKnowsToTheByte) {
+    serve();
+    auto http = client();
+    const auto alice = http->register_client("alice");
+    ASSERT_TRUE(alice.ok()) << alice.error().message;
+    EXPECT_EQ(alice->host_nqn, control->register_client("alice")->host_nqn);
+    const auto made = http->create_volume(alice->id, {"v", 10'000'000, 32768, 3, true});
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(std::memcmp(&*made, &control->list_volumes()->at(0), sizeof(*made)), 0);
+    const auto opened = http->open_volume(alice->id, "v", client::OpenMode::kWrite);
+    ASSERT_TRUE(opened.ok());
+    EXPECT_EQ(opened->lease_ms, 300'000u);
+    EXPECT_TRUE(http->renew_lease(alice->id, opened->record.geometry.volume, opened->record.epoch).ok());
+    EXPECT_TRUE(http->share_volume(alice->id, "v", http->register_client("bob")->id).ok());
+    EXPECT_TRUE(
+        client()->release_volume(alice->id, opened->record.geometry.volume, opened->record.epoch, 777).ok());
+    const auto listed = http->list_volumes();
+    ASSERT_EQ(listed->size(), 1u);
+    EXPECT_EQ(std::memcmp(&listed->at(0), &control->list_volumes()->at(0), sizeof(nvme::VolumeRecord)), 0);
+    EXPECT_EQ(listed->at(0).byte_length, 777u);
+    const auto here = control->array(), there = http->array();
+    EXPECT_EQ(std::memcmp(&here->map, &there->map, sizeof(here->map)), 0);
+    ASSERT_EQ(there->ssds.size(), 3u);
+    EXPECT_EQ(there->ssds[1].subsystem_nqn, here->ssds[1].subsystem_nqn);
+    EXPECT_TRUE(http->delete_volume(alice->id, "v").ok());
+    const auto gone = http->open_volume(alice->id, "v", client::OpenMode::kRead);
+    EXPECT_EQ(gone.error().code, Errc::kNotFound);
+    EXPECT_EQ(http->open_volume(99, "a b/%?#", client::OpenMode::kRead).error().code, Errc::kPermission);
+}
+
+TEST_F(HttpTest, OfManyClientsThatOpenForWritingExactlyOneWins) {
+    serve();
+    const auto owner = control->register_client("owner")->id;
+    ASSERT_TRUE(control->create_volume(owner, {"v", 4096, 65536, 2, true}).ok());
+    constexpr int kClients = 12, kRounds = 10;
+    std::uint64_t tries = 0;
+    for (int round = 0; round < kRounds; ++round) {
+        std::atomic<int> won{0}, busy{0};
+        std::vector<client::OpenedVolume> winner(1);
+        std::vector<std::thread> threads;
+        for (int c = 0; c < kClients; ++c)
+            threads.emplace_back([&, c] {
+                auto http = client();
+                const auto id = http->register_client(fmt::format("w{}", c));
+                if (!id.ok()) return;
+                const auto opened = http->open_volume(id->id, "v", client::OpenMode::kWrite);
+                if (opened.ok() && won.fetch_add(1, std::memory_order_relaxed) == 0) winner[0] = *opened;
+                if (!opened.ok() && opened.error().code == Errc::kBusy)
+                    busy.fetch_add(1, std::memory_order_relaxed);
+            });
+        for (std::thread& t : threads) t.join();
+        EXPECT_EQ(won.load(), 1);
+        EXPECT_EQ(busy.load(), kClients - 1);
+        const auto& r = winner[0].record;
+        ASSERT_TRUE(control->release_volume(r.writer, r.geometry.volume, r.epoch, ~0ull).ok());
+        tries += kClients;
+    }
+    std::printf("http: %llu concurrent openings, one winner in each of %d rounds\n",
+                static_cast<unsigned long long>(tries), kRounds);
+}
+
+TEST_F(HttpTest, BytesThatAreNoRequestAreAnsweredOrDroppedAndTheServerLives) {
+    serve();
+    const std::vector<std::string> bad = {
+        "",
+        "\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "BREW /v1/volumes HTTP/1.1\r\n\r\n",
+        std::string(20000, 'A'),
+        "GET /" + std::string(9000, 'a') + " HTTP/1.1\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nX: " + std::string(20000, 'h') + "\r\n\r\n",
+        "POST /v1/clients HTTP/1.1\r\nContent-Length: 99999999999\r\nContent-Type: application/json\r\n\r\n{",
+        "POST /v1/clients HTTP/1.1\r\nContent-Length: -5\r\nContent-Type: application/json\r\n\r\n{}",
+        "POST /v1/clients HTTP/1.1\r\nContent-Length: 10\r\nContent-Type: application/json\r\n\r\n{}",
+        "POST /v1/clients HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Type: "
+        "application/json\r\n\r\nzz\r\n{}\r\n",
+        std::string("\x16\x03\x01\x00\xff\x00\x00", 7),
+        "DELETE /v1/volumes/%ff%fe HTTP/1.1\r\n\r\n"};
+    for (const std::string& bytes : bad) {
+        const std::string answer = raw(bytes);
+        if (!answer.empty()) {
+            EXPECT_EQ(answer.rfind("HTTP/1.1 4", 0), 0u)
+                << bytes.substr(0, 60) << " -> " << answer.substr(0, 200);
+        }
+    }
+    SplitMix64 random(7);
+    for (int i = 0; i < 200; ++i) {
+        std::string bytes =
+            "POST /v1/volumes HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: "
+            "close\r\n\r\n{}";
+        for (int k = 0; k < 3; ++k) bytes[random.below(bytes.size())] = static_cast<char>(random.below(256));
+        (void)raw(bytes);
+    }
+    EXPECT_TRUE(client()->get("/healthz").ok());
+    std::printf("http: %zu malformed and 200 damaged requests\n", bad.size());
+}
+
+TEST_F(HttpTest, ABodyThatIsTooLargeIsRefusedAsJson) {
+    serve();
+    const std::string answer =
+        raw("POST /v1/clients HTTP/1.1\r\nContent-Type: application/json\r\nConnection: "
+            "close\r\nContent-Length: 70000\r\n\r\n" +
+            std::string(70000, ' '));
+    EXPECT_EQ(answer.rfind("HTTP/1.1 413", 0), 0u) << answer.substr(0, 100);
+    EXPECT_NE(answer.find("too_large"), std::string::npos);
+}
+
+TEST_F(HttpTest, ASocketInUseIsAClearErrorAndAStaleOneIsReplaced) {
+    serve();
+    struct stat info {};
+    ASSERT_EQ(::stat(options.socket.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    auto second = HttpServer::start(*api, options);
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.error().code, Errc::kBusy);
+    EXPECT_NE(second.error().message.find("another gnstord"), std::string::npos);
+    server.reset();
+    EXPECT_FALSE(std::filesystem::exists(options.socket));
+    // What a killed daemon leaves: a socket file that nobody answers.
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, options.socket.c_str());
+    ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    ::close(fd);
+    serve();
+    EXPECT_TRUE(client()->get("/healthz").ok());
+    server.reset();
+    std::ofstream(options.socket) << "precious";
+    EXPECT_EQ(HttpServer::start(*api, options).error().code, Errc::kExists);
+    EXPECT_TRUE(std::filesystem::exists(options.socket));
+    options.socket = dir / std::string(200, 'x');
+    EXPECT_EQ(HttpServer::start(*api, options).error().code, Errc::kInvalidArgument);
+}
+
+TEST_F(HttpTest, TcpServesTooAndATakenPortIsAClearError) {
+    options.socket.clear();
+    serve();
+    ASSERT_GT(server->port(), 0);
+    EXPECT_TRUE(client()->get("/healthz").ok());
+    HttpServerOptions same = options;
+    same.port = server->port();
+    auto second = HttpServer::start(*api, same);
+    ASSERT_FALSE(second.ok());
+    EXPECT_NE(second.error().message.find("--listen"), std::string::npos) << second.error().message;
+}
+
+TEST_F(HttpTest, StoppingEndsInTimeWithSilentConnectionsOpen) {
+    serve();
+    const int silent = connect_raw();
+    EXPECT_TRUE(client()->get("/healthz").ok());
+    server->stop();
+    server.reset();
+    ::close(silent);
+    const auto gone = client()->get("/healthz");
+    ASSERT_FALSE(gone.ok());
+    EXPECT_NE(gone.error().message.find("gnstor up"), std::string::npos);
+}
+
+}  // namespace
