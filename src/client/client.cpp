@@ -1,3 +1,4 @@
+// client.cpp: a client's connections to every SSD, its channels, and what the proxy thread does for them.
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/uuid.hpp>
 

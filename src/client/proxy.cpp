@@ -1,3 +1,4 @@
+// proxy.cpp: the proxy thread: chores by due time.
 #include "client/proxy.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// ssd_session.cpp: connecting to one SSD: the association, then queue pairs.
 #include "client/ssd_session.hpp"
 
 #include <span>

@@ -1,3 +1,5 @@
+// volume.cpp: one opening of a volume: its reference for kernels, its lease, and transfers by the host's own
+// lanes.
 #include <gnstor/base/log.hpp>
 
 #include "client/client_impl.hpp"
@@ -117,6 +119,7 @@ Result<void> Volume::set_byte_length(std::uint64_t bytes) {
 Result<void> Volume::release() {
     if (impl_->released) return {};
     impl_->released = true;
+    if (impl_->mode == OpenMode::kRead) return {};  // a reader holds nothing that the daemon keeps
     if (impl_->renewal != 0) impl_->client->proxy.remove(impl_->renewal);
     return impl_->client->control.release_volume(impl_->client->identity.id, impl_->record.geometry.volume,
                                                  impl_->record.epoch, impl_->byte_length);

@@ -1,3 +1,4 @@
+// nvmf_ssd_port.cpp: vendor commands to one drive, over its admin queue.
 #include "daemon/nvmf_ssd_port.hpp"
 
 #include "nvmf/nqn.hpp"

@@ -1,3 +1,4 @@
+// embedded_array.cpp: node, daemon decisions and clients of one process, joined over the loop wire.
 #include <gnstor/embedded_array.hpp>
 
 #include "daemon/in_process.hpp"

@@ -1,3 +1,4 @@
+// node.cpp: starts engine threads, NIC, drives and target of one storage node.
 #include "embedded/node.hpp"
 
 #include <fmt/core.h>

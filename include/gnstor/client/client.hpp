@@ -33,7 +33,7 @@ struct ClientOptions {
     std::uint32_t depth = 32;             ///< commands under way per channel and SSD; power of two, 8 .. 256
     std::uint64_t pool_bytes = 2u << 20;  ///< registered pool a channel; a multiple of 256 KiB
     std::uint32_t keep_alive_ms = 15000;  ///< NVMe keep-alive timeout of the admin connections
-    bool scatter_to_cqe = false;          ///< responses inside completions
+    bool scatter_to_cqe = true;           ///< responses inside completions: one trip less
 };
 
 class Volume;

@@ -1,0 +1,53 @@
+// result.hpp: one benchmark run as it is kept: command, commit, machine and every repeat; raw material of
+// every table in docs/.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace gnstor::bench {
+
+/// Latency of single operations, in nanoseconds.
+struct Latency {
+    double mean_ns = 0;
+    std::uint32_t p50_ns = 0, p99_ns = 0, p999_ns = 0, max_ns = 0;
+    std::uint64_t samples = 0;
+};
+Latency summarize(std::vector<std::uint32_t> nanoseconds);
+
+/// What one repeat of one case measured.
+struct Repeat {
+    double seconds = 0;
+    std::uint64_t operations = 0;
+    std::uint64_t bytes = 0;
+    Latency latency;
+    double engine_cpu_seconds = 0;  ///< of the emulated hardware's threads
+};
+
+/// One case: what varied, and its repeats.
+struct Case {
+    nlohmann::json parameters;
+    std::vector<Repeat> repeats;
+};
+
+/// CPU, cores, memory, GPU and kernel of this machine.
+nlohmann::json describe_machine();
+
+/// The whole run in the schema of docs/runs/README.md.
+nlohmann::json to_json(const std::string& benchmark, const std::vector<std::string>& command,
+                       const std::string& commit, const nlohmann::json& configuration,
+                       const std::vector<Case>& cases);
+
+/// Writes it, or an Error that names the path.
+Result<void> write_json(const std::filesystem::path& path, const nlohmann::json& run);
+
+/// A table for people: a row a case, median over repeats with the least and the most.
+std::string table(const std::vector<Case>& cases);
+
+}  // namespace gnstor::bench

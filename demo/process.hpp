@@ -1,0 +1,20 @@
+// process.hpp: runs one of the system's tools and collects what it prints. Host, one thread.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include <string>
+#include <vector>
+
+namespace gnstor::demo {
+
+struct ProcessOutput {
+    int exit_code;
+    std::string out;
+};
+
+/// Runs `arguments[0]` from PATH with LC_ALL=C; standard error passes through. Killed after `timeout_ms`: an
+/// Error.
+Result<ProcessOutput> run_process(const std::vector<std::string>& arguments, std::uint32_t timeout_ms);
+
+}  // namespace gnstor::demo
