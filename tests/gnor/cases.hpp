@@ -244,6 +244,12 @@ struct LanesAsync {
     }
 };
 
+/// Runs callbacks whose commands ended after the last lane had left.
+struct RunDueCallbacks {
+    Common common;
+    GN_HD void operator()(simt::Lane lane) const { common.channels.mine(lane).poll(simt::self(lane)); }
+};
+
 /// The four steps of a batch, warps on a batch in shared memory of their block (here: memory of their own).
 template <std::uint32_t kThreads>
 struct WarpsBatch {

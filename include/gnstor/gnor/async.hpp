@@ -53,9 +53,8 @@ inline Token token_for(ChannelState& c, std::uint32_t head) {
 
 /// Sends all that the lane's cursor names, waiting and polling for slots and credits until `deadline`.
 template <class Group>
-GN_HD
-Token send_all(Group me, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
-               simt::Deadline deadline) {
+GN_HD GN_NOINLINE Token send_all(Group me, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
+                                 simt::Deadline deadline) {
     LaneWork work;
     std::uint32_t backoff = 0;
     for (;;) {
@@ -131,9 +130,8 @@ inline std::uint32_t take_everything(ChannelState& c, const Operation& op, Curso
 /// a request brings a cursor with request_count 0. Resources for the whole request are taken before anything
 /// of it is sent, so that a request that does not fit costs the drives nothing.
 template <class Group>
-GN_HD
-Token send_at_once(Group group, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
-                   bool ring) {
+GN_HD GN_NOINLINE Token send_at_once(Group group, ChannelState& c, Operation& op, Cursor& cursor,
+                                     std::uint32_t hint, bool ring) {
     const std::uint32_t head = take_everything(c, op, cursor, hint);
     std::uint32_t at = head, replica = 0, count = 0;
     std::uint32_t before = kNone;  // the last one that is sent whole
@@ -207,8 +205,8 @@ inline nvme::Status end_chain(ChannelState& c, std::uint32_t head, nvme::Status 
 /// Waits for each member's token (one that is not in flight is done at once). The token is spent, whatever
 /// the result.
 template <class Group>
-GN_HD
-nvme::Status wait_for(Group group, ChannelState& c, const Token& token, simt::Deadline deadline) {
+GN_HD GN_NOINLINE nvme::Status wait_for(Group group, ChannelState& c, const Token& token,
+                                        simt::Deadline deadline) {
     std::uint32_t backoff = 0;
     bool waiting = token.in_flight() && token.head != kNone;
     nvme::Status result = token.status;

@@ -35,8 +35,7 @@ struct Batch {
 
     /// Once, by all members, before the first step; a block's warps each do their part.
     template <class Group>
-    GN_HD
-    void init(Group group, simt::Lane lane) {
+    GN_HD void init(Group group, simt::Lane lane) {
         simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
         mine(lane).unrung = 0;
         group.sync();
@@ -53,10 +52,9 @@ struct Batch {
     /// after dispatch; else what is wrong with it. Never waits. Buffers must be registered; opcode kRead or
     /// kWrite, the same for all members.
     template <class Group>
-    GN_HD
-    Status submit(Group group, simt::Lane lane, const VolumeRef& volume, ChannelRef channel,
-                  nvme::IoOpcode opcode, const IoRequest* request, Callback callback = nullptr,
-                  void* argument = nullptr) {
+    GN_HD Status submit(Group group, simt::Lane lane, const VolumeRef& volume, ChannelRef channel,
+                        nvme::IoOpcode opcode, const IoRequest* request, Callback callback = nullptr,
+                        void* argument = nullptr) {
         if (opcode != nvme::IoOpcode::kRead && opcode != nvme::IoOpcode::kWrite) return Status::kBadArgument;
         if (!volume.allows(opcode)) return Status::kNotWritable;
         const bool full = is_pending(lane);
@@ -78,8 +76,7 @@ struct Batch {
     /// Rings the bells of what this group's members submitted, each once; each member takes some of the queue
     /// pairs.
     template <class Group>
-    GN_HD
-    void commit(Group group, simt::Lane lane, ChannelRef channel) {
+    GN_HD void commit(Group group, simt::Lane lane, ChannelRef channel) {
         gnor::ChannelState& c = channel.state();
         const std::uint64_t own = mine(lane).unrung;
         mine(lane).unrung = 0;
@@ -94,14 +91,14 @@ struct Batch {
 
     /// One trip to the channel's completions, for whoever's they are.
     template <class Group>
-    GN_HD
-    std::uint32_t poll(Group group, ChannelRef channel) { return gnor::poll_trip(group, channel.state()); }
+    GN_HD std::uint32_t poll(Group group, ChannelRef channel) {
+        return gnor::poll_trip(group, channel.state());
+    }
 
     /// Hands results out: a member whose request is done gets its status, its callback runs, its slot is free
     /// again.
     template <class Group>
-    GN_HD
-    BatchResult dispatch(Group group, simt::Lane lane, ChannelRef channel) {
+    GN_HD BatchResult dispatch(Group group, simt::Lane lane, ChannelRef channel) {
         BatchResult result;
         gnor::ChannelState& c = channel.state();
         if (is_pending(lane)) {
@@ -119,8 +116,7 @@ struct Batch {
 
     /// Gives up what is still unfinished: the requests go on, their buffers stay in use (quarantine).
     template <class Group>
-    GN_HD
-    void abandon(Group group, simt::Lane lane, ChannelRef channel) {
+    GN_HD void abandon(Group group, simt::Lane lane, ChannelRef channel) {
         if (is_pending(lane)) {
             gnor::abandon_chain(channel.state(), mine(lane).token.head);
             simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));

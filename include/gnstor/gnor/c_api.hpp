@@ -70,31 +70,27 @@ inline int gnstor_write_async(gnstor_lane lane, const gnstor_volume& volume, gns
 
 // The batch steps are a warp's: all its live lanes call.
 template <std::uint32_t kThreads>
-GN_HD
-void gnstor_batch_init(gnstor_lane lane, gnstor_batch<kThreads>& batch) {
+GN_HD void gnstor_batch_init(gnstor_lane lane, gnstor_batch<kThreads>& batch) {
     batch.init(gnstor::simt::warp(lane), lane);
 }
 template <std::uint32_t kThreads>
-GN_HD
-int gnstor_submit(gnstor_lane lane, gnstor_batch<kThreads>& batch, const gnstor_volume& volume,
-                  gnstor_channel channel, bool is_write, const gnstor_request* request,
-                  gnstor_callback callback = nullptr, void* argument = nullptr) {
+GN_HD int gnstor_submit(gnstor_lane lane, gnstor_batch<kThreads>& batch, const gnstor_volume& volume,
+                        gnstor_channel channel, bool is_write, const gnstor_request* request,
+                        gnstor_callback callback = nullptr, void* argument = nullptr) {
     const auto opcode = is_write ? gnstor::nvme::IoOpcode::kWrite : gnstor::nvme::IoOpcode::kRead;
     return gnstor_status(
         batch.submit(gnstor::simt::warp(lane), lane, volume, channel, opcode, request, callback, argument));
 }
 template <std::uint32_t kThreads>
-GN_HD
-void gnstor_commit(gnstor_lane lane, gnstor_batch<kThreads>& batch, gnstor_channel channel) {
+GN_HD void gnstor_commit(gnstor_lane lane, gnstor_batch<kThreads>& batch, gnstor_channel channel) {
     batch.commit(gnstor::simt::warp(lane), lane, channel);
 }
 template <std::uint32_t kThreads>
-GN_HD
-std::uint32_t gnstor_poll(gnstor_lane lane, gnstor_batch<kThreads>& batch, gnstor_channel channel) {
+GN_HD std::uint32_t gnstor_poll(gnstor_lane lane, gnstor_batch<kThreads>& batch, gnstor_channel channel) {
     return batch.poll(gnstor::simt::warp(lane), channel);
 }
 template <std::uint32_t kThreads>
-GN_HD
-gnstor::BatchResult gnstor_dispatch(gnstor_lane lane, gnstor_batch<kThreads>& batch, gnstor_channel channel) {
+GN_HD gnstor::BatchResult gnstor_dispatch(gnstor_lane lane, gnstor_batch<kThreads>& batch,
+                                          gnstor_channel channel) {
     return batch.dispatch(gnstor::simt::warp(lane), lane, channel);
 }

@@ -23,8 +23,7 @@ class ChannelRef {
     /// (`status`: kNoBuffer) or the size is none (kBadArgument). With a group of several lanes they all call
     /// and share one buffer.
     template <class Group>
-    GN_HD
-    void* alloc(Group group, std::uint64_t bytes, Status* status = nullptr) const {
+    GN_HD void* alloc(Group group, std::uint64_t bytes, Status* status = nullptr) const {
         auto found = Status::kSuccess;
         std::uint64_t address = 0;
         if (group.is_leader())
@@ -37,8 +36,7 @@ class ChannelRef {
     /// Gives it back; no command may be in flight on it. kBadArgument: not what alloc gave, or given back
     /// before.
     template <class Group>
-    GN_HD
-    Status free(Group group, void* buffer) const {
+    GN_HD Status free(Group group, void* buffer) const {
         auto status = Status::kSuccess;
         group.sync();  // the members are done with the buffer
         if (group.is_leader()) status = gnor::pool_free(*state_, buffer);
@@ -48,8 +46,7 @@ class ChannelRef {
     /// Waits for a request that was sent by read_async or write_async. The token is spent. kTimedOut: the
     /// buffer is still in use. All members call, each with a token of its own (a default one: none).
     template <class Group>
-    GN_HD
-    Status wait(Group group, const Token& token, Deadline deadline) const {
+    GN_HD Status wait(Group group, const Token& token, Deadline deadline) const {
         return gnor::wait_for(group, *state_, token, deadline);
     }
     /// One lane: whether the request is done; then `status` is its result and the token is spent. Never
@@ -77,8 +74,9 @@ class ChannelRef {
     }
     /// One trip to the completion queue; runs callbacks that are due. Never waits. Not from a callback.
     template <class Group>
-    GN_HD
-    std::uint32_t poll(Group group) const { return gnor::poll_trip(group, *state_); }
+    GN_HD std::uint32_t poll(Group group) const {
+        return gnor::poll_trip(group, *state_);
+    }
     /// Whether [buffer, buffer + bytes) lies in registered memory.
     GN_HD
     bool is_registered(const void* buffer, std::uint64_t bytes) const {
@@ -86,8 +84,7 @@ class ChannelRef {
     }
     /// Where a lane begins to look for slots and buffers: spreads lanes over the bitmaps.
     template <class Group>
-    GN_HD
-    static std::uint32_t hint(Group group) {
+    GN_HD static std::uint32_t hint(Group group) {
         return group.lane() + static_cast<std::uint32_t>(simt::now_ns() >> 6);
     }
     GN_HD

@@ -160,8 +160,9 @@ struct alignas(64) ChannelState {
     FirstError first_error;
 
     template <class T>
-    GN_HD
-    T* at(std::uint32_t offset) { return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(this) + offset); }
+    GN_HD T* at(std::uint32_t offset) {
+        return reinterpret_cast<T*>(reinterpret_cast<std::byte*>(this) + offset);
+    }
     GN_HD
     QueueLane& queue(std::uint32_t i) { return at<QueueLane>(queues_offset)[i]; }
     GN_HD

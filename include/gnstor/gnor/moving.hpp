@@ -14,8 +14,7 @@ namespace gnstor::gnor {
 
 /// For each member with `moves`: copies `bytes` from `from` to `to`. All members call.
 template <class Group>
-GN_HD
-void move_each(Group group, bool moves, std::uint64_t to, std::uint64_t from, std::uint32_t bytes) {
+GN_HD void move_each(Group group, bool moves, std::uint64_t to, std::uint64_t from, std::uint32_t bytes) {
     auto rest = group.ballot(moves);
     if (rest.empty()) return;
     group.sync();

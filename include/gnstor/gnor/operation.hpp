@@ -276,9 +276,8 @@ inline void begin_next(ChannelState& c, const Operation& op, Cursor& cursor, Lan
 /// Sends what is current to its drives, as far as there are credits; `begun`: its pool buffer is still to be
 /// filled. All members call.
 template <class Group>
-GN_HD
-bool post_current(Group group, ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work, bool begun,
-                  bool expired, PostMode mode = {}) {
+GN_HD bool post_current(Group group, ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work,
+                        bool begun, bool expired, PostMode mode = {}) {
     bool progress = false;
     const bool moves = begun && c.slot(work.current).pool_first != kNone &&
                        c.slot(work.current).opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kWrite);
@@ -333,8 +332,8 @@ inline bool abandon_broken(ChannelState& c, Operation& op, Cursor& cursor, LaneW
 
 /// Looks at the oldest command in flight of each member and finishes it if it can be. All members call.
 template <class Group>
-GN_HD
-bool reap_head(Group group, ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work, bool expired) {
+GN_HD bool reap_head(Group group, ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work,
+                     bool expired) {
     std::uint32_t done = kNone;
     bool moves = false;
     bool progress = false;
@@ -371,9 +370,8 @@ bool reap_head(Group group, ChannelState& c, Operation& op, Cursor& cursor, Lane
 
 /// Carries out what the members' cursors name; returns the worst status of all, the same to all members.
 template <class Group>
-GN_HD
-nvme::Status run(Group group, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
-                 simt::Deadline deadline) {
+GN_HD GN_NOINLINE nvme::Status run(Group group, ChannelState& c, Operation& op, Cursor& cursor,
+                                   std::uint32_t hint, simt::Deadline deadline) {
     LaneWork work;
     std::uint32_t backoff = 0;
     const std::uint32_t window = group.size() >= kLoneWindow ? kWarpWindow : kLoneWindow;

@@ -101,8 +101,7 @@ inline void file_arrival(ChannelState& c, const rdma::Arrival& arrival, TripTall
 
 /// Sum over the members; the same for all. Small counts only.
 template <class Group>
-GN_HD
-std::uint32_t sum_of(Group group, std::uint32_t mine) {
+GN_HD std::uint32_t sum_of(Group group, std::uint32_t mine) {
     std::uint32_t total = 0;
     for (auto rest = group.ballot(mine != 0); !rest.empty(); rest = rest.without_lowest())
         total += group.shfl(mine, rest.lowest());
@@ -150,8 +149,7 @@ inline void run_callbacks(ChannelState& c) {
 /// One trip to the completion queue, if nobody else is there. All members call. Returns how many completions
 /// it consumed. `callbacks`: whether due ones may run here (not from within a callback).
 template <class Group>
-GN_HD
-std::uint32_t poll_trip(Group group, ChannelState& c, bool callbacks = true) {
+GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, ChannelState& c, bool callbacks = true) {
     TripTally tally;
     const rdma::ReceiveSet receives{c.receives(), c.queues};
     const auto result = rdma::poll(group, c.completion_queue(), receives,

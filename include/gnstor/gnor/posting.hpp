@@ -119,8 +119,7 @@ inline bool take_all_credits(ChannelState& c, const CommandSlot& slot) {
 
 /// For each member with `wanted`: a credit of queue `q`, with one step a queue. All members call.
 template <class Group>
-GN_HD
-bool take_credit(Group group, ChannelState& c, bool wanted, std::uint32_t q) {
+GN_HD bool take_credit(Group group, ChannelState& c, bool wanted, std::uint32_t q) {
     const simt::LaneSet sharers = group.match(wanted ? q + 1 : 0u);
     const bool chief = sharers.lowest() == group.lane();
     std::uint32_t credits = 0;
@@ -138,9 +137,8 @@ struct PostMode {
 /// Posts for each member with `wanted` its slot's command to one replica. All members call. One step a queue
 /// for credits, entries and bell.
 template <class Group>
-GN_HD
-PostOutcome post(Group group, ChannelState& c, const CommandContext& context, bool wanted,
-                 std::uint32_t index, std::uint32_t replica, PostMode mode) {
+GN_HD PostOutcome post(Group group, ChannelState& c, const CommandContext& context, bool wanted,
+                       std::uint32_t index, std::uint32_t replica, PostMode mode) {
     const std::uint32_t q = wanted ? c.slot(index).target[replica] : 0;
     const bool broken = wanted && is_broken(c, q);
     const bool ready = wanted && !broken;

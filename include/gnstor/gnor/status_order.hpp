@@ -28,8 +28,7 @@ constexpr nvme::Status worst(nvme::Status a, nvme::Status b) {
 
 /// The worst status that any member brings; the same for all of them.
 template <class Group>
-GN_HD
-nvme::Status worst_of(Group group, nvme::Status mine) {
+GN_HD nvme::Status worst_of(Group group, nvme::Status mine) {
     auto bad = group.ballot(!nvme::ok(mine));
     auto out = nvme::Status::kSuccess;
     for (; !bad.empty(); bad = bad.without_lowest()) {

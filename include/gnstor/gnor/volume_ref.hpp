@@ -37,17 +37,16 @@ class VolumeRef {
     /// members carry the pieces. kLbaOutOfRange past the end; kBadArgument for no blocks, no buffer, a
     /// misaligned registered buffer.
     template <class Group>
-    GN_HD
-    Status read(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks, void* buffer,
-                Deadline deadline) const {
+    GN_HD Status read(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                      void* buffer, Deadline deadline) const {
         const IoRequest request{block, blocks, buffer, 0, 0};
         return one(group, channel, nvme::IoOpcode::kRead, request, deadline);
     }
     /// Reads `sectors` sectors of 512 bytes (1 .. 8) of one block, from `first_sector` on.
     template <class Group>
-    GN_HD
-    Status read_sectors(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t first_sector,
-                        std::uint32_t sectors, void* buffer, Deadline deadline) const {
+    GN_HD Status read_sectors(Group group, ChannelRef channel, nvme::BlockAddress block,
+                              std::uint32_t first_sector, std::uint32_t sectors, void* buffer,
+                              Deadline deadline) const {
         if (sectors == 0 || sectors > nvme::kSectorsPerBlock || first_sector >= nvme::kSectorsPerBlock)
             return Status::kBadArgument;
         const IoRequest request{block, 1, buffer, static_cast<std::uint8_t>(first_sector),
@@ -56,31 +55,27 @@ class VolumeRef {
     }
     /// Writes to all replicas. Success: durable on every one of them, as the array's durability says.
     template <class Group>
-    GN_HD
-    Status write(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
-                 const void* buffer, Deadline deadline) const {
+    GN_HD Status write(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                       const void* buffer, Deadline deadline) const {
         const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
         return one(group, channel, nvme::IoOpcode::kWrite, request, deadline);
     }
     /// Makes the blocks read as zeroes; what is stored for them may be given back.
     template <class Group>
-    GN_HD
-    Status trim(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
-                Deadline deadline) const {
+    GN_HD Status trim(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                      Deadline deadline) const {
         const IoRequest request{block, blocks, nullptr, 0, 0};
         return one(group, channel, nvme::IoOpcode::kDatasetManagement, request, deadline);
     }
     template <class Group>
-    GN_HD
-    Status write_zeroes(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
-                        Deadline deadline) const {
+    GN_HD Status write_zeroes(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+                              Deadline deadline) const {
         const IoRequest request{block, blocks, nullptr, 0, 0};
         return one(group, channel, nvme::IoOpcode::kWriteZeroes, request, deadline);
     }
     /// NVMe flush on every drive of the volume's map.
     template <class Group>
-    GN_HD
-    Status flush(Group group, ChannelRef channel, Deadline deadline) const {
+    GN_HD Status flush(Group group, ChannelRef channel, Deadline deadline) const {
         gnor::Cursor cursor = cursor_for(nvme::IoOpcode::kFlush, nullptr, 1);
         cursor.flush_slots = true;
         cursor.first_piece = group.rank();
@@ -92,15 +87,13 @@ class VolumeRef {
     /// Many independent requests, spread over the members. `statuses`: one a request, or null. Returns the
     /// worst.
     template <class Group>
-    GN_HD
-    Status read_many(Group group, ChannelRef channel, const IoRequest* requests, std::uint32_t count,
-                     Status* statuses, Deadline deadline) const {
+    GN_HD Status read_many(Group group, ChannelRef channel, const IoRequest* requests, std::uint32_t count,
+                           Status* statuses, Deadline deadline) const {
         return many(group, channel, nvme::IoOpcode::kRead, requests, count, statuses, deadline);
     }
     template <class Group>
-    GN_HD
-    Status write_many(Group group, ChannelRef channel, const IoRequest* requests, std::uint32_t count,
-                      Status* statuses, Deadline deadline) const {
+    GN_HD Status write_many(Group group, ChannelRef channel, const IoRequest* requests, std::uint32_t count,
+                            Status* statuses, Deadline deadline) const {
         return many(group, channel, nvme::IoOpcode::kWrite, requests, count, statuses, deadline);
     }
 
@@ -180,8 +173,7 @@ class VolumeRef {
     bool allows(nvme::IoOpcode opcode) const { return !changes(opcode) || mode == VolumeMode::kWrite; }
     /// The first of `count` new sequences; the same for all members. The first ever is 1.
     template <class Group>
-    GN_HD
-    std::uint64_t take_sequences(Group group, std::uint32_t count) const {
+    GN_HD std::uint64_t take_sequences(Group group, std::uint32_t count) const {
         std::uint64_t first = 0;
         if (group.is_leader())
             first = simt::fetch_add<simt::Scope::kDevice>(last_sequence, std::uint64_t{count}) + 1;
@@ -190,9 +182,8 @@ class VolumeRef {
 
   private:
     template <class Group>
-    GN_HD
-    Status one(Group group, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest& request,
-               Deadline deadline) const {
+    GN_HD Status one(Group group, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest& request,
+                     Deadline deadline) const {
         if (!allows(opcode)) return Status::kNotWritable;
         gnor::Cursor cursor = cursor_for(opcode, &request, 1);
         cursor.first_piece = group.rank();
@@ -203,9 +194,8 @@ class VolumeRef {
     }
 
     template <class Group>
-    GN_HD
-    Status many(Group group, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest* requests,
-                std::uint32_t count, Status* statuses, Deadline deadline) const {
+    GN_HD Status many(Group group, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest* requests,
+                      std::uint32_t count, Status* statuses, Deadline deadline) const {
         if (!allows(opcode)) return Status::kNotWritable;
         gnor::Cursor cursor = cursor_for(opcode, requests, count);
         cursor.statuses = statuses;

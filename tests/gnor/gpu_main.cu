@@ -1,0 +1,82 @@
+// gpu_main.cu: the cases on real GPU warps, against model drives behind the software NIC. Built where nvcc is.
+#include <gtest/gtest.h>
+
+#include "gnor/bench.hpp"
+
+namespace gnstor::test {
+namespace {
+
+RigOptions gpu_options(std::uint32_t channels, std::uint32_t depth = 32, bool scatter = true) {
+    RigOptions o = options_of(channels, depth, scatter);
+    o.lanes = simt::LanesKind::kGpu;
+    return o;
+}
+
+class GnorGpu : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        const auto usable = simt::check_lanes(simt::LanesKind::kGpu);
+        if (!usable.ok()) GTEST_SKIP() << usable.error().message;
+    }
+};
+
+TEST_F(GnorGpu, HundredsOfWarpsShareOneChannel) {
+    Bench b(gpu_options(1), 256, kWarpStride);
+    b.launch(32, 256, WarpsWriteAndRead{b.common, 4, 32, false});
+    b.expect_good(2048);
+    b.rig.expect_clean();
+}
+TEST_F(GnorGpu, WarpsOnChannelsOfTheirOwnAndLanesThatLeave) {
+    Bench b(gpu_options(8, 8, false), 8, kWarpStride);
+    b.launch(8, 32, WarpsWriteAndRead{b.common, 20, 32, true});
+    b.expect_good(320);
+    b.rig.expect_clean();
+}
+TEST_F(GnorGpu, LoneLanesDoEveryKindOfCommand) {
+    Bench b(gpu_options(4), 1024, 4 * 4096);
+    b.launch(16, 64, LanesAlone{b.common, 2, 7});
+    b.expect_good(8000);
+    b.rig.expect_clean();
+}
+TEST_F(GnorGpu, GridsLargerThanTheGpuHoldsRunToTheirEnd) {
+    // More blocks than 132 SMs x 32 blocks can hold at once.
+    Bench b(gpu_options(8), 8192, 4 * 4096);
+    b.launch(8192, 1, LanesAlone{b.common, 1, 0});
+    b.expect_good(8192 * 6);
+    b.rig.expect_clean();
+}
+TEST_F(GnorGpu, ManyRequestsEachHaveAStatus) {
+    Bench b(gpu_options(2), 32, kWarpStride + 20 * 4096);
+    b.launch(8, 128, WarpsMany{b.common, 40});
+    b.expect_good(32 * 42);
+    b.rig.expect_clean();
+}
+TEST_F(GnorGpu, TokensAndCallbacksEndOnce) {
+    RigOptions o = gpu_options(2, 8);
+    o.chunk_shift = 2;
+    Bench b(o, 1, 64);
+    b.launch(2, 32, LanesAsync{b.common, 3});
+    b.rig.channels[0]->quiesce(simt::Deadline::in_ns(kLong)).value();
+    b.rig.channels[1]->quiesce(simt::Deadline::in_ns(kLong)).value();
+    b.launch(2, 32, RunDueCallbacks{b.common});
+    b.expect_good(64 * 3 * 6);
+    EXPECT_EQ(b.report().callbacks, 64u * 3 * 2);
+    for (auto& c : b.rig.channels) EXPECT_EQ(c->usage().value().commands_pending, 0u);
+}
+TEST_F(GnorGpu, BatchesRunInFourSteps) {
+    Bench b(gpu_options(2), 1, 64);
+    auto batches = simt::DeviceMemory::allocate(4 * sizeof(Batch<128>), simt::LanesKind::kGpu).value();
+    b.launch(4, 128, WarpsBatch<128>{b.common, batches.lane_as<Batch<128>>(), 3});
+    b.expect_good(512 * 7);
+    EXPECT_EQ(b.report().callbacks, 512u * 6);
+    b.rig.expect_clean();
+}
+TEST_F(GnorGpu, PoolGivesNoBlockTwiceAndLosesNone) {
+    Bench b(gpu_options(1), 1, 64);
+    b.launch(16, 64, PoolStress{b.common, 200});
+    b.expect_good(16 * 64 * 200);
+    b.rig.expect_clean();
+}
+
+}  // namespace
+}  // namespace gnstor::test
