@@ -4,6 +4,10 @@
 // ignored. Host code only: device code returns nvme::Status.
 #pragma once
 
+// fmt up to 9 makes its functions non-constexpr under nvcc and then calls them from constexpr ones.
+#if defined(__CUDACC__) && !defined(FMT_USE_CONSTEXPR)
+#define FMT_USE_CONSTEXPR 1
+#endif
 #include <fmt/core.h>
 
 #include <cstdlib>
