@@ -15,7 +15,6 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::uint32_t kBounceBytes = 64u << 10;
 constexpr std::uint32_t kSpins = 256;  // looks before the waiting thread sleeps between them
 constexpr std::chrono::microseconds kLookEvery{20};
 
@@ -137,7 +136,7 @@ Result<void> connect_queue(HostQueue& queue, const IoQueueConnect& connect, std:
 }
 
 HostController::HostController(rdma::SoftNic& nic, HostOptions options)
-    : nic_(nic), options_(std::move(options)), bounce_(kBounceBytes) {}
+    : nic_(nic), options_(std::move(options)), bounce_(kAdminDataBytes) {}
 
 Result<std::unique_ptr<HostController>> HostController::connect(rdma::SoftNic& nic,
                                                                 const HostOptions& options) {
@@ -251,9 +250,9 @@ bool HostController::connected() const {
 
 Result<nvme::Completion> HostController::admin(const nvme::Command& command, std::span<std::byte> data,
                                                Direction direction, std::uint32_t timeout_ms) {
-    if (data.size() > kBounceBytes)
-        return error(Errc::kInvalidArgument, "an admin command moves at most {} bytes, not {}", kBounceBytes,
-                     data.size());
+    if (data.size() > kAdminDataBytes)
+        return error(Errc::kInvalidArgument, "an admin command moves at most {} bytes, not {}",
+                     kAdminDataBytes, data.size());
     const std::lock_guard lock(mutex_);
     nvme::Command sent = command;
     sent.data = {};
@@ -341,63 +340,6 @@ Result<std::uint32_t> HostController::set_queue_count(std::uint32_t wanted) {
               admin_checked("Set Features (number of queues)", command, {}, Direction::kNone));
     const auto count = nvme::QueueCount::decode(granted);
     return std::min(count.submission, count.completion);
-}
-
-Result<void> HostController::vendor(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
-                                    std::span<std::byte> data, Direction direction, std::uint32_t cdw10,
-                                    std::uint32_t cdw11) {
-    nvme::Command command = admin_command(opcode);
-    command.cdw10 = cdw10;
-    command.cdw11 = cdw11;
-    command.cdw14 = static_cast<std::uint32_t>(term);
-    command.cdw15 = static_cast<std::uint32_t>(term >> 32);
-    GN_TRY(admin_checked(what, command, data, direction));
-    return {};
-}
-
-Result<void> HostController::volume_add(std::uint64_t term, const nvme::VolumeRecord& record) {
-    nvme::VolumeRecord copy = record;
-    return vendor("VOLUME ADD", nvme::AdminOpcode::kVolumeAdd, term, bytes_of(copy), Direction::kToDrive);
-}
-
-Result<void> HostController::volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) {
-    nvme::VolumeRecord copy = record;
-    return vendor("VOLUME CHMOD", nvme::AdminOpcode::kVolumeChmod, term, bytes_of(copy), Direction::kToDrive);
-}
-
-Result<void> HostController::volume_delete(std::uint64_t term, nvme::VolumeId volume) {
-    return vendor("VOLUME DELETE", nvme::AdminOpcode::kVolumeDelete, term, {}, Direction::kNone, volume);
-}
-
-Result<VolumeList> HostController::volume_list(std::uint64_t term) {
-    constexpr std::size_t kBatch =
-        (kBounceBytes - sizeof(nvme::VolumeListHeader)) / sizeof(nvme::VolumeRecord);
-    constexpr std::size_t kBytes = sizeof(nvme::VolumeListHeader) + kBatch * sizeof(nvme::VolumeRecord);
-    std::vector<std::byte> buffer(kBytes);
-    VolumeList list;
-    for (std::uint32_t first = 0;;) {
-        GN_TRY(vendor("VOLUME LIST", nvme::AdminOpcode::kVolumeList, term, buffer, Direction::kToHost, first,
-                      static_cast<std::uint32_t>(buffer.size())));
-        nvme::VolumeListHeader header;
-        std::memcpy(&header, buffer.data(), sizeof header);
-        if (header.returned > kBatch)
-            return error(Errc::kCorrupt, "{} lists {} volumes in a buffer for {}", options_.subsystem_nqn,
-                         header.returned, kBatch);
-        list.term = header.term;
-        for (std::uint32_t i = 0; i < header.returned; ++i) {
-            nvme::VolumeRecord record;
-            std::memcpy(&record, buffer.data() + sizeof header + std::size_t{i} * sizeof record,
-                        sizeof record);
-            list.records.push_back(record);
-        }
-        first += header.returned;
-        if (header.returned == 0 || first >= header.total) return list;
-    }
-}
-
-Result<void> HostController::map_set(std::uint64_t term, const nvme::MapSet& map) {
-    nvme::MapSet copy = map;
-    return vendor("MAP SET", nvme::AdminOpcode::kMapSet, term, bytes_of(copy), Direction::kToDrive);
 }
 
 IoQueueConnect HostController::io_queue(std::uint16_t queue_id, std::uint32_t entries,

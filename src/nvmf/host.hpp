@@ -28,6 +28,9 @@
 
 namespace gnstor::nvmf {
 
+/// Data of one admin command at most.
+inline constexpr std::uint32_t kAdminDataBytes = 64u << 10;
+
 struct HostOptions {
     std::string peer_address;  ///< of the node's NIC
     std::string service;       ///< listener there
