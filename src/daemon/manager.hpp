@@ -113,6 +113,7 @@ class Manager {
 
     // manager_activate.cpp
     Result<void> commit(const Change& change);
+    Result<void> reload();  ///< after a save whose outcome is unknown
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
     Result<void> finish_delete(nvme::VolumeId volume);
@@ -142,6 +143,7 @@ class Manager {
     std::map<nvme::VolumeId, Live> live_;
     std::vector<Drive> drives_;
     bool map_in_force_ = false;
+    bool unsure_ = false;     ///< a save failed and the store was not read since
     std::string superseded_;  ///< not empty: another daemon took over, nothing may be changed
     StartReport report_;
 };

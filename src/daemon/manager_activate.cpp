@@ -5,8 +5,33 @@ namespace gnstor::daemon {
 
 Result<void> Manager::commit(const Change& change) {
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
-    GN_TRY(store_.save(change));
-    apply(records_, change);
+    if (!unsure_) {
+        Result<void> saved = store_.save(change);
+        if (saved.ok()) {
+            apply(records_, change);
+            return {};
+        }
+        unsure_ = true;
+        (void)reload().ok();  // or before the next change
+        return saved;
+    }
+    GN_TRY(reload());
+    return error(Errc::kBusy, "the record store failed and is read again; ask again");
+}
+
+Result<void> Manager::reload() {
+    // A save that failed may have been kept: what the store holds now is the truth, and nothing is
+    // acknowledged before it is known.
+    Result<Records> loaded = store_.load();
+    if (!loaded.ok()) return std::move(loaded).error();
+    for (const auto& [id, record] : loaded->volumes) {
+        const auto old = records_.volumes.find(id);
+        if (old == records_.volumes.end() || old->second.revision != record.revision)
+            live_[id].in_force = false;
+    }
+    records_ = std::move(loaded).value();
+    std::erase_if(live_, [this](const auto& live) { return !records_.volumes.contains(live.first); });
+    unsure_ = false;
     return {};
 }
 
@@ -44,6 +69,8 @@ Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
 }
 
 Result<void> Manager::activate(nvme::VolumeId volume) {
+    if (unsure_) GN_TRY(reload());
+    if (!records_.volumes.contains(volume)) return error(Errc::kNotFound, "VID {} is gone", volume);
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
     Live& live = live_[volume];
     live.in_force = false;
@@ -86,6 +113,15 @@ Result<void> Manager::activate_map() {
 }
 
 Result<void> Manager::change_volume(nvme::VolumeRecord record) {
+    // A creation is in force before anything follows it: undo_creation() relies on that.
+    if (record.revision == 1 && !live_[record.geometry.volume].in_force &&
+        (record.flags & nvme::kVolumeDeleting) == 0) {
+        Result<void> made = activate(record.geometry.volume);
+        if (!made.ok()) {
+            undo_creation(record.geometry.volume, made.error().code);
+            return pending_error(fmt::format("the creation of volume '{}'", record.name), made.error());
+        }
+    }
     record.revision += 1;
     record.slot_count = records_.map.slot_count;
     Change change;
@@ -133,6 +169,7 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
 }
 
 bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
+    if (!records_.volumes.contains(volume)) return false;
     // Revision 1 was never in force when a drive refuses to add it, so nobody was told of the volume: it may
     // go.
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
@@ -151,12 +188,14 @@ bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
 
 TickReport Manager::tick(std::uint64_t now_ms) {
     TickReport report;
-    if (!superseded_.empty()) return report;
+    if (!superseded_.empty() || (unsure_ && !reload().ok())) return report;
     if (!map_in_force_ && activate_map().ok()) ++report.settled;
     std::vector<nvme::VolumeId> ids;
     for (const auto& [id, record] : records_.volumes) ids.push_back(id);
     for (const nvme::VolumeId id : ids) {
-        const nvme::VolumeRecord& record = records_.volumes.at(id);
+        const auto found = records_.volumes.find(id);
+        if (found == records_.volumes.end()) continue;
+        const nvme::VolumeRecord& record = found->second;
         if ((record.flags & nvme::kVolumeDeleting) != 0) {
             finish_delete(id).ok() ? ++report.settled : ++report.pending;
         } else if (record.writer != 0 && now_ms >= live_[id].lease_end_ms) {
