@@ -122,7 +122,7 @@ class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public
     }
     // ---- rdma::MessageSink: the NIC poller's thread
     void on_message(const rdma::InboundMessage& m) override {
-        Held held{m.qp, m.token, {}, {}, 0, {}};
+        Held held{m.qp, m.token, {}, {}, 0, {}, false};
         std::vector<std::byte> bytes;
         for (std::uint32_t i = 0; i < m.segment_count; ++i)
             bytes.insert(bytes.end(), m.segments[i].data, m.segments[i].data + m.segments[i].bytes);
@@ -139,6 +139,8 @@ class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public
             if (rule_) held.decision = rule_(held.command, fields_of(held.command));
             held.due = turn_ + held.decision.polls;
             if (held.decision.kind == Decision::kNever) {
+                held.released = true;  // the sender's entry may complete: only the answer is kept back
+                nic_.release(held.qp, held.token);
                 kept_.push_back(std::move(held));
                 return;
             }
@@ -165,7 +167,8 @@ class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public
             take(kept_);
             take(waiting_);
         }
-        for (auto& h : gone) nic_.release(h.qp, h.token);
+        for (auto& h : gone)
+            if (!h.released) nic_.release(h.qp, h.token);
     }
     // ---- Poller: the same thread
     std::uint32_t poll() override {
@@ -197,6 +200,7 @@ class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public
         Decision decision;
         std::uint64_t due;
         std::vector<std::byte> in_capsule;
+        bool released = false;
     };
 
     void complain(std::string what) {
@@ -310,11 +314,12 @@ class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public
         if (h.decision.kind == Decision::kStaleFirst) {
             nvme::Completion stale = answer;
             stale.command_id = static_cast<std::uint16_t>(answer.command_id ^ 0x8000u);
+            stale.set_result(nvme::Status::kInternalError);
             nic_.send(h.qp, &stale, sizeof(stale));
         }
         nic_.send(h.qp, &answer, sizeof(answer));
         if (h.decision.kind == Decision::kTwice) nic_.send(h.qp, &answer, sizeof(answer));
-        nic_.release(h.qp, h.token);
+        if (!h.released) nic_.release(h.qp, h.token);
     }
 
     rdma::SoftNic& nic_;

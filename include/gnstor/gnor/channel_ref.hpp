@@ -28,6 +28,9 @@ class ChannelRef {
         std::uint64_t address = 0;
         if (group.is_leader())
             address = reinterpret_cast<std::uint64_t>(gnor::pool_alloc(*state_, bytes, hint(group), found));
+        // What the leader acquired with the run (the last holder's accesses) is ordered before every member's
+        // use.
+        group.sync();
         address = group.shfl(address, group.leader());
         found = group.shfl(found, group.leader());
         if (status != nullptr) *status = found;
