@@ -1,0 +1,141 @@
+// object_store.cpp: objects as volumes: created, filled, released; read to their byte length.
+#include "cli/object_store.hpp"
+
+#include <gnstor/base/log.hpp>
+#include <gnstor/base/units.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <istream>
+#include <ostream>
+#include <sstream>
+
+namespace gnstor::cli {
+namespace {
+
+constexpr std::size_t kStepBytes = 4u << 20;
+constexpr std::uint32_t kReplicas = 2;
+constexpr char kClientName[] = "gnstor";
+
+std::uint64_t whole_blocks(std::uint64_t bytes) {
+    return std::max<std::uint64_t>(1, (bytes + nvme::kBlockBytes - 1) / nvme::kBlockBytes) *
+           nvme::kBlockBytes;
+}
+
+/// An object is a volume; whoever works with objects is not sent to look at volumes.
+Error in_objects_words(Error error_of_volume, const std::string& name) {
+    if (error_of_volume.code != Errc::kNotFound) return error_of_volume;
+    return error(Errc::kNotFound,
+                 "there is no object '{}' in the store; 'gnstor ls' with the same --store lists them", name);
+}
+
+/// Reads up to the size of `to`; the rest is zeroed. Returns the bytes read.
+std::size_t read_step(std::istream& from, std::span<std::byte> to) {
+    from.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size()));
+    const auto got = static_cast<std::size_t>(from.gcount());
+    std::fill(to.begin() + static_cast<std::ptrdiff_t>(got), to.end(), std::byte{0});
+    return got;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArrayOptions& options) {
+    GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(options));
+    client::ClientOptions client_options;
+    client_options.name = kClientName;
+    client_options.channels = 1;
+    GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(client_options));
+    std::unique_ptr<EmbeddedObjectStore> store(new EmbeddedObjectStore(std::move(array), std::move(client)));
+    GN_TRY(store->remove_interrupted());
+    return std::unique_ptr<ObjectStore>(std::move(store));
+}
+
+Result<void> EmbeddedObjectStore::remove_interrupted() {
+    GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, array_->control().list_volumes());
+    for (const nvme::VolumeRecord& record : volumes) {
+        if (record.writer == 0) continue;
+        log_warn("the put of '{}' was interrupted before its end; what there was of it is removed",
+                 record.name);
+        GN_TRY(array_->control().delete_volume(record.owner, record.name));
+    }
+    return {};
+}
+
+Result<void> EmbeddedObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
+                                      const Progress& progress) {
+    // A volume has its size from the beginning: what comes without one is read to its end first.
+    if (bytes == ~0ull) {
+        std::stringstream all;
+        all << from.rdbuf();
+        const std::string text = std::move(all).str();
+        std::istringstream again(text);
+        return put(name, again, text.size(), progress);
+    }
+    client::CreateVolume request;
+    request.name = name;
+    request.capacity_bytes = whole_blocks(bytes);
+    request.replicas = std::min(kReplicas, array_->options().ssds);
+    if (auto created = client_->create(request); !created.ok()) {
+        if (created.error().code != Errc::kExists) return std::move(created).error();
+        return error(Errc::kExists,
+                     "there is an object '{}' already; remove it first ('gnstor rm') or give another name",
+                     name);
+    }
+    auto volume = client_->open(name, client::OpenMode::kWrite);
+    auto done = volume.ok() ? fill(**volume, from, bytes, progress) : Result<void>(std::move(volume).error());
+    if (done.ok()) return done;
+    if (volume.ok()) volume->reset();
+    if (auto removed = remove(name); !removed.ok())
+        log_warn("'{}' could not be removed after its put failed: {}", name, removed.error().message);
+    return done;
+}
+
+Result<void> EmbeddedObjectStore::fill(client::Volume& volume, std::istream& from, std::uint64_t bytes,
+                                       const Progress& progress) {
+    std::vector<std::byte> step(kStepBytes);
+    for (std::uint64_t at = 0; at < bytes; at += kStepBytes) {
+        const std::uint64_t want = std::min<std::uint64_t>(kStepBytes, bytes - at);
+        const std::span<std::byte> blocks(step.data(), whole_blocks(want));
+        if (read_step(from, blocks.first(want)) != want)
+            return error(Errc::kIo, "the input ended before its {} bytes; did it change meanwhile?", bytes);
+        std::fill(blocks.begin() + static_cast<std::ptrdiff_t>(want), blocks.end(), std::byte{0});
+        GN_TRY(volume.write(at / nvme::kBlockBytes, blocks));
+        if (progress) progress(at + want);
+    }
+    GN_TRY(volume.set_byte_length(bytes));
+    return volume.release();
+}
+
+Result<std::uint64_t> EmbeddedObjectStore::get(const std::string& name, std::ostream& to,
+                                               const Progress& progress) {
+    auto opened = client_->open(name, client::OpenMode::kRead);
+    if (!opened.ok()) return in_objects_words(std::move(opened).error(), name);
+    const std::unique_ptr<client::Volume> volume = std::move(opened).value();
+    const std::uint64_t bytes = volume->record().byte_length;
+    std::vector<std::byte> step(kStepBytes);
+    for (std::uint64_t at = 0; at < bytes; at += kStepBytes) {
+        const std::uint64_t want = std::min<std::uint64_t>(kStepBytes, bytes - at);
+        GN_TRY(volume->read(at / nvme::kBlockBytes, std::span(step.data(), whole_blocks(want))));
+        to.write(reinterpret_cast<const char*>(step.data()), static_cast<std::streamsize>(want));
+        if (!to)
+            return error(Errc::kIo, "the output took only {} of {}", format_bytes(at), format_bytes(bytes));
+        if (progress) progress(at + want);
+    }
+    return bytes;
+}
+
+Result<std::vector<ObjectInfo>> EmbeddedObjectStore::list() {
+    GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, array_->control().list_volumes());
+    std::vector<ObjectInfo> objects;
+    for (const nvme::VolumeRecord& record : volumes)
+        objects.push_back({record.name, record.byte_length, record.geometry.replicas});
+    return objects;
+}
+
+Result<void> EmbeddedObjectStore::remove(const std::string& name) {
+    auto removed = array_->control().delete_volume(client_->identity().id, name);
+    if (!removed.ok()) return in_objects_words(std::move(removed).error(), name);
+    return {};
+}
+
+}  // namespace gnstor::cli
