@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <semaphore>
 #include <string>
@@ -90,8 +91,9 @@ inline EmbeddedArrayOptions rig_options(std::uint32_t engine_threads = 1) {
 
 class ArrayRig {
   public:
-    explicit ArrayRig(const EmbeddedArrayOptions& o = rig_options(), bool own_clock = false)
-        : options(o), node(embedded::Node::open(o, wire, "node").value()) {
+    explicit ArrayRig(const EmbeddedArrayOptions& o = rig_options(), bool own_clock = false) : options(o) {
+        if (!o.directory.empty()) std::filesystem::create_directories(o.directory);
+        node = embedded::Node::open(o, wire, "node").value();
         rdma::NicOptions n;
         n.strict = true;
         n.seed = o.seed + 1;
