@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,8 @@ class Manager {
     Result<void> map_from_ports(Takeover& t, std::uint32_t version);
     void learn_clients(Takeover& t);
     void reconcile(Takeover& t, std::uint64_t now_ms);
+    void settle_live(const Takeover& t, const std::set<nvme::VolumeId>& unborn);
+    void finish_start();
 
     // manager_activate.cpp
     Result<void> commit(const Change& change);

@@ -53,6 +53,10 @@ Error Manager::pending_error(const std::string& what, const Error& cause) const 
 Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
     // Idempotent: a lost answer is followed by the same command, which then finds its own work done.
     Result<void> sent = drive.port->volume_chmod(records_.term, record);
+    // Only a refused ADD says that the drive never had the volume, and undo_creation() acts on these two
+    // codes.
+    if (!sent.ok() && (sent.error().code == Errc::kNoSpace || sent.error().code == Errc::kUnsupported))
+        sent = error(Errc::kIo, "{}", sent.error().message);
     const bool deleting = (record.flags & nvme::kVolumeDeleting) != 0;
     if (!sent.ok() && sent.error().code == Errc::kNotFound && deleting) {
         sent = {};  // purged here before, or never there: nothing to mark
@@ -170,10 +174,11 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
 
 bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
     if (!records_.volumes.contains(volume)) return false;
-    // Revision 1 was never in force when a drive refuses to add it, so nobody was told of the volume: it may
-    // go.
+    // Nobody was ever told of it, and a drive refuses to add it: it may go. What was announced, even if only
+    // because a start could not tell, goes by its owner's word alone.
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
-    if (record.revision != 1 || (refusal != Errc::kNoSpace && refusal != Errc::kUnsupported)) return false;
+    if (live_[volume].announced || record.revision != 1) return false;
+    if (refusal != Errc::kNoSpace && refusal != Errc::kUnsupported) return false;
     nvme::VolumeRecord dead = record;
     dead.flags |= nvme::kVolumeDeleting;
     dead.epoch += 1;

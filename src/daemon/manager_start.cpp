@@ -48,6 +48,11 @@ struct Manager::Takeover {
     bool store_empty = false;
     std::set<nvme::VolumeId> touched;  ///< taken over from drives
     Change change;                     ///< what will be stored before anything is sent
+
+    [[nodiscard]] bool has(std::size_t drive, nvme::VolumeId id) const {
+        return std::any_of(seen[drive].begin(), seen[drive].end(),
+                           [id](const nvme::VolumeRecord& r) { return r.geometry.volume == id; });
+    }
 };
 
 Result<std::unique_ptr<Manager>> Manager::start(RecordStore& store, std::vector<SsdPort*> ports,
@@ -232,10 +237,9 @@ Result<void> Manager::plan_map(Takeover& t) {
 }
 
 void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
-    for (const auto& [id, record] : records_.volumes) {
+    for (const auto& [id, record] : records_.volumes)
         live_[id].lease_end_ms = record.writer != 0 ? now_ms + options_.lease_ms : 0;
-        live_[id].announced = true;
-    }
+    std::set<nvme::VolumeId> unborn;  // creations that were never in force: a drive lacks them
     for (std::size_t d = 0; d < drives_.size(); ++d) {
         Drive& drive = drives_[d];
         if (drive.slot == kNoSlot) continue;
@@ -256,24 +260,37 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
             // A deletion under way: purged here already, or finish_delete() marks and purges.
             if ((record.flags & nvme::kVolumeDeleting) != 0) continue;
             ++report_.repaired;
-            if (!send(drive, record).ok())
-                live_[id].in_force = false;
-            else
-                current.insert(id);
+            const Result<void> sent = send(drive, record);
+            if (sent.ok()) current.insert(id);
+            const bool never = !sent.ok() && (sent.error().code == Errc::kNoSpace ||
+                                              sent.error().code == Errc::kUnsupported);
+            if (record.revision == 1 && (never || (drive.listed && !t.has(d, id)))) unborn.insert(id);
         }
         t.seen[d].clear();
         for (const nvme::VolumeId id : current) t.seen[d].push_back(records_.volumes.at(id));
     }
+    settle_live(t, unborn);
+    finish_start();
+}
+
+void Manager::settle_live(const Takeover& t, const std::set<nvme::VolumeId>& unborn) {
+    bool all_here = true;
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+            all_here = false;
     for (auto& [id, live] : live_) {
         // In force as far as the drives that are here can tell; one that is missing holds up the next change.
         live.in_force = (records_.volumes.at(id).flags & nvme::kVolumeDeleting) == 0;
-        for (std::size_t d = 0; d < drives_.size(); ++d) {
-            const bool has =
-                std::any_of(t.seen[d].begin(), t.seen[d].end(),
-                            [id = id](const nvme::VolumeRecord& r) { return r.geometry.volume == id; });
-            if (drives_[d].slot != kNoSlot && !has) live.in_force = false;
-        }
+        for (std::size_t d = 0; d < drives_.size(); ++d)
+            if (drives_[d].slot != kNoSlot && !t.has(d, id)) live.in_force = false;
+        // Revision 2 follows a creation in force. Revision 1 was in force unless a drive shows that it was
+        // not; then it is from the moment that every drive of the map has it, and not before.
+        if (unborn.contains(id)) live.in_force = live.in_force && all_here;
+        live.announced = live.in_force || !unborn.contains(id);
     }
+}
+
+void Manager::finish_start() {
     std::vector<nvme::VolumeId> deleting;
     for (const auto& [id, record] : records_.volumes)
         if ((record.flags & nvme::kVolumeDeleting) != 0) deleting.push_back(id);

@@ -198,8 +198,11 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
                                                   const client::CreateVolume& request) {
     GN_TRY(check_client(client));
     GN_TRY(check_create(request));
-    if (Result<nvme::VolumeRecord*> taken = find(request.name); taken.ok())
-        return create_again(*taken.value(), client, request);
+    if (Result<nvme::VolumeRecord*> taken = find(request.name); taken.ok()) {
+        Result<nvme::VolumeRecord> there = create_again(*taken.value(), client, request);
+        if (there.ok() || find(request.name).ok()) return there;
+        // The creation that stopped halfway can never be in force and was undone: begin a new one.
+    }
     for (int attempt = 0;; ++attempt) {
         GN_ASSIGN(const nvme::VolumeRecord record, new_record(client, request));
         const nvme::VolumeId id = record.geometry.volume;
@@ -258,9 +261,12 @@ Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const s
     record.writer = client;
     Result<void> changed = change_volume(record);
     // Once stored it is this client's lease, confirmed or not: nobody else may write before it ends.
-    if (records_.volumes.at(id).epoch == record.epoch) live_[id].lease_end_ms = now_ms + options_.lease_ms;
+    // (A creation that was undone on the way is not there any more.)
+    const auto stored = records_.volumes.find(id);
+    if (stored != records_.volumes.end() && stored->second.epoch == record.epoch)
+        live_[id].lease_end_ms = now_ms + options_.lease_ms;
     if (!changed.ok()) return std::move(changed).error();
-    return client::OpenedVolume{records_.volumes.at(id), mode, options_.lease_ms};
+    return client::OpenedVolume{stored->second, mode, options_.lease_ms};
 }
 
 Result<std::uint64_t> Manager::renew_lease(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
@@ -289,7 +295,7 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
     const auto found = records_.volumes.find(volume);
     if (found == records_.volumes.end())
         return error(Errc::kNotFound, "there is no volume with VID {}", volume);
-    const nvme::VolumeRecord& record = found->second;
+    const nvme::VolumeRecord record = found->second;  // a copy: activate() may read the store again
     if (record.writer == client && record.epoch == epoch) {
         if (byte_length != ~0ull && byte_length > record.geometry.capacity_blocks * kBlockBytes)
             return error(Errc::kInvalidArgument,

@@ -36,6 +36,7 @@ class ModelSsd final : public SsdPort {
     /// Asked before every command; may throw to end the daemon there (`after` false: before it, true: after
     /// it took effect).
     std::function<Fault(bool after)> fault;
+    bool full = false;  ///< has no room for any change, not even of what it has
 
     std::uint32_t slot() const override { return slot_; }
     SsdIdentity identity() const override {
@@ -86,6 +87,7 @@ class ModelSsd final : public SsdPort {
     nvme::Status with_term(std::uint64_t term, Work work) {
         if (term < flash_.term) return nvme::Status::kStaleTerm;
         flash_.term = term;
+        if (full) return nvme::Status::kCapacityExceeded;
         return work();
     }
     void violated(std::string what) { flash_.violations.push_back(fmt::format("SSD {}: {}", slot_, what)); }
