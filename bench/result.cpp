@@ -28,6 +28,16 @@ nlohmann::json to_json(const Latency& l) {
             {"p999", l.p999_ns}, {"max", l.max_ns}, {"samples", l.samples}};
 }
 
+nlohmann::json to_json(const Repeat& r) {
+    nlohmann::json j = {{"seconds", r.seconds}, {"operations", r.operations}, {"bytes", r.bytes}};
+    if (r.latency.samples != 0) j["latency_ns"] = to_json(r.latency);
+    if (r.engine_cpu_seconds >= 0) j["engine_cpu_seconds"] = r.engine_cpu_seconds;
+    if (r.lane_cpu_seconds >= 0) j["lane_cpu_seconds"] = r.lane_cpu_seconds;
+    if (r.lane_waiting_seconds >= 0) j["lane_waiting_seconds"] = r.lane_waiting_seconds;
+    if (r.checked != 0) j["checked"] = r.checked;
+    return j;
+}
+
 struct Spread {
     double least, median, most;
 };
@@ -79,12 +89,7 @@ nlohmann::json to_json(const std::string& benchmark, const std::vector<std::stri
     run["machine"] = describe_machine();
     for (const Case& c : cases) {
         nlohmann::json one = {{"parameters", c.parameters}};
-        for (const Repeat& r : c.repeats)
-            one["repeats"].push_back({{"seconds", r.seconds},
-                                      {"operations", r.operations},
-                                      {"bytes", r.bytes},
-                                      {"latency_ns", to_json(r.latency)},
-                                      {"engine_cpu_seconds", r.engine_cpu_seconds}});
+        for (const Repeat& r : c.repeats) one["repeats"].push_back(to_json(r));
         run["cases"].push_back(std::move(one));
     }
     return run;
@@ -98,24 +103,49 @@ Result<void> write_json(const std::filesystem::path& path, const nlohmann::json&
     return {};
 }
 
+namespace {
+
+/// CPU time an operation in microseconds, or a dash where it was not measured.
+std::string cost(const Case& c, double Repeat::*seconds) {
+    for (const Repeat& r : c.repeats)
+        if (r.*seconds < 0 || r.operations == 0) return "-";
+    return fmt::format("{:.2f}", spread(c.repeats, [seconds](const Repeat& r) {
+                                     return r.*seconds / static_cast<double>(r.operations) * 1e6;
+                                 }).median);
+}
+
+std::string name_of(const Case& c) {
+    std::string name;
+    for (const auto& [key, value] : c.parameters.items())
+        name += (name.empty() ? "" : " ") +
+                (value.is_string() ? value.get<std::string>() : key + " " + value.dump());
+    return name;
+}
+
+}  // namespace
+
 std::string table(const std::vector<Case>& cases) {
-    std::string text = fmt::format("{:<34} {:>26} {:>8} {:>10} {:>10} {:>10}\n", "case",
-                                   "IOPS (least .. most)", "GB/s", "p50 us", "p99 us", "p99.9 us");
+    constexpr const char* kRow = "{:<30} {:>32} {:>7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}\n";
+    std::string text = fmt::format(fmt::runtime(kRow), "case", "IOPS (least .. most)", "GB/s", "mean us",
+                                   "p50 us", "p99 us", "p99.9 us", "engine us", "lanes us");
     for (const Case& c : cases) {
-        std::string name;
-        for (const auto& [key, value] : c.parameters.items())
-            name += (name.empty() ? "" : " ") +
-                    (value.is_string() ? value.get<std::string>() : key + "=" + value.dump());
+        if (c.repeats.empty()) continue;
+        const auto median_us = [&c](auto get) {
+            return fmt::format("{:.1f}",
+                               spread(c.repeats, [&get](const Repeat& r) { return get(r) / 1e3; }).median);
+        };
         const Spread iops =
             spread(c.repeats, [](const Repeat& r) { return static_cast<double>(r.operations) / r.seconds; });
         const Spread rate =
             spread(c.repeats, [](const Repeat& r) { return static_cast<double>(r.bytes) / r.seconds / 1e9; });
-        const Spread p50 = spread(c.repeats, [](const Repeat& r) { return r.latency.p50_ns / 1e3; });
-        const Spread p99 = spread(c.repeats, [](const Repeat& r) { return r.latency.p99_ns / 1e3; });
-        const Spread p999 = spread(c.repeats, [](const Repeat& r) { return r.latency.p999_ns / 1e3; });
-        text +=
-            fmt::format("{:<34} {:>9.0f} ({:.0f} .. {:.0f}) {:>8.3f} {:>10.1f} {:>10.1f} {:>10.1f}\n", name,
-                        iops.median, iops.least, iops.most, rate.median, p50.median, p99.median, p999.median);
+        text += fmt::format(fmt::runtime(kRow), name_of(c),
+                            fmt::format("{:.0f} ({:.0f} .. {:.0f})", iops.median, iops.least, iops.most),
+                            fmt::format("{:.3f}", rate.median),
+                            median_us([](const Repeat& r) { return r.latency.mean_ns; }),
+                            median_us([](const Repeat& r) { return r.latency.p50_ns; }),
+                            median_us([](const Repeat& r) { return r.latency.p99_ns; }),
+                            median_us([](const Repeat& r) { return r.latency.p999_ns; }),
+                            cost(c, &Repeat::engine_cpu_seconds), cost(c, &Repeat::lane_cpu_seconds));
     }
     return text;
 }

@@ -21,13 +21,18 @@ struct Latency {
 };
 Latency summarize(std::vector<std::uint32_t> nanoseconds);
 
+inline constexpr double kNotMeasured = -1;
+
 /// What one repeat of one case measured.
 struct Repeat {
     double seconds = 0;
     std::uint64_t operations = 0;
     std::uint64_t bytes = 0;
     Latency latency;
-    double engine_cpu_seconds = 0;  ///< of the emulated hardware's threads
+    double engine_cpu_seconds = kNotMeasured;    ///< of the emulated hardware's threads
+    double lane_cpu_seconds = kNotMeasured;      ///< of the lanes' threads, polling included; CPU lanes only
+    double lane_waiting_seconds = kNotMeasured;  ///< wall time that lanes had nothing to do, summed over them
+    std::uint64_t checked = 0;                   ///< operations whose every word was compared
 };
 
 /// One case: what varied, and its repeats.

@@ -1,0 +1,103 @@
+// main.cpp: gnstor_bench, the program behind ./run bench: options and exit codes (0 good, 1 failed or wrong
+// data, 2 wrong usage).
+#include <gnstor/base/units.hpp>
+
+#include "path.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+
+namespace gnstor::bench {
+namespace {
+
+struct Words {
+    std::string lanes = "cpu";
+    std::vector<std::string> operations{"read", "write"};
+    std::string working_set = "256MiB";
+    std::string write_budget;
+    std::string verify = "all";
+};
+
+void add_path_options(CLI::App& path, PathOptions& o, Words& words) {
+    path.add_option("--lanes", words.lanes, "what runs the kernels: cpu or gpu")->capture_default_str();
+    path.add_option("--sizes", o.sizes,
+                    "bytes of an operation, several by commas: powers of two, 512 .. 65536")
+        ->delimiter(',')
+        ->capture_default_str();
+    path.add_option("--ops", words.operations, "read, write or both, by commas")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"read", "write"}))
+        ->capture_default_str();
+    path.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
+    path.add_option("--seconds", o.seconds, "of one repeat")->capture_default_str();
+    path.add_option("--ssds", o.ssds, "how many SSDs")->capture_default_str();
+    path.add_option("--replicas", o.replicas, "of every block")->capture_default_str();
+    path.add_option("--channels", o.channels, "that warps share; 0: chosen for the lanes")
+        ->capture_default_str();
+    path.add_option("--warps", o.warps, "0: chosen for the lanes; on CPU lanes a thread each")
+        ->capture_default_str();
+    path.add_option("--depth", o.depth, "operations in flight a lane; 0: chosen")->capture_default_str();
+    path.add_option("--engine-threads", o.engine_threads, "threads for NIC and SSDs; 0: half of the cores")
+        ->capture_default_str();
+    path.add_option("--working-set", words.working_set, "what is read and written, such as 256MiB")
+        ->capture_default_str();
+    path.add_option("--write-budget", words.write_budget,
+                    "what the writes of one repeat may program on all SSDs (default: 2GiB, GPU lanes 16GiB)");
+    path.add_option("--seed", o.seed, "of contents and order")->capture_default_str();
+    path.add_option("--verify", words.verify,
+                    "which reads are compared word by word: all, sample (one in 16) or none")
+        ->check(CLI::IsMember({"all", "sample", "none"}))
+        ->capture_default_str();
+    path.add_flag("!--no-reference", o.reference, "leave the plain copies out");
+    path.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
+}
+
+Result<void> read_words(const Words& words, PathOptions& o) {
+    GN_ASSIGN(o.lanes, simt::parse_lanes(words.lanes));
+    o.read = std::find(words.operations.begin(), words.operations.end(), "read") != words.operations.end();
+    o.write = std::find(words.operations.begin(), words.operations.end(), "write") != words.operations.end();
+    GN_ASSIGN(o.working_set, parse_bytes(words.working_set));
+    if (!words.write_budget.empty()) {
+        GN_ASSIGN(o.write_budget, parse_bytes(words.write_budget));
+        if (o.write_budget < (1u << 20))
+            return error(Errc::kInvalidArgument, "--write-budget takes at least 1MiB, not {}",
+                         words.write_budget);
+    }
+    o.verify = words.verify == "none"     ? Verify::kNone
+               : words.verify == "sample" ? Verify::kSample
+                                          : Verify::kAll;
+    return {};
+}
+
+Result<bool> start(const Words& words, PathOptions& options) {
+    GN_TRY(read_words(words, options));
+    return run_path(options);
+}
+
+}  // namespace
+}  // namespace gnstor::bench
+
+int main(int argc, char** argv) {
+    using gnstor::Errc;
+    gnstor::bench::PathOptions options;
+    gnstor::bench::Words words;
+    CLI::App app{"Measurements of GNStor.", "gnstor_bench"};
+    app.require_subcommand(1);
+    CLI::App* const path = app.add_subcommand(
+        "path", "random reads and writes by lanes, through a whole array: IOPS, GB/s, latency, CPU time");
+    gnstor::bench::add_path_options(*path, options, words);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& wrong) {
+        return app.exit(wrong) == 0 ? 0 : 2;
+    }
+    options.command.assign({"gnstor_bench"});
+    options.command.insert(options.command.end(), argv + 1, argv + argc);
+    auto agreed = gnstor::bench::start(words, options);
+    if (!agreed.ok()) {
+        std::fprintf(stderr, "bench: %s\n", agreed.error().message.c_str());
+        return agreed.error().code == Errc::kInvalidArgument ? 2 : 1;
+    }
+    return *agreed ? 0 : 1;
+}

@@ -1,0 +1,93 @@
+// rig.cpp: builds an array of memory drives, fills a volume, knows how much may still be written.
+#include "rig.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gnstor::bench {
+namespace {
+
+constexpr char kVolume[] = "bench";
+constexpr std::uint64_t kPoolGrain = 256u << 10;
+constexpr std::uint64_t kCapacityGrain = 64u << 20;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t grain) {
+    return (value + grain - 1) / grain * grain;
+}
+
+/// Registered memory of one channel: what the warps that share it hold at once.
+std::uint64_t pool_bytes(const RigOptions& options, const LaneShape& shape, const PathLanes& lanes) {
+    const std::uint64_t warps = (shape.warps + shape.channels - 1) / shape.channels;
+    std::uint64_t a_warp = 64ull * nvme::kBlockBytes;  // filling: one piece
+    for (std::uint32_t bytes = nvme::kBlockBytes; bytes <= std::max(options.bytes_max, nvme::kBlockBytes);
+         bytes *= 2)
+        a_warp =
+            std::max<std::uint64_t>(a_warp, std::uint64_t{lanes.lanes_a_warp(bytes)} * shape.depth * bytes);
+    return round_up(warps * a_warp, kPoolGrain) + kPoolGrain;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneShape& shape, PathLanes& lanes) {
+    std::unique_ptr<Rig> rig(new Rig(options));
+    EmbeddedArrayOptions array;
+    array.ssds = options.ssds;
+    // Chance makes shares uneven: half as much again for each.
+    const std::uint64_t programmed = options.working_set * options.replicas + options.write_budget;
+    array.ssd_capacity_bytes = round_up(programmed / options.ssds * 3 / 2, kCapacityGrain) + kCapacityGrain;
+    array.engine_threads = options.engine_threads;
+    array.seed = options.seed;
+    GN_ASSIGN(rig->array_, EmbeddedArray::open(array));
+
+    client::ClientOptions client;
+    client.name = "bench";
+    client.lanes = lanes.kind();
+    client.channels = shape.channels;
+    client.pool_bytes = pool_bytes(options, shape, lanes);
+    GN_ASSIGN(rig->client_, rig->array_->connect(client));
+
+    client::CreateVolume volume;
+    volume.name = kVolume;
+    volume.capacity_bytes = options.working_set;
+    volume.replicas = options.replicas;
+    GN_TRY(rig->client_->create(volume));
+    GN_ASSIGN(rig->volume_, rig->client_->open(kVolume, client::OpenMode::kWrite));
+    GN_TRY(lanes.fill(shape, *rig->client_, *rig->volume_, options.working_set, options.seed));
+    return rig;
+}
+
+double Rig::engine_cpu_seconds() const {
+    double seconds = 0;
+    for (const EngineThread& thread : array_->engine_threads())
+        seconds += static_cast<double>(thread.cpu_time_ns) / 1e9;
+    return seconds;
+}
+
+std::uint64_t Rig::commands() const {
+    std::uint64_t all = 0;
+    for (const EmbeddedSsd& ssd : array_->ssds()) all += ssd.reads + ssd.writes;
+    return all;
+}
+
+std::uint64_t Rig::writes_max(std::uint32_t bytes) const {
+    const placement::VolumeGeometry& geometry = volume_->record().geometry;
+    const std::uint64_t blocks = options_.working_set / nvme::kBlockBytes;
+    const std::uint64_t chunks = (blocks + (1ull << geometry.chunk_shift) - 1) >> geometry.chunk_shift;
+    std::vector<std::uint64_t> replicas_on(placement::kMaxSlots);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+        const auto targets = placement::place(client_->array().map, geometry, chunk);
+        for (std::uint32_t r = 0; r < options_.replicas; ++r) ++replicas_on[targets.slot[r]];
+    }
+    double least = 1e18;
+    for (const EmbeddedSsd& ssd : array_->ssds()) {
+        const double share =
+            static_cast<double>(replicas_on[ssd.slot]) / static_cast<double>(chunks);  // of all writes
+        if (share == 0) continue;
+        // What a uniformly random order may send to it beyond its share stays below five standard deviations.
+        const double pages = static_cast<double>(ssd.free_pages) * nvme::kBlockBytes / bytes;
+        least = std::min(least, (pages - 5 * std::sqrt(pages)) / share);
+    }
+    return least > 0 ? static_cast<std::uint64_t>(least) : 0;
+}
+
+}  // namespace gnstor::bench

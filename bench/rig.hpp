@@ -1,0 +1,45 @@
+// rig.hpp: an array with one filled volume, ready to be measured. Host, one thread.
+//
+// Owns array, client and the volume's opening; destroyed in reverse. Memory drives: nothing is left behind.
+#pragma once
+
+#include <gnstor/embedded_array.hpp>
+
+#include "path_lanes.hpp"
+
+#include <memory>
+
+namespace gnstor::bench {
+
+struct RigOptions {
+    std::uint32_t ssds, replicas, engine_threads;
+    std::uint64_t working_set;
+    std::uint64_t write_budget;  ///< bytes that may be programmed after filling, on all SSDs together
+    std::uint64_t seed;
+    std::uint32_t bytes_max;  ///< the largest operation
+};
+
+class Rig {
+  public:
+    static Result<std::unique_ptr<Rig>> build(const RigOptions& options, const LaneShape& shape,
+                                              PathLanes& lanes);
+
+    [[nodiscard]] client::Client& client() { return *client_; }
+    [[nodiscard]] const client::Volume& volume() const { return *volume_; }
+    [[nodiscard]] double engine_cpu_seconds() const;
+    /// How many random writes of `bytes` the drives surely take: they have no garbage collection yet, so each
+    /// needs a free page a block and replica.
+    [[nodiscard]] std::uint64_t writes_max(std::uint32_t bytes) const;
+    /// Commands that drives answered, by their own count.
+    [[nodiscard]] std::uint64_t commands() const;
+
+  private:
+    explicit Rig(const RigOptions& options) : options_(options) {}
+
+    const RigOptions options_;
+    std::unique_ptr<EmbeddedArray> array_;
+    std::unique_ptr<client::Client> client_;
+    std::unique_ptr<client::Volume> volume_;
+};
+
+}  // namespace gnstor::bench
