@@ -4,6 +4,8 @@
 
 #include "client/client_impl.hpp"
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,6 +15,13 @@ namespace {
 
 constexpr std::uint32_t kBlocksPerCall = 4096;  // 16 MiB: bounds what one deadline covers
 constexpr std::uint64_t kCallDeadlineNs = 30'000'000'000;
+
+/// Counts suspended time: a lease runs on while the machine sleeps.
+std::uint64_t boottime_ms() {
+    timespec t{};
+    ::clock_gettime(CLOCK_BOOTTIME, &t);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1000 + static_cast<std::uint64_t>(t.tv_nsec) / 1'000'000;
+}
 
 }  // namespace
 
@@ -26,7 +35,9 @@ struct Volume::Impl {
     simt::DeviceMemory
         host_sequence;  ///< the same for the host's own lanes, where they cannot reach lane memory
     Proxy::ChoreId renewal = 0;
-    std::atomic<bool> lease_held{true};
+    // Both by the proxy's thread and read by any: a hint alone, nothing is ordered by them.
+    std::atomic<bool> lease_refused{false};
+    std::atomic<std::uint64_t> lease_end_ms{0};  ///< counted from before the daemon was asked
 
     [[nodiscard]] bool own_sequence() const { return client->options.lanes == simt::LanesKind::kGpu; }
     [[nodiscard]] VolumeRef ref(const MapMemory& map, const simt::DeviceMemory& sequence) const {
@@ -53,11 +64,13 @@ struct Volume::Impl {
 };
 
 Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode mode) {
+    const std::uint64_t asked_ms = boottime_ms();
     GN_ASSIGN(const OpenedVolume opened, impl_->control.open_volume(impl_->identity.id, name, mode));
     auto impl = std::make_unique<Volume::Impl>();
     impl->client = impl_.get();
     impl->record = opened.record;
     impl->mode = mode;
+    impl->lease_end_ms.store(asked_ms + opened.lease_ms, std::memory_order_relaxed);
     // From here on the destructor of the Volume releases what was opened.
     auto* const state = impl.get();
     std::unique_ptr<Volume> volume(new Volume(std::move(impl)));
@@ -74,11 +87,15 @@ Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode m
 void Volume::Impl::renew_by_proxy(std::uint64_t lease_ms) {
     const auto period = std::chrono::milliseconds(std::max<std::uint64_t>(1, lease_ms / 3));
     renewal = client->proxy.add(period, [this] {
+        const std::uint64_t asked_ms = boottime_ms();
         auto renewed = client->control.renew_lease(client->identity.id, record.geometry.volume, record.epoch);
-        if (renewed.ok()) return;
-        // kState: the daemon is away for now; anything else: somebody else may have the volume. Epochs keep
-        // the data safe.
-        if (renewed.error().code != Errc::kState) lease_held.store(false, std::memory_order_relaxed);
+        if (renewed.ok()) {
+            lease_end_ms.store(asked_ms + *renewed, std::memory_order_relaxed);
+            return;
+        }
+        // kState: the daemon is away, or the lease is over; the time tells which. Anything else: somebody
+        // else may have the volume. Epochs keep the data safe.
+        if (renewed.error().code != Errc::kState) lease_refused.store(true, std::memory_order_relaxed);
         log_warn("the lease of volume {} was not renewed: {}", record.name, renewed.error().message);
     });
 }
@@ -101,7 +118,9 @@ OpenMode Volume::mode() const {
     return impl_->mode;
 }
 bool Volume::lease_held() const {
-    return impl_->lease_held.load(std::memory_order_relaxed);
+    if (impl_->mode == OpenMode::kRead) return true;
+    return !impl_->released && !impl_->lease_refused.load(std::memory_order_relaxed) &&
+           boottime_ms() < impl_->lease_end_ms.load(std::memory_order_relaxed);
 }
 
 Result<void> Volume::set_byte_length(std::uint64_t bytes) {
