@@ -1,0 +1,82 @@
+// nic_fixture.hpp: two NICs on one wire, connected pairs of queue pairs, and a sink that keeps messages.
+#pragma once
+
+#include "rdma/rig.hpp"
+
+#include <functional>
+#include <thread>
+
+namespace gnstor::rdma::test {
+
+/// Keeps what it is told; lets go when asked to.
+struct KeepingSink : MessageSink {
+    void on_message(const InboundMessage& message) override {
+        const std::lock_guard lock(mutex);
+        messages.push_back(message);
+        for (std::uint32_t i = 0; i < message.segment_count; ++i)
+            bytes.insert(bytes.end(), message.segments[i].data,
+                         message.segments[i].data + message.segments[i].bytes);
+    }
+    void on_error(QpNumber) override {
+        const std::lock_guard lock(mutex);
+        ++errors;
+        if (let_go_on_error != nullptr)
+            for (const InboundMessage& m : messages) let_go_on_error->release(m.qp, m.token);
+    }
+    std::size_t count() {
+        const std::lock_guard lock(mutex);
+        return messages.size();
+    }
+    std::mutex mutex;
+    std::vector<InboundMessage> messages;
+    std::vector<std::byte> bytes;
+    std::uint32_t errors = 0;
+    SoftNic* let_go_on_error = nullptr;
+};
+
+class NicTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        reactor_a = must(Reactor::start("a"));
+        reactor_b = must(Reactor::start("b"));
+        Reactor* const ra[] = {reactor_a.get()};
+        Reactor* const rb[] = {reactor_b.get()};
+        NicOptions options;
+        options.strict = strict;
+        options.seed = seed_from_environment(7);
+        a = must(SoftNic::open(wire, "node-a", options, ra));
+        b = must(SoftNic::open(wire, "node-b", options, rb));
+        cq_a = std::make_unique<ReceiveCq>(*a, 6);
+        cq_b = std::make_unique<ReceiveCq>(*b, 6);
+    }
+    void TearDown() override {
+        ends.clear();
+        cq_a.reset();
+        cq_b.reset();
+        a.reset();
+        b.reset();
+    }
+    std::pair<End*, End*> connected_pair(EndOptions oa = {}, EndOptions ob = {}) {
+        End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a, oa));
+        End& y = *ends.emplace_back(std::make_unique<End>(*b, *cq_b, ob));
+        join(*a, x.qpn, *b, y.qpn);
+        return {&x, &y};
+    }
+    bool strict = true;
+    std::unique_ptr<Reactor> reactor_a, reactor_b;
+    LoopWire wire;
+    std::unique_ptr<SoftNic> a, b;
+    std::unique_ptr<ReceiveCq> cq_a, cq_b;
+    std::vector<std::unique_ptr<End>> ends;
+
+    std::vector<Received> wait_arrivals(ReceiveCq& cq, const ReceiveSet& set, std::size_t wanted) {
+        std::vector<Received> all;
+        EXPECT_TRUE(eventually([&] {
+            for (Received& r : reap(cq, set)) all.push_back(std::move(r));
+            return all.size() >= wanted;
+        }));
+        return all;
+    }
+};
+
+}  // namespace gnstor::rdma::test

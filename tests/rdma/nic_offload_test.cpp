@@ -1,0 +1,152 @@
+// nic_offload_test.cpp: messages by reference, windows, overruns, and what strict mode sees.
+#include "rdma/nic_fixture.hpp"
+
+namespace gnstor::rdma::test {
+namespace {
+
+TEST_F(NicTest, AMessageByReferenceCompletesOnlyWhenTheSinkLetsGoAndInOrder) {
+    KeepingSink sink;
+    sink.let_go_on_error = b.get();
+    const QpNumber offload = must(b->create_offload_queue_pair(sink));
+    End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
+    join(*a, x.qpn, *b, offload);
+    SendTicket t[3];
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        t[i] = x.send.try_reserve();
+        x.payload[i] = static_cast<std::byte>(i + 1);
+        x.send.fill_send(t[i], x.data(i, 1));
+        x.send.publish(t[i]);
+    }
+    x.send.ring_bell();
+    ASSERT_TRUE(eventually([&] { return sink.count() == 3; }));
+    EXPECT_EQ(sink.messages[0].segments[0].data, x.payload.data()) << "payload goes by reference";
+    const auto let_go = [&](std::size_t i) {
+        b->owner(offload).run([&] { b->release(offload, sink.messages[i].token); });
+    };
+    let_go(2);
+    let_go(1);
+    EXPECT_EQ(x.send.refresh_completed(), 0u);
+    let_go(0);
+    EXPECT_TRUE(eventually([&] { return x.send.refresh_completed() == 3; }));
+    let_go(0);  // a token that is gone does no harm
+    // A region that a held message names cannot be deregistered; afterwards it can.
+    SendTicket held = x.send.try_reserve();
+    x.send.fill_send(held, x.data(5, 1));
+    x.send.publish(held);
+    x.send.ring_bell();
+    ASSERT_TRUE(eventually([&] { return sink.count() == 4; }));
+    std::atomic<bool> gone{false};
+    std::thread remover([&] {
+        must(a->deregister_memory(x.keys));
+        gone = true;
+    });
+    EXPECT_FALSE(gone.load());
+    let_go(3);
+    remover.join();
+    EXPECT_TRUE(eventually([&] { return x.send.refresh_completed() == 4; }));
+    x.keys = must(a->register_memory(x.payload.data(), x.payload.size(), kLocalWrite));
+    must(b->destroy_queue_pair(offload));
+    EXPECT_EQ(sink.errors, 1u);
+    EXPECT_EQ(a->counters().strict_violations, 0u);
+}
+
+TEST_F(NicTest, ResetWaitsForTheSinkAndForWindows) {
+    KeepingSink sink;
+    const QpNumber offload = must(b->create_offload_queue_pair(sink));
+    End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
+    join(*a, x.qpn, *b, offload);
+    const auto window = must(b->open_window(offload, reinterpret_cast<std::uint64_t>(x.payload.data()) + 64,
+                                            4096, x.keys.rkey, WindowUse::kWrite));
+    EXPECT_EQ(window.data, x.payload.data() + 64);
+    EXPECT_FALSE(b->open_window(offload, 64, 4096, x.keys.rkey, WindowUse::kWrite).ok());
+    EXPECT_FALSE(b->open_window(offload, reinterpret_cast<std::uint64_t>(x.payload.data()), 4096,
+                                x.keys.rkey + 256, WindowUse::kRead)
+                     .ok());
+    EXPECT_FALSE(b->open_window(offload, reinterpret_cast<std::uint64_t>(x.buffers.data()), 16,
+                                x.buffer_keys.rkey, WindowUse::kWrite)
+                     .ok());
+    SendTicket t = x.send.try_reserve();
+    x.send.fill_send(t, x.data(0, 64));
+    x.send.publish(t);
+    x.send.ring_bell();
+    ASSERT_TRUE(eventually([&] { return sink.count() == 1; }));
+    std::atomic<bool> done{false};
+    std::thread resetter([&] {
+        must(a->reset_queue_pair(x.qpn));
+        done = true;
+    });
+    ASSERT_TRUE(eventually([&] { return b->state(offload) == QpState::kError; }));
+    EXPECT_FALSE(b->open_window(offload, reinterpret_cast<std::uint64_t>(x.payload.data()), 16, x.keys.rkey,
+                                WindowUse::kRead)
+                     .ok());
+    EXPECT_FALSE(done.load());
+    b->close_window(offload, window);
+    EXPECT_FALSE(done.load());
+    b->owner(offload).run([&] { b->release(offload, sink.messages[0].token); });
+    resetter.join();
+    EXPECT_EQ(a->state(x.qpn), QpState::kReset);
+    must(b->destroy_queue_pair(offload));
+}
+
+TEST_F(NicTest, AnOffloadAnswersIntoReceivesBehindItsWindow) {
+    KeepingSink sink;
+    const QpNumber offload = must(b->create_offload_queue_pair(sink));
+    End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
+    join(*a, x.qpn, *b, offload);
+    EXPECT_EQ(&b->owner(offload), reactor_b.get());
+    EXPECT_EQ(&a->owner(x.qpn), reactor_b.get()) << "both ends are executed where the offload end lives";
+    const auto window = must(b->open_window(offload, reinterpret_cast<std::uint64_t>(x.payload.data()), 4096,
+                                            x.keys.rkey, WindowUse::kWrite));
+    std::memset(window.data, 0x5A, 4096);
+    b->close_window(offload, window);
+    const std::uint32_t response[4] = {1, 2, 3, 0xABCD};
+    b->owner(offload).run([&] { b->send(offload, response, sizeof response); });
+    const auto got = wait_arrivals(*cq_a, {&x.receive, 1}, 1);
+    ASSERT_EQ(got.size(), 1u);
+    EXPECT_EQ(got[0].dw3, 0xABCDu);
+    EXPECT_EQ(x.payload[4095], std::byte{0x5A});
+    must(b->destroy_queue_pair(offload));
+}
+
+TEST_F(NicTest, AReceiveQueueThatOverrunsItsCompletionQueueGoesToError) {
+    ReceiveCq small(*b, 2);
+    End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
+    auto y = std::make_unique<End>(*b, small);
+    join(*a, x.qpn, *b, y->qpn);
+    for (int i = 0; i < 4; ++i)
+        ASSERT_EQ(x.post_and_wait([&](SendTicket& t) { x.send.fill_send(t, x.data(0, 16)); }),
+                  mlx5::kSyndromeNone);
+    EXPECT_EQ(x.post_and_wait([&](SendTicket& t) { x.send.fill_send(t, x.data(0, 16)); }),
+              mlx5::kRemoteOperationError);
+    EXPECT_EQ(b->counters().strict_violations, 1u);
+    ends.clear();
+    y.reset();
+}
+
+TEST_F(NicTest, StrictModeSeesAPayloadThatChangesTooEarly) {
+    KeepingSink sink;
+    sink.let_go_on_error = b.get();
+    const QpNumber offload = must(b->create_offload_queue_pair(sink));
+    End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
+    join(*a, x.qpn, *b, offload);
+    SendTicket t = x.send.try_reserve();
+    x.send.fill_send(t, x.data(0, 64));
+    x.send.publish(t);
+    x.send.ring_bell();
+    ASSERT_TRUE(eventually([&] { return sink.count() == 1; }));
+    b->owner(offload).run(
+        [&] { x.payload[3] ^= std::byte{1}; });  // in the engine's thread: a lane would race with it
+    EXPECT_TRUE(eventually([&] { return a->counters().strict_violations == 1; }));
+    EXPECT_TRUE(eventually([&] { return a->state(x.qpn) == QpState::kError; }));
+    must(b->destroy_queue_pair(offload));
+}
+
+TEST_F(NicTest, StrictModeSeesABellThatTheRecordDoesNotCover) {
+    const auto [x, y] = connected_pair();
+    simt::store_mmio64_release(x->send.bell, mlx5::bell_value(mlx5::make_control(3, mlx5::kSend, x->qpn, 2)));
+    EXPECT_TRUE(eventually([&] { return a->counters().strict_violations == 1; }));
+    EXPECT_TRUE(eventually([&, q = y] { return b->state(q->qpn) == QpState::kError; }));
+}
+
+}  // namespace
+}  // namespace gnstor::rdma::test
