@@ -179,14 +179,16 @@ void CommandPath::dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64
 }
 
 void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::uint64_t tag) {
-    if (!q.queue.privileged()) return on_complete(tag, Status::kAccessDenied, 0);
+    // The floor alone may come from a volume's writer (ARRAY.md, rule 8): deEngine looks who that is.
+    const bool floor = command.opcode == static_cast<std::uint8_t>(AdminOpcode::kFloor);
+    if (!q.queue.privileged() && !floor) return on_complete(tag, Status::kAccessDenied, 0);
     std::span<std::byte> data;
     // Bits 1:0 of the opcode: whether and which way data goes; how much is the command's own business.
     if ((command.opcode & 3u) != 0 && command.data.length() > 0) {
         const Status pointer = data_span(command, 0, Length::kAtLeast, data);
         if (!nvme::ok(pointer)) return on_complete(tag, pointer, 0);
     }
-    engine_->submit_admin(command, {q.queue.client(), true}, data, tag, now_ns_);
+    engine_->submit_admin(command, {q.queue.client(), q.queue.privileged()}, data, tag, now_ns_);
 }
 
 void CommandPath::hold_event_request(ServedQueue& q, std::uint32_t slot, std::uint64_t tag) {

@@ -129,8 +129,42 @@ TEST_P(AnyDrive, RefusesMalformedAndForbiddenCommandsAndGoesOn) {
     const nvme::VolumeRecord r = record_of(9, 9, 10);
     add.data = sgl(&r, sizeof r);
     EXPECT_EQ(call(*guest, *rig.reactor, add).result(), Status::kAccessDenied)
-        << "vendor commands from privileged queues only";
+        << "volumes are the daemon's";
     EXPECT_TRUE(rig.drive->delete_queue(guest).ok());
+}
+
+TEST_P(AnyDrive, OfVendorCommandsAClientsQueueMayGiveTheFloorOfAVolumeThatItWritesAndNothingElse) {
+    rig.grant();
+    rig.add_volume();
+    NvmeQueue* writer = rig.drive->create_queue(0, 4, kWriter, Priority::kMedium, false).value();
+    NvmeQueue* guest = rig.drive->create_queue(0, 4, kWriter + 1, Priority::kMedium, false).value();
+    Command floor{};
+    floor.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kFloor);
+    floor.flags = nvme::kFlagsSgl;
+    floor.cdw10 = kVolume;
+    floor.cdw11 = 1;  // epoch
+    floor.cdw12 = 40;
+    EXPECT_EQ(call(*guest, *rig.reactor, floor).result(), Status::kAccessDenied) << "not its volume";
+    rig.sequence = 39;
+    std::vector<std::byte> page(nvme::kBlockBytes);
+    EXPECT_EQ(rig.write(0, page), Status::kSuccess) << "a refused floor changes nothing";
+    EXPECT_EQ(call(*writer, *rig.reactor, floor).result(), Status::kSuccess);
+    rig.sequence = 39;
+    EXPECT_EQ(rig.write(1, page), Status::kCommandSequenceError) << "sequences up to the floor are over";
+    EXPECT_EQ(rig.write(1, page), Status::kSuccess);
+    floor.cdw11 = 0;
+    EXPECT_EQ(call(*writer, *rig.reactor, floor).result(), Status::kStaleEpoch) << "of an earlier opening";
+    for (std::uint32_t opcode = 0xC0; opcode <= 0xFF; ++opcode) {
+        if (opcode == static_cast<std::uint32_t>(nvme::AdminOpcode::kFloor)) continue;
+        Command other = floor;
+        other.opcode = static_cast<std::uint8_t>(opcode);
+        other.cdw14 = 0xFFFFFFFF;  // a term that nobody gave
+        EXPECT_EQ(call(*writer, *rig.reactor, other).result(), Status::kAccessDenied) << opcode;
+    }
+    EXPECT_EQ(rig.vendor(nvme::AdminOpcode::kVolumeDelete, nullptr, 0, 99), Status::kNoSuchVolume)
+        << "the daemon's term still holds";
+    EXPECT_TRUE(rig.drive->delete_queue(guest).ok());
+    EXPECT_TRUE(rig.drive->delete_queue(writer).ok());
 }
 
 TEST_P(AnyDrive, RandomCommandsNeverHangOrCrashAndEachIsAnsweredOnce) {
