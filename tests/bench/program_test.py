@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""The benchmark program from outside: wrong usage ends with 2 and names the option; a short run counts, checks and keeps its result."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import render_docs  # noqa: E402
+
+PROGRAM = sys.argv.pop(1)
+SHORT = ["--repeats", "2", "--seconds", "0.05", "--working-set", "4MiB", "--write-budget", "16MiB", "--engine-threads", "1"]
+
+
+def bench(*arguments):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=100)
+
+
+class WrongUsage(unittest.TestCase):
+    def test_each_wrong_option_ends_with_2_and_says_which(self):
+        for arguments, word in (
+            ([], "subcommand"), (["path", "--lanes", "tpu"], "lanes"), (["path", "--sizes", "513"], "--sizes"),
+            (["path", "--sizes", "131072"], "--sizes"), (["path", "--ops", "trim"], "--ops"),
+            (["path", "--sizes", "512", "--ops", "write"], "4096"), (["path", "--repeats", "0"], "--repeats"),
+            (["path", "--seconds", "0"], "--seconds"), (["path", "--seconds", "nan"], "--seconds"),
+            (["path", "--ssds", "0"], "--ssds"), (["path", "--ssds", "-3"], "--ssds"), (["path", "--replicas", "5"], "--replicas"),
+            (["path", "--warps", "1000"], "--warps"), (["path", "--depth", "100"], "--depth"), (["path", "--channels", "400"], "--channels"),
+            (["path", "--working-set", "5"], "--working-set"), (["path", "--working-set", "many"], "many"),
+            (["path", "--write-budget", "1"], "--write-budget"), (["path", "--verify", "some"], "--verify"),
+            (["path", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"), (["path", "--frobnicate"], "--frobnicate"),
+        ):
+            with self.subTest(arguments=arguments):
+                ended = bench(*arguments)
+                self.assertEqual(ended.returncode, 2, ended.stdout + ended.stderr)
+                self.assertIn(word, ended.stderr)
+
+    def test_more_memory_than_there_is_fails_and_says_what_to_do(self):
+        ended = bench("path", "--working-set", "1TiB")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("smaller", ended.stderr)
+
+
+class ShortRun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "path-cpu-test.json")
+            cls.ended = bench("path", *SHORT, "--json", str(path))
+            cls.run_ = render_docs.load(path) if path.exists() else None
+
+    def test_it_ends_well_and_says_what_it_left_out(self):
+        self.assertEqual(self.ended.returncode, 0, self.ended.stdout + self.ended.stderr)
+        self.assertIn("all as written", self.ended.stdout)
+        self.assertIn("writes of 512 bytes", self.ended.stdout)
+        self.assertIn("no garbage collection", self.ended.stdout)
+        self.assertEqual(self.ended.stderr, "")
+
+    def test_every_case_has_its_repeats_and_every_read_was_checked(self):
+        seen = {(c["parameters"]["operation"], c["parameters"]["bytes"], c["parameters"]["path"]) for c in self.run_["cases"]}
+        sizes = [("read", b) for b in (512, 4096, 65536)] + [("write", b) for b in (4096, 65536)]
+        self.assertEqual(seen, {(o, b, p) for o, b in sizes for p in ("array", "plain copy")})
+        total = 0
+        for case in self.run_["cases"]:
+            self.assertEqual(len(case["repeats"]), 2)
+            for repeat in case["repeats"]:
+                self.assertEqual(repeat["bytes"], repeat["operations"] * case["parameters"]["bytes"])
+                self.assertEqual("engine_cpu_seconds" in repeat, case["parameters"]["path"] == "array")
+                if case["parameters"]["operation"] == "read":
+                    self.assertEqual(repeat["checked"], repeat["operations"])
+                total += repeat["operations"]
+        print(f"\nGN_COUNT bench_operations={total}", flush=True)
+
+    def test_the_renderer_takes_it(self):
+        self.assertIn("bytes 4096, read, array", render_docs.table("x.json", self.run_))
+
+
+class Choices(unittest.TestCase):
+    def test_what_was_left_out_is_left_out(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "r.json")
+            ended = bench("path", *SHORT, "--ops", "read", "--sizes", "4096", "--no-reference", "--verify", "none", "--warps", "2",
+                          "--depth", "1", "--json", str(path))
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            cases = json.loads(path.read_text())["cases"]
+        self.assertEqual([c["parameters"] for c in cases], [{"operation": "read", "bytes": 4096, "path": "array"}])
+        self.assertNotIn("checked", cases[0]["repeats"][0])
+
+
+if __name__ == "__main__":
+    unittest.main()

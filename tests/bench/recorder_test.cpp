@@ -1,0 +1,94 @@
+// recorder_test.cpp: what a lane notes: quotas, failures, and a fair sample of latencies.
+#include "bench/recorder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace gnstor::bench {
+namespace {
+
+class RecorderTest : public testing::Test {
+  protected:
+    Plan plan(std::uint32_t samples, std::uint64_t quota) {
+        samples_.assign(samples, 0);
+        Plan p{};
+        p.bytes = 4096;
+        p.units = 1000;
+        p.order_seed = 5;
+        p.duration_ns = 3'600'000'000'000;
+        p.quota = quota;
+        p.samples_a_lane = samples;
+        p.results = &result_;
+        p.samples = samples_.data();
+        return p;
+    }
+    LaneResult result_{};
+    std::vector<std::uint32_t> samples_;
+};
+
+TEST_F(RecorderTest, IssuesNoMoreThanItsQuota) {
+    const Plan p = plan(8, 3);
+    Recorder recorder(p, 0);
+    recorder.begin();
+    int issued = 0;
+    for (; recorder.wants_more(simt::now_ns()); ++issued) recorder.issued();
+    recorder.end();
+    EXPECT_EQ(issued, 3);
+    EXPECT_EQ(result_.quota_used, 1u);
+    EXPECT_GE(result_.end_ns, result_.begin_ns);
+}
+
+TEST_F(RecorderTest, EndsWithItsTimeAndAfterAFailure) {
+    Plan p = plan(8, 100);
+    p.duration_ns = 1000;
+    Recorder late(p, 0);
+    late.begin();
+    EXPECT_FALSE(late.wants_more(simt::now_ns() + 1'000'000'000));
+    const Plan q = plan(8, 100);
+    Recorder failed(q, 0);
+    failed.begin();
+    failed.failure(nvme::Status::kAccessDenied, 4096);
+    failed.failure(nvme::Status::kTimedOut, 8192);
+    EXPECT_FALSE(failed.wants_more(simt::now_ns()));
+    failed.end();
+    EXPECT_EQ(result_.failures, 2u);
+    EXPECT_EQ(static_cast<nvme::Status>(result_.first_status), nvme::Status::kAccessDenied);
+    EXPECT_EQ(result_.first_offset, 4096u);
+}
+
+TEST_F(RecorderTest, KeepsAllLatenciesThatFitAndAUniformSampleOfMore) {
+    constexpr std::uint32_t kKept = 1000, kMany = 100'000;
+    const Plan p = plan(kKept, kMany);
+    Recorder recorder(p, 0);
+    recorder.begin();
+    for (std::uint32_t i = 0; i < kKept; ++i) recorder.success(i);
+    for (std::uint32_t i = 0; i < kKept; ++i) ASSERT_EQ(samples_[i], i);
+    for (std::uint32_t i = kKept; i < kMany; ++i) recorder.success(i);
+    recorder.end();
+    EXPECT_EQ(result_.operations, kMany);
+    EXPECT_EQ(result_.samples, kKept);
+    // Each tenth of the operations is one tenth of the sample, within six standard deviations.
+    std::vector<int> tenths(10);
+    for (const std::uint32_t s : samples_) ++tenths[s / (kMany / 10)];
+    EXPECT_GT(*std::min_element(tenths.begin(), tenths.end()), 100 - 57);
+    EXPECT_LT(*std::max_element(tenths.begin(), tenths.end()), 100 + 57);
+    std::printf("GN_COUNT bench_recorded=%u\n", kMany);
+}
+
+TEST_F(RecorderTest, DrawsEveryUnitOfTheWorkingSetAndNothingElse) {
+    const Plan p = plan(8, 1);
+    Recorder recorder(p, 0);
+    std::vector<int> drawn(p.units);
+    for (int i = 0; i < 20'000; ++i) {
+        const std::uint64_t offset = recorder.draw_offset();
+        ASSERT_EQ(offset % p.bytes, 0u);
+        ASSERT_LT(offset / p.bytes, p.units);
+        ++drawn[offset / p.bytes];
+    }
+    EXPECT_GT(*std::min_element(drawn.begin(), drawn.end()), 0);
+}
+
+}  // namespace
+}  // namespace gnstor::bench
