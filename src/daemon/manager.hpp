@@ -30,7 +30,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -95,8 +94,7 @@ class Manager {
         std::string trouble;           ///< why it did not do what it was last asked; empty: none
     };
     struct Live {
-        bool announced = false;  ///< was in force once: clients may hear of it
-        bool in_force = false;   ///< its newest record is on every drive
+        bool in_force = false;  ///< its newest record is on every drive
         std::uint64_t lease_end_ms = 0;
     };
     struct Takeover;  // manager_start.cpp
@@ -111,12 +109,13 @@ class Manager {
     Result<void> map_from_ports(Takeover& t, std::uint32_t version);
     void learn_clients(Takeover& t);
     void reconcile(Takeover& t, std::uint64_t now_ms);
-    void settle_live(const Takeover& t, const std::set<nvme::VolumeId>& unborn);
+    void settle_live(const Takeover& t);
     void finish_start();
 
     // manager_activate.cpp
     Result<void> commit(const Change& change);
     Result<void> reload();  ///< after a save whose outcome is unknown
+    Result<void> sure();    ///< that the records are the store's: before anything is decided from them
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
     Result<void> finish_delete(nvme::VolumeId volume);
@@ -139,6 +138,8 @@ class Manager {
     [[nodiscard]] bool held_by_other(const nvme::VolumeRecord& record, nvme::ClientId client,
                                      std::uint64_t now_ms) const;
     [[nodiscard]] std::uint32_t slots_in_use() const;
+    /// Whether clients may hear of it: it was in force once, and is not being deleted.
+    [[nodiscard]] bool listed(const nvme::VolumeRecord& record) const;
 
     RecordStore& store_;
     const ManagerOptions options_;

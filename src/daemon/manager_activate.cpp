@@ -5,18 +5,23 @@ namespace gnstor::daemon {
 
 Result<void> Manager::commit(const Change& change) {
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
-    if (!unsure_) {
-        Result<void> saved = store_.save(change);
-        if (saved.ok()) {
-            apply(records_, change);
-            return {};
-        }
-        unsure_ = true;
-        (void)reload().ok();  // or before the next change
-        return saved;
+    if (unsure_) {  // what this change was made from may not be the truth
+        GN_TRY(reload());
+        return error(Errc::kBusy, "the record store failed and is read again; ask again");
     }
-    GN_TRY(reload());
-    return error(Errc::kBusy, "the record store failed and is read again; ask again");
+    Result<void> saved = store_.save(change);
+    if (saved.ok()) {
+        apply(records_, change);
+        return {};
+    }
+    unsure_ = true;
+    (void)reload().ok();  // or before the next request
+    return saved;
+}
+
+Result<void> Manager::sure() {
+    if (unsure_) return reload();
+    return {};
 }
 
 Result<void> Manager::reload() {
@@ -53,10 +58,6 @@ Error Manager::pending_error(const std::string& what, const Error& cause) const 
 Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
     // Idempotent: a lost answer is followed by the same command, which then finds its own work done.
     Result<void> sent = drive.port->volume_chmod(records_.term, record);
-    // Only a refused ADD says that the drive never had the volume, and undo_creation() acts on these two
-    // codes.
-    if (!sent.ok() && (sent.error().code == Errc::kNoSpace || sent.error().code == Errc::kUnsupported))
-        sent = error(Errc::kIo, "{}", sent.error().message);
     const bool deleting = (record.flags & nvme::kVolumeDeleting) != 0;
     if (!sent.ok() && sent.error().code == Errc::kNotFound && deleting) {
         sent = {};  // purged here before, or never there: nothing to mark
@@ -73,11 +74,10 @@ Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
 }
 
 Result<void> Manager::activate(nvme::VolumeId volume) {
-    if (unsure_) GN_TRY(reload());
+    GN_TRY(sure());
     if (!records_.volumes.contains(volume)) return error(Errc::kNotFound, "VID {} is gone", volume);
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
-    Live& live = live_[volume];
-    live.in_force = false;
+    live_[volume].in_force = false;
     // Every drive is tried, also after one failed: the fewer lag, the better.
     Result<void> first;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
@@ -91,8 +91,13 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
         if (!sent.ok() && first.ok()) first = std::move(sent);
     }
     if (!first.ok()) return first;
-    live.in_force = true;
-    live.announced = true;
+    if (records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0) {
+        // Stored before anybody is told: no restart may take it for one that can still be undone.
+        Change created;
+        created.end_creations.push_back(volume);
+        GN_TRY(commit(created));
+    }
+    live_[volume].in_force = true;
     return {};
 }
 
@@ -117,9 +122,8 @@ Result<void> Manager::activate_map() {
 }
 
 Result<void> Manager::change_volume(nvme::VolumeRecord record) {
-    // A creation is in force before anything follows it: undo_creation() relies on that.
-    if (record.revision == 1 && !live_[record.geometry.volume].in_force &&
-        (record.flags & nvme::kVolumeDeleting) == 0) {
+    // A creation is in force before anything follows it, but its deletion: undo_creation() relies on that.
+    if (records_.creating.contains(record.geometry.volume) && (record.flags & nvme::kVolumeDeleting) == 0) {
         Result<void> made = activate(record.geometry.volume);
         if (!made.ok()) {
             undo_creation(record.geometry.volume, made.error().code);
@@ -130,6 +134,7 @@ Result<void> Manager::change_volume(nvme::VolumeRecord record) {
     record.slot_count = records_.map.slot_count;
     Change change;
     change.put_volumes.push_back(record);
+    if (record.revision == 1) change.begin_creations.push_back(record.geometry.volume);
     GN_TRY(commit(change));
     Result<void> active = activate(record.geometry.volume);
     if (!active.ok())
@@ -174,10 +179,10 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
 
 bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
     if (!records_.volumes.contains(volume)) return false;
-    // Nobody was ever told of it, and a drive refuses to add it: it may go. What was announced, even if only
-    // because a start could not tell, goes by its owner's word alone.
+    // Nobody was ever told of it, and a drive refuses to add it: it may go. What was in force goes by its
+    // owner's word alone.
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
-    if (live_[volume].announced || record.revision != 1) return false;
+    if (!records_.creating.contains(volume) || (record.flags & nvme::kVolumeDeleting) != 0) return false;
     if (refusal != Errc::kNoSpace && refusal != Errc::kUnsupported) return false;
     nvme::VolumeRecord dead = record;
     dead.flags |= nvme::kVolumeDeleting;
@@ -193,7 +198,7 @@ bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
 
 TickReport Manager::tick(std::uint64_t now_ms) {
     TickReport report;
-    if (!superseded_.empty() || (unsure_ && !reload().ok())) return report;
+    if (!superseded_.empty() || !sure().ok()) return report;
     if (!map_in_force_ && activate_map().ok()) ++report.settled;
     std::vector<nvme::VolumeId> ids;
     for (const auto& [id, record] : records_.volumes) ids.push_back(id);

@@ -143,7 +143,16 @@ Result<void> Manager::merge_records(Takeover& t) {
             return error(Errc::kCorrupt,
                          "two volumes are named '{}': the records and the SSDs belong to different arrays",
                          record.name);
-    for (const nvme::VolumeId id : t.touched) t.change.put_volumes.push_back(records_.volumes.at(id));
+    for (const nvme::VolumeId id : t.touched) {
+        const nvme::VolumeRecord& record = records_.volumes.at(id);
+        t.change.put_volumes.push_back(record);
+        // Revision 2 follows a creation in force. Revision 1 was in force, unless a drive that answers lacks
+        // it.
+        bool lacking = false;
+        for (std::size_t d = 0; d < drives_.size(); ++d)
+            lacking = lacking || (drives_[d].listed && !t.has(d, id));
+        (record.revision == 1 && lacking ? t.change.begin_creations : t.change.end_creations).push_back(id);
+    }
     report_.adopted = static_cast<std::uint32_t>(t.touched.size());
     // Deleted volumes may have gone higher: a drive refuses then, and create_volume() goes up.
     if (report_.rebuilt) t.change.epoch_floor = t.highest_epoch + kEpochLeap;
@@ -239,7 +248,6 @@ Result<void> Manager::plan_map(Takeover& t) {
 void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
     for (const auto& [id, record] : records_.volumes)
         live_[id].lease_end_ms = record.writer != 0 ? now_ms + options_.lease_ms : 0;
-    std::set<nvme::VolumeId> unborn;  // creations that were never in force: a drive lacks them
     for (std::size_t d = 0; d < drives_.size(); ++d) {
         Drive& drive = drives_[d];
         if (drive.slot == kNoSlot) continue;
@@ -260,33 +268,23 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
             // A deletion under way: purged here already, or finish_delete() marks and purges.
             if ((record.flags & nvme::kVolumeDeleting) != 0) continue;
             ++report_.repaired;
-            const Result<void> sent = send(drive, record);
-            if (sent.ok()) current.insert(id);
-            const bool never = !sent.ok() && (sent.error().code == Errc::kNoSpace ||
-                                              sent.error().code == Errc::kUnsupported);
-            if (record.revision == 1 && (never || (drive.listed && !t.has(d, id)))) unborn.insert(id);
+            if (send(drive, record).ok()) current.insert(id);
         }
         t.seen[d].clear();
         for (const nvme::VolumeId id : current) t.seen[d].push_back(records_.volumes.at(id));
     }
-    settle_live(t, unborn);
+    settle_live(t);
     finish_start();
 }
 
-void Manager::settle_live(const Takeover& t, const std::set<nvme::VolumeId>& unborn) {
-    bool all_here = true;
-    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
-            all_here = false;
+void Manager::settle_live(const Takeover& t) {
     for (auto& [id, live] : live_) {
         // In force as far as the drives that are here can tell; one that is missing holds up the next change.
-        live.in_force = (records_.volumes.at(id).flags & nvme::kVolumeDeleting) == 0;
+        // A creation is in force when activate() has seen it on every drive and said so to the store.
+        live.in_force =
+            (records_.volumes.at(id).flags & nvme::kVolumeDeleting) == 0 && !records_.creating.contains(id);
         for (std::size_t d = 0; d < drives_.size(); ++d)
             if (drives_[d].slot != kNoSlot && !t.has(d, id)) live.in_force = false;
-        // Revision 2 follows a creation in force. Revision 1 was in force unless a drive shows that it was
-        // not; then it is from the moment that every drive of the map has it, and not before.
-        if (unborn.contains(id)) live.in_force = live.in_force && all_here;
-        live.announced = live.in_force || !unborn.contains(id);
     }
 }
 
@@ -294,10 +292,14 @@ void Manager::finish_start() {
     std::vector<nvme::VolumeId> deleting;
     for (const auto& [id, record] : records_.volumes)
         if ((record.flags & nvme::kVolumeDeleting) != 0) deleting.push_back(id);
+    const std::set<nvme::VolumeId> creating = records_.creating;
     for (const nvme::VolumeId id : deleting)
         if (Result<void> gone = finish_delete(id); !gone.ok())
             report_.warnings.push_back(
                 fmt::format("the deletion of VID {} waits: {}", id, gone.error().message));
+    for (const nvme::VolumeId id : creating)
+        if (std::find(deleting.begin(), deleting.end(), id) == deleting.end())
+            (void)activate(id).ok();  // or by tick()
     if (Result<void> map = activate_map(); !map.ok())
         report_.warnings.push_back(fmt::format("the map is not in force: {}", map.error().message));
 }
@@ -344,7 +346,7 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
               [](const SsdInfo& a, const SsdInfo& b) { return a.slot < b.slot; });
     for (const auto& [id, record] : records_.volumes) {
         const Live& live = live_.at(id);
-        info.volumes += live.announced && (record.flags & nvme::kVolumeDeleting) == 0 ? 1 : 0;
+        info.volumes += listed(record) ? 1 : 0;
         info.provisioned_blocks += record.geometry.capacity_blocks * record.geometry.replicas;
         info.pending_changes += live.in_force ? 0 : 1;
         if (record.writer == 0) continue;

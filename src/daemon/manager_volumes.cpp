@@ -54,6 +54,10 @@ std::uint32_t Manager::slots_in_use() const {
     return used;
 }
 
+bool Manager::listed(const nvme::VolumeRecord& record) const {
+    return !records_.creating.contains(record.geometry.volume) && (record.flags & nvme::kVolumeDeleting) == 0;
+}
+
 Result<nvme::VolumeRecord*> Manager::find(const std::string& name) {
     for (auto& [id, record] : records_.volumes)
         if (name == record.name) return &record;
@@ -75,6 +79,7 @@ bool Manager::held_by_other(const nvme::VolumeRecord& record, nvme::ClientId cli
 
 Result<client::ClientIdentity> Manager::register_client(const std::string& name) {
     GN_TRY(check_name("client name", name));
+    GN_TRY(sure());
     for (const auto& [id, known] : records_.clients)
         if (known == name)
             return client::ClientIdentity{id, known, fmt::format("{}{}", nvmf::kClientHostNqnPrefix, id)};
@@ -157,7 +162,7 @@ Result<nvme::VolumeRecord> Manager::create_again(nvme::VolumeRecord there, nvme:
                       there.geometry.capacity_blocks == blocks_of(request) &&
                       there.geometry.chunk_shift == chunk_shift_of(request) &&
                       there.geometry.replicas == request.replicas;
-    if (live_[id].announced || !same)
+    if (!records_.creating.contains(id) || !same)
         return error(Errc::kExists, "there is a volume '{}' already (of {}); choose another name",
                      request.name, client_name(there.owner));
     // The same request again, after an activation that failed: go on where it stopped.
@@ -196,6 +201,7 @@ Result<nvme::VolumeRecord> Manager::new_record(nvme::ClientId owner,
 
 Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
                                                   const client::CreateVolume& request) {
+    GN_TRY(sure());
     GN_TRY(check_client(client));
     GN_TRY(check_create(request));
     if (Result<nvme::VolumeRecord*> taken = find(request.name); taken.ok()) {
@@ -228,6 +234,7 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
 
 Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const std::string& name,
                                                   client::OpenMode mode, std::uint64_t now_ms) {
+    GN_TRY(sure());
     GN_TRY(check_client(client));
     GN_ASSIGN(nvme::VolumeRecord* const found, find(name));
     nvme::VolumeRecord record = *found;
@@ -291,11 +298,12 @@ Result<std::uint64_t> Manager::renew_lease(nvme::ClientId client, nvme::VolumeId
 
 Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
                                      std::uint64_t byte_length) {
+    GN_TRY(sure());
     GN_TRY(check_client(client));
     const auto found = records_.volumes.find(volume);
     if (found == records_.volumes.end())
         return error(Errc::kNotFound, "there is no volume with VID {}", volume);
-    const nvme::VolumeRecord record = found->second;  // a copy: activate() may read the store again
+    const nvme::VolumeRecord record = found->second;  // a copy: the store may be read again
     if (record.writer == client && record.epoch == epoch) {
         if (byte_length != ~0ull && byte_length > record.geometry.capacity_blocks * kBlockBytes)
             return error(Errc::kInvalidArgument,
@@ -320,6 +328,7 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
 }
 
 Result<void> Manager::share_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader) {
+    GN_TRY(sure());
     GN_TRY(check_client(owner));
     GN_ASSIGN(nvme::VolumeRecord* const found, find(name));
     nvme::VolumeRecord record = *found;
@@ -355,6 +364,7 @@ Result<void> Manager::share_volume(nvme::ClientId owner, const std::string& name
 }
 
 Result<void> Manager::delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms) {
+    GN_TRY(sure());
     GN_TRY(check_client(owner));
     GN_ASSIGN(nvme::VolumeRecord* const found, find(name));
     nvme::VolumeRecord record = *found;
@@ -380,7 +390,7 @@ Result<void> Manager::delete_volume(nvme::ClientId owner, const std::string& nam
 std::vector<nvme::VolumeRecord> Manager::list_volumes() const {
     std::vector<nvme::VolumeRecord> list;
     for (const auto& [id, record] : records_.volumes)
-        if (live_.at(id).announced && (record.flags & nvme::kVolumeDeleting) == 0) list.push_back(record);
+        if (listed(record)) list.push_back(record);
     return list;
 }
 

@@ -26,7 +26,10 @@ void apply(Records& records, const Change& change) {
         records.volumes[record.geometry.volume] = record;
         records.retired.erase(record.geometry.volume);
     }
+    records.creating.insert(change.begin_creations.begin(), change.begin_creations.end());
+    for (const nvme::VolumeId volume : change.end_creations) records.creating.erase(volume);
     for (const auto& [volume, epoch] : change.retire_volumes) {
+        records.creating.erase(volume);
         records.volumes.erase(volume);
         records.retired[volume] = epoch;
     }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@ struct Records {
     std::map<nvme::ClientId, std::string>
         clients;  ///< name empty: known by its id alone (rebuilt from drives)
     std::map<nvme::VolumeId, nvme::VolumeRecord> volumes;
+    std::set<nvme::VolumeId> creating;  ///< of volumes: never seen in force, so nobody was told of them
     std::map<nvme::VolumeId, nvme::Epoch> retired;  ///< purged VIDs and the last epoch of their life
 };
 
@@ -36,6 +38,8 @@ struct Change {
     std::optional<placement::ArrayMap> map;
     std::vector<std::pair<nvme::ClientId, std::string>> put_clients;
     std::vector<nvme::VolumeRecord> put_volumes;  ///< makes the VID live
+    std::vector<nvme::VolumeId> begin_creations;  ///< of put_volumes
+    std::vector<nvme::VolumeId> end_creations;    ///< in force everywhere: from here on clients are told
     std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> retire_volumes;
 };
 

@@ -16,6 +16,7 @@ constexpr const char* kSchema =
     "CREATE TABLE clients(id INTEGER PRIMARY KEY, name TEXT NOT NULL);"
     "CREATE TABLE volumes(vid INTEGER PRIMARY KEY, name TEXT NOT NULL, epoch INTEGER NOT NULL, record BLOB "
     "NOT NULL);"
+    "CREATE TABLE creating(vid INTEGER PRIMARY KEY);"
     "CREATE TABLE retired(vid INTEGER PRIMARY KEY, epoch INTEGER NOT NULL);";
 
 struct Close {
@@ -68,6 +69,11 @@ struct SqliteRecordStore::Impl {
     Result<void> finish(const Statement& statement, const char* what) {
         if (sqlite3_step(statement.get()) != SQLITE_DONE) return sqlite_error(db.get(), file, what);
         return {};
+    }
+    Result<void> with_vid(const char* sql, nvme::VolumeId id, const char* what) {
+        GN_ASSIGN(const Statement statement, prepare(sql));
+        sqlite3_bind_int64(statement.get(), 1, id);
+        return finish(statement, what);
     }
 
     Result<void> open();
@@ -125,6 +131,9 @@ Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
             Errc::kUnsupported,
             "the record store {} was written by a newer gnstord (schema {}, this one knows {}); use that one",
             file.string(), schema, kStoreSchema);
+    } else if (schema == 1) {  // schema 2 added the creations under way
+        GN_TRY(run("CREATE TABLE creating(vid INTEGER PRIMARY KEY); PRAGMA user_version = 2",
+                   "renew its tables"));
     } else if (schema < 1) {
         return error(Errc::kCorrupt, "the record store {} has the impossible schema {}", file.string(),
                      schema);
@@ -183,6 +192,13 @@ Result<Records> SqliteRecordStore::Impl::read() {
         records.volumes[record.geometry.volume] = record;
         return {};
     }));
+    GN_TRY(each("SELECT vid FROM creating", [&](sqlite3_stmt* row) -> Result<void> {
+        const std::int64_t id = sqlite3_column_int64(row, 0);
+        if (id < 1 || id > 0xFFFF || !records.volumes.contains(static_cast<nvme::VolumeId>(id)))
+            return damaged("a creation under way is of no volume");
+        records.creating.insert(static_cast<nvme::VolumeId>(id));
+        return {};
+    }));
     GN_TRY(each("SELECT vid, epoch FROM retired", [&](sqlite3_stmt* row) -> Result<void> {
         const std::int64_t id = sqlite3_column_int64(row, 0);
         if (id < 1 || id > 0xFFFF) return damaged("a retired VID is out of range");
@@ -227,14 +243,15 @@ Result<void> SqliteRecordStore::Impl::write(const Change& change) {
         sqlite3_bind_int64(put.get(), 3, record.epoch);
         sqlite3_bind_blob(put.get(), 4, &record, sizeof(record), SQLITE_STATIC);
         GN_TRY(finish(put, "store a volume"));
-        GN_ASSIGN(const Statement live, prepare("DELETE FROM retired WHERE vid = ?1"));
-        sqlite3_bind_int64(live.get(), 1, record.geometry.volume);
-        GN_TRY(finish(live, "revive a VID"));
+        GN_TRY(with_vid("DELETE FROM retired WHERE vid = ?1", record.geometry.volume, "revive a VID"));
     }
+    for (const nvme::VolumeId id : change.begin_creations)
+        GN_TRY(with_vid("INSERT OR REPLACE INTO creating VALUES(?1)", id, "begin a creation"));
+    for (const nvme::VolumeId id : change.end_creations)
+        GN_TRY(with_vid("DELETE FROM creating WHERE vid = ?1", id, "end a creation"));
     for (const auto& [id, epoch] : change.retire_volumes) {
-        GN_ASSIGN(const Statement gone, prepare("DELETE FROM volumes WHERE vid = ?1"));
-        sqlite3_bind_int64(gone.get(), 1, id);
-        GN_TRY(finish(gone, "delete a volume"));
+        GN_TRY(with_vid("DELETE FROM volumes WHERE vid = ?1", id, "delete a volume"));
+        GN_TRY(with_vid("DELETE FROM creating WHERE vid = ?1", id, "end a creation"));
         GN_ASSIGN(const Statement put, prepare("INSERT OR REPLACE INTO retired VALUES(?1, ?2)"));
         sqlite3_bind_int64(put.get(), 1, id);
         sqlite3_bind_int64(put.get(), 2, epoch);

@@ -233,4 +233,23 @@ TEST_F(ManagerTest, AReleaseAskedAgainWhileTheStoreWasUnsureNamesItsVolume) {
     EXPECT_EQ(manager->list_volumes().at(0).byte_length, 5u);
 }
 
+TEST_F(ManagerTest, AVolumeWhoseDeletionTheStoreMayHaveKeptIsNotOpened) {
+    auto flaky = std::make_unique<FlakyStore>();
+    FlakyStore& fails = *flaky;
+    store = std::move(flaky);
+    start();
+    const auto a = client("alice");
+    ASSERT_TRUE(create(a, "v").ok());
+    refuse(1);
+    ASSERT_FALSE(open(a, "v").ok()) << "its last change waits for a drive";
+    // The mark is kept, but neither the store's answer nor the store itself can be read.
+    fails.keeps = true;
+    fails.broken = true;
+    ASSERT_FALSE(manager->delete_volume(a, "v", now).ok());
+    expect_error(open(a, "v", client::OpenMode::kRead), Errc::kIo, "broken");
+    fails.broken = false;
+    heal();
+    expect_error(open(a, "v", client::OpenMode::kRead), Errc::kNotFound, "being deleted");
+}
+
 }  // namespace

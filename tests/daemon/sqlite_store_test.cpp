@@ -45,6 +45,7 @@ class SqliteStoreTest : public ::testing::Test {
         std::strcpy(r.name, "v");
         std::strcpy(r.owner_name, "alice");
         change.put_volumes = {r};
+        change.begin_creations = {5};
         change.retire_volumes = {{8, 12}};
         return change;
     }
@@ -77,13 +78,31 @@ TEST_F(SqliteStoreTest, WhatWasSavedIsThereAfterReopening) {
     EXPECT_EQ(got.retired, expected.retired);
     ASSERT_EQ(got.volumes.size(), 1u);
     EXPECT_EQ(std::memcmp(&got.volumes.at(5), &expected.volumes.at(5), sizeof(nvme::VolumeRecord)), 0);
+    EXPECT_EQ(got.creating, std::set<nvme::VolumeId>{5});
     Change revive = sample();
     revive.retire_volumes = {{5, 9}};
     revive.put_volumes[0].geometry.volume = 8;
+    revive.begin_creations = {8};
     ASSERT_TRUE(open().value()->save(revive).ok());
     const Records swapped = open().value()->load().value();
     EXPECT_TRUE(swapped.volumes.contains(8) && !swapped.volumes.contains(5));
     EXPECT_TRUE(swapped.retired.contains(5) && !swapped.retired.contains(8));
+    EXPECT_EQ(swapped.creating, std::set<nvme::VolumeId>{8}) << "what is retired is created no more";
+    Change told;
+    told.end_creations = {8};
+    ASSERT_TRUE(open().value()->save(told).ok());
+    EXPECT_TRUE(open().value()->load().value().creating.empty());
+}
+
+TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    sql("DROP TABLE creating; PRAGMA user_version = 1");
+    for (int opened = 0; opened < 2; ++opened) {
+        auto store = open();
+        ASSERT_TRUE(store.ok()) << store.error().message;
+        EXPECT_EQ(store.value()->load()->volumes.size(), 1u);
+        EXPECT_TRUE(store.value()->load()->creating.empty());
+    }
 }
 
 TEST_F(SqliteStoreTest, AKilledProcessLosesNothingThatWasAcknowledged) {
@@ -138,7 +157,9 @@ TEST_F(SqliteStoreTest, DamagedRecordsAreRefused) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     sql("UPDATE volumes SET record = zeroblob(384)");
     expect_refused(Errc::kCorrupt, "damaged");
-    sql("DELETE FROM volumes; UPDATE array SET map = x'00'");
+    sql("DELETE FROM volumes");
+    expect_refused(Errc::kCorrupt, "of no volume");
+    sql("DELETE FROM creating; UPDATE array SET map = x'00'");
     expect_refused(Errc::kCorrupt, "map");
     sql("DELETE FROM array");
     expect_refused(Errc::kCorrupt, "array record");
