@@ -161,8 +161,8 @@ Result<void> Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_i
     for (const auto& session : sessions) {
         const std::uint32_t slot = session->ssd().slot;
         GN_ASSIGN(const gnor::Channel::Usage usage, channel.usage());
-        const bool stuck =
-            usage.commands_pending != 0 || nic.state(channel.queue_pair(slot)) != rdma::QpState::kReadyToSend;
+        const bool stuck = usage.commands_pending != 0 || ((associations_anew >> slot) & 1u) != 0 ||
+                           nic.state(channel.queue_pair(slot)) != rdma::QpState::kReadyToSend;
         if (!stuck) continue;
         GN_TRY(channel.reclaim(slot));
         GN_TRY(session->connect_queue(channel, queue_id));
@@ -171,11 +171,16 @@ Result<void> Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_i
 }
 
 Result<void> Client::reclaim() {
-    for (const auto& session : impl_->sessions)
-        if (!session->connected()) GN_TRY(session->reopen());
+    for (const auto& session : impl_->sessions) {
+        if (session->alive()) continue;
+        impl_->associations_anew |= 1ull << session->ssd().slot;
+        GN_TRY(session->reopen());
+    }
     for (std::size_t i = 0; i < impl_->channels.size(); ++i)
         GN_TRY(impl_->reclaim(*impl_->channels[i], static_cast<std::uint16_t>(i + 1)));
-    return impl_->reclaim(*impl_->host_channel, impl_->host_queue_id());
+    GN_TRY(impl_->reclaim(*impl_->host_channel, impl_->host_queue_id()));
+    impl_->associations_anew = 0;
+    return {};
 }
 
 Result<void> Client::refresh_map() {

@@ -33,6 +33,7 @@ struct Client::Impl {
     std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot
     std::vector<std::unique_ptr<gnor::Channel>> channels;
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
+    std::uint64_t associations_anew = 0;  ///< a bit a slot whose queue pairs are still those of a lost one
     Proxy proxy;
     std::vector<Proxy::ChoreId> chores;
 

@@ -25,19 +25,44 @@ Result<std::unique_ptr<SsdSession>> SsdSession::open(rdma::SoftNic& nic, const S
     return session;
 }
 
+Result<std::shared_ptr<nvmf::HostController>> SsdSession::host() const {
+    const std::lock_guard lock(mutex_);
+    if (host_ == nullptr)
+        return error(Errc::kState, "there is no association with {}; reclaim makes a new one",
+                     ssd_.subsystem_nqn);
+    return host_;
+}
+
+Result<void> SsdSession::keep_alive() {
+    GN_ASSIGN(const auto host, this->host());
+    return host->keep_alive();
+}
+
+bool SsdSession::alive() {
+    const auto found = host();
+    if (!found.ok()) return false;
+    return (*found)->connected() && (*found)->property_get(nvme::Property::kCsts).ok();
+}
+
 Result<void> SsdSession::reopen() {
-    host_.reset();
-    GN_ASSIGN(host_, nvmf::HostController::connect(nic_, options_));
-    if (host_->io_queues() < options_.io_queues)
+    {
+        const std::lock_guard lock(mutex_);
+        host_.reset();
+    }
+    GN_ASSIGN(std::shared_ptr<nvmf::HostController> fresh, nvmf::HostController::connect(nic_, options_));
+    if (fresh->io_queues() < options_.io_queues)
         return error(Errc::kNoSpace,
                      "{} grants {} I/O queues of the {} that the client's channels need; open fewer channels",
-                     ssd_.subsystem_nqn, host_->io_queues(), options_.io_queues);
+                     ssd_.subsystem_nqn, fresh->io_queues(), options_.io_queues);
+    const std::lock_guard lock(mutex_);
+    host_ = std::move(fresh);
     return {};
 }
 
 Result<void> SsdSession::connect_queue(gnor::Channel& channel, std::uint16_t queue_id) {
-    const nvmf::IoQueueConnect queue = host_->io_queue(queue_id, channel.options().depth);
-    GN_TRY(host_->connect_transport(channel.queue_pair(ssd_.slot), queue));
+    GN_ASSIGN(const auto host, this->host());
+    const nvmf::IoQueueConnect queue = host->io_queue(queue_id, channel.options().depth);
+    GN_TRY(host->connect_transport(channel.queue_pair(ssd_.slot), queue));
     const nvme::ConnectData data = queue.data();
     GN_ASSIGN(const nvme::Completion answer,
               channel.execute_from_host(ssd_.slot, queue.command(0), std::as_bytes(std::span(&data, 1)),

@@ -1,8 +1,8 @@
 // ssd_session.hpp: a client's association with one SSD: the admin connection, and the I/O queues of its
 // channels.
 //
-// keep_alive() comes from the proxy's thread, connect_queue() and reconnect from the client's host thread;
-// HostController serializes them.
+// keep_alive() comes from the proxy's thread, the rest from the client's host thread. Whoever calls holds on
+// to the association that it found, so that reopen() takes it from nobody.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -11,6 +11,7 @@
 #include "nvmf/host.hpp"
 
 #include <memory>
+#include <mutex>
 
 namespace gnstor::client {
 
@@ -24,10 +25,12 @@ class SsdSession {
     /// Connects the queue pair that `channel` has for this SSD as I/O queue `queue_id`: RDMA connection, then
     /// Fabrics Connect.
     Result<void> connect_queue(gnor::Channel& channel, std::uint16_t queue_id);
-    Result<void> keep_alive() { return host_->keep_alive(); }
-    [[nodiscard]] bool connected() const { return host_->connected(); }
+    Result<void> keep_alive();
+    /// Asks the SSD: false where the association is lost, also if nobody has noticed yet.
+    [[nodiscard]] bool alive();
     [[nodiscard]] const SsdAddress& ssd() const { return ssd_; }
-    /// A fresh association after the old one was lost; I/O queues must be connected anew.
+    /// A fresh association after the old one was lost; I/O queues must be reset and connected anew, even
+    /// those that look well: the SSD's side of the old ones is going.
     Result<void> reopen();
 
   private:
@@ -37,7 +40,10 @@ class SsdSession {
     rdma::SoftNic& nic_;
     const SsdAddress ssd_;
     const nvmf::HostOptions options_;
-    std::unique_ptr<nvmf::HostController> host_;
+    [[nodiscard]] Result<std::shared_ptr<nvmf::HostController>> host() const;
+
+    mutable std::mutex mutex_;                    ///< guards the pointer
+    std::shared_ptr<nvmf::HostController> host_;  ///< null from a failed reopen() on
 };
 
 }  // namespace gnstor::client

@@ -137,11 +137,16 @@ Result<void> Volume::set_byte_length(std::uint64_t bytes) {
 
 Result<void> Volume::release() {
     if (impl_->released) return {};
-    impl_->released = true;
-    if (impl_->mode == OpenMode::kRead) return {};  // a reader holds nothing that the daemon keeps
-    if (impl_->renewal != 0) impl_->client->proxy.remove(impl_->renewal);
-    return impl_->client->control.release_volume(impl_->client->identity.id, impl_->record.geometry.volume,
-                                                 impl_->record.epoch, impl_->byte_length);
+    if (impl_->mode == OpenMode::kWrite) {
+        if (impl_->renewal != 0) impl_->client->proxy.remove(impl_->renewal);
+        impl_->renewal = 0;
+        // One that failed may be asked for again, by the destructor at the latest.
+        GN_TRY(impl_->client->control.release_volume(impl_->client->identity.id,
+                                                     impl_->record.geometry.volume, impl_->record.epoch,
+                                                     impl_->byte_length));
+    }
+    impl_->released = true;  // a reader holds nothing that the daemon keeps
+    return {};
 }
 
 Result<void> Volume::read(std::uint64_t first_block, std::span<std::byte> to) {

@@ -199,6 +199,38 @@ TEST_F(Faults, AfterReclaimNoBufferIsTouchedByWhatTimedOut) {
     count("array_timeouts", timed_out);
 }
 
+TEST_F(Faults, AnAssociationThatExpiredComesBackByReclaim) {
+    constexpr std::uint32_t kKeepAliveMs = 400;
+    auto client = b.rig.connect("brief", 2, 8, simt::LanesKind::kCpu, kKeepAliveMs);
+    auto volume = b.rig.volume(*client, "brief", 64);
+    std::vector<std::uint64_t> data(64 * kWordsPerBlock), back(data.size());
+    std::uint64_t lost = 0;
+    for (std::uint32_t round = 0; round < 3; ++round) {
+        {
+            Hold hold(*b.rig.node->nic_reactors().front());
+            const std::uint64_t over = daemon::boottime_ms() + 2 * kKeepAliveMs;
+            while (daemon::boottime_ms() < over) std::this_thread::yield();
+        }
+        fill_tagged(kMe, data.data(), 1, 0, 64, tag_of(0, round));
+        const ChannelRef ch = client->channel(round % 2).ref();
+        Status status = volume->ref().write(kMe, ch, 0, 64, data.data(), late());
+        lost += nvme::ok(status) ? 0 : 1;
+        const auto deadline = late();
+        while (!nvme::ok(status) && !deadline.passed()) {
+            const auto reclaimed = client->reclaim();
+            if (!reclaimed.ok()) std::printf("  %s\n", reclaimed.error().message.c_str());
+            status = volume->ref().write(kMe, ch, 0, 64, data.data(), late());
+        }
+        ASSERT_EQ(status, Status::kSuccess);
+        ASSERT_EQ(volume->ref().read(kMe, ch, 0, 64, back.data(), late()), Status::kSuccess);
+        EXPECT_EQ(back, data);
+    }
+    std::printf("  %llu of %u writes met a lost association\n", static_cast<unsigned long long>(lost), 3u);
+    GN_ASSERT_OK(client->reclaim());
+    volume.reset();
+    b.rig.expect_clean(*client);
+}
+
 TEST_F(Faults, AHeldEngineTimesHostTransfersAndQuiesceOutInsteadOfHanging) {
     Hold hold(*b.rig.node->nic_reactors().front());
     const ChannelRef ch = b.client->channel(0).ref();

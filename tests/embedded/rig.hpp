@@ -119,13 +119,14 @@ class ArrayRig {
 
     std::unique_ptr<client::Client> connect(const std::string& name, std::uint32_t channels = 2,
                                             std::uint32_t depth = 32,
-                                            simt::LanesKind lanes = simt::LanesKind::kCpu) {
+                                            simt::LanesKind lanes = simt::LanesKind::kCpu,
+                                            std::uint32_t keep_alive_ms = 0) {
         client::ClientOptions c;
         c.name = name;
         c.channels = channels;
         c.depth = depth;
         c.lanes = lanes;
-        c.keep_alive_ms = 0;  // a held engine is no lost host
+        c.keep_alive_ms = keep_alive_ms;  // 0: a held engine is no lost host
         return client::Client::connect(*control, *nic, c).value();
     }
 

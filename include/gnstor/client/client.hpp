@@ -29,7 +29,7 @@ namespace gnstor::client {
 struct ClientOptions {
     std::string name = "client";
     simt::LanesKind lanes = simt::LanesKind::kCpu;  ///< who will use the channels; never changed silently
-    std::uint32_t channels = 4;                     ///< 1 .. 128
+    std::uint32_t channels = 4;                     ///< 1 .. 127
     std::uint32_t depth = 32;             ///< commands under way per channel and SSD; power of two, 8 .. 256
     std::uint64_t pool_bytes = 2u << 20;  ///< registered pool a channel; a multiple of 256 KiB
     std::uint32_t keep_alive_ms = 15000;  ///< NVMe keep-alive timeout of the admin connections
@@ -96,7 +96,7 @@ class Volume {
     [[nodiscard]] OpenMode mode() const;
     /// What release records as the length of the contents; at most the capacity.
     Result<void> set_byte_length(std::uint64_t bytes);
-    /// Releases now, and says whether that worked.
+    /// Releases now, and says whether that worked; if not, it may be called again. Lanes must be done.
     Result<void> release();
     /// Whether the lease still stands, as far as this side knows; readers: always. Epochs make writing safe
     /// regardless.

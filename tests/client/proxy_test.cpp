@@ -1,0 +1,102 @@
+// proxy_test.cpp: the client's proxy thread runs chores again and again, and none once it was removed.
+#include "client/proxy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <semaphore>
+#include <vector>
+
+#include "support/count.hpp"
+
+namespace gnstor::client {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Waits until the chores have run so often; gtest's own deadline is the test program's.
+void wait_until(const std::atomic<std::uint64_t>& runs, std::uint64_t wanted) {
+    while (runs.load() < wanted) std::this_thread::yield();
+}
+
+TEST(Proxy, RunsEachChoreAgainAndAgain) {
+    std::atomic<std::uint64_t> a{0}, b{0};
+    Proxy proxy;
+    (void)proxy.add(1ms, [&] { ++a; });
+    (void)proxy.add(2ms, [&] { ++b; });
+    wait_until(a, 20);
+    wait_until(b, 10);
+    test::count("proxy_chores_run", a + b);
+}
+
+TEST(Proxy, ASlowChoreDoesNotStopTheOthersForGood) {
+    std::atomic<std::uint64_t> slow{0}, quick{0};
+    std::binary_semaphore go{0};
+    Proxy proxy;
+    (void)proxy.add(1ms, [&] {
+        if (++slow == 1) go.acquire();
+    });
+    wait_until(slow, 1);
+    (void)proxy.add(1ms, [&] { ++quick; });
+    EXPECT_EQ(quick.load(), 0u) << "one thread runs all chores";
+    go.release();
+    wait_until(quick, 5);
+    wait_until(slow, 3);
+}
+
+TEST(Proxy, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
+    for (int round = 0; round < 30; ++round) {
+        Proxy proxy;
+        std::atomic<std::uint64_t> runs{0}, other{0};
+        std::atomic<bool> inside{false};
+        const auto id = proxy.add(1ms, [&] {
+            inside = true;
+            ++runs;
+            std::this_thread::yield();
+            inside = false;
+        });
+        (void)proxy.add(1ms, [&] { ++other; });
+        wait_until(runs, 1 + static_cast<std::uint64_t>(round) % 3);
+        proxy.remove(id);
+        EXPECT_FALSE(inside.load());
+        const std::uint64_t after = runs.load();
+        wait_until(other, other.load() + 3);
+        EXPECT_EQ(runs.load(), after);
+    }
+}
+
+TEST(Proxy, ChoresMayBeAddedAndRemovedFromManyThreads) {
+    Proxy proxy;
+    std::atomic<std::uint64_t> runs{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+        threads.emplace_back([&] {
+            for (int i = 0; i < 200; ++i) {
+                const auto id = proxy.add(std::chrono::milliseconds(i % 3), [&] { ++runs; });
+                if (i % 5 == 0) wait_until(runs, runs.load() + 1);
+                proxy.remove(id);
+            }
+        });
+    for (auto& t : threads) t.join();
+    const std::uint64_t after = runs.load();
+    std::atomic<std::uint64_t> other{0};
+    (void)proxy.add(1ms, [&] { ++other; });
+    wait_until(other, 3);
+    EXPECT_EQ(runs.load(), after) << "a removed chore ran";
+    proxy.remove(12345);  // nobody: nothing happens
+    test::count("proxy_chores_run", after);
+}
+
+TEST(Proxy, EndsWithChoresStillThere) {
+    std::atomic<std::uint64_t> runs{0};
+    {
+        Proxy proxy;
+        (void)proxy.add(1ms, [&] { ++runs; });
+        (void)proxy.add(24h, [&] { ADD_FAILURE() << "not for a day"; });
+        wait_until(runs, 1);
+    }
+    SUCCEED();
+}
+
+}  // namespace
+}  // namespace gnstor::client
