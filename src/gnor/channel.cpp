@@ -368,7 +368,12 @@ Result<void> Channel::quiesce(simt::Deadline deadline) {
     std::uint32_t backoff = 0;
     std::uint32_t pending = 0;
     for (;;) {
-        while (poll_trip(simt::self(host_lane()), *access, callbacks) != 0) backoff = 0;
+        // A callback may send the next request, so a trip that brings something does not end the deadline.
+        const bool arrived = poll_trip(simt::self(host_lane()), *access, callbacks) != 0;
+        if (arrived && !deadline.passed()) {
+            backoff = 0;
+            continue;
+        }
         pending = 0;
         for (std::uint32_t i = 0; i < access->command_slots; ++i)
             pending += pending_of(load_control(access->slot(i))) != 0 ? 1 : 0;

@@ -244,6 +244,36 @@ struct LanesAsync {
     }
 };
 
+/// Lone lanes whose asynchronous requests each take more than half of the channel's command slots: they have
+/// to come one after the other, and none may wait for slots that another holds while it waits itself.
+struct LanesWithLargeRequests {
+    Common common;
+    std::uint32_t rounds;
+    std::uint32_t blocks;  ///< one command each
+
+    GN_HD
+    void operator()(simt::Lane lane) const {
+        const auto rank = static_cast<std::uint32_t>(lane.grid_rank());
+        const auto me = simt::self(lane);
+        const ChannelRef channel = common.channels.mine(lane);
+        const std::uint32_t block = rank * 1024;
+        auto* buffer = static_cast<std::byte*>(channel.alloc(me, std::uint64_t{blocks} * 4096));
+        if (buffer == nullptr) return common.expect(Status::kNoBuffer);
+        for (std::uint32_t round = 0; round < rounds; ++round) {
+            fill(me, buffer, block, blocks, round + 1);
+            const Token wrote =
+                common.volume.write_async(lane, channel, block, blocks, buffer, common.deadline());
+            common.expect(channel.wait(me, wrote, common.deadline()));
+            fill(me, buffer, block, blocks, 0xFFFF);
+            const Token read =
+                common.volume.read_async(lane, channel, block, blocks, buffer, common.deadline());
+            common.expect(channel.wait(me, read, common.deadline()));
+            add(&common.report->mismatches, differences(me, buffer, block, blocks, round + 1));
+        }
+        common.expect(channel.free(me, buffer));
+    }
+};
+
 /// Runs callbacks whose commands ended after the last lane had left.
 struct RunDueCallbacks {
     Common common;

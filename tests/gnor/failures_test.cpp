@@ -283,6 +283,54 @@ TEST_F(Failures, AFullChannelRefusesTriesAndServesWaiters) {
     rig.expect_clean();
 }
 
+TEST_F(Failures, AnAsynchronousRequestThatCanNeverFitIsRefusedAtOnce) {
+    auto memory = simt::PinnedMemory::map(129 * 65536, simt::LanesKind::kCpu).value();
+    rig.channels[0]->register_buffer(memory.data(), memory.size()).value();
+    // 4 drives x depth 32: 128 command slots, and a command a chunk of 64 KiB.
+    EXPECT_EQ(v.read_async(simt::Lane{}, ch, 0, 129 * 16, memory.data(), late()).status,
+              Status::kTooManyPending);
+    EXPECT_EQ(ch.wait(kMe, v.read_async(simt::Lane{}, ch, 0, 128 * 16, memory.data(), late()), late()),
+              Status::kSuccess);
+    EXPECT_EQ(v.read_async(simt::Lane{}, ch, 0, 0, memory.data(), late()).status, Status::kBadArgument);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, ADeadlineBeyondTheClocksEndIsNotOver) {
+    const Deadline forever = Deadline::in_ns(~0ull);
+    EXPECT_FALSE(forever.passed());
+    EXPECT_EQ(v.write(kMe, ch, 0, 1, data.data(), forever), Status::kSuccess);
+    rig.expect_clean();
+}
+
+struct SendsAgain {
+    VolumeRef volume;
+    ChannelRef channel;
+    void* buffer;
+    std::uint64_t calls = 0;
+    bool stop = false;
+};
+void send_again(void* argument, Status) {
+    auto& again = *static_cast<SendsAgain*>(argument);
+    ++again.calls;
+    // A try that finds the channel full ends this chain of requests; the others go on.
+    if (!again.stop)
+        (void)again.volume.read_async(simt::Lane{}, again.channel, 0, 1, again.buffer, send_again, argument,
+                                      Deadline{0});
+}
+
+TEST_F(Failures, QuiesceEndsAtItsDeadlineThoughCallbacksKeepTheChannelBusy) {
+    SendsAgain again{v, ch, pool(4096)};
+    for (std::uint32_t i = 0; i < 16; ++i)
+        ASSERT_EQ(v.read_async(simt::Lane{}, ch, 0, 1, again.buffer, send_again, &again, late()),
+                  Status::kSuccess);
+    (void)rig.channels[0]->quiesce(soon()).ok();  // either way: it must come back
+    again.stop = true;
+    EXPECT_TRUE(rig.channels[0]->quiesce(late()).ok());
+    EXPECT_GE(again.calls, 16u);
+    EXPECT_EQ(ch.free(kMe, again.buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
 TEST_F(Failures, FlushGoesToEverySlotOfTheMapAndOnlyThose) {
     rig.set_map(2, [](placement::ArrayMap& m) { m.slots[1].state = placement::SlotState::kDown; });
     EXPECT_EQ(v.flush(kMe, ch, late()), Status::kSuccess);

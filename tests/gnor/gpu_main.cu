@@ -1,4 +1,5 @@
-// gpu_main.cu: the cases on real GPU warps, against model drives behind the software NIC. Built where nvcc is.
+// gpu_main.cu: the cases on real GPU warps, against model drives behind the software NIC. Built where nvcc
+// is.
 #include <gtest/gtest.h>
 
 #include "gnor/bench.hpp"
@@ -62,6 +63,14 @@ TEST_F(GnorGpu, TokensAndCallbacksEndOnce) {
     b.expect_good(64 * 3 * 6);
     EXPECT_EQ(b.report().callbacks, 64u * 3 * 2);
     for (auto& c : b.rig.channels) EXPECT_EQ(c->usage().value().commands_pending, 0u);
+}
+TEST_F(GnorGpu, LargeRequestsOfOneWarpDoNotWaitForEachOthersSlots) {
+    RigOptions o = gpu_options(1, 8);
+    o.chunk_shift = 0;
+    Bench b(o, 1, 64);
+    b.launch(1, 8, LanesWithLargeRequests{b.common, 5, 40});
+    b.expect_good(8 * 5 * 2);
+    b.rig.expect_clean();
 }
 TEST_F(GnorGpu, BatchesRunInFourSteps) {
     Bench b(gpu_options(2), 1, 64);

@@ -45,6 +45,19 @@ TEST(GnorLanes, TokensAndCallbacksEndOnce) {
     b.rig.expect_clean(40 * 4);
 }
 
+RigOptions one_block_a_command() {
+    RigOptions o = options_of(1, 8);
+    o.chunk_shift = 0;
+    return o;
+}
+
+TEST(GnorLanes, LargeRequestsDoNotWaitForEachOthersSlots) {
+    Bench b(one_block_a_command(), 1, 64);
+    b.launch(8, 1, LanesWithLargeRequests{b.common, 5, 40});
+    b.expect_good(8 * 5 * 2);
+    b.rig.expect_clean();
+}
+
 TEST(GnorLanes, PoolGivesNoBlockTwiceAndLosesNone) {
     Bench b(options_of(1), 1, 64);
     b.launch(16, 8, PoolStress{b.common, 500});
@@ -71,6 +84,13 @@ TEST_P(TestWarps, LoneLanesOfOneWarpDiverge) {
     Bench b(options_of(1, 4), 64, 4 * 4096);
     b.test_warps(2, GetParam(), LanesAlone{b.common, 2, 3});
     b.expect_good(2 * GetParam() * 6);
+    b.rig.expect_clean();
+}
+TEST_P(TestWarps, LargeRequestsOfOneWarpDoNotWaitForEachOthersSlots) {
+    Bench b(one_block_a_command(), 1, 64);
+    const std::uint32_t lanes = GetParam() < 8 ? GetParam() : 8;
+    b.test_warps(1, lanes, LanesWithLargeRequests{b.common, 2, 40});
+    b.expect_good(lanes * 2 * 2);
     b.rig.expect_clean();
 }
 TEST_P(TestWarps, ManyRequestsOverTheMembers) {

@@ -51,16 +51,56 @@ inline Token token_for(ChannelState& c, std::uint32_t head) {
     return token;
 }
 
-/// Sends all that the lane's cursor names, waiting and polling for slots and credits until `deadline`.
+/// The right to wait for further slots while holding some: a lane has it from the first to the last slot of a
+/// request of several commands. Two lanes that each held half of what they need would wait for each other.
+class Gathering {
+  public:
+    GN_HD
+    Gathering(ChannelState& c, std::uint32_t commands) : word_(&c.gathering), left_(commands) {}
+    /// Whether the next slot may be waited for; a request of one command holds nothing meanwhile.
+    GN_HD
+    bool allowed() {
+        if (left_ <= 1 || held_) return true;
+        // A look first, so that those who come in vain do not disturb the others.
+        held_ = simt::load_relaxed<simt::Scope::kDevice>(word_) == 0 &&
+                simt::exchange<simt::Scope::kDevice>(word_, 1u) == 0;
+        return held_;
+    }
+    GN_HD
+    void took_one() {
+        if (--left_ == 0) end();
+    }
+    GN_HD
+    void end() {
+        if (held_) simt::exchange<simt::Scope::kDevice>(word_, 0u);
+        held_ = false;
+    }
+
+  private:
+    std::uint32_t* word_;
+    std::uint32_t left_;
+    bool held_ = false;
+};
+
+/// Sends all that the lane's cursor names, waiting and polling for slots and credits until `deadline`. What
+/// the channel has not slots enough for is refused at once.
 template <class Group>
 GN_HD GN_NOINLINE Token send_all(Group me, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
                                  simt::Deadline deadline) {
     LaneWork work;
     std::uint32_t backoff = 0;
+    const std::uint32_t commands = cursor.commands(c);
+    if (commands > c.command_slots) return Token{};
+    Gathering gathering(c, commands);
     for (;;) {
-        const bool had = work.current != kNone;
-        begin_next(c, op, cursor, work, kNone, hint, false);
-        const bool progress = post_current(me, c, op, cursor, work, !had && work.current != kNone, false);
+        bool progress = false;
+        if (gathering.allowed()) {
+            const bool had = work.current != kNone;
+            begin_next(c, op, cursor, work, kNone, hint, false);
+            const bool begun = !had && work.current != kNone;
+            if (begun) gathering.took_one();
+            progress = post_current(me, c, op, cursor, work, begun, false);
+        }
         const bool unsent = work.current != kNone || work.has_step || !work.exhausted;
         if (!unsent) break;
         if (deadline.passed()) {
@@ -69,6 +109,7 @@ GN_HD GN_NOINLINE Token send_all(Group me, ChannelState& c, Operation& op, Curso
         }
         if (poll_trip(me, c) == 0 && !progress) simt::pause(backoff);
     }
+    gathering.end();
     count_commands(c, cursor.opcode, work.sent);
     if (nvme::ok(cursor.result)) return token_for(c, work.head);
     if (work.current != kNone) leave_slot(c, work.current);

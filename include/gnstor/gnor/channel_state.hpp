@@ -155,8 +155,10 @@ struct alignas(64) ChannelState {
     rdma::CompletionQueueState completions;
     alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
     std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
-    Region cache[kMaxRegions];            // atomic words
-    alignas(64) Counters counters;        // atomics
+    std::uint32_t
+        gathering;  // atomic: 1: a lane takes the slots of an asynchronous request of several commands
+    Region cache[kMaxRegions];      // atomic words
+    alignas(64) Counters counters;  // atomics
     FirstError first_error;
 
     template <class T>

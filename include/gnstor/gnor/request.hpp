@@ -83,6 +83,18 @@ class Cursor {
         return false;
     }
 
+    /// How many commands this lane's part of its first request takes; 0: it is wrong, which is reported.
+    /// Before next().
+    GN_HD
+    std::uint32_t commands(ChannelState& c) {
+        if (request >= request_count) return 0;
+        if (!opened_ && !open(c)) {
+            advance();
+            return 0;
+        }
+        return pieces_ > piece_ ? (pieces_ - piece_ + piece_step - 1) / piece_step : 0;
+    }
+
     /// Reports `status` for everything this lane has not begun.
     GN_HD
     void give_up(ChannelState& c, nvme::Status status) {

@@ -42,8 +42,12 @@ inline void pause(std::uint32_t& backoff) {
 /// A point in time after which a wait ends with Status::kTimedOut. Trivially copyable.
 struct Deadline {
     std::uint64_t at_ns;
+    /// `ns` from now; what lies beyond the clock's end (all ones: wait for ever) ends with the clock.
     GN_HD
-    static Deadline in_ns(std::uint64_t ns) { return Deadline{now_ns() + ns}; }
+    static Deadline in_ns(std::uint64_t ns) {
+        const std::uint64_t now = now_ns();
+        return Deadline{ns < ~now ? now + ns : ~std::uint64_t{0}};
+    }
     GN_HD
     bool passed() const { return now_ns() >= at_ns; }
 };
