@@ -1,5 +1,6 @@
 // array_commands.cpp: gnstor up, down, status, ssd list, client add, client list.
 #include "cli/cli.hpp"
+#include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
 
 #include <gnstor/base/units.hpp>
@@ -20,11 +21,10 @@ struct UpOptions {
     std::uint64_t lease_ms = 300'000;
     std::uint32_t wait_s = 60;
     bool foreground = false, quarantine = false;
+    bool ssds_given = false, capacity_given = false;  ///< said by the user
+    bool existed = true;                              ///< the array was there before
 };
 
-std::filesystem::path pid_file(const Context& c) {
-    return std::filesystem::path(c.directory) / "gnstord.pid";
-}
 std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";
 }
@@ -54,15 +54,57 @@ int run_in_foreground(const Context& c, const UpOptions& o) {
     return c.out.fail(error(Errc::kIo, "{} cannot be started; set GNSTORD to where gnstord is", program));
 }
 
-int up(const Context& c, const UpOptions& o) {
+/// What the array has, as its daemon says: the options speak of an array that is begun, not of one that is
+/// there.
+Result<json> describe_array(const Context& c, const UpOptions& o) {
+    GN_ASSIGN(const json answer, c.control().get("/v1/ssds"));
+    const json& ssds = answer.at("ssds");
+    const std::uint64_t each = ssds.empty() ? 0 : ssds.front().at("capacity_bytes").get<std::uint64_t>();
+    json notes = json::array();
+    if (o.ssds_given && o.ssds != ssds.size())
+        notes.push_back(fmt::format("the array has {} SSDs; --ssds {} counts only where an array is begun",
+                                    ssds.size(), o.ssds));
+    GN_ASSIGN(const std::uint64_t asked, parse_bytes(o.capacity));
+    // A drive rounds up to whole erase units, so that it may have more than was asked for.
+    if (o.capacity_given && (each < asked || o.existed))
+        notes.push_back(
+            fmt::format("its SSDs have {} each; --capacity {} counts only where an array is begun",
+                        format_bytes(each), o.capacity));
+    return json{{"ssds", ssds.size()}, {"ssd_capacity_bytes", each}, {"notes", notes}};
+}
+
+int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
+    Result<json> about = describe_array(c, o);
+    if (!about.ok()) return c.out.fail(about.error());
     const std::string socket = c.socket_path().string();
-    if (healthy(c)) {
-        c.out.document({{"state", "up"}, {"started", false}, {"socket", socket}});
-        c.out.text(fmt::format("gnstord is already up at {}\n", socket));
-        return kOk;
-    }
+    json document{{"state", "up"}, {"started", started}, {"socket", socket}, {"pid", pid}};
+    document.update(*about);
+    c.out.document(document);
+    std::string text =
+        fmt::format("gnstord is {}up at {} with {} SSDs of {} in {} (process {})\n",
+                    started ? "" : "already ", socket, about->at("ssds").dump(),
+                    format_bytes(about->at("ssd_capacity_bytes").get<std::uint64_t>()), c.directory, pid);
+    for (const json& note : about->at("notes")) text += "note: " + note.get<std::string>() + "\n";
+    c.out.text(text);
+    return kOk;
+}
+
+int already_up(const Context& c, const UpOptions& o) {
+    const pid_t listener = listener_of(c.socket_path()).value_or(0);
+    const std::optional<pid_t> of_folder = daemon_of(c.directory);
+    if (of_folder != listener)
+        return c.out.fail(error(Errc::kBusy,
+                                "gnstord (process {}) answers at {}, but for another folder than {}; choose "
+                                "another --socket, or stop it with 'gnstor down --socket {}'",
+                                listener, c.socket_path().string(), c.directory, c.socket_path().string()));
+    return show_up(c, o, false, listener);
+}
+
+int up(const Context& c, UpOptions o) {
+    if (healthy(c)) return already_up(c, o);
     if (o.foreground) return run_in_foreground(c, o);
     std::error_code failed;
+    o.existed = std::filesystem::exists(std::filesystem::path(c.directory) / "ssd-0.store", failed);
     std::filesystem::create_directories(c.directory, failed);
     if (failed)
         return c.out.fail(
@@ -82,40 +124,41 @@ int up(const Context& c, const UpOptions& o) {
         return c.out.fail(error(Errc::kTimedOut, "gnstord did not answer within {} s and was stopped; see {}",
                                 o.wait_s, log_file(c).string()));
     }
-    c.out.document({{"state", "up"}, {"started", true}, {"socket", socket}, {"pid", *pid}, {"ssds", o.ssds}});
-    c.out.text(fmt::format("gnstord is up at {} with {} SSDs of {} in {} (process {})\n", socket, o.ssds,
-                           o.capacity, c.directory, *pid));
-    return kOk;
+    return show_up(c, o, true, *pid);
+}
+
+/// Whom `down` stops: who listens at the socket; failing that, who serves the folder, unless a socket was
+/// named and no folder.
+std::optional<pid_t> whom_to_stop(const Context& c) {
+    if (const std::optional<pid_t> listener = listener_of(c.socket_path())) return listener;
+    if (!c.socket.empty() && !c.directory_given) return std::nullopt;
+    return daemon_of(c.directory);
 }
 
 int down(const Context& c, std::uint32_t wait_s) {
-    const std::optional<pid_t> pid = read_pid_file(pid_file(c));
-    const bool answers = healthy(c);
-    // A pid file may outlive its process, and the number may be another's by now: only an answering daemon,
-    // or one that holds the folder, is stopped.
-    if (!pid || !alive(*pid)) {
-        if (answers)
-            return c.out.fail(error(
-                Errc::kState, "gnstord answers at {} but {} does not name it; stop it by its process id",
-                c.socket_path().string(), pid_file(c).string()));
-        c.out.document({{"state", "down"}, {"stopped", false}});
-        c.out.text(fmt::format("gnstord is not running on {}\n", c.directory));
+    const std::optional<pid_t> pid = whom_to_stop(c);
+    const std::string where = c.socket.empty() ? c.directory : c.socket_path().string();
+    if (!pid) {
+        std::error_code failed;
+        const bool stale = std::filesystem::exists(c.socket_path(), failed);
+        c.out.document({{"state", "down"}, {"stopped", false}, {"stale_socket", stale}});
+        c.out.text(
+            fmt::format("gnstord is not running on {}{}\n", where,
+                        stale ? ": it was killed and left its socket; the next 'gnstor up' removes it" : ""));
         return kOk;
     }
-    std::error_code failed;
-    const auto program =
-        std::filesystem::read_symlink(fmt::format("/proc/{}/exe", *pid), failed).filename().string();
-    if (program.rfind("gnstord", 0) != 0)
+    if (!is_gnstord(*pid))
         return c.out.fail(error(Errc::kState,
-                                "{} names process {}, which is not gnstord ('{}'); remove the file",
-                                pid_file(c).string(), *pid, program));
+                                "process {} listens at {}, but is not gnstord; stop it yourself", *pid,
+                                c.socket_path().string()));
     if (::kill(*pid, SIGTERM) != 0)
         return c.out.fail(
             error(Errc::kPermission, "process {} of gnstord cannot be stopped: not yours", *pid));
     if (!wait_until(std::chrono::seconds(wait_s), [&] { return !alive(*pid); }))
         return c.out.fail(error(Errc::kTimedOut,
-                                "gnstord (process {}) has not stopped within {} s; wait, or look into {}",
-                                *pid, wait_s, log_file(c).string()));
+                                "gnstord (process {}) has not stopped within {} s; wait for it, or kill it: "
+                                "what was acknowledged is kept",
+                                *pid, wait_s));
     c.out.document({{"state", "down"}, {"stopped", true}, {"pid", *pid}});
     c.out.text(fmt::format("gnstord (process {}) has stopped\n", *pid));
     return kOk;
@@ -187,10 +230,13 @@ int list_clients(const Context& c) {
 void add_array_commands(CLI::App& app, Context& context) {
     auto o = std::make_shared<UpOptions>();
     CLI::App* start = app.add_subcommand("up", "start an array of emulated SSDs on this machine");
-    start->add_option("--ssds", o->ssds, "how many SSDs")->check(CLI::Range(1, 64))->capture_default_str();
-    start->add_option("--capacity", o->capacity, "of each SSD, as 512MiB or 4G")
-        ->check(size_text())
-        ->capture_default_str();
+    CLI::Option* ssds = start->add_option("--ssds", o->ssds, "how many SSDs a new array gets")
+                            ->check(CLI::Range(1, 64))
+                            ->capture_default_str();
+    CLI::Option* capacity =
+        start->add_option("--capacity", o->capacity, "of each SSD of a new array, as 512MiB or 4G")
+            ->check(size_text())
+            ->capture_default_str();
     start->add_option("--lease-ms", o->lease_ms, "how long the right to write lasts")
         ->check(CLI::Range(100, 86'400'000))
         ->capture_default_str();
@@ -200,7 +246,11 @@ void add_array_commands(CLI::App& app, Context& context) {
     start->add_flag("--foreground", o->foreground, "stay in the foreground, log to the terminal");
     start->add_flag("--quarantine-store", o->quarantine,
                     "set a damaged record store aside and rebuild it from the SSDs");
-    start->callback([&context, o] { context.action = [&context, o] { return up(context, *o); }; });
+    start->callback([&context, o, ssds, capacity] {
+        o->ssds_given = ssds->count() > 0;
+        o->capacity_given = capacity->count() > 0;
+        context.action = [&context, o] { return up(context, *o); };
+    });
 
     auto wait_s = std::make_shared<std::uint32_t>(60);
     CLI::App* stop = app.add_subcommand("down", "stop the array; its data stays");

@@ -5,6 +5,7 @@
 
 #include "cli/object_store.hpp"
 #include "daemon/in_process.hpp"
+#include "daemon/sqlite_store.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -73,7 +74,13 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
     if (!create && present == 0)
         return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
                      options.directory.string(), options.directory.string());
-    return EmbeddedObjectStore::open(embedded);
+    // An array that gnstord served has records beside its SSDs, and they have to agree with them.
+    std::unique_ptr<daemon::RecordStore> records = std::make_unique<daemon::MemoryRecordStore>();
+    std::error_code failed;
+    if (const fs::path file = options.directory / "records.db"; fs::exists(file, failed)) {
+        GN_ASSIGN(records, daemon::SqliteRecordStore::open({file, false}));
+    }
+    return EmbeddedObjectStore::open(embedded, std::move(records));
 }
 
 }  // namespace gnstor::cli

@@ -3,6 +3,7 @@
 
 #include <gnstor/base/units.hpp>
 
+#include <csignal>
 #include <cstdlib>
 
 namespace gnstor::cli {
@@ -46,8 +47,9 @@ int main(int argc, char** argv) {
     CLI::App app("gnstor: a storage array that GPU kernels use by themselves");
     app.require_subcommand(1);
     app.fallthrough();
-    app.add_option("--dir", context.directory, "folder of the array (environment: GNSTOR_DIR)")
-        ->capture_default_str();
+    CLI::Option* directory =
+        app.add_option("--dir", context.directory, "folder of the array (environment: GNSTOR_DIR)")
+            ->capture_default_str();
     app.add_option("--socket", context.socket, "Unix socket of gnstord; default: gnstord.sock in the folder");
     app.add_option("--output", output, "table for people, json for programs")
         ->check(CLI::IsMember({"table", "json"}))
@@ -64,6 +66,9 @@ int main(int argc, char** argv) {
         return app.exit(e) == 0 ? kOk : kUsage;
     }
     context.out.json = output == "json";
+    context.directory_given = directory->count() > 0;
+    // A file that may not grow any more is then an error of that write, with a sentence, and not a signal.
+    ::signal(SIGXFSZ, SIG_IGN);
     try {
         return context.action();
     } catch (const std::exception& e) {

@@ -15,9 +15,10 @@ namespace gnstor::cli {
 /// What the command line said, and what to do about it. Subcommands set `action`; main() runs it and exits
 /// with what it returns.
 struct Context {
-    std::string directory;      ///< --dir; default $GNSTOR_DIR, else ~/.gnstor
-    std::string socket;         ///< --socket; default gnstord.sock in the folder
-    std::string as = "gnstor";  ///< --as: the client that acts
+    std::string directory;         ///< --dir; default $GNSTOR_DIR, else ~/.gnstor
+    bool directory_given = false;  ///< by --dir, not by default
+    std::string socket;            ///< --socket; default gnstord.sock in the folder
+    std::string as = "gnstor";     ///< --as: the client that acts
     Output out;
     std::function<int()> action;
 

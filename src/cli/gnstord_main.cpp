@@ -1,6 +1,7 @@
 // gnstord_main.cpp: the daemon program: opens the records and the array, serves the interface until SIGTERM
 // or SIGINT.
 #include "cli/array_factory.hpp"
+#include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
 #include "daemon/api.hpp"
 #include "daemon/http_server.hpp"
@@ -44,6 +45,18 @@ Result<void> read_listen(const std::string& text, daemon::HttpServerOptions& htt
     return {};
 }
 
+/// Is gone when the daemon has closed everything it opened after writing it.
+struct PidFile {
+    const std::filesystem::path path;
+    explicit PidFile(std::filesystem::path p) : path(std::move(p)) {}
+    PidFile(const PidFile&) = delete;
+    PidFile& operator=(const PidFile&) = delete;
+    ~PidFile() {
+        std::error_code failed;
+        std::filesystem::remove(path, failed);
+    }
+};
+
 Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     std::error_code failure;
     std::filesystem::create_directories(options.array.directory, failure);
@@ -51,13 +64,16 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
         return error(Errc::kIo, "the folder {} cannot be made: {}", options.array.directory.string(),
                      failure.message());
     // One gnstord a folder, from before anything in it is opened until everything is closed.
-    const auto lock = options.array.directory / "gnstord.lock";
+    const auto lock = options.array.directory / kLockFile;
     const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return error(Errc::kIo, "{} cannot be made: {}", lock.string(), std::strerror(errno));
     const std::unique_ptr<const int, void (*)(const int*)> held(&fd, [](const int* f) { ::close(*f); });
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
         return error(Errc::kBusy, "another gnstord runs on {}; stop it with 'gnstor down'",
                      options.array.directory.string());
+    // Written before anybody can connect: who finds the socket answering finds this file too.
+    const PidFile pid_file{options.array.directory / kPidFile};
+    GN_TRY(write_pid_file(pid_file.path, ::getpid()));
     GN_ASSIGN(std::unique_ptr<daemon::SqliteRecordStore> store,
               daemon::SqliteRecordStore::open({options.array.directory / "records.db", options.quarantine}));
     if (!store->quarantined().empty())
@@ -65,8 +81,6 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     GN_ASSIGN(const std::unique_ptr<ServedArray> array, make_array(options.array, std::move(store)));
     daemon::Api api(array->control(), array->inspector());
     GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, options.http));
-    const auto pid_file = options.array.directory / "gnstord.pid";
-    GN_TRY(write_pid_file(pid_file, ::getpid()));
     for (const std::string& warning : array->inspector().inspect().warnings)
         fmt::print(stderr, "gnstord: {}\n", warning);
     fmt::print(stderr, "gnstord: serving {} on {}\n", options.array.directory.string(),
@@ -76,7 +90,6 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     ::sigwait(&signals, &signal);
     fmt::print(stderr, "gnstord: stopping\n");
     server->stop();
-    std::filesystem::remove(pid_file, failure);
     return {};
 }
 
@@ -121,6 +134,7 @@ int main(int argc, char** argv) {
     sigaddset(&signals, SIGINT);
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_IGN);
     const Result<void> served = cli::serve(options, signals);
     return served.ok() ? 0 : cli::failed(served.error());
 }

@@ -70,8 +70,7 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
     Result<std::uint64_t> got = store->get(o.name, file, [&](std::uint64_t n) { line.at(n); });
     file.close();
     std::error_code failed;
-    if (got.ok() && !file)
-        got = error(Errc::kIo, "{} could not be written to its end: {}", part, std::strerror(errno));
+    if (!file) got = error(Errc::kIo, "{} could not be written to its end: {}", part, std::strerror(errno));
     if (got.ok()) std::filesystem::rename(part, target, failed);
     if (got.ok() && failed)
         got = error(Errc::kIo, "{} cannot be renamed to {}: {}", part, target, failed.message());

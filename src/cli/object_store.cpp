@@ -1,6 +1,9 @@
 // object_store.cpp: objects as volumes: created, filled, released; read to their byte length.
 #include "cli/object_store.hpp"
 
+#include "cli/spool.hpp"
+#include "daemon/records.hpp"
+
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/units.hpp>
 
@@ -8,14 +11,14 @@
 #include <cstdio>
 #include <istream>
 #include <ostream>
-#include <sstream>
 
 namespace gnstor::cli {
 namespace {
 
 constexpr std::size_t kStepBytes = 4u << 20;
 constexpr std::uint32_t kReplicas = 2;
-constexpr char kClientName[] = "gnstor";
+/// Not the default of `gnstor --as`: what people made as volumes is never taken for an interrupted object.
+constexpr char kClientName[] = "gnstor-objects";
 
 std::uint64_t whole_blocks(std::uint64_t bytes) {
     return std::max<std::uint64_t>(1, (bytes + nvme::kBlockBytes - 1) / nvme::kBlockBytes) *
@@ -29,6 +32,16 @@ Error in_objects_words(Error error_of_volume, const std::string& name) {
                  "there is no object '{}' in the store; 'gnstor ls' with the same --store lists them", name);
 }
 
+bool is_object(const nvme::VolumeRecord& record) {
+    return std::string_view(record.owner_name) == kClientName;
+}
+
+std::uint64_t media_errors(const EmbeddedArray& array) {
+    std::uint64_t errors = 0;
+    for (const EmbeddedSsd& ssd : array.ssds()) errors += ssd.media_errors;
+    return errors;
+}
+
 /// Reads up to the size of `to`; the rest is zeroed. Returns the bytes read.
 std::size_t read_step(std::istream& from, std::span<std::byte> to) {
     from.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size()));
@@ -39,8 +52,9 @@ std::size_t read_step(std::istream& from, std::span<std::byte> to) {
 
 }  // namespace
 
-Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArrayOptions& options) {
-    GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(options));
+Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArrayOptions& options,
+                                                               std::unique_ptr<daemon::RecordStore> records) {
+    GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(options, std::move(records)));
     client::ClientOptions client_options;
     client_options.name = kClientName;
     client_options.channels = 1;
@@ -53,7 +67,7 @@ Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArr
 Result<void> EmbeddedObjectStore::remove_interrupted() {
     GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, array_->control().list_volumes());
     for (const nvme::VolumeRecord& record : volumes) {
-        if (record.writer == 0) continue;
+        if (record.writer == 0 || !is_object(record)) continue;
         log_warn("the put of '{}' was interrupted before its end; what there was of it is removed",
                  record.name);
         GN_TRY(array_->control().delete_volume(record.owner, record.name));
@@ -63,14 +77,18 @@ Result<void> EmbeddedObjectStore::remove_interrupted() {
 
 Result<void> EmbeddedObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
                                       const Progress& progress) {
+    const std::uint64_t room = room_bytes();
+    const std::string full = fmt::format(
+        "'{}' does not fit: the store in {} has room for {} more; remove objects, or begin a larger store "
+        "(--capacity, --ssds)",
+        name, array_->options().directory.string(), format_bytes(room));
     // A volume has its size from the beginning: what comes without one is read to its end first.
     if (bytes == ~0ull) {
-        std::stringstream all;
-        all << from.rdbuf();
-        const std::string text = std::move(all).str();
-        std::istringstream again(text);
-        return put(name, again, text.size(), progress);
+        GN_ASSIGN(const std::unique_ptr<Spool> spool,
+                  Spool::read(from, array_->options().directory, room, full));
+        return put(name, spool->stream(), spool->bytes(), progress);
     }
+    if (bytes > room) return error(Errc::kNoSpace, "{}", full);
     client::CreateVolume request;
     request.name = name;
     request.capacity_bytes = whole_blocks(bytes);
@@ -88,6 +106,12 @@ Result<void> EmbeddedObjectStore::put(const std::string& name, std::istream& fro
     if (auto removed = remove(name); !removed.ok())
         log_warn("'{}' could not be removed after its put failed: {}", name, removed.error().message);
     return done;
+}
+
+std::uint64_t EmbeddedObjectStore::room_bytes() const {
+    std::uint64_t pages = 0;
+    for (const EmbeddedSsd& ssd : array_->ssds()) pages += ssd.free_pages;
+    return pages / std::min(kReplicas, array_->options().ssds) * nvme::kBlockBytes;
 }
 
 Result<void> EmbeddedObjectStore::fill(client::Volume& volume, std::istream& from, std::uint64_t bytes,
@@ -112,6 +136,7 @@ Result<std::uint64_t> EmbeddedObjectStore::get(const std::string& name, std::ost
     if (!opened.ok()) return in_objects_words(std::move(opened).error(), name);
     const std::unique_ptr<client::Volume> volume = std::move(opened).value();
     const std::uint64_t bytes = volume->record().byte_length;
+    const std::uint64_t errors_before = media_errors(*array_);
     std::vector<std::byte> step(kStepBytes);
     for (std::uint64_t at = 0; at < bytes; at += kStepBytes) {
         const std::uint64_t want = std::min<std::uint64_t>(kStepBytes, bytes - at);
@@ -121,6 +146,12 @@ Result<std::uint64_t> EmbeddedObjectStore::get(const std::string& name, std::ost
             return error(Errc::kIo, "the output took only {} of {}", format_bytes(at), format_bytes(bytes));
         if (progress) progress(at + want);
     }
+    if (const std::uint64_t errors = media_errors(*array_) - errors_before; errors != 0)
+        log_warn(
+            "'{}': {} reads met a block whose checksum is wrong; another replica answered them. Store it "
+            "again to "
+            "have all its replicas",
+            name, errors);
     return bytes;
 }
 
@@ -128,7 +159,7 @@ Result<std::vector<ObjectInfo>> EmbeddedObjectStore::list() {
     GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, array_->control().list_volumes());
     std::vector<ObjectInfo> objects;
     for (const nvme::VolumeRecord& record : volumes)
-        objects.push_back({record.name, record.byte_length, record.geometry.replicas});
+        if (is_object(record)) objects.push_back({record.name, record.byte_length, record.geometry.replicas});
     return objects;
 }
 

@@ -12,7 +12,8 @@ namespace gnstor::cli {
 
 class EmbeddedObjectStore final : public ObjectStore {
   public:
-    static Result<std::unique_ptr<ObjectStore>> open(const EmbeddedArrayOptions& options);
+    static Result<std::unique_ptr<ObjectStore>> open(const EmbeddedArrayOptions& options,
+                                                     std::unique_ptr<daemon::RecordStore> records);
 
     Result<void> put(const std::string& name, std::istream& from, std::uint64_t bytes,
                      const Progress& progress) override;
@@ -24,6 +25,8 @@ class EmbeddedObjectStore final : public ObjectStore {
     EmbeddedObjectStore(std::unique_ptr<EmbeddedArray> array, std::unique_ptr<client::Client> client)
         : array_(std::move(array)), client_(std::move(client)) {}
     Result<void> remove_interrupted();
+    /// What can still be stored, at best: flash pages that can be programmed, over the replicas.
+    [[nodiscard]] std::uint64_t room_bytes() const;
     Result<void> fill(client::Volume& volume, std::istream& from, std::uint64_t bytes,
                       const Progress& progress);
 

@@ -3,8 +3,15 @@
 #include "daemon/api_json.hpp"
 #include "daemon/json_schema.hpp"
 
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <httplib.h>
 
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -23,6 +30,36 @@ std::string escaped(const std::string& name) {
             out += fmt::format("%{:02X}", static_cast<unsigned>(u));
     }
     return out;
+}
+
+/// Why nobody could be reached at a Unix socket, and what to do.
+std::string why_unreachable(const std::filesystem::path& socket) {
+    const std::string where = socket.string();
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (where.size() >= sizeof(address.sun_path))
+        return fmt::format("the socket path {} has {} characters; a Unix socket takes {}", where,
+                           where.size(), sizeof(address.sun_path) - 1);
+    struct stat info {};
+    if (::stat(where.c_str(), &info) != 0)
+        return errno == EACCES
+                   ? fmt::format("{} cannot be looked at: not yours", where)
+                   : fmt::format("gnstord does not answer: there is no socket {}; 'gnstor up' starts one",
+                                 where);
+    if (!S_ISSOCK(info.st_mode)) return fmt::format("{} is not a socket; see --dir and --socket", where);
+    std::memcpy(address.sun_path, where.c_str(), where.size());
+    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int failed =
+        ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
+    ::close(probe);
+    if (failed == ECONNREFUSED)
+        return fmt::format(
+            "gnstord does not answer: the socket {} is stale, its gnstord was killed; 'gnstor up' starts it "
+            "again with all that was acknowledged",
+            where);
+    if (failed == EACCES || failed == EPERM)
+        return fmt::format("the socket {} belongs to another user's gnstord", where);
+    return fmt::format("gnstord at {} ended the connection without an answer; ask again", where);
 }
 
 }  // namespace
@@ -54,9 +91,13 @@ Result<json> HttpControlPlane::Impl::ask(Send send) {
     client.set_connection_timeout(options.deadline);
     client.set_read_timeout(options.deadline);
     client.set_write_timeout(options.deadline);
+    const auto started = std::chrono::steady_clock::now();
     const httplib::Result answer = send(client);
     if (!answer) {
-        const bool slow = answer.error() == httplib::Error::Read;
+        // A daemon that dies with the connection open is a failed read too, but not a late one.
+        const bool slow = answer.error() == httplib::Error::Read &&
+                          std::chrono::steady_clock::now() - started >= options.deadline;
+        if (!slow && !options.socket.empty()) return error(Errc::kIo, "{}", why_unreachable(options.socket));
         return error(slow ? Errc::kTimedOut : Errc::kIo,
                      "gnstord does not answer at {} ({}); is it running? 'gnstor up' starts one", where,
                      httplib::to_string(answer.error()));

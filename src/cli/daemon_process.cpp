@@ -1,0 +1,61 @@
+#include "cli/daemon_process.hpp"
+
+#include "cli/process.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+namespace gnstor::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path of_process(pid_t pid, const char* what) {
+    return fs::path("/proc") / std::to_string(pid) / what;
+}
+
+bool holds_open(pid_t pid, const fs::path& file) {
+    std::error_code failed;
+    for (auto it = fs::directory_iterator(of_process(pid, "fd"), failed);
+         !failed && it != fs::directory_iterator(); it.increment(failed)) {
+        std::error_code other;
+        if (fs::equivalent(it->path(), file, other) && !other) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+std::optional<pid_t> listener_of(const fs::path& socket) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (socket.native().size() >= sizeof(address.sun_path)) return std::nullopt;
+    std::memcpy(address.sun_path, socket.c_str(), socket.native().size());
+    // Not blocking: a listener whose queue is full, as of a process that is stopped, is then nobody's.
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return std::nullopt;
+    ucred peer{};
+    socklen_t size = sizeof(peer);
+    const bool known = ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
+                       ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid > 0;
+    ::close(fd);
+    return known ? std::optional(peer.pid) : std::nullopt;
+}
+
+std::optional<pid_t> daemon_of(const fs::path& directory) {
+    const std::optional<pid_t> named = read_pid_file(directory / kPidFile);
+    if (!named || !alive(*named) || !holds_open(*named, directory / kLockFile)) return std::nullopt;
+    return named;
+}
+
+bool is_gnstord(pid_t pid) {
+    std::error_code failed;
+    const std::string program = fs::read_symlink(of_process(pid, "exe"), failed).filename().string();
+    return program.rfind("gnstord", 0) == 0;
+}
+
+}  // namespace gnstor::cli

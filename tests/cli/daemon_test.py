@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""gnstor and gnstord on real SSD stores: starting, stopping, volumes, kills, restarts. Arguments: the two programs."""
+import os
+import signal
+
+from programs import Programs, count, main
+
+SMALL = ("--ssds", "3", "--capacity", "64MiB")
+
+
+class Daemon(Programs):
+    def test_up_says_what_the_array_has_not_what_was_asked_for(self):
+        up = self.ask("up", *SMALL)
+        self.assertEqual((up["state"], up["started"], up["ssds"], up["notes"]), ("up", True, 3, []))
+        ssds = self.ask("ssd", "list")["ssds"]
+        self.assertEqual([ssd["slot"] for ssd in ssds], [0, 1, 2])
+        self.assertGreaterEqual(ssds[0]["capacity_bytes"], 64 << 20)
+        self.assertEqual(up["ssd_capacity_bytes"], ssds[0]["capacity_bytes"])
+        self.assertTrue(all(ssd["counters"]["refused"] == 0 for ssd in ssds), "a fresh array refused something")
+        again = self.ask("up", "--ssds", "5")
+        self.assertEqual((again["started"], again["ssds"], again["pid"]), (False, 3, up["pid"]))
+        self.assertIn("--ssds 5", again["notes"][0])
+        self.cli("up", says="already up")
+        self.assertEqual(self.ask("down")["pid"], up["pid"])
+        reopened = self.ask("up", "--ssds", "5", "--capacity", "1GiB")
+        self.assertEqual((reopened["started"], reopened["ssds"], len(reopened["notes"])), (True, 3, 2))
+        self.assertEqual(reopened["ssd_capacity_bytes"], up["ssd_capacity_bytes"])
+        self.assertFalse({e.name for e in self.dir.iterdir()} - {"gnstord.pid", "gnstord.lock", "gnstord.log", "gnstord.sock",
+                         "gnstord.sock.lock", "records.db", "records.db-wal", "records.db-shm", "records.db-journal", "ssd-0.store",
+                         "ssd-1.store", "ssd-2.store"}, "files that nobody documented")
+
+    def test_down_finds_the_daemon_by_its_socket_alone(self):
+        place = self.root / "elsewhere.sock"
+        pid = self.ask("up", *SMALL, "--socket", place)["pid"]
+        other = dict(self.env, GNSTOR_DIR=str(self.root / "no-array"))
+        self.env, mine = other, self.env
+        self.assertEqual(self.ask("status", "--socket", place)["ssds"], 3)
+        down = self.ask("down", "--socket", place)
+        self.assertEqual((down["stopped"], down["pid"]), (True, pid))
+        self.assertEqual(self.ask("down", "--socket", place), {"state": "down", "stopped": False, "stale_socket": False})
+        self.env = mine
+        # A socket that nobody serves does not make `down` stop the array of the default folder.
+        pid = self.ask("up")["pid"]
+        self.assertFalse(self.ask("down", "--socket", place)["stopped"])
+        self.assertEqual(self.pid(), pid)
+        # By its folder alone, though its socket is elsewhere.
+        self.ask("down")
+        self.ask("up", "--socket", place)
+        self.assertTrue(self.ask("down", "--dir", self.dir)["stopped"])
+
+    def test_one_daemon_a_folder_and_a_socket(self):
+        self.ask("up", *SMALL)
+        second = self.root / "second"
+        self.to_stop.append(second)
+        self.cli("up", "--dir", self.dir, "--socket", self.root / "s2.sock", code=1, says="another gnstord runs on")
+        self.cli("up", "--dir", second, "--socket", self.dir / "gnstord.sock", code=1, says="for another folder")
+        self.assertFalse((second / "ssd-0.store").exists())
+        self.assertEqual(self.ask("status")["ssds"], 3)
+        # Objects in a folder that a daemon serves: its SSDs are locked.
+        self.cli("ls", "--store", self.dir, code=1, says="in use")
+
+    def test_a_killed_daemon_leaves_a_clear_word_and_a_whole_array(self):
+        self.ask("up", *SMALL)
+        self.ask("volume", "create", "kept", "8MiB", "--as", "alice")
+        self.ask("volume", "share", "kept", "--with", "bob", "--as", "alice")
+        self.ask("client", "add", "carol")
+        before = self.ask("volume", "list")
+        for lost in ((), ("records.db", "records.db-wal", "records.db-shm", "records.db-journal")):
+            self.kill_daemon()
+            self.assertIn("stale", self.ask("status", code=1)["message"])
+            self.assertTrue(self.ask("down")["stale_socket"])
+            self.cli("down", says="was killed")
+            for name in lost:
+                (self.dir / name).unlink(missing_ok=True)
+            self.ask("up")
+            self.assertEqual(self.ask("volume", "list"), before)
+            self.assertEqual(self.ask("status")["volumes"], 1)
+            count("kills")
+        self.ask("volume", "create", "after", "8MiB", "--as", "alice")
+        self.ask("volume", "delete", "kept", "--as", "alice")
+        self.assertEqual([v["name"] for v in self.ask("volume", "list")["volumes"]], ["after"])
+        self.ask("down")
+        self.cli("status", code=1, says="gnstor up")
+
+    def test_kills_in_the_middle_of_changes_lose_nothing_that_was_answered(self):
+        self.ask("up", *SMALL)
+        there, gone = set(), set()
+        for turn in range(4):
+            for step in range(self.random.randrange(1, 4)):
+                name = f"v{turn}.{step}"
+                self.ask("volume", "create", name, "1MiB")
+                there.add(name)
+            victim = self.random.choice(sorted(there))
+            self.ask("volume", "delete", victim)
+            there.discard(victim)
+            gone.add(victim)
+            self.kill_daemon()
+            self.ask("up")
+            self.assertEqual({v["name"] for v in self.ask("volume", "list")["volumes"]}, there)
+            count("kills")
+
+    def test_a_suspended_daemon_is_said_to_be_late_and_lives_on(self):
+        self.ask("up", *SMALL)
+        os.kill(self.pid(), signal.SIGSTOP)
+        try:
+            self.cli("down", "--wait", "1", code=1, says="has not stopped within 1 s")
+        finally:
+            os.kill(self.pid(), signal.SIGCONT)
+        self.cli("down", code=0)
+
+    def test_volumes_from_beginning_to_end(self):
+        self.ask("up", *SMALL)
+        made = self.ask("volume", "create", "data", "32MiB", "--replicas", "3", "--chunk", "128KiB", "--as", "alice")
+        self.assertEqual((made["capacity_bytes"], made["chunk_bytes"], made["replicas"]), (32 << 20, 128 << 10, 3))
+        self.assertEqual(self.ask("volume", "show", "data"), made)
+        self.assertEqual(self.ask("volume", "create", "data", "1M", "--as", "bob", code=1)["code"], "exists")
+        self.assertEqual(self.ask("volume", "create", "wide", "1M", "--replicas", "4", code=1)["code"], "invalid_argument")
+        self.assertEqual(self.ask("volume", "create", "huge", "17TiB", code=1)["code"], "invalid_argument")
+        self.assertEqual(self.ask("volume", "create", "none", "0", code=1)["code"], "invalid_argument")
+        self.assertEqual(self.ask("volume", "create", "odd", "1M", "--chunk", "12KiB", code=1)["code"], "invalid_argument")
+        for name in ("a/b", "..", ".hidden", "with space", "x" * 64, "", "tab\t", "ü"):
+            self.assertEqual(self.ask("volume", "create", name, "1M", code=1)["code"], "invalid_argument", name)
+        self.assertEqual(self.ask("volume", "share", "data", "--as", "bob", code=1)["code"], "permission")
+        self.assertEqual(self.ask("volume", "delete", "data", "--as", "bob", code=1)["code"], "permission")
+        self.assertTrue(self.ask("volume", "share", "data", "--as", "alice")["world_readable"])
+        self.ask("volume", "release", "data", "--as", "alice")
+        self.assertEqual(self.ask("volume", "delete", "data", "--as", "alice"), {"deleted": "data"})
+        self.assertEqual(self.ask("volume", "delete", "data", "--as", "alice", code=1)["code"], "not_found")
+        for words in (["volume", "list"], ["client", "list"], ["ssd", "list"], ["status"]):
+            self.cli(*words)
+
+    def test_wrong_usage_is_2_and_says_why(self):
+        for words in ([], ["fly"], ["volume"], ["volume", "mount"], ["ssd"], ["up", "--ssds", "0"], ["up", "--ssds", "65"],
+                      ["up", "--ssds", "-1"], ["up", "--ssds", "x"], ["up", "--capacity", "lots"], ["up", "--capacity", "-1G"],
+                      ["up", "--capacity", "99999999999999P"], ["up", "--lease-ms", "1"], ["up", "extra"], ["down", "--wait", "0"],
+                      ["volume", "create", "v"], ["volume", "create", "v", "1.5"], ["volume", "create", "v", "1Q"],
+                      ["volume", "create", "v", "1M", "--replicas", "0"], ["status", "--output", "xml"], ["put"], ["put", "f"],
+                      ["get", "--store"], ["cat", "--store", "d"], ["rm", "--store", "d"], ["ls"]):
+            self.assertTrue(self.cli(*words, code=2).stderr.strip(), words)
+        self.assertFalse(self.dir.exists(), "wrong usage made something")
+
+    def test_an_absurd_capacity_is_an_error_and_leaves_no_store(self):
+        for capacity in ("4096PiB", "1PiB", "7000P"):
+            self.cli("up", "--ssds", "1", "--capacity", capacity, code=1)
+            self.assertFalse(list(self.dir.glob("*.store*")), "remains of a store that could not be made")
+        self.cli("up", "--ssds", "1", "--capacity", "0", code=1)
+
+    def test_places_that_cannot_be_used_are_named(self):
+        self.cli("up", "--dir", self.write("file", b"x"), code=1, says="file")
+        self.cli("up", "--dir", "/proc/nowhere", code=1, says="/proc/nowhere")
+        long = self.root / ("s" * 120)
+        self.cli("up", *SMALL, "--socket", long, code=1, says="characters")
+        self.cli("status", "--socket", long, code=1, says="characters")
+        self.cli("status", "--socket", self.root / "file", code=1, says="not a socket")
+        self.env["GNSTORD"] = str(self.root / "no-such-gnstord")
+        self.cli("up", code=1, says="GNSTORD")
+
+
+if __name__ == "__main__":
+    main("cli_daemon")
