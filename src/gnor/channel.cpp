@@ -1,5 +1,7 @@
 #include "gnor/channel.hpp"
 
+#include <gnstor/base/log.hpp>
+
 #include <cstring>
 #include <utility>
 
@@ -171,7 +173,19 @@ void Channel::point_receives_at(ChannelState& image, std::byte* base) const {
 }
 
 Channel::~Channel() {
-    for (const auto qp : queue_pairs_) (void)nic_.destroy_queue_pair(qp);
+    bool touched = false;
+    for (const auto qp : queue_pairs_) {
+        const auto done = nic_.destroy_queue_pair(qp);
+        if (done.ok()) continue;
+        touched = true;
+        log_error("a channel is closed while a drive holds its commands; its memory stays mapped: {}",
+                  done.error().message);
+    }
+    if (touched) {  // unmapping it would pull it from under the NIC's and the drive's threads
+        nic_memory_.leave_mapped();
+        pool_.leave_mapped();
+        return;
+    }
     for (const auto cq : completion_queues_) (void)nic_.destroy_completion_queue(cq);
     if (nic_memory_.data() != nullptr) {
         const auto* table = reinterpret_cast<const RegionTable*>(nic_memory_.data() + layout_.regions);
@@ -271,46 +285,6 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
                      slot);
     return error(Errc::kTimedOut, "slot {} did not answer command {:#04x} within {} ms", slot, command.opcode,
                  timeout_ms);
-}
-
-Result<void> Channel::register_buffer(void* base, std::size_t bytes) {
-    if (base == nullptr || bytes == 0)
-        return error(Errc::kInvalidArgument, "registering {} bytes at {}: there is nothing to register",
-                     bytes, base);
-    auto* table = reinterpret_cast<RegionTable*>(nic_memory_.data() + layout_.regions);
-    if (table->count == kMaxRegions && free_regions_.empty())
-        return error(Errc::kNoSpace, "{} regions are registered with this channel already; unregister one",
-                     kMaxRegions);
-    GN_ASSIGN(const rdma::MemoryKeys keys,
-              nic_.register_memory(base, bytes, rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
-    const Region region{reinterpret_cast<std::uint64_t>(base), bytes, keys.lkey, keys.rkey};
-    if (table->count < kMaxRegions) {
-        table->entries[table->count] = region;
-        // Publishes the entry: pairs with refresh_regions.
-        simt::store_release<simt::Scope::kSystem>(&table->count, table->count + 1);
-        return {};
-    }
-    const std::uint32_t place = free_regions_.back();
-    free_regions_.pop_back();
-    table->entries[place] = region;
-    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
-    access->cache[place] = region;
-    return access.commit();
-}
-
-Result<void> Channel::unregister_buffer(void* base) {
-    auto* table = reinterpret_cast<RegionTable*>(nic_memory_.data() + layout_.regions);
-    for (std::uint32_t i = 0; i < table->count; ++i) {
-        Region& entry = table->entries[i];
-        if (entry.bytes == 0 || entry.base != reinterpret_cast<std::uint64_t>(base)) continue;
-        GN_TRY(nic_.deregister_memory({entry.lkey, entry.rkey}));
-        entry = Region{};
-        free_regions_.push_back(i);
-        GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
-        access->cache[i] = Region{};
-        return access.commit();
-    }
-    return error(Errc::kNotFound, "no region registered with this channel begins at {}", base);
 }
 
 Result<Counters> Channel::counters() const {

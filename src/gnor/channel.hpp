@@ -58,7 +58,8 @@ class Channel {
     /// Lays the memory out, creates completion queues and a queue pair a slot (not connected), registers the
     /// pool. `nic` must outlive it.
     static Result<std::unique_ptr<Channel>> create(rdma::SoftNic& nic, const ChannelOptions& options);
-    /// Destroys queue pairs, queues and registrations. No kernel may use the channel any more.
+    /// Destroys queue pairs, queues and registrations. No kernel may use the channel any more. Where a drive
+    /// holds a command for longer than the NIC waits, the channel's memory stays mapped and registered.
     ~Channel();
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
@@ -113,6 +114,7 @@ class Channel {
     std::byte* queue_memory(std::uint32_t slot) const {
         return nic_memory_.data() + slot * layout_.queue_stride;
     }
+    Result<void> write_cached_region(std::uint32_t place, const Region& region);
     void point_receives_at(ChannelState& image, std::byte* base) const;
 
     rdma::SoftNic& nic_;

@@ -32,6 +32,9 @@ class PinnedMemory {
     [[nodiscard]] std::byte* lane_data() const noexcept { return lane_data_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] bool huge_pages() const noexcept { return huge_pages_; }
+    /// Leaves the pages mapped and registered until the process ends, and forgets them: for memory that an
+    /// engine could not be made to let go of.
+    void leave_mapped() noexcept { data_ = nullptr; }
 
   private:
     void release() noexcept;
