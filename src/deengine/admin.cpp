@@ -152,6 +152,14 @@ bool Engine::Impl::is_valid_map(const nvme::MapSet& set) const {
            std::memcmp(map.slots[set.slot].ssd_uuid, options.ssd_uuid, sizeof(options.ssd_uuid)) == 0;
 }
 
+/// Data is placed on slots: in another one, what this drive holds would be looked for elsewhere, and read
+/// here as never written. A daemon that lost its records and was given the stores in another order would do
+/// that.
+bool Engine::Impl::moves_slot(const nvme::MapSet& set) const {
+    if (state.newest_map.version == 0 || state.permissions.volumes().empty()) return false;
+    return state.newest_slot != kNoSlot && set.slot != kNoSlot && set.slot != state.newest_slot;
+}
+
 Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_ns, std::uint32_t& dw0) {
     nvme::MapSet set;
     if (const Status s = copy_payload(data, set); !ok(s)) return s;
@@ -165,6 +173,8 @@ Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_
         const bool same =
             set.slot == state.newest_slot && std::memcmp(&set.map, &state.newest_map, sizeof(set.map)) == 0;
         if (!same) return Status::kInvalidField;
+    } else if (moves_slot(set)) {
+        return Status::kWrongSsd;
     } else {
         settle();
         FirmwareState next = state;

@@ -132,15 +132,36 @@ Status Engine::Impl::read_block(BlockKey key, std::uint32_t first_sector, std::u
 }
 
 Status Engine::Impl::trim(const CheckedCommand& c) {
-    std::uint64_t total = 0;
-    for (const nvme::DsmRange& range : c.ranges) total += range.blocks;
-    if (total > allocator.available()) return Status::kCapacityExceeded;
+    if (const Status s = plan_ranges(c); !ok(s)) return s;
     for (const nvme::DsmRange& range : c.ranges) {
         const Status s = apply({c.fields.volume, static_cast<nvme::BlockAddress>(range.start), range.blocks,
                                 c.fields.epoch, c.fields.sequence, nullptr});
         if (!ok(s)) return s;
     }
     return Status::kSuccess;
+}
+
+/// What plan() would refuse in any range is refused before the first is done. Ranges that overlap are counted
+/// twice.
+Status Engine::Impl::plan_ranges(const CheckedCommand& c) {
+    std::uint64_t pages = 0;
+    std::uint64_t keys = 0;
+    for (const nvme::DsmRange& range : c.ranges) {
+        pages += range.blocks;
+        for (std::uint32_t i = 0; i < range.blocks; ++i) {
+            const auto entry =
+                blocks.find(make_key(c.fields.volume, static_cast<nvme::BlockAddress>(range.start + i)));
+            PageOob oob;
+            if (!entry) {
+                ++keys;
+            } else if (flash.read_oob(entry->page, oob) != FlashStatus::kOk || !is_known_page(oob)) {
+                ++counters.media_errors;
+                return Status::kUnrecoveredReadError;
+            }
+        }
+    }
+    const bool fits = pages <= allocator.available() && blocks.size() + keys <= capacity;
+    return fits ? Status::kSuccess : Status::kCapacityExceeded;
 }
 
 /// Everything that can be refused is refused by plan(); after it only flash itself can fail.
@@ -246,10 +267,18 @@ Status Engine::Impl::program(const std::byte* data, PageOob& oob, PageNumber& pa
         for (const std::uint32_t unit : allocator.take_newly_retired()) retire(unit);
         if (page == kNoPage) return Status::kCapacityExceeded;
         unsynced = true;
-        if (flash.program(page, data, oob) == FlashStatus::kOk) {
+        const FlashStatus programmed = flash.program(page, data, oob);
+        if (programmed == FlashStatus::kOk) {
             allocator.programmed(page);
             ++counters.pages_programmed;
             return Status::kSuccess;
+        }
+        if (programmed == FlashStatus::kNoRoom) {
+            // The unit is good: a full disk below says nothing of it, and may have room again tomorrow.
+            const bool exchanged = allocator.exchange_open_unit();
+            for (const std::uint32_t unit : allocator.take_newly_retired()) retire(unit);
+            if (!exchanged) return Status::kCapacityExceeded;
+            continue;
         }
         retire(allocator.failed(page));
     }

@@ -51,6 +51,7 @@ struct Engine::Impl {
     nvme::Status read(const nvme::IoFields& f, std::byte* to);
     nvme::Status read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors, std::byte* to);
     nvme::Status trim(const CheckedCommand& c);
+    nvme::Status plan_ranges(const CheckedCommand& c);
     nvme::Status apply(const Change& change);
     nvme::Status plan(const Change& change);
     void cancel_plan(std::uint32_t from, std::uint32_t end);
@@ -70,6 +71,7 @@ struct Engine::Impl {
     nvme::Status volume_list(const nvme::Command& command, std::span<std::byte> data);
     nvme::Status map_set(std::span<const std::byte> data, std::uint64_t now_ns, std::uint32_t& dw0);
     [[nodiscard]] bool is_valid_map(const nvme::MapSet& set) const;
+    [[nodiscard]] bool moves_slot(const nvme::MapSet& set) const;
     nvme::Status floor(const nvme::Command& command, Requester from, std::uint32_t& dw0);
     bool store_and_swap(FirmwareState&& next);
 

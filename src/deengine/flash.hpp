@@ -39,7 +39,9 @@ struct PageOob {
 };
 static_assert(sizeof(PageOob) == 64, "an out-of-band record is 64 bytes");
 
-enum class FlashStatus : std::uint8_t { kOk, kProgramFailed, kUncorrectable, kRefused };
+/// kNoRoom: what lies below has no room for the unit now (a full disk under a sparse store). Nothing was
+/// programmed, the unit is as good as before.
+enum class FlashStatus : std::uint8_t { kOk, kProgramFailed, kUncorrectable, kRefused, kNoRoom };
 
 class Flash {
   public:
@@ -47,6 +49,7 @@ class Flash {
     [[nodiscard]] virtual FlashGeometry geometry() const = 0;
     /// Programs the next page of its unit. Copies `data` (4096 bytes; null for a tombstone) and fills in
     /// `oob.sector_crc` from the bytes it copied, and `oob.crc`. Refused: out of order, twice, bad unit.
+    /// kNoRoom: only for the first page of a unit.
     virtual FlashStatus program(PageNumber page, const std::byte* data, PageOob& oob) = 0;
     /// Copies sectors first .. first + count - 1 to `to` and gives the CRC-32C of each as copied.
     virtual FlashStatus read(PageNumber page, std::uint32_t first, std::uint32_t count, std::byte* to,

@@ -51,21 +51,29 @@ PageNumber FlashAllocator::next_page() {
 }
 
 bool FlashAllocator::open_unit() {
-    if (!partial_.empty()) {
-        open_ = partial_.pop();
-    } else if (!free_.empty()) {
-        open_ = free_.pop();
-    } else {
-        // What replaced the pages of a unit must be durable before they go.
-        if (reclaimable_.empty() || flash_.sync() != FlashStatus::kOk) return false;
-        while (open_ == kNoUnit && !reclaimable_.empty()) {
-            const std::uint32_t unit = reclaimable_.pop();
-            if (erase(unit)) open_ = unit;
-        }
+    if (partial_.empty() && free_.empty()) return open_reclaimable();
+    open_ = partial_.empty() ? free_.pop() : partial_.pop();
+    units_[open_].state = UnitState::kOpen;
+    return true;
+}
+
+bool FlashAllocator::open_reclaimable() {
+    // What replaced the pages of a unit must be durable before they go.
+    if (reclaimable_.empty() || flash_.sync() != FlashStatus::kOk) return false;
+    while (open_ == kNoUnit && !reclaimable_.empty()) {
+        const std::uint32_t unit = reclaimable_.pop();
+        if (erase(unit)) open_ = unit;
     }
     if (open_ == kNoUnit) return false;
     units_[open_].state = UnitState::kOpen;
     return true;
+}
+
+bool FlashAllocator::exchange_open_unit() {
+    assert(open_ != kNoUnit && units_[open_].next == 0 && units_[open_].valid == 0);
+    units_[open_].state = UnitState::kFree;
+    free_.push(std::exchange(open_, kNoUnit));
+    return open_reclaimable();
 }
 
 bool FlashAllocator::erase(std::uint32_t unit) {

@@ -31,6 +31,9 @@ class FlashAllocator {
     void programmed(PageNumber page);
     /// The page of next_page() could not be programmed: its unit is retired. Returns the unit.
     std::uint32_t failed(PageNumber page);
+    /// There is no room for the unit of next_page(), of which nothing is programmed: takes a unit that can be
+    /// erased in its place, for erasing gives room back. False if there is none.
+    [[nodiscard]] bool exchange_open_unit();
     /// The block map names this page no longer / names it (while mounting).
     void invalidate(PageNumber page);
     void validate(PageNumber page) { ++units_[page / pages_per_unit_].valid; }
@@ -72,6 +75,7 @@ class FlashAllocator {
     static constexpr std::uint32_t kNoUnit = 0xFFFFFFFFu;
 
     bool open_unit();
+    bool open_reclaimable();
     bool erase(std::uint32_t unit);
 
     Flash& flash_;

@@ -69,6 +69,9 @@ Result<void> Engine::Impl::recover(RecoveryReport& report) {
         return error(Errc::kInternal, "recovery mapped {} pages but counts {}; this is a defect",
                      report.pages_mapped, blocks.size());
     allocator.start();
+    // A process that was killed leaves pages that are whole, but perhaps not stable yet: no answer may speak
+    // of them before the first sync.
+    unsynced = report.pages_scanned != 0;
     refresh_gauges();
     return {};
 }

@@ -46,7 +46,7 @@ FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob&
     const std::uint32_t offset = page % geometry_.pages_per_unit;
     if (unit >= geometry_.units || offset != write_pointer_[unit]) return FlashStatus::kRefused;
     if (oob.kind == PageKind::kErased) return FlashStatus::kRefused;
-    if (offset == 0 && !reserve_unit(unit)) return FlashStatus::kProgramFailed;
+    if (offset == 0 && !reserve_unit(unit)) return FlashStatus::kNoRoom;
     if (data != nullptr) {
         copy_sectors_crc32c(data_of(page), data, nvme::kSectorsPerBlock, oob.sector_crc);
     } else {

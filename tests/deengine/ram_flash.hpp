@@ -35,6 +35,10 @@ class RamFlash : public Flash {
             ++violations;
             return FlashStatus::kRefused;
         }
+        if (page % geometry_.pages_per_unit == 0 && !with_room.contains(unit)) {
+            if (with_room.size() >= room_units) return FlashStatus::kNoRoom;
+            with_room.insert(unit);
+        }
         ++programs;
         step(Step::kBeforeProgram);
         Page& p = pages_[page];
@@ -97,6 +101,7 @@ class RamFlash : public Flash {
         for (std::uint32_t i = 0; i < geometry_.pages_per_unit; ++i)
             pages_[unit * geometry_.pages_per_unit + i] = Page{};
         next_[unit] = 0;
+        with_room.erase(unit);
         step(Step::kErased);
         return FlashStatus::kOk;
     }
@@ -132,6 +137,8 @@ class RamFlash : public Flash {
     std::map<std::uint64_t, Fault> program_faults;  ///< by number of program, from 1
     std::set<std::uint64_t> erase_faults;           ///< by number of erasure, from 1
     std::set<PageNumber> unreadable;
+    std::size_t room_units = ~std::size_t{0};  ///< units that what lies below has room for at once
+    std::set<std::uint32_t> with_room;
     bool fail_sync = false;
     std::uint64_t programs = 0, erases = 0, syncs = 0, violations = 0;
 

@@ -1,0 +1,127 @@
+// Drives that run out of something: keys, pages, room below the flash. What is refused is refused whole,
+// costs nothing for good, and reads go on. And what a mount finds: nothing is taken for stable that may not
+// be.
+#include "deengine/rig.hpp"
+
+namespace gnstor::deengine::test {
+namespace {
+
+constexpr nvme::ClientId kWriter = 7;
+constexpr nvme::VolumeId kVolume = 3;
+constexpr nvme::VolumeId kOther = 4;
+
+class ScarcityTest : public ::testing::Test {
+  protected:
+    static void set_up(Rig& rig, std::uint64_t blocks) {
+        ASSERT_EQ(rig.add(make_record(kVolume, kWriter, 1, blocks)), Status::kSuccess);
+        ASSERT_EQ(rig.add(make_record(kOther, kWriter, 1, blocks)), Status::kSuccess);
+        ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+    }
+    static IoFields at(const Rig& rig, nvme::BlockAddress block, std::uint32_t blocks = 1,
+                       nvme::VolumeId vid = kVolume) {
+        return rig.fields(vid, kWriter, block, blocks);
+    }
+};
+
+TEST_F(ScarcityTest, AFullDiskBelowRefusesWritesAndRetiresNoUnit) {
+    Rig rig(8, 16);
+    set_up(rig, 1000);
+    rig.flash.room_units = 2;
+    for (std::uint32_t i = 0; i < 32; ++i)
+        ASSERT_EQ(rig.write(at(rig, i), i + 1, pattern(i + 1)).status, Status::kSuccess) << i;
+    const std::uint64_t free_pages = rig.engine->counters().free_pages;
+    for (std::uint32_t i = 0; i < 40; ++i)
+        ASSERT_EQ(rig.write(at(rig, 100), 100 + i, pattern(100)).status, Status::kCapacityExceeded);
+    for (std::uint32_t i = 0; i < 32; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i + 1));
+    EXPECT_EQ(rig.engine->counters().free_pages, free_pages) << "no unit was given up";
+    rig.flash.room_units = 8;  // somebody made room on the disk
+    for (std::uint32_t i = 32; i < 100; ++i)
+        ASSERT_EQ(rig.write(at(rig, i), i + 1, pattern(i + 1)).status, Status::kSuccess) << i;
+    rig.mount();
+    ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+    EXPECT_EQ(rig.engine->counters().free_pages, free_pages - 68);
+    for (std::uint32_t i = 0; i < 100; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i + 1));
+}
+
+TEST_F(ScarcityTest, OnAFullDiskTheRoomOfADeletedVolumeIsUsedAgain) {
+    Rig rig(8, 16);
+    set_up(rig, 1000);
+    rig.flash.room_units = 3;
+    for (std::uint32_t i = 0; i < 16; ++i)
+        ASSERT_EQ(rig.write(at(rig, i), i + 1, pattern(i + 1)).status, Status::kSuccess);
+    for (std::uint32_t i = 0; i < 32; ++i)
+        ASSERT_EQ(rig.write(at(rig, i, 1, kOther), i + 1, pattern(500 + i)).status, Status::kSuccess);
+    ASSERT_EQ(rig.write(at(rig, 50), 50, pattern(1)).status, Status::kCapacityExceeded);
+    ASSERT_EQ(rig.remove(kOther), Status::kSuccess);
+    for (std::uint32_t i = 16; i < 48; ++i)
+        ASSERT_EQ(rig.write(at(rig, i), 100 + i, pattern(i + 1)).status, Status::kSuccess) << i;
+    EXPECT_EQ(rig.write(at(rig, 50), 500, pattern(1)).status, Status::kCapacityExceeded);
+    rig.mount();
+    ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+    for (std::uint32_t i = 0; i < 48; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i + 1));
+    EXPECT_EQ(rig.flash.violations, 0u);
+}
+
+TEST_F(ScarcityTest, ATrimThatFailsInALaterRangeDoesNothingInAnEarlierOne) {
+    Rig rig(4, 16);
+    set_up(rig, 1000);
+    const auto capacity = static_cast<std::uint32_t>(rig.engine->capacity_blocks());
+    for (std::uint32_t i = 0; i + 3 < capacity; ++i)
+        ASSERT_EQ(rig.write(at(rig, i), i + 1, pattern(i + 1)).status, Status::kSuccess);
+    // Room for three keys more: two ranges of two never written blocks do not fit, and the first that would
+    // is not done alone.
+    EXPECT_EQ(rig.trim(at(rig, 0), 900, {{0, 1, 0}, {0, 2, 500}, {0, 2, 600}}).status,
+              Status::kCapacityExceeded);
+    EXPECT_TRUE(rig.holds(at(rig, 0), 1));
+    EXPECT_EQ(rig.engine->counters().mapped_blocks, capacity - 3u);
+    // A block whose order cannot be read refuses the whole command too.
+    rig.flash.flip_record(rig.flash.find_last(kVolume, 5));
+    EXPECT_EQ(rig.trim(at(rig, 0), 901, {{0, 1, 0}, {0, 1, 5}}).status, Status::kUnrecoveredReadError);
+    EXPECT_TRUE(rig.holds(at(rig, 0), 1));
+    EXPECT_EQ(rig.trim(at(rig, 0), 902, {{0, 1, 0}, {0, 2, 500}}).status, Status::kSuccess);
+    EXPECT_TRUE(rig.holds(at(rig, 0), 0));
+}
+
+TEST_F(ScarcityTest, WhatAMountFindsIsMadeStableBeforeAnAnswerSpeaksOfIt) {
+    for (const bool cache : {true, false}) {
+        EngineOptions o = default_options();
+        o.volatile_cache = cache;
+        Rig rig(8, 16, o);
+        set_up(rig, 1000);
+        ASSERT_EQ(rig.write(at(rig, 0), 5, pattern(1)).status, Status::kSuccess);
+        // Killed and mounted again: what the process before had programmed may lie in a volatile memory yet.
+        rig.mount();
+        ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+        const std::uint64_t before = rig.flash.syncs;
+        if (cache) {
+            ASSERT_EQ(rig.io(nvme::encode_io(IoOpcode::kFlush, at(rig, 0)), kWriter, {}).status,
+                      Status::kSuccess);
+        } else {
+            ASSERT_EQ(rig.write(at(rig, 0), 5, pattern(1)).status, Status::kSuccess) << "a duplicate";
+        }
+        EXPECT_EQ(rig.flash.syncs, before + 1);
+    }
+}
+
+TEST_F(ScarcityTest, ADriveThatHoldsVolumesKeepsItsSlot) {
+    Rig rig;
+    set_up(rig, 1000);
+    ASSERT_EQ(rig.write(at(rig, 0), 5, pattern(1)).status, Status::kSuccess);
+    // Records lost, stores renamed: a daemon that guesses would give this drive another drive's slot, and
+    // what it holds would read as never written.
+    nvme::MapSet swapped = make_map(2, 2);
+    std::swap(swapped.map.slots[0], swapped.map.slots[1]);
+    swapped.slot = 1;
+    EXPECT_EQ(rig.set_map(swapped), Status::kWrongSsd);
+    rig.mount();
+    EXPECT_EQ(rig.set_map(swapped), Status::kWrongSsd);
+    ASSERT_EQ(rig.set_map(make_map(2, 2)), Status::kSuccess);
+    // Empty, it goes wherever it is wanted.
+    ASSERT_EQ(rig.remove(kVolume), Status::kSuccess);
+    ASSERT_EQ(rig.remove(kOther), Status::kSuccess);
+    swapped.map.version = 3;
+    EXPECT_EQ(rig.set_map(swapped), Status::kSuccess);
+}
+
+}  // namespace
+}  // namespace gnstor::deengine::test
