@@ -199,6 +199,12 @@ Result<std::unique_ptr<FileStore>> FileStore::map(FileDescriptor fd, const std::
     std::byte* base = store->mapping_.data();
     store->attach({superblock.units, superblock.pages_per_unit}, base + superblock.data_offset,
                   base + superblock.oob_offset);
+    if (store->newest_metadata_damaged())
+        return error(
+            Errc::kCorrupt,
+            "the metadata of the store {} is damaged: its newest copy fails its checksum, and an older one "
+            "would undo what was acknowledged since; the array must rebuild this drive",
+            path.string());
     store->scan_write_pointers();
     return store;
 }
@@ -257,10 +263,15 @@ FlashStatus FileStore::erase(std::uint32_t unit) {
 }
 
 FlashStatus FileStore::sync() {
-    if (!dirty_) return FlashStatus::kOk;
-    if (::fdatasync(fd_.get()) != 0) return FlashStatus::kProgramFailed;
+    if (!dirty_ && !failed_) return FlashStatus::kOk;
+    return sync_file() ? FlashStatus::kOk : FlashStatus::kProgramFailed;
+}
+
+bool FileStore::sync_file() {
+    failed_ = failed_ || ::fdatasync(fd_.get()) != 0;
+    if (failed_) return false;
     dirty_ = false;
-    return FlashStatus::kOk;
+    return true;
 }
 
 bool FileStore::reserve_unit(std::uint32_t unit) {
@@ -283,11 +294,28 @@ std::size_t FileStore::capacity() const {
     return superblock_.metadata_bytes - sizeof(MetadataHeader);
 }
 
-bool FileStore::slot_valid(std::uint32_t index, MetadataHeader& header) const {
+bool FileStore::header_valid(std::uint32_t index, MetadataHeader& header) const {
     std::memcpy(&header, slot(index), sizeof header);
     return std::equal(kMetadataMagic.begin(), kMetadataMagic.end(), header.magic) && header.generation != 0 &&
-           header.crc == crc32c(&header, offsetof(MetadataHeader, crc)) && header.length <= capacity() &&
+           header.crc == crc32c(&header, offsetof(MetadataHeader, crc)) && header.length <= capacity();
+}
+
+bool FileStore::slot_valid(std::uint32_t index, MetadataHeader& header) const {
+    return header_valid(index, header) &&
            header.blob_crc == crc32c(slot(index) + sizeof header, header.length);
+}
+
+/// A header is written when its blob is on the medium, and the older slot alone is written to: whole header,
+/// other blob, newest generation is no torn write. Going back to the older copy would undo what was
+/// acknowledged: deletions, epochs, volumes and with them their blocks.
+bool FileStore::newest_metadata_damaged() const {
+    MetadataHeader headers[2] = {};
+    const bool valid[2] = {header_valid(0, headers[0]), header_valid(1, headers[1])};
+    if (!valid[0] && !valid[1]) return false;
+    const std::uint32_t newest =
+        valid[1] && (!valid[0] || headers[1].generation > headers[0].generation) ? 1 : 0;
+    MetadataHeader ignored{};
+    return !slot_valid(newest, ignored);
 }
 
 std::vector<std::byte> FileStore::load() {
@@ -305,7 +333,7 @@ std::vector<std::byte> FileStore::load() {
 }
 
 bool FileStore::store(std::span<const std::byte> blob) {
-    if (blob.size() > capacity()) return false;
+    if (blob.size() > capacity() || failed_) return false;
     MetadataHeader headers[2] = {};
     const bool valid[2] = {slot_valid(0, headers[0]), slot_valid(1, headers[1])};
     const std::uint64_t generation[2] = {valid[0] ? headers[0].generation : 0,
@@ -322,10 +350,10 @@ bool FileStore::store(std::span<const std::byte> blob) {
     std::memset(slot(target), 0, sizeof next);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (!blob.empty()) std::memcpy(slot(target) + sizeof next, blob.data(), blob.size());
-    if (::fdatasync(fd_.get()) != 0) return false;
+    if (!sync_file()) return false;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::memcpy(slot(target), &next, sizeof next);
-    return ::fdatasync(fd_.get()) == 0;
+    return sync_file();
 }
 
 }  // namespace gnstor::ssd

@@ -64,6 +64,7 @@ class FileStore final : public FlashArray, public deengine::MetadataStore {
                                   deengine::PageOob& oob) override;
     deengine::FlashStatus erase(std::uint32_t unit) override;
     /// fdatasync of the file, which takes mapped pages along (Linux); nothing to do when nothing was stored.
+    /// Once it has failed it fails until the store is opened again: Linux tells of lost pages once.
     deengine::FlashStatus sync() override;
 
     [[nodiscard]] std::vector<std::byte> load() override;
@@ -78,14 +79,19 @@ class FileStore final : public FlashArray, public deengine::MetadataStore {
     FileStore(FileDescriptor fd, const Superblock& superblock)
         : fd_(std::move(fd)), superblock_(superblock) {}
     static Result<std::unique_ptr<FileStore>> map(FileDescriptor fd, const std::filesystem::path& path);
+    [[nodiscard]] bool sync_file();
     [[nodiscard]] std::byte* slot(std::uint32_t index) const;
-    /// The header of a slot if it and its blob are whole.
+    /// The header of a slot if it is whole.
+    [[nodiscard]] bool header_valid(std::uint32_t index, MetadataHeader& header) const;
+    /// The same, and its blob is whole too.
     [[nodiscard]] bool slot_valid(std::uint32_t index, MetadataHeader& header) const;
+    [[nodiscard]] bool newest_metadata_damaged() const;
 
     FileDescriptor fd_;
     Superblock superblock_;
     Mapping mapping_;
-    bool dirty_ = false;  // stored to since the last sync
+    bool dirty_ = true;    // stored to since the last sync; at opening by a process that may have been killed
+    bool failed_ = false;  // a sync failed: what it was to write may be lost, whatever the next one says
 };
 
 }  // namespace gnstor::ssd
