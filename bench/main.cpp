@@ -6,7 +6,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <string_view>
 
 namespace gnstor::bench {
 namespace {
@@ -70,6 +73,16 @@ Result<void> read_words(const Words& words, PathOptions& o) {
     return {};
 }
 
+/// The command as the raw result keeps it: without folders of this machine.
+std::vector<std::string> as_kept(int argc, char** argv) {
+    std::vector<std::string> words{"gnstor_bench"};
+    for (int i = 1; i < argc; ++i) {
+        const bool names_file = i > 1 && std::string_view(argv[i - 1]) == "--json";
+        words.push_back(names_file ? std::filesystem::path(argv[i]).filename().string() : argv[i]);
+    }
+    return words;
+}
+
 Result<bool> start(const Words& words, PathOptions& options) {
     GN_TRY(read_words(words, options));
     return run_path(options);
@@ -92,8 +105,7 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& wrong) {
         return app.exit(wrong) == 0 ? 0 : 2;
     }
-    options.command.assign({"gnstor_bench"});
-    options.command.insert(options.command.end(), argv + 1, argv + argc);
+    options.command = gnstor::bench::as_kept(argc, argv);
     auto agreed = gnstor::bench::start(words, options);
     if (!agreed.ok()) {
         std::fprintf(stderr, "bench: %s\n", agreed.error().message.c_str());
