@@ -7,7 +7,8 @@ A document holds, for each table,
     ...generated...
     <!-- end runs -->
 
-and gets one table for each result whose name matches, in order of name. `--check` writes nothing and fails if a document differs
+and gets one table for each result whose name matches, in order of name; between <!-- file: NAME --> and <!-- end file --> it gets
+the text of docs/runs/NAME as it is. `--check` writes nothing and fails if a document differs
 from what its results say; without it, the documents are rewritten. A result that does not follow the schema is refused by name.
 """
 import fnmatch
@@ -19,7 +20,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- runs: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end runs -->)", re.S)
-LATENCIES = (("p50", "p50 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"))
+FILE = re.compile(r"(<!-- file: (?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- end file -->)", re.S)
+LATENCIES = (("mean", "mean µs"), ("p50", "p50 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"))
+COSTS = (("engine_cpu_seconds", "engine CPU µs/op"), ("lane_cpu_seconds", "lanes CPU µs/op"))
 
 
 class BadResult(Exception):
@@ -52,6 +55,13 @@ def spread(values, unit=1.0, digits=0):
     return shown if len(values) == 1 else f"{shown} ({values[0]:,.{digits}f} … {values[-1]:,.{digits}f})"
 
 
+def cost(case, key):
+    """CPU time an operation, or a dash where a repeat did not measure it."""
+    if not all(key in r and r["operations"] for r in case["repeats"]):
+        return "—"
+    return spread([r[key] / r["operations"] for r in case["repeats"]], 1e-6, 2)
+
+
 def name_of(parameters):
     return ", ".join(f"{v}" if isinstance(v, str) else f"{k} {v}" for k, v in parameters.items()) or "—"
 
@@ -72,7 +82,8 @@ def table(name, run):
         settings = ", ".join(f"{k} {v}" for k, v in run["configuration"].items())
         lines += [f"Configuration: {settings}. Figures are the median over repeats (least … most).", ""]
     latencies = [l for l in LATENCIES if all(l[0] in r.get("latency_ns", {}) for c in run["cases"] for r in c["repeats"])]
-    heads = ["case", "repeats", "IOPS", "GB/s"] + [title for _, title in latencies]
+    costs = [c for c in COSTS if any(c[0] in r for case in run["cases"] for r in case["repeats"])]
+    heads = ["case", "repeats", "IOPS", "GB/s"] + [title for _, title in latencies + costs]
     lines += ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     for case in run["cases"]:
         repeats = case["repeats"]
@@ -80,6 +91,7 @@ def table(name, run):
                  spread([r["operations"] / r["seconds"] for r in repeats]),
                  spread([r.get("bytes", 0) / r["seconds"] for r in repeats], 1e9, 3)]
         cells += [spread([r["latency_ns"][key] for r in repeats], 1e3, 1) for key, _ in latencies]
+        cells += [cost(case, key) for key, _ in costs]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -90,7 +102,13 @@ def render(text, runs):
         names = sorted(n for n in runs if fnmatch.fnmatch(n, match["pattern"]))
         body = "\n\n".join(table(n, runs[n]) for n in names)
         return f"{match[1]}\n{body or 'No results yet.'}\n\n{match[4]}"
-    return BLOCK.sub(block, text)
+
+    def copy(match):
+        path = ROOT / "docs" / "runs" / match["name"]
+        if not path.is_file():
+            raise BadResult(f"docs/runs/{match['name']}: a document shows it and it is not there")
+        return f"{match[1]}\n```text\n{path.read_text().rstrip()}\n```\n\n{match[4]}"
+    return FILE.sub(copy, BLOCK.sub(block, text))
 
 
 def main(arguments):
@@ -105,7 +123,11 @@ def main(arguments):
     stale = 0
     for path in sorted((ROOT / "docs").glob("*.md")):
         before = path.read_text()
-        after = render(before, runs)
+        try:
+            after = render(before, runs)
+        except BadResult as wrong:
+            print(f"render_docs: {wrong}", file=sys.stderr)
+            return 1
         if after == before:
             continue
         if arguments:
