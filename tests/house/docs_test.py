@@ -34,6 +34,21 @@ class RenderDocs(unittest.TestCase):
         self.assertNotIn("**no**", text)
         self.assertTrue(text.endswith("tail\n"))
 
+    def test_cpu_time_an_operation_is_shown_where_it_was_measured(self):
+        run = result()
+        self.assertNotIn("CPU", render_docs.render(DOCUMENT, {"path-cpu-a.json": self.load(run)}))
+        for repeat in run["cases"][0]["repeats"]:
+            repeat["engine_cpu_seconds"] = 0.002
+        run["cases"].append({"parameters": {"operation": "copy"}, "repeats": [{"seconds": 1.0, "operations": 5}]})
+        text = render_docs.render(DOCUMENT, {"path-cpu-a.json": self.load(run)})
+        self.assertIn("| engine CPU µs/op |", text)
+        self.assertIn("| 2.00 (2.00 … 2.00) |", text)
+        self.assertIn("| copy | 1 | 5 | 0.000 | — |", text)
+
+    def test_a_shown_file_that_is_not_there_is_named(self):
+        with self.assertRaisesRegex(render_docs.BadResult, "no-such.txt"):
+            render_docs.render("<!-- file: no-such.txt -->\n<!-- end file -->\n", {})
+
     def test_rendering_again_changes_nothing(self):
         runs = {"path-cpu-a.json": self.load(result())}
         once = render_docs.render(DOCUMENT, runs)
