@@ -40,8 +40,10 @@ void Proxy::loop() {
             changed_.wait(lock);
             continue;
         }
-        if (due->next > Clock::now()) {
-            changed_.wait_until(lock, due->next);
+        // A copy: the chore may be removed while this waits, and the wait looks at the time again afterwards.
+        const Clock::time_point next = due->next;
+        if (next > Clock::now()) {
+            changed_.wait_until(lock, next);
             continue;
         }
         due->next = Clock::now() + due->period;

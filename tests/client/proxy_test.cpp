@@ -87,6 +87,20 @@ TEST(Proxy, ChoresMayBeAddedAndRemovedFromManyThreads) {
     test::count("proxy_chores_run", after);
 }
 
+TEST(Proxy, AChoreThatTheThreadIsWaitingForMayGo) {
+    Proxy proxy;
+    std::atomic<std::uint64_t> runs{0};
+    for (std::uint64_t i = 1; i <= 50; ++i) {
+        const auto soonest = proxy.add(1h, [] { ADD_FAILURE() << "not for an hour"; });
+        const auto later = proxy.add(2h, [] { ADD_FAILURE() << "not for two"; });
+        proxy.remove(soonest);
+        const auto now = proxy.add(0ms, [&] { ++runs; });  // wakes the thread out of its wait
+        wait_until(runs, runs.load() + 1);
+        proxy.remove(now);
+        proxy.remove(later);
+    }
+}
+
 TEST(Proxy, EndsWithChoresStillThere) {
     std::atomic<std::uint64_t> runs{0};
     {
