@@ -63,7 +63,9 @@ class Daemon(Programs):
         self.ask("up", *SMALL)
         self.ask("volume", "create", "kept", "8MiB", "--as", "alice")
         self.ask("volume", "share", "kept", "--with", "bob", "--as", "alice")
-        self.ask("client", "add", "carol")
+        added = self.ask("client", "add", "carol")
+        self.assertIn(added, self.ask("client", "list")["clients"])
+        self.assertEqual(self.ask("client", "add", "carol"), added)
         before = self.ask("volume", "list")
         for lost in ((), ("records.db", "records.db-wal", "records.db-shm", "records.db-journal")):
             self.kill_daemon()
