@@ -49,7 +49,6 @@ class Flash {
     [[nodiscard]] virtual FlashGeometry geometry() const = 0;
     /// Programs the next page of its unit. Copies `data` (4096 bytes; null for a tombstone) and fills in
     /// `oob.sector_crc` from the bytes it copied, and `oob.crc`. Refused: out of order, twice, bad unit.
-    /// kNoRoom: only for the first page of a unit.
     virtual FlashStatus program(PageNumber page, const std::byte* data, PageOob& oob) = 0;
     /// Copies sectors first .. first + count - 1 to `to` and gives the CRC-32C of each as copied.
     virtual FlashStatus read(PageNumber page, std::uint32_t first, std::uint32_t count, std::byte* to,

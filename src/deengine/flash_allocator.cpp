@@ -70,9 +70,9 @@ bool FlashAllocator::open_reclaimable() {
 }
 
 bool FlashAllocator::exchange_open_unit() {
-    assert(open_ != kNoUnit && units_[open_].next == 0 && units_[open_].valid == 0);
-    units_[open_].state = UnitState::kFree;
-    free_.push(std::exchange(open_, kNoUnit));
+    Unit& unit = units_[open_];
+    unit.state = unit.next == 0 ? UnitState::kFree : UnitState::kPartial;
+    (unit.next == 0 ? free_ : partial_).push(std::exchange(open_, kNoUnit));
     return open_reclaimable();
 }
 

@@ -31,8 +31,8 @@ class FlashAllocator {
     void programmed(PageNumber page);
     /// The page of next_page() could not be programmed: its unit is retired. Returns the unit.
     std::uint32_t failed(PageNumber page);
-    /// There is no room for the unit of next_page(), of which nothing is programmed: takes a unit that can be
-    /// erased in its place, for erasing gives room back. False if there is none.
+    /// There is no room for the unit of next_page(): takes a unit that can be erased in its place, for
+    /// erasing gives room back. False if there is none.
     [[nodiscard]] bool exchange_open_unit();
     /// The block map names this page no longer / names it (while mounting).
     void invalidate(PageNumber page);

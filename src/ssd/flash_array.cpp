@@ -30,6 +30,7 @@ void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::
     data_ = data;
     oob_ = oob;
     write_pointer_.assign(geometry.units, 0);
+    reserved_unit_ = geometry.units;
 }
 
 void FlashArray::scan_write_pointers() {
@@ -46,7 +47,10 @@ FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob&
     const std::uint32_t offset = page % geometry_.pages_per_unit;
     if (unit >= geometry_.units || offset != write_pointer_[unit]) return FlashStatus::kRefused;
     if (oob.kind == PageKind::kErased) return FlashStatus::kRefused;
-    if (offset == 0 && !reserve_unit(unit)) return FlashStatus::kNoRoom;
+    if (offset == 0 || unit != reserved_unit_) {
+        if (!reserve_unit(unit)) return FlashStatus::kNoRoom;
+        reserved_unit_ = unit;
+    }
     if (data != nullptr) {
         copy_sectors_crc32c(data_of(page), data, nvme::kSectorsPerBlock, oob.sector_crc);
     } else {

@@ -32,8 +32,9 @@ class FlashArray : public deengine::Flash {
     void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob);
     /// Reads every record once and sets the write pointers: first page above the last one that is not erased.
     void scan_write_pointers();
-    /// Before the first program of a unit: makes its room certain, so that no store can fault. False: no
-    /// space left.
+    /// Before the first program of a unit since it was erased, and when another unit was programmed in
+    /// between (a copy of a store may have lost the room of a unit that was begun): makes its room certain,
+    /// so that no store can fault. False: no space left.
     [[nodiscard]] virtual bool reserve_unit(std::uint32_t) { return true; }
     /// After a unit's records are erased: may give its room back.
     virtual void release_unit(std::uint32_t) {}
@@ -46,6 +47,7 @@ class FlashArray : public deengine::Flash {
     deengine::FlashGeometry geometry_{};
     std::byte* data_ = nullptr;
     std::byte* oob_ = nullptr;
+    std::uint32_t reserved_unit_ = 0;  // the last whose room was made certain; geometry_.units: none yet
     std::vector<std::uint32_t> write_pointer_;  // next page of each unit, pages_per_unit when full
 };
 

@@ -3,6 +3,7 @@
 #include "drive_rig.hpp"
 #include "ssd/file_store.hpp"
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 namespace {
 std::atomic<std::uint64_t> g_syncs{0};
 std::atomic<bool> g_fail{false};
+std::atomic<bool> g_disk_full{false};
 }  // namespace
 
 extern "C" int fdatasync(int fd) {
@@ -21,6 +23,14 @@ extern "C" int fdatasync(int fd) {
         return -1;
     }
     return static_cast<int>(::syscall(SYS_fdatasync, fd));
+}
+
+extern "C" int fallocate(int fd, int mode, off_t offset, off_t bytes) {
+    if (g_disk_full.load() && (mode & FALLOC_FL_PUNCH_HOLE) == 0) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, bytes));
 }
 
 namespace gnstor::ssd {
@@ -71,6 +81,29 @@ TEST(Sync, AfterOneFailureNothingIsCalledStableUntilTheStoreIsOpenedAgain) {
     rig.remount();
     EXPECT_EQ(rig.write(2, page), nvme::Status::kSuccess);
     EXPECT_EQ(rig.read(0, to), nvme::Status::kSuccess);
+    EXPECT_EQ(to, page);
+}
+
+TEST(Sync, AUnitThatWasBegunBeforeTheOpeningIsGivenItsRoomAgainBeforeItIsStoredTo) {
+    Scratch scratch;
+    DriveRig rig(in_file(scratch, Durability::kPower));
+    rig.grant();
+    rig.add_volume();
+    const auto page = page_of(1);
+    ASSERT_EQ(rig.write(0, page), nvme::Status::kSuccess);
+    rig.remount();
+    // A copy of a store is sparse where nothing was programmed; storing there on a full disk is a SIGBUS.
+    g_disk_full = true;
+    EXPECT_EQ(rig.write(1, page), nvme::Status::kCapacityExceeded);
+    testing::Page to;
+    EXPECT_EQ(rig.read(0, to), nvme::Status::kSuccess);
+    EXPECT_EQ(to, page);
+    g_disk_full = false;
+    EXPECT_EQ(rig.write(1, page), nvme::Status::kSuccess);
+    const std::uint64_t pages = rig.drive->counters().free_pages;
+    rig.remount();
+    EXPECT_EQ(rig.drive->counters().free_pages, pages) << "no unit was given up";
+    EXPECT_EQ(rig.read(1, to), nvme::Status::kSuccess);
     EXPECT_EQ(to, page);
 }
 
