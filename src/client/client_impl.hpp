@@ -34,7 +34,9 @@ struct Client::Impl {
     std::vector<std::unique_ptr<gnor::Channel>> channels;
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
     std::uint64_t associations_anew = 0;  ///< a bit a slot whose queue pairs are still those of a lost one
-    Proxy proxy;
+    Proxy proxy;                          ///< keep-alives to SSDs
+    Proxy renewals;  ///< of leases, on a thread of their own: a daemon that hangs must not cost the
+                     ///< associations
     std::vector<Proxy::ChoreId> chores;
 
     Result<void> open();

@@ -86,7 +86,7 @@ Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode m
 
 void Volume::Impl::renew_by_proxy(std::uint64_t lease_ms) {
     const auto period = std::chrono::milliseconds(std::max<std::uint64_t>(1, lease_ms / 3));
-    renewal = client->proxy.add(period, [this] {
+    renewal = client->renewals.add(period, [this] {
         const std::uint64_t asked_ms = boottime_ms();
         auto renewed = client->control.renew_lease(client->identity.id, record.geometry.volume, record.epoch);
         if (renewed.ok()) {
@@ -138,7 +138,7 @@ Result<void> Volume::set_byte_length(std::uint64_t bytes) {
 Result<void> Volume::release() {
     if (impl_->released) return {};
     if (impl_->mode == OpenMode::kWrite) {
-        if (impl_->renewal != 0) impl_->client->proxy.remove(impl_->renewal);
+        if (impl_->renewal != 0) impl_->client->renewals.remove(impl_->renewal);
         impl_->renewal = 0;
         // One that failed may be asked for again, by the destructor at the latest.
         GN_TRY(impl_->client->control.release_volume(impl_->client->identity.id,
