@@ -117,6 +117,8 @@ struct GrepJob {
                 look_through(group, lane, first, count, buffer);
             else
                 note_failure(group, totals, status, first);
+            // No answer came: one that is late may still write to the buffer, so it is not used again.
+            if (nvme::is_local(status)) return;
             group.sync();
         }
         const nvme::Status freed = channel.free(group, buffer);

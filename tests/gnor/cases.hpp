@@ -274,6 +274,32 @@ struct LanesWithLargeRequests {
     }
 };
 
+/// A buffer on a lane's stack: good for that lane alone, refused for a group (on a GPU, where lanes have one
+/// each at the same address).
+struct BuffersOnTheStack {
+    Common common;
+
+    GN_HD
+    void operator()(simt::Lane lane) const {
+        const auto group = simt::warp(lane);
+        const auto me = simt::self(lane);
+        const ChannelRef channel = common.channels.mine(lane);
+        const auto block = static_cast<std::uint32_t>(lane.grid_rank());
+        std::byte buffer[nvme::kBlockBytes];
+        fill(me, buffer, block, 1, 9);
+        common.expect(common.volume.write(me, channel, block, 1, buffer, common.deadline()));
+        fill(me, buffer, block, 1, 0xFFFF);
+        common.expect(common.volume.read(me, channel, block, 1, buffer, common.deadline()));
+        add(&common.report->mismatches, differences(me, buffer, block, 1, 9));
+        if (group.size() == 1) return;
+        common.expect(common.volume.read(group, channel, 0, 1, buffer, common.deadline()),
+                      Status::kBadArgument);
+        common.expect(common.volume.write(group, channel, 0, 1, buffer, common.deadline()),
+                      Status::kBadArgument);
+        add(&common.report->mismatches, differences(me, buffer, block, 1, 9));
+    }
+};
+
 /// Runs callbacks whose commands ended after the last lane had left.
 struct RunDueCallbacks {
     Common common;

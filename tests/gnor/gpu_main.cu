@@ -64,6 +64,12 @@ TEST_F(GnorGpu, TokensAndCallbacksEndOnce) {
     EXPECT_EQ(b.report().callbacks, 64u * 3 * 2);
     for (auto& c : b.rig.channels) EXPECT_EQ(c->usage().value().commands_pending, 0u);
 }
+TEST_F(GnorGpu, BuffersOnTheStackServeOneLaneAndNoGroup) {
+    Bench b(gpu_options(2), 1, 64);
+    b.launch(2, 32, BuffersOnTheStack{b.common});
+    b.expect_good(64 * 4);
+    b.rig.expect_clean();
+}
 TEST_F(GnorGpu, LargeRequestsOfOneWarpDoNotWaitForEachOthersSlots) {
     RigOptions o = gpu_options(1, 8);
     o.chunk_shift = 0;

@@ -58,6 +58,13 @@ TEST(GnorLanes, LargeRequestsDoNotWaitForEachOthersSlots) {
     b.rig.expect_clean();
 }
 
+TEST(GnorLanes, BuffersOnTheStackServeALoneLane) {
+    Bench b(options_of(1), 1, 64);
+    b.launch(16, 1, BuffersOnTheStack{b.common});
+    b.expect_good(16 * 2);
+    b.rig.expect_clean();
+}
+
 TEST(GnorLanes, PoolGivesNoBlockTwiceAndLosesNone) {
     Bench b(options_of(1), 1, 64);
     b.launch(16, 8, PoolStress{b.common, 500});

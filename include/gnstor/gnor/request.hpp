@@ -4,6 +4,7 @@
 #include <gnstor/gnor/buffers.hpp>
 #include <gnstor/gnor/pieces.hpp>
 #include <gnstor/gnor/status_order.hpp>
+#include <gnstor/simt/copy.hpp>
 
 namespace gnstor {
 
@@ -53,6 +54,7 @@ class Cursor {
     bool sequence_each = false;  ///< request i has sequence + i
     bool flush_slots = false;    ///< pieces are the array's slots
     bool must_be_registered = false;
+    bool together = false;  ///< several lanes move the bytes of a buffer that is not registered
     std::uint32_t chunk_shift = 0;
     std::uint64_t capacity_blocks = 0;
     nvme::Status result = nvme::Status::kSuccess;  ///< worst of what this lane carried
@@ -144,6 +146,10 @@ class Cursor {
             }
             if (!keys_.found && must_be_registered) {
                 report(request, nvme::Status::kNotRegistered);
+                return false;
+            }
+            if (!keys_.found && together && simt::is_lane_private(r.buffer)) {
+                report(request, nvme::Status::kBadArgument);
                 return false;
             }
             if (!keys_.found && shift > kBounceShift) shift = kBounceShift;

@@ -7,10 +7,11 @@
 // retries: DESIGN.md, "A read, from end to end", "Using it".
 //
 //   * registered buffers (channel pool, or registered by the user; 4-byte aligned) are used in place; any
-//   other memory,
-//     at any alignment, goes through pool buffers, moved by the calling group;
-//   * kTimedOut: a registered buffer may still be read or written by the NIC, until reclaim() on the host or
-//   the answer;
+//     other memory, at any alignment, goes through pool buffers, moved by the calling group. A group of
+//     several lanes cannot share a buffer on one lane's stack (kBadArgument);
+//   * kTimedOut, kQueueError: a registered buffer may still be read or written by the NIC, until the answer
+//   or
+//     reclaim() on the host: neither use it nor give it back before;
 //   * one call is one write sequence, also over its retries: a call that is made again is a newer write;
 //   * a failed write is indeterminate on every block it covers.
 #pragma once
@@ -85,7 +86,7 @@ class VolumeRef {
     }
 
     /// Many independent requests, spread over the members. `statuses`: one a request, or null. Returns the
-    /// worst.
+    /// worst. Requests, statuses and buffers lie where all members reach them, not on a lane's stack.
     template <class Group>
     GN_HD Status read_many(Group group, ChannelRef channel, const IoRequest* requests, std::uint32_t count,
                            Status* statuses, Deadline deadline) const {
@@ -188,6 +189,7 @@ class VolumeRef {
         gnor::Cursor cursor = cursor_for(opcode, &request, 1);
         cursor.first_piece = group.rank();
         cursor.piece_step = group.size();
+        cursor.together = group.size() > 1;
         if (changes(opcode)) cursor.sequence = take_sequences(group, 1);
         gnor::Operation op = operation();
         return gnor::run(group, channel.state(), op, cursor, ChannelRef::hint(group), deadline);
@@ -201,6 +203,7 @@ class VolumeRef {
         cursor.statuses = statuses;
         cursor.request = group.rank();
         cursor.request_step = group.size();
+        cursor.together = group.size() > 1;
         if (changes(opcode)) cursor.sequence = take_sequences(group, count);
         cursor.sequence_each = changes(opcode);
         gnor::Operation op = operation();

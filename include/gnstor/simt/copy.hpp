@@ -138,6 +138,18 @@ void copy16(const Group& group, void* to, const void* from, std::uint64_t bytes)
         detail_copy::copy_by<std::uint8_t>(out, in, bytes, rank, size);
 }
 
+/// Whether only the calling lane reaches `p` (its stack on a GPU): the same address names other bytes in
+/// every other lane, so a group cannot share it.
+GN_HD
+inline bool is_lane_private(const void* p) {
+#if GN_DEVICE_PASS
+    return __isLocal(p) != 0;
+#else
+    (void)p;
+    return false;
+#endif
+}
+
 /// Shared memory of a block that one lane uses for bulk copies. `stage` aligned to 128 bytes, `bytes` a
 /// multiple of 16.
 struct BulkScratch {
