@@ -12,6 +12,8 @@
 namespace gnstor::client {
 namespace {
 
+constexpr std::uint32_t kGpuChannels = 32;  // DESIGN.md, "A read, from end to end"
+constexpr std::uint32_t kCpuChannels = 4;
 constexpr std::uint32_t kChannelsMax = 127;  // and the client's own one
 constexpr std::uint64_t kPoolGrain = 256u << 10;
 constexpr std::uint64_t kQuiesceNs = 10'000'000'000;
@@ -33,8 +35,11 @@ Result<void> check(const ClientOptions& o) {
 
 Result<std::unique_ptr<Client>> Client::connect(ControlPlane& control, rdma::SoftNic& nic,
                                                 const ClientOptions& options) {
-    GN_TRY(check(options));
-    auto impl = std::make_unique<Impl>(control, nic, options);
+    ClientOptions chosen = options;
+    if (chosen.channels == 0)
+        chosen.channels = chosen.lanes == simt::LanesKind::kGpu ? kGpuChannels : kCpuChannels;
+    GN_TRY(check(chosen));
+    auto impl = std::make_unique<Impl>(control, nic, chosen);
     GN_TRY(impl->open());
     return std::unique_ptr<Client>(new Client(std::move(impl)));
 }

@@ -13,6 +13,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace gnstor::client {
@@ -32,6 +33,7 @@ struct Client::Impl {
     simt::DeviceMemory channel_refs;
     std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot
     std::vector<std::unique_ptr<gnor::Channel>> channels;
+    std::mutex host_lanes;                        ///< one transfer of Volume::read or write at a time
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
     std::uint64_t associations_anew = 0;  ///< a bit a slot whose queue pairs are still those of a lost one
     Proxy proxy;                          ///< keep-alives to SSDs

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 
 namespace gnstor::client {
 namespace {
@@ -21,6 +22,12 @@ std::uint64_t boottime_ms() {
     timespec t{};
     ::clock_gettime(CLOCK_BOOTTIME, &t);
     return static_cast<std::uint64_t>(t.tv_sec) * 1000 + static_cast<std::uint64_t>(t.tv_nsec) / 1'000'000;
+}
+
+Errc code_of(nvme::Status status) {
+    if (status == nvme::Status::kCapacityExceeded) return Errc::kNoSpace;
+    if (status == nvme::Status::kTimedOut) return Errc::kTimedOut;
+    return nvme::may_retry(status) ? Errc::kBusy : Errc::kIo;
 }
 
 }  // namespace
@@ -50,13 +57,11 @@ struct Volume::Impl {
         r.last_sequence = mode == OpenMode::kWrite ? sequence.lane_as<std::uint64_t>() : nullptr;
         return r;
     }
-    /// The host's lanes go on from the kernels' last sequence, and the other way round: one counter an
-    /// opening (ARRAY.md, rule 6).
-    Result<void> move_sequence(const simt::DeviceMemory& from, simt::DeviceMemory& to) {
-        std::uint64_t last = 0;
-        GN_TRY(from.download(0, &last, sizeof last));
-        return to.upload(0, &last, sizeof last);
-    }
+    // One sequence counter an opening (ARRAY.md, rule 6). The host's lanes cannot reach a GPU's counter: they
+    // go on from what it holds, and hand back where they ended. That is right only while no kernel writes the
+    // volume, and it is noticed otherwise.
+    Result<std::uint64_t> borrow_sequence();
+    Result<void> return_sequence(std::uint64_t borrowed);
     Result<void> transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes, bool write);
     Result<void> transfer_blocks(const VolumeRef& volume, std::uint64_t first_block, std::byte* data,
                                  std::uint64_t blocks, bool write);
@@ -160,6 +165,25 @@ Result<void> Volume::write(std::uint64_t first_block, std::span<const std::byte>
     return impl_->transfer(first_block, const_cast<std::byte*>(from.data()), from.size(), true);
 }
 
+Result<std::uint64_t> Volume::Impl::borrow_sequence() {
+    std::uint64_t last = 0;
+    GN_TRY(lane_sequence.download(0, &last, sizeof last));
+    GN_TRY(host_sequence.upload(0, &last, sizeof last));
+    return last;
+}
+
+Result<void> Volume::Impl::return_sequence(std::uint64_t borrowed) {
+    std::uint64_t now = 0, last = 0;
+    GN_TRY(lane_sequence.download(0, &now, sizeof now));
+    GN_TRY(host_sequence.download(0, &last, sizeof last));
+    if (now != borrowed)
+        return error(Errc::kBusy,
+                     "a kernel wrote volume {} while the host did: which write of a block is the newer one "
+                     "is not known; write again with no kernel running",
+                     record.name);
+    return lane_sequence.upload(0, &last, sizeof last);
+}
+
 Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes,
                                     bool write) {
     const std::uint64_t capacity = record.geometry.capacity_blocks;
@@ -170,17 +194,24 @@ Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, 
     if (first_block >= capacity || blocks > capacity - first_block)
         return error(Errc::kInvalidArgument, "blocks {} to {} lie past the end of volume {} of {} blocks",
                      first_block, first_block + blocks - 1, record.name, capacity);
-    simt::DeviceMemory& sequence = own_sequence() ? host_sequence : lane_sequence;
-    if (write && own_sequence()) GN_TRY(move_sequence(lane_sequence, host_sequence));
+    const std::lock_guard one_at_a_time(client->host_lanes);
+    const bool borrows = write && own_sequence();
+    std::uint64_t borrowed = 0;
+    if (borrows) {
+        GN_ASSIGN(borrowed, borrow_sequence());
+    }
     // Registered for the time of the transfer, so that the NIC moves the bytes themselves; odd addresses go
     // through the pool.
     gnor::Channel& channel = *client->host_channel;
     const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 4 == 0;
     if (aligned) GN_TRY(channel.register_buffer(data, bytes));
+    const simt::DeviceMemory& sequence = own_sequence() ? host_sequence : lane_sequence;
     auto done = transfer_blocks(ref(client->host_map, sequence), first_block, data, blocks, write);
-    if (aligned) GN_TRY(channel.unregister_buffer(data));
-    if (write && own_sequence()) GN_TRY(move_sequence(host_sequence, lane_sequence));
-    return done;
+    // Both are done whatever came before; the first error is the caller's.
+    auto unregistered = aligned ? channel.unregister_buffer(data) : Result<void>();
+    auto returned = borrows ? return_sequence(borrowed) : Result<void>();
+    if (!done.ok()) return done;
+    return unregistered.ok() ? std::move(returned) : std::move(unregistered);
 }
 
 Result<void> Volume::Impl::transfer_blocks(const VolumeRef& volume, std::uint64_t first_block,
@@ -198,8 +229,7 @@ Result<void> Volume::Impl::transfer_blocks(const VolumeRef& volume, std::uint64_
         std::uint64_t where = block;
         if (auto first = channel.first_error(); first.ok() && first->has_value()) where = (*first)->block;
         GN_TRY(channel.clear_first_error());
-        return error(nvme::may_retry(status) ? Errc::kBusy : Errc::kIo,
-                     "{} {} blocks of volume {} from block {} failed at block {}: {}",
+        return error(code_of(status), "{} {} blocks of volume {} from block {} failed at block {}: {}",
                      write ? "writing" : "reading", count, record.name, block, where,
                      nvme::status_name(status));
     }

@@ -355,7 +355,8 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
                                         client == records_.clients.end() ? "" : client->second, record.epoch,
                                         live.lease_end_ms > now_ms ? live.lease_end_ms - now_ms : 0});
     }
-    for (const auto& [id, name] : records_.clients) info.clients.push_back({id, name, nvmf::client_host_nqn(id)});
+    for (const auto& [id, name] : records_.clients)
+        info.clients.push_back({id, name, nvmf::client_host_nqn(id)});
     return info;
 }
 

@@ -11,6 +11,7 @@ Result<void> Channel::register_buffer(void* base, std::size_t bytes) {
     if (base == nullptr || bytes == 0)
         return error(Errc::kInvalidArgument, "registering {} bytes at {}: there is nothing to register",
                      bytes, base);
+    GN_TRY(simt::check_shared_memory(base, bytes, options_.lanes));
     auto* table = reinterpret_cast<RegionTable*>(nic_memory_.data() + layout_.regions);
     if (table->count == kMaxRegions && free_regions_.empty())
         return error(Errc::kNoSpace, "{} regions are registered with this channel already; unregister one",

@@ -21,9 +21,9 @@ namespace {
 constexpr std::uint32_t kRememberedBytes = 8192;  // of each segment
 
 /// CRC of the local payload of a SEND or WRITE, zero for everything else. Of a SEND the first segment (the
-/// capsule) alone: data that travels with it belongs to its owner again at the response, which may come before
-/// the send completion (DESIGN.md, "A read, from end to end"). Pins for the time of the look; nothing where the
-/// region is just being deregistered.
+/// capsule) alone: data that travels with it belongs to its owner again at the response, which may come
+/// before the send completion (DESIGN.md, "A read, from end to end"). Pins for the time of the look; nothing
+/// where the region is just being deregistered.
 std::optional<std::uint32_t> payload_crc(QueuePair& qp, const mlx5::SendEntry& entry) {
     const std::uint8_t opcode = mlx5::control_opcode(entry.control);
     if (opcode != mlx5::kSend && opcode != mlx5::kSendInvalidate && opcode != mlx5::kRdmaWrite) return 0;

@@ -96,4 +96,27 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
     return *this;
 }
 
+Result<void> check_shared_memory(const void* base, std::size_t bytes, LanesKind lanes) {
+    if (lanes == LanesKind::kCpu) return {};
+#if GN_WITH_CUDA
+    for (const std::size_t offset : {std::size_t{0}, bytes - 1}) {
+        cudaPointerAttributes attributes{};
+        GN_TRY(
+            cuda_result(cudaPointerGetAttributes(&attributes, static_cast<const std::byte*>(base) + offset),
+                        "ask what memory this is"));
+        if (attributes.type == cudaMemoryTypeHost) continue;
+        return error(Errc::kInvalidArgument,
+                     "{} bytes at {} are not pinned host memory, which is all that a software NIC and GPU "
+                     "lanes can share; take them from "
+                     "PinnedMemory or cudaHostAlloc",
+                     bytes, base);
+    }
+    return {};
+#else
+    (void)base;
+    (void)bytes;
+    return check_lanes(lanes);
+#endif
+}
+
 }  // namespace gnstor::simt

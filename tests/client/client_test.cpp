@@ -36,7 +36,7 @@ class ClientTest : public ::testing::Test {
 };
 
 TEST_F(ClientTest, WrongOptionsGetASentenceThatNamesTheRange) {
-    expect_refused([](ClientOptions& o) { o.channels = 0; }, "1 to 127");
+    expect_refused([](ClientOptions& o) { o.channels = 0xFFFFFFFFu; }, "1 to 127");
     expect_refused([](ClientOptions& o) { o.channels = 128; }, "1 to 127");
     for (const std::uint32_t depth : {0u, 4u, 7u, 33u, 512u, 0xFFFFFFFFu})
         expect_refused([&](ClientOptions& o) { o.depth = depth; }, "8 to 256");

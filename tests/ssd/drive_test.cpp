@@ -128,8 +128,7 @@ TEST_P(AnyDrive, RefusesMalformedAndForbiddenCommandsAndGoesOn) {
     add.flags = nvme::kFlagsSgl;
     const nvme::VolumeRecord r = record_of(9, 9, 10);
     add.data = sgl(&r, sizeof r);
-    EXPECT_EQ(call(*guest, *rig.reactor, add).result(), Status::kAccessDenied)
-        << "volumes are the daemon's";
+    EXPECT_EQ(call(*guest, *rig.reactor, add).result(), Status::kAccessDenied) << "volumes are the daemon's";
     EXPECT_TRUE(rig.drive->delete_queue(guest).ok());
 }
 

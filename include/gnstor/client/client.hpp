@@ -29,7 +29,7 @@ namespace gnstor::client {
 struct ClientOptions {
     std::string name = "client";
     simt::LanesKind lanes = simt::LanesKind::kCpu;  ///< who will use the channels; never changed silently
-    std::uint32_t channels = 4;                     ///< 1 .. 127
+    std::uint32_t channels = 0;                     ///< 1 .. 127; 0: 32 for GPU lanes, 4 for CPU lanes
     std::uint32_t depth = 32;             ///< commands under way per channel and SSD; power of two, 8 .. 256
     std::uint64_t pool_bytes = 2u << 20;  ///< registered pool a channel; a multiple of 256 KiB
     std::uint32_t keep_alive_ms = 15000;  ///< NVMe keep-alive timeout of the admin connections
@@ -63,7 +63,7 @@ class Client {
     Result<void> register_buffer(void* base, std::size_t bytes);
     Result<void> unregister_buffer(void* base);
 
-    /// Waits until no channel has a command under way.
+    /// Waits until no channel has a command under way. Call with no kernel using the channels.
     Result<void> quiesce(std::uint32_t timeout_ms);
     /// Brings queue pairs in error back: resets them, frees what they held, reconnects. Call with no kernel
     /// using the channels.
@@ -102,8 +102,10 @@ class Volume {
     /// regardless.
     [[nodiscard]] bool lease_held() const;
 
-    /// Host convenience for CPU lanes: moves whole blocks between host memory and the volume with many lanes
-    /// at once. `bytes` is a multiple of 4096. Errors name the first block that failed and its NVMe status.
+    /// Host convenience: moves whole blocks between host memory and the volume, on the client's own CPU lane
+    /// and channel. Any host thread; one transfer of a client at a time. `to` and `from` are a multiple of
+    /// 4096 bytes long. Errors name the first block that failed and its NVMe status. With GPU lanes, write()
+    /// wants no kernel writing the same opening: kBusy if one did.
     Result<void> read(std::uint64_t first_block, std::span<std::byte> to);
     Result<void> write(std::uint64_t first_block, std::span<const std::byte> from);
 

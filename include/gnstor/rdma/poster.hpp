@@ -103,30 +103,26 @@ struct SendQueueRef {
     // ----------------------------------------------------------------------
     /// SEND of 1 to 3 local segments (mlx5::make_data).
     template <class... Data>
-    GN_HD
-    void fill_send(SendTicket& ticket, Data... data) const {
+    GN_HD void fill_send(SendTicket& ticket, Data... data) const {
         static_assert(sizeof...(Data) >= 1 && sizeof...(Data) <= 3, "a SEND gathers one to three segments");
         fill(ticket, mlx5::kSend, 0, mlx5::EntrySegment{.data = data}...);
     }
     /// SEND_WITH_INVALIDATE: as fill_send; the peer's key `rkey` becomes invalid with it.
     template <class... Data>
-    GN_HD
-    void fill_send_invalidate(SendTicket& ticket, std::uint32_t rkey, Data... data) const {
+    GN_HD void fill_send_invalidate(SendTicket& ticket, std::uint32_t rkey, Data... data) const {
         static_assert(sizeof...(Data) >= 1 && sizeof...(Data) <= 3, "a SEND gathers one to three segments");
         fill(ticket, mlx5::kSendInvalidate, rkey, mlx5::EntrySegment{.data = data}...);
     }
     /// RDMA WRITE of 1 or 2 local segments to the peer's memory (mlx5::make_remote).
     template <class... Data>
-    GN_HD
-    void fill_write(SendTicket& ticket, mlx5::RemoteAddressSegment remote, Data... data) const {
+    GN_HD void fill_write(SendTicket& ticket, mlx5::RemoteAddressSegment remote, Data... data) const {
         static_assert(sizeof...(Data) >= 1 && sizeof...(Data) <= 2, "a WRITE gathers one or two segments");
         fill(ticket, mlx5::kRdmaWrite, 0, mlx5::EntrySegment{.remote = remote},
              mlx5::EntrySegment{.data = data}...);
     }
     /// RDMA READ of the peer's memory into 1 or 2 local segments.
     template <class... Data>
-    GN_HD
-    void fill_read(SendTicket& ticket, mlx5::RemoteAddressSegment remote, Data... data) const {
+    GN_HD void fill_read(SendTicket& ticket, mlx5::RemoteAddressSegment remote, Data... data) const {
         static_assert(sizeof...(Data) >= 1 && sizeof...(Data) <= 2,
                       "a READ scatters into one or two segments");
         fill(ticket, mlx5::kRdmaRead, 0, mlx5::EntrySegment{.remote = remote},
@@ -179,9 +175,8 @@ struct SendQueueRef {
 
   private:
     template <class... Segments>
-    GN_HD
-    void fill(SendTicket& ticket, std::uint8_t opcode, std::uint32_t invalidate_rkey,
-              Segments... segments) const;
+    GN_HD void fill(SendTicket& ticket, std::uint8_t opcode, std::uint32_t invalidate_rkey,
+                    Segments... segments) const;
     /// The lap's part of a ready word: 16 bits, of which only "this lap or the one before" is ever asked.
     GN_HD
     std::uint32_t lap_mark(std::uint64_t index) const {
@@ -200,13 +195,11 @@ static_assert(std::is_trivially_copyable_v<SendQueueRef>, "kernels take it by va
 /// Reserves one entry for each member with `wanted`, with one step a queue. All members call, each with its
 /// own queue. Members that get none have `outcome` kFull or kBroken.
 template <class Group>
-GN_HD
-SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted);
+GN_HD SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted);
 
 /// Publishes and rings for each member whose ticket was granted (and filled). All members call.
 template <class Group>
-GN_HD
-void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket);
+GN_HD void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket);
 
 }  // namespace gnstor::rdma
 

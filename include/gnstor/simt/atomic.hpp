@@ -73,8 +73,7 @@ inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || size
 
 /// Reads a word that others may be writing; orders nothing.
 template <Scope S, class T>
-GN_HD
-T load_relaxed(const T* p) {
+GN_HD T load_relaxed(const T* p) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_LOAD, "relaxed")
@@ -86,8 +85,7 @@ T load_relaxed(const T* p) {
 
 /// Reads a word; what its writer stored before a release of it is visible afterwards.
 template <Scope S, class T>
-GN_HD
-T load_acquire(const T* p) {
+GN_HD T load_acquire(const T* p) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_LOAD, "acquire")
@@ -99,8 +97,7 @@ T load_acquire(const T* p) {
 
 /// Writes a word; orders nothing.
 template <Scope S, class T>
-GN_HD
-void store_relaxed(T* p, std::type_identity_t<T> v) {
+GN_HD void store_relaxed(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_STORE, "relaxed")
@@ -112,8 +109,7 @@ void store_relaxed(T* p, std::type_identity_t<T> v) {
 
 /// Writes a word after everything this lane wrote or observed before: whoever acquires it sees all of that.
 template <Scope S, class T>
-GN_HD
-void store_release(T* p, std::type_identity_t<T> v) {
+GN_HD void store_release(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_STORE, "release")
@@ -125,8 +121,7 @@ void store_release(T* p, std::type_identity_t<T> v) {
 
 /// Adds (wrapping) and returns the value before. Acquire and release, as all read-modify-writes here.
 template <Scope S, class T>
-GN_HD
-T fetch_add(T* p, std::type_identity_t<T> v) {
+GN_HD T fetch_add(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_RMW_OP, "add", "u32", "u64")
@@ -137,8 +132,7 @@ T fetch_add(T* p, std::type_identity_t<T> v) {
 }
 
 template <Scope S, class T>
-GN_HD
-T fetch_or(T* p, std::type_identity_t<T> v) {
+GN_HD T fetch_or(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_RMW_OP, "or", "b32", "b64")
@@ -149,8 +143,7 @@ T fetch_or(T* p, std::type_identity_t<T> v) {
 }
 
 template <Scope S, class T>
-GN_HD
-T fetch_and(T* p, std::type_identity_t<T> v) {
+GN_HD T fetch_and(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_RMW_OP, "and", "b32", "b64")
@@ -161,8 +154,7 @@ T fetch_and(T* p, std::type_identity_t<T> v) {
 }
 
 template <Scope S, class T>
-GN_HD
-T exchange(T* p, std::type_identity_t<T> v) {
+GN_HD T exchange(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_RMW_OP, "exch", "b32", "b64")
@@ -193,8 +185,7 @@ T exchange(T* p, std::type_identity_t<T> v) {
 
 /// Stores `v` if the word holds `expected`; returns what it held (equal to `expected` exactly on success).
 template <Scope S, class T>
-GN_HD
-T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
+GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
 #if GN_DEVICE_PASS
     GN_BY_SCOPE(GN_PTX_CAS, "")

@@ -32,8 +32,7 @@ inline constexpr std::uint32_t kInFlight = 8;  // loads of a lane under way at o
 inline constexpr std::uint32_t kLineBytes = 128;
 
 template <class Word>
-GN_HD
-Word load_word(const Word* p) {
+GN_HD Word load_word(const Word* p) {
 #if GN_DEVICE_PASS
     if constexpr (sizeof(Word) == 16) {
         const uint4 v = *reinterpret_cast<const uint4*>(p);  // one instruction: ld.v4
@@ -43,8 +42,7 @@ Word load_word(const Word* p) {
     return *p;
 }
 template <class Word>
-GN_HD
-void store_word(Word* p, const Word& w) {
+GN_HD void store_word(Word* p, const Word& w) {
 #if GN_DEVICE_PASS
     if constexpr (sizeof(Word) == 16) {
         *reinterpret_cast<uint4*>(p) = make_uint4(w.part[0], w.part[1], w.part[2], w.part[3]);
@@ -77,8 +75,8 @@ struct Walk {
 };
 
 template <class Word>
-GN_HD
-void copy_words(Word* to, const Word* from, std::uint64_t words, std::uint32_t rank, std::uint32_t size) {
+GN_HD void copy_words(Word* to, const Word* from, std::uint64_t words, std::uint32_t rank,
+                      std::uint32_t size) {
     constexpr std::uint32_t kWordsALine = kLineBytes / sizeof(Word);
     const Walk walk{words, words / kWordsALine, kWordsALine, rank, size};
     const std::uint64_t steps = walk.steps();
@@ -96,9 +94,8 @@ void copy_words(Word* to, const Word* from, std::uint64_t words, std::uint32_t r
 // Bytes up to the first aligned word, words, bytes that are left. `to` and `from` are equally aligned to
 // Word.
 template <class Word>
-GN_HD
-void copy_by(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes, std::uint32_t rank,
-             std::uint32_t size) {
+GN_HD void copy_by(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes, std::uint32_t rank,
+                   std::uint32_t size) {
     std::uint64_t head = (sizeof(Word) - reinterpret_cast<std::uintptr_t>(to) % sizeof(Word)) % sizeof(Word);
     if (head > bytes) head = bytes;
     const std::uint64_t words = (bytes - head) / sizeof(Word);
@@ -115,8 +112,7 @@ void copy_by(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes, st
 /// Each lane has copied its part on return: group.sync() before a member reads another's part. Any alignment;
 /// 16 bytes is the fast one.
 template <class Group>
-GN_HD
-void copy16(const Group& group, void* to, const void* from, std::uint64_t bytes) {
+GN_HD void copy16(const Group& group, void* to, const void* from, std::uint64_t bytes) {
     auto* out = static_cast<std::uint8_t*>(to);
     const auto* in = static_cast<const std::uint8_t*>(from);
     const std::uint32_t rank = group.rank();
@@ -212,13 +208,11 @@ inline void copy_bulk(Lane lane, void* to, const void* from, std::uint64_t bytes
 
 /// Small messages shared with a NIC that may look at any moment: word by word, relaxed. For one lane.
 template <Scope S, class T>
-GN_HD
-void store_words_relaxed(T* to, const T* from, std::uint32_t words) {
+GN_HD void store_words_relaxed(T* to, const T* from, std::uint32_t words) {
     for (std::uint32_t i = 0; i < words; ++i) store_relaxed<S>(to + i, from[i]);
 }
 template <Scope S, class T>
-GN_HD
-void load_words_relaxed(T* to, const T* from, std::uint32_t words) {
+GN_HD void load_words_relaxed(T* to, const T* from, std::uint32_t words) {
     for (std::uint32_t i = 0; i < words; ++i) to[i] = load_relaxed<S>(from + i);
 }
 

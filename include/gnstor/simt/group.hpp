@@ -176,11 +176,13 @@ class SelfGroup {
     GN_HD
     bool all(bool p) const { return p; }
     template <class T>
-    GN_HD
-    T shfl(T v, std::uint32_t) const { return v; }
+    GN_HD T shfl(T v, std::uint32_t) const {
+        return v;
+    }
     template <class T>
-    GN_HD
-    LaneSet match(T) const { return LaneSet(1u << lane_); }
+    GN_HD LaneSet match(T) const {
+        return LaneSet(1u << lane_);
+    }
 
   private:
     std::uint32_t lane_;
@@ -249,8 +251,7 @@ class MaskGroup {
     /// The value that member `from` (a lane number, of a member that is still there) brings. Orders no
     /// memory, as all collectives but sync(). T: up to 8 bytes, trivially copyable.
     template <class T>
-    GN_HD
-    T shfl(T v, std::uint32_t from GN_SITE_PARAMETER) const {
+    GN_HD T shfl(T v, std::uint32_t from GN_SITE_PARAMETER) const {
         static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8,
                       "a lane hands over at most 8 bytes at once");
 #if GN_DEVICE_PASS
@@ -276,8 +277,7 @@ class MaskGroup {
     }
     /// The members that bring the same value as the caller. T: up to 8 bytes.
     template <class T>
-    GN_HD
-    LaneSet match(T v GN_SITE_PARAMETER) const {
+    GN_HD LaneSet match(T v GN_SITE_PARAMETER) const {
         static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8,
                       "a lane hands over at most 8 bytes at once");
 #if GN_DEVICE_PASS
@@ -308,15 +308,13 @@ class MaskGroup {
     MaskGroup(Lane lane, std::uint32_t mask) : lane_(lane), mask_(mask) {}
 
     template <class T>
-    GN_HD
-    static std::uint64_t to_bits(T v) {
+    GN_HD static std::uint64_t to_bits(T v) {
         std::uint64_t bits = 0;
         memcpy_small(&bits, &v, sizeof(T));
         return bits;
     }
     template <class T>
-    GN_HD
-    static T from_bits(std::uint64_t bits) {
+    GN_HD static T from_bits(std::uint64_t bits) {
         T v;
         memcpy_small(&v, &bits, sizeof(T));
         return v;

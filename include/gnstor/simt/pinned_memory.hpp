@@ -45,4 +45,9 @@ class PinnedMemory {
     bool huge_pages_ = false;
 };
 
+/// Whether the NIC's threads and lanes of this kind can both use [base, base + bytes): any host memory with
+/// CPU lanes, memory that CUDA has pinned (PinnedMemory, cudaHostAlloc, cudaHostRegister) with GPU lanes.
+/// kInvalidArgument says what it is instead.
+[[nodiscard]] Result<void> check_shared_memory(const void* base, std::size_t bytes, LanesKind lanes);
+
 }  // namespace gnstor::simt

@@ -27,8 +27,9 @@ GN_HD inline std::uint32_t crc32c_multiply(std::uint32_t a, std::uint32_t b) noe
 }
 }  // namespace detail
 
-GN_HD inline std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t bytes_b) noexcept {
-    std::uint32_t power = 1u << 31;         // x^0
+GN_HD inline std::uint32_t crc32c_combine(std::uint32_t crc_a, std::uint32_t crc_b,
+                                          std::uint64_t bytes_b) noexcept {
+    std::uint32_t power = 1u << 31;           // x^0
     std::uint32_t factor = 0x80000000u >> 8;  // x^8: one byte
     for (std::uint64_t n = bytes_b; n != 0; n >>= 1) {
         if ((n & 1u) != 0) power = detail::crc32c_multiply(power, factor);

@@ -100,9 +100,8 @@ inline void consume(const CompletionQueueRef& cq, std::uint64_t upto) {
 
 /// A lone lane: looks 8 ahead with loads in parallel, then acquires once, at the newest valid one.
 template <class Visitor>
-GN_HD
-std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t at,
-                         Visitor& visit) {
+GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t at,
+                               Visitor& visit) {
     using simt::Scope;
     constexpr std::uint32_t kAhead = kLoneLaneLooksAhead;
     Glance seen[kAhead];
@@ -144,9 +143,8 @@ std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& receive
 
 /// Several lanes: each looks at one completion.
 template <class Group, class Visitor>
-GN_HD
-std::uint32_t poll_together(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives,
-                            std::uint64_t at, Visitor& visit) {
+GN_HD std::uint32_t poll_together(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives,
+                                  std::uint64_t at, Visitor& visit) {
     const std::uint32_t rank = group.rank();
     const Glance seen = glance(cq, at + rank);
     const simt::LaneSet not_yet = group.ballot(!seen.valid);
@@ -183,8 +181,8 @@ inline void prepare_completions(const CompletionQueueRef& cq) {
 }
 
 template <class Group, class Visitor>
-GN_HD
-PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives, Visitor&& visit) {
+GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives,
+                      Visitor&& visit) {
     using simt::Scope;
     PollResult result;
     std::uint64_t at = 0;
