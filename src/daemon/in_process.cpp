@@ -1,5 +1,6 @@
 #include "daemon/in_process.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <ctime>
 #include <mutex>
@@ -49,6 +50,10 @@ Result<std::unique_ptr<InProcessControlPlane>> InProcessControlPlane::start(
     auto impl = std::make_unique<Impl>();
     impl->store = std::move(store);
     impl->options = std::move(options);
+    // Grants are renewed by the ticking thread at a third of their time: it must come by often enough.
+    if (const std::uint32_t grant_ms = impl->options.manager.grant_ms; grant_ms != 0)
+        impl->options.tick =
+            std::min(impl->options.tick, std::chrono::milliseconds(std::max(1u, grant_ms / 6)));
     GN_ASSIGN(impl->manager,
               Manager::start(*impl->store, std::move(ports), impl->options.manager, impl->now()));
     if (impl->options.tick.count() > 0) impl->ticker = std::thread([raw = impl.get()] { raw->run_ticker(); });

@@ -37,7 +37,7 @@ namespace gnstor::daemon {
 
 struct ManagerOptions {
     std::uint64_t lease_ms = 300'000;
-    std::uint32_t grant_ms = 0;  ///< of MAP SET; 0: until the next map
+    std::uint32_t grant_ms = 0;  ///< of MAP SET, renewed by tick() at a third of it; 0: until the next map
     std::uint64_t seed = 0;      ///< of the volumes' hash factors
 };
 
@@ -118,6 +118,8 @@ class Manager {
     Result<void> sure();    ///< that the records are the store's: before anything is decided from them
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
+    [[nodiscard]] bool grants_due(
+        std::uint64_t now_ms) const;  ///< a third of T_grant has gone (ARRAY.md, rule 3)
     Result<void> finish_delete(nvme::VolumeId volume);
     bool undo_creation(nvme::VolumeId volume, Errc refusal);  ///< of a volume that a drive will never take
     Result<void> send(Drive& drive, const nvme::VolumeRecord& record);
@@ -147,8 +149,9 @@ class Manager {
     std::map<nvme::VolumeId, Live> live_;
     std::vector<Drive> drives_;
     bool map_in_force_ = false;
-    bool unsure_ = false;     ///< a save failed and the store was not read since
-    std::string superseded_;  ///< not empty: another daemon took over, nothing may be changed
+    std::uint64_t granted_ms_ = 0;  ///< when the SSDs last got their grants
+    bool unsure_ = false;           ///< a save failed and the store was not read since
+    std::string superseded_;        ///< not empty: another daemon took over, nothing may be changed
     StartReport report_;
 };
 

@@ -196,10 +196,18 @@ bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
     return true;
 }
 
+bool Manager::grants_due(std::uint64_t now_ms) const {
+    return options_.grant_ms != 0 && now_ms - granted_ms_ >= options_.grant_ms / 3;
+}
+
 TickReport Manager::tick(std::uint64_t now_ms) {
     TickReport report;
     if (!superseded_.empty() || !sure().ok()) return report;
-    if (!map_in_force_ && activate_map().ok()) ++report.settled;
+    const bool settles = !map_in_force_;
+    if ((settles || grants_due(now_ms)) && activate_map().ok()) {
+        granted_ms_ = now_ms;
+        report.settled += settles ? 1 : 0;
+    }
     std::vector<nvme::VolumeId> ids;
     for (const auto& [id, record] : records_.volumes) ids.push_back(id);
     for (const nvme::VolumeId id : ids) {

@@ -76,6 +76,7 @@ Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_m
     GN_TRY(plan_map(t));
     GN_TRY(commit(t.change));
     reconcile(t, now_ms);
+    granted_ms_ = now_ms;
     return {};
 }
 

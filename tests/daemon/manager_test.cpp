@@ -26,6 +26,26 @@ TEST_F(ManagerTest, EveryNewRecordIsOnEveryDriveWhenItIsAcknowledged) {
     }
 }
 
+TEST_F(ManagerTest, GrantsAreRenewedAtAThirdOfTheirTimeAndNotBefore) {
+    options.grant_ms = 9000;
+    start();
+    const auto commands = [this] { return array.flash[0]->commands; };
+    const auto before = commands();
+    manager->tick(now += 2999);
+    EXPECT_EQ(commands(), before);
+    manager->tick(now += 1);
+    EXPECT_EQ(commands(), before + 1);
+    // A drive that did not hear of it is asked again at the next tick.
+    refuse(0);
+    manager->tick(now += 3000);
+    heal();
+    const auto refused = commands();
+    manager->tick(now += 1);
+    EXPECT_EQ(commands(), refused + 1);
+    manager->tick(now += 1);
+    EXPECT_EQ(commands(), refused + 1);
+}
+
 TEST_F(ManagerTest, BadRequestsAreRefusedWithASentence) {
     const auto a = client("alice");
     const auto make = [&](client::CreateVolume r) { return manager->create_volume(a, r); };
