@@ -209,6 +209,8 @@ class Demo {
         std::printf("   load per SSD\n%s", load_by_ssd(before, after_grep_).c_str());
         check_counts("reads", kernel_.totals.commands, 1, executed(before, &EmbeddedSsd::reads));
         check_media(before);
+        for (std::size_t i = 0; i < before.size(); ++i)
+            grep_reads_ += fmt::format(" {}", after_grep_[i].reads - before[i].reads);
         engine_cpu_ = cpu_since(cpu_before);
         return compare_with_oracle();
     }
@@ -287,13 +289,14 @@ class Demo {
                         "placement, permission"));
         lines.push_back("             checks, block map, CRCs, leases, two replicas of every block");
         lines.push_back(fmt::format(
-            "emulated     NIC (software, loop wire{}), {} SSDs ({}), on {} engine threads: {:.2f} s of CPU",
+            "emulated     NIC (software, loop wire{}), {} SSDs ({}): {:.2f} s of CPU of threads{}",
             options_.strict ? ", strict" : "", options_.ssds, options_.corrupt ? "mapped files" : "memory",
-            array_->engine_threads().size(), engine_cpu_));
+            engine_cpu_, thread_names()));
         lines.push_back("not tested   ConnectX and real SSDs; another host; the network");
         lines.push_back(fmt::format("kernel       {}",
                                     rate(kernel_.totals.commands, kernel_.totals.bytes, kernel_.seconds)));
         lines.push_back(fmt::format("latency      {}", percentiles(kernel_.latency_ns)));
+        lines.push_back("load         reads by SSD slot:" + grep_reads_);
         lines.push_back(fmt::format("machine      {} cores, {} {}", std::thread::hardware_concurrency(),
                                     system.sysname, system.release));
         lines.push_back(failures_ == 0 ? "result       every answer agrees"
@@ -346,6 +349,11 @@ class Demo {
             seconds += static_cast<double>(now[i].cpu_time_ns - before[i].cpu_time_ns) / 1e9;
         return seconds;
     }
+    [[nodiscard]] std::string thread_names() const {
+        std::string names;
+        for (const EngineThread& thread : array_->engine_threads()) names += " " + thread.name;
+        return names;
+    }
     [[nodiscard]] GrepRequest grep_request() const {
         GrepRequest request{};
         std::copy(options_.pattern.begin(), options_.pattern.end(), request.pattern.bytes);
@@ -367,6 +375,7 @@ class Demo {
     std::unique_ptr<client::Volume> volume_;
     GrepOutcome kernel_;
     std::vector<EmbeddedSsd> after_grep_;
+    std::string grep_reads_;  ///< by slot, for the closing box
     double engine_cpu_ = 0;
 };
 

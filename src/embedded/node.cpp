@@ -34,8 +34,8 @@ Result<void> Node::start_threads(const EmbeddedArrayOptions& options) {
                      nic_threads, threads);
     for (std::uint32_t i = 0; i < threads; ++i) {
         const bool for_nic = i < nic_threads;
-        GN_ASSIGN(std::unique_ptr<Reactor> reactor,
-                  Reactor::start(fmt::format("{}-{}", for_nic ? "gn-nic" : "gn-ssd", i)));
+        const char* const role = threads == nic_threads ? "gn-engine" : for_nic ? "gn-nic" : "gn-ssd";
+        GN_ASSIGN(std::unique_ptr<Reactor> reactor, Reactor::start(fmt::format("{}-{}", role, i)));
         if (for_nic) nic_reactors_.push_back(reactor.get());
         if (!for_nic || threads == nic_threads) drive_reactors_.push_back(reactor.get());
         reactors_.push_back(std::move(reactor));
