@@ -137,6 +137,13 @@ Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor&
     engine_options.volatile_cache = !durable;
     GN_ASSIGN(impl->engine, deengine::Engine::mount(impl->backbone.flash(), impl->backbone.metadata(),
                                                     engine_options, impl->path, &impl->recovery));
+    // A page that a kill tore was never acknowledged; one that rotted was. A scan cannot tell them apart yet,
+    // so it is said.
+    if (impl->recovery.pages_torn != 0)
+        log_warn(
+            "SSD {}: {} pages have damaged out-of-band records and count as never written: torn by a kill, "
+            "or rotted",
+            impl->backbone.serial, impl->recovery.pages_torn);
     impl->path.serve(*impl->engine, {impl->backbone.uuid, impl->backbone.serial,
                                      impl->engine->capacity_blocks(), in_file && !durable});
     reactor.add(impl->path);
