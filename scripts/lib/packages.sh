@@ -15,6 +15,7 @@ libcli11-dev|build|inc:CLI/CLI.hpp|command lines
 libisal-dev|isal|inc:isa-l.h|fast CRC-32C on the host
 libsqlite3-dev|daemon|inc:sqlite3.h|records of gnstord
 libcpp-httplib-dev|daemon|inc:httplib.h|HTTP of gnstord
+pkg-config|daemon|cmd:pkg-config|finds the HTTP library
 libgtest-dev|test|inc:gtest/gtest.h|the tests
 librapidcheck-dev|property|inc:rapidcheck.h|property tests
 libbenchmark-dev|test|inc:benchmark/benchmark.h|micro-benchmarks
