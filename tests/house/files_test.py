@@ -21,7 +21,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)]*)?\)")
 
 def machine_paths(root, home):
     """Paths that would betray, and tie the repository to, the machine it was written on."""
-    found = {str(root)}
+    # A checkout right below / has a name like any other (a clone at /gnstor), which says nothing.
+    found = {str(root)} if len(pathlib.Path(root).parts) > 2 else set()
     if len(pathlib.Path(root).parts) > 2 and str(pathlib.Path(root).parent) not in ("/tmp", "/usr", "/opt", "/home", "/srv", "/var"):
         found.add(str(pathlib.Path(root).parent) + "/")
     if home and len(pathlib.Path(home).parts) > 1:
