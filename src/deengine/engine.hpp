@@ -11,10 +11,12 @@
 #include <gnstor/nvme/vendor.hpp>
 
 #include "deengine/flash.hpp"
+#include "deengine/mutation.hpp"
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace gnstor::deengine {
@@ -28,6 +30,11 @@ struct EngineOptions {
     /// (`power`): every answer to a write waits for the Flash::sync() that the next poll() does for all of
     /// them.
     bool volatile_cache = true;
+    std::uint32_t max_tombstones = 65536;      ///< intervals remembered (per shard); full: busy, retry
+    std::uint32_t scrub_pages_per_second = 0;  ///< background reading that checks data at rest; 0: none
+    bool accept_loss = false;                  ///< mount although acknowledged blocks are lost beyond naming
+    std::uint64_t block_limit = 0;             ///< promise to users, in blocks; 0: pages / (1 + OP)
+    Mutation mutation = Mutation::kNone;       ///< simulation only
 };
 
 /// Which fabric connection a command came by.
@@ -49,6 +56,16 @@ struct EngineCounters {
 
 struct RecoveryReport {
     std::uint64_t pages_scanned, pages_mapped, pages_torn, pages_outdated, tombstones, volumes;
+    std::uint64_t checkpoint;  ///< id of the one loaded; 0: none (summed over shards: the highest)
+    bool spare_checkpoint;     ///< the newest was damaged: the one before it was loaded
+    std::uint64_t journal_pages, log_records, units_young, units_half_erased, units_bad;
+    std::uint64_t pages_unreadable;  ///< acknowledged, but damaged: their reads fail
+    std::uint64_t blocks_lost;       ///< acknowledged, but their pages are gone: their reads fail
+    std::uint64_t memory_bytes;      ///< of map, unit table, tombstones
+    /// A line for each thing that was dropped or repaired, and why; at most kMaxFindings, then counted only.
+    std::vector<std::string> findings;
+    std::uint64_t findings_left_out;
+    static constexpr std::size_t kMaxFindings = 1000;
 };
 
 class Engine {

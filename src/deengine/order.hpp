@@ -30,7 +30,7 @@ struct WriteOrder {
     }
 };
 
-inline constexpr std::uint8_t kOobVersion = 1;
+inline constexpr std::uint8_t kOobVersion = 2;
 
 /// Whether a record names a page of ours, its own CRC aside (which Flash checks).
 inline bool is_known_page(const PageOob& oob) {

@@ -262,7 +262,14 @@ FlashStatus FileStore::erase(std::uint32_t unit) {
     return FlashArray::erase(unit);
 }
 
-FlashStatus FileStore::sync() {
+FlashStatus FileStore::copy_back(deengine::PageNumber from, deengine::PageNumber to, deengine::PageOob& oob,
+                                 std::uint32_t* crcs) {
+    dirty_ = true;
+    return FlashArray::copy_back(from, to, oob, crcs);
+}
+
+FlashStatus FileStore::sync(deengine::SyncLevel level) {
+    if (level == deengine::SyncLevel::kKill) return failed_ ? FlashStatus::kProgramFailed : FlashStatus::kOk;
     if (!dirty_ && !failed_) return FlashStatus::kOk;
     return sync_file() ? FlashStatus::kOk : FlashStatus::kProgramFailed;
 }

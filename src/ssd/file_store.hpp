@@ -65,7 +65,10 @@ class FileStore final : public FlashArray, public deengine::MetadataStore {
     deengine::FlashStatus erase(std::uint32_t unit) override;
     /// fdatasync of the file, which takes mapped pages along (Linux); nothing to do when nothing was stored.
     /// Once it has failed it fails until the store is opened again: Linux tells of lost pages once.
-    deengine::FlashStatus sync() override;
+    deengine::FlashStatus copy_back(deengine::PageNumber from, deengine::PageNumber to,
+                                    deengine::PageOob& oob, std::uint32_t* crcs) override;
+    using deengine::Flash::sync;
+    deengine::FlashStatus sync(deengine::SyncLevel level) override;
 
     [[nodiscard]] std::vector<std::byte> load() override;
     [[nodiscard]] bool store(std::span<const std::byte> blob) override;

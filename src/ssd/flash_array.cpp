@@ -42,7 +42,7 @@ void FlashArray::scan_write_pointers() {
     }
 }
 
-FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob& oob) {
+FlashStatus FlashArray::check_program(PageNumber page, const PageOob& oob) {
     const std::uint32_t unit = page / geometry_.pages_per_unit;
     const std::uint32_t offset = page % geometry_.pages_per_unit;
     if (unit >= geometry_.units || offset != write_pointer_[unit]) return FlashStatus::kRefused;
@@ -51,18 +51,37 @@ FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob&
         if (!reserve_unit(unit)) return FlashStatus::kNoRoom;
         reserved_unit_ = unit;
     }
-    if (data != nullptr) {
-        copy_sectors_crc32c(data_of(page), data, nvme::kSectorsPerBlock, oob.sector_crc);
-    } else {
-        std::memset(oob.sector_crc, 0, sizeof oob.sector_crc);
-    }
+    return FlashStatus::kOk;
+}
+
+void FlashArray::store_record(PageNumber page, PageOob& oob) {
     oob.crc = crc32c(&oob, offsetof(PageOob, crc));
     // Keeps the compiler from storing the record before the data: what a kill leaves is what this thread
     // stored so far, in this order. (A power cut may reorder: there the sector CRCs tell.)
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::memcpy(oob_ + std::size_t{page} * sizeof(PageOob), &oob, sizeof oob);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    write_pointer_[unit] = offset + 1;
+    write_pointer_[page / geometry_.pages_per_unit] = page % geometry_.pages_per_unit + 1;
+}
+
+FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob& oob) {
+    if (const FlashStatus status = check_program(page, oob); status != FlashStatus::kOk) return status;
+    if (data != nullptr) {
+        copy_sectors_crc32c(data_of(page), data, nvme::kSectorsPerBlock, oob.sector_crc);
+    } else {
+        std::memset(oob.sector_crc, 0, sizeof oob.sector_crc);
+    }
+    store_record(page, oob);
+    return FlashStatus::kOk;
+}
+
+FlashStatus FlashArray::copy_back(PageNumber from, PageNumber to, PageOob& oob, std::uint32_t* crcs) {
+    const std::uint32_t unit = from / geometry_.pages_per_unit;
+    if (unit >= geometry_.units || from % geometry_.pages_per_unit >= write_pointer_[unit])
+        return FlashStatus::kRefused;
+    if (const FlashStatus status = check_program(to, oob); status != FlashStatus::kOk) return status;
+    copy_sectors_crc32c(data_of(to), data_of(from), nvme::kSectorsPerBlock, crcs);
+    store_record(to, oob);
     return FlashStatus::kOk;
 }
 

@@ -25,7 +25,13 @@ class FlashArray : public deengine::Flash {
                                std::byte* to, std::uint32_t* crcs) override;
     deengine::FlashStatus read_oob(deengine::PageNumber page, deengine::PageOob& oob) override;
     deengine::FlashStatus erase(std::uint32_t unit) override;
-    deengine::FlashStatus sync() override { return deengine::FlashStatus::kOk; }
+    deengine::FlashStatus copy_back(deengine::PageNumber from, deengine::PageNumber to,
+                                    deengine::PageOob& oob, std::uint32_t* crcs) override;
+    void prefetch(deengine::PageNumber page) const override {
+        __builtin_prefetch(oob_ + std::size_t{page} * sizeof(deengine::PageOob));
+    }
+    using deengine::Flash::sync;
+    deengine::FlashStatus sync(deengine::SyncLevel) override { return deengine::FlashStatus::kOk; }
 
   protected:
     /// `data` has geometry.pages() * 4096 bytes, `oob` 64 a page; both outlive this object.
@@ -44,6 +50,9 @@ class FlashArray : public deengine::Flash {
     }
 
   private:
+    deengine::FlashStatus check_program(deengine::PageNumber page, const deengine::PageOob& oob);
+    void store_record(deengine::PageNumber page, deengine::PageOob& oob);
+
     deengine::FlashGeometry geometry_{};
     std::byte* data_ = nullptr;
     std::byte* oob_ = nullptr;

@@ -70,6 +70,18 @@ class RamFlash : public Flash {
         return FlashStatus::kOk;
     }
 
+    FlashStatus copy_back(PageNumber from, PageNumber to, PageOob& oob, std::uint32_t* crcs) override {
+        std::vector<std::byte> data(nvme::kBlockBytes);
+        if (const FlashStatus s = read(from, 0, nvme::kSectorsPerBlock, data.data(), crcs); !has_data(s))
+            return s;
+        const PageOob kept = oob;
+        const FlashStatus status = program(to, data.data(), oob);
+        std::memcpy(oob.sector_crc, kept.sector_crc, sizeof(oob.sector_crc));
+        oob.crc = crc32c(&oob, offsetof(PageOob, crc));
+        if (status == FlashStatus::kOk) pages_.at(to).oob = oob;
+        return status;
+    }
+
     FlashStatus read(PageNumber page, std::uint32_t first, std::uint32_t count, std::byte* to,
                      std::uint32_t* crcs) override {
         const Page& p = pages_.at(page);
@@ -106,7 +118,8 @@ class RamFlash : public Flash {
         return FlashStatus::kOk;
     }
 
-    FlashStatus sync() override {
+    using Flash::sync;
+    FlashStatus sync(SyncLevel) override {
         ++syncs;
         return fail_sync ? FlashStatus::kRefused : FlashStatus::kOk;
     }

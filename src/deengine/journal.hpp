@@ -1,0 +1,103 @@
+// journal.hpp: the shard's own log in flash: what a scan of data pages cannot tell. docs/store-format.md,
+// "Journal".
+//
+// A stream of 4 KiB system pages, numbered from 1 without a gap, each with a header and either log records or
+// a part of a checkpoint. Records are gathered in one open page; flush() programs it. Integrity: the page's
+// out-of-band record. Pages below release() are given back. Owned by one shard; no allocation after
+// construction.
+#pragma once
+
+#include "deengine/unit_pool.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace gnstor::deengine {
+
+enum class JournalPage : std::uint16_t {
+    kLog = 1,
+    kCheckpointBegin = 2,
+    kCheckpointUnits = 3,
+    kCheckpointMap = 4,
+    kCheckpointMoved = 5,
+    kCheckpointTombstones = 6,
+    kCheckpointFloors = 7,
+    kCheckpointEnd = 8,
+};
+
+/// First 64 bytes of a system page. Little endian.
+struct JournalHeader {
+    std::uint32_t magic;    ///< kJournalMagic
+    std::uint16_t version;  ///< kJournalVersion
+    JournalPage type;
+    std::uint64_t number;      ///< of this page in the journal, from 1
+    std::uint64_t checkpoint;  ///< id of the checkpoint it is a part of; kLog: of the one begun last
+    std::uint32_t part;        ///< number of this part in its checkpoint, from 0
+    std::uint32_t count;       ///< records, buckets or entries that follow
+    std::uint64_t first;       ///< kCheckpointMap: first bucket; kCheckpointUnits: first unit
+    std::uint8_t reserved[24];
+};
+static_assert(sizeof(JournalHeader) == 64, "payload begins at byte 64 of a system page");
+inline constexpr std::uint32_t kJournalMagic = 0x4A534E47;  // "GNSJ"
+inline constexpr std::uint16_t kJournalVersion = 1;
+inline constexpr std::uint32_t kJournalPayload = nvme::kBlockBytes - sizeof(JournalHeader);
+
+enum class LogType : std::uint8_t { kTombstone = 1, kFloor = 2, kUnitBad = 3 };
+
+struct LogRecord {
+    LogType type;
+    std::uint8_t reserved;
+    std::uint16_t volume;
+    std::uint32_t first;   ///< kTombstone: first block; kUnitBad: unit
+    std::uint32_t blocks;  ///< kTombstone
+    std::uint32_t epoch;
+    std::uint64_t sequence;  ///< kTombstone: its order; kFloor: the floor
+    std::uint64_t reserved2;
+};
+static_assert(sizeof(LogRecord) == 32, "126 records fill a page");
+
+class Journal {
+  public:
+    Journal(Flash& flash, UnitPool& pool);
+
+    /// After a mount: the number of the page that is programmed next, and where each kept page range lies.
+    void restore(std::uint64_t next_number);
+    void note_unit(std::uint32_t unit, std::uint64_t first_number);  ///< a system unit that is kept
+
+    /// Into the open page; programs it when it is full. False: no page is to be had, or flash failed for
+    /// good.
+    [[nodiscard]] bool append(const LogRecord& record, std::uint32_t group);
+    /// Programs the open page if it holds anything.
+    [[nodiscard]] bool flush(std::uint32_t group);
+    /// Flushes, then programs a page of its own; `payload` at most kJournalPayload bytes. `oob_crc` gets the
+    /// CRC of its out-of-band record. May be null.
+    [[nodiscard]] bool write(JournalHeader header, std::span<const std::byte> payload, std::uint32_t group,
+                             std::uint32_t* oob_crc);
+    /// Pages below this number are not needed any more: units that hold only such pages go back to the pool.
+    void release(std::uint64_t below, std::uint32_t group);
+
+    [[nodiscard]] bool dirty() const { return count_ != 0; }  ///< records that are not programmed yet
+    [[nodiscard]] std::uint64_t next_number() const { return next_; }
+    [[nodiscard]] std::uint64_t log_pages() const { return log_pages_; }  ///< programmed since construction
+    void set_checkpoint(std::uint64_t id) { checkpoint_ = id; }  ///< begun last: stamped on log pages
+
+  private:
+    struct KeptUnit {
+        std::uint32_t unit;
+        std::uint64_t first_number;
+    };
+    [[nodiscard]] bool program(const JournalHeader& header, std::uint32_t group, std::uint32_t* oob_crc);
+
+    Flash& flash_;
+    UnitPool& pool_;
+    std::vector<std::byte> page_;
+    std::uint32_t count_ = 0;
+    std::uint64_t next_ = 1;
+    std::uint64_t log_pages_ = 0;
+    std::uint64_t checkpoint_ = 0;
+    std::vector<KeptUnit> kept_;  ///< in order of first_number
+};
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,94 @@
+// shard.hpp: one service unit of a drive: the blocks of its keys, from a checked command to flash and to its
+// answer.
+//
+// Owns a range of erase units and everything about the blocks in them: map, tombstones, units, journal,
+// checkpoints, collection, durability groups. Knows nothing of clients and permissions: Engine has checked
+// the command. Pure logic; one owner thread. Completions come through CompletionSink, during execute() or a
+// later poll().
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include "deengine/engine.hpp"
+#include "deengine/flash.hpp"
+#include "deengine/permission_table.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace gnstor::deengine {
+
+struct ShardRange {
+    std::uint32_t index = 0;  ///< of `count` shards
+    std::uint32_t count = 1;
+    std::uint32_t first_unit = 0;
+    std::uint32_t units = 0;
+};
+
+enum class ShardOp : std::uint8_t { kRead, kWrite, kZero, kTrim, kFlush };
+
+/// A checked command, or the part of it that is this shard's.
+struct ShardCommand {
+    ShardOp op;
+    bool stable;  ///< FUA or FLUSH: answered when it survives power loss, whatever the mode
+    nvme::VolumeId volume;
+    nvme::BlockAddress first;
+    std::uint32_t blocks;
+    std::uint32_t first_sector;  ///< reads: of one block; sectors 0: whole blocks
+    std::uint32_t sectors;
+    nvme::Epoch epoch;
+    nvme::Epoch volume_epoch;  ///< of the volume's record when it was checked
+    std::uint64_t sequence;
+    std::uint64_t floor;  ///< of the volume when it was checked
+    std::byte* data;      ///< read: destination; write: source
+    std::uint64_t tag;
+};
+
+/// Whether and since when a volume exists: what recovery asks of the permission table.
+class VolumeLives {
+  public:
+    virtual ~VolumeLives() = default;
+    /// False: pages of this volume, epoch and block belong to nothing that exists.
+    [[nodiscard]] virtual bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
+                                     nvme::BlockAddress block) const = 0;
+};
+
+class Shard {
+  public:
+    /// Recovers the shard from its units (recovery.cpp). `report` collects.
+    static Result<std::unique_ptr<Shard>> mount(Flash& flash, const ShardRange& range,
+                                                const EngineOptions& options, const VolumeLives& lives,
+                                                CompletionSink& sink, RecoveryReport& report);
+    ~Shard();
+
+    void execute(const ShardCommand& command);
+    /// Groups, answers, checkpoint slices, collection and scrub while there is time. Returns completions
+    /// given.
+    std::uint32_t poll(std::uint64_t now_ns);
+    /// Answers everything that waits (syncs, bounded by the flash's own deadline): the barrier before a
+    /// change of epoch, permission or map.
+    void settle();
+    /// Sequences of this volume's epoch up to `floor` are resolved.
+    void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
+    /// Begins to forget every block of a volume; purging() until poll()s have done it. Its blocks read as
+    /// never written from now on only because nobody may read them: the caller removed its record first.
+    void purge(nvme::VolumeId volume);
+    [[nodiscard]] bool purging() const;
+    /// Brings the map entry (and record) of a block that will be read or written soon towards the cache.
+    void prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const;
+    /// Writes a checkpoint and makes everything durable: the next mount reads that and nothing else.
+    Result<void> close();
+
+    [[nodiscard]] const EngineCounters& counters() const;
+    [[nodiscard]] std::uint64_t mapped_blocks() const;
+
+    struct Impl;
+
+  private:
+    explicit Shard(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,116 @@
+// unit_pool.hpp: the erase units of one shard: which page is programmed next, what may be erased, what to
+// collect.
+//
+// Invariants
+//   * pages of a unit are handed out in order, once between two erasures;
+//   * each stream has at most one open unit; kinds of pages never mix in a unit;
+//   * valid(u) is the number of pages of unit u that the block map names (data units) or that recovery would
+//   still read (system units: all until released);
+//   * a unit is erased only when nothing in it is valid and the group that emptied it is durable;
+//   * a serial is given at each opening and counts up: of two units, the one with the higher serial was
+//   opened later;
+//   * a unit that failed to program or to erase is never programmed again.
+// Owned by one thread; no allocation after construction.
+#pragma once
+
+#include "deengine/flash.hpp"
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace gnstor::deengine {
+
+enum class Stream : std::uint8_t { kUser, kCollector, kSystem };
+inline constexpr std::uint32_t kStreams = 3;
+inline constexpr std::uint32_t kNoUnit = 0xFFFFFFFFu;
+
+enum class UnitState : std::uint8_t {
+    kFree,      ///< may be opened (perhaps after an erasure)
+    kOpen,      ///< some stream programs it
+    kSealed,    ///< takes no more pages; has or had valid ones
+    kEmptied,   ///< nothing valid; becomes free when its group is durable
+    kRetiring,  ///< failed to program: read-only, data to be moved
+    kRetired,   ///< bad for good
+};
+
+struct UnitInfo {
+    std::uint32_t serial = 0;  ///< of its latest opening; 0: never opened
+    std::uint32_t next = 0;    ///< pages programmed or lost since its erasure
+    std::uint32_t valid = 0;
+    std::uint32_t erases = 0;
+    std::uint32_t group = 0;  ///< kEmptied: the group that must be durable before it is erased
+    UnitState state = UnitState::kFree;
+    bool system = false;  ///< holds journal pages
+};
+
+class UnitPool {
+  public:
+    /// Units first_unit .. first_unit + units - 1 of the flash; page and unit numbers are the drive's.
+    UnitPool(Flash& flash, std::uint32_t first_unit, std::uint32_t units);
+
+    // While mounting: everything known about a unit, then start().
+    void restore(std::uint32_t unit, const UnitInfo& info);
+    void start(std::uint32_t next_serial);
+
+    /// The page that `stream` programs now; opens a unit (and erases it) where needed. kNoPage: none is to be
+    /// had now. A user stream never takes the last kReserve units.
+    [[nodiscard]] PageNumber next_page(Stream stream);
+    /// The page of next_page() holds something now (data: valid).
+    void programmed(Stream stream, PageNumber page);
+    /// It could not be programmed: its unit is retiring and the stream has none open. Returns the unit.
+    std::uint32_t failed(Stream stream, PageNumber page);
+    /// The medium below has no room for this unit now: it is put back, and a unit that gives room by being
+    /// erased is opened in its place; false if there is none.
+    [[nodiscard]] bool exchange_open_unit(Stream stream);
+    /// Closes the stream's open unit early (it is sealed as it is).
+    void seal(Stream stream);
+
+    void validate(PageNumber page);
+    /// The map names this page no longer since group `group`.
+    void invalidate(PageNumber page, std::uint32_t group);
+    /// The journal needs no page of this system unit any more.
+    void release_system(std::uint32_t unit, std::uint32_t group);
+    /// Every group up to this one (modulo 2^32) is durable: emptied units become free.
+    void durable(std::uint32_t group);
+
+    /// The retiring unit with data, else the sealed data unit with fewest valid pages; kNoUnit: none.
+    [[nodiscard]] std::uint32_t victim() const;
+
+    [[nodiscard]] const UnitInfo& info(std::uint32_t unit) const { return units_[unit - first_]; }
+    [[nodiscard]] std::uint32_t unit_of(PageNumber page) const { return page / pages_per_unit_; }
+    [[nodiscard]] std::uint32_t serial_of(PageNumber page) const { return info(unit_of(page)).serial; }
+    [[nodiscard]] std::uint32_t first() const { return first_; }
+    [[nodiscard]] std::uint32_t units() const { return static_cast<std::uint32_t>(units_.size()); }
+    [[nodiscard]] std::uint32_t pages_per_unit() const { return pages_per_unit_; }
+    [[nodiscard]] std::uint32_t free_units() const { return free_count_; }
+    [[nodiscard]] std::uint32_t good_units() const { return good_count_; }
+    [[nodiscard]] std::uint64_t valid_pages() const { return valid_pages_; }  ///< of data units
+    [[nodiscard]] std::uint32_t open_unit(Stream stream) const {
+        return open_[static_cast<std::size_t>(stream)];
+    }
+    [[nodiscard]] std::uint32_t next_serial() const { return next_serial_; }
+    [[nodiscard]] std::uint64_t units_erased() const { return units_erased_; }
+    [[nodiscard]] std::uint64_t units_sealed() const { return units_sealed_; }  ///< since construction
+    /// Units that became bad since the last call: to be recorded.
+    [[nodiscard]] std::vector<std::uint32_t> take_newly_bad();
+    /// A retiring unit without valid pages is retired.
+    static constexpr std::uint32_t kReserve = 3;
+
+  private:
+    Flash& flash_;
+    std::uint32_t first_;
+    std::uint32_t pages_per_unit_;
+    std::vector<UnitInfo> units_;
+    std::array<std::uint32_t, kStreams> open_{kNoUnit, kNoUnit, kNoUnit};
+    std::uint32_t next_serial_ = 1;
+    std::uint32_t free_count_ = 0;
+    std::uint32_t good_count_ = 0;
+    std::uint64_t valid_pages_ = 0;
+    std::uint64_t units_erased_ = 0;
+    std::uint64_t units_sealed_ = 0;
+    std::vector<std::uint32_t> newly_bad_;
+    // Free units, first in, first out; data units by number of valid pages: see unit_pool.cpp.
+};
+
+}  // namespace gnstor::deengine
