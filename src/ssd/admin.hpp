@@ -10,6 +10,7 @@
 #include <gnstor/nvme/identify.hpp>
 
 #include "deengine/engine.hpp"
+#include "ssd/arbiter.hpp"
 
 #include <array>
 #include <cstdint>
@@ -39,7 +40,7 @@ struct ControllerFeatures {
     nvme::QueueCount queues{kMaxIoQueues, kMaxIoQueues};
     std::uint32_t async_events = 0;
     std::uint32_t keep_alive_ms = 0;
-    std::uint32_t arbitration = 0;
+    std::uint32_t arbitration = ArbitrationWeights{}.encode();  // the drive's: CommandPath fills it in
 };
 
 /// The newest failed commands, newest first.

@@ -16,11 +16,7 @@ using nvme::Status;
 namespace {
 
 constexpr std::uint32_t kPollBudget = 256;  // commands a poll
-constexpr std::uint32_t kBurst = 16;        // commands of one queue in a row
-constexpr std::uint32_t kAdminBurst = 4;
-constexpr std::array<std::uint32_t, 3> kWeights = {8, 4,
-                                                   2};  // high, medium, low; in units of kWeightUnit commands
-constexpr std::uint32_t kWeightUnit = 8;
+constexpr std::uint32_t kAdminBurst = 4;    // of each admin queue a poll
 
 /// Counts suspended time, as grants demand (ARRAY.md, rule 3).
 std::uint64_t boot_time_ns() {
@@ -61,8 +57,11 @@ NvmeQueue* CommandPath::add(std::unique_ptr<ServedQueue> queue) {
     } else {
         *hole = std::move(queue);
     }
-    const std::size_t cls = q->queue.is_admin() ? 0 : 1 + static_cast<std::size_t>(q->queue.priority());
-    classes_[cls].push_back(q);
+    if (q->queue.is_admin()) {
+        admin_queues_.push_back(q);
+    } else {
+        arbiter_.add(q->index, q->queue.priority());
+    }
     std::size_t outstanding = 0;
     for (const auto& each : queues_) outstanding += each != nullptr ? each->pending.size() : 0;
     done_.reserve(outstanding);
@@ -92,8 +91,8 @@ bool CommandPath::idle(const NvmeQueue* queue) const {
 void CommandPath::remove(const NvmeQueue* queue) {
     ServedQueue* q = find(queue);
     if (q == nullptr) return;
-    for (auto& cls : classes_) std::erase(cls, q);
-    cursor_ = {};
+    std::erase(admin_queues_, q);
+    arbiter_.remove(q->index);
     queues_[q->index].reset();
 }
 
@@ -104,33 +103,18 @@ std::size_t CommandPath::queues() const {
 
 std::uint32_t CommandPath::poll() {
     now_ns_ = boot_time_ns();
-    std::uint32_t budget = kPollBudget;
-    std::uint32_t work = poll_class(0, kAdminBurst);
-    while (budget > 0) {
-        const std::uint32_t before = budget;
-        budget -= poll_class(1, budget);  // urgent: strictly first
-        for (std::uint32_t i = 0; i < kWeights.size() && budget > 0; ++i) {
-            budget -= poll_class(2 + i, std::min(budget, kWeights[i] * kWeightUnit));
-        }
-        if (budget == before) break;
-    }
-    work += kPollBudget - budget;
+    std::uint32_t work = poll_admin();
+    work += arbiter_.run(kPollBudget, [this](std::uint32_t queue, std::uint32_t limit) {
+        return fetch_from(*queues_[queue], limit);
+    });
     // After the batch: one sync makes all its writes durable, and they are answered in this very poll.
     work += engine_->poll(now_ns_);
     return work + deliver();
 }
 
-/// Round robin over the queues of a class until `budget` commands were fetched or none is left.
-std::uint32_t CommandPath::poll_class(std::uint32_t cls, std::uint32_t budget) {
-    const auto& members = classes_[cls];
+std::uint32_t CommandPath::poll_admin() {
     std::uint32_t fetched = 0;
-    std::size_t empty = 0;
-    while (fetched < budget && empty < members.size()) {
-        cursor_[cls] = cursor_[cls] + 1 < members.size() ? cursor_[cls] + 1 : 0;
-        const std::uint32_t got = fetch_from(*members[cursor_[cls]], std::min(kBurst, budget - fetched));
-        empty = got == 0 ? empty + 1 : 0;
-        fetched += got;
-    }
+    for (ServedQueue* q : admin_queues_) fetched += fetch_from(*q, kAdminBurst);
     return fetched;
 }
 
@@ -174,8 +158,22 @@ void CommandPath::dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64
         const Status pointer = data_span(command, bytes, Length::kExact, data);
         if (!nvme::ok(pointer)) return on_complete(tag, pointer, 0);
     }
-    const AdminReply reply = admin_->handle(command, q.features, data, engine_->counters(), errors_);
+    const AdminReply reply = administer(q, command, data);
     on_complete(tag, reply.status, reply.dw0);
+}
+
+/// Arbitration is the whole drive's, since queues of many hosts meet in it: every controller reads the same
+/// weights, and only the array's admin host sets them.
+AdminReply CommandPath::administer(ServedQueue& q, const Command& command, std::span<std::byte> data) {
+    q.features.arbitration = arbiter_.weights().encode();
+    const bool sets_weights =
+        command.opcode == static_cast<std::uint8_t>(AdminOpcode::kSetFeatures) &&
+        (command.cdw10 & 0xFFu) == static_cast<std::uint32_t>(nvme::Feature::kArbitration);
+    if (sets_weights && !q.queue.privileged()) return {Status::kFeatureNotChangeable};
+    const AdminReply reply = admin_->handle(command, q.features, data, engine_->counters(), errors_);
+    if (sets_weights && nvme::ok(reply.status))
+        arbiter_.set_weights(ArbitrationWeights::decode(q.features.arbitration));
+    return reply;
 }
 
 void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::uint64_t tag) {

@@ -7,7 +7,7 @@
 //   * a completion says what deEngine said, which waits for the durability of it (one sync a batch of
 //   writes);
 //   * a poll does a bounded amount of work; nothing is allocated or locked but when queues come and go.
-// Arbitration: admin queues, then urgent ones, then high, medium and low by weight (NVMe Base 2.0, 3.4.4.3).
+// Arbitration: admin queues, then arbiter.hpp.
 // One owner thread: the reactor's.
 #pragma once
 
@@ -15,6 +15,7 @@
 
 #include "deengine/engine.hpp"
 #include "ssd/admin.hpp"
+#include "ssd/arbiter.hpp"
 #include "ssd/nvme_queue.hpp"
 
 #include <array>
@@ -66,14 +67,13 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
         nvme::Status status;
         std::uint32_t dw0;
     };
-    static constexpr std::uint32_t kClasses = 5;  // admin, then Priority
-
     ServedQueue* find(const NvmeQueue* queue) const;
-    std::uint32_t poll_class(std::uint32_t cls, std::uint32_t budget);
+    std::uint32_t poll_admin();
     std::uint32_t fetch_from(ServedQueue& q, std::uint32_t limit);
     void dispatch_io(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
     void dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64_t tag);
     void dispatch_vendor(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
+    AdminReply administer(ServedQueue& q, const nvme::Command& command, std::span<std::byte> data);
     void hold_event_request(ServedQueue& q, std::uint32_t slot, std::uint64_t tag);
     void abort(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
     std::uint32_t deliver();
@@ -82,10 +82,10 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     deengine::Engine* engine_ = nullptr;
     std::unique_ptr<AdminHandler> admin_;
     ErrorLog errors_;
-    std::vector<std::unique_ptr<ServedQueue>> queues_;         // by index; null: free
-    std::array<std::vector<ServedQueue*>, kClasses> classes_;  // admin, urgent, high, medium, low
-    std::array<std::size_t, kClasses> cursor_{};               // whose turn it is
-    std::vector<Done> done_;                                   // room for everything outstanding
+    std::vector<std::unique_ptr<ServedQueue>> queues_;  // by index; null: free
+    std::vector<ServedQueue*> admin_queues_;
+    Arbiter arbiter_;         // of all other queues, whoever's they are
+    std::vector<Done> done_;  // room for everything outstanding
     std::uint64_t now_ns_ = 0;
 };
 
