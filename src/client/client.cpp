@@ -17,6 +17,7 @@ constexpr std::uint32_t kCpuChannels = 4;
 constexpr std::uint32_t kChannelsMax = 127;  // and the client's own one
 constexpr std::uint64_t kPoolGrain = 256u << 10;
 constexpr std::uint64_t kQuiesceNs = 10'000'000'000;
+constexpr std::uint64_t kLateAnswersNs = 1'000'000;  // for those that are there already
 
 Result<void> check(const ClientOptions& o) {
     if (o.channels == 0 || o.channels > kChannelsMax)
@@ -28,6 +29,8 @@ Result<void> check(const ClientOptions& o) {
     if (o.pool_bytes == 0 || o.pool_bytes % kPoolGrain != 0)
         return error(Errc::kInvalidArgument, "a channel's pool is a multiple of {} bytes, not {}", kPoolGrain,
                      o.pool_bytes);
+    if (o.transfer_timeout_ms == 0)
+        return error(Errc::kInvalidArgument, "a host transfer needs a timeout of at least 1 ms");
     return simt::check_lanes(o.lanes);
 }
 
@@ -159,20 +162,44 @@ Result<void> Client::unregister_buffer(void* base) {
 Result<void> Client::quiesce(std::uint32_t timeout_ms) {
     const auto deadline = simt::Deadline::in_ns(std::uint64_t{timeout_ms} * 1'000'000);
     for (const auto& channel : impl_->channels) GN_TRY(channel->quiesce(deadline));
+    const std::lock_guard no_transfer(impl_->host_lanes);
     return impl_->host_channel->quiesce(deadline);
 }
 
+Result<void> Client::Impl::reset_queue(gnor::Channel& channel, SsdSession& session, std::uint16_t queue_id) {
+    GN_TRY(channel.reclaim(session.ssd().slot));
+    return session.connect_queue(channel, queue_id);
+}
+
 Result<void> Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_id) {
+    Result<void> first;
     for (const auto& session : sessions) {
         const std::uint32_t slot = session->ssd().slot;
         GN_ASSIGN(const gnor::Channel::Usage usage, channel.usage());
-        const bool stuck = usage.commands_pending != 0 || ((associations_anew >> slot) & 1u) != 0 ||
+        const bool stuck = (((usage.queues_pending | associations_anew) >> slot) & 1u) != 0 ||
                            nic.state(channel.queue_pair(slot)) != rdma::QpState::kReadyToSend;
         if (!stuck) continue;
-        GN_TRY(channel.reclaim(slot));
-        GN_TRY(session->connect_queue(channel, queue_id));
+        // One SSD that does not come back keeps none of the others away.
+        auto done = reset_queue(channel, *session, queue_id);
+        if (!done.ok() && first.ok()) first = std::move(done);
     }
-    return {};
+    return first;
+}
+
+void Client::Impl::settle_host_channel() {
+    const auto counters = host_channel->counters();
+    if (!counters.ok() || counters->quarantined == 0) return;
+    if (host_channel->quiesce(simt::Deadline::in_ns(kLateAnswersNs)).ok()) return;
+    for (const auto& session : sessions) {
+        const std::uint32_t slot = session->ssd().slot;
+        const auto usage = host_channel->usage();
+        const bool waits = usage.ok() && ((usage->queues_pending >> slot) & 1u) != 0;
+        // A queue pair in error waits for Client::reclaim, as any other.
+        if (!waits || nic.state(host_channel->queue_pair(slot)) != rdma::QpState::kReadyToSend) continue;
+        if (auto done = reset_queue(*host_channel, *session, host_queue_id()); !done.ok())
+            log_warn("slot {} owes answers to an earlier transfer of client {}: {}", slot, identity.name,
+                     done.error().message);
+    }
 }
 
 Result<void> Client::reclaim() {
@@ -183,6 +210,7 @@ Result<void> Client::reclaim() {
     }
     for (std::size_t i = 0; i < impl_->channels.size(); ++i)
         GN_TRY(impl_->reclaim(*impl_->channels[i], static_cast<std::uint16_t>(i + 1)));
+    const std::lock_guard no_transfer(impl_->host_lanes);
     GN_TRY(impl_->reclaim(*impl_->host_channel, impl_->host_queue_id()));
     impl_->associations_anew = 0;
     return {};

@@ -45,7 +45,12 @@ struct Client::Impl {
     Result<void> open_sessions();
     Result<void> open_channels();
     Result<std::unique_ptr<gnor::Channel>> open_channel(std::uint16_t queue_id, simt::LanesKind lanes);
+    /// Resets the queue pair that a channel has for an SSD, and connects it anew.
+    Result<void> reset_queue(gnor::Channel& channel, SsdSession& session, std::uint16_t queue_id);
     Result<void> reclaim(gnor::Channel& channel, std::uint16_t queue_id);
+    /// Frees what a host transfer that timed out left in quarantine, as far as the SSDs let it. Under
+    /// host_lanes.
+    void settle_host_channel();
     void keep_alive_by_proxy();
     [[nodiscard]] std::uint16_t host_queue_id() const {
         return static_cast<std::uint16_t>(options.channels + 1);

@@ -15,7 +15,6 @@ namespace gnstor::client {
 namespace {
 
 constexpr std::uint32_t kBlocksPerCall = 4096;  // 16 MiB: bounds what one deadline covers
-constexpr std::uint64_t kCallDeadlineNs = 30'000'000'000;
 
 /// Counts suspended time: a lease runs on while the machine sleeps.
 std::uint64_t boottime_ms() {
@@ -200,20 +199,17 @@ Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, 
     if (borrows) {
         GN_ASSIGN(borrowed, borrow_sequence());
     }
-    // Registered for the time of the transfer, so that the NIC moves the bytes themselves; odd addresses go
-    // through the pool.
-    gnor::Channel& channel = *client->host_channel;
-    const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 4 == 0;
-    if (aligned) GN_TRY(channel.register_buffer(data, bytes));
+    client->settle_host_channel();
     const simt::DeviceMemory& sequence = own_sequence() ? host_sequence : lane_sequence;
     auto done = transfer_blocks(ref(client->host_map, sequence), first_block, data, blocks, write);
-    // Both are done whatever came before; the first error is the caller's.
-    auto unregistered = aligned ? channel.unregister_buffer(data) : Result<void>();
+    // Done whatever came before; the first error is the caller's.
     auto returned = borrows ? return_sequence(borrowed) : Result<void>();
-    if (!done.ok()) return done;
-    return unregistered.ok() ? std::move(returned) : std::move(unregistered);
+    return done.ok() ? std::move(returned) : std::move(done);
 }
 
+// The caller's memory is not registered: its bytes go through the channel's pool. A drive that has opened a
+// window into memory and then hangs keeps it open for ever, over every reset of the queue pair; in the pool
+// it harms nobody, and the call may end at its deadline with the caller's memory untouched from then on.
 Result<void> Volume::Impl::transfer_blocks(const VolumeRef& volume, std::uint64_t first_block,
                                            std::byte* data, std::uint64_t blocks, bool write) {
     const auto group = simt::self(simt::Lane{});
@@ -222,7 +218,8 @@ Result<void> Volume::Impl::transfer_blocks(const VolumeRef& volume, std::uint64_
         const auto block = static_cast<nvme::BlockAddress>(first_block + at);
         const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(kBlocksPerCall, blocks - at));
         std::byte* const buffer = data + at * nvme::kBlockBytes;
-        const auto deadline = simt::Deadline::in_ns(kCallDeadlineNs);
+        const auto deadline =
+            simt::Deadline::in_ns(std::uint64_t{client->options.transfer_timeout_ms} * 1'000'000);
         const nvme::Status status = write ? volume.write(group, channel.ref(), block, count, buffer, deadline)
                                           : volume.read(group, channel.ref(), block, count, buffer, deadline);
         if (nvme::ok(status)) continue;

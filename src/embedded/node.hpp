@@ -31,6 +31,8 @@ class Node {
     /// Threads for NIC pollers: also those of the clients' NIC, so that both ends of a connection share a
     /// thread.
     [[nodiscard]] const std::vector<Reactor*>& nic_reactors() const { return nic_reactors_; }
+    /// Threads that run the drives: drive i on number i modulo their number.
+    [[nodiscard]] const std::vector<Reactor*>& drive_reactors() const { return drive_reactors_; }
     [[nodiscard]] const std::string& address() const { return address_; }
     [[nodiscard]] std::uint32_t ssd_count() const { return static_cast<std::uint32_t>(drives_.size()); }
     [[nodiscard]] const ssd::Drive& drive(std::uint32_t index) const { return *drives_[index]; }

@@ -330,8 +330,13 @@ Result<Channel::Usage> Channel::usage() {
     GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
     Usage u{};
     u.slots_taken = access->command_slots - count_free(access->free_slots(), access->slot_words);
-    for (std::uint32_t i = 0; i < access->command_slots; ++i)
-        u.commands_pending += pending_of(load_control(access->slot(i))) != 0 ? 1 : 0;
+    for (std::uint32_t i = 0; i < access->command_slots; ++i) {
+        const CommandSlot& slot = access->slot(i);
+        const std::uint32_t pending = pending_of(load_control(access->slot(i)));
+        u.commands_pending += pending != 0 ? 1 : 0;
+        for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+            if (((pending >> r) & 1u) != 0) u.queues_pending |= 1ull << slot.target[r];
+    }
     u.pool_blocks_free = count_free(access->pool_free(), access->pool_words);
     return u;
 }

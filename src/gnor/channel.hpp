@@ -101,6 +101,7 @@ class Channel {
         std::uint32_t slots_taken;
         std::uint32_t commands_pending;
         std::uint32_t pool_blocks_free;
+        std::uint64_t queues_pending;  ///< a bit a slot of the array that owes answers
     };
     Result<Usage> usage();
 

@@ -43,6 +43,7 @@ TEST_F(ClientTest, WrongOptionsGetASentenceThatNamesTheRange) {
     for (const std::uint64_t bytes : {0ull, 1ull, 4096ull, (256ull << 10) + 1, ~0ull})
         expect_refused([&](ClientOptions& o) { o.pool_bytes = bytes; }, "multiple of 262144");
     expect_refused([](ClientOptions& o) { o.pool_bytes = 1ull << 50; }, "");
+    expect_refused([](ClientOptions& o) { o.transfer_timeout_ms = 0; }, "at least 1 ms");
     for (const char* name : {"", "a b", "../x", "a/b"})
         expect_refused([&](ClientOptions& o) { o.name = name; }, "client");
     expect_refused([](ClientOptions& o) { o.name = std::string(300, 'a'); }, "client");

@@ -34,6 +34,7 @@ struct ClientOptions {
     std::uint64_t pool_bytes = 2u << 20;  ///< registered pool a channel; a multiple of 256 KiB
     std::uint32_t keep_alive_ms = 15000;  ///< NVMe keep-alive timeout of the admin connections
     bool scatter_to_cqe = true;           ///< responses inside completions: one trip less
+    std::uint32_t transfer_timeout_ms = 30000;  ///< Volume::read and write: for each 16 MiB of a transfer
 };
 
 class Volume;
@@ -104,8 +105,10 @@ class Volume {
 
     /// Host convenience: moves whole blocks between host memory and the volume, on the client's own CPU lane
     /// and channel. Any host thread; one transfer of a client at a time. `to` and `from` are a multiple of
-    /// 4096 bytes long. Errors name the first block that failed and its NVMe status. With GPU lanes, write()
-    /// wants no kernel writing the same opening: kBusy if one did.
+    /// 4096 bytes long. Errors name the first block that failed and its NVMe status; kTimedOut after
+    /// ClientOptions::transfer_timeout_ms. Whatever the result, on return nothing touches the memory any
+    /// more, not even an SSD that hangs. With GPU lanes, write() wants no kernel writing the same opening:
+    /// kBusy if one did.
     Result<void> read(std::uint64_t first_block, std::span<std::byte> to);
     Result<void> write(std::uint64_t first_block, std::span<const std::byte> from);
 
