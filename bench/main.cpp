@@ -2,6 +2,7 @@
 // data, 2 wrong usage).
 #include <gnstor/base/units.hpp>
 
+#include "deengine.hpp"
 #include "path.hpp"
 
 #include <CLI/CLI.hpp>
@@ -73,6 +74,28 @@ Result<void> read_words(const Words& words, PathOptions& o) {
     return {};
 }
 
+struct DeEngineWords {
+    std::string data = "1GiB";
+};
+
+void add_deengine_options(CLI::App& app, DeEngineOptions& o, DeEngineWords& words) {
+    app.add_option("--parts", o.parts, "map, check, copy, path, by commas")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"map", "check", "copy", "path"}))
+        ->capture_default_str();
+    app.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
+    app.add_option("--map-slots", o.map_slots, "of the block map alone")->capture_default_str();
+    app.add_option("--path-blocks", o.path_blocks,
+                   "mapped by an engine on flash that neither copies nor sums")
+        ->capture_default_str();
+    app.add_option("--data", words.data, "held by an engine on memory, and copied from")
+        ->capture_default_str();
+    app.add_option("--cores", o.cores, "most engines at once, each on a thread of its own")
+        ->capture_default_str();
+    app.add_option("--seed", o.seed, "of keys and order")->capture_default_str();
+    app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
+}
+
 /// The command as the raw result keeps it: without folders of this machine.
 std::vector<std::string> as_kept(int argc, char** argv) {
     std::vector<std::string> words{"gnstor_bench"};
@@ -81,6 +104,11 @@ std::vector<std::string> as_kept(int argc, char** argv) {
         words.push_back(names_file ? std::filesystem::path(argv[i]).filename().string() : argv[i]);
     }
     return words;
+}
+
+Result<bool> start(const DeEngineWords& words, DeEngineOptions& options) {
+    GN_ASSIGN(options.data_bytes, parse_bytes(words.data));
+    return run_deengine(options);
 }
 
 Result<bool> start(const Words& words, PathOptions& options) {
@@ -100,13 +128,19 @@ int main(int argc, char** argv) {
     CLI::App* const path = app.add_subcommand(
         "path", "random reads and writes by lanes, through a whole array: IOPS, GB/s, latency, CPU time");
     gnstor::bench::add_path_options(*path, options, words);
+    gnstor::bench::DeEngineOptions deengine_options;
+    gnstor::bench::DeEngineWords deengine_words;
+    CLI::App* const deengine = app.add_subcommand(
+        "deengine", "what a drive's firmware costs a command: map, check, copy with CRC, whole path");
+    gnstor::bench::add_deengine_options(*deengine, deengine_options, deengine_words);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& wrong) {
         return app.exit(wrong) == 0 ? 0 : 2;
     }
-    options.command = gnstor::bench::as_kept(argc, argv);
-    auto agreed = gnstor::bench::start(words, options);
+    options.command = deengine_options.command = gnstor::bench::as_kept(argc, argv);
+    auto agreed = deengine->parsed() ? gnstor::bench::start(deengine_words, deengine_options)
+                                     : gnstor::bench::start(words, options);
     if (!agreed.ok()) {
         std::fprintf(stderr, "bench: %s\n", agreed.error().message.c_str());
         return agreed.error().code == Errc::kInvalidArgument ? 2 : 1;

@@ -35,6 +35,8 @@ nlohmann::json to_json(const Repeat& r) {
     if (r.lane_cpu_seconds >= 0) j["lane_cpu_seconds"] = r.lane_cpu_seconds;
     if (r.lane_waiting_seconds >= 0) j["lane_waiting_seconds"] = r.lane_waiting_seconds;
     if (r.checked != 0) j["checked"] = r.checked;
+    if (r.bytes_a_block >= 0) j["bytes_a_block"] = r.bytes_a_block;
+    if (r.times_reference >= 0) j["times_reference"] = r.times_reference;
     return j;
 }
 
@@ -146,6 +148,31 @@ std::string table(const std::vector<Case>& cases) {
                             median_us([](const Repeat& r) { return r.latency.p99_ns; }),
                             median_us([](const Repeat& r) { return r.latency.p999_ns; }),
                             cost(c, &Repeat::engine_cpu_seconds), cost(c, &Repeat::lane_cpu_seconds));
+    }
+    return text;
+}
+
+std::string cost_table(const std::vector<Case>& cases) {
+    constexpr const char* kRow = "{:<72} {:>28} {:>14} {:>22}\n";
+    std::string text =
+        fmt::format(fmt::runtime(kRow), "case", "ns (least .. most)", "bytes a block", "times reference");
+    for (const Case& c : cases) {
+        if (c.repeats.empty()) continue;
+        const double cores = c.parameters.value("cores", 1);
+        const auto shown = [&c](int digits, auto get) {
+            const Spread s = spread(c.repeats, get);
+            return fmt::format("{:.{}f} ({:.{}f} .. {:.{}f})", s.median, digits, s.least, digits, s.most,
+                               digits);
+        };
+        const bool memory = c.repeats[0].bytes_a_block >= 0;
+        const bool paired = c.repeats[0].times_reference >= 0;
+        text += fmt::format(fmt::runtime(kRow), name_of(c),
+                            shown(1,
+                                  [cores](const Repeat& r) {
+                                      return r.seconds * 1e9 * cores / static_cast<double>(r.operations);
+                                  }),
+                            memory ? fmt::format("{:.2f}", c.repeats[0].bytes_a_block) : "-",
+                            paired ? shown(2, [](const Repeat& r) { return r.times_reference; }) : "-");
     }
     return text;
 }

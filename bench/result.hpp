@@ -33,6 +33,8 @@ struct Repeat {
     double lane_cpu_seconds = kNotMeasured;      ///< of the lanes' threads, polling included; CPU lanes only
     double lane_waiting_seconds = kNotMeasured;  ///< wall time that lanes had nothing to do, summed over them
     std::uint64_t checked = 0;                   ///< operations whose every word was compared
+    double bytes_a_block = kNotMeasured;         ///< memory that a structure takes for each block it maps
+    double times_reference = kNotMeasured;       ///< time over the reference's of this very repeat
 };
 
 /// One case: what varied, and its repeats.
@@ -54,5 +56,8 @@ Result<void> write_json(const std::filesystem::path& path, const nlohmann::json&
 
 /// A table for people: a row a case, median over repeats with the least and the most.
 std::string table(const std::vector<Case>& cases);
+/// The same of what was measured for its cost: nanoseconds an operation and core (parameter `cores`, else 1),
+/// memory a block, times the reference.
+std::string cost_table(const std::vector<Case>& cases);
 
 }  // namespace gnstor::bench

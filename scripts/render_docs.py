@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- runs: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end runs -->)", re.S)
 FILE = re.compile(r"(<!-- file: (?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- end file -->)", re.S)
 LATENCIES = (("mean", "mean µs"), ("p50", "p50 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"))
+EXTRAS = (("bytes_a_block", "bytes a block", 2), ("times_reference", "times the reference", 2))
 COSTS = (("engine_cpu_seconds", "engine CPU µs/op"), ("lane_cpu_seconds", "lanes CPU µs/op"))
 
 
@@ -62,6 +63,23 @@ def cost(case, key):
     return spread([r[key] / r["operations"] for r in case["repeats"]], 1e-6, 2)
 
 
+def optional(case, key, digits):
+    """What only some cases measure, or a dash."""
+    return spread([r[key] for r in case["repeats"]], 1, digits) if all(key in r for r in case["repeats"]) else "—"
+
+
+def cost_table(run):
+    """Cases measured for their cost (no latency of single operations): nanoseconds an operation and core, memory a block, times the reference."""
+    extras = [e for e in EXTRAS if any(e[0] in r for c in run["cases"] for r in c["repeats"])]
+    lines = ["| " + " | ".join(["case", "repeats", "ns"] + [title for _, title, _ in extras]) + " |", "|---|" + "---:|" * (2 + len(extras))]
+    for case in run["cases"]:
+        cores = case.get("parameters", {}).get("cores", 1)
+        cells = [name_of(case.get("parameters", {})), str(len(case["repeats"])),
+                 spread([r["seconds"] * cores / r["operations"] for r in case["repeats"]], 1e-9, 1)]
+        lines.append("| " + " | ".join(cells + [optional(case, key, digits) for key, _, digits in extras]) + " |")
+    return lines
+
+
 def name_of(parameters):
     return ", ".join(f"{v}" if isinstance(v, str) else f"{k} {v}" for k, v in parameters.items()) or "—"
 
@@ -81,6 +99,8 @@ def table(name, run):
     if run.get("configuration"):
         settings = ", ".join(f"{k} {v}" for k, v in run["configuration"].items())
         lines += [f"Configuration: {settings}. Figures are the median over repeats (least … most).", ""]
+    if run["benchmark"] == "deengine":
+        return "\n".join(lines + cost_table(run))
     latencies = [l for l in LATENCIES if all(l[0] in r.get("latency_ns", {}) for c in run["cases"] for r in c["repeats"])]
     costs = [c for c in COSTS if any(c[0] in r for case in run["cases"] for r in case["repeats"])]
     heads = ["case", "repeats", "IOPS", "GB/s"] + [title for _, title in latencies + costs]

@@ -87,6 +87,10 @@ class BlockMap {
     }
 
     [[nodiscard]] std::uint64_t size() const { return size_; }
+    /// All that this map keeps in memory.
+    [[nodiscard]] std::uint64_t memory_bytes() const {
+        return sizeof(*this) + table_.capacity() * sizeof(Bucket) + search_.capacity() * sizeof(SearchNode);
+    }
     [[nodiscard]] std::uint64_t slots() const { return std::uint64_t{split_.buckets()} * kSlotsPerBucket; }
 
   private:

@@ -31,6 +31,9 @@ class WrongUsage(unittest.TestCase):
             (["path", "--working-set", "5"], "--working-set"), (["path", "--working-set", "many"], "many"),
             (["path", "--write-budget", "1"], "--write-budget"), (["path", "--verify", "some"], "--verify"),
             (["path", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"), (["path", "--frobnicate"], "--frobnicate"),
+            (["deengine", "--parts", "tea"], "tea"), (["deengine", "--map-slots", "5"], "--map-slots"), (["deengine", "--repeats", "0"], "--repeats"),
+            (["deengine", "--path-blocks", "1"], "--path-blocks"), (["deengine", "--cores", "0"], "--cores"), (["deengine", "--data", "lots"], "lots"),
+            (["deengine", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"),
         ):
             with self.subTest(arguments=arguments):
                 ended = bench(*arguments)
@@ -75,6 +78,47 @@ class ShortRun(unittest.TestCase):
 
     def test_the_renderer_takes_it(self):
         self.assertIn("bytes 4096, read, array", render_docs.table("x.json", self.run_))
+
+
+class DeEngine(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "deengine-cpu-test.json")
+            cls.ended = bench("deengine", "--repeats", "1", "--map-slots", "262144", "--path-blocks", "8192", "--data", "16MiB", "--json", str(path))
+            cls.run_ = render_docs.load(path) if path.exists() else None
+
+    def cases(self, **wanted):
+        found = [c for c in self.run_["cases"] if all(c["parameters"].get(k) == v for k, v in wanted.items())]
+        self.assertTrue(found, f"no case with {wanted}")
+        return found
+
+    def test_it_measures_every_structure_at_every_load_and_the_whole_path(self):
+        self.assertEqual(self.ended.returncode, 0, self.ended.stdout + self.ended.stderr)
+        for structure in ("block map", "std::unordered_map", "flat page table"):
+            for load in (0.5, 0.9, 0.97):
+                for operation in ("lookup", "lookup of absent keys", "insert", "update", "delete"):
+                    self.cases(structure=structure, load=load, operation=operation, way="single")
+        for flash in ("null flash", "memory flash"):
+            for cores in (1, 2):
+                self.cases(flash=flash, cores=cores, operation="read", bytes=512, way="batches of 32")
+                self.cases(flash=flash, cores=cores, operation="read", bytes=4096, way="batches of 32")
+                self.cases(flash=flash, cores=cores, operation="write", bytes=4096, way="batches of 32")
+        for case in self.cases(flash="memory flash"):
+            self.assertGreater(case["repeats"][0]["checked"], 0, case["parameters"])
+
+    def test_the_block_map_takes_at_most_9_bytes_a_block_when_full(self):
+        for case in self.cases(structure="block map", load=0.97):
+            self.assertLessEqual(case["repeats"][0]["bytes_a_block"], 9.0)
+
+    def test_every_copy_is_compared_with_the_plain_one_of_its_repeat(self):
+        for case in self.cases(operation="copy"):
+            self.assertIn("times_reference", case["repeats"][0])
+        for case in self.cases(operation="copy", variant="memcpy"):
+            self.assertEqual(case["repeats"][0]["times_reference"], 1.0)
+
+    def test_the_renderer_takes_it(self):
+        self.assertIn("load 0.9, lookup, block map, single", render_docs.table("x.json", self.run_))
 
 
 class Choices(unittest.TestCase):

@@ -33,6 +33,8 @@ TEST(RawResult, LeavesOutWhatWasNotMeasured) {
     full.latency = summarize({1000, 2000, 3000});
     full.engine_cpu_seconds = 0.25;
     full.lane_cpu_seconds = 0.125;
+    full.bytes_a_block = 8.5;
+    full.times_reference = 1.25;
     c.repeats = {bare, full};
     const nlohmann::json run = to_json("path", {"gnstor_bench", "path"}, "abc", {{"lanes", "cpu"}}, {c});
     EXPECT_EQ(run["schema"], 1);
@@ -43,9 +45,26 @@ TEST(RawResult, LeavesOutWhatWasNotMeasured) {
     const nlohmann::json& second = run["cases"][0]["repeats"][1];
     EXPECT_EQ(second["latency_ns"]["p50"], 2000);
     EXPECT_EQ(second["engine_cpu_seconds"], 0.25);
+    EXPECT_FALSE(first.contains("bytes_a_block"));
+    EXPECT_FALSE(first.contains("times_reference"));
+    EXPECT_EQ(second["bytes_a_block"], 8.5);
+    EXPECT_EQ(second["times_reference"], 1.25);
     EXPECT_EQ(second["lane_cpu_seconds"], 0.125);
     const std::string shown = table({c});
     EXPECT_NE(shown.find("2000 (2000 .. 2000)"), std::string::npos) << shown;
+}
+
+TEST(CostTable, GivesNanosecondsAnOperationAndCore) {
+    Case c;
+    c.parameters = {{"operation", "read"}, {"cores", 2}};
+    for (const double seconds : {1.0, 3.0, 2.0}) {
+        Repeat r;
+        r.seconds = seconds;
+        r.operations = 20'000'000;
+        c.repeats.push_back(r);
+    }
+    const std::string shown = cost_table({c});
+    EXPECT_NE(shown.find("200.0 (100.0 .. 300.0)"), std::string::npos) << shown;
 }
 
 TEST(RawResult, AFileThatCannotBeWrittenIsNamed) {

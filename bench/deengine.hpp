@@ -1,0 +1,90 @@
+// deengine.hpp: `bench deengine`, what a drive's firmware costs a command: map, check, copy, whole path.
+// Host.
+//
+// Each part gives groups of steps; the steps of a group run in turn within every repeat, so that what
+// disturbs the machine disturbs all of them alike.
+#pragma once
+
+#include "result.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace gnstor::bench {
+
+struct DeEngineOptions {
+    std::vector<std::string> parts{"map", "check", "copy", "path"};
+    std::uint32_t repeats = 7;
+    std::uint64_t map_slots = 16u << 20;    ///< of the block map alone
+    std::uint64_t path_blocks = 12u << 20;  ///< mapped in each engine that has null flash
+    std::uint64_t data_bytes = 1u << 30;    ///< held by each engine that has memory flash; copied from
+    std::uint32_t cores = 2;                ///< most engines at once, each on a thread of its own
+    std::uint64_t seed = 1;
+    std::string json;
+    std::vector<std::string> command;
+};
+
+/// False: something was wrong in what was read back.
+Result<bool> run_deengine(const DeEngineOptions& options);
+
+namespace deengine_bench {
+
+inline constexpr std::uint32_t kBatch = 32;
+
+/// One thing to measure; `run` is called once a repeat.
+struct Step {
+    nlohmann::json parameters;
+    std::function<Result<Repeat>()> run;
+};
+/// Runs every step once a repeat, in turn.
+Result<std::vector<Case>> measure(const std::string& title, std::uint32_t repeats, std::vector<Step> steps);
+
+Result<std::vector<Case>> measure_map(const DeEngineOptions& options);
+Result<std::vector<Case>> measure_check(const DeEngineOptions& options);
+Result<std::vector<Case>> measure_copy(const DeEngineOptions& options);
+Result<std::vector<Case>> measure_path(const DeEngineOptions& options);
+
+/// The compiler must have `value` ready here, and may assume nothing of memory behind.
+template <class T>
+void keep_value(const T& value) {
+    asm volatile("" : : "r,m"(value) : "memory");
+}
+
+class Stopwatch {
+  public:
+    Stopwatch() : begin_(std::chrono::steady_clock::now()) {}
+    [[nodiscard]] double seconds() const {
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    }
+
+  private:
+    std::chrono::steady_clock::time_point begin_;
+};
+
+/// Sums the time between start() and stop().
+class Timer {
+  public:
+    void start() { begin_ = std::chrono::steady_clock::now(); }
+    void stop() {
+        seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+    }
+    [[nodiscard]] double seconds() const { return seconds_; }
+
+  private:
+    std::chrono::steady_clock::time_point begin_;
+    double seconds_ = 0;
+};
+
+inline Repeat repeat_of(double seconds, std::uint64_t operations, std::uint64_t bytes = 0) {
+    Repeat r;
+    r.seconds = seconds;
+    r.operations = operations;
+    r.bytes = bytes;
+    return r;
+}
+
+}  // namespace deengine_bench
+}  // namespace gnstor::bench

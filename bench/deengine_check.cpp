@@ -1,0 +1,104 @@
+// deengine_check.cpp: CommandCheck::run() on reads, for arrays of few and of many slots, and for working sets
+// that the chunks' ownership is remembered of or not.
+#include "deengine.hpp"
+#include "deengine/command_check.hpp"
+
+#include <gnstor/base/hash.hpp>
+
+#include <cstring>
+
+namespace gnstor::bench::deengine_bench {
+namespace {
+
+constexpr std::uint32_t kCommands = 1u << 17;
+constexpr std::uint32_t kMdtsBlocks = 256;
+constexpr nvme::ClientId kClient = 7;
+constexpr std::uint32_t kVolumes = 16;
+
+/// The check with all that it looks at, and commands for chunks of this drive.
+class CheckBench {
+  public:
+    CheckBench(std::uint32_t slots, std::uint64_t blocks, std::uint64_t seed)
+        : check_(permissions_, map_, kMdtsBlocks), blocks_(blocks / kVolumes), random_(seed) {
+        nvme::MapSet set{};
+        set.map.version = 1;
+        set.map.slot_count = slots;
+        for (std::uint32_t s = 0; s < slots; ++s) {
+            set.map.slots[s].state = placement::SlotState::kIn;
+            set.map.slots[s].domain = static_cast<std::uint16_t>(s / 2);
+            set.map.slots[s].weight = 1;
+        }
+        map_.activate(set, 0);
+        placed_ = set.map;
+        for (std::uint32_t v = 0; v < kVolumes; ++v) add_volume(static_cast<nvme::VolumeId>(v + 1));
+    }
+
+    Result<Repeat> run() {
+        draw();
+        deengine::CheckedCommand out;
+        std::uint32_t dw0 = 0;
+        std::uint64_t refused = 0;
+        const Stopwatch watch;
+        for (const nvme::Command& command : commands_)
+            refused += !nvme::ok(check_.run(command, {kClient, false}, data_, 1, out, dw0));
+        const double seconds = watch.seconds();
+        if (refused != 0) return error(Errc::kIo, "the check refused {} good commands", refused);
+        return repeat_of(seconds, commands_.size());
+    }
+
+  private:
+    void add_volume(nvme::VolumeId vid) {
+        nvme::VolumeRecord r{};
+        r.record_version = nvme::kVolumeRecordVersion;
+        r.epoch = r.birth_epoch = 1;
+        r.geometry.volume = vid;
+        r.geometry.hash_factor = mix64(vid);
+        r.geometry.capacity_blocks = blocks_;
+        r.geometry.chunk_shift = 4;
+        r.geometry.replicas = 2;
+        r.owner = kClient;
+        std::snprintf(r.name, sizeof(r.name), "v%u", vid);
+        (void)permissions_.add(r, kVolumes, kMdtsBlocks);
+    }
+    void draw() {
+        commands_.clear();
+        while (commands_.size() < kCommands) {
+            nvme::IoFields f;
+            f.volume = static_cast<nvme::VolumeId>(1 + random_.below(kVolumes));
+            f.client = kClient;
+            f.block = static_cast<nvme::BlockAddress>(random_.below(blocks_));
+            f.epoch = 1;
+            f.map_version = 1;
+            const auto& g = permissions_.find(f.volume)->record.geometry;
+            if (placement::holds(placement::place(placed_, g, f.block >> g.chunk_shift), 0))
+                commands_.push_back(nvme::encode_io(nvme::IoOpcode::kRead, f));
+        }
+    }
+
+    deengine::PermissionTable permissions_;
+    deengine::ActiveMap map_;
+    deengine::CommandCheck check_;
+    placement::ArrayMap placed_{};
+    const std::uint64_t blocks_;
+    SplitMix64 random_;
+    std::vector<nvme::Command> commands_;
+    std::byte data_[nvme::kBlockBytes] = {};
+};
+
+}  // namespace
+
+Result<std::vector<Case>> measure_check(const DeEngineOptions& options) {
+    std::vector<std::unique_ptr<CheckBench>> benches;
+    std::vector<Step> steps;
+    for (const std::uint32_t slots : {4u, 12u, 64u})
+        for (const std::uint64_t gibibytes : {1u, 1024u}) {
+            benches.push_back(std::make_unique<CheckBench>(slots, gibibytes << 18, options.seed));
+            steps.push_back({{{"operation", "check of a read"},
+                              {"slots", slots},
+                              {"volumes", std::to_string(gibibytes) + " GiB"}},
+                             [bench = benches.back().get()] { return bench->run(); }});
+        }
+    return measure("check", options.repeats, std::move(steps));
+}
+
+}  // namespace gnstor::bench::deengine_bench
