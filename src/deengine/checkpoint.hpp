@@ -36,6 +36,7 @@ struct VolumeFloor {
     nvme::VolumeId volume;
     nvme::Epoch epoch;
     std::uint64_t floor;
+    std::uint64_t highest;  ///< sequence seen in that epoch: bounds the order of a page whose record is lost
 };
 
 class CheckpointWriter {

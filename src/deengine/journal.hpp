@@ -44,7 +44,10 @@ inline constexpr std::uint32_t kJournalMagic = 0x4A534E47;  // "GNSJ"
 inline constexpr std::uint16_t kJournalVersion = 1;
 inline constexpr std::uint32_t kJournalPayload = nvme::kBlockBytes - sizeof(JournalHeader);
 
-enum class LogType : std::uint8_t { kTombstone = 1, kFloor = 2, kUnitBad = 3 };
+/// kUnitBad: `blocks` is the page that could not be programmed: those before it count, it and later ones do
+/// not (0: the unit could not be erased); `sequence` is the unit's serial. kPurge: every block, tombstone and
+/// floor of the volume known before this record is forgotten (its VID may begin a new life after it).
+enum class LogType : std::uint8_t { kTombstone = 1, kFloor = 2, kUnitBad = 3, kPurge = 4 };
 
 struct LogRecord {
     LogType type;

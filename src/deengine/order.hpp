@@ -25,8 +25,14 @@ struct WriteOrder {
     std::uint32_t crc = 0;
 
     auto operator<=>(const WriteOrder&) const = default;
+    /// A lost block is older than any contents of its own sequence: equal replaces bad (ARRAY.md, rule 13).
     static WriteOrder of(const PageOob& oob) {
-        return {oob.epoch, oob.sequence, content_crc(oob.sector_crc)};
+        const bool lost = oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder;
+        return {oob.epoch, oob.sequence, lost ? 0 : content_crc(oob.sector_crc)};
+    }
+    static WriteOrder of_tombstone(nvme::Epoch epoch, std::uint64_t sequence) {
+        constexpr std::uint32_t kNothing[nvme::kSectorsPerBlock] = {};
+        return {epoch, sequence, content_crc(kNothing)};
     }
 };
 
@@ -34,7 +40,9 @@ inline constexpr std::uint8_t kOobVersion = 2;
 
 /// Whether a record names a page of ours, its own CRC aside (which Flash checks).
 inline bool is_known_page(const PageOob& oob) {
-    return oob.version == kOobVersion && (oob.kind == PageKind::kData || oob.kind == PageKind::kTombstone);
+    return oob.version == kOobVersion &&
+           (oob.kind == PageKind::kData || oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder ||
+            oob.kind == PageKind::kTombstone);
 }
 
 }  // namespace gnstor::deengine

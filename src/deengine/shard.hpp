@@ -44,6 +44,7 @@ struct ShardCommand {
     std::uint64_t floor;  ///< of the volume when it was checked
     std::byte* data;      ///< read: destination; write: source
     std::uint64_t tag;
+    std::uint64_t room = ~0ull;  ///< blocks that the drive's promise still leaves to be mapped anew
 };
 
 /// Whether and since when a volume exists: what recovery asks of the permission table.

@@ -1,0 +1,173 @@
+// shard_impl.hpp: the parts of a shard and how they hang together; bodies in shard.cpp (commands, front),
+// shard_write.cpp (changes), durability.cpp (groups, answers), collector.cpp, scrub.cpp and recovery.cpp
+// (mount).
+//
+// Invariants
+//   * a data page is valid in the pool exactly while the map names it: pool.valid_pages() == map.size();
+//   * a key is never both in the map and under a tombstone;
+//   * a group ends only after the journal's open page was programmed, and its number rises only where a sync
+//   of SyncLevel::kPower begins: if a page of group g + 2 exists, group g survives power loss, in every mode;
+//   * a unit is erased only after the group that emptied it is durable so;
+//   * every answer that waits is given at the end of the next sync at the latest, good or bad.
+// One owner thread.
+#pragma once
+
+#include "deengine/block_map.hpp"
+#include "deengine/checkpoint.hpp"
+#include "deengine/journal.hpp"
+#include "deengine/order.hpp"
+#include "deengine/shard.hpp"
+#include "deengine/tombstones.hpp"
+#include "deengine/unit_pool.hpp"
+#include "deengine/volume_floors.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace gnstor::deengine {
+
+struct Shard::Impl {
+    /// Empty, as a new drive's. What flash holds comes through the members (recovery.cpp), then start().
+    Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptions& options_in,
+         CompletionSink& sink_in);
+
+    /// Ends a mount. Before it: map, tombstones, floors, journal and checkpoint restored; pool restored and
+    /// started, with every mapped page validated; everything on flash made durable (SyncLevel::kPower).
+    /// Groups go on above `newest_group`, the highest one found.
+    void start(std::uint32_t newest_group);
+
+    // shard.cpp
+    void execute(const ShardCommand& command);
+    std::uint32_t poll(std::uint64_t now_ns);
+    void prefetch(BlockKey key) const;
+    nvme::Status read(const ShardCommand& c);
+    nvme::Status read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors, std::byte* to);
+    void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
+    void purge(nvme::VolumeId volume);
+    Result<void> close();
+    void answer(std::uint64_t tag, nvme::Status status);
+    void refresh_gauges();
+    /// The most pages that may be valid: what the reserve, the journal and bad units leave.
+    [[nodiscard]] std::uint64_t page_limit() const;
+
+    // shard_write.cpp
+    enum class Action : std::uint8_t {
+        kSuperseded,
+        kReplace,      ///< the map names an older page
+        kInsert,       ///< nothing is mapped; a slot is reserved
+        kSameOrder,    ///< decided by the content, when it has been copied
+        kUnknownOrder  ///< the stored record cannot be read: the block is lost until the floor passes it
+    };
+    struct PlannedBlock {
+        Action action;
+        BlockMap::Ticket ticket;  ///< kInsert
+        PageNumber old_page;      ///< kReplace, kSameOrder, kUnknownOrder
+    };
+    nvme::Status check_order(const ShardCommand& c);
+    nvme::Status write(const ShardCommand& c);
+    nvme::Status plan_write(const ShardCommand& c);
+    Action compare_with_stored(PageNumber page, const ShardCommand& c);
+    nvme::Status write_block(const ShardCommand& c, std::uint32_t i);
+    bool same_order_wins(const ShardCommand& c, std::uint32_t i, PageNumber stored);
+    void cancel_plan(std::uint32_t from, std::uint32_t end);
+    nvme::Status lose_block(BlockKey key, PageNumber stored, const ShardCommand& c);
+    nvme::Status trim(const ShardCommand& c);
+    nvme::Status plan_trim(const ShardCommand& c, std::uint32_t& runs);
+    nvme::Status trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks);
+    /// Programs the stream's next page, on another unit where one fails; makes room where none is free.
+    nvme::Status program(Stream stream, const std::byte* data, PageOob& oob, PageNumber& page);
+    /// The map names `page` no longer.
+    void forget_page(PageNumber page);
+    bool is_readable(PageNumber page, const PageOob& oob);
+
+    // durability.cpp
+    struct Waiter {
+        std::uint64_t tag;
+        std::uint32_t group;
+    };
+    enum class Wait : std::uint8_t { kNone, kMode, kPower };  ///< kMode: what the drive promises of a write
+    void answer_when(Wait wait, std::uint64_t tag);
+    std::uint32_t advance_groups();
+    bool begin_sync();
+    std::uint32_t end_sync(bool good);
+    std::uint32_t give(std::vector<Waiter>& from, std::size_t count, nvme::Status status);
+    /// Syncs, waiting: for room, for a barrier. False: it failed, and no change is accepted any more.
+    bool sync_now();
+    void settle();
+    bool flush_journal();
+    void record_bad_units();
+    [[nodiscard]] bool is_dirty() const { return programmed_in_group || journal.dirty(); }
+
+    // collector.cpp
+    /// Copies up to `pages` valid pages of the victim; returns how many it moved or found dead by then.
+    std::uint32_t collect(std::uint32_t pages);
+    bool choose_victim();
+    bool copy_page(PageNumber from);
+    bool copy_lost(BlockKey key, PageNumber from, const PageOob* known);
+    void pay_for_user_page();
+    std::uint32_t collect_idle(std::uint32_t pages);
+    /// Frees units until `stream` may open one; false: there is nothing left to collect.
+    bool make_room(Stream stream);
+    std::optional<BlockKey> key_of_page(PageNumber page) const;
+    void note_corrected(PageNumber page);
+
+    // tombstones and checkpoints (shard.cpp)
+    void drop_old_tombstones();
+    bool wants_checkpoint() const;
+    std::uint32_t advance_checkpoint();
+
+    // scrub.cpp
+    void scrub(std::uint64_t now_ns);
+    void scrub_page(PageNumber page);
+
+    Flash& flash;
+    const ShardRange range;
+    const EngineOptions options;
+    CompletionSink& sink;
+    const std::uint32_t pages_per_unit;
+
+    UnitPool pool;
+    BlockMap map;
+    Tombstones tombstones;
+    VolumeFloors floors;
+    Journal journal;
+    CheckpointWriter checkpoint;
+    GroupClock groups;  ///< durable: survives power loss
+    EngineCounters counters{};
+
+    // Durability.
+    bool programmed_in_group = false;  ///< a page was programmed since the last sync began
+    bool unkillable_pending = false;   ///< and may be lost by a kill until a sync
+    bool syncing = false;              ///< a sync is in flight
+    SyncLevel sync_level = SyncLevel::kPower;
+    std::uint32_t sync_group = 0;      ///< that it makes durable, if it is of level kPower
+    bool broken = false;               ///< a sync failed: reads go on, changes are refused
+    std::vector<Waiter> wait_power;    ///< in order of groups
+    std::vector<Waiter> wait_kill;     ///< since the last sync began
+    std::vector<Waiter> syncing_kill;  ///< answered when the sync in flight has ended
+
+    // Collection.
+    std::uint32_t victim = kNoUnit;
+    std::uint32_t victim_next = 0;        ///< its page that is looked at next
+    std::uint32_t copy_debt = 0;          ///< pages to copy before the next user page, in sixteenths
+    std::vector<std::uint8_t> corrected;  ///< by unit of the range: reads that needed correction
+    std::vector<std::uint32_t> rewrite;   ///< units to be moved because of that
+
+    // Checkpoints.
+    std::uint64_t sealed_at_begin = 0;
+    std::uint64_t log_pages_at_begin = 0;
+    std::uint32_t group_at_begin = 0;
+    bool checkpoint_asked = false;
+    std::uint64_t tombstones_dropped_for = 0;  ///< completed() when they were last looked through
+
+    // Scrub.
+    std::uint64_t scrub_last_ns = 0;
+    std::uint64_t scrub_credit = 0;  ///< nanoseconds of pages
+    PageNumber scrub_next = 0;
+
+    std::vector<PlannedBlock> planned;
+    std::vector<std::byte> scratch;       ///< one page: payloads whose content decides
+    std::vector<std::byte> read_scratch;  ///< one page: what is read to be checked, or zeroes of lost blocks
+};
+
+}  // namespace gnstor::deengine
