@@ -54,7 +54,8 @@ GN_HD void note_commands(Group group, Totals* totals, std::uint64_t commands, st
 struct StoreJob {
     VolumeRef volume;
     ChannelSet channels;
-    const std::byte* source;
+    const std::byte* source;  ///< of block 0
+    std::uint32_t first;      ///< of the blocks to be written
     std::uint32_t blocks;
     std::uint32_t piece_blocks;  ///< whole chunks
     std::uint32_t pieces;
@@ -67,14 +68,15 @@ struct StoreJob {
         const ChannelRef channel = channels.mine(lane);
         const std::uint32_t chunk_blocks = 1u << volume.geometry.chunk_shift;
         for (std::uint32_t piece; (piece = take_piece(group, totals)) < pieces;) {
-            const std::uint32_t first = piece * piece_blocks;
-            const std::uint32_t count = blocks - first < piece_blocks ? blocks - first : piece_blocks;
+            const std::uint32_t done = piece * piece_blocks;
+            const std::uint32_t count = blocks - done < piece_blocks ? blocks - done : piece_blocks;
+            const std::uint32_t block = first + done;
             const std::uint64_t begin = simt::now_ns();
             const nvme::Status status =
-                volume.write(group, channel, first, count, source + std::uint64_t{first} * nvme::kBlockBytes,
+                volume.write(group, channel, block, count, source + std::uint64_t{block} * nvme::kBlockBytes,
                              Deadline::in_ns(kOperationDeadlineNs));
             if (group.is_leader()) latency_ns[piece] = static_cast<std::uint32_t>(simt::now_ns() - begin);
-            if (!nvme::ok(status)) note_failure(group, totals, status, first);
+            if (!nvme::ok(status)) note_failure(group, totals, status, block);
             note_commands(group, totals, (count + chunk_blocks - 1) / chunk_blocks,
                           std::uint64_t{count} * nvme::kBlockBytes);
         }

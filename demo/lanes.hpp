@@ -43,9 +43,10 @@ class Lanes {
     [[nodiscard]] virtual std::string describe() const = 0;
     /// How many channels a client should have.
     [[nodiscard]] virtual std::uint32_t channels() const = 0;
-    /// Writes `blocks` blocks of registered memory to the volume.
+    /// Writes blocks first .. first + blocks - 1 of registered memory to the volume's same blocks.
     virtual Result<StoreOutcome> store(client::Client& client, const client::Volume& volume,
-                                       const simt::PinnedMemory& source, std::uint32_t blocks) = 0;
+                                       const simt::PinnedMemory& source, std::uint32_t first,
+                                       std::uint32_t blocks) = 0;
     virtual Result<GrepOutcome> grep(client::Client& client, const client::Volume& volume,
                                      const GrepRequest& request) = 0;
     virtual Result<ReadTrace> trace(client::Client& client, const client::Volume& volume,

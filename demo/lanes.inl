@@ -74,11 +74,13 @@ class LanesBase : public Lanes {
     LanesBase(simt::LanesKind kind, Shape shape) : kind_(kind), shape_(shape) {}
 
     Result<StoreOutcome> store(client::Client& client, const client::Volume& volume,
-                               const simt::PinnedMemory& source, std::uint32_t blocks) override {
+                               const simt::PinnedMemory& source, std::uint32_t first,
+                               std::uint32_t blocks) override {
         StoreJob job{};
         job.volume = volume.ref();
         job.channels = client.channels();
         job.source = source.lane_data();
+        job.first = first;
         job.blocks = blocks;
         job.piece_blocks = piece_blocks(job.volume);
         job.pieces = pieces_of(blocks, job.piece_blocks);

@@ -11,7 +11,7 @@ import unittest
 PROGRAM = sys.argv.pop(1)
 PATTERN = b"needle-in-flash"
 BLOCK, CHUNK = 4096, 65536
-matches_compared = 0
+matches_compared = kills = 0
 
 
 def demo(*arguments):
@@ -71,6 +71,23 @@ class Demo(unittest.TestCase):
         self.assertRegex(ended.stdout, r"\[FAILED\] SSD in slot \d+ found 1 damaged page by its CRC")
         self.assertIn("2 CHECKS FAILED", ended.stdout)
 
+    def test_a_process_killed_again_and_again_gives_the_same_answers(self):
+        global kills, matches_compared
+        size = 6 << 20
+        places = [0, CHUNK - 7, 40 * CHUNK - 1, size - len(PATTERN)]
+        self.file.write_bytes(haystack(size, places))
+        for seed in range(3):
+            ended = demo("--input", self.file, "--pattern", PATTERN.decode(), "--seed", seed, "--kill")
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            self.assertEqual(self.found(ended), len(places))
+            self.assertIn("every answer agrees", ended.stdout)
+            died = ended.stdout.count("was killed (SIGKILL)")
+            self.assertIn(f"{died} times by SIGKILL", ended.stdout)
+            read_back = re.findall(r"\[ok\] (\d+) blocks were acknowledged to killed processes and read back: 0 differ", ended.stdout)
+            self.assertEqual(read_back[-1], str(size // BLOCK), "the last process has all blocks from its predecessors")
+            kills += died
+            matches_compared += len(places)
+
     def test_a_folder_becomes_an_archive_of_its_files(self):
         root = pathlib.Path(self.folder.name, "tree")
         for i in range(20):
@@ -89,7 +106,7 @@ class Demo(unittest.TestCase):
         for arguments, code, word in (
             (["--pattern", ""], 2, "pattern"), (["--pattern", "x" * 65], 2, "64"), (["--pattern", "a\nb"], 2, "line"),
             (["--ssds", "1"], 2, "--ssds"), (["--ssds", "65"], 2, "--ssds"), (["--frobnicate"], 2, "--frobnicate"),
-            (["--max-bytes", "many"], 2, "many"), (["--input", "/nonexistent"], 1, "/nonexistent"), (["--input", self.file], 2, "empty"),
+            (["--max-bytes", "many"], 2, "many"), (["--input", "/nonexistent"], 1, "/nonexistent"), (["--input", self.file], 2, "empty"), (["--kill", "--corrupt"], 2, "--corrupt"),
         ):
             with self.subTest(arguments=arguments):
                 ended = demo(*arguments)
@@ -99,5 +116,6 @@ class Demo(unittest.TestCase):
 
 if __name__ == "__main__":
     result = unittest.main(exit=False).result
+    print(f"GN_COUNT demo_kills={kills}")
     print(f"GN_COUNT demo_matches_compared={matches_compared}")
     sys.exit(0 if result.wasSuccessful() else 1)

@@ -1,0 +1,53 @@
+// demo.hpp: one life of the demo's process: store the archive, look through it, hold the answers against
+// others'. Host, one thread.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include "archive.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace gnstor::demo {
+
+/// What the command line said.
+struct Options {
+    std::string lanes = "cpu";
+    std::string input = "/usr/lib";
+    std::string pattern = "GLIBC_2.";
+    std::string max_bytes = "256MiB";
+    std::uint32_t ssds = 4;
+    std::uint32_t engine_threads = 0;
+    std::uint64_t seed = 1;
+    bool corrupt = false;
+    bool strict = false;
+    bool kill = false;
+};
+
+inline constexpr std::uint32_t kReplicas = 2;
+
+/// What an earlier life of the process left behind, and who wants to know how far this one comes (kill.hpp).
+struct Life {
+    std::uint32_t number = 1;
+    std::uint32_t stored_blocks = 0;  ///< acknowledged to earlier lives: they must be there
+    int progress = -1;                ///< pipe for Progress messages; -1: nobody listens
+    std::string kills;                ///< of earlier lives, for the closing words; empty: none
+};
+
+/// Written to Life::progress, whole.
+struct Progress {
+    enum Kind : std::uint32_t { kStored = 1, kLooking = 2 };
+    std::uint32_t kind;
+    std::uint32_t blocks;  ///< kStored: acknowledged so far, from the first on
+};
+
+void heading(int number, const std::string& text);
+
+/// The steps after the input, in order, each printing what it did. `work` is a folder for stores. False: an
+/// answer was wrong.
+Result<bool> run_demo(const Options& options, const std::filesystem::path& work, const Archive& archive,
+                      const Life& life);
+
+}  // namespace gnstor::demo

@@ -1,0 +1,14 @@
+// kill.hpp: the demo with a process that does not live long. Host, one thread, and no lanes in this process.
+#pragma once
+
+#include "demo.hpp"
+
+namespace gnstor::demo {
+
+/// run_demo() in a process of its own, which is killed (SIGKILL) several times: while it stores, while it
+/// opens the stores of its predecessor, while its kernel looks through them. Each next process goes on with
+/// what was acknowledged to the one before, and the last one is held against the system's own tools as ever.
+Result<bool> run_with_kills(const Options& options, const std::filesystem::path& work,
+                            const Archive& archive);
+
+}  // namespace gnstor::demo
