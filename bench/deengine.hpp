@@ -64,20 +64,6 @@ class Stopwatch {
     std::chrono::steady_clock::time_point begin_;
 };
 
-/// Sums the time between start() and stop().
-class Timer {
-  public:
-    void start() { begin_ = std::chrono::steady_clock::now(); }
-    void stop() {
-        seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-    }
-    [[nodiscard]] double seconds() const { return seconds_; }
-
-  private:
-    std::chrono::steady_clock::time_point begin_;
-    double seconds_ = 0;
-};
-
 inline Repeat repeat_of(double seconds, std::uint64_t operations, std::uint64_t bytes = 0) {
     Repeat r;
     r.seconds = seconds;

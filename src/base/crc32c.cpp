@@ -1,4 +1,4 @@
-// crc32c.cpp: CRC-32C on the host (RFC 3720, appendix B.4), alone and fused with a copy. Pure.
+// crc32c.cpp: CRC-32C on the host (RFC 3720, appendix B.4). Pure. Fused with a copy: copy_crc32c.cpp.
 //
 // A CRC instruction takes three cycles but a new one may start every cycle: three streams over three
 // stretches of the data keep it busy; their results are joined by shifting a CRC over the bytes of a stretch
@@ -131,8 +131,6 @@ std::uint32_t three_streams(const std::uint8_t*& p, std::size_t& bytes, std::uin
     return crc;
 }
 
-constexpr std::size_t kSector = 512;
-
 }  // namespace
 
 std::uint32_t detail::crc32c_by_table(const void* data, std::size_t bytes, std::uint32_t crc) noexcept {
@@ -174,26 +172,6 @@ std::uint32_t detail::crc32c_by_library(const void* data, std::size_t bytes, std
 
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t crc) noexcept {
     return detail::crc32c_by_library(data, bytes, crc);
-}
-
-void copy_sectors_crc32c(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept {
-    auto* out = static_cast<std::uint8_t*>(to);
-    const auto* in = static_cast<const std::uint8_t*>(from);
-    // Through memory of this call's own, so that each byte is loaded once and the CRC is of what was stored,
-    // whoever changes source or destination meanwhile. A plain copy keeps many more cache misses under way
-    // than a loop of words that feeds CRC instructions: half the time on blocks that are in no cache.
-    constexpr std::uint32_t kPiece = 8;
-    alignas(64) std::uint8_t own[kPiece * kSector];
-    while (sectors != 0) {
-        const std::uint32_t count = std::min(sectors, kPiece);
-        std::memcpy(own, in, count * kSector);
-        for (std::uint32_t s = 0; s < count; ++s) crcs[s] = crc32c(own + s * kSector, kSector);
-        std::memcpy(out, own, count * kSector);
-        sectors -= count;
-        crcs += count;
-        out += count * kSector;
-        in += count * kSector;
-    }
 }
 
 }  // namespace gnstor

@@ -16,4 +16,11 @@ namespace gnstor::detail {
 [[nodiscard]] std::uint32_t crc32c_by_library(const void* data, std::size_t bytes,
                                               std::uint32_t crc) noexcept;
 
+/// copy_sectors_crc32c() by way of a buffer: any processor.
+void copy_sectors_in_pieces(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
+/// Whether this processor has AVX-512 and carry-less multiplication of vectors.
+[[nodiscard]] bool copies_by_vectors() noexcept;
+/// The same, each vector loaded once, stored and summed; only where copies_by_vectors().
+void copy_sectors_by_vectors(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
+
 }  // namespace gnstor::detail

@@ -77,22 +77,53 @@ TEST(Crc32c, EveryWayAgreesWithTheBitwiseDefinitionAtEveryLengthAndAlignment) {
     ASSERT_GE(cases, 1700u);
 }
 
+using Copy = void (*)(void*, const void*, std::uint32_t, std::uint32_t*) noexcept;
+struct NamedCopy {
+    const char* name;
+    Copy copy;
+};
+
+std::vector<NamedCopy> copies() {
+    std::vector<NamedCopy> all = {{"default", copy_sectors_crc32c},
+                                  {"in pieces", detail::copy_sectors_in_pieces}};
+    if (detail::copies_by_vectors()) all.push_back({"by vectors", detail::copy_sectors_by_vectors});
+    return all;
+}
+
 TEST(Crc32c, TheFusedCopyCopiesEverySectorAndSumsEach) {
     SplitMix64 random(test::run_seed());
-    for (std::uint32_t sectors = 0; sectors <= 17; ++sectors) {
-        for (std::size_t offset : {0u, 1u, 8u, 13u}) {
-            const auto from = random_bytes(sectors * 512u + offset + 1, random.next());  // never empty
-            std::vector<std::uint8_t> to(sectors * 512u + offset + 64, 0xA5);
-            std::vector<std::uint32_t> crcs(sectors + 1, 0xDEADBEEFu);
-            copy_sectors_crc32c(to.data() + offset, from.data() + offset, sectors, crcs.data());
-            ASSERT_EQ(std::memcmp(to.data() + offset, from.data() + offset, sectors * 512u), 0);
-            for (std::uint32_t s = 0; s < sectors; ++s)
-                ASSERT_EQ(crcs[s], crc32c_portable(from.data() + offset + s * 512u, 512))
-                    << s << " of " << sectors;
-            ASSERT_EQ(crcs[sectors], 0xDEADBEEFu) << "wrote beyond the last CRC";
-            for (std::size_t i = sectors * 512u + offset; i < to.size(); ++i) ASSERT_EQ(to[i], 0xA5);
+    for (const NamedCopy& way : copies())
+        for (std::uint32_t sectors = 0; sectors <= 17; ++sectors) {
+            for (std::size_t offset : {0u, 1u, 8u, 13u}) {
+                SCOPED_TRACE(way.name);
+                const auto from = random_bytes(sectors * 512u + offset + 1, random.next());  // never empty
+                std::vector<std::uint8_t> to(sectors * 512u + offset + 64, 0xA5);
+                std::vector<std::uint32_t> crcs(sectors + 1, 0xDEADBEEFu);
+                way.copy(to.data() + offset, from.data() + offset, sectors, crcs.data());
+                ASSERT_EQ(std::memcmp(to.data() + offset, from.data() + offset, sectors * 512u), 0);
+                for (std::uint32_t s = 0; s < sectors; ++s)
+                    ASSERT_EQ(crcs[s], crc32c_portable(from.data() + offset + s * 512u, 512))
+                        << s << " of " << sectors;
+                ASSERT_EQ(crcs[sectors], 0xDEADBEEFu) << "wrote beyond the last CRC";
+                for (std::size_t i = sectors * 512u + offset; i < to.size(); ++i) ASSERT_EQ(to[i], 0xA5);
+            }
         }
-    }
+}
+
+// Linear sums could hide a word whose factor is wrong only among others: each bit of a sector by itself.
+TEST(Crc32c, TheFusedCopySeesEverySingleBitOfASector) {
+    std::vector<std::uint8_t> from(512), to(512);
+    std::uint64_t bits = 0;
+    for (const NamedCopy& way : copies())
+        for (std::size_t bit = 0; bit < 512 * 8; ++bit, ++bits) {
+            from.assign(512, 0);
+            from[bit / 8] = static_cast<std::uint8_t>(1u << (bit % 8));
+            std::uint32_t crc = 0;
+            way.copy(to.data(), from.data(), 1, &crc);
+            ASSERT_EQ(crc, detail::crc32c_by_table(from.data(), 512, 0)) << way.name << ", bit " << bit;
+        }
+    std::printf("[   DID    ] %llu single bits, %zu ways to copy\n", static_cast<unsigned long long>(bits),
+                copies().size());
 }
 
 }  // namespace
