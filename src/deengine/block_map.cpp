@@ -156,9 +156,12 @@ std::uint32_t BlockMap::displace_along(std::uint32_t leaf, std::uint32_t empty_i
         const SearchNode& step = search_[node];
         std::uint64_t& from = table_[search_[step.parent].bucket].slots[step.index];
         const std::uint32_t other = (from & kWhich) != 0 ? 0 : 1;
-        const Home h = home(key_of(search_[step.parent].bucket, from), other);
+        const BlockKey key = key_of(search_[step.parent].bucket, from);
+        const Home h = home(key, other);
         assert(h.bucket == step.bucket && table_[h.bucket].slots[index] == 0);
         table_[h.bucket].slots[index] = h.tag | (from & ~tag_mask_);
+        if (move_listener_ != nullptr) [[unlikely]]
+            move_listener_->moved(key, entry_of(from), search_[step.parent].bucket, h.bucket);
         from = 0;
         index = step.index;
         node = step.parent;

@@ -41,6 +41,14 @@ struct MapEntry {
 class BlockMap {
   public:
     static constexpr std::uint32_t kSlotsPerBucket = 8;
+    static constexpr std::uint32_t kBucketBytes = 64;
+    /// Is told of each entry that an insertion moves to its other bucket (a checkpoint that copies buckets in
+    /// order would see it twice or never).
+    class MoveListener {
+      public:
+        virtual ~MoveListener() = default;
+        virtual void moved(BlockKey key, MapEntry entry, std::uint32_t from, std::uint32_t to) = 0;
+    };
     /// A slot that awaits its page.
     struct Ticket {
         std::uint32_t bucket;
@@ -92,6 +100,30 @@ class BlockMap {
         return sizeof(*this) + table_.capacity() * sizeof(Bucket) + search_.capacity() * sizeof(SearchNode);
     }
     [[nodiscard]] std::uint64_t slots() const { return std::uint64_t{split_.buckets()} * kSlotsPerBucket; }
+    [[nodiscard]] std::uint32_t buckets() const { return split_.buckets(); }
+    [[nodiscard]] std::uint32_t page_bits() const { return remainder_shift_ - kPageShift; }
+
+    // Checkpoints (block_map_image.cpp). Raw buckets are docs/store-format.md's, "The block map".
+    /// Null: nobody is told.
+    void set_move_listener(MoveListener* listener) { move_listener_ = listener; }
+    /// `count` buckets as they are; reserved slots as empty ones.
+    void copy_out(std::uint32_t first, std::uint32_t count, std::byte* to) const;
+    /// While mounting: buckets as copy_out() gave them, unchecked until settle_loaded().
+    void copy_in(std::uint32_t first, std::uint32_t count, const std::byte* from);
+    /// While mounting: whatever copies of the key there are give way to this one. False: it cannot be put.
+    [[nodiscard]] bool put_moved(BlockKey key, MapEntry entry);
+    /// After the last of these: why the table cannot be (a page number beyond `pages`, a reserved slot, a
+    /// slot that is not in a bucket of its key, a key twice in one bucket); null if it can. A key that was
+    /// erased and put into its other bucket while the table was copied is there twice: the copy in the higher
+    /// bucket, which is the later one, stays.
+    [[nodiscard]] const char* settle_loaded(std::uint64_t pages);
+    /// f(page) for every page that is named, without recovering keys.
+    template <class F>
+    void for_each_page(F&& f) const {
+        for (const Bucket& bucket : table_)
+            for (const std::uint64_t slot : bucket.slots)
+                if (is_visible(slot)) f(static_cast<PageNumber>((slot >> kPageShift) & page_mask_));
+    }
 
   private:
     // A slot, from bit 0: used | state (2) | which bijection | page number (page_bits) | remainder. 0 is an
@@ -132,6 +164,8 @@ class BlockMap {
     Ticket take(Home home, std::uint32_t index);
     std::optional<std::uint32_t> make_room();
     std::uint32_t displace_along(std::uint32_t leaf, std::uint32_t empty_index);
+    [[nodiscard]] const char* check_slot(std::uint32_t bucket, std::uint32_t index,
+                                         std::uint64_t pages) const;
 
     Bijection bijection_[2];
     BucketSplit split_;
@@ -141,6 +175,7 @@ class BlockMap {
     std::uint64_t size_ = 0;
     std::vector<Bucket> table_;
     std::vector<SearchNode> search_;
+    MoveListener* move_listener_ = nullptr;
 };
 
 }  // namespace gnstor::deengine
