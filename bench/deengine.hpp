@@ -53,6 +53,11 @@ void keep_value(const T& value) {
     asm volatile("" : : "r,m"(value) : "memory");
 }
 
+/// Memory that begins at a block's border, as flash pages and I/O buffers do.
+struct alignas(4096) AlignedBlock {
+    std::byte bytes[4096];
+};
+
 class Stopwatch {
   public:
     Stopwatch() : begin_(std::chrono::steady_clock::now()) {}

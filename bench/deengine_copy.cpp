@@ -54,13 +54,14 @@ class CopyBench {
     CopyBench(std::uint64_t source_bytes, std::size_t bytes, std::uint64_t seed)
         : bytes_(bytes),
           blocks_(source_bytes / nvme::kBlockBytes),
-          source_(std::make_unique<std::byte[]>(source_bytes)),
-          pool_(std::make_unique<std::byte[]>(kDestinations * nvme::kBlockBytes)),
+          source_(std::make_unique<AlignedBlock[]>(blocks_)),
+          pool_(std::make_unique<AlignedBlock[]>(kDestinations)),
           random_(seed) {
-        for (std::uint64_t i = 0; i < source_bytes; i += 8) {
-            const std::uint64_t word = random_.next();
-            std::memcpy(&source_[i], &word, 8);
-        }
+        for (std::uint64_t b = 0; b < blocks_; ++b)
+            for (std::size_t i = 0; i < nvme::kBlockBytes; i += 8) {
+                const std::uint64_t word = random_.next();
+                std::memcpy(source_[b].bytes + i, &word, 8);
+            }
     }
     /// The first variant of a repeat measures all of them.
     Result<Repeat> run(std::size_t variant) {
@@ -76,11 +77,10 @@ class CopyBench {
         for (std::uint32_t slice = 0; slice < kSlices; ++slice)
             for (std::size_t k = 0; k < kVariants.size(); ++k) {
                 const std::size_t v = (slice + k) % kVariants.size();  // nobody is always first
-                for (auto& offset : offsets_) offset = random_.below(blocks_) * nvme::kBlockBytes;
+                for (auto& block : order_) block = random_.below(blocks_);
                 const Stopwatch watch;
                 for (std::uint32_t i = 0; i < kSliceBlocks; ++i)
-                    kVariants[v].copy(&pool_[(i % kDestinations) * nvme::kBlockBytes], &source_[offsets_[i]],
-                                      bytes_);
+                    kVariants[v].copy(pool_[i % kDestinations].bytes, source_[order_[i]].bytes, bytes_);
                 slices[v].push_back(watch.seconds());
             }
         for (std::size_t v = 0; v < kVariants.size(); ++v) {
@@ -91,10 +91,10 @@ class CopyBench {
 
     const std::size_t bytes_;
     const std::uint64_t blocks_;
-    std::unique_ptr<std::byte[]> source_;
-    std::unique_ptr<std::byte[]> pool_;
+    std::unique_ptr<AlignedBlock[]> source_;
+    std::unique_ptr<AlignedBlock[]> pool_;
     SplitMix64 random_;
-    std::array<std::uint64_t, kSliceBlocks> offsets_{};
+    std::array<std::uint64_t, kSliceBlocks> order_{};
     std::array<double, kVariants.size()> seconds_{};
 };
 

@@ -61,7 +61,7 @@ class PathEngine {
           blocks_(blocks),
           keeps_data_(keeps_data),
           random_(seed),
-          pool_(std::make_unique<std::byte[]>(kPoolBlocks * nvme::kBlockBytes)) {}
+          pool_(std::make_unique<AlignedBlock[]>(kPoolBlocks)) {}
 
     Result<void> open() {
         deengine::EngineOptions options;
@@ -166,9 +166,7 @@ class PathEngine {
         f.map_version = 1;
         return f;
     }
-    [[nodiscard]] std::byte* buffer(std::uint64_t i) const {
-        return &pool_[i % kPoolBlocks * nvme::kBlockBytes];
-    }
+    [[nodiscard]] std::byte* buffer(std::uint64_t i) const { return pool_[i % kPoolBlocks].bytes; }
     static void stamp(std::byte* at, std::uint64_t block) { std::memcpy(at, &block, sizeof(block)); }
 
     Result<void> fill() {
@@ -191,7 +189,7 @@ class PathEngine {
     const std::uint64_t blocks_;
     const bool keeps_data_;
     SplitMix64 random_;
-    const std::unique_ptr<std::byte[]> pool_;
+    const std::unique_ptr<AlignedBlock[]> pool_;
     Answers answers_;
     std::unique_ptr<deengine::Engine> engine_;
     std::vector<std::uint32_t> chunks_;  ///< of the volume, those that are this drive's
