@@ -17,7 +17,9 @@ constexpr std::uint32_t kCpuChannels = 4;
 constexpr std::uint32_t kChannelsMax = 127;  // and the client's own one
 constexpr std::uint64_t kPoolGrain = 256u << 10;
 constexpr std::uint64_t kQuiesceNs = 10'000'000'000;
-constexpr std::uint64_t kLateAnswersNs = 1'000'000;  // for those that are there already
+constexpr std::uint64_t kLateAnswersNs = 1'000'000;            // for those that are there already
+constexpr auto kMapLook = std::chrono::milliseconds(20);       // a load a channel
+constexpr auto kMapPauseMax = std::chrono::milliseconds(640);  // between two questions that were in vain
 
 Result<void> check(const ClientOptions& o) {
     if (o.channels == 0 || o.channels > kChannelsMax)
@@ -51,20 +53,24 @@ Result<void> Client::Impl::open() {
     const Uuid uuid = Uuid::random();
     std::memcpy(host_id.data(), &uuid, host_id.size());
     GN_ASSIGN(identity, control.register_client(options.name));
-    GN_ASSIGN(view, control.array());
-    if (view.map.slot_count == 0 || view.ssds.empty())
+    GN_ASSIGN(ArrayView now, control.array());
+    views.push_back(std::move(now));
+    view.store(&views.back(), std::memory_order_release);  // pairs with the acquire of array()
+    const placement::ArrayMap& map = views.back().map;
+    if (map.slot_count == 0 || views.back().ssds.empty())
         return error(Errc::kState,
                      "the array has no SSDs in its map; bring some up first ('gnstor ssd list' shows them)");
-    GN_ASSIGN(lane_map, MapMemory::create(view.map, options.lanes));
-    GN_ASSIGN(host_map, MapMemory::create(view.map, simt::LanesKind::kCpu));
+    GN_ASSIGN(lane_map, MapMemory::create(map, options.lanes));
+    GN_ASSIGN(host_map, MapMemory::create(map, simt::LanesKind::kCpu));
     GN_TRY(open_sessions());
     GN_TRY(open_channels());
     keep_alive_by_proxy();
+    follow_maps_by_proxy();
     return {};
 }
 
 Result<void> Client::Impl::open_sessions() {
-    for (const SsdAddress& ssd : view.ssds) {
+    for (const SsdAddress& ssd : views.back().ssds) {
         if (ssd.slot != sessions.size())
             return error(Errc::kUnsupported,
                          "slot {} of the array is not served by any SSD; bring it back first",
@@ -217,23 +223,52 @@ Result<void> Client::reclaim() {
 }
 
 Result<void> Client::refresh_map() {
-    GN_ASSIGN(ArrayView now, impl_->control.array());
-    if (now.map.version == impl_->view.map.version) return {};
-    if (now.ssds.size() != impl_->sessions.size())
+    GN_TRY(impl_->refresh_map());
+    return {};
+}
+
+Result<bool> Client::Impl::refresh_map() {
+    const std::lock_guard lock(maps);
+    GN_ASSIGN(ArrayView now, control.array());
+    if (now.map.version <= views.back().map.version) return false;
+    if (now.ssds.size() != sessions.size())
         return error(Errc::kUnsupported,
                      "the array has {} SSDs now, the client is connected to {}; connect anew",
-                     now.ssds.size(), impl_->sessions.size());
-    GN_TRY(impl_->lane_map.publish(now.map));
-    GN_TRY(impl_->host_map.publish(now.map));
-    impl_->view = std::move(now);
-    return {};
+                     now.ssds.size(), sessions.size());
+    GN_TRY(lane_map.publish(now.map));
+    GN_TRY(host_map.publish(now.map));
+    views.push_back(std::move(now));
+    view.store(&views.back(), std::memory_order_release);  // pairs with the acquire of array()
+    return true;
+}
+
+void Client::Impl::follow_maps_by_proxy() {
+    (void)renewals.add(kMapLook, [this] { look_for_refused_map(); });
+}
+
+// Lanes that were refused for their map wait for a newer one (gnor/retrying.hpp). The daemon may not have it
+// yet either: then it is asked again, less often each time, as long as lanes say so.
+void Client::Impl::look_for_refused_map() {
+    const nvme::MapVersion ours = view.load(std::memory_order_acquire)->map.version;
+    bool refused = host_channel->refused_map() == ours;
+    for (const auto& channel : channels) refused = refused || channel->refused_map() == ours;
+    const auto now = std::chrono::steady_clock::now();
+    if (!refused || now < next_map_look) return;
+    host_channel->clear_refused_map();
+    for (const auto& channel : channels) channel->clear_refused_map();
+    const auto newer = refresh_map();
+    if (!newer.ok()) log_warn("client {} looks for a newer map: {}", identity.name, newer.error().message);
+    const bool found = newer.ok() && *newer;
+    map_pause = found ? std::chrono::milliseconds(0)
+                      : std::min<std::chrono::milliseconds>(kMapPauseMax, map_pause * 2 + kMapLook);
+    next_map_look = now + map_pause;
 }
 
 const ClientIdentity& Client::identity() const {
     return impl_->identity;
 }
 const ArrayView& Client::array() const {
-    return impl_->view;
+    return *impl_->view.load(std::memory_order_acquire);  // pairs with the release of refresh_map
 }
 simt::LanesKind Client::lanes() const {
     return impl_->options.lanes;

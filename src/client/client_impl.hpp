@@ -11,7 +11,9 @@
 #include "client/ssd_session.hpp"
 #include "gnor/channel.hpp"
 
-#include <map>
+#include <atomic>
+#include <chrono>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -26,10 +28,12 @@ struct Client::Impl {
     rdma::SoftNic& nic;
     const ClientOptions options;
     ClientIdentity identity;
-    ArrayView view;
     nvmf::HostId host_id{};
-    MapMemory lane_map;  ///< for kernels
-    MapMemory host_map;  ///< for this process's own lanes
+    std::mutex maps;             ///< one refresh at a time: guards the two that follow and `views`
+    MapMemory lane_map;          ///< for kernels
+    MapMemory host_map;          ///< for this process's own lanes
+    std::list<ArrayView> views;  ///< all that were ever current, as array() hands out references
+    std::atomic<const ArrayView*> view{nullptr};
     simt::DeviceMemory channel_refs;
     std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot
     std::vector<std::unique_ptr<gnor::Channel>> channels;
@@ -37,7 +41,9 @@ struct Client::Impl {
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
     std::uint64_t associations_anew = 0;  ///< a bit a slot whose queue pairs are still those of a lost one
     Proxy proxy;                          ///< keep-alives to SSDs
-    Proxy renewals;  ///< of leases, on a thread of their own: a daemon that hangs must not cost the
+    std::chrono::steady_clock::time_point next_map_look;  ///< the thread of `renewals` alone, as what follows
+    std::chrono::milliseconds map_pause{0};
+    Proxy renewals;  ///< of leases and maps, on a thread of their own: a daemon that hangs must not cost the
                      ///< associations
     std::vector<Proxy::ChoreId> chores;
 
@@ -52,6 +58,10 @@ struct Client::Impl {
     /// host_lanes.
     void settle_host_channel();
     void keep_alive_by_proxy();
+    /// Fetches the array's map; whether it is newer than the one that lanes have.
+    Result<bool> refresh_map();
+    void follow_maps_by_proxy();
+    void look_for_refused_map();
     [[nodiscard]] std::uint16_t host_queue_id() const {
         return static_cast<std::uint16_t>(options.channels + 1);
     }

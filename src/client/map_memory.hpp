@@ -1,4 +1,5 @@
-// map_memory.hpp: the array's map where lanes see it. One host thread; lanes read under running kernels.
+// map_memory.hpp: the array's map where lanes see it. One host thread at a time; lanes read under running
+// kernels.
 //
 // A published map is never changed: a newer one goes to new memory, then the address word is switched. Old
 // maps stay as long as this lives, for a lane may still be placing by one (ARRAY.md, rule 4: one immutable

@@ -1,5 +1,5 @@
-// proxy.hpp: the client's proxy thread: does on the CPU, now and then, what is not I/O: keep-alives and lease
-// renewals.
+// proxy.hpp: the client's proxy thread: does on the CPU, now and then, what is not I/O: keep-alives, lease
+// renewals, newer maps.
 //
 // A chore is called from the proxy's thread alone, about once every `period`; add and remove from any thread.
 // After remove returns, the chore is not running and never will be again.

@@ -109,6 +109,7 @@ void Channel::fill_state(ChannelState& s) {
     s.pool_base = reinterpret_cast<std::uint64_t>(pool_.data());
     s.pool_bytes = options_.pool_bytes;
     s.regions = reinterpret_cast<const RegionTable*>(nic + layout_.regions);
+    s.notes = reinterpret_cast<HostNotes*>(nic + layout_.notes);
     s.completion_ring = reinterpret_cast<mlx5::Cqe64*>(nic + layout_.ring);
     s.consumer_record = reinterpret_cast<std::uint32_t*>(nic + layout_.consumer_record);
     s.completion_entries_log2 = static_cast<std::uint32_t>(__builtin_ctz(layout_.completion_entries));
@@ -324,6 +325,16 @@ Result<void> Channel::clear_first_error() {
     GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
     access->first_error = FirstError{};
     return access.commit();
+}
+
+nvme::MapVersion Channel::refused_map() const {
+    const auto* notes = reinterpret_cast<const HostNotes*>(nic_memory_.data() + layout_.notes);
+    return simt::load_relaxed<simt::Scope::kSystem>(&notes->refused_map);
+}
+
+void Channel::clear_refused_map() {
+    auto* notes = reinterpret_cast<HostNotes*>(nic_memory_.data() + layout_.notes);
+    simt::store_relaxed<simt::Scope::kSystem>(&notes->refused_map, 0u);
 }
 
 Result<Channel::Usage> Channel::usage() {

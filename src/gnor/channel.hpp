@@ -41,7 +41,7 @@ struct ChannelLayout {
         pool_length, lane_bytes;
     // NIC-visible memory.
     std::size_t queue_stride, send_ring, capsules, receive_ring, responses, records, bell, send_completion,
-        ring, consumer_record, regions, nic_bytes;
+        ring, consumer_record, regions, notes, nic_bytes;
 
     static constexpr ChannelLayout of(std::uint32_t depth, std::uint32_t ssds, std::uint64_t pool_bytes);
 };
@@ -49,7 +49,7 @@ struct ChannelLayout {
 /// Memory that a channel of this depth takes besides its pool (whose bookkeeping is 4 bytes and a bit a 4 KiB
 /// block):
 ///   NIC-visible, a queue pair: depth x (64 entry + 64 capsule + 16 receive + 16 response) + 256;
-///   NIC-visible, shared: 64 x completions + 576, with completions = depth x ssds rounded up to a power of
+///   NIC-visible, shared: 64 x completions + 640, with completions = depth x ssds rounded up to a power of
 ///   two; lane memory: 1408 + ssds x (4 x depth + 320) + completions x 128 + bitmaps.
 [[nodiscard]] constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds);
 
@@ -88,6 +88,11 @@ class Channel {
     /// The first refusal or error completion since creation (or clear_first_error).
     Result<std::optional<FirstError>> first_error() const;
     Result<void> clear_first_error();
+
+    /// The map version that an SSD refused last as stale, or 0. Any thread, also under a running kernel.
+    [[nodiscard]] nvme::MapVersion refused_map() const;
+    /// Forgets it: waiting lanes say it again. Any thread.
+    void clear_refused_map();
 
     /// Polls until no command is in flight; kTimedOut names how many are. Quiet.
     Result<void> quiesce(simt::Deadline deadline);
@@ -175,6 +180,7 @@ constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssd
     l.ring = take(at, std::size_t{64} * l.completion_entries);
     l.consumer_record = take(at, 64);
     l.regions = take(at, sizeof(RegionTable));
+    l.notes = take(at, sizeof(HostNotes));
     l.nic_bytes = take(at, 0);
     return l;
 }

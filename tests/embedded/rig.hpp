@@ -12,6 +12,8 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <semaphore>
 #include <string>
 #include <thread>
@@ -43,14 +45,18 @@ inline simt::Deadline late() {
 class MapOverlay final : public client::ControlPlane {
   public:
     explicit MapOverlay(client::ControlPlane& below) : below_(below) {}
-    std::unique_ptr<placement::ArrayMap> map;
+    void set_map(const placement::ArrayMap& map) {
+        const std::lock_guard lock(mutex_);  // clients' proxies ask at any time
+        map_ = map;
+    }
 
     Result<client::ClientIdentity> register_client(const std::string& name) override {
         return below_.register_client(name);
     }
     Result<client::ArrayView> array() override {
         GN_ASSIGN(client::ArrayView view, below_.array());
-        if (map) view.map = *map;
+        const std::lock_guard lock(mutex_);
+        if (map_) view.map = *map_;
         return view;
     }
     Result<nvme::VolumeRecord> create_volume(nvme::ClientId c, const client::CreateVolume& r) override {
@@ -77,6 +83,8 @@ class MapOverlay final : public client::ControlPlane {
 
   private:
     client::ControlPlane& below_;
+    std::mutex mutex_;
+    std::optional<placement::ArrayMap> map_;
 };
 
 inline EmbeddedArrayOptions rig_options(std::uint32_t engine_threads = 1) {
@@ -144,19 +152,21 @@ class ArrayRig {
         return client.open(name, client::OpenMode::kWrite).value();
     }
 
-    /// Gives the SSDs a map of the next version, by `edit`; clients learn it by refresh_map().
+    /// Gives the SSDs a map of the next version, by `edit`, and clients that ask; with `publish` false not
+    /// yet.
     template <class Edit>
-    void set_map(Edit edit) {
-        auto next = std::make_unique<placement::ArrayMap>(control->array().value().map);
-        ++next->version;
-        edit(*next);
+    placement::ArrayMap set_map(Edit edit, bool publish = true) {
+        placement::ArrayMap next = control->array().value().map;
+        ++next.version;
+        edit(next);
         for (std::uint32_t i = 0; i < options.ssds; ++i) {
             nvme::MapSet set{};
             set.slot = i;
-            set.map = *next;
+            set.map = next;
             ports[i]->map_set(daemon->inspect().term, set).value();
         }
-        control->map = std::move(next);
+        if (publish) control->set_map(next);
+        return next;
     }
 
     /// Nothing was wrong on the wire; nothing is in flight, no slot and no pool block is lost.

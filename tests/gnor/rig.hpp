@@ -93,7 +93,10 @@ class Rig {
         const std::size_t at = kMaps + (version % 8) * sizeof(placement::ArrayMap);
         lane_memory.upload(at, &map, sizeof(map)).value();
         const std::uint64_t address = reinterpret_cast<std::uint64_t>(lane_memory.lane_as<std::byte>(at));
-        lane_memory.upload(kMapCell, &address, sizeof(address)).value();
+        if (options.lanes == simt::LanesKind::kGpu)
+            lane_memory.upload(kMapCell, &address, sizeof(address)).value();
+        else  // pairs with the acquire of Operation::load_map: lanes may be waiting for it
+            simt::store_release<simt::Scope::kSystem>(lane_memory.lane_as<std::uint64_t>(kMapCell), address);
     }
     VolumeRef volume(VolumeMode mode = VolumeMode::kWrite) const {
         VolumeRef v;

@@ -2,9 +2,9 @@
 // hands references to kernels.
 //
 // Client owns an admin connection to every SSD, the channels (each with a queue pair to every SSD) and a
-// proxy thread (keep-alives, lease renewals). Volume owns one opening of a volume. Both are host owners: not
-// copyable, used from host threads; what kernels take are VolumeRef and ChannelSet, small values that are
-// valid while their owners live. Nothing here is in the I/O path.
+// proxy thread (keep-alives, lease renewals, newer maps). Volume owns one opening of a volume. Both are host
+// owners: not copyable, used from host threads; what kernels take are VolumeRef and ChannelSet, small values
+// that are valid while their owners live. Nothing here is in the I/O path.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -69,10 +69,11 @@ class Client {
     /// Brings queue pairs in error back: resets them, frees what they held, reconnects. Call with no kernel
     /// using the channels.
     Result<void> reclaim();
-    /// Fetches the map again, after kStaleMap.
+    /// Fetches the map now. When an SSD refuses the one that lanes have, the proxy does it by itself.
     Result<void> refresh_map();
 
     [[nodiscard]] const ClientIdentity& identity() const;
+    /// The newest that this client knows; a reference to an older one stays valid.
     [[nodiscard]] const ArrayView& array() const;
     [[nodiscard]] simt::LanesKind lanes() const;
     [[nodiscard]] ControlPlane& control();

@@ -52,6 +52,11 @@ struct alignas(64) RegionTable {
     Region entries[kMaxRegions];
 };
 
+/// What lanes tell the host. NIC-visible, so that the host reads it under a running kernel.
+struct alignas(64) HostNotes {
+    nvme::MapVersion refused_map;  // atomic: the version last refused as stale by an SSD, or 0
+};
+
 /// State of a command slot: bits of CommandSlot::control.
 enum class SlotState : std::uint32_t {
     kFree = 0,
@@ -91,6 +96,7 @@ struct alignas(16) CommandSlot {
     std::uint32_t
         remaining;         // atomic, of a chain's first command: commands whose answers were not merged yet
     std::uint32_t merged;  // atomic, likewise: worst status so far
+    nvme::MapVersion map_version;  ///< of the one map that its targets were chosen by; goes into the command
 };
 
 /// One queue pair as lanes see it, besides its ReceiveQueueRef: the path to the drive that fills one slot of
@@ -146,6 +152,7 @@ struct alignas(64) ChannelState {
     std::uint64_t pool_base;
     std::uint64_t pool_bytes;
     const RegionTable* regions;
+    HostNotes* notes;
     mlx5::Cqe64* completion_ring;
     std::uint32_t* consumer_record;
     std::uint32_t completion_entries_log2, send_entries_log2;

@@ -110,6 +110,13 @@ inline nvme::Status outcome_of(const CommandSlot& slot) {
     return out;
 }
 
+/// Tells the host that an SSD refused this map version (Channel::refused_map).
+GN_HD
+inline void note_stale_map(ChannelState& c, nvme::MapVersion version) {
+    // A hint alone: the host fetches the map itself.
+    simt::store_relaxed<simt::Scope::kSystem>(&c.notes->refused_map, version);
+}
+
 /// Records the first error of the channel; later ones are only counted.
 GN_HD
 inline void record_error(ChannelState& c, nvme::Status status, std::uint32_t queue, std::uint32_t block,

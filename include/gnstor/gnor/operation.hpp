@@ -4,38 +4,23 @@
 // keeps up to a window of commands in flight, chained through their slots; what needs all lanes (posting,
 // polling, moving bytes) is done together. Resources are taken in the order pool buffer, command slot, send
 // credit, each with a try: a lane that gets none goes round, polls, and finishes what it has in flight, so
-// nothing is waited for while something later is held. A deadline ends the waiting, not the commands: those
-// in flight go into quarantine (command_slots.hpp).
+// nothing is waited for while something later is held. What an SSD refuses for now is sent again
+// (retrying.hpp). A deadline ends the waiting, not the commands: those in flight go into quarantine
+// (command_slots.hpp).
 #pragma once
 
 #include <gnstor/gnor/moving.hpp>
 #include <gnstor/gnor/polling.hpp>
 #include <gnstor/gnor/posting.hpp>
 #include <gnstor/gnor/request.hpp>
+#include <gnstor/gnor/retrying.hpp>
 #include <gnstor/simt/group.hpp>
 #include <gnstor/simt/time.hpp>
 
 namespace gnstor::gnor {
 
-inline constexpr std::uint32_t kLoneWindow = 8;   ///< commands in flight a lane when few lanes work together
-inline constexpr std::uint32_t kWarpWindow = 2;   ///< and when many do
-inline constexpr std::uint32_t kMaxAttempts = 8;  ///< of one read or write, over replicas and maps
-
-/// What the commands of one call have in common.
-struct Operation {
-    CommandContext context;
-    placement::VolumeGeometry geometry;
-    const std::uint64_t* current_map;  ///< address of the newest map; read once an attempt
-    const placement::ArrayMap* map;    ///< the one in use
-
-    GN_HD
-    void load_map() {
-        // Pairs with the client's release of a new map: the object it names is whole and never changes.
-        map = reinterpret_cast<const placement::ArrayMap*>(
-            simt::load_acquire<simt::Scope::kSystem>(current_map));
-        context.map_version = map->version;
-    }
-};
+inline constexpr std::uint32_t kLoneWindow = 8;  ///< commands in flight a lane when few lanes work together
+inline constexpr std::uint32_t kWarpWindow = 2;  ///< and when many do
 
 enum class Begin : std::uint32_t { kBegun, kLater, kRefused };
 
@@ -53,8 +38,8 @@ inline bool serves(const placement::ArrayMap& map, std::uint32_t slot) {
            state != placement::SlotState::kDown;
 }
 
-/// Reads go to one replica that is *in*, the first by rank that is not broken, beginning at attempt number
-/// `attempts`; all else goes to every replica, and to none if one of them cannot be reached.
+/// Reads go to one replica that is *in*, the first by rank that is not broken, beginning behind those that
+/// were asked; all else goes to every replica, and to none if one of them cannot be reached.
 GN_HD
 inline Targets choose_targets(ChannelState& c, const Operation& op, const Step& step) {
     Targets t;
@@ -71,7 +56,7 @@ inline Targets choose_targets(ChannelState& c, const Operation& op, const Step& 
         if (read && t.count != 0) {
             std::uint32_t pick = kNone;
             for (std::uint32_t i = 0; i < t.count && pick == kNone; ++i) {
-                const std::uint32_t s = t.slot[(step.attempts + i) % t.count];
+                const std::uint32_t s = t.slot[((step.attempts & kAskedMask) + i) % t.count];
                 if (s < c.queues && !is_broken(c, s)) pick = s;
             }
             t.count = 1;
@@ -110,6 +95,7 @@ inline Begin begin_step(ChannelState& c, const Operation& op, const Step& step, 
     slot.first_sector = step.first_sector;
     slot.sectors = step.sectors;
     slot.attempts = step.attempts;
+    slot.map_version = op.map->version;
     slot.block = step.block;
     slot.blocks = step.blocks;
     slot.pool_first = pool_first;
@@ -155,21 +141,6 @@ inline Step step_of(const CommandSlot& slot) {
     return step;
 }
 
-/// Whether a command that ended with `status` is worth another attempt; a newer map counts as one.
-GN_HD
-inline bool worth_retrying(Operation& op, const CommandSlot& slot, nvme::Status status) {
-    if (nvme::ok(status) || slot.attempts + 1u >= kMaxAttempts) return false;
-    if (status == nvme::Status::kStaleMap) {
-        const nvme::MapVersion before = op.context.map_version;
-        op.load_map();
-        if (op.context.map_version != before) return true;
-    }
-    if (slot.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kRead)) return false;
-    if (slot.attempts + 1u >= op.geometry.replicas) return false;
-    return nvme::may_retry(status) || status == nvme::Status::kQueueError ||
-           status == nvme::Status::kUnrecoveredReadError;
-}
-
 /// One lane's part of run(): what it is about to send and what it has in flight.
 struct LaneWork {
     std::uint32_t current = kNone;  ///< slot that is being posted
@@ -178,6 +149,7 @@ struct LaneWork {
     std::uint32_t head = kNone, tail = kNone, in_flight = 0;
     bool has_step = false;  ///< `step` is waiting for resources
     bool exhausted = false;
+    RetryPause pause;  ///< of the oldest command
     Step step{};
     nvme::Status stall = nvme::Status::kTimedOut;  ///< what to report if `step` never gets its resources
     std::uint32_t sent = 0, timeouts = 0, bounced = 0;
@@ -218,14 +190,20 @@ inline void fail_command(ChannelState& c, Cursor& cursor, std::uint32_t index, n
     leave_slot(c, index);
 }
 
-/// Another attempt with the same slot and pool buffer, for a command of which nothing is unanswered: it
-/// becomes current. False: no drive is left to ask.
+/// Another attempt with the same slot, pool buffer and sequence, for a command of which nothing is
+/// unanswered: it becomes current. Otherwise no drive is left to ask, and it ends with what that means after
+/// `refused`.
 GN_HD
-inline bool start_again(ChannelState& c, const Operation& op, LaneWork& work, std::uint32_t index) {
+inline void start_again(ChannelState& c, const Operation& op, Cursor& cursor, LaneWork& work,
+                        std::uint32_t index, nvme::Status refused) {
     CommandSlot& slot = c.slot(index);
-    ++slot.attempts;
     const Targets targets = choose_targets(c, op, step_of(slot));
-    if (targets.count == 0) return false;
+    if (targets.count == 0) {  // success: a flush of a slot that the newer map has nobody in
+        const bool done = nvme::ok(targets.status);
+        fail_command(c, cursor, index, done ? nvme::Status::kSuccess : worst(refused, targets.status));
+        return;
+    }
+    slot.map_version = op.map->version;
     for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i)
         slot.target[i] = i < targets.count ? targets.slot[i] : kNoTarget;
     // A new generation, so that no answer to the earlier attempt can be taken for one to this.
@@ -237,6 +215,29 @@ inline bool start_again(ChannelState& c, const Operation& op, LaneWork& work, st
     work.current = index;
     work.posted = 0;
     work.targets = targets.count;
+}
+
+/// The oldest command was refused: another attempt takes its place, at once or after a pause, or it ends with
+/// that. False: it waits.
+GN_HD
+inline bool retry_or_fail(ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work, nvme::Status status,
+                          bool expired) {
+    if (work.current != kNone) return false;  // what is being sent goes first
+    CommandSlot& slot = c.slot(work.head);
+    const NextAttempt next = next_attempt(slot, op.geometry.replicas, status);
+    if (next == NextAttempt::kEnd || expired) {
+        // What was not begun waited behind this one.
+        if (next != NextAttempt::kEnd && nvme::may_retry(status)) work.stall = status;
+        work.pause = RetryPause{};
+        fail_command(c, cursor, work.dequeue(c), status);
+        return true;
+    }
+    if (!work.pause.over(c, op, slot, next)) return false;
+    work.pause.start();
+    op.load_map();
+    const std::uint8_t said = attempts_after(slot.attempts, status);
+    slot.attempts = next == NextAttempt::kNextReplica ? static_cast<std::uint8_t>(said + 1) : std::uint8_t{0};
+    start_again(c, op, cursor, work, work.dequeue(c), status);
     return true;
 }
 
@@ -294,10 +295,13 @@ GN_HD bool post_current(Group group, ChannelState& c, Operation& op, Cursor& cur
         } else if (outcome == PostOutcome::kBroken) {
             const std::uint32_t index = work.current;
             work.current = kNone;
-            const bool again =
-                work.posted == 0 && worth_retrying(op, c.slot(index), nvme::Status::kQueueError);
-            if (!again || !start_again(c, op, work, index))
+            const auto next = next_attempt(c.slot(index), op.geometry.replicas, nvme::Status::kQueueError);
+            if (work.posted == 0 && next == NextAttempt::kNextReplica) {
+                ++c.slot(index).attempts;
+                start_again(c, op, cursor, work, index, nvme::Status::kQueueError);
+            } else {
                 fail_command(c, cursor, index, nvme::Status::kQueueError);
+            }
         }
         more = group.any(outcome == PostOutcome::kPosted && work.current != kNone);
     }
@@ -315,7 +319,9 @@ GN_HD bool post_current(Group group, ChannelState& c, Operation& op, Cursor& cur
 GN_HD
 inline bool abandon_broken(ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work) {
     const CommandSlot& slot = c.slot(work.head);
-    const bool again = slot.pool_first != kNone && worth_retrying(op, slot, nvme::Status::kQueueError);
+    const bool again =
+        slot.pool_first != kNone &&
+        next_attempt(slot, op.geometry.replicas, nvme::Status::kQueueError) == NextAttempt::kNextReplica;
     if (again && work.has_step) return false;
     const std::uint32_t index = work.dequeue(c);
     if (!again) {
@@ -344,14 +350,12 @@ GN_HD bool reap_head(Group group, ChannelState& c, Operation& op, Cursor& cursor
             const nvme::Status status = outcome_of(slot);
             if (nvme::ok(status)) {
                 progress = true;
+                work.pause = RetryPause{};
                 done = work.dequeue(c);
                 moves = slot.pool_first != kNone &&
                         slot.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kRead);
-            } else if (work.current == kNone) {  // another attempt takes its place
-                progress = true;
-                const std::uint32_t index = work.dequeue(c);
-                const bool again = !expired && worth_retrying(op, slot, status);
-                if (!again || !start_again(c, op, work, index)) fail_command(c, cursor, index, status);
+            } else {
+                progress = retry_or_fail(c, op, cursor, work, status, expired);
             }
         } else if (expired) {
             progress = true;

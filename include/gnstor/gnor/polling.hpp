@@ -87,6 +87,7 @@ inline void file_arrival(ChannelState& c, const rdma::Arrival& arrival, TripTall
     const std::uint32_t cid = arrival.dw3 & 0xFFFFu;
     const auto status = nvme::from_field(static_cast<std::uint16_t>(arrival.dw3 >> 17));
     const std::uint32_t block = c.slot(cid & (c.command_slots - 1)).block;
+    const nvme::MapVersion map_version = c.slot(cid & (c.command_slots - 1)).map_version;
     if (!settle(c, arrival.queue, cid, status)) {
         ++tally.stale;
         return;
@@ -96,6 +97,7 @@ inline void file_arrival(ChannelState& c, const rdma::Arrival& arrival, TripTall
     ++tally.due;
     if (nvme::ok(status)) return;
     ++tally.refused;
+    if (status == nvme::Status::kStaleMap) note_stale_map(c, map_version);
     record_error(c, status, arrival.queue, block, 0);
 }
 

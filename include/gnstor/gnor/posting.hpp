@@ -40,7 +40,6 @@ struct CommandContext {
     nvme::VolumeId volume = 0;
     nvme::ClientId client = 0;
     nvme::Epoch epoch = 0;
-    nvme::MapVersion map_version = 0;
 };
 
 /// The 64-byte capsule of a slot's command, and how much of its payload travels with it.
@@ -55,7 +54,7 @@ inline nvme::Command build_command(ChannelState& c, const CommandContext& contex
     fields.block = slot.block;
     fields.blocks = slot.blocks != 0 ? slot.blocks : 1;
     fields.epoch = context.epoch;
-    fields.map_version = context.map_version;
+    fields.map_version = slot.map_version;
     fields.first_sector = slot.first_sector;
     fields.sectors = slot.sectors;
     fields.sequence = slot.sequence;

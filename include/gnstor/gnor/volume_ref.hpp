@@ -12,6 +12,9 @@
 //   * kTimedOut, kQueueError: a registered buffer may still be read or written by the NIC, until the answer
 //   or
 //     reclaim() on the host: neither use it nor give it back before;
+//   * what a drive refuses for now (kBusy, kNotGranted) is asked again until the deadline, with pauses that
+//     grow; kStaleMap likewise, as soon as the client has published a newer map, which it fetches by itself.
+//     A call that ends with one of these has nothing under way. Asynchronous requests are sent once;
 //   * one call is one write sequence, also over its retries: a call that is made again is a newer write;
 //   * a failed write is indeterminate on every block it covers.
 #pragma once

@@ -1,0 +1,99 @@
+// retrying.hpp: which refusals are worth another attempt, and when. CPU and GPU lanes; nothing here waits.
+//
+// A synchronous call does not give up while an SSD says "later": it asks until its deadline, pausing longer
+// each time, and a write keeps its sequence (ARRAY.md, rules 5 and 6). A read asks the other replicas first.
+// A stale map is cured by a newer map alone: the host is told by a note in NIC-visible memory, and the
+// command waits until the client has published one. A command in pause holds its slot and its pool buffer,
+// for which nobody in the array waits; it holds no credit.
+#pragma once
+
+#include <gnstor/gnor/posting.hpp>
+#include <gnstor/simt/time.hpp>
+
+namespace gnstor::gnor {
+
+inline constexpr std::uint64_t kFirstPauseNs = 4'000;
+inline constexpr std::uint32_t kPauseDoublings = 11;  ///< up to 8 ms: many lanes may be refused at once
+
+// CommandSlot::attempts: how many replicas were asked in this round, and what they said.
+inline constexpr std::uint8_t kSaidBusy = 0x80;   ///< one of them: busy, or not granted
+inline constexpr std::uint8_t kSaidStale = 0x40;  ///< one of them: stale map
+inline constexpr std::uint8_t kAskedMask = 0x3F;
+
+/// What the commands of one call have in common.
+struct Operation {
+    CommandContext context;
+    placement::VolumeGeometry geometry;
+    const std::uint64_t* current_map;  ///< address of the newest map; read once an attempt
+    const placement::ArrayMap* map;    ///< the one in use
+
+    GN_HD
+    void load_map() {
+        // Pairs with the client's release of a new map: the object it names is whole and never changes.
+        map = reinterpret_cast<const placement::ArrayMap*>(
+            simt::load_acquire<simt::Scope::kSystem>(current_map));
+    }
+};
+
+enum class NextAttempt : std::uint32_t {
+    kEnd,
+    kNextReplica,  ///< at once
+    kAfterPause,   ///< all replicas again
+    kUnderNewMap,  ///< likewise, once there is one
+};
+
+GN_HD
+constexpr std::uint8_t attempts_after(std::uint8_t attempts, nvme::Status status) {
+    if (status == nvme::Status::kStaleMap) return attempts | kSaidStale;
+    return nvme::may_retry(status) ? attempts | kSaidBusy : attempts;
+}
+
+/// What becomes of a command that ended with `status`.
+GN_HD
+inline NextAttempt next_attempt(const CommandSlot& slot, std::uint32_t replicas, nvme::Status status) {
+    const bool read = slot.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kRead);
+    const bool elsewhere =
+        status == nvme::Status::kQueueError || status == nvme::Status::kUnrecoveredReadError;
+    if (!nvme::may_retry(status) && !(read && elsewhere)) return NextAttempt::kEnd;
+    if (read && (slot.attempts & kAskedMask) + 1u < replicas) return NextAttempt::kNextReplica;
+    const std::uint8_t said = attempts_after(slot.attempts, status);
+    if ((said & kSaidBusy) != 0) return NextAttempt::kAfterPause;
+    return (said & kSaidStale) != 0 ? NextAttempt::kUnderNewMap : NextAttempt::kEnd;
+}
+
+/// One lane's pause before its oldest command is sent again.
+struct RetryPause {
+    std::uint64_t until_ns = 0;  ///< 0: none has begun
+    std::uint32_t taken = 0;     ///< in a row
+
+    GN_HD
+    void begin() {
+        const std::uint32_t doublings = taken < kPauseDoublings ? taken : kPauseDoublings;
+        until_ns = simt::now_ns() + (kFirstPauseNs << doublings);
+        ++taken;
+    }
+    /// Whether the command may be sent again now. Asked once a round of the lane.
+    GN_HD
+    bool over(ChannelState& c, Operation& op, const CommandSlot& slot, NextAttempt next) {
+        if (next == NextAttempt::kNextReplica) return true;
+        const bool for_map = next == NextAttempt::kUnderNewMap;
+        if (for_map) {
+            op.load_map();
+            if (op.map->version != slot.map_version) return true;
+        }
+        if (until_ns == 0) {
+            begin();
+            return false;
+        }
+        if (simt::now_ns() < until_ns) return false;
+        if (!for_map) return true;
+        note_stale_map(c, slot.map_version);  // again, as the host may have looked in vain
+        begin();
+        return false;
+    }
+    /// The next attempt starts; the pause after it is longer.
+    GN_HD
+    void start() { until_ns = 0; }
+};
+
+}  // namespace gnstor::gnor

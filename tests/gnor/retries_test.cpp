@@ -1,0 +1,191 @@
+// retries_test.cpp: what drives refuse for now is asked again: until the deadline, with pauses, under the
+// newest map, with the same sequence.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "gnor/rig.hpp"
+#include "support/count.hpp"
+
+namespace gnstor::test {
+namespace {
+
+using nvme::IoFields;
+
+const auto kMe = simt::self(simt::Lane{});
+
+Deadline late() {
+    return Deadline::in_ns(kLong);
+}
+
+class Retries : public ::testing::Test {
+  protected:
+    void rule_everywhere(const ModelDrive::Rule& rule) {
+        for (auto& d : rig.drives) d->set_rule(rule);
+    }
+    /// Each drive refuses the first `times` commands it gets, then serves.
+    void refuse_first(std::uint32_t times, Status status) {
+        for (auto& d : rig.drives) {
+            d->forget();
+            d->set_rule([times, status, n = 0u](const nvme::Command&, const IoFields&) mutable {
+                return n++ < times ? Decision{Decision::kRefuse, status, 0} : Decision{};
+            });
+        }
+    }
+    std::vector<ModelDrive::Seen> seen() {
+        std::vector<ModelDrive::Seen> all;
+        for (auto& d : rig.drives)
+            for (const auto& s : d->seen()) all.push_back(s);
+        return all;
+    }
+    ModelDrive& replica(std::uint32_t block, std::uint32_t rank) {
+        return *rig.drives[rig.replicas_of(block).slot[rank]];
+    }
+
+    Rig rig{};
+    VolumeRef v = rig.volume();
+    ChannelRef ch = rig.channel();
+    std::vector<std::byte> data = std::vector<std::byte>(64 * 4096);
+};
+
+TEST_F(Retries, WhatABusyOrUngrantedDriveRefusesIsAskedAgainWithTheSameSequence) {
+    std::uint64_t retried = 0;
+    for (const Status s : {Status::kBusy, Status::kNotGranted}) {
+        for (const std::uint32_t times : {1u, 3u, 12u}) {
+            refuse_first(times, s);
+            const std::uint64_t before = *v.last_sequence;
+            ASSERT_EQ(v.write(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+            EXPECT_EQ(*v.last_sequence, before + 1);
+            for (const auto& seen : seen()) EXPECT_EQ(seen.sequence, before + 1);
+            EXPECT_EQ(seen().size(), 2u * (times + 1)) << "all replicas, each time";
+            refuse_first(times, s);
+            ASSERT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+            EXPECT_EQ(seen().size(), 2 * times + 1) << "the other replica first, then all over again";
+            refuse_first(times, s);
+            ASSERT_EQ(v.write(kMe, ch, 0, 64, data.data(), late()), Status::kSuccess);
+            ASSERT_EQ(v.read(kMe, ch, 0, 64, data.data(), late()), Status::kSuccess);
+            refuse_first(times, s);
+            ASSERT_EQ(v.trim(kMe, ch, 0, 1, late()), Status::kSuccess);
+            refuse_first(times, s);
+            ASSERT_EQ(v.write_zeroes(kMe, ch, 0, 1, late()), Status::kSuccess);
+            refuse_first(times, s);
+            ASSERT_EQ(v.flush(kMe, ch, late()), Status::kSuccess);
+            EXPECT_EQ(seen().size(), 4 * (times + 1));
+            retried += 7 * times;
+        }
+    }
+    count("gnor_refusals_retried", retried);
+    rig.expect_clean();
+}
+
+TEST_F(Retries, RefusalsUntilTheDeadlineEndWithTheStatusAfterPausesThatGrew) {
+    for (const Status s : {Status::kBusy, Status::kNotGranted}) {
+        rule_everywhere([s](const nvme::Command&, const IoFields&) {
+            return Decision{Decision::kRefuse, s, 0};
+        });
+        // The bound is of pauses alone, 4 us to 8 ms: 12 of them last 16 ms, and 100 ms have room for 11
+        // more.
+        for (const bool write : {true, false}) {
+            for (auto& d : rig.drives) d->forget();
+            const Deadline until = Deadline::in_ns(100'000'000);
+            const Status got = write ? v.write(kMe, ch, 0, 1, data.data(), until)
+                                     : v.read(kMe, ch, 0, 1, data.data(), until);
+            // Its deadline may come between a command and its answer.
+            EXPECT_TRUE(got == s || got == Status::kTimedOut) << nvme::status_name(got);
+            EXPECT_LE(seen().size(), 2u * 26);
+            EXPECT_GE(seen().size(), 2u);
+        }
+    }
+    rule_everywhere({});
+    EXPECT_EQ(v.write(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+    rig.expect_clean();
+}
+
+TEST_F(Retries, AStaleMapIsAskedAgainOnceThereIsANewerOneAndNotBefore) {
+    rule_everywhere([](const nvme::Command&, const IoFields& f) {
+        return f.map_version % 2 == 0 ? Decision{} : Decision{Decision::kRefuse, Status::kStaleMap, 0};
+    });
+    std::uint64_t waited = 0;
+    for (std::uint32_t round = 0; round < 8; ++round) {
+        const std::uint32_t stale = 2 * round + 1;
+        rig.set_map(stale);
+        for (auto& d : rig.drives) d->forget();
+        // As the client does it: the map comes when the refusal was noted.
+        std::thread publisher([&] {
+            const Deadline give_up = late();
+            while (rig.channels[0]->refused_map() != stale && !give_up.passed()) std::this_thread::yield();
+            rig.channels[0]->clear_refused_map();
+            while (rig.channels[0]->refused_map() != stale && !give_up.passed()) std::this_thread::yield();
+            rig.set_map(stale + 1);
+        });
+        const bool write = round % 2 == 0;
+        EXPECT_EQ(write ? v.write(kMe, ch, 0, 64, data.data(), late())
+                        : v.read(kMe, ch, 0, 64, data.data(), late()),
+                  Status::kSuccess);
+        publisher.join();
+        std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> asked;  // by block and map
+        for (const auto& s : seen()) ++asked[{s.block, s.map_version}];
+        ASSERT_EQ(asked.size(), 2u * 4) << "4 chunks, under both maps";
+        for (const auto& [key, times] : asked)
+            EXPECT_EQ(times, write || key.second == stale ? 2u : 1u)
+                << "block " << key.first << " under map " << key.second;
+        waited += 4;
+    }
+    count("gnor_stale_maps_waited_for", waited);
+    rig.expect_clean();
+}
+
+TEST_F(Retries, WithoutANewerMapTheStatusComesAtTheDeadlineAndTheDrivesAreLeftInPeace) {
+    rule_everywhere([](const nvme::Command&, const IoFields&) {
+        return Decision{Decision::kRefuse, Status::kStaleMap, 0};
+    });
+    EXPECT_EQ(v.write(kMe, ch, 3, 1, data.data(), Deadline::in_ns(kShort)), Status::kStaleMap);
+    EXPECT_EQ(seen().size(), 2u);
+    EXPECT_EQ(v.read(kMe, ch, 3, 1, data.data(), Deadline::in_ns(kShort)), Status::kStaleMap);
+    EXPECT_EQ(seen().size(), 4u);
+    EXPECT_EQ(rig.channels[0]->refused_map(), 1u);
+    rig.expect_clean();
+}
+
+TEST_F(Retries, AReadThatOneReplicaRefusesForItsMapWaitsForTheOtherThatIsBusy) {
+    rig.drives[0]->forget();
+    replica(0, 0).set_rule([](const nvme::Command&, const IoFields&) {
+        return Decision{Decision::kRefuse, Status::kStaleMap, 0};
+    });
+    replica(0, 1).set_rule([n = 0u](const nvme::Command&, const IoFields&) mutable {
+        return n++ < 3 ? Decision{Decision::kRefuse, Status::kBusy, 0} : Decision{};
+    });
+    replica(0, 1).set_block(0, pattern_block(0, 4));
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+    EXPECT_TRUE(std::equal(data.begin(), data.begin() + 4096, pattern_block(0, 4).begin()));
+    rig.expect_clean();
+}
+
+TEST_F(Retries, AFinalRefusalOfAnyReplicaIsNotAskedAgain) {
+    replica(0, 0).set_rule([](const nvme::Command&, const IoFields&) {
+        return Decision{Decision::kRefuse, Status::kBusy, 0};
+    });
+    replica(0, 1).set_rule([](const nvme::Command&, const IoFields&) {
+        return Decision{Decision::kRefuse, Status::kStaleEpoch, 0};
+    });
+    EXPECT_EQ(v.write(kMe, ch, 0, 1, data.data(), late()), Status::kStaleEpoch);
+    EXPECT_EQ(seen().size(), 2u);
+    rig.expect_clean();
+}
+
+TEST_F(Retries, AnAsynchronousRequestIsSentOnceAndItsTokenBringsTheRefusal) {
+    rule_everywhere([](const nvme::Command&, const IoFields&) {
+        return Decision{Decision::kRefuse, Status::kBusy, 0};
+    });
+    auto* buffer = ch.alloc(kMe, 4096);
+    EXPECT_EQ(ch.wait(kMe, v.read_async(simt::Lane{}, ch, 0, 1, buffer, late()), late()), Status::kBusy);
+    EXPECT_EQ(ch.wait(kMe, v.write_async(simt::Lane{}, ch, 0, 1, buffer, late()), late()), Status::kBusy);
+    EXPECT_EQ(seen().size(), 3u);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+}  // namespace
+}  // namespace gnstor::test
