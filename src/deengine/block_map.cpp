@@ -5,15 +5,14 @@
 #include <bit>
 #include <cassert>
 
+#if defined(__SSE4_1__)
+#include <smmintrin.h>
+#endif
+
 namespace gnstor::deengine {
 namespace {
 
 constexpr std::uint64_t kSeeds[2] = {0x676E73746F726D30ull, 0x676E73746F726D31ull};
-
-std::uint32_t buckets_for(std::uint64_t pages) {
-    // pages / 0.9 / 8, rounded up.
-    return static_cast<std::uint32_t>(pages * 10 / (9 * BlockMap::kSlotsPerBucket) + 1);
-}
 
 }  // namespace
 
@@ -54,21 +53,36 @@ std::uint64_t BlockMap::encode(std::uint64_t tag, MapEntry entry) const {
 std::uint32_t BlockMap::match(Home h) const {
     const Bucket& bucket = table_[h.bucket];
     std::uint32_t hits = 0;
+#if defined(__SSE4_1__)
+    const __m128i mask = _mm_set1_epi64x(static_cast<long long>(tag_mask_));
+    const __m128i tag = _mm_set1_epi64x(static_cast<long long>(h.tag));
+    for (std::uint32_t i = 0; i < kSlotsPerBucket; i += 2) {
+        const __m128i pair = _mm_load_si128(reinterpret_cast<const __m128i*>(&bucket.slots[i]));
+        const __m128i equal = _mm_cmpeq_epi64(_mm_and_si128(pair, mask), tag);
+        hits |= static_cast<std::uint32_t>(_mm_movemask_pd(_mm_castsi128_pd(equal))) << i;
+    }
+#else
     for (std::uint32_t i = 0; i < kSlotsPerBucket; ++i)
         hits |= static_cast<std::uint32_t>((bucket.slots[i] & tag_mask_) == h.tag) << i;
+#endif
     return hits;
 }
 
+/// The key's slot where it is visible. Both buckets are looked at whatever the first holds: two cache misses
+/// side by side cost one, and which of them has the key is nothing that a processor could foresee.
+const std::uint64_t* BlockMap::slot_of(BlockKey key) const {
+    const Home homes[2] = {home(key, 0), home(key, 1)};
+    const std::uint32_t hits = match(homes[0]) | match(homes[1]) << kSlotsPerBucket;
+    if (hits == 0) return nullptr;
+    const auto at = static_cast<std::uint32_t>(std::countr_zero(hits));
+    const std::uint64_t* slot = &table_[homes[at / kSlotsPerBucket].bucket].slots[at % kSlotsPerBucket];
+    return is_visible(*slot) ? slot : nullptr;
+}
+
 std::optional<MapEntry> BlockMap::find(BlockKey key) const {
-    for (std::uint32_t which = 0; which < 2; ++which) {
-        const Home h = home(key, which);
-        const std::uint32_t hits = match(h);
-        if (hits == 0) continue;
-        const std::uint64_t slot = table_[h.bucket].slots[std::countr_zero(hits)];
-        if (is_visible(slot)) return entry_of(slot);
-        return std::nullopt;
-    }
-    return std::nullopt;
+    const std::uint64_t* slot = slot_of(key);
+    if (slot == nullptr) return std::nullopt;
+    return entry_of(*slot);
 }
 
 void BlockMap::prefetch(BlockKey key) const {
@@ -76,26 +90,15 @@ void BlockMap::prefetch(BlockKey key) const {
     __builtin_prefetch(&table_[home(key, 1).bucket]);
 }
 
-std::uint64_t* BlockMap::slot_of(BlockKey key) {
-    for (std::uint32_t which = 0; which < 2; ++which) {
-        const Home h = home(key, which);
-        const std::uint32_t hits = match(h);
-        if (hits == 0) continue;
-        std::uint64_t* slot = &table_[h.bucket].slots[std::countr_zero(hits)];
-        return is_visible(*slot) ? slot : nullptr;
-    }
-    return nullptr;
-}
-
 bool BlockMap::update(BlockKey key, MapEntry entry) {
-    std::uint64_t* slot = slot_of(key);
+    auto* slot = const_cast<std::uint64_t*>(slot_of(key));  // of this table, which is not const here
     if (slot == nullptr) return false;
     *slot = encode(*slot & tag_mask_, entry);
     return true;
 }
 
 bool BlockMap::erase(BlockKey key) {
-    std::uint64_t* slot = slot_of(key);
+    auto* slot = const_cast<std::uint64_t*>(slot_of(key));
     if (slot == nullptr) return false;
     *slot = 0;
     --size_;

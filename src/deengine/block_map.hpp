@@ -11,6 +11,7 @@
 
 #include <gnstor/nvme/command.hpp>
 
+#include "base/large_pages.hpp"
 #include "deengine/bijection.hpp"
 #include "deengine/flash.hpp"
 
@@ -55,6 +56,10 @@ class BlockMap {
         std::uint32_t index;
     };
 
+    /// Buckets that `keys` keys fill to 0.9 at most.
+    static constexpr std::uint32_t buckets_for(std::uint64_t keys) {
+        return static_cast<std::uint32_t>(keys * 10 / (9 * kSlotsPerBucket) + 1);
+    }
     /// For page numbers below `pages`, with so many buckets that `pages` keys fill the table to 0.9 at most.
     explicit BlockMap(std::uint64_t pages);
     /// The same with the number of buckets given (tests: other loads).
@@ -159,7 +164,7 @@ class BlockMap {
     [[nodiscard]] MapEntry entry_of(std::uint64_t slot) const;
     [[nodiscard]] std::uint64_t encode(std::uint64_t tag, MapEntry entry) const;
     [[nodiscard]] std::uint32_t match(Home home) const;
-    [[nodiscard]] std::uint64_t* slot_of(BlockKey key);
+    [[nodiscard]] const std::uint64_t* slot_of(BlockKey key) const;
     static std::optional<std::uint32_t> empty_in(const Bucket& bucket);
     Ticket take(Home home, std::uint32_t index);
     std::optional<std::uint32_t> make_room();
@@ -173,7 +178,7 @@ class BlockMap {
     std::uint64_t tag_mask_;
     std::uint64_t page_mask_;
     std::uint64_t size_ = 0;
-    std::vector<Bucket> table_;
+    std::vector<Bucket, LargePages<Bucket>> table_;
     std::vector<SearchNode> search_;
     MoveListener* move_listener_ = nullptr;
 };

@@ -52,6 +52,11 @@ class CompletionSink {
 struct EngineCounters {
     std::uint64_t reads, writes, trims, zeroes, flushes, refused, media_errors, superseded;
     std::uint64_t blocks_read, blocks_written, pages_programmed, units_erased, mapped_blocks, free_pages;
+    std::uint64_t gc_pages_copied, system_pages, checkpoints, syncs;
+    std::uint64_t stalls;  ///< times a write waited for a sync so that a unit could be erased
+    std::uint64_t busy;    ///< changes refused for want of room for tombstones
+    std::uint64_t corrected, lost_blocks, units_bad, tombstones;
+    std::uint64_t scrubbed, scrub_bad;
 };
 
 struct RecoveryReport {

@@ -56,6 +56,13 @@ class VolumeLives {
                                      nvme::BlockAddress block) const = 0;
 };
 
+/// What the scrub found bad.
+struct BadPlace {
+    PageNumber page;
+    std::uint64_t key;  ///< [VID:16 | VBA:32], if the record could be read
+    bool known;
+};
+
 class Shard {
   public:
     /// Recovers the shard from its units (recovery.cpp). `report` collects.
@@ -84,6 +91,10 @@ class Shard {
 
     [[nodiscard]] const EngineCounters& counters() const;
     [[nodiscard]] std::uint64_t mapped_blocks() const;
+    /// The last few, oldest first.
+    [[nodiscard]] const std::vector<BadPlace>& bad_places() const;
+    /// Blocks that may be mapped at once: what the reserve, the journal and bad units leave.
+    [[nodiscard]] std::uint64_t page_limit() const;
 
     struct Impl;
 

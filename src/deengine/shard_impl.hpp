@@ -26,6 +26,17 @@
 
 namespace gnstor::deengine {
 
+/// How a shard divides its units, and how often it begins a checkpoint.
+struct ShardRoom {
+    std::uint64_t checkpoint_pages;  ///< of the longest checkpoint, nearly
+    std::uint64_t log_pages_between_checkpoints;
+    std::uint32_t units_between_checkpoints;
+    std::uint32_t units_kept;  ///< not for data: reserve, units begun, journal
+    std::uint32_t low;         ///< free units (or nearly) below which each user page pays for copies
+    std::uint32_t high;        ///< up to which an idle shard collects
+    static ShardRoom of(const ShardRange& range, std::uint32_t pages_per_unit, const EngineOptions& options);
+};
+
 struct Shard::Impl {
     /// Empty, as a new drive's. What flash holds comes through the members (recovery.cpp), then start().
     Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptions& options_in,
@@ -53,10 +64,11 @@ struct Shard::Impl {
     // shard_write.cpp
     enum class Action : std::uint8_t {
         kSuperseded,
-        kReplace,      ///< the map names an older page
-        kInsert,       ///< nothing is mapped; a slot is reserved
-        kSameOrder,    ///< decided by the content, when it has been copied
-        kUnknownOrder  ///< the stored record cannot be read: the block is lost until the floor passes it
+        kReplace,       ///< the map names an older page
+        kInsert,        ///< nothing is mapped; a slot is reserved
+        kInsertIfWins,  ///< the same over a tombstone of this very sequence: the content decides
+        kSameOrder,     ///< decided by the content, when it has been copied
+        kUnknownOrder   ///< the stored record cannot be read: the block is lost until the floor passes it
     };
     struct PlannedBlock {
         Action action;
@@ -68,12 +80,12 @@ struct Shard::Impl {
     nvme::Status plan_write(const ShardCommand& c);
     Action compare_with_stored(PageNumber page, const ShardCommand& c);
     nvme::Status write_block(const ShardCommand& c, std::uint32_t i);
-    bool same_order_wins(const ShardCommand& c, std::uint32_t i, PageNumber stored);
+    bool same_order_wins(const ShardCommand& c, std::uint32_t i);
     void cancel_plan(std::uint32_t from, std::uint32_t end);
     nvme::Status lose_block(BlockKey key, PageNumber stored, const ShardCommand& c);
     nvme::Status trim(const ShardCommand& c);
     nvme::Status plan_trim(const ShardCommand& c, std::uint32_t& runs);
-    nvme::Status trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks);
+    bool trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks);
     /// Programs the stream's next page, on another unit where one fails; makes room where none is free.
     nvme::Status program(Stream stream, const std::byte* data, PageOob& oob, PageNumber& page);
     /// The map names `page` no longer.
@@ -85,36 +97,53 @@ struct Shard::Impl {
         std::uint64_t tag;
         std::uint32_t group;
     };
+    struct Ready {
+        std::uint64_t tag;
+        nvme::Status status;
+    };
     enum class Wait : std::uint8_t { kNone, kMode, kPower };  ///< kMode: what the drive promises of a write
     void answer_when(Wait wait, std::uint64_t tag);
-    std::uint32_t advance_groups();
-    bool begin_sync();
-    std::uint32_t end_sync(bool good);
-    std::uint32_t give(std::vector<Waiter>& from, std::size_t count, nvme::Status status);
-    /// Syncs, waiting: for room, for a barrier. False: it failed, and no change is accepted any more.
+    [[nodiscard]] bool needs_sync() const;
+    [[nodiscard]] bool wants_units_back() const;
+    void begin_sync();
+    void finish_sync();
+    void end_sync(bool good);
+    /// Moves waiting answers to those that give_answers() gives.
+    void make_ready(std::vector<Waiter>& from, nvme::Status status);
+    void make_ready_up_to(std::uint32_t group);
+    std::uint32_t give_answers();
+    /// Syncs to stable media, waiting: for room, for a barrier. Gives no answer yet. False: it failed (then
+    /// no change is accepted any more), or the journal's open page has no room.
     bool sync_now();
     void settle();
     bool flush_journal();
+    bool log(const LogRecord& record);
     void record_bad_units();
+    void note_programmed();
+    void note_journal_pages(std::uint64_t first_page);
     [[nodiscard]] bool is_dirty() const { return programmed_in_group || journal.dirty(); }
 
     // collector.cpp
     /// Copies up to `pages` valid pages of the victim; returns how many it moved or found dead by then.
     std::uint32_t collect(std::uint32_t pages);
+    [[nodiscard]] bool has_victim() const;
     bool choose_victim();
-    bool copy_page(PageNumber from);
-    bool copy_lost(BlockKey key, PageNumber from, const PageOob* known);
+    enum class Copied : std::uint8_t { kDead, kMoved, kNoRoom };
+    Copied copy_page(PageNumber from);
+    Copied copy_as(BlockKey key, PageNumber from, PageOob oob, bool readable);
+    PageOob lost_order(BlockKey key) const;
     void pay_for_user_page();
-    std::uint32_t collect_idle(std::uint32_t pages);
+    void collect_idle(std::uint32_t pages);
+    [[nodiscard]] std::uint32_t spare_units() const { return pool.free_units() + pool.emptied_units(); }
     /// Frees units until `stream` may open one; false: there is nothing left to collect.
     bool make_room(Stream stream);
-    std::optional<BlockKey> key_of_page(PageNumber page) const;
+    [[nodiscard]] std::optional<BlockKey> key_of_page(PageNumber page) const;
     void note_corrected(PageNumber page);
 
     // tombstones and checkpoints (shard.cpp)
     void drop_old_tombstones();
-    bool wants_checkpoint() const;
-    std::uint32_t advance_checkpoint();
+    [[nodiscard]] bool wants_checkpoint() const;
+    void advance_checkpoint();
 
     // scrub.cpp
     void scrub(std::uint64_t now_ns);
@@ -125,6 +154,7 @@ struct Shard::Impl {
     const EngineOptions options;
     CompletionSink& sink;
     const std::uint32_t pages_per_unit;
+    const ShardRoom room;
 
     UnitPool pool;
     BlockMap map;
@@ -136,8 +166,8 @@ struct Shard::Impl {
     EngineCounters counters{};
 
     // Durability.
-    bool programmed_in_group = false;  ///< a page was programmed since the last sync began
-    bool unkillable_pending = false;   ///< and may be lost by a kill until a sync
+    bool programmed_in_group = false;  ///< a page was programmed in the current group
+    bool killable = false;             ///< a page was programmed that a kill loses until a sync
     bool syncing = false;              ///< a sync is in flight
     SyncLevel sync_level = SyncLevel::kPower;
     std::uint32_t sync_group = 0;      ///< that it makes durable, if it is of level kPower
@@ -145,11 +175,15 @@ struct Shard::Impl {
     std::vector<Waiter> wait_power;    ///< in order of groups
     std::vector<Waiter> wait_kill;     ///< since the last sync began
     std::vector<Waiter> syncing_kill;  ///< answered when the sync in flight has ended
+    std::vector<Ready> ready;          ///< answered at the next opportunity
+    std::vector<std::uint32_t> bad_to_log;
 
     // Collection.
     std::uint32_t victim = kNoUnit;
+    std::uint32_t victim_serial = 0;
     std::uint32_t victim_next = 0;        ///< its page that is looked at next
-    std::uint32_t copy_debt = 0;          ///< pages to copy before the next user page, in sixteenths
+    std::uint32_t copy_rate = 0;          ///< pages to copy for a user page, in sixteenths
+    std::uint32_t copy_debt = 0;          ///< not copied yet, in sixteenths
     std::vector<std::uint8_t> corrected;  ///< by unit of the range: reads that needed correction
     std::vector<std::uint32_t> rewrite;   ///< units to be moved because of that
 
@@ -158,16 +192,20 @@ struct Shard::Impl {
     std::uint64_t log_pages_at_begin = 0;
     std::uint32_t group_at_begin = 0;
     bool checkpoint_asked = false;
-    std::uint64_t tombstones_dropped_for = 0;  ///< completed() when they were last looked through
+    std::uint64_t useless_checkpoint = 0;  ///< checkpoint that freed no tombstone; 0: the last one did
 
     // Scrub.
     std::uint64_t scrub_last_ns = 0;
     std::uint64_t scrub_credit = 0;  ///< nanoseconds of pages
     PageNumber scrub_next = 0;
+    std::vector<BadPlace> bad_places;
 
     std::vector<PlannedBlock> planned;
+    bool superseded_whole = false;  ///< the last write changed nothing
+    std::uint32_t commands_since_poll = 0;
     std::vector<std::byte> scratch;       ///< one page: payloads whose content decides
-    std::vector<std::byte> read_scratch;  ///< one page: what is read to be checked, or zeroes of lost blocks
+    std::vector<std::byte> read_scratch;  ///< one page: what is read to be checked
+    std::vector<std::byte> zeroes;        ///< one page: of lost blocks
 };
 
 }  // namespace gnstor::deengine

@@ -35,6 +35,8 @@ class Tombstones {
     [[nodiscard]] bool has_room(std::size_t intervals = 1) const {
         return map_.size() + 2 * intervals <= capacity_;
     }
+    /// Intervals that [first, first + blocks) meets: `add` of that splits off at most so many and one more.
+    [[nodiscard]] std::size_t overlapping(BlockKey first, std::uint32_t blocks) const;
     /// Where it is newer than what is there. The caller saw has_room(), or is mounting.
     void add(const Tombstone& t);
     /// A newer write of this key has taken effect.
@@ -61,6 +63,9 @@ class Tombstones {
     static Tombstone as_tombstone(const std::pair<const BlockKey, Value>& item) {
         return {item.first, item.second.blocks, item.second.epoch, item.second.sequence, item.second.born};
     }
+    std::map<BlockKey, Value>::iterator first_behind(BlockKey key);
+    void place(BlockKey first, BlockKey end, Value value);
+
     std::map<BlockKey, Value> map_;
     std::size_t capacity_;
 };

@@ -49,7 +49,10 @@ class UnitPool {
     /// Units first_unit .. first_unit + units - 1 of the flash; page and unit numbers are the drive's.
     UnitPool(Flash& flash, std::uint32_t first_unit, std::uint32_t units);
 
-    // While mounting: everything known about a unit, then start().
+    // While mounting: everything known about a unit, a validate() for each mapped page, then start().
+    // kSealed and kOpen with `system` are kept until released; kOpen with `system` is programmed on (of
+    // several the latest), any other kOpen is sealed; kSealed data without valid pages is emptied in its
+    // group; kFree with next != 0 is erased before it is used.
     void restore(std::uint32_t unit, const UnitInfo& info);
     void start(std::uint32_t next_serial);
 
@@ -83,8 +86,14 @@ class UnitPool {
     [[nodiscard]] std::uint32_t first() const { return first_; }
     [[nodiscard]] std::uint32_t units() const { return static_cast<std::uint32_t>(units_.size()); }
     [[nodiscard]] std::uint32_t pages_per_unit() const { return pages_per_unit_; }
-    [[nodiscard]] std::uint32_t free_units() const { return free_count_; }
+    [[nodiscard]] std::uint32_t free_units() const { return free_.size(); }
+    /// Nothing valid in them; they become free when their groups are durable.
+    [[nodiscard]] std::uint32_t emptied_units() const { return emptied_.size(); }
     [[nodiscard]] std::uint32_t good_units() const { return good_count_; }
+    /// Whether next_page(stream) would find a page (if no erasure fails).
+    [[nodiscard]] bool has_page(Stream stream) const {
+        return open_unit(stream) != kNoUnit || free_.size() > left_for_others(stream);
+    }
     [[nodiscard]] std::uint64_t valid_pages() const { return valid_pages_; }  ///< of data units
     [[nodiscard]] std::uint32_t open_unit(Stream stream) const {
         return open_[static_cast<std::size_t>(stream)];
@@ -98,19 +107,62 @@ class UnitPool {
     static constexpr std::uint32_t kReserve = 3;
 
   private:
+    /// First in, first out, so that wear spreads; holds a unit at most once.
+    class UnitQueue {
+      public:
+        explicit UnitQueue(std::uint32_t units) : ring_(units + 1) {}
+        [[nodiscard]] std::uint32_t size() const { return count_; }
+        [[nodiscard]] std::uint32_t front() const { return ring_[head_]; }
+        void push(std::uint32_t unit) { ring_[(head_ + count_++) % ring_.size()] = unit; }
+        std::uint32_t pop() {
+            const std::uint32_t unit = ring_[head_];
+            head_ = (head_ + 1) % ring_.size();
+            --count_;
+            return unit;
+        }
+
+      private:
+        std::vector<std::uint32_t> ring_;
+        std::size_t head_ = 0;
+        std::uint32_t count_ = 0;
+    };
+    struct Links {
+        std::uint32_t before = kNoUnit;
+        std::uint32_t after = kNoUnit;
+    };
+
+    /// Free units that this stream must leave: the collector's and the system's next ones, so that there is
+    /// always a way out of a full drive.
+    static constexpr std::uint32_t left_for_others(Stream stream) {
+        return stream == Stream::kUser ? kReserve : stream == Stream::kCollector ? 1 : 0;
+    }
+    UnitInfo& at(std::uint32_t unit) { return units_[unit - first_]; }
+    void go_on(std::uint32_t unit);
+    bool open_some_unit(Stream stream);
+    void open(Stream stream, std::uint32_t unit);
+    bool erase(std::uint32_t unit);
+    void link(std::uint32_t unit);
+    void unlink(std::uint32_t unit);
+    void empty(std::uint32_t unit);
+
     Flash& flash_;
     std::uint32_t first_;
     std::uint32_t pages_per_unit_;
     std::vector<UnitInfo> units_;
     std::array<std::uint32_t, kStreams> open_{kNoUnit, kNoUnit, kNoUnit};
     std::uint32_t next_serial_ = 1;
-    std::uint32_t free_count_ = 0;
     std::uint32_t good_count_ = 0;
     std::uint64_t valid_pages_ = 0;
     std::uint64_t units_erased_ = 0;
     std::uint64_t units_sealed_ = 0;
     std::vector<std::uint32_t> newly_bad_;
-    // Free units, first in, first out; data units by number of valid pages: see unit_pool.cpp.
+    UnitQueue free_;
+    UnitQueue emptied_;  ///< nearly in order of groups
+    // Sealed data units with something valid, by number of valid pages: a list a number.
+    std::vector<std::uint32_t> heads_;
+    std::vector<Links> links_;
+    mutable std::uint32_t lowest_ = 0;     ///< no list below this one has a member
+    std::vector<std::uint32_t> retiring_;  ///< data units
 };
 
 }  // namespace gnstor::deengine

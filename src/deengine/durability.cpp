@@ -1,0 +1,185 @@
+// durability.cpp: groups of programs, the syncs that make them durable, and the answers that wait for that.
+// shard_impl.hpp says what always holds.
+//
+// In power mode every change waits for its group. In process mode a change waits only until a kill cannot
+// take it: for the journal's open page and, where the flash itself forgets in a kill, for a sync of that
+// strength; FLUSH and FUA wait for the group. Group numbers rise with syncs to stable media alone.
+#include "deengine/shard_impl.hpp"
+
+#include <algorithm>
+
+namespace gnstor::deengine {
+namespace {
+
+using nvme::Status;
+
+constexpr int kFlushAttempts = 8;  ///< system units that may fail under one flush
+
+}  // namespace
+
+/// What the answer speaks of may be older than the current group: waiting for what is pending is enough.
+void Shard::Impl::answer_when(Wait wait, std::uint64_t tag) {
+    if (broken && wait != Wait::kNone) return answer(tag, Status::kWriteFault);
+    if (wait == Wait::kMode && !options.volatile_cache) wait = Wait::kPower;
+    if (wait == Wait::kPower) {
+        if (is_dirty()) return wait_power.push_back({tag, groups.current});
+        if (syncing && sync_level == SyncLevel::kPower) return wait_power.push_back({tag, sync_group});
+    } else if (wait == Wait::kMode) {
+        if (journal.dirty() || killable) return wait_kill.push_back({tag, groups.current});
+        if (syncing && !flash.survives_kill()) return syncing_kill.push_back({tag, groups.current});
+    }
+    answer(tag, Status::kSuccess);
+}
+
+void Shard::Impl::note_programmed() {
+    programmed_in_group = true;
+    killable = killable || !flash.survives_kill();
+}
+
+void Shard::Impl::note_journal_pages(std::uint64_t first_page) {
+    const std::uint64_t pages = journal.next_number() - first_page;
+    if (pages == 0) return;
+    counters.system_pages += pages;
+    counters.pages_programmed += pages;
+    note_programmed();
+}
+
+bool Shard::Impl::log(const LogRecord& record) {
+    const std::uint64_t first_page = journal.next_number();
+    const bool appended = journal.append(record, groups.current);
+    note_journal_pages(first_page);
+    return appended;
+}
+
+/// Units that failed are remembered on flash before the second group after this one has a page: what a failed
+/// program left must not look like a page that rotted.
+void Shard::Impl::record_bad_units() {
+    for (const std::uint32_t unit : pool.take_newly_bad()) bad_to_log.push_back(unit);
+    while (!bad_to_log.empty()) {
+        const UnitInfo& info = pool.info(bad_to_log.back());
+        LogRecord record{};
+        record.type = LogType::kUnitBad;
+        record.first = bad_to_log.back();
+        record.blocks = info.next;
+        record.sequence = info.serial;
+        if (!log(record)) return;
+        bad_to_log.pop_back();
+    }
+}
+
+bool Shard::Impl::flush_journal() {
+    const std::uint64_t first_page = journal.next_number();
+    for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
+        record_bad_units();
+        if (!journal.flush(groups.current)) break;
+        // A unit that failed under the flush has left a record of its own to be written.
+        for (const std::uint32_t unit : pool.take_newly_bad()) bad_to_log.push_back(unit);
+        if (bad_to_log.empty()) break;
+    }
+    note_journal_pages(first_page);
+    return !journal.dirty() && bad_to_log.empty();
+}
+
+bool Shard::Impl::needs_sync() const {
+    if (syncing) return false;
+    return !wait_power.empty() || !wait_kill.empty() || checkpoint.wants_sync() || wants_units_back();
+}
+
+/// Emptied units are wanted before a write has to wait for them.
+bool Shard::Impl::wants_units_back() const {
+    return pool.emptied_units() != 0 && pool.free_units() <= room.low;
+}
+
+void Shard::Impl::begin_sync() {
+    if (!flush_journal()) {
+        // No page for the journal: nothing that waits can be made certain now, and nothing waits for ever.
+        make_ready(wait_power, Status::kCapacityExceeded);
+        make_ready(wait_kill, Status::kCapacityExceeded);
+        return;
+    }
+    const bool power = !wait_power.empty() || checkpoint.wants_sync() || wants_units_back();
+    if (!power && !killable) return make_ready(wait_kill, Status::kSuccess);
+    sync_level = power ? SyncLevel::kPower : SyncLevel::kKill;
+    if (power) {
+        sync_group = groups.current++;
+        programmed_in_group = false;
+    }
+    killable = false;
+    syncing_kill.swap(wait_kill);
+    syncing = true;
+    ++counters.syncs;
+    if (flash.sync_begin(sync_level) != FlashStatus::kOk) end_sync(false);
+}
+
+void Shard::Impl::finish_sync() {
+    if (!syncing) return;
+    const SyncState state = flash.sync_poll();
+    if (state != SyncState::kBusy) end_sync(state == SyncState::kDone);
+}
+
+void Shard::Impl::end_sync(bool good) {
+    syncing = false;
+    if (!good) {
+        broken = true;
+        make_ready(wait_power, Status::kWriteFault);
+        make_ready(wait_kill, Status::kWriteFault);
+        return make_ready(syncing_kill, Status::kWriteFault);
+    }
+    make_ready(syncing_kill, Status::kSuccess);
+    if (sync_level != SyncLevel::kPower) return;
+    groups.durable = sync_group;
+    pool.durable(sync_group);
+    make_ready_up_to(sync_group);
+}
+
+void Shard::Impl::make_ready(std::vector<Waiter>& from, Status status) {
+    for (const Waiter& waiter : from) ready.push_back({waiter.tag, status});
+    from.clear();
+}
+
+void Shard::Impl::make_ready_up_to(std::uint32_t group) {
+    const auto end = std::ranges::find_if(wait_power, [&](const Waiter& waiter) {
+        return static_cast<std::int32_t>(waiter.group - group) > 0;
+    });
+    for (auto it = wait_power.begin(); it != end; ++it) ready.push_back({it->tag, Status::kSuccess});
+    wait_power.erase(wait_power.begin(), end);
+}
+
+/// The sink may submit more, which may make more ready: that is for the next time.
+std::uint32_t Shard::Impl::give_answers() {
+    if (ready.empty()) return 0;
+    std::vector<Ready> giving;
+    giving.swap(ready);
+    for (const Ready& each : giving) answer(each.tag, each.status);
+    const auto count = static_cast<std::uint32_t>(giving.size());
+    if (ready.empty()) {
+        giving.clear();
+        ready.swap(giving);  // keeps its memory
+    }
+    return count;
+}
+
+bool Shard::Impl::sync_now() {
+    while (syncing) finish_sync();  // the flash's own deadline ends it
+    if (broken || !flush_journal()) return false;
+    sync_level = SyncLevel::kPower;
+    sync_group = groups.current++;
+    programmed_in_group = false;
+    killable = false;
+    syncing_kill.swap(wait_kill);
+    ++counters.syncs;
+    end_sync(flash.sync(SyncLevel::kPower) == FlashStatus::kOk);
+    return !broken;
+}
+
+void Shard::Impl::settle() {
+    const auto waits = [&] { return syncing || !wait_power.empty() || !wait_kill.empty(); };
+    if (waits() && !sync_now()) {
+        const Status status = broken ? Status::kWriteFault : Status::kCapacityExceeded;
+        make_ready(wait_power, status);
+        make_ready(wait_kill, status);
+    }
+    (void)give_answers();
+}
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,320 @@
+// shard.cpp: a shard's commands and its poll: what is read, what is asked of the other parts and in which
+// order.
+#include "deengine/shard.hpp"
+
+#include "deengine/shard_impl.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace gnstor::deengine {
+namespace {
+
+using nvme::Status;
+
+constexpr std::uint32_t kMinTombstones = 256;
+constexpr std::uint32_t kCheckpointPagesPerPoll = 8;
+constexpr std::uint32_t kIdlePagesPerPoll = 8;
+constexpr std::uint32_t kPrefetchBlocks = 4;           ///< how far a multi-block read looks ahead in the map
+constexpr std::uint32_t kMaxGroupDistance = 1u << 30;  ///< group numbers are compared modulo 2^32
+constexpr std::size_t kWaitersReserved = 4096;
+
+/// Tombstones are written in every checkpoint: a small drive has no room for many.
+std::size_t tombstone_capacity(const ShardRange& range, std::uint32_t pages_per_unit,
+                               const EngineOptions& options) {
+    const std::uint64_t by_size = std::uint64_t{range.units} * pages_per_unit / 4;
+    return std::min<std::uint64_t>(options.max_tombstones, std::max<std::uint64_t>(kMinTombstones, by_size));
+}
+
+}  // namespace
+
+Shard::Impl::Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptions& options_in,
+                  CompletionSink& sink_in)
+    : flash(flash_in),
+      range(range_in),
+      options(options_in),
+      sink(sink_in),
+      pages_per_unit(flash_in.geometry().pages_per_unit),
+      room(ShardRoom::of(range_in, pages_per_unit, options_in)),
+      pool(flash_in, range_in.first_unit, range_in.units),
+      map(flash_in.geometry().pages(), BlockMap::buckets_for(std::uint64_t{range_in.units} * pages_per_unit)),
+      tombstones(tombstone_capacity(range_in, pages_per_unit, options_in)),
+      journal(flash_in, pool),
+      checkpoint(journal, pool, map, tombstones, floors.entries()),
+      corrected(range_in.units),
+      scrub_next(range_in.first_unit * pages_per_unit),
+      planned(options_in.mdts_blocks),
+      scratch(nvme::kBlockBytes),
+      read_scratch(nvme::kBlockBytes),
+      zeroes(nvme::kBlockBytes) {
+    wait_power.reserve(kWaitersReserved);
+    wait_kill.reserve(kWaitersReserved);
+    syncing_kill.reserve(kWaitersReserved);
+    ready.reserve(kWaitersReserved);
+    checkpoint.set_end_before_durable(options.mutation == Mutation::kCheckpointBeforeLog);
+}
+
+void Shard::Impl::start(std::uint32_t newest_group) {
+    groups.current = newest_group + 1;
+    groups.durable = newest_group;
+    pool.durable(newest_group);
+    group_at_begin = groups.current;
+    sealed_at_begin = pool.units_sealed();
+    log_pages_at_begin = journal.log_pages();
+    refresh_gauges();
+}
+
+void Shard::Impl::execute(const ShardCommand& c) {
+    ++commands_since_poll;
+    Wait wait = c.stable ? Wait::kPower : Wait::kMode;
+    Status status = Status::kSuccess;
+    switch (c.op) {
+        case ShardOp::kRead:
+            return answer(c.tag, read(c));
+        case ShardOp::kFlush:
+            return answer_when(Wait::kPower, c.tag);
+        case ShardOp::kWrite:
+            if (options.mutation == Mutation::kCompleteBeforeProgram) [[unlikely]] {
+                answer(c.tag, Status::kSuccess);
+                (void)write(c);
+                return;
+            }
+            status = write(c);
+            if (superseded_whole && options.mutation == Mutation::kAnswerSupersededEarly) [[unlikely]]
+                wait = Wait::kNone;
+            break;
+        case ShardOp::kZero:
+        case ShardOp::kTrim:
+            status = trim(c);
+            break;
+    }
+    if (!ok(status)) return answer(c.tag, status);
+    answer_when(wait, c.tag);
+}
+
+void Shard::Impl::answer(std::uint64_t tag, Status status) {
+    sink.on_complete(tag, status, 0);
+}
+
+Status Shard::Impl::read(const ShardCommand& c) {
+    if (c.sectors != 0) return read_block(make_key(c.volume, c.first), c.first_sector, c.sectors, c.data);
+    for (std::uint32_t i = 0; i < c.blocks; ++i) {
+        if (i + kPrefetchBlocks < c.blocks) map.prefetch(make_key(c.volume, c.first + i + kPrefetchBlocks));
+        const Status s = read_block(make_key(c.volume, c.first + i), 0, nvme::kSectorsPerBlock,
+                                    c.data + std::size_t{i} * nvme::kBlockBytes);
+        if (!ok(s)) return s;
+    }
+    return Status::kSuccess;
+}
+
+Status Shard::Impl::read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors,
+                               std::byte* to) {
+    ++counters.blocks_read;
+    const auto entry = map.find(key);
+    if (!entry) {
+        std::memset(to, 0, std::size_t{sectors} * nvme::kSectorBytes);
+        return Status::kSuccess;
+    }
+    PageOob oob;
+    std::uint32_t crcs[nvme::kSectorsPerBlock];
+    const FlashStatus status = flash.read_page(entry->page, first_sector, sectors, to, crcs, oob);
+    // The record is the page's own word on whose block it is: a second fence behind the exact map.
+    const bool good = has_data(status) && make_key(oob.vid, oob.vba) == key && oob.kind == PageKind::kData &&
+                      std::memcmp(crcs, oob.sector_crc + first_sector, sectors * sizeof(crcs[0])) == 0;
+    if (status == FlashStatus::kCorrected) [[unlikely]]
+        note_corrected(entry->page);
+    if (good) return Status::kSuccess;
+    ++counters.media_errors;
+    std::memset(to, 0, std::size_t{sectors} * nvme::kSectorBytes);  // whatever was copied is nobody's to see
+    return Status::kUnrecoveredReadError;
+}
+
+/// Answers come first and last: those that a sync begun earlier allows, and those of the sync that this
+/// batch begins, where flash is that fast.
+std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
+    const bool idle = commands_since_poll == 0;
+    commands_since_poll = 0;
+    finish_sync();
+    if (!broken) {
+        record_bad_units();
+        advance_checkpoint();
+        if (idle) collect_idle(kIdlePagesPerPoll);
+        if (needs_sync()) begin_sync();
+        finish_sync();
+        if (checkpoint.active() && !checkpoint.wants_sync()) advance_checkpoint();
+    }
+    if (options.scrub_pages_per_second != 0) scrub(now_ns);
+    return give_answers();
+}
+
+void Shard::Impl::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
+    const VolumeFloor* known = floors.find(volume);
+    if (known != nullptr && (known->epoch > epoch || (known->epoch == epoch && known->floor >= floor)))
+        return;
+    floors.raise(volume, epoch, floor);
+    LogRecord record{};
+    record.type = LogType::kFloor;
+    record.volume = volume;
+    record.epoch = epoch;
+    record.sequence = floor;
+    // A floor that a crash forgets only keeps tombstones longer: it is not waited for.
+    (void)log(record);
+}
+
+/// The caller has made sure that nobody may read or write the volume. Durable on return (if flash is well):
+/// a later life of the VID must not meet this one's blocks in an older checkpoint.
+void Shard::Impl::purge(nvme::VolumeId volume) {
+    map.erase_if([&](BlockKey key, MapEntry entry) {
+        if (key_volume(key) != volume) return false;
+        forget_page(entry.page);
+        return true;
+    });
+    tombstones.drop_if([&](const Tombstone& t) { return key_volume(t.first) == volume; });
+    floors.forget(volume);
+    LogRecord record{};
+    record.type = LogType::kPurge;
+    record.volume = volume;
+    if (log(record)) (void)sync_now();
+    refresh_gauges();
+}
+
+bool Shard::Impl::wants_checkpoint() const {
+    if (checkpoint_asked) return true;
+    const std::uint64_t sealed = pool.units_sealed() - sealed_at_begin;
+    const std::uint64_t logs = journal.log_pages() - log_pages_at_begin;
+    const bool crowded =
+        tombstones.size() > tombstones.capacity() / 2 && useless_checkpoint != checkpoint.completed();
+    return sealed >= room.units_between_checkpoints || logs >= room.log_pages_between_checkpoints ||
+           crowded || groups.current - group_at_begin > kMaxGroupDistance;
+}
+
+/// A checkpoint begins, or goes on by a slice. The last free unit is left to the log.
+void Shard::Impl::advance_checkpoint() {
+    if (!checkpoint.active()) {
+        if (!wants_checkpoint() || !checkpoint.start()) return;
+        checkpoint_asked = false;
+        sealed_at_begin = pool.units_sealed();
+        log_pages_at_begin = journal.log_pages();
+        group_at_begin = groups.current;
+    }
+    if (pool.free_units() < 2 && !make_room(Stream::kUser) && !pool.has_page(Stream::kSystem)) return;
+    const std::uint64_t before = checkpoint.completed();
+    const std::uint64_t first_page = journal.next_number();
+    (void)checkpoint.step(kCheckpointPagesPerPoll, groups);
+    note_journal_pages(first_page);
+    if (checkpoint.completed() == before) return;
+    ++counters.checkpoints;
+    drop_old_tombstones();
+}
+
+/// What lies at or below a floor, or in an epoch that was closed, as the older kept checkpoint says, and was
+/// trimmed before that one began, no older write can reach any more and no recovery finds an older page of.
+void Shard::Impl::drop_old_tombstones() {
+    const std::uint64_t kept = checkpoint.spare();
+    useless_checkpoint = 0;
+    if (kept == 0) return;
+    std::vector<VolumeFloor> by_volume = checkpoint.kept_floors();
+    std::ranges::sort(by_volume, {}, &VolumeFloor::volume);
+    const std::size_t dropped = tombstones.drop_if([&](const Tombstone& t) {
+        if (t.born >= kept) return false;
+        const auto f = std::ranges::lower_bound(by_volume, key_volume(t.first), {}, &VolumeFloor::volume);
+        if (f == by_volume.end() || f->volume != key_volume(t.first)) return false;
+        return t.epoch < f->epoch || (t.epoch == f->epoch && t.sequence <= f->floor);
+    });
+    // While checkpoints free nothing, a crowded table is no reason for the next one.
+    if (dropped == 0) useless_checkpoint = checkpoint.completed();
+}
+
+Result<void> Shard::Impl::close() {
+    settle();
+    const std::uint64_t begun = checkpoint.begun_last();
+    // A bound, not a deadline: each step programs pages, or a sync lets it go on.
+    for (std::uint64_t i = 0; i < 4 * (room.checkpoint_pages + 64) && !broken; ++i) {
+        if (!checkpoint.active() && checkpoint.completed() > begun) return {};
+        if (!checkpoint.active() && !checkpoint.start()) break;
+        if (pool.free_units() < 2) (void)make_room(Stream::kUser);
+        const std::uint64_t first_page = journal.next_number();
+        (void)checkpoint.step(kCheckpointPagesPerPoll, groups);
+        note_journal_pages(first_page);
+        if (checkpoint.wants_sync() && !sync_now()) break;
+    }
+    return error(Errc::kIo,
+                 "a drive was closed without a checkpoint: its flash has no room for one or cannot sync; "
+                 "what was acknowledged is recovered from the log at the next opening");
+}
+
+std::uint64_t Shard::Impl::page_limit() const {
+    const std::uint32_t good = pool.good_units();
+    return good > room.units_kept ? std::uint64_t{good - room.units_kept} * pages_per_unit : 0;
+}
+
+void Shard::Impl::refresh_gauges() {
+    counters.mapped_blocks = map.size();
+    const std::uint64_t limit = page_limit();
+    counters.free_pages = limit > pool.valid_pages() ? limit - pool.valid_pages() : 0;
+    counters.units_erased = pool.units_erased();
+    counters.tombstones = tombstones.size();
+    counters.units_bad = pool.units() - pool.good_units();
+}
+
+ShardRoom ShardRoom::of(const ShardRange& range, std::uint32_t pages_per_unit, const EngineOptions& options) {
+    ShardRoom r;
+    const std::uint64_t pages = std::uint64_t{range.units} * pages_per_unit;
+    const auto parts = [](std::uint64_t items, std::uint64_t a_page) { return items / a_page + 1; };
+    const std::uint64_t buckets = BlockMap::buckets_for(pages);
+    r.checkpoint_pages = 4 + parts(range.units, kJournalPayload / 32) + parts(buckets, kJournalPayload / 64) +
+                         parts(tombstone_capacity(range, pages_per_unit, options), kJournalPayload / 32) +
+                         parts(options.max_volumes, kJournalPayload / 32);
+    r.log_pages_between_checkpoints = std::min<std::uint64_t>(64 + range.units / 8, 8 + pages / 128);
+    r.units_between_checkpoints = std::max(4u, range.units / 8);
+    // Two complete checkpoints, one being written, and the log; units begun and not full.
+    const std::uint64_t journal = 3 * r.checkpoint_pages + 2 * r.log_pages_between_checkpoints;
+    r.units_kept = static_cast<std::uint32_t>(UnitPool::kReserve + 2 + journal / pages_per_unit + 1);
+    r.low = UnitPool::kReserve + 2 + range.units / 256;
+    r.high = r.low + 1 + range.units / 256;
+    return r;
+}
+
+Shard::Shard(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Shard::~Shard() = default;
+
+void Shard::execute(const ShardCommand& command) {
+    impl_->execute(command);
+}
+std::uint32_t Shard::poll(std::uint64_t now_ns) {
+    return impl_->poll(now_ns);
+}
+void Shard::settle() {
+    impl_->settle();
+}
+void Shard::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
+    impl_->set_floor(volume, epoch, floor);
+}
+void Shard::purge(nvme::VolumeId volume) {
+    impl_->purge(volume);
+}
+bool Shard::purging() const {
+    return false;
+}
+void Shard::prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const {
+    impl_->map.prefetch(make_key(volume, block));
+}
+Result<void> Shard::close() {
+    return impl_->close();
+}
+const EngineCounters& Shard::counters() const {
+    impl_->refresh_gauges();
+    return impl_->counters;
+}
+std::uint64_t Shard::mapped_blocks() const {
+    return impl_->map.size();
+}
+const std::vector<BadPlace>& Shard::bad_places() const {
+    return impl_->bad_places;
+}
+std::uint64_t Shard::page_limit() const {
+    return impl_->page_limit();
+}
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,83 @@
+// tombstones.cpp: intervals that split where a newer or older one, or a write, cuts them.
+#include "deengine/tombstones.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+
+namespace gnstor::deengine {
+namespace {
+
+bool is_newer(nvme::Epoch epoch, std::uint64_t sequence, const Tombstone& than) {
+    return epoch != than.epoch ? epoch > than.epoch : sequence > than.sequence;
+}
+
+}  // namespace
+
+/// The first interval that ends behind `key`.
+std::map<BlockKey, Tombstones::Value>::iterator Tombstones::first_behind(BlockKey key) {
+    auto it = map_.upper_bound(key);
+    if (it != map_.begin()) {
+        const auto before = std::prev(it);
+        if (before->first + before->second.blocks > key) return before;
+    }
+    return it;
+}
+
+std::optional<WriteOrder> Tombstones::find(BlockKey key) const {
+    auto it = map_.upper_bound(key);
+    if (it == map_.begin()) return std::nullopt;
+    --it;
+    if (it->first + it->second.blocks <= key) return std::nullopt;
+    return WriteOrder::of_tombstone(it->second.epoch, it->second.sequence);
+}
+
+std::size_t Tombstones::overlapping(BlockKey first, std::uint32_t blocks) const {
+    auto it = map_.upper_bound(first);
+    if (it != map_.begin() && std::prev(it)->first + std::prev(it)->second.blocks > first) --it;
+    std::size_t count = 0;
+    for (; it != map_.end() && it->first < first + blocks; ++it) ++count;
+    return count;
+}
+
+void Tombstones::add(const Tombstone& t) {
+    if (t.blocks == 0) return;
+    const BlockKey end = t.first + t.blocks;
+    assert(key_volume(t.first) == key_volume(end - 1) && "an interval lies within one volume");
+    BlockKey at = t.first;  // up to here the interval is placed
+    const Value value{0, t.epoch, t.sequence, t.born};
+    for (auto it = first_behind(at); it != map_.end() && it->first < end;) {
+        const Tombstone other = as_tombstone(*it);
+        const BlockKey other_end = other.first + other.blocks;
+        if (!is_newer(t.epoch, t.sequence, other)) {
+            place(at, other.first, value);
+            at = std::min(end, other_end);
+            ++it;
+            continue;
+        }
+        // What sticks out of the older one stays.
+        it = map_.erase(it);
+        Value rest{0, other.epoch, other.sequence, other.born};
+        place(other.first, std::max(t.first, other.first), rest);
+        place(std::min(end, other_end), other_end, rest);
+    }
+    place(at, end, value);
+}
+
+void Tombstones::place(BlockKey first, BlockKey end, Value value) {
+    if (first >= end) return;
+    value.blocks = static_cast<std::uint32_t>(end - first);
+    map_[first] = value;
+}
+
+void Tombstones::remove(BlockKey key) {
+    const auto it = first_behind(key);
+    if (it == map_.end() || it->first > key) return;
+    const Tombstone t = as_tombstone(*it);
+    const Value rest = it->second;
+    map_.erase(it);
+    place(t.first, key, rest);
+    place(key + 1, t.first + t.blocks, rest);
+}
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,248 @@
+// unit_pool.cpp: unit states: free -> open -> sealed -> emptied -> (durable) free; erased when opened. A unit
+// that fails is retiring while something in it is valid, then retired for good.
+#include "deengine/unit_pool.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace gnstor::deengine {
+namespace {
+
+/// Groups are numbered modulo 2^32.
+bool is_after(std::uint32_t group, std::uint32_t other) {
+    return static_cast<std::int32_t>(group - other) > 0;
+}
+
+}  // namespace
+
+UnitPool::UnitPool(Flash& flash, std::uint32_t first_unit, std::uint32_t units)
+    : flash_(flash),
+      first_(first_unit),
+      pages_per_unit_(flash.geometry().pages_per_unit),
+      units_(units),
+      free_(units),
+      emptied_(units),
+      heads_(std::size_t{pages_per_unit_} + 1, kNoUnit),
+      links_(units) {
+    newly_bad_.reserve(units);
+    retiring_.reserve(units);
+}
+
+void UnitPool::restore(std::uint32_t unit, const UnitInfo& info) {
+    at(unit) = info;
+}
+
+void UnitPool::start(std::uint32_t next_serial) {
+    next_serial_ = next_serial;
+    for (std::uint32_t u = first_; u < first_ + units(); ++u) {
+        UnitInfo& info = at(u);
+        const bool kept = info.state == UnitState::kSealed || info.state == UnitState::kOpen ||
+                          info.state == UnitState::kRetiring;
+        if (kept && info.system) info.valid = info.next;
+        if (!kept) info.valid = 0;
+        if (!info.system) valid_pages_ += info.valid;
+        const bool bad = info.state == UnitState::kRetiring || info.state == UnitState::kRetired;
+        if (bad || flash_.is_bad(u)) {
+            info.state = info.valid != 0 ? UnitState::kRetiring : UnitState::kRetired;
+            if (info.state == UnitState::kRetiring && !info.system) retiring_.push_back(u);
+            continue;
+        }
+        ++good_count_;
+        if (info.state == UnitState::kFree) {
+            free_.push(u);
+        } else if (info.valid == 0) {
+            empty(u);
+        } else if (info.state == UnitState::kOpen && info.system && info.next < pages_per_unit_) {
+            go_on(u);
+        } else {
+            info.state = UnitState::kSealed;
+            if (!info.system) link(u);
+        }
+    }
+}
+
+/// The system unit that was open last is programmed on.
+void UnitPool::go_on(std::uint32_t unit) {
+    std::uint32_t& system = open_[static_cast<std::size_t>(Stream::kSystem)];
+    std::uint32_t other = unit;
+    if (system == kNoUnit || at(system).serial < at(unit).serial) other = std::exchange(system, unit);
+    if (other != kNoUnit) at(other).state = UnitState::kSealed;
+}
+
+PageNumber UnitPool::next_page(Stream stream) {
+    const std::uint32_t& open = open_[static_cast<std::size_t>(stream)];
+    if (open == kNoUnit && !open_some_unit(stream)) return kNoPage;
+    return open * pages_per_unit_ + at(open).next;
+}
+
+bool UnitPool::open_some_unit(Stream stream) {
+    while (free_.size() > left_for_others(stream)) {
+        const std::uint32_t unit = free_.pop();
+        if (at(unit).next != 0 && !erase(unit)) continue;
+        open(stream, unit);
+        return true;
+    }
+    return false;
+}
+
+void UnitPool::open(Stream stream, std::uint32_t unit) {
+    UnitInfo& info = at(unit);
+    info.state = UnitState::kOpen;
+    info.system = stream == Stream::kSystem;
+    info.serial = next_serial_++;
+    info.valid = 0;
+    open_[static_cast<std::size_t>(stream)] = unit;
+}
+
+bool UnitPool::erase(std::uint32_t unit) {
+    UnitInfo& info = at(unit);
+    assert(info.valid == 0 && "a unit with valid pages is never erased");
+    info.next = 0;
+    if (flash_.erase(unit) != FlashStatus::kOk) {
+        info.state = UnitState::kRetired;
+        --good_count_;
+        newly_bad_.push_back(unit);
+        return false;
+    }
+    ++info.erases;
+    ++units_erased_;
+    return true;
+}
+
+void UnitPool::programmed(Stream stream, PageNumber page) {
+    const std::uint32_t unit = unit_of(page);
+    assert(unit == open_unit(stream) && page == unit * pages_per_unit_ + at(unit).next);
+    UnitInfo& info = at(unit);
+    ++info.valid;
+    ++info.next;
+    if (!info.system) ++valid_pages_;
+    if (info.next == pages_per_unit_) seal(stream);
+}
+
+std::uint32_t UnitPool::failed(Stream stream, PageNumber page) {
+    const std::uint32_t unit = unit_of(page);
+    assert(unit == open_unit(stream));
+    UnitInfo& info = at(unit);
+    open_[static_cast<std::size_t>(stream)] = kNoUnit;
+    info.state = info.valid != 0 ? UnitState::kRetiring : UnitState::kRetired;
+    if (info.state == UnitState::kRetiring && !info.system) retiring_.push_back(unit);
+    --good_count_;
+    newly_bad_.push_back(unit);
+    return unit;
+}
+
+bool UnitPool::exchange_open_unit(Stream stream) {
+    seal(stream);
+    // A unit that was programmed has room below; erasing keeps it or gives it back.
+    for (std::uint32_t i = free_.size(); i > 0; --i) {
+        const std::uint32_t unit = free_.pop();
+        if (at(unit).next == 0) {
+            free_.push(unit);
+        } else if (erase(unit)) {
+            open(stream, unit);
+            return true;
+        }
+    }
+    return false;
+}
+
+void UnitPool::seal(Stream stream) {
+    const std::uint32_t unit = std::exchange(open_[static_cast<std::size_t>(stream)], kNoUnit);
+    if (unit == kNoUnit) return;
+    UnitInfo& info = at(unit);
+    if (info.next == 0) {
+        info.state = UnitState::kFree;
+        free_.push(unit);
+        return;
+    }
+    ++units_sealed_;
+    info.state = UnitState::kSealed;
+    if (info.valid == 0) {
+        empty(unit);
+    } else if (!info.system) {
+        link(unit);
+    }
+}
+
+void UnitPool::validate(PageNumber page) {
+    ++at(unit_of(page)).valid;
+}
+
+void UnitPool::invalidate(PageNumber page, std::uint32_t group) {
+    const std::uint32_t unit = unit_of(page);
+    UnitInfo& info = at(unit);
+    assert(info.valid > 0 && !info.system);
+    const bool linked = info.state == UnitState::kSealed;
+    if (linked) unlink(unit);
+    --info.valid;
+    --valid_pages_;
+    info.group = group;
+    if (info.valid != 0) {
+        if (linked) link(unit);
+    } else if (linked) {
+        empty(unit);
+    } else if (info.state == UnitState::kRetiring) {
+        info.state = UnitState::kRetired;
+        std::erase(retiring_, unit);
+    }
+}
+
+void UnitPool::release_system(std::uint32_t unit, std::uint32_t group) {
+    UnitInfo& info = at(unit);
+    assert(info.system && unit != open_unit(Stream::kSystem));
+    info.valid = 0;
+    info.group = group;
+    if (info.state == UnitState::kSealed) {
+        empty(unit);
+    } else if (info.state == UnitState::kRetiring) {
+        info.state = UnitState::kRetired;
+    }
+}
+
+void UnitPool::durable(std::uint32_t group) {
+    while (emptied_.size() != 0 && !is_after(at(emptied_.front()).group, group)) {
+        const std::uint32_t unit = emptied_.pop();
+        at(unit).state = UnitState::kFree;
+        at(unit).system = false;
+        free_.push(unit);
+    }
+}
+
+void UnitPool::empty(std::uint32_t unit) {
+    at(unit).state = UnitState::kEmptied;
+    emptied_.push(unit);
+}
+
+void UnitPool::link(std::uint32_t unit) {
+    std::uint32_t& head = heads_[at(unit).valid];
+    links_[unit - first_] = {kNoUnit, head};
+    if (head != kNoUnit) links_[head - first_].before = unit;
+    head = unit;
+    lowest_ = std::min(lowest_, at(unit).valid);
+}
+
+void UnitPool::unlink(std::uint32_t unit) {
+    const Links links = links_[unit - first_];
+    if (links.after != kNoUnit) links_[links.after - first_].before = links.before;
+    if (links.before != kNoUnit) {
+        links_[links.before - first_].after = links.after;
+    } else {
+        heads_[at(unit).valid] = links.after;
+    }
+}
+
+std::uint32_t UnitPool::victim() const {
+    if (!retiring_.empty()) return retiring_.front();
+    // Amortized: each unlink lowers a unit by one list at most.
+    while (lowest_ < pages_per_unit_ && heads_[lowest_] == kNoUnit) ++lowest_;
+    return heads_[lowest_];
+}
+
+std::vector<std::uint32_t> UnitPool::take_newly_bad() {
+    std::vector<std::uint32_t> taken;
+    taken.swap(newly_bad_);
+    return taken;
+}
+
+}  // namespace gnstor::deengine
