@@ -7,6 +7,7 @@
 
 #include "result.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -50,7 +51,7 @@ Result<std::vector<Case>> measure_path(const DeEngineOptions& options);
 /// The compiler must have `value` ready here, and may assume nothing of memory behind.
 template <class T>
 void keep_value(const T& value) {
-    asm volatile("" : : "r,m"(value) : "memory");
+    asm("" : : "r,m"(value) : "memory");  // without outputs it is never left out
 }
 
 /// Memory that begins at a block's border, as flash pages and I/O buffers do.
@@ -67,6 +68,20 @@ class Stopwatch {
 
   private:
     std::chrono::steady_clock::time_point begin_;
+};
+
+/// Times of many short slices of equal work. Their middle one is what counts: another program's turn on the
+/// core falls into a few of them.
+class Slices {
+  public:
+    void add(double seconds) { seconds_.push_back(seconds); }
+    [[nodiscard]] double middle() {
+        std::nth_element(seconds_.begin(), seconds_.begin() + seconds_.size() / 2, seconds_.end());
+        return seconds_[seconds_.size() / 2];
+    }
+
+  private:
+    std::vector<double> seconds_;
 };
 
 inline Repeat repeat_of(double seconds, std::uint64_t operations, std::uint64_t bytes = 0) {

@@ -9,7 +9,6 @@
 #include <gnstor/base/hash.hpp>
 #include <gnstor/nvme/command.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -73,7 +72,7 @@ class CopyBench {
 
   private:
     void measure_all() {
-        std::array<std::vector<double>, kVariants.size()> slices;
+        std::array<Slices, kVariants.size()> slices;
         for (std::uint32_t slice = 0; slice < kSlices; ++slice)
             for (std::size_t k = 0; k < kVariants.size(); ++k) {
                 const std::size_t v = (slice + k) % kVariants.size();  // nobody is always first
@@ -81,12 +80,9 @@ class CopyBench {
                 const Stopwatch watch;
                 for (std::uint32_t i = 0; i < kSliceBlocks; ++i)
                     kVariants[v].copy(pool_[i % kDestinations].bytes, source_[order_[i]].bytes, bytes_);
-                slices[v].push_back(watch.seconds());
+                slices[v].add(watch.seconds());
             }
-        for (std::size_t v = 0; v < kVariants.size(); ++v) {
-            std::nth_element(slices[v].begin(), slices[v].begin() + kSlices / 2, slices[v].end());
-            seconds_[v] = slices[v][kSlices / 2];
-        }
+        for (std::size_t v = 0; v < kVariants.size(); ++v) seconds_[v] = slices[v].middle();
     }
 
     const std::size_t bytes_;

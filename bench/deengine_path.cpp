@@ -26,6 +26,7 @@ constexpr std::uint32_t kSlots = 4;
 constexpr std::uint32_t kReplicas = 2;
 constexpr std::uint32_t kPagesPerUnit = 1024;
 constexpr std::uint32_t kPoolBlocks = 256;  ///< of I/O buffers: 1 MiB
+constexpr std::uint32_t kSlice = 1024;
 constexpr std::uint32_t kSample = 4096;
 constexpr std::uint64_t kNow = 1'000'000;
 
@@ -106,14 +107,15 @@ class PathEngine {
         }
     }
 
-    void run(const Job& job) {
-        const std::uint32_t step = job.batched ? kBatch : 1;
-        for (std::uint32_t i = 0; i < job.commands; i += step) {
-            if (job.batched) prefetch(*engine_, std::span(std::as_const(commands_)).subspan(i, step));
-            for (std::uint32_t k = 0; k < step; ++k) submit_drawn(job, i + k);
-            if (i % kBatch == 0) engine_->poll(kNow);
+    /// Seconds of a slice of kSlice commands, the middle one of all.
+    double run(const Job& job) {
+        Slices slices;
+        for (std::uint32_t begin = 0; begin < job.commands; begin += kSlice) {
+            const Stopwatch watch;
+            for (std::uint32_t i = begin; i < begin + kSlice; i += kBatch) run_batch(job, i);
+            slices.add(watch.seconds());
         }
-        engine_->poll(kNow);
+        return slices.middle();
     }
 
     /// Everything issued so far was answered, and well; a sample of blocks holds its own words.
@@ -136,6 +138,11 @@ class PathEngine {
   private:
     void submit(const nvme::Command& command, std::byte* data, std::size_t bytes) {
         engine_->submit(command, {kClient, false}, {data, bytes}, issued_++, kNow);
+    }
+    void run_batch(const Job& job, std::uint32_t begin) {
+        if (job.batched) prefetch(*engine_, std::span(std::as_const(commands_)).subspan(begin, kBatch));
+        for (std::uint32_t i = begin; i < begin + kBatch; ++i) submit_drawn(job, i);
+        engine_->poll(kNow);
     }
     void submit_drawn(const Job& job, std::uint32_t i) {
         // What is written names its block, as what was filled in did: one store.
@@ -253,22 +260,19 @@ class PathBench {
     Result<Repeat> run(const Job& job, std::uint32_t cores) {
         for (std::uint32_t c = 0; c < cores; ++c) engines_[c]->draw(job);
         std::barrier together(cores);
-        std::vector<double> begin(cores), end(cores);
-        const Stopwatch watch;
+        std::vector<double> seconds(cores);
         const auto work = [&](std::uint32_t c) {
             together.arrive_and_wait();
-            begin[c] = watch.seconds();
-            engines_[c]->run(job);
-            end[c] = watch.seconds();
+            seconds[c] = engines_[c]->run(job);
         };
         std::vector<std::jthread> others;
         for (std::uint32_t c = 1; c < cores; ++c) others.emplace_back(work, c);
         work(0);
         others.clear();  // joins
-        const double seconds =
-            *std::max_element(end.begin(), end.end()) - *std::min_element(begin.begin(), begin.end());
-        const std::uint64_t operations = std::uint64_t{job.commands} * cores;
-        Repeat repeat = repeat_of(seconds, operations, operations * job.bytes);
+        // All together, at the rate of the slowest.
+        const std::uint64_t operations = std::uint64_t{kSlice} * cores;
+        Repeat repeat =
+            repeat_of(*std::max_element(seconds.begin(), seconds.end()), operations, operations * job.bytes);
         for (std::uint32_t c = 0; c < cores; ++c) {
             GN_ASSIGN(const std::uint64_t checked, engines_[c]->check());
             repeat.checked += checked;

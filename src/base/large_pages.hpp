@@ -1,0 +1,46 @@
+// large_pages.hpp: an allocator for tables that are read at random and are larger than what the processor's
+// address translation remembers.
+//
+// Invariants
+//   * memory is as of std::allocator, but begins at a large page's border when it is at least one large;
+//   * large pages are asked for, not demanded: where the system has none, plain ones serve.
+// A lookup in a table of hundreds of MiB misses the translation of every plain page, and on a virtual machine
+// each such miss is a walk of two tables. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <new>
+
+namespace gnstor {
+
+inline constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
+
+/// Asks for large pages under [at, at + bytes), not yet written; parts of pages at the ends are left alone.
+void advise_large_pages(void* at, std::size_t bytes) noexcept;
+
+template <class T>
+struct LargePages {
+    using value_type = T;
+    LargePages() = default;
+    template <class U>
+    LargePages(const LargePages<U>&) noexcept {}
+
+    [[nodiscard]] T* allocate(std::size_t n) {
+        const std::size_t bytes = n * sizeof(T);
+        auto* const at = static_cast<T*>(::operator new(bytes, alignment(bytes)));
+        advise_large_pages(at, bytes);
+        return at;
+    }
+    void deallocate(T* at, std::size_t n) noexcept { ::operator delete(at, alignment(n * sizeof(T))); }
+    template <class U>
+    bool operator==(const LargePages<U>&) const noexcept {
+        return true;
+    }
+
+  private:
+    static std::align_val_t alignment(std::size_t bytes) {
+        return std::align_val_t{bytes >= kLargePageBytes ? kLargePageBytes : alignof(T)};
+    }
+};
+
+}  // namespace gnstor
