@@ -8,30 +8,14 @@
 #include <gnstor/base/result.hpp>
 
 #include "deengine/engine.hpp"
+#include "ssd/drive_options.hpp"
 #include "ssd/nvme_queue.hpp"
 
 #include <array>
-#include <filesystem>
 #include <memory>
 #include <string>
 
 namespace gnstor::ssd {
-
-/// What an acknowledged write survives. DESIGN.md, "Durability promise".
-enum class Durability : std::uint8_t {
-    kDefault,  ///< kPower for a file, kProcess for memory
-    kProcess,  ///< kill -9 of the process; a volatile write cache is reported
-    kPower,    ///< power loss of the host: on the medium before the completion, grouped
-};
-
-struct DriveOptions {
-    std::uint64_t capacity_bytes = 1ull << 30;  ///< of user blocks; over-provisioning comes on top
-    std::filesystem::path file;                 ///< empty: memory; else a mapped file, made if absent
-    std::uint32_t pages_per_unit = 1024;
-    std::uint32_t over_provisioning_percent = 7;
-    std::string serial;  ///< at most 20 characters; empty: derived from the UUID
-    Durability durability = Durability::kDefault;
-};
 
 class Drive {
   public:
@@ -46,7 +30,9 @@ class Drive {
     /// Waits (bounded) until fetched commands have completed and the drive touches no memory named by them.
     Result<void> delete_queue(NvmeQueue* queue);
 
-    [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const;  ///< of the store's incarnation
+    /// Of the store's incarnation: another one means that contents were lost. ARRAY.md, rule 10.
+    [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const;
+    [[nodiscard]] const std::array<std::uint8_t, 16>& drive_uuid() const;  ///< of the drive, for ever
     [[nodiscard]] const std::string& serial() const;
     [[nodiscard]] std::uint64_t capacity_blocks() const;
     /// A copy, taken on the drive's thread.

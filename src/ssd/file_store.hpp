@@ -1,100 +1,112 @@
 // file_store.hpp: flash and metadata of a drive in one mapped file. docs/store-format.md.
 //
 // Invariants
-//   * the file is locked (flock, exclusive) while a FileStore lives: two processes never have one store open;
 //   * nothing is mapped before the file's length was checked against its superblock, and room is allocated
-//   before it is
-//     stored to: no SIGBUS from a short file or a full disk;
-//   * a new store appears under its name whole or not at all (written beside it, then renamed).
-// One owner thread.
+//   before it is stored to: no SIGBUS from a short file or a full disk;
+//   * what is stored survives a kill at once, and power loss when a sync (fdatasync, on a thread of the
+//   store's own) has ended; programs and reads go on meanwhile.
+// One owner thread for each flash (the whole, or each part). The file's lock and head: store_file.hpp.
 #pragma once
 
 #include <gnstor/base/result.hpp>
 
 #include "ssd/flash_array.hpp"
 #include "ssd/mapping.hpp"
-#include "ssd/store_format.hpp"
+#include "ssd/store.hpp"
+#include "ssd/store_file.hpp"
+#include "ssd/sync_worker.hpp"
 
 #include <filesystem>
 #include <memory>
-#include <string>
+#include <mutex>
+#include <optional>
 
 namespace gnstor::ssd {
 
-/// A file descriptor, closed at the end. Move only.
-class FileDescriptor {
+/// What all flashes over one mapped store share.
+class MappedFile {
   public:
-    explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-    FileDescriptor(FileDescriptor&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-    FileDescriptor& operator=(FileDescriptor&& o) noexcept {
-        std::swap(fd_, o.fd_);
-        return *this;
-    }
-    ~FileDescriptor();
-    [[nodiscard]] int get() const { return fd_; }
+    static Result<std::unique_ptr<MappedFile>> map(std::unique_ptr<StoreFile> file);
+    StoreFile& file() { return *file_; }
+    [[nodiscard]] std::byte* data() const { return mapping_.data() + file_->superblock().data_offset; }
+    [[nodiscard]] std::byte* records() const { return mapping_.data() + file_->superblock().oob_offset; }
+    /// Any thread; started by the first that asks.
+    SyncWorker& worker();
+    void on_sync_end(std::function<void()> call) { on_sync_end_ = std::move(call); }
 
   private:
-    int fd_;
+    std::unique_ptr<StoreFile> file_;
+    Mapping mapping_;
+    std::function<void()> on_sync_end_;
+    std::once_flag started_;
+    std::optional<SyncWorker> worker_;  // last: it syncs the file
 };
 
-struct NewStore {
-    deengine::FlashGeometry geometry;
-    std::uint64_t capacity_bytes;
-    std::uint32_t over_provisioning_percent = 7;
-    std::uint32_t metadata_bytes = kStoreMetadataBytes;
-    std::string serial;  ///< at most 20 characters; empty: derived from the UUID
-};
-
-/// Reads and checks the superblock of an open store file: kCorrupt with a sentence that says what is wrong,
-/// or the superblock.
-Result<Superblock> read_superblock(int fd, const std::filesystem::path& path);
-
-class FileStore final : public FlashArray, public deengine::MetadataStore {
+/// A range of a mapped store's units.
+class MappedFlash : public FlashArray {
   public:
-    /// Opens a store; kNotFound, kBusy (another process has it), kCorrupt, kUnsupported (a newer format),
-    /// kIo.
-    static Result<std::unique_ptr<FileStore>> open(const std::filesystem::path& path);
-    /// Makes a store; kExists if the name is taken. Returns it open and locked.
-    static Result<std::unique_ptr<FileStore>> create(const std::filesystem::path& path, const NewStore& what);
-    ~FileStore() override = default;
-
-    [[nodiscard]] const Superblock& superblock() const { return superblock_; }
-
+    MappedFlash(MappedFile& file, UnitRange range);
     deengine::FlashStatus program(deengine::PageNumber page, const std::byte* data,
                                   deengine::PageOob& oob) override;
     deengine::FlashStatus erase(std::uint32_t unit) override;
-    /// fdatasync of the file, which takes mapped pages along (Linux); nothing to do when nothing was stored.
-    /// Once it has failed it fails until the store is opened again: Linux tells of lost pages once.
     deengine::FlashStatus copy_back(deengine::PageNumber from, deengine::PageNumber to,
                                     deengine::PageOob& oob, std::uint32_t* crcs) override;
+    /// kPower: fdatasync, on the store's thread; nothing to do when nothing was stored. Once it has failed it
+    /// fails until the store is opened again.
+    deengine::FlashStatus sync_begin(deengine::SyncLevel level) override;
+    deengine::SyncState sync_poll() override;
     using deengine::Flash::sync;
     deengine::FlashStatus sync(deengine::SyncLevel level) override;
-
-    [[nodiscard]] std::vector<std::byte> load() override;
-    [[nodiscard]] bool store(std::span<const std::byte> blob) override;
-    [[nodiscard]] std::size_t capacity() const override;
 
   protected:
     bool reserve_unit(std::uint32_t unit) override;
     void release_unit(std::uint32_t unit) override;
 
   private:
-    FileStore(FileDescriptor fd, const Superblock& superblock)
-        : fd_(std::move(fd)), superblock_(superblock) {}
-    static Result<std::unique_ptr<FileStore>> map(FileDescriptor fd, const std::filesystem::path& path);
-    [[nodiscard]] bool sync_file();
-    [[nodiscard]] std::byte* slot(std::uint32_t index) const;
-    /// The header of a slot if it is whole.
-    [[nodiscard]] bool header_valid(std::uint32_t index, MetadataHeader& header) const;
-    /// The same, and its blob is whole too.
-    [[nodiscard]] bool slot_valid(std::uint32_t index, MetadataHeader& header) const;
-    [[nodiscard]] bool newest_metadata_damaged() const;
+    MappedFile& shared_;
+    std::uint64_t unit_bytes_;
+    std::uint64_t ticket_ = 0;  // of the sync in flight; 0: none, or one that needed nothing
+    bool in_flight_ = false;
+    bool dirty_ = true;  // stored to since the last sync; at opening by a process that may have been killed
+};
 
-    FileDescriptor fd_;
-    Superblock superblock_;
-    Mapping mapping_;
-    bool dirty_ = true;    // stored to since the last sync; at opening by a process that may have been killed
-    bool failed_ = false;  // a sync failed: what it was to write may be lost, whatever the next one says
+/// Holds the file below the flash that is a base class beside it.
+struct MappedFileHolder {
+    std::unique_ptr<MappedFile> held;
+};
+
+class FileStore final : private MappedFileHolder,
+                        public MappedFlash,
+                        public deengine::MetadataStore,
+                        public Store {
+  public:
+    /// Opens a store; errors as StoreFile::open. Its boot record is left alone: for a look, not for a drive.
+    static Result<std::unique_ptr<FileStore>> open(const std::filesystem::path& path);
+    /// The same for a drive: see StoreFile::open_for_use.
+    static Result<std::unique_ptr<FileStore>> open_for_use(const std::filesystem::path& path,
+                                                           const BootRequest& request);
+    /// Makes a store; errors as StoreFile::create. Returns it open and locked.
+    static Result<std::unique_ptr<FileStore>> create(const std::filesystem::path& path, const NewStore& what);
+    static Result<std::unique_ptr<FileStore>> over(std::unique_ptr<StoreFile> file);
+    ~FileStore() override = default;
+
+    [[nodiscard]] const Superblock& superblock() const { return shared().file().superblock(); }
+    [[nodiscard]] StoreFile& file() { return shared().file(); }
+
+    [[nodiscard]] std::vector<std::byte> load() override { return shared().file().load(); }
+    [[nodiscard]] bool store(std::span<const std::byte> blob) override { return shared().file().store(blob); }
+    [[nodiscard]] std::size_t capacity() const override { return shared().file().capacity(); }
+
+    [[nodiscard]] StoreIdentity identity() const override { return identity_of(shared().file()); }
+    [[nodiscard]] deengine::MetadataStore& metadata() override { return *this; }
+    Result<FlashParts> parts(std::uint32_t count) override;
+    void on_sync_end(std::function<void()> call) override { shared().on_sync_end(std::move(call)); }
+    [[nodiscard]] bool end_use() override;
+    [[nodiscard]] std::string describe() const override;
+
+  private:
+    explicit FileStore(std::unique_ptr<MappedFile> file);
+    [[nodiscard]] MappedFile& shared() const { return *held; }
 };
 
 }  // namespace gnstor::ssd

@@ -25,27 +25,34 @@ bool all_zero(const std::byte* record) {
 
 }  // namespace
 
-void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob) {
+void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob, UnitRange range) {
     geometry_ = geometry;
+    range_ = range;
     data_ = data;
     oob_ = oob;
-    write_pointer_.assign(geometry.units, 0);
+    write_pointer_.assign(range.units, 0);
     reserved_unit_ = geometry.units;
 }
 
 void FlashArray::scan_write_pointers() {
-    for (std::uint32_t unit = 0; unit < geometry_.units; ++unit) {
-        const std::byte* records = oob_ + std::size_t{unit} * geometry_.pages_per_unit * sizeof(PageOob);
+    for (std::uint32_t i = 0; i < range_.units; ++i) {
+        const std::byte* first =
+            oob_ + std::size_t{range_.first + i} * geometry_.pages_per_unit * sizeof(PageOob);
         std::uint32_t next = geometry_.pages_per_unit;
-        while (next > 0 && all_zero(records + std::size_t{next - 1} * sizeof(PageOob))) --next;
-        write_pointer_[unit] = next;
+        while (next > 0 && all_zero(first + std::size_t{next - 1} * sizeof(PageOob))) --next;
+        write_pointer_[i] = next;
     }
+}
+
+bool FlashArray::programmed(PageNumber page) const {
+    const std::uint32_t unit = page / geometry_.pages_per_unit;
+    return range_.has(unit) && page % geometry_.pages_per_unit < write_pointer_[unit - range_.first];
 }
 
 FlashStatus FlashArray::check_program(PageNumber page, const PageOob& oob) {
     const std::uint32_t unit = page / geometry_.pages_per_unit;
     const std::uint32_t offset = page % geometry_.pages_per_unit;
-    if (unit >= geometry_.units || offset != write_pointer_[unit]) return FlashStatus::kRefused;
+    if (!range_.has(unit) || offset != write_pointer_[unit - range_.first]) return FlashStatus::kRefused;
     if (oob.kind == PageKind::kErased) return FlashStatus::kRefused;
     if (offset == 0 || unit != reserved_unit_) {
         if (!reserve_unit(unit)) return FlashStatus::kNoRoom;
@@ -61,7 +68,7 @@ void FlashArray::store_record(PageNumber page, PageOob& oob) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::memcpy(oob_ + std::size_t{page} * sizeof(PageOob), &oob, sizeof oob);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    write_pointer_[page / geometry_.pages_per_unit] = page % geometry_.pages_per_unit + 1;
+    write_pointer_[page / geometry_.pages_per_unit - range_.first] = page % geometry_.pages_per_unit + 1;
 }
 
 FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob& oob) {
@@ -76,9 +83,7 @@ FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob&
 }
 
 FlashStatus FlashArray::copy_back(PageNumber from, PageNumber to, PageOob& oob, std::uint32_t* crcs) {
-    const std::uint32_t unit = from / geometry_.pages_per_unit;
-    if (unit >= geometry_.units || from % geometry_.pages_per_unit >= write_pointer_[unit])
-        return FlashStatus::kRefused;
+    if (!programmed(from)) return FlashStatus::kRefused;
     if (const FlashStatus status = check_program(to, oob); status != FlashStatus::kOk) return status;
     copy_sectors_crc32c(data_of(to), data_of(from), nvme::kSectorsPerBlock, crcs);
     store_record(to, oob);
@@ -87,9 +92,7 @@ FlashStatus FlashArray::copy_back(PageNumber from, PageNumber to, PageOob& oob, 
 
 FlashStatus FlashArray::read(PageNumber page, std::uint32_t first, std::uint32_t count, std::byte* to,
                              std::uint32_t* crcs) {
-    const std::uint32_t unit = page / geometry_.pages_per_unit;
-    if (unit >= geometry_.units || page % geometry_.pages_per_unit >= write_pointer_[unit])
-        return FlashStatus::kRefused;
+    if (!programmed(page)) return FlashStatus::kRefused;
     if (count == 0 || first >= nvme::kSectorsPerBlock || count > nvme::kSectorsPerBlock - first) {
         return FlashStatus::kRefused;
     }
@@ -98,13 +101,12 @@ FlashStatus FlashArray::read(PageNumber page, std::uint32_t first, std::uint32_t
 }
 
 FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
-    const std::uint32_t unit = page / geometry_.pages_per_unit;
-    if (unit >= geometry_.units) return FlashStatus::kRefused;
+    if (!range_.has(page / geometry_.pages_per_unit)) return FlashStatus::kRefused;
     const std::byte* record = oob_ + std::size_t{page} * sizeof(PageOob);
     std::memcpy(&oob, record, sizeof oob);
     if (all_zero(record)) {
         // Below the write pointer a record that never reached the medium is a torn page, not a free one.
-        if (page % geometry_.pages_per_unit < write_pointer_[unit]) return FlashStatus::kUncorrectable;
+        if (programmed(page)) return FlashStatus::kUncorrectable;
         oob.kind = PageKind::kErased;
         return FlashStatus::kOk;
     }
@@ -113,15 +115,15 @@ FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
 }
 
 FlashStatus FlashArray::erase(std::uint32_t unit) {
-    if (unit >= geometry_.units) return FlashStatus::kRefused;
-    std::byte* records = oob_ + std::size_t{unit} * geometry_.pages_per_unit * sizeof(PageOob);
+    if (!range_.has(unit)) return FlashStatus::kRefused;
+    std::byte* first = oob_ + std::size_t{unit} * geometry_.pages_per_unit * sizeof(PageOob);
     // From the last record down: a kill in between leaves a unit that is programmed up to some page, never
     // one with holes.
-    for (std::uint32_t i = write_pointer_[unit]; i > 0; --i) {
-        std::memset(records + std::size_t{i - 1} * sizeof(PageOob), 0, sizeof(PageOob));
+    for (std::uint32_t i = write_pointer_[unit - range_.first]; i > 0; --i) {
+        std::memset(first + std::size_t{i - 1} * sizeof(PageOob), 0, sizeof(PageOob));
         std::atomic_signal_fence(std::memory_order_seq_cst);
     }
-    write_pointer_[unit] = 0;
+    write_pointer_[unit - range_.first] = 0;
     release_unit(unit);
     return FlashStatus::kOk;
 }

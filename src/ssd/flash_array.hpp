@@ -7,10 +7,12 @@
 //   * a record is stored after its data, so a process killed at any instruction leaves whole pages or none;
 //   * write pointers are derived from the records alone: an erased record is 64 zero bytes (a hole in a
 //   sparse file).
+//   * pages of units outside of its range are refused: several of them, each with a range of its own, may
+//   stand over the same arrays (store.hpp).
 // One owner thread. No allocation, no locks after construction.
 #pragma once
 
-#include "deengine/flash.hpp"
+#include "ssd/store_format.hpp"
 
 #include <vector>
 
@@ -35,8 +37,12 @@ class FlashArray : public deengine::Flash {
 
   protected:
     /// `data` has geometry.pages() * 4096 bytes, `oob` 64 a page; both outlive this object.
-    void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob);
-    /// Reads every record once and sets the write pointers: first page above the last one that is not erased.
+    void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob, UnitRange range);
+    void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob) {
+        attach(geometry, data, oob, {0, geometry.units});
+    }
+    /// Reads every record of the range once and sets the write pointers: first page above the last one that
+    /// is not erased.
     void scan_write_pointers();
     /// Before the first program of a unit since it was erased, and when another unit was programmed in
     /// between (a copy of a store may have lost the room of a unit that was begun): makes its room certain,
@@ -49,7 +55,10 @@ class FlashArray : public deengine::Flash {
         return data_ + std::size_t{page} * nvme::kBlockBytes;
     }
 
+    [[nodiscard]] std::byte* records() const { return oob_; }
+
   private:
+    [[nodiscard]] bool programmed(deengine::PageNumber page) const;
     deengine::FlashStatus check_program(deengine::PageNumber page, const deengine::PageOob& oob);
     void store_record(deengine::PageNumber page, deengine::PageOob& oob);
 
@@ -57,7 +66,9 @@ class FlashArray : public deengine::Flash {
     std::byte* data_ = nullptr;
     std::byte* oob_ = nullptr;
     std::uint32_t reserved_unit_ = 0;  // the last whose room was made certain; geometry_.units: none yet
-    std::vector<std::uint32_t> write_pointer_;  // next page of each unit, pages_per_unit when full
+    UnitRange range_{};
+    std::vector<std::uint32_t>
+        write_pointer_;  // next page of each unit of the range, pages_per_unit when full
 };
 
 }  // namespace gnstor::ssd

@@ -1,13 +1,14 @@
 // memory_flash.hpp: flash and metadata in this process's memory; gone when the process ends.
 //
 // The pages are mapped without reservation: a drive of 16 GiB costs nothing until it is written. One owner
-// thread.
+// thread for each flash (the whole, or each part of a MemoryStore).
 #pragma once
 
 #include <gnstor/base/result.hpp>
 
 #include "ssd/flash_array.hpp"
 #include "ssd/mapping.hpp"
+#include "ssd/store.hpp"
 
 #include <memory>
 
@@ -16,13 +17,15 @@ namespace gnstor::ssd {
 class MemoryFlash final : public FlashArray {
   public:
     static Result<std::unique_ptr<MemoryFlash>> create(deengine::FlashGeometry geometry);
+    /// A range of the same pages, as flash of its own; it keeps them alive.
+    [[nodiscard]] std::unique_ptr<MemoryFlash> part(UnitRange range) const;
 
   protected:
     void release_unit(std::uint32_t unit) override;
 
   private:
-    explicit MemoryFlash(Mapping mapping) : mapping_(std::move(mapping)) {}
-    Mapping mapping_;
+    explicit MemoryFlash(std::shared_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
+    std::shared_ptr<Mapping> mapping_;
 };
 
 class MemoryMetadata final : public deengine::MetadataStore {
@@ -39,6 +42,24 @@ class MemoryMetadata final : public deengine::MetadataStore {
   private:
     std::size_t capacity_;
     std::vector<std::byte> blob_;
+};
+
+/// A drive's backbone in memory. Each one is an incarnation of its own: an empty start.
+class MemoryStore final : public Store {
+  public:
+    /// `identity.incarnation` and, where they are missing, drive UUID and serial number are made up.
+    static Result<std::unique_ptr<MemoryStore>> create(deengine::FlashGeometry geometry,
+                                                       StoreIdentity identity);
+    [[nodiscard]] StoreIdentity identity() const override { return identity_; }
+    [[nodiscard]] deengine::MetadataStore& metadata() override { return metadata_; }
+    Result<FlashParts> parts(std::uint32_t count) override;
+    [[nodiscard]] std::string describe() const override { return "memory"; }
+
+  private:
+    MemoryStore(std::unique_ptr<MemoryFlash> flash, StoreIdentity identity);
+    std::unique_ptr<MemoryFlash> flash_;
+    StoreIdentity identity_;
+    MemoryMetadata metadata_{kStoreMetadataBytes};
 };
 
 }  // namespace gnstor::ssd

@@ -1,7 +1,7 @@
-// store_format.hpp: how a drive's store lies in its file. docs/store-format.md, format version 1. Little
-// endian. Pure.
+// store_format.hpp: how a drive's store lies in its file or device. docs/store-format.md, format version 2.
+// Little endian. Pure.
 //
-//   superblock 4096 | reserved 4096 | metadata slot 0 | metadata slot 1 | out-of-band records | pages
+//   superblock 4096 | boot record 4096 | metadata slot 0 | metadata slot 1 | out-of-band records | pages
 #pragma once
 
 #include "deengine/flash.hpp"
@@ -13,17 +13,20 @@
 namespace gnstor::ssd {
 
 inline constexpr std::array<char, 8> kStoreMagic = {'G', 'N', 'S', 'T', 'O', 'R', 'E', '\n'};
-inline constexpr std::uint32_t kStoreFormatVersion = 1;
+inline constexpr std::uint32_t kStoreFormatVersion = 2;
 inline constexpr std::uint32_t kStorePage = 4096;  ///< every area begins at a multiple of it
+inline constexpr std::uint64_t kBootOffset = kStorePage;
 inline constexpr std::uint64_t kStoreHeadBytes = 2ull * kStorePage;
 inline constexpr std::uint32_t kStoreMetadataBytes = 1u << 20;  ///< a metadata slot of a new store
+inline constexpr std::uint32_t kMaxServiceUnits = 64;
+inline constexpr std::uint32_t kMaxDies = 1u << 16;  ///< channels x dies a channel
 
-/// First page of the file. Written once, at creation. `crc` covers the bytes before it.
+/// First page of the store. Written once, at creation. `crc` covers the bytes before it.
 struct Superblock {
     char magic[8];
     std::uint32_t format_version;
-    std::uint32_t page_bytes;  ///< 4096
-    std::uint8_t uuid[16];     ///< incarnation of the store
+    std::uint32_t page_bytes;     ///< 4096
+    std::uint8_t drive_uuid[16];  ///< of the drive, for ever; the incarnation is in the boot record
     std::uint32_t units;
     std::uint32_t pages_per_unit;
     std::uint32_t oob_bytes;       ///< 64
@@ -35,13 +38,47 @@ struct Superblock {
     std::uint64_t capacity_bytes;  ///< what users were promised
     std::uint32_t over_provisioning_percent;
     char serial[20];  ///< padded with blanks
-    std::uint8_t reserved[3980];
+    std::uint32_t channels;
+    std::uint32_t dies_per_channel;
+    std::uint32_t service_units;  ///< U: service unit i owns erase units [i * units / U, (i + 1) * units / U)
+    std::uint8_t reserved[3968];
     std::uint32_t crc;
+
+    [[nodiscard]] deengine::FlashGeometry geometry() const {
+        return {units, pages_per_unit, channels, dies_per_channel};
+    }
 };
 static_assert(sizeof(Superblock) == 4096, "the superblock fills one page");
-static_assert(offsetof(Superblock, uuid) == 16 && offsetof(Superblock, metadata_offset) == 48);
+static_assert(offsetof(Superblock, drive_uuid) == 16 && offsetof(Superblock, metadata_offset) == 48);
 static_assert(offsetof(Superblock, capacity_bytes) == 80 && offsetof(Superblock, serial) == 92);
+static_assert(offsetof(Superblock, channels) == 112 && offsetof(Superblock, service_units) == 120);
 static_assert(offsetof(Superblock, crc) == 4092);
+
+/// What an acknowledged write of the running drive survives; as in the boot record.
+enum class BootMode : std::uint8_t { kProcess = 1, kPower = 2 };
+enum class BootState : std::uint8_t {
+    kClean = 1,     ///< closed, everything on the medium
+    kOpen = 2,      ///< in use, or its last user was killed
+    kEmptying = 3,  ///< its contents are being dropped: whoever opens it goes on with that
+};
+
+/// Whose life the store is in and how it was left. Two copies, each in its own half of the second page; both
+/// are written at each change, the second when the first is on the medium. The whole one with the higher
+/// generation counts.
+struct BootRecord {
+    char magic[8];
+    std::uint64_t generation;       ///< counts changes, from 1
+    std::uint8_t incarnation[16];   ///< UUID of this life of the store. ARRAY.md, rule 10
+    std::uint8_t host_boot_id[16];  ///< of the host's boot in which it was opened last
+    BootMode mode;
+    BootState state;
+    std::uint8_t reserved[1994];
+    std::uint32_t crc;  ///< of the bytes before it
+};
+static_assert(sizeof(BootRecord) == 2048, "two copies fill a page, each in halves of its own");
+static_assert(offsetof(BootRecord, incarnation) == 16 && offsetof(BootRecord, host_boot_id) == 32);
+static_assert(offsetof(BootRecord, mode) == 48 && offsetof(BootRecord, crc) == 2044);
+inline constexpr std::array<char, 8> kBootMagic = {'G', 'N', 'B', 'O', 'O', 'T', '2', '\n'};
 
 /// Head of a metadata slot; the blob follows. The valid slot with the higher generation counts.
 struct MetadataHeader {
@@ -71,6 +108,17 @@ struct StoreLayout {
         l.file_bytes = l.data_offset + geometry.pages() * nvme::kBlockBytes;
         return l;
     }
+};
+
+/// Erase units of service unit `index` of `count`: [first, first + units).
+struct UnitRange {
+    std::uint32_t first;
+    std::uint32_t units;
+    static UnitRange of(std::uint32_t all, std::uint32_t index, std::uint32_t count) {
+        const auto at = [&](std::uint64_t i) { return static_cast<std::uint32_t>(i * all / count); };
+        return {at(index), at(index + 1) - at(index)};
+    }
+    [[nodiscard]] bool has(std::uint32_t unit) const { return unit - first < units; }
 };
 
 }  // namespace gnstor::ssd

@@ -22,9 +22,15 @@ Result<StoreFacts> inspect_store(const std::filesystem::path& path) {
     const Superblock& s = store->superblock();
     StoreFacts f{};
     f.format_version = s.format_version;
-    std::copy(std::begin(s.uuid), std::end(s.uuid), f.uuid.begin());
-    f.serial.assign(std::begin(s.serial), std::end(s.serial));
-    f.serial.erase(f.serial.find_last_not_of(' ') + 1);
+    const StoreIdentity id = store->identity();
+    f.drive_uuid = id.drive_uuid;
+    f.incarnation = id.incarnation;
+    f.serial = id.serial;
+    const BootRecord& boot = store->file().boot();
+    f.mode = boot.mode;
+    f.state = boot.state;
+    f.trusted = trusted(boot, host_boot_id());
+    f.service_units = s.service_units;
     f.geometry = store->geometry();
     f.capacity_bytes = s.capacity_bytes;
     f.file_bytes = s.file_bytes;
@@ -38,6 +44,10 @@ Result<StoreFacts> inspect_store(const std::filesystem::path& path) {
             ++f.erased_pages;
         } else if (oob.kind == PageKind::kTombstone) {
             ++f.tombstone_pages;
+        } else if (oob.kind == PageKind::kSystem) {
+            ++f.system_pages;
+        } else if (oob.kind == PageKind::kLost) {
+            ++f.lost_pages;
         } else {
             ++f.data_pages;
         }
@@ -46,20 +56,26 @@ Result<StoreFacts> inspect_store(const std::filesystem::path& path) {
 }
 
 std::string describe(const StoreFacts& f) {
-    std::string uuid;
-    for (const std::uint8_t b : f.uuid) uuid += fmt::format("{:02x}", b);
+    const char* const mode = f.mode == BootMode::kProcess ? "process" : "power";
+    const char* const how = f.state == BootState::kClean  ? "closed cleanly"
+                            : f.state == BootState::kOpen ? "not closed"
+                                                          : "being emptied";
     return fmt::format(
         "format version      {}\n"
-        "uuid                {}\n"
+        "drive               {}\n"
+        "incarnation         {}\n"
         "serial number       {}\n"
+        "last use            durability '{}', {}{}\n"
         "capacity            {} bytes, over-provisioning {} %\n"
-        "erase units         {} of {} pages\n"
+        "erase units         {} of {} pages, {} channels of {} dies, {} service units\n"
         "file                {} bytes\n"
         "metadata            {} bytes\n"
-        "pages               {} data, {} tombstones, {} damaged records, {} erased\n",
-        f.format_version, uuid, f.serial, f.capacity_bytes, f.over_provisioning_percent, f.geometry.units,
-        f.geometry.pages_per_unit, f.file_bytes, f.metadata_bytes, f.data_pages, f.tombstone_pages,
-        f.damaged_records, f.erased_pages);
+        "pages               {} data, {} system, {} lost, {} tombstones, {} damaged records, {} erased\n",
+        f.format_version, Uuid{f.drive_uuid}.to_string(), Uuid{f.incarnation}.to_string(), f.serial, mode,
+        how, f.trusted ? "" : "; acknowledged writes may be missing, so a drive started on it begins empty",
+        f.capacity_bytes, f.over_provisioning_percent, f.geometry.units, f.geometry.pages_per_unit,
+        f.geometry.channels, f.geometry.dies_per_channel, f.service_units, f.file_bytes, f.metadata_bytes,
+        f.data_pages, f.system_pages, f.lost_pages, f.tombstone_pages, f.damaged_records, f.erased_pages);
 }
 
 Result<CorruptedByte> corrupt_byte(const std::filesystem::path& path, const PagePredicate& which,

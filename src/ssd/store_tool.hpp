@@ -6,7 +6,7 @@
 #include <gnstor/base/result.hpp>
 #include <gnstor/nvme/command.hpp>
 
-#include "deengine/flash.hpp"
+#include "ssd/store_format.hpp"
 
 #include <array>
 #include <cstdint>
@@ -19,14 +19,21 @@ namespace gnstor::ssd {
 /// What a store says of itself.
 struct StoreFacts {
     std::uint32_t format_version;
-    std::array<std::uint8_t, 16> uuid;
+    std::array<std::uint8_t, 16> drive_uuid;
+    std::array<std::uint8_t, 16> incarnation;
+    BootMode mode;    ///< in which it was opened last
+    BootState state;  ///< how that ended
+    bool trusted;     ///< whether a drive that is started now would go on with its contents
     std::string serial;
     deengine::FlashGeometry geometry;
     std::uint64_t capacity_bytes;
     std::uint64_t file_bytes;
     std::uint32_t over_provisioning_percent;
     std::uint64_t metadata_bytes;  ///< of the blob in force; 0: none
-    std::uint64_t data_pages;      ///< programmed with data, superseded ones included
+    std::uint32_t service_units;
+    std::uint64_t data_pages;    ///< programmed with data, superseded ones included
+    std::uint64_t system_pages;  ///< of the journal
+    std::uint64_t lost_pages;    ///< say that a block's contents were lost
     std::uint64_t tombstone_pages;
     std::uint64_t damaged_records;  ///< programmed, but the record's own CRC fails
     std::uint64_t erased_pages;

@@ -44,7 +44,7 @@ TEST(FileStore, KeepsDataRecordsAndMetadataAcrossReopening) {
     std::array<std::uint8_t, 16> uuid{};
     {
         auto store = FileStore::create(path, small()).value();
-        std::copy(std::begin(store->superblock().uuid), std::end(store->superblock().uuid), uuid.begin());
+        uuid = store->identity().incarnation;
         EXPECT_TRUE(store->load().empty());
         for (std::uint32_t p = 0; p < 20; ++p) {
             PageOob oob = oob_of(7, p, p + 1);
@@ -54,7 +54,7 @@ TEST(FileStore, KeepsDataRecordsAndMetadataAcrossReopening) {
         EXPECT_EQ(store->sync(), FlashStatus::kOk);
     }
     auto store = FileStore::open(path).value();
-    EXPECT_TRUE(std::equal(uuid.begin(), uuid.end(), store->superblock().uuid));
+    EXPECT_EQ(uuid, store->identity().incarnation);
     EXPECT_EQ(store->load(), blob);
     PageOob oob = oob_of(7, 3, 3);
     EXPECT_EQ(store->program(3, page_of(3).data(), oob), FlashStatus::kRefused)
@@ -113,9 +113,11 @@ TEST(FileStore, RefusesWhatIsNoStoreWithASentenceOfItsOwn) {
     std::filesystem::remove(path);
 
     { auto store = FileStore::create(path, small()).value(); }
-    poke(path, offsetof(Superblock, format_version), std::string("\x02\0\0\0", 4));
+    poke(path, offsetof(Superblock, format_version), std::string("\x03\0\0\0", 4));
     EXPECT_NE(refusal(path, Errc::kUnsupported).find("use a newer gnstor"), std::string::npos);
     poke(path, offsetof(Superblock, format_version), std::string("\x01\0\0\0", 4));
+    EXPECT_NE(refusal(path, Errc::kUnsupported).find("format it anew"), std::string::npos);
+    poke(path, offsetof(Superblock, format_version), std::string("\x02\0\0\0", 4));
     EXPECT_TRUE(FileStore::open(path).ok());
     poke(path, offsetof(Superblock, units), std::string("\x05", 1));
     EXPECT_NE(refusal(path, Errc::kCorrupt).find("checksum"), std::string::npos);
@@ -183,14 +185,17 @@ TEST(StoreTool, CountsWhatIsThereAndFlipsOneByteOfTheNewestPageOfABlock) {
         ASSERT_EQ(store->program(2, page_of(3).data(), oob), FlashStatus::kOk);
         oob = oob_of(5, 44, 4, deengine::PageKind::kTombstone);
         ASSERT_EQ(store->program(3, nullptr, oob), FlashStatus::kOk);
+        oob = oob_of(0, 45, 5, deengine::PageKind::kSystem);
+        ASSERT_EQ(store->program(16, page_of(5).data(), oob), FlashStatus::kOk);
     }
     const StoreFacts facts = inspect_store(path).value();
     EXPECT_EQ(facts.serial, "TEST-1");
     EXPECT_EQ(facts.data_pages, 3u);
     EXPECT_EQ(facts.tombstone_pages, 1u);
-    EXPECT_EQ(facts.erased_pages, 60u);
+    EXPECT_EQ(facts.system_pages, 1u);
+    EXPECT_EQ(facts.erased_pages, 59u);
     EXPECT_EQ(facts.damaged_records, 0u);
-    EXPECT_NE(describe(facts).find("3 data, 1 tombstones"), std::string::npos);
+    EXPECT_NE(describe(facts).find("3 data, 1 system, 0 lost, 1 tombstones"), std::string::npos);
 
     const CorruptedByte hit = corrupt_block(path, 5, 42, 100).value();
     EXPECT_EQ(hit.page, 2u) << "the page in force, not the superseded one";
@@ -199,6 +204,8 @@ TEST(StoreTool, CountsWhatIsThereAndFlipsOneByteOfTheNewestPageOfABlock) {
     EXPECT_EQ(corrupt_block(path, 5, 44, 0).error().code, Errc::kNotFound) << "a tombstone has no data";
     EXPECT_FALSE(corrupt_block(path, 5, 42, 4096).ok());
     EXPECT_EQ(corrupt_nth_page(path, 1, 0).value().page, 1u);
+    EXPECT_EQ(corrupt_nth_page(path, 3, 0).error().code, Errc::kNotFound)
+        << "pages of the journal do not count";
 
     auto store = FileStore::open(path).value();
     testing::Page to;

@@ -69,7 +69,7 @@ inline deengine::PageOob oob_of(std::uint16_t vid, std::uint32_t vba, std::uint6
     o.vid = vid;
     o.vba = vba;
     o.kind = kind;
-    o.version = 1;
+    o.version = 2;
     o.sequence = sequence;
     o.epoch = 1;
     return o;

@@ -51,6 +51,11 @@ void reseal(std::vector<char>& bytes) {
     std::memcpy(bytes.data() + offsetof(Superblock, crc), &crc, sizeof crc);
 }
 
+void reseal_boot(std::vector<char>& bytes, std::size_t copy) {
+    const std::uint32_t crc = crc32c(bytes.data() + copy, offsetof(BootRecord, crc));
+    std::memcpy(bytes.data() + copy + offsetof(BootRecord, crc), &crc, sizeof crc);
+}
+
 TEST(StoreDamage, MutatedSuperblocksTruncationsAndRandomBytesAreRefusedOrHarmless) {
     const std::uint64_t seed = testing::seed_or(7);
     SplitMix64 random(seed);
@@ -59,19 +64,19 @@ TEST(StoreDamage, MutatedSuperblocksTruncationsAndRandomBytesAreRefusedOrHarmles
     std::uint64_t refused = 0;
     std::uint64_t opened = 0;
     std::set<std::string> sentences;
-    constexpr std::uint64_t kCases = 1500;
+    constexpr std::uint64_t kCases = 2000;
     for (std::uint64_t i = 0; i < kCases; ++i) {
         std::vector<char> bytes = valid;
-        const std::uint64_t how = random.below(5);
+        const std::uint64_t how = random.below(6);
         if (how == 0) {  // bytes of the superblock's used part
             for (std::uint64_t n = random.below(4) + 1; n > 0; --n)
-                bytes[random.below(112)] = static_cast<char>(random.next());
+                bytes[random.below(124)] = static_cast<char>(random.next());
             if (random.below(4) != 0) reseal(bytes);
         } else if (how == 1) {  // one field at an extreme, checksum right
             const std::uint64_t extremes[] = {0,          1,   ~0ull, 1ull << 31, 1ull << 32, 0xFFFFFFFFull,
                                               1ull << 63, 4095};
             const std::uint64_t v = extremes[random.below(8)];
-            const std::size_t at = 8 + 4 * random.below(26);
+            const std::size_t at = 8 + 4 * random.below(29);
             std::memcpy(bytes.data() + at, &v, random.below(2) == 0 ? 4 : 8);
             reseal(bytes);
         } else if (how == 2) {  // truncation and growth
@@ -79,6 +84,12 @@ TEST(StoreDamage, MutatedSuperblocksTruncationsAndRandomBytesAreRefusedOrHarmles
         } else if (how == 3) {  // anywhere
             for (std::uint64_t n = random.below(64) + 1; n > 0; --n)
                 bytes[random.below(bytes.size())] = static_cast<char>(random.next());
+        } else if (how == 4) {  // the boot record: one copy or both, with the checksum right or not
+            for (std::uint64_t n = random.below(3) + 1; n > 0; --n) {
+                const std::size_t copy = kBootOffset + sizeof(BootRecord) * random.below(2);
+                bytes[copy + random.below(64)] = static_cast<char>(random.next());
+                if (random.below(2) == 0) reseal_boot(bytes, copy);
+            }
         } else {  // records and metadata
             for (std::uint64_t n = random.below(200) + 1; n > 0; --n) {
                 bytes[kStoreHeadBytes + random.below(2 * 4096 + 32 * 64)] = static_cast<char>(random.next());
@@ -113,7 +124,7 @@ TEST(StoreDamage, AnyFlippedBitOfAUsedSuperblockIsSeen) {
     const Scratch scratch;
     const std::vector<char> valid = valid_image(scratch);
     const auto path = scratch / "case";
-    for (std::size_t bit = 0; bit < 112 * 8; bit += 3) {
+    for (std::size_t bit = 0; bit < 124 * 8; bit += 3) {
         std::vector<char> bytes = valid;
         bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << (bit % 8)));
         write_file(path, bytes);

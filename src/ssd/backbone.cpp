@@ -1,0 +1,87 @@
+#include "ssd/backbone.hpp"
+
+#include "ssd/file_store.hpp"
+#include "ssd/memory_flash.hpp"
+
+namespace gnstor::ssd {
+
+namespace {
+
+constexpr std::uint64_t kMapBytesPer10Pages = 89;
+constexpr std::uint64_t kJournalPayloadBytes = 4032;
+constexpr std::uint64_t kOpenAndSpare =
+    12;  // 3 open, 3 reserved, journal between checkpoints, some that go bad
+
+}  // namespace
+
+std::uint64_t spare_units(std::uint64_t pages, std::uint32_t pages_per_unit) {
+    const std::uint64_t per_unit = 10 * kJournalPayloadBytes * pages_per_unit;
+    return kOpenAndSpare + 2 * ((kMapBytesPer10Pages * pages + per_unit - 1) / per_unit);
+}
+
+Result<deengine::FlashGeometry> geometry_for(const DriveOptions& o) {
+    const std::uint64_t blocks = o.capacity_bytes / nvme::kBlockBytes;
+    if (blocks == 0 || o.capacity_bytes % nvme::kBlockBytes != 0) {
+        return error(Errc::kInvalidArgument, "a drive of {} bytes is not a whole number of 4096-byte blocks",
+                     o.capacity_bytes);
+    }
+    if (o.pages_per_unit == 0 || o.pages_per_unit > (1u << 20) || o.over_provisioning_percent > 100) {
+        return error(
+            Errc::kInvalidArgument,
+            "erase units of {} pages with {} % over-provisioning are not possible (1 to 2^20, 0 to 100)",
+            o.pages_per_unit, o.over_provisioning_percent);
+    }
+    if (o.service_units == 0 || o.service_units > kMaxServiceUnits) {
+        return error(Errc::kInvalidArgument, "a drive cannot have {} service units; choose 1 to {}",
+                     o.service_units, kMaxServiceUnits);
+    }
+    const auto too_large = [&] {
+        return error(Errc::kInvalidArgument,
+                     "a drive of {} bytes is too large; 16 TiB with its over-provisioning is the most",
+                     o.capacity_bytes);
+    };
+    if (blocks > (1ull << 32)) return too_large();
+    const std::uint64_t pages = blocks + (blocks * o.over_provisioning_percent + 99) / 100;
+    const std::uint64_t of_one = (pages + o.service_units - 1) / o.service_units;
+    const std::uint64_t units = o.service_units * ((of_one + o.pages_per_unit - 1) / o.pages_per_unit +
+                                                   spare_units(of_one, o.pages_per_unit));
+    if (units * o.pages_per_unit >= deengine::kNoPage) return too_large();
+    return deengine::FlashGeometry{static_cast<std::uint32_t>(units), o.pages_per_unit, o.channels,
+                                   o.dies_per_channel};
+}
+
+Result<NewStore> new_store_for(const DriveOptions& o) {
+    GN_ASSIGN(const deengine::FlashGeometry geometry, geometry_for(o));
+    return NewStore{.geometry = geometry,
+                    .capacity_bytes = o.capacity_bytes,
+                    .over_provisioning_percent = o.over_provisioning_percent,
+                    .serial = o.serial,
+                    .service_units = o.service_units};
+}
+
+Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mode) {
+    if (o.file.empty()) {
+        GN_ASSIGN(const NewStore what, new_store_for(o));
+        // The checks of a store on a medium hold for one in memory.
+        GN_TRY(make_superblock(what, "in memory"));
+        GN_ASSIGN(
+            std::unique_ptr<MemoryStore> made,
+            MemoryStore::create(what.geometry, {.serial = o.serial,
+                                                .capacity_bytes = o.capacity_bytes,
+                                                .over_provisioning_percent = o.over_provisioning_percent,
+                                                .service_units = o.service_units}));
+        return std::unique_ptr<Store>(std::move(made));
+    }
+    const BootRequest request{.mode = mode};
+    Result<std::unique_ptr<StoreFile>> file = StoreFile::open_for_use(o.file, request);
+    if (!file.ok() && file.error().code == Errc::kNotFound) {
+        GN_ASSIGN(const NewStore what, new_store_for(o));
+        file = StoreFile::create(o.file, what);
+        if (file.ok()) GN_TRY(file.value()->begin_use(request));
+    }
+    GN_ASSIGN(std::unique_ptr<StoreFile> opened, std::move(file));
+    GN_ASSIGN(std::unique_ptr<FileStore> mapped, FileStore::over(std::move(opened)));
+    return std::unique_ptr<Store>(std::move(mapped));
+}
+
+}  // namespace gnstor::ssd

@@ -1,0 +1,371 @@
+#include "ssd/store_file.hpp"
+
+#include <gnstor/base/crc32c.hpp>
+#include <gnstor/base/log.hpp>
+
+#include "ssd/store.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+namespace gnstor::ssd {
+
+namespace {
+
+Result<void> lock(int fd, const std::filesystem::path& path) {
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return {};
+    if (errno == EWOULDBLOCK) {
+        return error(Errc::kBusy, "the store {} is in use by another process; stop that one first",
+                     path.string());
+    }
+    return error(Errc::kIo, "cannot lock the store {}: {}", path.string(), errno_text());
+}
+
+bool is_block_device(const std::filesystem::path& path) {
+    struct stat st {};
+    return ::stat(path.c_str(), &st) == 0 && S_ISBLK(st.st_mode);
+}
+
+/// Makes the name durable: fsync of the directory.
+void sync_directory(const std::filesystem::path& path) {
+    const auto parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+    const FileDescriptor dir(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (dir.get() >= 0) (void)::fsync(dir.get());
+}
+
+/// Fills a fresh file: superblock, boot record, length, room for all but the pages.
+Result<void> write_new_file(int fd, const Superblock& s, const std::filesystem::path& path) {
+    if (::ftruncate(fd, static_cast<off_t>(s.file_bytes)) != 0) {
+        return error(Errc::kNoSpace,
+                     "cannot make the store {} of {} bytes: {}; choose a smaller capacity or another place",
+                     path.string(), s.file_bytes, errno_text());
+    }
+    if (!reserve_room(fd, 0, s.data_offset)) {
+        return error(Errc::kNoSpace, "no room for the first {} bytes of the store {}: {}", s.data_offset,
+                     path.string(), errno_text());
+    }
+    BootRecord boot = new_boot_record();
+    if (!write_boot_record(fd, boot) || !write_all(fd, &s, sizeof s, 0) || ::fsync(fd) != 0) {
+        return error(Errc::kIo, "cannot write the superblock of the store {}: {}", path.string(),
+                     errno_text());
+    }
+    return {};
+}
+
+std::string hex(const std::uint8_t* bytes, std::size_t count) {
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i) text += fmt::format("{:02x}", bytes[i]);
+    return text;
+}
+
+}  // namespace
+
+Result<void> StoreFile::read_head() {
+    GN_ASSIGN(superblock_, read_superblock(fd_.get(), path_));
+    GN_ASSIGN(boot_, read_boot_record(fd_.get(), path_));
+    struct stat st {};
+    is_device_ = ::fstat(fd_.get(), &st) == 0 && S_ISBLK(st.st_mode);
+    // A copy of a store may have lost the room that creation had reserved.
+    if (!reserve_room(fd_.get(), 0, superblock_.data_offset)) {
+        return error(Errc::kNoSpace, "no room for the records of the store {}: {}; free some disk space",
+                     path_.string(), errno_text());
+    }
+    return {};
+}
+
+Result<std::unique_ptr<StoreFile>> StoreFile::open_locked(const std::filesystem::path& path) {
+    const int exclusive = is_block_device(path) ? O_EXCL : 0;
+    FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | exclusive));
+    if (fd.get() < 0) {
+        if (errno == EBUSY) {
+            return error(Errc::kBusy,
+                         "the device {} is in use: mounted, or open exclusively by another process",
+                         path.string());
+        }
+        const Errc code =
+            errno == ENOENT ? Errc::kNotFound : (errno == EACCES ? Errc::kPermission : Errc::kIo);
+        return error(code, "cannot open the store {}: {}", path.string(), errno_text());
+    }
+    GN_TRY(lock(fd.get(), path));
+    std::unique_ptr<StoreFile> store(new StoreFile(std::move(fd), path));
+    GN_TRY(store->read_head());
+    return store;
+}
+
+Result<void> StoreFile::check_contents() const {
+    if (boot_.state == BootState::kEmptying) {
+        return error(
+            Errc::kState,
+            "the store {} was being emptied when its process ended; start its drive, which goes on with it",
+            path_.string());
+    }
+    if (newest_metadata_damaged()) {
+        return error(
+            Errc::kCorrupt,
+            "the metadata of the store {} is damaged: its newest copy fails its checksum, and an older one "
+            "would undo what was acknowledged since; the array must rebuild this drive",
+            path_.string());
+    }
+    return {};
+}
+
+Result<std::unique_ptr<StoreFile>> StoreFile::open(const std::filesystem::path& path) {
+    GN_ASSIGN(std::unique_ptr<StoreFile> store, open_locked(path));
+    GN_TRY(store->check_contents());
+    return store;
+}
+
+Result<std::unique_ptr<StoreFile>> StoreFile::open_for_use(const std::filesystem::path& path,
+                                                           const BootRequest& request) {
+    GN_ASSIGN(std::unique_ptr<StoreFile> store, open_locked(path));
+    if (!trusted(store->boot_, request.host_boot)) {
+        GN_ASSIGN(store, set_aside(std::move(store)));
+    }
+    GN_TRY(store->check_contents());
+    GN_TRY(store->begin_use(request));
+    return store;
+}
+
+bool StoreFile::sync() {
+    // One at a time, and the flag set before the next may begin: Linux tells of lost pages once, to one
+    // caller.
+    const std::lock_guard lock(sync_mutex_);
+    if (!failed() && ::fdatasync(fd_.get()) != 0) fail();
+    return !failed();
+}
+
+Result<void> StoreFile::begin_use(const BootRequest& request) {
+    if (request.mode == BootMode::kProcess && request.host_boot.is_nil()) {
+        return error(Errc::kUnsupported,
+                     "this host does not tell its boot id (/proc/sys/kernel/random/boot_id), without which "
+                     "the store {} "
+                     "cannot be used with durability 'process'; use 'power'",
+                     path_.string());
+    }
+    boot_.mode = request.mode;
+    boot_.state = BootState::kOpen;
+    std::copy(request.host_boot.bytes.begin(), request.host_boot.bytes.end(), boot_.host_boot_id);
+    if (!sync() || !write_boot_record(fd_.get(), boot_)) {
+        fail();
+        return error(Errc::kIo, "cannot write the boot record of the store {}: {}", path_.string(),
+                     errno_text());
+    }
+    return {};
+}
+
+Result<void> StoreFile::end_use() {
+    if (boot_.state != BootState::kOpen || !sync())
+        return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
+    boot_.state = BootState::kClean;
+    if (!write_boot_record(fd_.get(), boot_)) {
+        fail();
+        return error(Errc::kIo, "cannot write the boot record of the store {}: {}", path_.string(),
+                     errno_text());
+    }
+    return {};
+}
+
+Result<std::unique_ptr<StoreFile>> StoreFile::create(const std::filesystem::path& path,
+                                                     const NewStore& what) {
+    if (is_block_device(path)) return format_device(path, what);
+    return create_file(path, what, nullptr);
+}
+
+Result<std::unique_ptr<StoreFile>> StoreFile::create_file(const std::filesystem::path& path,
+                                                          const NewStore& what,
+                                                          const std::filesystem::path* instead_of) {
+    GN_ASSIGN(const Superblock superblock, make_superblock(what, path));
+    std::string beside = path.string() + ".new-XXXXXX";
+    FileDescriptor fd(::mkostemp(beside.data(), O_CLOEXEC));
+    if (fd.get() < 0) {
+        return error(Errc::kIo,
+                     "cannot make the store {}: {}; does its folder exist, and may it be written to?",
+                     path.string(), errno_text());
+    }
+    Result<void> made = lock(fd.get(), beside);
+    if (made.ok()) made = write_new_file(fd.get(), superblock, path);
+    if (made.ok() && instead_of != nullptr) {
+        if (::rename(beside.c_str(), path.c_str()) != 0)
+            made = error(Errc::kIo, "cannot name the new store {}: {}", path.string(), errno_text());
+    } else if (made.ok() &&
+               ::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
+        // Some file systems know no RENAME_NOREPLACE: a hard link refuses a taken name just as well.
+        if (errno != EINVAL || ::link(beside.c_str(), path.c_str()) != 0) {
+            made = error(errno == EEXIST ? Errc::kExists : Errc::kIo, "cannot name the new store {}: {}",
+                         path.string(), errno_text());
+        } else {
+            (void)::unlink(beside.c_str());
+        }
+    }
+    if (!made.ok()) (void)::unlink(beside.c_str());
+    GN_TRY(std::move(made));
+    sync_directory(path);
+    std::unique_ptr<StoreFile> store(new StoreFile(std::move(fd), path));
+    GN_TRY(store->read_head());
+    return store;
+}
+
+Result<std::unique_ptr<StoreFile>> StoreFile::format_device(const std::filesystem::path& path,
+                                                            const NewStore& what) {
+    if (!what.replace) {
+        return error(
+            Errc::kExists,
+            "{} is a block device: formatting it destroys what it holds, so it has to be asked for by name "
+            "(gnstor ssd format)",
+            path.string());
+    }
+    GN_ASSIGN(const Superblock superblock, make_superblock(what, path));
+    FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_EXCL));
+    if (fd.get() < 0) {
+        return error(errno == EBUSY ? Errc::kBusy : Errc::kIo,
+                     "cannot take the device {}: {}; is it mounted, or in use by another program?",
+                     path.string(), errno_text());
+    }
+    GN_TRY(lock(fd.get(), path));
+    GN_ASSIGN(const std::uint64_t room, store_room(fd.get(), path));
+    if (room < superblock.file_bytes) {
+        return error(Errc::kNoSpace,
+                     "the device {} has {} bytes, the store needs {}; choose a smaller capacity",
+                     path.string(), room, superblock.file_bytes);
+    }
+    BootRecord boot = new_boot_record();
+    // The superblock last: a device that was not formatted to the end is no store.
+    const bool written = zero_all(fd.get(), 0, superblock.data_offset) && ::fdatasync(fd.get()) == 0 &&
+                         write_boot_record(fd.get(), boot) &&
+                         write_all(fd.get(), &superblock, sizeof superblock, 0) && ::fdatasync(fd.get()) == 0;
+    if (!written) return error(Errc::kIo, "cannot format the device {}: {}", path.string(), errno_text());
+    std::unique_ptr<StoreFile> store(new StoreFile(std::move(fd), path));
+    GN_TRY(store->read_head());
+    return store;
+}
+
+/// The store as a new incarnation without contents. ARRAY.md, rule 10: nothing is erased on a drive that
+/// comes back before others hold its data, so a file keeps what it held under another name. A device has no
+/// other name.
+Result<std::unique_ptr<StoreFile>> StoreFile::set_aside(std::unique_ptr<StoreFile> store) {
+    const std::string old = hex(store->boot_.incarnation, sizeof store->boot_.incarnation);
+    constexpr const char* kWhy =
+        "was open with durability 'process' when the host stopped, so acknowledged writes may be missing";
+    std::error_code ignored;
+    const std::filesystem::path path = std::filesystem::canonical(store->path_, ignored);
+    const std::filesystem::path aside = path.string() + ".untrusted-" + old.substr(0, 8);
+    const bool emptying = store->boot_.state == BootState::kEmptying;
+    if (!store->is_device_ && !emptying && !path.empty() &&
+        (::link(path.c_str(), aside.c_str()) == 0 || errno == EEXIST)) {
+        GN_ASSIGN(std::unique_ptr<StoreFile> fresh, create_file(path, recipe_of(store->superblock_), &path));
+        log_error(
+            "the store {} {}: its contents (incarnation {}) are now in {}, and the drive goes on empty as a "
+            "new "
+            "incarnation; delete that file when the array is whole",
+            path.string(), kWhy, old, aside.string());
+        return fresh;
+    }
+    GN_TRY(store->empty());
+    log_error("the store {} {}: it was emptied, and the drive goes on as a new incarnation (it was {})",
+              store->path_.string(), kWhy, old);
+    return store;
+}
+
+/// Drops all contents in place and renews the incarnation. Says so first, so that a kill in between is
+/// followed by the rest.
+Result<void> StoreFile::empty() {
+    boot_.state = BootState::kEmptying;
+    const std::uint64_t from = superblock_.metadata_offset;
+    bool done = write_boot_record(fd_.get(), boot_) &&
+                zero_all(fd_.get(), from, superblock_.data_offset - from) &&
+                reserve_room(fd_.get(), from, superblock_.data_offset - from) && ::fdatasync(fd_.get()) == 0;
+    if (done && !is_device_)  // merely gives the room back
+        (void)zero_all(fd_.get(), superblock_.data_offset, superblock_.file_bytes - superblock_.data_offset);
+    const std::uint64_t generation = boot_.generation;
+    boot_ = new_boot_record();
+    boot_.generation = generation;
+    done = done && write_boot_record(fd_.get(), boot_);
+    if (!done) return error(Errc::kIo, "cannot empty the store {}: {}", path_.string(), errno_text());
+    return {};
+}
+
+StoreIdentity identity_of(const StoreFile& file) {
+    const Superblock& s = file.superblock();
+    StoreIdentity id{.serial = serial_of(s),
+                     .capacity_bytes = s.capacity_bytes,
+                     .over_provisioning_percent = s.over_provisioning_percent,
+                     .service_units = s.service_units};
+    std::copy(std::begin(s.drive_uuid), std::end(s.drive_uuid), id.drive_uuid.begin());
+    const BootRecord& boot = file.boot();
+    std::copy(std::begin(boot.incarnation), std::end(boot.incarnation), id.incarnation.begin());
+    return id;
+}
+
+// The firmware's small state: two slots.
+
+std::uint64_t StoreFile::slot_offset(std::uint32_t index) const {
+    return superblock_.metadata_offset + std::uint64_t{index} * superblock_.metadata_bytes;
+}
+
+std::size_t StoreFile::capacity() const {
+    return superblock_.metadata_bytes - sizeof(MetadataHeader);
+}
+
+StoreFile::Slot StoreFile::read_slot(std::uint32_t index) const {
+    Slot slot;
+    MetadataHeader& h = slot.header;
+    if (!read_all(fd_.get(), &h, sizeof h, slot_offset(index))) return slot;
+    slot.header_whole = std::equal(kMetadataMagic.begin(), kMetadataMagic.end(), h.magic) &&
+                        h.generation != 0 && h.crc == crc32c(&h, offsetof(MetadataHeader, crc)) &&
+                        h.length <= capacity();
+    if (!slot.header_whole) return slot;
+    slot.blob.resize(h.length);
+    slot.whole = read_all(fd_.get(), slot.blob.data(), slot.blob.size(), slot_offset(index) + sizeof h) &&
+                 h.blob_crc == crc32c(slot.blob.data(), slot.blob.size());
+    return slot;
+}
+
+/// A header is written when its blob is on the medium, and the older slot alone is written to: whole header,
+/// other blob, newest generation is no torn write. Going back to the older copy would undo what was
+/// acknowledged: deletions, epochs, volumes and with them their blocks.
+bool StoreFile::newest_metadata_damaged() const {
+    const Slot slots[2] = {read_slot(0), read_slot(1)};
+    if (!slots[0].header_whole && !slots[1].header_whole) return false;
+    const bool second = slots[1].header_whole &&
+                        (!slots[0].header_whole || slots[1].header.generation > slots[0].header.generation);
+    return !slots[second ? 1 : 0].whole;
+}
+
+std::vector<std::byte> StoreFile::load() {
+    Slot slots[2] = {read_slot(0), read_slot(1)};
+    if (!slots[0].whole && !slots[1].whole) return {};
+    const bool second =
+        slots[1].whole && (!slots[0].whole || slots[1].header.generation > slots[0].header.generation);
+    return std::move(slots[second ? 1 : 0].blob);
+}
+
+bool StoreFile::store(std::span<const std::byte> blob) {
+    if (blob.size() > capacity() || failed()) return false;
+    const Slot slots[2] = {read_slot(0), read_slot(1)};
+    const std::uint64_t generation[2] = {slots[0].whole ? slots[0].header.generation : 0,
+                                         slots[1].whole ? slots[1].header.generation : 0};
+    // The older one, or the one that is not valid.
+    const std::uint64_t target = slot_offset(generation[0] <= generation[1] ? 0 : 1);
+    MetadataHeader next{};
+    const MetadataHeader nothing{};
+    std::copy(kMetadataMagic.begin(), kMetadataMagic.end(), next.magic);
+    next.generation = std::max(generation[0], generation[1]) + 1;
+    next.length = blob.size();
+    next.blob_crc = crc32c(blob.data(), blob.size());
+    next.crc = crc32c(&next, offsetof(MetadataHeader, crc));
+    // The slot is void, then holds the blob, then says so; each step on the medium before the next.
+    const bool stored = write_all(fd_.get(), &nothing, sizeof nothing, target) &&
+                        write_all(fd_.get(), blob.data(), blob.size(), target + sizeof next) && sync() &&
+                        write_all(fd_.get(), &next, sizeof next, target) && sync();
+    if (!stored) fail();
+    return stored;
+}
+
+}  // namespace gnstor::ssd

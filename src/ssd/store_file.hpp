@@ -1,0 +1,102 @@
+// store_file.hpp: a drive's store as a locked file or block device: opened, made, begun and ended, and the
+// firmware's small state in it. What lies between, records and pages, is a flash backbone's (file_store.hpp,
+// direct_store.hpp). docs/store-format.md.
+//
+// Invariants
+//   * the store is locked (flock, and O_EXCL on a device) while a StoreFile lives: two processes never have
+//   one open;
+//   * a new store file appears under its name whole or not at all (written beside it, then renamed);
+//   * nothing is programmed before begin_use() has put into the boot record that the store is open, in which
+//   mode and under which boot of the host;
+//   * contents that may lack acknowledged writes are never opened for use: they leave under another name (a
+//   file) or are dropped (a device), and the store goes on empty, as another incarnation.
+// One thread at a time, but for sync(), failed() and fail(); load() and store() belong to the firmware's
+// front.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include "ssd/posix_file.hpp"
+#include "ssd/store_head.hpp"
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+
+namespace gnstor::ssd {
+
+/// How a drive is going to use a store.
+struct BootRequest {
+    BootMode mode = BootMode::kPower;
+    Uuid host_boot = host_boot_id();
+};
+
+class StoreFile final : public deengine::MetadataStore {
+  public:
+    /// Locked and checked, contents untouched. kNotFound, kBusy (another process has it), kCorrupt,
+    /// kUnsupported (another format version), kState (it was being emptied: its drive must be started), kIo.
+    static Result<std::unique_ptr<StoreFile>> open(const std::filesystem::path& path);
+    /// The same, for a drive that is going to serve it: see begin_use.
+    static Result<std::unique_ptr<StoreFile>> open_for_use(const std::filesystem::path& path,
+                                                           const BootRequest& request);
+    /// Makes a store; kExists if the name is taken (a block device: unless what.replace). Returns it open and
+    /// locked.
+    static Result<std::unique_ptr<StoreFile>> create(const std::filesystem::path& path, const NewStore& what);
+
+    /// Records that the store is in use now. Everything a process before left in the kernel's hands is on the
+    /// medium first, so that the mode holds for all of it.
+    Result<void> begin_use(const BootRequest& request);
+    /// Makes everything written through fd() stable, and records that the store was closed.
+    Result<void> end_use();
+
+    /// fdatasync, which takes mapped pages along. Any thread. Once it, or anything else of the store, has
+    /// failed it fails until the store is opened again: what the medium holds is not known any more.
+    [[nodiscard]] bool sync();
+    // Relaxed, both: one flag that only ever rises; what it must not miss is ordered by the mutex in sync().
+    [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_relaxed); }
+    void fail() { failed_.store(true, std::memory_order_relaxed); }
+
+    [[nodiscard]] int fd() const { return fd_.get(); }
+    [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+    [[nodiscard]] const Superblock& superblock() const { return superblock_; }
+    [[nodiscard]] const BootRecord& boot() const { return boot_; }
+    [[nodiscard]] bool is_device() const { return is_device_; }
+
+    [[nodiscard]] std::vector<std::byte> load() override;
+    [[nodiscard]] bool store(std::span<const std::byte> blob) override;
+    [[nodiscard]] std::size_t capacity() const override;
+
+  private:
+    StoreFile(FileDescriptor fd, std::filesystem::path path) : fd_(std::move(fd)), path_(std::move(path)) {}
+    static Result<std::unique_ptr<StoreFile>> open_locked(const std::filesystem::path& path);
+    static Result<std::unique_ptr<StoreFile>> create_file(const std::filesystem::path& path,
+                                                          const NewStore& what,
+                                                          const std::filesystem::path* instead_of);
+    static Result<std::unique_ptr<StoreFile>> format_device(const std::filesystem::path& path,
+                                                            const NewStore& what);
+    static Result<std::unique_ptr<StoreFile>> set_aside(std::unique_ptr<StoreFile> store);
+    Result<void> read_head();
+    [[nodiscard]] Result<void> check_contents() const;
+    Result<void> empty();
+
+    struct Slot {
+        MetadataHeader header{};
+        bool header_whole = false;
+        bool whole = false;
+        std::vector<std::byte> blob;
+    };
+    [[nodiscard]] Slot read_slot(std::uint32_t index) const;
+    [[nodiscard]] std::uint64_t slot_offset(std::uint32_t index) const;
+    [[nodiscard]] bool newest_metadata_damaged() const;
+
+    FileDescriptor fd_;
+    std::filesystem::path path_;
+    Superblock superblock_{};
+    BootRecord boot_{};
+    bool is_device_ = false;
+    std::mutex sync_mutex_;
+    std::atomic<bool> failed_{false};
+};
+
+}  // namespace gnstor::ssd

@@ -1,0 +1,197 @@
+// Lives of a store: which incarnation a drive goes on as, whatever way its process and its host ended before.
+// ARRAY.md, rule 10.
+#include "drive_rig.hpp"
+#include "ssd/file_store.hpp"
+
+#include <fstream>
+
+namespace gnstor::ssd {
+namespace {
+
+using deengine::FlashStatus;
+using testing::oob_of;
+using testing::page_of;
+using testing::Scratch;
+
+const Uuid kThisBoot{{1, 2, 3}};
+const Uuid kNextBoot{{1, 2, 4}};
+
+NewStore small() {
+    return {.geometry = {4, 16, 2, 1}, .capacity_bytes = 4096 * 48, .serial = "LIFE", .service_units = 2};
+}
+BootRequest request(BootMode mode, Uuid boot = kThisBoot) {
+    return {.mode = mode, .host_boot = boot};
+}
+
+/// A store with one page and a blob, used in `mode` and left without an end.
+StoreIdentity used(const std::filesystem::path& path, BootMode mode) {
+    auto store = FileStore::create(path, small()).value();
+    EXPECT_TRUE(store->file().begin_use(request(mode)).ok());
+    deengine::PageOob oob = oob_of(1, 2, 3);
+    EXPECT_EQ(store->program(0, page_of(9).data(), oob), FlashStatus::kOk);
+    EXPECT_TRUE(store->store(std::vector<std::byte>(100, std::byte{7})));
+    return store->identity();
+}
+
+bool has_contents(FileStore& store) {
+    testing::Page to;
+    std::uint32_t crcs[8];
+    const bool page = store.read(0, 0, 8, to.data(), crcs) == FlashStatus::kOk && to == page_of(9);
+    const bool blob = store.load() == std::vector<std::byte>(100, std::byte{7});
+    EXPECT_EQ(page, blob) << "all or nothing";
+    return page;
+}
+
+std::vector<std::filesystem::path> others(const std::filesystem::path& path) {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(path.parent_path())) {
+        if (entry.path() != path) found.push_back(entry.path());
+    }
+    return found;
+}
+
+TEST(StoreLife, AKillOfTheProcessKeepsContentsAndIncarnationInBothModes) {
+    for (const BootMode mode : {BootMode::kProcess, BootMode::kPower}) {
+        Scratch scratch;
+        const auto before = used(scratch / "s", mode);
+        auto store = FileStore::open_for_use(scratch / "s", request(mode)).value();
+        EXPECT_EQ(store->identity().incarnation, before.incarnation);
+        EXPECT_TRUE(has_contents(*store));
+    }
+}
+
+TEST(StoreLife, AHostThatStoppedKeepsWhatWasAcknowledgedForPower) {
+    Scratch scratch;
+    const auto before = used(scratch / "s", BootMode::kPower);
+    auto store = FileStore::open_for_use(scratch / "s", request(BootMode::kProcess, kNextBoot)).value();
+    EXPECT_EQ(store->identity().incarnation, before.incarnation);
+    EXPECT_TRUE(has_contents(*store));
+}
+
+TEST(StoreLife, AHostThatStoppedInProcessModeBeginsAnEmptyIncarnationAndErasesNothing) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const auto before = used(path, BootMode::kProcess);
+    {
+        auto store = FileStore::open_for_use(path, request(BootMode::kPower, kNextBoot)).value();
+        const StoreIdentity after = store->identity();
+        EXPECT_NE(after.incarnation, before.incarnation);
+        EXPECT_EQ(after.drive_uuid, before.drive_uuid) << "the drive is the same";
+        EXPECT_EQ(after.serial, "LIFE");
+        EXPECT_EQ(after.service_units, 2u);
+        EXPECT_FALSE(has_contents(*store));
+        const auto aside = others(path);
+        ASSERT_EQ(aside.size(), 1u);
+        auto kept = FileStore::open(aside.front()).value();
+        EXPECT_EQ(kept->identity().incarnation, before.incarnation);
+        EXPECT_TRUE(has_contents(*kept));
+    }
+    auto store = FileStore::open_for_use(path, request(BootMode::kPower, kNextBoot)).value();
+    EXPECT_NE(store->identity().incarnation, before.incarnation) << "and stays another one";
+    EXPECT_EQ(others(path).size(), 1u);
+}
+
+TEST(StoreLife, ACleanCloseIsTrustedUnderAnyBootOfTheHost) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const auto before = used(path, BootMode::kProcess);
+    {
+        auto store = FileStore::open_for_use(path, request(BootMode::kProcess)).value();
+        EXPECT_TRUE(store->end_use());
+        EXPECT_FALSE(store->end_use()) << "once";
+    }
+    auto store = FileStore::open_for_use(path, request(BootMode::kProcess, kNextBoot)).value();
+    EXPECT_EQ(store->identity().incarnation, before.incarnation);
+    EXPECT_TRUE(has_contents(*store));
+}
+
+TEST(StoreLife, AHostThatDoesNotTellItsBootIsNeverTakenForTheSameOne) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const auto before = used(path, BootMode::kProcess);
+    auto store = FileStore::open_for_use(path, request(BootMode::kPower, Uuid{})).value();
+    EXPECT_NE(store->identity().incarnation, before.incarnation);
+    store.reset();
+    const auto refused = FileStore::open_for_use(path, request(BootMode::kProcess, Uuid{}));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kUnsupported);
+    EXPECT_NE(refused.error().message.find("use 'power'"), std::string::npos);
+}
+
+void put_boot(const std::filesystem::path& path, std::size_t copy, const BootRecord& r) {
+    std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(static_cast<std::streamoff>(kBootOffset + copy * sizeof r));
+    f.write(reinterpret_cast<const char*>(&r), sizeof r);
+}
+
+TEST(StoreLife, ACutWhileAStoreIsEmptiedIsFollowedByTheRestOfIt) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const auto before = used(path, BootMode::kProcess);
+    {
+        auto store = FileStore::open(path).value();
+        BootRecord r = store->file().boot();
+        r.state = BootState::kEmptying;
+        ASSERT_TRUE(write_boot_record(store->file().fd(), r));
+    }
+    const auto looked_at = FileStore::open(path);
+    ASSERT_FALSE(looked_at.ok());
+    EXPECT_EQ(looked_at.error().code, Errc::kState);
+    auto store = FileStore::open_for_use(path, request(BootMode::kProcess)).value();
+    EXPECT_NE(store->identity().incarnation, before.incarnation);
+    EXPECT_EQ(store->identity().drive_uuid, before.drive_uuid);
+    EXPECT_FALSE(has_contents(*store));
+    EXPECT_TRUE(others(path).empty()) << "emptied in place";
+    for (std::uint32_t page = 0; page < 64; ++page) {
+        deengine::PageOob oob{};
+        ASSERT_EQ(store->read_oob(page, oob), FlashStatus::kOk);
+        EXPECT_EQ(oob.kind, deengine::PageKind::kErased);
+    }
+}
+
+TEST(StoreLife, OneDamagedCopyOfTheBootRecordIsSurvivedAndTwoAreRefused) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const auto before = used(path, BootMode::kPower);
+    const BootRecord rotten{};
+    for (const std::size_t copy : {0u, 1u}) {
+        put_boot(path, copy, rotten);
+        auto store = FileStore::open_for_use(path, request(BootMode::kPower)).value();
+        EXPECT_EQ(store->identity().incarnation, before.incarnation);
+    }
+    put_boot(path, 0, rotten);
+    put_boot(path, 1, rotten);
+    const auto refused = FileStore::open(path);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kCorrupt);
+    EXPECT_NE(refused.error().message.find("which life"), std::string::npos);
+}
+
+TEST(StoreLife, ADriveIsTheSameOneAcrossIncarnationsAndInMemoryAnotherEachTime) {
+    Scratch scratch;
+    DriveOptions o{.capacity_bytes = 4u << 20, .file = scratch / "d", .pages_per_unit = 64, .serial = ""};
+    o.durability = Durability::kProcess;
+    auto reactor = Reactor::start("test-drive").value();
+    auto first = Drive::open(o, *reactor).value();
+    const auto incarnation = first->uuid();
+    const auto drive = first->drive_uuid();
+    const std::string serial = first->serial();
+    EXPECT_NE(incarnation, drive);
+    first.reset();
+    {
+        // As a host leaves it that lost its power: open, under another boot.
+        auto file = StoreFile::open(o.file).value();
+        ASSERT_TRUE(file->begin_use(request(BootMode::kProcess, kNextBoot)).ok());
+    }
+    const auto second = Drive::open(o, *reactor).value();
+    EXPECT_NE(second->uuid(), incarnation);
+    EXPECT_EQ(second->drive_uuid(), drive);
+    EXPECT_EQ(second->serial(), serial);
+    o.file.clear();
+    const auto a = Drive::open(o, *reactor).value();
+    const auto b = Drive::open(o, *reactor).value();
+    EXPECT_NE(a->uuid(), b->uuid()) << "an empty start is another incarnation";
+}
+
+}  // namespace
+}  // namespace gnstor::ssd
