@@ -13,19 +13,11 @@ namespace {
 
 using nvme::Status;
 
-constexpr std::uint32_t kMinTombstones = 256;
 constexpr std::uint32_t kCheckpointPagesPerPoll = 8;
 constexpr std::uint32_t kIdlePagesPerPoll = 8;
 constexpr std::uint32_t kPrefetchBlocks = 4;           ///< how far a multi-block read looks ahead in the map
 constexpr std::uint32_t kMaxGroupDistance = 1u << 30;  ///< group numbers are compared modulo 2^32
 constexpr std::size_t kWaitersReserved = 4096;
-
-/// Tombstones are written in every checkpoint: a small drive has no room for many.
-std::size_t tombstone_capacity(const ShardRange& range, std::uint32_t pages_per_unit,
-                               const EngineOptions& options) {
-    const std::uint64_t by_size = std::uint64_t{range.units} * pages_per_unit / 4;
-    return std::min<std::uint64_t>(options.max_tombstones, std::max<std::uint64_t>(kMinTombstones, by_size));
-}
 
 }  // namespace
 
@@ -36,10 +28,10 @@ Shard::Impl::Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptio
       options(options_in),
       sink(sink_in),
       pages_per_unit(flash_in.geometry().pages_per_unit),
-      room(ShardRoom::of(range_in, pages_per_unit, options_in)),
+      room(ShardRoom::of(range_in.units, pages_per_unit, options_in)),
       pool(flash_in, range_in.first_unit, range_in.units),
       map(flash_in.geometry().pages(), BlockMap::buckets_for(std::uint64_t{range_in.units} * pages_per_unit)),
-      tombstones(tombstone_capacity(range_in, pages_per_unit, options_in)),
+      tombstones(room.tombstones),
       journal(flash_in, pool),
       checkpoint(journal, pool, map, tombstones, floors.entries()),
       corrected(range_in.units),
@@ -256,24 +248,6 @@ void Shard::Impl::refresh_gauges() {
     counters.units_erased = pool.units_erased();
     counters.tombstones = tombstones.size();
     counters.units_bad = pool.units() - pool.good_units();
-}
-
-ShardRoom ShardRoom::of(const ShardRange& range, std::uint32_t pages_per_unit, const EngineOptions& options) {
-    ShardRoom r;
-    const std::uint64_t pages = std::uint64_t{range.units} * pages_per_unit;
-    const auto parts = [](std::uint64_t items, std::uint64_t a_page) { return items / a_page + 1; };
-    const std::uint64_t buckets = BlockMap::buckets_for(pages);
-    r.checkpoint_pages = 4 + parts(range.units, kJournalPayload / 32) + parts(buckets, kJournalPayload / 64) +
-                         parts(tombstone_capacity(range, pages_per_unit, options), kJournalPayload / 32) +
-                         parts(options.max_volumes, kJournalPayload / 32);
-    r.log_pages_between_checkpoints = std::min<std::uint64_t>(64 + range.units / 8, 8 + pages / 128);
-    r.units_between_checkpoints = std::max(4u, range.units / 8);
-    // Two complete checkpoints, one being written, and the log; units begun and not full.
-    const std::uint64_t journal = 3 * r.checkpoint_pages + 2 * r.log_pages_between_checkpoints;
-    r.units_kept = static_cast<std::uint32_t>(UnitPool::kReserve + 2 + journal / pages_per_unit + 1);
-    r.low = UnitPool::kReserve + 2 + range.units / 256;
-    r.high = r.low + 1 + range.units / 256;
-    return r;
 }
 
 Shard::Shard(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -17,6 +17,7 @@
 #include "deengine/journal.hpp"
 #include "deengine/order.hpp"
 #include "deengine/shard.hpp"
+#include "deengine/shard_room.hpp"
 #include "deengine/tombstones.hpp"
 #include "deengine/unit_pool.hpp"
 #include "deengine/volume_floors.hpp"
@@ -25,17 +26,6 @@
 #include <vector>
 
 namespace gnstor::deengine {
-
-/// How a shard divides its units, and how often it begins a checkpoint.
-struct ShardRoom {
-    std::uint64_t checkpoint_pages;  ///< of the longest checkpoint, nearly
-    std::uint64_t log_pages_between_checkpoints;
-    std::uint32_t units_between_checkpoints;
-    std::uint32_t units_kept;  ///< not for data: reserve, units begun, journal
-    std::uint32_t low;         ///< free units (or nearly) below which each user page pays for copies
-    std::uint32_t high;        ///< up to which an idle shard collects
-    static ShardRoom of(const ShardRange& range, std::uint32_t pages_per_unit, const EngineOptions& options);
-};
 
 struct Shard::Impl {
     /// Empty, as a new drive's. What flash holds comes through the members (recovery.cpp), then start().

@@ -1,0 +1,45 @@
+// shard_room.hpp: how a shard divides its units between data, journal and reserve, and how often it begins a
+// checkpoint. Pure; from geometry and options alone, so that what is promised does not change with wear.
+#pragma once
+
+#include "deengine/engine.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gnstor::deengine {
+
+struct ShardRoom {
+    std::size_t tombstones;          ///< intervals remembered at most
+    std::uint64_t checkpoint_pages;  ///< of the longest checkpoint, nearly
+    std::uint64_t log_pages_between_checkpoints;
+    std::uint32_t units_between_checkpoints;
+    std::uint32_t units_kept;  ///< not for data: reserve, units begun, journal
+    std::uint32_t low;         ///< free units (or nearly) below which each user page pays for copies
+    std::uint32_t high;        ///< up to which an idle shard collects
+
+    static ShardRoom of(std::uint32_t units, std::uint32_t pages_per_unit, const EngineOptions& options);
+    /// Pages that may hold blocks at once, with no bad unit.
+    [[nodiscard]] std::uint64_t data_pages(std::uint32_t units, std::uint32_t pages_per_unit) const {
+        return units > units_kept ? std::uint64_t{units - units_kept} * pages_per_unit : 0;
+    }
+};
+
+/// Units [first, first + units) of shard `index` of `count`.
+struct UnitSlice {
+    std::uint32_t first;
+    std::uint32_t units;
+};
+constexpr UnitSlice units_of_shard(std::uint32_t units, std::uint32_t index, std::uint32_t count) {
+    const auto first = static_cast<std::uint32_t>(std::uint64_t{index} * units / count);
+    return {first, static_cast<std::uint32_t>((std::uint64_t{index} + 1) * units / count) - first};
+}
+
+/// Blocks that a drive of this geometry promises its users: over-provisioning, reserve and journals aside.
+std::uint64_t promised_blocks(const FlashGeometry& geometry, std::uint32_t shards,
+                              const EngineOptions& options);
+/// The least number of units whose promise is `blocks` and whose collector has its over-provisioning.
+std::uint32_t units_for_blocks(std::uint64_t blocks, std::uint32_t pages_per_unit, std::uint32_t shards,
+                               const EngineOptions& options);
+
+}  // namespace gnstor::deengine
