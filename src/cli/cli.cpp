@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
         ->envname("GNSTOR_CLIENT")
         ->capture_default_str();
     add_array_commands(app, context);
+    add_ssd_commands(app, context);
     add_volume_commands(app, context);
     add_object_commands(app, context);
     try {

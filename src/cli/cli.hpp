@@ -28,6 +28,7 @@ struct Context {
 };
 
 void add_array_commands(CLI::App& app, Context& context);   ///< up, down, status, ssd, client
+void add_ssd_commands(CLI::App& app, Context& context);     ///< ssd format, info, check, recover
 void add_volume_commands(CLI::App& app, Context& context);  ///< volume ...
 void add_object_commands(CLI::App& app, Context& context);  ///< put, get, cat, ls, rm
 

@@ -1,0 +1,79 @@
+// store_view.hpp: a store that is looked at and never written, as flash that can nevertheless be programmed:
+// what is written lies in this process's memory alone (a private mapping), and goes with it.
+//
+// For `gnstor ssd info|check|recover`: firmware mounted on a view recovers as it would on the store itself,
+// and the store stays as it is, byte for byte. Locked (flock, shared) while the view lives: no drive serves
+// it meanwhile. One thread.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include "ssd/mapping.hpp"
+#include "ssd/posix_file.hpp"
+#include "ssd/store.hpp"
+#include "ssd/store_head.hpp"
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace gnstor::ssd {
+
+/// One of the two copies of the boot record, or of the metadata.
+struct CopyFacts {
+    bool head_whole = false;  ///< its own checksum holds
+    bool body_whole = false;  ///< metadata: and that of the blob
+    std::uint64_t generation = 0;
+    std::uint64_t bytes = 0;  ///< metadata: of the blob
+};
+
+class StoreView final : public deengine::MetadataStore {
+  public:
+    /// kNotFound, kPermission, kBusy (a drive has it), kCorrupt, kUnsupported, kIo, as StoreFile::open;
+    /// damage of what lies behind the superblock is not looked at here.
+    static Result<std::unique_ptr<StoreView>> open(const std::filesystem::path& path);
+
+    /// The flash cut into the ranges of so many service units, each to be used by itself. They must not
+    /// outlive the view.
+    [[nodiscard]] FlashParts parts(std::uint32_t count);
+
+    [[nodiscard]] const Superblock& superblock() const { return superblock_; }
+    [[nodiscard]] std::array<CopyFacts, 2> boot_copies() const;
+    /// The boot record in force; kCorrupt if both copies are damaged.
+    [[nodiscard]] Result<BootRecord> boot() const { return read_boot_record(fd_.get(), path_); }
+    [[nodiscard]] std::array<CopyFacts, 2> metadata_copies() const;
+    /// Index of the copy in force; -1: none. Damage of the newest one is not made up for by the older.
+    [[nodiscard]] int newest_metadata() const;
+
+    [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+    [[nodiscard]] std::uint64_t record_offset(deengine::PageNumber page) const {
+        return superblock_.oob_offset + std::uint64_t{page} * sizeof(deengine::PageOob);
+    }
+    [[nodiscard]] std::uint64_t page_offset(deengine::PageNumber page) const {
+        return superblock_.data_offset + std::uint64_t{page} * nvme::kBlockBytes;
+    }
+    /// Bytes of the store as this view sees them.
+    [[nodiscard]] std::span<const std::byte> raw(std::uint64_t offset, std::size_t bytes) const {
+        return {mapping_.data() + offset, bytes};
+    }
+
+    [[nodiscard]] std::vector<std::byte> load() override;
+    [[nodiscard]] bool store(std::span<const std::byte> blob) override;
+    [[nodiscard]] std::size_t capacity() const override;
+
+  private:
+    StoreView(FileDescriptor fd, std::filesystem::path path, const Superblock& superblock)
+        : fd_(std::move(fd)), path_(std::move(path)), superblock_(superblock) {}
+    [[nodiscard]] const std::byte* slot(int index) const;
+
+    FileDescriptor fd_;
+    std::filesystem::path path_;
+    Superblock superblock_;
+    Mapping mapping_;
+    std::vector<std::byte> blob_;  // stored through this view
+    bool stored_ = false;
+};
+
+}  // namespace gnstor::ssd
