@@ -36,6 +36,16 @@ command_bench() {
     run_program gnstor_bench "${GN_REST[@]}" --lanes "$GN_LANES"
 }
 
+# The simulator runs no device code: always the cpu preset.
+command_sim() {
+    parse_common "$@"
+    [[ "$GN_LANES" != gpu ]] || die_usage "sim runs no device code; --lanes cpu, or none"
+    GN_LANES=cpu
+    ensure test || die "the packages above are needed to build the simulator"
+    prepare_lanes -DGN_TESTS=ON
+    run_program gnstor_sim "${GN_REST[@]}"
+}
+
 # The tests labelled `gpu` on the GPU, then each of them under three tools of compute-sanitizer (GN_UNDER_TOOL names it, so that a test can
 # do less of the same). No daemon, no command line.
 command_gpu_test() {

@@ -20,7 +20,7 @@ class Run(unittest.TestCase):
     def test_help_names_every_command(self):
         status, out, _ = run("help")
         self.assertEqual(status, 0)
-        for command in ("demo", "test", "bench", "gpu-test", "lint", "format", "--lanes"):
+        for command in ("demo", "test", "bench", "sim", "gpu-test", "lint", "format", "--lanes"):
             self.assertIn(command, out)
 
     def test_list_names_every_stage(self):
@@ -31,7 +31,8 @@ class Run(unittest.TestCase):
     def test_what_it_does_not_know_ends_with_status_2_and_says_what_it_knows(self):
         for arguments, said in ((["tset"], "help"), (["test", "--only", "nonsense"], "setup lint cpu"), (["test", "--quick"], "--quick"),
                                 (["demo", "--lanes", "tpu"], "cpu or gpu"), (["test", "--lanes"], "cpu or gpu"),
-                                (["test", "--jobs", "0"], "number"), (["gpu-test", "--lanes", "cpu"], "GPU lanes only")):
+                                (["test", "--jobs", "0"], "number"), (["gpu-test", "--lanes", "cpu"], "GPU lanes only"),
+                                (["sim", "--lanes", "gpu"], "no device code")):
             status, _, errors = run(*arguments)
             self.assertEqual(status, 2, arguments)
             self.assertIn(said, errors, arguments)

@@ -1,0 +1,128 @@
+// config.cpp: from a seed to a configuration.
+#include "deengine/sim/config.hpp"
+
+#include <fmt/core.h>
+
+#include <cstring>
+
+namespace gnstor::deengine::sim {
+namespace {
+
+constexpr std::uint8_t kUuid[16] = {0xD1, 2, 3};
+
+Mode draw_mode(SplitMix64& random) {
+    const std::uint64_t dice = random.below(10);
+    if (kCapabilities.power_order && dice < 5) return dice < 4 ? Mode::kPower : Mode::kProcessPower;
+    if (kCapabilities.synced_groups && dice == 5) return Mode::kProcessKillSync;
+    return Mode::kProcessKill;
+}
+
+void set_mode(SimConfig& c, Mode mode, SplitMix64& random) {
+    c.mode = mode;
+    c.engine.volatile_cache = mode != Mode::kPower;
+    c.medium.survives_kill = mode != Mode::kProcessKillSync;
+    c.medium.power_cuts = c.cut_mode() == CutMode::kPower;
+    c.medium.asynchronous = kCapabilities.synced_groups && random.below(2) == 0;
+}
+
+SimConfig common(std::uint64_t seed, std::uint64_t operations) {
+    SimConfig c;
+    c.seed = seed;
+    c.operations = operations;
+    std::memcpy(c.engine.ssd_uuid, kUuid, sizeof(kUuid));
+    c.engine.max_volumes = 16;
+    c.engine.mdts_blocks = 32;
+    return c;
+}
+
+}  // namespace
+
+const char* mode_name(Mode mode) {
+    switch (mode) {
+        case Mode::kProcessKill:
+            return "process, kill";
+        case Mode::kProcessKillSync:
+            return "process, kill, flash needs syncs";
+        case Mode::kPower:
+            return "power, power cut";
+        case Mode::kProcessPower:
+            return "process, power cut";
+    }
+    return "?";
+}
+
+std::vector<Mode> modes() {
+    std::vector<Mode> all{Mode::kProcessKill};
+    if (kCapabilities.synced_groups) all.push_back(Mode::kProcessKillSync);
+    if (kCapabilities.power_order) all.insert(all.end(), {Mode::kPower, Mode::kProcessPower});
+    return all;
+}
+
+std::string SimConfig::describe() const {
+    return fmt::format(
+        "mode '{}', {} units of {} pages, {} shards, {} volumes of {} hot blocks, commands of up to {}, OP "
+        "{} %, "
+        "{} tombstones{}{}",
+        mode_name(mode), medium.geometry.units, medium.geometry.pages_per_unit, medium.views, volumes,
+        hot_blocks, max_blocks, engine.over_provisioning_percent, engine.max_tombstones,
+        medium.asynchronous ? ", asynchronous syncs" : "",
+        medium.program_fails != 0 || rot != 0 ? ", faults" : "");
+}
+
+SimConfig draw_long(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x10);
+    SimConfig c = common(seed, operations);
+    c.medium.geometry = {static_cast<std::uint32_t>(24 + 8 * random.below(4)),
+                         static_cast<std::uint32_t>(4u << random.below(3))};
+    set_mode(c, draw_mode(random), random);
+    c.volumes = static_cast<std::uint32_t>(1 + random.below(3));
+    c.max_blocks = static_cast<std::uint32_t>(1 + random.below(6));
+    c.late = static_cast<std::uint32_t>(1 + random.below(5));
+    c.engine.over_provisioning_percent = static_cast<std::uint32_t>(7 + random.below(40));
+    const auto pages = static_cast<std::uint32_t>(c.medium.geometry.pages());
+    c.hot_blocks = static_cast<std::uint32_t>(4 + random.below(pages / 3)) / c.volumes + 1;
+    if (kCapabilities.shards) c.medium.views = static_cast<std::uint32_t>(1 + random.below(3));
+    if (kCapabilities.faults && random.below(3) == 0) {
+        c.medium.program_fails = static_cast<std::uint32_t>(random.below(1500));
+        c.medium.erase_fails = static_cast<std::uint32_t>(random.below(5000));
+        c.medium.corrections = static_cast<std::uint32_t>(random.below(3000));
+        c.medium.remembers_bad = random.below(2) == 0;
+        c.rot = static_cast<std::uint32_t>(random.below(8));
+    }
+    return c;
+}
+
+SimConfig draw_short(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x5);
+    SimConfig c = common(seed, operations);
+    c.medium.geometry = {static_cast<std::uint32_t>(14 + random.below(8)), 4};
+    set_mode(c, draw_mode(random), random);
+    c.volumes = static_cast<std::uint32_t>(1 + random.below(2));
+    c.max_blocks = static_cast<std::uint32_t>(1 + random.below(3));
+    c.hot_blocks = static_cast<std::uint32_t>(1 + random.below(4));
+    c.engine.over_provisioning_percent = 30;
+    c.crashes = 15;
+    c.admin = 40;
+    c.cuts = 1000;
+    c.images = 2;
+    c.nested = 60;
+    c.depth = 2;
+    c.every_torn_class = true;
+    return c;
+}
+
+SimConfig scripted(Mode mode) {
+    SplitMix64 random(1);
+    SimConfig c = common(1, 0);
+    c.medium.geometry = {16, 4};
+    set_mode(c, mode, random);
+    c.medium.asynchronous = false;
+    c.engine.over_provisioning_percent = 30;
+    c.volumes = 2;
+    c.cuts = 0;
+    c.nested = 0;
+    c.every_torn_class = true;
+    return c;
+}
+
+}  // namespace gnstor::deengine::sim

@@ -1,0 +1,77 @@
+// config.hpp: everything a simulated history depends on, drawn from its seed.
+//
+// Equal configuration, equal history, to the last flash operation: a failing seed replays exactly. Each step
+// draws from a generator of its own (seed, step), so that leaving steps out (shrinking) changes no other
+// step's dice.
+#pragma once
+
+#include "deengine/engine.hpp"
+#include "deengine/sim/medium.hpp"
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace gnstor::deengine::sim {
+
+/// What the engine under test can do; a history asks for no more.
+struct Capabilities {
+    bool collects = false;       ///< garbage collection: histories may overwrite for ever
+    bool power_order = false;    ///< survives a reordering write cache
+    bool synced_groups = false;  ///< waits for asynchronous syncs, flash that does not survive a kill
+    bool faults = false;         ///< bad units, rotten pages
+    bool shards = false;
+    bool closes = false;
+};
+inline constexpr Capabilities kCapabilities{};
+
+enum class Mode : std::uint8_t {
+    kProcessKill,      ///< durability = process, flash survives a kill
+    kProcessKillSync,  ///< the same on a flash whose programs need a sync to survive a kill
+    kPower,            ///< durability = power, cuts of power
+    kProcessPower,     ///< durability = process, cuts of power: FLUSH and FUA alone are promises
+};
+const char* mode_name(Mode mode);
+/// Those that the engine under test is made for.
+std::vector<Mode> modes();
+
+struct SimConfig {
+    std::uint64_t seed = 1;
+    std::uint64_t operations = 2000;
+    Mode mode = Mode::kProcessKill;
+    MediumOptions medium;
+    EngineOptions engine;
+    std::uint32_t volumes = 2;
+    std::uint32_t hot_blocks = 16;  ///< of each volume
+    std::uint32_t max_blocks = 4;   ///< of a command
+    std::uint32_t late = 3;         ///< commands of a volume that wait to be delivered, in any order
+    // Dice of a step, in thousand.
+    std::uint32_t crashes = 3;
+    std::uint32_t admin = 12;
+    std::uint32_t rot = 0;
+    // Cuts that are looked at and thrown away, in thousand flash operations; images of each.
+    std::uint32_t cuts = 20;
+    std::uint32_t images = 1;
+    std::uint32_t nested = 30;  ///< the same during recovery from them
+    std::uint32_t depth = 2;    ///< cuts within cuts
+    bool every_torn_class = false;
+    bool trace = false;                ///< keep what was done, for people
+    std::set<std::uint64_t> left_out;  ///< steps that are not done (shrinking)
+
+    [[nodiscard]] CutMode cut_mode() const {
+        return mode == Mode::kProcessKill || mode == Mode::kProcessKillSync ? CutMode::kKill
+                                                                            : CutMode::kPower;
+    }
+    [[nodiscard]] bool answers_are_durable() const { return mode != Mode::kProcessPower; }
+    [[nodiscard]] std::string describe() const;
+};
+
+/// A long history under garbage collection, faults and crashes that it goes on after.
+SimConfig draw_long(std::uint64_t seed, std::uint64_t operations);
+/// A short one: every flash operation is cut, in every class of torn state.
+SimConfig draw_short(std::uint64_t seed, std::uint64_t operations);
+/// A drive for a script, in a given mode: nothing is left to dice but fates.
+SimConfig scripted(Mode mode);
+
+}  // namespace gnstor::deengine::sim

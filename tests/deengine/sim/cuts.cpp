@@ -1,0 +1,381 @@
+// cuts.cpp: images as a cut leaves them, boots from them, and the comparison of a drive with the oracle.
+#include "deengine/sim/world.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace gnstor::deengine::sim {
+
+using nvme::IoOpcode;
+using nvme::Status;
+
+namespace {
+
+constexpr std::uint32_t kBootsMax = 6;  ///< cuts of one recovery after the other
+using Block = std::array<std::byte, nvme::kBlockBytes>;
+constexpr ContentId kProbeContent = ContentId{1} << 48;
+
+/// Anything that an interrupted write of data and record may leave.
+Fate draw_torn(SplitMix64& random, bool in_order) {
+    const std::uint64_t noise = random.below(2) == 0 && !in_order ? random.next() | 1 : 0;
+    const auto prefix = [&](std::uint32_t whole, std::uint32_t step) {
+        switch (random.below(4)) {
+            case 0:
+                return 0u;
+            case 1:
+                return whole;
+            case 2:
+                return static_cast<std::uint32_t>(random.below(whole / step)) * step;
+            default:
+                return static_cast<std::uint32_t>(random.below(whole));
+        }
+    };
+    const std::uint32_t data = prefix(nvme::kBlockBytes, nvme::kSectorBytes);
+    const std::uint32_t record = prefix(sizeof(PageOob), 4);
+    if (in_order && record != 0) return Fate::torn(nvme::kBlockBytes, record, noise);
+    return Fate::torn(data, record, noise);
+}
+
+Fate draw_fate(SplitMix64& random, bool in_order) {
+    const std::uint64_t dice = random.below(3);
+    if (dice == 0) return Fate::absent();
+    return dice == 1 ? Fate::whole() : draw_torn(random, in_order);
+}
+
+}  // namespace
+
+bool World::mount(Drive& drive, const char* when) {
+    ++counters_.recoveries;
+    const std::string why = drive.mount();
+    if (why.empty()) return true;
+    if (record_rot_) {
+        ++counters_.mounts_refused;
+    } else {
+        fail(fmt::format("{}: the drive does not mount: {}", when, why));
+    }
+    return false;
+}
+
+void World::hook(Medium& medium, Metadata& metadata, std::uint32_t depth) {
+    medium.on_operation = [this, &metadata, depth](Medium& m) { at_operation(m, metadata, depth, {}); };
+    metadata.on_store = [this, &medium, &metadata, depth](std::span<const std::byte> blob) {
+        at_operation(medium, metadata, depth, blob);
+    };
+}
+
+void World::boot(bool first) {
+    if (first) hook(*medium_, *metadata_, 0);
+    drive_ = std::make_unique<Drive>(
+        *medium_, *metadata_, config_.engine,
+        [this](std::uint64_t tag, Status status, std::uint32_t dw0) { complete(tag, status, dw0); });
+    if (!mount(*drive_, "boot") || crash_medium_) return;
+    const Answer a = drive_->call_admin_with(nvme::AdminOpcode::kMapSet, oracle_.map);
+    if (!ok(a.status) && !crash_medium_)
+        fail(fmt::format("boot: MAP SET was answered {}", nvme::status_name(a.status)));
+}
+
+/// Before a flash operation or the end of a sync; before a store of the drive's state, if there is a new
+/// blob.
+void World::at_operation(Medium& medium, const Metadata& metadata, std::uint32_t depth,
+                         std::span<const std::byte> new_blob) {
+    if (crash_medium_ || failed()) return;
+    const bool stores = !new_blob.empty();
+    const std::vector<std::byte> next(new_blob.begin(), new_blob.end());
+    if (depth == 0 && crash_armed_ && cuts_.below(4) == 0) {
+        crash_medium_ = medium.image(config_.cut_mode(), draw_fates(cuts_));
+        crash_blob_ = stores && cuts_.below(2) == 0 ? next : metadata.blob;
+        return;
+    }
+    const std::uint32_t chance = depth == 0 ? config_.cuts : config_.nested;
+    if (depth > config_.depth || cuts_.below(1000) >= chance) return;
+    if (config_.every_torn_class && depth == 0) {
+        for (const Medium::Fates& fates : torn_classes(medium)) {
+            look(medium, metadata.blob, depth, fates);
+            if (stores) look(medium, next, depth, fates);
+        }
+        return;
+    }
+    for (std::uint32_t i = 0; i < config_.images; ++i)
+        look(medium, stores && cuts_.below(2) == 0 ? next : metadata.blob, depth, draw_fates(cuts_));
+}
+
+void World::look(const Medium& medium, const std::vector<std::byte>& blob, std::uint32_t depth,
+                 const Medium::Fates& fates) {
+    if (failed()) return;
+    ++(depth == 0 ? counters_.cuts : counters_.cuts_in_recovery);
+    check_image(medium.image(config_.cut_mode(), fates), blob, depth);
+}
+
+void World::check_image(std::unique_ptr<Medium> image, const std::vector<std::byte>& blob,
+                        std::uint32_t depth) {
+    counters_.torn += image->counters().torn;
+    counters_.lost += image->counters().lost;
+    image->reseed(cuts_.next());
+    Metadata metadata;
+    metadata.blob = blob;
+    hook(*image, metadata, depth + 1);
+    Drive drive(*image, metadata, config_.engine);
+    if (!mount(drive, "after a cut")) return;
+    const Answer a = drive.call_admin_with(nvme::AdminOpcode::kMapSet, oracle_.map);
+    if (!ok(a.status))
+        return fail(fmt::format("after a cut MAP SET was answered {}", nvme::status_name(a.status)));
+    std::vector<WriteOrder> shown;
+    if (!compare(drive, true, false, &shown)) return;
+    std::vector<WriteOrder> again;
+    if (!probe(drive) || !compare(drive, true, false, &again)) return;
+    if (shown != again)
+        fail("after a cut the drive showed one version, and later another, that nobody wrote");
+    if (!image->violation().empty()) fail("after a cut the flash refused: " + image->violation());
+}
+
+void World::cut_now() {
+    for (const Medium::Fates& fates : torn_classes(*medium_)) look(*medium_, metadata_->blob, 0, fates);
+}
+
+/// The drive still takes a write and gives it back. Its block is outside of what is compared.
+bool World::probe(Drive& drive) {
+    for (const nvme::VolumeRecord& r : drive.list()) {
+        if (r.writer == 0) continue;
+        const ContentId id = kProbeContent + cuts_.below(1000);
+        Block block;  // its own: another image may be looked at meanwhile
+        Pattern(id).fill(block.data());
+        nvme::IoFields f = read_fields(r, kProbeBlock);
+        f.client = r.writer;
+        f.sequence = (std::uint64_t{1} << 40) + ++probes_;  // newer than the probe that this image may hold
+        f.fua = cuts_.below(2) == 0;
+        const Answer a = drive.call(nvme::encode_io(IoOpcode::kWrite, f), f.client, block);
+        for (std::uint32_t i = 0; i < 4; ++i) drive.poll();
+        if (a.status == Status::kCapacityExceeded) return true;
+        if (!ok(a.status)) {
+            fail(fmt::format("after a cut a write was answered {}", nvme::status_name(a.status)));
+            return false;
+        }
+        f.sequence = 0;
+        f.fua = false;
+        const Answer b = drive.call(nvme::encode_io(IoOpcode::kRead, f), f.client, block);
+        if (!ok(b.status) || !Pattern(id).matches(block.data(), 0, nvme::kSectorsPerBlock)) {
+            fail("after a cut a new write is not read back");
+            return false;
+        }
+        return true;
+    }
+    return true;
+}
+
+nvme::IoFields World::read_fields(const nvme::VolumeRecord& record, nvme::BlockAddress vba) const {
+    nvme::IoFields f;
+    f.volume = record.geometry.volume;
+    f.client = record.owner;
+    f.block = vba;
+    f.epoch = record.epoch;
+    f.map_version = oracle_.map.map.version;
+    return f;
+}
+
+bool World::compare(Drive& drive, bool after_cut, bool settle, std::vector<WriteOrder>* shown) {
+    const std::vector<nvme::VolumeRecord> records = drive.list();
+    bool took = false;
+    if (const std::string wrong = oracle_.check_records(records, took); !wrong.empty()) {
+        fail(wrong);
+        return false;
+    }
+    const BlockState nothing;
+    for (const nvme::VolumeRecord& r : records) {
+        const nvme::VolumeId vid = r.geometry.volume;
+        const auto known = oracle_.volumes.find(vid);
+        if (known == oracle_.volumes.end()) {
+            // A new life whose ADD was not answered: nothing of an earlier one may show.
+            const Version* version = nullptr;
+            for (nvme::BlockAddress vba = 250; vba < 254; ++vba)
+                if (!compare_block(drive, vid, r, vba, nothing, after_cut, &version)) return false;
+            continue;
+        }
+        for (auto& [vba, block] : known->second.blocks) {
+            const Version* version = nullptr;
+            if (!compare_block(drive, vid, r, vba, block, after_cut, &version)) return false;
+            if (shown != nullptr) shown->push_back(version != nullptr ? version->order : WriteOrder{});
+            if (settle && version != nullptr) block.settle(*version);
+        }
+    }
+    if (settle && oracle_.admin) {
+        if (took) took_admin();
+        oracle_.admin.reset();
+    }
+    return true;
+}
+
+bool World::compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRecord& record,
+                          nvme::BlockAddress vba, const BlockState& block, bool after_cut,
+                          const Version** version) {
+    ++counters_.blocks_compared;
+    Block bytes;
+    const Answer a =
+        drive.call(nvme::encode_io(IoOpcode::kRead, read_fields(record, vba)), record.owner, bytes);
+    if (a.status == Status::kUnrecoveredReadError && block.damaged) {
+        ++counters_.media_errors;
+        return true;
+    }
+    const char* when = after_cut ? "after a cut " : "";
+    if (!ok(a.status)) {
+        fail(fmt::format("{}a read of volume {} block {} was answered {}", when, vid, vba,
+                         nvme::status_name(a.status)));
+        return false;
+    }
+    *version = block.find(bytes.data(), 0, nvme::kSectorsPerBlock, after_cut);
+    if (*version != nullptr) return true;
+    fail(fmt::format("{}volume {} block {} shows what it must not: {}", when, vid, vba,
+                     describe(block, bytes.data(), next_content_)));
+    return false;
+}
+
+/// The history goes on from a cut, which may come again while the drive recovers.
+void World::reboot() {
+    if (!crash_medium_) {
+        crash_medium_ = medium_->image(config_.cut_mode(), draw_fates(cuts_));
+        crash_blob_ = metadata_->blob;
+    }
+    note("cut");
+    // What was in flight is sent again, with its sequence, by whoever still may.
+    for (auto& [tag, s] : in_flight_) {
+        VolumeState* v = oracle_.find(s.vid, s.life);
+        if (v == nullptr || s.refusal || s.targets.empty() || s.fields.epoch != v->record.epoch) continue;
+        ready_[s.vid].push_back(std::move(s));
+    }
+    in_flight_.clear();
+    for (std::uint32_t boots = 0; crash_medium_ && !failed(); ++boots) {
+        ++counters_.crashes;
+        drive_.reset();
+        const MediumCounters& m = medium_->counters();
+        counters_.programs += m.programs;
+        counters_.erases += m.erases;
+        counters_.programs_failed += m.programs_failed;
+        counters_.erases_failed += m.erases_failed;
+        medium_ = std::move(crash_medium_);
+        counters_.torn += medium_->counters().torn;
+        counters_.lost += medium_->counters().lost;
+        medium_->reseed(cuts_.next());
+        metadata_->blob = crash_blob_;
+        for (auto& [vid, v] : oracle_.volumes)
+            for (auto& [vba, b] : v.blocks) b.cut();
+        hook(*medium_, *metadata_, 0);
+        crash_armed_ = boots < kBootsMax && cuts_.below(3) == 0;
+        boot(false);
+        if (record_rot_ && failed() == false && counters_.mounts_refused != 0) return;
+    }
+    crash_armed_ = false;
+    if (!failed()) compare(*drive_, true, true, nullptr);
+}
+
+void World::close_and_boot() {
+    idle(5000);
+    if (crash_medium_ || failed()) return;
+    std::string wrong;
+    const auto close = [&wrong](auto& engine) {
+        if constexpr (requires { engine.close(); }) {
+            const auto closed = engine.close();
+            if (!closed.ok()) wrong = closed.error().message;
+        }
+    };
+    if constexpr (kCapabilities.closes) close(drive_->engine());
+    if (crash_medium_) return;
+    if (!wrong.empty()) return fail("the drive does not close: " + wrong);
+    ++counters_.closes;
+    if (kCapabilities.closes)
+        for (auto& [vid, v] : oracle_.volumes)
+            for (auto& [vba, b] : v.blocks) b.make_durable(b.live);
+    crash_medium_ = medium_->image(config_.cut_mode(), draw_fates(cuts_));
+    crash_blob_ = metadata_->blob;
+}
+
+/// Of a cut at random: all lost, all there, in order up to some point, or any subset with any tears.
+Medium::Fates World::draw_fates(SplitMix64& random) const {
+    SplitMix64 own(random.next());
+    const std::uint64_t style = own.below(7);
+    const std::uint64_t point = own.next();
+    const bool kill = config_.cut_mode() == CutMode::kKill;
+    return [own, style, point, kill](std::size_t index, std::size_t count, const Operation&,
+                                     bool pending) mutable {
+        if (kill && pending) return draw_fate(own, true);
+        const std::size_t chosen = point % count;
+        switch (style) {
+            case 0:
+                return Fate::absent();
+            case 1:
+                return Fate::whole();
+            case 2:
+                return index < chosen    ? Fate::whole()
+                       : index == chosen ? draw_torn(own, kill)
+                                         : Fate::absent();
+            case 3:
+                return index == chosen ? Fate::absent() : Fate::whole();
+            case 4:
+                return index == chosen ? Fate::whole() : Fate::absent();
+            case 5:
+                return own.below(2) == 0 ? Fate::whole() : Fate::absent();
+            default:
+                return draw_fate(own, kill);
+        }
+    };
+}
+
+/// For short histories: every class of what may be left, each once.
+std::vector<Medium::Fates> World::torn_classes(const Medium& medium) const {
+    const std::size_t count = medium.uncertain(config_.cut_mode());
+    std::vector<Medium::Fates> all;
+    const auto same = [&all](Fate others, Fate last) {
+        all.emplace_back([others, last](std::size_t index, std::size_t n, const Operation&, bool) {
+            return index + 1 == n ? last : others;
+        });
+    };
+    if (count == 0) {
+        same(Fate::whole(), Fate::whole());
+        return all;
+    }
+    same(Fate::whole(), Fate::absent());
+    same(Fate::whole(), Fate::torn(1300, 0));
+    same(Fate::whole(), Fate::torn(nvme::kBlockBytes, 24));
+    same(Fate::whole(), Fate::torn(nvme::kBlockBytes, 63));
+    if (config_.cut_mode() == CutMode::kKill && config_.medium.survives_kill) return all;
+    same(Fate::absent(), Fate::absent());
+    same(Fate::absent(), Fate::whole());
+    same(Fate::whole(), Fate::torn(0, sizeof(PageOob)));
+    same(Fate::whole(), Fate::torn(1300, sizeof(PageOob), 7));
+    constexpr std::size_t kAllSubsets = 3;
+    if (count > 1 && count <= kAllSubsets)
+        for (std::uint32_t subset = 1; subset + 1 < 1u << count; ++subset)
+            all.emplace_back([subset](std::size_t index, std::size_t, const Operation&, bool) {
+                return (subset >> index & 1) != 0 ? Fate::whole() : Fate::absent();
+            });
+    SplitMix64 random(cuts_);
+    for (int i = 0; count > 1 && i < 3; ++i) all.push_back(draw_fates(random));
+    return all;
+}
+
+/// A page that has been certain for long goes bad. Which block it is of is known; its reads may fail from
+/// now on.
+void World::rot() {
+    const FlashGeometry& g = config_.medium.geometry;
+    std::uint32_t newest = 0;
+    for (PageNumber p = 0; p < g.pages(); ++p)
+        if (medium_->page(p).recorded && medium_->page(p).oob.kind == PageKind::kData)
+            newest = std::max(newest, medium_->page(p).oob.group);
+    for (int tries = 0; tries < 20; ++tries) {
+        const auto p = static_cast<PageNumber>(random_.below(g.pages()));
+        const MediumPage& page = medium_->page(p);
+        if (!page.recorded || page.oob.kind != PageKind::kData || page.oob.group + 3 > newest) continue;
+        const auto volume = oracle_.volumes.find(page.oob.vid);
+        if (volume == oracle_.volumes.end()) continue;
+        if (volume->second.blocks.contains(page.oob.vba)) volume->second.blocks[page.oob.vba].damaged = true;
+        ++counters_.rotten;
+        note(fmt::format("page {} rots: volume {} block {}", p, page.oob.vid, page.oob.vba));
+        if (random_.below(2) == 0) {
+            medium_->rot_data(p);
+        } else {
+            medium_->flip_byte(p, static_cast<std::uint32_t>(random_.below(nvme::kBlockBytes)));
+        }
+        return;
+    }
+}
+
+}  // namespace gnstor::deengine::sim

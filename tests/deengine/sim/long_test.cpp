@@ -1,0 +1,25 @@
+// long_test.cpp: millions of operations, every cut of thousands of short histories, every history of a few
+// commands, and every mutation: about a minute.
+#include "deengine/sim/test_run.hpp"
+
+namespace gnstor::deengine::sim {
+namespace {
+
+TEST(SimulationLong, ShortHistoriesSurviveACutAtEveryFlashOperation) {
+    SimCounters sum;
+    run_seeds("short", 100'000, scaled(9000), Mutation::kNone, sum);
+    print_counts("sim_long", sum);
+}
+
+TEST(SimulationLong, LongHistoriesSurviveCutsAndGoOn) {
+    SimCounters sum;
+    run_seeds("long", 100'000, scaled(1000), Mutation::kNone, sum);
+    print_counts("sim_long", sum);
+}
+
+TEST(SimulationLong, EveryHistoryOfAFewCommandsSurvivesEveryCut) {
+    enumerate_all(3, "sim_long");
+}
+
+}  // namespace
+}  // namespace gnstor::deengine::sim

@@ -1,0 +1,49 @@
+// short_test.cpp: the simulation in its short form; the long form is long_test.cpp, the hours are ./run sim.
+#include "deengine/sim/test_run.hpp"
+
+namespace gnstor::deengine::sim {
+namespace {
+
+TEST(Simulation, ShortHistoriesSurviveACutAtEveryFlashOperation) {
+    SimCounters sum;
+    run_seeds("short", 1, scaled(1000), Mutation::kNone, sum);
+    print_counts("sim", sum);
+}
+
+TEST(Simulation, LongHistoriesSurviveCutsAndGoOn) {
+    SimCounters sum;
+    run_seeds("long", 1, scaled(40), Mutation::kNone, sum);
+    print_counts("sim", sum);
+}
+
+TEST(Simulation, EveryHistoryOfTwoCommandsSurvivesEveryCut) {
+    enumerate_all(2, "sim");
+}
+
+TEST(Simulation, ASeedReplaysToTheLastFlashOperation) {
+    for (const char* profile : {"short", "long"}) {
+        const SimConfig c = make_config(profile, 4, 0, Mutation::kNone);
+        const RunResult a = run_history(c);
+        const RunResult b = run_history(c);
+        EXPECT_EQ(std::memcmp(&a.counters, &b.counters, sizeof(a.counters)), 0);
+    }
+}
+
+TEST(Simulation, AnOracleThatIsToldAnAnswerTooManyNoticesTheLoss) {
+    // The oracle's own teeth: a drive that lost everything it acknowledged must be seen.
+    BlockState block;
+    const WriteOrder order{1, 5, order_crc(7)};
+    block.send(order, 7);
+    block.acknowledge(order, true);
+    Contents zeroes;
+    std::memset(zeroes.bytes, 0, sizeof(zeroes.bytes));
+    EXPECT_EQ(block.find(zeroes.bytes, 0, nvme::kSectorsPerBlock, true), nullptr);
+    Contents mixed;
+    Pattern(7).fill(mixed.bytes);
+    EXPECT_NE(block.find(mixed.bytes, 0, nvme::kSectorsPerBlock, true), nullptr);
+    mixed.bytes[4000] ^= std::byte{1};
+    EXPECT_EQ(block.find(mixed.bytes, 0, nvme::kSectorsPerBlock, true), nullptr);
+}
+
+}  // namespace
+}  // namespace gnstor::deengine::sim

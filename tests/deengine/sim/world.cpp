@@ -1,0 +1,258 @@
+// world.cpp: the steps of a history, and what the answers may be.
+#include "deengine/sim/world.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace gnstor::deengine::sim {
+
+using nvme::IoOpcode;
+using nvme::Status;
+
+namespace {
+
+constexpr std::size_t kInFlightMax = 24;
+constexpr std::size_t kTraceMax = 200;
+constexpr std::uint32_t kPollsMax = 5000;
+
+const char* opcode_name(IoOpcode o) {
+    switch (o) {
+        case IoOpcode::kFlush:
+            return "flush";
+        case IoOpcode::kWrite:
+            return "write";
+        case IoOpcode::kRead:
+            return "read";
+        case IoOpcode::kWriteZeroes:
+            return "zero";
+        case IoOpcode::kDatasetManagement:
+            return "trim";
+    }
+    return "?";
+}
+
+}  // namespace
+
+void SimCounters::add(const SimCounters& o) {
+    const auto sum = [&](auto... members) { ((this->*members += o.*members), ...); };
+    sum(&SimCounters::operations, &SimCounters::commands, &SimCounters::reads, &SimCounters::blocks_compared,
+        &SimCounters::refusals, &SimCounters::full, &SimCounters::busy, &SimCounters::cuts,
+        &SimCounters::recoveries, &SimCounters::cuts_in_recovery, &SimCounters::crashes, &SimCounters::closes,
+        &SimCounters::torn, &SimCounters::lost, &SimCounters::programs, &SimCounters::erases,
+        &SimCounters::programs_failed, &SimCounters::erases_failed, &SimCounters::rotten,
+        &SimCounters::deletions, &SimCounters::media_errors, &SimCounters::mounts_refused,
+        &SimCounters::superseded);
+}
+
+World::World(const SimConfig& config) : config_(config) {
+    nvme::MapSet& set = oracle_.map;
+    set.map.version = 1;
+    set.map.slot_count = 1;
+    set.map.slots[0].state = placement::SlotState::kIn;
+    set.map.slots[0].weight = 1;
+    std::memcpy(set.map.slots[0].ssd_uuid, config_.engine.ssd_uuid, sizeof(config_.engine.ssd_uuid));
+    medium_ = std::make_unique<Medium>(config_.medium);
+    metadata_ = std::make_unique<Metadata>();
+}
+
+void World::fail(std::string what) {
+    if (!failure_.empty()) return;
+    failure_ = fmt::format("step {}: {}", step_, what);
+    note("VIOLATION " + failure_);
+}
+
+void World::note(std::string what) {
+    if (!config_.trace) return;
+    trace_.push_back(fmt::format("{:6} {}", step_, std::move(what)));
+    if (trace_.size() > kTraceMax) trace_.pop_front();
+}
+
+void World::begin() {
+    random_ = SplitMix64(mix64(config_.seed));
+    boot(true);
+    for (std::uint32_t v = 1; v <= config_.volumes && !failed(); ++v)
+        add_volume(static_cast<nvme::VolumeId>(v));
+}
+
+void World::run() {
+    begin();
+    while (!failed() && step_ < config_.operations) {
+        ++step_;
+        if (config_.left_out.contains(step_)) continue;
+        step();
+    }
+    end();
+}
+
+/// Everything is answered; what stands is compared once more.
+void World::end() {
+    if (failed()) return;
+    idle(kPollsMax);
+    if (!failed() && !crash_medium_) compare(*drive_, false, false, nullptr);
+    const MediumCounters& m = medium_->counters();
+    counters_.programs += m.programs;
+    counters_.erases += m.erases;
+    counters_.programs_failed += m.programs_failed;
+    counters_.erases_failed += m.erases_failed;
+}
+
+void World::step() {
+    const std::uint64_t here = mix64(config_.seed * 0x10001 + step_);
+    random_ = SplitMix64(here);
+    cuts_ = SplitMix64(here ^ 0xC075);
+    medium_->reseed(here ^ 0xF1A5);
+    ++counters_.operations;
+    crash_armed_ = random_.below(1000) < config_.crashes;
+    const std::uint64_t dice = random_.below(1000);
+    if (dice < config_.admin) {
+        admin_step();
+    } else if (dice < config_.admin + config_.rot) {
+        rot();
+    } else {
+        client_step(random_.below(1000));
+    }
+    if (in_flight_.size() >= kInFlightMax && !crash_medium_) idle(kPollsMax);
+    if (crash_medium_ || crash_armed_) reboot();
+    if (!medium_->violation().empty()) fail("the flash refused: " + medium_->violation());
+}
+
+/// Polls until nothing is in flight, or so many times.
+void World::idle(std::uint32_t polls) {
+    for (std::uint32_t i = 0; i < polls && !crash_medium_ && !failed(); ++i) {
+        drive_->poll();
+        if (polls == kPollsMax && in_flight_.empty()) return;
+    }
+    if (polls == kPollsMax && !in_flight_.empty() && !crash_medium_)
+        fail(fmt::format("{} commands are not answered after {} polls (the first: {}, sequence {})",
+                         in_flight_.size(), polls, opcode_name(in_flight_.begin()->second.opcode),
+                         in_flight_.begin()->second.fields.sequence));
+}
+
+void World::deliver(Sent sent) {
+    const std::uint64_t tag = next_tag_++;
+    ++counters_.commands;
+    VolumeState* volume = oracle_.find(sent.vid, sent.life);
+    if (!sent.refusal && volume != nullptr)
+        for (const Sent::Target& t : sent.targets) volume->blocks[t.vba].send(t.order, t.content);
+    if (sent.opcode == IoOpcode::kFlush && volume != nullptr)
+        for (const auto& [vba, b] : volume->blocks) sent.flushes[vba] = b.live;
+    if (config_.trace)
+        note(fmt::format("{} {} of volume {} block {} + {} epoch {} sequence {}{}{}", tag,
+                         opcode_name(sent.opcode), sent.vid, sent.fields.block, sent.fields.blocks,
+                         sent.fields.epoch, sent.fields.sequence, sent.fields.fua ? " FUA" : "",
+                         sent.late ? " (again)" : ""));
+    Sent& s = in_flight_.emplace(tag, std::move(sent)).first->second;
+    const bool trim = s.opcode == IoOpcode::kDatasetManagement;
+    const nvme::Command c = trim ? nvme::encode_trim(s.fields, static_cast<std::uint32_t>(s.ranges.size()))
+                                 : nvme::encode_io(s.opcode, s.fields);
+    drive_->submit(c, s.fields.client,
+                   trim ? std::as_writable_bytes(std::span(s.ranges)) : std::span<std::byte>(s.data), tag);
+}
+
+void World::complete(std::uint64_t tag, Status status, std::uint32_t /*dw0*/) {
+    if (crash_medium_ || failed()) return;  // nobody is there to hear it
+    const auto it = in_flight_.find(tag);
+    if (it == in_flight_.end()) return fail(fmt::format("command {} was answered twice", tag));
+    Sent s = std::move(it->second);
+    in_flight_.erase(it);
+    if (config_.trace) note(fmt::format("  {} -> {}", tag, nvme::status_name(status)));
+    if (s.refusal) {
+        ++counters_.refusals;
+        if (status != *s.refusal)
+            fail(fmt::format("a command that must be refused with {} was answered {}",
+                             nvme::status_name(*s.refusal), nvme::status_name(status)));
+        return;
+    }
+    if (s.opcode == IoOpcode::kRead) return completed_read(s, status);
+    if (s.opcode != IoOpcode::kFlush) return completed_change(s, status);
+    if (status != Status::kSuccess)
+        return fail(fmt::format("a flush was answered {}", nvme::status_name(status)));
+    if (VolumeState* v = oracle_.find(s.vid, s.life))
+        for (const auto& [vba, order] : s.flushes)
+            v->blocks[static_cast<nvme::BlockAddress>(vba)].make_durable(order);
+}
+
+void World::completed_change(Sent& s, Status status) {
+    VolumeState* v = oracle_.find(s.vid, s.life);
+    if (v == nullptr) return;
+    if (ok(status)) {
+        const bool durable =
+            config_.answers_are_durable() || (s.fields.fua && s.opcode != IoOpcode::kDatasetManagement);
+        for (const Sent::Target& t : s.targets) {
+            BlockState& b = v->blocks[t.vba];
+            if (t.order < b.live) ++counters_.superseded;
+            if (t.order >= b.live) b.damaged = false;
+            b.acknowledge(t.order, durable);
+        }
+        v->unresolved.erase(s.fields.sequence);
+        s.late = true;
+        recent_.push_back(std::move(s));
+        if (recent_.size() > 16) recent_.pop_front();
+        return;
+    }
+    if (!may_be_refused(s, status)) {
+        fail(fmt::format("{} of volume {}, block {} + {}, sequence {}: answered {}", opcode_name(s.opcode),
+                         s.vid, s.targets.empty() ? 0 : s.targets.front().vba, s.targets.size(),
+                         s.fields.sequence, nvme::status_name(status)));
+        return;
+    }
+    ++counters_.refusals;
+    // What is refused as a whole leaves no trace; a part of it may have been done by another shard, or before
+    // the flash failed.
+    const bool parts = config_.medium.views > 1 && s.targets.size() > 1;
+    const bool whole = status != Status::kWriteFault && !(parts && !s.late);
+    if (!whole) return;
+    for (const Sent::Target& t : s.targets) v->blocks[t.vba].refuse(t.order, t.content);
+    if (!s.late) v->unresolved.erase(s.fields.sequence);
+}
+
+bool World::may_be_refused(const Sent& s, Status status) {
+    switch (status) {
+        case Status::kCapacityExceeded:
+            ++counters_.full;
+            return true;
+        case Status::kBusy:
+            ++counters_.busy;
+            return true;
+        case Status::kCommandSequenceError:
+        case Status::kStaleEpoch:
+            return s.late;
+        case Status::kWriteFault:
+            return config_.medium.program_fails != 0;
+        case Status::kUnrecoveredReadError: {
+            ++counters_.media_errors;
+            VolumeState* v = oracle_.find(s.vid, s.life);
+            return std::ranges::any_of(s.targets,
+                                       [&](const Sent::Target& t) { return v->blocks[t.vba].damaged; });
+        }
+        default:
+            return false;
+    }
+}
+
+void World::completed_read(const Sent& s, Status status) {
+    VolumeState* v = oracle_.find(s.vid, s.life);
+    if (v == nullptr) return;
+    ++counters_.reads;
+    if (status == Status::kUnrecoveredReadError) {
+        ++counters_.media_errors;
+        for (std::uint32_t i = 0; i < s.fields.blocks; ++i)
+            if (v->blocks[s.fields.block + i].damaged) return;
+    }
+    if (!ok(status)) return fail(fmt::format("a read was answered {}", nvme::status_name(status)));
+    const std::uint32_t sectors = s.fields.sectors != 0 ? s.fields.sectors : nvme::kSectorsPerBlock;
+    for (std::uint32_t i = 0; i < s.fields.blocks; ++i) {
+        BlockState& b = v->blocks[s.fields.block + i];
+        const std::byte* bytes = s.data.data() + std::size_t{i} * nvme::kBlockBytes;
+        const Version* seen = b.find(bytes, s.fields.first_sector, sectors, false);
+        ++counters_.blocks_compared;
+        if (seen == nullptr)
+            return fail(fmt::format(
+                "a read of volume {} block {} gave what it must not: {}", s.vid, s.fields.block + i,
+                sectors == nvme::kSectorsPerBlock ? describe(b, bytes, next_content_) : "(part of a block)"));
+        b.see(seen->order);
+    }
+}
+
+}  // namespace gnstor::deengine::sim

@@ -1,0 +1,167 @@
+// world.hpp: one simulated history: a drive, its clients, the oracle, and the cuts.
+//
+// A step sends a command, polls, or breaks something; before every flash operation and every store of the
+// drive's state an image may be taken as a cut would leave it, mounted as another drive and compared with the
+// oracle (and cut again while it recovers). Some cuts are for good: the history goes on from the image. An
+// engine cannot be left in the middle of a call, so after such a cut the call runs to its end with nobody
+// listening. The first violation ends the history: failure() says what, steps_done() where. Deterministic;
+// one thread.
+// Bodies: world.cpp (steps, answers), clients.cpp (commands), cuts.cpp (images, comparison, reboots).
+#pragma once
+
+#include "deengine/sim/config.hpp"
+#include "deengine/sim/drive.hpp"
+#include "deengine/sim/oracle.hpp"
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gnstor::deengine::sim {
+
+struct SimCounters {
+    std::uint64_t operations = 0, commands = 0, reads = 0, blocks_compared = 0, refusals = 0, full = 0,
+                  busy = 0, cuts = 0, recoveries = 0, cuts_in_recovery = 0, crashes = 0, closes = 0, torn = 0,
+                  lost = 0, programs = 0, erases = 0, programs_failed = 0, erases_failed = 0, rotten = 0,
+                  deletions = 0, media_errors = 0, mounts_refused = 0, superseded = 0;
+    void add(const SimCounters& o);
+};
+
+/// A command as a client sent it.
+struct Sent {
+    nvme::VolumeId vid = 0;
+    std::uint64_t life = 0;
+    nvme::IoOpcode opcode{};
+    nvme::IoFields fields;
+    std::vector<nvme::DsmRange> ranges;
+    struct Target {
+        nvme::BlockAddress vba;
+        WriteOrder order;
+        ContentId content;
+    };
+    std::vector<Target> targets;  ///< versions that it brings
+    std::vector<std::byte> data;
+    std::optional<nvme::Status> refusal;  ///< it must be refused with this
+    bool late = false;                    ///< sent before, or by an opening that is over: may be refused
+    std::map<std::uint64_t, WriteOrder> flushes;  ///< what its answer makes durable, by key
+};
+
+class World {
+  public:
+    explicit World(const SimConfig& config);
+
+    /// All steps, or until something is wrong.
+    void run();
+    /// One command of a script instead of a step (enumeration).
+    void begin();
+    void deliver(Sent command);
+    void idle(std::uint32_t polls);
+    void delete_volume(nvme::VolumeId vid);
+    void add_volume(nvme::VolumeId vid);
+    void end();
+    /// In thousand flash operations, from now on.
+    void set_cuts(std::uint32_t permille) { config_.cuts = permille; }
+    /// Looks at every class of image of a cut right now.
+    void cut_now();
+
+    [[nodiscard]] Sent make_write(nvme::VolumeId vid, nvme::BlockAddress first, std::uint32_t blocks,
+                                  std::uint64_t sequence);
+    [[nodiscard]] Sent make_zero(nvme::VolumeId vid, nvme::BlockAddress first, std::uint32_t blocks,
+                                 std::uint64_t sequence);
+    [[nodiscard]] Sent make_trim(nvme::VolumeId vid, std::vector<nvme::DsmRange> ranges,
+                                 std::uint64_t sequence);
+    [[nodiscard]] Sent make_flush(nvme::VolumeId vid);
+
+    [[nodiscard]] bool failed() const { return !failure_.empty(); }
+    [[nodiscard]] const std::string& failure() const { return failure_; }
+    [[nodiscard]] std::uint64_t steps_done() const { return step_; }
+    [[nodiscard]] const SimCounters& counters() const { return counters_; }
+    [[nodiscard]] const std::deque<std::string>& trace() const { return trace_; }
+
+    static constexpr nvme::BlockAddress kProbeBlock = 4000;
+    static constexpr std::uint64_t kCapacity = 4096;
+
+  private:
+    // world.cpp
+    void step();
+    void complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0);
+    void completed_change(Sent& s, nvme::Status status);
+    void completed_read(const Sent& s, nvme::Status status);
+    bool may_be_refused(const Sent& s, nvme::Status status);
+    void fail(std::string what);
+    void note(std::string what);
+
+    // clients.cpp
+    void client_step(std::uint64_t dice);
+    void make_ready(nvme::VolumeId vid);
+    void send_ready(nvme::VolumeId vid);
+    void send_again(nvme::VolumeId vid);
+    void send_read(nvme::VolumeId vid);
+    void send_refused(nvme::VolumeId vid);
+    void send_floor(nvme::VolumeId vid);
+    void admin_step();
+    void reopen(nvme::VolumeId vid);
+    void change_admin(PendingAdmin change);
+    void took_admin();
+    void new_map();
+    void rot();
+    [[nodiscard]] nvme::VolumeId pick_volume();
+    [[nodiscard]] nvme::BlockAddress pick_block(std::uint32_t& blocks);
+    [[nodiscard]] Sent base(nvme::VolumeId vid, nvme::IoOpcode opcode);
+    [[nodiscard]] nvme::VolumeRecord new_record(nvme::VolumeId vid);
+    void target(Sent& s, bool data);
+    void refill(Sent& s);
+
+    // cuts.cpp
+    void boot(bool first);
+    void hook(Medium& medium, Metadata& metadata, std::uint32_t depth);
+    void at_operation(Medium& medium, const Metadata& metadata, std::uint32_t depth,
+                      std::span<const std::byte> new_blob);
+    void look(const Medium& medium, const std::vector<std::byte>& blob, std::uint32_t depth,
+              const Medium::Fates& fates);
+    void check_image(std::unique_ptr<Medium> image, const std::vector<std::byte>& blob, std::uint32_t depth);
+    /// Compares everything. `settle`: what is shown becomes what is known. `shown`: the versions, to compare
+    /// a second time.
+    bool compare(Drive& drive, bool after_cut, bool settle, std::vector<WriteOrder>* shown);
+    bool compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRecord& record,
+                       nvme::BlockAddress vba, const BlockState& block, bool after_cut,
+                       const Version** version);
+    bool probe(Drive& drive);
+    void reboot();
+    void close_and_boot();
+    [[nodiscard]] Medium::Fates draw_fates(SplitMix64& random) const;
+    [[nodiscard]] std::vector<Medium::Fates> torn_classes(const Medium& medium) const;
+    [[nodiscard]] nvme::IoFields read_fields(const nvme::VolumeRecord& record, nvme::BlockAddress vba) const;
+    bool mount(Drive& drive, const char* when);
+
+    SimConfig config_;
+    Oracle oracle_;
+    std::unique_ptr<Medium> medium_;
+    std::unique_ptr<Metadata> metadata_;
+    std::unique_ptr<Drive> drive_;
+    /// The cut that the history goes on from, taken in the middle of a call.
+    std::unique_ptr<Medium> crash_medium_;
+    std::vector<std::byte> crash_blob_;
+    bool crash_armed_ = false;
+
+    SplitMix64 random_{1};  ///< of this step's command
+    SplitMix64 cuts_{1};    ///< of this step's cuts
+    std::uint64_t step_ = 0;
+    std::uint64_t next_tag_ = 1;
+    ContentId next_content_ = 1;
+    std::uint64_t next_life_ = 1;
+    std::map<std::uint64_t, Sent> in_flight_;
+    std::map<nvme::VolumeId, std::vector<Sent>> ready_;  ///< have a sequence, wait to be delivered
+    std::deque<Sent> recent_;                            ///< were delivered; may come again
+    std::uint64_t probes_ = 0;
+    bool record_rot_ = false;  ///< a mount may refuse, for a reason
+    std::string failure_;
+    SimCounters counters_;
+    std::deque<std::string> trace_;
+};
+
+}  // namespace gnstor::deengine::sim
