@@ -4,6 +4,7 @@
 // What is read is whatever the destination held, and the CRCs given are the record's own. One owner thread.
 #pragma once
 
+#include "base/large_pages.hpp"
 #include "deengine/flash.hpp"
 
 #include <cstring>
@@ -62,7 +63,7 @@ class NullFlash final : public deengine::Flash {
     }
 
     const deengine::FlashGeometry geometry_;
-    std::vector<PageOob> records_;
+    std::vector<PageOob, LargePages<PageOob>> records_;
     std::vector<std::uint32_t> next_;
 };
 

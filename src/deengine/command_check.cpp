@@ -56,8 +56,10 @@ Status CommandCheck::run(const nvme::Command& raw, Requester from, std::span<con
     if ((raw.flags & kFused) != 0) return Status::kInvalidField;
     out.opcode = static_cast<IoOpcode>(raw.opcode);
     const bool trim = out.opcode == IoOpcode::kDatasetManagement;
-    out.fields = trim ? nvme::decode_trim(raw) : nvme::decode_io(raw);
-    if (trim) {
+    if (!trim) {
+        nvme::decode_io(raw, out.fields);
+    } else {
+        out.fields = nvme::decode_trim(raw);
         out.ranges = {ranges_.data(), (raw.cdw10 & 0xFFu) + 1};
         out.deallocate = (raw.cdw11 & kTrimDeallocate) != 0;
     }
