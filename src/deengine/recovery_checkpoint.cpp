@@ -1,0 +1,192 @@
+// recovery_checkpoint.cpp: units go back to the pool, and what was recovered becomes a checkpoint.
+//
+// Until that is durable an interrupted recovery finds what this one found: it programs in the newest group
+// there was, and takes only units in which nothing is valid.
+#include "deengine/shard_recovery.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gnstor::deengine {
+namespace {
+
+constexpr std::uint32_t kPagesPerStep = 256;
+/// Serials of units whose first pages a cut took: they are not given out again.
+constexpr std::uint32_t kSerialGap = 64;
+
+}  // namespace
+
+/// Which system units still hold something that this recovery, or one that begins at the spare, reads.
+void ShardRecovery::plan_journal_units() {
+    const std::uint64_t keep_from = spare_ != 0 ? spare_begin_ : loaded_.begin;
+    const std::uint64_t last_end = ends_.empty() ? 0 : ends_.front().number;
+    for (const JournalPlace& place : journal_.places()) {
+        const std::uint32_t u = unit_of(place.page);
+        auto kept = std::ranges::find(journal_units_, u, &KeptUnit::unit);
+        if (kept == journal_units_.end()) {
+            journal_units_.push_back({u, place.number, place.number, false});
+            kept = journal_units_.end() - 1;
+        }
+        kept->last = std::max(kept->last, place.number);
+        // Behind the last END only log pages say something; parts there are of a checkpoint that was cut.
+        if (place.number >= keep_from && (place.type == JournalPage::kLog || place.number <= last_end))
+            kept->needed = true;
+    }
+    std::erase_if(journal_units_, [&](const KeptUnit& unit) { return unit.last < keep_from; });
+    std::ranges::sort(journal_units_, [&](const KeptUnit& a, const KeptUnit& b) {
+        return a.first != b.first ? a.first < b.first : found(a.unit).serial < found(b.unit).serial;
+    });
+    // Only from the end: a hole before pages of old groups would look like a loss.
+    while (!journal_units_.empty() && !journal_units_.back().needed) {
+        const KeptUnit& gone = journal_units_.back();
+        gaps_.push_back({gone.first, gone.last - gone.first + 1, 0});
+        journal_units_.pop_back();
+    }
+}
+
+void ShardRecovery::restore_units() {
+    plan_journal_units();
+    std::vector<bool> valid(range_.units, false);
+    impl_->map.for_each_page([&](PageNumber page) { valid[unit_of(page) - range_.first_unit] = true; });
+    const std::uint32_t newest = loaded_.group + static_cast<std::uint32_t>(newest_);
+    for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
+        const FoundUnit& unit = found(u);
+        const CheckpointUnit& then = loaded_.units[u - range_.first_unit];
+        UnitInfo info;
+        info.serial = unit.serial != 0 ? unit.serial : then.serial;
+        info.next = unit.end;
+        info.erases = then.erases + (unit.serial != 0 && unit.serial != then.serial ? 1 : 0);
+        info.group = newest;
+        if (!unit.programmed) {
+            info.next = 0;
+        } else if (std::ranges::find(journal_units_, u, &KeptUnit::unit) != journal_units_.end()) {
+            info.system = true;
+            const bool last = u == journal_units_.back().unit;
+            info.state = last && unit.end < pages_per_unit_ ? UnitState::kOpen : UnitState::kSealed;
+        } else if (valid[u - range_.first_unit] || !unit.system) {
+            // Without valid pages: emptied, and free when this recovery's checkpoint is durable.
+            info.state = UnitState::kSealed;
+            if (unit.serial == 0) info.next = pages_per_unit_;
+        }
+        if (unit.bad) info.state = UnitState::kRetiring;
+        impl_->pool.restore(u, info);
+    }
+}
+
+void ShardRecovery::add_findings() {
+    std::vector<LogRecord> records;
+    std::ranges::sort(torn_pages_);
+    for (const PageNumber page : torn_pages_) {
+        const std::uint32_t serial = found(unit_of(page)).serial;
+        if (!records.empty() && records.back().first + records.back().blocks == page &&
+            records.back().sequence == serial) {
+            ++records.back().blocks;
+            continue;
+        }
+        LogRecord record{};
+        record.type = LogType::kTorn;
+        record.first = page;
+        record.blocks = 1;
+        record.sequence = serial;
+        records.push_back(record);
+    }
+    for (const Gap& gap : gaps_) {
+        LogRecord record{};
+        record.type = LogType::kGap;
+        record.sequence = gap.first;
+        record.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(gap.count, ~0u));
+        records.push_back(record);
+    }
+    for (const nvme::VolumeId volume : dead_volumes_) {
+        LogRecord record{};
+        record.type = LogType::kPurge;
+        record.volume = volume;
+        records.push_back(record);
+    }
+    impl_->checkpoint.add_records(records);
+}
+
+Result<void> ShardRecovery::sync() {
+    if (flash_.sync(SyncLevel::kPower) == FlashStatus::kOk) return {};
+    return error(
+        Errc::kIo,
+        "shard {}: what the flash holds cannot be made durable; see what the medium below reports, and "
+        "open the drive again",
+        range_.index);
+}
+
+Result<void> ShardRecovery::put_lost_blocks() {
+    const std::vector<std::byte> zeroes(nvme::kBlockBytes);
+    UnitPool& pool = impl_->pool;
+    for (const BlockKey key : lost_) {
+        // Nothing is collected here: that would begin new groups before the checkpoint.
+        if (!pool.has_page(Stream::kCollector)) pool.durable(impl_->groups.current);
+        const bool room = pool.has_page(Stream::kCollector);
+        const VolumeFloor* seen = impl_->floors.find(key_volume(key));
+        PageOob oob{};
+        oob.vid = key_volume(key);
+        oob.vba = key_block(key);
+        oob.kind = PageKind::kLostOrder;
+        oob.epoch = seen != nullptr ? seen->epoch : 0;
+        oob.sequence = seen != nullptr ? seen->highest : 0;
+        oob.version = kOobVersion;
+        oob.group = impl_->groups.current;
+        PageNumber page = kNoPage;
+        const auto ticket = impl_->map.reserve(key);
+        if (!room || !ticket ||
+            impl_->program(Stream::kCollector, zeroes.data(), oob, page) != nvme::Status::kSuccess)
+            return error(
+                Errc::kNoSpace,
+                "shard {}: there is no page to remember that block {} of volume {} is lost; rebuild this "
+                "drive from its replicas",
+                range_.index, key_block(key), key_volume(key));
+        impl_->map.commit(*ticket, {page, false});
+    }
+    return {};
+}
+
+Result<void> ShardRecovery::write_checkpoint() {
+    // What a killed process left is whole, but perhaps not stable yet: nothing may be built on it before.
+    GN_TRY(sync());
+    Shard::Impl& shard = *impl_;
+    std::uint32_t serial = loaded_.next_serial;
+    for (const FoundUnit& unit : found_) serial = std::max(serial, unit.serial + 1);
+    for (const Stamp& stamp : stamps_) serial = std::max(serial, stamp.next_serial);
+    shard.groups.current = loaded_.group + static_cast<std::uint32_t>(newest_);
+    shard.groups.durable = shard.groups.current - 1;
+    shard.pool.start(serial + kSerialGap);
+    std::uint64_t last_number = journal_.last_number();
+    for (const Gap& gap : gaps_) last_number = std::max(last_number, gap.first + gap.count - 1);
+    shard.journal.restore(last_number + 1);
+    for (const KeptUnit& unit : journal_units_) shard.journal.note_unit(unit.unit, unit.first);
+    shard.checkpoint.restore(loaded_.id, loaded_.begin, spare_, spare_begin_);
+    shard.checkpoint.restore_floors(loaded_.floors, {});
+    shard.checkpoint.restore_begun(highest_id_);
+    if (loaded_.id != 0 && !changed_) return {};
+    add_findings();
+    GN_TRY(put_lost_blocks());
+    bool made_room = false;
+    while (shard.checkpoint.completed() <= highest_id_ || shard.checkpoint.active()) {
+        if (!shard.checkpoint.active() && !shard.checkpoint.start()) break;
+        shard.groups.durable = shard.groups.current - 1;
+        (void)shard.checkpoint.step(kPagesPerStep, shard.groups);
+        if (shard.checkpoint.failed()) {
+            // Units without anything valid may go already: all that replaces their pages is durable.
+            if (std::exchange(made_room, true))
+                return error(
+                    Errc::kNoSpace,
+                    "shard {}: flash has no page for a checkpoint of what was recovered ({} free units, {} "
+                    "bad); nothing was changed; mount with more units, or rebuild this drive",
+                    range_.index, shard.pool.free_units(), shard.pool.units() - shard.pool.good_units());
+            shard.pool.durable(shard.groups.current);
+            continue;
+        }
+        if (!shard.checkpoint.wants_sync()) continue;
+        GN_TRY(sync());
+        shard.groups.durable = shard.groups.current;
+        (void)shard.checkpoint.step(1, shard.groups);
+    }
+    return {};
+}
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,332 @@
+// recovery_journal.cpp: which checkpoint to begin at, and what the log says since.
+#include "deengine/shard_recovery.hpp"
+
+#include <algorithm>
+#include <ranges>
+
+namespace gnstor::deengine {
+
+Result<void> ShardRecovery::find_journal() {
+    for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
+        FoundUnit& unit = found(u);
+        if (!unit.system || unit.serial == 0) continue;
+        for (std::uint32_t i = 0; i < pages_per_unit_; ++i) {
+            PageOob oob{};
+            const PageNumber page = u * pages_per_unit_ + i;
+            const Record record = read_record(page, oob);
+            if (record == Record::kErased) continue;
+            unit.end = i + 1;
+            if (record != Record::kGood || oob.kind != PageKind::kSystem || oob.unit_serial != unit.serial)
+                continue;
+            journal_.add(page, oob);
+        }
+    }
+    journal_.sort();
+    report_.journal_pages += journal_.places().size();
+    for (const JournalPlace& place : std::views::reverse(journal_.places())) {
+        // An END that cannot be read is one that a cut tore, or a damaged part: read_log() tells.
+        if (place.type == JournalPage::kCheckpointEnd && journal_.read(place) != nullptr)
+            ends_.push_back(place);
+        if (place.type != JournalPage::kCheckpointBegin) continue;
+        const JournalHeader* header = journal_.read(place);
+        // Of a BEGIN that cannot be read only this is known: ids rise by one.
+        highest_id_ = header != nullptr ? std::max(highest_id_, header->checkpoint) : highest_id_ + 1;
+    }
+    return {};
+}
+
+Result<void> ShardRecovery::load_newest_checkpoint() {
+    for (const JournalPlace& end : ends_) {
+        Result<void> loaded = load_one(end);
+        if (loaded.ok()) return {};
+        if (loaded.error().code != Errc::kCorrupt) return loaded;
+        find(fmt::format("{}: an older checkpoint is used", loaded.error().message));
+        report_.spare_checkpoint = true;
+        changed_ = true;
+        impl_ = std::make_unique<Shard::Impl>(flash_, range_, options_, sink_);
+    }
+    return begin_without_checkpoint();
+}
+
+Result<void> ShardRecovery::load_one(const JournalPlace& end) {
+    CheckpointBegin want{};
+    want.first_unit = range_.first_unit;
+    want.units = range_.units;
+    want.pages_per_unit = pages_per_unit_;
+    want.buckets = impl_->map.buckets();
+    want.page_bits = impl_->map.page_bits();
+    GN_ASSIGN(loaded_,
+              load_checkpoint(journal_, end, want, flash_.geometry().pages(), impl_->map, impl_->tombstones));
+    bool inside = true;
+    impl_->map.for_each_page([&](PageNumber page) { inside = inside && in_range(page); });
+    if (!inside)
+        return error(Errc::kCorrupt, "checkpoint {}: the block map names a page of another shard",
+                     loaded_.id);
+    // The one before it stays as the spare.
+    for (const JournalPlace& other : ends_)
+        if (other.number < loaded_.begin && spare_ == 0)
+            if (const JournalHeader* header = journal_.read(other); header != nullptr) {
+                spare_ = header->checkpoint;
+                spare_begin_ = journal_.entry<CheckpointEnd>(0).begin;
+            }
+    impl_->tombstones.drop_if(
+        [&](const Tombstone& t) { return !lives_.lives(key_volume(t.first), t.epoch, key_block(t.first)); });
+    for (const VolumeFloor& f : loaded_.floors)
+        if (lives_.lives(f.volume, f.epoch, 0)) {
+            impl_->floors.raise(f.volume, f.epoch, f.floor);
+            impl_->floors.seen(f.volume, f.epoch, f.highest);
+        }
+    highest_id_ = std::max(highest_id_, loaded_.id);
+    report_.checkpoint = std::max(report_.checkpoint, loaded_.id);
+    mark_young_pages();
+    return {};
+}
+
+/// A shard whose first mount was not completed, or one whose journal still reaches back to its beginning.
+Result<void> ShardRecovery::begin_without_checkpoint() {
+    loaded_ = {};
+    loaded_.units.resize(range_.units);
+    spare_ = 0;
+    changed_ = true;
+    const bool has_data =
+        std::ranges::any_of(found_, [](const FoundUnit& unit) { return unit.serial != 0 && !unit.system; });
+    const bool from_first = !journal_.empty() && journal_.places().front().number == 1;
+    const bool first_mount = !has_data && std::ranges::all_of(journal_.places(), [](const JournalPlace& p) {
+        return p.group == 1;
+    });
+    if (!first_mount && !from_first)
+        return error(
+            Errc::kCorrupt,
+            "shard {} holds data but no whole checkpoint, and its journal does not reach back to its "
+            "beginning: which block lies where is not known; rebuild this drive from its replicas",
+            range_.index);
+    mark_young_pages();
+    return {};
+}
+
+void ShardRecovery::drop_map() {
+    impl_.reset();
+}
+
+void ShardRecovery::mark_young_pages() {
+    young_.clear();
+    for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
+        FoundUnit& unit = found(u);
+        const CheckpointUnit& then = loaded_.units[u - range_.first_unit];
+        unit.young_from = pages_per_unit_;
+        if (then.state == UnitState::kRetiring || then.state == UnitState::kRetired) unit.bad = true;
+        if (unit.serial == 0) continue;
+        const bool reopened = unit.serial != then.serial;
+        if (!reopened && then.state != UnitState::kOpen) {
+            if (!unit.system) unit.end = then.next;
+            continue;
+        }
+        if (unit.system) continue;
+        unit.young_from = reopened ? 0 : then.next;
+        unit.end = unit.young_from;
+        young_.push_back(u);
+    }
+    std::ranges::sort(young_, {}, [&](std::uint32_t u) { return found(u).serial; });
+}
+
+void ShardRecovery::saw_group(std::uint32_t group) {
+    const std::int64_t since = since_begin(group);
+    if (since > newest_ && since <= (1 << 30)) newest_ = since;
+}
+
+/// All log records since BEGIN, gaps in the numbers, and the newest group there is.
+Result<void> ShardRecovery::read_log() {
+    for (const std::uint32_t u : young_) {
+        FoundUnit& unit = found(u);
+        for (std::uint32_t i = unit.young_from; i < pages_per_unit_; ++i) {
+            PageOob oob{};
+            const Record record = read_record(u * pages_per_unit_ + i, oob);
+            if (record == Record::kErased) continue;
+            unit.end = i + 1;
+            changed_ = true;
+            ++report_.pages_scanned;
+            if (record != Record::kGood || oob.unit_serial != unit.serial) continue;
+            unit.last_good = i + 1;
+            saw_group(oob.group);
+        }
+    }
+    std::uint64_t expected = loaded_.begin + 1;
+    auto part = loaded_.parts.begin();
+    const auto places = journal_.places();
+    for (auto it = std::ranges::lower_bound(places, expected, {}, &JournalPlace::number);
+         it != places.end();) {
+        const std::uint64_t number = it->number;
+        const auto twins = journal_.find(number);
+        it += static_cast<std::ptrdiff_t>(twins.size());
+        saw_group(twins.front().group);
+        if (number > expected) gaps_.push_back({expected, number - expected, twins.front().group});
+        expected = number + 1;
+        part = std::find_if(part, loaded_.parts.end(), [&](std::uint64_t p) { return p >= number; });
+        const bool own = number == loaded_.end || (part != loaded_.parts.end() && *part == number);
+        // Its own parts were read before; what a recovery found and wrote into them is needed no more.
+        if (own) continue;
+        changed_ = true;
+        const JournalHeader* header = nullptr;
+        const JournalPlace* read = nullptr;
+        for (const JournalPlace& twin : twins) {
+            if (header == nullptr && (header = journal_.read(twin)) != nullptr) read = &twin;
+        }
+        if (header != nullptr) {
+            read_log_page(*read, *header);
+        } else if (twins.front().type == JournalPage::kLog) {
+            gaps_.push_back({number, 1, twins.front().group});
+        } else {
+            ++damaged_parts_;
+        }
+    }
+    report_.units_young += young_.size();
+    for (const Stamp& stamp : stamps_)
+        if (is_old(stamp.group)) last_old_stamp_ = stamp;
+    return judge_gaps();
+}
+
+void ShardRecovery::read_log_page(const JournalPlace& place, const JournalHeader& header) {
+    stamps_.push_back({place.group, header.open_user, header.open_collector, header.next_serial});
+    for (OtherCheckpoint& other : others_) other.completed = other.completed || header.completed == other.id;
+    const bool records = header.type == JournalPage::kLog || header.type == JournalPage::kCheckpointRecords;
+    if (header.type != JournalPage::kLog) note_part(header);
+    if (!records) return;
+    for (std::uint32_t i = 0; i < header.count && i < kRecordsPerPage; ++i) {
+        const auto record = journal_.entry<LogRecord>(i);
+        log_.push_back({record, header.checkpoint});
+        note_log_record(record);
+    }
+}
+
+/// What must be known before pages are judged.
+void ShardRecovery::note_log_record(const LogRecord& record) {
+    const bool ours = record.first >= range_.first_unit && record.first < range_.first_unit + range_.units;
+    if (record.type == LogType::kUnitBad && ours) {
+        FoundUnit& unit = found(record.first);
+        if (!unit.bad) ++report_.units_bad;
+        unit.bad = true;
+        if (unit.serial == record.sequence) unit.failed_from = std::min(unit.failed_from, record.blocks);
+    }
+    if (record.type == LogType::kGap) known_gaps_.push_back({record.sequence, record.blocks, 0});
+    if (record.type != LogType::kTorn || !in_range(record.first)) return;
+    for (PageNumber page = record.first; page < std::uint64_t{record.first} + record.blocks; ++page)
+        if (in_range(page) && found(unit_of(page)).serial == record.sequence) mark_torn(page);
+}
+
+void ShardRecovery::note_part(const JournalHeader& header) {
+    const auto known = std::ranges::find(others_, header.checkpoint, &OtherCheckpoint::id);
+    OtherCheckpoint& other =
+        known != others_.end() ? *known : (others_.push_back({header.checkpoint}), others_.back());
+    other.parts = std::max(other.parts, header.part + 1);
+    ++other.there;
+    if (header.type == JournalPage::kCheckpointEnd) other.end_there = true;
+}
+
+/// Parts of later checkpoints that must have been there and are not: what gaps may be made of without loss.
+std::uint64_t ShardRecovery::parts_missing() const {
+    std::uint64_t missing = 0;
+    for (const OtherCheckpoint& other : others_) {
+        missing += other.parts - std::min(other.there, other.parts);
+        if (other.completed && !other.end_there) ++missing;
+    }
+    return missing > damaged_parts_ ? missing - damaged_parts_ : 0;
+}
+
+Result<void> ShardRecovery::judge_gaps() {
+    std::uint64_t lost = 0;
+    std::uint64_t first_lost = 0;
+    for (const Gap& gap : gaps_) {
+        if (!is_old(gap.next_group)) continue;  // of the last two groups, or before a page of them: torn
+        const bool known = std::ranges::any_of(known_gaps_, [&](const Gap& k) {
+            return k.first <= gap.first && gap.first + gap.count <= k.first + k.count;
+        });
+        if (known) continue;
+        if (lost == 0) first_lost = gap.first;
+        lost += gap.count;
+    }
+    if (lost <= parts_missing()) return {};
+    find(fmt::format("{} pages of the journal that were durable cannot be read, the first is number {}", lost,
+                     first_lost));
+    if (options_.accept_loss) return {};
+    return error(
+        Errc::kCorrupt,
+        "shard {}: page {} of its journal was durable and cannot be read: which blocks were trimmed is "
+        "not known; rebuild this drive from its replicas, or go on without with "
+        "`gnstor ssd recover --accept-loss`",
+        range_.index, first_lost);
+}
+
+Result<void> ShardRecovery::replay_log() {
+    std::set<nvme::VolumeId> purged;
+    for (const LoggedRecord& logged : log_)
+        if (logged.record.type == LogType::kPurge) purged.insert(logged.record.volume);
+    // What a later life of the VID wrote is young: it is found again.
+    if (!purged.empty())
+        impl_->map.erase_if([&](BlockKey key, MapEntry) { return purged.contains(key_volume(key)); });
+    for (const LoggedRecord& logged : log_) GN_TRY(replay(logged));
+    report_.log_records += log_.size();
+    return {};
+}
+
+Result<void> ShardRecovery::replay(const LoggedRecord& logged) {
+    const LogRecord& r = logged.record;
+    switch (r.type) {
+        case LogType::kTombstone:
+            if (r.blocks == 0 || std::uint64_t{r.first} + r.blocks > (1ull << 32))
+                return error(Errc::kCorrupt, "shard {}: the log holds a trim of blocks that no volume has",
+                             range_.index);
+            if (!lives_.lives(r.volume, r.epoch, r.first)) {
+                ++report_.pages_outdated;
+                return {};
+            }
+            replay_tombstone({make_key(r.volume, r.first), r.blocks, r.epoch, r.sequence, logged.born});
+            return {};
+        case LogType::kFloor:
+            if (lives_.lives(r.volume, r.epoch, 0)) impl_->floors.raise(r.volume, r.epoch, r.sequence);
+            return {};
+        case LogType::kPurge:
+            impl_->tombstones.drop_if([&](const Tombstone& t) { return key_volume(t.first) == r.volume; });
+            impl_->floors.forget(r.volume);
+            return {};
+        case LogType::kUnitBad:
+        case LogType::kTorn:
+        case LogType::kGap:
+            return {};  // known before pages were judged
+    }
+    return error(Errc::kCorrupt, "shard {}: the log holds a record of unknown type {}", range_.index,
+                 static_cast<unsigned>(r.type));
+}
+
+void ShardRecovery::replay_tombstone(const Tombstone& t) {
+    impl_->tombstones.add(t);
+    impl_->floors.seen(key_volume(t.first), t.epoch, t.sequence);
+    const WriteOrder order = WriteOrder::of_tombstone(t.epoch, t.sequence);
+    const BlockKey end = t.first + t.blocks;
+    if (t.blocks < impl_->map.slots()) {
+        for (BlockKey key = t.first; key < end; ++key)
+            if (const auto entry = impl_->map.find(key)) bury(key, entry->page, order);
+        return;
+    }
+    std::vector<std::pair<BlockKey, PageNumber>> under;
+    impl_->map.for_each([&](BlockKey key, MapEntry entry) {
+        if (key >= t.first && key < end) under.emplace_back(key, entry.page);
+    });
+    for (const auto& [key, page] : under) bury(key, page, order);
+}
+
+/// A tombstone lies over a key that the checkpoint maps: the newer one stays.
+void ShardRecovery::bury(BlockKey key, PageNumber page, const WriteOrder& order) {
+    PageOob oob{};
+    const Record record = read_record(page, oob);
+    // Its order is not known, so neither is whether the trim was newer: an error is never wrong.
+    const bool unknown = record == Record::kBad && !is_torn(page);
+    const bool own = record == Record::kGood && make_key(oob.vid, oob.vba) == key && !is_torn(page) &&
+                     oob.kind != PageKind::kSystem && oob.unit_serial == found(unit_of(page)).serial;
+    if (unknown || (own && WriteOrder::of(oob) > order)) {
+        impl_->tombstones.remove(key);
+    } else {
+        impl_->map.erase(key);
+    }
+}
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,193 @@
+// recovery_pages.cpp: the pages programmed since the checkpoint began: which of them count, and what they
+// change.
+//
+// Judging comes first, for all of them, so that no comparison of orders ever meets a torn page.
+#include "deengine/shard_recovery.hpp"
+
+#include <algorithm>
+
+namespace gnstor::deengine {
+namespace {
+
+bool is_lost_kind(const PageOob& oob) {
+    return oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder;
+}
+
+}  // namespace
+
+Result<void> ShardRecovery::judge_young_pages() {
+    for (const std::uint32_t u : young_) GN_TRY(judge_unit(u));
+    return {};
+}
+
+/// Pages of a unit are programmed in order, so a page with a bad record, or a hole, is not younger than the
+/// next good one.
+Result<void> ShardRecovery::judge_unit(std::uint32_t u) {
+    const FoundUnit& unit = found(u);
+    std::vector<PageNumber> doubtful;
+    for (std::uint32_t i = unit.young_from; i < unit.end; ++i) {
+        const PageNumber page = u * pages_per_unit_ + i;
+        PageOob oob{};
+        const Record record = read_record(page, oob);
+        if (i >= unit.failed_from) {
+            mark_torn(page);
+            continue;
+        }
+        if (record != Record::kGood || oob.unit_serial != unit.serial) {
+            doubtful.push_back(page);
+            continue;
+        }
+        const bool old = is_old(oob.group);
+        for (const PageNumber bad : doubtful) {
+            if (old && !is_torn(bad))
+                GN_TRY(lose_record(bad, "later pages of its unit show that it was durable"));
+            mark_torn(bad);
+        }
+        doubtful.clear();
+        // What a failed program left may have a good record. In a unit known to be bad it is the last page.
+        const bool may_have_failed = unit.bad && i + 1 == unit.last_good;
+        if (options_.mutation == Mutation::kIgnoreOobCrc) continue;
+        if ((!old || may_have_failed) && !is_readable(page, oob)) mark_torn(page);
+    }
+    for (const PageNumber bad : doubtful) {
+        PageOob oob{};
+        const bool hole = read_record(bad, oob) == Record::kErased;
+        if (!hole && !is_torn(bad) && !unit.bad && tail_was_complete(unit.serial))
+            GN_TRY(lose_record(bad, "the log shows that its unit was complete before the last two groups"));
+        mark_torn(bad);
+    }
+    return {};
+}
+
+/// Whether the last pages of a unit were programmed before the last two groups.
+bool ShardRecovery::tail_was_complete(std::uint32_t serial) const {
+    return last_old_stamp_ && serial < last_old_stamp_->next_serial && serial != last_old_stamp_->open_user &&
+           serial != last_old_stamp_->open_collector;
+}
+
+Result<void> ShardRecovery::lose_record(PageNumber page, const char* why) {
+    find(
+        fmt::format("page {} (unit {}) was durable and its record cannot be read: {}; which block it held is "
+                    "not known",
+                    page, unit_of(page), why));
+    ++report_.pages_unreadable;
+    if (options_.accept_loss) return {};
+    return error(
+        Errc::kCorrupt,
+        "shard {}: the record of page {} (unit {}) cannot be read although {}: which block it held is not "
+        "known; rebuild this drive from its replicas, or go on without that block with `gnstor ssd recover "
+        "--accept-loss`",
+        range_.index, page, unit_of(page), why);
+}
+
+Result<void> ShardRecovery::apply_young_pages() {
+    for (const std::uint32_t u : young_) {
+        const FoundUnit& unit = found(u);
+        for (std::uint32_t i = unit.young_from; i < unit.end; ++i) {
+            const PageNumber page = u * pages_per_unit_ + i;
+            PageOob oob{};
+            if (is_torn(page) || read_record(page, oob) != Record::kGood) continue;
+            if (oob.unit_serial != unit.serial || oob.kind == PageKind::kSystem) continue;
+            GN_TRY(apply_page(page, oob));
+        }
+    }
+    return {};
+}
+
+Result<void> ShardRecovery::apply_page(PageNumber page, const PageOob& oob) {
+    const bool applies_outdated = options_.mutation == Mutation::kApplyOutdatedPage;
+    if (!applies_outdated && !lives_.lives(oob.vid, oob.epoch, oob.vba)) {
+        ++report_.pages_outdated;
+        return {};
+    }
+    const BlockKey key = make_key(oob.vid, oob.vba);
+    impl_->floors.seen(oob.vid, oob.epoch, oob.sequence);
+    const auto tombstone = impl_->tombstones.find(key);
+    if (tombstone && WriteOrder::of(oob) <= *tombstone) {
+        ++report_.pages_outdated;
+        return {};
+    }
+    if (const auto entry = impl_->map.find(key)) {
+        if (entry->page == page) return {};
+        ++report_.pages_outdated;
+        if (beats(page, oob, entry->page, key)) impl_->map.update(key, {page, false});
+        return {};
+    }
+    const auto ticket = impl_->map.reserve(key);
+    if (!ticket)
+        return error(Errc::kInternal,
+                     "shard {}: the block map has no room for page {} at {} of {} slots; this is a defect",
+                     range_.index, page, impl_->map.size(), impl_->map.slots());
+    impl_->map.commit(*ticket, {page, false});
+    impl_->tombstones.remove(key);
+    return {};
+}
+
+/// Whether a young page takes the place of the one that the map names.
+bool ShardRecovery::beats(PageNumber page, const PageOob& oob, PageNumber stored, BlockKey key) {
+    PageOob other{};
+    // What cannot be read, or is another's page by now, was programmed before this one and is superseded.
+    if (is_torn(stored) || read_record(stored, other) != Record::kGood) return true;
+    const std::uint32_t stored_serial = found(unit_of(stored)).serial;
+    if (make_key(other.vid, other.vba) != key || other.kind == PageKind::kSystem ||
+        other.unit_serial != stored_serial)
+        return true;
+    const bool same_write = oob.epoch == other.epoch && oob.sequence == other.sequence;
+    // A lost page stands for one that could not be read: contents of the same write replace it.
+    if (same_write && is_lost_kind(oob) != is_lost_kind(other))
+        return is_lost_kind(oob) ? !is_readable(stored, other) : is_readable(page, oob);
+    const WriteOrder mine = WriteOrder::of(oob);
+    const WriteOrder theirs = WriteOrder::of(other);
+    if (mine != theirs) return mine > theirs;
+    // The collector's copy, or a program repeated after a failure: the later one is whole.
+    return oob.unit_serial != other.unit_serial ? oob.unit_serial > other.unit_serial : page > stored;
+}
+
+/// A checkpoint's slices are of several moments: an entry may name a page of a unit that was erased since.
+/// All that was superseded has been replaced by now; what is left was acknowledged and is gone.
+Result<void> ShardRecovery::drop_stale_entries() {
+    std::uint64_t dead = 0;
+    impl_->map.erase_if([&](BlockKey key, MapEntry entry) {
+        const bool checked = options_.mutation != Mutation::kApplyOutdatedPage;
+        if (checked && !lives_.lives(key_volume(key), ~nvme::Epoch{0}, key_block(key))) {
+            dead_volumes_.insert(key_volume(key));
+            ++dead;
+            return true;
+        }
+        if (!is_stale(entry.page, key)) return false;
+        lost_.push_back(key);
+        return true;
+    });
+    report_.pages_outdated += dead;
+    report_.blocks_lost += lost_.size();
+    for (const nvme::VolumeId volume : dead_volumes_)
+        find(fmt::format("volume {} exists no more: its blocks are dropped", volume));
+    for (const BlockKey key : lost_)
+        find(fmt::format(
+            "block {} of volume {} was acknowledged and its page is gone: its reads fail until it is "
+            "written again",
+            key_block(key), key_volume(key)));
+    if (dead != 0 || !lost_.empty()) changed_ = true;
+    return {};
+}
+
+bool ShardRecovery::is_stale(PageNumber page, BlockKey key) {
+    const std::uint32_t u = unit_of(page);
+    const FoundUnit& unit = found(u);
+    const CheckpointUnit& then = loaded_.units[u - range_.first_unit];
+    const std::uint32_t index = page % pages_per_unit_;
+    if (unit.serial != 0 && unit.serial == then.serial && index < unit.young_from)
+        return unit.system || index >= then.next;
+    PageOob oob{};
+    const Record record = read_record(page, oob);
+    if (unit.serial == 0 && record == Record::kBad) {
+        ++report_.pages_unreadable;
+        find(fmt::format("page {} (unit {}) holds block {} of volume {} and cannot be read", page, u,
+                         key_block(key), key_volume(key)));
+        return false;
+    }
+    return record != Record::kGood || is_torn(page) || unit.system || oob.unit_serial != unit.serial ||
+           make_key(oob.vid, oob.vba) != key;
+}
+
+}  // namespace gnstor::deengine

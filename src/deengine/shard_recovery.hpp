@@ -1,0 +1,184 @@
+// shard_recovery.hpp: how a shard is made from what its units hold: named steps, in the order of
+// shard_recovery.cpp's table. DEENGINE: docs/store-format.md, "Recovery".
+//
+// What is law here
+//   * *newest* is the highest durability group found. What was programmed in it or in the group before may be
+//   torn or missing, and nobody was told of it; whatever is older was durable. So a bad page of the last two
+//   groups is as if never written, an older one is a media error: its block reads as an error, and if not
+//   even its block is known, nothing is mounted (unless EngineOptions::accept_loss);
+//   * recovery programs in group `newest` until its own checkpoint is complete: a cut during recovery leaves
+//   the next one the same judgement to make, and what was judged is written into that checkpoint for those
+//   that will begin at an older one;
+//   * nothing that an interrupted recovery needs again is erased before that checkpoint is durable, but for
+//   units in which nothing is valid.
+// Lives during one mount. One thread.
+#pragma once
+
+#include "deengine/checkpoint_load.hpp"
+#include "deengine/journal_index.hpp"
+#include "deengine/shard_impl.hpp"
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace gnstor::deengine {
+
+class ShardRecovery {
+  public:
+    ShardRecovery(Flash& flash, const ShardRange& range, const EngineOptions& options,
+                  const VolumeLives& lives, CompletionSink& sink, RecoveryReport& report);
+    /// All steps; on failure those done are undone in reverse.
+    Result<std::unique_ptr<Shard::Impl>> run();
+
+    struct Step {
+        const char* name;
+        Result<void> (ShardRecovery::*run)();
+        void (ShardRecovery::*undo)();
+    };
+    static const Step kSteps[];
+
+  private:
+    /// What a scan sees of a page's record.
+    enum class Record : std::uint8_t { kErased, kBad, kGood };
+    struct FoundUnit {
+        std::uint32_t serial = 0;  ///< of its first good record; 0: none
+        bool system = false;
+        bool programmed = false;  ///< something in it is not erased
+        bool bad = false;
+        std::uint32_t end = 0;          ///< pages programmed, as far as it was looked at
+        std::uint32_t young_from = 0;   ///< first page that the checkpoint does not speak of
+        std::uint32_t last_good = 0;    ///< of young pages: one beyond the last good record
+        std::uint32_t failed_from = 0;  ///< pages from here on could not be programmed
+    };
+    struct LoggedRecord {
+        LogRecord record;
+        std::uint64_t born;
+    };
+    struct Gap {
+        std::uint64_t first;
+        std::uint64_t count;
+        std::uint32_t next_group;  ///< of the next page that is there
+    };
+    /// Of a checkpoint that is not the one loaded: which of its parts are there.
+    struct OtherCheckpoint {
+        std::uint64_t id = 0;
+        std::uint32_t parts = 0;  ///< one beyond the highest seen
+        std::uint32_t there = 0;
+        bool end_there = false;
+        bool completed = false;
+    };
+
+    // shard_recovery.cpp
+    Result<void> read_units();
+    Result<void> count_valid_pages();
+    Result<void> start();
+    void stop();
+
+    // recovery_journal.cpp
+    Result<void> find_journal();
+    Result<void> load_newest_checkpoint();
+    void drop_map();
+    Result<void> read_log();
+    Result<void> replay_log();
+
+    // recovery_pages.cpp
+    Result<void> judge_young_pages();
+    Result<void> apply_young_pages();
+    Result<void> drop_stale_entries();
+
+    // recovery_checkpoint.cpp
+    Result<void> write_checkpoint();
+
+    Record read_record(PageNumber page, PageOob& oob);
+    bool is_readable(PageNumber page, const PageOob& oob);
+    [[nodiscard]] bool is_torn(PageNumber page) const { return torn_[page - first_page_]; }
+    void mark_torn(PageNumber page);
+    [[nodiscard]] FoundUnit& found(std::uint32_t unit) { return found_[unit - range_.first_unit]; }
+    [[nodiscard]] std::uint32_t unit_of(PageNumber page) const { return page / pages_per_unit_; }
+    [[nodiscard]] bool in_range(PageNumber page) const {
+        return page >= first_page_ && page - first_page_ < torn_.size();
+    }
+    [[nodiscard]] std::int64_t since_begin(std::uint32_t group) const {
+        return static_cast<std::int32_t>(group - loaded_.group);
+    }
+    /// Not of the last two groups: it was durable.
+    [[nodiscard]] bool is_old(std::uint32_t group) const { return since_begin(group) <= newest_ - 2; }
+    void saw_group(std::uint32_t group);
+    void find(std::string what);
+
+    Result<void> load_one(const JournalPlace& end);
+    Result<void> begin_without_checkpoint();
+    void mark_young_pages();
+    void read_log_page(const JournalPlace& place, const JournalHeader& header);
+    void note_part(const JournalHeader& header);
+    [[nodiscard]] std::uint64_t parts_missing() const;
+    Result<void> judge_gaps();
+    void note_log_record(const LogRecord& record);
+    Result<void> replay(const LoggedRecord& logged);
+    void replay_tombstone(const Tombstone& t);
+    void bury(BlockKey key, PageNumber page, const WriteOrder& order);
+
+    Result<void> judge_unit(std::uint32_t unit);
+    bool tail_was_complete(std::uint32_t serial) const;
+    Result<void> lose_record(PageNumber page, const char* why);
+    Result<void> apply_page(PageNumber page, const PageOob& oob);
+    bool beats(PageNumber page, const PageOob& oob, PageNumber stored, BlockKey key);
+    bool is_stale(PageNumber page, BlockKey key);
+
+    void plan_journal_units();
+    void restore_units();
+    Result<void> put_lost_blocks();
+    void add_findings();
+    Result<void> sync();
+
+    Flash& flash_;
+    const ShardRange range_;
+    const EngineOptions& options_;
+    const VolumeLives& lives_;
+    CompletionSink& sink_;
+    RecoveryReport& report_;
+    const std::uint32_t pages_per_unit_;
+    const PageNumber first_page_;
+
+    std::unique_ptr<Shard::Impl> impl_;
+    JournalIndex journal_;
+    std::vector<FoundUnit> found_;
+    std::vector<bool> torn_;
+    LoadedCheckpoint loaded_;
+    std::vector<JournalPlace> ends_;  ///< END pages, newest first
+    std::uint64_t spare_ = 0;
+    std::uint64_t spare_begin_ = 0;
+    std::uint64_t highest_id_ = 0;
+    std::int64_t newest_ = 0;           ///< group, counted from BEGIN's
+    std::vector<std::uint32_t> young_;  ///< data units with young pages, in order of serials
+
+    std::vector<LoggedRecord> log_;
+    std::vector<Gap> gaps_;
+    std::vector<Gap> known_gaps_;
+    std::vector<OtherCheckpoint> others_;
+    std::uint64_t damaged_parts_ = 0;  ///< pages known to be parts whose contents are bad
+    struct Stamp {
+        std::uint32_t group;
+        std::uint32_t open_user;
+        std::uint32_t open_collector;
+        std::uint32_t next_serial;
+    };
+    std::vector<Stamp> stamps_;
+    std::optional<Stamp> last_old_stamp_;
+
+    struct KeptUnit {
+        std::uint32_t unit;
+        std::uint64_t first;
+        std::uint64_t last;
+        bool needed;  ///< holds something other than parts of a checkpoint that was not completed
+    };
+    std::vector<KeptUnit> journal_units_;
+    std::vector<PageNumber> torn_pages_;
+    std::set<nvme::VolumeId> dead_volumes_;
+    std::vector<BlockKey> lost_;
+    bool changed_ = false;  ///< something was found that the loaded checkpoint does not say
+};
+
+}  // namespace gnstor::deengine
