@@ -95,6 +95,8 @@ class Shard {
     [[nodiscard]] const std::vector<BadPlace>& bad_places() const;
     /// Blocks that may be mapped at once: what the reserve, the journal and bad units leave.
     [[nodiscard]] std::uint64_t page_limit() const;
+    /// What disagrees between map, units, tombstones and flash (audit.cpp); empty: nothing. Slow: for tests.
+    [[nodiscard]] std::vector<std::string> audit() const;
 
     struct Impl;
 
