@@ -20,7 +20,9 @@
 //   * a completion is valid when its opcode is not 15 and its owner bit equals the lap's parity (consumer /
 //   entries) & 1;
 //     completions become valid in order, so the valid ones are a prefix;
-//   * the completion queue has at least as many entries as its receive queues together: it cannot overrun;
+//   * the completion queue has at least as many entries as its receive queues together, and completions are
+//   given back before their receives are posted again: so it cannot overrun, also where the NIC flushes what
+//   is posted to a queue pair in error at once;
 //   * a consumed completion has poison in the words that are read ahead of their validity (below).
 //
 // Reading ahead: op_own and the words that matter at once (DW3 of a 16-byte response, queue pair number) are

@@ -127,6 +127,7 @@ GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& r
         poison(cqe_at(cq, at + i));
         if (!arrival.is_error()) due[i] = arrival.queue;
     }
+    consume(cq, at + take);
     for (std::uint32_t i = 0; i < kAhead; ++i) {  // one record store a queue: by the first that names it
         if (due[i] == ReceiveSet::kUnknown) continue;
         std::uint32_t count = 1;
@@ -137,7 +138,6 @@ GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& r
         }
         if (first) repost(receives.queues[due[i]], count);
     }
-    consume(cq, at + take);
     return take;
 }
 
@@ -158,10 +158,11 @@ GN_HD std::uint32_t poll_together(Group group, const CompletionQueueRef& cq, con
         if (!arrival.is_error()) due = arrival.queue;
     }
     const simt::LaneSet sharers = group.match(due);
-    group.sync();  // every member has read its message: its receive may be posted again
+    group.sync();  // every member has read its message: completions and receives may be used again
+    if (group.is_leader()) consume(cq, at + take);
+    group.sync();  // before the receives
     if (due != ReceiveSet::kUnknown && sharers.lowest() == group.lane())
         repost(receives.queues[due], sharers.count());
-    if (group.is_leader()) consume(cq, at + take);
     return take;
 }
 
