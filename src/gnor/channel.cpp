@@ -274,6 +274,7 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
                    });
         for (; tally.due != 0; --tally.due, tally.queues >>= 8)
             give_credits(c.queue(static_cast<std::uint32_t>(tally.queues & 0xFF)), 1);
+        if (tally.errors != 0) simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);  // as poll_trip does
         if (!answered) simt::pause(backoff);
     }
     const bool broken = c.queue(slot).broken != 0;
@@ -402,6 +403,7 @@ Result<void> Channel::reclaim(std::uint32_t slot) {
     simt::store_relaxed<simt::Scope::kSystem>(&completion->counter_own, mlx5::kInitialCounterOwn);
     rdma::post_all_receives(c.receives()[slot]);
     simt::store_relaxed<simt::Scope::kDevice>(&q.outstanding, 0u);
+    simt::fetch_and<simt::Scope::kDevice>(&c.flushed_queues, ~(1ull << slot));
     simt::store_release<simt::Scope::kDevice>(&q.broken, 0u);
     return access.commit();
 }

@@ -3,8 +3,9 @@
 // A request's commands are a chain of command slots. A token names the first; it must be waited for, polled
 // until done, or dropped, by any one lane: until then it holds its slots. A callback request hands its slots
 // over at once; the callback runs in whatever lane finds it due, after polling was handed over, and may only
-// *try* (no call that waits). Buffers must be registered: nobody is there to move bytes. No retries: the
-// token's status is the drives' answer.
+// *try* (no call that waits); where a queue pair broke, it comes with kQueueError, before any reclaim().
+// Buffers must be registered: nobody is there to move bytes. No retries: the token's status is the drives'
+// answer.
 #pragma once
 
 #include <gnstor/gnor/operation.hpp>
@@ -295,6 +296,9 @@ inline void attach_callback(ChannelState& c, std::uint32_t head, Callback callba
         if (!hand_over(c.slot(i), SlotState::kCallback)) mark_ready(c, i);
         i = next;
     }
+    // A queue pair may have been flushed before: pairs with the one of file_arrival.
+    if (simt::fetch_or<simt::Scope::kDevice>(&c.flushed_queues, 0ull) != 0)
+        simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);
 }
 
 }  // namespace gnor

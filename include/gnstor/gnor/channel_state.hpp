@@ -63,9 +63,11 @@ enum class SlotState : std::uint32_t {
     kOwned = 1,      ///< somebody waits or holds a token
     kAbandoned = 2,  ///< nobody waits any more: slot and buffer are in quarantine until the answers come
     kCallback = 3,   ///< a callback runs when the answers are there
+    kEnded = 4,      ///< likewise, but only broken queue pairs owe answers: it counts as answered
 };
-inline constexpr std::uint32_t kPendingMask = 0xFu;    ///< control 3:0: replicas that have not answered
-inline constexpr std::uint32_t kStateShift = 8;        ///< control 9:8
+inline constexpr std::uint32_t kPendingMask = 0xFu;  ///< control 3:0: replicas that have not answered
+inline constexpr std::uint32_t kStateShift = 8;      ///< control 10:8
+inline constexpr std::uint32_t kStateMask = 0x7;
 inline constexpr std::uint32_t kGenerationShift = 16;  ///< control 31:16
 
 /// One command in flight (to one drive, or the same to all replicas). Plain fields are the owner's; `answer`
@@ -161,6 +163,8 @@ struct alignas(64) ChannelState {
 
     rdma::CompletionQueueState completions;
     alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
+    std::uint32_t any_flushed;            // atomic: a callback may wait for a queue pair that was flushed
+    std::uint64_t flushed_queues;         // atomic: a bit a queue pair, from its first flushed receive on
     std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
     std::uint32_t
         gathering;  // atomic: 1: a lane takes the slots of an asynchronous request of several commands

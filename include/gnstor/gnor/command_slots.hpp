@@ -20,7 +20,7 @@ constexpr std::uint32_t make_control(std::uint32_t generation, SlotState state, 
 }
 GN_HD
 constexpr SlotState state_of(std::uint32_t control) {
-    return static_cast<SlotState>((control >> kStateShift) & 3u);
+    return static_cast<SlotState>((control >> kStateShift) & kStateMask);
 }
 GN_HD
 constexpr std::uint32_t generation_of(std::uint32_t control) {

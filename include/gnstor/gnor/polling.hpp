@@ -5,6 +5,11 @@
 // that fits no command in flight is counted as stale and dropped. Credits come back only after the receives
 // were posted again, so that a response always finds a receive. Callbacks run after polling is handed over,
 // by whoever finds them due.
+//
+// A queue pair in error sends no more answers, and its flushed receives come behind the last ones that it did
+// send. So once a trip has seen one of them, a callback request that only such queue pairs owe answers is
+// ended with kQueueError, as a wait for a token is. Its slots go into quarantine: what that status says of
+// buffers holds until reclaim() (volume_ref.hpp).
 #pragma once
 
 #include <gnstor/gnor/command_slots.hpp>
@@ -51,7 +56,12 @@ inline bool settle(ChannelState& c, std::uint32_t queue, std::uint32_t cid, nvme
         if (was == seen) break;
         seen = was;
     }
-    if (pending_of(seen) != (1u << replica)) return true;
+    const bool last = pending_of(seen) == (1u << replica);
+    if (!last && state_of(seen) == SlotState::kCallback &&
+        simt::load_relaxed<simt::Scope::kDevice>(&c.flushed_queues) != 0)
+        // What is left may be owed by broken queue pairs alone: releases the bit's clearing to end_flushed.
+        simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);
+    if (!last) return true;
     if (state_of(seen) == SlotState::kAbandoned) {
         free_slot(c, index);
         c.count(&Counters::quarantined, ~0ull);
@@ -81,6 +91,8 @@ inline void file_arrival(ChannelState& c, const rdma::Arrival& arrival, TripTall
     if (arrival.is_error()) {
         ++tally.errors;
         simt::store_relaxed<simt::Scope::kDevice>(&queue.broken, 1u);
+        // Pairs with the read-modify-write of attach_callback: one of the two sees the other.
+        simt::fetch_or<simt::Scope::kDevice>(&c.flushed_queues, 1ull << arrival.queue);
         record_error(c, nvme::Status::kQueueError, arrival.queue, 0, arrival.syndrome);
         return;
     }
@@ -110,13 +122,24 @@ GN_HD std::uint32_t sum_of(Group group, std::uint32_t mine) {
     return total;
 }
 
-/// Merges one command of a callback request into the chain's first; the last one runs the callback.
+/// Frees a slot whose part in a callback request is over, or leaves it in quarantine for reclaim().
+GN_HD
+inline void end_callback_slot(ChannelState& c, std::uint32_t index) {
+    if (state_of(load_control(c.slot(index))) == SlotState::kEnded)
+        leave_slot(c, index);
+    else
+        free_slot(c, index);
+}
+
+/// Merges one command of a callback request into the chain's first, which stays until all are in; the last
+/// one runs the callback.
 GN_HD
 inline void finish_callback(ChannelState& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
     const std::uint32_t head_index = slot.request;
     CommandSlot& head = c.slot(head_index);
-    const nvme::Status mine = outcome_of(slot);
+    const bool ended = state_of(load_control(slot)) == SlotState::kEnded;
+    const nvme::Status mine = ended ? nvme::Status::kQueueError : outcome_of(slot);
     std::uint32_t seen = simt::load_relaxed<simt::Scope::kDevice>(&head.merged);
     for (;;) {
         const auto now = static_cast<std::uint32_t>(worst(static_cast<nvme::Status>(seen), mine));
@@ -125,15 +148,46 @@ inline void finish_callback(ChannelState& c, std::uint32_t index) {
         if (was == seen) break;
         seen = was;
     }
-    if (index != head_index) free_slot(c, index);
+    if (index != head_index) end_callback_slot(c, index);
     // Orders the merges before the callback: the last to count down sees all of them.
     if (simt::fetch_add<simt::Scope::kDevice>(&head.remaining, ~0u) != 1) return;
     const auto callback = reinterpret_cast<Callback>(head.callback);
     void* const argument = reinterpret_cast<void*>(head.argument);
     const auto status = static_cast<nvme::Status>(simt::load_relaxed<simt::Scope::kDevice>(&head.merged));
-    free_slot(c, head_index);
+    end_callback_slot(c, head_index);
     c.count(&Counters::callbacks, 1);
     callback(argument, status);
+}
+
+/// Whether flushed queue pairs alone owe the answers that are missing.
+GN_HD
+inline bool waits_for_flushed(const CommandSlot& slot, std::uint32_t control, std::uint64_t flushed) {
+    for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+        if (((pending_of(control) >> r) & 1u) != 0 && ((flushed >> slot.target[r]) & 1u) == 0) return false;
+    return pending_of(control) != 0;
+}
+
+/// Makes callback requests ready that wait for flushed queue pairs alone. By any lane, outside of polling. It
+/// takes the poll lock, so that nobody files an answer meanwhile: a slot with answers missing stays as it is.
+GN_HD
+inline void end_flushed(ChannelState& c) {
+    if (simt::load_relaxed<simt::Scope::kDevice>(&c.any_flushed) == 0) return;
+    if (simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 0u) == 0) return;
+    if (simt::exchange<simt::Scope::kDevice>(&c.completions.lock, 1u) != 0) {
+        simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);  // whoever polls comes by afterwards
+        return;
+    }
+    const std::uint64_t flushed = simt::load_relaxed<simt::Scope::kDevice>(&c.flushed_queues);
+    for (std::uint32_t i = 0; i < c.command_slots; ++i) {
+        CommandSlot& slot = c.slot(i);
+        const std::uint32_t seen = load_control(slot);
+        if (state_of(seen) != SlotState::kCallback || !waits_for_flushed(slot, seen, flushed)) continue;
+        simt::store_relaxed<simt::Scope::kDevice>(
+            &slot.control, make_control(generation_of(seen), SlotState::kEnded, pending_of(seen)));
+        mark_ready(c, i);
+    }
+    // Pairs with the exchange of the next holder.
+    simt::store_release<simt::Scope::kDevice>(&c.completions.lock, 0u);
 }
 
 /// Runs what is due. By any lane, outside of polling; a callback runs once, in the lane that claimed its bit.
@@ -171,9 +225,14 @@ GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, ChannelState& c, bool cal
             c.count(&Counters::stale, stale);
             c.count(&Counters::refusals, refused);
             c.count(&Counters::queue_errors, errors);
+            // After the trip: every answer that came before a flushed receive is filed.
+            if (errors != 0) simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);
         }
     }
-    if (callbacks) run_callbacks(c);
+    if (callbacks) {
+        end_flushed(c);
+        run_callbacks(c);
+    }
     return result.arrived;
 }
 
