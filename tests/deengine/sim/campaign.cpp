@@ -117,6 +117,11 @@ std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds) {
     line("pages rotten", c.rotten);
     line("media errors answered", c.media_errors);
     line("volumes deleted", c.deletions);
+    line("syncs failed", c.syncs_failed);
+    line("pages collected", c.collected);
+    line("checkpoints", c.checkpoints);
+    line("mounts refused for cause", c.mounts_refused);
+    line("audits", c.audits);
     text +=
         fmt::format("no violation in {:.1f} s: {:.0f} operations and {:.0f} recoveries a second\n", seconds,
                     static_cast<double>(c.operations) / seconds, static_cast<double>(c.recoveries) / seconds);

@@ -35,6 +35,23 @@ SimConfig common(std::uint64_t seed, std::uint64_t operations) {
     return c;
 }
 
+/// Units enough for the journal and something to collect.
+FlashGeometry draw_geometry(SplitMix64& random, std::uint32_t shards) {
+    const auto pages = static_cast<std::uint32_t>(4u << random.below(4));
+    const std::uint32_t least = pages == 4 ? 30 : pages == 8 ? 20 : 14;
+    return {static_cast<std::uint32_t>(least + random.below(least)) * shards, pages};
+}
+
+void draw_faults(SimConfig& c, SplitMix64& random) {
+    c.medium.program_fails = static_cast<std::uint32_t>(random.below(1500));
+    c.medium.erase_fails = static_cast<std::uint32_t>(random.below(4000));
+    c.medium.corrections = static_cast<std::uint32_t>(random.below(3000));
+    c.medium.remembers_bad = random.below(2) == 0;
+    c.rot = static_cast<std::uint32_t>(random.below(8));
+    c.rot_records = random.below(4) == 0;
+    c.sync_failures = random.below(3) == 0 ? 1 : 0;
+}
+
 }  // namespace
 
 const char* mode_name(Mode mode) {
@@ -72,30 +89,29 @@ std::string SimConfig::describe() const {
 SimConfig draw_long(std::uint64_t seed, std::uint64_t operations) {
     SplitMix64 random(mix64(seed) ^ 0x10);
     SimConfig c = common(seed, operations);
-    c.medium.geometry = {static_cast<std::uint32_t>(24 + 8 * random.below(4)),
-                         static_cast<std::uint32_t>(4u << random.below(3))};
+    if (kCapabilities.shards) c.medium.views = static_cast<std::uint32_t>(1 + random.below(3));
+    c.medium.geometry = draw_geometry(random, c.medium.views);
     set_mode(c, draw_mode(random), random);
     c.volumes = static_cast<std::uint32_t>(1 + random.below(3));
     c.max_blocks = static_cast<std::uint32_t>(1 + random.below(6));
     c.late = static_cast<std::uint32_t>(1 + random.below(5));
     c.engine.over_provisioning_percent = static_cast<std::uint32_t>(7 + random.below(40));
-    const auto pages = static_cast<std::uint32_t>(c.medium.geometry.pages());
-    c.hot_blocks = static_cast<std::uint32_t>(4 + random.below(pages / 3)) / c.volumes + 1;
-    if (kCapabilities.shards) c.medium.views = static_cast<std::uint32_t>(1 + random.below(3));
-    if (kCapabilities.faults && random.below(3) == 0) {
-        c.medium.program_fails = static_cast<std::uint32_t>(random.below(1500));
-        c.medium.erase_fails = static_cast<std::uint32_t>(random.below(5000));
-        c.medium.corrections = static_cast<std::uint32_t>(random.below(3000));
-        c.medium.remembers_bad = random.below(2) == 0;
-        c.rot = static_cast<std::uint32_t>(random.below(8));
-    }
+    if (random.below(4) == 0) c.engine.max_tombstones = static_cast<std::uint32_t>(16 + random.below(64));
+    if (random.below(3) == 0)
+        c.engine.scrub_pages_per_second = static_cast<std::uint32_t>(random.below(20'000));
+    // From nearly empty to more than fits.
+    const auto promise = promised_blocks(c.medium.geometry, c.medium.views, c.engine);
+    const auto share = random.below(4) == 0 ? 100 + random.below(15) : 5 + random.below(92);
+    c.hot_blocks = static_cast<std::uint32_t>(promise * share / 100 / c.volumes + 1);
+    if (!kCapabilities.collects) c.hot_blocks = c.hot_blocks / 3 + 1;
+    if (kCapabilities.faults && random.below(3) == 0) draw_faults(c, random);
     return c;
 }
 
 SimConfig draw_short(std::uint64_t seed, std::uint64_t operations) {
     SplitMix64 random(mix64(seed) ^ 0x5);
     SimConfig c = common(seed, operations);
-    c.medium.geometry = {static_cast<std::uint32_t>(14 + random.below(8)), 4};
+    c.medium.geometry = {static_cast<std::uint32_t>(26 + random.below(8)), 4};
     set_mode(c, draw_mode(random), random);
     c.volumes = static_cast<std::uint32_t>(1 + random.below(2));
     c.max_blocks = static_cast<std::uint32_t>(1 + random.below(3));
@@ -114,7 +130,7 @@ SimConfig draw_short(std::uint64_t seed, std::uint64_t operations) {
 SimConfig scripted(Mode mode) {
     SplitMix64 random(1);
     SimConfig c = common(1, 0);
-    c.medium.geometry = {16, 4};
+    c.medium.geometry = {26, 4};
     set_mode(c, mode, random);
     c.medium.asynchronous = false;
     c.engine.over_provisioning_percent = 30;

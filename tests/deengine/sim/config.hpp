@@ -6,6 +6,7 @@
 #pragma once
 
 #include "deengine/engine.hpp"
+#include "deengine/shard_room.hpp"
 #include "deengine/sim/medium.hpp"
 
 #include <cstdint>
@@ -50,6 +51,8 @@ struct SimConfig {
     std::uint32_t crashes = 3;
     std::uint32_t admin = 12;
     std::uint32_t rot = 0;
+    std::uint32_t sync_failures = 0;
+    bool rot_records = false;  ///< also what names a block, and pages of the journal: a mount may refuse
     // Cuts that are looked at and thrown away, in thousand flash operations; images of each.
     std::uint32_t cuts = 20;
     std::uint32_t images = 1;

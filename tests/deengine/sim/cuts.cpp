@@ -57,6 +57,16 @@ bool World::mount(Drive& drive, const char* when) {
     return false;
 }
 
+bool World::audit(Drive& drive, const char* when) {
+    ++counters_.audits;
+    const std::vector<std::string> findings = drive.audit();
+    if (findings.empty()) return true;
+    std::string text = fmt::format("{} the drive's tables disagree:", when);
+    for (const std::string& f : findings) text += "\n    " + f;
+    fail(text);
+    return false;
+}
+
 void World::hook(Medium& medium, Metadata& metadata, std::uint32_t depth) {
     medium.on_operation = [this, &metadata, depth](Medium& m) { at_operation(m, metadata, depth, {}); };
     metadata.on_store = [this, &medium, &metadata, depth](std::span<const std::byte> blob) {
@@ -121,9 +131,10 @@ void World::check_image(std::unique_ptr<Medium> image, const std::vector<std::by
     if (!ok(a.status))
         return fail(fmt::format("after a cut MAP SET was answered {}", nvme::status_name(a.status)));
     std::vector<WriteOrder> shown;
-    if (!compare(drive, true, false, &shown)) return;
+    if (!audit(drive, "after a cut") || !compare(drive, true, false, &shown)) return;
     std::vector<WriteOrder> again;
-    if (!probe(drive) || !compare(drive, true, false, &again)) return;
+    if (!probe(drive) || !audit(drive, "after a cut and a write") || !compare(drive, true, false, &again))
+        return;
     if (shown != again)
         fail("after a cut the drive showed one version, and later another, that nobody wrote");
     if (!image->violation().empty()) fail("after a cut the flash refused: " + image->violation());
@@ -245,6 +256,8 @@ void World::reboot() {
     in_flight_.clear();
     for (std::uint32_t boots = 0; crash_medium_ && !failed(); ++boots) {
         ++counters_.crashes;
+        if (boots == 0) note_drive();
+        syncs_fail_ = false;
         drive_.reset();
         const MediumCounters& m = medium_->counters();
         counters_.programs += m.programs;
@@ -264,7 +277,7 @@ void World::reboot() {
         if (record_rot_ && failed() == false && counters_.mounts_refused != 0) return;
     }
     crash_armed_ = false;
-    if (!failed()) compare(*drive_, true, true, nullptr);
+    if (!failed() && audit(*drive_, "after a cut")) compare(*drive_, true, true, nullptr);
 }
 
 void World::close_and_boot() {
@@ -352,30 +365,51 @@ std::vector<Medium::Fates> World::torn_classes(const Medium& medium) const {
     return all;
 }
 
-/// A page that has been certain for long goes bad. Which block it is of is known; its reads may fail from
-/// now on.
+/// A page that has been certain for long goes bad. Which block it is of is known here; its reads may fail
+/// from now on.
 void World::rot() {
     const FlashGeometry& g = config_.medium.geometry;
     std::uint32_t newest = 0;
     for (PageNumber p = 0; p < g.pages(); ++p)
-        if (medium_->page(p).recorded && medium_->page(p).oob.kind == PageKind::kData)
+        if (medium_->page(p).recorded &&
+            crc32c(&medium_->page(p).oob, offsetof(PageOob, crc)) == medium_->page(p).oob.crc)
             newest = std::max(newest, medium_->page(p).oob.group);
-    for (int tries = 0; tries < 20; ++tries) {
-        const auto p = static_cast<PageNumber>(random_.below(g.pages()));
-        const MediumPage& page = medium_->page(p);
-        if (!page.recorded || page.oob.kind != PageKind::kData || page.oob.group + 3 > newest) continue;
-        const auto volume = oracle_.volumes.find(page.oob.vid);
-        if (volume == oracle_.volumes.end()) continue;
-        if (volume->second.blocks.contains(page.oob.vba)) volume->second.blocks[page.oob.vba].damaged = true;
-        ++counters_.rotten;
-        note(fmt::format("page {} rots: volume {} block {}", p, page.oob.vid, page.oob.vba));
-        if (random_.below(2) == 0) {
-            medium_->rot_data(p);
-        } else {
-            medium_->flip_byte(p, static_cast<std::uint32_t>(random_.below(nvme::kBlockBytes)));
-        }
-        return;
+    for (int tries = 0; tries < 20; ++tries)
+        if (rot_page(static_cast<PageNumber>(random_.below(g.pages())), newest)) return;
+}
+
+bool World::rot_page(PageNumber p, std::uint32_t newest_group) {
+    const MediumPage& page = medium_->page(p);
+    if (!page.recorded || page.oob.group + 3 > newest_group) return false;
+    const bool journal = page.oob.kind == PageKind::kSystem;
+    if (!journal && page.oob.kind != PageKind::kData) return false;
+    if (journal && !config_.rot_records) return false;
+    const auto volume = oracle_.volumes.find(page.oob.vid);
+    if (!journal && volume != oracle_.volumes.end()) {
+        const auto block = volume->second.blocks.find(page.oob.vba);
+        if (block != volume->second.blocks.end()) block->second.damaged = true;
     }
+    ++counters_.rotten;
+    note(fmt::format("page {} rots: volume {} block {} kind {}", p, page.oob.vid, page.oob.vba,
+                     static_cast<int>(page.oob.kind)));
+    const bool record = config_.rot_records && random_.below(2) == 0;
+    record_rot_ = record_rot_ || record || journal;
+    if (record) {
+        medium_->rot_record(p);
+    } else if (random_.below(2) == 0) {
+        medium_->rot_data(p);
+    } else {
+        medium_->flip_byte(p, static_cast<std::uint32_t>(random_.below(nvme::kBlockBytes)));
+    }
+    return true;
+}
+
+/// The medium says that a sync failed: nothing is promised any more until the next boot.
+void World::break_syncs() {
+    note("syncs fail from now on");
+    ++counters_.syncs_failed;
+    syncs_fail_ = true;
+    medium_->fail_syncs(true);
 }
 
 }  // namespace gnstor::deengine::sim

@@ -68,6 +68,8 @@ class Drive : public CompletionSink {
         return call_admin(c, std::as_writable_bytes(std::span(&copy, 1)));
     }
     [[nodiscard]] std::vector<nvme::VolumeRecord> list();
+    /// What disagrees within the drive; empty: nothing.
+    [[nodiscard]] std::vector<std::string> audit();
 
     std::uint64_t now_ns = 1'000;
 
@@ -88,7 +90,17 @@ class Drive : public CompletionSink {
 
 inline std::string Drive::mount() {
     report_ = RecoveryReport{};
-    auto mounted = Engine::mount(medium_.view(0), metadata_, options_, *this, &report_);
+    const std::vector<Flash*> views = medium_.views();
+    const auto mount_all = [&]<class E>(E* engine) {
+        (void)engine;
+        if constexpr (requires {
+                          E::mount(std::span<Flash* const>(views), metadata_, options_, *this, &report_);
+                      })
+            return E::mount(std::span<Flash* const>(views), metadata_, options_, *this, &report_);
+        else
+            return E::mount(*views[0], metadata_, options_, *this, &report_);
+    };
+    auto mounted = mount_all(engine_.get());
     if (!mounted.ok()) return mounted.error().message;
     engine_ = std::move(mounted).value();
     return {};
@@ -115,6 +127,14 @@ inline Answer Drive::call_admin(const nvme::Command& command, std::span<std::byt
     engine_->submit_admin(command, Requester{0, true}, data, ++tags_, now_ns);
     for (std::uint32_t i = 0; i < kPollsMax && !last_.answered; ++i) poll();
     return last_;
+}
+
+inline std::vector<std::string> Drive::audit() {
+    const auto ask = [](auto& engine) -> std::vector<std::string> {
+        if constexpr (requires { engine.audit(); }) return engine.audit();
+        return {};
+    };
+    return ask(*engine_);
 }
 
 inline std::vector<nvme::VolumeRecord> Drive::list() {

@@ -42,7 +42,8 @@ void SimCounters::add(const SimCounters& o) {
         &SimCounters::torn, &SimCounters::lost, &SimCounters::programs, &SimCounters::erases,
         &SimCounters::programs_failed, &SimCounters::erases_failed, &SimCounters::rotten,
         &SimCounters::deletions, &SimCounters::media_errors, &SimCounters::mounts_refused,
-        &SimCounters::superseded);
+        &SimCounters::superseded, &SimCounters::audits, &SimCounters::syncs_failed, &SimCounters::collected,
+        &SimCounters::checkpoints);
 }
 
 World::World(const SimConfig& config) : config_(config) {
@@ -89,7 +90,8 @@ void World::run() {
 void World::end() {
     if (failed()) return;
     idle(kPollsMax);
-    if (!failed() && !crash_medium_) compare(*drive_, false, false, nullptr);
+    if (!failed() && !crash_medium_ && compare(*drive_, false, false, nullptr)) audit(*drive_, "at the end");
+    note_drive();
     const MediumCounters& m = medium_->counters();
     counters_.programs += m.programs;
     counters_.erases += m.erases;
@@ -109,11 +111,16 @@ void World::step() {
         admin_step();
     } else if (dice < config_.admin + config_.rot) {
         rot();
+    } else if (dice < config_.admin + config_.rot + config_.sync_failures) {
+        break_syncs();
     } else {
         client_step(random_.below(1000));
     }
     if (in_flight_.size() >= kInFlightMax && !crash_medium_) idle(kPollsMax);
+    if (syncs_fail_ && random_.below(8) == 0) crash_armed_ = true;
     if (crash_medium_ || crash_armed_) reboot();
+    constexpr std::uint64_t kStepsBetweenAudits = 256;
+    if (step_ % kStepsBetweenAudits == 0 && !failed()) audit(*drive_, "between two commands");
     if (!medium_->violation().empty()) fail("the flash refused: " + medium_->violation());
 }
 
@@ -211,7 +218,7 @@ bool World::may_be_refused(const Sent& s, Status status) {
     switch (status) {
         case Status::kCapacityExceeded:
             ++counters_.full;
-            return true;
+            return is_full(s);
         case Status::kBusy:
             ++counters_.busy;
             return true;
@@ -219,7 +226,7 @@ bool World::may_be_refused(const Sent& s, Status status) {
         case Status::kStaleEpoch:
             return s.late;
         case Status::kWriteFault:
-            return config_.medium.program_fails != 0;
+            return config_.medium.program_fails != 0 || syncs_fail_;
         case Status::kUnrecoveredReadError: {
             ++counters_.media_errors;
             VolumeState* v = oracle_.find(s.vid, s.life);
@@ -229,6 +236,25 @@ bool World::may_be_refused(const Sent& s, Status status) {
         default:
             return false;
     }
+}
+
+/// Whether a drive of one shard may say that it has no room: not below what it promises, while its units are
+/// good.
+bool World::is_full(const Sent& s) const {
+    const MediumOptions& m = config_.medium;
+    if (!kCapabilities.collects || m.views != 1 || m.program_fails != 0 || m.erase_fails != 0) return true;
+    return oracle_.blocks_held() + s.targets.size() > drive_->engine().capacity_blocks();
+}
+
+/// What the drive counted since its boot.
+void World::note_drive() {
+    const auto add = [this](const auto& c) {
+        if constexpr (requires { c.gc_pages_copied; }) {
+            counters_.collected += c.gc_pages_copied;
+            counters_.checkpoints += c.checkpoints;
+        }
+    };
+    add(drive_->engine().counters());
 }
 
 void World::completed_read(const Sent& s, Status status) {

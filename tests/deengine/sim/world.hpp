@@ -27,7 +27,8 @@ struct SimCounters {
     std::uint64_t operations = 0, commands = 0, reads = 0, blocks_compared = 0, refusals = 0, full = 0,
                   busy = 0, cuts = 0, recoveries = 0, cuts_in_recovery = 0, crashes = 0, closes = 0, torn = 0,
                   lost = 0, programs = 0, erases = 0, programs_failed = 0, erases_failed = 0, rotten = 0,
-                  deletions = 0, media_errors = 0, mounts_refused = 0, superseded = 0;
+                  deletions = 0, media_errors = 0, mounts_refused = 0, superseded = 0, audits = 0,
+                  syncs_failed = 0, collected = 0, checkpoints = 0;
     void add(const SimCounters& o);
 };
 
@@ -92,6 +93,8 @@ class World {
     void completed_change(Sent& s, nvme::Status status);
     void completed_read(const Sent& s, nvme::Status status);
     bool may_be_refused(const Sent& s, nvme::Status status);
+    [[nodiscard]] bool is_full(const Sent& s) const;
+    void note_drive();
     void fail(std::string what);
     void note(std::string what);
 
@@ -109,6 +112,8 @@ class World {
     void took_admin();
     void new_map();
     void rot();
+    bool rot_page(PageNumber p, std::uint32_t newest_group);
+    void break_syncs();
     [[nodiscard]] nvme::VolumeId pick_volume();
     [[nodiscard]] nvme::BlockAddress pick_block(std::uint32_t& blocks);
     [[nodiscard]] Sent base(nvme::VolumeId vid, nvme::IoOpcode opcode);
@@ -137,6 +142,7 @@ class World {
     [[nodiscard]] std::vector<Medium::Fates> torn_classes(const Medium& medium) const;
     [[nodiscard]] nvme::IoFields read_fields(const nvme::VolumeRecord& record, nvme::BlockAddress vba) const;
     bool mount(Drive& drive, const char* when);
+    bool audit(Drive& drive, const char* when);
 
     SimConfig config_;
     Oracle oracle_;
@@ -158,6 +164,7 @@ class World {
     std::map<nvme::VolumeId, std::vector<Sent>> ready_;  ///< have a sequence, wait to be delivered
     std::deque<Sent> recent_;                            ///< were delivered; may come again
     std::uint64_t probes_ = 0;
+    bool syncs_fail_ = false;  ///< until the next boot
     bool record_rot_ = false;  ///< a mount may refuse, for a reason
     std::string failure_;
     SimCounters counters_;
