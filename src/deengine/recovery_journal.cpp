@@ -179,6 +179,7 @@ Result<void> ShardRecovery::read_log() {
             ++damaged_parts_;
         }
     }
+    if (!gaps_.empty()) changed_ = true;
     report_.units_young += young_.size();
     for (const Stamp& stamp : stamps_)
         if (is_old(stamp.group)) last_old_stamp_ = stamp;
@@ -314,15 +315,16 @@ void ShardRecovery::replay_tombstone(const Tombstone& t) {
     for (const auto& [key, page] : under) bury(key, page, order);
 }
 
-/// A tombstone lies over a key that the checkpoint maps: the newer one stays.
+/// A tombstone lies over a key that the checkpoint maps. It was logged after BEGIN, and only over blocks
+/// whose stored version was older then: so it is newer than every page from before BEGIN, whose record need
+/// not be read (nor could it be, where its unit was erased since). A young page may have come after it.
 void ShardRecovery::bury(BlockKey key, PageNumber page, const WriteOrder& order) {
+    const FoundUnit& unit = found(unit_of(page));
     PageOob oob{};
-    const Record record = read_record(page, oob);
-    // Its order is not known, so neither is whether the trim was newer: an error is never wrong.
-    const bool unknown = record == Record::kBad && !is_torn(page);
-    const bool own = record == Record::kGood && make_key(oob.vid, oob.vba) == key && !is_torn(page) &&
-                     oob.kind != PageKind::kSystem && oob.unit_serial == found(unit_of(page)).serial;
-    if (unknown || (own && WriteOrder::of(oob) > order)) {
+    const bool young = page % pages_per_unit_ >= unit.young_from && !is_torn(page);
+    const bool own = young && read_record(page, oob) == Record::kGood && make_key(oob.vid, oob.vba) == key &&
+                     oob.kind != PageKind::kSystem && oob.unit_serial == unit.serial;
+    if (own && WriteOrder::of(oob) > order) {
         impl_->tombstones.remove(key);
     } else {
         impl_->map.erase(key);

@@ -16,13 +16,13 @@ bool is_lost_kind(const PageOob& oob) {
 }  // namespace
 
 Result<void> ShardRecovery::judge_young_pages() {
-    for (const std::uint32_t u : young_) GN_TRY(judge_unit(u));
+    for (const std::uint32_t u : young_) judge_unit(u);
     return {};
 }
 
 /// Pages of a unit are programmed in order, so a page with a bad record, or a hole, is not younger than the
 /// next good one.
-Result<void> ShardRecovery::judge_unit(std::uint32_t u) {
+void ShardRecovery::judge_unit(std::uint32_t u) {
     const FoundUnit& unit = found(u);
     std::vector<PageNumber> doubtful;
     for (std::uint32_t i = unit.young_from; i < unit.end; ++i) {
@@ -40,7 +40,7 @@ Result<void> ShardRecovery::judge_unit(std::uint32_t u) {
         const bool old = is_old(oob.group);
         for (const PageNumber bad : doubtful) {
             if (old && !is_torn(bad))
-                GN_TRY(lose_record(bad, "later pages of its unit show that it was durable"));
+                suspects_.push_back({bad, "later pages of its unit show that it was durable"});
             mark_torn(bad);
         }
         doubtful.clear();
@@ -53,16 +53,35 @@ Result<void> ShardRecovery::judge_unit(std::uint32_t u) {
         PageOob oob{};
         const bool hole = read_record(bad, oob) == Record::kErased;
         if (!hole && !is_torn(bad) && !unit.bad && tail_was_complete(unit.serial))
-            GN_TRY(lose_record(bad, "the log shows that its unit was complete before the last two groups"));
+            suspects_.push_back({bad, "the log shows that its unit was complete before the last two groups"});
         mark_torn(bad);
     }
-    return {};
 }
 
 /// Whether the last pages of a unit were programmed before the last two groups.
 bool ShardRecovery::tail_was_complete(std::uint32_t serial) const {
     return last_old_stamp_ && serial < last_old_stamp_->next_serial && serial != last_old_stamp_->open_user &&
            serial != last_old_stamp_->open_collector;
+}
+
+/// A unit whose erasure was cut looks the same, but nothing in it is valid: all its blocks were superseded
+/// durably before. (So does one in which the bad page alone was still valid: that is not to be told apart.)
+Result<void> ShardRecovery::judge_suspects() {
+    if (suspects_.empty()) return {};
+    std::vector<bool> valid(range_.units, false);
+    impl_->map.for_each_page([&](PageNumber page) { valid[unit_of(page) - range_.first_unit] = true; });
+    std::uint32_t half_erased = kNoUnit;
+    for (const Suspect& suspect : suspects_) {
+        const std::uint32_t u = unit_of(suspect.page);
+        if (valid[u - range_.first_unit]) {
+            GN_TRY(lose_record(suspect.page, suspect.why));
+        } else if (half_erased != u) {
+            half_erased = u;
+            ++report_.units_half_erased;
+            find(fmt::format("unit {} was half erased, and nothing in it is valid", u));
+        }
+    }
+    return {};
 }
 
 Result<void> ShardRecovery::lose_record(PageNumber page, const char* why) {
@@ -91,7 +110,7 @@ Result<void> ShardRecovery::apply_young_pages() {
             GN_TRY(apply_page(page, oob));
         }
     }
-    return {};
+    return judge_suspects();
 }
 
 Result<void> ShardRecovery::apply_page(PageNumber page, const PageOob& oob) {

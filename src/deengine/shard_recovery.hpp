@@ -120,7 +120,8 @@ class ShardRecovery {
     void replay_tombstone(const Tombstone& t);
     void bury(BlockKey key, PageNumber page, const WriteOrder& order);
 
-    Result<void> judge_unit(std::uint32_t unit);
+    void judge_unit(std::uint32_t unit);
+    Result<void> judge_suspects();
     bool tail_was_complete(std::uint32_t serial) const;
     Result<void> lose_record(PageNumber page, const char* why);
     Result<void> apply_page(PageNumber page, const PageOob& oob);
@@ -178,6 +179,12 @@ class ShardRecovery {
     std::vector<PageNumber> torn_pages_;
     std::set<nvme::VolumeId> dead_volumes_;
     std::vector<BlockKey> lost_;
+    /// A page that was durable and has no good record, if its unit is not half erased.
+    struct Suspect {
+        PageNumber page;
+        const char* why;
+    };
+    std::vector<Suspect> suspects_;
     bool changed_ = false;  ///< something was found that the loaded checkpoint does not say
 };
 
