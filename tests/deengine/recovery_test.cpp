@@ -30,10 +30,27 @@ Expectation two_volumes() {
     return e;
 }
 
-MediumOptions small_medium(bool power) {
+struct Storm {
+    bool power = false;         ///< cuts of power, and durability = power
+    bool survives_kill = true;  ///< the flash: programs need no sync to survive a kill
+    std::uint32_t fails = 0;    ///< programs and erasures that fail, in a million
+    bool remembers_bad = true;  ///< the flash knows after a cut which units failed
+    bool asynchronous = false;  ///< syncs end later
+    bool purges = false;        ///< volumes are deleted, and their VIDs given out again
+    FlashGeometry geometry{24, 8};
+    int commands = 300;
+    std::uint32_t cut_every = 1;
+    Mutation mutation = Mutation::kNone;
+};
+
+MediumOptions medium_of(const Storm& storm) {
     MediumOptions m;
-    m.geometry = {24, 8};
-    m.power_cuts = power;
+    m.geometry = storm.geometry;
+    m.power_cuts = storm.power;
+    m.survives_kill = storm.survives_kill;
+    m.program_fails = m.erase_fails = storm.fails;
+    m.remembers_bad = storm.remembers_bad;
+    m.asynchronous = storm.asynchronous;
     return m;
 }
 
@@ -43,7 +60,7 @@ Medium::Fates random_fates(std::uint64_t seed) {
     const std::uint64_t style = random->below(4);
     return [random, style](std::size_t, std::size_t, const sim::Operation&, bool) {
         if (style == 0) return Fate::absent();
-        if (style == 1) return Fate::whole();
+        if (style == 1 || (style == 2 && random->below(8) != 0)) return Fate::whole();
         switch (random->below(4)) {
             case 0:
                 return Fate::absent();
@@ -89,14 +106,17 @@ struct Tally {
 std::string recover(std::unique_ptr<Medium> image, Expectation expected, const EngineOptions& options,
                     CutMode mode, std::uint64_t seed, int depth, Tally& tally) {
     SplitMix64 random(seed);
+    // Faults were the session's; another one would be a second failure at once.
+    image->options().program_fails = image->options().erase_fails = 0;
     ShardRig rig(std::move(image), std::move(expected), options);
     std::unique_ptr<Medium> again;
     std::uint64_t countdown = depth > 0 ? random.below(30) : ~0ull;
     if (depth > 0) {
         rig.medium->on_operation = [&](Medium& m) {
             if (countdown-- == 0)
-                again =
-                    m.image(mode, mode == CutMode::kPower ? random_fates(seed + 1) : kill_fates(seed + 1));
+                again = m.image(mode, mode == CutMode::kPower || !m.options().survives_kill
+                                          ? random_fates(seed + 1)
+                                          : kill_fates(seed + 1));
         };
     }
     ++tally.recoveries;
@@ -126,34 +146,52 @@ std::string recover(std::unique_ptr<Medium> image, Expectation expected, const E
     return rig.medium->violation();
 }
 
-void storm(bool power, std::uint64_t seed, int commands, Tally& tally, std::uint32_t cut_every) {
+/// The volume ends, and its VID begins another life.
+void purge(ShardRig& rig, nvme::VolumeId volume) {
+    std::erase_if(rig.expected.blocks, [&](const auto& b) { return key_volume(b.first) == volume; });
+    for (auto& [tag, keys] : rig.in_flight)
+        std::erase_if(keys, [&](BlockKey key) { return key_volume(key) == volume; });
+    rig.shard->settle();
+    const auto life = rig.expected.lives.volumes[volume];
+    rig.expected.lives.volumes.erase(volume);
+    rig.shard->purge(volume);
+    while (rig.shard->purging()) rig.shard->poll(0);
+    rig.expected.lives.volumes[volume] = {++rig.expected.epoch, life.capacity};
+}
+
+/// Random commands, cut at every operation; why it failed, or nothing.
+std::string storm(const Storm& s, std::uint64_t seed, Tally& tally) {
     SplitMix64 random(seed);
-    const EngineOptions options = shard_options(power);
-    ShardRig rig(std::make_unique<Medium>(small_medium(power)), two_volumes(), options);
+    EngineOptions options = shard_options(s.power);
+    options.mutation = s.mutation;
+    ShardRig rig(std::make_unique<Medium>(medium_of(s)), two_volumes(), options);
+    rig.medium->reseed(seed);
     std::uint64_t operation = 0;
     std::string why;
-    const CutMode mode = power ? CutMode::kPower : CutMode::kKill;
+    const CutMode mode = s.power ? CutMode::kPower : CutMode::kKill;
+    const bool reorders = s.power || !s.survives_kill;
     rig.medium->on_operation = [&](Medium& m) {
-        if (++operation % cut_every != 0 || !why.empty()) return;
+        if (++operation % s.cut_every != 0 || !why.empty()) return;
         ++tally.cuts;
         const std::uint64_t cut_seed = mix64(seed * 1'000'003 + operation);
-        auto image = m.image(mode, power ? random_fates(cut_seed) : kill_fates(cut_seed));
+        auto image = m.image(mode, reorders ? random_fates(cut_seed) : kill_fates(cut_seed));
         why = recover(std::move(image), rig.expected, options, mode, cut_seed, 3, tally);
         if (!why.empty()) why += fmt::format(" (GN_SEED={}, cut at operation {})", seed, operation);
     };
-    ASSERT_TRUE(rig.mount().ok());
-    for (int i = 0; i < commands && why.empty(); ++i) {
+    if (const Result<void> mounted = rig.mount(); !mounted.ok()) return mounted.error().message;
+    for (int i = 0; i < s.commands && why.empty(); ++i) {
         const auto volume = static_cast<nvme::VolumeId>(1 + random.below(2));
         const auto block = static_cast<nvme::BlockAddress>(random.below(44));
         rig.write(volume, block, random.below(5) == 0, 1 + static_cast<std::uint32_t>(random.below(4)));
         if (random.below(3) == 0) rig.shard->poll(0);
-        if (random.below(16) == 0) rig.shard->set_floor(volume, 1, rig.expected.sequence);
+        if (random.below(16) == 0) rig.shard->set_floor(volume, rig.expected.epoch, rig.expected.sequence);
+        if (s.purges && random.below(24) == 0) purge(rig, volume);
     }
-    ASSERT_EQ(why, "");
+    if (!why.empty()) return why;
     rig.shard->settle();
     tally.checkpoints += rig.shard->counters().checkpoints;
-    ASSERT_EQ(rig.check(), "");
-    ASSERT_EQ(rig.medium->violation(), "");
+    if (why = rig.check(); !why.empty()) return why + fmt::format(" (GN_SEED={}, at the end)", seed);
+    return rig.medium->violation();
 }
 
 void print(const char* name, const Tally& t) {
@@ -164,18 +202,64 @@ void print(const char* name, const Tally& t) {
                 static_cast<unsigned long long>(t.torn), static_cast<unsigned long long>(t.checkpoints));
 }
 
-TEST(Recovery, AnAcknowledgedWriteSurvivesAKillAtEveryFlashOperation) {
+void run(const char* name, const Storm& s, std::uint64_t seeds) {
     Tally tally;
     const std::uint64_t seed = seed_from_environment(1);
-    for (std::uint64_t i = 0; i < 4 && !HasFatalFailure(); ++i) storm(false, seed + i, 300, tally, 1);
-    print("kill", tally);
+    for (std::uint64_t i = 0; i < seeds; ++i) ASSERT_EQ(storm(s, seed + i, tally), "");
+    print(name, tally);
+}
+
+TEST(Recovery, AnAcknowledgedWriteSurvivesAKillAtEveryFlashOperation) {
+    run("kill", {}, 2);
+}
+
+TEST(Recovery, AnAcknowledgedWriteSurvivesAKillOnFlashThatForgetsWhatWasNotSynced) {
+    Storm s;
+    s.survives_kill = false;
+    s.asynchronous = true;
+    run("forgetful", s, 2);
 }
 
 TEST(Recovery, AnAcknowledgedWriteSurvivesAPowerCutAtEveryFlashOperation) {
-    Tally tally;
-    const std::uint64_t seed = seed_from_environment(1);
-    for (std::uint64_t i = 0; i < 4 && !HasFatalFailure(); ++i) storm(true, seed + i, 300, tally, 1);
-    print("power", tally);
+    Storm s;
+    s.power = true;
+    run("power", s, 2);
+}
+
+TEST(Recovery, CutsAndFailingUnitsTogetherLoseNothing) {
+    Storm s;
+    s.power = true;
+    s.asynchronous = true;
+    s.fails = 3000;
+    s.geometry = {40, 8};
+    run("failing", s, 1);
+    s.remembers_bad = false;
+    run("failing_forgotten", s, 1);
+}
+
+TEST(Recovery, NothingOfAnEarlierLifeOfAVidComesBack) {
+    Storm s;
+    s.purges = true;
+    run("purge_kill", s, 1);
+    s.power = true;
+    run("purge_power", s, 1);
+}
+
+TEST(Recovery, BreakingOneOfItsRulesIsNoticed) {
+    for (const Mutation mutation :
+         {Mutation::kIgnoreOobCrc, Mutation::kApplyOutdatedPage, Mutation::kCheckpointBeforeLog}) {
+        Storm s;
+        s.power = true;
+        s.purges = mutation == Mutation::kApplyOutdatedPage;
+        s.mutation = mutation;
+        Tally tally;
+        std::string why;
+        std::uint64_t seeds = 0;
+        while (why.empty() && seeds < 40) why = storm(s, ++seeds, tally);
+        std::printf("mutation %d: seed %llu: %s\n", static_cast<int>(mutation),
+                    static_cast<unsigned long long>(seeds), why.c_str());
+        EXPECT_NE(why, "") << "mutation " << static_cast<int>(mutation);
+    }
 }
 
 }  // namespace
