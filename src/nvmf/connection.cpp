@@ -13,6 +13,11 @@ namespace {
 
 constexpr std::uint32_t kReapBudget = 64;  // completions a poll
 constexpr std::uint8_t kStatusPhase = 1;
+/// Writes in a row that were not overtaken, before payload is read in place.
+constexpr std::uint32_t kInTurnProven = 256;
+/// By how many of `entries` a write may be overtaken and still count as in turn: units of a drive differ a
+/// bit.
+constexpr std::uint32_t kOvertakenShare = 4;
 
 /// Data that the drive interprets rather than stores is copied before anyone looks at it: the peer may change
 /// its memory between two looks. Block data may change under way, as on any RDMA target; the drive checksums
@@ -125,6 +130,7 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
     slot.invalidate_key = capsule.invalidate_key;
     slot.token = message.token;
     slot.holds_message = true;
+    slot.turn = ended_ + at_drive_;
 
     std::byte* data = nullptr;
     Status status = place(slot, index, capsule, bytes, data);
@@ -158,11 +164,13 @@ Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule
                          std::byte*& data) {
     const bool to_drive = capsule.direction == Direction::kToDrive;
     const bool in_place = is_block_data(kind(), capsule.command);
-    if (capsule.payload == Payload::kInCapsule && in_place) {
+    slot.carries_blocks = capsule.payload == Payload::kInCapsule && in_place;
+    if (slot.carries_blocks && writes_in_turn_ >= kInTurnProven) {
         // The drive only reads what it writes to flash.
         data = const_cast<std::byte*>(bytes.contiguous(capsule.offset, capsule.bytes));
         if (data != nullptr) return Status::kSuccess;
     }
+    if (slot.carries_blocks) counters_.staged_writes.add();
     if (capsule.payload == Payload::kInCapsule) {
         bytes.copy(capsule.offset, capsule.bytes, staging(index));
         data = staging(index);
@@ -223,6 +231,7 @@ void Connection::finish(const nvme::Completion& completion) {
         std::memcpy(slot.window.data, &identify, slot.bytes);
     }
     if (!nvme::ok(status)) counters_.drive_errors.add();
+    judge_order(slot);
     // The window is closed before the response is sent: RDMA WRITE before SEND, so that the completion
     // implies the data.
     let_go(slot);
@@ -241,6 +250,17 @@ void Connection::finish(const nvme::Completion& completion) {
     response.command_id = id;
     response.status = static_cast<std::uint16_t>(completion.status & ~kStatusPhase);
     nic_.send(qp_, &response, sizeof response, invalidate_key);
+}
+
+/// Counts a command that the drive has completed, and whether later ones were completed before it.
+void Connection::judge_order(const Slot& slot) {
+    const std::uint64_t overtaken = ended_ > slot.turn ? ended_ - slot.turn : 0;
+    ++ended_;
+    if (!slot.carries_blocks) return;
+    if (overtaken > transport_.entries / kOvertakenShare)
+        writes_in_turn_ = 0;
+    else if (writes_in_turn_ < kInTurnProven)
+        ++writes_in_turn_;
 }
 
 void Connection::let_go(Slot& slot) {

@@ -12,6 +12,10 @@
 //   * a message is held only while the drive reads payload from it in place; a window only while the drive
 //   may touch it.
 //
+// A message that is held keeps back the host's send entries behind it, and with them the room for new ones.
+// So payload is read in place only where the drive takes writes in turn: from the first write that others
+// overtook, payload is copied to the staging page, until many in a row were not overtaken.
+//
 // Thread: everything runs on the reactor that owns the queue pair (the NIC's poller delivers, the shard
 // polls), but for the calls marked "control". No lock, no allocation for I/O commands; admin and fabrics
 // commands take the subsystem's mutex.
@@ -100,8 +104,10 @@ class Connection final : public rdma::MessageSink {
         std::uint32_t invalidate_key = 0;
         std::uint32_t bytes =
             0;  ///< to be copied to the window from the staging page, when the drive has answered
+        std::uint64_t turn = 0;  ///< how many commands have ended when it ends, if all end in turn
         std::uint16_t command_id = 0;
         std::uint8_t opcode = 0;
+        bool carries_blocks = false;  ///< a write with its payload in the capsule
         bool busy = false;
         bool holds_message = false;
         bool holds_window = false;
@@ -129,6 +135,7 @@ class Connection final : public rdma::MessageSink {
     nvme::Status place(Slot& slot, std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes,
                        std::byte*& data);
     void finish(const nvme::Completion& completion);
+    void judge_order(const Slot& slot);
     void let_go(Slot& slot);
     void free_slot(std::uint32_t index);
     void answer(std::uint16_t command_id, const Answer& answer);
@@ -168,6 +175,8 @@ class Connection final : public rdma::MessageSink {
     std::uint32_t at_drive_ = 0;            // of those: at the drive
     std::uint32_t event_requests_ = 0;      // of those: asynchronous event requests, which end with the queue
     std::uint32_t received_ = 0;            // commands ever: SQ head
+    std::uint64_t ended_ = 0;               // commands ever that the drive has completed
+    std::uint32_t writes_in_turn_ = 0;      // in a row, with payload in the capsule
 
     // Connect under way.
     ConnectRequest connect_request_;

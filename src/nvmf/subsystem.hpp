@@ -23,7 +23,7 @@ class Counter {
 /// Of one connection; written by its poller's thread alone.
 struct ConnectionCounters {
     Counter capsules, reads, writes, flushes, trims, write_zeroes, admin, refused, drive_errors, malformed,
-        bytes_to_host, bytes_to_drive;
+        bytes_to_host, bytes_to_drive, staged_writes;
     void add_to(SubsystemCounters& sum) const {
         sum.capsules += capsules.get();
         sum.reads += reads.get();
@@ -37,6 +37,7 @@ struct ConnectionCounters {
         sum.malformed += malformed.get();
         sum.bytes_to_host += bytes_to_host.get();
         sum.bytes_to_drive += bytes_to_drive.get();
+        sum.staged_writes += staged_writes.get();
     }
 };
 

@@ -53,6 +53,7 @@ struct SubsystemCounters {
     std::uint64_t malformed;                      ///< capsules that broke the rules of the transport
     std::uint64_t bytes_to_host, bytes_to_drive;  ///< of I/O commands taken to the drive
     std::uint64_t connections_accepted, connections_open, connections_failed, keep_alive_expired;
+    std::uint64_t staged_writes;  ///< writes with payload in the capsule that was copied, not read in place
 };
 
 class Target {
