@@ -2,6 +2,7 @@
 
 #include <gnstor/base/uuid.hpp>
 
+#include "base/large_pages.hpp"
 #include "ssd/store_head.hpp"
 
 #include <cerrno>
@@ -26,6 +27,9 @@ Result<std::unique_ptr<MemoryFlash>> MemoryFlash::create(deengine::FlashGeometry
     }
     std::unique_ptr<MemoryFlash> flash(new MemoryFlash(std::make_shared<Mapping>(at, bytes)));
     auto* base = static_cast<std::byte*>(at);
+    // A read at random misses the translation of a record's page, unless that is large. (Of the data, reads
+    // take 64 lines a page, and a large page's first touch may take very long on a virtual machine.)
+    advise_large_pages(base + data_bytes, bytes - data_bytes);
     flash->attach(geometry, base, base + data_bytes);
     return flash;
 }
