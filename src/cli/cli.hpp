@@ -32,6 +32,11 @@ void add_ssd_commands(CLI::App& app, Context& context);     ///< ssd format, inf
 void add_volume_commands(CLI::App& app, Context& context);  ///< volume ...
 void add_object_commands(CLI::App& app, Context& context);  ///< put, get, cat, ls, rm
 
+void add_check_commands(CLI::App& ssd, Context& context);  ///< of `ssd`: check, recover
+
+/// What a command ends with: a wrong value of an option is wrong usage, as a wrong option is.
+[[nodiscard]] int finish(const Context& c, const Result<int>& done);
+
 /// A size as people write it; a usage error otherwise.
 [[nodiscard]] CLI::Validator size_text();
 

@@ -1,4 +1,5 @@
-// ssd_commands.cpp: gnstor ssd format|info|check|recover: work on a store offline, without daemon and array.
+// ssd_commands.cpp: gnstor ssd format|info: work on a store offline, without daemon and array.
+// check and recover: check_commands.cpp.
 #include "cli/cli.hpp"
 
 #include <gnstor/base/units.hpp>
@@ -149,13 +150,6 @@ Result<int> info(const Context& c, const std::string& path) {
     return kOk;
 }
 
-/// A wrong value of an option is wrong usage, as a wrong option is.
-int finish(const Context& c, const Result<int>& done) {
-    if (done.ok()) return *done;
-    const int failed = c.out.fail(done.error());
-    return done.error().code == Errc::kInvalidArgument ? kUsage : failed;
-}
-
 void add_format(CLI::App& ssd, Context& context) {
     auto o = std::make_shared<FormatOptions>();
     CLI::App* command = ssd.add_subcommand("format", "make a store in a file or on a block device");
@@ -188,9 +182,16 @@ void add_format(CLI::App& ssd, Context& context) {
 
 }  // namespace
 
+int finish(const Context& c, const Result<int>& done) {
+    if (done.ok()) return *done;
+    const int failed = c.out.fail(done.error());
+    return done.error().code == Errc::kInvalidArgument ? kUsage : failed;
+}
+
 void add_ssd_commands(CLI::App& app, Context& context) {
     CLI::App* ssd = app.get_subcommand("ssd");
     add_format(*ssd, context);
+    add_check_commands(*ssd, context);
     auto path = std::make_shared<std::string>();
     CLI::App* command = ssd->add_subcommand("info", "what a store says of itself");
     command->add_option("PATH", *path, "a store")->required();

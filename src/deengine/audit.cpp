@@ -92,4 +92,10 @@ std::vector<std::string> Shard::audit() const {
     return findings.take();
 }
 
+void Shard::for_each_block(
+    const std::function<void(nvme::VolumeId, nvme::BlockAddress, PageNumber)>& call) const {
+    impl_->map.for_each(
+        [&](BlockKey key, MapEntry entry) { call(key_volume(key), key_block(key), entry.page); });
+}
+
 }  // namespace gnstor::deengine

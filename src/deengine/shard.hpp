@@ -14,6 +14,7 @@
 #include "deengine/permission_table.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -97,6 +98,9 @@ class Shard {
     [[nodiscard]] std::uint64_t page_limit() const;
     /// What disagrees between map, units, tombstones and flash (audit.cpp); empty: nothing. Slow: for tests.
     [[nodiscard]] std::vector<std::string> audit() const;
+    /// Every block that holds something, and its page; in no order.
+    void for_each_block(
+        const std::function<void(nvme::VolumeId, nvme::BlockAddress, PageNumber)>& call) const;
 
     struct Impl;
 

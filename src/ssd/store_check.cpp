@@ -1,0 +1,253 @@
+// store_check.cpp: the looks at the head and at the medium. What the firmware makes of a store:
+// store_mount.cpp.
+#include "ssd/store_check.hpp"
+
+#include <gnstor/base/crc32c.hpp>
+#include <gnstor/base/uuid.hpp>
+
+#include "ssd/store_mount.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace gnstor::ssd {
+namespace {
+
+using deengine::PageKind;
+using deengine::PageNumber;
+using deengine::PageOob;
+
+/// Collects; damage is kept before notes.
+class Findings {
+  public:
+    explicit Findings(StoreCheck& check) : check_(check) {}
+    void add(Severity severity, std::uint64_t offset, std::string what) {
+        ++(severity == Severity::kDamage ? check_.damages : check_.notes);
+        std::vector<StoreFinding>& list = check_.findings;
+        if (list.size() == StoreCheck::kMaxFindings) {
+            if (severity == Severity::kNote) return;
+            const auto note = std::find_if(list.begin(), list.end(), [](const StoreFinding& f) {
+                return f.severity == Severity::kNote;
+            });
+            if (note == list.end()) return;
+            list.erase(note);
+        }
+        list.push_back({severity, offset, std::move(what)});
+    }
+    void damage(std::uint64_t offset, std::string what) { add(Severity::kDamage, offset, std::move(what)); }
+    void note(std::uint64_t offset, std::string what) { add(Severity::kNote, offset, std::move(what)); }
+
+  private:
+    StoreCheck& check_;
+};
+
+void check_boot(const StoreView& view, Findings& findings) {
+    const auto copies = view.boot_copies();
+    if (!copies[0].head_whole && !copies[1].head_whole)
+        return findings.damage(kBootOffset,
+                               "both copies of the boot record are damaged: which life of the drive "
+                               "the store holds is not known");
+    for (std::size_t i = 0; i < 2; ++i)
+        if (!copies[i].head_whole)
+            findings.note(kBootOffset + i * sizeof(BootRecord),
+                          fmt::format("copy {} of the boot record is damaged; the other one counts", i));
+    const Result<BootRecord> boot = view.boot();
+    if (!boot.ok()) return findings.damage(kBootOffset, boot.error().message);
+    if (boot->state == BootState::kEmptying)
+        findings.note(kBootOffset,
+                      "the store was being emptied when its process ended; its drive goes on with it");
+    else if (!trusted(*boot, host_boot_id()))
+        findings.damage(kBootOffset,
+                        "the store was open with durability 'process' when its host stopped, so "
+                        "acknowledged writes may be missing; a drive started on it begins empty");
+}
+
+void check_metadata(const StoreView& view, Findings& findings) {
+    const auto copies = view.metadata_copies();
+    const std::uint64_t base = view.superblock().metadata_offset;
+    const int newest = view.newest_metadata();
+    for (int i = 0; i < 2; ++i) {
+        const CopyFacts& copy = copies[static_cast<std::size_t>(i)];
+        const std::uint64_t at = base + static_cast<std::uint64_t>(i) * view.superblock().metadata_bytes;
+        if (i == newest && !copy.body_whole)
+            findings.damage(at,
+                            "the newest copy of the metadata fails its checksum: volumes and permissions are "
+                            "lost, and the older copy would undo what was acknowledged since");
+        else if (i != newest && newest >= 0 && copy.head_whole && !copy.body_whole)
+            findings.note(at, "the older copy of the metadata fails its checksum; the newer one counts");
+    }
+}
+
+struct BadPage {
+    PageNumber page;
+    bool torn;  ///< one of the last two groups: a cut explains it
+    std::uint64_t offset;
+    std::string what;
+};
+
+/// Goes over the units of one service unit.
+class MediumCheck {
+  public:
+    MediumCheck(const StoreView& view, StoreCheck& check, Findings& findings, const CheckProgress& progress)
+        : view_(view), check_(check), findings_(findings), progress_(progress) {}
+
+    /// What fails its checksum, in order of pages.
+    [[nodiscard]] const std::vector<BadPage>& bad() const { return bad_; }
+
+    void service_unit(UnitRange range) {
+        newest_group_ = newest_group(range);
+        for (std::uint32_t u = range.first; u < range.first + range.units; ++u) unit(u);
+    }
+
+  private:
+    [[nodiscard]] PageOob record(PageNumber page) const {
+        PageOob oob;
+        std::memcpy(&oob, view_.raw(view_.record_offset(page), sizeof oob).data(), sizeof oob);
+        return oob;
+    }
+    static bool erased(const PageOob& oob) {
+        const PageOob nothing{};
+        return std::memcmp(&oob, &nothing, sizeof oob) == 0;
+    }
+    static bool whole(const PageOob& oob) { return oob.crc == crc32c(&oob, offsetof(PageOob, crc)); }
+
+    [[nodiscard]] std::uint32_t newest_group(UnitRange range) const {
+        const std::uint32_t per = view_.superblock().pages_per_unit;
+        bool any = false;
+        std::uint32_t newest = 0;
+        for (std::uint64_t p = std::uint64_t{range.first} * per;
+             p < std::uint64_t{range.first + range.units} * per; ++p) {
+            const PageOob oob = record(static_cast<PageNumber>(p));
+            if (erased(oob) || !whole(oob)) continue;
+            if (!any || static_cast<std::int32_t>(oob.group - newest) > 0) newest = oob.group;
+            any = true;
+        }
+        return newest;
+    }
+
+    /// One of the last two groups may lack what a cut took.
+    [[nodiscard]] bool may_be_torn(std::uint32_t group) const {
+        return static_cast<std::int32_t>(newest_group_ - group) <= 1;
+    }
+
+    void unit(std::uint32_t number) {
+        const std::uint32_t per = view_.superblock().pages_per_unit;
+        const PageNumber first = number * per;
+        std::uint32_t end = per;  // above its last record that is not erased
+        while (end > 0 && erased(record(first + end - 1))) --end;
+        std::uint32_t serial = 0;
+        bool system = false;
+        // Of a record that cannot be read, the next good one says the latest group that it can be of.
+        std::vector<PageNumber> unreadable;
+        for (std::uint32_t i = 0; i < end; ++i) {
+            const PageNumber page = first + i;
+            const PageOob oob = record(page);
+            ++check_.records;
+            if (!whole(oob)) {
+                unreadable.push_back(page);
+                ++check_.damaged_records;
+                continue;
+            }
+            for (const PageNumber bad : unreadable) bad_record(bad, may_be_torn(oob.group));
+            unreadable.clear();
+            if (serial != 0 && oob.unit_serial != serial)
+                findings_.damage(view_.record_offset(page),
+                                 fmt::format("page {} says serial {} of its erase unit, pages before it {}",
+                                             page, oob.unit_serial, serial));
+            if (serial != 0 && system != (oob.kind == PageKind::kSystem))
+                findings_.damage(view_.record_offset(page),
+                                 fmt::format("erase unit {} holds data and journal pages", number));
+            serial = oob.unit_serial;
+            system = oob.kind == PageKind::kSystem;
+            page_of(page, oob);
+        }
+        for (const PageNumber bad : unreadable) bad_record(bad, true);
+        looked_at(std::uint64_t{per} * sizeof(PageOob));
+    }
+
+    void bad_record(PageNumber page, bool torn) {
+        bad_.push_back({page, torn, view_.record_offset(page),
+                        fmt::format("the record of page {} fails its checksum", page)});
+    }
+
+    void page_of(PageNumber page, const PageOob& oob) {
+        if (oob.kind == PageKind::kLost) {
+            ++check_.lost_pages;
+            return;
+        }
+        if (oob.kind != PageKind::kData && oob.kind != PageKind::kSystem) {
+            findings_.damage(view_.record_offset(page),
+                             fmt::format("page {} is of kind {}, which there is not", page,
+                                         static_cast<unsigned>(oob.kind)));
+            return;
+        }
+        ++(oob.kind == PageKind::kData ? check_.data_pages : check_.system_pages);
+        std::string sectors;
+        const std::byte* data = view_.raw(view_.page_offset(page), nvme::kBlockBytes).data();
+        for (std::uint32_t s = 0; s < nvme::kSectorsPerBlock; ++s)
+            if (crc32c(data + s * nvme::kSectorBytes, nvme::kSectorBytes) != oob.sector_crc[s])
+                sectors += fmt::format("{}{}", sectors.empty() ? "" : ", ", s);
+        looked_at(nvme::kBlockBytes);
+        if (sectors.empty()) return;
+        ++check_.damaged_pages;
+        const std::string of = oob.kind == PageKind::kData
+                                   ? fmt::format("block {} of volume {}", oob.vba, oob.vid)
+                                   : fmt::format("journal page {}", oob.sequence);
+        bad_.push_back({page, may_be_torn(oob.group), view_.page_offset(page),
+                        fmt::format("sectors {} of page {} ({}) fail their checksums", sectors, page, of)});
+    }
+
+    void looked_at(std::uint64_t bytes) {
+        check_.bytes_read += bytes;
+        if (progress_) progress_(check_.bytes_read);
+    }
+
+    const StoreView& view_;
+    StoreCheck& check_;
+    Findings& findings_;
+    const CheckProgress& progress_;
+    std::uint32_t newest_group_ = 0;
+    std::vector<BadPage> bad_;
+};
+
+}  // namespace
+
+std::uint64_t bytes_to_check(const StoreView& view) {
+    const Superblock& s = view.superblock();
+    return s.geometry().pages() * (sizeof(PageOob) + nvme::kBlockBytes);
+}
+
+StoreCheck check_store(StoreView& view, const CheckProgress& progress) {
+    const auto begin = std::chrono::steady_clock::now();
+    StoreCheck check;
+    Findings findings(check);
+    check_boot(view, findings);
+    check_metadata(view, findings);
+    const Superblock& s = view.superblock();
+    MediumCheck medium(view, check, findings, progress);
+    for (std::uint32_t i = 0; i < s.service_units; ++i)
+        medium.service_unit(UnitRange::of(s.units, i, s.service_units));
+    const BlockCheck blocks = check_blocks(view, check);
+    for (const StoreFinding& f : blocks.findings) findings.add(f.severity, f.offset, f.what);
+    for (const BadPage& bad : medium.bad()) {
+        const auto reader = std::lower_bound(blocks.unreadable.begin(), blocks.unreadable.end(), bad.page,
+                                             [](const auto& item, PageNumber p) { return item.page < p; });
+        const bool read = reader != blocks.unreadable.end() && reader->page == bad.page;
+        const std::string so =
+            read       ? fmt::format("reads of block {} of volume {} fail", deengine::key_block(reader->key),
+                                     deengine::key_volume(reader->key))
+            : bad.torn ? "torn by a cut, it counts as never written"
+                       : "no block reads from it";
+        findings.add(read || !bad.torn ? Severity::kDamage : Severity::kNote, bad.offset,
+                     bad.what + ": " + so);
+    }
+    std::stable_sort(check.findings.begin(), check.findings.end(),
+                     [](const StoreFinding& a, const StoreFinding& b) {
+                         return a.severity > b.severity || (a.severity == b.severity && a.offset < b.offset);
+                     });
+    check.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return check;
+}
+
+}  // namespace gnstor::ssd

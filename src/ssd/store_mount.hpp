@@ -1,0 +1,38 @@
+// store_mount.hpp: the firmware mounted on a view of a store: what it recovers, and whether its map and the
+// flash agree. Nothing is written, but by recover_store().
+// Host code, one thread.
+#pragma once
+
+#include "deengine/block_map.hpp"
+#include "ssd/store_check.hpp"
+
+namespace gnstor::ssd {
+
+/// What a recovery of this store does, and what it costs.
+struct Recovered {
+    deengine::RecoveryReport report{};
+    double seconds = 0;
+    std::uint64_t mapped_blocks = 0;
+};
+
+/// Mounts on the view. Errors: as the drive would refuse the store.
+Result<Recovered> recover_view(StoreView& view, bool accept_loss);
+/// Recovers the store itself, and closes it: the next drive finds a checkpoint and nothing else to do.
+/// kState: its contents may lack acknowledged writes, and what starts a drive on it sets them aside.
+Result<Recovered> recover_store(const std::filesystem::path& path, bool accept_loss);
+
+/// A block whose page cannot be read whole.
+struct UnreadableBlock {
+    deengine::PageNumber page;
+    deengine::BlockKey key;
+};
+
+struct BlockCheck {
+    std::vector<StoreFinding> findings;
+    std::vector<UnreadableBlock> unreadable;  ///< in order of pages
+};
+
+/// Mounts on the view, then reads every mapped block: its record must name it, its sectors must hold.
+BlockCheck check_blocks(StoreView& view, StoreCheck& check);
+
+}  // namespace gnstor::ssd

@@ -1,0 +1,167 @@
+// check finds what a reader would notice, says of whom it is, and passes what is whole; recover on a view
+// changes nothing.
+#include "ssd/store_check.hpp"
+
+#include "shard_store.hpp"
+#include "ssd/store_mount.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+namespace gnstor::ssd {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::kVolumeBlocks;
+using testing::kVolumes;
+using testing::Scratch;
+using testing::ShardStore;
+
+/// A store with some overwritten and some trimmed blocks; `closed`, or as a kill leaves it.
+void make(const fs::path& path, bool closed, std::uint32_t service_units = 1) {
+    auto s = ShardStore::open(path, service_units).value();
+    SplitMix64 random(7);
+    for (const nvme::VolumeId v : kVolumes)
+        for (std::uint32_t b = 0; b < kVolumeBlocks; b += 4)
+            ASSERT_EQ(s->write(v, b, 4), nvme::Status::kSuccess);
+    for (int i = 0; i < 400; ++i) {
+        const nvme::VolumeId v = kVolumes[random.below(2)];
+        const auto b = static_cast<std::uint32_t>(random.below(kVolumeBlocks));
+        ASSERT_EQ(i % 9 == 0 ? s->trim(v, b) : s->write(v, b), nvme::Status::kSuccess);
+    }
+    if (closed) s->close();
+}
+
+std::string bytes_of(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void flip(const fs::path& path, std::uint64_t at) {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(static_cast<std::streamoff>(at));
+    const char was = static_cast<char>(file.get());
+    file.seekp(static_cast<std::streamoff>(at));
+    file.put(static_cast<char>(~was));
+}
+
+StoreCheck check(const fs::path& path) {
+    const auto view = StoreView::open(path).value();
+    return check_store(*view, {});
+}
+
+std::string all(const StoreCheck& check) {
+    std::string text;
+    for (const StoreFinding& f : check.findings)
+        text +=
+            fmt::format("{} {} {}\n", f.severity == Severity::kDamage ? "damage" : "note", f.offset, f.what);
+    return text;
+}
+
+class AnyStore : public ::testing::TestWithParam<std::pair<bool, std::uint32_t>> {};
+INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
+                         ::testing::Values(std::pair{true, 1u}, std::pair{false, 1u}, std::pair{true, 2u},
+                                           std::pair{false, 2u}));
+
+TEST_P(AnyStore, IsWholeAndCheckingItChangesNothing) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    make(path, GetParam().first, GetParam().second);
+    const std::string before = bytes_of(path);
+    const StoreCheck k = check(path);
+    EXPECT_EQ(k.damages, 0u) << all(k);
+    EXPECT_TRUE(k.mounted);
+    EXPECT_GT(k.blocks, 100u);
+    EXPECT_GE(k.data_pages, k.blocks);
+    EXPECT_GT(k.system_pages, 0u);
+    EXPECT_EQ(bytes_of(path), before);
+}
+
+TEST_P(AnyStore, RecoversOnAViewAsItWouldByItselfAndOnlyWritingWrites) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    make(path, GetParam().first, GetParam().second);
+    const std::string before = bytes_of(path);
+    Recovered seen;
+    {
+        const auto view = StoreView::open(path).value();
+        const auto recovered = recover_view(*view, false);
+        ASSERT_TRUE(recovered.ok()) << recovered.error().message;
+        seen = *recovered;
+        EXPECT_EQ(ShardStore::open(path).ok(), false) << "a view keeps drives away";
+    }
+    EXPECT_EQ(bytes_of(path), before);
+    const auto written = recover_store(path, false);
+    ASSERT_TRUE(written.ok()) << written.error().message;
+    EXPECT_EQ(written->mapped_blocks, seen.mapped_blocks);
+    EXPECT_EQ(written->report.pages_mapped, seen.report.pages_mapped);
+    EXPECT_NE(bytes_of(path), before);
+    const auto view = StoreView::open(path).value();
+    EXPECT_EQ(view->boot()->state, BootState::kClean);
+    const auto again = recover_view(*view, false);
+    ASSERT_TRUE(again.ok());
+    EXPECT_EQ(again->mapped_blocks, seen.mapped_blocks);
+    EXPECT_EQ(again->report.log_records, 0u) << "what was closed has nothing to replay";
+    EXPECT_EQ(again->report.pages_torn, 0u);
+}
+
+TEST(StoreCheck, ADamagedByteIsNamedWithItsBlockAndPlace) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    make(path, true);
+    SplitMix64 random(testing::seed_or(5));
+    for (int i = 0; i < 12; ++i) {
+        nvme::VolumeId volume = 0;
+        nvme::BlockAddress block = 0;
+        std::uint64_t at = 0;
+        {
+            auto s = ShardStore::open(path).value();
+            std::vector<std::pair<std::uint64_t, std::uint32_t>> mapped;
+            s->shard(0).for_each_block([&](nvme::VolumeId v, nvme::BlockAddress b, deengine::PageNumber p) {
+                mapped.emplace_back((std::uint64_t{v} << 32) | b, p);
+            });
+            const auto& [key, page] = mapped[random.below(mapped.size())];
+            volume = static_cast<nvme::VolumeId>(key >> 32);
+            block = static_cast<nvme::BlockAddress>(key);
+            at = s->store().superblock().data_offset + std::uint64_t{page} * nvme::kBlockBytes +
+                 random.below(4096);
+            s->close();
+        }
+        flip(path, at);
+        const StoreCheck k = check(path);
+        EXPECT_EQ(k.damages, 1u) << all(k);
+        const std::string want = fmt::format("reads of block {} of volume {} fail", block, volume);
+        EXPECT_NE(all(k).find(want), std::string::npos) << want << "\n" << all(k);
+        flip(path, at);
+        EXPECT_EQ(check(path).damages, 0u);
+    }
+}
+
+TEST(StoreCheck, EveryCopyOfHeadAndMetadataIsLookedAt) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    make(path, true);
+    const auto view = StoreView::open(path).value();
+    const Superblock s = view->superblock();
+    const int newest = view->newest_metadata();
+    struct Case {
+        std::uint64_t at;
+        std::uint64_t damages;
+        const char* says;
+    };
+    const std::uint64_t slot = s.metadata_offset + static_cast<std::uint64_t>(newest) * s.metadata_bytes;
+    const Case cases[] = {{kBootOffset + 20, 0, "copy 0 of the boot record"},
+                          {kBootOffset + 2048 + 20, 0, "copy 1 of the boot record"},
+                          {slot + 100, 1, "newest copy of the metadata"}};
+    for (const Case& c : cases) {
+        flip(path, c.at);
+        const StoreCheck k = check(path);
+        EXPECT_EQ(k.damages > 0, c.damages > 0) << all(k);
+        EXPECT_NE(all(k).find(c.says), std::string::npos) << c.says << "\n" << all(k);
+        flip(path, c.at);
+    }
+}
+
+}  // namespace
+}  // namespace gnstor::ssd
