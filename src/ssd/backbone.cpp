@@ -1,5 +1,6 @@
 #include "ssd/backbone.hpp"
 
+#include "ssd/direct_store.hpp"
 #include "ssd/file_store.hpp"
 #include "ssd/memory_flash.hpp"
 
@@ -80,6 +81,12 @@ Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mod
         if (file.ok()) GN_TRY(file.value()->begin_use(request));
     }
     GN_ASSIGN(std::unique_ptr<StoreFile> opened, std::move(file));
+    const bool direct =
+        o.backbone == BackboneKind::kDirect || (o.backbone == BackboneKind::kAuto && opened->is_device());
+    if (direct) {
+        GN_ASSIGN(std::unique_ptr<DirectStore> store, DirectStore::over(std::move(opened)));
+        return std::unique_ptr<Store>(std::move(store));
+    }
     GN_ASSIGN(std::unique_ptr<FileStore> mapped, FileStore::over(std::move(opened)));
     return std::unique_ptr<Store>(std::move(mapped));
 }

@@ -4,6 +4,7 @@
 
 #include "ssd/backbone.hpp"
 #include "ssd/command_path.hpp"
+#include "ssd/fault_flash.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -48,7 +49,8 @@ Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor&
     auto impl = std::make_unique<Impl>(reactor, std::move(store));
     impl->store->on_sync_end([&reactor] { reactor.wake(); });
     const StoreIdentity& identity = impl->identity;
-    GN_ASSIGN(impl->flash, impl->store->parts(1));
+    GN_ASSIGN(FlashParts parts, impl->store->parts(1));
+    impl->flash = with_faults(std::move(parts), options.faults);
     log_info("SSD {}: {}, {} service units", identity.serial, impl->store->describe(),
              identity.service_units);
     deengine::EngineOptions engine_options;
@@ -77,6 +79,8 @@ Drive::~Drive() {
     impl_->reactor.remove(impl_->path);
     if (impl_->path.queues() > 0)
         log_error("drive {} closes with {} queues open", impl_->identity.serial, impl_->path.queues());
+    if (const Result<void> closed = impl_->engine->close(); !closed.ok())
+        log_warn("drive {}: {}", impl_->identity.serial, closed.error().message);
     // What is in a file is on its medium when the name is given up, whatever was promised for each command.
     bool stable = true;
     for (const auto& part : impl_->flash) stable = part->sync() == deengine::FlashStatus::kOk && stable;

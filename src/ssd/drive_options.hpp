@@ -1,6 +1,8 @@
 // drive_options.hpp: what a drive is made of and promises. Plain values.
 #pragma once
 
+#include "ssd/fault_plan.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -33,6 +35,7 @@ struct DriveOptions {
     std::uint32_t dies_per_channel = 2;
     std::uint32_t service_units = 1;           ///< shards of the drive
     std::uint32_t scrub_pages_per_second = 0;  ///< background reading that checks data at rest; 0: none
+    FaultPlan faults{};  ///< failures of flash that the drive shall meet: for tests and trials
 };
 
 }  // namespace gnstor::ssd

@@ -14,6 +14,7 @@
 
 #include "ssd/store_format.hpp"
 
+#include <utility>
 #include <vector>
 
 namespace gnstor::ssd {
@@ -36,7 +37,16 @@ class FlashArray : public deengine::Flash {
         for (std::size_t line = 0; line < 4; ++line) __builtin_prefetch(data + line * 64);
     }
     using deengine::Flash::sync;
+    /// Of memory: nothing to do, and ended at once.
     deengine::FlashStatus sync(deengine::SyncLevel) override { return deengine::FlashStatus::kOk; }
+    deengine::FlashStatus sync_begin(deengine::SyncLevel) override {
+        if (begun_) return deengine::FlashStatus::kRefused;
+        begun_ = true;
+        return deengine::FlashStatus::kOk;
+    }
+    deengine::SyncState sync_poll() override {
+        return std::exchange(begun_, false) ? deengine::SyncState::kDone : deengine::SyncState::kIdle;
+    }
 
   protected:
     /// `data` has geometry.pages() * 4096 bytes, `oob` 64 a page; both outlive this object.
@@ -69,6 +79,7 @@ class FlashArray : public deengine::Flash {
     std::byte* data_ = nullptr;
     std::byte* oob_ = nullptr;
     std::uint32_t reserved_unit_ = 0;  // the last whose room was made certain; geometry_.units: none yet
+    bool begun_ = false;               // a sync that was not asked for yet
     UnitRange range_{};
     std::vector<std::uint32_t>
         write_pointer_;  // next page of each unit of the range, pages_per_unit when full

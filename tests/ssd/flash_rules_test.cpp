@@ -1,14 +1,11 @@
-// NAND's rules hold for both backbones: in order, once per erase, whole pages, write pointers found again
-// from the records.
+// NAND's rules hold for every backbone: in order, once per erase, whole pages, write pointers found again
+// from the records; what a sync has made stable is there after the end of the process.
 #include <gnstor/base/crc32c.hpp>
 
-#include "scratch.hpp"
-#include "ssd/file_store.hpp"
-#include "ssd/memory_flash.hpp"
+#include "backbones.hpp"
 
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -23,34 +20,28 @@ using deengine::FlashGeometry;
 using deengine::FlashStatus;
 using deengine::PageKind;
 using deengine::PageOob;
+using deengine::SyncLevel;
+using deengine::SyncState;
+using testing::Backbone;
+using testing::Kind;
 using testing::oob_of;
 using testing::page_of;
+using testing::program;
 
-constexpr FlashGeometry kSmall{6, 8};
+constexpr FlashGeometry kSmall{6, 8, 2, 1};
 
-struct Rig {
-    testing::Scratch scratch;
-    std::unique_ptr<FlashArray> flash;
-    explicit Rig(bool file) {
-        if (file) {
-            flash = FileStore::create(scratch / "s",
-                                      {.geometry = kSmall, .capacity_bytes = 4096 * 40, .serial = ""})
-                        .value();
-        } else {
-            flash = MemoryFlash::create(kSmall).value();
-        }
-    }
+struct Rig : Backbone {
+    explicit Rig(Kind kind)
+        : Backbone(kind, {.geometry = kSmall, .capacity_bytes = 4096 * 40, .serial = ""}),
+          flash(&Backbone::flash()) {}
+    deengine::Flash* flash;
 };
 
-class FlashRules : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Backbones, FlashRules, ::testing::Values(false, true),
-                         [](const auto& p) { return p.param ? "File" : "Memory"; });
-
-FlashStatus program(deengine::Flash& flash, std::uint32_t page, std::uint64_t seed) {
-    const testing::Page data = page_of(seed);
-    PageOob oob = oob_of(1, page, seed);
-    return flash.program(page, data.data(), oob);
-}
+class FlashRules : public ::testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Backbones, FlashRules,
+                         ::testing::Values(Kind::kMemory, Kind::kTmpfs, Kind::kMapped, Kind::kRing,
+                                           Kind::kPlain, Kind::kFaulty, Kind::kFaultyRing),
+                         [](const auto& p) { return testing::name_of(p.param); });
 
 TEST_P(FlashRules, PagesAreProgrammedInOrderAndOnceUntilTheUnitIsErased) {
     Rig rig(GetParam());
@@ -151,54 +142,174 @@ TEST(MemoryFlash, ADriveOf16GiBCostsNothingUntilItIsWritten) {
     EXPECT_LT(resident_kib() - before, 8192) << "KiB";
 }
 
-TEST(FlashRulesModel, RandomOperationsAgreeWithAPlainModelAcrossReopening) {
+TEST_P(FlashRules, CopyBackMovesBytesKeepsTheChecksumsItWasGivenAndObeysTheSameOrder) {
+    Rig rig(GetParam());
+    ASSERT_EQ(program(*rig.flash, 0, 5), FlashStatus::kOk);
+    PageOob oob{};
+    ASSERT_EQ(rig.flash->read_oob(0, oob), FlashStatus::kOk);
+    std::uint32_t crcs[8] = {};
+    EXPECT_EQ(rig.flash->copy_back(1, 8, oob, crcs), FlashStatus::kRefused) << "nothing to copy";
+    EXPECT_EQ(rig.flash->copy_back(0, 9, oob, crcs), FlashStatus::kRefused) << "page 8 comes first";
+    EXPECT_EQ(rig.flash->copy_back(0, 48, oob, crcs), FlashStatus::kRefused);
+    oob.unit_serial = 77;
+    const std::uint32_t kept = oob.sector_crc[2] ^= 1;  // a sector that was damaged before it was copied
+    ASSERT_EQ(rig.flash->copy_back(0, 8, oob, crcs), FlashStatus::kOk);
+    EXPECT_EQ(rig.flash->copy_back(0, 8, oob, crcs), FlashStatus::kRefused) << "programmed already";
+    testing::Page to;
+    PageOob back{};
+    std::uint32_t read[8] = {};
+    ASSERT_EQ(rig.flash->read_page(8, 0, 8, to.data(), read, back), FlashStatus::kOk);
+    EXPECT_EQ(to, page_of(5));
+    EXPECT_EQ(back.unit_serial, 77u);
+    EXPECT_EQ(back.sector_crc[2], kept) << "stays seen as damaged";
+    EXPECT_EQ(std::memcmp(crcs, read, sizeof crcs), 0) << "the checksums of what was copied";
+    EXPECT_NE(crcs[2], kept);
+}
+
+TEST_P(FlashRules, ASyncEndsOnceWhileProgramsAndReadsGoOn) {
+    Rig rig(GetParam());
+    EXPECT_EQ(rig.flash->sync_poll(), SyncState::kIdle) << "none was begun";
+    std::uint32_t next = 0;
+    std::uint64_t polls = 0;
+    for (const SyncLevel level : {SyncLevel::kKill, SyncLevel::kPower, SyncLevel::kPower, SyncLevel::kKill}) {
+        ASSERT_EQ(program(*rig.flash, next, next), FlashStatus::kOk);
+        ++next;
+        ASSERT_EQ(rig.flash->sync_begin(level), FlashStatus::kOk);
+        ASSERT_EQ(program(*rig.flash, next, next), FlashStatus::kOk) << "meanwhile";
+        ++next;
+        SyncState state = SyncState::kBusy;
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while (state == SyncState::kBusy && std::chrono::steady_clock::now() < deadline) {
+            state = rig.flash->sync_poll();
+            ++polls;
+            testing::Page to;
+            std::uint32_t crcs[8];
+            ASSERT_EQ(rig.flash->read(next - 1, 0, 8, to.data(), crcs), FlashStatus::kOk);
+            ASSERT_EQ(to, page_of(next - 1));
+        }
+        EXPECT_EQ(state, SyncState::kDone);
+        EXPECT_EQ(rig.flash->sync_poll(), SyncState::kIdle) << "told once";
+        EXPECT_EQ(rig.flash->sync(level), FlashStatus::kOk);
+    }
+    EXPECT_GE(polls, 4u);
+}
+
+class KeptFlash : public ::testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Backbones, KeptFlash,
+                         ::testing::Values(Kind::kTmpfs, Kind::kMapped, Kind::kRing, Kind::kPlain,
+                                           Kind::kFaultyRing),
+                         [](const auto& p) { return testing::name_of(p.param); });
+
+TEST_P(KeptFlash, WhatASyncMadeStableIsThereAfterTheEndOfTheProcessAndNoPageIsHalf) {
+    Rig rig(GetParam());
+    for (std::uint32_t p = 0; p < 5; ++p) ASSERT_EQ(program(*rig.flash, p, p + 1), FlashStatus::kOk);
+    ASSERT_EQ(rig.flash->sync(SyncLevel::kKill), FlashStatus::kOk);
+    ASSERT_EQ(program(*rig.flash, 5, 6), FlashStatus::kOk);
+    ASSERT_EQ(program(*rig.flash, 8, 9), FlashStatus::kOk);
+    rig.reopen();
+    rig.flash = &rig.Backbone::flash();
+    testing::Page to;
+    std::uint32_t crcs[8];
+    for (const std::uint32_t p : {0u, 1u, 2u, 3u, 4u, 5u, 8u}) {
+        PageOob oob{};
+        ASSERT_EQ(rig.flash->read_oob(p, oob), FlashStatus::kOk);
+        if (oob.kind == PageKind::kErased) {
+            EXPECT_GE(p, 5u) << "was stable";
+            continue;
+        }
+        ASSERT_EQ(rig.flash->read(p, 0, 8, to.data(), crcs), FlashStatus::kOk);
+        EXPECT_EQ(to, page_of(p + 1));
+    }
+    ASSERT_EQ(rig.flash->erase(0), FlashStatus::kOk);
+    ASSERT_EQ(program(*rig.flash, 0, 100), FlashStatus::kOk);
+    ASSERT_EQ(rig.flash->sync(), FlashStatus::kOk);
+    rig.reopen();
+    PageOob oob{};
+    EXPECT_EQ(rig.Backbone::flash().read_page(0, 0, 8, to.data(), crcs, oob), FlashStatus::kOk);
+    EXPECT_EQ(to, page_of(100));
+    EXPECT_EQ(rig.Backbone::flash().read_oob(1, oob), FlashStatus::kOk);
+    EXPECT_EQ(oob.kind, PageKind::kErased) << "and the erasure with it";
+}
+
+TEST_P(FlashRules, PartsHaveTheirOwnUnitsAndRefuseTheOthers) {
+    // Units whose records fill whole pages of the store: what direct parts need.
+    const FlashGeometry g{7, 64, 1, 1};
+    Backbone rig(GetParam(), {.geometry = g, .capacity_bytes = 4096 * 64, .serial = ""});
+    rig.divide(3);
+    for (std::uint32_t part = 0; part < 3; ++part) {
+        const UnitRange mine = UnitRange::of(g.units, part, 3);
+        EXPECT_EQ(rig.flash(part).geometry().units, g.units) << "numbers are the drive's";
+        for (std::uint32_t unit = 0; unit < g.units; ++unit) {
+            const FlashStatus expected = mine.has(unit) ? FlashStatus::kOk : FlashStatus::kRefused;
+            PageOob oob{};
+            EXPECT_EQ(rig.flash(part).read_oob(unit * 64, oob), expected);
+            EXPECT_EQ(program(rig.flash(part), unit * 64, unit), expected);
+            EXPECT_EQ(rig.flash(part).erase(unit), expected);
+            EXPECT_EQ(program(rig.flash(part), unit * 64, unit), expected);
+        }
+        EXPECT_EQ(rig.flash(part).sync(), FlashStatus::kOk);
+    }
+    if (rig.keeps()) rig.reopen();
+    for (std::uint32_t unit = 0; unit < g.units && rig.keeps(); ++unit) {
+        testing::Page to;
+        std::uint32_t crcs[8];
+        ASSERT_EQ(rig.flash().read(unit * 64, 0, 8, to.data(), crcs), FlashStatus::kOk);
+        EXPECT_EQ(to, page_of(unit));
+    }
+}
+
+TEST_P(FlashRules, RandomOperationsAgreeWithAPlainModelAcrossReopening) {
     const std::uint64_t seed = testing::seed_or(4242);
     SplitMix64 random(seed);
-    testing::Scratch scratch;
-    const auto path = scratch / "s";
-    auto flash =
-        FileStore::create(path, {.geometry = kSmall, .capacity_bytes = 4096 * 40, .serial = ""}).value();
+    Rig rig(GetParam());
     std::map<std::uint32_t, std::uint64_t> model;  // page -> seed of its contents
     std::vector<std::uint32_t> next(kSmall.units, 0);
+    const bool slow = testing::is_direct(GetParam()) || GetParam() == Kind::kMapped;  // a disk
+    const std::uint64_t steps = slow ? 2000 : 20000;
     std::uint64_t operations = 0;
-    for (int i = 0; i < 20000; ++i, ++operations) {
+    for (std::uint64_t i = 0; i < steps; ++i, ++operations) {
         const auto unit = static_cast<std::uint32_t>(random.below(kSmall.units));
-        const std::uint64_t dice = random.below(100);
-        if (dice < 60) {
+        const std::uint64_t dice = random.below(1000);
+        if (dice < 600) {
             const auto offset =
                 random.below(4) == 0 ? static_cast<std::uint32_t>(random.below(8)) : next[unit];
             const std::uint32_t page = unit * 8 + offset;
             const bool legal = offset < 8 && offset == next[unit];
             if (offset >= 8) continue;
             const std::uint64_t contents = random.next();
-            ASSERT_EQ(program(*flash, page, contents) == FlashStatus::kOk, legal)
+            ASSERT_EQ(program(*rig.flash, page, contents) == FlashStatus::kOk, legal)
                 << "seed " << seed << " step " << i;
             if (legal) {
                 model[page] = contents;
                 ++next[unit];
             }
-        } else if (dice < 70) {
-            ASSERT_EQ(flash->erase(unit), FlashStatus::kOk);
+        } else if (dice < 700) {
+            ASSERT_EQ(rig.flash->erase(unit), FlashStatus::kOk);
             next[unit] = 0;
             for (std::uint32_t o = 0; o < 8; ++o) model.erase(unit * 8 + o);
-        } else if (dice < 99) {
+        } else if (dice < 960) {
             const auto page = static_cast<std::uint32_t>(random.below(kSmall.pages()));
             testing::Page to;
             std::uint32_t crcs[8];
             const auto known = model.find(page);
-            ASSERT_EQ(flash->read(page, 0, 8, to.data(), crcs) == FlashStatus::kOk, known != model.end());
+            ASSERT_EQ(rig.flash->read(page, 0, 8, to.data(), crcs) == FlashStatus::kOk, known != model.end());
             if (known != model.end()) {
                 ASSERT_EQ(to, page_of(known->second)) << "seed " << seed << " step " << i;
             }
-        } else {
-            flash.reset();
-            flash = FileStore::open(path).value();
+        } else if (dice < 990) {
+            if (rig.flash->sync_poll() != SyncState::kBusy) {
+                ASSERT_EQ(rig.flash->sync_begin(SyncLevel::kKill), FlashStatus::kOk);
+            }
+        } else if (rig.keeps()) {
+            ASSERT_EQ(rig.flash->sync(SyncLevel::kKill), FlashStatus::kOk);
+            rig.reopen();
+            rig.flash = &rig.Backbone::flash();
         }
     }
-    std::printf("flash model: %llu operations, seed %llu (floor 15000)\n",
+    std::printf("flash model, %s: %llu operations, seed %llu\n", testing::name_of(GetParam()).c_str(),
                 static_cast<unsigned long long>(operations), static_cast<unsigned long long>(seed));
     std::printf("GN_COUNT ssd_flash_model_operations=%llu\n", static_cast<unsigned long long>(operations));
-    EXPECT_GE(operations, 15000u);
+    EXPECT_GE(operations, steps * 3 / 4);
 }
 
 }  // namespace

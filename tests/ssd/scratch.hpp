@@ -18,12 +18,14 @@ namespace gnstor::ssd::testing {
 
 class Scratch {
   public:
-    Scratch() {
-        // Memory where the machine has it as a file system: what these tests prove does not need a disk's
-        // patience.
+    enum class On { kAny, kDisk };
+    /// On memory where the machine has it as a file system, unless a disk's is asked for: what most of these
+    /// tests prove does not need a disk's patience.
+    explicit Scratch(On on = On::kAny) {
         const std::filesystem::path memory = "/dev/shm";
         std::error_code ignored;
-        const bool roomy = std::filesystem::space(memory, ignored).available > (512u << 20) && !ignored;
+        const bool roomy =
+            on == On::kAny && std::filesystem::space(memory, ignored).available > (512u << 20) && !ignored;
         std::string name =
             ((roomy ? memory : std::filesystem::temp_directory_path()) / "gnstor-ssd-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) std::abort();
