@@ -38,10 +38,15 @@ Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t
         return error(Errc::kInvalidArgument, "cannot register memory with access {:#x}: unknown rights",
                      access);
     const std::lock_guard lock(mutex_);
-    for (std::uint32_t i = 0; i < kRegions; ++i) {
+    for (std::size_t left = free_.size(); left != 0; --left) {
+        const std::uint32_t i = free_.front();
+        free_.pop_front();
         MemoryRegion& region = regions_[i];
         // A late pin() with an old key may still be looking; its fields must not change under it.
-        if (region.key_.load(std::memory_order_seq_cst) != 0 || region.pins() != 0) continue;
+        if (region.pins() != 0) {
+            free_.push_back(i);
+            continue;
+        }
         if (++region.generation_ == 0) region.generation_ = 1;  // key 0 stands for "none"
         region.base_ = static_cast<std::byte*>(base);
         region.bytes_ = bytes;
@@ -76,6 +81,7 @@ Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
         }
         std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
+    free_.push_back(index);
     return {};
 }
 

@@ -3,6 +3,8 @@
 // Invariants
 //   * a key is (index << 8 | generation); a slot's key is 0 while nothing is registered there;
 //   * a slot's bounds are written only while its key is 0 and nobody has it pinned;
+//   * free slots are used in the order in which they became free, so that a key that was taken back is not
+//   given out again before all others were: with few regions in use, 250,000 registrations later;
 //   * pin() succeeds only while the key is registered, and deregistration waits for all pins: so memory is
 //   touched only
 //     between a successful pin and its unpin.
@@ -16,6 +18,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 
@@ -50,7 +53,9 @@ class MemoryTable {
   public:
     static constexpr std::uint32_t kRegions = 1024;
 
-    MemoryTable() : regions_(std::make_unique<MemoryRegion[]>(kRegions)) {}
+    MemoryTable() : regions_(std::make_unique<MemoryRegion[]>(kRegions)) {
+        for (std::uint32_t i = 0; i < kRegions; ++i) free_.push_back(i);
+    }
 
     Result<MemoryKeys> add(void* base, std::size_t bytes, std::uint32_t access);
     /// Waits until no pin is left, at most `timeout_ms`; kBusy afterwards, and then the region is registered
@@ -72,6 +77,7 @@ class MemoryTable {
   private:
     std::mutex mutex_;
     std::unique_ptr<MemoryRegion[]> regions_;
+    std::deque<std::uint32_t> free_;  ///< under the mutex
 };
 
 }  // namespace gnstor::rdma

@@ -228,5 +228,37 @@ TEST_F(NicTest, ReceivesAreUsableAgainAfterAResetAndReconnect) {
     EXPECT_EQ(a->counters().strict_violations + b->counters().strict_violations, 0u);
 }
 
+TEST_F(NicTest, AKeyThatWasTakenBackIsNotGivenOutAgainSoon) {
+    std::vector<std::byte> memory(4096);
+    const MemoryKeys stale = must(a->register_memory(memory.data(), memory.size(), kRemoteWrite));
+    must(a->deregister_memory(stale));
+    constexpr std::uint32_t kRegistrations = 200'000;
+    for (std::uint32_t i = 0; i < kRegistrations; ++i) {
+        const MemoryKeys keys = must(a->register_memory(memory.data(), memory.size(), kRemoteWrite));
+        ASSERT_NE(keys.rkey, stale.rkey) << "valid again after " << i << " registrations";
+        must(a->deregister_memory(keys));
+    }
+    EXPECT_FALSE(a->deregister_memory(stale).ok());
+}
+
+TEST_F(NicTest, AllRegionsMayBeInUseAtOnceAndEachComesBack) {
+    std::vector<std::byte> memory(4096);
+    std::vector<MemoryKeys> held;
+    for (std::uint32_t round = 0; round < 3; ++round) {
+        for (;;) {
+            const auto keys = a->register_memory(memory.data(), memory.size(), kLocalWrite);
+            if (!keys.ok()) break;
+            held.push_back(*keys);
+        }
+        EXPECT_GE(held.size(), 1000u);
+        const std::size_t all = held.size();
+        for (std::size_t i = 0; i < all; i += 2) must(a->deregister_memory(held[i]));
+        std::vector<MemoryKeys> left;
+        for (std::size_t i = 1; i < all; i += 2) left.push_back(held[i]);
+        held = std::move(left);
+    }
+    for (const MemoryKeys& keys : held) must(a->deregister_memory(keys));
+}
+
 }  // namespace
 }  // namespace gnstor::rdma::test
