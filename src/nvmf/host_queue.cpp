@@ -113,12 +113,22 @@ Result<void> HostQueue::open() {
 
 HostQueue::~HostQueue() {
     const auto report = [](const Result<void>& r) {
-        if (!r.ok()) log_error("a host queue could not be closed: {}", r.error().message);
+        if (!r.ok()) log_error("a host queue could not be closed, its memory is kept: {}", r.error().message);
     };
-    if (qp_ != 0) report(nic_.destroy_queue_pair(qp_));
+    if (qp_ != 0) {
+        if (const auto done = nic_.destroy_queue_pair(qp_); !done.ok()) {
+            report(done);
+            nic_.keep(std::move(memory_));  // rings and capsules: the peer's side still reads them
+            return;
+        }
+    }
     if (receive_cq_ != 0) report(nic_.destroy_completion_queue(receive_cq_));
     if (send_cq_ != 0) report(nic_.destroy_completion_queue(send_cq_));
-    if (registered_) report(nic_.deregister_memory(keys_));
+    if (!registered_) return;
+    if (const auto done = nic_.deregister_memory(keys_); !done.ok()) {
+        report(done);
+        nic_.keep(std::move(memory_));
+    }
 }
 
 Result<std::vector<std::byte>> HostQueue::connect(const std::string& peer_address, const std::string& service,

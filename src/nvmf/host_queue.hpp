@@ -31,7 +31,7 @@ class HostQueue {
   public:
     /// `entries`: commands under way at most, 2 .. 16384. `nic` outlives the queue.
     static Result<std::unique_ptr<HostQueue>> create(rdma::SoftNic& nic, std::uint32_t entries);
-    /// Disconnects; on return the NIC touches none of its memory.
+    /// Disconnects; on return the NIC touches none of its memory, or the NIC keeps the memory (and says so).
     ~HostQueue();
     HostQueue(const HostQueue&) = delete;
     HostQueue& operator=(const HostQueue&) = delete;

@@ -198,6 +198,11 @@ Result<void> SoftNic::destroy_queue_pair(QpNumber number) {
     return {};
 }
 
+void SoftNic::keep(std::shared_ptr<void> memory) {
+    const std::lock_guard lock(impl_->wire->mutex);
+    impl_->kept.push_back(std::move(memory));
+}
+
 Result<void> SoftNic::reset_queue_pair(QpNumber number) {
     Impl::Lock lock(impl_->wire->mutex);
     GN_TRY(impl_->quiesce(lock, number));
@@ -208,7 +213,8 @@ Result<void> SoftNic::reset_queue_pair(QpNumber number) {
 }
 
 Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kQuiesceMs);
+    const std::uint32_t timeout_ms = context.options.quiesce_timeout_ms;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     bool failed = false;
     for (;;) {
         QueuePair* const qp = find(number);
@@ -228,7 +234,7 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number) {
                 return error(
                     Errc::kBusy,
                     "queue pair {:#x}: its messages or windows are still held after {} ms by the peer's sink",
-                    number, kQuiesceMs);
+                    number, timeout_ms);
             lock.unlock();
             std::this_thread::sleep_for(std::chrono::microseconds(50));
             lock.lock();

@@ -117,6 +117,8 @@ struct NicOptions {
     bool strict = false;  ///< DESIGN.md, "Strict mode": check everything, delay, coalesce, re-read at random
     std::uint64_t seed = 1;     ///< of strict mode's randomness
     std::uint32_t pollers = 1;  ///< queue pairs are spread over so many pollers, one a reactor
+    /// How long destroying or resetting a queue pair waits until the peer has let go of its memory.
+    std::uint32_t quiesce_timeout_ms = 10'000;
 };
 
 struct NicCounters {
@@ -148,6 +150,8 @@ class SoftNic {
     Result<QpNumber> create_offload_queue_pair(MessageSink& sink);
     /// On return the NIC touches neither its queues nor memory named by its entries.
     Result<void> destroy_queue_pair(QpNumber qp);
+    /// What a queue pair that could not be destroyed may still touch: freed when the NIC is closed.
+    void keep(std::shared_ptr<void> memory);
     /// Back to kReset: outstanding work is abandoned, and on return no buffer of it is touched. Reconnect to
     /// use it again.
     Result<void> reset_queue_pair(QpNumber qp);

@@ -16,7 +16,6 @@ struct SoftNic::Impl {
     using Lock = LoopWire::Impl::Lock;
     static constexpr std::uint32_t kQueuePairs =
         4096;  ///< numbers are (generation << 12 | index), index from 1 on
-    static constexpr std::uint32_t kQuiesceMs = 10'000;
 
     LoopWire::Impl* wire = nullptr;
     NicContext context;
@@ -29,6 +28,7 @@ struct SoftNic::Impl {
     std::vector<Engine*> homes;  ///< of each queue pair
     std::unique_ptr<std::atomic<QueuePair*>[]> by_index;
     std::vector<std::uint32_t> generations;
+    std::vector<std::shared_ptr<void>> kept;  ///< under the wire's mutex; freed with the NIC
 
     /// Lock-free; null for an unknown number.
     [[nodiscard]] QueuePair* find(QpNumber qp) const noexcept {
