@@ -105,8 +105,10 @@ class Flash {
     virtual FlashStatus erase(std::uint32_t unit) = 0;
     /// Bad from the factory, or since a program or an erase failed.
     [[nodiscard]] virtual bool is_bad(std::uint32_t) const { return false; }
-    /// A hint: this page will be read soon.
+    /// A hint: this page's record will be read soon.
     virtual void prefetch(PageNumber) const {}
+    /// A hint: so will its data, from this sector on.
+    virtual void prefetch_data(PageNumber, std::uint32_t /*first_sector*/) const {}
 
     /// Strongest level that a program has reached when program() returns; nothing if it may be lost by a
     /// kill.

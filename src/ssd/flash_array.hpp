@@ -30,11 +30,13 @@ class FlashArray : public deengine::Flash {
     deengine::FlashStatus erase(std::uint32_t unit) override;
     deengine::FlashStatus copy_back(deengine::PageNumber from, deengine::PageNumber to,
                                     deengine::PageOob& oob, std::uint32_t* crcs) override;
-    /// The record, and the first lines of the data: what lies behind them the processor sees coming.
     void prefetch(deengine::PageNumber page) const override {
         __builtin_prefetch(oob_ + std::size_t{page} * sizeof(deengine::PageOob));
-        const std::byte* data = data_of(page);
-        for (std::size_t line = 0; line < 4; ++line) __builtin_prefetch(data + line * 64);
+    }
+    /// The first lines: what lies behind them the processor sees coming.
+    void prefetch_data(deengine::PageNumber page, std::uint32_t first_sector) const override {
+        const std::byte* data = data_of(page) + std::size_t{first_sector} * nvme::kSectorBytes;
+        for (std::size_t line = 0; line < kPrefetchLines; ++line) __builtin_prefetch(data + line * 64);
     }
     using deengine::Flash::sync;
     /// Of memory: nothing to do, and ended at once.
@@ -71,6 +73,8 @@ class FlashArray : public deengine::Flash {
     [[nodiscard]] std::byte* records() const { return oob_; }
 
   private:
+    static constexpr std::size_t kPrefetchLines = 8;
+
     [[nodiscard]] bool programmed(deengine::PageNumber page) const;
     deengine::FlashStatus check_program(deengine::PageNumber page, const deengine::PageOob& oob);
     void store_record(deengine::PageNumber page, deengine::PageOob& oob);
