@@ -75,6 +75,10 @@ Result<void> ShardRecovery::load_one(const JournalPlace& end) {
         if (lives_.lives(f.volume, f.epoch, 0)) {
             impl_->floors.raise(f.volume, f.epoch, f.floor);
             impl_->floors.seen(f.volume, f.epoch, f.highest);
+        } else if (options_.mutation != Mutation::kApplyOutdatedPage) {
+            // Entries carry no epoch: whatever the checkpoint maps is of the life that its floor is of. The
+            // log need not say so: its flash may have failed before the volume was deleted.
+            impl_->map.erase_if([&](BlockKey key, MapEntry) { return key_volume(key) == f.volume; });
         }
     highest_id_ = std::max(highest_id_, loaded_.id);
     report_.checkpoint = std::max(report_.checkpoint, loaded_.id);
