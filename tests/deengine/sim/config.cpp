@@ -23,6 +23,7 @@ void set_mode(SimConfig& c, Mode mode, SplitMix64& random) {
     c.medium.survives_kill = mode != Mode::kProcessKillSync;
     c.medium.power_cuts = c.cut_mode() == CutMode::kPower;
     c.medium.asynchronous = kCapabilities.synced_groups && random.below(2) == 0;
+    c.medium.erase_reorders = random.below(2) == 0;
 }
 
 SimConfig common(std::uint64_t seed, std::uint64_t operations) {
@@ -71,7 +72,10 @@ const char* mode_name(Mode mode) {
 std::vector<Mode> modes() {
     std::vector<Mode> all{Mode::kProcessKill};
     if (kCapabilities.synced_groups) all.push_back(Mode::kProcessKillSync);
-    if (kCapabilities.power_order) all.insert(all.end(), {Mode::kPower, Mode::kProcessPower});
+    if (kCapabilities.power_order) {
+        all.push_back(Mode::kPower);
+        all.push_back(Mode::kProcessPower);
+    }
     return all;
 }
 
@@ -79,10 +83,10 @@ std::string SimConfig::describe() const {
     return fmt::format(
         "mode '{}', {} units of {} pages, {} shards, {} volumes of {} hot blocks, commands of up to {}, OP "
         "{} %, "
-        "{} tombstones{}{}",
+        "{} tombstones{}{}{}",
         mode_name(mode), medium.geometry.units, medium.geometry.pages_per_unit, medium.views, volumes,
         hot_blocks, max_blocks, engine.over_provisioning_percent, engine.max_tombstones,
-        medium.asynchronous ? ", asynchronous syncs" : "",
+        medium.asynchronous ? ", asynchronous syncs" : "", medium.erase_reorders ? ", erases reorder" : "",
         medium.program_fails != 0 || rot != 0 ? ", faults" : "");
 }
 

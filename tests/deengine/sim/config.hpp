@@ -25,7 +25,12 @@ struct Capabilities {
     bool shards = false;
     bool closes = false;
 };
-inline constexpr Capabilities kCapabilities{};
+template <class E>
+concept SecondForm = requires(E& e) {
+    e.close();
+};
+inline constexpr bool kSecond = SecondForm<Engine>;
+inline constexpr Capabilities kCapabilities{kSecond, kSecond, kSecond, kSecond, kSecond, kSecond};
 
 enum class Mode : std::uint8_t {
     kProcessKill,      ///< durability = process, flash survives a kill

@@ -45,9 +45,15 @@ Fate draw_fate(SplitMix64& random, bool in_order) {
 
 }  // namespace
 
-bool World::mount(Drive& drive, const char* when) {
+bool World::mount(Medium& medium, Drive& drive, const char* when) {
     ++counters_.recoveries;
+    const std::vector<std::string> before = config_.trace ? medium.dump() : std::vector<std::string>{};
     const std::string why = drive.mount();
+    if (config_.trace && failure_.empty()) {
+        mounted_from_ = before;
+        for (const std::string& finding : drive.report().findings)
+            mounted_from_.push_back("  found: " + finding);
+    }
     if (why.empty()) return true;
     if (record_rot_) {
         ++counters_.mounts_refused;
@@ -79,7 +85,7 @@ void World::boot(bool first) {
     drive_ = std::make_unique<Drive>(
         *medium_, *metadata_, config_.engine,
         [this](std::uint64_t tag, Status status, std::uint32_t dw0) { complete(tag, status, dw0); });
-    if (!mount(*drive_, "boot") || crash_medium_) return;
+    if (!mount(*medium_, *drive_, "boot") || crash_medium_) return;
     const Answer a = drive_->call_admin_with(nvme::AdminOpcode::kMapSet, oracle_.map);
     if (!ok(a.status) && !crash_medium_)
         fail(fmt::format("boot: MAP SET was answered {}", nvme::status_name(a.status)));
@@ -126,7 +132,7 @@ void World::check_image(std::unique_ptr<Medium> image, const std::vector<std::by
     metadata.blob = blob;
     hook(*image, metadata, depth + 1);
     Drive drive(*image, metadata, config_.engine);
-    if (!mount(drive, "after a cut")) return;
+    if (!mount(*image, drive, "after a cut")) return;
     const Answer a = drive.call_admin_with(nvme::AdminOpcode::kMapSet, oracle_.map);
     if (!ok(a.status))
         return fail(fmt::format("after a cut MAP SET was answered {}", nvme::status_name(a.status)));
@@ -273,7 +279,10 @@ void World::reboot() {
             for (auto& [vba, b] : v.blocks) b.cut();
         hook(*medium_, *metadata_, 0);
         crash_armed_ = boots < kBootsMax && cuts_.below(3) == 0;
+        if (config_.trace)
+            for (std::string& line : medium_->dump()) note("before boot" + line);
         boot(false);
+        for (const std::string& finding : drive_->report().findings) note("  found: " + finding);
         if (record_rot_ && failed() == false && counters_.mounts_refused != 0) return;
     }
     crash_armed_ = false;

@@ -17,7 +17,7 @@ using namespace gnstor::deengine;
 using namespace gnstor::deengine::sim;
 
 struct Options {
-    std::uint64_t seed = 1, seeds = 0, operations = 0;
+    std::uint64_t seed = 1, seeds = 0, operations = 0, failures = 1;
     double seconds = 0, hours = 0;
     std::string mutation = "none", profile = "mixed";
     bool trace = false, shrink = false, list = false;
@@ -41,6 +41,7 @@ int run(const Options& o) {
     SimCounters sum;
     std::uint64_t done = 0;
     double reported = 0;
+    std::uint64_t failures = 0;
     for (std::uint64_t seed = o.seed; done < seeds && (limit <= 0 || elapsed() < limit); ++seed, ++done) {
         SimConfig config = make_config(o.profile, seed, o.operations, *mutation);
         config.trace = o.trace;
@@ -59,9 +60,12 @@ int run(const Options& o) {
         if (o.shrink) fmt::print("{}", shrink(config));
         for (const std::string& line : result.trace) fmt::print("{}\n", line);
         fmt::print("found with seed {} ({} seeds, {:.1f} s)\n", seed, done + 1, elapsed());
+        std::fflush(stdout);
+        if (++failures < o.failures) continue;
         return *mutation == Mutation::kNone ? 1 : 0;
     }
     fmt::print("{}", summary(sum, done, elapsed()));
+    if (failures != 0) return *mutation == Mutation::kNone ? 1 : 0;
     if (*mutation == Mutation::kNone) return 0;
     fmt::print("mutation '{}' was not noticed\n", o.mutation);
     return 1;
@@ -96,6 +100,7 @@ int main(int argc, char** argv) {
     app.add_option("--hours", o.hours, "go on for so long");
     app.add_option("--mutation", o.mutation, "break a rule of the engine on purpose: it must be noticed");
     app.add_option("--profile", o.profile, "long, short, enumerate or mixed");
+    app.add_option("--failures", o.failures, "stop at so many violations");
     app.add_flag("--trace", o.trace, "print what was done before the violation");
     app.add_flag("--shrink", o.shrink, "leave out steps as long as it still fails");
     app.add_flag("--list", o.list, "name the mutations");

@@ -285,12 +285,20 @@ std::unique_ptr<Medium> Medium::image(CutMode mode, const Fates& fates) const {
     }
     const std::size_t count = uncertain(mode);
     std::size_t index = 0;
+    std::vector<char> held(options_.geometry.units, 0);  // units whose erase was not whole
+    const auto happen = [&](const Operation& op, Fate fate) {
+        const bool erase = op.kind == Operation::Kind::kErase;
+        const std::uint32_t unit = erase ? op.where : op.where / options_.geometry.pages_per_unit;
+        if (held[unit] != 0 && !options_.erase_reorders) fate = Fate::absent();
+        if (erase) held[unit] = fate.kind == Fate::Kind::kWhole ? 0 : 1;
+        out->apply(op, fate);
+    };
     for (const Operation& op : log_) {
         const bool taken = mode == CutMode::kPower || !op.survives_kill;
-        out->apply(op, taken ? fates(index, count, op, false) : Fate::whole());
+        happen(op, taken ? fates(index, count, op, false) : Fate::whole());
         index += taken ? 1 : 0;
     }
-    if (pending_ != nullptr) out->apply(*pending_, fates(index, count, *pending_, true));
+    if (pending_ != nullptr) happen(*pending_, fates(index, count, *pending_, true));
     out->settle_units();
     return out;
 }
@@ -360,6 +368,24 @@ void Medium::flip_byte(PageNumber page, std::uint32_t byte) {
     changed->bytes[byte % nvme::kBlockBytes] ^= std::byte{0x10};
     changed->seal();
     p.data = std::move(changed);
+}
+
+std::vector<std::string> Medium::dump() const {
+    std::vector<std::string> lines;
+    for (PageNumber p = 0; p < pages_.size(); ++p) {
+        const MediumPage& page = pages_[p];
+        if (!page.recorded) continue;
+        const PageOob& o = page.oob;
+        const bool good = !page.rotten_record && crc32c(&o, offsetof(PageOob, crc)) == o.crc;
+        const bool data =
+            page.data != nullptr && std::memcmp(page.data->crcs, o.sector_crc, sizeof(o.sector_crc)) == 0;
+        lines.push_back(
+            fmt::format("  unit {:3} page {:5}{}{} kind {} block {}:{} order ({}, {}) serial {} group {}",
+                        p / options_.geometry.pages_per_unit, p, good ? "" : " BAD RECORD",
+                        data && !page.rotten_data ? "" : " BAD DATA", static_cast<int>(o.kind), o.vid, o.vba,
+                        o.epoch, o.sequence, o.unit_serial, o.group));
+    }
+    return lines;
 }
 
 }  // namespace gnstor::deengine::sim

@@ -60,10 +60,11 @@ struct Operation {
 struct MediumOptions {
     FlashGeometry geometry{16, 8};
     std::uint32_t views = 1;
-    bool survives_kill = true;  ///< programs need no sync to survive a kill
-    bool power_cuts = false;    ///< images of power cuts will be asked for
-    bool remembers_bad = true;  ///< is_bad() tells a later boot of units that failed
-    bool asynchronous = false;  ///< syncs end some polls after they began
+    bool survives_kill = true;   ///< programs need no sync to survive a kill
+    bool power_cuts = false;     ///< images of power cuts will be asked for
+    bool remembers_bad = true;   ///< is_bad() tells a later boot of units that failed
+    bool erase_reorders = true;  ///< a program may last where the erase before it does not (files)
+    bool asynchronous = false;   ///< syncs end some polls after they began
     // Faults, in a million operations.
     std::uint32_t program_fails = 0;
     std::uint32_t erase_fails = 0;
@@ -107,6 +108,8 @@ class Medium {
     void reseed(std::uint64_t seed) { random_ = SplitMix64(seed); }
 
     [[nodiscard]] const MediumPage& page(PageNumber page) const { return pages_[page]; }
+    /// A line for each page with a record, for people.
+    [[nodiscard]] std::vector<std::string> dump() const;
     [[nodiscard]] std::uint32_t programmed(std::uint32_t unit) const { return next_[unit]; }
     [[nodiscard]] bool is_bad(std::uint32_t unit) const { return bad_[unit]; }
     [[nodiscard]] const MediumCounters& counters() const { return counters_; }

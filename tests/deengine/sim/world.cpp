@@ -13,7 +13,7 @@ using nvme::Status;
 namespace {
 
 constexpr std::size_t kInFlightMax = 24;
-constexpr std::size_t kTraceMax = 200;
+constexpr std::size_t kTraceMax = 20000;
 constexpr std::uint32_t kPollsMax = 5000;
 
 const char* opcode_name(IoOpcode o) {
@@ -61,6 +61,7 @@ void World::fail(std::string what) {
     if (!failure_.empty()) return;
     failure_ = fmt::format("step {}: {}", step_, what);
     note("VIOLATION " + failure_);
+    for (std::string& line : mounted_from_) note(std::move(line));
 }
 
 void World::note(std::string what) {
@@ -173,6 +174,7 @@ void World::complete(std::uint64_t tag, Status status, std::uint32_t /*dw0*/) {
     }
     if (s.opcode == IoOpcode::kRead) return completed_read(s, status);
     if (s.opcode != IoOpcode::kFlush) return completed_change(s, status);
+    if (status == Status::kWriteFault && syncs_fail_) return;
     if (status != Status::kSuccess)
         return fail(fmt::format("a flush was answered {}", nvme::status_name(status)));
     if (VolumeState* v = oracle_.find(s.vid, s.life))
@@ -189,7 +191,7 @@ void World::completed_change(Sent& s, Status status) {
         for (const Sent::Target& t : s.targets) {
             BlockState& b = v->blocks[t.vba];
             if (t.order < b.live) ++counters_.superseded;
-            if (t.order >= b.live) b.damaged = false;
+            if (t.order >= b.live && durable) b.damaged = false;
             b.acknowledge(t.order, durable);
         }
         v->unresolved.erase(s.fields.sequence);

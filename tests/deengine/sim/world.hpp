@@ -141,7 +141,7 @@ class World {
     [[nodiscard]] Medium::Fates draw_fates(SplitMix64& random) const;
     [[nodiscard]] std::vector<Medium::Fates> torn_classes(const Medium& medium) const;
     [[nodiscard]] nvme::IoFields read_fields(const nvme::VolumeRecord& record, nvme::BlockAddress vba) const;
-    bool mount(Drive& drive, const char* when);
+    bool mount(Medium& medium, Drive& drive, const char* when);
     bool audit(Drive& drive, const char* when);
 
     SimConfig config_;
@@ -169,6 +169,7 @@ class World {
     std::string failure_;
     SimCounters counters_;
     std::deque<std::string> trace_;
+    std::vector<std::string> mounted_from_;  ///< what lay on flash at the last mount (trace)
 };
 
 }  // namespace gnstor::deengine::sim
