@@ -2,7 +2,7 @@
 //
 // A change is made on a copy of the state, stored, and then swapped in, so that what is acknowledged is
 // durable and what is refused left no trace. Before a change is acknowledged, everything that still waits
-// under the old state is answered (ARRAY.md, rule 2: a barrier through the service unit).
+// under the old state is answered (ARRAY.md, rule 2: a barrier through all shards).
 // Terms: older than the newest seen is refused, with the newest term's low half in DW0; VOLUME LIST only
 // asks: it is answered under any term and raises none, so that a daemon that lost its store can learn it.
 #include "deengine/engine_impl.hpp"
@@ -93,24 +93,22 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
                          : next.permissions.chmod(record, options.mdts_blocks);
     if (!ok(s)) return s;
     if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
-    settle();
+    port->settle();
     if (!store_and_swap(std::move(next))) return Status::kInternalError;
     active_map.forget();
+    // What the shards remember of older epochs is resolved now.
+    port->set_floor(record.geometry.volume, record.epoch, 0);
     return Status::kSuccess;
 }
 
 Status Engine::Impl::volume_delete(nvme::VolumeId vid) {
     FirmwareState next = state;
     if (const Status s = next.permissions.remove(vid); !ok(s)) return s;
-    settle();
+    port->settle();
     // From here on a mount drops its pages: the record is gone, and a later life begins above its last epoch.
     if (!store_and_swap(std::move(next))) return Status::kInternalError;
     active_map.forget();
-    blocks.erase_if([&](BlockKey key, MapEntry entry) {
-        if (key_volume(key) != vid) return false;
-        allocator.invalidate(entry.page);
-        return true;
-    });
+    port->purge(vid);
     return Status::kSuccess;
 }
 
@@ -176,7 +174,7 @@ Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_
     } else if (moves_slot(set)) {
         return Status::kWrongSsd;
     } else {
-        settle();
+        port->settle();
         FirmwareState next = state;
         next.newest_map = set.map;
         next.newest_slot = set.slot;
@@ -187,8 +185,8 @@ Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_
 }
 
 /// CDW10 VID, CDW11 epoch, CDW12-13 floor. From the daemon (with its term) or from the volume's writer (its
-/// proxy knows none). Kept in memory; what is stored next carries it. Losing it in a crash forgets no order:
-/// the order of every block is on flash.
+/// proxy knows none). Kept in memory; what is stored next carries it, and the shards log it. Losing it in a
+/// crash forgets no order: the order of every block and tombstone is on flash.
 Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::uint32_t& dw0) {
     if (from.privileged) {
         if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), dw0); !ok(s)) return s;
@@ -201,7 +199,10 @@ Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::ui
     if (volume == nullptr) return Status::kNoSuchVolume;
     if (command.cdw11 < volume->record.epoch) return Status::kStaleEpoch;
     if (command.cdw11 > volume->record.epoch) return Status::kNotGranted;
-    volume->floor = std::max(volume->floor, two_dwords(command.cdw12, command.cdw13));
+    const std::uint64_t floor = two_dwords(command.cdw12, command.cdw13);
+    if (floor <= volume->floor) return Status::kSuccess;
+    volume->floor = floor;
+    port->set_floor(volume->record.geometry.volume, volume->record.epoch, floor);
     return Status::kSuccess;
 }
 

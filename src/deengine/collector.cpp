@@ -121,6 +121,7 @@ Shard::Impl::Copied Shard::Impl::copy_as(BlockKey key, PageNumber from, PageOob 
             if (!pool.exchange_open_unit(Stream::kCollector)) return Copied::kNoRoom;
         } else {
             (void)pool.failed(Stream::kCollector, to);
+            record_bad_units();
         }
     }
     return Copied::kNoRoom;

@@ -51,9 +51,13 @@ bool Shard::Impl::log(const LogRecord& record) {
     return appended;
 }
 
-/// Units that failed are remembered on flash before the second group after this one has a page: what a failed
-/// program left must not look like a page that rotted.
+/// A unit that failed is remembered at once, so that no later process tries it again, and what the failed
+/// program left never looks like a page that rotted.
 void Shard::Impl::record_bad_units() {
+    if (pool.has_newly_bad() || !bad_to_log.empty()) (void)flush_journal();
+}
+
+void Shard::Impl::log_bad_units() {
     for (const std::uint32_t unit : pool.take_newly_bad()) bad_to_log.push_back(unit);
     while (!bad_to_log.empty()) {
         const UnitInfo& info = pool.info(bad_to_log.back());
@@ -70,7 +74,7 @@ void Shard::Impl::record_bad_units() {
 bool Shard::Impl::flush_journal() {
     const std::uint64_t first_page = journal.next_number();
     for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
-        record_bad_units();
+        log_bad_units();
         if (!journal.flush(groups.current)) break;
         // A unit that failed under the flush has left a record of its own to be written.
         for (const std::uint32_t unit : pool.take_newly_bad()) bad_to_log.push_back(unit);

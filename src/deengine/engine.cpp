@@ -1,10 +1,15 @@
-// engine.cpp: reads, writes, trims, zeroes, flushes: from a checked command to flash and to its answer.
+// engine.cpp: the front of the drive's firmware: checks a command, finds its shards, joins their answers.
+//
+// 256 blocks in a row (1 MiB) lie in one shard, so that a chunk does; a command across such borders goes in
+// parts, each answered when what it says is durable, the command when the last one is.
 #include "deengine/engine.hpp"
 
 #include "deengine/engine_impl.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <type_traits>
 
 namespace gnstor::deengine {
 namespace {
@@ -12,291 +17,183 @@ namespace {
 using nvme::IoOpcode;
 using nvme::Status;
 
-constexpr std::uint32_t kProgramAttempts = 8;  ///< units tried for one page before the write is given up
-constexpr std::size_t kMaxWaiting = 1024;      ///< answers held back before a sync is forced
-constexpr std::uint32_t kPrefetchBlocks = 4;   ///< how far the map is looked up ahead in a multi-block read
+constexpr std::uint32_t kExtentShift = 8;
+constexpr std::uint32_t kVolumeStride = 0x9E37;  ///< so that equal blocks of volumes lie in different shards
+
+ShardOp op_of(IoOpcode opcode) {
+    switch (opcode) {
+        case IoOpcode::kRead:
+            return ShardOp::kRead;
+        case IoOpcode::kWrite:
+            return ShardOp::kWrite;
+        case IoOpcode::kWriteZeroes:
+            return ShardOp::kZero;
+        case IoOpcode::kDatasetManagement:
+            return ShardOp::kTrim;
+        case IoOpcode::kFlush:
+            break;
+    }
+    return ShardOp::kFlush;
+}
 
 }  // namespace
 
-Engine::Impl::Impl(Flash& flash_in, MetadataStore& metadata_in, const EngineOptions& options_in,
-                   CompletionSink& sink_in, FirmwareState state_in)
-    : flash(flash_in),
-      metadata(metadata_in),
+Engine::Impl::Impl(MetadataStore& metadata_in, const EngineOptions& options_in, CompletionSink& sink_in,
+                   FirmwareState state_in)
+    : metadata(metadata_in),
       options(options_in),
       sink(sink_in),
       state(std::move(state_in)),
-      check(state.permissions, active_map, options_in.mdts_blocks),
-      blocks(flash_in.geometry().pages()),
-      allocator(flash_in),
-      capacity(flash_in.geometry().pages() * 100 / (100 + options_in.over_provisioning_percent)),
-      planned(options_in.mdts_blocks),
-      scratch(nvme::kBlockBytes) {
-    waiting.reserve(kMaxWaiting);
-}
+      check(state.permissions, active_map, options_in.mdts_blocks) {}
 
 void Engine::Impl::submit(const nvme::Command& command, Requester from, std::span<std::byte> data,
                           std::uint64_t tag, std::uint64_t now_ns) {
+    assert((tag & kPartTag) == 0 && "tags are below 2^63");
     CheckedCommand c;
     std::uint32_t dw0 = 0;
     if (const Status s = check.run(command, from, data, now_ns, c, dw0); !ok(s)) {
-        ++counters.refused;
-        return answer(tag, s, dw0);
+        ++own.refused;
+        return sink.on_complete(tag, s, dw0);
     }
     const nvme::IoFields& f = c.fields;
-    Status status = Status::kSuccess;
-    switch (c.opcode) {
-        case IoOpcode::kRead:
-            ++counters.reads;
-            return answer(tag, read(f, data.data()), 0);
-        case IoOpcode::kFlush:
-            ++counters.flushes;
-            return answer_when_durable(tag, true);
-        case IoOpcode::kWrite:
-            ++counters.writes;
-            status = apply({f.volume, f.block, f.blocks, f.epoch, f.sequence, data.data()});
-            break;
-        case IoOpcode::kWriteZeroes:
-            ++counters.zeroes;
-            status = apply({f.volume, f.block, f.blocks, f.epoch, f.sequence, nullptr});
-            break;
-        case IoOpcode::kDatasetManagement:
-            ++counters.trims;
-            if (c.deallocate) status = trim(c);
-            break;
+    const bool trim = c.opcode == IoOpcode::kDatasetManagement;
+    ShardCommand sent{};
+    sent.op = op_of(c.opcode);
+    sent.stable = f.fua && !trim;
+    sent.volume = f.volume;
+    sent.first = f.block;
+    sent.blocks = f.blocks;
+    sent.first_sector = f.first_sector;
+    sent.sectors = f.sectors;
+    sent.epoch = f.epoch;
+    sent.sequence = f.sequence;
+    sent.data = data.data();
+    sent.tag = tag;
+    if (sent.op == ShardOp::kRead) {
+        ++own.reads;
+        return send(sent);
     }
-    refresh_gauges();
-    if (!ok(status)) return answer(tag, status, 0);
-    const bool fua = f.fua && c.opcode != IoOpcode::kDatasetManagement;
-    answer_when_durable(tag, fua || !options.volatile_cache);
-}
-
-void Engine::Impl::answer(std::uint64_t tag, Status status, std::uint32_t dw0) {
-    sink.on_complete(tag, status, dw0);
-}
-
-/// At once if nothing is unsynced or nobody asked to wait; else with the next settle(). A superseded write
-/// comes here too: its answer speaks of the winner, so it waits for the winner's durability.
-void Engine::Impl::answer_when_durable(std::uint64_t tag, bool wait) {
-    if (!wait || !unsynced) return answer(tag, Status::kSuccess, 0);
-    waiting.push_back(tag);
-    if (waiting.size() == kMaxWaiting) settle();
-}
-
-/// One sync for all who wait.
-std::uint32_t Engine::Impl::settle() {
-    if (waiting.empty()) return 0;
-    const Status status = flash.sync() == FlashStatus::kOk ? Status::kSuccess : Status::kWriteFault;
-    if (ok(status)) unsynced = false;
-    // The sink may submit more: it sees an empty list.
-    std::vector<std::uint64_t> done;
-    done.swap(waiting);
-    for (const std::uint64_t tag : done) answer(tag, status, 0);
-    const auto count = static_cast<std::uint32_t>(done.size());
-    if (waiting.empty()) {
-        done.clear();
-        waiting.swap(done);  // keeps its memory
+    if (sent.op == ShardOp::kFlush) {
+        ++own.flushes;
+        return flush(sent);
     }
-    return count;
-}
-
-Status Engine::Impl::read(const nvme::IoFields& f, std::byte* to) {
-    if (f.sectors != 0) return read_block(make_key(f.volume, f.block), f.first_sector, f.sectors, to);
-    for (std::uint32_t i = 0; i < f.blocks; ++i) {
-        if (i + kPrefetchBlocks < f.blocks)
-            blocks.prefetch(make_key(f.volume, f.block + i + kPrefetchBlocks));
-        const Status s = read_block(make_key(f.volume, f.block + i), 0, nvme::kSectorsPerBlock,
-                                    to + std::size_t{i} * nvme::kBlockBytes);
-        if (!ok(s)) return s;
+    const Volume& volume = *state.permissions.find(f.volume);
+    sent.volume_epoch = volume.record.epoch;
+    sent.floor = volume.floor;
+    if (trim) {
+        ++own.trims;
+        if (!c.deallocate) return sink.on_complete(tag, Status::kSuccess, 0);
+        return send_parts(sent, c.ranges);
     }
-    return Status::kSuccess;
+    ++(sent.op == ShardOp::kWrite ? own.writes : own.zeroes);
+    const std::uint64_t mapped =
+        inline_port != nullptr ? inline_port->mapped_blocks() : port->mapped_blocks();
+    sent.room = capacity > mapped ? capacity - mapped : 0;
+    send(sent);
 }
 
-Status Engine::Impl::read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors,
-                                std::byte* to) {
-    ++counters.blocks_read;
-    const auto entry = blocks.find(key);
-    if (!entry || entry->tombstone) {
-        std::memset(to, 0, std::size_t{sectors} * nvme::kSectorBytes);
-        return Status::kSuccess;
+inline void Engine::Impl::execute(std::uint32_t shard, const ShardCommand& command) {
+    if (inline_port != nullptr) return inline_port->execute(shard, command);
+    port->execute(shard, command);
+}
+
+std::uint32_t Engine::Impl::shard_of(nvme::VolumeId volume, nvme::BlockAddress block) const {
+    return ((block >> kExtentShift) + volume * kVolumeStride) % shards;
+}
+
+void Engine::Impl::send(ShardCommand& command) {
+    if (shards == 1) return execute(0, command);
+    const nvme::BlockAddress last = command.first + command.blocks - 1;
+    if (command.first >> kExtentShift == last >> kExtentShift)
+        return execute(shard_of(command.volume, command.first), command);
+    command.tag = join(command.tag, (last >> kExtentShift) - (command.first >> kExtentShift) + 1);
+    send_extents(command);
+}
+
+void Engine::Impl::send_parts(ShardCommand& command, std::span<const nvme::DsmRange> ranges) {
+    // Copied, as an answer's receiver may submit another trim.
+    std::vector<nvme::DsmRange> own_ranges(ranges.begin(), ranges.end());
+    std::uint32_t parts = 0;
+    for (const nvme::DsmRange& range : own_ranges) {
+        const std::uint64_t last = range.start + range.blocks - 1;
+        parts += shards == 1
+                     ? 1
+                     : static_cast<std::uint32_t>((last >> kExtentShift) - (range.start >> kExtentShift) + 1);
     }
-    PageOob oob;
-    std::uint32_t crcs[nvme::kSectorsPerBlock];
-    bool good = flash.read_page(entry->page, first_sector, sectors, to, crcs, oob) == FlashStatus::kOk;
-    // The record is the page's own word on whose block it is: a second fence behind the exact map.
-    good = good && make_key(oob.vid, oob.vba) == key && oob.kind == PageKind::kData;
-    good = good && std::memcmp(crcs, oob.sector_crc + first_sector, sectors * sizeof(crcs[0])) == 0;
-    if (good) return Status::kSuccess;
-    ++counters.media_errors;
-    std::memset(to, 0, std::size_t{sectors} * nvme::kSectorBytes);  // whatever was copied is nobody's to see
-    return Status::kUnrecoveredReadError;
-}
-
-Status Engine::Impl::trim(const CheckedCommand& c) {
-    if (const Status s = plan_ranges(c); !ok(s)) return s;
-    for (const nvme::DsmRange& range : c.ranges) {
-        const Status s = apply({c.fields.volume, static_cast<nvme::BlockAddress>(range.start), range.blocks,
-                                c.fields.epoch, c.fields.sequence, nullptr});
-        if (!ok(s)) return s;
+    if (parts > 1) command.tag = join(command.tag, parts);
+    for (const nvme::DsmRange& range : own_ranges) {
+        command.first = static_cast<nvme::BlockAddress>(range.start);
+        command.blocks = range.blocks;
+        send_extents(command);
     }
-    return Status::kSuccess;
 }
 
-/// What plan() would refuse in any range is refused before the first is done. Ranges that overlap are counted
-/// twice.
-Status Engine::Impl::plan_ranges(const CheckedCommand& c) {
-    std::uint64_t pages = 0;
-    std::uint64_t keys = 0;
-    for (const nvme::DsmRange& range : c.ranges) {
-        pages += range.blocks;
-        for (std::uint32_t i = 0; i < range.blocks; ++i) {
-            const auto entry =
-                blocks.find(make_key(c.fields.volume, static_cast<nvme::BlockAddress>(range.start + i)));
-            PageOob oob;
-            if (!entry) {
-                ++keys;
-            } else if (flash.read_oob(entry->page, oob) != FlashStatus::kOk || !is_known_page(oob)) {
-                ++counters.media_errors;
-                return Status::kUnrecoveredReadError;
-            }
-        }
+/// Each extent's blocks to its shard, under the command's tag.
+void Engine::Impl::send_extents(ShardCommand command) {
+    if (shards == 1) return execute(0, command);
+    std::uint32_t left = command.blocks;
+    while (left != 0) {
+        const std::uint32_t to_border = (1u << kExtentShift) - (command.first & ((1u << kExtentShift) - 1));
+        command.blocks = std::min(left, to_border);
+        left -= command.blocks;
+        execute(shard_of(command.volume, command.first), command);
+        command.first += command.blocks;
+        if (command.data != nullptr) command.data += std::size_t{command.blocks} * nvme::kBlockBytes;
     }
-    const bool fits = pages <= allocator.available() && blocks.size() + keys <= capacity;
-    return fits ? Status::kSuccess : Status::kCapacityExceeded;
 }
 
-/// Everything that can be refused is refused by plan(); after it only flash itself can fail.
-Status Engine::Impl::apply(const Change& change) {
-    if (const Status s = plan(change); !ok(s)) return s;
-    for (std::uint32_t i = 0; i < change.blocks; ++i) {
-        const PlannedBlock& block = planned[i];
-        if (block.action == PlannedBlock::Action::kSuperseded) {
-            ++counters.superseded;
-            continue;
-        }
-        PageOob oob{};
-        oob.vid = change.volume;
-        oob.vba = change.first + i;
-        oob.kind = change.data != nullptr ? PageKind::kData : PageKind::kTombstone;
-        oob.version = kOobVersion;
-        oob.sequence = change.sequence;
-        oob.epoch = change.epoch;
-        const std::byte* data =
-            change.data != nullptr ? change.data + std::size_t{i} * nvme::kBlockBytes : nullptr;
-        PageNumber page = kNoPage;
-        if (const Status s = program(data, oob, page); !ok(s)) {
-            cancel_plan(i, change.blocks);
-            return s;
-        }
-        const MapEntry entry{page, change.data == nullptr};
-        if (block.action == PlannedBlock::Action::kInsert) {
-            blocks.commit(block.ticket, entry);
-        } else {
-            const bool updated = blocks.update(make_key(change.volume, change.first + i), entry);
-            assert(updated);
-            (void)updated;
-            allocator.invalidate(block.old_page);
-        }
-        ++counters.blocks_written;
+void Engine::Impl::flush(ShardCommand& command) {
+    if (shards > 1) command.tag = join(command.tag, shards);
+    for (std::uint32_t i = 0; i < shards; ++i) execute(i, command);
+}
+
+/// A tag for the parts of a command; the last part's answer answers the command.
+std::uint64_t Engine::Impl::join(std::uint64_t tag, std::uint32_t parts) {
+    if (free_joins.empty()) {
+        free_joins.push_back(static_cast<std::uint32_t>(joins.size()));
+        joins.emplace_back();
     }
-    return Status::kSuccess;
+    const std::uint32_t index = free_joins.back();
+    free_joins.pop_back();
+    joins[index] = {tag, parts, Status::kSuccess, 0};
+    return kPartTag | index;
 }
 
-/// Decides for each block whether the change is newer, and reserves slots and room for all of them, or for
-/// none.
-Status Engine::Impl::plan(const Change& change) {
-    std::uint64_t pages = 0;
-    for (std::uint32_t i = 0; i < change.blocks; ++i) {
-        const BlockKey key = make_key(change.volume, change.first + i);
-        PlannedBlock& block = planned[i];
-        block = {PlannedBlock::Action::kSuperseded, {}, kNoPage};
-        Status failed = Status::kSuccess;
-        if (const auto entry = blocks.find(key)) {
-            const auto newer = is_newer(entry->page, change, i);
-            if (!newer) failed = Status::kUnrecoveredReadError;
-            if (newer.value_or(false)) {
-                block.action = PlannedBlock::Action::kReplace;
-                block.old_page = entry->page;
-                ++pages;
-            }
-        } else if (const auto ticket = blocks.size() < capacity ? blocks.reserve(key) : std::nullopt) {
-            block.action = PlannedBlock::Action::kInsert;
-            block.ticket = *ticket;
-            ++pages;
-        } else {
-            failed = Status::kCapacityExceeded;
-        }
-        if (ok(failed) && pages > allocator.available()) failed = Status::kCapacityExceeded;
-        if (!ok(failed)) {
-            cancel_plan(0, i + 1);
-            return failed;
-        }
+void Engine::Impl::on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) {
+    if ((tag & kPartTag) == 0) return sink.on_complete(tag, status, dw0);
+    const auto index = static_cast<std::uint32_t>(tag);
+    Join& join = joins[index];
+    if (ok(join.status)) {
+        join.status = status;
+        join.dw0 = dw0;
     }
-    return Status::kSuccess;
+    if (--join.parts != 0) return;
+    const Join done = join;
+    free_joins.push_back(index);
+    sink.on_complete(done.tag, done.status, done.dw0);
 }
 
-void Engine::Impl::cancel_plan(std::uint32_t from, std::uint32_t end) {
-    for (std::uint32_t i = from; i < end; ++i)
-        if (planned[i].action == PlannedBlock::Action::kInsert) blocks.cancel(planned[i].ticket);
+void Engine::Impl::prefetch(const nvme::Command& command) const {
+    const nvme::IoFields f = nvme::decode_io(command);
+    if (inline_port != nullptr)
+        inline_port->prefetch(shards == 1 ? 0 : shard_of(f.volume, f.block), f.volume, f.block);
 }
 
-/// Whether block `block` of the change is newer than what `stored` holds; nothing if that page's order cannot
-/// be read (then the error stays: overwriting it blindly could bring an older version back; ARRAY.md, rule
-/// 13).
-std::optional<bool> Engine::Impl::is_newer(PageNumber stored, const Change& change, std::uint32_t block) {
-    PageOob oob;
-    if (flash.read_oob(stored, oob) != FlashStatus::kOk || !is_known_page(oob)) {
-        ++counters.media_errors;
-        return std::nullopt;
-    }
-    if (change.epoch != oob.epoch) return change.epoch > oob.epoch;
-    if (change.sequence != oob.sequence) return change.sequence > oob.sequence;
-    // One sequence twice: a duplicate, or a buffer that changed. Only here the contents decide.
-    std::uint32_t crcs[nvme::kSectorsPerBlock] = {};
-    if (change.data != nullptr) {
-        const std::byte* data = change.data + std::size_t{block} * nvme::kBlockBytes;
-        for (std::uint32_t s = 0; s < nvme::kSectorsPerBlock; ++s)
-            crcs[s] = crc32c(data + std::size_t{s} * nvme::kSectorBytes, nvme::kSectorBytes);
-    }
-    return content_crc(crcs) > content_crc(oob.sector_crc);
+void Engine::Impl::refresh_counters() {
+    counters = own;
+    add_counters(counters, port->counters());
 }
 
-/// Programs the next page; a unit that fails is retired and another one tried.
-Status Engine::Impl::program(const std::byte* data, PageOob& oob, PageNumber& page) {
-    for (std::uint32_t attempt = 0; attempt < kProgramAttempts; ++attempt) {
-        page = allocator.next_page();
-        for (const std::uint32_t unit : allocator.take_newly_retired()) retire(unit);
-        if (page == kNoPage) return Status::kCapacityExceeded;
-        unsynced = true;
-        const FlashStatus programmed = flash.program(page, data, oob);
-        if (programmed == FlashStatus::kOk) {
-            allocator.programmed(page);
-            ++counters.pages_programmed;
-            return Status::kSuccess;
-        }
-        if (programmed == FlashStatus::kNoRoom) {
-            // The unit is good: a full disk below says nothing of it, and may have room again tomorrow.
-            const bool exchanged = allocator.exchange_open_unit();
-            for (const std::uint32_t unit : allocator.take_newly_retired()) retire(unit);
-            if (!exchanged) return Status::kCapacityExceeded;
-            continue;
-        }
-        retire(allocator.failed(page));
-    }
-    return Status::kWriteFault;
-}
-
-/// Remembers a bad unit. If that cannot be stored it is forgotten at the next mount, and found again: no
-/// harm.
-void Engine::Impl::retire(std::uint32_t unit) {
-    state.retired_units.push_back(unit);
-    const auto blob = state.serialise();
-    if (blob.size() <= metadata.capacity()) (void)metadata.store(blob);
-}
-
-void Engine::Impl::refresh_gauges() {
-    counters.mapped_blocks = blocks.size();
-    counters.free_pages = allocator.available();
-    counters.units_erased = allocator.units_erased();
+void add_counters(EngineCounters& sum, const EngineCounters& more) {
+    static_assert(
+        std::is_trivially_copyable_v<EngineCounters> && sizeof(EngineCounters) % sizeof(std::uint64_t) == 0,
+        "counters are 64-bit numbers");
+    constexpr std::size_t kCounters = sizeof(EngineCounters) / sizeof(std::uint64_t);
+    std::uint64_t a[kCounters], b[kCounters];
+    std::memcpy(a, &sum, sizeof(sum));
+    std::memcpy(b, &more, sizeof(more));
+    for (std::size_t i = 0; i < kCounters; ++i) a[i] += b[i];
+    std::memcpy(&sum, a, sizeof(sum));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -307,20 +204,28 @@ void Engine::submit(const nvme::Command& command, Requester from, std::span<std:
     impl_->submit(command, from, data, tag, now_ns);
 }
 
+void Engine::prefetch(const nvme::Command& command) const {
+    impl_->prefetch(command);
+}
+
 void Engine::submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                           std::uint64_t tag, std::uint64_t now_ns) {
     std::uint32_t dw0 = 0;
     const Status status = impl_->admin(command, from, data, now_ns, dw0);
-    if (!ok(status)) ++impl_->counters.refused;
-    impl_->refresh_gauges();
-    impl_->answer(tag, status, dw0);
+    if (!ok(status)) ++impl_->own.refused;
+    impl_->sink.on_complete(tag, status, dw0);
 }
 
-std::uint32_t Engine::poll(std::uint64_t /*now_ns*/) {
-    return impl_->settle();
+std::uint32_t Engine::poll(std::uint64_t now_ns) {
+    return impl_->port->poll(now_ns);
+}
+
+Result<void> Engine::close() {
+    return impl_->port->close();
 }
 
 const EngineCounters& Engine::counters() const {
+    impl_->refresh_counters();
     return impl_->counters;
 }
 std::uint64_t Engine::capacity_blocks() const {

@@ -14,6 +14,7 @@
 #include "deengine/mutation.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -73,6 +74,9 @@ struct RecoveryReport {
     static constexpr std::size_t kMaxFindings = 1000;
 };
 
+class ShardPort;
+class VolumeLives;
+
 class Engine {
   public:
     /// Recovers from what the flash and the metadata hold; an empty flash is a new drive. `report` may be
@@ -80,17 +84,35 @@ class Engine {
     static Result<std::unique_ptr<Engine>> mount(Flash& flash, MetadataStore& metadata,
                                                  const EngineOptions& options, CompletionSink& sink,
                                                  RecoveryReport* report = nullptr);
+    /// With a shard for each of `flashes`: views of one store, all of the whole geometry, each with its own
+    /// state of sync. How many must not change between mounts.
+    static Result<std::unique_ptr<Engine>> mount(std::span<Flash* const> flashes, MetadataStore& metadata,
+                                                 const EngineOptions& options, CompletionSink& sink,
+                                                 RecoveryReport* report = nullptr);
+    /// With shards that somebody else mounts and runs: `shards` is called once, with what their mount needs.
+    using MountShards = std::function<Result<std::unique_ptr<ShardPort>>(
+        const EngineOptions&, const VolumeLives&, CompletionSink&, RecoveryReport&)>;
+    static Result<std::unique_ptr<Engine>> mount(const FlashGeometry& geometry, const MountShards& shards,
+                                                 MetadataStore& metadata, const EngineOptions& options,
+                                                 CompletionSink& sink, RecoveryReport* report = nullptr);
+    /// Without close(): what a kill leaves.
     ~Engine();
 
     /// An I/O command whose data is `data` (local memory, valid until the completion; read: destination,
-    /// write: source, dataset management: ranges). `tag` comes back with the completion.
+    /// write: source, dataset management: ranges). `tag` comes back with the completion; it is below 2^63.
     void submit(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag,
                 std::uint64_t now_ns);
+    /// A hint: this read or write is submitted soon (brings its map entry towards the cache).
+    void prefetch(const nvme::Command& command) const;
     /// A vendor admin command (nvme/vendor.hpp).
     void submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                       std::uint64_t tag, std::uint64_t now_ns);
     /// Finishes what waited for time or durability; returns how many completions it gave.
     std::uint32_t poll(std::uint64_t now_ns);
+
+    /// A clean shutdown: answers what waits, makes everything durable and writes a checkpoint, so that the
+    /// next mount reads that and nothing else. No command may follow.
+    Result<void> close();
 
     [[nodiscard]] const EngineCounters& counters() const;
     [[nodiscard]] std::uint64_t capacity_blocks() const;  ///< what users may fill, over-provisioning aside

@@ -1,66 +1,42 @@
-// engine_impl.hpp: the parts of an Engine and how they hang together; bodies in engine.cpp (I/O), admin.cpp
-// (vendor commands) and recovery.cpp (mount).
+// engine_impl.hpp: the front of an engine; bodies in engine.cpp (I/O), admin.cpp (vendor commands) and
+// mount.cpp.
 //
 // Invariants
-//   * a page is valid in the allocator exactly while the block map names it: sum of valid pages ==
-//   blocks.size();
-//   * a command is checked and done within one submit(), so that no change of permission, epoch or map lies
-//   between (the
-//     commit point of DESIGN.md); what waits is only its answer, and admin changes give those first
-//     (settle());
+//   * a command is checked and sent to its shards within one submit(); every shard does a command at once or
+//   answers what came before first, and admin changes go through all shards' barrier (settle()), so that no
+//   change of permission, epoch or map lies between check and effect (the commit point of DESIGN.md);
+//   * a command is in one shard, or in parts that count down in `joins` until the last one answers for all;
 //   * state is stored before it is current.
 // One owner thread.
 #pragma once
 
 #include "deengine/active_map.hpp"
-#include "deengine/block_map.hpp"
 #include "deengine/command_check.hpp"
 #include "deengine/engine.hpp"
 #include "deengine/firmware_state.hpp"
-#include "deengine/flash_allocator.hpp"
-#include "deengine/order.hpp"
+#include "deengine/shard_port.hpp"
 
-#include <optional>
 #include <vector>
 
 namespace gnstor::deengine {
 
-struct Engine::Impl {
-    /// New contents of consecutive blocks of one volume, of one order.
-    struct Change {
-        nvme::VolumeId volume;
-        nvme::BlockAddress first;
-        std::uint32_t blocks;
-        nvme::Epoch epoch;
-        std::uint64_t sequence;
-        const std::byte* data;  ///< null: tombstones
-    };
-    struct PlannedBlock {
-        enum class Action : std::uint8_t { kSuperseded, kReplace, kInsert } action;
-        BlockMap::Ticket ticket;  ///< kInsert
-        PageNumber old_page;      ///< kReplace
-    };
-
-    Impl(Flash& flash_in, MetadataStore& metadata_in, const EngineOptions& options_in,
-         CompletionSink& sink_in, FirmwareState state_in);
+struct Engine::Impl final : CompletionSink, VolumeLives {
+    Impl(MetadataStore& metadata_in, const EngineOptions& options_in, CompletionSink& sink_in,
+         FirmwareState state_in);
 
     // engine.cpp
     void submit(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag,
                 std::uint64_t now_ns);
-    std::uint32_t settle();
-    nvme::Status read(const nvme::IoFields& f, std::byte* to);
-    nvme::Status read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors, std::byte* to);
-    nvme::Status trim(const CheckedCommand& c);
-    nvme::Status plan_ranges(const CheckedCommand& c);
-    nvme::Status apply(const Change& change);
-    nvme::Status plan(const Change& change);
-    void cancel_plan(std::uint32_t from, std::uint32_t end);
-    std::optional<bool> is_newer(PageNumber stored, const Change& change, std::uint32_t block);
-    nvme::Status program(const std::byte* data, PageOob& oob, PageNumber& page);
-    void answer(std::uint64_t tag, nvme::Status status, std::uint32_t dw0);
-    void answer_when_durable(std::uint64_t tag, bool wait);
-    void retire(std::uint32_t unit);
-    void refresh_gauges();
+    void prefetch(const nvme::Command& command) const;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
+    void send(ShardCommand& command);
+    void send_parts(ShardCommand& command, std::span<const nvme::DsmRange> ranges);
+    void send_extents(ShardCommand command);
+    void flush(ShardCommand& command);
+    void execute(std::uint32_t shard, const ShardCommand& command);
+    [[nodiscard]] std::uint32_t shard_of(nvme::VolumeId volume, nvme::BlockAddress block) const;
+    std::uint64_t join(std::uint64_t tag, std::uint32_t parts);
+    void refresh_counters();
 
     // admin.cpp
     nvme::Status admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
@@ -75,28 +51,33 @@ struct Engine::Impl {
     nvme::Status floor(const nvme::Command& command, Requester from, std::uint32_t& dw0);
     bool store_and_swap(FirmwareState&& next);
 
-    // recovery.cpp
-    Result<void> recover(RecoveryReport& report);
-    /// False if the block map has no room: nothing may be mounted without a page that was acknowledged.
-    bool recover_page(PageNumber page, const PageOob& oob, RecoveryReport& report);
-    bool wins(PageNumber page, const PageOob& oob, PageNumber stored);
-    bool is_readable(PageNumber page, const PageOob& oob);
+    // mount.cpp
+    [[nodiscard]] bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
+                             nvme::BlockAddress block) const override;
 
-    Flash& flash;
+    /// A command in parts.
+    struct Join {
+        std::uint64_t tag;
+        std::uint32_t parts;
+        nvme::Status status;
+        std::uint32_t dw0;
+    };
+    static constexpr std::uint64_t kPartTag = 1ull << 63;  ///< tags of parts: users' are below
+
     MetadataStore& metadata;
     const EngineOptions options;
     CompletionSink& sink;
     FirmwareState state;
     ActiveMap active_map;
     CommandCheck check;
-    BlockMap blocks;
-    FlashAllocator allocator;
-    EngineCounters counters{};
-    std::uint64_t capacity;
-    bool unsynced = false;               ///< something was programmed since the last sync
-    std::vector<std::uint64_t> waiting;  ///< tags that are answered after the next sync
-    std::vector<PlannedBlock> planned;
-    std::vector<std::byte> scratch;  ///< one page, for recovery
+    std::unique_ptr<ShardPort> port;
+    InlinePort* inline_port = nullptr;  ///< the same, where the shards are in this thread: no virtual call
+    std::uint32_t shards = 1;
+    std::uint64_t capacity = 0;
+    EngineCounters own{};       ///< of commands; the shards count blocks and pages
+    EngineCounters counters{};  ///< both, as of refresh_counters()
+    std::vector<Join> joins;
+    std::vector<std::uint32_t> free_joins;
 };
 
 }  // namespace gnstor::deengine

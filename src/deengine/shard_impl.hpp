@@ -109,6 +109,7 @@ struct Shard::Impl {
     bool flush_journal();
     bool log(const LogRecord& record);
     void record_bad_units();
+    void log_bad_units();
     void note_programmed();
     void note_journal_pages(std::uint64_t first_page);
     [[nodiscard]] bool is_dirty() const { return programmed_in_group || journal.dirty(); }

@@ -197,6 +197,7 @@ Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, 
     for (std::uint32_t attempt = 0; attempt < kProgramAttempts; ++attempt) {
         page = pool.next_page(stream);
         if (page == kNoPage && make_room(stream)) page = pool.next_page(stream);
+        record_bad_units();
         if (page == kNoPage) return broken ? Status::kWriteFault : Status::kCapacityExceeded;
         oob.version = kOobVersion;
         oob.unit_serial = pool.serial_of(page);
@@ -210,6 +211,7 @@ Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, 
         }
         if (status != FlashStatus::kNoRoom) {
             (void)pool.failed(stream, page);
+            record_bad_units();
         } else if (!pool.exchange_open_unit(stream)) {
             // The unit is good: a full disk below says nothing of it, and may have room again tomorrow.
             return Status::kCapacityExceeded;

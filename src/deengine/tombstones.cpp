@@ -8,6 +8,9 @@
 namespace gnstor::deengine {
 namespace {
 
+constexpr std::uint32_t kLongest = 1u
+                                   << 30;  ///< intervals this long are not run together: lengths are 32 bits
+
 bool is_newer(nvme::Epoch epoch, std::uint64_t sequence, const Tombstone& than) {
     return epoch != than.epoch ? epoch > than.epoch : sequence > than.sequence;
 }
@@ -46,26 +49,44 @@ void Tombstones::add(const Tombstone& t) {
     assert(key_volume(t.first) == key_volume(end - 1) && "an interval lies within one volume");
     BlockKey at = t.first;  // up to here the interval is placed
     const Value value{0, t.epoch, t.sequence, t.born};
-    for (auto it = first_behind(at); it != map_.end() && it->first < end;) {
+    for (auto it = first_behind(at); it != map_.end() && it->first < end; it = first_behind(at)) {
         const Tombstone other = as_tombstone(*it);
         const BlockKey other_end = other.first + other.blocks;
         if (!is_newer(t.epoch, t.sequence, other)) {
             place(at, other.first, value);
             at = std::min(end, other_end);
-            ++it;
+            if (at == end) return;
             continue;
         }
         // What sticks out of the older one stays.
-        it = map_.erase(it);
-        Value rest{0, other.epoch, other.sequence, other.born};
+        map_.erase(it);
+        const Value rest{0, other.epoch, other.sequence, other.born};
         place(other.first, std::max(t.first, other.first), rest);
         place(std::min(end, other_end), other_end, rest);
     }
     place(at, end, value);
 }
 
+/// Runs together with neighbours of the same order: a long trim comes in many parts.
 void Tombstones::place(BlockKey first, BlockKey end, Value value) {
     if (first >= end) return;
+    const auto joins = [&](const std::pair<const BlockKey, Value>& other) {
+        return other.second.blocks < kLongest && end - first < kLongest &&
+               key_volume(other.first) == key_volume(first) && other.second.epoch == value.epoch &&
+               other.second.sequence == value.sequence && other.second.born == value.born;
+    };
+    auto after = map_.lower_bound(first);
+    if (after != map_.begin()) {
+        const auto before = std::prev(after);
+        if (before->first + before->second.blocks == first && joins(*before)) {
+            first = before->first;
+            map_.erase(before);
+        }
+    }
+    if (after != map_.end() && after->first == end && joins(*after)) {
+        end += after->second.blocks;
+        map_.erase(after);
+    }
     value.blocks = static_cast<std::uint32_t>(end - first);
     map_[first] = value;
 }

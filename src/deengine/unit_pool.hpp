@@ -101,6 +101,7 @@ class UnitPool {
     [[nodiscard]] std::uint32_t next_serial() const { return next_serial_; }
     [[nodiscard]] std::uint64_t units_erased() const { return units_erased_; }
     [[nodiscard]] std::uint64_t units_sealed() const { return units_sealed_; }  ///< since construction
+    [[nodiscard]] bool has_newly_bad() const { return !newly_bad_.empty(); }
     /// Units that became bad since the last call: to be recorded.
     [[nodiscard]] std::vector<std::uint32_t> take_newly_bad();
     /// A retiring unit without valid pages is retired.

@@ -31,7 +31,8 @@ class RamFlash : public Flash {
 
     FlashStatus program(PageNumber page, const std::byte* data, PageOob& oob) override {
         const std::uint32_t unit = page / geometry_.pages_per_unit;
-        if (unit >= geometry_.units || page % geometry_.pages_per_unit != next_[unit]) {
+        if (unit >= geometry_.units || page % geometry_.pages_per_unit != next_[unit] ||
+            failed.contains(unit)) {
             ++violations;
             return FlashStatus::kRefused;
         }
@@ -64,6 +65,7 @@ class RamFlash : public Flash {
             // A failed program leaves anything: a good record over half the data, or no readable record.
             if (fault->second == Fault::kBadRecord) p.oob.crc ^= 1;
             if (fault->second == Fault::kBadData && !p.data.empty()) p.data[100] ^= std::byte{1};
+            failed.insert(unit);
             return FlashStatus::kProgramFailed;
         }
         step(Step::kProgrammed);
@@ -109,7 +111,11 @@ class RamFlash : public Flash {
 
     FlashStatus erase(std::uint32_t unit) override {
         ++erases;
-        if (erase_faults.contains(erases)) return FlashStatus::kProgramFailed;
+        if (failed.contains(unit)) ++violations;
+        if (erase_faults.contains(erases)) {
+            failed.insert(unit);
+            return FlashStatus::kProgramFailed;
+        }
         for (std::uint32_t i = 0; i < geometry_.pages_per_unit; ++i)
             pages_[unit * geometry_.pages_per_unit + i] = Page{};
         next_[unit] = 0;
@@ -150,6 +156,9 @@ class RamFlash : public Flash {
     std::map<std::uint64_t, Fault> program_faults;  ///< by number of program, from 1
     std::set<std::uint64_t> erase_faults;           ///< by number of erasure, from 1
     std::set<PageNumber> unreadable;
+    /// Units whose program or erasure failed: to use one again is a violation. It answers is_bad() with
+    /// false, as a flash that forgets in a restart: the drive has to remember.
+    std::set<std::uint32_t> failed;
     std::size_t room_units = ~std::size_t{0};  ///< units that what lies below has room for at once
     std::set<std::uint32_t> with_room;
     bool fail_sync = false;
