@@ -68,15 +68,32 @@ std::uint32_t BlockMap::match(Home h) const {
     return hits;
 }
 
-/// The key's slot where it is visible. Both buckets are looked at whatever the first holds: two cache misses
-/// side by side cost one, and which of them has the key is nothing that a processor could foresee.
-const std::uint64_t* BlockMap::slot_of(BlockKey key) const {
-    const Home homes[2] = {home(key, 0), home(key, 1)};
+/// Where the key is, counted through both buckets, or kNowhere. Both are looked at whatever the first holds:
+/// two cache misses side by side cost one, and which of them has the key is nothing that a processor could
+/// foresee.
+std::uint32_t BlockMap::search(const Home (&homes)[2]) const {
     const std::uint32_t hits = match(homes[0]) | match(homes[1]) << kSlotsPerBucket;
-    if (hits == 0) return nullptr;
-    const auto at = static_cast<std::uint32_t>(std::countr_zero(hits));
-    const std::uint64_t* slot = &table_[homes[at / kSlotsPerBucket].bucket].slots[at % kSlotsPerBucket];
-    return is_visible(*slot) ? slot : nullptr;
+    return hits == 0 ? kNowhere : static_cast<std::uint32_t>(std::countr_zero(hits));
+}
+
+/// The key's slot where it is visible.
+const std::uint64_t* BlockMap::slot_of(BlockKey key) const {
+    const auto slot_at = [this](const Home(&homes)[2], std::uint32_t at) {
+        return &table_[homes[at / kSlotsPerBucket].bucket].slots[at % kSlotsPerBucket];
+    };
+    const auto if_visible = [](const std::uint64_t* slot) { return is_visible(*slot) ? slot : nullptr; };
+    Recent& recent = recent_[key % kRecentKeys];
+    if (recent.key != key) {
+        const Home homes[2] = {home(key, 0), home(key, 1)};
+        const std::uint32_t at = search(homes);
+        return at == kNowhere ? nullptr : if_visible(slot_at(homes, at));
+    }
+    if (recent.at != kNowhere) {
+        const std::uint64_t* slot = slot_at(recent.homes, recent.at);
+        if ((*slot & tag_mask_) == recent.homes[recent.at / kSlotsPerBucket].tag) return if_visible(slot);
+    }
+    recent.at = search(recent.homes);
+    return recent.at == kNowhere ? nullptr : if_visible(slot_at(recent.homes, recent.at));
 }
 
 std::optional<MapEntry> BlockMap::find(BlockKey key) const {
@@ -86,8 +103,16 @@ std::optional<MapEntry> BlockMap::find(BlockKey key) const {
 }
 
 void BlockMap::prefetch(BlockKey key) const {
-    __builtin_prefetch(&table_[home(key, 0).bucket]);
-    __builtin_prefetch(&table_[home(key, 1).bucket]);
+    Recent& recent = recent_[key % kRecentKeys];
+    // Field by field: a structure built first and copied then makes the copy's wide loads wait.
+    recent.key = key;
+    recent.at = kNowhere;
+    for (std::uint32_t which = 0; which < 2; ++which) {
+        const Home h = home(key, which);
+        __builtin_prefetch(&table_[h.bucket]);
+        recent.homes[which].bucket = h.bucket;
+        recent.homes[which].tag = h.tag;
+    }
 }
 
 bool BlockMap::update(BlockKey key, MapEntry entry) {

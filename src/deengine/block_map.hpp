@@ -15,6 +15,7 @@
 #include "deengine/bijection.hpp"
 #include "deengine/flash.hpp"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -66,7 +67,7 @@ class BlockMap {
     BlockMap(std::uint64_t pages, std::uint32_t buckets);
 
     [[nodiscard]] std::optional<MapEntry> find(BlockKey key) const;
-    /// Brings both buckets of `key` towards the cache.
+    /// Brings both buckets of `key` towards the cache, and remembers for a while which they are.
     void prefetch(BlockKey key) const;
 
     /// A slot for `key`, which must be absent and not reserved. Nothing if the bounded search finds no room.
@@ -150,6 +151,15 @@ class BlockMap {
         std::uint32_t bucket;
         std::uint64_t tag;  ///< used, which and remainder: what a slot of this key there must hold
     };
+    /// Of a key that was asked for ahead: its buckets, and where it was found last. Only a short cut: the
+    /// slot itself says whether it still has the key.
+    struct Recent {
+        BlockKey key = ~BlockKey{0};  ///< no key has so many bits
+        Home homes[2] = {};
+        std::uint32_t at = kNowhere;  ///< slot, counted through both buckets
+    };
+    static constexpr std::uint32_t kNowhere = 2 * kSlotsPerBucket;
+    static constexpr std::uint32_t kRecentKeys = 128;
     struct SearchNode {
         std::uint32_t bucket;
         std::uint32_t parent;  ///< index of the node it was reached from
@@ -164,6 +174,7 @@ class BlockMap {
     [[nodiscard]] MapEntry entry_of(std::uint64_t slot) const;
     [[nodiscard]] std::uint64_t encode(std::uint64_t tag, MapEntry entry) const;
     [[nodiscard]] std::uint32_t match(Home home) const;
+    [[nodiscard]] std::uint32_t search(const Home (&homes)[2]) const;
     [[nodiscard]] const std::uint64_t* slot_of(BlockKey key) const;
     static std::optional<std::uint32_t> empty_in(const Bucket& bucket);
     Ticket take(Home home, std::uint32_t index);
@@ -180,6 +191,7 @@ class BlockMap {
     std::uint64_t size_ = 0;
     std::vector<Bucket, LargePages<Bucket>> table_;
     std::vector<SearchNode> search_;
+    mutable std::array<Recent, kRecentKeys> recent_{};  ///< by the key's low bits
     MoveListener* move_listener_ = nullptr;
 };
 

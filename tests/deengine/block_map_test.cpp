@@ -42,6 +42,9 @@ TEST(BlockMap, AgreesWithAPlainMapOverTensOfMillionsOfOperations) {
     for (std::uint64_t i = 0; i < kOperations; ++i) {
         const BlockKey key = likely_key(random, 60'000);
         const auto expected = oracle.find(key);
+        // Keys asked for ahead are found by another way, and what was asked for may be gone or moved by then.
+        if (random.below(8) == 0) map.prefetch(key);
+        if (random.below(8) == 0) map.prefetch(likely_key(random, 60'000));
         const auto got = map.find(key);
         ASSERT_EQ(got.has_value(), expected != oracle.end()) << "key " << key << " at operation " << i;
         if (got) {
@@ -153,6 +156,47 @@ TEST(BlockMap, AReservedSlotIsInvisibleStaysInPlaceAndCanBeGivenBack) {
     }
     EXPECT_EQ(map.size(), filled + 50u);
     for (std::uint32_t i = 0; i < filled; ++i) ASSERT_EQ(map.find(make_key(2, i))->page, i);
+}
+
+// A small table near its limit, so that what was asked for ahead is moved, erased and put back before it is
+// used.
+TEST(BlockMap, AKeyAskedForAheadIsFoundWhereverItWentMeanwhile) {
+    constexpr std::uint32_t kKeys = 510;  // of 512 slots
+    SplitMix64 random(test::run_seed());
+    BlockMap map(1 << 16, 64);
+    std::vector<PageNumber> page(kKeys, kNoPage);
+    std::uint64_t moved = 0;
+    struct Moves final : BlockMap::MoveListener {
+        explicit Moves(std::uint64_t& counted) : count(counted) {}
+        void moved(BlockKey, MapEntry, std::uint32_t, std::uint32_t) override { ++count; }
+        std::uint64_t& count;
+    } listener(moved);
+    map.set_move_listener(&listener);
+    for (std::uint32_t i = 0; i < 1'000'000; ++i) {
+        const auto block = static_cast<nvme::BlockAddress>(random.below(kKeys));
+        const BlockKey key = make_key(3, block);
+        switch (random.below(4)) {
+            case 0:
+                map.prefetch(key);
+                break;
+            case 1:
+                if (page[block] == kNoPage) {
+                    if (insert(map, key, {i % 60'000, false})) page[block] = i % 60'000;
+                } else if (random.below(16) == 0) {
+                    ASSERT_TRUE(map.erase(key));
+                    page[block] = kNoPage;
+                }
+                break;
+            case 2:
+                ASSERT_EQ(map.update(key, {i % 50'000, false}), page[block] != kNoPage);
+                if (page[block] != kNoPage) page[block] = i % 50'000;
+                break;
+            default:
+                const auto got = map.find(key);
+                ASSERT_EQ(got ? got->page : kNoPage, page[block]) << "operation " << i;
+        }
+    }
+    EXPECT_GT(moved, 1000u);
 }
 
 TEST(BlockMap, EraseIfPurgesOneVolumeAlone) {
