@@ -227,6 +227,7 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
     s.pool_blocks = 1;
     s.target[0] = static_cast<std::uint8_t>(slot);
     s.block = 0;
+    s.wire = 0;
     const rdma::SendQueueRef send = c.send_queue(slot);
     rdma::SendTicket ticket;
     if (take_credits(c, c.queue(slot), 1) == 1) {

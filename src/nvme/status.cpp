@@ -108,6 +108,8 @@ const char* status_name(Status s) noexcept {
             return "too many pending commands";
         case Status::kStaleToken:
             return "stale token";
+        case Status::kBufferInUse:
+            return "Buffer In Use";
     }
     return "unknown status";
 }

@@ -4,6 +4,9 @@
 // The pool is a bitmap of 4 KiB blocks; a run of up to 64 is taken at once (bitmap.hpp). Short runs are
 // searched from the low words on, long ones from the high end, so that short ones do not break up the words
 // that long ones need.
+//
+// A run that a command in quarantine may still touch is held: pool_free refuses it until the answer came or
+// the host has reset the queue pair.
 #pragma once
 
 #include <gnstor/gnor/channel_state.hpp>
@@ -83,6 +86,38 @@ inline Keys find_keys(ChannelState& c, std::uint64_t address, std::uint64_t byte
     }
 }
 
+// ChannelState::pool_length: a run's length in blocks, and above it how many commands in quarantine hold it.
+inline constexpr std::uint32_t kRunLengthMask = 0xFF;
+inline constexpr std::uint32_t kRunHold = 0x100;
+
+/// The run given to users that `address` lies in, by its first block, or kNone.
+GN_HD
+inline std::uint32_t run_of(ChannelState& c, std::uint64_t address) {
+    if (!lies_in(c.pool_base, c.pool_bytes, address, 1)) return kNone;
+    const auto at = static_cast<std::uint32_t>((address - c.pool_base) / kPoolBlockBytes);
+    for (std::uint32_t first = at;; --first) {  // a run lies within one word of the bitmap
+        const std::uint32_t blocks =
+            simt::load_relaxed<simt::Scope::kDevice>(&c.pool_length()[first]) & kRunLengthMask;
+        if (blocks != 0) return first + blocks > at ? first : kNone;
+        if (first % kMaxRun == 0) return kNone;
+    }
+}
+
+/// Keeps the run that `address` lies in from being given back; kNone: it lies in none.
+GN_HD
+inline std::uint32_t hold_run(ChannelState& c, std::uint64_t address) {
+    const std::uint32_t first = run_of(c, address);
+    // Before the slot is handed over: the owner of the buffer, who was told that it is in use, finds it held.
+    if (first != kNone) simt::fetch_add<simt::Scope::kDevice>(&c.pool_length()[first], kRunHold);
+    return first;
+}
+
+GN_HD
+inline void release_run(ChannelState& c, std::uint32_t first) {
+    // Releases what was acquired with the answer to whoever gives the run back (pool_free).
+    simt::fetch_add<simt::Scope::kDevice>(&c.pool_length()[first], 0u - kRunHold);
+}
+
 /// Takes registered memory for the user; null when the pool has no such run.
 GN_HD
 inline void* pool_alloc(ChannelState& c, std::uint64_t bytes, std::uint32_t hint, nvme::Status& status) {
@@ -92,11 +127,12 @@ inline void* pool_alloc(ChannelState& c, std::uint64_t bytes, std::uint32_t hint
     const std::uint32_t first = take_pool_run(c, blocks, hint);
     status = first == kNone ? nvme::Status::kNoBuffer : nvme::Status::kSuccess;
     if (first == kNone) return nullptr;
-    simt::store_relaxed<simt::Scope::kDevice>(&c.pool_length()[first], blocks);
+    simt::fetch_add<simt::Scope::kDevice>(&c.pool_length()[first], blocks);
     return reinterpret_cast<void*>(pool_address(c, first));
 }
 
-/// Gives back what pool_alloc gave. kBadArgument: not the beginning of such a run, or given back before.
+/// Gives back what pool_alloc gave. kBadArgument: not the beginning of such a run, or given back before;
+/// kBufferInUse: held.
 GN_HD
 inline nvme::Status pool_free(ChannelState& c, void* buffer) {
     const auto address = reinterpret_cast<std::uint64_t>(buffer);
@@ -104,10 +140,17 @@ inline nvme::Status pool_free(ChannelState& c, void* buffer) {
         (address - c.pool_base) % kPoolBlockBytes != 0)
         return nvme::Status::kBadArgument;
     const auto first = static_cast<std::uint32_t>((address - c.pool_base) / kPoolBlockBytes);
-    // One of two lanes that free the same buffer gets the length.
-    const std::uint32_t blocks = simt::exchange<simt::Scope::kDevice>(&c.pool_length()[first], 0u);
-    if (blocks == 0) return nvme::Status::kBadArgument;
-    give_run(c.pool_free(), first, blocks);
+    std::uint32_t* const length = &c.pool_length()[first];
+    std::uint32_t seen = simt::load_relaxed<simt::Scope::kDevice>(length);
+    for (;;) {
+        if ((seen & kRunLengthMask) == 0) return nvme::Status::kBadArgument;
+        if (seen >= kRunHold) return nvme::Status::kBufferInUse;
+        // One of two lanes that free the same buffer gets the length.
+        const std::uint32_t was = simt::compare_exchange<simt::Scope::kDevice>(length, seen, 0u);
+        if (was == seen) break;
+        seen = was;
+    }
+    give_run(c.pool_free(), first, seen);
     return nvme::Status::kSuccess;
 }
 

@@ -37,7 +37,8 @@ class ChannelRef {
         return reinterpret_cast<void*>(address);
     }
     /// Gives it back; no command may be in flight on it. kBadArgument: not what alloc gave, or given back
-    /// before.
+    /// before. kBufferInUse: a command that timed out, broke or was dropped may still touch it; try again
+    /// after its answer or reclaim() on the host.
     template <class Group>
     GN_HD Status free(Group group, void* buffer) const {
         auto status = Status::kSuccess;

@@ -96,8 +96,9 @@ struct alignas(16) CommandSlot {
     std::uint32_t request;  ///< read_many: which one; with a callback: the first command of the chain
     std::uint32_t bytes;
     std::uint32_t
-        remaining;         // atomic, of a chain's first command: commands whose answers were not merged yet
-    std::uint32_t merged;  // atomic, likewise: worst status so far
+        remaining;           // atomic, of a chain's first command: commands whose answers were not merged yet
+    std::uint32_t merged;    // atomic, likewise: worst status so far
+    std::uint32_t held_run;  ///< in quarantine: the user's run of the pool that it holds, or kNone
     nvme::MapVersion map_version;  ///< of the one map that its targets were chosen by; goes into the command
 };
 
@@ -129,6 +130,7 @@ struct Counters {
     std::uint64_t doorbells;
     std::uint64_t queue_errors;  ///< error completions
     std::uint64_t callbacks;
+    std::uint64_t malformed;  ///< responses too short to be one: their queue pair counts as broken
 };
 inline constexpr std::uint32_t kCounterWords = sizeof(Counters) / 8;
 
@@ -205,7 +207,8 @@ struct alignas(64) ChannelState {
     std::uint64_t* ready_slots() { return at<std::uint64_t>(ready_offset); }
     GN_HD
     std::uint64_t* pool_free() { return at<std::uint64_t>(pool_free_offset); }
-    /// Length in blocks of each run given to users, by its first block; 0: none begins there.
+    /// Of each run given to users, by its first block: its length and who holds it (buffers.hpp); 0: none
+    /// begins there.
     GN_HD
     std::uint32_t* pool_length() { return at<std::uint32_t>(pool_length_offset); }
     GN_HD

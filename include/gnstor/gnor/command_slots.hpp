@@ -7,7 +7,7 @@
 // does, after it has reset the queue pair).
 #pragma once
 
-#include <gnstor/gnor/channel_state.hpp>
+#include <gnstor/gnor/buffers.hpp>
 #include <gnstor/gnor/status_order.hpp>
 
 namespace gnstor::gnor {
@@ -57,6 +57,7 @@ inline std::uint32_t take_slot(ChannelState& c, std::uint32_t hint) {
         &slot.control, make_control((generation_of(before) + 1) & 0xFFFFu, SlotState::kOwned, 0));
     slot.next = kNone;
     slot.pool_first = kNone;
+    slot.held_run = kNone;
     for (auto& target : slot.target) target = kNoTarget;
     return index;
 }
@@ -67,6 +68,7 @@ GN_HD
 inline void free_slot(ChannelState& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
     if (slot.pool_first != kNone) give_run(c.pool_free(), slot.pool_first, slot.pool_blocks);
+    if (slot.held_run != kNone) release_run(c, slot.held_run);
     const std::uint32_t control = simt::load_relaxed<simt::Scope::kDevice>(&slot.control);
     simt::store_relaxed<simt::Scope::kDevice>(&slot.control,
                                               make_control(generation_of(control), SlotState::kFree, 0));
@@ -91,9 +93,15 @@ inline bool hand_over(CommandSlot& slot, SlotState state) {
 /// quarantine.
 GN_HD
 inline bool leave_slot(ChannelState& c, std::uint32_t index) {
+    CommandSlot& slot = c.slot(index);
+    if (pending_of(load_control(slot)) == 0) {
+        free_slot(c, index);
+        return false;
+    }
+    if (slot.pool_first == kNone) slot.held_run = hold_run(c, slot.wire);
     // Counted first: the count must not be missing when the poller takes it back.
     c.count(&Counters::quarantined, 1);
-    if (hand_over(c.slot(index), SlotState::kAbandoned)) return true;
+    if (hand_over(slot, SlotState::kAbandoned)) return true;
     c.count(&Counters::quarantined, ~0ull);
     free_slot(c, index);
     return false;

@@ -48,6 +48,7 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kNotWritable = 0x10006,     ///< the volume was opened for reading
     kTooManyPending = 0x10007,  ///< no command slot for an asynchronous call
     kStaleToken = 0x10008,      ///< the token was waited for or dropped before
+    kBufferInUse = 0x10009,     ///< a command that nobody waits for any more may still touch the buffer
 };
 
 GN_HD
