@@ -184,7 +184,8 @@ Result<void> ShardRecovery::read_log() {
         }
     }
     if (!gaps_.empty()) changed_ = true;
-    report_.units_young += young_.size();
+    report_.units_young += static_cast<std::uint64_t>(
+        std::ranges::count_if(young_, [&](std::uint32_t u) { return found(u).end > found(u).young_from; }));
     for (const Stamp& stamp : stamps_)
         if (is_old(stamp.group)) last_old_stamp_ = stamp;
     return judge_gaps();
@@ -193,6 +194,7 @@ Result<void> ShardRecovery::read_log() {
 void ShardRecovery::read_log_page(const JournalPlace& place, const JournalHeader& header) {
     stamps_.push_back({place.group, header.open_user, header.open_collector, header.next_serial});
     for (OtherCheckpoint& other : others_) other.completed = other.completed || header.completed == other.id;
+    highest_id_ = std::max(highest_id_, header.checkpoint);
     const bool records = header.type == JournalPage::kLog || header.type == JournalPage::kCheckpointRecords;
     if (header.type != JournalPage::kLog) note_part(header);
     if (!records) return;

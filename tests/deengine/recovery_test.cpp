@@ -128,6 +128,7 @@ std::string recover(std::unique_ptr<Medium> image, Expectation expected, const E
     if (!rig.medium->violation().empty()) return rig.medium->violation();
     if (rig.report.blocks_lost != 0 || rig.report.pages_unreadable != 0) return "blocks were lost";
     tally.torn += rig.report.pages_torn;
+    if (const auto wrong = rig.shard->audit(); !wrong.empty()) return "audit: " + wrong.front();
     if (std::string why = rig.check(); !why.empty()) return why;
     // Some more, then everything again from what is there.
     for (int i = 0; i < 4; ++i) {
@@ -154,8 +155,7 @@ void purge(ShardRig& rig, nvme::VolumeId volume) {
     rig.shard->settle();
     const auto life = rig.expected.lives.volumes[volume];
     rig.expected.lives.volumes.erase(volume);
-    rig.shard->purge(volume);
-    while (rig.shard->purging()) rig.shard->poll(0);
+    static_cast<void>(rig.shard->purge(volume));
     rig.expected.lives.volumes[volume] = {++rig.expected.epoch, life.capacity};
 }
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "deengine/block_map.hpp"
+#include "deengine/journal.hpp"
 #include "deengine/shard.hpp"
 #include "deengine/sim/medium.hpp"
 
@@ -63,8 +64,8 @@ class ShardRig : public CompletionSink {
         shard.reset();
         report = {};
         const auto units = medium->options().geometry.units;
-        auto mounted =
-            Shard::mount(medium->view(0), {0, 1, 0, units}, options, expected.lives, *this, report);
+        Flash& flash = through != nullptr ? *through : medium->view(0);
+        auto mounted = Shard::mount(flash, {0, 1, 0, units}, options, expected.lives, *this, report);
         if (!mounted.ok()) return std::move(mounted).error();
         shard = std::move(mounted).value();
         return {};
@@ -161,10 +162,18 @@ class ShardRig : public CompletionSink {
     }
 
     static constexpr std::uint64_t kReadTag = ~0ull;
+    /// What the medium holds now, as a kill leaves it.
+    void reboot() {
+        shard.reset();
+        in_flight.clear();
+        medium = medium->image(CutMode::kKill, [](auto&&...) { return Fate::whole(); });
+    }
+
     std::unique_ptr<Medium> medium;
+    Flash* through = nullptr;  ///< a view of the medium to be mounted in its place
     Expectation expected;
     EngineOptions options;
-    RecoveryReport report;
+    RecoveryReport report{};
     std::unique_ptr<Shard> shard;
     std::map<std::uint64_t, std::vector<BlockKey>> in_flight;
     std::vector<std::byte> data;
