@@ -2,7 +2,7 @@
 //
 // Until that is durable an interrupted recovery finds what this one found: it programs in the newest group
 // there was, and takes only units in which nothing is valid.
-#include "deengine/shard_recovery.hpp"
+#include "deengine/recovery.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // recovery_journal.cpp: which checkpoint to begin at, and what the log says since.
-#include "deengine/shard_recovery.hpp"
+#include "deengine/recovery.hpp"
 
 #include <algorithm>
 #include <ranges>
@@ -243,7 +243,12 @@ Result<void> ShardRecovery::judge_gaps() {
     std::uint64_t lost = 0;
     std::uint64_t first_lost = 0;
     for (const Gap& gap : gaps_) {
-        if (!is_old(gap.next_group)) continue;  // of the last two groups, or before a page of them: torn
+        if (!is_old(gap.next_group)) {
+            find(
+                fmt::format("journal pages {} .. {} are missing, of the last two groups: as if never written",
+                            gap.first, gap.first + gap.count - 1));
+            continue;
+        }
         const bool known = std::ranges::any_of(known_gaps_, [&](const Gap& k) {
             return k.first <= gap.first && gap.first + gap.count <= k.first + k.count;
         });
@@ -284,6 +289,9 @@ Result<void> ShardRecovery::replay(const LoggedRecord& logged) {
                              range_.index);
             if (!lives_.lives(r.volume, r.epoch, r.first)) {
                 ++report_.pages_outdated;
+                find(fmt::format(
+                    "a trim of {} blocks from {} is dropped: volume {} in epoch {} is not there any more",
+                    r.blocks, r.first, r.volume, r.epoch));
                 return {};
             }
             replay_tombstone({make_key(r.volume, r.first), r.blocks, r.epoch, r.sequence, logged.born});

@@ -2,7 +2,7 @@
 // change.
 //
 // Judging comes first, for all of them, so that no comparison of orders ever meets a torn page.
-#include "deengine/shard_recovery.hpp"
+#include "deengine/recovery.hpp"
 
 #include <algorithm>
 
@@ -30,7 +30,7 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
         PageOob oob{};
         const Record record = read_record(page, oob);
         if (i >= unit.failed_from) {
-            mark_torn(page);
+            tear(page, record == Record::kGood ? &oob : nullptr, "its program failed, as the log says");
             continue;
         }
         if (record != Record::kGood || oob.unit_serial != unit.serial) {
@@ -41,21 +41,33 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
         for (const PageNumber bad : doubtful) {
             if (old && !is_torn(bad))
                 suspects_.push_back({bad, "later pages of its unit show that it was durable"});
-            mark_torn(bad);
+            tear(bad, nullptr, old ? "of an older group, see below" : "a cut left no good record of it");
         }
         doubtful.clear();
         // What a failed program left may have a good record. In a unit known to be bad it is the last page.
         const bool may_have_failed = unit.bad && i + 1 == unit.last_good;
         if (options_.mutation == Mutation::kIgnoreOobCrc) continue;
-        if ((!old || may_have_failed) && !is_readable(page, oob)) mark_torn(page);
+        if ((!old || may_have_failed) && !is_readable(page, oob))
+            tear(page, &oob, old ? "its program failed" : "a cut left its data incomplete");
     }
     for (const PageNumber bad : doubtful) {
         PageOob oob{};
         const bool hole = read_record(bad, oob) == Record::kErased;
         if (!hole && !is_torn(bad) && !unit.bad && tail_was_complete(unit.serial))
             suspects_.push_back({bad, "the log shows that its unit was complete before the last two groups"});
-        mark_torn(bad);
+        tear(bad, nullptr, "a cut left no good record of it");
     }
+}
+
+/// As if never written; said once.
+void ShardRecovery::tear(PageNumber page, const PageOob* oob, const char* why) {
+    if (is_torn(page)) return;
+    mark_torn(page);
+    const std::string what = oob == nullptr ? std::string()
+                                            : fmt::format(", sequence {} of block {} of volume {}",
+                                                          oob->sequence, oob->vba, oob->vid);
+    find(fmt::format("page {} (unit {}){} is torn and as if never written: {}", page, unit_of(page), what,
+                     why));
 }
 
 /// Whether the last pages of a unit were programmed before the last two groups.
@@ -117,6 +129,10 @@ Result<void> ShardRecovery::apply_page(PageNumber page, const PageOob& oob) {
     const bool applies_outdated = options_.mutation == Mutation::kApplyOutdatedPage;
     if (!applies_outdated && !lives_.lives(oob.vid, oob.epoch, oob.vba)) {
         ++report_.pages_outdated;
+        find(fmt::format(
+            "page {} (unit {}) is dropped: volume {} does not exist, or block {} or epoch {} are not "
+            "of its present life",
+            page, unit_of(page), oob.vid, oob.vba, oob.epoch));
         return {};
     }
     const BlockKey key = make_key(oob.vid, oob.vba);

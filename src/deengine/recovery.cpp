@@ -1,5 +1,5 @@
-// shard_recovery.cpp: the table of steps, and those that read units first and hand the shard over last.
-#include "deengine/shard_recovery.hpp"
+// recovery.cpp: the table of steps, and those that read units first and hand the shard over last.
+#include "deengine/recovery.hpp"
 
 #include <algorithm>
 #include <cassert>

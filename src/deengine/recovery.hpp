@@ -1,5 +1,5 @@
-// shard_recovery.hpp: how a shard is made from what its units hold: named steps, in the order of
-// shard_recovery.cpp's table. DEENGINE: docs/store-format.md, "Recovery".
+// recovery.hpp: how a shard is made from what its units hold: named steps, in the order of
+// recovery.cpp's table. DEENGINE: docs/store-format.md, "Recovery".
 //
 // What is law here
 //   * *newest* is the highest durability group found. What was programmed in it or in the group before may be
@@ -70,7 +70,7 @@ class ShardRecovery {
         bool completed = false;
     };
 
-    // shard_recovery.cpp
+    // recovery.cpp
     Result<void> read_units();
     Result<void> count_valid_pages();
     Result<void> start();
@@ -121,6 +121,7 @@ class ShardRecovery {
     void bury(BlockKey key, PageNumber page, const WriteOrder& order);
 
     void judge_unit(std::uint32_t unit);
+    void tear(PageNumber page, const PageOob* oob, const char* why);
     Result<void> judge_suspects();
     bool tail_was_complete(std::uint32_t serial) const;
     Result<void> lose_record(PageNumber page, const char* why);
