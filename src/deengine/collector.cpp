@@ -149,12 +149,12 @@ std::optional<BlockKey> Shard::Impl::key_of_page(PageNumber page) const {
 
 void Shard::Impl::pay_for_user_page() {
     const std::uint32_t spare = spare_units();
-    if (spare > room.low) {
+    if (spare > room.margin) {
         copy_debt = 0;
         return;
     }
     if (!has_victim() && !choose_victim()) return;
-    copy_debt += spare + 1 < room.low ? 2 * copy_rate : copy_rate;
+    copy_debt += spare + 1 < room.margin ? 2 * copy_rate : copy_rate;
     if (copy_debt < kSixteenths) return;
     (void)collect(copy_debt / kSixteenths);
     copy_debt %= kSixteenths;
@@ -165,7 +165,8 @@ void Shard::Impl::collect_idle(std::uint32_t pages) {
         const std::uint32_t best = pool.victim();
         if (best == kNoUnit) return;
         const UnitInfo& info = pool.info(best);
-        const bool worth = spare_units() < room.high && info.valid <= pages_per_unit - pages_per_unit / 8;
+        const bool worth =
+            spare_units() < room.margin + room.ahead && info.valid <= pages_per_unit - pages_per_unit / 8;
         if (info.state != UnitState::kRetiring && rewrite.empty() && !worth) return;
     }
     (void)collect(pages);

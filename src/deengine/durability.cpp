@@ -91,7 +91,8 @@ bool Shard::Impl::needs_sync() const {
 
 /// Emptied units are wanted before a write has to wait for them.
 bool Shard::Impl::wants_units_back() const {
-    return pool.emptied_units() != 0 && pool.free_units() <= room.low;
+    return pool.emptied_units() != 0 &&
+           pool.free_units() <= pool.left_for_others(Stream::kUser) + room.margin;
 }
 
 void Shard::Impl::begin_sync() {

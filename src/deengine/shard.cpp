@@ -54,6 +54,7 @@ void Shard::Impl::start(std::uint32_t newest_group) {
     group_at_begin = groups.current;
     sealed_at_begin = pool.units_sealed();
     log_pages_at_begin = journal.log_pages();
+    pool.set_system_reserve(room.system_reserve(tombstones.size(), pages_per_unit));
     refresh_gauges();
 }
 
@@ -129,6 +130,7 @@ std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
     commands_since_poll = 0;
     finish_sync();
     if (!broken) {
+        pool.set_system_reserve(room.system_reserve(tombstones.size(), pages_per_unit));
         record_bad_units();
         advance_checkpoint();
         if (idle) collect_idle(kIdlePagesPerPoll);

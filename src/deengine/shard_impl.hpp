@@ -125,7 +125,12 @@ struct Shard::Impl {
     PageOob lost_order(BlockKey key) const;
     void pay_for_user_page();
     void collect_idle(std::uint32_t pages);
-    [[nodiscard]] std::uint32_t spare_units() const { return pool.free_units() + pool.emptied_units(); }
+    /// Units that may be opened for users, now or as soon as the groups that emptied them are durable.
+    [[nodiscard]] std::uint32_t spare_units() const {
+        const std::uint32_t units = pool.free_units() + pool.emptied_units();
+        const std::uint32_t reserve = pool.left_for_others(Stream::kUser);
+        return units > reserve ? units - reserve : 0;
+    }
     /// Frees units until `stream` may open one; false: there is nothing left to collect.
     bool make_room(Stream stream);
     [[nodiscard]] std::optional<BlockKey> key_of_page(PageNumber page) const;

@@ -27,18 +27,24 @@ ShardRoom ShardRoom::of(std::uint32_t units, std::uint32_t pages_per_unit, const
     const std::uint64_t pages = std::uint64_t{units} * pages_per_unit;
     // Tombstones are written in every checkpoint: a small drive has no room for many.
     r.tombstones = std::min<std::uint64_t>(options.max_tombstones, std::max(kMinTombstones, pages / 4));
-    r.checkpoint_pages = 4 + parts(units, kBytesPerRecord) +
-                         parts(BlockMap::buckets_for(pages), BlockMap::kBucketBytes) +
-                         parts(r.tombstones, kBytesPerRecord) + parts(options.max_volumes, kBytesPerRecord);
+    r.fixed_pages = 4 + parts(units, kBytesPerRecord) +
+                    parts(BlockMap::buckets_for(pages), BlockMap::kBucketBytes) +
+                    parts(options.max_volumes, kBytesPerRecord);
+    r.checkpoint_pages = r.fixed_pages + parts(r.tombstones, kBytesPerRecord);
     r.log_pages_between_checkpoints = log_pages_due(units, pages_per_unit);
     r.units_between_checkpoints = std::max(4u, units / 8);
-    // Two complete checkpoints, one being written, and the log.
-    const std::uint64_t journal = 3 * r.checkpoint_pages + 2 * r.log_pages_between_checkpoints;
+    // Two complete checkpoints, one being written, that of a recovery, and the log.
+    const std::uint64_t journal = 4 * r.checkpoint_pages + 2 * r.log_pages_between_checkpoints;
     r.units_kept =
         static_cast<std::uint32_t>(UnitPool::kReserve + kUnitsBegun + journal / pages_per_unit + 1);
-    r.low = UnitPool::kReserve + 2 + units / 256;
-    r.high = r.low + 1 + units / 256;
+    r.margin = 2 + units / 256;
+    r.ahead = 1 + units / 256;
     return r;
+}
+
+std::uint32_t ShardRoom::system_reserve(std::size_t tombstones_now, std::uint32_t pages_per_unit) const {
+    const std::uint64_t pages = 2 * (fixed_pages + parts(tombstones_now, kBytesPerRecord));
+    return static_cast<std::uint32_t>((pages + pages_per_unit - 1) / pages_per_unit);
 }
 
 std::uint64_t promised_blocks(const FlashGeometry& geometry, std::uint32_t shards,

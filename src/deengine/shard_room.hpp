@@ -12,13 +12,17 @@ namespace gnstor::deengine {
 struct ShardRoom {
     std::size_t tombstones;          ///< intervals remembered at most
     std::uint64_t checkpoint_pages;  ///< of the longest checkpoint, nearly
+    std::uint64_t fixed_pages;       ///< of them, those that do not depend on tombstones
     std::uint64_t log_pages_between_checkpoints;
     std::uint32_t units_between_checkpoints;
     std::uint32_t units_kept;  ///< not for data: reserve, units begun, journal
-    std::uint32_t low;         ///< free units (or nearly) below which each user page pays for copies
-    std::uint32_t high;        ///< up to which an idle shard collects
+    std::uint32_t margin;      ///< units beyond the reserve below which each user page pays for copies
+    std::uint32_t ahead;       ///< units beyond these up to which an idle shard collects
 
     static ShardRoom of(std::uint32_t units, std::uint32_t pages_per_unit, const EngineOptions& options);
+    /// Free units that are the journal's: for a checkpoint, and for the one of a recovery if that is cut.
+    [[nodiscard]] std::uint32_t system_reserve(std::size_t tombstones_now,
+                                               std::uint32_t pages_per_unit) const;
     /// Pages that may hold blocks at once, with no bad unit.
     [[nodiscard]] std::uint64_t data_pages(std::uint32_t units, std::uint32_t pages_per_unit) const {
         return units > units_kept ? std::uint64_t{units - units_kept} * pages_per_unit : 0;

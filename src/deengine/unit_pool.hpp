@@ -15,6 +15,7 @@
 
 #include "deengine/flash.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -57,7 +58,7 @@ class UnitPool {
     void start(std::uint32_t next_serial);
 
     /// The page that `stream` programs now; opens a unit (and erases it) where needed. kNoPage: none is to be
-    /// had now. A user stream never takes the last kReserve units.
+    /// had now. The user stream never takes the last kReserve units, nor the journal's reserve.
     [[nodiscard]] PageNumber next_page(Stream stream);
     /// The page of next_page() holds something now (data: valid).
     void programmed(Stream stream, PageNumber page);
@@ -102,6 +103,14 @@ class UnitPool {
     [[nodiscard]] std::uint64_t units_erased() const { return units_erased_; }
     [[nodiscard]] std::uint64_t units_sealed() const { return units_sealed_; }  ///< since construction
     [[nodiscard]] bool has_newly_bad() const { return !newly_bad_.empty(); }
+    /// Free units that only the system stream may take from now on (at least 1): what the journal may need
+    /// before it gives any back.
+    void set_system_reserve(std::uint32_t units) { system_reserve_ = std::max(1u, units); }
+    /// Free units that this stream must leave: there is always a way out of a full drive.
+    [[nodiscard]] std::uint32_t left_for_others(Stream stream) const {
+        if (stream == Stream::kSystem) return 0;
+        return system_reserve_ + (stream == Stream::kUser ? kReserve - 1 : 0);
+    }
     /// Units that became bad since the last call: to be recorded.
     [[nodiscard]] std::vector<std::uint32_t> take_newly_bad();
     /// A retiring unit without valid pages is retired.
@@ -132,11 +141,6 @@ class UnitPool {
         std::uint32_t after = kNoUnit;
     };
 
-    /// Free units that this stream must leave: the collector's and the system's next ones, so that there is
-    /// always a way out of a full drive.
-    static constexpr std::uint32_t left_for_others(Stream stream) {
-        return stream == Stream::kUser ? kReserve : stream == Stream::kCollector ? 1 : 0;
-    }
     UnitInfo& at(std::uint32_t unit) { return units_[unit - first_]; }
     void go_on(std::uint32_t unit);
     bool open_some_unit(Stream stream);
@@ -152,6 +156,7 @@ class UnitPool {
     std::vector<UnitInfo> units_;
     std::array<std::uint32_t, kStreams> open_{kNoUnit, kNoUnit, kNoUnit};
     std::uint32_t next_serial_ = 1;
+    std::uint32_t system_reserve_ = 1;
     std::uint32_t good_count_ = 0;
     std::uint64_t valid_pages_ = 0;
     std::uint64_t units_erased_ = 0;
