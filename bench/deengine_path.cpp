@@ -46,10 +46,10 @@ struct Job {
     bool batched;
 };
 
-/// Whether this build's engine can be told of a batch ahead.
-template <class E>
-void prefetch(const E& engine, std::span<const nvme::Command> batch) {
-    if constexpr (requires { engine.prefetch(batch); }) engine.prefetch(batch);
+/// What a drive does with a batch that it has fetched.
+void prefetch(const deengine::Engine& engine, std::span<const nvme::Command> batch) {
+    for (const nvme::Command& command : batch) engine.prefetch(command);
+    for (const nvme::Command& command : batch) engine.prefetch_page(command);
 }
 
 /// One engine, filled; used by one thread at a time.

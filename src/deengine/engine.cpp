@@ -36,6 +36,12 @@ ShardOp op_of(IoOpcode opcode) {
     return ShardOp::kFlush;
 }
 
+/// Dataset management has its fields elsewhere, and flush has no block.
+bool names_a_block(const nvme::Command& c) {
+    return c.opcode == static_cast<std::uint8_t>(IoOpcode::kRead) ||
+           c.opcode == static_cast<std::uint8_t>(IoOpcode::kWrite);
+}
+
 }  // namespace
 
 Engine::Impl::Impl(MetadataStore& metadata_in, const EngineOptions& options_in, CompletionSink& sink_in,
@@ -174,9 +180,19 @@ void Engine::Impl::on_complete(std::uint64_t tag, Status status, std::uint32_t d
 }
 
 void Engine::Impl::prefetch(const nvme::Command& command) const {
+    if (inline_port == nullptr || !names_a_block(command)) return;
     const nvme::IoFields f = nvme::decode_io(command);
-    if (inline_port != nullptr)
-        inline_port->prefetch(shards == 1 ? 0 : shard_of(f.volume, f.block), f.volume, f.block);
+    inline_port->prefetch(shards == 1 ? 0 : shard_of(f.volume, f.block), f.volume, f.block);
+}
+
+void Engine::Impl::prefetch_page(const nvme::Command& command) const {
+    if (inline_port == nullptr || !names_a_block(command)) return;
+    const nvme::IoFields f = nvme::decode_io(command);
+    const bool read = command.opcode == static_cast<std::uint8_t>(IoOpcode::kRead);
+    const std::uint32_t first_sector =
+        read ? std::min<std::uint32_t>(f.first_sector, nvme::kSectorsPerBlock) : nvme::kSectorsPerBlock;
+    inline_port->prefetch_page(shards == 1 ? 0 : shard_of(f.volume, f.block), f.volume, f.block,
+                               first_sector);
 }
 
 void Engine::Impl::refresh_counters() {
@@ -206,6 +222,9 @@ void Engine::submit(const nvme::Command& command, Requester from, std::span<std:
 
 void Engine::prefetch(const nvme::Command& command) const {
     impl_->prefetch(command);
+}
+void Engine::prefetch_page(const nvme::Command& command) const {
+    impl_->prefetch_page(command);
 }
 
 void Engine::submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,

@@ -104,6 +104,9 @@ class Engine {
                 std::uint64_t now_ns);
     /// A hint: this read or write is submitted soon (brings its map entry towards the cache).
     void prefetch(const nvme::Command& command) const;
+    /// A second one, when the first has been given for the whole batch: looks the block up and brings its
+    /// page's record, and for a read the first of its data.
+    void prefetch_page(const nvme::Command& command) const;
     /// A vendor admin command (nvme/vendor.hpp).
     void submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                       std::uint64_t tag, std::uint64_t now_ns);

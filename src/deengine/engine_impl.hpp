@@ -28,6 +28,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     void submit(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag,
                 std::uint64_t now_ns);
     void prefetch(const nvme::Command& command) const;
+    void prefetch_page(const nvme::Command& command) const;
     void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
     void send(ShardCommand& command);
     void send_parts(ShardCommand& command, std::span<const nvme::DsmRange> ranges);

@@ -276,6 +276,12 @@ bool Shard::purging() const {
 void Shard::prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const {
     impl_->map.prefetch(make_key(volume, block));
 }
+void Shard::prefetch_page(nvme::VolumeId volume, nvme::BlockAddress block, std::uint32_t first_sector) const {
+    const auto entry = impl_->map.find(make_key(volume, block));
+    if (!entry) return;
+    impl_->flash.prefetch(entry->page);
+    if (first_sector < nvme::kSectorsPerBlock) impl_->flash.prefetch_data(entry->page, first_sector);
+}
 Result<void> Shard::close() {
     return impl_->close();
 }

@@ -87,6 +87,9 @@ class Shard {
     [[nodiscard]] bool purging() const;
     /// Brings the map entry (and record) of a block that will be read or written soon towards the cache.
     void prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const;
+    /// The second hint, when the first has had its time: brings the record of the block's page, and its data
+    /// from `first_sector` on (kSectorsPerBlock: it will not be read).
+    void prefetch_page(nvme::VolumeId volume, nvme::BlockAddress block, std::uint32_t first_sector) const;
     /// Writes a checkpoint and makes everything durable: the next mount reads that and nothing else.
     Result<void> close();
 

@@ -19,6 +19,9 @@ class ShardPort {
     [[nodiscard]] virtual std::uint32_t shards() const = 0;
     virtual void execute(std::uint32_t shard, const ShardCommand& command) = 0;
     virtual void prefetch(std::uint32_t shard, nvme::VolumeId volume, nvme::BlockAddress block) const = 0;
+    /// As Shard's; shards on other threads ask for themselves.
+    virtual void prefetch_page(std::uint32_t /*shard*/, nvme::VolumeId /*volume*/,
+                               nvme::BlockAddress /*block*/, std::uint32_t /*first_sector*/) const {}
     /// Returns completions given.
     virtual std::uint32_t poll(std::uint64_t now_ns) = 0;
     /// The barrier: everything sent is done and answered.
@@ -45,6 +48,10 @@ class InlinePort final : public ShardPort {
     }
     void prefetch(std::uint32_t shard, nvme::VolumeId volume, nvme::BlockAddress block) const override {
         shards_[shard]->prefetch(volume, block);
+    }
+    void prefetch_page(std::uint32_t shard, nvme::VolumeId volume, nvme::BlockAddress block,
+                       std::uint32_t first_sector) const override {
+        shards_[shard]->prefetch_page(volume, block, first_sector);
     }
     std::uint32_t poll(std::uint64_t now_ns) override {
         std::uint32_t given = 0;
