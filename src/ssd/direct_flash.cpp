@@ -45,6 +45,7 @@ DirectFlash::DirectFlash(DirectFile& shared, UnitRange range, std::unique_ptr<Io
       scratch_(nvme::kBlockBytes),
       slots_(shared.options.staged_pages),
       is_dirty_(lines_of(range, geometry_.pages_per_unit, first_line_)),
+      ahead_(std::make_unique<ReadAhead>(kAheadBuffers)),
       queue_(std::move(queue)) {
     for (std::uint32_t i = shared.options.staged_pages; i > 0; --i) free_slots_.push_back(i - 1);
     for (std::uint32_t i = kLineBuffers; i > 0; --i) free_lines_.push_back(i - 1);
@@ -90,9 +91,7 @@ void DirectFlash::queue_page(PageNumber page, std::uint32_t slot) {
     slots_[slot] = {page, generation_};
     staged_.emplace(page, slot);
     ++in_flight_[generation_ & 1];
-    queue_->write(slot_data(slot), nvme::kBlockBytes,
-                  shared_.superblock().data_offset + std::uint64_t{page} * nvme::kBlockBytes,
-                  token(Op::kPage, slot));
+    queue_->write(slot_data(slot), nvme::kBlockBytes, page_offset(page), token(Op::kPage, slot));
     if (++unsent_ < kSendEvery) return;
     unsent_ = 0;
     if (!queue_->submit()) fail("pages are not taken by the kernel", -EIO);
@@ -138,14 +137,33 @@ FlashStatus DirectFlash::copy_back(PageNumber from, PageNumber to, PageOob& oob,
     return FlashStatus::kOk;
 }
 
+void DirectFlash::prefetch_data(PageNumber page, std::uint32_t) const {
+    if (!queue_->overlaps() || !programmed(page) || staged_.contains(page)) return;
+    const std::uint32_t buffer = ahead_->announce(page);
+    if (buffer == ReadAhead::kNone) return;
+    queue_->read(ahead_->data(buffer), nvme::kBlockBytes, page_offset(page), token(Op::kAhead, buffer));
+}
+
+const std::byte* DirectFlash::announced(PageNumber page) {
+    const std::uint32_t buffer = ahead_->find(page);
+    if (buffer == ReadAhead::kNone) return nullptr;
+    if (ahead_->on_its_way(buffer) && !pump_until([&] { return !ahead_->on_its_way(buffer); }))
+        return nullptr;
+    // The bytes stay until the next announcement, which the caller has copied them before.
+    ahead_->release(buffer);
+    return ahead_->whole(buffer) ? ahead_->data(buffer) : nullptr;
+}
+
 const std::byte* DirectFlash::fetch(PageNumber page, std::uint32_t first, std::uint32_t count) {
     const auto staged = staged_.find(page);
     if (staged != staged_.end()) return slot_data(staged->second) + std::size_t{first} * nvme::kSectorBytes;
     const bool sectors = shared_.logical_block == nvme::kSectorBytes;
     const std::uint32_t from = sectors ? first * nvme::kSectorBytes : 0;
     const std::uint32_t bytes = sectors ? count * nvme::kSectorBytes : nvme::kBlockBytes;
-    const std::uint64_t at = shared_.superblock().data_offset + std::uint64_t{page} * nvme::kBlockBytes;
-    if (!read_all(shared_.direct.get(), scratch_.data() + from, bytes, at + from)) return nullptr;
+    if (const std::byte* there = announced(page); there != nullptr)
+        return there + std::size_t{first} * nvme::kSectorBytes;
+    if (!read_all(shared_.direct.get(), scratch_.data() + from, bytes, page_offset(page) + from))
+        return nullptr;
     return scratch_.data() + std::size_t{first} * nvme::kSectorBytes;
 }
 
@@ -189,6 +207,7 @@ FlashStatus DirectFlash::erase(std::uint32_t unit) {
     std::memset(record_of(first), 0, std::size_t{next} * sizeof(PageOob));
     units_[unit - range_.first].next = units_[unit - range_.first].written = 0;
     unsynced_ = true;
+    ahead_->forget(first, geometry_.pages_per_unit);
     if (next == 0) return FlashStatus::kOk;
     // From the last line down: a cut in between leaves a unit that is programmed up to some page, never one
     // with holes.

@@ -13,6 +13,7 @@
 
 #include "ssd/aligned_buffer.hpp"
 #include "ssd/direct_store.hpp"
+#include "ssd/read_ahead.hpp"
 
 #include <array>
 #include <chrono>
@@ -28,8 +29,11 @@ class DirectFlash final : public deengine::Flash {
     static constexpr std::uint32_t kLineBytes = kStorePage;
     static constexpr std::uint32_t kRecordsPerLine = kLineBytes / sizeof(deengine::PageOob);
     static constexpr std::uint32_t kLineBuffers = 32;
-    /// Staged pages, record lines, a sync.
-    static std::uint32_t queue_depth(const DirectOptions& o) { return o.staged_pages + kLineBuffers + 1; }
+    static constexpr std::uint32_t kAheadBuffers = 64;
+    /// Staged pages, record lines, announced pages, a sync.
+    static std::uint32_t queue_depth(const DirectOptions& o) {
+        return o.staged_pages + kLineBuffers + kAheadBuffers + 1;
+    }
 
     DirectFlash(DirectFile& shared, UnitRange range, std::unique_ptr<IoQueue> queue);
     ~DirectFlash() override = default;
@@ -47,6 +51,8 @@ class DirectFlash final : public deengine::Flash {
         return range_.has(unit) && units_[unit - range_.first].bad;
     }
     void prefetch(deengine::PageNumber page) const override { __builtin_prefetch(record_of(page)); }
+    /// Begins to read the page, where that goes on while others are served.
+    void prefetch_data(deengine::PageNumber page, std::uint32_t first_sector) const override;
     [[nodiscard]] bool survives_kill() const override { return false; }
     deengine::FlashStatus sync_begin(deengine::SyncLevel level) override;
     deengine::SyncState sync_poll() override;
@@ -56,7 +62,7 @@ class DirectFlash final : public deengine::Flash {
   private:
     static constexpr std::uint32_t kNoSlot = 0xFFFFFFFFu;
     /// What a token of the queue names: the kind in the upper half, a slot or a line buffer in the lower.
-    enum class Op : std::uint32_t { kPage = 1, kLine = 2, kSync = 3 };
+    enum class Op : std::uint32_t { kPage = 1, kLine = 2, kSync = 3, kAhead = 4 };
     static std::uint64_t token(Op op, std::uint32_t index) {
         return (std::uint64_t{static_cast<std::uint32_t>(op)} << 32) | index;
     }
@@ -90,6 +96,11 @@ class DirectFlash final : public deengine::Flash {
     void store_record(deengine::PageNumber page, deengine::PageOob& oob);
     /// Whole sectors of a programmed page, from staging or medium; null: unreadable.
     [[nodiscard]] const std::byte* fetch(deengine::PageNumber page, std::uint32_t first, std::uint32_t count);
+    /// The announced page's buffer when it is there; null: it was not announced, or could not be read.
+    [[nodiscard]] const std::byte* announced(deengine::PageNumber page);
+    [[nodiscard]] std::uint64_t page_offset(deengine::PageNumber page) const {
+        return shared_.superblock().data_offset + std::uint64_t{page} * nvme::kBlockBytes;
+    }
 
     void pump();  ///< takes what has ended, and moves the sync in flight on
     void handle(const IoQueue::Done& done);
@@ -133,6 +144,7 @@ class DirectFlash final : public deengine::Flash {
     bool unsynced_ = true;                           // something may be in a volatile cache
     std::chrono::steady_clock::time_point began_{};  // the sync in flight
 
+    std::unique_ptr<ReadAhead> ahead_;
     std::unique_ptr<IoQueue> queue_;  // last: what is in flight uses the buffers above
 };
 

@@ -62,6 +62,9 @@ void DirectFlash::handle(const IoQueue::Done& done) {
             if (done.result != kLineBytes)
                 fail("records cannot be written", done.result < 0 ? done.result : -EIO);
             break;
+        case Op::kAhead:
+            ahead_->ended(index, done.result == nvme::kBlockBytes);
+            break;
         case Op::kSync:
             if (done.result < 0) {
                 fail("it cannot be synchronized", done.result);
@@ -76,8 +79,7 @@ void DirectFlash::page_ended(std::uint32_t slot, std::int64_t result) {
     const PageNumber page = slots_[slot].page;
     --in_flight_[slots_[slot].generation & 1];
     if (result != nvme::kBlockBytes) {
-        const std::uint64_t at = shared_.superblock().data_offset + std::uint64_t{page} * nvme::kBlockBytes;
-        if (!write_all(shared_.direct.get(), slot_data(slot), nvme::kBlockBytes, at)) {
+        if (!write_all(shared_.direct.get(), slot_data(slot), nvme::kBlockBytes, page_offset(page))) {
             // It stays staged, so that it can be read, and its record is never written.
             unit_of(page).bad = true;
             fail("a page cannot be written", result < 0 ? result : -EIO);

@@ -33,6 +33,9 @@ class FaultFlash final : public deengine::Flash {
     deengine::FlashStatus erase(std::uint32_t unit) override;
     [[nodiscard]] bool is_bad(std::uint32_t unit) const override;
     void prefetch(deengine::PageNumber page) const override { below_->prefetch(page); }
+    void prefetch_data(deengine::PageNumber page, std::uint32_t first_sector) const override {
+        below_->prefetch_data(page, first_sector);
+    }
     [[nodiscard]] bool survives_kill() const override { return below_->survives_kill(); }
     deengine::FlashStatus sync_begin(deengine::SyncLevel level) override;
     deengine::SyncState sync_poll() override { return below_->sync_poll(); }

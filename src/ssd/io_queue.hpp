@@ -32,6 +32,8 @@ class IoQueue {
     /// Submits, and waits until something has ended, at most so long. False: nothing has.
     [[nodiscard]] virtual bool wait(std::chrono::milliseconds most) = 0;
     [[nodiscard]] virtual const char* kind() const = 0;
+    /// Whether operations go on while the caller does something else.
+    [[nodiscard]] virtual bool overlaps() const { return false; }
 };
 
 enum class IoQueueKind : std::uint8_t {

@@ -70,6 +70,7 @@ class RingQueue final : public IoQueue {
         return ::io_uring_wait_cqe_timeout(&ring_, &entry, &t) == 0;
     }
     [[nodiscard]] const char* kind() const override { return "io_uring"; }
+    [[nodiscard]] bool overlaps() const override { return true; }
 
   private:
     io_uring_sqe* next() {

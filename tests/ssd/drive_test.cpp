@@ -23,13 +23,24 @@ DriveOptions in_file(const std::filesystem::path& path, Durability d = Durabilit
         .capacity_bytes = 16ull << 20, .file = path, .pages_per_unit = 256, .serial = "RIG", .durability = d};
 }
 
-class AnyDrive : public ::testing::TestWithParam<bool> {
+enum class On { kMemory, kFile, kDirect };
+
+class AnyDrive : public ::testing::TestWithParam<On> {
   protected:
-    Scratch scratch;
-    DriveRig rig{GetParam() ? in_file(scratch / "s") : memory()};
+    [[nodiscard]] DriveOptions options() const {
+        DriveOptions o = GetParam() == On::kMemory ? memory() : in_file(scratch / "s");
+        if (GetParam() == On::kDirect) o.backbone = BackboneKind::kDirect;
+        return o;
+    }
+    Scratch scratch{GetParam() == On::kDirect ? Scratch::On::kDisk : Scratch::On::kAny};
+    DriveRig rig{options()};
 };
-INSTANTIATE_TEST_SUITE_P(Backbones, AnyDrive, ::testing::Values(false, true),
-                         [](const auto& p) { return p.param ? "File" : "Memory"; });
+std::string name_of(const ::testing::TestParamInfo<On>& p) {
+    constexpr const char* kNames[] = {"Memory", "File", "Direct"};
+    return kNames[static_cast<std::size_t>(p.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Backbones, AnyDrive, ::testing::Values(On::kMemory, On::kFile, On::kDirect),
+                         name_of);
 
 TEST_P(AnyDrive, WritesReadsSectorsFlushesTrimsAndZeroes) {
     rig.grant();

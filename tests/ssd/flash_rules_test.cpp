@@ -289,6 +289,10 @@ TEST_P(FlashRules, RandomOperationsAgreeWithAPlainModelAcrossReopening) {
             for (std::uint32_t o = 0; o < 8; ++o) model.erase(unit * 8 + o);
         } else if (dice < 960) {
             const auto page = static_cast<std::uint32_t>(random.below(kSmall.pages()));
+            // Announced or not, itself or others, a page reads the same.
+            for (std::uint64_t n = random.below(4); n > 0; --n)
+                rig.flash->prefetch_data(static_cast<std::uint32_t>(random.below(kSmall.pages())), 0);
+            if (random.below(2) == 0) rig.flash->prefetch_data(page, 3);
             testing::Page to;
             std::uint32_t crcs[8];
             const auto known = model.find(page);
