@@ -266,7 +266,7 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
         TripTally tally;
         rdma::poll(simt::self(host_lane()), c.completion_queue(), rdma::ReceiveSet{c.receives(), c.queues},
                    [&](const rdma::Arrival& arrival) {
-                       if (!arrival.is_error() && arrival.queue == slot &&
+                       if (!arrival.is_error() && !arrival.is_short() && arrival.queue == slot &&
                            (arrival.dw3 & 0xFFFFu) == command.command_id) {
                            std::memcpy(&response, arrival.message, sizeof(response));
                            answered = true;
@@ -275,7 +275,8 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
                    });
         for (; tally.due != 0; --tally.due, tally.queues >>= 8)
             give_credits(c.queue(static_cast<std::uint32_t>(tally.queues & 0xFF)), 1);
-        if (tally.errors != 0) simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);  // as poll_trip does
+        if (tally.errors + tally.malformed != 0)
+            simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);  // as poll_trip does
         if (!answered) simt::pause(backoff);
     }
     const bool broken = c.queue(slot).broken != 0;

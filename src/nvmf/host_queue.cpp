@@ -184,6 +184,13 @@ bool HostQueue::poll(nvme::Completion& completion) {
                 receive_error_ = true;
                 return;
             }
+            if (arrival.bytes() < kResponseBytes) {
+                if (!receive_error_)
+                    log_error("queue pair {:#x}: a response of {} bytes; the connection counts as broken",
+                              arrival.qpn, arrival.bytes());
+                receive_error_ = true;
+                return;
+            }
             if (arrival.opcode == rdma::mlx5::kCqeSendInvalidate)
                 last_invalidated_ = arrival.invalidated_rkey();
             std::uint32_t words[4];

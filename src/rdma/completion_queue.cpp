@@ -55,7 +55,8 @@ bool CompletionQueue::write(const CompletionFields& fields) {
     const bool error = fields.syndrome != mlx5::kSyndromeNone;
     const bool with_data = fields.inline_data != nullptr;
     if (with_data) {
-        std::uint32_t words[mlx5::kInlineScatterBytes / 4] = {};
+        std::uint32_t words[mlx5::kInlineScatterBytes / 4];
+        std::memset(words, 0xFF, sizeof words);  // the rest of the last word: poison to lanes (poller.hpp)
         std::memcpy(words, fields.inline_data, fields.bytes);
         for (std::uint32_t i = 0; i < (fields.bytes + 3) / 4; ++i)
             simt::store_relaxed<Scope::kSystem>(&cqe->inline_data[i], words[i]);

@@ -26,9 +26,10 @@ namespace gnstor::test {
 
 /// What to do with one command. `polls`: answer after so many turns of the reactor.
 struct Decision {
-    enum Kind { kServe, kRefuse, kNever, kTwice, kStaleFirst, kBreak } kind = kServe;
+    enum Kind { kServe, kRefuse, kNever, kTwice, kStaleFirst, kBreak, kShort } kind = kServe;
     nvme::Status status = nvme::Status::kSuccess;
     std::uint32_t polls = 0;
+    std::uint32_t bytes = 0;  ///< kShort: how much of the answer is sent
 };
 
 class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public Poller {
@@ -317,7 +318,7 @@ class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public
             stale.set_result(nvme::Status::kInternalError);
             nic_.send(h.qp, &stale, sizeof(stale));
         }
-        nic_.send(h.qp, &answer, sizeof(answer));
+        nic_.send(h.qp, &answer, h.decision.kind == Decision::kShort ? h.decision.bytes : sizeof(answer));
         if (h.decision.kind == Decision::kTwice) nic_.send(h.qp, &answer, sizeof(answer));
         if (!h.released) nic_.release(h.qp, h.token);
     }

@@ -34,8 +34,12 @@ class Keeper final : public rdma::Listener, public rdma::MessageSink {
     void on_message(const rdma::InboundMessage& message) override {
         const std::lock_guard lock(mutex_);
         messages_.push_back(message);
+        const nvme::Completion answer{};
+        if (answer_bytes != 0) nic_.send(message.qp, &answer, answer_bytes);
     }
     void on_error(rdma::QpNumber) override {}
+
+    std::uint32_t answer_bytes = 0;  ///< set before a message comes; 0: it does not answer
 
     [[nodiscard]] std::size_t count() {
         const std::lock_guard lock(mutex_);
@@ -95,6 +99,28 @@ TEST(HostQueueClose, KeepsWhatAPeerThatHangsStillReads) {
     }
     host.reset();
     node.reset();
+}
+
+TEST(HostQueueResponses, ShorterThanACompletionBreakTheQueue) {
+    auto reactor = Reactor::start("nic").value();
+    Reactor* const reactors[] = {reactor.get()};
+    rdma::LoopWire wire;
+    auto node = rdma::SoftNic::open(wire, "node", {.strict = true}, reactors).value();
+    auto host = rdma::SoftNic::open(wire, "host", {.strict = true}, reactors).value();
+    for (const std::uint32_t bytes : {1u, 4u, 12u, 14u, 15u, 16u}) {
+        Keeper keeper(*node);
+        keeper.answer_bytes = bytes;
+        auto queue = HostQueue::create(*host, 8).value();
+        (void)queue->connect("node", "keeper", {}, 10'000).value();
+        ASSERT_EQ(queue->post(nvme::Command{}), HostQueue::Posted::kYes);
+        nvme::Completion response{};
+        bool answered = false;
+        const std::uint64_t until = simt::now_ns() + kLongNs;
+        while (!answered && !queue->broken() && simt::now_ns() < until) answered = queue->poll(response);
+        EXPECT_EQ(answered, bytes == 16) << bytes << " bytes";
+        EXPECT_EQ(queue->broken(), bytes != 16) << bytes << " bytes";
+        keeper.let_go();
+    }
 }
 
 }  // namespace

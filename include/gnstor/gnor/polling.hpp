@@ -79,7 +79,18 @@ struct TripTally {
     std::uint32_t stale = 0;
     std::uint32_t refused = 0;
     std::uint32_t errors = 0;
+    std::uint32_t malformed = 0;
 };
+
+/// The queue pair brings no more answers that could be relied on: whoever waits for one ends with
+/// kQueueError.
+GN_HD
+inline void break_queue(ChannelState& c, std::uint32_t queue, std::uint32_t syndrome) {
+    simt::store_relaxed<simt::Scope::kDevice>(&c.queue(queue).broken, 1u);
+    // Pairs with the read-modify-write of attach_callback: one of the two sees the other.
+    simt::fetch_or<simt::Scope::kDevice>(&c.flushed_queues, 1ull << queue);
+    record_error(c, nvme::Status::kQueueError, queue, 0, syndrome);
+}
 
 GN_HD
 inline void file_arrival(ChannelState& c, const rdma::Arrival& arrival, TripTally& tally) {
@@ -87,14 +98,13 @@ inline void file_arrival(ChannelState& c, const rdma::Arrival& arrival, TripTall
         ++tally.stale;
         return;
     }
-    QueueLane& queue = c.queue(arrival.queue);
     if (arrival.is_error()) {
         ++tally.errors;
-        simt::store_relaxed<simt::Scope::kDevice>(&queue.broken, 1u);
-        // Pairs with the read-modify-write of attach_callback: one of the two sees the other.
-        simt::fetch_or<simt::Scope::kDevice>(&c.flushed_queues, 1ull << arrival.queue);
-        record_error(c, nvme::Status::kQueueError, arrival.queue, 0, arrival.syndrome);
-        return;
+        return break_queue(c, arrival.queue, arrival.syndrome);
+    }
+    if (arrival.is_short()) {  // of a target that is out of its mind; its later answers are filed, if any
+        ++tally.malformed;
+        return break_queue(c, arrival.queue, mlx5::kBadResponse);
     }
     const std::uint32_t cid = arrival.dw3 & 0xFFFFu;
     const auto status = nvme::from_field(static_cast<std::uint16_t>(arrival.dw3 >> 17));
@@ -219,14 +229,16 @@ GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, ChannelState& c, bool cal
         const std::uint32_t stale = sum_of(group, tally.stale);
         const std::uint32_t refused = sum_of(group, tally.refused);
         const std::uint32_t errors = sum_of(group, tally.errors);
+        const std::uint32_t malformed = sum_of(group, tally.malformed);
         if (group.is_leader()) {
             c.count(&Counters::polls, 1);
             c.count(&Counters::completions, filed);
             c.count(&Counters::stale, stale);
             c.count(&Counters::refusals, refused);
             c.count(&Counters::queue_errors, errors);
+            c.count(&Counters::malformed, malformed);
             // After the trip: every answer that came before a flushed receive is filed.
-            if (errors != 0) simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);
+            if (errors + malformed != 0) simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);
         }
     }
     if (callbacks) {

@@ -23,7 +23,9 @@
 //   * the completion queue has at least as many entries as its receive queues together, and completions are
 //   given back before their receives are posted again: so it cannot overrun, also where the NIC flushes what
 //   is posted to a queue pair in error at once;
-//   * a consumed completion has poison in the words that are read ahead of their validity (below).
+//   * a consumed completion has poison in the words that are read ahead of their validity (below);
+//   * a receive buffer that is posted has poison in its fourth word, so that a message that ends before it is
+//   not taken for the one before.
 //
 // Reading ahead: op_own and the words that matter at once (DW3 of a 16-byte response, queue pair number) are
 // loaded in parallel, for one trip instead of two. What was loaded ahead is used only if it is not kPoison;
@@ -123,6 +125,10 @@ struct Arrival {
     bool is_error() const { return opcode == mlx5::kCqeResponseError || opcode == mlx5::kCqeRequestError; }
     GN_HD
     bool is_inline() const { return message == cqe->inline_data; }
+    /// Whether the message ends before its 16th byte. Asks the NIC's memory only where that byte is poison:
+    /// 0xFF is the end of no NVMe response.
+    GN_HD
+    bool is_short() const { return message != nullptr && (dw3 >> 24) == 0xFF && bytes() < 16; }
     /// A further trip to the NIC's memory each, so ask only where it matters.
     GN_HD
     std::uint32_t bytes() const { return be32(cqe->byte_cnt); }

@@ -78,6 +78,22 @@ inline void poison(mlx5::Cqe64* cqe) {
     simt::store_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn, kPoison);
 }
 
+/// Poisons the fourth word of a receive buffer: its message was read, or it has none yet. Ordered before the
+/// NIC's next use by the release of the receive record.
+GN_HD
+inline void poison_buffer(const ReceiveQueueRef& queue, std::uint32_t index) {
+    simt::store_relaxed<simt::Scope::kSystem>(reinterpret_cast<std::uint32_t*>(queue.buffer(index)) + 3,
+                                              kPoison);
+}
+
+/// Poisons what was read of an arrival.
+GN_HD
+inline void poison_arrival(const ReceiveSet& receives, mlx5::Cqe64* cqe, const Arrival& arrival) {
+    poison(cqe);
+    if (arrival.message != nullptr && !arrival.is_inline())
+        poison_buffer(receives.queues[arrival.queue], arrival.wqe_counter);
+}
+
 /// Posts `count` receives again. By the lane that speaks for the queue, under the lock.
 GN_HD
 inline void repost(const ReceiveQueueRef& queue, std::uint32_t count) {
@@ -124,7 +140,7 @@ GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& r
         if (i >= take) continue;
         const Arrival arrival = to_arrival(cq, receives, at + i, seen[i]);
         visit(arrival);
-        poison(cqe_at(cq, at + i));
+        poison_arrival(receives, cqe_at(cq, at + i), arrival);
         if (!arrival.is_error()) due[i] = arrival.queue;
     }
     consume(cq, at + take);
@@ -154,7 +170,7 @@ GN_HD std::uint32_t poll_together(Group group, const CompletionQueueRef& cq, con
     if (rank < take) {
         const Arrival arrival = to_arrival(cq, receives, at + rank, seen);
         visit(arrival);
-        poison(cqe_at(cq, at + rank));
+        poison_arrival(receives, cqe_at(cq, at + rank), arrival);
         if (!arrival.is_error()) due = arrival.queue;
     }
     const simt::LaneSet sharers = group.match(due);
@@ -170,9 +186,11 @@ GN_HD std::uint32_t poll_together(Group group, const CompletionQueueRef& cq, con
 
 GN_HD
 inline void post_all_receives(const ReceiveQueueRef& queue) {
-    for (std::uint32_t i = 0; i < queue.entries(); ++i)
+    for (std::uint32_t i = 0; i < queue.entries(); ++i) {
         queue.ring[i] =
             mlx5::make_data(reinterpret_cast<std::uint64_t>(queue.buffer(i)), queue.buffer_bytes, queue.lkey);
+        detail::poison_buffer(queue, i);
+    }
     detail::repost(queue, queue.entries());
 }
 
