@@ -95,7 +95,7 @@ class RamFlash : public Flash {
         std::memcpy(to, p.data.data() + first * nvme::kSectorBytes, std::size_t{count} * nvme::kSectorBytes);
         for (std::uint32_t s = 0; s < count; ++s)
             crcs[s] = crc32c(to + s * nvme::kSectorBytes, nvme::kSectorBytes);
-        return FlashStatus::kOk;
+        return corrected.contains(page) ? FlashStatus::kCorrected : FlashStatus::kOk;
     }
 
     FlashStatus read_oob(PageNumber page, PageOob& oob) override {
@@ -116,8 +116,12 @@ class RamFlash : public Flash {
             failed.insert(unit);
             return FlashStatus::kProgramFailed;
         }
-        for (std::uint32_t i = 0; i < geometry_.pages_per_unit; ++i)
-            pages_[unit * geometry_.pages_per_unit + i] = Page{};
+        for (std::uint32_t i = 0; i < geometry_.pages_per_unit; ++i) {
+            const PageNumber page = unit * geometry_.pages_per_unit + i;
+            pages_[page] = Page{};
+            unreadable.erase(page);
+            corrected.erase(page);
+        }
         next_[unit] = 0;
         with_room.erase(unit);
         step(Step::kErased);
@@ -155,7 +159,8 @@ class RamFlash : public Flash {
     std::function<void(Step)> on_step;
     std::map<std::uint64_t, Fault> program_faults;  ///< by number of program, from 1
     std::set<std::uint64_t> erase_faults;           ///< by number of erasure, from 1
-    std::set<PageNumber> unreadable;
+    std::set<PageNumber> unreadable;  ///< until they are erased
+    std::set<PageNumber> corrected;  ///< whose data needs correction to be read
     /// Units whose program or erasure failed: to use one again is a violation. It answers is_bad() with
     /// false, as a flash that forgets in a restart: the drive has to remember.
     std::set<std::uint32_t> failed;
