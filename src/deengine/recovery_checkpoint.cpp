@@ -64,8 +64,10 @@ void ShardRecovery::restore_units() {
             const bool last = u == journal_units_.back().unit;
             info.state = last && unit.end < pages_per_unit_ ? UnitState::kOpen : UnitState::kSealed;
         } else if (valid[u - range_.first_unit] || !unit.system) {
-            // Without valid pages: emptied, and free when this recovery's checkpoint is durable.
-            info.state = UnitState::kSealed;
+            // Without valid pages: emptied, and free when this recovery's checkpoint is durable. A unit that
+            // was open is programmed on, or cuts would leave a full drive ever more units that are half used.
+            const bool was_open = unit.young_from < pages_per_unit_ && unit.end < pages_per_unit_;
+            info.state = was_open ? UnitState::kOpen : UnitState::kSealed;
             if (unit.serial == 0) info.next = pages_per_unit_;
         }
         if (unit.bad) info.state = UnitState::kRetiring;

@@ -53,7 +53,7 @@ void UnitPool::start(std::uint32_t next_serial) {
             free_.push(u);
         } else if (info.valid == 0) {
             empty(u);
-        } else if (info.state == UnitState::kOpen && info.system && info.next < pages_per_unit_) {
+        } else if (info.state == UnitState::kOpen && info.next < pages_per_unit_) {
             go_on(u);
         } else {
             info.state = UnitState::kSealed;
@@ -62,12 +62,22 @@ void UnitPool::start(std::uint32_t next_serial) {
     }
 }
 
-/// The system unit that was open last is programmed on.
+/// Units that were open are programmed on: the latest system unit, and of data units the two with most room.
+/// The collector has the roomier one, or the only one: it can make room for users, not the other way round.
 void UnitPool::go_on(std::uint32_t unit) {
     std::uint32_t& system = open_[static_cast<std::size_t>(Stream::kSystem)];
+    std::uint32_t& collector = open_[static_cast<std::size_t>(Stream::kCollector)];
+    std::uint32_t& user = open_[static_cast<std::size_t>(Stream::kUser)];
     std::uint32_t other = unit;
-    if (system == kNoUnit || at(system).serial < at(unit).serial) other = std::exchange(system, unit);
-    if (other != kNoUnit) at(other).state = UnitState::kSealed;
+    if (at(unit).system) {
+        if (system == kNoUnit || at(system).serial < at(unit).serial) std::swap(system, other);
+    } else {
+        if (collector == kNoUnit || at(other).next < at(collector).next) std::swap(collector, other);
+        if (other != kNoUnit && (user == kNoUnit || at(other).next < at(user).next)) std::swap(user, other);
+    }
+    if (other == kNoUnit) return;
+    at(other).state = UnitState::kSealed;
+    if (!at(other).system) link(other);
 }
 
 PageNumber UnitPool::next_page(Stream stream) {

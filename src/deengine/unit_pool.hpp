@@ -51,9 +51,9 @@ class UnitPool {
     UnitPool(Flash& flash, std::uint32_t first_unit, std::uint32_t units);
 
     // While mounting: everything known about a unit, a validate() for each mapped page, then start().
-    // kSealed and kOpen with `system` are kept until released; kOpen with `system` is programmed on (of
-    // several the latest), any other kOpen is sealed; kSealed data without valid pages is emptied in its
-    // group; kFree with next != 0 is erased before it is used.
+    // kSealed and kOpen with `system` are kept until released; kOpen is programmed on (of several system
+    // units the latest, of data units the two with most room; the others are sealed); data without valid
+    // pages is emptied in its group; kFree with next != 0 is erased before it is used.
     void restore(std::uint32_t unit, const UnitInfo& info);
     void start(std::uint32_t next_serial);
 

@@ -245,6 +245,73 @@ TEST(Recovery, NothingOfAnEarlierLifeOfAVidComesBack) {
     run("purge_power", s, 1);
 }
 
+/// A full shard that is cut again and again, mostly while it recovers, and goes on from what it finds.
+std::string chain(bool power, FlashGeometry geometry, std::uint64_t seed, int boots, Tally& tally) {
+    SplitMix64 random(seed);
+    Storm s;
+    s.power = power;
+    s.geometry = geometry;
+    const EngineOptions options = shard_options(power);
+    auto medium = std::make_unique<Medium>(medium_of(s));
+    Expectation expected = two_volumes();
+    for (int boot = 0; boot < boots; ++boot) {
+        ShardRig rig(std::move(medium), std::move(expected), options);
+        std::uint64_t countdown = random.below(4) == 0 ? 20 + random.below(120) : random.below(16);
+        std::unique_ptr<Medium> next;
+        Expectation then;
+        rig.medium->on_operation = [&](Medium& m) {
+            if (next != nullptr || countdown-- != 0) return;
+            const CutMode mode = power ? CutMode::kPower : CutMode::kKill;
+            next = m.image(mode, power ? random_fates(random.next()) : kill_fates(random.next()));
+            then = rig.expected;
+            ++tally.cuts;
+        };
+        ++tally.recoveries;
+        if (const auto mounted = rig.mount(); !mounted.ok() && next == nullptr)
+            return fmt::format("{} (GN_SEED={}, boot {})", mounted.error().message, seed, boot);
+        std::string why;
+        if (next == nullptr) why = rig.check();
+        if (next == nullptr && why.empty())
+            if (const auto wrong = rig.shard->audit(); !wrong.empty()) why = "audit: " + wrong.front();
+        if (!why.empty()) return fmt::format("{} (GN_SEED={}, boot {})", why, seed, boot);
+        tally.torn += rig.report.pages_torn;
+        // As many blocks as may be mapped, written over and over.
+        const std::uint64_t blocks =
+            next == nullptr ? std::min<std::uint64_t>(96, rig.shard->page_limit()) : 0;
+        for (int i = 0; i < 400 && next == nullptr; ++i) {
+            const std::uint64_t at = random.below(blocks);
+            rig.write(static_cast<nvme::VolumeId>(1 + at / 48), static_cast<nvme::BlockAddress>(at % 48),
+                      random.below(12) == 0);
+            if (random.below(2) == 0) rig.shard->poll(0);
+            if (rig.last_status == nvme::Status::kCapacityExceeded && blocks < 90)
+                return fmt::format("a full shard has no room any more (GN_SEED={}, boot {})", seed, boot);
+        }
+        if (!rig.medium->violation().empty()) return rig.medium->violation();
+        tally.blocks += rig.blocks_checked;
+        if (next == nullptr) {
+            rig.shard->settle();
+            then = rig.expected;
+            next = rig.medium->image(CutMode::kKill, [](auto&&...) { return Fate::whole(); });
+        }
+        medium = std::move(next);
+        expected = std::move(then);
+    }
+    return {};
+}
+
+TEST(Recovery, AFullShardThatIsCutAgainAndAgainLosesNeitherBlocksNorRoom) {
+    Tally tally;
+    const std::uint64_t seed = seed_from_environment(1);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        for (const FlashGeometry geometry :
+             {FlashGeometry{17, 8}, FlashGeometry{36, 4}, FlashGeometry{11, 16}}) {
+            ASSERT_EQ(chain(false, geometry, seed + i, 200, tally), "") << geometry.units << " units";
+            ASSERT_EQ(chain(true, geometry, seed + i, 200, tally), "") << geometry.units << " units";
+        }
+    }
+    print("chain", tally);
+}
+
 TEST(Recovery, BreakingOneOfItsRulesIsNoticed) {
     for (const Mutation mutation :
          {Mutation::kIgnoreOobCrc, Mutation::kApplyOutdatedPage, Mutation::kCheckpointBeforeLog}) {

@@ -168,7 +168,7 @@ TEST(UnitPool, KeepsItsRulesUnderRandomStreamsFailuresAndGroups) {
     std::printf("GN_COUNT deengine_unit_pool_programs=%llu\n", static_cast<unsigned long long>(programmed));
 }
 
-TEST(UnitPool, AMountSealsDataUnitsGoesOnInTheJournalAndFreesWhatHoldsNothing) {
+TEST(UnitPool, AMountGoesOnInOpenUnitsAndFreesWhatHoldsNothing) {
     RamFlash flash(8, 4);
     UnitPool pool(flash, 0, 8);
     pool.restore(0, {.serial = 5, .next = 2, .valid = 0, .state = UnitState::kOpen, .system = false});
@@ -181,7 +181,9 @@ TEST(UnitPool, AMountSealsDataUnitsGoesOnInTheJournalAndFreesWhatHoldsNothing) {
     pool.validate(1);
     pool.validate(12);
     pool.start(7);
-    EXPECT_EQ(pool.info(0).state, UnitState::kSealed);
+    EXPECT_EQ(pool.open_unit(Stream::kCollector), 0u) << "the only one: the collector's";
+    EXPECT_EQ(pool.open_unit(Stream::kUser), kNoUnit);
+    EXPECT_EQ(pool.next_page(Stream::kCollector), 2u);
     EXPECT_EQ(pool.open_unit(Stream::kSystem), 1u);
     EXPECT_EQ(pool.info(2).state, UnitState::kEmptied);
     EXPECT_EQ(pool.victim(), 3u);
@@ -193,6 +195,22 @@ TEST(UnitPool, AMountSealsDataUnitsGoesOnInTheJournalAndFreesWhatHoldsNothing) {
     EXPECT_EQ(pool.free_units(), 3u) << "its group is not durable yet";
     pool.durable(9);
     EXPECT_EQ(pool.free_units(), 4u);
+}
+
+TEST(UnitPool, OfSeveralOpenDataUnitsTheTwoWithMostRoomGoOn) {
+    RamFlash flash(8, 4);
+    UnitPool pool(flash, 0, 8);
+    const std::uint32_t programmed[4] = {3, 1, 3, 2};
+    for (std::uint32_t u = 0; u < 4; ++u) {
+        pool.restore(u, {.serial = u + 1, .next = programmed[u], .state = UnitState::kOpen});
+        pool.validate(u * 4);
+    }
+    pool.start(9);
+    EXPECT_EQ(pool.open_unit(Stream::kCollector), 1u);
+    EXPECT_EQ(pool.open_unit(Stream::kUser), 3u);
+    EXPECT_EQ(pool.info(0).state, UnitState::kSealed);
+    EXPECT_EQ(pool.info(2).state, UnitState::kSealed);
+    EXPECT_NE(pool.victim(), kNoUnit);
 }
 
 TEST(UnitPool, AUnitWithoutRoomBelowIsExchangedForOneThatHas) {
