@@ -93,8 +93,7 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
                          : next.permissions.chmod(record, options.mdts_blocks);
     if (!ok(s)) return s;
     if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
-    port->settle();
-    if (!store_and_swap(std::move(next))) return Status::kInternalError;
+    if (!port->settle() || !store_and_swap(std::move(next))) return Status::kInternalError;
     active_map.forget();
     // What the shards remember of older epochs is resolved now.
     port->set_floor(record.geometry.volume, record.epoch, 0);
@@ -104,12 +103,11 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
 Status Engine::Impl::volume_delete(nvme::VolumeId vid) {
     FirmwareState next = state;
     if (const Status s = next.permissions.remove(vid); !ok(s)) return s;
-    port->settle();
+    if (!port->settle()) return Status::kInternalError;
     // From here on a mount drops its pages: the record is gone, and a later life begins above its last epoch.
     if (!store_and_swap(std::move(next))) return Status::kInternalError;
     active_map.forget();
-    port->purge(vid);
-    return Status::kSuccess;
+    return port->purge(vid) ? Status::kSuccess : Status::kInternalError;
 }
 
 Status Engine::Impl::volume_list(const nvme::Command& command, std::span<std::byte> data) {
@@ -174,7 +172,7 @@ Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_
     } else if (moves_slot(set)) {
         return Status::kWrongSsd;
     } else {
-        port->settle();
+        if (!port->settle()) return Status::kInternalError;
         FirmwareState next = state;
         next.newest_map = set.map;
         next.newest_slot = set.slot;

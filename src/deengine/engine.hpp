@@ -74,6 +74,9 @@ struct RecoveryReport {
     static constexpr std::size_t kMaxFindings = 1000;
 };
 
+/// Adds what one shard found to what others did.
+void add_report(RecoveryReport& sum, RecoveryReport&& more);
+
 class ShardPort;
 class VolumeLives;
 
@@ -92,7 +95,7 @@ class Engine {
     /// With shards that somebody else mounts and runs: `shards` is called once, with what their mount needs.
     using MountShards = std::function<Result<std::unique_ptr<ShardPort>>(
         const EngineOptions&, const VolumeLives&, CompletionSink&, RecoveryReport&)>;
-    static Result<std::unique_ptr<Engine>> mount(const FlashGeometry& geometry, const MountShards& shards,
+    static Result<std::unique_ptr<Engine>> mount(std::span<Flash* const> flashes, const MountShards& shards,
                                                  MetadataStore& metadata, const EngineOptions& options,
                                                  CompletionSink& sink, RecoveryReport* report = nullptr);
     /// Without close(): what a kill leaves.
@@ -117,6 +120,9 @@ class Engine {
     /// next mount reads that and nothing else. No command may follow.
     Result<void> close();
 
+    /// What disagrees between the tables of the shards and flash; empty: nothing. Slow: for simulation and
+    /// tests.
+    [[nodiscard]] std::vector<std::string> audit() const;
     [[nodiscard]] const EngineCounters& counters() const;
     [[nodiscard]] std::uint64_t capacity_blocks() const;  ///< what users may fill, over-provisioning aside
     [[nodiscard]] std::uint32_t map_version() const;      ///< 0: none since boot

@@ -71,20 +71,19 @@ Result<std::unique_ptr<Engine>> Engine::mount(Flash& flash, MetadataStore& metad
 Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, MetadataStore& metadata,
                                               const EngineOptions& options, CompletionSink& sink,
                                               RecoveryReport* report) {
-    if (flashes.empty()) return error(Errc::kInvalidArgument, "a drive needs flash; give it some");
-    const FlashGeometry g = flashes[0]->geometry();
-    GN_TRY(check_options(g, flashes.size(), options));
-    if (metadata.load().empty()) GN_TRY(check_new(flashes));
     const auto shards = [&](const EngineOptions& o, const VolumeLives& lives, CompletionSink& parts,
                             RecoveryReport& into) { return mount_inline(flashes, o, lives, parts, into); };
-    return mount(g, shards, metadata, options, sink, report);
+    return mount(flashes, shards, metadata, options, sink, report);
 }
 
-Result<std::unique_ptr<Engine>> Engine::mount(const FlashGeometry& geometry, const MountShards& shards,
+Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, const MountShards& shards,
                                               MetadataStore& metadata, const EngineOptions& options,
                                               CompletionSink& sink, RecoveryReport* report) {
-    GN_TRY(check_options(geometry, 1, options));
+    if (flashes.empty()) return error(Errc::kInvalidArgument, "a drive needs flash; give it some");
+    const FlashGeometry geometry = flashes[0]->geometry();
+    GN_TRY(check_options(geometry, flashes.size(), options));
     const std::vector<std::byte> blob = metadata.load();
+    if (blob.empty()) GN_TRY(check_new(flashes));
     GN_ASSIGN(FirmwareState state,
               FirmwareState::parse(blob, options.max_volumes, options.mdts_blocks, geometry.units));
     auto impl = std::make_unique<Impl>(metadata, options, sink, std::move(state));
@@ -102,6 +101,32 @@ Result<std::unique_ptr<Engine>> Engine::mount(const FlashGeometry& geometry, con
     local.volumes = impl->state.permissions.volumes().size();
     if (report != nullptr) *report = std::move(local);
     return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+void add_report(RecoveryReport& sum, RecoveryReport&& more) {
+    sum.pages_scanned += more.pages_scanned;
+    sum.pages_mapped += more.pages_mapped;
+    sum.pages_torn += more.pages_torn;
+    sum.pages_outdated += more.pages_outdated;
+    sum.tombstones += more.tombstones;
+    sum.checkpoint = std::max(sum.checkpoint, more.checkpoint);
+    sum.spare_checkpoint = sum.spare_checkpoint || more.spare_checkpoint;
+    sum.journal_pages += more.journal_pages;
+    sum.log_records += more.log_records;
+    sum.units_young += more.units_young;
+    sum.units_half_erased += more.units_half_erased;
+    sum.units_bad += more.units_bad;
+    sum.pages_unreadable += more.pages_unreadable;
+    sum.blocks_lost += more.blocks_lost;
+    sum.memory_bytes += more.memory_bytes;
+    sum.findings_left_out += more.findings_left_out;
+    for (std::string& line : more.findings) {
+        if (sum.findings.size() < RecoveryReport::kMaxFindings) {
+            sum.findings.push_back(std::move(line));
+        } else {
+            ++sum.findings_left_out;
+        }
+    }
 }
 
 bool Engine::Impl::lives(nvme::VolumeId volume, nvme::Epoch epoch, nvme::BlockAddress block) const {

@@ -156,9 +156,9 @@ void Shard::Impl::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint6
     (void)log(record);
 }
 
-/// The caller has made sure that nobody may read or write the volume. Durable on return (if flash is well):
-/// a later life of the VID must not meet this one's blocks in an older checkpoint.
-void Shard::Impl::purge(nvme::VolumeId volume) {
+/// The caller has made sure that nobody may read or write the volume. Durable on return, or else no change is
+/// accepted any more: a later life of the VID must not meet this one's blocks in an older checkpoint.
+bool Shard::Impl::purge(nvme::VolumeId volume) {
     map.erase_if([&](BlockKey key, MapEntry entry) {
         if (key_volume(key) != volume) return false;
         forget_page(entry.page);
@@ -169,8 +169,9 @@ void Shard::Impl::purge(nvme::VolumeId volume) {
     LogRecord record{};
     record.type = LogType::kPurge;
     record.volume = volume;
-    if (log(record)) (void)sync_now();
+    if (!log(record) || !sync_now()) broken = true;
     refresh_gauges();
+    return !broken;
 }
 
 bool Shard::Impl::wants_checkpoint() const {
@@ -267,11 +268,8 @@ void Shard::settle() {
 void Shard::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
     impl_->set_floor(volume, epoch, floor);
 }
-void Shard::purge(nvme::VolumeId volume) {
-    impl_->purge(volume);
-}
-bool Shard::purging() const {
-    return false;
+bool Shard::purge(nvme::VolumeId volume) {
+    return impl_->purge(volume);
 }
 void Shard::prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const {
     impl_->map.prefetch(make_key(volume, block));

@@ -81,10 +81,9 @@ class Shard {
     void settle();
     /// Sequences of this volume's epoch up to `floor` are resolved.
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
-    /// Begins to forget every block of a volume; purging() until poll()s have done it. Its blocks read as
-    /// never written from now on only because nobody may read them: the caller removed its record first.
-    void purge(nvme::VolumeId volume);
-    [[nodiscard]] bool purging() const;
+    /// Forgets every block of a volume, whose record the caller removed first; durable on return, or else
+    /// false, and no change is accepted any more.
+    [[nodiscard]] bool purge(nvme::VolumeId volume);
     /// Brings the map entry (and record) of a block that will be read or written soon towards the cache.
     void prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const;
     /// The second hint, when the first has had its time: brings the record of the block's page, and its data

@@ -44,7 +44,7 @@ struct Shard::Impl {
     nvme::Status read(const ShardCommand& c);
     nvme::Status read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors, std::byte* to);
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
-    void purge(nvme::VolumeId volume);
+    bool purge(nvme::VolumeId volume);
     Result<void> close();
     void answer(std::uint64_t tag, nvme::Status status);
     void refresh_gauges();

@@ -24,15 +24,18 @@ class ShardPort {
                                nvme::BlockAddress /*block*/, std::uint32_t /*first_sector*/) const {}
     /// Returns completions given.
     virtual std::uint32_t poll(std::uint64_t now_ns) = 0;
-    /// The barrier: everything sent is done and answered.
-    virtual void settle() = 0;
+    /// The barrier: everything sent is done and answered. False: a shard does not answer any more, and
+    /// nothing may be built on the barrier.
+    [[nodiscard]] virtual bool settle() = 0;
     virtual void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) = 0;
-    /// Durable on return, as far as flash is well.
-    virtual void purge(nvme::VolumeId volume) = 0;
+    /// Durable on return; false: it could not be made so, and the shard accepts no change any more.
+    [[nodiscard]] virtual bool purge(nvme::VolumeId volume) = 0;
     virtual Result<void> close() = 0;
     /// Sums over the shards, perhaps of a moment ago.
     [[nodiscard]] virtual EngineCounters counters() const = 0;
     [[nodiscard]] virtual std::uint64_t mapped_blocks() const = 0;
+    /// Shard::audit() of all, where they are in reach of this thread.
+    [[nodiscard]] virtual std::vector<std::string> audit() const { return {}; }
 };
 
 /// Adds the counters of a shard to those of a drive.
@@ -58,14 +61,17 @@ class InlinePort final : public ShardPort {
         for (const auto& shard : shards_) given += shard->poll(now_ns);
         return given;
     }
-    void settle() override {
+    [[nodiscard]] bool settle() override {
         for (const auto& shard : shards_) shard->settle();
+        return true;
     }
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) override {
         for (const auto& shard : shards_) shard->set_floor(volume, epoch, floor);
     }
-    void purge(nvme::VolumeId volume) override {
-        for (const auto& shard : shards_) shard->purge(volume);
+    [[nodiscard]] bool purge(nvme::VolumeId volume) override {
+        bool durable = true;
+        for (const auto& shard : shards_) durable = shard->purge(volume) && durable;
+        return durable;
     }
     Result<void> close() override {
         Result<void> first;
@@ -82,6 +88,12 @@ class InlinePort final : public ShardPort {
         std::uint64_t sum = 0;
         for (const auto& shard : shards_) sum += shard->mapped_blocks();
         return sum;
+    }
+    [[nodiscard]] std::vector<std::string> audit() const override {
+        std::vector<std::string> all;
+        for (const auto& shard : shards_)
+            for (std::string& finding : shard->audit()) all.push_back(std::move(finding));
+        return all;
     }
 
   private:

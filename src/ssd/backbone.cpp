@@ -1,5 +1,6 @@
 #include "ssd/backbone.hpp"
 
+#include "deengine/shard_room.hpp"
 #include "ssd/direct_store.hpp"
 #include "ssd/file_store.hpp"
 #include "ssd/memory_flash.hpp"
@@ -8,17 +9,9 @@ namespace gnstor::ssd {
 
 namespace {
 
-constexpr std::uint64_t kMapBytesPer10Pages = 89;
-constexpr std::uint64_t kJournalPayloadBytes = 4032;
-constexpr std::uint64_t kOpenAndSpare =
-    12;  // 3 open, 3 reserved, journal between checkpoints, some that go bad
+constexpr std::uint64_t kUnitsThatMayGoBad = 4;  ///< of each service unit, before the promise shrinks
 
 }  // namespace
-
-std::uint64_t spare_units(std::uint64_t pages, std::uint32_t pages_per_unit) {
-    const std::uint64_t per_unit = 10 * kJournalPayloadBytes * pages_per_unit;
-    return kOpenAndSpare + 2 * ((kMapBytesPer10Pages * pages + per_unit - 1) / per_unit);
-}
 
 Result<deengine::FlashGeometry> geometry_for(const DriveOptions& o) {
     const std::uint64_t blocks = o.capacity_bytes / nvme::kBlockBytes;
@@ -42,10 +35,11 @@ Result<deengine::FlashGeometry> geometry_for(const DriveOptions& o) {
                      o.capacity_bytes);
     };
     if (blocks > (1ull << 32)) return too_large();
-    const std::uint64_t pages = blocks + (blocks * o.over_provisioning_percent + 99) / 100;
-    const std::uint64_t of_one = (pages + o.service_units - 1) / o.service_units;
-    const std::uint64_t units = o.service_units * ((of_one + o.pages_per_unit - 1) / o.pages_per_unit +
-                                                   spare_units(of_one, o.pages_per_unit));
+    deengine::EngineOptions firmware;
+    firmware.over_provisioning_percent = o.over_provisioning_percent;
+    const std::uint64_t units =
+        std::uint64_t{deengine::units_for_blocks(blocks, o.pages_per_unit, o.service_units, firmware)} +
+        std::uint64_t{o.service_units} * kUnitsThatMayGoBad;
     if (units * o.pages_per_unit >= deengine::kNoPage) return too_large();
     return deengine::FlashGeometry{static_cast<std::uint32_t>(units), o.pages_per_unit, o.channels,
                                    o.dies_per_channel};

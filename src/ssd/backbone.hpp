@@ -12,13 +12,9 @@
 
 namespace gnstor::ssd {
 
-/// Flash for so many user bytes: over-provisioning, and units that are never the user's, see spare_units.
+/// Flash for so many user bytes: what the firmware needs for them (shard_room.hpp), and units that may go
+/// bad.
 Result<deengine::FlashGeometry> geometry_for(const DriveOptions& options);
-/// Units of each service unit beside blocks and over-provisioning: two whole checkpoints of the block map
-/// (8.9 bytes a page in pages of 4032 payload bytes; unit table and tombstones are within the rest), the
-/// journal between them, open units, room to collect into, and some that may go bad.
-[[nodiscard]] std::uint64_t spare_units(std::uint64_t pages, std::uint32_t pages_per_unit);
-
 /// What `options` ask of a new store.
 Result<NewStore> new_store_for(const DriveOptions& options);
 /// Opens the store, for use, or makes it if there is none (memory and files; a device must have been

@@ -5,6 +5,7 @@
 #include "ssd/backbone.hpp"
 #include "ssd/command_path.hpp"
 #include "ssd/fault_flash.hpp"
+#include "ssd/service_units.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +16,24 @@ namespace gnstor::ssd {
 namespace {
 
 constexpr std::chrono::seconds kDeleteDeadline{10};
+
+/// Shards in the drive's own thread, or each on the reactor of its turn.
+Result<std::unique_ptr<deengine::Engine>> mount_engine(const FlashParts& parts,
+                                                       deengine::MetadataStore& metadata,
+                                                       const deengine::EngineOptions& options,
+                                                       deengine::CompletionSink& sink,
+                                                       deengine::RecoveryReport& report, Reactor& front,
+                                                       std::span<Reactor* const> units) {
+    std::vector<deengine::Flash*> flashes;
+    for (const auto& part : parts) flashes.push_back(part.get());
+    if (parts.size() == 1 || units.empty())
+        return deengine::Engine::mount(flashes, metadata, options, sink, &report);
+    const auto mount = [&](const deengine::EngineOptions& o, const deengine::VolumeLives& lives,
+                           deengine::CompletionSink& answers, deengine::RecoveryReport& found) {
+        return ServiceUnits::mount(parts, units, front, o, lives, answers, found);
+    };
+    return deengine::Engine::mount(flashes, mount, metadata, options, sink, &report);
+}
 
 }  // namespace
 
@@ -32,7 +51,8 @@ struct Drive::Impl {
 
 Drive::Drive(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor& reactor) {
+Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor& reactor,
+                                           std::span<Reactor* const> units) {
     if (options.serial.size() > 20) {
         return error(Errc::kInvalidArgument, "the serial number '{}' is longer than 20 characters",
                      options.serial);
@@ -47,9 +67,12 @@ Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor&
     GN_ASSIGN(std::unique_ptr<Store> store,
               open_backbone(options, durable ? BootMode::kPower : BootMode::kProcess));
     auto impl = std::make_unique<Impl>(reactor, std::move(store));
-    impl->store->on_sync_end([&reactor] { reactor.wake(); });
+    impl->store->on_sync_end([&reactor, others = std::vector<Reactor*>(units.begin(), units.end())] {
+        reactor.wake();
+        for (Reactor* other : others) other->wake();
+    });
     const StoreIdentity& identity = impl->identity;
-    GN_ASSIGN(FlashParts parts, impl->store->parts(1));
+    GN_ASSIGN(FlashParts parts, impl->store->parts(identity.service_units));
     impl->flash = with_faults(std::move(parts), options.faults);
     log_info("SSD {}: {}, {} service units", identity.serial, impl->store->describe(),
              identity.service_units);
@@ -60,15 +83,10 @@ Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor&
     engine_options.volatile_cache = !durable;
     engine_options.block_limit = identity.capacity_bytes / nvme::kBlockBytes;
     engine_options.scrub_pages_per_second = options.scrub_pages_per_second;
-    GN_ASSIGN(impl->engine, deengine::Engine::mount(*impl->flash.front(), impl->store->metadata(),
-                                                    engine_options, impl->path, &impl->recovery));
-    // A page that a kill tore was never acknowledged; one that rotted was. A scan cannot tell them apart yet,
-    // so it is said.
-    if (impl->recovery.pages_torn != 0)
-        log_warn(
-            "SSD {}: {} pages have damaged out-of-band records and count as never written: torn by a kill, "
-            "or rotted",
-            identity.serial, impl->recovery.pages_torn);
+    GN_ASSIGN(impl->engine, mount_engine(impl->flash, impl->store->metadata(), engine_options, impl->path,
+                                         impl->recovery, reactor, units));
+    for (const std::string& finding : impl->recovery.findings)
+        log_warn("SSD {}: recovery: {}", identity.serial, finding);
     impl->path.serve(*impl->engine, {identity.incarnation, identity.serial, impl->engine->capacity_blocks(),
                                      in_file && !durable});
     reactor.add(impl->path);
@@ -76,11 +94,13 @@ Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor&
 }
 
 Drive::~Drive() {
+    // On the front's thread, as every use of the engine: a service unit may live there too.
+    Result<void> closed;
+    impl_->reactor.run([&] { closed = impl_->engine->close(); });
     impl_->reactor.remove(impl_->path);
     if (impl_->path.queues() > 0)
         log_error("drive {} closes with {} queues open", impl_->identity.serial, impl_->path.queues());
-    if (const Result<void> closed = impl_->engine->close(); !closed.ok())
-        log_warn("drive {}: {}", impl_->identity.serial, closed.error().message);
+    if (!closed.ok()) log_warn("drive {}: {}", impl_->identity.serial, closed.error().message);
     // What is in a file is on its medium when the name is given up, whatever was promised for each command.
     bool stable = true;
     for (const auto& part : impl_->flash) stable = part->sync() == deengine::FlashStatus::kOk && stable;

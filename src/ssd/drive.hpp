@@ -13,14 +13,18 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace gnstor::ssd {
 
 class Drive {
   public:
-    /// Opens (recovers) or makes the store and starts serving on `reactor`.
-    static Result<std::unique_ptr<Drive>> open(const DriveOptions& options, Reactor& reactor);
+    /// Opens (recovers) or makes the store and starts serving: commands are fetched, checked and answered on
+    /// `reactor`. A drive of several service units runs unit i on units[i % size], or all of them on
+    /// `reactor` where none is given. The reactors outlive the drive.
+    static Result<std::unique_ptr<Drive>> open(const DriveOptions& options, Reactor& reactor,
+                                               std::span<Reactor* const> units = {});
     /// Stops serving; queues must have been deleted. A mapped file keeps everything acknowledged.
     ~Drive();
 
