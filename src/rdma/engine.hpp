@@ -66,8 +66,7 @@ class Engine final : public Poller {
     std::uint8_t gather_local(QueuePair& qp, const mlx5::SendEntry& entry, std::uint32_t first,
                               std::uint32_t access, Gather& out);
     std::uint8_t run_send(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode);
-    std::uint8_t run_write(QueuePair& qp, const mlx5::SendEntry& entry);
-    std::uint8_t run_read(QueuePair& qp, const mlx5::SendEntry& entry);
+    std::uint8_t run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, bool write);
     std::uint8_t deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
                          std::uint32_t invalidate_rkey, bool invalidate);
     // strict.cpp

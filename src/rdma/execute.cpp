@@ -68,10 +68,10 @@ void Engine::execute(QueuePair& qp, std::uint64_t index) {
                 syndrome = run_send(qp, index, flight, opcode);
                 break;
             case mlx5::kRdmaWrite:
-                syndrome = run_write(qp, flight.entry);
+                syndrome = run_one_sided(qp, flight.entry, true);
                 break;
             case mlx5::kRdmaRead:
-                syndrome = run_read(qp, flight.entry);
+                syndrome = run_one_sided(qp, flight.entry, false);
                 break;
             default:
                 syndrome = mlx5::kLocalQpOperationError;
@@ -163,36 +163,10 @@ std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flig
     return mlx5::kSyndromeNone;
 }
 
-std::uint8_t Engine::run_write(QueuePair& qp, const mlx5::SendEntry& entry) {
+/// RDMA WRITE and RDMA READ: the local segments, one after the other, to or from one range of the peer.
+std::uint8_t Engine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, bool write) {
     Gather local;
-    if (const std::uint8_t fault = gather_local(qp, entry, 1, 0, local); fault != mlx5::kSyndromeNone)
-        return fault;
-    QueuePair* const peer = qp.peer.load(std::memory_order_acquire);
-    if (peer == nullptr || !peer->ready()) {
-        local.unpin();
-        return mlx5::kTransportRetryExceeded;
-    }
-    const mlx5::RemoteAddressSegment& remote = entry.segment[0].remote;
-    const MemoryTable::Pin to =
-        peer->nic->memory.pin(be32(remote.rkey), be64(remote.address), local.bytes, kRemoteWrite);
-    std::uint8_t fault = mlx5::kRemoteAccessError;
-    if (to.fault == MemoryFault::kNone) {
-        std::byte* at = to.data;
-        for (std::uint32_t i = 0; i < local.count; ++i) {
-            std::memcpy(at, local.part[i].data, local.part[i].bytes);
-            at += local.part[i].bytes;
-        }
-        to.region->unpin();
-        count(qp.nic->tally.rdma_writes);
-        fault = mlx5::kSyndromeNone;
-    }
-    local.unpin();
-    return fault;
-}
-
-std::uint8_t Engine::run_read(QueuePair& qp, const mlx5::SendEntry& entry) {
-    Gather local;
-    if (const std::uint8_t fault = gather_local(qp, entry, 1, kLocalWrite, local);
+    if (const std::uint8_t fault = gather_local(qp, entry, 1, write ? 0u : std::uint32_t{kLocalWrite}, local);
         fault != mlx5::kSyndromeNone)
         return fault;
     QueuePair* const peer = qp.peer.load(std::memory_order_acquire);
@@ -201,17 +175,18 @@ std::uint8_t Engine::run_read(QueuePair& qp, const mlx5::SendEntry& entry) {
         return mlx5::kTransportRetryExceeded;
     }
     const mlx5::RemoteAddressSegment& remote = entry.segment[0].remote;
-    const MemoryTable::Pin from =
-        peer->nic->memory.pin(be32(remote.rkey), be64(remote.address), local.bytes, kRemoteRead);
+    const MemoryTable::Pin there = peer->nic->memory.pin(be32(remote.rkey), be64(remote.address), local.bytes,
+                                                         write ? kRemoteWrite : kRemoteRead);
     std::uint8_t fault = mlx5::kRemoteAccessError;
-    if (from.fault == MemoryFault::kNone) {
-        const std::byte* at = from.data;
+    if (there.fault == MemoryFault::kNone) {
+        std::byte* at = there.data;
         for (std::uint32_t i = 0; i < local.count; ++i) {
-            std::memcpy(local.part[i].data, at, local.part[i].bytes);
-            at += local.part[i].bytes;
+            const auto& part = local.part[i];
+            std::memcpy(write ? at : part.data, write ? part.data : at, part.bytes);
+            at += part.bytes;
         }
-        from.region->unpin();
-        count(qp.nic->tally.rdma_reads);
+        there.region->unpin();
+        count(write ? qp.nic->tally.rdma_writes : qp.nic->tally.rdma_reads);
         fault = mlx5::kSyndromeNone;
     }
     local.unpin();
