@@ -1,12 +1,9 @@
-// bench.hpp: a whole array, a client with channels, an opened volume and memory for the cases; and ways to
-// run them: CPU lanes, GPU lanes, test warps.
+// bench.hpp: a whole array, a client with channels and an opened volume under the cases.
 #pragma once
 
 #include "embedded/replicas.hpp"
 #include "support/count.hpp"
-#if !defined(__CUDACC__)
-#include "simt/test_warp.hpp"
-#endif
+#include "support/lane_bench.hpp"
 
 namespace gnstor::test {
 
@@ -20,26 +17,18 @@ struct BenchOptions {
     std::uint64_t blocks = 4096;  ///< of the volume
 };
 
-class ArrayBench {
+class ArrayBench : public LaneBench {
   public:
     ArrayBench(const BenchOptions& o, std::uint64_t warps, std::uint64_t stride)
-        : options(o),
+        : LaneBench(o.lanes, warps, stride, run_seed(), kLongNs),
+          options(o),
           rig(rig_options(o.engine_threads)),
           client(rig.connect("writer", o.channels, o.depth, o.lanes)),
           reader(rig.connect("reader", 1)),
           volume(rig.volume(*client, "v", o.blocks, o.replicas, o.chunk_bytes)),
-          memory_(simt::DeviceMemory::allocate(warps * stride, o.lanes).value()),
-          report_(simt::DeviceMemory::allocate(4096, o.lanes).value()),
           tags_(simt::DeviceMemory::allocate(o.blocks * 8, o.lanes).value()) {
         common.volume = volume->ref();
         common.channels = client->channels();
-        common.report = report_.lane_as<Report>();
-        common.memory = memory_.lane_as<std::byte>();
-        common.stride = stride;
-        common.seed = run_seed();
-        common.timeout_ns = kLongNs;
-        const std::vector<std::byte> zeroes(4096);
-        report_.upload(0, zeroes.data(), zeroes.size()).value();
         const std::vector<std::uint64_t> none(o.blocks);
         tags_.upload(0, none.data(), none.size() * 8).value();
     }
@@ -49,38 +38,8 @@ class ArrayBench {
         return RandomMix{common, tags(), blocks_each, rounds, first, leave_early};
     }
 
-    template <class Kernel>
-    void launch(std::uint32_t blocks, std::uint32_t threads, Kernel kernel, std::uint32_t workers = 0) {
-        simt::LaunchOptions o;
-        o.cpu_workers = workers;
-        const auto done = simt::launch(options.lanes, blocks, threads, kernel, o);
-        ASSERT_TRUE(done.ok()) << done.error().message;
-    }
-#if !defined(__CUDACC__)
-    template <class Kernel>
-    void test_warps(std::uint32_t warps, std::uint32_t lanes, Kernel kernel,
-                    std::uint32_t warps_per_block = 1) {
-        simt::TestWarpOptions o;
-        o.warps = warps;
-        o.lanes = lanes;
-        o.seed = common.seed;
-        o.warps_per_block = warps_per_block;
-        const auto done = simt::run_test_warps(o, [kernel](simt::Lane lane) { kernel(lane); });
-        ASSERT_TRUE(done.ok()) << done.error().message;
-    }
-#endif
-    Report report() {
-        Report r{};
-        report_.download(0, &r, sizeof(r)).value();
-        return r;
-    }
     void expect_good(std::uint64_t floor) {
-        const Report r = report();
-        EXPECT_EQ(r.failures, 0u) << "last status " << std::hex << r.last_status << std::dec
-                                  << ", GN_SEED=" << run_seed();
-        EXPECT_EQ(r.mismatches, 0u) << "GN_SEED=" << run_seed();
-        EXPECT_GE(r.operations, floor);
-        count("array_lane_operations", r.operations);
+        count("array_lane_operations", expect_good_report(floor).operations);
     }
     /// All replicas hold what the warps say they must.
     void expect_tagged() {
@@ -121,10 +80,9 @@ class ArrayBench {
     ArrayRig rig;
     std::unique_ptr<client::Client> client, reader;
     std::unique_ptr<client::Volume> volume;
-    Common common{};
 
   private:
-    simt::DeviceMemory memory_, report_, tags_;
+    simt::DeviceMemory tags_;
 };
 
 }  // namespace gnstor::test
