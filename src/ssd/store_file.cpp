@@ -33,6 +33,15 @@ bool is_block_device(const std::filesystem::path& path) {
     return ::stat(path.c_str(), &st) == 0 && S_ISBLK(st.st_mode);
 }
 
+/// Whether the name still means the file that was opened under it: while we waited for its lock its holder
+/// may have set it aside.
+bool still_named(int fd, const std::filesystem::path& path) {
+    struct stat opened {};
+    struct stat named {};
+    return ::fstat(fd, &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
 /// Makes the name durable: fsync of the directory.
 void sync_directory(const std::filesystem::path& path) {
     const auto parent = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
@@ -94,6 +103,10 @@ Result<std::unique_ptr<StoreFile>> StoreFile::open_locked(const std::filesystem:
         return error(code, "cannot open the store {}: {}", path.string(), errno_text());
     }
     GN_TRY(lock(fd.get(), path));
+    if (!still_named(fd.get(), path)) {
+        return error(Errc::kBusy, "the store {} was just replaced by another process; try again",
+                     path.string());
+    }
     std::unique_ptr<StoreFile> store(new StoreFile(std::move(fd), path));
     GN_TRY(store->read_head());
     return store;

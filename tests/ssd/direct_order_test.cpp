@@ -89,7 +89,7 @@ class HeldQueue final : public IoQueue {
 };
 
 struct Rig {
-    explicit Rig(std::uint64_t seed) : scratch(Scratch::On::kDisk) {
+    explicit Rig(std::uint64_t seed) : scratch(testing::direct_place()) {
         control.random = SplitMix64(seed);
         (void)StoreFile::create(scratch / "s",
                                 {.geometry = {5, 24, 1, 1}, .capacity_bytes = 4096, .serial = ""})

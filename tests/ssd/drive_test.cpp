@@ -32,7 +32,7 @@ class AnyDrive : public ::testing::TestWithParam<On> {
         if (GetParam() == On::kDirect) o.backbone = BackboneKind::kDirect;
         return o;
     }
-    Scratch scratch{GetParam() == On::kDirect ? Scratch::On::kDisk : Scratch::On::kAny};
+    Scratch scratch{GetParam() == On::kDirect ? direct_place() : Scratch::On::kAny};
     DriveRig rig{options()};
 };
 std::string name_of(const ::testing::TestParamInfo<On>& p) {
