@@ -104,7 +104,7 @@ class Run:
         os.set_blocking(out, False)
         # Early: anywhere in opening and recovery. Else some time after it has begun to work.
         until = time.monotonic() + (2 ** self.random.uniform(-10, -4) if early else DEADLINE_S)
-        wanted = None if early else int(2 ** self.random.uniform(3, 12))
+        wanted = None if early else int(2 ** self.random.uniform(3, 13))
         heard, rest, mounted = 0, b"", False
 
         def take():
@@ -153,7 +153,7 @@ class Run:
     def look_from_outside(self):
         """The independent checker on the store as the kill left it, then block by block against what was acknowledged."""
         dump = self.store.with_suffix(".dump")
-        done = subprocess.run([sys.executable, str(CHECKER), str(self.store), "--dump", str(dump), "--volume", str(VOLUME)],
+        done = subprocess.run([sys.executable, str(CHECKER), str(self.store), "--dump", str(dump)],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_S, check=False)
         if done.returncode != 0:
             raise Failure(f"check_store.py ended with {done.returncode}:\n{done.stdout[-4000:]}")

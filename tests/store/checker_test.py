@@ -1,0 +1,414 @@
+#!/usr/bin/env python3
+"""scripts/check_store.py accepts what the firmware leaves behind, block by block, and names what is wrong with stores corrupted by hand.
+
+Each corruption changes one field or area of a good store; where the change would be seen by its checksum alone, a second form sets the
+checksums right again, so that what lies behind them is checked too. Arguments: the make_store program.
+"""
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+import check_store as cs  # noqa: E402
+
+MAKE = os.path.abspath(sys.argv.pop(1))
+SEED = int(os.environ.get("GN_SEED", "20261120"))
+counts = {"accepted": 0, "rejected": 0, "blocks": 0}
+
+
+def checked(path, *more):
+    return subprocess.run([sys.executable, str(ROOT / "scripts" / "check_store.py"), str(path), *map(str, more)],
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+def made(path, seed, changes, how, units=1):
+    """A store, and what each block holds: {(vid, vba): sequence}."""
+    done = subprocess.run([MAKE, str(path), str(seed), str(changes), how, str(units)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return {tuple(map(int, line.split()[:2])): int(line.split()[2]) for line in done.stdout.splitlines()}
+
+
+class Image:
+    """The bytes of a store to be corrupted, with what the checker itself knows of where things lie."""
+
+    def __init__(self, path):
+        self.data = bytearray(path.read_bytes())
+        self.found = cs.Findings()
+        self.store = cs.Store(path)
+        self.shard = cs.Shard(self.store, 0, cs.check_metadata(self.store, self.found), cs.Sectors(self.store), self.found)
+        self.journal = self.shard.read_journal()
+
+    def put(self, at, form, *values):
+        struct.pack_into("<" + form, self.data, at, *values)
+
+    def flip(self, at, bits=0xFF):
+        self.data[at] ^= bits
+
+    def seal(self, at, length, crc_at):
+        self.put(crc_at, "I", cs.crc32c(bytes(self.data[at:at + length])))
+
+    def seal_record(self, page):
+        at = self.store.record_at(page)
+        self.seal(at, 60, at + 60)
+
+    def seal_page(self, page):
+        """Makes the record of a page agree with its bytes."""
+        for i in range(8):
+            at = self.store.page_at(page) + 512 * i
+            self.seal(at, 512, self.store.record_at(page) + 20 + 4 * i)
+        self.seal_record(page)
+
+    def seal_checkpoint(self):
+        """Makes the end of the newest checkpoint agree with the records of its parts."""
+        end = self.newest(cs.END)
+        parts, _ = self.shard.parts_of(self.journal, end)
+        crcs = b"".join(bytes(self.data[self.store.record_at(p.page) + 60:self.store.record_at(p.page) + 64]) for p in parts)
+        self.put(self.store.page_at(end.page) + 64 + 12, "I", cs.crc32c(crcs))
+        self.seal_page(end.page)
+
+    def newest(self, kind):
+        of = [p for p in self.journal.values() if p.type == kind and (kind == cs.LOG or p.checkpoint == self.shard.checkpoint)]
+        return max(of, key=lambda p: p.number)
+
+    def old_block(self):
+        """A block whose page is not of the last groups, and that page."""
+        return next((key, page) for key, page in sorted(self.shard.map.items()) if self.shard.is_old(self.store.record(page).group))
+
+
+# ---- corruptions: a name, what changes, and what the checker has to say
+
+CORRUPTIONS = {}
+
+
+def corruption(says):
+    def add(change):
+        CORRUPTIONS[change.__name__] = (change, says)
+        return change
+    return add
+
+
+@corruption("magic is not GNSTORE")
+def superblock_magic(i):
+    i.flip(3)
+
+
+@corruption("format version 3")
+def superblock_version(i):
+    i.put(8, "I", 3)
+    i.seal(0, 4092, 4092)
+
+
+@corruption("superblock: its checksum")
+def superblock_bit(i):
+    i.flip(2000, 1)
+
+
+@corruption("areas are not where")
+def superblock_areas(i):
+    i.put(56, "Q", i.store.oob_at + 4096)
+    i.seal(0, 4092, 4092)
+
+
+@corruption("impossible geometry")
+def superblock_service_units(i):
+    i.put(120, "I", 65)
+    i.seal(0, 4092, 4092)
+
+
+@corruption("a promise of")
+def superblock_promise(i):
+    i.put(80, "Q", i.store.pages * 4096 + 4096)
+    i.seal(0, 4092, 4092)
+
+
+@corruption("truncated")
+def truncated(i):
+    del i.data[-4096:]
+
+
+@corruption("boot record: both copies")
+def boot_record(i):
+    i.flip(4096 + 16)
+    i.flip(6144 + 16)
+
+
+@corruption("metadata: the newest copy fails its checksum")
+def metadata_blob(i):
+    # The newest copy: the one with the higher generation.
+    slots = [i.store.metadata_at + n * i.store.metadata_bytes for n in range(2)]
+    at = max(slots, key=lambda s: struct.unpack_from("<Q", i.data, s + 8)[0] if i.data[s:s + 8] == b"GNMETA1\n" else 0)
+    i.flip(at + 64 + 1600)
+
+
+@corruption("firmware state: volume 0")
+def firmware_volume(i):
+    at = i.store.metadata_at
+    at = at if i.data[at:at + 8] == b"GNMETA1\n" else at + i.store.metadata_bytes
+    length, = struct.unpack_from("<Q", i.data, at + 16)
+    total, = struct.unpack_from("<I", i.data, at + 64 + 12)
+    i.put(at + 64 + 1584 + 24, "H", 0)
+    i.seal(at + 64, total - 4, at + 64 + total - 4)
+    i.seal(at + 64, length, at + 24)
+    i.seal(at, 60, at + 60)
+
+
+@corruption("fails its checksum: reads fail")
+def data_byte(i):
+    _, page = i.old_block()
+    i.flip(i.store.page_at(page) + 777)
+
+
+@corruption("has no good record: reads fail")
+def record_bit(i):
+    _, page = i.old_block()
+    i.flip(i.store.record_at(page) + 9, 4)
+
+
+@corruption("it is lost")
+def record_names_another_block(i):
+    _, page = i.old_block()
+    i.put(i.store.record_at(page), "I", 95 if i.store.record(page).vba != 95 else 94)
+    i.seal_record(page)
+
+
+@corruption("which there is not")
+def record_kind(i):
+    _, page = i.old_block()
+    i.data[i.store.record_at(page) + 6] = 9
+    i.seal_record(page)
+
+
+@corruption("has no good record: reads fail")
+def erased_unit(i):
+    _, page = i.old_block()
+    first = page // i.store.per_unit * i.store.per_unit
+    i.data[i.store.record_at(first):i.store.record_at(first + i.store.per_unit)] = bytes(64 * i.store.per_unit)
+
+
+@corruption("say the same serial")
+def serial_twice(i):
+    used = [u for u in i.shard.units.values() if u.serial]
+    for index in range(used[0].end):
+        i.put(i.store.record_at(used[0].first + index) + 52, "I", used[1].serial)
+        i.seal_record(used[0].first + index)
+
+
+@corruption("journal pages and blocks in one unit")
+def kinds_in_one_unit(i):
+    unit = next(u for u in i.shard.units.values() if u.serial and not u.system and u.end > 2)
+    i.data[i.store.record_at(unit.first + 1) + 6] = cs.SYSTEM
+    i.seal_record(unit.first + 1)
+
+
+@corruption("magic 0x")
+def journal_magic(i):
+    page = i.newest(cs.MAP).page
+    i.flip(i.store.page_at(page))
+    i.seal_page(page)
+
+
+@corruption("its header says journal page")
+def journal_number(i):
+    page = i.newest(cs.UNITS).page
+    i.put(i.store.page_at(page) + 8, "Q", 1 << 40)
+    i.seal_page(page)
+
+
+@corruption("entries do not fit")
+def journal_count(i):
+    page = i.newest(cs.MAP).page
+    i.put(i.store.page_at(page) + 28, "I", 64)
+    i.seal_page(page)
+
+
+@corruption("parts")
+def checkpoint_part_damaged(i):
+    i.flip(i.store.page_at(i.newest(cs.MAP).page) + 70)
+
+
+@corruption("its checksum over its parts")
+def checkpoint_end_crc(i):
+    page = i.newest(cs.END).page
+    i.flip(i.store.page_at(page) + 64 + 12)
+    i.seal_page(page)
+
+
+@corruption("buckets of")
+def checkpoint_dimensions(i):
+    page = i.newest(cs.BEGIN).page
+    i.put(i.store.page_at(page) + 64 + 12, "I", i.shard.keys.buckets + 1)
+    i.seal_page(page)
+    i.seal_checkpoint()
+
+
+def used_slot(i):
+    """Byte of a used slot of the newest checkpoint's map, and the page of the journal."""
+    for entry in i.journal.values():
+        if entry.type == cs.MAP and entry.checkpoint == i.shard.checkpoint:
+            at = i.store.page_at(entry.page) + 64
+            for n in range(8 * entry.count):
+                if struct.unpack_from("<Q", i.data, at + 8 * n)[0]:
+                    return at + 8 * n, entry.page
+    raise AssertionError("no slot")
+
+
+@corruption("impossible slot")
+def map_slot_remainder(i):
+    at, page = used_slot(i)
+    i.flip(at + 7, 0x80)
+    i.seal_page(page)
+    i.seal_checkpoint()
+
+
+@corruption("it is lost")
+def map_slots_exchanged(i):
+    at, page = used_slot(i)
+    slot, = struct.unpack_from("<Q", i.data, at)
+    mask = ((1 << i.shard.keys.page_bits) - 1) << 4
+    other = next(p for k, p in i.shard.map.items() if p != (slot & mask) >> 4)
+    i.put(at, "Q", slot & ~mask | other << 4)
+    i.seal_page(page)
+    i.seal_checkpoint()
+
+
+@corruption("with serial")
+def unit_table(i):
+    page = i.newest(cs.UNITS).page
+    i.data[i.store.page_at(page) + 64 + 12] = 7  # a state that there is not
+    i.seal_page(page)
+    i.seal_checkpoint()
+
+
+@corruption("a log record of type 77")
+def log_record_type(i):
+    entry = max((p for p in i.journal.values() if p.type == cs.LOG and p.number > i.shard.begin_number), key=lambda p: p.number)
+    i.data[i.store.page_at(entry.page) + 64] = 77
+    i.seal_page(entry.page)
+
+
+def old_log_pages(i):
+    return [p for p in i.journal.values() if p.type == cs.LOG and p.number > i.shard.begin_number and i.shard.is_old(p.group)]
+
+
+@corruption("is damaged")
+def log_page_damaged(i):
+    i.flip(i.store.page_at(old_log_pages(i)[0].page) + 100)
+
+
+@corruption("is there twice, with different contents")
+def journal_number_twice(i):
+    end = i.newest(cs.END)
+    log = max((p for p in i.journal.values() if p.type == cs.LOG), key=lambda p: p.number)
+    number = end.number
+    i.put(i.store.page_at(log.page) + 8, "Q", number)
+    i.put(i.store.page_at(log.page) + 6, "H", cs.END)
+    i.put(i.store.page_at(log.page) + 28, "I", 1)
+    i.put(i.store.record_at(log.page), "I", number & 0xFFFFFFFF)
+    i.put(i.store.record_at(log.page) + 8, "Q", number)
+    i.put(i.store.record_at(log.page) + 16, "I", cs.END)
+    i.seal_page(log.page)
+
+
+class Checker(unittest.TestCase):
+    def setUp(self):
+        self.temp = tempfile.TemporaryDirectory(prefix="gnstor-check-")
+        self.addCleanup(self.temp.cleanup)
+        self.path = pathlib.Path(self.temp.name, "s")
+
+    def accepts(self, wanted, *more):
+        dump = self.path.with_suffix(".dump")
+        done = checked(self.path, "--dump", dump, *more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertTrue(done.stdout.rstrip().split("\n")[-1].startswith("0 damages"), done.stdout)
+        found = {}
+        for line in dump.read_text().splitlines():
+            vid, vba, sequence, _, _, state = line.split()[:6]
+            found[int(vid), int(vba)] = int(sequence)
+            self.assertEqual(state, "ok")
+        self.assertEqual(found, wanted)
+        counts["accepted"] += 1
+        counts["blocks"] += len(found)
+
+    def test_the_example_of_the_document_holds(self):
+        keys = cs.Keys(16384, 16384)
+        key = 7 << 32 | 12345
+        self.assertEqual((keys.page_bits, keys.buckets, keys.shift), (15, 2276, 11))
+        self.assertEqual((keys.split(key, 0), keys.split(key, 1)), ((640, 0x1E15B85F01), (1193, 0x04BB27C14D)))
+        self.assertEqual(keys.read(640, 0x00F0ADC2F8083E81), (key, 1000))
+        self.assertEqual(keys.read(1193, 0x0025D93E0A683E89), (key, 1000))
+
+    def test_checksums_of_many_are_those_of_each(self):
+        data = random.Random(SEED).randbytes(512 * 33)
+        self.assertEqual(cs.crc32c(b"123456789"), 0xE3069283)
+        self.assertEqual(cs.crc32c_many(data, 512), [cs.crc32c(data[n:n + 512]) for n in range(0, len(data), 512)])
+        self.assertEqual(cs.crc32c_many(data, 64, 60), [cs.crc32c(data[n:n + 60]) for n in range(0, len(data), 64)])
+
+    def test_good_stores_are_accepted_and_each_block_is_the_one_that_was_written(self):
+        pick = random.Random(SEED)
+        for how in ("closed", "killed"):
+            for units in (1, 2):
+                # From a few changes to so many that every unit was collected several times.
+                for changes in (0, 3, 60, 700, 3000):
+                    with self.subTest(how=how, units=units, changes=changes):
+                        self.path.unlink(missing_ok=True)
+                        self.accepts(made(self.path, pick.getrandbits(32), changes, how, units))
+
+    def test_records_alone_find_the_same_blocks(self):
+        self.accepts(made(self.path, SEED, 500, "killed"), "--records")
+
+    def test_every_corruption_is_rejected_by_name(self):
+        # One whose log has a page that no cut explains away.
+        for seed in range(SEED, SEED + 50):
+            self.path.unlink(missing_ok=True)
+            wanted = made(self.path, seed, 900, "killed")
+            if old_log_pages(Image(self.path)):
+                break
+        self.accepts(wanted)
+        good = self.path.read_bytes()
+        for name, (change, says) in CORRUPTIONS.items():
+            with self.subTest(corruption=name):
+                self.path.write_bytes(good)
+                image = Image(self.path)
+                change(image)
+                self.assertNotEqual(bytes(image.data), good)
+                self.path.write_bytes(image.data)
+                done = checked(self.path)
+                self.assertEqual((done.returncode, done.stderr), (1, ""), done.stdout)
+                damage = [line for line in done.stdout.splitlines() if line.startswith("damage")]
+                self.assertTrue(any(says in line for line in damage), f"'{says}' is not said in:\n{done.stdout}")
+                counts["rejected"] += 1
+        self.path.write_bytes(good)
+        self.accepts(wanted)
+
+    def test_a_block_is_shown_with_its_place(self):
+        wanted = made(self.path, SEED, 200, "closed")
+        (vid, vba), sequence = sorted(wanted.items())[5]
+        done = checked(self.path, "--block", f"{vid}:{vba}")
+        self.assertIn(f"block {vba} of volume {vid}: page ", done.stdout)
+        self.assertIn(f"sequence {sequence},", done.stdout)
+        never = next(b for b in range(96) if (vid, b) not in wanted)
+        self.assertIn("zeroes", checked(self.path, "--block", f"{vid}:{never}").stdout)
+
+    def test_what_is_no_store_is_said_to_be_none(self):
+        self.path.write_bytes(b"")
+        self.assertEqual(checked(self.path).returncode, 1)
+        self.path.write_bytes(b"x" * 10000)
+        self.assertEqual(checked(self.path).returncode, 1)
+        self.path.unlink()
+        done = checked(self.path)
+        self.assertEqual((done.returncode, "Traceback" in done.stderr), (2, False))
+
+
+if __name__ == "__main__":
+    result = unittest.main(exit=False).result
+    print(f"store checker: {len(CORRUPTIONS)} corruptions, seed {SEED}")
+    for name, value in counts.items():
+        print(f"GN_COUNT store_checker_{name}={value}")
+    sys.exit(0 if result.wasSuccessful() else 1)
