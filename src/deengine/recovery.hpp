@@ -113,6 +113,8 @@ class ShardRecovery {
     void mark_young_pages();
     void read_log_page(const JournalPlace& place, const JournalHeader& header);
     void note_part(const JournalHeader& header);
+    void note_gaps(const JournalPlace& place);
+    [[nodiscard]] bool is_known_gap(std::uint64_t first, std::uint64_t count) const;
     [[nodiscard]] std::uint64_t parts_missing() const;
     Result<void> judge_gaps();
     void note_log_record(const LogRecord& record);
@@ -160,7 +162,11 @@ class ShardRecovery {
     std::vector<Gap> gaps_;
     std::vector<Gap> known_gaps_;
     std::vector<OtherCheckpoint> others_;
-    std::uint64_t damaged_parts_ = 0;  ///< pages known to be parts whose contents are bad
+    // Pages known to be parts of checkpoints whose contents are bad: those that parts_missing() counts, END
+    // pages, and those behind the last part that is there.
+    std::uint64_t damaged_parts_ = 0;
+    std::uint64_t damaged_ends_ = 0;
+    std::uint64_t damaged_last_parts_ = 0;
     struct Stamp {
         std::uint32_t group;
         std::uint32_t open_user;
@@ -174,7 +180,8 @@ class ShardRecovery {
         std::uint32_t unit;
         std::uint64_t first;
         std::uint64_t last;
-        bool needed;  ///< holds something other than parts of a checkpoint that was not completed
+        bool needed;    ///< holds something other than parts of a checkpoint that was not completed
+        bool given_up;  ///< all its pages are in known gaps: a recovery gave them up before
     };
     std::vector<KeptUnit> journal_units_;
     std::vector<PageNumber> torn_pages_;

@@ -167,8 +167,12 @@ Result<void> ShardRecovery::read_log() {
         expected = number + 1;
         part = std::find_if(part, loaded_.parts.end(), [&](std::uint64_t p) { return p >= number; });
         const bool own = number == loaded_.end || (part != loaded_.parts.end() && *part == number);
-        // Its own parts were read before; what a recovery found and wrote into them is needed no more.
-        if (own) continue;
+        if (own) {
+            // Its own parts were read before. Of what a recovery found and wrote into them only the pages
+            // that it gave up still matter: they need not be kept, though their units may not be erased yet.
+            if (twins.front().type == JournalPage::kCheckpointRecords) note_gaps(twins.front());
+            continue;
+        }
         changed_ = true;
         const JournalHeader* header = nullptr;
         const JournalPlace* read = nullptr;
@@ -180,7 +184,7 @@ Result<void> ShardRecovery::read_log() {
         } else if (twins.front().type == JournalPage::kLog) {
             gaps_.push_back({number, 1, twins.front().group});
         } else {
-            ++damaged_parts_;
+            ++(twins.front().type == JournalPage::kCheckpointEnd ? damaged_ends_ : damaged_last_parts_);
         }
     }
     if (!gaps_.empty()) changed_ = true;
@@ -205,6 +209,20 @@ void ShardRecovery::read_log_page(const JournalPlace& place, const JournalHeader
     }
 }
 
+void ShardRecovery::note_gaps(const JournalPlace& place) {
+    const JournalHeader* header = journal_.read(place);
+    for (std::uint32_t i = 0; header != nullptr && i < header->count && i < kRecordsPerPage; ++i) {
+        const auto record = journal_.entry<LogRecord>(i);
+        if (record.type == LogType::kGap) known_gaps_.push_back({record.sequence, record.blocks, 0});
+    }
+}
+
+bool ShardRecovery::is_known_gap(std::uint64_t first, std::uint64_t count) const {
+    return std::ranges::any_of(known_gaps_, [&](const Gap& known) {
+        return known.first <= first && first + count <= known.first + known.count;
+    });
+}
+
 /// What must be known before pages are judged.
 void ShardRecovery::note_log_record(const LogRecord& record) {
     const bool ours = record.first >= range_.first_unit && record.first < range_.first_unit + range_.units;
@@ -226,17 +244,22 @@ void ShardRecovery::note_part(const JournalHeader& header) {
         known != others_.end() ? *known : (others_.push_back({header.checkpoint}), others_.back());
     other.parts = std::max(other.parts, header.part + 1);
     ++other.there;
+    // Damaged ones before it are of the same checkpoint, and its number says that they were written; of those
+    // behind the last that is there nothing is said, so nothing counts them as missing.
+    if (header.type != JournalPage::kCheckpointBegin) damaged_parts_ += damaged_last_parts_;
+    damaged_last_parts_ = 0;
     if (header.type == JournalPage::kCheckpointEnd) other.end_there = true;
 }
 
 /// Parts of later checkpoints that must have been there and are not: what gaps may be made of without loss.
 std::uint64_t ShardRecovery::parts_missing() const {
-    std::uint64_t missing = 0;
+    std::uint64_t parts = 0;
+    std::uint64_t ends = 0;
     for (const OtherCheckpoint& other : others_) {
-        missing += other.parts - std::min(other.there, other.parts);
-        if (other.completed && !other.end_there) ++missing;
+        parts += other.parts - std::min(other.there, other.parts);
+        if (other.completed && !other.end_there) ++ends;
     }
-    return missing > damaged_parts_ ? missing - damaged_parts_ : 0;
+    return parts - std::min(parts, damaged_parts_) + ends - std::min(ends, damaged_ends_);
 }
 
 Result<void> ShardRecovery::judge_gaps() {
@@ -249,10 +272,7 @@ Result<void> ShardRecovery::judge_gaps() {
                             gap.first, gap.first + gap.count - 1));
             continue;
         }
-        const bool known = std::ranges::any_of(known_gaps_, [&](const Gap& k) {
-            return k.first <= gap.first && gap.first + gap.count <= k.first + k.count;
-        });
-        if (known) continue;
+        if (is_known_gap(gap.first, gap.count)) continue;
         if (lost == 0) first_lost = gap.first;
         lost += gap.count;
     }
