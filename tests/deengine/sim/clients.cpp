@@ -237,6 +237,7 @@ void World::send_floor(nvme::VolumeId vid) {
     const Answer a = drive_->call_admin(c, {});
     if (crash_medium_) return;
     note(fmt::format("floor of volume {} is {}", vid, floor));
+    if (!ok(a.status) && syncs_fail_) return;
     if (!ok(a.status)) return fail(fmt::format("FLOOR was answered {}", nvme::status_name(a.status)));
     v.floor = floor;
 }
@@ -309,6 +310,10 @@ void World::change_admin(PendingAdmin change) {
                      : change.kind == Kind::kDelete ? "DELETE"
                                                     : "CHMOD",
                      vid, change.record.epoch, nvme::status_name(a.status)));
+    if (!ok(a.status) && syncs_fail_) {
+        crash_armed_ = true;  // done or not: the next boot tells
+        return;
+    }
     if (!ok(a.status))
         return fail(fmt::format("a change of volume {} was answered {}", vid, nvme::status_name(a.status)));
     took_admin();
@@ -333,7 +338,10 @@ void World::new_map() {
     const Answer a = drive_->call_admin_with(nvme::AdminOpcode::kMapSet, oracle_.map);
     if (crash_medium_ || failed()) return;
     note(fmt::format("MAP SET {} -> {}", oracle_.map.map.version, nvme::status_name(a.status)));
-    if (!ok(a.status)) fail(fmt::format("MAP SET was answered {}", nvme::status_name(a.status)));
+    if (!ok(a.status) && syncs_fail_)
+        crash_armed_ = true;
+    else if (!ok(a.status))
+        fail(fmt::format("MAP SET was answered {}", nvme::status_name(a.status)));
 }
 
 }  // namespace gnstor::deengine::sim

@@ -32,6 +32,14 @@ const char* opcode_name(IoOpcode o) {
     return "?";
 }
 
+/// An extent is the least that lies in one shard; ranges of a trim are done one by one.
+bool goes_in_parts(const Sent& s) {
+    constexpr std::uint32_t kExtentShift = 8;
+    const auto extent = [](const Sent::Target& t) { return t.vba >> kExtentShift; };
+    return s.ranges.size() > 1 ||
+           std::ranges::any_of(s.targets, [&](const auto& t) { return extent(t) != extent(s.targets[0]); });
+}
+
 }  // namespace
 
 void SimCounters::add(const SimCounters& o) {
@@ -79,7 +87,7 @@ void World::begin() {
 
 void World::run() {
     begin();
-    while (!failed() && step_ < config_.operations) {
+    while (!failed() && !refused_ && step_ < config_.operations) {
         ++step_;
         if (config_.left_out.contains(step_)) continue;
         step();
@@ -89,7 +97,7 @@ void World::run() {
 
 /// Everything is answered; what stands is compared once more.
 void World::end() {
-    if (failed()) return;
+    if (failed() || refused_) return;
     idle(kPollsMax);
     if (!failed() && !crash_medium_ && compare(*drive_, false, false, nullptr)) audit(*drive_, "at the end");
     note_drive();
@@ -121,7 +129,7 @@ void World::step() {
     if (syncs_fail_ && random_.below(8) == 0) crash_armed_ = true;
     if (crash_medium_ || crash_armed_) reboot();
     constexpr std::uint64_t kStepsBetweenAudits = 256;
-    if (step_ % kStepsBetweenAudits == 0 && !failed()) audit(*drive_, "between two commands");
+    if (step_ % kStepsBetweenAudits == 0 && !failed() && !refused_) audit(*drive_, "between two commands");
     if (!medium_->violation().empty()) fail("the flash refused: " + medium_->violation());
 }
 
@@ -207,11 +215,14 @@ void World::completed_change(Sent& s, Status status) {
         return;
     }
     ++counters_.refusals;
-    // What is refused as a whole leaves no trace; a part of it may have been done by another shard, or before
-    // the flash failed.
-    const bool parts = config_.medium.views > 1 && s.targets.size() > 1;
-    const bool whole = status != Status::kWriteFault && !(parts && !s.late);
-    if (!whole) return;
+    // What is refused as a whole leaves no trace. What went in parts may have been done in some of them, as
+    // may what the flash failed under: its writer sends it again.
+    const bool flash_failed = status == Status::kWriteFault || config_.medium.program_fails != 0;
+    if ((flash_failed && s.targets.size() > 1) || status == Status::kWriteFault || goes_in_parts(s)) {
+        s.late = true;
+        recent_.push_back(std::move(s));
+        return;
+    }
     for (const Sent::Target& t : s.targets) v->blocks[t.vba].refuse(t.order, t.content);
     if (!s.late) v->unresolved.erase(s.fields.sequence);
 }

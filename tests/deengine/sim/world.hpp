@@ -165,6 +165,7 @@ class World {
     std::deque<Sent> recent_;                            ///< were delivered; may come again
     std::uint64_t probes_ = 0;
     bool syncs_fail_ = false;  ///< until the next boot
+    bool refused_ = false;     ///< a mount did: the history is over
     bool record_rot_ = false;  ///< a mount may refuse, for a reason
     std::string failure_;
     SimCounters counters_;
