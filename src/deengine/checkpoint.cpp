@@ -72,6 +72,15 @@ void CheckpointWriter::add_records(std::span<const LogRecord> records) {
     records_.insert(records_.end(), records.begin(), records.end());
 }
 
+std::uint64_t CheckpointWriter::pages_needed() const {
+    constexpr auto parts = [](std::uint64_t entries, std::size_t bytes) {
+        return parts_for(entries, static_cast<std::uint32_t>(kJournalPayload / bytes));
+    };
+    return 2 + parts(pool_.units(), sizeof(CheckpointUnit)) + parts(map_.buckets(), BlockMap::kBucketBytes) +
+           parts(tombstones_.size(), sizeof(CheckpointTombstone)) +
+           parts(floors_.size(), sizeof(CheckpointFloor)) + parts(records_.size(), sizeof(LogRecord));
+}
+
 bool CheckpointWriter::start() {
     if (active()) return false;
     failed_ = false;

@@ -125,6 +125,8 @@ class CheckpointWriter : private BlockMap::MoveListener {
     /// Written into the next checkpoint: what a recovery found (JournalPage::kCheckpointRecords).
     void add_records(std::span<const LogRecord> records);
 
+    /// Pages that a checkpoint would have now, if nothing moves.
+    [[nodiscard]] std::uint64_t pages_needed() const;
     /// False if one is being written.
     bool start();
     /// Does at most `pages` pages of work; returns how many it programmed. Sets wants_sync() where it waits

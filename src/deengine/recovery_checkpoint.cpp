@@ -24,15 +24,17 @@ void ShardRecovery::plan_journal_units() {
         const std::uint32_t u = unit_of(place.page);
         auto kept = std::ranges::find(journal_units_, u, &KeptUnit::unit);
         if (kept == journal_units_.end()) {
-            journal_units_.push_back({u, place.number, place.number, false});
+            journal_units_.push_back({u, place.number, place.number, false, true});
             kept = journal_units_.end() - 1;
         }
         kept->last = std::max(kept->last, place.number);
+        if (!is_known_gap(place.number, 1)) kept->given_up = false;
         // Behind the last END only log pages say something; parts there are of a checkpoint that was cut.
         if (place.number >= keep_from && (place.type == JournalPage::kLog || place.number <= last_end))
             kept->needed = true;
     }
-    std::erase_if(journal_units_, [&](const KeptUnit& unit) { return unit.last < keep_from; });
+    std::erase_if(journal_units_,
+                  [&](const KeptUnit& unit) { return unit.last < keep_from || unit.given_up; });
     std::ranges::sort(journal_units_, [&](const KeptUnit& a, const KeptUnit& b) {
         return a.first != b.first ? a.first < b.first : found(a.unit).serial < found(b.unit).serial;
     });
@@ -167,13 +169,17 @@ Result<void> ShardRecovery::write_checkpoint() {
     if (loaded_.id != 0 && !changed_) return {};
     add_findings();
     GN_TRY(put_lost_blocks());
-    bool made_room = false;
+    // Units without anything valid may go already where the others do not suffice: all that replaces their
+    // pages is durable. Rather before than after half a checkpoint was written in vain.
+    const std::uint64_t units_needed =
+        (shard.checkpoint.pages_needed() + pages_per_unit_ - 1) / pages_per_unit_;
+    bool made_room = shard.pool.free_units() <= units_needed;
+    if (made_room) shard.pool.durable(shard.groups.current);
     while (shard.checkpoint.completed() <= highest_id_ || shard.checkpoint.active()) {
         if (!shard.checkpoint.active() && !shard.checkpoint.start()) break;
         shard.groups.durable = shard.groups.current - 1;
         (void)shard.checkpoint.step(kPagesPerStep, shard.groups);
         if (shard.checkpoint.failed()) {
-            // Units without anything valid may go already: all that replaces their pages is durable.
             if (std::exchange(made_room, true))
                 return error(
                     Errc::kNoSpace,
