@@ -46,6 +46,7 @@ ServedQueue::ServedQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId c
 void CommandPath::serve(deengine::Engine& engine, DriveFacts facts) {
     engine_ = &engine;
     admin_ = std::make_unique<AdminHandler>(std::move(facts));
+    batch_.reserve(kBatch);
 }
 
 NvmeQueue* CommandPath::add(std::unique_ptr<ServedQueue> queue) {
@@ -107,6 +108,7 @@ std::uint32_t CommandPath::poll() {
     work += arbiter_.run(kPollBudget, [this](std::uint32_t queue, std::uint32_t limit) {
         return fetch_from(*queues_[queue], limit);
     });
+    dispatch_batch();
     // After the batch: one sync makes all its writes durable, and they are answered in this very poll.
     work += engine_->poll(now_ns_);
     return work + deliver();
@@ -127,14 +129,26 @@ std::uint32_t CommandPath::fetch_from(ServedQueue& q, std::uint32_t limit) {
         if (!q.queue.fetch(command)) break;
         q.free.pop_back();
         ++n;
-        const std::uint64_t tag = make_tag(q.index, slot);
         if (q.queue.is_admin()) {
-            dispatch_admin(q, slot, tag);
+            dispatch_admin(q, slot, make_tag(q.index, slot));
         } else {
-            dispatch_io(q, command, tag);
+            batch_.push_back({&q, slot});
+            if (batch_.size() == kBatch) dispatch_batch();
         }
     }
     return n;
+}
+
+/// In the order in which they were fetched. deEngine is told of all of them first, so that their cache misses
+/// overlap.
+void CommandPath::dispatch_batch() {
+    if (batch_.size() > 1) {
+        for (const Fetched& f : batch_) engine_->prefetch(f.queue->pending[f.slot].command);
+        for (const Fetched& f : batch_) engine_->prefetch_page(f.queue->pending[f.slot].command);
+    }
+    for (const Fetched& f : batch_)
+        dispatch_io(*f.queue, f.queue->pending[f.slot].command, make_tag(f.queue->index, f.slot));
+    batch_.clear();
 }
 
 void CommandPath::dispatch_io(ServedQueue& q, const Command& command, std::uint64_t tag) {

@@ -62,6 +62,12 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     [[nodiscard]] std::size_t queues() const;
 
   private:
+    /// Fetched in this poll, not yet given to deEngine.
+    struct Fetched {
+        ServedQueue* queue;
+        std::uint32_t slot;  ///< of its `pending`
+    };
+    static constexpr std::size_t kBatch = 32;
     struct Done {
         std::uint64_t tag;
         nvme::Status status;
@@ -70,6 +76,7 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     ServedQueue* find(const NvmeQueue* queue) const;
     std::uint32_t poll_admin();
     std::uint32_t fetch_from(ServedQueue& q, std::uint32_t limit);
+    void dispatch_batch();
     void dispatch_io(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
     void dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64_t tag);
     void dispatch_vendor(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
@@ -84,7 +91,8 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     ErrorLog errors_;
     std::vector<std::unique_ptr<ServedQueue>> queues_;  // by index; null: free
     std::vector<ServedQueue*> admin_queues_;
-    Arbiter arbiter_;         // of all other queues, whoever's they are
+    Arbiter arbiter_;  // of all other queues, whoever's they are
+    std::vector<Fetched> batch_;
     std::vector<Done> done_;  // room for everything outstanding
     std::uint64_t now_ns_ = 0;
 };
