@@ -84,8 +84,8 @@ void ShardRecovery::find(std::string what) {
     }
 }
 
-/// The serial of a unit is that of its first good record. An erasure that a power cut undid may have left
-/// pages of its opening before: of pages with another serial nothing counts, and none was acknowledged in it.
+/// All records, for a unit is of the highest serial in it: a power cut may take an erase and leave a program
+/// that came after it. What has a lower serial lay there before, and nothing of it was valid.
 Result<void> ShardRecovery::read_units() {
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         FoundUnit& unit = found(u);
@@ -97,10 +97,9 @@ Result<void> ShardRecovery::read_units() {
             if (record == Record::kErased) continue;
             unit.programmed = true;
             unit.end = i + 1;
-            if (record == Record::kBad) continue;
+            if (record == Record::kBad || oob.unit_serial <= unit.serial) continue;
             unit.serial = oob.unit_serial;
             unit.system = oob.kind == PageKind::kSystem;
-            break;
         }
         if (unit.programmed && unit.serial == 0) {
             ++report_.units_half_erased;

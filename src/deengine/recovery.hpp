@@ -43,7 +43,7 @@ class ShardRecovery {
     /// What a scan sees of a page's record.
     enum class Record : std::uint8_t { kErased, kBad, kGood };
     struct FoundUnit {
-        std::uint32_t serial = 0;  ///< of its first good record; 0: none
+        std::uint32_t serial = 0;  ///< the highest of its good records; 0: none
         bool system = false;
         bool programmed = false;  ///< something in it is not erased
         bool bad = false;
