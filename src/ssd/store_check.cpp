@@ -172,7 +172,7 @@ class MediumCheck {
     }
 
     void page_of(PageNumber page, const PageOob& oob) {
-        if (oob.kind == PageKind::kLost) {
+        if (oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder) {
             ++check_.lost_pages;
             return;
         }
@@ -238,9 +238,8 @@ StoreCheck check_store(StoreView& view, const CheckProgress& progress) {
             read       ? fmt::format("reads of block {} of volume {} fail", deengine::key_block(reader->key),
                                      deengine::key_volume(reader->key))
             : bad.torn ? "torn by a cut, it counts as never written"
-                       : "no block reads from it";
-        findings.add(read || !bad.torn ? Severity::kDamage : Severity::kNote, bad.offset,
-                     bad.what + ": " + so);
+                       : "no block reads from it (torn by an earlier cut, or rotten)";
+        findings.add(read ? Severity::kDamage : Severity::kNote, bad.offset, bad.what + ": " + so);
     }
     std::stable_sort(check.findings.begin(), check.findings.end(),
                      [](const StoreFinding& a, const StoreFinding& b) {

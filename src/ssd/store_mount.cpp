@@ -1,10 +1,10 @@
-// store_mount.cpp: shards mounted on a view, as the drive's firmware does it, with nobody to answer to.
+// store_mount.cpp: the drive's firmware over a view, with nobody to answer to.
 #include "ssd/store_mount.hpp"
 
 #include <gnstor/base/crc32c.hpp>
 
-#include "deengine/firmware_state.hpp"
-#include "deengine/shard.hpp"
+#include "deengine/engine.hpp"
+#include "deengine/shard_port.hpp"
 #include "ssd/backbone.hpp"
 
 #include <algorithm>
@@ -23,53 +23,52 @@ class Nobody final : public deengine::CompletionSink {
     void on_complete(std::uint64_t, nvme::Status, std::uint32_t) override {}
 };
 
-class Lives final : public deengine::VolumeLives {
-  public:
-    explicit Lives(const deengine::PermissionTable& table) : table_(table) {}
-    [[nodiscard]] bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
-                             nvme::BlockAddress block) const override {
-        const deengine::Volume* v = table_.find(volume);
-        return v != nullptr && epoch >= v->record.birth_epoch && block < v->record.geometry.capacity_blocks;
-    }
-
-  private:
-    const deengine::PermissionTable& table_;
-};
-
-/// All shards of a store; what they stand on comes first and goes last.
+/// A drive's firmware over a store; what it stands on comes first and goes last.
 struct Mounted {
     Nobody nobody;
     FlashParts flash;
-    std::vector<std::unique_ptr<Shard>> shards;
+    std::vector<const Shard*> shards;  ///< the engine's
+    std::unique_ptr<deengine::Engine> engine;
     Recovered recovered;
 };
 
+/// As ssd::Drive mounts it, but that the shards stay in reach.
 Result<std::unique_ptr<Mounted>> mount(FlashParts parts, deengine::MetadataStore& metadata,
                                        const StoreIdentity& identity, bool accept_loss) {
     auto mounted = std::make_unique<Mounted>();
-    mounted->flash = std::move(parts);
-    const std::uint32_t all_units = mounted->flash.front()->geometry().units;
-    const auto count = static_cast<std::uint32_t>(mounted->flash.size());
-    const auto begin = std::chrono::steady_clock::now();
+    Mounted& m = *mounted;
+    m.flash = std::move(parts);
+    std::vector<deengine::Flash*> flashes;
+    for (const auto& part : m.flash) flashes.push_back(part.get());
+    const auto count = static_cast<std::uint32_t>(flashes.size());
     deengine::EngineOptions options;
+    std::copy(identity.incarnation.begin(), identity.incarnation.end(), options.ssd_uuid);
     options.over_provisioning_percent = identity.over_provisioning_percent;
     options.accept_loss = accept_loss;
     options.block_limit = identity.capacity_bytes / nvme::kBlockBytes;
-    GN_ASSIGN(
-        const deengine::FirmwareState state,
-        deengine::FirmwareState::parse(metadata.load(), options.max_volumes, options.mdts_blocks, all_units));
-    const Lives lives(state.permissions);
-    for (std::uint32_t i = 0; i < count; ++i) {
-        const UnitRange units = UnitRange::of(all_units, i, count);
-        const deengine::ShardRange range{i, count, units.first, units.units};
-        GN_ASSIGN(std::unique_ptr<Shard> shard, Shard::mount(*mounted->flash[i], range, options, lives,
-                                                             mounted->nobody, mounted->recovered.report));
-        mounted->recovered.mapped_blocks += shard->mapped_blocks();
-        mounted->shards.push_back(std::move(shard));
-    }
-    mounted->recovered.report.volumes = state.permissions.volumes().size();
-    mounted->recovered.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const auto mount_shards =
+        [&](const deengine::EngineOptions& of_shard, const deengine::VolumeLives& lives,
+            deengine::CompletionSink& sink,
+            deengine::RecoveryReport& sum) -> Result<std::unique_ptr<deengine::ShardPort>> {
+        std::vector<std::unique_ptr<Shard>> shards;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const UnitRange units = UnitRange::of(flashes[i]->geometry().units, i, count);
+            deengine::RecoveryReport report{};
+            GN_ASSIGN(std::unique_ptr<Shard> shard,
+                      Shard::mount(*flashes[i], {i, count, units.first, units.units}, of_shard, lives, sink,
+                                   report));
+            deengine::add_report(sum, std::move(report));
+            m.shards.push_back(shard.get());
+            shards.push_back(std::move(shard));
+        }
+        return std::unique_ptr<deengine::ShardPort>(
+            std::make_unique<deengine::InlinePort>(std::move(shards)));
+    };
+    const auto begin = std::chrono::steady_clock::now();
+    GN_ASSIGN(m.engine, deengine::Engine::mount(flashes, mount_shards, metadata, options, m.nobody,
+                                                &m.recovered.report));
+    m.recovered.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    for (const Shard* shard : m.shards) m.recovered.mapped_blocks += shard->mapped_blocks();
     return mounted;
 }
 
@@ -81,6 +80,10 @@ Result<std::unique_ptr<Mounted>> mount(StoreView& view, bool accept_loss) {
     return mount(view.parts(s.service_units), view, identity, accept_loss);
 }
 
+bool is_lost(PageKind kind) {
+    return kind == PageKind::kLost || kind == PageKind::kLostOrder;
+}
+
 /// Reads the page of one block as a reader would.
 void check_block(const StoreView& view, deengine::Flash& flash, nvme::VolumeId volume,
                  nvme::BlockAddress block, deengine::PageNumber page, BlockCheck& result) {
@@ -89,8 +92,7 @@ void check_block(const StoreView& view, deengine::Flash& flash, nvme::VolumeId v
     std::array<std::uint32_t, nvme::kSectorsPerBlock> crcs{};
     const deengine::BlockKey key = deengine::make_key(volume, block);
     if (!deengine::has_data(flash.read_oob(page, oob))) return result.unreadable.push_back({page, key});
-    if (deengine::make_key(oob.vid, oob.vba) != key ||
-        (oob.kind != PageKind::kData && oob.kind != PageKind::kLost)) {
+    if (deengine::make_key(oob.vid, oob.vba) != key || (oob.kind != PageKind::kData && !is_lost(oob.kind))) {
         result.findings.push_back(
             {Severity::kDamage, view.record_offset(page),
              fmt::format("block {} of volume {} is said to lie on page {}, whose record names "
@@ -98,7 +100,7 @@ void check_block(const StoreView& view, deengine::Flash& flash, nvme::VolumeId v
                          block, volume, page, oob.vba, oob.vid, static_cast<unsigned>(oob.kind))});
         return;
     }
-    if (oob.kind == PageKind::kLost) {
+    if (is_lost(oob.kind)) {
         result.findings.push_back(
             {Severity::kDamage, view.record_offset(page),
              fmt::format("block {} of volume {} is lost: reads of it fail until it is written "
@@ -136,7 +138,7 @@ Result<Recovered> recover_store(const std::filesystem::path& path, bool accept_l
     GN_ASSIGN(FlashParts parts, store->parts(identity.service_units));
     GN_ASSIGN(const std::unique_ptr<Mounted> mounted,
               mount(std::move(parts), store->metadata(), identity, accept_loss));
-    for (const std::unique_ptr<Shard>& shard : mounted->shards) GN_TRY(shard->close());
+    GN_TRY(mounted->engine->close());
     if (!store->end_use())
         return error(Errc::kIo, "the store {} was recovered, but could not be closed", path.string());
     return std::move(mounted->recovered);
@@ -152,6 +154,10 @@ BlockCheck check_blocks(StoreView& view, StoreCheck& check) {
     }
     check.mounted = true;
     check.recovery = (*mounted)->recovered.report;
+    if (check.recovery.spare_checkpoint)
+        result.findings.push_back(
+            {Severity::kDamage, view.superblock().data_offset,
+             "the newest checkpoint is damaged; the one before it, and what followed, serves"});
     for (std::size_t i = 0; i < (*mounted)->shards.size(); ++i) {
         const Shard& shard = *(*mounted)->shards[i];
         for (const std::string& disagreement : shard.audit())

@@ -46,7 +46,7 @@ Result<StoreFacts> inspect_store(const std::filesystem::path& path) {
             ++f.tombstone_pages;
         } else if (oob.kind == PageKind::kSystem) {
             ++f.system_pages;
-        } else if (oob.kind == PageKind::kLost) {
+        } else if (oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder) {
             ++f.lost_pages;
         } else {
             ++f.data_pages;

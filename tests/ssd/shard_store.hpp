@@ -90,6 +90,10 @@ class ShardStore final : public deengine::CompletionSink, private deengine::Volu
         for (auto& shard : shards_)
             if (!shard->close().ok()) std::abort();
     }
+    /// The same for a store that may be too damaged for it.
+    void close_if_possible() {
+        for (auto& shard : shards_) (void)shard->close().ok();
+    }
     /// Every sequence so far is answered.
     void resolve() {
         for (auto& shard : shards_)

@@ -2,7 +2,7 @@
 """A real process that serves a drive under load is killed (SIGKILL) again and again, at random moments, also while it recovers.
 
 After each kill the drive is mounted by a new process and every block is read: it must hold the newest acknowledged write, trim or
-zeroing of that block, or a later one that was under way, whole; and what was seen once never goes back. Every few kills the store is
+zeroing of that block, or a later one that was under way, whole; and what was seen once never goes back. After every third kill the store is
 also checked from outside by scripts/check_store.py, whose idea of each block is compared with the same.
 Arguments: the kill_writer program, the name of the counters, kills, and combinations BACKBONE:DURABILITY.
 """
@@ -180,7 +180,7 @@ def run(writer, folder, combination, kills, rng):
             continue
         if not test.store.exists():
             continue
-        if CHECKER.exists() and test.kills % 5 == 0:
+        if CHECKER.exists() and test.kills % 3 == 0:
             test.look_from_outside()
         test.read_back()
         test.model.settle()
