@@ -22,6 +22,13 @@ class InProcessControlPlane;
 
 namespace gnstor {
 
+/// What an acknowledged write survives (DESIGN.md, "Durability promise").
+enum class SsdDurability : std::uint8_t {
+    kDefault,  ///< power loss for SSDs in files, kill -9 of the process for those in memory
+    kProcess,
+    kPower,
+};
+
 struct EmbeddedArrayOptions {
     std::uint32_t ssds = 4;                         ///< 1 .. 64
     std::uint64_t ssd_capacity_bytes = 1ull << 30;  ///< of each
@@ -31,7 +38,11 @@ struct EmbeddedArrayOptions {
     bool strict_nic = false;           ///< the software NIC checks everything and delays at random
     std::uint64_t seed = 1;
     std::uint64_t lease_ms = 300'000;
-    std::uint32_t grant_ms = 0;  ///< 0: SSDs serve until the next map
+    std::uint32_t grant_ms = 0;                ///< 0: SSDs serve until the next map
+    std::uint32_t service_units = 1;           ///< shards of a new SSD, each run by one engine thread
+    std::uint32_t scrub_pages_per_second = 0;  ///< of each service unit: checks data at rest; 0: none
+    SsdDurability durability = SsdDurability::kDefault;
+    bool direct_io = false;  ///< stores without the page cache (O_DIRECT)
 };
 
 /// What one emulated SSD did since it was opened.
@@ -42,6 +53,9 @@ struct EmbeddedSsd {
     std::uint64_t capacity_blocks;
     std::uint64_t reads, writes, flushes, trims, refused, media_errors;  ///< commands
     std::uint64_t blocks_read, blocks_written, mapped_blocks, free_pages;
+    std::uint64_t pages_programmed,
+        gc_pages_copied;  ///< of flash: the rest of their difference is the journal
+    std::uint64_t scrubbed, scrub_bad, units_bad, lost_blocks;
     std::uint64_t capsules;  ///< that arrived at its target offload
 };
 

@@ -2,6 +2,7 @@
 #include "cli/cli.hpp"
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
+#include "cli/ssd_options.hpp"
 
 #include <gnstor/base/units.hpp>
 
@@ -19,6 +20,7 @@ struct UpOptions {
     std::uint32_t ssds = 4;
     std::string capacity = "1GiB";
     std::uint64_t lease_ms = 300'000;
+    ArrayOptions ssd;  ///< what is said of the SSDs, beside number and capacity
     std::uint32_t wait_s = 60;
     bool foreground = false, quarantine = false;
     bool ssds_given = false, capacity_given = false;  ///< said by the user
@@ -39,6 +41,7 @@ std::vector<std::string> daemon_arguments(const Context& c, const UpOptions& o) 
                                    "--capacity", o.capacity,
                                    "--lease-ms", std::to_string(o.lease_ms),
                                    "--socket",   c.socket_path().string()};
+    for (std::string& word : ssd_arguments(o.ssd)) words.push_back(std::move(word));
     if (o.quarantine) words.emplace_back("--quarantine-store");
     return words;
 }
@@ -240,6 +243,7 @@ void add_array_commands(CLI::App& app, Context& context) {
     start->add_option("--lease-ms", o->lease_ms, "how long the right to write lasts")
         ->check(CLI::Range(100, 86'400'000))
         ->capture_default_str();
+    add_ssd_options(*start, o->ssd);
     start->add_option("--wait", o->wait_s, "seconds to wait until it answers")
         ->check(CLI::Range(1, 3600))
         ->capture_default_str();

@@ -47,11 +47,17 @@ Result<std::uint32_t> count_stores(const fs::path& directory) {
     return count;
 }
 
+constexpr std::uint32_t kPagesPerMib = 256;
+
 Result<EmbeddedArrayOptions> embedded_options(const ArrayOptions& options) {
     EmbeddedArrayOptions embedded;
     embedded.directory = options.directory;
     embedded.ssd_capacity_bytes = options.ssd_capacity_bytes;
     embedded.lease_ms = options.lease_ms;
+    embedded.service_units = options.service_units;
+    embedded.scrub_pages_per_second = options.scrub_mib * kPagesPerMib;
+    embedded.durability = options.durability;
+    embedded.direct_io = options.direct_io;
     embedded.engine_threads = std::max(1u, std::thread::hardware_concurrency() / 2);
     // An array that is there already has the SSDs that it has.
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));

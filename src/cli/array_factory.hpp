@@ -4,6 +4,7 @@
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
+#include <gnstor/embedded_array.hpp>
 
 #include "daemon/inspector.hpp"
 #include "daemon/records.hpp"
@@ -23,6 +24,10 @@ struct ArrayOptions {
     std::uint32_t ssds = 4;
     std::uint64_t ssd_capacity_bytes = 1ull << 30;
     std::uint64_t lease_ms = 300'000;
+    std::uint32_t service_units = 1;  ///< of each SSD that is made
+    std::uint32_t scrub_mib = 4;      ///< MiB a second that each service unit checks in the background
+    SsdDurability durability = SsdDurability::kDefault;
+    bool direct_io = false;
 };
 
 /// An array that runs while this object lives.

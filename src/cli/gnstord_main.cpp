@@ -3,6 +3,7 @@
 #include "cli/array_factory.hpp"
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
+#include "cli/ssd_options.hpp"
 #include "daemon/api.hpp"
 #include "daemon/http_server.hpp"
 #include "daemon/sqlite_store.hpp"
@@ -109,6 +110,7 @@ int main(int argc, char** argv) {
     app.add_option("--lease-ms", options.array.lease_ms, "how long the right to write lasts")
         ->check(CLI::Range(100, 86'400'000))
         ->capture_default_str();
+    cli::add_ssd_options(app, options.array);
     app.add_option("--socket", socket, "Unix socket to serve on; default: gnstord.sock in the folder");
     app.add_option("--listen", options.listen, "HOST:PORT to serve on instead");
     app.add_flag("--quarantine-store", options.quarantine,

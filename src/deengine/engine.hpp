@@ -22,6 +22,13 @@
 
 namespace gnstor::deengine {
 
+/// A page that the scrub found not to hold what its record says.
+struct BadPlace {
+    PageNumber page;
+    std::uint64_t key;  ///< [VID:16 | VBA:32], if the record could be read
+    bool known;
+};
+
 struct EngineOptions {
     std::uint8_t ssd_uuid[16] = {};  ///< this drive (store incarnation)
     std::uint32_t max_volumes = 1024;
@@ -33,9 +40,11 @@ struct EngineOptions {
     bool volatile_cache = true;
     std::uint32_t max_tombstones = 65536;      ///< intervals remembered (per shard); full: busy, retry
     std::uint32_t scrub_pages_per_second = 0;  ///< background reading that checks data at rest; 0: none
-    bool accept_loss = false;                  ///< mount although acknowledged blocks are lost beyond naming
-    std::uint64_t block_limit = 0;             ///< promise to users, in blocks; 0: pages / (1 + OP)
-    Mutation mutation = Mutation::kNone;       ///< simulation only
+    /// Called for each page that the scrub finds bad, on the shard's thread; may be empty.
+    std::function<void(const BadPlace&)> on_bad_page;
+    bool accept_loss = false;             ///< mount although acknowledged blocks are lost beyond naming
+    std::uint64_t block_limit = 0;        ///< promise to users, in blocks; 0: pages / (1 + OP)
+    Mutation mutation = Mutation::kNone;  ///< simulation only
 };
 
 /// Which fabric connection a command came by.

@@ -55,6 +55,7 @@ void Shard::Impl::scrub_page(PageNumber page) {
     ++counters.scrub_bad;
     if (bad_places.size() == kPlacesKept) bad_places.erase(bad_places.begin());
     bad_places.push_back({page, known ? make_key(oob.vid, oob.vba) : 0, known});
+    if (options.on_bad_page) options.on_bad_page(bad_places.back());
 }
 
 }  // namespace gnstor::deengine

@@ -57,13 +57,6 @@ class VolumeLives {
                                      nvme::BlockAddress block) const = 0;
 };
 
-/// What the scrub found bad.
-struct BadPlace {
-    PageNumber page;
-    std::uint64_t key;  ///< [VID:16 | VBA:32], if the record could be read
-    bool known;
-};
-
 class Shard {
   public:
     /// Recovers the shard from its units (recovery.cpp). `report` collects.

@@ -43,6 +43,12 @@ std::vector<std::pair<std::string, std::uint64_t>> named_counters(const Embedded
             {"media_errors", s.media_errors},
             {"blocks_read", s.blocks_read},
             {"blocks_written", s.blocks_written},
+            {"pages_programmed", s.pages_programmed},
+            {"gc_pages_copied", s.gc_pages_copied},
+            {"scrubbed_pages", s.scrubbed},
+            {"scrub_bad_pages", s.scrub_bad},
+            {"bad_units", s.units_bad},
+            {"lost_blocks", s.lost_blocks},
             {"capsules", s.capsules}};
 }
 

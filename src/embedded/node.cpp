@@ -6,6 +6,21 @@
 #include <algorithm>
 
 namespace gnstor::embedded {
+namespace {
+
+ssd::Durability durability_of(SsdDurability durability) {
+    switch (durability) {
+        case SsdDurability::kProcess:
+            return ssd::Durability::kProcess;
+        case SsdDurability::kPower:
+            return ssd::Durability::kPower;
+        case SsdDurability::kDefault:
+            break;
+    }
+    return ssd::Durability::kDefault;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, rdma::LoopWire& wire,
                                          const std::string& address) {
@@ -48,8 +63,15 @@ Result<void> Node::open_drives(const EmbeddedArrayOptions& options) {
         ssd::DriveOptions drive;
         drive.capacity_bytes = options.ssd_capacity_bytes;
         if (!options.directory.empty()) drive.file = options.directory / fmt::format("ssd-{}.store", i);
-        GN_ASSIGN(std::unique_ptr<ssd::Drive> opened,
-                  ssd::Drive::open(drive, *drive_reactors_[i % drive_reactors_.size()]));
+        drive.service_units = options.service_units;
+        drive.scrub_pages_per_second = options.scrub_pages_per_second;
+        drive.durability = durability_of(options.durability);
+        if (options.direct_io) drive.backbone = ssd::BackboneKind::kDirect;
+        // Service units go round the threads, beginning with the one that fetches the drive's commands.
+        std::vector<Reactor*> units;
+        for (std::size_t u = 0; u < drive_reactors_.size(); ++u)
+            units.push_back(drive_reactors_[(i + u) % drive_reactors_.size()]);
+        GN_ASSIGN(std::unique_ptr<ssd::Drive> opened, ssd::Drive::open(drive, *units.front(), units));
         drives_.push_back(std::move(opened));
     }
     return {};
@@ -86,6 +108,12 @@ EmbeddedSsd Node::describe(std::uint32_t index) const {
     out.blocks_written = c.blocks_written;
     out.mapped_blocks = c.mapped_blocks;
     out.free_pages = c.free_pages;
+    out.pages_programmed = c.pages_programmed;
+    out.gc_pages_copied = c.gc_pages_copied;
+    out.scrubbed = c.scrubbed;
+    out.scrub_bad = c.scrub_bad;
+    out.units_bad = c.units_bad;
+    out.lost_blocks = c.lost_blocks;
     if (auto offload = target_->counters(service(index)); offload.ok()) out.capsules = offload->capsules;
     return out;
 }

@@ -8,6 +8,7 @@
 #include "ssd/service_units.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -16,6 +17,26 @@ namespace gnstor::ssd {
 namespace {
 
 constexpr std::chrono::seconds kDeleteDeadline{10};
+constexpr std::uint32_t kBadPagesTold = 100;  ///< in the log; the rest is counted
+
+/// Any service unit's thread.
+void tell_bad_page(const std::string& serial, const deengine::BadPlace& bad,
+                   std::atomic<std::uint32_t>& told) {
+    // Relaxed: only bounds the log.
+    const std::uint32_t number = told.fetch_add(1, std::memory_order_relaxed);
+    if (number > kBadPagesTold) return;
+    if (number == kBadPagesTold)
+        return log_error("SSD {}: more pages fail the scrub; they are counted (scrub_bad_pages)", serial);
+    if (bad.known) {
+        log_error(
+            "SSD {}: scrub: flash page {} fails its checksums: block {} of volume {} cannot be read here; "
+            "another "
+            "replica has it, and writing the block again mends it",
+            serial, bad.page, static_cast<std::uint32_t>(bad.key), bad.key >> 32);
+    } else {
+        log_error("SSD {}: scrub: the record of flash page {} cannot be read", serial, bad.page);
+    }
+}
 
 /// Shards in the drive's own thread, or each on the reactor of its turn.
 Result<std::unique_ptr<deengine::Engine>> mount_engine(const FlashParts& parts,
@@ -47,6 +68,7 @@ struct Drive::Impl {
     CommandPath path;
     std::unique_ptr<deengine::Engine> engine;
     deengine::RecoveryReport recovery{};
+    std::atomic<std::uint32_t> bad_pages_told{0};  // by all service units
 };
 
 Drive::Drive(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -83,6 +105,8 @@ Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor&
     engine_options.volatile_cache = !durable;
     engine_options.block_limit = identity.capacity_bytes / nvme::kBlockBytes;
     engine_options.scrub_pages_per_second = options.scrub_pages_per_second;
+    engine_options.on_bad_page = [serial = identity.serial, &told = impl->bad_pages_told](
+                                     const deengine::BadPlace& bad) { tell_bad_page(serial, bad, told); };
     GN_ASSIGN(impl->engine, mount_engine(impl->flash, impl->store->metadata(), engine_options, impl->path,
                                          impl->recovery, reactor, units));
     for (const std::string& finding : impl->recovery.findings)

@@ -1,0 +1,47 @@
+// ssd_options.cpp: words and values of the options of SSDs.
+#include "cli/ssd_options.hpp"
+
+#include <CLI/CLI.hpp>
+
+#include <map>
+
+namespace gnstor::cli {
+namespace {
+
+constexpr std::uint32_t kMaxServiceUnits = 64;
+constexpr std::uint32_t kMaxScrubMib = 4096;
+
+const std::map<std::string, SsdDurability>& durabilities() {
+    static const std::map<std::string, SsdDurability> kNames = {{"default", SsdDurability::kDefault},
+                                                                {"process", SsdDurability::kProcess},
+                                                                {"power", SsdDurability::kPower}};
+    return kNames;
+}
+
+}  // namespace
+
+void add_ssd_options(CLI::App& app, ArrayOptions& into) {
+    app.add_option("--service-units", into.service_units, "shards of each new SSD, each run by one thread")
+        ->check(CLI::Range(1u, kMaxServiceUnits))
+        ->capture_default_str();
+    app.add_option("--scrub", into.scrub_mib,
+                   "MiB a second that each service unit checks in the background; 0: none")
+        ->check(CLI::Range(0u, kMaxScrubMib))
+        ->capture_default_str();
+    app.add_option("--durability", into.durability,
+                   "what an answered write survives: process (kill -9) or power (loss of it)")
+        ->transform(CLI::CheckedTransformer(durabilities(), CLI::ignore_case))
+        ->option_text("process|power");
+    app.add_flag("--direct", into.direct_io, "reach the stores without the page cache (O_DIRECT)");
+}
+
+std::vector<std::string> ssd_arguments(const ArrayOptions& options) {
+    std::vector<std::string> words{"--service-units", std::to_string(options.service_units), "--scrub",
+                                   std::to_string(options.scrub_mib)};
+    for (const auto& [name, durability] : durabilities())
+        if (durability == options.durability) words.insert(words.end(), {"--durability", name});
+    if (options.direct_io) words.emplace_back("--direct");
+    return words;
+}
+
+}  // namespace gnstor::cli
