@@ -107,7 +107,7 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
     /// Waits a while for room: that of an entry may come a moment after the answer to it. What is held back
     /// does not come.
     bool post_when_room(std::uint32_t block) {
-        const std::uint64_t patience = simt::now_ns() + 500'000'000;
+        const std::uint64_t patience = simt::now_ns() + 2'000'000'000;
         bool posted = post_write(block);
         for (; !posted && simt::now_ns() < patience; posted = post_write(block)) std::this_thread::yield();
         return posted;
