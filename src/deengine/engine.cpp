@@ -247,6 +247,9 @@ const EngineCounters& Engine::counters() const {
     impl_->refresh_counters();
     return impl_->counters;
 }
+std::vector<std::string> Engine::audit() const {
+    return impl_->port->audit();
+}
 std::uint64_t Engine::capacity_blocks() const {
     return impl_->capacity;
 }
