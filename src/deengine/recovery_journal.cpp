@@ -234,8 +234,10 @@ void ShardRecovery::note_log_record(const LogRecord& record) {
     }
     if (record.type == LogType::kGap) known_gaps_.push_back({record.sequence, record.blocks, 0});
     if (record.type != LogType::kTorn || !in_range(record.first)) return;
-    for (PageNumber page = record.first; page < std::uint64_t{record.first} + record.blocks; ++page)
-        if (in_range(page) && found(unit_of(page)).serial == record.sequence) mark_torn(page);
+    const std::uint64_t end = std::min<std::uint64_t>(std::uint64_t{record.first} + record.blocks,
+                                                      std::uint64_t{first_page_} + torn_.size());
+    for (PageNumber page = record.first; page < end; ++page)
+        if (found(unit_of(page)).serial == record.sequence) mark_torn(page);
 }
 
 void ShardRecovery::note_part(const JournalHeader& header) {
