@@ -13,6 +13,9 @@ namespace {
 
 using nvme::Status;
 
+/// What was programmed reaches stable media after so long although nobody asks: the last two groups are what
+/// recovery may take for torn, so they should be young.
+constexpr std::uint64_t kGroupNsMax = 1'000'000'000;
 constexpr int kFlushAttempts = 8;  ///< system units that may fail under one flush
 
 }  // namespace
@@ -32,6 +35,7 @@ void Shard::Impl::answer_when(Wait wait, std::uint64_t tag) {
 }
 
 void Shard::Impl::note_programmed() {
+    if (!programmed_in_group) group_began_ns = clock_ns;
     programmed_in_group = true;
     killable = killable || !flash.survives_kill();
 }
@@ -86,7 +90,12 @@ bool Shard::Impl::flush_journal() {
 
 bool Shard::Impl::needs_sync() const {
     if (syncing) return false;
-    return !wait_power.empty() || !wait_kill.empty() || checkpoint.wants_sync() || wants_units_back();
+    return !wait_power.empty() || !wait_kill.empty() || checkpoint.wants_sync() || wants_units_back() ||
+           group_is_old();
+}
+
+bool Shard::Impl::group_is_old() const {
+    return is_dirty() && clock_ns > group_began_ns + kGroupNsMax;
 }
 
 /// Emptied units are wanted before a write has to wait for them.
@@ -102,12 +111,13 @@ void Shard::Impl::begin_sync() {
         make_ready(wait_kill, Status::kCapacityExceeded);
         return;
     }
-    const bool power = !wait_power.empty() || checkpoint.wants_sync() || wants_units_back();
+    const bool power = !wait_power.empty() || checkpoint.wants_sync() || wants_units_back() || group_is_old();
     if (!power && !killable) return make_ready(wait_kill, Status::kSuccess);
     sync_level = power ? SyncLevel::kPower : SyncLevel::kKill;
     if (power) {
         sync_group = groups.current++;
         programmed_in_group = false;
+        group_began_ns = clock_ns;
     }
     killable = false;
     syncing_kill.swap(wait_kill);
@@ -170,6 +180,7 @@ bool Shard::Impl::sync_now() {
     sync_level = SyncLevel::kPower;
     sync_group = groups.current++;
     programmed_in_group = false;
+    group_began_ns = clock_ns;
     killable = false;
     syncing_kill.swap(wait_kill);
     ++counters.syncs;

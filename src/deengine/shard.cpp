@@ -126,6 +126,7 @@ Status Shard::Impl::read_block(BlockKey key, std::uint32_t first_sector, std::ui
 /// Answers come first and last: those that a sync begun earlier allows, and those of the sync that this
 /// batch begins, where flash is that fast.
 std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
+    clock_ns = now_ns;
     const bool idle = commands_since_poll == 0;
     commands_since_poll = 0;
     finish_sync();

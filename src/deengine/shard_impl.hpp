@@ -95,6 +95,7 @@ struct Shard::Impl {
     void answer_when(Wait wait, std::uint64_t tag);
     [[nodiscard]] bool needs_sync() const;
     [[nodiscard]] bool wants_units_back() const;
+    [[nodiscard]] bool group_is_old() const;
     void begin_sync();
     void finish_sync();
     void end_sync(bool good);
@@ -162,6 +163,8 @@ struct Shard::Impl {
     EngineCounters counters{};
 
     // Durability.
+    std::uint64_t clock_ns = 0;        ///< of the last poll
+    std::uint64_t group_began_ns = 0;  ///< when the group's first page was programmed, nearly
     bool programmed_in_group = false;  ///< a page was programmed in the current group
     bool killable = false;             ///< a page was programmed that a kill loses until a sync
     bool syncing = false;              ///< a sync is in flight

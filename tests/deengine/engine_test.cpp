@@ -54,6 +54,20 @@ TEST_F(EngineTest, EverySectorRangeOfABlockCanBeRead) {
         }
 }
 
+TEST_F(EngineTest, WhatNobodyAsksToBeStableIsStableASecondLaterAllTheSame) {
+    constexpr std::uint64_t kSecond = 1'000'000'000;
+    const auto syncs_after = [&](std::uint64_t ns) {
+        rig.now_ns += ns;
+        rig.engine->poll(rig.now_ns);
+        return rig.flash.syncs;
+    };
+    const std::uint64_t before = syncs_after(kSecond);
+    ASSERT_EQ(rig.write(at(1), 1, pattern(1)).status, Status::kSuccess);
+    EXPECT_EQ(syncs_after(kSecond / 2), before) << "a volatile cache may wait";
+    EXPECT_EQ(syncs_after(kSecond), before + 1);
+    EXPECT_EQ(syncs_after(9 * kSecond), before + 1) << "nothing was programmed since";
+}
+
 TEST_F(EngineTest, AnOlderSequenceNeverReplacesANewerOne) {
     ASSERT_EQ(rig.write(at(1), 10, pattern(10)).status, Status::kSuccess);
     EXPECT_EQ(rig.write(at(1), 9, pattern(9)).status, Status::kSuccess)
