@@ -115,7 +115,7 @@ Shard::Impl::Copied Shard::Impl::copy_as(BlockKey key, PageNumber from, PageOob 
         }
         if (status == FlashStatus::kUncorrectable && readable) {
             ++counters.media_errors;
-            oob.kind = PageKind::kLost;
+            if (oob.kind == PageKind::kData) oob.kind = PageKind::kLost;
             readable = false;
         } else if (status == FlashStatus::kNoRoom) {
             if (!pool.exchange_open_unit(Stream::kCollector)) return Copied::kNoRoom;

@@ -92,10 +92,14 @@ void Engine::Impl::submit(const nvme::Command& command, Requester from, std::spa
         return send_parts(sent, c.ranges);
     }
     ++(sent.op == ShardOp::kWrite ? own.writes : own.zeroes);
+    sent.room = room();
+    send(sent);
+}
+
+std::uint64_t Engine::Impl::room() const {
     const std::uint64_t mapped =
         inline_port != nullptr ? inline_port->mapped_blocks() : port->mapped_blocks();
-    sent.room = capacity > mapped ? capacity - mapped : 0;
-    send(sent);
+    return capacity > mapped ? capacity - mapped : 0;
 }
 
 inline void Engine::Impl::execute(std::uint32_t shard, const ShardCommand& command) {
@@ -142,6 +146,8 @@ void Engine::Impl::send_extents(ShardCommand command) {
         const std::uint32_t to_border = (1u << kExtentShift) - (command.first & ((1u << kExtentShift) - 1));
         command.blocks = std::min(left, to_border);
         left -= command.blocks;
+        // What the parts before have taken of the drive's promise.
+        if (command.op == ShardOp::kWrite) command.room = room();
         execute(shard_of(command.volume, command.first), command);
         command.first += command.blocks;
         if (command.data != nullptr) command.data += std::size_t{command.blocks} * nvme::kBlockBytes;

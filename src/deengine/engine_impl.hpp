@@ -35,6 +35,8 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     void send_extents(ShardCommand command);
     void flush(ShardCommand& command);
     void execute(std::uint32_t shard, const ShardCommand& command);
+    /// Blocks that may still be mapped anew.
+    [[nodiscard]] std::uint64_t room() const;
     [[nodiscard]] std::uint32_t shard_of(nvme::VolumeId volume, nvme::BlockAddress block) const;
     std::uint64_t join(std::uint64_t tag, std::uint32_t parts);
     void refresh_counters();

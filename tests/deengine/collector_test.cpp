@@ -45,6 +45,7 @@ TEST(Collector, AFullDriveOverwrittenManyTimesItsSizeKeepsEveryBlock) {
 }
 
 TEST(Collector, WriteAmplificationFollowsTheGreedyCurve) {
+    std::uint64_t overwrites = 0;
     for (const double fill : {0.70, 0.80, 0.90}) {
         EngineOptions o = default_options();
         o.block_limit = static_cast<std::uint64_t>(fill * kUnits * kPages);
@@ -76,7 +77,9 @@ TEST(Collector, WriteAmplificationFollowsTheGreedyCurve) {
         EXPECT_GE(measured, 0.97 * least);
         EXPECT_LE(measured, 1.03 * most);
         EXPECT_EQ(after.stalls, before.stalls) << "flash that syncs at once never makes a write wait";
+        overwrites += drive.overwritten;
     }
+    std::printf("GN_COUNT deengine_collector_overwrites=%llu\n", static_cast<unsigned long long>(overwrites));
 }
 
 TEST(Collector, NoWritePaysForAWholeUnit) {
