@@ -47,7 +47,7 @@ std::optional<Mutation> mutation_named(std::string_view name) {
 SimConfig make_config(std::string_view profile, std::uint64_t seed, std::uint64_t operations,
                       Mutation mutation) {
     const bool small = profile == "short" || (profile == "mixed" && seed % 4 != 0);
-    SimConfig c = small ? draw_short(seed, operations != 0 ? operations : 60)
+    SimConfig c = small ? draw_short(seed, operations != 0 ? operations : 40)
                         : draw_long(seed, operations != 0 ? operations : 3000);
     c.engine.mutation = mutation;
     return c;

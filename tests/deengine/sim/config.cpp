@@ -125,7 +125,7 @@ SimConfig draw_short(std::uint64_t seed, std::uint64_t operations) {
     c.admin = 40;
     c.cuts = 1000;
     c.images = 2;
-    c.nested = 60;
+    c.nested = 15;
     c.depth = 2;
     c.every_torn_class = true;
     return c;

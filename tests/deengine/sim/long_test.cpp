@@ -7,13 +7,13 @@ namespace {
 
 TEST(SimulationLong, ShortHistoriesSurviveACutAtEveryFlashOperation) {
     SimCounters sum;
-    run_seeds("short", 100'000, scaled(9000), Mutation::kNone, sum);
+    run_seeds("short", 100'000, scaled(2200), Mutation::kNone, sum);
     print_counts("sim_long", sum);
 }
 
 TEST(SimulationLong, LongHistoriesSurviveCutsAndGoOn) {
     SimCounters sum;
-    run_seeds("long", 100'000, scaled(1000), Mutation::kNone, sum);
+    run_seeds("long", 100'000, scaled(400), Mutation::kNone, sum);
     print_counts("sim_long", sum);
 }
 

@@ -37,6 +37,13 @@ inline void run_seeds(const char* profile, std::uint64_t first, std::uint64_t se
     gnstor::test::count("sim_seeds", seeds);
 }
 
+/// Seeds of the mixed profile until a violation is found; 0: none in `seeds`.
+inline std::uint64_t seeds_until_found(Mutation mutation, std::uint64_t seeds) {
+    for (std::uint64_t seed = 1; seed <= seeds; ++seed)
+        if (!run_history(make_config("mixed", seed, 0, mutation)).failure.empty()) return seed;
+    return 0;
+}
+
 inline void print_counts(const std::string& prefix, const SimCounters& c) {
     const auto print = [&](const char* name, std::uint64_t n) {
         gnstor::test::count((prefix + "_" + name).c_str(), n);
