@@ -2,7 +2,7 @@
 # packages.sh: what is needed from the distribution, how we see that it is there, and its installation through apt.
 # A package counts as present when its command, header or library is found, wherever it came from.
 
-# name | needed for | probe | why. "Needed for" is one of build, isal, blkid, daemon, test, fuzz, lint.
+# name | needed for | probe | why. "Needed for" is one of build, isal, blkid, uring, daemon, test, fuzz, lint.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
@@ -14,6 +14,7 @@ nlohmann-json3-dev|build|inc:nlohmann/json.hpp|JSON results and configuration
 libcli11-dev|build|inc:CLI/CLI.hpp|command lines
 libisal-dev|isal|inc:isa-l.h|fast CRC-32C on the host
 libblkid-dev|blkid|inc:blkid/blkid.h|what lies on a block device, before it is formatted
+liburing-dev|uring|inc:liburing.h|stores without the page cache: writes and reads side by side
 libsqlite3-dev|daemon|inc:sqlite3.h|records of gnstord
 libcpp-httplib-dev|daemon|inc:httplib.h|HTTP of gnstord
 pkg-config|daemon|cmd:pkg-config|finds the HTTP library
@@ -112,11 +113,12 @@ apt_install() {
 # Sets GN_DAEMON (ON or OFF).
 ensure_build() {
     # All at once first: one apt run where everything can be had. The groups below say what happens where not.
-    ensure build isal blkid daemon || true
+    ensure build isal blkid uring daemon || true
     ensure build || die "the packages above are needed to build"
     check_versions
     if [[ -z "$(missing isal)" ]] || ensure isal; then :; else warn "without libisal: CRC-32C uses the compiler's own instructions"; fi
     ensure blkid || warn "without libblkid: gnstor ssd format takes a block device only with --force and its serial number"
+    ensure uring || warn "without liburing: stores opened with O_DIRECT use plain reads and writes"
     export GN_DAEMON=ON
     ensure daemon || { export GN_DAEMON=OFF; warn "built without gnstord and the gnstor command (their libraries are not here)"; }
 }

@@ -18,8 +18,10 @@ void JournalIndex::sort() {
 }
 
 std::span<const JournalPlace> JournalIndex::find(std::uint64_t number) const {
-    const auto found = std::ranges::equal_range(places_, number, {}, &JournalPlace::number);
-    return {found.begin(), found.end()};
+    // Two searches: clang 14 does not compile libstdc++'s ranges::equal_range.
+    const auto first = std::ranges::lower_bound(places_, number, {}, &JournalPlace::number);
+    const auto last = std::ranges::upper_bound(places_, number, {}, &JournalPlace::number);
+    return {first, last};
 }
 
 const JournalHeader* JournalIndex::read(const JournalPlace& place) {

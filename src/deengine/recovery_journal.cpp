@@ -2,7 +2,6 @@
 #include "deengine/recovery.hpp"
 
 #include <algorithm>
-#include <ranges>
 
 namespace gnstor::deengine {
 
@@ -23,7 +22,9 @@ Result<void> ShardRecovery::find_journal() {
     }
     journal_.sort();
     report_.journal_pages += journal_.places().size();
-    for (const JournalPlace& place : std::views::reverse(journal_.places())) {
+    const std::span<const JournalPlace> places = journal_.places();
+    for (auto it = places.rbegin(); it != places.rend(); ++it) {
+        const JournalPlace& place = *it;
         // An END that cannot be read is one that a cut tore, or a damaged part: read_log() tells.
         if (place.type == JournalPage::kCheckpointEnd && journal_.read(place) != nullptr)
             ends_.push_back(place);
