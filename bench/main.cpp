@@ -76,6 +76,7 @@ Result<void> read_words(const Words& words, PathOptions& o) {
 
 struct DeEngineWords {
     std::string data = "1GiB";
+    std::string lanes = "cpu";
 };
 
 void add_deengine_options(CLI::App& app, DeEngineOptions& o, DeEngineWords& words) {
@@ -92,6 +93,8 @@ void add_deengine_options(CLI::App& app, DeEngineOptions& o, DeEngineWords& word
         ->capture_default_str();
     app.add_option("--cores", o.cores, "most engines at once, each on a thread of its own")
         ->capture_default_str();
+    app.add_option("--lanes", words.lanes, "as ./run gives them to every benchmark; this one runs no lanes")
+        ->check(CLI::IsMember({"cpu", "gpu"}));
     app.add_option("--seed", o.seed, "of keys and order")->capture_default_str();
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
 }

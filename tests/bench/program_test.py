@@ -85,7 +85,7 @@ class DeEngine(unittest.TestCase):
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "deengine-cpu-test.json")
-            cls.ended = bench("deengine", "--repeats", "1", "--map-slots", "262144", "--path-blocks", "8192", "--data", "16MiB", "--json", str(path))
+            cls.ended = bench("deengine", "--lanes", "cpu", "--repeats", "1", "--map-slots", "262144", "--path-blocks", "8192", "--data", "16MiB", "--json", str(path))
             cls.run_ = render_docs.load(path) if path.exists() else None
 
     def cases(self, **wanted):
