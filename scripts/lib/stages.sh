@@ -87,7 +87,7 @@ closing() {
 
 stage_setup() {
     choose_lanes
-    local kinds=(build isal blkid daemon test property oracle) kind
+    local kinds=(build isal blkid uring daemon test property oracle) kind
     for kind in lint fuzz; do [[ "$GN_PLAN" != *" $kind "* ]] || kinds+=("$kind"); done
     ensure "${kinds[@]}" || true
     ensure_build || return 1
