@@ -11,6 +11,11 @@ namespace gnstor::deengine::test {
 namespace {
 
 constexpr std::uint32_t kUnits = 256, kPages = 64;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uint64_t kTurns = 1;  ///< times the drive is overwritten before and while it is measured
+#else
+constexpr std::uint64_t kTurns = 4;
+#endif
 
 /// Lambert's W, the branch above -1, for -1/e <= x < 0.
 double lambert_w(double x) {
@@ -32,7 +37,7 @@ TEST(Collector, AFullDriveOverwrittenManyTimesItsSizeKeepsEveryBlock) {
         EngineOptions o = default_options();
         o.volatile_cache = volatile_cache;
         FullDrive drive(96, 32, o, gnstor::test::run_seed());
-        drive.overwrite(12ull * drive.blocks);
+        drive.overwrite(3 * kTurns * drive.blocks);
         if (::testing::Test::HasFatalFailure()) return;
         drive.check();
         drive.rig.mount();
@@ -51,9 +56,9 @@ TEST(Collector, WriteAmplificationFollowsTheGreedyCurve) {
         o.block_limit = static_cast<std::uint64_t>(fill * kUnits * kPages);
         FullDrive drive(kUnits, kPages, o, gnstor::test::run_seed());
         ASSERT_EQ(drive.blocks, o.block_limit);
-        drive.overwrite(4ull * drive.blocks);  // until it is steady
+        drive.overwrite(kTurns * drive.blocks);  // until it is steady
         const EngineCounters before = drive.rig.engine->counters();
-        drive.overwrite(4ull * drive.blocks);
+        drive.overwrite(kTurns * drive.blocks);
         if (::testing::Test::HasFatalFailure()) return;
         const EngineCounters after = drive.rig.engine->counters();
         const auto user = static_cast<double>(after.blocks_written - before.blocks_written);

@@ -18,6 +18,7 @@ using nvme::IoOpcode;
 
 constexpr std::uint64_t kSecret = 0x5EC12E75EC12E75Eull;
 constexpr nvme::VolumeId kPublic = 1, kSecretVolume = 2;
+constexpr std::size_t kFaults = 6;
 
 void require(bool condition) {
     if (!condition) std::abort();
@@ -67,7 +68,7 @@ nvme::VolumeRecord make_record(nvme::VolumeId vid, nvme::ClientId owner) {
 
 class Target {
   public:
-    Target() : flash_(8, 16) {
+    Target() : flash_(32, 16) {
         options_.max_volumes = 4;
         options_.mdts_blocks = 8;
         options_.ssd_uuid[0] = 1;
@@ -107,7 +108,9 @@ class Target {
             case 4:
                 return set_map(in.byte());
             case 5:
-                flash_.program_faults[flash_.programs + 1 + in.byte() % 4] = RamFlash::Fault::kBadData;
+                // So many that no drive would go on are no news.
+                if (flash_.program_faults.size() < kFaults)
+                    flash_.program_faults[flash_.programs + 1 + in.byte() % 4] = RamFlash::Fault::kBadData;
                 return;
             default:
                 return any_io(in);

@@ -159,8 +159,8 @@ class RamFlash : public Flash {
     std::function<void(Step)> on_step;
     std::map<std::uint64_t, Fault> program_faults;  ///< by number of program, from 1
     std::set<std::uint64_t> erase_faults;           ///< by number of erasure, from 1
-    std::set<PageNumber> unreadable;  ///< until they are erased
-    std::set<PageNumber> corrected;  ///< whose data needs correction to be read
+    std::set<PageNumber> unreadable;                ///< until they are erased
+    std::set<PageNumber> corrected;                 ///< whose data needs correction to be read
     /// Units whose program or erasure failed: to use one again is a violation. It answers is_bad() with
     /// false, as a flash that forgets in a restart: the drive has to remember.
     std::set<std::uint32_t> failed;
