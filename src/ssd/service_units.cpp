@@ -51,6 +51,10 @@ std::uint32_t ServiceUnit::poll() {
     for (std::size_t i = 0; i < count; ++i)
         if (batch[i].kind == UnitMessage::Kind::kExecute)
             shard_->prefetch(batch[i].command.volume, batch[i].command.first);
+    for (std::size_t i = 0; i < count; ++i)
+        if (batch[i].kind == UnitMessage::Kind::kExecute && batch[i].command.op == deengine::ShardOp::kRead)
+            shard_->prefetch_page(batch[i].command.volume, batch[i].command.first,
+                                  batch[i].command.first_sector);
     for (std::size_t i = 0; i < count; ++i) run(batch[i]);
     const std::uint32_t answered = shard_->poll(monotonic_ns());
     publish();
