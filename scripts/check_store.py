@@ -252,25 +252,21 @@ class Unit:
         raw = raw[:self.end * OOB]
         self.good = [crc == stored for crc, (stored,) in zip(crc32c_many(raw, OOB, OOB - 4), struct.iter_unpack("<60xI", raw))]
         self.serial, self.system, self.leftover = 0, False, set()
-        kinds = set()
-        for index, good in enumerate(self.good):
-            if not good:
-                continue
-            record = store.record(self.first + index)
+        records = {index: store.record(self.first + index) for index, good in enumerate(self.good) if good}
+        for index, record in records.items():
             at = store.record_at(self.first + index)
             if record.version != 2 or record.kind not in (DATA, SYSTEM, LOST, LOST_BOUND):
                 found.bad(at, f"page {self.first + index}: a record of version {record.version}, kind {record.kind}, which there is not")
-            if not self.serial:
-                self.serial, self.system = record.serial, record.kind == SYSTEM
-                if record.serial == 0:
-                    found.bad(at, f"page {self.first + index}: unit serial 0; serials count from 1")
-            if record.serial != self.serial:
-                self.leftover.add(index)
-                continue
-            kinds.add(record.kind == SYSTEM)
-            if kinds == {True, False}:
-                found.bad(at, f"unit {number}: journal pages and blocks in one unit")
-                kinds = {self.system}
+            if record.serial == 0:
+                found.bad(at, f"page {self.first + index}: unit serial 0; serials count from 1")
+        if records:
+            self.serial = max(r.serial for r in records.values())
+            self.leftover = {index for index, r in records.items() if r.serial != self.serial}
+            kinds = {r.kind == SYSTEM for r in records.values() if r.serial == self.serial}
+            self.system = True in kinds
+            if len(kinds) > 1:
+                found.bad(store.record_at(self.first), f"unit {number}: journal pages and blocks in one unit")
+                self.system = False
         if self.leftover:
             found.note(store.record_at(self.first), f"unit {number}: {len(self.leftover)} leftovers of an erasure that a cut undid")
 
@@ -666,20 +662,24 @@ class Shard:
         there = sorted(n for n in pages if n >= self.begin_number)
         missing = []
         for before, after in zip([self.begin_number - 1] + there, there):
-            if self.is_old(pages[after].group):
-                missing += [n for n in range(before + 1, after) if n not in known]
+            missing += [n for n in range(before + 1, after) if n not in known and self.is_old(pages[after].group)]
         # A part of another checkpoint, damaged or given up, holds nothing that this recovery needs.
         parts = collections.defaultdict(set)
         for entry in pages.values():
             if entry.number >= self.begin_number and entry.type != LOG and entry.checkpoint != self.checkpoint:
                 parts[entry.checkpoint].add(entry.part)
         spare = sum(max(seen) + 1 - len(seen) for seen in parts.values())
+        # With a good record over bad data its type and group are known: an old log page was there, whole, and has rotted since.
+        rotten = {n: page for n, (page, record) in self.bad_journal.items()
+                  if n >= self.begin_number and n not in known and record.epoch in (LOG, RECORDS) and self.is_old(record.group)}
+        for number, page in rotten.items():
+            self.found.bad(self.store.page_at(page), f"journal page {number} (page {page}) is damaged")
+        missing = [n for n in missing if n not in self.bad_journal]
         for number in missing[:max(0, len(missing) - spare)]:
-            page = self.bad_journal.get(number, (None,))[0]
-            self.found.bad(store_at(self.store, page), f"journal page {number} " + ("is damaged" if page is not None else "is missing"))
+            self.found.bad(self.store.oob_at, f"journal page {number} is missing")
         for number, (page, record) in self.bad_journal.items():
-            if number not in missing and number >= self.begin_number:
-                self.found.note(self.store.page_at(page), f"journal page {number} (page {page}) is torn or of another checkpoint")
+            if number not in rotten:
+                self.found.note(self.store.page_at(page), f"journal page {number} (page {page}) is torn, or a part of a checkpoint that is not needed")
 
     # -- the map
 
@@ -781,10 +781,6 @@ class Shard:
     def state_of(self, page):
         record = self.store.record(page)
         return "lost" if record.kind in (LOST, LOST_BOUND) else "ok" if self.sectors.good(page) else "unreadable"
-
-
-def store_at(store, page):
-    return store.oob_at if page is None else store.page_at(page)
 
 
 # ---- the whole

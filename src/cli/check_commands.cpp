@@ -82,7 +82,12 @@ Result<int> check(const Context& c, const std::string& path) {
     }
     c.out.document(to_json(found));
     c.out.text(describe(found));
-    return found.damages == 0 ? kOk : kFailed;
+    if (found.damages == 0) return kOk;
+    return c.out.fail(
+        error(Errc::kCorrupt,
+              "the store {} is damaged in {} places; if the array has other replicas, let it rebuild "
+              "this drive",
+              path, found.damages));
 }
 
 struct RecoverOptions {
@@ -137,7 +142,13 @@ Result<int> recover(const Context& c, const RecoverOptions& o) {
     document["flash_bytes"] = flash_bytes;
     c.out.document(document);
     c.out.text(describe(*recovered, o, flash_bytes));
-    return recovered->report.blocks_lost + recovered->report.pages_unreadable == 0 ? kOk : kFailed;
+    const std::uint64_t lost = recovered->report.blocks_lost + recovered->report.pages_unreadable;
+    if (lost == 0) return kOk;
+    return c.out.fail(
+        error(Errc::kCorrupt,
+              "{} acknowledged blocks of the store {} cannot be read; if the array has other replicas, "
+              "let it rebuild this drive",
+              lost, o.path));
 }
 
 }  // namespace

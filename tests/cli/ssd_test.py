@@ -85,6 +85,60 @@ class Ssd(Programs):
         self.ask("down")
         self.assertEqual(self.ask("ssd", "info", store)["state"], "clean")
 
+    def filled(self):
+        """A store with an object's blocks, and one of them."""
+        data = self.random.randbytes(600_000)
+        self.objects("put", self.write("data", data), "--ssds", "2", "--capacity", "64MiB")
+        return self.store / "ssd-0.store", data
+
+    def test_check_passes_a_good_store_and_names_a_flipped_byte(self):
+        store, data = self.filled()
+        before = store.read_bytes()
+        good = self.ask("ssd", "check", store)
+        self.assertEqual((good["damages"], good["mounted"]), (0, True))
+        self.assertGreaterEqual(good["blocks"], len(data) // 4096)
+        self.assertEqual(store.read_bytes(), before, "looking changes nothing")
+        self.assertIn(b"no damage", self.cli("ssd", "check", store).stdout)
+        at = before.find(data[8192:12288])
+        with open(store, "r+b") as f:
+            f.seek(at + 1234)
+            f.write(bytes([before[at + 1234] ^ 1]))
+        done = self.cli("ssd", "check", store, "--output", "json", code=1)
+        bad = json.loads(done.stdout)
+        self.assertEqual(bad["damages"], 1, bad["findings"])
+        self.assertEqual(bad["findings"][0]["severity"], "damage")
+        self.assertEqual(bad["findings"][0]["offset"], at)
+        self.assertRegex(bad["findings"][0]["what"], r"sectors 2 of page \d+ .* reads of block 2 of volume \d+ fail")
+        self.cli("ssd", "check", store, code=1, says="1 damages")
+
+    def test_recover_explains_and_writes_only_when_asked(self):
+        self.ask("up", "--ssds", "1", "--capacity", "64MiB")
+        self.ask("volume", "create", "v", "1MiB", "--replicas", "1")
+        self.kill_daemon()
+        store = self.dir / "ssd-0.store"
+        self.assertEqual(self.ask("ssd", "info", store)["state"], "open")
+        before = store.read_bytes()
+        told = self.ask("ssd", "recover", "--explain", store)
+        self.assertEqual((told["written"], told["volumes"], told["blocks_lost"]), (False, 1, 0))
+        self.assertEqual(store.read_bytes(), before)
+        self.assertIn(b"nothing was written", self.cli("ssd", "recover", "--dry-run", store).stdout)
+        self.assertEqual(self.ask("ssd", "recover", "--write", store)["written"], True)
+        self.assertEqual(self.ask("ssd", "info", store)["state"], "clean")
+        self.assertNotEqual(store.read_bytes(), before)
+        self.cli("ssd", "recover", "--write", "--dry-run", store, code=2)
+        self.ask("up")
+        self.assertEqual([v["name"] for v in self.ask("volume", "list")["volumes"]], ["v"])
+        for command in ("check", "recover"):
+            self.assertIn("use", self.ask("ssd", command, store, code=1)["message"])
+
+    def test_a_store_without_metadata_is_refused_with_a_sentence(self):
+        store, _ = self.filled()
+        with open(store, "r+b") as f:
+            f.seek(8192)
+            f.write(bytes(2 << 20))
+        self.assertIn("metadata", self.ask("ssd", "recover", store, code=1)["message"])
+        self.cli("ssd", "check", store, code=1, says="the firmware refuses the store")
+
     def test_wrong_usage_is_2_and_does_nothing(self):
         path = self.root / "s"
         for words in (("format", path), ("format", path, "--capacity", "many"), ("format", path, *SMALL, "--unit-pages", "7"),
