@@ -56,6 +56,10 @@ json to_json(const ssd::StoreCheck& k) {
             {"recovery", to_json(k.recovery)}};
 }
 
+std::string counted(std::uint64_t n, const char* thing) {
+    return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s");
+}
+
 std::string describe(const ssd::StoreCheck& k) {
     std::string text;
     for (const ssd::StoreFinding& f : k.findings)
@@ -68,8 +72,8 @@ std::string describe(const ssd::StoreCheck& k) {
         "something\n",
         format_bytes(k.bytes_read), k.seconds, format_count(k.records), format_count(k.data_pages),
         format_count(k.system_pages), format_count(k.lost_pages), format_count(k.blocks));
-    text += k.damages == 0 ? fmt::format("no damage, {} notes\n", k.notes)
-                           : fmt::format("{} damages, {} notes\n", k.damages, k.notes);
+    const std::string damage = k.damages == 0 ? "no damage" : counted(k.damages, "damage");
+    text += fmt::format("{}, {}\n", damage, k.notes == 0 ? "no notes" : counted(k.notes, "note"));
     return text;
 }
 
@@ -83,11 +87,10 @@ Result<int> check(const Context& c, const std::string& path) {
     c.out.document(to_json(found));
     c.out.text(describe(found));
     if (found.damages == 0) return kOk;
-    return c.out.fail(
-        error(Errc::kCorrupt,
-              "the store {} is damaged in {} places; if the array has other replicas, let it rebuild "
-              "this drive",
-              path, found.damages));
+    return c.out.fail(error(Errc::kCorrupt,
+                            "the store {} is damaged in {}; if the array has other replicas, let it rebuild "
+                            "this drive",
+                            path, counted(found.damages, "place")));
 }
 
 struct RecoverOptions {

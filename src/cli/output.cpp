@@ -43,6 +43,7 @@ void Output::text(const std::string& lines) const {
 }
 
 int Output::fail(const Error& e) const {
+    std::fflush(stdout);  // what was shown before comes before
     const nlohmann::json value{
         {"error", {{"code", std::string(daemon::errc_name(e.code))}, {"message", e.message}}}};
     if (json)

@@ -109,7 +109,7 @@ class Ssd(Programs):
         self.assertEqual(bad["findings"][0]["severity"], "damage")
         self.assertEqual(bad["findings"][0]["offset"], at)
         self.assertRegex(bad["findings"][0]["what"], r"sectors 2 of page \d+ .* reads of block 2 of volume \d+ fail")
-        self.cli("ssd", "check", store, code=1, says="1 damages")
+        self.cli("ssd", "check", store, code=1, says="1 damage, no notes")
 
     def test_recover_explains_and_writes_only_when_asked(self):
         self.ask("up", "--ssds", "1", "--capacity", "64MiB")
@@ -160,6 +160,8 @@ class Ssd(Programs):
         self.assertLessEqual(made["store_bytes"], 64 << 20)
         self.assertGreater(made["store_bytes"], (64 << 20) - (1 << 20), "it takes nearly all of the device")
         self.assertEqual(self.ask("ssd", "info", device)["serial"], made["serial"])
+        self.assertEqual(self.ask("ssd", "check", device)["damages"], 0)
+        self.assertEqual(self.ask("ssd", "recover", device)["pages_mapped"], 0)
         self.assertIn("GNStor store", self.format(device, code=1)["message"])
 
     def test_a_device_with_a_file_system_needs_force_and_its_own_serial_number(self):
