@@ -116,6 +116,7 @@ class ShardRecovery {
     void note_gaps(const JournalPlace& place);
     [[nodiscard]] bool is_known_gap(std::uint64_t first, std::uint64_t count) const;
     [[nodiscard]] std::uint64_t parts_missing() const;
+    [[nodiscard]] bool is_in_cut_checkpoint(const Gap& gap) const;
     Result<void> judge_gaps();
     void note_log_record(const LogRecord& record);
     Result<void> replay(const LoggedRecord& logged);
@@ -134,6 +135,8 @@ class ShardRecovery {
     void plan_journal_units();
     void restore_units();
     Result<void> put_lost_blocks();
+    Result<void> write_one();
+    [[nodiscard]] std::uint64_t units_of_checkpoint() const;
     void add_findings();
     Result<void> sync();
 
@@ -182,8 +185,10 @@ class ShardRecovery {
         std::uint64_t last;
         bool needed;    ///< holds something other than parts of a checkpoint that was not completed
         bool given_up;  ///< all its pages are in known gaps: a recovery gave them up before
+        bool old;       ///< one of them is not of the last two groups
     };
     std::vector<KeptUnit> journal_units_;
+    std::set<std::uint32_t> held_;  ///< units given up, but erased only after the checkpoint
     std::vector<PageNumber> torn_pages_;
     std::set<nvme::VolumeId> dead_volumes_;
     std::vector<BlockKey> lost_;

@@ -24,11 +24,12 @@ void ShardRecovery::plan_journal_units() {
         const std::uint32_t u = unit_of(place.page);
         auto kept = std::ranges::find(journal_units_, u, &KeptUnit::unit);
         if (kept == journal_units_.end()) {
-            journal_units_.push_back({u, place.number, place.number, false, true});
+            journal_units_.push_back({u, place.number, place.number, false, true, false});
             kept = journal_units_.end() - 1;
         }
         kept->last = std::max(kept->last, place.number);
         if (!is_known_gap(place.number, 1)) kept->given_up = false;
+        kept->old = kept->old || is_old(place.group);
         // Behind the last END only log pages say something; parts there are of a checkpoint that was cut.
         if (place.number >= keep_from && (place.type == JournalPage::kLog || place.number <= last_end))
             kept->needed = true;
@@ -42,6 +43,8 @@ void ShardRecovery::plan_journal_units() {
     while (!journal_units_.empty() && !journal_units_.back().needed) {
         const KeptUnit& gone = journal_units_.back();
         gaps_.push_back({gone.first, gone.last - gone.first + 1, 0});
+        // Half erased, what is left of old groups would look like a loss too.
+        if (gone.old) held_.insert(gone.unit);
         journal_units_.pop_back();
     }
 }
@@ -65,7 +68,7 @@ void ShardRecovery::restore_units() {
             info.system = true;
             const bool last = u == journal_units_.back().unit;
             info.state = last && unit.end < pages_per_unit_ ? UnitState::kOpen : UnitState::kSealed;
-        } else if (valid[u - range_.first_unit] || !unit.system) {
+        } else if (valid[u - range_.first_unit] || !unit.system || held_.contains(u)) {
             // Without valid pages: emptied, and free when this recovery's checkpoint is durable. A unit that
             // was open is programmed on, or cuts would leave a full drive ever more units that are half used.
             const bool was_open = unit.young_from < pages_per_unit_ && unit.end < pages_per_unit_;
@@ -169,13 +172,29 @@ Result<void> ShardRecovery::write_checkpoint() {
     if (loaded_.id != 0 && !changed_) return {};
     add_findings();
     GN_TRY(put_lost_blocks());
+    GN_TRY(write_one());
+    // Cuts leave a journal in pieces, and on a full drive no unit for the collector to begin with. All of
+    // them but this checkpoint's go back when there is another.
+    shard.pool.durable(shard.groups.current);
+    const std::uint32_t reserve = shard.room.system_reserve(shard.tombstones.size(), pages_per_unit_);
+    const bool crowded = shard.pool.free_units() <= reserve + UnitPool::kReserve;
+    const std::uint64_t units = units_of_checkpoint();
+    if (crowded && shard.journal.units() > 2 * units && shard.pool.free_units() > units) GN_TRY(write_one());
+    return {};
+}
+
+std::uint64_t ShardRecovery::units_of_checkpoint() const {
+    return (impl_->checkpoint.pages_needed() + pages_per_unit_ - 1) / pages_per_unit_;
+}
+
+Result<void> ShardRecovery::write_one() {
+    Shard::Impl& shard = *impl_;
+    const std::uint64_t before = shard.checkpoint.completed();
     // Units without anything valid may go already where the others do not suffice: all that replaces their
     // pages is durable. Rather before than after half a checkpoint was written in vain.
-    const std::uint64_t units_needed =
-        (shard.checkpoint.pages_needed() + pages_per_unit_ - 1) / pages_per_unit_;
-    bool made_room = shard.pool.free_units() <= units_needed;
+    bool made_room = shard.pool.free_units() <= units_of_checkpoint();
     if (made_room) shard.pool.durable(shard.groups.current);
-    while (shard.checkpoint.completed() <= highest_id_ || shard.checkpoint.active()) {
+    while (shard.checkpoint.completed() == before) {
         if (!shard.checkpoint.active() && !shard.checkpoint.start()) break;
         shard.groups.durable = shard.groups.current - 1;
         (void)shard.checkpoint.step(kPagesPerStep, shard.groups);

@@ -265,6 +265,16 @@ std::uint64_t ShardRecovery::parts_missing() const {
     return parts - std::min(parts, damaged_parts_) + ends - std::min(ends, damaged_ends_);
 }
 
+/// What is behind all that is needed: parts of a checkpoint that was cut, which a recovery that was cut as
+/// well may have erased by half. A part whose number in its checkpoint is not known stands for any before it.
+bool ShardRecovery::is_in_cut_checkpoint(const Gap& gap) const {
+    if (damaged_last_parts_ == 0 && damaged_ends_ == 0) return false;
+    const std::uint64_t last_end = ends_.empty() ? 0 : ends_.front().number;
+    return std::ranges::none_of(journal_.places(), [&](const JournalPlace& place) {
+        return place.number > gap.first && (place.type == JournalPage::kLog || place.number <= last_end);
+    });
+}
+
 Result<void> ShardRecovery::judge_gaps() {
     std::uint64_t lost = 0;
     std::uint64_t first_lost = 0;
@@ -275,7 +285,7 @@ Result<void> ShardRecovery::judge_gaps() {
                             gap.first, gap.first + gap.count - 1));
             continue;
         }
-        if (is_known_gap(gap.first, gap.count)) continue;
+        if (is_known_gap(gap.first, gap.count) || is_in_cut_checkpoint(gap)) continue;
         if (lost == 0) first_lost = gap.first;
         lost += gap.count;
     }
