@@ -280,6 +280,7 @@ void World::reopen(nvme::VolumeId vid) {
     ++r.epoch;
     r.writer = static_cast<nvme::ClientId>(1 + random_.below(kClients));
     change_admin({PendingAdmin::Kind::kChmod, r});
+    if (crash_medium_ || oracle_.volumes[vid].record.epoch != r.epoch) return;
     for (Sent& s : ready_[vid]) {
         s.refusal = Status::kStaleEpoch;
         s.fields.map_version = oracle_.map.map.version;
@@ -290,9 +291,10 @@ void World::reopen(nvme::VolumeId vid) {
 
 void World::change_admin(PendingAdmin change) {
     using Kind = PendingAdmin::Kind;
-    oracle_.admin = change;
     const nvme::VolumeId vid = change.record.geometry.volume;
     Answer a;
+    metadata_->fail = config_.operations != 0 && random_.below(24) == 0;
+    if (!metadata_->fail) oracle_.admin = change;
     if (change.kind == Kind::kDelete) {
         nvme::Command c{};
         c.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kVolumeDelete);
@@ -304,12 +306,19 @@ void World::change_admin(PendingAdmin change) {
             change.kind == Kind::kAdd ? nvme::AdminOpcode::kVolumeAdd : nvme::AdminOpcode::kVolumeChmod,
             change.record);
     }
+    const bool refused = metadata_->fail;
+    metadata_->fail = false;
     if (crash_medium_ || failed()) return;  // the reboot finds out
     note(fmt::format("{} of volume {} epoch {} -> {}",
                      change.kind == Kind::kAdd      ? "ADD"
                      : change.kind == Kind::kDelete ? "DELETE"
                                                     : "CHMOD",
                      vid, change.record.epoch, nvme::status_name(a.status)));
+    if (refused) {  // not stored, so not done
+        ++counters_.refusals;
+        if (ok(a.status)) fail(fmt::format("a change of volume {} was not stored and acknowledged", vid));
+        return;
+    }
     if (!ok(a.status) && syncs_fail_) {
         crash_armed_ = true;  // done or not: the next boot tells
         return;

@@ -217,7 +217,11 @@ bool World::compare(Drive& drive, bool after_cut, bool settle, std::vector<Write
         }
     }
     if (settle && oracle_.admin) {
-        if (took) took_admin();
+        const nvme::VolumeId vid = oracle_.admin->record.geometry.volume;
+        if (took) {
+            took_admin();
+            ready_[vid].clear();  // of an opening that is over
+        }
         oracle_.admin.reset();
     }
     return true;

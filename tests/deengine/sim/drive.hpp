@@ -20,7 +20,7 @@ class Metadata : public MetadataStore {
     [[nodiscard]] std::vector<std::byte> load() override { return blob; }
     [[nodiscard]] bool store(std::span<const std::byte> bytes) override {
         ++stores;
-        if (on_store) on_store(bytes);
+        if (on_store) on_store(fail ? std::span<const std::byte>() : bytes);
         if (fail) return false;
         blob.assign(bytes.begin(), bytes.end());
         return true;
@@ -28,7 +28,7 @@ class Metadata : public MetadataStore {
     [[nodiscard]] std::size_t capacity() const override { return std::size_t{1} << 20; }
 
     std::vector<std::byte> blob;
-    std::function<void(std::span<const std::byte>)> on_store;  ///< before it takes effect
+    std::function<void(std::span<const std::byte>)> on_store;  ///< before it takes effect; empty: it will not
     bool fail = false;
     std::uint64_t stores = 0;
 };

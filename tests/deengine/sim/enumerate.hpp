@@ -26,7 +26,7 @@ struct EnumerationResult {
 /// `waits`: each command is answered before the next is sent; else all are sent at once.
 std::string run_script(const SimConfig& config, const std::vector<std::uint32_t>& letters, bool waits,
                        SimCounters& counters);
-/// All histories of 1 .. `length` commands; `stop` ends it early.
+/// All histories of 1 .. `length` commands, but for names of volumes and blocks; `stop` ends it early.
 EnumerationResult enumerate(Mode mode, bool waits, std::uint32_t length, Mutation mutation,
                             const std::function<bool()>& stop = {});
 

@@ -7,18 +7,18 @@ namespace {
 
 TEST(SimulationLong, ShortHistoriesSurviveACutAtEveryFlashOperation) {
     SimCounters sum;
-    run_seeds("short", 100'000, scaled(2200), Mutation::kNone, sum);
+    run_seeds("short", 100'000, scaled(1500), Mutation::kNone, sum);
     print_counts("sim_long", sum);
 }
 
 TEST(SimulationLong, LongHistoriesSurviveCutsAndGoOn) {
     SimCounters sum;
-    run_seeds("long", 100'000, scaled(400), Mutation::kNone, sum);
+    run_seeds("long", 100'000, scaled(350), Mutation::kNone, sum);
     print_counts("sim_long", sum);
 }
 
 TEST(SimulationLong, EveryHistoryOfAFewCommandsSurvivesEveryCut) {
-    enumerate_all(3, "sim_long");
+    enumerate_all(4, "sim_long");
 }
 
 }  // namespace

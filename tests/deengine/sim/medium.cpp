@@ -129,6 +129,13 @@ void Medium::remember(Operation&& op) {
     if (uncertain) log_.push_back(std::move(op));
 }
 
+/// A medium that is worn out may be refused; one with some bad units may not.
+bool Medium::may_fail(std::uint32_t view) const {
+    const auto first = bad_.begin() + first_unit(view);
+    const auto end = bad_.begin() + first_unit(view + 1);
+    return std::count(first, end, 1) < std::max<std::ptrdiff_t>(1, (end - first) / 10);
+}
+
 FlashStatus Medium::program(std::uint32_t view, PageNumber page, const std::byte* data, PageOob& oob,
                             bool keep_crcs, const ContentsRef& copied) {
     const std::uint32_t per_unit = options_.geometry.pages_per_unit;
@@ -158,7 +165,7 @@ FlashStatus Medium::program(std::uint32_t view, PageNumber page, const std::byte
     op.after.recorded = true;
     announce(&op);
     ++operations_;
-    if (bad_[unit] != 0 || chance(options_.program_fails)) return fail_program(op);
+    if (bad_[unit] != 0 || (may_fail(view) && chance(options_.program_fails))) return fail_program(op);
     ++counters_.programs;
     pages_[page] = op.after;
     next_[unit] = page % per_unit + 1;
@@ -246,7 +253,7 @@ FlashStatus Medium::erase(std::uint32_t view, std::uint32_t unit) {
                  {}};
     announce(&op);
     ++operations_;
-    if (bad_[unit] != 0 || chance(options_.erase_fails)) {
+    if (bad_[unit] != 0 || (may_fail(view) && chance(options_.erase_fails))) {
         ++counters_.erases_failed;
         bad_[unit] = failed_now_[unit] = 1;
         return FlashStatus::kProgramFailed;

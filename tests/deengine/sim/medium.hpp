@@ -141,6 +141,7 @@ class Medium {
     bool chance(std::uint32_t per_million) {
         return per_million != 0 && random_.below(1'000'000) < per_million;
     }
+    [[nodiscard]] bool may_fail(std::uint32_t view) const;
     [[nodiscard]] std::uint32_t first_unit(std::uint32_t view) const {
         return static_cast<std::uint32_t>(std::uint64_t{view} * options_.geometry.units / options_.views);
     }
