@@ -532,7 +532,7 @@ class Shard:
             return True
         self.table, self.begin_group = {}, 0
         used = [u for u in self.units.values() if u.serial]
-        if ends or (any(not u.system for u in used) and 1 not in pages):
+        if 1 not in pages and any(not u.system for u in used):
             self.found.bad(self.store.record_at(self.range[0] * self.store.per_unit),
                            f"service unit {self.index}: no complete checkpoint, and no journal from its first page")
             return False

@@ -20,7 +20,7 @@ import check_store as cs  # noqa: E402
 
 MAKE = os.path.abspath(sys.argv.pop(1))
 SEED = int(os.environ.get("GN_SEED", "20261120"))
-counts = {"accepted": 0, "rejected": 0, "blocks": 0}
+counts = {"accepted": 0, "rejected": 0, "judged": 0, "blocks": 0}
 
 
 def checked(path, *more):
@@ -42,6 +42,10 @@ class Image:
         self.data = bytearray(path.read_bytes())
         self.found = cs.Findings()
         self.store = cs.Store(path)
+        # The file is going to change: its lock and its mapping are given up.
+        os.close(self.store.fd)
+        self.store.map.close()
+        self.store.map = bytes(self.data)
         self.shard = cs.Shard(self.store, 0, cs.check_metadata(self.store, self.found), cs.Sectors(self.store), self.found)
         self.journal = self.shard.read_journal()
 
@@ -386,6 +390,55 @@ class Checker(unittest.TestCase):
                 counts["rejected"] += 1
         self.path.write_bytes(good)
         self.accepts(wanted)
+
+    def blocks(self, name):
+        """The checker's idea of each block that can be read, its exit code and its words."""
+        dump = self.path.with_suffix(name)
+        dump.unlink(missing_ok=True)
+        done = checked(self.path, "--dump", dump)
+        self.assertEqual(done.stderr, "")
+        lines = [line.split()[:6] for line in dump.read_text().splitlines()] if dump.exists() else []
+        return {(int(v), int(b)): int(s) for v, b, s, _, _, state in lines if state == "ok"}, done.returncode, done.stdout
+
+    def test_damaged_stores_are_judged_as_the_firmware_judges_them(self):
+        """Two readings of one document, the firmware's and the checker's, must come to the same blocks: before the firmware has
+        recovered (the checker does it in its head) and after (it reads the firmware's new checkpoint)."""
+        pick = random.Random(SEED)
+        refused = 0
+        for case in range(24):
+            self.path.unlink(missing_ok=True)
+            made(self.path, pick.getrandbits(32), pick.choice((20, 150, 600)), "killed")
+            image = Image(self.path)
+            used = [u.first + i for u in image.shard.units.values() for i in range(u.end)]
+            # Younger than the checkpoint, and of the last groups.
+            end = max((p.number for p in image.journal.values() if p.type == cs.END), default=0)
+            young = [u.first + i for u, start in image.shard.young for i in range(start, u.end)]
+            young += [p.page for p in image.journal.values() if p.number > end]
+            last = [p for p in young if image.shard.counts_page(p) and not image.shard.is_old(image.store.record(p).group)]
+            # A third: only what a cut may tear. Else anywhere.
+            changes = []
+            for _ in range(pick.randrange(1, 5)):
+                if case % 3 == 0 and not last:
+                    break
+                page = pick.choice(last if case % 3 == 0 else used)
+                at = image.store.page_at(page) + pick.randrange(4096) if pick.random() < 0.5 else image.store.record_at(page) + pick.randrange(64)
+                image.flip(at, pick.randrange(1, 256))
+                changes.append((page, at))
+            self.path.write_bytes(image.data)
+            with self.subTest(case=case, changes=changes):
+                before, code, words = self.blocks(".before")
+                if case % 3 == 0:
+                    self.assertEqual(code, 0, words)
+                done = subprocess.run([MAKE, str(self.path), "1", "0", "closed", "1"], capture_output=True, text=True, timeout=120, check=False)
+                if done.returncode != 0:
+                    refused += 1
+                    self.assertEqual(code, 1, f"the firmware refuses it, the checker does not: {done.stderr}\n{words}")
+                    continue
+                after, _, later = self.blocks(".after")
+                self.assertEqual(before, after, f"{words}\nthen\n{later}")
+                counts["judged"] += 1
+                counts["blocks"] += len(after)
+        print(f"damaged stores: {counts['judged']} judged alike, {refused} refused by both")
 
     def test_a_block_is_shown_with_its_place(self):
         wanted = made(self.path, SEED, 200, "closed")
