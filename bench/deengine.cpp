@@ -29,6 +29,8 @@ Result<void> check_options(const DeEngineOptions& o) {
     GN_TRY(within("--repeats", o.repeats, 1, 1000));
     GN_TRY(within("--map-slots", o.map_slots, 1u << 18, 1u << 30));
     GN_TRY(within("--path-blocks", o.path_blocks, 1u << 12, 1u << 28));
+    GN_TRY(within("--wear-blocks", o.wear_blocks, 1u << 14, 1u << 28));
+    GN_TRY(within("--recover-blocks", o.recover_blocks, 1u << 14, 1u << 28));
     GN_TRY(within("--data bytes", o.data_bytes, 1u << 24, 1ull << 38));
     GN_TRY(within("--cores", o.cores, 1, 256));
     if (!o.json.empty() && !std::ofstream(o.json, std::ios::app))
@@ -37,10 +39,14 @@ Result<void> check_options(const DeEngineOptions& o) {
 }
 
 Result<void> keep(const DeEngineOptions& o, const std::vector<Case>& cases, const std::string& load_before) {
-    const nlohmann::json configuration = {
-        {"map slots", o.map_slots},           {"blocks with null flash", o.path_blocks},
-        {"data", format_bytes(o.data_bytes)}, {"seed", o.seed},
-        {"load average before", load_before}, {"load average after", load_average()}};
+    const nlohmann::json configuration = {{"map slots", o.map_slots},
+                                          {"blocks with null flash", o.path_blocks},
+                                          {"blocks of full drives", o.wear_blocks},
+                                          {"blocks recovered", o.recover_blocks},
+                                          {"data", format_bytes(o.data_bytes)},
+                                          {"seed", o.seed},
+                                          {"load average before", load_before},
+                                          {"load average after", load_average()}};
     const char* commit = std::getenv("GN_COMMIT");
     GN_TRY(write_json(o.json, to_json("deengine", o.command, commit != nullptr ? commit : "unknown",
                                       configuration, cases)));
@@ -71,10 +77,10 @@ Result<bool> run_deengine(const DeEngineOptions& options) {
         const char* name;
         Result<std::vector<Case>> (*measure)(const DeEngineOptions&);
     };
-    static constexpr Part kParts[] = {{"map", deengine_bench::measure_map},
-                                      {"check", deengine_bench::measure_check},
-                                      {"copy", deengine_bench::measure_copy},
-                                      {"path", deengine_bench::measure_path}};
+    static constexpr Part kParts[] = {
+        {"map", deengine_bench::measure_map},         {"check", deengine_bench::measure_check},
+        {"copy", deengine_bench::measure_copy},       {"path", deengine_bench::measure_path},
+        {"collect", deengine_bench::measure_collect}, {"recover", deengine_bench::measure_recover}};
     const std::string load_before = load_average();
     std::printf("bench deengine on %s; load average %s; one thread unless a case says otherwise\n",
                 describe_machine()["cpu"].get<std::string>().c_str(), load_before.c_str());

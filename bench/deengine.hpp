@@ -17,12 +17,14 @@
 namespace gnstor::bench {
 
 struct DeEngineOptions {
-    std::vector<std::string> parts{"map", "check", "copy", "path"};
+    std::vector<std::string> parts{"map", "check", "copy", "path", "collect", "recover"};
     std::uint32_t repeats = 7;
-    std::uint64_t map_slots = 16u << 20;    ///< of the block map alone
-    std::uint64_t path_blocks = 12u << 20;  ///< mapped in each engine that has null flash
-    std::uint64_t data_bytes = 1u << 30;    ///< held by each engine that has memory flash; copied from
-    std::uint32_t cores = 2;                ///< most engines at once, each on a thread of its own
+    std::uint64_t map_slots = 16u << 20;      ///< of the block map alone
+    std::uint64_t path_blocks = 12u << 20;    ///< mapped in each engine that has null flash
+    std::uint64_t wear_blocks = 1u << 20;     ///< of a full drive that is overwritten
+    std::uint64_t recover_blocks = 4u << 20;  ///< of a full drive that is opened again: 16 GiB
+    std::uint64_t data_bytes = 1u << 30;      ///< held by each engine that has memory flash; copied from
+    std::uint32_t cores = 2;                  ///< most engines at once, each on a thread of its own
     std::uint64_t seed = 1;
     std::string json;
     std::vector<std::string> command;
@@ -47,6 +49,8 @@ Result<std::vector<Case>> measure_map(const DeEngineOptions& options);
 Result<std::vector<Case>> measure_check(const DeEngineOptions& options);
 Result<std::vector<Case>> measure_copy(const DeEngineOptions& options);
 Result<std::vector<Case>> measure_path(const DeEngineOptions& options);
+Result<std::vector<Case>> measure_collect(const DeEngineOptions& options);
+Result<std::vector<Case>> measure_recover(const DeEngineOptions& options);
 
 /// The compiler must have `value` ready here, and may assume nothing of memory behind.
 template <class T>

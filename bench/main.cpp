@@ -80,14 +80,18 @@ struct DeEngineWords {
 };
 
 void add_deengine_options(CLI::App& app, DeEngineOptions& o, DeEngineWords& words) {
-    app.add_option("--parts", o.parts, "map, check, copy, path, by commas")
+    app.add_option("--parts", o.parts, "map, check, copy, path, collect, recover, by commas")
         ->delimiter(',')
-        ->check(CLI::IsMember({"map", "check", "copy", "path"}))
+        ->check(CLI::IsMember({"map", "check", "copy", "path", "collect", "recover"}))
         ->capture_default_str();
     app.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
     app.add_option("--map-slots", o.map_slots, "of the block map alone")->capture_default_str();
     app.add_option("--path-blocks", o.path_blocks,
                    "mapped by an engine on flash that neither copies nor sums")
+        ->capture_default_str();
+    app.add_option("--wear-blocks", o.wear_blocks, "of a full drive that is overwritten")
+        ->capture_default_str();
+    app.add_option("--recover-blocks", o.recover_blocks, "of a full drive that is opened again")
         ->capture_default_str();
     app.add_option("--data", words.data, "held by an engine on memory, and copied from")
         ->capture_default_str();

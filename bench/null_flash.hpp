@@ -1,13 +1,18 @@
-// null_flash.hpp: flash for measuring what lies above it: keeps every page's record, moves no bytes and sums
-// none.
+// null_flash.hpp: flash for measuring what lies above it: keeps every page's record, moves no bytes of blocks
+// and sums none. Pages of the journal are kept whole, for a mount reads them.
 //
-// What is read is whatever the destination held, and the CRCs given are the record's own. One owner thread.
+// What is read of a block is whatever the destination held, and the CRCs given are the record's own. One
+// owner thread.
 #pragma once
+
+#include <gnstor/base/crc32c.hpp>
 
 #include "base/large_pages.hpp"
 #include "deengine/flash.hpp"
 
+#include <array>
 #include <cstring>
+#include <unordered_map>
 #include <vector>
 
 namespace gnstor::bench {
@@ -22,12 +27,17 @@ class NullFlash final : public deengine::Flash {
         : geometry_(geometry), records_(geometry.pages(), erased()), next_(geometry.units, 0) {}
 
     [[nodiscard]] deengine::FlashGeometry geometry() const override { return geometry_; }
-    Status program(PageNumber page, const std::byte* /*data*/, PageOob& oob) override {
+    Status program(PageNumber page, const std::byte* data, PageOob& oob) override {
         std::memset(oob.sector_crc, 0, sizeof(oob.sector_crc));
+        if (oob.kind == deengine::PageKind::kSystem)
+            copy_sectors_crc32c(system_[page].data(), data, nvme::kSectorsPerBlock, oob.sector_crc);
         return store(page, oob);
     }
-    Status read(PageNumber page, std::uint32_t first, std::uint32_t count, std::byte* /*to*/,
+    Status read(PageNumber page, std::uint32_t first, std::uint32_t count, std::byte* to,
                 std::uint32_t* crcs) override {
+        if (records_[page].kind == deengine::PageKind::kSystem)
+            std::memcpy(to, system_[page].data() + std::size_t{first} * nvme::kSectorBytes,
+                        std::size_t{count} * nvme::kSectorBytes);
         std::memcpy(crcs, records_[page].sector_crc + first, count * sizeof(*crcs));
         return Status::kOk;
     }
@@ -42,6 +52,8 @@ class NullFlash final : public deengine::Flash {
     Status erase(std::uint32_t unit) override {
         for (std::uint32_t i = 0; i < geometry_.pages_per_unit; ++i)
             records_[std::size_t{unit} * geometry_.pages_per_unit + i] = erased();
+        for (std::uint32_t i = 0; !system_.empty() && i < next_[unit]; ++i)
+            system_.erase(unit * geometry_.pages_per_unit + i);
         next_[unit] = 0;
         return Status::kOk;
     }
@@ -65,6 +77,7 @@ class NullFlash final : public deengine::Flash {
     const deengine::FlashGeometry geometry_;
     std::vector<PageOob, LargePages<PageOob>> records_;
     std::vector<std::uint32_t> next_;
+    std::unordered_map<PageNumber, std::array<std::byte, nvme::kBlockBytes>> system_;
 };
 
 }  // namespace gnstor::bench

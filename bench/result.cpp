@@ -37,6 +37,7 @@ nlohmann::json to_json(const Repeat& r) {
     if (r.checked != 0) j["checked"] = r.checked;
     if (r.bytes_a_block >= 0) j["bytes_a_block"] = r.bytes_a_block;
     if (r.times_reference >= 0) j["times_reference"] = r.times_reference;
+    for (const auto& [name, value] : r.more) j[name] = value;
     return j;
 }
 
@@ -173,6 +174,15 @@ std::string cost_table(const std::vector<Case>& cases) {
                                   }),
                             memory ? fmt::format("{:.2f}", c.repeats[0].bytes_a_block) : "-",
                             paired ? shown(2, [](const Repeat& r) { return r.times_reference; }) : "-");
+        if (c.repeats[0].latency.samples != 0)
+            text += fmt::format("    single commands: p50 {} ns, p99 {} ns, p99.9 {} ns, longest {} ns\n",
+                                shown(0, [](const Repeat& r) { return r.latency.p50_ns; }),
+                                shown(0, [](const Repeat& r) { return r.latency.p99_ns; }),
+                                shown(0, [](const Repeat& r) { return r.latency.p999_ns; }),
+                                shown(0, [](const Repeat& r) { return r.latency.max_ns; }));
+        for (const auto& [name, first] : c.repeats[0].more)
+            text += fmt::format("    {} {}\n", name,
+                                shown(3, [&name](const Repeat& r) { return r.more.at(name); }));
     }
     return text;
 }

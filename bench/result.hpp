@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct Repeat {
     std::uint64_t checked = 0;                   ///< operations whose every word was compared
     double bytes_a_block = kNotMeasured;         ///< memory that a structure takes for each block it maps
     double times_reference = kNotMeasured;       ///< time over the reference's of this very repeat
+    std::map<std::string, double> more;  ///< what only some benchmarks measure, by its name in the result
 };
 
 /// One case: what varied, and its repeats.

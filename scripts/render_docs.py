@@ -22,7 +22,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- runs: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end runs -->)", re.S)
 FILE = re.compile(r"(<!-- file: (?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- end file -->)", re.S)
 LATENCIES = (("mean", "mean µs"), ("p50", "p50 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"))
-EXTRAS = (("bytes_a_block", "bytes a block", 2), ("times_reference", "times the reference", 2))
+EXTRAS = (("bytes_a_block", "bytes a block", 2), ("times_reference", "times the reference", 2),
+          ("write_amplification", "write amplification", 2), ("greedy_all_units", "greedy curve, all units", 2),
+          ("greedy_data_units", "greedy curve, units for data", 2), ("journal_share", "journal's share of programs", 4), ("stalls", "waits for a sync", 0),
+          ("recovery_seconds", "seconds", 2), ("memory_mib_a_gib", "MiB of memory a GiB", 2))
+PAUSES = (("p50", "p50 ns"), ("p99", "p99 ns"), ("p999", "p99.9 ns"), ("max", "longest ns"))
 COSTS = (("engine_cpu_seconds", "engine CPU µs/op"), ("lane_cpu_seconds", "lanes CPU µs/op"))
 
 
@@ -70,12 +74,27 @@ def optional(case, key, digits):
 
 def cost_table(run):
     """Cases measured for their cost (no latency of single operations): nanoseconds an operation and core, memory a block, times the reference."""
-    extras = [e for e in EXTRAS if any(e[0] in r for c in run["cases"] for r in c["repeats"])]
-    lines = ["| " + " | ".join(["case", "repeats", "ns"] + [title for _, title, _ in extras]) + " |", "|---|" + "---:|" * (2 + len(extras))]
-    for case in run["cases"]:
+    tables = {}
+    for case in run["cases"]:  # one table for all cases that measured the same things
+        extras = tuple(e for e in EXTRAS if all(e[0] in r for r in case["repeats"]))
+        pauses = all("latency_ns" in r for r in case["repeats"])
+        tables.setdefault((extras if pauses or "recovery_seconds" in dict((e[0], e) for e in extras) else None, pauses), []).append(case)
+    lines = []
+    for (extras, pauses), cases in tables.items():
+        lines += ([""] if lines else []) + one_cost_table(cases, extras, pauses)
+    return lines
+
+
+def one_cost_table(cases, extras, pauses):
+    if extras is None:
+        extras = [e for e in EXTRAS if any(e[0] in r for c in cases for r in c["repeats"])]
+    more = [title for _, title in PAUSES] if pauses else []
+    lines = ["| " + " | ".join(["case", "repeats", "ns"] + more + [title for _, title, _ in extras]) + " |", "|---|" + "---:|" * (2 + len(more) + len(extras))]
+    for case in cases:
         cores = case.get("parameters", {}).get("cores", 1)
         cells = [name_of(case.get("parameters", {})), str(len(case["repeats"])),
                  spread([r["seconds"] * cores / r["operations"] for r in case["repeats"]], 1e-9, 1)]
+        cells += [spread([r["latency_ns"][key] for r in case["repeats"]]) for key, _ in PAUSES] if pauses else []
         lines.append("| " + " | ".join(cells + [optional(case, key, digits) for key, _, digits in extras]) + " |")
     return lines
 

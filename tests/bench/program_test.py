@@ -85,7 +85,7 @@ class DeEngine(unittest.TestCase):
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "deengine-cpu-test.json")
-            cls.ended = bench("deengine", "--lanes", "cpu", "--repeats", "1", "--map-slots", "262144", "--path-blocks", "8192", "--data", "16MiB", "--json", str(path))
+            cls.ended = bench("deengine", "--lanes", "cpu", "--repeats", "1", "--map-slots", "262144", "--path-blocks", "8192", "--data", "16MiB", "--wear-blocks", "16384", "--recover-blocks", "16384", "--json", str(path))
             cls.run_ = render_docs.load(path) if path.exists() else None
 
     def cases(self, **wanted):
@@ -116,6 +116,17 @@ class DeEngine(unittest.TestCase):
             self.assertIn("times_reference", case["repeats"][0])
         for case in self.cases(operation="copy", variant="memcpy"):
             self.assertEqual(case["repeats"][0]["times_reference"], 1.0)
+
+    def test_full_drives_say_what_collection_costs_and_how_long_they_take_to_open(self):
+        for percent in (7, 15, 28):
+            repeat = self.cases(**{"operation": "overwrite of a full drive", "over-provisioning %": percent})[0]["repeats"][0]
+            self.assertGreater(repeat["write_amplification"], 1.0)
+            self.assertEqual(repeat["latency_ns"]["samples"], repeat["operations"])
+        for operation in ("opening after a close", "opening after a kill, a sixteenth overwritten"):
+            self.assertGreater(self.cases(operation=operation)[0]["repeats"][0]["memory_mib_a_gib"], 0)
+        text = render_docs.table("x.json", self.run_)
+        self.assertIn("write amplification", text)
+        self.assertIn("longest ns", text)
 
     def test_the_renderer_takes_it(self):
         self.assertIn("load 0.9, lookup, block map, single", render_docs.table("x.json", self.run_))
