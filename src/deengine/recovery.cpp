@@ -38,16 +38,14 @@ ShardRecovery::ShardRecovery(Flash& flash, const ShardRange& range, const Engine
 
 Result<std::unique_ptr<Shard::Impl>> ShardRecovery::run() {
     impl_ = std::make_unique<Shard::Impl>(flash_, range_, options_, sink_);
-    std::size_t done = 0;
     for (const Step& step : kSteps) {
-        if (Result<void> result = (this->*step.run)(); !result.ok()) {
-            while (done-- > 0)
-                if (kSteps[done].undo != nullptr) (this->*kSteps[done].undo)();
-            Error why = std::move(result).error();
-            why.message = fmt::format("recovery, step \"{}\": {}", step.name, why.message);
-            return why;
-        }
-        ++done;
+        Result<void> result = (this->*step.run)();
+        if (result.ok()) continue;
+        for (const Step* done = &step; done != std::begin(kSteps);)
+            if ((--done)->undo != nullptr) (this->*done->undo)();
+        Error why = std::move(result).error();
+        why.message = fmt::format("recovery, step \"{}\": {}", step.name, why.message);
+        return why;
     }
     return std::move(impl_);
 }

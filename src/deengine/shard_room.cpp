@@ -35,8 +35,9 @@ ShardRoom ShardRoom::of(std::uint32_t units, std::uint32_t pages_per_unit, const
     r.units_between_checkpoints = std::max(4u, units / 8);
     // Two complete checkpoints, one being written, that of a recovery, and the log.
     const std::uint64_t journal = 4 * r.checkpoint_pages + 2 * r.log_pages_between_checkpoints;
-    r.units_kept =
-        static_cast<std::uint32_t>(UnitPool::kReserve + kUnitsBegun + journal / pages_per_unit + 1);
+    const std::uint32_t for_bad_ones = 1 + units / 64;
+    r.units_kept = static_cast<std::uint32_t>(UnitPool::kReserve + kUnitsBegun + for_bad_ones +
+                                              journal / pages_per_unit + 1);
     r.margin = 2 + units / 256;
     r.ahead = 1 + units / 256;
     return r;
@@ -47,14 +48,23 @@ std::uint32_t ShardRoom::system_reserve(std::size_t tombstones_now, std::uint32_
     return static_cast<std::uint32_t>((pages + pages_per_unit - 1) / pages_per_unit);
 }
 
-std::uint64_t promised_blocks(const FlashGeometry& geometry, std::uint32_t shards,
-                              const EngineOptions& options) {
+namespace {
+
+std::uint64_t data_pages(const FlashGeometry& geometry, std::uint32_t shards, const EngineOptions& options) {
     std::uint64_t data = 0;
     for (std::uint32_t i = 0; i < shards; ++i) {
         const std::uint32_t units = units_of_shard(geometry.units, i, shards).units;
         data +=
             ShardRoom::of(units, geometry.pages_per_unit, options).data_pages(units, geometry.pages_per_unit);
     }
+    return data;
+}
+
+}  // namespace
+
+std::uint64_t promised_blocks(const FlashGeometry& geometry, std::uint32_t shards,
+                              const EngineOptions& options) {
+    const std::uint64_t data = data_pages(geometry, shards, options);
     const std::uint64_t by_percent = geometry.pages() * 100 / (100 + options.over_provisioning_percent);
     const std::uint64_t promise = std::min(data, by_percent);
     return options.block_limit != 0 ? std::min(promise, options.block_limit) : promise;
@@ -62,11 +72,10 @@ std::uint64_t promised_blocks(const FlashGeometry& geometry, std::uint32_t shard
 
 std::uint32_t units_for_blocks(std::uint64_t blocks, std::uint32_t pages_per_unit, std::uint32_t shards,
                                const EngineOptions& options) {
-    EngineOptions unlimited = options;
-    unlimited.block_limit = 0;
     const std::uint64_t pages = with_over_provisioning(blocks, options);
     auto units = static_cast<std::uint32_t>((pages + pages_per_unit - 1) / pages_per_unit);
-    while (promised_blocks({units, pages_per_unit}, shards, unlimited) < blocks) units += shards;
+    // Over-provisioning is the collector's room: what journal and reserve keep comes on top of it.
+    while (data_pages({units, pages_per_unit}, shards, options) < pages) units += shards;
     return units;
 }
 

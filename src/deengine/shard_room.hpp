@@ -15,7 +15,7 @@ struct ShardRoom {
     std::uint64_t fixed_pages;       ///< of them, those that do not depend on tombstones
     std::uint64_t log_pages_between_checkpoints;
     std::uint32_t units_between_checkpoints;
-    std::uint32_t units_kept;  ///< not for data: reserve, units begun, journal
+    std::uint32_t units_kept;  ///< not for data: reserve, units begun, journal, a few that will go bad
     std::uint32_t margin;      ///< units beyond the reserve below which each user page pays for copies
     std::uint32_t ahead;       ///< units beyond these up to which an idle shard collects
 
