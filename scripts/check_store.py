@@ -188,8 +188,10 @@ def check_metadata(store, found):
         if (head[:8] == b"GNMETA1\n" and generation and length <= store.metadata_bytes - 64
                 and struct.unpack_from("<I", head, 60)[0] == crc32c(head[:60])):
             copies.append((generation, at, length, blob_crc))
+        elif any(head[60:]):
+            found.bad(at, f"metadata: the header of copy {i} has rotted; it may have been the newest")
         elif any(head):
-            found.note(at, f"metadata: the header of copy {i} is damaged or torn")
+            found.note(at, f"metadata: the header of copy {i} is torn")
     if not copies:
         return None
     generation, at, length, blob_crc = max(copies)

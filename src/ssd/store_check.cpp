@@ -67,6 +67,11 @@ void check_metadata(const StoreView& view, Findings& findings) {
     const auto copies = view.metadata_copies();
     const std::uint64_t base = view.superblock().metadata_offset;
     const int newest = view.newest_metadata();
+    if (view.metadata_rotten())
+        findings.damage(
+            base,
+            "the header of a copy of the metadata has rotted: it may have been the newest, and the "
+            "other one would undo what was acknowledged since");
     for (int i = 0; i < 2; ++i) {
         const CopyFacts& copy = copies[static_cast<std::size_t>(i)];
         const std::uint64_t at = base + static_cast<std::uint64_t>(i) * view.superblock().metadata_bytes;

@@ -120,11 +120,11 @@ Result<void> StoreFile::check_contents() const {
             path_.string());
     }
     if (newest_metadata_damaged()) {
-        return error(
-            Errc::kCorrupt,
-            "the metadata of the store {} is damaged: its newest copy fails its checksum, and an older one "
-            "would undo what was acknowledged since; the array must rebuild this drive",
-            path_.string());
+        return error(Errc::kCorrupt,
+                     "the metadata of the store {} is damaged: what is or may be its newest copy fails its "
+                     "checksum, and an older one "
+                     "would undo what was acknowledged since; the array must rebuild this drive",
+                     path_.string());
     }
     return {};
 }
@@ -345,6 +345,8 @@ StoreFile::Slot StoreFile::read_slot(std::uint32_t index) const {
 /// acknowledged: deletions, epochs, volumes and with them their blocks.
 bool StoreFile::newest_metadata_damaged() const {
     const Slot slots[2] = {read_slot(0), read_slot(1)};
+    for (const Slot& slot : slots)
+        if (is_rotten(slot.header, slot.header_whole)) return true;
     if (!slots[0].header_whole && !slots[1].header_whole) return false;
     const bool second = slots[1].header_whole &&
                         (!slots[0].header_whole || slots[1].header.generation > slots[0].header.generation);

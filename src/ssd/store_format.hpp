@@ -90,6 +90,11 @@ struct MetadataHeader {
     std::uint32_t crc;  ///< of the bytes before it
 };
 static_assert(sizeof(MetadataHeader) == 64 && offsetof(MetadataHeader, crc) == 60);
+/// A header that is not whole is cleared, or torn: then it lacks its end, where its checksum is. With a
+/// checksum that does not match it has rotted, and may have been the newest.
+constexpr bool is_rotten(const MetadataHeader& header, bool whole) {
+    return !whole && header.crc != 0;
+}
 inline constexpr std::array<char, 8> kMetadataMagic = {'G', 'N', 'M', 'E', 'T', 'A', '1', '\n'};
 
 /// Where the areas of a store with this geometry lie. All sums fit: units * pages_per_unit < 2^32.

@@ -73,6 +73,10 @@ Result<std::unique_ptr<Mounted>> mount(FlashParts parts, deengine::MetadataStore
 }
 
 Result<std::unique_ptr<Mounted>> mount(StoreView& view, bool accept_loss) {
+    if (view.metadata_rotten())
+        return error(Errc::kCorrupt,
+                     "the metadata of the store {} is damaged; the array must rebuild this drive",
+                     view.path().string());
     const Superblock& s = view.superblock();
     StoreIdentity identity;
     identity.capacity_bytes = s.capacity_bytes;

@@ -92,6 +92,16 @@ std::array<CopyFacts, 2> StoreView::metadata_copies() const {
     return facts;
 }
 
+bool StoreView::metadata_rotten() const {
+    const auto copies = metadata_copies();
+    for (int i = 0; i < 2; ++i) {
+        MetadataHeader h{};
+        std::memcpy(&h, slot(i), sizeof h);
+        if (is_rotten(h, copies[static_cast<std::size_t>(i)].head_whole)) return true;
+    }
+    return false;
+}
+
 int StoreView::newest_metadata() const {
     const auto copies = metadata_copies();
     if (!copies[0].head_whole && !copies[1].head_whole) return -1;

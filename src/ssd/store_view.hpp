@@ -44,6 +44,8 @@ class StoreView final : public deengine::MetadataStore {
     /// The boot record in force; kCorrupt if both copies are damaged.
     [[nodiscard]] Result<BootRecord> boot() const { return read_boot_record(fd_.get(), path_); }
     [[nodiscard]] std::array<CopyFacts, 2> metadata_copies() const;
+    /// A copy's header has rotted: which one is the newest is not known.
+    [[nodiscard]] bool metadata_rotten() const;
     /// Index of the copy in force; -1: none. Damage of the newest one is not made up for by the older.
     [[nodiscard]] int newest_metadata() const;
 

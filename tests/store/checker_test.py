@@ -81,9 +81,14 @@ class Image:
         of = [p for p in self.journal.values() if p.type == kind and (kind == cs.LOG or p.checkpoint == self.shard.checkpoint)]
         return max(of, key=lambda p: p.number)
 
+    def settled(self, page):
+        """Whether a page is older than the checkpoint: nothing that is wrong with it looks as a cut does."""
+        young = {u.first + i for u, start in self.shard.young for i in range(start, u.end)}
+        return page not in young and self.shard.is_old(self.store.record(page).group)
+
     def old_block(self):
-        """A block whose page is not of the last groups, and that page."""
-        return next((key, page) for key, page in sorted(self.shard.map.items()) if self.shard.is_old(self.store.record(page).group))
+        """A block whose page is so, and that page."""
+        return next((key, page) for key, page in sorted(self.shard.map.items()) if self.settled(page))
 
 
 # ---- corruptions: a name, what changes, and what the checker has to say
@@ -149,6 +154,11 @@ def metadata_blob(i):
     slots = [i.store.metadata_at + n * i.store.metadata_bytes for n in range(2)]
     at = max(slots, key=lambda s: struct.unpack_from("<Q", i.data, s + 8)[0] if i.data[s:s + 8] == b"GNMETA1\n" else 0)
     i.flip(at + 64 + 1600)
+
+
+@corruption("metadata: the header of copy")
+def metadata_header(i):
+    i.flip(i.store.metadata_at + 9)
 
 
 @corruption("firmware state: volume 0")
@@ -253,13 +263,16 @@ def checkpoint_dimensions(i):
 
 
 def used_slot(i):
-    """Byte of a used slot of the newest checkpoint's map, and the page of the journal."""
+    """Byte of a slot of the newest checkpoint's map that still holds in the end, and the page of the journal."""
     for entry in i.journal.values():
         if entry.type == cs.MAP and entry.checkpoint == i.shard.checkpoint:
             at = i.store.page_at(entry.page) + 64
             for n in range(8 * entry.count):
-                if struct.unpack_from("<Q", i.data, at + 8 * n)[0]:
-                    return at + 8 * n, entry.page
+                slot, = struct.unpack_from("<Q", i.data, at + 8 * n)
+                if slot:
+                    key, page = i.shard.keys.read(entry.first + n // 8, slot)
+                    if i.shard.map.get(key) == page and i.settled(page):
+                        return at + 8 * n, entry.page
     raise AssertionError("no slot")
 
 
@@ -276,7 +289,7 @@ def map_slots_exchanged(i):
     at, page = used_slot(i)
     slot, = struct.unpack_from("<Q", i.data, at)
     mask = ((1 << i.shard.keys.page_bits) - 1) << 4
-    other = next(p for k, p in i.shard.map.items() if p != (slot & mask) >> 4)
+    other = next(p for k, p in i.shard.map.items() if p != (slot & mask) >> 4 and i.settled(p))
     i.put(at, "Q", slot & ~mask | other << 4)
     i.seal_page(page)
     i.seal_checkpoint()
