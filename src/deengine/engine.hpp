@@ -25,8 +25,8 @@ namespace gnstor::deengine {
 /// A page that the scrub found not to hold what its record says.
 struct BadPlace {
     PageNumber page;
-    std::uint64_t key;  ///< [VID:16 | VBA:32], if the record could be read
-    bool known;
+    std::uint64_t key;  ///< [VID:16 | VBA:32]
+    bool known;         ///< its record could be read: only contents are bad
 };
 
 struct EngineOptions {

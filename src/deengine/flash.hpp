@@ -34,14 +34,13 @@ struct FlashGeometry {
     [[nodiscard]] std::uint64_t pages() const { return std::uint64_t{units} * pages_per_unit; }
 };
 
-/// kData: a block. kTombstone: of format 1. kSystem: a page of the journal (journal.hpp). kLost: a block
+/// kData: a block. kSystem: a page of the journal (journal.hpp). kLost: a block
 /// whose contents were lost to a media error before this page was programmed; its order counts, its reads
 /// fail. kLostOrder: the same, but its order is only a bound, as the record was lost too (ARRAY.md, rule 13).
 /// Lost pages are programmed with a page of zeroes.
 enum class PageKind : std::uint8_t {
     kErased = 0xFF,
     kData = 1,
-    kTombstone = 2,
     kSystem = 3,
     kLost = 4,
     kLostOrder = 5,

@@ -41,8 +41,7 @@ inline constexpr std::uint8_t kOobVersion = 2;
 /// Whether a record names a page of ours, its own CRC aside (which Flash checks).
 inline bool is_known_page(const PageOob& oob) {
     return oob.version == kOobVersion &&
-           (oob.kind == PageKind::kData || oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder ||
-            oob.kind == PageKind::kTombstone);
+           (oob.kind == PageKind::kData || oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder);
 }
 
 }  // namespace gnstor::deengine

@@ -23,6 +23,7 @@
 #include "deengine/volume_floors.hpp"
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace gnstor::deengine {
@@ -198,6 +199,8 @@ struct Shard::Impl {
     std::uint64_t scrub_credit = 0;  ///< nanoseconds of pages
     PageNumber scrub_next = 0;
     std::vector<BadPlace> bad_places;
+    /// Pages (and their unit's serial) without a readable record that the map names nowhere.
+    std::vector<std::pair<PageNumber, std::uint32_t>> nobodys;
 
     std::vector<PlannedBlock> planned;
     bool superseded_whole = false;  ///< the last write changed nothing

@@ -2,6 +2,7 @@
 // lost, what it costs, what no single write waits for, and what becomes of pages that rot.
 #include <gtest/gtest.h>
 
+#include "deengine/block_map.hpp"
 #include "deengine/full_drive.hpp"
 
 #include <algorithm>
@@ -205,6 +206,26 @@ TEST(Scrub, FindsAFlippedByteInTheBackgroundAndReadsNoFasterThanTold) {
     EXPECT_LE(c.scrubbed - begun, 4001u);
     EXPECT_GE(c.scrub_bad, 1u) << "once a round";
     EXPECT_LE(c.scrub_bad, 8u);
+}
+
+TEST(Scrub, FindsWhatRotsInAnOpenUnitAndTellsNoTaleOfTornPages) {
+    EngineOptions o = default_options();
+    o.scrub_pages_per_second = 1000;
+    std::vector<std::uint64_t> told;
+    o.on_bad_page = [&](const BadPlace& bad) { told.push_back(bad.key); };
+    FullDrive drive(48, 16, o, gnstor::test::run_seed());
+    const auto scrub_round = [&] {
+        told.clear();
+        for (int i = 0; i < 4000; ++i) drive.rig.engine->poll(drive.rig.now_ns += 1'000'000);
+    };
+    ASSERT_EQ(drive.rig.write(drive.at(5), 1'000'000, pattern(77)).status, Status::kSuccess);
+    const PageNumber newest = drive.rig.flash.find_last(FullDrive::kVolume, 5);
+    scrub_round();
+    EXPECT_TRUE(told.empty());
+    drive.rig.flash.flip_data(newest, 100);
+    scrub_round();
+    EXPECT_FALSE(told.empty()) << "the newest page lies in a unit that is not full yet";
+    for (const std::uint64_t key : told) EXPECT_EQ(key, make_key(FullDrive::kVolume, 5));
 }
 
 }  // namespace

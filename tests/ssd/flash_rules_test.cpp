@@ -103,14 +103,14 @@ TEST_P(FlashRules, ReadsOutsideOfProgrammedPagesAndSectorsAreRefused) {
         << "an erased page cannot be programmed";
 }
 
-TEST_P(FlashRules, ATombstoneHasARecordAndNoChecksums) {
+TEST_P(FlashRules, APageWithoutDataHasARecordAndNoChecksums) {
     Rig rig(GetParam());
-    PageOob oob = oob_of(3, 4, 5, PageKind::kTombstone);
+    PageOob oob = oob_of(3, 4, 5, PageKind::kLost);
     oob.sector_crc[3] = 99;
     ASSERT_EQ(rig.flash->program(0, nullptr, oob), FlashStatus::kOk);
     PageOob back{};
     ASSERT_EQ(rig.flash->read_oob(0, back), FlashStatus::kOk);
-    EXPECT_EQ(back.kind, PageKind::kTombstone);
+    EXPECT_EQ(back.kind, PageKind::kLost);
     for (const std::uint32_t crc : back.sector_crc) EXPECT_EQ(crc, 0u);
 }
 
