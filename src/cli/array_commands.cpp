@@ -6,8 +6,10 @@
 
 #include <gnstor/base/units.hpp>
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 
 namespace gnstor::cli {
@@ -24,8 +26,14 @@ struct UpOptions {
     std::uint32_t wait_s = 60;
     bool foreground = false, quarantine = false;
     bool ssds_given = false, capacity_given = false;  ///< said by the user
-    bool existed = true;                              ///< the array was there before
+    std::vector<std::string> of_the_daemon;  ///< said by the user, and meant for a daemon that starts
+    bool service_units_given = false;
+    bool existed = true;  ///< the array was there before
 };
+
+/// What `up` says to a daemon that starts; one that runs already works as it was told then.
+constexpr std::array kOfTheDaemon = {"--lease-ms", "--scrub", "--durability", "--direct",
+                                     "--quarantine-store"};
 
 std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";
@@ -57,9 +65,9 @@ int run_in_foreground(const Context& c, const UpOptions& o) {
     return c.out.fail(error(Errc::kIo, "{} cannot be started; set GNSTORD to where gnstord is", program));
 }
 
-/// What the array has, as its daemon says: the options speak of an array that is begun, not of one that is
-/// there.
-Result<json> describe_array(const Context& c, const UpOptions& o) {
+/// What the array has, as its daemon says: the options speak of an array that is begun and of a daemon that
+/// starts, not of those that are there.
+Result<json> describe_array(const Context& c, const UpOptions& o, bool started) {
     GN_ASSIGN(const json answer, c.control().get("/v1/ssds"));
     const json& ssds = answer.at("ssds");
     const std::uint64_t each = ssds.empty() ? 0 : ssds.front().at("capacity_bytes").get<std::uint64_t>();
@@ -68,16 +76,21 @@ Result<json> describe_array(const Context& c, const UpOptions& o) {
         notes.push_back(fmt::format("the array has {} SSDs; --ssds {} counts only where an array is begun",
                                     ssds.size(), o.ssds));
     GN_ASSIGN(const std::uint64_t asked, parse_bytes(o.capacity));
-    // A drive rounds up to whole erase units, so that it may have more than was asked for.
-    if (o.capacity_given && (each < asked || o.existed))
+    if (o.capacity_given && each != asked)
         notes.push_back(
             fmt::format("its SSDs have {} each; --capacity {} counts only where an array is begun",
                         format_bytes(each), o.capacity));
+    if (o.service_units_given && o.existed)
+        notes.push_back(
+            "its SSDs keep their service units; --service-units counts only where an array is begun");
+    if (!started && !o.of_the_daemon.empty())
+        notes.push_back(fmt::format("it works as it was started; for {} stop it first ('gnstor down')",
+                                    fmt::join(o.of_the_daemon, ", ")));
     return json{{"ssds", ssds.size()}, {"ssd_capacity_bytes", each}, {"notes", notes}};
 }
 
 int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
-    Result<json> about = describe_array(c, o);
+    Result<json> about = describe_array(c, o, started);
     if (!about.ok()) return c.out.fail(about.error());
     const std::string socket = c.socket_path().string();
     json document{{"state", "up"}, {"started", started}, {"socket", socket}, {"pid", pid}};
@@ -250,9 +263,12 @@ void add_array_commands(CLI::App& app, Context& context) {
     start->add_flag("--foreground", o->foreground, "stay in the foreground, log to the terminal");
     start->add_flag("--quarantine-store", o->quarantine,
                     "set a damaged record store aside and rebuild it from the SSDs");
-    start->callback([&context, o, ssds, capacity] {
+    start->callback([&context, o, start, ssds, capacity] {
         o->ssds_given = ssds->count() > 0;
         o->capacity_given = capacity->count() > 0;
+        o->service_units_given = start->count("--service-units") > 0;
+        for (const char* option : kOfTheDaemon)
+            if (start->count(option) > 0) o->of_the_daemon.emplace_back(option);
         context.action = [&context, o] { return up(context, *o); };
     });
 

@@ -70,15 +70,9 @@ Result<void> make_store(const FormatOptions& o, ssd::NewStore what, const ssd::D
     if (facts.block_device) {
         GN_TRY(ssd::wipe_signatures(old.get(), o.path));
         old = ssd::FileDescriptor();
-        what.replace = true;
-        GN_TRY(ssd::StoreFile::create(o.path, what));
-        return {};
     }
-    const std::string beside = o.path + ".formatting";
-    GN_TRY(ssd::StoreFile::create(beside, what));
-    std::error_code failed;
-    fs::rename(beside, o.path, failed);
-    if (failed) return error(Errc::kIo, "cannot replace {}: {}", o.path, failed.message());
+    what.replace = true;
+    GN_TRY(ssd::StoreFile::create(o.path, what));
     return {};
 }
 

@@ -208,6 +208,11 @@ Result<void> allow_format(const DeviceFacts& facts, const fs::path& path, const 
         return error(Errc::kBusy, "{} is not formatted: {}; free it first (--force does not help)",
                      path.string(), joined(facts.in_use));
     if (!facts.block_device) {
+        if (!consent.device_serial.empty())
+            return error(Errc::kInvalidArgument,
+                         "{} is a file, which has no serial number; leave --device-serial away, or name a "
+                         "block device",
+                         path.string());
         if (consent.force || facts.bytes == 0) return {};
         return error(Errc::kExists, "{} exists and has {} bytes{}; --force overwrites it", path.string(),
                      facts.bytes, facts.signatures.empty() ? "" : ", with " + joined(facts.signatures));

@@ -8,35 +8,41 @@
 #include "ssd/service_units.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <mutex>
+#include <set>
 #include <thread>
+#include <utility>
 
 namespace gnstor::ssd {
 
 namespace {
 
 constexpr std::chrono::seconds kDeleteDeadline{10};
-constexpr std::uint32_t kBadPagesTold = 100;  ///< in the log; the rest is counted
+constexpr std::size_t kBadPagesTold = 100;  ///< in the log; the rest is counted
 
-/// Any service unit's thread.
-void tell_bad_page(const std::string& serial, const deengine::BadPlace& bad,
-                   std::atomic<std::uint32_t>& told) {
-    // Relaxed: only bounds the log.
-    const std::uint32_t number = told.fetch_add(1, std::memory_order_relaxed);
-    if (number > kBadPagesTold) return;
-    if (number == kBadPagesTold)
-        return log_error("SSD {}: more pages fail the scrub; they are counted (scrub_bad_pages)", serial);
-    if (bad.known) {
-        log_error(
-            "SSD {}: scrub: flash page {} fails its checksums: block {} of volume {} cannot be read here; "
-            "another "
-            "replica has it, and writing the block again mends it",
-            serial, bad.page, static_cast<std::uint32_t>(bad.key), bad.key >> 32);
-    } else {
-        log_error("SSD {}: scrub: the record of flash page {} cannot be read", serial, bad.page);
+/// What the scrub of a drive has told: each page once, however often it is found again. Any service unit's
+/// thread.
+class BadPagesTold {
+  public:
+    void tell(const std::string& serial, const deengine::BadPlace& bad) {
+        const std::lock_guard lock(mutex_);
+        if (told_.size() > kBadPagesTold || !told_.emplace(bad.page, bad.key).second) return;
+        if (told_.size() > kBadPagesTold)
+            log_error("SSD {}: more pages fail the scrub; they are counted (scrub_bad_pages)", serial);
+        else if (bad.known)
+            log_error(
+                "SSD {}: scrub: flash page {} fails its checksums: reads of block {} of volume {} fail here; "
+                "another replica has it, and writing the block again mends it",
+                serial, bad.page, static_cast<std::uint32_t>(bad.key), bad.key >> 32);
+        else
+            log_error("SSD {}: scrub: the record of flash page {} cannot be read", serial, bad.page);
     }
-}
+
+  private:
+    std::mutex mutex_;
+    std::set<std::pair<deengine::PageNumber, std::uint64_t>> told_;
+};
 
 /// Shards in the drive's own thread, or each on the reactor of its turn.
 Result<std::unique_ptr<deengine::Engine>> mount_engine(const FlashParts& parts,
@@ -66,9 +72,9 @@ struct Drive::Impl {
     StoreIdentity identity;
     FlashParts flash;
     CommandPath path;
+    BadPagesTold bad_pages_told;  // by all service units, so it outlives them
     std::unique_ptr<deengine::Engine> engine;
     deengine::RecoveryReport recovery{};
-    std::atomic<std::uint32_t> bad_pages_told{0};  // by all service units
 };
 
 Drive::Drive(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -106,7 +112,7 @@ Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor&
     engine_options.block_limit = identity.capacity_bytes / nvme::kBlockBytes;
     engine_options.scrub_pages_per_second = options.scrub_pages_per_second;
     engine_options.on_bad_page = [serial = identity.serial, &told = impl->bad_pages_told](
-                                     const deengine::BadPlace& bad) { tell_bad_page(serial, bad, told); };
+                                     const deengine::BadPlace& bad) { told.tell(serial, bad); };
     GN_ASSIGN(impl->engine, mount_engine(impl->flash, impl->store->metadata(), engine_options, impl->path,
                                          impl->recovery, reactor, units));
     for (const std::string& finding : impl->recovery.findings)

@@ -42,25 +42,36 @@ class Findings {
     StoreCheck& check_;
 };
 
-void check_boot(const StoreView& view, Findings& findings) {
+/// False: what lies behind the head counts no more.
+bool check_boot(const StoreView& view, Findings& findings) {
     const auto copies = view.boot_copies();
-    if (!copies[0].head_whole && !copies[1].head_whole)
-        return findings.damage(kBootOffset,
-                               "both copies of the boot record are damaged: which life of the drive "
-                               "the store holds is not known");
+    if (!copies[0].head_whole && !copies[1].head_whole) {
+        findings.damage(kBootOffset,
+                        "both copies of the boot record are damaged: which life of the drive "
+                        "the store holds is not known");
+        return true;
+    }
     for (std::size_t i = 0; i < 2; ++i)
         if (!copies[i].head_whole)
             findings.note(kBootOffset + i * sizeof(BootRecord),
                           fmt::format("copy {} of the boot record is damaged; the other one counts", i));
     const Result<BootRecord> boot = view.boot();
-    if (!boot.ok()) return findings.damage(kBootOffset, boot.error().message);
-    if (boot->state == BootState::kEmptying)
-        findings.note(kBootOffset,
-                      "the store was being emptied when its process ended; its drive goes on with it");
-    else if (!trusted(*boot, host_boot_id()))
+    if (!boot.ok()) {
+        findings.damage(kBootOffset, boot.error().message);
+        return true;
+    }
+    if (boot->state == BootState::kEmptying) {
+        findings.note(
+            kBootOffset,
+            "the store was being emptied when its process ended: its contents count no more, and its "
+            "drive goes on with that");
+        return false;
+    }
+    if (!trusted(*boot, host_boot_id()))
         findings.damage(kBootOffset,
                         "the store was open with durability 'process' when its host stopped, so "
                         "acknowledged writes may be missing; a drive started on it begins empty");
+    return true;
 }
 
 void check_metadata(const StoreView& view, Findings& findings) {
@@ -136,13 +147,22 @@ class MediumCheck {
         return static_cast<std::int32_t>(newest_group_ - group) <= 1;
     }
 
+    /// A unit is of the highest serial in it. docs/store-format.md, "Records and pages".
+    [[nodiscard]] std::uint32_t serial_of_unit(PageNumber first, std::uint32_t end) const {
+        std::uint32_t serial = 0;
+        for (std::uint32_t i = 0; i < end; ++i)
+            if (const PageOob oob = record(first + i); whole(oob)) serial = std::max(serial, oob.unit_serial);
+        return serial;
+    }
+
     void unit(std::uint32_t number) {
         const std::uint32_t per = view_.superblock().pages_per_unit;
         const PageNumber first = number * per;
         std::uint32_t end = per;  // above its last record that is not erased
         while (end > 0 && erased(record(first + end - 1))) --end;
-        std::uint32_t serial = 0;
-        bool system = false;
+        const std::uint32_t serial = serial_of_unit(first, end);
+        bool any = false, system = false;
+        std::uint32_t leftovers = 0;
         // Of a record that cannot be read, the next good one says the latest group that it can be of.
         std::vector<PageNumber> unreadable;
         for (std::uint32_t i = 0; i < end; ++i) {
@@ -154,19 +174,24 @@ class MediumCheck {
                 ++check_.damaged_records;
                 continue;
             }
+            if (oob.unit_serial != serial) {
+                ++leftovers;
+                continue;
+            }
             for (const PageNumber bad : unreadable) bad_record(bad, may_be_torn(oob.group));
             unreadable.clear();
-            if (serial != 0 && oob.unit_serial != serial)
-                findings_.damage(view_.record_offset(page),
-                                 fmt::format("page {} says serial {} of its erase unit, pages before it {}",
-                                             page, oob.unit_serial, serial));
-            if (serial != 0 && system != (oob.kind == PageKind::kSystem))
+            if (any && system != (oob.kind == PageKind::kSystem))
                 findings_.damage(view_.record_offset(page),
                                  fmt::format("erase unit {} holds data and journal pages", number));
-            serial = oob.unit_serial;
+            any = true;
             system = oob.kind == PageKind::kSystem;
             page_of(page, oob);
         }
+        if (leftovers != 0)
+            findings_.note(view_.record_offset(first),
+                           fmt::format("erase unit {}: {} pages of an earlier opening, whose erasure a cut "
+                                       "undid; they count for nothing",
+                                       number, leftovers));
         for (const PageNumber bad : unreadable) bad_record(bad, true);
         looked_at(std::uint64_t{per} * sizeof(PageOob));
     }
@@ -216,18 +241,7 @@ class MediumCheck {
     std::vector<BadPage> bad_;
 };
 
-}  // namespace
-
-std::uint64_t bytes_to_check(const StoreView& view) {
-    const Superblock& s = view.superblock();
-    return s.geometry().pages() * (sizeof(PageOob) + nvme::kBlockBytes);
-}
-
-StoreCheck check_store(StoreView& view, const CheckProgress& progress) {
-    const auto begin = std::chrono::steady_clock::now();
-    StoreCheck check;
-    Findings findings(check);
-    check_boot(view, findings);
+void check_contents(StoreView& view, StoreCheck& check, Findings& findings, const CheckProgress& progress) {
     check_metadata(view, findings);
     const Superblock& s = view.superblock();
     MediumCheck medium(view, check, findings, progress);
@@ -246,6 +260,20 @@ StoreCheck check_store(StoreView& view, const CheckProgress& progress) {
                        : "no block reads from it (torn by an earlier cut, or rotten)";
         findings.add(read ? Severity::kDamage : Severity::kNote, bad.offset, bad.what + ": " + so);
     }
+}
+
+}  // namespace
+
+std::uint64_t bytes_to_check(const StoreView& view) {
+    const Superblock& s = view.superblock();
+    return s.geometry().pages() * (sizeof(PageOob) + nvme::kBlockBytes);
+}
+
+StoreCheck check_store(StoreView& view, const CheckProgress& progress) {
+    const auto begin = std::chrono::steady_clock::now();
+    StoreCheck check;
+    Findings findings(check);
+    if (check_boot(view, findings)) check_contents(view, check, findings, progress);
     std::stable_sort(check.findings.begin(), check.findings.end(),
                      [](const StoreFinding& a, const StoreFinding& b) {
                          return a.severity > b.severity || (a.severity == b.severity && a.offset < b.offset);

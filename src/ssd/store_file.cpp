@@ -188,12 +188,11 @@ Result<void> StoreFile::end_use() {
 Result<std::unique_ptr<StoreFile>> StoreFile::create(const std::filesystem::path& path,
                                                      const NewStore& what) {
     if (is_block_device(path)) return format_device(path, what);
-    return create_file(path, what, nullptr);
+    return create_file(path, what);
 }
 
 Result<std::unique_ptr<StoreFile>> StoreFile::create_file(const std::filesystem::path& path,
-                                                          const NewStore& what,
-                                                          const std::filesystem::path* instead_of) {
+                                                          const NewStore& what) {
     GN_ASSIGN(const Superblock superblock, make_superblock(what, path));
     std::string beside = path.string() + ".new-XXXXXX";
     FileDescriptor fd(::mkostemp(beside.data(), O_CLOEXEC));
@@ -204,7 +203,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::create_file(const std::filesystem:
     }
     Result<void> made = lock(fd.get(), beside);
     if (made.ok()) made = write_new_file(fd.get(), superblock, path);
-    if (made.ok() && instead_of != nullptr) {
+    if (made.ok() && what.replace) {
         if (::rename(beside.c_str(), path.c_str()) != 0)
             made = error(Errc::kIo, "cannot name the new store {}: {}", path.string(), errno_text());
     } else if (made.ok() &&
@@ -272,7 +271,9 @@ Result<std::unique_ptr<StoreFile>> StoreFile::set_aside(std::unique_ptr<StoreFil
     const bool emptying = store->boot_.state == BootState::kEmptying;
     if (!store->is_device_ && !emptying && !path.empty() &&
         (::link(path.c_str(), aside.c_str()) == 0 || errno == EEXIST)) {
-        GN_ASSIGN(std::unique_ptr<StoreFile> fresh, create_file(path, recipe_of(store->superblock_), &path));
+        NewStore empty = recipe_of(store->superblock_);
+        empty.replace = true;
+        GN_ASSIGN(std::unique_ptr<StoreFile> fresh, create_file(path, empty));
         log_error(
             "the store {} {}: its contents (incarnation {}) are now in {}, and the drive goes on empty as a "
             "new "

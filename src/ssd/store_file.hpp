@@ -40,8 +40,8 @@ class StoreFile final : public deengine::MetadataStore {
     /// The same, for a drive that is going to serve it: see begin_use.
     static Result<std::unique_ptr<StoreFile>> open_for_use(const std::filesystem::path& path,
                                                            const BootRequest& request);
-    /// Makes a store; kExists if the name is taken (a block device: unless what.replace). Returns it open and
-    /// locked.
+    /// Makes a store; kExists if the name is taken (and always of a block device), unless what.replace: then
+    /// what is there goes, a file when the new one is whole. Returns it open and locked.
     static Result<std::unique_ptr<StoreFile>> create(const std::filesystem::path& path, const NewStore& what);
 
     /// Records that the store is in use now. Everything a process before left in the kernel's hands is on the
@@ -71,8 +71,7 @@ class StoreFile final : public deengine::MetadataStore {
     StoreFile(FileDescriptor fd, std::filesystem::path path) : fd_(std::move(fd)), path_(std::move(path)) {}
     static Result<std::unique_ptr<StoreFile>> open_locked(const std::filesystem::path& path);
     static Result<std::unique_ptr<StoreFile>> create_file(const std::filesystem::path& path,
-                                                          const NewStore& what,
-                                                          const std::filesystem::path* instead_of);
+                                                          const NewStore& what);
     static Result<std::unique_ptr<StoreFile>> format_device(const std::filesystem::path& path,
                                                             const NewStore& what);
     static Result<std::unique_ptr<StoreFile>> set_aside(std::unique_ptr<StoreFile> store);

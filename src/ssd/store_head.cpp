@@ -75,6 +75,12 @@ Result<Superblock> make_superblock(const NewStore& what, const std::filesystem::
         return error(Errc::kInvalidArgument, "the serial number '{}' is longer than 20 characters",
                      what.serial);
     }
+    // NVMe Base 2.0, 5.17.2.1: an ASCII string. It is also shown to people and logged.
+    if (!std::all_of(what.serial.begin(), what.serial.end(), [](char c) { return c > ' ' && c <= '~'; })) {
+        return error(
+            Errc::kInvalidArgument,
+            "a serial number has letters, digits and signs of ASCII alone, no blanks; choose another");
+    }
     std::copy(kStoreMagic.begin(), kStoreMagic.end(), s.magic);
     s.format_version = kStoreFormatVersion;
     s.page_bytes = nvme::kBlockBytes;

@@ -25,7 +25,7 @@ struct NewStore {
     std::string serial;  ///< at most 20 characters; empty: derived from the UUID
     std::uint32_t service_units = 1;
     Uuid drive_uuid{};     ///< nil: a new one
-    bool replace = false;  ///< a block device may be formatted, whatever it holds
+    bool replace = false;  ///< what is there may go, whatever it is
 };
 
 /// The serial number of a drive that was given none.

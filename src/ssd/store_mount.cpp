@@ -120,7 +120,21 @@ void check_block(const StoreView& view, deengine::Flash& flash, nvme::VolumeId v
 }  // namespace
 
 Result<Recovered> recover_view(StoreView& view, bool accept_loss) {
+    GN_ASSIGN(const BootRecord boot, view.boot());
+    if (boot.state == BootState::kEmptying)
+        return error(
+            Errc::kState,
+            "the store {} was being emptied when its process ended, so there is nothing to recover; start "
+            "its drive, which goes on with it",
+            view.path().string());
     GN_ASSIGN(const std::unique_ptr<Mounted> mounted, mount(view, accept_loss));
+    if (!trusted(boot, host_boot_id())) {
+        auto& findings = mounted->recovered.report.findings;
+        findings.insert(
+            findings.begin(),
+            "the store was open with durability 'process' when its host stopped: acknowledged writes "
+            "may be missing from all this, and a drive started on it begins empty");
+    }
     return std::move(mounted->recovered);
 }
 

@@ -15,7 +15,8 @@ struct Recovered {
     std::uint64_t mapped_blocks = 0;
 };
 
-/// Mounts on the view. Errors: as the drive would refuse the store.
+/// Mounts on the view. Errors: as the drive would refuse the store; kState: it was being emptied. The first
+/// finding says where acknowledged writes may be missing from what it holds.
 Result<Recovered> recover_view(StoreView& view, bool accept_loss);
 /// Recovers the store itself, and closes it: the next drive finds a checkpoint and nothing else to do.
 /// kState: its contents may lack acknowledged writes, and what starts a drive on it sets them aside.

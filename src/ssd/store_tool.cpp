@@ -1,6 +1,9 @@
 #include "ssd/store_tool.hpp"
 
+#include <gnstor/base/crc32c.hpp>
+
 #include "ssd/file_store.hpp"
+#include "ssd/store_view.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,33 +20,19 @@ using deengine::PageKind;
 using deengine::PageNumber;
 using deengine::PageOob;
 
-Result<StoreFacts> inspect_store(const std::filesystem::path& path) {
-    GN_ASSIGN(const std::unique_ptr<FileStore> store, FileStore::open(path));
-    const Superblock& s = store->superblock();
-    StoreFacts f{};
-    f.format_version = s.format_version;
-    const StoreIdentity id = store->identity();
-    f.drive_uuid = id.drive_uuid;
-    f.incarnation = id.incarnation;
-    f.serial = id.serial;
-    const BootRecord& boot = store->file().boot();
-    f.mode = boot.mode;
-    f.state = boot.state;
-    f.trusted = trusted(boot, host_boot_id());
-    f.service_units = s.service_units;
-    f.geometry = store->geometry();
-    f.capacity_bytes = s.capacity_bytes;
-    f.file_bytes = s.file_bytes;
-    f.over_provisioning_percent = s.over_provisioning_percent;
-    f.metadata_bytes = store->load().size();
+namespace {
+
+/// Every record, by what it says.
+void count_pages(const StoreView& view, StoreFacts& f) {
+    const PageOob nothing{};
     for (std::uint64_t page = 0; page < f.geometry.pages(); ++page) {
         PageOob oob{};
-        if (store->read_oob(static_cast<PageNumber>(page), oob) != FlashStatus::kOk) {
-            ++f.damaged_records;
-        } else if (oob.kind == PageKind::kErased) {
+        const std::uint64_t at = view.record_offset(static_cast<PageNumber>(page));
+        std::memcpy(&oob, view.raw(at, sizeof oob).data(), sizeof oob);
+        if (std::memcmp(&oob, &nothing, sizeof oob) == 0) {
             ++f.erased_pages;
-        } else if (oob.kind == PageKind::kTombstone) {
-            ++f.tombstone_pages;
+        } else if (oob.crc != crc32c(&oob, offsetof(PageOob, crc))) {
+            ++f.damaged_records;
         } else if (oob.kind == PageKind::kSystem) {
             ++f.system_pages;
         } else if (oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder) {
@@ -52,6 +41,29 @@ Result<StoreFacts> inspect_store(const std::filesystem::path& path) {
             ++f.data_pages;
         }
     }
+}
+
+}  // namespace
+
+Result<StoreFacts> inspect_store(const std::filesystem::path& path) {
+    GN_ASSIGN(const std::unique_ptr<StoreView> view, StoreView::open(path));
+    GN_ASSIGN(const BootRecord boot, view->boot());
+    const Superblock& s = view->superblock();
+    StoreFacts f{};
+    f.format_version = s.format_version;
+    std::copy(std::begin(s.drive_uuid), std::end(s.drive_uuid), f.drive_uuid.begin());
+    std::copy(std::begin(boot.incarnation), std::end(boot.incarnation), f.incarnation.begin());
+    f.serial = serial_of(s);
+    f.mode = boot.mode;
+    f.state = boot.state;
+    f.trusted = trusted(boot, host_boot_id());
+    f.service_units = s.service_units;
+    f.geometry = s.geometry();
+    f.capacity_bytes = s.capacity_bytes;
+    f.file_bytes = s.file_bytes;
+    f.over_provisioning_percent = s.over_provisioning_percent;
+    f.metadata_bytes = view->load().size();
+    count_pages(*view, f);
     return f;
 }
 
@@ -70,12 +82,12 @@ std::string describe(const StoreFacts& f) {
         "erase units         {} of {} pages, {} channels of {} dies, {} service units\n"
         "file                {} bytes\n"
         "metadata            {} bytes\n"
-        "pages               {} data, {} system, {} lost, {} tombstones, {} damaged records, {} erased\n",
+        "pages               {} data, {} system, {} lost, {} damaged records, {} erased\n",
         f.format_version, Uuid{f.drive_uuid}.to_string(), Uuid{f.incarnation}.to_string(), f.serial, mode,
         how, f.trusted ? "" : "; acknowledged writes may be missing, so a drive started on it begins empty",
         f.capacity_bytes, f.over_provisioning_percent, f.geometry.units, f.geometry.pages_per_unit,
         f.geometry.channels, f.geometry.dies_per_channel, f.service_units, f.file_bytes, f.metadata_bytes,
-        f.data_pages, f.system_pages, f.lost_pages, f.tombstone_pages, f.damaged_records, f.erased_pages);
+        f.data_pages, f.system_pages, f.lost_pages, f.damaged_records, f.erased_pages);
 }
 
 Result<CorruptedByte> corrupt_byte(const std::filesystem::path& path, const PagePredicate& which,

@@ -1,6 +1,7 @@
 // store_tool.hpp: looks into a store file, and damages one on purpose. Offline: the store must not be in use.
 //
-// The base of `--corrupt` (the demo must catch one flipped byte) and of later tools. Host code, any thread.
+// The base of `gnstor ssd info`, which writes nothing, and of `--corrupt` (the demo must catch one flipped
+// byte). Host code, any thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -31,14 +32,13 @@ struct StoreFacts {
     std::uint32_t over_provisioning_percent;
     std::uint64_t metadata_bytes;  ///< of the blob in force; 0: none
     std::uint32_t service_units;
-    std::uint64_t data_pages;    ///< programmed with data, superseded ones included
-    std::uint64_t system_pages;  ///< of the journal
-    std::uint64_t lost_pages;    ///< say that a block's contents were lost
-    std::uint64_t tombstone_pages;
+    std::uint64_t data_pages;       ///< programmed with data, superseded ones included
+    std::uint64_t system_pages;     ///< of the journal
+    std::uint64_t lost_pages;       ///< say that a block's contents were lost
     std::uint64_t damaged_records;  ///< programmed, but the record's own CRC fails
     std::uint64_t erased_pages;
 };
-/// Reads the superblock and every record. Errors as FileStore::open.
+/// Reads the head and every record. Errors as StoreView::open; kCorrupt if no boot record is whole.
 Result<StoreFacts> inspect_store(const std::filesystem::path& path);
 /// For people: a line a fact.
 std::string describe(const StoreFacts& facts);

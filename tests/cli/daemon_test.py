@@ -2,8 +2,9 @@
 """gnstor and gnstord on real SSD stores: starting, stopping, volumes, kills, restarts. Arguments: the two programs."""
 import os
 import signal
+import time
 
-from programs import Programs, count, main
+from programs import DEADLINE_S, Programs, count, main
 
 SMALL = ("--ssds", "3", "--capacity", "64MiB")
 
@@ -58,6 +59,38 @@ class Daemon(Programs):
         self.assertEqual(self.ask("status")["ssds"], 3)
         # Objects in a folder that a daemon serves: its SSDs are locked.
         self.cli("ls", "--store", self.dir, code=1, says="in use")
+
+    def test_what_a_running_daemon_does_not_hear_is_said(self):
+        self.assertEqual(self.ask("up", *SMALL, "--service-units", "2", "--scrub", "8", "--durability", "process")["notes"], [])
+        heard = self.ask("up", "--scrub", "1", "--durability", "power", "--direct", "--service-units", "4")["notes"]
+        self.assertIn("--scrub, --durability, --direct", heard[-1])
+        self.assertIn("gnstor down", heard[-1])
+        self.assertIn("--service-units", heard[0])
+        self.ask("down")
+        self.assertEqual(self.ask("up", "--scrub", "1", "--durability", "power")["notes"], [], "now it is heard")
+
+    def test_a_byte_that_rots_under_a_running_array_is_told_once(self):
+        data = self.random.randbytes(24 << 20)
+        self.cli("put", self.write("data", data), "--store", self.dir, "--ssds", "2", "--capacity", "64MiB")
+        self.ask("up", "--scrub", "4096")
+        store = self.dir / "ssd-1.store"
+        at = store.read_bytes().find(data[4096 * 7:4096 * 8])
+        self.assertGreater(at, 0)
+        with open(store, "r+b") as f:
+            f.seek(at + 2000)
+            f.write(bytes([data[4096 * 7 + 2000] ^ 4]))
+        log, told, rounds = self.dir / "gnstord.log", "", 0
+        until = time.monotonic() + DEADLINE_S
+        # Found again and again, and still said once.
+        while rounds < 3 and time.monotonic() < until:
+            rounds = self.ask("ssd", "list")["ssds"][1]["counters"]["scrub_bad_pages"]
+            told = log.read_text()
+        self.assertGreaterEqual(rounds, 3)
+        self.assertRegex(told, r"scrub: flash page \d+ fails its checksums: reads of block 7 of volume \d+ fail here")
+        self.assertEqual(told.count("scrub:"), 1, told)
+        self.ask("down")
+        self.assertEqual(self.cli("cat", "data", "--store", self.dir).stdout, data, "the other replica has it")
+        count("scrubbed")
 
     def test_a_killed_daemon_leaves_a_clear_word_and_a_whole_array(self):
         self.ask("up", *SMALL)

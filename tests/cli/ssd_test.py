@@ -77,6 +77,29 @@ class Ssd(Programs):
         self.assertEqual(letter.read_bytes(), b"dear operator")
         self.assertEqual({p.name for p in self.root.iterdir()} - {"array", "store"}, {"s", "letter"}, "nothing is left behind")
 
+    def test_a_killed_format_stands_in_nobodys_way(self):
+        path = self.root / "s"
+        self.format(path, *SMALL)
+        for left in ("s.new-abcdef", "s.formatting"):
+            self.write(left, b"half a store")
+        self.format(path, *SMALL, "--force")
+        self.assertEqual(self.ask("ssd", "info", path)["state"], "clean")
+
+    def test_info_reads_what_may_only_be_read(self):
+        path = self.root / "s"
+        self.format(path, *SMALL)
+        path.chmod(0o444)
+        self.root.chmod(0o755)
+        before = path.read_bytes()
+        other = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+        for command in ("info", "check", "recover"):
+            try:
+                self.cli("ssd", command, path, **other)
+            except PermissionError:  # a checkout that nobody else may enter
+                print(f"{self.id()}: asked as root")
+                self.cli("ssd", command, path)
+        self.assertEqual(path.read_bytes(), before)
+
     def test_a_store_in_use_is_neither_formatted_nor_looked_at(self):
         self.ask("up", "--ssds", "1", "--capacity", "64MiB")
         store = self.dir / "ssd-0.store"
@@ -143,7 +166,7 @@ class Ssd(Programs):
         path = self.root / "s"
         for words in (("format", path), ("format", path, "--capacity", "many"), ("format", path, *SMALL, "--unit-pages", "7"),
                       ("format", path, *SMALL, "--over-provisioning", "101"), ("format", path, "--capacity", "5000"), ("format",),
-                      ("format", path, *SMALL, "--service-units", "0"), ("info",), ("frobnicate", path)):
+                      ("format", path, *SMALL, "--service-units", "0"), ("info",), ("frobnicate", path), ("format", path, *SMALL, "--serial", "a\nb"), ("format", path, *SMALL, "--serial", "a b")):
             self.cli("ssd", *words, code=2)
         self.assertFalse(path.exists())
         for words in (("format", "/nonexistent/folder/s", *SMALL), ("info", self.root / "nothing"), ("info", self.root),
@@ -151,6 +174,8 @@ class Ssd(Programs):
             self.cli("ssd", *words, code=None)
             self.assertFalse(path.exists())
         self.cli("ssd", "info", self.write("text", b"x" * 9000), code=1, says="no GNStor store")
+        self.format(path, *SMALL)
+        self.assertIn("no serial number", self.format(path, *SMALL, "--force", "--device-serial", "S", code=2)["message"])
 
     def test_a_blank_device_becomes_a_store_that_fills_it(self):
         device, _ = self.loop()

@@ -111,6 +111,9 @@ TEST(DeviceGuard, AFileIsOverwrittenByForceAloneAndAnEmptyOneAlways) {
     file.bytes = 5;
     EXPECT_EQ(allow_format(file, "f", {}).error().code, Errc::kExists);
     EXPECT_TRUE(allow_format(file, "f", {.force = true, .device_serial = ""}).ok());
+    EXPECT_EQ(allow_format(file, "f", {.force = true, .device_serial = "S"}).error().code,
+              Errc::kInvalidArgument)
+        << "a serial number that nobody looks at is not taken";
     file.in_use = {"it is swap"};
     EXPECT_EQ(allow_format(file, "f", {.force = true, .device_serial = ""}).error().code, Errc::kBusy);
 }

@@ -183,25 +183,25 @@ TEST(StoreTool, CountsWhatIsThereAndFlipsOneByteOfTheNewestPageOfABlock) {
         ASSERT_EQ(store->program(1, page_of(2).data(), oob), FlashStatus::kOk);
         oob = oob_of(5, 42, 3);
         ASSERT_EQ(store->program(2, page_of(3).data(), oob), FlashStatus::kOk);
-        oob = oob_of(5, 44, 4, deengine::PageKind::kTombstone);
-        ASSERT_EQ(store->program(3, nullptr, oob), FlashStatus::kOk);
+        oob = oob_of(5, 44, 4, deengine::PageKind::kLost);
+        ASSERT_EQ(store->program(3, page_of(0).data(), oob), FlashStatus::kOk);
         oob = oob_of(0, 45, 5, deengine::PageKind::kSystem);
         ASSERT_EQ(store->program(16, page_of(5).data(), oob), FlashStatus::kOk);
     }
     const StoreFacts facts = inspect_store(path).value();
     EXPECT_EQ(facts.serial, "TEST-1");
     EXPECT_EQ(facts.data_pages, 3u);
-    EXPECT_EQ(facts.tombstone_pages, 1u);
+    EXPECT_EQ(facts.lost_pages, 1u);
     EXPECT_EQ(facts.system_pages, 1u);
     EXPECT_EQ(facts.erased_pages, 59u);
     EXPECT_EQ(facts.damaged_records, 0u);
-    EXPECT_NE(describe(facts).find("3 data, 1 system, 0 lost, 1 tombstones"), std::string::npos);
+    EXPECT_NE(describe(facts).find("3 data, 1 system, 1 lost, 0 damaged"), std::string::npos);
 
     const CorruptedByte hit = corrupt_block(path, 5, 42, 100).value();
     EXPECT_EQ(hit.page, 2u) << "the page in force, not the superseded one";
     EXPECT_EQ(hit.after, static_cast<std::uint8_t>(~hit.before));
     EXPECT_EQ(corrupt_block(path, 6, 42, 0).error().code, Errc::kNotFound);
-    EXPECT_EQ(corrupt_block(path, 5, 44, 0).error().code, Errc::kNotFound) << "a tombstone has no data";
+    EXPECT_EQ(corrupt_block(path, 5, 44, 0).error().code, Errc::kNotFound) << "a lost page has no data";
     EXPECT_FALSE(corrupt_block(path, 5, 42, 4096).ok());
     EXPECT_EQ(corrupt_nth_page(path, 1, 0).value().page, 1u);
     EXPECT_EQ(corrupt_nth_page(path, 3, 0).error().code, Errc::kNotFound)

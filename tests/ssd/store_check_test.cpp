@@ -2,12 +2,17 @@
 // changes nothing.
 #include "ssd/store_check.hpp"
 
+#include <gnstor/base/crc32c.hpp>
+
 #include "shard_store.hpp"
 #include "ssd/store_mount.hpp"
+#include "ssd/store_tool.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
+#include <tuple>
 
 namespace gnstor::ssd {
 namespace {
@@ -161,6 +166,86 @@ TEST(StoreCheck, EveryCopyOfHeadAndMetadataIsLookedAt) {
         EXPECT_NE(all(k).find(c.says), std::string::npos) << c.says << "\n" << all(k);
         flip(path, c.at);
     }
+}
+
+/// What an erase that a power cut undid leaves under the programs after it: a page of an earlier opening.
+TEST(StoreCheck, PagesOfAnEarlierOpeningOfAUnitAreNoDamageAndCountForNothing) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    make(path, true);
+    const StoreCheck before = check(path);
+    std::uint64_t at = 0;
+    deengine::PageOob oob{};
+    {
+        // A record behind the last one of a unit that is in use.
+        const auto view = StoreView::open(path).value();
+        const Superblock& s = view->superblock();
+        for (std::uint32_t page = 1; page < s.geometry().pages() && at == 0; ++page) {
+            deengine::PageOob last{}, here{};
+            std::memcpy(&last, view->raw(view->record_offset(page - 1), sizeof last).data(), sizeof last);
+            std::memcpy(&here, view->raw(view->record_offset(page), sizeof here).data(), sizeof here);
+            if (page % s.pages_per_unit == 0 || last.unit_serial < 2 || here.crc != 0) continue;
+            at = view->record_offset(page);
+            oob = last;
+        }
+    }
+    ASSERT_NE(at, 0u);
+    oob.unit_serial -= 1;
+    oob.kind =
+        oob.kind == deengine::PageKind::kSystem ? deengine::PageKind::kData : deengine::PageKind::kSystem;
+    oob.crc = crc32c(&oob, offsetof(deengine::PageOob, crc));
+    {
+        std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+        file.seekp(static_cast<std::streamoff>(at));
+        file.write(reinterpret_cast<const char*>(&oob), sizeof oob);
+    }
+    const StoreCheck k = check(path);
+    EXPECT_EQ(k.damages, 0u) << all(k);
+    EXPECT_NE(all(k).find("1 pages of an earlier opening"), std::string::npos) << all(k);
+    EXPECT_EQ(std::tuple(k.data_pages, k.system_pages, k.blocks),
+              std::tuple(before.data_pages, before.system_pages, before.blocks));
+    EXPECT_EQ(k.records, before.records + 1);
+}
+
+void set_state(const fs::path& path, BootState state, BootMode mode) {
+    const auto file = StoreFile::open(path).value();
+    BootRecord r = file->boot();
+    r.state = state;
+    r.mode = mode;
+    ASSERT_TRUE(write_boot_record(file->fd(), r));
+}
+
+TEST(StoreCheck, WhatWasBeingEmptiedHasNothingToCheckOrRecoverAndStillSaysWhatItIs) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    make(path, true);
+    set_state(path, BootState::kEmptying, BootMode::kProcess);
+    const StoreCheck k = check(path);
+    EXPECT_EQ(k.damages, 0u) << all(k);
+    EXPECT_NE(all(k).find("being emptied"), std::string::npos) << all(k);
+    const auto view = StoreView::open(path).value();
+    const auto recovered = recover_view(*view, false);
+    ASSERT_FALSE(recovered.ok());
+    EXPECT_EQ(recovered.error().code, Errc::kState);
+    const auto facts = inspect_store(path);
+    ASSERT_TRUE(facts.ok()) << "what looks may look together";
+    EXPECT_EQ(facts->state, BootState::kEmptying);
+}
+
+TEST(StoreCheck, WhatMayLackAcknowledgedWritesIsExplainedWithThatFirst) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    make(path, false);
+    set_state(path, BootState::kOpen, BootMode::kProcess);  // under no boot that this host is in
+    EXPECT_GT(check(path).damages, 0u);
+    {
+        const auto view = StoreView::open(path).value();
+        const auto recovered = recover_view(*view, false);
+        ASSERT_TRUE(recovered.ok()) << recovered.error().message;
+        ASSERT_FALSE(recovered->report.findings.empty());
+        EXPECT_NE(recovered->report.findings[0].find("may be missing"), std::string::npos);
+    }
+    EXPECT_EQ(recover_store(path, false).error().code, Errc::kState);
 }
 
 }  // namespace
