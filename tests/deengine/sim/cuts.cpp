@@ -234,7 +234,7 @@ bool World::compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRe
     Block bytes;
     const Answer a =
         drive.call(nvme::encode_io(IoOpcode::kRead, read_fields(record, vba)), record.owner, bytes);
-    if (a.status == Status::kUnrecoveredReadError && block.damaged) {
+    if (a.status == Status::kUnrecoveredReadError && block.damaged != 0) {
         ++counters_.media_errors;
         return true;
     }
@@ -412,7 +412,7 @@ bool World::rot_page(PageNumber p, std::uint32_t newest_group) {
     const auto volume = oracle_.volumes.find(page.oob.vid);
     if (!journal && volume != oracle_.volumes.end()) {
         const auto block = volume->second.blocks.find(page.oob.vba);
-        if (block != volume->second.blocks.end()) block->second.damaged = true;
+        if (block != volume->second.blocks.end()) block->second.damaged = next_tag_;
     }
     ++counters_.rotten;
     note(fmt::format("page {} rots: volume {} block {} kind {}", p, page.oob.vid, page.oob.vba,

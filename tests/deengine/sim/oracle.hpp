@@ -31,7 +31,9 @@ struct BlockState {
     WriteOrder live;
     WriteOrder durable;
     std::vector<Version> versions{Version{{}, 0, 1}};  ///< never written reads as zeroes
-    bool damaged = false;  ///< the medium took it: reads may fail until a write goes well
+    /// The medium took a page of it: reads may fail until a write that was sent later goes well. 0: no, else
+    /// the tag of the next command then.
+    std::uint64_t damaged = 0;
 
     void send(const WriteOrder& order, ContentId content);
     void refuse(const WriteOrder& order, ContentId content);

@@ -147,6 +147,7 @@ void World::idle(std::uint32_t polls) {
 
 void World::deliver(Sent sent) {
     const std::uint64_t tag = next_tag_++;
+    sent.tag = tag;
     ++counters_.commands;
     VolumeState* volume = oracle_.find(sent.vid, sent.life);
     if (!sent.refusal && volume != nullptr)
@@ -199,7 +200,7 @@ void World::completed_change(Sent& s, Status status) {
         for (const Sent::Target& t : s.targets) {
             BlockState& b = v->blocks[t.vba];
             if (t.order < b.live) ++counters_.superseded;
-            if (t.order >= b.live && durable) b.damaged = false;
+            if (t.order >= b.live && durable && s.tag >= b.damaged) b.damaged = 0;
             b.acknowledge(t.order, durable);
         }
         v->unresolved.erase(s.fields.sequence);
@@ -244,7 +245,7 @@ bool World::may_be_refused(const Sent& s, Status status) {
             ++counters_.media_errors;
             VolumeState* v = oracle_.find(s.vid, s.life);
             return std::ranges::any_of(s.targets,
-                                       [&](const Sent::Target& t) { return v->blocks[t.vba].damaged; });
+                                       [&](const Sent::Target& t) { return v->blocks[t.vba].damaged != 0; });
         }
         default:
             return false;
@@ -277,7 +278,7 @@ void World::completed_read(const Sent& s, Status status) {
     if (status == Status::kUnrecoveredReadError) {
         ++counters_.media_errors;
         for (std::uint32_t i = 0; i < s.fields.blocks; ++i)
-            if (v->blocks[s.fields.block + i].damaged) return;
+            if (v->blocks[s.fields.block + i].damaged != 0) return;
     }
     if (!ok(status)) return fail(fmt::format("a read was answered {}", nvme::status_name(status)));
     const std::uint32_t sectors = s.fields.sectors != 0 ? s.fields.sectors : nvme::kSectorsPerBlock;

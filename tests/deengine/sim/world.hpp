@@ -47,7 +47,8 @@ struct Sent {
     std::vector<Target> targets;  ///< versions that it brings
     std::vector<std::byte> data;
     std::optional<nvme::Status> refusal;  ///< it must be refused with this
-    bool late = false;                    ///< sent before, or by an opening that is over: may be refused
+    std::uint64_t tag = 0;
+    bool late = false;  ///< sent before, or by an opening that is over: may be refused
     std::map<std::uint64_t, WriteOrder> flushes;  ///< what its answer makes durable, by key
 };
 
