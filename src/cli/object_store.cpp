@@ -67,7 +67,9 @@ Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArr
 Result<void> EmbeddedObjectStore::remove_interrupted() {
     GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, array_->control().list_volumes());
     for (const nvme::VolumeRecord& record : volumes) {
-        if (record.writer == 0 || !is_object(record)) continue;
+        // Being written, or never opened for it: a put ended before its end, or before its beginning.
+        const bool interrupted = record.writer != 0 || record.epoch == record.birth_epoch;
+        if (!interrupted || !is_object(record)) continue;
         log_warn("the put of '{}' was interrupted before its end; what there was of it is removed",
                  record.name);
         GN_TRY(array_->control().delete_volume(record.owner, record.name));

@@ -93,6 +93,7 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
         if (listed.ok()) {
             drive.listed = true;
             t.newest_term = std::max(t.newest_term, listed->term);
+            t.highest_epoch = std::max(t.highest_epoch, listed->highest_deleted_epoch);
             for (const nvme::VolumeRecord& record : listed->records) {
                 if (Result<void> good = check_record(record); !good.ok())
                     return error(Errc::kCorrupt, "SSD {}: {}; replace this SSD", drive.identity.serial,

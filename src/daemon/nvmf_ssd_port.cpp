@@ -50,9 +50,9 @@ Result<void> NvmfSsdPort::ensure_connected() {
     return {};
 }
 
-Result<void> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
-                               std::span<std::byte> data, nvmf::Direction direction, std::uint32_t cdw10,
-                               std::uint32_t cdw11) {
+Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
+                                        std::span<std::byte> data, nvmf::Direction direction,
+                                        std::uint32_t cdw10, std::uint32_t cdw11) {
     GN_TRY(ensure_connected());
     nvme::Command command{};
     command.opcode = static_cast<std::uint8_t>(opcode);
@@ -62,7 +62,7 @@ Result<void> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opcode, std::
     command.cdw14 = static_cast<std::uint32_t>(term);
     command.cdw15 = static_cast<std::uint32_t>(term >> 32);
     GN_ASSIGN(const nvme::Completion completion, host_->admin(command, data, direction));
-    if (nvme::ok(completion.result())) return {};
+    if (nvme::ok(completion.result())) return completion.dw0;
     return ssd_error(completion.result(), what, identity_.subsystem_nqn);
 }
 
@@ -70,8 +70,9 @@ Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
     std::vector<std::byte> buffer(sizeof(nvme::VolumeListHeader) + kListBatch * sizeof(nvme::VolumeRecord));
     SsdVolumes list;
     for (std::uint32_t first = 0;;) {
-        GN_TRY(send("VOLUME LIST", nvme::AdminOpcode::kVolumeList, term, buffer, nvmf::Direction::kToHost,
-                    first, static_cast<std::uint32_t>(buffer.size())));
+        GN_ASSIGN(list.highest_deleted_epoch,
+                  send("VOLUME LIST", nvme::AdminOpcode::kVolumeList, term, buffer, nvmf::Direction::kToHost,
+                       first, static_cast<std::uint32_t>(buffer.size())));
         nvme::VolumeListHeader header;
         std::memcpy(&header, buffer.data(), sizeof header);
         if (header.returned > kListBatch)
@@ -89,24 +90,29 @@ Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
 
 Result<void> NvmfSsdPort::volume_add(std::uint64_t term, const nvme::VolumeRecord& record) {
     nvme::VolumeRecord copy = record;
-    return send("VOLUME ADD", nvme::AdminOpcode::kVolumeAdd, term, bytes_of(copy), nvmf::Direction::kToDrive,
-                0, 0);
+    GN_TRY(send("VOLUME ADD", nvme::AdminOpcode::kVolumeAdd, term, bytes_of(copy), nvmf::Direction::kToDrive,
+                0, 0));
+    return {};
 }
 
 Result<void> NvmfSsdPort::volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) {
     nvme::VolumeRecord copy = record;
-    return send("VOLUME CHMOD", nvme::AdminOpcode::kVolumeChmod, term, bytes_of(copy),
-                nvmf::Direction::kToDrive, 0, 0);
+    GN_TRY(send("VOLUME CHMOD", nvme::AdminOpcode::kVolumeChmod, term, bytes_of(copy),
+                nvmf::Direction::kToDrive, 0, 0));
+    return {};
 }
 
 Result<void> NvmfSsdPort::volume_remove(std::uint64_t term, nvme::VolumeId volume) {
-    return send("VOLUME DELETE", nvme::AdminOpcode::kVolumeDelete, term, {}, nvmf::Direction::kNone, volume,
-                0);
+    GN_TRY(
+        send("VOLUME DELETE", nvme::AdminOpcode::kVolumeDelete, term, {}, nvmf::Direction::kNone, volume, 0));
+    return {};
 }
 
 Result<void> NvmfSsdPort::map_set(std::uint64_t term, const nvme::MapSet& map) {
     nvme::MapSet copy = map;
-    return send("MAP SET", nvme::AdminOpcode::kMapSet, term, bytes_of(copy), nvmf::Direction::kToDrive, 0, 0);
+    GN_TRY(
+        send("MAP SET", nvme::AdminOpcode::kMapSet, term, bytes_of(copy), nvmf::Direction::kToDrive, 0, 0));
+    return {};
 }
 
 }  // namespace gnstor::daemon

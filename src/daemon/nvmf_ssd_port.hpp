@@ -28,10 +28,10 @@ class NvmfSsdPort final : public SsdPort {
     NvmfSsdPort(rdma::SoftNic& nic, std::uint32_t slot, SsdIdentity identity)
         : nic_(nic), slot_(slot), identity_(std::move(identity)) {}
     Result<void> ensure_connected();
-    /// One vendor command; a refusal becomes ssd_error, so that the decisions see which it was.
-    Result<void> send(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
-                      std::span<std::byte> data, nvmf::Direction direction, std::uint32_t cdw10,
-                      std::uint32_t cdw11);
+    /// One vendor command: its DW0. A refusal becomes ssd_error, so that the decisions see which it was.
+    Result<std::uint32_t> send(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
+                               std::span<std::byte> data, nvmf::Direction direction, std::uint32_t cdw10,
+                               std::uint32_t cdw11);
 
     rdma::SoftNic& nic_;
     const std::uint32_t slot_;

@@ -34,7 +34,8 @@ struct SsdIdentity {
 
 /// What a drive knows: VOLUME LIST.
 struct SsdVolumes {
-    std::uint64_t term = 0;  ///< newest it has seen
+    std::uint64_t term = 0;                 ///< newest it has seen
+    nvme::Epoch highest_deleted_epoch = 0;  ///< that any volume deleted from it has reached
     std::vector<nvme::VolumeRecord> records;
 };
 

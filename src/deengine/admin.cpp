@@ -52,7 +52,7 @@ Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::sp
             return Status::kInvalidOpcode;
     }
     if (!from.privileged) return Status::kAccessDenied;
-    if (opcode == AdminOpcode::kVolumeList) return volume_list(command, data);
+    if (opcode == AdminOpcode::kVolumeList) return volume_list(command, data, dw0);
     if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), dw0); !ok(s)) return s;
     switch (opcode) {
         case AdminOpcode::kVolumeDelete:
@@ -110,7 +110,8 @@ Status Engine::Impl::volume_delete(nvme::VolumeId vid) {
     return port->purge(vid) ? Status::kSuccess : Status::kInternalError;
 }
 
-Status Engine::Impl::volume_list(const nvme::Command& command, std::span<std::byte> data) {
+Status Engine::Impl::volume_list(const nvme::Command& command, std::span<std::byte> data,
+                                 std::uint32_t& dw0) {
     const std::uint32_t bytes = command.cdw11;
     if (bytes > data.size()) return Status::kDataSglLengthInvalid;
     if (bytes < sizeof(nvme::VolumeListHeader)) return Status::kInvalidField;
@@ -125,6 +126,7 @@ Status Engine::Impl::volume_list(const nvme::Command& command, std::span<std::by
     std::byte* to = data.data() + sizeof(header);
     for (std::size_t i = 0; i < count; ++i, to += sizeof(nvme::VolumeRecord))
         std::memcpy(to, &volumes[first + i].record, sizeof(nvme::VolumeRecord));
+    for (const auto& [vid, last_epoch] : state.permissions.deleted()) dw0 = std::max(dw0, last_epoch);
     return Status::kSuccess;
 }
 

@@ -47,7 +47,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     nvme::Status check_term(std::uint64_t term, std::uint32_t& dw0);
     nvme::Status volume_change(const nvme::Command& command, std::span<const std::byte> data);
     nvme::Status volume_delete(nvme::VolumeId vid);
-    nvme::Status volume_list(const nvme::Command& command, std::span<std::byte> data);
+    nvme::Status volume_list(const nvme::Command& command, std::span<std::byte> data, std::uint32_t& dw0);
     nvme::Status map_set(std::span<const std::byte> data, std::uint64_t now_ns, std::uint32_t& dw0);
     [[nodiscard]] bool is_valid_map(const nvme::MapSet& set) const;
     [[nodiscard]] bool moves_slot(const nvme::MapSet& set) const;

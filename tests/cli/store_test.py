@@ -133,6 +133,28 @@ class Store(Programs):
         self.objects("put", source)
         self.assertEqual(self.fetched("victim"), data)
 
+    def test_a_put_that_was_killed_before_its_first_block_leaves_no_empty_object(self):
+        self.objects("put", self.write("object", b"contents"), *SMALL)
+        self.objects("put", self.write("empty", b""))
+        self.to_stop.append(self.store)
+        self.ask("up", "--dir", self.store)
+        # As far as such a put comes: its volume is there, and was never opened.
+        self.ask("volume", "create", "begun", "1MiB", "--dir", self.store, "--as", "gnstor-objects")
+        self.ask("down", "--dir", self.store)
+        self.objects("ls", says="'begun' was interrupted")
+        self.assertEqual(self.names(), {"object": 8, "empty": 0})
+
+    def test_put_and_rm_may_be_repeated_for_ever(self):
+        source = self.write("object", b"contents")
+        for _ in range(40):
+            self.objects("put", source, *SMALL)
+            self.objects("rm", "object")
+        self.objects("put", source)
+        self.to_stop.append(self.store)
+        self.ask("up", "--dir", self.store)
+        epoch = self.ask("volume", "show", "object", "--dir", self.store)["epoch"]
+        self.assertLess(epoch, 41 * 2000, "epochs of one life after the other grow by steps, not by factors")
+
     def test_objects_and_volumes_of_one_folder_do_not_harm_each_other(self):
         self.objects("put", self.write("object", b"contents"), *SMALL)
         self.to_stop.append(self.store)

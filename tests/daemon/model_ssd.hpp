@@ -54,6 +54,8 @@ class ModelSsd final : public SsdPort {
         GN_TRY(run([&]() -> nvme::Status {
             list.term = flash_.term;
             for (const auto& [id, record] : flash_.volumes) list.records.push_back(record);
+            for (const auto& [id, epoch] : flash_.purged)
+                list.highest_deleted_epoch = std::max(list.highest_deleted_epoch, epoch);
             return nvme::Status::kSuccess;
         }));
         return list;

@@ -145,6 +145,19 @@ TEST_F(Permission, TheListIsReadInPieces) {
     EXPECT_EQ(rig.admin(c, small).status, Status::kInvalidField);
 }
 
+TEST_F(Permission, TheListTellsTheHighestEpochOfWhatWasDeleted) {
+    nvme::Command c = rig.admin_command(AdminOpcode::kVolumeList);
+    Block data(sizeof(nvme::VolumeListHeader));
+    c.cdw11 = static_cast<std::uint32_t>(data.size());
+    EXPECT_EQ(rig.admin(c, data).dw0, 0u);
+    for (const std::uint32_t epoch : {7u, 40u, 9u}) {
+        const auto vid = static_cast<nvme::VolumeId>(epoch);
+        ASSERT_EQ(rig.add(make_record(vid, 1, epoch)), Status::kSuccess);
+        ASSERT_EQ(rig.remove(vid), Status::kSuccess);
+    }
+    EXPECT_EQ(rig.admin(c, data).dw0, 40u);
+}
+
 TEST_F(Permission, OnlyThePrivilegedAdministrate) {
     const VolumeRecord r = make_record(3, 7);
     for (const auto o : {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
