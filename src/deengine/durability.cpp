@@ -16,7 +16,8 @@ using nvme::Status;
 /// What was programmed reaches stable media after so long although nobody asks: the last two groups are what
 /// recovery may take for torn, so they should be young.
 constexpr std::uint64_t kGroupNsMax = 1'000'000'000;
-constexpr int kFlushAttempts = 8;  ///< system units that may fail under one flush
+constexpr std::uint64_t kPagesBesideCheckpoints = 8;  ///< that a sync, a floor or a bad unit may want
+constexpr int kFlushAttempts = 8;                     ///< system units that may fail under one flush
 
 }  // namespace
 
@@ -53,6 +54,22 @@ bool Shard::Impl::log(const LogRecord& record) {
     const bool appended = journal.append(record, groups.current);
     note_journal_pages(first_page);
     return appended;
+}
+
+std::uint64_t Shard::Impl::journal_pages_left() const {
+    const std::uint32_t open = pool.open_unit(Stream::kSystem);
+    const std::uint32_t rest = open == kNoUnit ? 0 : pages_per_unit - pool.info(open).next;
+    return std::uint64_t{pool.free_units()} * pages_per_unit + rest;
+}
+
+/// Two, for the first one keeps the log since the one before it. A log that has grown by what is due leaves
+/// more: beside each of the two it may grow by as much again.
+bool Shard::Impl::log_is_crowded() const {
+    if (journal_pages_left() < 2 * checkpoint.pages_needed() + kPagesBesideCheckpoints) return true;
+    const std::uint64_t due = room.log_pages_between_checkpoints;
+    if (journal.log_pages() - log_pages_at_begin < due) return false;
+    const std::uint64_t beside = (2 * due + pages_per_unit - 1) / pages_per_unit + 1;
+    return pool.free_units() < pool.left_for_others(Stream::kCollector) + beside;
 }
 
 /// A unit that failed is remembered at once, so that no later process tries it again, and what the failed

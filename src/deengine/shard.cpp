@@ -153,8 +153,9 @@ void Shard::Impl::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint6
     record.volume = volume;
     record.epoch = epoch;
     record.sequence = floor;
-    // A floor that a crash forgets only keeps tombstones longer: it is not waited for.
-    (void)log(record);
+    // A floor that a crash forgets only keeps tombstones longer: it is not waited for, and takes no page that
+    // a checkpoint (which holds it) may need.
+    if (!log_is_crowded()) (void)log(record);
 }
 
 /// The caller has made sure that nobody may read or write the volume. Durable on return, or else no change is
@@ -182,13 +183,22 @@ bool Shard::Impl::wants_checkpoint() const {
     const bool crowded =
         tombstones.size() > tombstones.capacity() / 2 && useless_checkpoint != checkpoint.completed();
     return sealed >= room.units_between_checkpoints || logs >= room.log_pages_between_checkpoints ||
-           crowded || groups.current - group_at_begin > kMaxGroupDistance;
+           crowded || groups.current - group_at_begin > kMaxGroupDistance || journal_starves_collector();
+}
+
+bool Shard::Impl::journal_starves_collector() const {
+    if (pool.has_page(Stream::kCollector) || pool.emptied_units() != 0) return false;
+    return journal.units() > 2 * ((checkpoint.pages_needed() + pages_per_unit - 1) / pages_per_unit) + 1;
 }
 
 /// A checkpoint begins, or goes on by a slice. The last free unit is left to the log.
 void Shard::Impl::advance_checkpoint() {
     if (!checkpoint.active()) {
-        if (!wants_checkpoint() || !checkpoint.start()) return;
+        if (!wants_checkpoint()) return;
+        // One that does not fit would take the last pages in vain.
+        const std::uint64_t needed = checkpoint.pages_needed();
+        if (journal_pages_left() < needed) (void)make_room(Stream::kUser);
+        if (journal_pages_left() < needed || !checkpoint.start()) return;
         checkpoint_asked = false;
         sealed_at_begin = pool.units_sealed();
         log_pages_at_begin = journal.log_pages();

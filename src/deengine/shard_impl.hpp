@@ -110,6 +110,11 @@ struct Shard::Impl {
     void settle();
     bool flush_journal();
     bool log(const LogRecord& record);
+    /// What is left to the journal is what the next two checkpoints need: without those nothing of it ever
+    /// comes free again.
+    [[nodiscard]] bool log_is_crowded() const;
+    /// Pages that the journal could program now.
+    [[nodiscard]] std::uint64_t journal_pages_left() const;
     void record_bad_units();
     void log_bad_units();
     void note_programmed();
@@ -141,6 +146,9 @@ struct Shard::Impl {
     // tombstones and checkpoints (shard.cpp)
     void drop_old_tombstones();
     [[nodiscard]] bool wants_checkpoint() const;
+    /// The collector has no unit to begin with, and the journal holds more than two checkpoints need: two new
+    /// ones give it back.
+    [[nodiscard]] bool journal_starves_collector() const;
     void advance_checkpoint();
 
     // scrub.cpp

@@ -198,7 +198,12 @@ Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, 
         page = pool.next_page(stream);
         if (page == kNoPage && make_room(stream)) page = pool.next_page(stream);
         record_bad_units();
-        if (page == kNoPage) return broken ? Status::kWriteFault : Status::kCapacityExceeded;
+        if (page == kNoPage) {
+            if (broken) return Status::kWriteFault;
+            // Room that the journal gives back when a checkpoint is complete.
+            return checkpoint.active() || journal_starves_collector() ? Status::kBusy
+                                                                      : Status::kCapacityExceeded;
+        }
         oob.version = kOobVersion;
         oob.unit_serial = pool.serial_of(page);
         oob.group = groups.current;
@@ -223,6 +228,11 @@ Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, 
 /// No page is programmed: a record in the log says what is gone, and until when nothing older may come back.
 Status Shard::Impl::trim(const ShardCommand& c) {
     if (const Status s = check_order(c); !ok(s)) return s;
+    if (log_is_crowded()) {
+        checkpoint_asked = true;
+        ++counters.busy;
+        return Status::kBusy;
+    }
     if (!pool.has_page(Stream::kSystem) && !make_room(Stream::kSystem)) return Status::kCapacityExceeded;
     std::uint32_t runs = 0;
     if (const Status s = plan_trim(c, runs); !ok(s)) return s;
@@ -263,6 +273,10 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
                                    WriteOrder::of_tombstone(c.epoch, c.sequence) > WriteOrder::of(oob);
                 block.action = newer ? Action::kReplace : Action::kSuperseded;
             }
+        } else if (const auto there = tombstones.find(key);
+                   there && WriteOrder::of_tombstone(c.epoch, c.sequence) <= *there) {
+            // Trimmed as late already: a record more would say nothing.
+            block.action = Action::kSuperseded;
         }
         const bool kept = block.action == Action::kSuperseded;
         if (!kept && !in_run) ++runs;
