@@ -128,6 +128,7 @@ Drive::~Drive() {
     Result<void> closed;
     impl_->reactor.run([&] { closed = impl_->engine->close(); });
     impl_->reactor.remove(impl_->path);
+    impl_->engine.reset();  // its service units leave their threads: flash has one user again
     if (impl_->path.queues() > 0)
         log_error("drive {} closes with {} queues open", impl_->identity.serial, impl_->path.queues());
     if (!closed.ok()) log_warn("drive {}: {}", impl_->identity.serial, closed.error().message);
