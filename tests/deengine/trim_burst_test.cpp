@@ -67,6 +67,7 @@ TEST(TrimBurstTest, ADriveThatBadUnitsMadeTooSmallIsTrimmedAndWrittenAgain) {
         const std::uint64_t sequence = ++drive.sequence;
         Status status = Status::kBusy;
         for (int attempt = 0; attempt < 500 && status == Status::kBusy; ++attempt) {
+            drive.raise_floor(sequence - 1);
             status = drive.rig.trim(drive.at(b), sequence, {{0, 1, b}}).status;
             drive.rig.engine->poll(++drive.rig.now_ns);
         }
