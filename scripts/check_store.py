@@ -587,6 +587,7 @@ class Shard:
     def find_young(self, pages):
         """Young pages, in order of serials; and the newest group."""
         self.young = []  # (unit, from index)
+        self.young_from = {}  # the same by number of unit
         for unit in sorted(self.units.values(), key=lambda u: u.serial):
             serial, programmed, _, state, _ = self.table.get(unit.number, (0, 0, 0, 0, 0))
             if unit.end == 0 or unit.system:
@@ -595,6 +596,7 @@ class Shard:
                 self.young.append((unit, 0))
             elif state == 1:
                 self.young.append((unit, programmed))
+        self.young_from = {unit.number: start for unit, start in self.young}
         self.newest = 0
         since = self.since
         for unit, start in self.young:
@@ -689,6 +691,12 @@ class Shard:
         volume = self.volumes.get(key >> 32)
         return volume is not None and epoch >= volume.birth and key & 0xFFFFFFFF < volume.capacity
 
+    def when(self, record, page):
+        """Of two pages of one version the one programmed later counts: a young one, of the later group."""
+        start = self.young_from.get(self.unit_of(page).number, self.store.per_unit)
+        young = page % self.store.per_unit >= start
+        return (self.since(record.group) if young else -1, record.serial, page)
+
     def order_in_map(self, key, page):
         """Order of the version that the map names, or None: older than anything."""
         if page in self.torn or not self.counts_page(page):
@@ -696,7 +704,7 @@ class Shard:
         record = self.store.record(page)
         if record.kind == SYSTEM or record.vid << 32 | record.vba != key:
             return None
-        return (*order_of(record), record.serial, page)
+        return (*order_of(record), *self.when(record, page))
 
     def replay(self, records):
         young = {unit.first + i for unit, start in self.young for i in range(start, unit.end)}
@@ -729,7 +737,7 @@ class Shard:
                 if record.kind == SYSTEM or not self.lives(key, record.epoch):
                     self.counts["outdated pages"] += 1
                     continue
-                order = (*order_of(record), record.serial, page)
+                order = (*order_of(record), *self.when(record, page))
                 trim = self.trims.find(key)
                 held = self.order_in_map(key, self.map[key]) if key in self.map else None
                 if (trim is None or order[:3] > trim) and (held is None or order >= held):

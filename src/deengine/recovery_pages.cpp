@@ -174,7 +174,10 @@ bool ShardRecovery::beats(PageNumber page, const PageOob& oob, PageNumber stored
     const WriteOrder mine = WriteOrder::of(oob);
     const WriteOrder theirs = WriteOrder::of(other);
     if (mine != theirs) return mine > theirs;
-    // The collector's copy, or a program repeated after a failure: the later one is whole.
+    // The collector's copy, or a program repeated after a failure: the one programmed later is whole, and the
+    // unit of the other may be free already. Its unit may have been opened first: units stay open for long.
+    if (stored % pages_per_unit_ < found(unit_of(stored)).young_from) return true;
+    if (oob.group != other.group) return since_begin(oob.group) > since_begin(other.group);
     return oob.unit_serial != other.unit_serial ? oob.unit_serial > other.unit_serial : page > stored;
 }
 
