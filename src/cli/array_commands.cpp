@@ -205,6 +205,15 @@ int status(const Context& c) {
     return kOk;
 }
 
+/// What gnstord cannot do with an SSD; failing that, what its scrub has found.
+std::string trouble_of(const json& ssd) {
+    std::string trouble = ssd.at("trouble").get<std::string>();
+    const json counters = ssd.value("counters", json::object());
+    if (trouble.empty() && counters.value("scrub_bad_pages", std::uint64_t{0}) != 0)
+        trouble = "bad pages found by the scrub: see gnstord.log";
+    return trouble;
+}
+
 int list_ssds(const Context& c) {
     Result<json> answer = c.control().get("/v1/ssds");
     if (!answer.ok()) return c.out.fail(answer.error());
@@ -214,7 +223,7 @@ int list_ssds(const Context& c) {
         rows.push_back({ssd.contains("slot") ? ssd.at("slot").dump() : "-",
                         ssd.at("state").get<std::string>(), ssd.at("serial").get<std::string>(),
                         format_bytes(ssd.at("capacity_bytes").get<std::uint64_t>()),
-                        ssd.at("uuid").get<std::string>(), ssd.at("trouble").get<std::string>()});
+                        ssd.at("uuid").get<std::string>(), trouble_of(ssd)});
     c.out.text(table({"SLOT", "STATE", "SERIAL", "CAPACITY", "UUID", "TROUBLE"}, rows,
                      {true, false, false, true, false, false}));
     return kOk;

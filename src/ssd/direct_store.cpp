@@ -52,7 +52,7 @@ Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile
         if (errno == EINVAL) {
             return error(
                 Errc::kUnsupported,
-                "the file system of {} knows no O_DIRECT; use the mapped backbone, or a store elsewhere",
+                "the file system of {} knows no O_DIRECT; go without --direct, or put the store elsewhere",
                 file->path().string());
         }
         return error(Errc::kIo, "cannot open the store {} for direct I/O: {}", file->path().string(),
@@ -97,7 +97,7 @@ Result<FlashParts> DirectStore::parts(std::uint32_t count) {
         return error(Errc::kInvalidArgument,
                      "the store {} has units of {} pages, which {} service units cannot share directly; "
                      "format it with a "
-                     "multiple of {}, or use the mapped backbone",
+                     "multiple of {}, or go without --direct",
                      shared_.file->path().string(), s.pages_per_unit, count, DirectFlash::kRecordsPerLine);
     }
     FlashParts made;

@@ -88,6 +88,7 @@ class Daemon(Programs):
         self.assertGreaterEqual(rounds, 3)
         self.assertRegex(told, r"scrub: flash page \d+ fails its checksums: reads of block 7 of volume \d+ fail here")
         self.assertEqual(told.count("scrub:"), 1, told)
+        self.assertEqual(self.cli("ssd", "list").stdout.count(b"bad pages found by the scrub"), 1)
         self.ask("down")
         self.assertEqual(self.cli("cat", "data", "--store", self.dir).stdout, data, "the other replica has it")
         count("scrubbed")
