@@ -104,6 +104,7 @@ class Manager {
     // manager_start.cpp
     Result<void> take_over(std::vector<SsdPort*> ports, std::uint64_t now_ms);
     Result<void> list_drives(std::vector<SsdPort*> ports, Takeover& t);
+    [[nodiscard]] Result<void> check_none_is_new(const Takeover& t) const;
     Result<void> merge_records(Takeover& t);
     Result<void> plan_map(Takeover& t);
     Result<void> map_from_ports(Takeover& t, std::uint32_t version);

@@ -43,6 +43,7 @@ std::string uuid_text(const std::uint8_t (&uuid)[16]) {
 /// What start() gathers before it decides.
 struct Manager::Takeover {
     std::vector<std::vector<nvme::VolumeRecord>> seen;  ///< by index of drives_
+    std::vector<std::uint64_t> terms;  ///< by the same; 0: a drive that no daemon has spoken to
     std::uint64_t newest_term = 0;
     nvme::Epoch highest_epoch = 0;
     bool store_empty = false;
@@ -90,6 +91,7 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
                          drive.identity.serial);
         std::vector<nvme::VolumeRecord> seen;
         Result<SsdVolumes> listed = port->volume_list(records_.term);
+        t.terms.push_back(listed.ok() ? listed->term : 0);
         if (listed.ok()) {
             drive.listed = true;
             t.newest_term = std::max(t.newest_term, listed->term);
@@ -116,6 +118,21 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
     }
     report_.new_array = t.store_empty && t.newest_term == 0 && t.highest_epoch == 0;
     report_.rebuilt = t.store_empty && !report_.new_array;
+    return report_.rebuilt ? check_none_is_new(t) : Result<void>();
+}
+
+/// Without records nobody knows whose slot a drive fills that no daemon has ever spoken to: it would be taken
+/// for the one whose place it has, and its emptiness for contents.
+Result<void> Manager::check_none_is_new(const Takeover& t) const {
+    const bool volumes =
+        std::any_of(t.seen.begin(), t.seen.end(), [](const auto& seen) { return !seen.empty(); });
+    for (std::size_t d = 0; volumes && d < drives_.size(); ++d)
+        if (t.terms[d] == 0)
+            return error(
+                Errc::kState,
+                "SSD {} is new, but the others hold volumes with replicas on the one it stands for, and "
+                "the records are lost that would tell which: bring back that SSD's store, or the records",
+                drives_[d].identity.serial);
     return {};
 }
 

@@ -155,6 +155,17 @@ class Store(Programs):
         epoch = self.ask("volume", "show", "object", "--dir", self.store)["epoch"]
         self.assertLess(epoch, 41 * 2000, "epochs of one life after the other grow by steps, not by factors")
 
+    def test_a_new_drive_in_place_of_another_is_not_taken_for_it(self):
+        data = self.random.randbytes(300_000)
+        self.objects("put", self.write("object", data), *SMALL)
+        store = self.store / "ssd-1.store"
+        old = store.read_bytes()
+        self.cli("ssd", "format", store, "--capacity", "64MiB", "--force")
+        for words in (("cat", "object"), ("put", self.root / "object", "more"), ("rm", "object"), ("ls",)):
+            self.objects(*words, code=1, says="is new")
+        store.write_bytes(old)
+        self.assertEqual(self.fetched("object"), data, "what was asked meanwhile has changed nothing")
+
     def test_objects_and_volumes_of_one_folder_do_not_harm_each_other(self):
         self.objects("put", self.write("object", b"contents"), *SMALL)
         self.to_stop.append(self.store)

@@ -49,6 +49,26 @@ TEST_F(ManagerTest, ALostStoreIsRebuiltFromTheDrives) {
     expect_error(open(a, "w"), Errc::kBusy, "'bob'");
 }
 
+TEST_F(ManagerTest, ARebuildTakesNoNewDriveForTheOneInWhosePlaceItIs) {
+    const auto a = client("alice");
+    ASSERT_TRUE(create(a, "v").ok());
+    lose_store();
+    // As formatted: no daemon has ever spoken to it.
+    const auto old = *array.flash[1];
+    array.flash[1]->volumes.clear();
+    array.flash[1]->purged.clear();
+    array.flash[1]->term = 0;
+    manager.reset();
+    array.boot();
+    const auto refused = Manager::start(*store, array.ports(), options, now);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kState);
+    EXPECT_NE(refused.error().message.find("is new"), std::string::npos);
+    *array.flash[1] = old;
+    start();
+    EXPECT_EQ(manager->list_volumes().size(), 1u);
+}
+
 TEST_F(ManagerTest, ARebuildNeverGivesAReadersNumberToSomebodyElse) {
     const auto a = client("alice"), b = client("bob");
     ASSERT_TRUE(create(a, "v").ok());
