@@ -78,6 +78,7 @@ class ShardRecovery {
 
     // recovery_journal.cpp
     Result<void> find_journal();
+    [[nodiscard]] bool was_replaced(const JournalPlace& end);
     Result<void> load_newest_checkpoint();
     void drop_map();
     Result<void> read_log();

@@ -26,7 +26,8 @@ Result<void> ShardRecovery::find_journal() {
     for (auto it = places.rbegin(); it != places.rend(); ++it) {
         const JournalPlace& place = *it;
         // An END that cannot be read is one that a cut tore, or a damaged part: read_log() tells.
-        if (place.type == JournalPage::kCheckpointEnd && journal_.read(place) != nullptr)
+        if (place.type == JournalPage::kCheckpointEnd && journal_.read(place) != nullptr &&
+            !was_replaced(place))
             ends_.push_back(place);
         if (place.type != JournalPage::kCheckpointBegin) continue;
         const JournalHeader* header = journal_.read(place);
@@ -34,6 +35,16 @@ Result<void> ShardRecovery::find_journal() {
         highest_id_ = header != nullptr ? std::max(highest_id_, header->checkpoint) : highest_id_ + 1;
     }
     return {};
+}
+
+/// Whether the number of this END went to another page later: every program of it had failed, so that its
+/// checkpoint was given up, and what the failed ones left is whole by chance.
+bool ShardRecovery::was_replaced(const JournalPlace& end) {
+    for (const JournalPlace& twin : journal_.find(end.number)) {
+        if (twin.page == end.page) return false;
+        if (journal_.read(twin) != nullptr) return twin.type != JournalPage::kCheckpointEnd;
+    }
+    return false;
 }
 
 Result<void> ShardRecovery::load_newest_checkpoint() {

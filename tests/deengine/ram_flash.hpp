@@ -155,7 +155,7 @@ class RamFlash : public Flash {
         return copy;
     }
 
-    enum class Fault { kBadRecord, kBadData };
+    enum class Fault { kBadRecord, kBadData, kWhole };  ///< what the failed program leaves
     std::function<void(Step)> on_step;
     std::map<std::uint64_t, Fault> program_faults;  ///< by number of program, from 1
     std::set<std::uint64_t> erase_faults;           ///< by number of erasure, from 1
