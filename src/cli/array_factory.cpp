@@ -75,7 +75,8 @@ Result<std::unique_ptr<ServedArray>> make_array(const ArrayOptions& options,
 }
 
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create) {
-    GN_ASSIGN(const EmbeddedArrayOptions embedded, embedded_options(options));
+    GN_ASSIGN(EmbeddedArrayOptions embedded, embedded_options(options));
+    embedded.scrub_pages_per_second = 0;  // a command is over before a scrub is any use
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));
     if (!create && present == 0)
         return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",

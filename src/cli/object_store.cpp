@@ -111,9 +111,11 @@ Result<void> EmbeddedObjectStore::put(const std::string& name, std::istream& fro
 }
 
 std::uint64_t EmbeddedObjectStore::room_bytes() const {
-    std::uint64_t pages = 0;
-    for (const EmbeddedSsd& ssd : array_->ssds()) pages += ssd.free_pages;
-    return pages / std::min(kReplicas, array_->options().ssds) * nvme::kBlockBytes;
+    // What a drive promises, not what flash it has to keep that promise with.
+    std::uint64_t blocks = 0;
+    for (const EmbeddedSsd& ssd : array_->ssds())
+        blocks += ssd.capacity_blocks - std::min(ssd.capacity_blocks, ssd.mapped_blocks);
+    return blocks / std::min(kReplicas, array_->options().ssds) * nvme::kBlockBytes;
 }
 
 Result<void> EmbeddedObjectStore::fill(client::Volume& volume, std::istream& from, std::uint64_t bytes,
