@@ -9,6 +9,11 @@
 namespace gnstor::deengine {
 namespace {
 
+/// Serials count up for ever and never come again. A drive that has worn through them takes no more blocks;
+/// the journal alone goes on, so that it can still be mounted and read.
+constexpr std::uint32_t kLastDataSerial = 0xFF000000u;
+constexpr std::uint32_t kLastSerial = 0xFFFFFFF0u;
+
 /// Groups are numbered modulo 2^32.
 bool is_after(std::uint32_t group, std::uint32_t other) {
     return static_cast<std::int32_t>(group - other) > 0;
@@ -87,6 +92,7 @@ PageNumber UnitPool::next_page(Stream stream) {
 }
 
 bool UnitPool::open_some_unit(Stream stream) {
+    if (next_serial_ >= (stream == Stream::kSystem ? kLastSerial : kLastDataSerial)) return false;
     while (free_.size() > left_for_others(stream)) {
         const std::uint32_t unit = free_.pop();
         if (at(unit).next != 0 && !erase(unit)) continue;

@@ -18,8 +18,9 @@ using deengine::Shard;
 
 namespace {
 
-/// Above every deadline of a flash's sync: who does not echo by then has a thread that hangs.
-constexpr std::chrono::seconds kBarrierDeadline{60};
+/// Above every deadline of a flash's syncs (120 s; a barrier may wait for the one in flight and its own): who
+/// does not echo by then has a thread that hangs.
+constexpr std::chrono::seconds kBarrierDeadline{300};
 
 std::uint64_t monotonic_ns() {
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -227,5 +227,19 @@ TEST(UnitPool, AUnitWithoutRoomBelowIsExchangedForOneThatHas) {
     EXPECT_EQ(pool.free_units(), 8u) << "and no unit was lost";
 }
 
+TEST(UnitPool, SerialsNeverComeRoundAndTheJournalOutlivesBlocks) {
+    RamFlash flash(16, 4);
+    UnitPool pool(flash, 0, 16);
+    for (std::uint32_t u = 0; u < 16; ++u) pool.restore(u, {});
+    pool.start(0xFEFFFFFFu);
+    EXPECT_NE(pool.next_page(Stream::kUser), kNoPage);
+    EXPECT_EQ(pool.next_page(Stream::kCollector), kNoPage);
+    EXPECT_NE(pool.next_page(Stream::kSystem), kNoPage);
+    UnitPool last(flash, 0, 16);
+    for (std::uint32_t u = 0; u < 16; ++u) last.restore(u, {});
+    last.start(0xFFFFFFF0u);
+    EXPECT_EQ(last.next_page(Stream::kSystem), kNoPage);
+}
+
 }  // namespace
 }  // namespace gnstor::deengine::test
