@@ -13,8 +13,8 @@
 //   VOLUME DELETE  CDW10 VID.          Purges the volume; answered when none of its blocks can come back.
 //   VOLUME LIST    CDW10 first index, CDW11 bytes of the buffer. Returns VolumeListHeader, then records in
 //                  order of VID. Answered under any term, and raises none: it is how a daemon that lost its
-//                  store learns the newest term. DW0: the highest epoch of any volume deleted from this drive,
-//                  above which a VID may be used again.
+//                  store learns the newest term. DW0: the highest epoch of any volume deleted from this
+//                  drive, above which a VID may be used again.
 //   MAP SET        data MapSet.        Activates a map behind a barrier; grants service for `grant_ms` (0:
 //                  until revoked).
 #pragma once
