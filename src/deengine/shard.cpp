@@ -13,7 +13,8 @@ namespace {
 
 using nvme::Status;
 
-constexpr std::uint32_t kCheckpointPagesPerPoll = 8;
+constexpr std::uint32_t kCheckpointPagesPerPoll = 8;  ///< at least
+constexpr std::uint32_t kPagesPerCheckpointPage = 4;  ///< programmed since the slice before
 constexpr std::uint32_t kIdlePagesPerPoll = 8;
 constexpr std::uint32_t kPrefetchBlocks = 4;           ///< how far a multi-block read looks ahead in the map
 constexpr std::uint32_t kMaxGroupDistance = 1u << 30;  ///< group numbers are compared modulo 2^32
@@ -203,12 +204,17 @@ void Shard::Impl::advance_checkpoint() {
         sealed_at_begin = pool.units_sealed();
         log_pages_at_begin = journal.log_pages();
         group_at_begin = groups.current;
+        programmed_at_slice = counters.pages_programmed;
     }
     if (pool.free_units() < 2 && !make_room(Stream::kUser) && !pool.has_page(Stream::kSystem)) return;
     const std::uint64_t before = checkpoint.completed();
     const std::uint64_t first_page = journal.next_number();
-    (void)checkpoint.step(kCheckpointPagesPerPoll, groups);
+    // In step with what is programmed meanwhile: all of that is young, and the next recovery's to read.
+    const std::uint64_t since = counters.pages_programmed - programmed_at_slice;
+    const auto slice = kCheckpointPagesPerPoll + static_cast<std::uint32_t>(since / kPagesPerCheckpointPage);
+    (void)checkpoint.step(slice, groups);
     note_journal_pages(first_page);
+    programmed_at_slice = counters.pages_programmed;
     if (checkpoint.completed() == before) return;
     ++counters.checkpoints;
     drop_old_tombstones();

@@ -196,6 +196,7 @@ struct Shard::Impl {
     std::vector<std::uint32_t> rewrite;   ///< units to be moved because of that
 
     // Checkpoints.
+    std::uint64_t programmed_at_slice = 0;  ///< counters.pages_programmed when the last slice ended
     std::uint64_t sealed_at_begin = 0;
     std::uint64_t log_pages_at_begin = 0;
     std::uint32_t group_at_begin = 0;

@@ -417,7 +417,10 @@ bool World::rot_page(PageNumber p, std::uint32_t newest_group) {
     ++counters_.rotten;
     note(fmt::format("page {} rots: volume {} block {} kind {}", p, page.oob.vid, page.oob.vba,
                      static_cast<int>(page.oob.kind)));
-    const bool record = config_.rot_records && random_.below(2) == 0;
+    // A bad record behind which its unit holds nothing is what a tear leaves: nobody can tell
+    // (docs/reliability.md).
+    const bool last = (p + 1) % config_.medium.geometry.pages_per_unit != 0 && !medium_->page(p + 1).recorded;
+    const bool record = config_.rot_records && random_.below(2) == 0 && !last;
     record_rot_ = record_rot_ || record || journal;
     if (record) {
         medium_->rot_record(p);
