@@ -740,7 +740,11 @@ class Shard:
                 order = (*order_of(record), *self.when(record, page))
                 trim = self.trims.find(key)
                 held = self.order_in_map(key, self.map[key]) if key in self.map else None
-                if (trim is None or order[:3] > trim) and (held is None or order >= held):
+                newer = held is None or order >= held
+                if held is not None and order[:3] == held[:3]:  # one version twice: that which can be read
+                    mine, theirs = self.sectors.good(page), self.sectors.good(self.map[key])
+                    newer = mine if mine != theirs else newer
+                if (trim is None or order[:3] > trim) and newer:
                     self.map[key] = page
                     self.trims.cut(key, key + 1)
                 else:

@@ -131,6 +131,7 @@ class ShardRecovery {
     Result<void> lose_record(PageNumber page, const char* why);
     Result<void> apply_page(PageNumber page, const PageOob& oob);
     bool beats(PageNumber page, const PageOob& oob, PageNumber stored, BlockKey key);
+    bool programmed_later(PageNumber page, const PageOob& oob, PageNumber stored, const PageOob& other);
     bool is_stale(PageNumber page, BlockKey key);
 
     void plan_journal_units();

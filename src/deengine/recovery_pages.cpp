@@ -174,8 +174,17 @@ bool ShardRecovery::beats(PageNumber page, const PageOob& oob, PageNumber stored
     const WriteOrder mine = WriteOrder::of(oob);
     const WriteOrder theirs = WriteOrder::of(other);
     if (mine != theirs) return mine > theirs;
-    // The collector's copy, or a program repeated after a failure: the one programmed later is whole, and the
-    // unit of the other may be free already. Its unit may have been opened first: units stay open for long.
+    // The collector's copy, or a program repeated after a failure, counts rather than what was there before,
+    // whose unit may be free already. But a page that rotted is copied as it is, and may have been mended
+    // since in a unit that was opened first: of the two the one that can be read counts (ARRAY.md, rule 13).
+    if (!programmed_later(page, oob, stored, other))
+        return !is_readable(stored, other) && is_readable(page, oob);
+    return is_readable(page, oob) || !is_readable(stored, other);
+}
+
+/// As far as can be told: units stay open for long, so of one group the unit opened later is only a guess.
+bool ShardRecovery::programmed_later(PageNumber page, const PageOob& oob, PageNumber stored,
+                                     const PageOob& other) {
     if (stored % pages_per_unit_ < found(unit_of(stored)).young_from) return true;
     if (oob.group != other.group) return since_begin(oob.group) > since_begin(other.group);
     return oob.unit_serial != other.unit_serial ? oob.unit_serial > other.unit_serial : page > stored;
