@@ -101,8 +101,8 @@ class PathBench {
             verify_words(options_.verify));
         if (options_.write)
             std::printf(
-                "  writes      drives have no garbage collection yet: each repeat has a new array and ends "
-                "where free pages would\n              (%s programmed); afterwards every block of the "
+                "  writes      each repeat has a new array and ends before its drives collect garbage\n      "
+                "        (%s programmed); afterwards every block of the "
                 "working set is read and compared\n",
                 format_bytes(options_.write_budget).c_str());
         for (const std::uint32_t bytes : options_.sizes)

@@ -27,7 +27,7 @@ class Rig {
     [[nodiscard]] client::Client& client() { return *client_; }
     [[nodiscard]] const client::Volume& volume() const { return *volume_; }
     [[nodiscard]] double engine_cpu_seconds() const;
-    /// How many random writes of `bytes` the drives surely take: they have no garbage collection yet, so each
+    /// How many random writes of `bytes` the drives surely take before they collect garbage: each
     /// needs a free page a block and replica.
     [[nodiscard]] std::uint64_t writes_max(std::uint32_t bytes) const;
     /// Commands that drives answered, by their own count.
