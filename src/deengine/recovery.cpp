@@ -8,7 +8,7 @@
 
 namespace gnstor::deengine {
 
-constexpr ShardRecovery::Step ShardRecovery::kSteps[] = {
+constexpr Step<ShardRecovery> ShardRecovery::kSteps[] = {
     {"read units", &ShardRecovery::read_units, nullptr},
     {"find journal", &ShardRecovery::find_journal, nullptr},
     {"load checkpoint", &ShardRecovery::load_newest_checkpoint, &ShardRecovery::drop_map},
@@ -38,15 +38,7 @@ ShardRecovery::ShardRecovery(Flash& flash, const ShardRange& range, const Engine
 
 Result<std::unique_ptr<Shard::Impl>> ShardRecovery::run() {
     impl_ = std::make_unique<Shard::Impl>(flash_, range_, options_, sink_);
-    for (const Step& step : kSteps) {
-        Result<void> result = (this->*step.run)();
-        if (result.ok()) continue;
-        for (const Step* done = &step; done != std::begin(kSteps);)
-            if ((--done)->undo != nullptr) (this->*done->undo)();
-        Error why = std::move(result).error();
-        why.message = fmt::format("recovery, step \"{}\": {}", step.name, why.message);
-        return why;
-    }
+    GN_TRY(run_steps(*this, std::span<const Step<ShardRecovery>>(kSteps), "recovery"));
     return std::move(impl_);
 }
 

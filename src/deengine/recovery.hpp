@@ -14,6 +14,8 @@
 // Lives during one mount. One thread.
 #pragma once
 
+#include <gnstor/base/steps.hpp>
+
 #include "deengine/checkpoint_load.hpp"
 #include "deengine/journal_index.hpp"
 #include "deengine/shard_impl.hpp"
@@ -32,12 +34,7 @@ class ShardRecovery {
     /// All steps; on failure those done are undone in reverse.
     Result<std::unique_ptr<Shard::Impl>> run();
 
-    struct Step {
-        const char* name;
-        Result<void> (ShardRecovery::*run)();
-        void (ShardRecovery::*undo)();
-    };
-    static const Step kSteps[];
+    static const Step<ShardRecovery> kSteps[];
 
   private:
     /// What a scan sees of a page's record.

@@ -1,6 +1,7 @@
 #include "ssd/drive.hpp"
 
 #include <gnstor/base/log.hpp>
+#include <gnstor/base/steps.hpp>
 
 #include "ssd/backbone.hpp"
 #include "ssd/command_path.hpp"
@@ -65,9 +66,33 @@ Result<std::unique_ptr<deengine::Engine>> mount_engine(const FlashParts& parts,
 }  // namespace
 
 struct Drive::Impl {
-    Impl(Reactor& r, std::unique_ptr<Store> s)
-        : reactor(r), store(std::move(s)), identity(store->identity()) {}
+    Impl(const DriveOptions& o, Reactor& r, std::span<Reactor* const> u)
+        : options(o), reactor(r), units(u.begin(), u.end()) {}
+
+    // Steps of opening and of closing, in the order of the tables below.
+    Result<void> check_options();
+    Result<void> open_store();
+    void leave_store() { store.reset(); }
+    Result<void> cut_flash();
+    void join_flash() { flash.clear(); }
+    Result<void> mount();
+    void leave_engine() { engine.reset(); }
+    Result<void> serve();
+    void stop_serving() { reactor.remove(path); }
+    Result<void> write_checkpoint();
+    Result<void> end_serving();
+    Result<void> leave_service_units();
+    Result<void> sync_flash();
+    Result<void> mark_closed();
+
+    static const Step<Impl> kOpen[];
+    static const Step<Impl> kClose[];
+
+    const DriveOptions options;
     Reactor& reactor;
+    const std::vector<Reactor*> units;
+    bool durable = false;  ///< against power loss
+    bool stable = false;   ///< everything was synchronized at the end
     std::unique_ptr<Store> store;
     StoreIdentity identity;
     FlashParts flash;
@@ -77,33 +102,56 @@ struct Drive::Impl {
     deengine::RecoveryReport recovery{};
 };
 
-Drive::Drive(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+constexpr Step<Drive::Impl> Drive::Impl::kOpen[] = {
+    {"check options", &Impl::check_options, nullptr},
+    {"open store", &Impl::open_store, &Impl::leave_store},
+    {"cut flash into service units", &Impl::cut_flash, &Impl::join_flash},
+    {"mount", &Impl::mount, &Impl::leave_engine},
+    {"serve", &Impl::serve, &Impl::stop_serving},
+};
 
-Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor& reactor,
-                                           std::span<Reactor* const> units) {
+/// All of them, whatever fails: a drive that could not write its checkpoint is recovered from its log.
+constexpr Step<Drive::Impl> Drive::Impl::kClose[] = {
+    {"write checkpoint", &Impl::write_checkpoint, nullptr},
+    {"stop serving", &Impl::end_serving, nullptr},
+    {"leave service units", &Impl::leave_service_units, nullptr},
+    {"make flash stable", &Impl::sync_flash, nullptr},
+    {"mark the store closed", &Impl::mark_closed, nullptr},
+};
+
+Result<void> Drive::Impl::check_options() {
     if (options.serial.size() > 20) {
         return error(Errc::kInvalidArgument, "the serial number '{}' is longer than 20 characters",
                      options.serial);
     }
     const bool in_file = !options.file.empty();
-    const bool durable =
+    durable =
         options.durability == Durability::kPower || (options.durability == Durability::kDefault && in_file);
     if (durable && !in_file) {
         return error(Errc::kInvalidArgument,
                      "a drive in memory cannot survive power loss; name a file or ask for less");
     }
-    GN_ASSIGN(std::unique_ptr<Store> store,
-              open_backbone(options, durable ? BootMode::kPower : BootMode::kProcess));
-    auto impl = std::make_unique<Impl>(reactor, std::move(store));
-    impl->store->on_sync_end([&reactor, others = std::vector<Reactor*>(units.begin(), units.end())] {
+    return {};
+}
+
+Result<void> Drive::Impl::open_store() {
+    GN_ASSIGN(store, open_backbone(options, durable ? BootMode::kPower : BootMode::kProcess));
+    identity = store->identity();
+    store->on_sync_end([this] {
         reactor.wake();
-        for (Reactor* other : others) other->wake();
+        for (Reactor* other : units) other->wake();
     });
-    const StoreIdentity& identity = impl->identity;
-    GN_ASSIGN(FlashParts parts, impl->store->parts(identity.service_units));
-    impl->flash = with_faults(std::move(parts), options.faults);
-    log_info("SSD {}: {}, {} service units", identity.serial, impl->store->describe(),
-             identity.service_units);
+    return {};
+}
+
+Result<void> Drive::Impl::cut_flash() {
+    GN_ASSIGN(FlashParts parts, store->parts(identity.service_units));
+    flash = with_faults(std::move(parts), options.faults);
+    log_info("SSD {}: {}, {} service units", identity.serial, store->describe(), identity.service_units);
+    return {};
+}
+
+Result<void> Drive::Impl::mount() {
     deengine::EngineOptions engine_options;
     std::copy(identity.incarnation.begin(), identity.incarnation.end(), engine_options.ssd_uuid);
     engine_options.over_provisioning_percent = identity.over_provisioning_percent;
@@ -111,34 +159,67 @@ Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor&
     engine_options.volatile_cache = !durable;
     engine_options.block_limit = identity.capacity_bytes / nvme::kBlockBytes;
     engine_options.scrub_pages_per_second = options.scrub_pages_per_second;
-    engine_options.on_bad_page = [serial = identity.serial, &told = impl->bad_pages_told](
-                                     const deengine::BadPlace& bad) { told.tell(serial, bad); };
-    GN_ASSIGN(impl->engine, mount_engine(impl->flash, impl->store->metadata(), engine_options, impl->path,
-                                         impl->recovery, reactor, units));
-    for (const std::string& finding : impl->recovery.findings)
+    engine_options.on_bad_page = [this](const deengine::BadPlace& bad) {
+        bad_pages_told.tell(identity.serial, bad);
+    };
+    GN_ASSIGN(engine, mount_engine(flash, store->metadata(), engine_options, path, recovery, reactor, units));
+    for (const std::string& finding : recovery.findings)
         log_warn("SSD {}: recovery: {}", identity.serial, finding);
-    impl->path.serve(*impl->engine, {identity.incarnation, identity.serial, impl->engine->capacity_blocks(),
-                                     in_file && !durable});
-    reactor.add(impl->path);
+    return {};
+}
+
+Result<void> Drive::Impl::serve() {
+    path.serve(*engine, {identity.incarnation, identity.serial, engine->capacity_blocks(),
+                         !options.file.empty() && !durable});
+    reactor.add(path);
+    return {};
+}
+
+/// On the front's thread, as every use of the engine: a service unit may live there too.
+Result<void> Drive::Impl::write_checkpoint() {
+    Result<void> closed;
+    reactor.run([&] { closed = engine->close(); });
+    return closed;
+}
+
+Result<void> Drive::Impl::end_serving() {
+    reactor.remove(path);
+    if (path.queues() == 0) return {};
+    return error(Errc::kState, "{} queues are still open", path.queues());
+}
+
+Result<void> Drive::Impl::leave_service_units() {
+    engine.reset();  // flash has one user again
+    return {};
+}
+
+/// What is in a file is on its medium when the name is given up, whatever was promised for each command.
+Result<void> Drive::Impl::sync_flash() {
+    stable = true;
+    for (const auto& part : flash) stable = part->sync() == deengine::FlashStatus::kOk && stable;
+    if (stable) return {};
+    return error(Errc::kIo, "the store could not be synchronized; a power cut may lose writes");
+}
+
+Result<void> Drive::Impl::mark_closed() {
+    if (stable && store->end_use()) return {};
+    return error(Errc::kIo, "the store could not be marked as closed; it is recovered at the next opening");
+}
+
+Drive::Drive(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<Drive>> Drive::open(const DriveOptions& options, Reactor& reactor,
+                                           std::span<Reactor* const> units) {
+    auto impl = std::make_unique<Impl>(options, reactor, units);
+    GN_TRY(run_steps(*impl, std::span<const Step<Impl>>(Impl::kOpen), "opening an SSD"));
     return std::unique_ptr<Drive>(new Drive(std::move(impl)));
 }
 
 Drive::~Drive() {
-    // On the front's thread, as every use of the engine: a service unit may live there too.
-    Result<void> closed;
-    impl_->reactor.run([&] { closed = impl_->engine->close(); });
-    impl_->reactor.remove(impl_->path);
-    impl_->engine.reset();  // its service units leave their threads: flash has one user again
-    if (impl_->path.queues() > 0)
-        log_error("drive {} closes with {} queues open", impl_->identity.serial, impl_->path.queues());
-    if (!closed.ok()) log_warn("drive {}: {}", impl_->identity.serial, closed.error().message);
-    // What is in a file is on its medium when the name is given up, whatever was promised for each command.
-    bool stable = true;
-    for (const auto& part : impl_->flash) stable = part->sync() == deengine::FlashStatus::kOk && stable;
-    if (!stable || !impl_->store->end_use()) {
-        log_error("drive {}: its store could not be synchronized; a power cut may lose writes",
-                  impl_->identity.serial);
-    }
+    run_every_step(
+        *impl_, std::span<const Step<Impl>>(Impl::kClose), [this](const char* step, const Error& why) {
+            log_error("closing SSD {}, step \"{}\": {}", impl_->identity.serial, step, why.message);
+        });
 }
 
 Result<NvmeQueue*> Drive::create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,

@@ -2,6 +2,7 @@
 
 #include <gnstor/base/crc32c.hpp>
 #include <gnstor/base/log.hpp>
+#include <gnstor/base/steps.hpp>
 
 #include "ssd/store.hpp"
 
@@ -191,35 +192,80 @@ Result<std::unique_ptr<StoreFile>> StoreFile::create(const std::filesystem::path
     return create_file(path, what);
 }
 
+namespace {
+
+/// Makes a store in a file: under a name of its own first, so that under the wanted one it is whole or not
+/// there.
+class FileFormatter {
+  public:
+    FileFormatter(const std::filesystem::path& path, const NewStore& what)
+        : path_(path), what_(what), beside_(path.string() + ".new-XXXXXX") {}
+
+    Result<void> plan();
+    Result<void> make_file();
+    void remove_file() { (void)::unlink(beside_.c_str()); }
+    Result<void> take_lock() { return lock(fd_.get(), beside_); }
+    Result<void> write_areas() { return write_new_file(fd_.get(), superblock_, path_); }
+    Result<void> give_name();
+    Result<void> sync_folder() {
+        sync_directory(path_);
+        return {};
+    }
+    FileDescriptor take() { return std::move(fd_); }
+
+    static const Step<FileFormatter> kSteps[];
+
+  private:
+    const std::filesystem::path& path_;
+    const NewStore& what_;
+    std::string beside_;
+    Superblock superblock_{};
+    FileDescriptor fd_;
+};
+
+constexpr Step<FileFormatter> FileFormatter::kSteps[] = {
+    {"plan areas", &FileFormatter::plan, nullptr},
+    {"make file", &FileFormatter::make_file, &FileFormatter::remove_file},
+    {"lock", &FileFormatter::take_lock, nullptr},
+    {"write head and areas", &FileFormatter::write_areas, nullptr},
+    {"give it its name", &FileFormatter::give_name, nullptr},
+    {"make the name stable", &FileFormatter::sync_folder, nullptr},
+};
+
+Result<void> FileFormatter::plan() {
+    GN_ASSIGN(superblock_, make_superblock(what_, path_));
+    return {};
+}
+
+Result<void> FileFormatter::make_file() {
+    fd_ = FileDescriptor(::mkostemp(beside_.data(), O_CLOEXEC));
+    if (fd_.get() >= 0) return {};
+    return error(Errc::kIo, "cannot make the store {}: {}; does its folder exist, and may it be written to?",
+                 path_.string(), errno_text());
+}
+
+Result<void> FileFormatter::give_name() {
+    if (what_.replace) {
+        if (::rename(beside_.c_str(), path_.c_str()) == 0) return {};
+        return error(Errc::kIo, "cannot name the new store {}: {}", path_.string(), errno_text());
+    }
+    if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return {};
+    // Some file systems know no RENAME_NOREPLACE: a hard link refuses a taken name just as well.
+    if (errno != EINVAL || ::link(beside_.c_str(), path_.c_str()) != 0)
+        return error(errno == EEXIST ? Errc::kExists : Errc::kIo, "cannot name the new store {}: {}",
+                     path_.string(), errno_text());
+    remove_file();
+    return {};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<StoreFile>> StoreFile::create_file(const std::filesystem::path& path,
                                                           const NewStore& what) {
-    GN_ASSIGN(const Superblock superblock, make_superblock(what, path));
-    std::string beside = path.string() + ".new-XXXXXX";
-    FileDescriptor fd(::mkostemp(beside.data(), O_CLOEXEC));
-    if (fd.get() < 0) {
-        return error(Errc::kIo,
-                     "cannot make the store {}: {}; does its folder exist, and may it be written to?",
-                     path.string(), errno_text());
-    }
-    Result<void> made = lock(fd.get(), beside);
-    if (made.ok()) made = write_new_file(fd.get(), superblock, path);
-    if (made.ok() && what.replace) {
-        if (::rename(beside.c_str(), path.c_str()) != 0)
-            made = error(Errc::kIo, "cannot name the new store {}: {}", path.string(), errno_text());
-    } else if (made.ok() &&
-               ::renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0) {
-        // Some file systems know no RENAME_NOREPLACE: a hard link refuses a taken name just as well.
-        if (errno != EINVAL || ::link(beside.c_str(), path.c_str()) != 0) {
-            made = error(errno == EEXIST ? Errc::kExists : Errc::kIo, "cannot name the new store {}: {}",
-                         path.string(), errno_text());
-        } else {
-            (void)::unlink(beside.c_str());
-        }
-    }
-    if (!made.ok()) (void)::unlink(beside.c_str());
-    GN_TRY(std::move(made));
-    sync_directory(path);
-    std::unique_ptr<StoreFile> store(new StoreFile(std::move(fd), path));
+    FileFormatter formatter(path, what);
+    GN_TRY(run_steps(formatter, std::span<const Step<FileFormatter>>(FileFormatter::kSteps),
+                     "formatting a store"));
+    std::unique_ptr<StoreFile> store(new StoreFile(formatter.take(), path));
     GN_TRY(store->read_head());
     return store;
 }
