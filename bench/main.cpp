@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <string_view>
 
 namespace gnstor::bench {
@@ -54,6 +55,14 @@ void add_path_options(CLI::App& path, PathOptions& o, Words& words) {
         ->check(CLI::IsMember({"all", "sample", "none"}))
         ->capture_default_str();
     path.add_flag("!--no-reference", o.reference, "leave the plain copies out");
+    path.add_option("--store", o.store,
+                    "folder for the drives' stores while it runs (default: drives of memory)")
+        ->check(CLI::ExistingDirectory);
+    path.add_option("--durability", o.durability, "of stores in files: process or power")
+        ->transform(CLI::CheckedTransformer(std::map<std::string, SsdDurability>{
+            {"process", SsdDurability::kProcess}, {"power", SsdDurability::kPower}}))
+        ->option_text("process|power");
+    path.add_flag("--direct", o.direct_io, "stores without the page cache (O_DIRECT)");
     path.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
 }
 
@@ -108,7 +117,10 @@ std::vector<std::string> as_kept(int argc, char** argv) {
     std::vector<std::string> words{"gnstor_bench"};
     for (int i = 1; i < argc; ++i) {
         const bool names_file = i > 1 && std::string_view(argv[i - 1]) == "--json";
-        words.push_back(names_file ? std::filesystem::path(argv[i]).filename().string() : argv[i]);
+        const bool names_folder = i > 1 && std::string_view(argv[i - 1]) == "--store";
+        words.push_back(names_folder ? "FOLDER"
+                        : names_file ? std::filesystem::path(argv[i]).filename().string()
+                                     : argv[i]);
     }
     return words;
 }

@@ -77,7 +77,8 @@ class PathBench {
     Result<void> check_memory() const {
         const std::uint64_t copies = 1 + options_.replicas;
         const std::uint64_t array = options_.working_set * options_.replicas + options_.write_budget;
-        const std::uint64_t needed = array + (options_.reference ? options_.working_set * copies : 0);
+        const std::uint64_t needed =
+            (options_.store.empty() ? array : 0) + (options_.reference ? options_.working_set * copies : 0);
         const std::uint64_t available = available_bytes();
         if (needed <= available / 10 * 9) return {};
         return error(Errc::kNoSpace,
@@ -86,13 +87,20 @@ class PathBench {
                      format_bytes(needed), format_bytes(available >> 20 << 20));
     }
 
+    [[nodiscard]] std::string drives() const {
+        if (options_.store.empty()) return "memory";
+        const bool process = options_.durability == SsdDurability::kProcess;
+        return fmt::format("{} files, durability {}", options_.direct_io ? "O_DIRECT" : "mapped",
+                           process ? "process" : "power");
+    }
+
     void print_heading() const {
         std::printf("bench path on %s\n", lanes_->describe(shape_).c_str());
         std::printf(
-            "  array       %u SSDs of memory, %u replicas, %u engine thread%s, %u channel%s; NIC and SSDs "
+            "  array       %u SSDs of %s, %u replicas, %u engine thread%s, %u channel%s; NIC and SSDs "
             "are "
             "emulated on the same machine\n",
-            options_.ssds, options_.replicas, options_.engine_threads,
+            options_.ssds, drives().c_str(), options_.replicas, options_.engine_threads,
             options_.engine_threads == 1 ? "" : "s", shape_.channels, shape_.channels == 1 ? "" : "s");
         std::printf(
             "  load        uniformly random over a filled working set of %s; %u repeats of %g s; checked: "
@@ -160,7 +168,10 @@ class PathBench {
                            options_.working_set,
                            write_budget,
                            options_.seed,
-                           *std::max_element(options_.sizes.begin(), options_.sizes.end())};
+                           *std::max_element(options_.sizes.begin(), options_.sizes.end()),
+                           options_.store,
+                           options_.durability,
+                           options_.direct_io};
         GN_ASSIGN(rig_, Rig::build(o, shape_, *lanes_));
         return {};
     }
@@ -289,6 +300,7 @@ class PathBench {
     [[nodiscard]] Result<void> keep_results(const std::string& load_before) const {
         const nlohmann::json configuration = {{"lanes", simt::lanes_name(lanes_->kind())},
                                               {"ssds", options_.ssds},
+                                              {"drives", drives()},
                                               {"replicas", options_.replicas},
                                               {"channels", shape_.channels},
                                               {"warps", shape_.warps},

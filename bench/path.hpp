@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gnstor/base/result.hpp>
+#include <gnstor/embedded_array.hpp>
 #include <gnstor/simt/launch.hpp>
 
 #include "recorder.hpp"
@@ -27,7 +28,10 @@ struct PathOptions {
     std::uint64_t seed = 1;
     Verify verify = Verify::kAll;
     bool reference = true;
-    std::string json;  ///< path of the raw result; empty: none
+    std::string store;  ///< folder for the drives' stores while it runs; empty: drives of memory
+    SsdDurability durability = SsdDurability::kDefault;
+    bool direct_io = false;  ///< stores without the page cache
+    std::string json;        ///< path of the raw result; empty: none
     std::vector<std::string> command;
 };
 

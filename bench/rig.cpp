@@ -1,5 +1,8 @@
-// rig.cpp: builds an array of memory drives, fills a volume, knows how much may still be written.
+// rig.cpp: builds an array of drives in memory or in files, fills a volume, knows how much may still be
+// written.
 #include "rig.hpp"
+
+#include <stdlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -37,6 +40,17 @@ Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneSha
     array.ssd_capacity_bytes = round_up(programmed / options.ssds * 3 / 2, kCapacityGrain) + kCapacityGrain;
     array.engine_threads = options.engine_threads;
     array.seed = options.seed;
+    if (!options.store.empty()) {
+        std::string name = (options.store / "gnstor-bench-XXXXXX").string();
+        if (::mkdtemp(name.data()) == nullptr)
+            return error(Errc::kIo,
+                         "cannot make a folder in {} for the drives' stores; choose another --store",
+                         options.store.string());
+        rig->folder_.path = name;
+        array.directory = name;
+        array.direct_io = options.direct_io;
+    }
+    array.durability = options.durability;
     GN_ASSIGN(rig->array_, EmbeddedArray::open(array));
 
     client::ClientOptions client;
@@ -54,6 +68,11 @@ Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneSha
     GN_ASSIGN(rig->volume_, rig->client_->open(kVolume, client::OpenMode::kWrite));
     GN_TRY(lanes.fill(shape, *rig->client_, *rig->volume_, options.working_set, options.seed));
     return rig;
+}
+
+Rig::Folder::~Folder() {
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove_all(path, ignored);
 }
 
 double Rig::engine_cpu_seconds() const {

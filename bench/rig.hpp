@@ -1,12 +1,13 @@
 // rig.hpp: an array with one filled volume, ready to be measured. Host, one thread.
 //
-// Owns array, client and the volume's opening; destroyed in reverse. Memory drives: nothing is left behind.
+// Owns array, client and the volume's opening; destroyed in reverse, stores last: nothing is left behind.
 #pragma once
 
 #include <gnstor/embedded_array.hpp>
 
 #include "path_lanes.hpp"
 
+#include <filesystem>
 #include <memory>
 
 namespace gnstor::bench {
@@ -17,6 +18,10 @@ struct RigOptions {
     std::uint64_t write_budget;  ///< bytes that may be programmed after filling, on all SSDs together
     std::uint64_t seed;
     std::uint32_t bytes_max;  ///< the largest operation
+    std::filesystem::path
+        store;  ///< folder for stores, in a folder of its own that goes with the rig; empty: memory
+    SsdDurability durability = SsdDurability::kDefault;
+    bool direct_io = false;
 };
 
 class Rig {
@@ -36,7 +41,17 @@ class Rig {
   private:
     explicit Rig(const RigOptions& options) : options_(options) {}
 
+    /// A folder that goes away with what is in it.
+    struct Folder {
+        std::filesystem::path path;
+        Folder() = default;
+        Folder(const Folder&) = delete;
+        Folder& operator=(const Folder&) = delete;
+        ~Folder();
+    };
+
     const RigOptions options_;
+    Folder folder_;
     std::unique_ptr<EmbeddedArray> array_;
     std::unique_ptr<client::Client> client_;
     std::unique_ptr<client::Volume> volume_;
