@@ -185,6 +185,10 @@ TEST(Abuse, GarbageCapsulesNeverHurtTheTargetOrOtherHosts) {
     });
     std::uint64_t reads = 0;
     for (; running > 0 && !HasFailure(); ++reads) {
+        // As every client does; a busy machine may take longer than the time that silence is tolerated.
+        if (reads % 4096 == 4095) {
+            EXPECT_TRUE(good_host->keep_alive().ok());
+        }
         const std::size_t b = reads % 64;
         EXPECT_EQ(honest(IoOpcode::kRead, static_cast<std::uint32_t>(b), 1 << 19, 0), Status::kSuccess);
         EXPECT_EQ(std::memcmp(good.buffer.data() + b * 4096, good.buffer.data() + (1 << 19), 4096), 0) << b;
