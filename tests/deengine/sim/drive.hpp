@@ -147,7 +147,8 @@ inline std::vector<nvme::VolumeRecord> Drive::list() {
     nvme::VolumeListHeader header{};
     std::memcpy(&header, data.data(), sizeof(header));
     std::vector<nvme::VolumeRecord> records(header.returned);
-    std::memcpy(records.data(), data.data() + sizeof(header), records.size() * sizeof(records[0]));
+    if (!records.empty())
+        std::memcpy(records.data(), data.data() + sizeof(header), records.size() * sizeof(records[0]));
     return records;
 }
 
