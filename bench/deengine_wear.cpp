@@ -5,13 +5,12 @@
 // flash below. Every promised block is mapped and blocks are overwritten uniformly at random, one command
 // after the other, each with its poll: a pause is a command's whole time until both have returned.
 #include "deengine.hpp"
+#include "deengine/greedy_curve.hpp"
 #include "deengine/shard.hpp"
 #include "deengine/shard_room.hpp"
 #include "null_flash.hpp"
 
 #include <gnstor/base/hash.hpp>
-
-#include <cmath>
 
 namespace gnstor::bench::deengine_bench {
 namespace {
@@ -33,19 +32,6 @@ class Answers final : public deengine::CompletionSink {
     }
     std::uint64_t given = 0, failed = 0;
 };
-
-/// Lambert's W, the branch above -1, for -1/e <= x < 0.
-double lambert_w(double x) {
-    double w = x > -0.3 ? x : -1 + std::sqrt(2 * (1 + std::exp(1.0) * x));
-    for (int i = 0; i < 100; ++i) w -= (w * std::exp(w) - x) / (std::exp(w) * (w + 1));
-    return w;
-}
-
-/// Greedy collection under uniform random writes, units of many pages; `spare` is physical over user pages.
-/// P. Desnoyers, "Analytic Modeling of SSD Write Performance", SYSTOR 2012.
-double greedy_amplification(double spare) {
-    return spare / (spare + lambert_w(-spare * std::exp(-spare)));
-}
 
 /// A shard whose every promised block is mapped.
 class FullShard {
@@ -111,9 +97,9 @@ class FullShard {
         const auto room = deengine::ShardRoom::of(units_, kPagesPerUnit, options_);
         const auto all = static_cast<double>(units_) * kPagesPerUnit;
         r.more["write_amplification"] = 1 + since(&deengine::EngineCounters::gc_pages_copied) / user;
-        r.more["greedy_all_units"] = greedy_amplification(all / of_blocks);
-        r.more["greedy_data_units"] =
-            greedy_amplification(static_cast<double>(room.data_pages(units_, kPagesPerUnit)) / of_blocks);
+        r.more["greedy_all_units"] = deengine::greedy_amplification(all / of_blocks);
+        r.more["greedy_data_units"] = deengine::greedy_amplification(
+            static_cast<double>(room.data_pages(units_, kPagesPerUnit)) / of_blocks);
         r.more["journal_share"] = since(&deengine::EngineCounters::system_pages) /
                                   since(&deengine::EngineCounters::pages_programmed);
         r.more["stalls"] = since(&deengine::EngineCounters::stalls);

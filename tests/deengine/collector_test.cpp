@@ -4,9 +4,9 @@
 
 #include "deengine/block_map.hpp"
 #include "deengine/full_drive.hpp"
+#include "deengine/greedy_curve.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace gnstor::deengine::test {
 namespace {
@@ -17,21 +17,6 @@ constexpr std::uint64_t kTurns = 1;  ///< times the drive is overwritten before 
 #else
 constexpr std::uint64_t kTurns = 4;
 #endif
-
-/// Lambert's W, the branch above -1, for -1/e <= x < 0.
-double lambert_w(double x) {
-    double w = x > -0.3 ? x : -1 + std::sqrt(2 * (1 + std::exp(1.0) * x));
-    for (int i = 0; i < 100; ++i) w -= (w * std::exp(w) - x) / (std::exp(w) * (w + 1));
-    return w;
-}
-
-/// Write amplification of greedy collection under uniform random writes to units of n pages; alpha is
-/// physical over user pages. P. Desnoyers, "Analytic Modeling of SSD Write Performance", SYSTOR 2012.
-double greedy_amplification(double alpha, double n) {
-    const double stretch = 1 + 1 / (2 * n);
-    const double x = 0.5 - n / alpha * lambert_w(-stretch * alpha * std::exp(-stretch * alpha));
-    return n / (n - (x - 1));
-}
 
 TEST(Collector, AFullDriveOverwrittenManyTimesItsSizeKeepsEveryBlock) {
     for (const bool volatile_cache : {true, false}) {
