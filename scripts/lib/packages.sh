@@ -2,12 +2,12 @@
 # packages.sh: what is needed from the distribution, how we see that it is there, and its installation through apt.
 # A package counts as present when its command, header or library is found, wherever it came from.
 
-# name | needed for | probe | why. "Needed for" is one of build, isal, blkid, uring, daemon, test, fuzz, lint.
+# name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon, test, fuzz, lint.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
 ninja-build|build|cmd:ninja|runs the build
-ccache|build|cmd:ccache|keeps object files between builds
+ccache|cache|cmd:ccache|keeps object files between builds
 libfmt-dev|build|inc:fmt/core.h|text formatting
 libspdlog-dev|build|inc:spdlog/spdlog.h|the log
 nlohmann-json3-dev|build|inc:nlohmann/json.hpp|JSON results and configuration
@@ -113,10 +113,11 @@ apt_install() {
 # Sets GN_DAEMON (ON or OFF).
 ensure_build() {
     # All at once first: one apt run where everything can be had. The groups below say what happens where not.
-    ensure build isal blkid uring daemon || true
+    ensure build cache isal blkid uring daemon || true
     ensure build || die "the packages above are needed to build"
     check_versions
     if [[ -z "$(missing isal)" ]] || ensure isal; then :; else warn "without libisal: CRC-32C uses the compiler's own instructions"; fi
+    ensure cache || warn "without ccache: builds start from nothing each time"
     ensure blkid || warn "without libblkid: gnstor ssd format takes a block device only with --force and its serial number"
     ensure uring || warn "without liburing: stores opened with O_DIRECT use plain reads and writes"
     export GN_DAEMON=ON
