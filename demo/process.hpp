@@ -3,6 +3,7 @@
 
 #include <gnstor/base/result.hpp>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
