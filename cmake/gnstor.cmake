@@ -59,10 +59,6 @@ find_package(fmt REQUIRED)
 add_library(gnstor_options INTERFACE)
 target_compile_options(gnstor_options INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror>)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-    # g++ 13 takes {fmt} 9's growing buffers for copies past the end of what they grow from; Ubuntu 24.04 has both.
-    target_compile_options(gnstor_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>)
-endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_options(gnstor_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-msse4.2>)
 endif()
