@@ -59,7 +59,7 @@ class Isolation : public ::testing::Test {
     }
     /// All memory that Bob's commands can name: his pool.
     static std::span<std::uint64_t> pool_of(gnor::Channel& channel) {
-        const gnor::ChannelRef ref = channel.ref();
+        const ChannelRef ref = channel.ref();
         const gnor::ChannelState& state = ref.state();
         return {reinterpret_cast<std::uint64_t*>(state.pool_base), state.pool_bytes / 8};
     }
@@ -76,7 +76,7 @@ nvme::Command Isolation::forge(SplitMix64& random, gnor::Channel& channel, std::
     const bool hers = random.below(2) == 0;
     const nvme::VolumeRecord& record = (hers ? alices : bobs)[random.below(2)]->record();
     const nvme::VolumeRecord& other = (hers ? bobs : alices)[random.below(2)]->record();
-    const gnor::ChannelRef ref = channel.ref();
+    const ChannelRef ref = channel.ref();
     const gnor::ChannelState& state = ref.state();
     nvme::IoFields f;
     f.volume = record.geometry.volume;
