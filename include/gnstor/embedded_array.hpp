@@ -15,6 +15,9 @@
 #include <string>
 #include <vector>
 
+namespace gnstor::rdma {
+class SoftNic;
+}
 namespace gnstor::daemon {
 class RecordStore;
 class InProcessControlPlane;
@@ -79,6 +82,8 @@ class EmbeddedArray {
 
     Result<std::unique_ptr<client::Client>> connect(const client::ClientOptions& options);
     [[nodiscard]] client::ControlPlane& control();
+    /// The NIC of every client of this process: for initiators that drive queue pairs of their own.
+    [[nodiscard]] rdma::SoftNic& host_nic();
     [[nodiscard]] daemon::InProcessControlPlane& daemon();
 
     /// Stops everything of the daemon: its thread, and calls to control() answer kState. I/O goes on: the

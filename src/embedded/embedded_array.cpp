@@ -132,6 +132,9 @@ Result<std::unique_ptr<client::Client>> EmbeddedArray::connect(const client::Cli
 client::ControlPlane& EmbeddedArray::control() {
     return *impl_->daemon;
 }
+rdma::SoftNic& EmbeddedArray::host_nic() {
+    return *impl_->host_nic;
+}
 daemon::InProcessControlPlane& EmbeddedArray::daemon() {
     return *impl_->daemon;
 }
