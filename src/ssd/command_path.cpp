@@ -43,8 +43,9 @@ ServedQueue::ServedQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId c
     held.reserve(kAsyncEventRequests);
 }
 
-void CommandPath::serve(deengine::Engine& engine, DriveFacts facts) {
+void CommandPath::serve(deengine::Engine& engine, DriveFacts facts, const DriveTiming& timing) {
     engine_ = &engine;
+    if (!timing.none()) timer_ = std::make_unique<CompletionTimer>(timing, kMdtsBlocks * nvme::kBlockBytes);
     admin_ = std::make_unique<AdminHandler>(std::move(facts));
     batch_.reserve(kBatch);
 }
@@ -62,10 +63,12 @@ NvmeQueue* CommandPath::add(std::unique_ptr<ServedQueue> queue) {
         admin_queues_.push_back(q);
     } else {
         arbiter_.add(q->index, q->queue.priority());
+        if (timer_ != nullptr) q->due.resize(q->pending.size());
     }
     std::size_t outstanding = 0;
     for (const auto& each : queues_) outstanding += each != nullptr ? each->pending.size() : 0;
     done_.reserve(outstanding);
+    if (timer_ != nullptr) timer_->reserve(outstanding);
     return &q->queue;
 }
 
@@ -81,6 +84,11 @@ bool CommandPath::close(const NvmeQueue* queue) {
     q->closing = true;
     for (const std::uint32_t slot : q->held) on_complete(make_tag(q->index, slot), Status::kAborted, 0);
     q->held.clear();
+    if (timer_ != nullptr) {
+        // Nobody waits any more: what deEngine has answered, or will, is answered at once.
+        std::fill(q->due.begin(), q->due.end(), 0);
+        timer_->take_of([q](std::uint64_t tag) { return (tag >> 32) == q->index; }, done_);
+    }
     return true;
 }
 
@@ -105,9 +113,10 @@ std::size_t CommandPath::queues() const {
 std::uint32_t CommandPath::poll() {
     now_ns_ = boot_time_ns();
     std::uint32_t work = poll_admin();
-    work += arbiter_.run(kPollBudget, [this](std::uint32_t queue, std::uint32_t limit) {
-        return fetch_from(*queues_[queue], limit);
-    });
+    // Answers that wait for their time want short rounds.
+    work += arbiter_.run(
+        timer_ == nullptr ? kPollBudget : kBatch,
+        [this](std::uint32_t queue, std::uint32_t limit) { return fetch_from(*queues_[queue], limit); });
     dispatch_batch();
     // After the batch: one sync makes all its writes durable, and they are answered in this very poll.
     work += engine_->poll(now_ns_);
@@ -146,9 +155,25 @@ void CommandPath::dispatch_batch() {
         for (const Fetched& f : batch_) engine_->prefetch(f.queue->pending[f.slot].command);
         for (const Fetched& f : batch_) engine_->prefetch_page(f.queue->pending[f.slot].command);
     }
+    if (timer_ != nullptr) time_batch();
     for (const Fetched& f : batch_)
         dispatch_io(*f.queue, f.queue->pending[f.slot].command, make_tag(f.queue->index, f.slot));
     batch_.clear();
+}
+
+/// When each of them may be answered. The time is read after the fetch: no command came later.
+void CommandPath::time_batch() {
+    std::array<TimingModel::Request, kBatch> requests;
+    std::array<std::uint64_t, kBatch> due;
+    std::array<std::uint64_t*, kBatch> to;
+    std::size_t count = 0;
+    for (const Fetched& f : batch_) {
+        std::uint64_t& mine = f.queue->due[f.slot];
+        mine = 0;
+        if (timer_->request_of(f.queue->pending[f.slot].command, requests[count])) to[count++] = &mine;
+    }
+    timer_->schedule(boot_time_ns(), std::span(requests).first(count), due);
+    for (std::size_t i = 0; i < count; ++i) *to[i] = due[i];
 }
 
 void CommandPath::dispatch_io(ServedQueue& q, const Command& command, std::uint64_t tag) {
@@ -227,10 +252,31 @@ void CommandPath::on_complete(std::uint64_t tag, Status status, std::uint32_t dw
 }
 
 std::uint32_t CommandPath::deliver() {
+    if (timer_ != nullptr) return deliver_in_time();
     for (const Done& done : done_) answer(done);
     const auto count = static_cast<std::uint32_t>(done_.size());
     done_.clear();
     return count;
+}
+
+/// Those that are timed go through the wheel, so that they leave in the order of their times. A refusal does
+/// not wait.
+std::uint32_t CommandPath::deliver_in_time() {
+    std::uint32_t count = 0;
+    const std::uint64_t now = done_.empty() && timer_->idle() ? 0 : boot_time_ns();
+    for (const Done& done : done_) {
+        const std::vector<std::uint64_t>& due = queues_[done.tag >> 32]->due;
+        const std::uint64_t at = due.empty() ? 0 : due[static_cast<std::uint32_t>(done.tag)];
+        if (at != 0 && nvme::ok(done.status)) {
+            timer_->hold(now, at, done);
+            continue;
+        }
+        answer(done);
+        ++count;
+    }
+    done_.clear();
+    for (Done done; timer_->pop(now, done); ++count) answer(done);
+    return count + (timer_->idle() ? 0 : 1);  // its reactor shall not sleep while something is due soon
 }
 
 void CommandPath::answer(const Done& done) {

@@ -8,7 +8,8 @@
 //   writes);
 //   * a poll does a bounded amount of work; nothing is allocated or locked but when queues come and go.
 // Arbitration: admin queues, then arbiter.hpp.
-// One owner thread: the reactor's.
+// With a timing (timing_model.hpp) an answer of a read or write waits until its time has come; without one
+// there is no timer, and nothing of it is touched. One owner thread: the reactor's.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -16,6 +17,7 @@
 #include "deengine/engine.hpp"
 #include "ssd/admin.hpp"
 #include "ssd/arbiter.hpp"
+#include "ssd/completion_timer.hpp"
 #include "ssd/nvme_queue.hpp"
 
 #include <array>
@@ -36,6 +38,7 @@ struct ServedQueue {
     std::vector<Pending> pending;
     std::vector<std::uint32_t> free;  // of `pending`
     std::vector<std::uint32_t> held;  // asynchronous event requests, of `pending`
+    std::vector<std::uint64_t> due;   // of `pending`: not answered before; empty where nothing is timed
     ControllerFeatures features;      // of an admin queue
     std::uint32_t index = 0;          // in CommandPath
     bool closing = false;             // nothing is fetched any more
@@ -46,8 +49,8 @@ struct ServedQueue {
 
 class CommandPath final : public Poller, public deengine::CompletionSink {
   public:
-    /// Before the first poll.
-    void serve(deengine::Engine& engine, DriveFacts facts);
+    /// Before the first poll. `timing` passed check().
+    void serve(deengine::Engine& engine, DriveFacts facts, const DriveTiming& timing = {});
 
     std::uint32_t poll() override;
     void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
@@ -68,15 +71,12 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
         std::uint32_t slot;  ///< of its `pending`
     };
     static constexpr std::size_t kBatch = 32;
-    struct Done {
-        std::uint64_t tag;
-        nvme::Status status;
-        std::uint32_t dw0;
-    };
+    using Done = CompletionTimer::Answer;
     ServedQueue* find(const NvmeQueue* queue) const;
     std::uint32_t poll_admin();
     std::uint32_t fetch_from(ServedQueue& q, std::uint32_t limit);
     void dispatch_batch();
+    void time_batch();
     void dispatch_io(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
     void dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64_t tag);
     void dispatch_vendor(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
@@ -84,6 +84,7 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     void hold_event_request(ServedQueue& q, std::uint32_t slot, std::uint64_t tag);
     void abort(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
     std::uint32_t deliver();
+    std::uint32_t deliver_in_time();
     void answer(const Done& done);
 
     deengine::Engine* engine_ = nullptr;
@@ -93,7 +94,8 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     std::vector<ServedQueue*> admin_queues_;
     Arbiter arbiter_;  // of all other queues, whoever's they are
     std::vector<Fetched> batch_;
-    std::vector<Done> done_;  // room for everything outstanding
+    std::vector<Done> done_;                  // room for everything outstanding
+    std::unique_ptr<CompletionTimer> timer_;  // null: answers do not wait
     std::uint64_t now_ns_ = 0;
 };
 

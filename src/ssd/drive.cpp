@@ -131,7 +131,7 @@ Result<void> Drive::Impl::check_options() {
         return error(Errc::kInvalidArgument,
                      "a drive in memory cannot survive power loss; name a file or ask for less");
     }
-    return {};
+    return check(options.timing);
 }
 
 Result<void> Drive::Impl::open_store() {
@@ -169,8 +169,10 @@ Result<void> Drive::Impl::mount() {
 }
 
 Result<void> Drive::Impl::serve() {
-    path.serve(*engine, {identity.incarnation, identity.serial, engine->capacity_blocks(),
-                         !options.file.empty() && !durable});
+    path.serve(
+        *engine,
+        {identity.incarnation, identity.serial, engine->capacity_blocks(), !options.file.empty() && !durable},
+        options.timing);
     reactor.add(path);
     return {};
 }
