@@ -128,9 +128,13 @@ TEST_F(Retries, AStaleMapIsAskedAgainOnceThereIsANewerOneAndNotBefore) {
         std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> asked;  // by block and map
         for (const auto& s : seen()) ++asked[{s.block, s.map_version}];
         ASSERT_EQ(asked.size(), 2u * 4) << "4 chunks, under both maps";
-        for (const auto& [key, times] : asked)
-            EXPECT_EQ(times, write || key.second == stale ? 2u : 1u)
-                << "block " << key.first << " under map " << key.second;
+        for (const auto& [key, times] : asked) {
+            // A read goes from replica to replica, by the newest map there is: the newer one may come between
+            // the two that refuse.
+            const bool either = !write && key.second == stale;
+            EXPECT_LE(times, write || either ? 2u : 1u) << "block " << key.first << ", map " << key.second;
+            EXPECT_GE(times, write ? 2u : 1u) << "block " << key.first << ", map " << key.second;
+        }
         waited += 4;
     }
     count("gnor_stale_maps_waited_for", waited);

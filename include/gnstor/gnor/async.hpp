@@ -120,16 +120,14 @@ GN_HD GN_NOINLINE Token send_all(Group me, ChannelState& c, Operation& op, Curso
     return token;
 }
 
-/// Gives back what was taken for commands that are not sent: credits from replica `sent` of the first on, and
-/// the slots.
+/// Gives back what was taken for commands that are not sent: their credits and slots.
 GN_HD
-inline void take_back(ChannelState& c, std::uint32_t head, std::uint32_t sent) {
+inline void take_back(ChannelState& c, std::uint32_t head) {
     while (head != kNone) {
         const CommandSlot& slot = c.slot(head);
         const std::uint32_t next = slot.next;
-        for (std::uint32_t r = sent; r < target_count(slot); ++r) give_credits(c.queue(slot.target[r]), 1);
+        for (std::uint32_t r = 0; r < target_count(slot); ++r) give_credits(c.queue(slot.target[r]), 1);
         leave_slot(c, head);
-        sent = 0;
         head = next;
     }
 }
@@ -164,46 +162,61 @@ inline std::uint32_t take_everything(ChannelState& c, const Operation& op, Curso
         tail = index;
     }
     if (nvme::ok(cursor.result)) return head;
-    take_back(c, head, 0);
+    take_back(c, head);
     return kNone;
 }
 
-/// Sends all that each member's cursor names, or says kTooManyPending at once. All members call; one without
-/// a request brings a cursor with request_count 0. Resources for the whole request are taken before anything
-/// of it is sent, so that a request that does not fit costs the drives nothing.
+/// Reserves send entries for every replica of every command of each member's chain, or none. All members
+/// call; kNone: a member without a chain.
 template <class Group>
-GN_HD GN_NOINLINE Token send_at_once(Group group, ChannelState& c, Operation& op, Cursor& cursor,
-                                     std::uint32_t hint, bool ring) {
-    const std::uint32_t head = take_everything(c, op, cursor, hint);
-    std::uint32_t at = head, replica = 0, count = 0;
-    std::uint32_t before = kNone;  // the last one that is sent whole
+GN_HD nvme::Status reserve_chain(Group group, ChannelState& c, std::uint32_t head) {
+    std::uint32_t at = head, replica = 0;
     auto stuck = nvme::Status::kSuccess;
     while (group.any(at != kNone && nvme::ok(stuck))) {
         const bool wanted = at != kNone && nvme::ok(stuck);
-        const PostOutcome outcome = post(group, c, op.context, wanted, at, replica, PostMode{ring, true});
+        const PostOutcome outcome = reserve_entry(group, c, wanted, at, replica);
         if (outcome == PostOutcome::kPosted) {
-            ++count;
-            if (++replica == target_count(c.slot(at))) {
-                before = at;
-                at = c.slot(at).next;
-                replica = 0;
-            }
+            if (++replica < target_count(c.slot(at))) continue;
+            at = c.slot(at).next;
+            replica = 0;
         } else if (wanted) {
             stuck =
                 outcome == PostOutcome::kBroken ? nvme::Status::kQueueError : nvme::Status::kTooManyPending;
         }
     }
+    if (nvme::ok(stuck)) return stuck;
+    for (std::uint32_t i = head; i != kNone; i = c.slot(i).next) {
+        const std::uint32_t reserved = i == at ? replica : target_count(c.slot(i));
+        for (std::uint32_t r = 0; r < reserved; ++r) drop_entry(c, i, r);
+        if (i == at) break;
+    }
+    return stuck;
+}
+
+/// Sends all that each member's cursor names, or says kTooManyPending at once. All members call; one without
+/// a request brings a cursor with request_count 0. Resources for the whole request are taken before anything
+/// of it is sent: no replica sees a write that the caller is told was not sent.
+template <class Group>
+GN_HD GN_NOINLINE Token send_at_once(Group group, ChannelState& c, Operation& op, Cursor& cursor,
+                                     std::uint32_t hint, bool ring) {
+    Token token;
+    const std::uint32_t head = take_everything(c, op, cursor, hint);
+    const nvme::Status stuck = reserve_chain(group, c, head);
+    std::uint32_t at = nvme::ok(stuck) ? head : kNone, replica = 0, count = 0;
+    // Before anything goes out: afterwards the slots' answers may come at once.
+    if (at != kNone) token = token_for(c, head);
+    while (group.any(at != kNone)) {
+        post_reserved(group, c, op.context, at != kNone, at, replica, ring);
+        if (at == kNone) continue;
+        ++count;
+        if (++replica < target_count(c.slot(at))) continue;
+        at = c.slot(at).next;
+        replica = 0;
+    }
     const std::uint32_t sent = sum_of(group, count);
     if (group.is_leader()) count_commands(c, cursor.opcode, sent);
-    if (nvme::ok(cursor.result) && nvme::ok(stuck)) return token_for(c, head);
-    // The send ring was full, or the queue pair broke, halfway. What was published goes out all the same, or
-    // its answers would never come.
-    for (std::uint64_t due = ring ? 0 : queues_of(c, head); due != 0; due &= due - 1)
-        c.send_queue(detail::lowest_bit(due)).ring_bell();
-    if (before != kNone) c.slot(before).next = kNone;
-    take_back(c, at, replica);
-    if (before != kNone) abandon_chain(c, head);
-    Token token;
+    if (nvme::ok(cursor.result) && nvme::ok(stuck)) return head != kNone ? token : token_for(c, kNone);
+    take_back(c, nvme::ok(stuck) ? kNone : head);
     token.status = worst(cursor.result, stuck);
     return token;
 }

@@ -278,7 +278,7 @@ inline void begin_next(ChannelState& c, const Operation& op, Cursor& cursor, Lan
 /// filled. All members call.
 template <class Group>
 GN_HD bool post_current(Group group, ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work,
-                        bool begun, bool expired, PostMode mode = {}) {
+                        bool begun, bool expired) {
     bool progress = false;
     const bool moves = begun && c.slot(work.current).pool_first != kNone &&
                        c.slot(work.current).opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kWrite);
@@ -287,7 +287,7 @@ GN_HD bool post_current(Group group, ChannelState& c, Operation& op, Cursor& cur
     move_each(group, moves, moves ? fresh->wire : 0, moves ? fresh->buffer : 0, moves ? fresh->bytes : 0);
     for (bool more = true; more;) {
         const bool wanted = work.current != kNone && !expired;
-        const PostOutcome outcome = post(group, c, op.context, wanted, work.current, work.posted, mode);
+        const PostOutcome outcome = post(group, c, op.context, wanted, work.current, work.posted);
         if (outcome == PostOutcome::kPosted) {
             progress = true;
             ++work.sent;

@@ -127,24 +127,25 @@ GN_HD bool take_credit(Group group, ChannelState& c, bool wanted, std::uint32_t 
     return wanted && sharers.count_below(group.lane()) < credits;
 }
 
-/// How a member's command is to be posted.
-struct PostMode {
-    bool ring = true;   ///< with the bell
-    bool held = false;  ///< its credits are taken already (take_all_credits); the same for all members
-};
+/// Counts the bells that were rung for the members' tickets: one a queue.
+template <class Group>
+GN_HD void count_bells(Group group, ChannelState& c, bool rang, std::uint32_t q) {
+    const simt::LaneSet rung = group.match(rang ? q + 1 : 0u);
+    const auto bells = group.ballot(rang && rung.lowest() == group.lane()).count();
+    if (group.is_leader()) c.count(&Counters::doorbells, bells);
+}
 
 /// Posts for each member with `wanted` its slot's command to one replica. All members call. One step a queue
 /// for credits, entries and bell.
 template <class Group>
 GN_HD PostOutcome post(Group group, ChannelState& c, const CommandContext& context, bool wanted,
-                       std::uint32_t index, std::uint32_t replica, PostMode mode) {
+                       std::uint32_t index, std::uint32_t replica) {
     const std::uint32_t q = wanted ? c.slot(index).target[replica] : 0;
     const bool broken = wanted && is_broken(c, q);
-    const bool ready = wanted && !broken;
-    const bool credit = mode.held ? ready : take_credit(group, c, ready, q);
+    const bool credit = take_credit(group, c, wanted && !broken, q);
     const rdma::SendQueueRef send = c.send_queue(q);
     rdma::SendTicket ticket = rdma::try_reserve(group, send, credit);
-    if (credit && !mode.held && !ticket.granted()) give_credits(c.queue(q), 1);
+    if (credit && !ticket.granted()) give_credits(c.queue(q), 1);
     const bool broke = credit && ticket.outcome == rdma::SendOutcome::kBroken;
     if (broke) simt::store_relaxed<simt::Scope::kDevice>(&c.queue(q).broken, 1u);
     PostOutcome outcome = wanted ? PostOutcome::kNoCredit : PostOutcome::kIdle;
@@ -153,15 +154,67 @@ GN_HD PostOutcome post(Group group, ChannelState& c, const CommandContext& conte
         fill_entry(c, send, ticket, context, index, replica);
         outcome = PostOutcome::kPosted;
     }
-    if (!mode.ring) {
-        if (ticket.granted()) send.publish(ticket);
-        return outcome;
-    }
     rdma::publish_and_ring(group, send, ticket);
-    const simt::LaneSet rung = group.match(ticket.granted() ? q + 1 : 0u);
-    const auto bells = group.ballot(ticket.granted() && rung.lowest() == group.lane()).count();
-    if (group.is_leader()) c.count(&Counters::doorbells, bells);
+    count_bells(group, c, ticket.granted(), q);
     return outcome;
+}
+
+// Posting in two steps, for requests that are sent whole or not at all: entries of all their replicas are
+// reserved first (their credits are held already), then filled. In between there is no wait, only more of
+// the same.
+
+/// Reserves for each member with `wanted` a send entry for one replica of its slot's command. kPosted: it is
+/// noted in the slot's `answer`, which nobody else looks at until the entry is filled. All members call.
+template <class Group>
+GN_HD PostOutcome reserve_entry(Group group, ChannelState& c, bool wanted, std::uint32_t index,
+                                std::uint32_t replica) {
+    const std::uint32_t q = wanted ? c.slot(index).target[replica] : 0;
+    const bool broken = wanted && is_broken(c, q);
+    const rdma::SendTicket ticket = rdma::try_reserve(group, c.send_queue(q), wanted && !broken);
+    const bool broke = wanted && !broken && ticket.outcome == rdma::SendOutcome::kBroken;
+    if (broke) simt::store_relaxed<simt::Scope::kDevice>(&c.queue(q).broken, 1u);
+    if (broken || broke) return PostOutcome::kBroken;
+    if (!wanted) return PostOutcome::kIdle;
+    if (!ticket.granted()) return PostOutcome::kNoCredit;
+    simt::store_relaxed<simt::Scope::kDevice>(&c.slot(index).answer[replica],
+                                              static_cast<std::uint32_t>(ticket.index));
+    return PostOutcome::kPosted;
+}
+
+/// The ticket that reserve_entry noted.
+GN_HD
+inline rdma::SendTicket noted_ticket(ChannelState& c, const rdma::SendQueueRef& send, std::uint32_t index,
+                                     std::uint32_t replica) {
+    rdma::SendTicket ticket;
+    ticket.index = send.widen(simt::load_relaxed<simt::Scope::kDevice>(&c.slot(index).answer[replica]));
+    ticket.outcome = rdma::SendOutcome::kGranted;
+    return ticket;
+}
+
+/// Fills and publishes, for each member with `wanted`, the entry that it reserved. Never fails: on a queue
+/// pair that broke meanwhile the command waits in vain, and whoever waits for it is told. All members call.
+template <class Group>
+GN_HD void post_reserved(Group group, ChannelState& c, const CommandContext& context, bool wanted,
+                         std::uint32_t index, std::uint32_t replica, bool ring) {
+    const std::uint32_t q = wanted ? c.slot(index).target[replica] : 0;
+    const rdma::SendQueueRef send = c.send_queue(q);
+    rdma::SendTicket ticket;
+    if (wanted) {
+        ticket = noted_ticket(c, send, index, replica);
+        fill_entry(c, send, ticket, context, index, replica);
+    }
+    rdma::publish_and_ring(group, send, ticket, ring);
+    if (ring) count_bells(group, c, wanted, q);
+}
+
+/// Gives a reserved entry back, as a no-op that goes out at once: behind it others wait. One lane.
+GN_HD
+inline void drop_entry(ChannelState& c, std::uint32_t index, std::uint32_t replica) {
+    const rdma::SendQueueRef send = c.send_queue(c.slot(index).target[replica]);
+    rdma::SendTicket ticket = noted_ticket(c, send, index, replica);
+    send.fill_nop(ticket);
+    send.publish(ticket);
+    send.ring_bell();
 }
 
 /// Counts `n` sent commands under their opcode.

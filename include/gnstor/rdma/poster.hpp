@@ -165,6 +165,13 @@ struct SendQueueRef {
         return static_cast<mlx5::Syndrome>(simt::load_relaxed<simt::Scope::kDevice>(&state->error) & 0xFFu);
     }
 
+    /// A reserved and unpublished entry's index from its low 32 bits.
+    GN_HD
+    std::uint64_t widen(std::uint32_t low) const {
+        const std::uint64_t reserved = simt::load_relaxed<simt::Scope::kDevice>(&state->reserved);
+        return reserved - (static_cast<std::uint32_t>(reserved) - low);
+    }
+
     // ---- parts that the group forms use
     // --------------------------------------------------------------------------------
     GN_HD
@@ -197,9 +204,11 @@ static_assert(std::is_trivially_copyable_v<SendQueueRef>, "kernels take it by va
 template <class Group>
 GN_HD SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted);
 
-/// Publishes and rings for each member whose ticket was granted (and filled). All members call.
+/// Publishes for each member whose ticket was granted (and filled), and rings, or leaves the bell to a later
+/// ring_bell. All members call.
 template <class Group>
-GN_HD void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket);
+GN_HD void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket,
+                            bool ring = true);
 
 }  // namespace gnstor::rdma
 

@@ -179,7 +179,7 @@ GN_HD SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted
 }
 
 template <class Group>
-GN_HD void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket) {
+GN_HD void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket, bool ring) {
     if (ticket.granted()) queue.mark_ready(ticket);
     const auto key = ticket.granted() ? reinterpret_cast<std::uint64_t>(queue.state) : 0u;
     // Members that share a queue got consecutive entries, in the order of their lanes, if they reserved
@@ -192,7 +192,7 @@ GN_HD void publish_and_ring(Group group, const SendQueueRef& queue, const SendTi
     group.sync();
     if (!ticket.granted() || sharers.lowest() != group.lane()) return;
     queue.advance_published(first, gaps ? 1 : sharers.count());
-    queue.ring_bell();
+    if (ring) queue.ring_bell();
 }
 
 }  // namespace gnstor::rdma
