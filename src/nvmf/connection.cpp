@@ -69,6 +69,16 @@ void Connection::on_message(const rdma::InboundMessage& message) {
     take(parsed, bytes, message);
 }
 
+/// Payload that is not in the capsule: the RDMA READ that place() opens a window for.
+std::uint32_t Connection::fetch_bytes(const rdma::InboundMessage& message) const {
+    const MessageBytes bytes(std::span(message.segments, message.segment_count));
+    const ParsedCapsule parsed = parse_capsule(bytes, kind());
+    const Capsule& capsule = parsed.capsule;
+    const bool fetched = parsed.verdict == Verdict::kGood && capsule.payload == Payload::kKeyed &&
+                         capsule.direction == Direction::kToDrive;
+    return fetched ? capsule.bytes : 0;
+}
+
 void Connection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
                       const rdma::InboundMessage& message) {
     ++received_;
@@ -181,6 +191,7 @@ Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule
         if (!window.ok()) return Status::kDataTransferError;
         slot.window = *window;
         slot.holds_window = true;
+        slot.fills_window = !to_drive;
         data = slot.window.data;
         const bool fits = capsule.bytes <= kInCapsuleBytes;
         if (to_drive && !in_place && fits) {
@@ -237,6 +248,7 @@ void Connection::finish(const nvme::Completion& completion) {
     let_go(slot);
     const std::uint16_t id = slot.command_id;
     const std::uint32_t invalidate_key = slot.invalidate_key;
+    const std::uint32_t written = slot.fills_window && nvme::ok(status) ? slot.bytes : 0;
     --at_drive_;
     if (slot.event_request) --event_requests_;
     free_slot(index);
@@ -249,7 +261,7 @@ void Connection::finish(const nvme::Completion& completion) {
     response.sq_head = static_cast<std::uint16_t>(received_ % transport_.entries);
     response.command_id = id;
     response.status = static_cast<std::uint16_t>(completion.status & ~kStatusPhase);
-    nic_.send(qp_, &response, sizeof response, invalidate_key);
+    nic_.send(qp_, &response, sizeof response, invalidate_key, written);
 }
 
 /// Counts a command that the drive has completed, and whether later ones were completed before it.

@@ -60,6 +60,7 @@ class Connection final : public rdma::MessageSink {
     // From the NIC's poller.
     void on_message(const rdma::InboundMessage& message) override;
     void on_error(rdma::QpNumber qp) override;
+    [[nodiscard]] std::uint32_t fetch_bytes(const rdma::InboundMessage& message) const override;
 
     // From the shard.
     std::uint32_t poll();
@@ -111,6 +112,7 @@ class Connection final : public rdma::MessageSink {
         bool busy = false;
         bool holds_message = false;
         bool holds_window = false;
+        bool fills_window = false;
         bool completes_identify = false;
         bool event_request = false;  ///< ends only with the queue: not waited for
     };

@@ -163,8 +163,10 @@ void SoftNic::close_window(QpNumber number, const Window& window) {
     if (qp != nullptr) qp->windows.fetch_sub(1, std::memory_order_release);
 }
 
-void SoftNic::send(QpNumber number, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey) {
-    if (QueuePair* const qp = impl_->find(number)) qp->engine.load()->send(*qp, data, bytes, invalidate_rkey);
+void SoftNic::send(QpNumber number, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
+                   std::uint32_t written_before) {
+    if (QueuePair* const qp = impl_->find(number))
+        qp->engine.load()->send(*qp, data, bytes, invalidate_rkey, written_before);
 }
 
 void SoftNic::release(QpNumber number, std::uint64_t token) {

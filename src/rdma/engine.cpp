@@ -1,6 +1,8 @@
 // engine.cpp: rounds of the engine: bells, gathering, retiring, errors. Executing an entry is in execute.cpp.
 #include "rdma/engine.hpp"
 
+#include "rdma/delays.hpp"
+
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/atomic.hpp>
 
@@ -15,6 +17,8 @@ Engine::Engine(Reactor& reactor) : reactor_(reactor) {
     gathered_.reserve(kBatch);
 }
 
+Engine::~Engine() = default;
+
 void Engine::attach(QueuePair& qp) {
     queue_pairs_.push_back(&qp);
     dirty_.reserve(queue_pairs_.size());
@@ -25,6 +29,7 @@ void Engine::detach(QueuePair& qp) {
     std::erase(dirty_, &qp);
     qp.dirty = false;
     next_ = 0;
+    if (delays_ != nullptr) forget_delayed(qp);
 }
 
 void Engine::mark_dirty(QueuePair& qp) {
@@ -36,6 +41,7 @@ void Engine::mark_dirty(QueuePair& qp) {
 std::uint32_t Engine::poll() {
     std::uint32_t work = gather_entries();
     for (const Gathered& g : gathered_) execute(*g.qp, g.index);
+    if (delays_ != nullptr) work += deliver_delayed();
     // Retiring may leave a queue pair dirty (strict mode delays): walk a fixed length, keep those.
     const std::size_t due = dirty_.size();
     std::size_t kept = 0;
@@ -194,14 +200,18 @@ void Engine::release(QueuePair& qp, std::uint64_t token) {
         return;  // of an earlier connection
     const std::uint64_t index = token_index(token);
     if (index < sender->retired || index >= sender->executed) return;
-    InFlight& flight = sender->flight(index);
+    let_go(*sender, index);
+}
+
+void Engine::let_go(QueuePair& sender, std::uint64_t index) {
+    InFlight& flight = sender.flight(index);
     if (!flight.held) return;
     flight.held = false;
     for (std::uint32_t i = 0; i < flight.region_count; ++i) flight.regions[i]->unpin();
     flight.region_count = 0;
     // Release: pairs with the control plane's wait for holds to be 0 (nic.cpp).
-    sender->holds.fetch_sub(1, std::memory_order_release);
-    mark_dirty(*sender);
+    sender.holds.fetch_sub(1, std::memory_order_release);
+    mark_dirty(sender);
 }
 
 }  // namespace gnstor::rdma

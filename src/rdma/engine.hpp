@@ -11,16 +11,20 @@
 #include <gnstor/base/reactor.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace gnstor::rdma {
+
+struct Delays;  // delays.hpp
 
 class Engine final : public Poller {
   public:
     static constexpr std::uint32_t kBatch = 32;
 
     explicit Engine(Reactor& reactor);
+    ~Engine() override;
     std::uint32_t poll() override;
     [[nodiscard]] Reactor& reactor() const noexcept { return reactor_; }
 
@@ -32,7 +36,8 @@ class Engine final : public Poller {
     /// A message's payload is no longer needed by the sink of the offload queue pair `qp`.
     void release(QueuePair& qp, std::uint64_t token);
     /// The offload's SEND.
-    void send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey);
+    void send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
+              std::uint32_t written_before);
 
   private:
     struct Gathered {
@@ -60,6 +65,7 @@ class Engine final : public Poller {
     void flush_receives(QueuePair& qp);
     void to_error(QueuePair& qp);
     void mark_dirty(QueuePair& qp);
+    void let_go(QueuePair& sender, std::uint64_t index);
     // execute.cpp
     void execute(QueuePair& qp, std::uint64_t index);
     std::uint8_t check_entry(QueuePair& qp, std::uint64_t index, const mlx5::SendEntry& entry);
@@ -69,6 +75,16 @@ class Engine final : public Poller {
     std::uint8_t run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, bool write);
     std::uint8_t deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
                          std::uint32_t invalidate_rkey, bool invalidate);
+    void deliver_send(QueuePair& from, QueuePair& to, const void* data, std::uint32_t bytes,
+                      std::uint32_t invalidate_rkey);
+    // delays.cpp: where a link is timed
+    Delays& delays();
+    void delay_message(QueuePair& sender, QueuePair& peer, std::uint64_t index,
+                       const InboundMessage& message);
+    void delay_send(QueuePair& from, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
+                    std::uint32_t written_before);
+    std::uint32_t deliver_delayed();
+    void forget_delayed(const QueuePair& qp);
     // strict.cpp
     void strict_violation(QueuePair& qp, const char* what, std::uint64_t index);
     void strict_check_bell(QueuePair& qp, std::uint64_t bell);
@@ -80,7 +96,8 @@ class Engine final : public Poller {
     std::vector<QueuePair*> queue_pairs_;
     std::vector<QueuePair*> dirty_;
     std::vector<Gathered> gathered_;
-    std::size_t next_ = 0;  ///< where the next round of gathering starts
+    std::unique_ptr<Delays> delays_;  ///< null until something passed a timed link
+    std::size_t next_ = 0;            ///< where the next round of gathering starts
 };
 
 }  // namespace gnstor::rdma

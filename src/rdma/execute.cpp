@@ -2,6 +2,8 @@
 // go to error.
 #include "rdma/engine.hpp"
 
+#include "rdma/delays.hpp"
+
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/atomic.hpp>
 
@@ -159,7 +161,10 @@ std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flig
     flight.region_count = local.count;
     flight.held = true;
     qp.holds.fetch_add(1, std::memory_order_relaxed);
-    peer->sink->on_message(message);  // may release, send or fail at once
+    if (peer->nic->link != nullptr)
+        delay_message(qp, *peer, index, message);
+    else
+        peer->sink->on_message(message);  // may release, send or fail at once
     return mlx5::kSyndromeNone;
 }
 
@@ -250,19 +255,28 @@ std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, st
     return fault;
 }
 
-void Engine::send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey) {
+void Engine::send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
+                  std::uint32_t written_before) {
     QueuePair* const peer = qp.peer.load(std::memory_order_acquire);
     if (!qp.ready() || peer == nullptr || !peer->ready()) return;  // in error: sink was told
-    if (peer->offload() || bytes == 0 || bytes > kSmallMessage) {
+    if (peer->offload() || bytes == 0 || bytes > kOffloadSendBytes) {
         log_error("rdma: queue pair {:#x}: an offload sends 1 to {} bytes to a queue pair with receives",
-                  qp.qpn, kSmallMessage);
+                  qp.qpn, kOffloadSendBytes);
         fail(qp);
         return;
     }
     count(qp.nic->tally.sends);
+    if (qp.nic->link != nullptr)
+        delay_send(qp, data, bytes, invalidate_rkey, written_before);
+    else
+        deliver_send(qp, *peer, data, bytes, invalidate_rkey);
+}
+
+void Engine::deliver_send(QueuePair& from, QueuePair& to, const void* data, std::uint32_t bytes,
+                          std::uint32_t invalidate_rkey) {
     const Segment part{static_cast<const std::byte*>(data), bytes};
-    if (deliver(*peer, {&part, 1}, bytes, invalidate_rkey, invalidate_rkey != 0) != mlx5::kSyndromeNone)
-        fail(qp);
+    if (deliver(to, {&part, 1}, bytes, invalidate_rkey, invalidate_rkey != 0) != mlx5::kSyndromeNone)
+        fail(from);
 }
 
 }  // namespace gnstor::rdma

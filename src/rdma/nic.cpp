@@ -7,6 +7,7 @@
 #include <gnstor/base/hash.hpp>
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/atomic.hpp>
+#include <gnstor/simt/time.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -34,10 +35,12 @@ Result<std::unique_ptr<SoftNic>> SoftNic::open(LoopWire& wire, std::string addre
     if (reactors.empty() || options.pollers == 0)
         return error(Errc::kInvalidArgument,
                      "cannot open NIC {}: it needs at least one poller and one reactor", address);
+    GN_TRY(check(options.link));
     auto impl = std::make_unique<Impl>();
     impl->wire = wire.impl_.get();
     impl->context.options = options;
     impl->context.address = address;
+    if (!options.link.none()) impl->context.link = std::make_unique<LinkModel>(options.link, simt::now_ns());
     impl->by_index = std::make_unique<std::atomic<QueuePair*>[]>(Impl::kQueuePairs);
     impl->queue_pairs.resize(Impl::kQueuePairs);
     impl->homes.resize(Impl::kQueuePairs);

@@ -19,6 +19,8 @@
 #include <gnstor/nvme/status.hpp>
 #include <gnstor/rdma/mlx5.hpp>
 
+#include "rdma/link_model.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -84,6 +86,9 @@ class MessageSink {
   public:
     virtual ~MessageSink() = default;
     virtual void on_message(const InboundMessage& message) = 0;
+    /// How many bytes the sink will fetch from the sender before it can act on the message. Asked only where
+    /// the link is timed: the message is then handed over when they would be there.
+    [[nodiscard]] virtual std::uint32_t fetch_bytes(const InboundMessage&) const { return 0; }
     /// The queue pair went to error (peer gone, protocol violation, destroy): no message follows; let go of
     /// all tokens.
     virtual void on_error(QpNumber qp) = 0;
@@ -119,6 +124,9 @@ struct NicOptions {
     std::uint32_t pollers = 1;  ///< queue pairs are spread over so many pollers, one a reactor
     /// How long destroying or resetting a queue pair waits until the peer has let go of its memory.
     std::uint32_t quiesce_timeout_ms = 10'000;
+    /// Of the network between this node and all its peers: what reaches and leaves its offload queue pairs
+    /// takes that time. None: nothing does.
+    LinkTiming link{};
 };
 
 struct NicCounters {
@@ -178,7 +186,9 @@ class SoftNic {
     void close_window(QpNumber qp, const Window& window);
     /// Sends up to 64 bytes to the peer's next receive; with `invalidate_rkey` as SEND_WITH_INVALIDATE (0:
     /// plain). Only from the thread of the poller that owns the queue pair (where on_message is called).
-    void send(QpNumber qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey = 0);
+    /// `written_before`: bytes that were written through windows since, and go before it on a timed link.
+    void send(QpNumber qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey = 0,
+              std::uint32_t written_before = 0);
     /// Lets go of a message: the peer's send entry may complete. Same thread rule.
     void release(QpNumber qp, std::uint64_t token);
     /// Puts the queue pair (both ends) to error: protocol violations. Same thread rule.

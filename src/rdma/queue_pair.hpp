@@ -13,6 +13,7 @@
 #pragma once
 
 #include "rdma/completion_queue.hpp"
+#include "rdma/link_model.hpp"
 #include "rdma/memory_table.hpp"
 #include "rdma/nic.hpp"
 
@@ -20,6 +21,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace gnstor::rdma {
@@ -38,6 +40,7 @@ struct NicContext {
     NicTally tally;
     NicOptions options;
     std::string address;
+    std::unique_ptr<LinkModel> link;  ///< between this node and its peers; null: nothing takes time
 };
 
 inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
