@@ -1,0 +1,84 @@
+// initiator.cpp: names of paths, checks of options, and which class makes which path.
+#include "bench/initiators/initiator.hpp"
+
+#include "bench/initiators/bed.hpp"
+#include "bench/initiators/cpu_initiator.hpp"
+
+namespace gnstor::bench {
+namespace {
+
+constexpr std::uint32_t kClientsMax = 32;
+
+Result<void> check(const InitiatorOptions& o, const LoadLanes& lanes, std::uint32_t ssds) {
+    const auto within = [](const char* option, std::uint64_t value, std::uint64_t least,
+                           std::uint64_t most) -> Result<void> {
+        if (value >= least && value <= most) return {};
+        return error(Errc::kInvalidArgument, "{} takes {} to {}, not {}", option, least, most, value);
+    };
+    GN_TRY(within("--clients", o.clients, 1, kClientsMax));
+    GN_TRY(within("--channels", o.channels, 1, 127));
+    GN_TRY(within("--warps", o.warps, 1, 4096));
+    GN_TRY(within("--depth", o.depth, 1, lanes.depth_max()));
+    GN_TRY(within("--threads", o.threads, 0, 256));
+    GN_TRY(within("--array-threads", o.array_threads, 1, 64));
+    GN_TRY(within("--replicas", o.replicas, 1, std::min(ssds, placement::kMaxReplicas)));
+    if (o.lanes == simt::LanesKind::kCpu && o.clients * o.warps > 256)
+        return error(Errc::kInvalidArgument,
+                     "--clients times --warps is at most 256 on CPU lanes (a thread each), not {}",
+                     o.clients * o.warps);
+    if (o.depth % lanes.askers(o.depth) != 0)
+        return error(Errc::kInvalidArgument,
+                     "--depth takes 1 to 32 or multiples of 32 on these lanes, not {}", o.depth);
+    if (o.channels > o.warps)
+        return error(Errc::kInvalidArgument, "--channels takes at most as many as --warps ({}), not {}",
+                     o.warps, o.channels);
+    if (o.volume_bytes < (1u << 20) || o.volume_bytes % 65536 != 0 || o.volume_bytes > (1ull << 40))
+        return error(Errc::kInvalidArgument,
+                     "a client's volume has 1 MiB to 1 TiB in multiples of 64 KiB, not {} bytes",
+                     o.volume_bytes);
+    return {};
+}
+
+}  // namespace
+
+const char* path_name(PathKind path) {
+    switch (path) {
+        case PathKind::kGnor:
+            return "gnor";
+        case PathKind::kStrongCpu:
+            return "strong-cpu";
+        case PathKind::kGdDeEngine:
+            return "gd-deengine";
+        case PathKind::kGd:
+            return "gd";
+        case PathKind::kBasic:
+            return "basic";
+        case PathKind::kPortedLocks:
+            return "ported-locks";
+        case PathKind::kCoordinating:
+            break;
+    }
+    return "coordinating";
+}
+
+Result<PathKind> parse_path(std::string_view word) {
+    std::string names;
+    for (const PathKind path : kAllPaths) {
+        if (word == path_name(path)) return path;
+        names += (names.empty() ? "" : ", ") + std::string(path_name(path));
+    }
+    return error(Errc::kInvalidArgument, "there is no path '{}'; there are {}", word, names);
+}
+
+Result<std::unique_ptr<Initiator>> make_initiator(Bed& bed, const InitiatorOptions& options) {
+    GN_TRY(simt::check_lanes(options.lanes));
+    const bool gpu = options.lanes == simt::LanesKind::kGpu;
+    std::unique_ptr<LoadLanes> lanes = gpu ? make_gpu_load_lanes() : make_cpu_load_lanes();
+    if (!lanes)
+        return error(Errc::kUnsupported, "this build has no GPU lanes; build with nvcc, or use --lanes cpu");
+    GN_TRY(check(options, *lanes, bed.options().ssds));
+    return is_lane_initiated(options.path) ? make_lane_initiator(bed, options, std::move(lanes))
+                                           : make_cpu_initiator(bed, options, std::move(lanes));
+}
+
+}  // namespace gnstor::bench

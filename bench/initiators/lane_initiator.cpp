@@ -1,0 +1,135 @@
+// lane_initiator.cpp: lanes that initiate I/O themselves: gnor, and the paper's two straw designs.
+#include "bench/initiators/bed.hpp"
+#include "bench/initiators/cpu_initiator.hpp"
+
+#include <algorithm>
+#include <ctime>
+
+namespace gnstor::bench {
+namespace {
+
+constexpr std::uint64_t kPoolGrain = 256u << 10;
+
+double process_cpu_seconds() {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
+
+Discipline discipline_of(PathKind path) {
+    if (path == PathKind::kPortedLocks) return Discipline::kPortedLocks;
+    return path == PathKind::kCoordinating ? Discipline::kCoordinating : Discipline::kAtomics;
+}
+
+class LaneInitiator final : public Initiator {
+  public:
+    LaneInitiator(Bed& bed, const InitiatorOptions& options, std::unique_ptr<LoadLanes> lanes)
+        : bed_(bed),
+          options_(options),
+          discipline_(discipline_of(options.path)),
+          lanes_(std::move(lanes)),
+          data_blocks_(static_cast<std::uint32_t>(options.volume_bytes / nvme::kBlockBytes)) {}
+
+    Result<void> open() {
+        for (std::uint32_t i = 0; i < options_.clients; ++i) GN_TRY(open_client(i));
+        return {};
+    }
+
+    [[nodiscard]] std::string describe() const override {
+        return fmt::format("{}: {} warps of {} lanes initiate, {} in flight a warp, {} channel{} a client{}",
+                           path_name(options_.path), streams(), simt::lanes_name(options_.lanes),
+                           options_.depth, options_.channels, options_.channels == 1 ? "" : "s",
+                           discipline_ == Discipline::kPortedLocks    ? ", a lock a channel"
+                           : discipline_ == Discipline::kCoordinating ? ", map and log by the clients"
+                                                                      : "");
+    }
+    [[nodiscard]] std::uint32_t streams() const override { return options_.clients * options_.warps; }
+    [[nodiscard]] std::uint64_t members(std::uint32_t) const override {
+        return std::uint64_t{streams()} * lanes_->askers(options_.depth);
+    }
+
+    Result<Outcome> run(const Load& load) override {
+        if (load.depth > options_.depth || load.bytes > options_.bytes_max)
+            return error(Errc::kInvalidArgument, "a run of {} in flight and {} bytes, but room for {} and {}",
+                         load.depth, load.bytes, options_.depth, options_.bytes_max);
+        std::vector<ClientRefs> refs;
+        for (const Opened& o : clients_) {
+            ClientRefs r{};
+            r.volume = o.volume->ref();
+            r.channels = o.client->channels();
+            r.written = o.written.lane_as<std::uint32_t>();
+            r.locks = discipline_ != Discipline::kAtomics ? o.locks.lane_as<std::uint32_t>() : nullptr;
+            r.data_blocks = data_blocks_;
+            refs.push_back(r);
+        }
+        const double hardware_before = bed_.counts().cpu_seconds;
+        const double process_before = process_cpu_seconds();
+        GN_ASSIGN(Outcome out, lanes_->run(refs, options_.warps, discipline_, load));
+        const double process = process_cpu_seconds() - process_before;
+        out.initiator_cpu_seconds = std::max(0.0, process - (bed_.counts().cpu_seconds - hardware_before));
+        return out;
+    }
+
+  private:
+    /// Volume before client: destroyed first.
+    struct Opened {
+        std::unique_ptr<client::Client> client;
+        std::unique_ptr<client::Volume> volume;
+        simt::DeviceMemory written, locks;
+    };
+
+    /// Buffers of the warps that share a channel.
+    [[nodiscard]] std::uint64_t pool_bytes() const {
+        const std::uint64_t warps = (options_.warps + options_.channels - 1) / options_.channels;
+        std::uint64_t a_request = std::max(options_.bytes_max, nvme::kBlockBytes);
+        if (discipline_ == Discipline::kCoordinating) a_request += nvme::kBlockBytes;
+        const std::uint64_t askers = lanes_->askers(options_.depth);
+        const std::uint64_t flights = (options_.depth + askers - 1) / askers * askers;
+        // Half as much again: runs of several blocks do not always fill up.
+        return (warps * flights * a_request * 3 / 2 + kPoolGrain) / kPoolGrain * kPoolGrain;
+    }
+
+    Result<void> open_client(std::uint32_t i) {
+        client::ClientOptions o;
+        o.name = fmt::format("bench-client-{}", i);
+        o.lanes = options_.lanes;
+        o.channels = options_.channels;
+        o.pool_bytes = pool_bytes();
+        Opened opened;
+        GN_ASSIGN(opened.client, bed_.array().connect(o));
+        client::CreateVolume volume;
+        volume.name = fmt::format("bench-{}", i);
+        volume.capacity_bytes = options_.volume_bytes;
+        if (discipline_ == Discipline::kCoordinating)
+            volume.capacity_bytes +=
+                std::uint64_t{data_blocks_ / kMapEntriesABlock + 1 + kLogBlocks} * nvme::kBlockBytes;
+        volume.replicas = options_.replicas;
+        GN_TRY(opened.client->create(volume));
+        GN_ASSIGN(opened.volume, opened.client->open(volume.name, client::OpenMode::kWrite));
+        GN_ASSIGN(opened.written,
+                  simt::DeviceMemory::allocate((std::size_t{data_blocks_} + 31) / 32 * 4, options_.lanes));
+        const std::size_t locks =
+            discipline_ == Discipline::kPortedLocks ? options_.channels : std::size_t{data_blocks_} / 16 + 1;
+        GN_ASSIGN(opened.locks, simt::DeviceMemory::allocate(locks * 4, options_.lanes));
+        clients_.push_back(std::move(opened));
+        return {};
+    }
+
+    Bed& bed_;
+    const InitiatorOptions options_;
+    const Discipline discipline_;
+    const std::unique_ptr<LoadLanes> lanes_;
+    const std::uint32_t data_blocks_;
+    std::vector<Opened> clients_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Initiator>> make_lane_initiator(Bed& bed, const InitiatorOptions& options,
+                                                       std::unique_ptr<LoadLanes> lanes) {
+    auto initiator = std::make_unique<LaneInitiator>(bed, options, std::move(lanes));
+    GN_TRY(initiator->open());
+    return std::unique_ptr<Initiator>(std::move(initiator));
+}
+
+}  // namespace gnstor::bench
