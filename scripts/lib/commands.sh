@@ -62,12 +62,10 @@ command_gpu_test() {
     build cuda gpu_programs || die "the CUDA build failed"
     local log="$GN_LOGS/gpu-test.log" failed=0 passed=0
     heading "device tests on $(gpu_name)"
-    if ctest --test-dir build/cuda -L gpu --no-tests=error --output-on-failure --timeout 300; then
-        passed="$(gpu_test_programs | wc -l)"
-    else
-        failed=1
-    fi
-    cp build/cuda/Testing/Temporary/LastTest.log "$log" 2>/dev/null || true
+    ctest --test-dir build/cuda -L gpu --no-tests=error --output-on-failure --timeout 300 || failed=1
+    # At once: naming the programs, as below, begins a new LastTest.log.
+    cp build/cuda/Testing/Temporary/LastTest.log "$log"
+    [[ "$failed" != 0 ]] || passed="$(gpu_test_programs | wc -l)"
     python3 scripts/floors.py check "$log" gpu || failed=$((failed + 1))
     local sanitizer tool name path
     sanitizer="$(command -v compute-sanitizer || echo "$(dirname "$(dirname "$GN_NVCC")")/bin/compute-sanitizer")"
