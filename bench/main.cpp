@@ -3,6 +3,7 @@
 #include <gnstor/base/units.hpp>
 
 #include "deengine.hpp"
+#include "load_options.hpp"
 #include "path.hpp"
 
 #include <CLI/CLI.hpp>
@@ -135,6 +136,11 @@ Result<bool> start(const Words& words, PathOptions& options) {
     return run_path(options);
 }
 
+Result<bool> start(const LoadWords& words, LoadOptions& options) {
+    GN_TRY(read_load_words(words, options.settings));
+    return run_load(options);
+}
+
 }  // namespace
 }  // namespace gnstor::bench
 
@@ -152,14 +158,21 @@ int main(int argc, char** argv) {
     CLI::App* const deengine = app.add_subcommand(
         "deengine", "what a drive's firmware costs a command: map, check, copy with CRC, whole path");
     gnstor::bench::add_deengine_options(*deengine, deengine_options, deengine_words);
+    gnstor::bench::LoadOptions load_options;
+    gnstor::bench::LoadWords load_words;
+    CLI::App* const load = app.add_subcommand(
+        "load",
+        "ways to initiate I/O beside each other, over the same NIC and SSDs: gnor and honest baselines");
+    gnstor::bench::add_load_options(*load, load_options, load_words);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& wrong) {
         return app.exit(wrong) == 0 ? 0 : 2;
     }
-    options.command = deengine_options.command = gnstor::bench::as_kept(argc, argv);
-    auto agreed = deengine->parsed() ? gnstor::bench::start(deengine_words, deengine_options)
-                                     : gnstor::bench::start(words, options);
+    options.command = deengine_options.command = load_options.command = gnstor::bench::as_kept(argc, argv);
+    auto agreed = load->parsed()       ? gnstor::bench::start(load_words, load_options)
+                  : deengine->parsed() ? gnstor::bench::start(deengine_words, deengine_options)
+                                       : gnstor::bench::start(words, options);
     if (!agreed.ok()) {
         std::fprintf(stderr, "bench: %s\n", agreed.error().message.c_str());
         return agreed.error().code == Errc::kInvalidArgument ? 2 : 1;

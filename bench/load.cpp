@@ -1,0 +1,169 @@
+// load.cpp: `bench load`: every combination of what was asked for, as a table and as JSON.
+#include "load.hpp"
+
+#include <gnstor/base/units.hpp>
+
+#include "progress.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+namespace gnstor::bench {
+namespace {
+
+Result<std::vector<LoadCase>> combinations(const LoadOptions& o) {
+    std::vector<LoadCase> cases;
+    for (const std::string& word : o.paths) {
+        LoadCase c;
+        GN_ASSIGN(c.path, parse_path(word));
+        for (const std::uint32_t ssds : o.ssds)
+            for (const std::uint32_t clients : o.clients)
+                for (const std::uint32_t depth : o.depths)
+                    for (const std::uint32_t percent : o.write_percents)
+                        for (const std::uint32_t bytes : o.bytes)
+                            for (const std::string& pattern : o.patterns) {
+                                c.ssds = ssds;
+                                c.clients = clients;
+                                c.depth = depth;
+                                c.write_percent = percent;
+                                c.bytes = bytes;
+                                c.pattern = pattern == "seq" ? Pattern::kSequential : Pattern::kRandom;
+                                GN_TRY(check(c, o.settings));
+                                cases.push_back(c);
+                            }
+    }
+    if (cases.empty()) return error(Errc::kInvalidArgument, "nothing to measure: every list needs a value");
+    return cases;
+}
+
+/// Median of one thing over the repeats, with the least and the most.
+struct Middle {
+    double least, median, most;
+};
+template <class Get>
+Middle middle(const Case& c, Get get) {
+    std::vector<double> values;
+    for (const Repeat& r : c.repeats) values.push_back(get(r));
+    std::sort(values.begin(), values.end());
+    return {values.front(), values[values.size() / 2], values.back()};
+}
+
+std::string cpu_us(const Case& c, const std::string& name) {
+    for (const Repeat& r : c.repeats)
+        if (!r.more.contains(name) || r.operations == 0) return "-";
+    return fmt::format("{:.2f}", middle(c, [&name](const Repeat& r) {
+                                     return r.more.at(name) / static_cast<double>(r.operations) * 1e6;
+                                 }).median);
+}
+
+std::string stages_of(const Case& c) {
+    std::string text;
+    for (const auto& [name, value] : c.repeats.front().more) {
+        if (name.rfind("stage_", 0) != 0) continue;
+        const Middle m = middle(c, [&name = name](const Repeat& r) {
+            const auto found = r.more.find(name);
+            return found == r.more.end() ? 0.0 : found->second;
+        });
+        text +=
+            fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", name.substr(6, name.size() - 9), m.median);
+    }
+    return text.empty() ? "-" : text;
+}
+
+void print_heading(const LoadSettings& s) {
+    std::printf(
+        "bench load on %s lanes: %u engine thread%s run the emulated NICs and SSDs for every path, profile "
+        "none\n"
+        "  load        working set of %s, filled; %u repeats of %g s; %u replicas\n"
+        "  central     array engines of gd and basic: %u threads; strong-cpu: %u threads\n",
+        std::string(simt::lanes_name(s.lanes)).c_str(), s.engine_threads, s.engine_threads == 1 ? "" : "s",
+        format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas, s.array_threads, s.threads);
+    if (s.lanes == simt::LanesKind::kCpu)
+        std::printf("  stand-ins   CPU lanes use the data in place of a GPU; basic's copy is a memcpy\n");
+    std::printf("\n");
+    std::fflush(stdout);
+}
+
+}  // namespace
+
+std::string load_table(const std::vector<Case>& cases) {
+    constexpr const char* kRow =
+        "{:<12} {:<5} {:<11} {:>6} {:>4} {:>4} {:>30} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8}  {}\n";
+    std::string text = fmt::format(fmt::runtime(kRow), "path", "order", "operation", "bytes", "cl.", "SSDs",
+                                   "IOPS (least .. most)", "GB/s", "mean us", "p50 us", "p99 us", "p99.9 us",
+                                   "init. us", "NIC+SSD", "array us", "stages, us an I/O");
+    for (const Case& c : cases) {
+        if (c.repeats.empty()) continue;
+        const auto us = [&c](auto get) {
+            return fmt::format("{:.1f}", middle(c, [&get](const Repeat& r) { return get(r) / 1e3; }).median);
+        };
+        const Middle iops =
+            middle(c, [](const Repeat& r) { return static_cast<double>(r.operations) / r.seconds; });
+        const Middle rate =
+            middle(c, [](const Repeat& r) { return static_cast<double>(r.bytes) / r.seconds / 1e9; });
+        const Middle hardware = middle(c, [](const Repeat& r) {
+            return r.engine_cpu_seconds / static_cast<double>(r.operations) * 1e6;
+        });
+        const nlohmann::json& p = c.parameters;
+        text += fmt::format(
+            fmt::runtime(kRow), p["path"].get<std::string>(), p["pattern"].get<std::string>(),
+            p["operation"].get<std::string>(), p["bytes"].get<std::uint32_t>(),
+            p["clients"].get<std::uint32_t>(), p["SSDs"].get<std::uint32_t>(),
+            fmt::format("{:.0f} ({:.0f} .. {:.0f})", iops.median, iops.least, iops.most),
+            fmt::format("{:.3f}", rate.median), us([](const Repeat& r) { return r.latency.mean_ns; }),
+            us([](const Repeat& r) { return r.latency.p50_ns; }),
+            us([](const Repeat& r) { return r.latency.p99_ns; }),
+            us([](const Repeat& r) { return r.latency.p999_ns; }), cpu_us(c, "initiator_cpu_seconds"),
+            fmt::format("{:.2f}", hardware.median), cpu_us(c, "array_cpu_seconds"), stages_of(c));
+    }
+    return text;
+}
+
+nlohmann::json load_json(const std::string& benchmark, const std::vector<std::string>& command,
+                         const LoadSettings& s, const std::vector<Case>& cases) {
+    const char* commit = std::getenv("GN_COMMIT");
+    return to_json(benchmark, command, commit != nullptr ? commit : "unknown", configuration_of(s), cases);
+}
+
+Result<bool> run_load(const LoadOptions& given) {
+    LoadOptions options = given;
+    GN_ASSIGN(options.settings, complete(options.settings));
+    GN_TRY(simt::check_lanes(options.settings.lanes));
+    GN_ASSIGN(const std::vector<LoadCase> wanted, combinations(options));
+    // Before minutes of measuring: can the result be kept?
+    if (!options.json.empty() && !std::ofstream(options.json, std::ios::app))
+        return error(Errc::kInvalidArgument, "cannot write to {}; choose another --json", options.json);
+    const bool to_people = options.output != "json";
+    if (to_people) print_heading(options.settings);
+    LoadRunner runner(options.settings);
+    std::vector<Case> cases;
+    {
+        const Progress progress;
+        for (const LoadCase& c : wanted) {
+            progress.show(fmt::format("[{}/{}] {} of {} bytes, {} client{}, {} SSDs", cases.size() + 1,
+                                      wanted.size(), path_name(c.path), c.bytes, c.clients,
+                                      c.clients == 1 ? "" : "s", c.ssds));
+            GN_ASSIGN(Case measured, runner.measure(c));
+            cases.push_back(std::move(measured));
+        }
+    }
+    const nlohmann::json run = load_json("load", options.command, options.settings, cases);
+    if (to_people) {
+        std::printf("%s\n", load_table(cases).c_str());
+        std::printf(
+            "Median over repeats. init.: CPU time of the initiator an I/O; NIC+SSD: of the threads that "
+            "emulate them; "
+            "array: of a\ncentral engine. Latencies of CPU initiators leave the hand-over to the lanes out.\n"
+            "Checked: %s requests, every word; %s.\n",
+            format_count(runner.checked()).c_str(), runner.wrong() == 0 ? "all as written" : "SOME WRONG");
+    } else {
+        std::printf("%s\n", run.dump(1).c_str());
+    }
+    if (!options.json.empty()) GN_TRY(write_json(options.json, run));
+    return runner.wrong() == 0;
+}
+
+}  // namespace gnstor::bench

@@ -1,0 +1,95 @@
+// load.hpp: `bench load`: one or more ways to initiate I/O under a stated load. Host, one thread.
+#pragma once
+
+#include "initiators/initiator.hpp"
+#include "result.hpp"
+
+#include <string>
+#include <vector>
+
+namespace gnstor::bench {
+
+/// What one row of a table is about.
+struct LoadCase {
+    PathKind path = PathKind::kGnor;
+    Pattern pattern = Pattern::kRandom;
+    std::uint32_t write_percent = 0;
+    std::uint32_t bytes = 4096;
+    std::uint32_t clients = 1;
+    std::uint32_t ssds = 4;
+    std::uint32_t depth = 32;
+};
+nlohmann::json parameters_of(const LoadCase& c);
+
+/// What all rows share.
+struct LoadSettings {
+    simt::LanesKind lanes = simt::LanesKind::kCpu;
+    std::uint32_t replicas = 2;
+    std::uint32_t channels = 1, warps = 1;    ///< of each client
+    std::uint32_t threads = 0;                ///< strong-cpu; 0: chosen
+    std::uint32_t array_threads = 0;          ///< central engine; 0: 8, or the cores where there are fewer
+    std::uint32_t engine_threads = 0;         ///< 0: half of the cores
+    std::uint64_t working_set = 64u << 20;    ///< of all clients together
+    std::uint64_t write_budget = 512u << 20;  ///< bytes that the writes of one repeat may program on all SSDs
+    std::uint32_t repeats = 3;
+    double seconds = 1.0;  ///< of each repeat
+    std::uint64_t seed = 1;
+    Verify verify = Verify::kAll;
+};
+nlohmann::json configuration_of(const LoadSettings& s);
+
+/// Checks, and fills in what is 0.
+Result<LoadSettings> complete(LoadSettings settings);
+Result<void> check(const LoadCase& c, const LoadSettings& s);
+
+/// Keeps an array from one case to the next where it can.
+class LoadRunner {
+  public:
+    explicit LoadRunner(LoadSettings complete);
+    ~LoadRunner();
+    /// All repeats. Wrong data is counted in wrong(), and said.
+    Result<Case> measure(const LoadCase& c);
+    [[nodiscard]] std::uint64_t wrong() const { return wrong_; }
+    [[nodiscard]] std::uint64_t checked() const { return checked_; }
+    /// Of the initiator last used, for people.
+    [[nodiscard]] const std::string& described() const { return described_; }
+
+  private:
+    struct Rig;
+    Result<void> prepare(const LoadCase& c);
+    Result<Repeat> repeat(const LoadCase& c, std::uint32_t index);
+    Result<void> compare(const LoadCase& c);
+    [[nodiscard]] Load load_of(const LoadCase& c) const;
+    [[nodiscard]] std::uint64_t volume_bytes(const LoadCase& c) const;
+    [[nodiscard]] std::uint64_t pages_a_write(const LoadCase& c) const;
+    Result<void> check_outcome(const LoadCase& c, const Outcome& out, std::uint64_t executed);
+
+    const LoadSettings settings_;
+    std::unique_ptr<Rig> rig_;
+    std::string described_;
+    std::uint64_t wrong_ = 0, checked_ = 0;
+};
+
+struct LoadOptions {
+    std::vector<std::string> paths{"gnor", "strong-cpu"};
+    std::vector<std::string> patterns{"rand"};
+    std::vector<std::uint32_t> write_percents{0, 100};
+    std::vector<std::uint32_t> bytes{4096};
+    std::vector<std::uint32_t> clients{1};
+    std::vector<std::uint32_t> ssds{4};
+    std::vector<std::uint32_t> depths{32};
+    LoadSettings settings;
+    std::string json;    ///< path of the raw result; empty: none
+    std::string output;  ///< "table" or "json" on standard output
+    std::vector<std::string> command;
+};
+/// Measures every combination and prints. False: something was wrong.
+Result<bool> run_load(const LoadOptions& options);
+
+/// A table for people.
+std::string load_table(const std::vector<Case>& cases);
+/// The rows' results in the schema of docs/runs/README.md.
+nlohmann::json load_json(const std::string& benchmark, const std::vector<std::string>& command,
+                         const LoadSettings& s, const std::vector<Case>& cases);
+
+}  // namespace gnstor::bench

@@ -1,0 +1,77 @@
+// load_options.cpp: `bench load` on the command line.
+#include "load_options.hpp"
+
+#include <gnstor/base/units.hpp>
+
+namespace gnstor::bench {
+
+void add_load_settings(CLI::App& app, LoadSettings& s, LoadWords& words) {
+    app.add_option("--lanes", words.lanes, "what computes: cpu or gpu")->capture_default_str();
+    app.add_option("--replicas", s.replicas, "of every block")->capture_default_str();
+    app.add_option("--channels", s.channels, "of a client, where lanes initiate")->capture_default_str();
+    app.add_option("--warps", s.warps, "of a client, where lanes initiate")->capture_default_str();
+    app.add_option("--threads", s.threads,
+                   "of strong-cpu, for all clients; 0: cores that engine threads leave")
+        ->capture_default_str();
+    app.add_option("--array-threads", s.array_threads,
+                   "of a central array engine; 0: 8, or all cores if fewer")
+        ->capture_default_str();
+    app.add_option("--engine-threads", s.engine_threads, "for NICs and SSDs; 0: half of the cores")
+        ->capture_default_str();
+    app.add_option("--working-set", words.working_set, "of all clients together, such as 1GiB")
+        ->capture_default_str();
+    app.add_option("--write-budget", words.write_budget,
+                   "what the writes of a repeat may program on all SSDs")
+        ->capture_default_str();
+    app.add_option("--repeats", s.repeats, "of every case")->capture_default_str();
+    app.add_option("--seconds", s.seconds, "of one repeat")->capture_default_str();
+    app.add_option("--seed", s.seed, "of contents and order")->capture_default_str();
+    app.add_option("--verify", words.verify,
+                   "which reads are compared word by word: all, sample (one in 16) or none")
+        ->check(CLI::IsMember({"all", "sample", "none"}))
+        ->capture_default_str();
+}
+
+void add_load_options(CLI::App& app, LoadOptions& o, LoadWords& words) {
+    app.add_option(
+           "--path", o.paths,
+           "who initiates, by commas: gnor, strong-cpu, gd-deengine, gd, basic, ported-locks, coordinating")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--pattern", o.patterns, "rand, seq or both")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"rand", "seq"}))
+        ->capture_default_str();
+    app.add_option("--write-percent", o.write_percents,
+                   "0: reads, 100: writes, between: a mix; several by commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--bytes", o.bytes, "of a request, powers of two from 512; several by commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--clients", o.clients, "each with a volume of its own; several by commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--ssds", o.ssds, "of the array; several by commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--depth", o.depths, "requests in flight a stream; several by commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    add_load_settings(app, o.settings, words);
+    app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
+    app.add_option("--output", o.output, "on standard output: table or json")
+        ->check(CLI::IsMember({"table", "json"}));
+}
+
+Result<void> read_load_words(const LoadWords& words, LoadSettings& s) {
+    GN_ASSIGN(s.lanes, simt::parse_lanes(words.lanes));
+    GN_ASSIGN(s.working_set, parse_bytes(words.working_set));
+    GN_ASSIGN(s.write_budget, parse_bytes(words.write_budget));
+    s.verify = words.verify == "none"     ? Verify::kNone
+               : words.verify == "sample" ? Verify::kSample
+                                          : Verify::kAll;
+    return {};
+}
+
+}  // namespace gnstor::bench
