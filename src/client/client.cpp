@@ -8,6 +8,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 namespace gnstor::client {
 namespace {
@@ -19,6 +20,9 @@ constexpr std::uint64_t kPoolGrain = 256u << 10;
 constexpr std::uint64_t kQuiesceNs = 10'000'000'000;
 constexpr std::uint64_t kLateAnswersNs = 1'000'000;            // for those that are there already
 constexpr auto kMapLook = std::chrono::milliseconds(20);       // a load a channel
+constexpr auto kPoolLook = std::chrono::milliseconds(5);       // likewise
+constexpr auto kPoolPause = std::chrono::seconds(1);           // after memory that was not to be had
+constexpr std::uint64_t kPoolGrowth = 4;                       // two doublings, where nothing else is said
 constexpr auto kMapPauseMax = std::chrono::milliseconds(640);  // between two questions that were in vain
 
 Result<void> check(const ClientOptions& o) {
@@ -31,6 +35,11 @@ Result<void> check(const ClientOptions& o) {
     if (o.pool_bytes == 0 || o.pool_bytes % kPoolGrain != 0)
         return error(Errc::kInvalidArgument, "a channel's pool is a multiple of {} bytes, not {}", kPoolGrain,
                      o.pool_bytes);
+    if (o.pool_bytes_max != 0 && o.pool_bytes_max < o.pool_bytes)
+        return error(
+            Errc::kInvalidArgument,
+            "a channel's pool of {} bytes cannot grow to {}; give the same for one that does not grow",
+            o.pool_bytes, o.pool_bytes_max);
     if (o.transfer_timeout_ms == 0)
         return error(Errc::kInvalidArgument, "a host transfer needs a timeout of at least 1 ms");
     return simt::check_lanes(o.lanes);
@@ -44,6 +53,9 @@ Result<std::unique_ptr<Client>> Client::connect(ControlPlane& control, rdma::Sof
     if (chosen.channels == 0)
         chosen.channels = chosen.lanes == simt::LanesKind::kGpu ? kGpuChannels : kCpuChannels;
     GN_TRY(check(chosen));
+    if (chosen.pool_bytes_max == 0)
+        chosen.pool_bytes_max =
+            std::max(chosen.pool_bytes, std::min(chosen.pool_bytes * kPoolGrowth, gnor::kPoolBytesMost));
     auto impl = std::make_unique<Impl>(control, nic, chosen);
     GN_TRY(impl->open());
     return std::unique_ptr<Client>(new Client(std::move(impl)));
@@ -66,6 +78,7 @@ Result<void> Client::Impl::open() {
     GN_TRY(open_channels());
     keep_alive_by_proxy();
     follow_maps_by_proxy();
+    grow_pools_by_proxy();
     return {};
 }
 
@@ -102,6 +115,7 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
     channel_options.ssds = static_cast<std::uint32_t>(sessions.size());
     channel_options.depth = options.depth;
     channel_options.pool_bytes = options.pool_bytes;
+    channel_options.pool_bytes_max = options.pool_bytes_max;
     channel_options.lanes = lanes;
     channel_options.scatter_to_cqe = options.scatter_to_cqe;
     GN_ASSIGN(std::unique_ptr<gnor::Channel> channel, gnor::Channel::create(nic, channel_options));
@@ -262,6 +276,28 @@ void Client::Impl::look_for_refused_map() {
     map_pause = found ? std::chrono::milliseconds(0)
                       : std::min<std::chrono::milliseconds>(kMapPauseMax, map_pause * 2 + kMapLook);
     next_map_look = now + map_pause;
+}
+
+void Client::Impl::grow_pools_by_proxy() {
+    for (const auto& channel : channels) growths.push_back({channel.get()});
+    growths.push_back({host_channel.get()});
+    if (options.pool_bytes_max == options.pool_bytes) return;
+    (void)pools.add(kPoolLook, [this] { grow_pools(); });
+}
+
+// Lanes that found nothing free in a pool said so, and try again (gnor/pool.hpp). Memory that is not to be
+// had is no end: commands that are answered give theirs back.
+void Client::Impl::grow_pools() {
+    const auto now = std::chrono::steady_clock::now();
+    for (PoolGrowth& growth : growths) {
+        if (now < growth.next_try) continue;
+        const auto grown = growth.channel->grow_pool_if_asked();
+        if (grown.ok()) continue;
+        growth.next_try = now + kPoolPause;
+        if (std::exchange(growth.complained, true)) continue;
+        log_warn("a channel of client {} stays with a pool of {} bytes: {}", identity.name,
+                 growth.channel->pool_bytes(), grown.error().message);
+    }
 }
 
 const ClientIdentity& Client::identity() const {

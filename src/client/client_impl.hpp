@@ -20,6 +20,13 @@
 
 namespace gnstor::client {
 
+/// A channel's pool as the proxy keeps it growing.
+struct PoolGrowth {
+    gnor::Channel* channel;
+    std::chrono::steady_clock::time_point next_try{};  ///< not before: the last one failed
+    bool complained = false;
+};
+
 struct Client::Impl {
     Impl(ControlPlane& control_plane, rdma::SoftNic& own_nic, ClientOptions client_options)
         : control(control_plane), nic(own_nic), options(std::move(client_options)) {}
@@ -46,6 +53,8 @@ struct Client::Impl {
     Proxy renewals;  ///< of leases and maps, on a thread of their own: a daemon that hangs must not cost the
                      ///< associations
     std::vector<Proxy::ChoreId> chores;
+    std::vector<PoolGrowth> growths;  ///< the thread of `pools` alone
+    Proxy pools;  ///< of channels, that lanes wait for: behind no daemon and no SSD that hangs
 
     Result<void> open();
     Result<void> open_sessions();
@@ -62,6 +71,8 @@ struct Client::Impl {
     Result<bool> refresh_map();
     void follow_maps_by_proxy();
     void look_for_refused_map();
+    void grow_pools_by_proxy();
+    void grow_pools();
     [[nodiscard]] std::uint16_t host_queue_id() const {
         return static_cast<std::uint16_t>(options.channels + 1);
     }

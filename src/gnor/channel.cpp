@@ -44,9 +44,6 @@ Result<void> check_options(const ChannelOptions& o) {
         return error(Errc::kInvalidArgument,
                      "channel of {} SSDs x depth {}: at most {} commands; lower the depth", o.ssds, o.depth,
                      kMaxCommandSlots);
-    if (o.pool_bytes == 0 || o.pool_bytes % (64 * kPoolBlockBytes) != 0 || o.pool_bytes > (1ull << 40))
-        return error(Errc::kInvalidArgument, "channel pool of {} bytes: give a multiple of 256 KiB",
-                     o.pool_bytes);
     return {};
 }
 
@@ -56,22 +53,27 @@ simt::Lane host_lane() {
 
 }  // namespace
 
-Channel::Channel(rdma::SoftNic& nic, const ChannelOptions& options, const ChannelLayout& layout)
-    : nic_(nic), options_(options), layout_(layout) {}
+Channel::Channel(rdma::SoftNic& nic, const ChannelOptions& options, const PoolPlan& plan,
+                 const ChannelLayout& layout)
+    : nic_(nic), options_(options), plan_(plan), layout_(layout) {}
 
 Result<std::unique_ptr<Channel>> Channel::create(rdma::SoftNic& nic, const ChannelOptions& options) {
     GN_TRY(check_options(options));
+    const PoolOptions pool{options.pool_bytes, options.pool_bytes_max, options.pool_levels};
+    GN_TRY(check_pool(pool));
     GN_TRY(simt::check_lanes(options.lanes));
-    const auto layout = ChannelLayout::of(options.depth, options.ssds, options.pool_bytes);
-    std::unique_ptr<Channel> channel(new Channel(nic, options, layout));
+    const PoolPlan plan = PoolPlan::of(pool);
+    const auto layout = ChannelLayout::of(options.depth, options.ssds, plan);
+    std::unique_ptr<Channel> channel(new Channel(nic, options, plan, layout));
     GN_TRY(channel->set_up());
     return channel;
 }
 
 Result<void> Channel::set_up() {
     GN_ASSIGN(nic_memory_, simt::PinnedMemory::map(layout_.nic_bytes, options_.lanes));
-    GN_ASSIGN(pool_, simt::PinnedMemory::map(options_.pool_bytes, options_.lanes, {options_.huge_pages}));
-    if (nic_memory_.data() != nic_memory_.lane_data() || pool_.data() != pool_.lane_data())
+    GN_ASSIGN(pool_, simt::PinnedRange::reserve(std::uint64_t{plan_.blocks} * kPoolBlockBytes, options_.lanes,
+                                                {options_.huge_pages}));
+    if (nic_memory_.data() != nic_memory_.lane_data())
         return error(Errc::kUnsupported,
                      "a channel needs unified addressing: pinned memory has another address on this GPU");
     GN_ASSIGN(lane_memory_, simt::DeviceMemory::allocate(layout_.lane_bytes, options_.lanes));
@@ -80,9 +82,7 @@ Result<void> Channel::set_up() {
     }
     GN_ASSIGN(queue_keys_, nic_.register_memory(nic_memory_.data(), nic_memory_.size(), rdma::kLocalWrite));
     queues_registered_ = true;
-    GN_ASSIGN(pool_keys_, nic_.register_memory(pool_.data(), pool_.size(),
-                                               rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
-    pool_registered_ = true;
+    GN_TRY(extend_pool());
     GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
     fill_state(*access);
     // One receive completion queue for all; then a queue pair a slot, with a collapsed send completion of its
@@ -103,11 +103,6 @@ void Channel::fill_state(ChannelState& s) {
     s.command_slots = layout_.command_slots;
     s.slot_bits = layout_.slot_bits;
     s.slot_words = layout_.command_slots / 64;
-    s.pool_words = layout_.pool_blocks / 64;
-    s.pool_lkey = pool_keys_.lkey;
-    s.pool_rkey = pool_keys_.rkey;
-    s.pool_base = reinterpret_cast<std::uint64_t>(pool_.data());
-    s.pool_bytes = options_.pool_bytes;
     s.regions = reinterpret_cast<const RegionTable*>(nic + layout_.regions);
     s.notes = reinterpret_cast<HostNotes*>(nic + layout_.notes);
     s.completion_ring = reinterpret_cast<mlx5::Cqe64*>(nic + layout_.ring);
@@ -120,10 +115,8 @@ void Channel::fill_state(ChannelState& s) {
     s.slots_offset = static_cast<std::uint32_t>(layout_.slots);
     s.free_offset = static_cast<std::uint32_t>(layout_.free_words);
     s.ready_offset = static_cast<std::uint32_t>(layout_.ready_words);
-    s.pool_free_offset = static_cast<std::uint32_t>(layout_.pool_free);
-    s.pool_length_offset = static_cast<std::uint32_t>(layout_.pool_length);
     for (std::uint32_t w = 0; w < s.slot_words; ++w) s.free_slots()[w] = ~0ull;
-    for (std::uint32_t w = 0; w < s.pool_words; ++w) s.pool_free()[w] = ~0ull;
+    fill_pool_state(s);
 }
 
 Result<void> Channel::create_queue(std::uint32_t slot, ChannelState& state) {
@@ -194,7 +187,7 @@ Channel::~Channel() {
             if (table->entries[i].bytes != 0)
                 (void)nic_.deregister_memory({table->entries[i].lkey, table->entries[i].rkey});
     }
-    if (pool_registered_) (void)nic_.deregister_memory(pool_keys_);
+    if (nic_memory_.data() != nullptr) deregister_pool();
     if (queues_registered_) (void)nic_.deregister_memory(queue_keys_);
 }
 
@@ -219,7 +212,7 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
                      data.size());
     const std::uint32_t index = take_slot(c, 0);
     if (index == kNone) {
-        if (block != kNone) give_run(c.pool_free(), block, 1);
+        if (block != kNone) give_pool_run(c, block, 1);
         return error(Errc::kBusy, "all {} command slots of the channel are in use", c.command_slots);
     }
     CommandSlot& s = c.slot(index);
@@ -252,7 +245,8 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
         const auto bytes = static_cast<std::uint32_t>(data.size());
         command.data = nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset, 0, bytes);
         store_capsule(capsule, command);
-        send.fill_send(ticket, head, mlx5::make_data(address, bytes, pool_keys_.lkey));
+        send.fill_send(ticket, head,
+                       mlx5::make_data(address, bytes, pool_keys(c, pool_step_of(c, block)).lkey));
     }
     simt::fetch_or<simt::Scope::kDevice>(&s.control, 1u);
     send.publish(ticket);
@@ -351,7 +345,8 @@ Result<Channel::Usage> Channel::usage() {
         for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
             if (((pending >> r) & 1u) != 0) u.queues_pending |= 1ull << slot.target[r];
     }
-    u.pool_blocks_free = count_free(access->pool_free(), access->pool_words);
+    u.pool_blocks_free = count_free_blocks(*access);
+    u.pool_blocks = static_cast<std::uint32_t>(pool_bytes() / kPoolBlockBytes);
     return u;
 }
 

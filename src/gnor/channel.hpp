@@ -4,16 +4,18 @@
 // Connect), hands ref() to kernels, and stands by: registering memory, reading counters, and after an error
 // reset, reclaim, reconnect. It is not in the I/O path.
 //
-// Threads: one host thread. Calls marked "quiet" need lane memory to themselves: no lane may be in a call on
-// this channel. With CPU lanes the host works on lane memory itself; with GPU lanes it takes a copy, works on
-// that, and puts it back.
+// Threads: one host thread, and one more for grow_pool_if_asked. Calls marked "quiet" need lane memory to
+// themselves: no lane may be in a call on this channel. With CPU lanes the host works on lane memory itself;
+// with GPU lanes it takes a copy, works on that, and puts it back.
 #pragma once
 
 #include <gnstor/base/result.hpp>
 #include <gnstor/gnor/channel_ref.hpp>
 #include <gnstor/simt/device_memory.hpp>
 #include <gnstor/simt/pinned_memory.hpp>
+#include <gnstor/simt/pinned_range.hpp>
 
+#include "gnor/pool_plan.hpp"
 #include "rdma/nic.hpp"
 
 #include <cstddef>
@@ -28,6 +30,8 @@ struct ChannelOptions {
     std::uint32_t ssds = 1;                 ///< slots of the array: one queue pair each; 1 .. 64
     std::uint32_t depth = 32;               ///< commands in flight a queue pair; a power of two, 2 .. 1024
     std::uint64_t pool_bytes = 8ull << 20;  ///< registered pool; a multiple of 256 KiB
+    std::uint64_t pool_bytes_max = 0;       ///< it may grow to this; 0: it does not (PoolOptions)
+    std::array<std::uint32_t, kMaxPoolLevels> pool_levels = PoolOptions{}.levels;
     simt::LanesKind lanes = simt::LanesKind::kCpu;
     bool scatter_to_cqe = true;  ///< responses land in the completion: one trip less
     bool huge_pages = false;     ///< for the pool
@@ -35,21 +39,21 @@ struct ChannelOptions {
 
 /// Where everything lies in the NIC-visible block and in lane memory: pure arithmetic.
 struct ChannelLayout {
-    std::uint32_t ssds, depth, command_slots, slot_bits, completion_entries, pool_blocks;
+    std::uint32_t ssds, depth, command_slots, slot_bits, completion_entries;
     // Lane memory.
-    std::size_t queues, ready_marks, receives, slots, free_words, ready_words, lane_fixed, pool_free,
-        pool_length, lane_bytes;
+    std::size_t queues, ready_marks, receives, slots, free_words, ready_words, lane_fixed, pool_steps,
+        pool_words, pool_length, lane_bytes;
     // NIC-visible memory.
     std::size_t queue_stride, send_ring, capsules, receive_ring, responses, records, bell, send_completion,
-        ring, consumer_record, regions, notes, nic_bytes;
+        ring, consumer_record, regions, pool_table, notes, nic_bytes;
 
-    static constexpr ChannelLayout of(std::uint32_t depth, std::uint32_t ssds, std::uint64_t pool_bytes);
+    static constexpr ChannelLayout of(std::uint32_t depth, std::uint32_t ssds, const PoolPlan& pool);
 };
 
-/// Memory that a channel of this depth takes besides its pool (whose bookkeeping is 4 bytes and a bit a 4 KiB
-/// block):
+/// Memory that a channel of this depth takes besides its pool (whose bookkeeping, for all that it may grow
+/// to, is 4 bytes and 1.1 bits a 4 KiB block, and 56 bytes a growth step):
 ///   NIC-visible, a queue pair: depth x (64 entry + 64 capsule + 16 receive + 16 response) + 256;
-///   NIC-visible, shared: 64 x completions + 640, with completions = depth x ssds rounded up to a power of
+///   NIC-visible, shared: 64 x completions + 768, with completions = depth x ssds rounded up to a power of
 ///   two; lane memory: 1408 + ssds x (4 x depth + 320) + completions x 128 + bitmaps.
 [[nodiscard]] constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds);
 
@@ -94,6 +98,12 @@ class Channel {
     /// Forgets it: waiting lanes say it again. Any thread.
     void clear_refused_map();
 
+    /// Registers the pool's next growth step if lanes asked for it, and publishes it to them. Any one thread,
+    /// also under a running kernel. Whether it grew; an Error says why it could not.
+    Result<bool> grow_pool_if_asked();
+    /// What is registered of the pool now. Any thread.
+    [[nodiscard]] std::uint64_t pool_bytes() const;
+
     /// Polls until no command is in flight; kTimedOut names how many are. Quiet.
     Result<void> quiesce(simt::Deadline deadline);
     /// After an error or a quarantine: resets the queue pair, ends all commands on it (kQueueError to those
@@ -106,6 +116,7 @@ class Channel {
         std::uint32_t slots_taken;
         std::uint32_t commands_pending;
         std::uint32_t pool_blocks_free;
+        std::uint32_t pool_blocks;     ///< of the pool as it is now
         std::uint64_t queues_pending;  ///< a bit a slot of the array that owes answers
     };
     Result<Usage> usage();
@@ -113,10 +124,18 @@ class Channel {
   private:
     class HostAccess;  // channel.cpp: lane memory, or a copy of it that is put back
 
-    Channel(rdma::SoftNic& nic, const ChannelOptions& options, const ChannelLayout& layout);
+    Channel(rdma::SoftNic& nic, const ChannelOptions& options, const PoolPlan& plan,
+            const ChannelLayout& layout);
     Result<void> set_up();
     Result<void> create_queue(std::uint32_t slot, ChannelState& state);
     void fill_state(ChannelState& state);
+    Result<void> extend_pool();
+    void fill_pool_state(ChannelState& state);
+    void deregister_pool();
+    std::uint32_t count_free_blocks(ChannelState& state) const;
+    PoolTable* pool_table() const {
+        return reinterpret_cast<PoolTable*>(nic_memory_.data() + layout_.pool_table);
+    }
     std::byte* queue_memory(std::uint32_t slot) const {
         return nic_memory_.data() + slot * layout_.queue_stride;
     }
@@ -125,15 +144,14 @@ class Channel {
 
     rdma::SoftNic& nic_;
     ChannelOptions options_;
+    PoolPlan plan_;
     ChannelLayout layout_;
     simt::PinnedMemory nic_memory_;
-    simt::PinnedMemory pool_;
+    simt::PinnedRange pool_;
     simt::DeviceMemory lane_memory_;
     simt::DeviceMemory shadow_;  ///< GPU lanes: host copy of lane memory
     rdma::MemoryKeys queue_keys_{};
-    rdma::MemoryKeys pool_keys_{};
     bool queues_registered_ = false;
-    bool pool_registered_ = false;
     std::vector<rdma::CqNumber> completion_queues_;
     std::vector<rdma::QpNumber> queue_pairs_;
     std::vector<std::uint32_t> free_regions_;
@@ -141,7 +159,7 @@ class Channel {
 
 // ---- bodies of the arithmetic
 
-constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssds, std::uint64_t pool_bytes) {
+constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssds, const PoolPlan& pool) {
     ChannelLayout l{};
     l.ssds = ssds;
     l.depth = depth;
@@ -150,7 +168,6 @@ constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssd
     for (; l.command_slots < depth * ssds; l.command_slots <<= 1) ++l.slot_bits;
     l.completion_entries = 1;
     while (l.completion_entries < depth * ssds) l.completion_entries <<= 1;
-    l.pool_blocks = static_cast<std::uint32_t>(pool_bytes / kPoolBlockBytes);
     const auto take = [](std::size_t& at, std::size_t bytes) {
         const std::size_t here = (at + 63) / 64 * 64;
         at = here + bytes;
@@ -164,8 +181,9 @@ constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssd
     l.free_words = take(at, l.command_slots / 8);
     l.ready_words = take(at, l.command_slots / 8);
     l.lane_fixed = at;
-    l.pool_free = take(at, l.pool_blocks / 8);
-    l.pool_length = take(at, std::size_t{4} * l.pool_blocks);
+    l.pool_steps = take(at, sizeof(PoolStep) * pool.steps_max);
+    l.pool_words = take(at, std::size_t{8} * pool.words);
+    l.pool_length = take(at, std::size_t{4} * pool.blocks);
     l.lane_bytes = take(at, 0);
     at = 0;
     l.send_ring = take(at, std::size_t{64} * depth);
@@ -180,13 +198,14 @@ constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssd
     l.ring = take(at, std::size_t{64} * l.completion_entries);
     l.consumer_record = take(at, 64);
     l.regions = take(at, sizeof(RegionTable));
+    l.pool_table = take(at, sizeof(PoolTable));
     l.notes = take(at, sizeof(HostNotes));
     l.nic_bytes = take(at, 0);
     return l;
 }
 
 constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds) {
-    const ChannelLayout l = ChannelLayout::of(depth, ssds, 0);
+    const ChannelLayout l = ChannelLayout::of(depth, ssds, PoolPlan{});
     return l.nic_bytes + l.lane_fixed;
 }
 static_assert(memory_bytes(32, 4) < 56 * 1024, "about 50 KB at 4 SSDs and depth 32, as DESIGN.md says");

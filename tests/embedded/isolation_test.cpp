@@ -61,7 +61,7 @@ class Isolation : public ::testing::Test {
     static std::span<std::uint64_t> pool_of(gnor::Channel& channel) {
         const ChannelRef ref = channel.ref();
         const gnor::ChannelState& state = ref.state();
-        return {reinterpret_cast<std::uint64_t*>(state.pool_base), state.pool_bytes / 8};
+        return {reinterpret_cast<std::uint64_t*>(state.pool_base), channel.pool_bytes() / 8};
     }
     nvme::Command forge(SplitMix64& random, gnor::Channel& channel, std::uint32_t& slot);
 

@@ -179,7 +179,7 @@ class ArrayRig {
             const auto usage = c.usage().value();
             EXPECT_EQ(usage.slots_taken, 0u) << "channel " << i;
             EXPECT_EQ(usage.commands_pending, 0u) << "channel " << i;
-            EXPECT_EQ(usage.pool_blocks_free, c.options().pool_bytes / 4096) << "channel " << i;
+            EXPECT_EQ(usage.pool_blocks_free, usage.pool_blocks) << "channel " << i;
             EXPECT_EQ(c.counters().value().quarantined, 0u) << "channel " << i;
         }
     }

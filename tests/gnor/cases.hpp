@@ -382,7 +382,7 @@ struct PoolStress {
         int local = 0;
         common.expect(channel.free(me, &local), Status::kBadArgument);
         auto status = Status::kSuccess;
-        if (channel.alloc(me, 64 * 4096 + 1, &status) != nullptr)
+        if (channel.alloc(me, (1u << 20) + 1, &status) != nullptr)
             common.expect(Status::kSuccess, Status::kBadArgument);
         common.expect(status, Status::kBadArgument);
     }

@@ -22,6 +22,7 @@ struct RigOptions {
     std::uint32_t channels = 1;
     std::uint32_t depth = 32;
     std::uint64_t pool_bytes = 4ull << 20;
+    std::uint64_t pool_bytes_max = 0;
     std::uint32_t replicas = 2;
     std::uint32_t chunk_shift = 4;
     std::uint64_t capacity_blocks = 1u << 20;
@@ -60,6 +61,7 @@ class Rig {
             c.ssds = o.ssds;
             c.depth = o.depth;
             c.pool_bytes = o.pool_bytes;
+            c.pool_bytes_max = o.pool_bytes_max;
             c.lanes = o.lanes;
             c.scatter_to_cqe = o.scatter;
             channels.push_back(std::move(gnor::Channel::create(*nic, c).value()));
@@ -131,7 +133,7 @@ class Rig {
             const auto usage = c->usage().value();
             EXPECT_EQ(usage.slots_taken, 0u);
             EXPECT_EQ(usage.commands_pending, 0u);
-            EXPECT_EQ(usage.pool_blocks_free, options.pool_bytes / 4096 - pool_blocks_in_use);
+            EXPECT_EQ(usage.pool_blocks_free, usage.pool_blocks - pool_blocks_in_use);
             EXPECT_EQ(c->counters().value().quarantined, 0u);
         }
     }

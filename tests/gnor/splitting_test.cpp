@@ -82,7 +82,7 @@ TEST(StatusOrder, WorstIsATotalOrderAndTheDeadlineOutranksAll) {
 TEST(ChannelMemory, IsTheStatedFormula) {
     for (std::uint32_t ssds : {1u, 2u, 4u, 12u, 64u})
         for (std::uint32_t depth : {2u, 8u, 32u, 64u}) {
-            const auto l = ChannelLayout::of(depth, ssds, 8u << 20);
+            const auto l = ChannelLayout::of(depth, ssds, PoolPlan::of({}));
             EXPECT_EQ(l.nic_bytes + l.lane_fixed, memory_bytes(depth, ssds));
             EXPECT_GE(l.command_slots, depth * ssds);
             EXPECT_LT(memory_bytes(depth, ssds),

@@ -2,9 +2,9 @@
 // hands references to kernels.
 //
 // Client owns an admin connection to every SSD, the channels (each with a queue pair to every SSD) and a
-// proxy thread (keep-alives, lease renewals, newer maps). Volume owns one opening of a volume. Both are host
-// owners: not copyable, used from host threads; what kernels take are VolumeRef and ChannelSet, small values
-// that are valid while their owners live. Nothing here is in the I/O path.
+// proxy thread (keep-alives, lease renewals, newer maps, larger pools). Volume owns one opening of a volume.
+// Both are host owners: not copyable, used from host threads; what kernels take are VolumeRef and ChannelSet,
+// small values that are valid while their owners live. Nothing here is in the I/O path.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -32,8 +32,9 @@ struct ClientOptions {
     std::uint32_t channels = 0;                     ///< 1 .. 127; 0: 32 for GPU lanes, 4 for CPU lanes
     std::uint32_t depth = 32;             ///< commands under way per channel and SSD; power of two, 8 .. 256
     std::uint64_t pool_bytes = 2u << 20;  ///< registered pool a channel; a multiple of 256 KiB
-    std::uint32_t keep_alive_ms = 15000;  ///< NVMe keep-alive timeout of the admin connections
-    bool scatter_to_cqe = true;           ///< responses inside completions: one trip less
+    std::uint64_t pool_bytes_max = 0;  ///< to which it doubles when lanes find it empty; 0: 4 times the above
+    std::uint32_t keep_alive_ms = 15000;        ///< NVMe keep-alive timeout of the admin connections
+    bool scatter_to_cqe = true;                 ///< responses inside completions: one trip less
     std::uint32_t transfer_timeout_ms = 30000;  ///< Volume::read and write: for each 16 MiB of a transfer
 };
 

@@ -1,45 +1,20 @@
 // buffers.hpp: which memory the NIC may touch: the channel's pool, and what the user registered. CPU and GPU
 // lanes.
 //
-// The pool is a bitmap of 4 KiB blocks; a run of up to 64 is taken at once (bitmap.hpp). Short runs are
-// searched from the low words on, long ones from the high end, so that short ones do not break up the words
-// that long ones need.
-//
-// A run that a command in quarantine may still touch is held: pool_free refuses it until the answer came or
-// the host has reset the queue pair.
+// What users take of the pool is a run of its blocks (pool.hpp), written down by its first block: length, and
+// how many commands in quarantine hold it. A run that such a command may still touch is held: pool_free
+// refuses it until the answer came or the host has reset the queue pair.
 #pragma once
 
-#include <gnstor/gnor/channel_state.hpp>
+#include <gnstor/gnor/pool.hpp>
 
 namespace gnstor::gnor {
-
-inline constexpr std::uint32_t kLongRun = 16;  ///< blocks from which a run is searched from the high end
 
 struct Keys {
     bool found = false;
     std::uint32_t lkey = 0;
     std::uint32_t rkey = 0;
 };
-
-/// A run of pool blocks, or kNone.
-GN_HD
-inline std::uint32_t take_pool_run(ChannelState& c, std::uint32_t blocks, std::uint32_t hint) {
-    if (c.pool_words == 0) return kNone;
-    if (blocks < kLongRun) {
-        const std::uint32_t low_words = c.pool_words > 1 ? c.pool_words / 2 : 1;
-        return take_run(c.pool_free(), c.pool_words, blocks, hint % low_words);
-    }
-    for (std::uint32_t w = c.pool_words; w-- > 0;) {
-        const std::uint32_t first = take_run(c.pool_free() + w, 1, blocks, 0);
-        if (first != kNone) return w * 64 + first;
-    }
-    return kNone;
-}
-
-GN_HD
-inline std::uint64_t pool_address(const ChannelState& c, std::uint32_t first) {
-    return c.pool_base + std::uint64_t{first} * kPoolBlockBytes;
-}
 
 GN_HD
 constexpr bool lies_in(std::uint64_t base, std::uint64_t size, std::uint64_t address, std::uint64_t bytes) {
@@ -65,10 +40,32 @@ inline std::uint32_t refresh_regions(ChannelState& c, std::uint32_t cached) {
     return count;
 }
 
+/// The keys of a step of the pool that lanes know of.
+GN_HD
+inline Keys pool_keys(const ChannelState& c, std::uint32_t step) {
+    if (step == 0) return Keys{true, c.pool_lkey, c.pool_rkey};
+    return Keys{true, simt::load_relaxed<simt::Scope::kDevice>(&c.pool_keys[step].lkey),
+                simt::load_relaxed<simt::Scope::kDevice>(&c.pool_keys[step].rkey)};
+}
+
+/// The keys of an address range within the pool's: it lies in one step, and that has its memory.
+GN_HD
+inline Keys find_pool_keys(ChannelState& c, std::uint64_t address, std::uint64_t bytes) {
+    const auto block = static_cast<std::uint32_t>((address - c.pool_base) / kPoolBlockBytes);
+    const std::uint32_t step = pool_step_of(c, block);
+    const PoolStep& s = c.pool_step(step);
+    const std::uint64_t size = std::uint64_t{s.blocks} * kPoolBlockBytes;
+    if (!lies_in(pool_address(c, s.first), size, address, bytes)) return Keys{};
+    const std::uint32_t known = known_pool_steps(c);
+    if (step >= known && step >= refresh_pool(c, known)) return Keys{};
+    return pool_keys(c, step);
+}
+
 /// The keys of registered memory that holds all of [address, address + bytes).
 GN_HD
 inline Keys find_keys(ChannelState& c, std::uint64_t address, std::uint64_t bytes) {
-    if (lies_in(c.pool_base, c.pool_bytes, address, bytes)) return Keys{true, c.pool_lkey, c.pool_rkey};
+    if (lies_in(c.pool_base, c.pool_bytes, address, bytes)) return pool_keys(c, 0);
+    if (lies_in(c.pool_base, c.pool_bytes_max, address, bytes)) return find_pool_keys(c, address, bytes);
     // Pairs with the release in refresh_regions.
     std::uint32_t count = simt::load_acquire<simt::Scope::kDevice>(&c.cached_regions);
     for (std::uint32_t i = 0;; ++i) {
@@ -87,19 +84,20 @@ inline Keys find_keys(ChannelState& c, std::uint64_t address, std::uint64_t byte
 }
 
 // ChannelState::pool_length: a run's length in blocks, and above it how many commands in quarantine hold it.
-inline constexpr std::uint32_t kRunLengthMask = 0xFF;
-inline constexpr std::uint32_t kRunHold = 0x100;
+inline constexpr std::uint32_t kRunLengthMask = 0xFFFF;
+inline constexpr std::uint32_t kRunHold = 0x10000;
 
 /// The run given to users that `address` lies in, by its first block, or kNone.
 GN_HD
 inline std::uint32_t run_of(ChannelState& c, std::uint64_t address) {
-    if (!lies_in(c.pool_base, c.pool_bytes, address, 1)) return kNone;
+    if (!lies_in(c.pool_base, c.pool_bytes_max, address, 1)) return kNone;
     const auto at = static_cast<std::uint32_t>((address - c.pool_base) / kPoolBlockBytes);
-    for (std::uint32_t first = at;; --first) {  // a run lies within one word of the bitmap
+    const std::uint32_t begin = c.pool_step(pool_step_of(c, at)).first;
+    for (std::uint32_t first = at;; --first) {  // a run lies within one step
         const std::uint32_t blocks =
             simt::load_relaxed<simt::Scope::kDevice>(&c.pool_length()[first]) & kRunLengthMask;
         if (blocks != 0) return first + blocks > at ? first : kNone;
-        if (first % kMaxRun == 0) return kNone;
+        if (first == begin || at - first + 1 == c.pool_blocks_most) return kNone;
     }
 }
 
@@ -118,17 +116,29 @@ inline void release_run(ChannelState& c, std::uint32_t first) {
     simt::fetch_add<simt::Scope::kDevice>(&c.pool_length()[first], 0u - kRunHold);
 }
 
+/// How many blocks a request of `bytes` takes; 0: none can hold it.
+GN_HD
+inline std::uint32_t pool_blocks_for(const ChannelState& c, std::uint64_t bytes) {
+    if (bytes > std::uint64_t{c.pool_blocks_most} * kPoolBlockBytes) return 0;
+    return static_cast<std::uint32_t>((bytes + kPoolBlockBytes - 1) / kPoolBlockBytes);
+}
+
+/// Writes down that a run is a user's.
+GN_HD
+inline void* lend_run(ChannelState& c, std::uint32_t first, std::uint32_t blocks) {
+    simt::fetch_add<simt::Scope::kDevice>(&c.pool_length()[first], blocks);
+    return reinterpret_cast<void*>(pool_address(c, first));
+}
+
 /// Takes registered memory for the user; null when the pool has no such run.
 GN_HD
 inline void* pool_alloc(ChannelState& c, std::uint64_t bytes, std::uint32_t hint, nvme::Status& status) {
     status = nvme::Status::kBadArgument;
-    if (bytes == 0 || bytes > std::uint64_t{kMaxRun} * kPoolBlockBytes) return nullptr;
-    const auto blocks = static_cast<std::uint32_t>((bytes + kPoolBlockBytes - 1) / kPoolBlockBytes);
+    const std::uint32_t blocks = pool_blocks_for(c, bytes);
+    if (blocks == 0) return nullptr;
     const std::uint32_t first = take_pool_run(c, blocks, hint);
     status = first == kNone ? nvme::Status::kNoBuffer : nvme::Status::kSuccess;
-    if (first == kNone) return nullptr;
-    simt::fetch_add<simt::Scope::kDevice>(&c.pool_length()[first], blocks);
-    return reinterpret_cast<void*>(pool_address(c, first));
+    return first == kNone ? nullptr : lend_run(c, first, blocks);
 }
 
 /// Gives back what pool_alloc gave. kBadArgument: not the beginning of such a run, or given back before;
@@ -136,7 +146,7 @@ inline void* pool_alloc(ChannelState& c, std::uint64_t bytes, std::uint32_t hint
 GN_HD
 inline nvme::Status pool_free(ChannelState& c, void* buffer) {
     const auto address = reinterpret_cast<std::uint64_t>(buffer);
-    if (!lies_in(c.pool_base, c.pool_bytes, address, kPoolBlockBytes) ||
+    if (!lies_in(c.pool_base, c.pool_bytes_max, address, kPoolBlockBytes) ||
         (address - c.pool_base) % kPoolBlockBytes != 0)
         return nvme::Status::kBadArgument;
     const auto first = static_cast<std::uint32_t>((address - c.pool_base) / kPoolBlockBytes);
@@ -150,7 +160,7 @@ inline nvme::Status pool_free(ChannelState& c, void* buffer) {
         if (was == seen) break;
         seen = was;
     }
-    give_run(c.pool_free(), first, seen);
+    give_pool_run(c, first, seen);
     return nvme::Status::kSuccess;
 }
 

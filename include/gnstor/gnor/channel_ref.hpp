@@ -19,9 +19,10 @@ class ChannelRef {
     GN_HD
     explicit ChannelRef(gnor::ChannelState* state) : state_(state) {}
 
-    /// Registered memory of the channel's pool, 4 KiB aligned, 1 byte .. 256 KiB; null when there is none
-    /// (`status`: kNoBuffer) or the size is none (kBadArgument). With a group of several lanes they all call
-    /// and share one buffer.
+    /// Registered memory of the channel's pool, 4 KiB aligned, 1 byte up to its largest level (1 MiB, or the
+    /// pool where that is smaller); null when there is none (`status`: kNoBuffer; the host was asked to let
+    /// the pool grow, if it may) or no run can have that size (kBadArgument). With a group of several lanes
+    /// they all call and share one buffer.
     template <class Group>
     GN_HD void* alloc(Group group, std::uint64_t bytes, Status* status = nullptr) const {
         auto found = Status::kSuccess;
@@ -35,6 +36,39 @@ class ChannelRef {
         found = group.shfl(found, group.leader());
         if (status != nullptr) *status = found;
         return reinterpret_cast<void*>(address);
+    }
+    /// The same, and waits until `deadline` for others to give memory back or the host to register more;
+    /// kNoBuffer then. Not from a callback.
+    template <class Group>
+    GN_HD void* alloc(Group group, std::uint64_t bytes, Deadline deadline, Status* status = nullptr) const {
+        std::uint32_t backoff = 0;
+        for (;;) {
+            auto found = Status::kSuccess;
+            void* const buffer = alloc(group, bytes, &found);
+            const bool over = group.is_leader() && deadline.passed();
+            if (found != Status::kNoBuffer || group.shfl(over, group.leader())) {
+                if (status != nullptr) *status = found;
+                return buffer;
+            }
+            // Commands that end give pool buffers back.
+            if (gnor::poll_trip(group, *state_) == 0) simt::pause(backoff);
+        }
+    }
+    /// A buffer of its own for each member that `wants` one, of `bytes` bytes, the same for all; taken for
+    /// all of them together, so that lanes do not race for the same words. All members call; the results are
+    /// a member's own.
+    template <class Group>
+    GN_HD void* alloc_each(Group group, bool wants, std::uint64_t bytes, Status* status = nullptr) const {
+        const std::uint32_t blocks = gnor::pool_blocks_for(*state_, bytes);
+        auto found = blocks == 0 && wants ? Status::kBadArgument : Status::kSuccess;
+        void* buffer = nullptr;
+        if (blocks != 0) {
+            const std::uint32_t first = gnor::take_pool_each(group, *state_, wants, blocks, hint(group));
+            if (first != gnor::kNone) buffer = gnor::lend_run(*state_, first, blocks);
+            if (wants && first == gnor::kNone) found = Status::kNoBuffer;
+        }
+        if (status != nullptr) *status = found;
+        return buffer;
     }
     /// Gives it back; no command may be in flight on it. kBadArgument: not what alloc gave, or given back
     /// before. kBufferInUse: a command that timed out, broke or was dropped may still touch it; try again

@@ -10,7 +10,7 @@
 // holds it; the rest is written by the host before lanes get the channel.
 #pragma once
 
-#include <gnstor/gnor/bitmap.hpp>
+#include <gnstor/gnor/pool_levels.hpp>
 #include <gnstor/nvme/command.hpp>
 #include <gnstor/placement/placement.hpp>
 #include <gnstor/rdma/mlx5.hpp>
@@ -29,6 +29,7 @@ inline constexpr std::uint32_t kMaxRegions = 16;
 inline constexpr std::uint32_t kMaxCommandSlots =
     4096;  ///< so that a command id keeps at least 4 generation bits
 inline constexpr std::uint32_t kPoolBlockBytes = nvme::kBlockBytes;
+inline constexpr std::uint32_t kMaxPoolSteps = 16;      ///< the first, and doublings
 inline constexpr std::uint32_t kInCapsuleBytes = 4096;  ///< writes up to this travel in the capsule
 inline constexpr std::uint32_t kResponseBytes = sizeof(nvme::Completion);
 
@@ -52,9 +53,24 @@ struct alignas(64) RegionTable {
     Region entries[kMaxRegions];
 };
 
+/// Keys of one growth step of the pool: a region of its own.
+struct PoolKeys {
+    std::uint32_t lkey;
+    std::uint32_t rkey;
+};
+
+/// The pool's steps whose memory is registered. NIC-visible, written by the host also under a running kernel:
+/// keys first, then `count` with a release. Never shrinks.
+struct alignas(64) PoolTable {
+    std::uint32_t count;
+    std::uint32_t reserved;
+    PoolKeys keys[kMaxPoolSteps];
+};
+
 /// What lanes tell the host. NIC-visible, so that the host reads it under a running kernel.
 struct alignas(64) HostNotes {
-    nvme::MapVersion refused_map;  // atomic: the version last refused as stale by an SSD, or 0
+    nvme::MapVersion refused_map;     // atomic: the version last refused as stale by an SSD, or 0
+    std::uint32_t pool_steps_wanted;  // atomic: of the pool, by lanes that found nothing free in it
 };
 
 /// State of a command slot: bits of CommandSlot::control.
@@ -150,18 +166,22 @@ struct alignas(64) ChannelState {
     std::uint32_t command_slots;  ///< power of two
     std::uint32_t slot_bits;
     std::uint32_t slot_words;  ///< 64-bit words of the free and ready bitmaps
-    std::uint32_t pool_words;
-    std::uint32_t pool_lkey;
+    std::uint32_t pool_steps_max;
+    std::uint32_t pool_lkey;  ///< of the pool's first step
     std::uint32_t pool_rkey;
     std::uint64_t pool_base;
-    std::uint64_t pool_bytes;
+    std::uint64_t pool_bytes;        ///< of the first step
+    std::uint64_t pool_bytes_max;    ///< addresses of all steps, also of those to come
+    std::uint32_t pool_blocks_most;  ///< in one run
+    PoolLevels pool_levels;
+    const PoolTable* pool_table;
     const RegionTable* regions;
     HostNotes* notes;
     mlx5::Cqe64* completion_ring;
     std::uint32_t* consumer_record;
     std::uint32_t completion_entries_log2, send_entries_log2;
     std::uint32_t queues_offset, ready_marks_offset, receives_offset, slots_offset, free_offset, ready_offset,
-        pool_free_offset, pool_length_offset;
+        pool_steps_offset, pool_words_offset, pool_length_offset;
 
     rdma::CompletionQueueState completions;
     alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
@@ -170,8 +190,11 @@ struct alignas(64) ChannelState {
     std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
     std::uint32_t
         gathering;  // atomic: 1: a lane takes the slots of an asynchronous request of several commands
-    Region cache[kMaxRegions];      // atomic words
-    alignas(64) Counters counters;  // atomics
+    Region cache[kMaxRegions];          // atomic words
+    std::uint32_t pool_steps;           // atomic: how many of `pool_keys` are filled
+    std::uint32_t pool_asked;           // atomic: the number of steps that the host was asked for last
+    PoolKeys pool_keys[kMaxPoolSteps];  // atomic words
+    alignas(64) Counters counters;      // atomics
     FirstError first_error;
 
     template <class T>
@@ -206,7 +229,9 @@ struct alignas(64) ChannelState {
     GN_HD
     std::uint64_t* ready_slots() { return at<std::uint64_t>(ready_offset); }
     GN_HD
-    std::uint64_t* pool_free() { return at<std::uint64_t>(pool_free_offset); }
+    PoolStep& pool_step(std::uint32_t i) { return at<PoolStep>(pool_steps_offset)[i]; }
+    GN_HD
+    std::uint64_t* pool_words() { return at<std::uint64_t>(pool_words_offset); }
     /// Of each run given to users, by its first block: its length and who holds it (buffers.hpp); 0: none
     /// begins there.
     GN_HD

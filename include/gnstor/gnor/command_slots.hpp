@@ -67,7 +67,7 @@ inline std::uint32_t take_slot(ChannelState& c, std::uint32_t hint) {
 GN_HD
 inline void free_slot(ChannelState& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
-    if (slot.pool_first != kNone) give_run(c.pool_free(), slot.pool_first, slot.pool_blocks);
+    if (slot.pool_first != kNone) give_pool_run(c, slot.pool_first, slot.pool_blocks);
     if (slot.held_run != kNone) release_run(c, slot.held_run);
     const std::uint32_t control = simt::load_relaxed<simt::Scope::kDevice>(&slot.control);
     simt::store_relaxed<simt::Scope::kDevice>(&slot.control,

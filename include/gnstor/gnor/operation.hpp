@@ -86,7 +86,7 @@ inline Begin begin_step(ChannelState& c, const Operation& op, const Step& step, 
     status = nvme::Status::kTimedOut;
     index = take_slot(c, hint);
     if (index == kNone) {
-        if (bounced) give_run(c.pool_free(), pool_first, pool_blocks);
+        if (bounced) give_pool_run(c, pool_first, pool_blocks);
         return Begin::kLater;
     }
     CommandSlot& slot = c.slot(index);
@@ -100,8 +100,9 @@ inline Begin begin_step(ChannelState& c, const Operation& op, const Step& step, 
     slot.blocks = step.blocks;
     slot.pool_first = pool_first;
     slot.pool_blocks = pool_blocks;
-    slot.lkey = bounced ? c.pool_lkey : step.lkey;
-    slot.rkey = bounced ? c.pool_rkey : step.rkey;
+    const Keys keys = bounced ? pool_keys(c, pool_step_of(c, pool_first)) : Keys{true, step.lkey, step.rkey};
+    slot.lkey = keys.lkey;
+    slot.rkey = keys.rkey;
     slot.buffer = step.buffer;
     slot.wire = bounced ? pool_address(c, pool_first) : step.buffer;
     slot.sequence = step.sequence;

@@ -1,0 +1,80 @@
+// channel_pool.cpp: the pool's memory: planned whole when the channel is made, registered step by step.
+//
+// The bitmaps of all steps lie in lane memory, full, from the beginning; a step that the table does not count
+// yet is in nobody's sight. So growing touches NIC-visible memory alone, and works under a running kernel.
+// One thread at a time grows; the others read the count.
+#include "gnor/channel.hpp"
+
+namespace gnstor::gnor {
+
+/// The next step: memory, region, keys in the table, count.
+Result<void> Channel::extend_pool() {
+    PoolTable* const table = pool_table();
+    const std::uint32_t step = table->count;
+    const std::size_t bytes = std::size_t{plan_.steps[step].blocks} * kPoolBlockBytes;
+    // Memory that could not be registered before is there already.
+    const bool there = pool_.size() > std::size_t{plan_.steps[step].first} * kPoolBlockBytes;
+    if (!there) GN_TRY(pool_.extend(bytes));
+    GN_ASSIGN(const rdma::MemoryKeys keys,
+              nic_.register_memory(pool_.data() + std::size_t{plan_.steps[step].first} * kPoolBlockBytes,
+                                   bytes, rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
+    table->keys[step] = PoolKeys{keys.lkey, keys.rkey};
+    // Publishes memory and keys: pairs with refresh_pool.
+    simt::store_release<simt::Scope::kSystem>(&table->count, step + 1);
+    return {};
+}
+
+Result<bool> Channel::grow_pool_if_asked() {
+    const auto* notes = reinterpret_cast<const HostNotes*>(nic_memory_.data() + layout_.notes);
+    // A hint: whatever it says, one step is added, and none past the plan.
+    const std::uint32_t wanted = simt::load_relaxed<simt::Scope::kSystem>(&notes->pool_steps_wanted);
+    const std::uint32_t count = pool_table()->count;
+    if (wanted <= count || count >= plan_.steps_max) return false;
+    GN_TRY(extend_pool());
+    return true;
+}
+
+std::uint64_t Channel::pool_bytes() const {
+    // Pairs with the release of extend_pool, which another thread may be in.
+    const std::uint32_t steps = simt::load_acquire<simt::Scope::kSystem>(&pool_table()->count);
+    const PoolStep& last = plan_.steps[steps - 1];
+    return (std::uint64_t{last.first} + last.blocks) * kPoolBlockBytes;
+}
+
+void Channel::fill_pool_state(ChannelState& s) {
+    const PoolTable& table = *pool_table();
+    s.pool_steps_max = plan_.steps_max;
+    s.pool_lkey = table.keys[0].lkey;
+    s.pool_rkey = table.keys[0].rkey;
+    s.pool_base = reinterpret_cast<std::uint64_t>(pool_.data());
+    s.pool_bytes = options_.pool_bytes;
+    s.pool_bytes_max = std::uint64_t{plan_.blocks} * kPoolBlockBytes;
+    s.pool_blocks_most = plan_.blocks_most;
+    s.pool_levels = plan_.levels;
+    s.pool_table = &table;
+    s.pool_steps_offset = static_cast<std::uint32_t>(layout_.pool_steps);
+    s.pool_words_offset = static_cast<std::uint32_t>(layout_.pool_words);
+    s.pool_length_offset = static_cast<std::uint32_t>(layout_.pool_length);
+    s.pool_steps = s.pool_asked = 1;
+    s.pool_keys[0] = table.keys[0];
+    for (std::uint32_t i = 0; i < plan_.steps_max; ++i) {
+        s.pool_step(i) = plan_.steps[i];
+        pool_levels(s, i).give(0, plan_.steps[i].blocks);
+    }
+}
+
+void Channel::deregister_pool() {
+    const PoolTable& table = *pool_table();
+    for (std::uint32_t i = 0; i < table.count; ++i)
+        (void)nic_.deregister_memory({table.keys[i].lkey, table.keys[i].rkey});
+}
+
+std::uint32_t Channel::count_free_blocks(ChannelState& state) const {
+    // Pairs with the release of extend_pool, which another thread may be in.
+    const std::uint32_t steps = simt::load_acquire<simt::Scope::kSystem>(&pool_table()->count);
+    std::uint32_t blocks = 0;
+    for (std::uint32_t i = 0; i < steps; ++i) blocks += pool_levels(state, i).count_free();
+    return blocks;
+}
+
+}  // namespace gnstor::gnor

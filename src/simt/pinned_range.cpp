@@ -1,0 +1,134 @@
+// pinned_range.cpp: reserving addresses, backing them part by part, registration with CUDA.
+#include <gnstor/base/log.hpp>
+#include <gnstor/base/units.hpp>
+#include <gnstor/simt/pinned_range.hpp>
+
+#include "simt/cuda_result.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace gnstor::simt {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kBytesMax = std::size_t{1} << 44;
+
+}  // namespace
+
+Result<PinnedRange> PinnedRange::reserve(std::size_t bytes_max, LanesKind lanes, PinnedOptions options) {
+    if (bytes_max == 0 || bytes_max > kBytesMax)
+        return error(Errc::kInvalidArgument, "a pinned range of {} is absurd; ask for 1 B to {}",
+                     format_bytes(bytes_max), format_bytes(kBytesMax));
+    GN_TRY(check_lanes(lanes));
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    PinnedRange range;
+    range.reserved_ = (bytes_max + page - 1) / page * page;
+    range.lanes_ = lanes;
+    range.huge_pages_ = options.huge_pages;
+    void* const at =
+        mmap(nullptr, range.reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return error(Errc::kNoSpace, "cannot reserve {} of addresses: {}; lower the limit of growth",
+                     format_bytes(range.reserved_), std::strerror(errno));
+    range.data_ = static_cast<std::byte*>(at);
+    return range;
+}
+
+Result<std::byte*> PinnedRange::extend(std::size_t bytes) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    if (bytes == 0 || bytes % page != 0 || bytes > reserved_ - size_)
+        return error(Errc::kInvalidArgument, "cannot put {} behind {} of a range for {}; give whole pages",
+                     format_bytes(bytes), format_bytes(size_), format_bytes(reserved_));
+    std::byte* const part = data_ + size_;
+    GN_TRY(back(part, bytes));
+#if GN_WITH_CUDA
+    if (lanes_ == LanesKind::kGpu) {
+        Result<void> seen =
+            cuda_result(cudaHostRegister(part, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped),
+                        "register host memory (is the locked-memory limit, ulimit -l, too low?)");
+        if (seen.ok()) {
+            parts_.push_back(part);
+            void* address = nullptr;
+            seen = cuda_result(cudaHostGetDevicePointer(&address, part, 0), "see registered host memory");
+            if (seen.ok() && address != part)
+                seen = error(Errc::kUnsupported,
+                             "pinned memory has another address on this GPU; unified addressing is needed");
+        }
+        if (!seen.ok()) {
+            if (mprotect(part, bytes, PROT_NONE) != 0)
+                log_warn("{} at {} stay mapped", bytes, static_cast<const void*>(part));
+            return seen.error();
+        }
+    }
+#endif
+    size_ += bytes;
+    return part;
+}
+
+/// Memory for reserved addresses: huge pages where asked for and aligned, else small ones.
+Result<void> PinnedRange::back(std::byte* part, std::size_t bytes) {
+    const bool aligned = (reinterpret_cast<std::uintptr_t>(part) | bytes) % kHugePage == 0;
+    if (huge_pages_ && aligned) {
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | MAP_POPULATE;
+        if (mmap(part, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) != MAP_FAILED) return {};
+        // A mapping that failed may have taken the reservation with it.
+        const int plain = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+        if (mmap(part, bytes, PROT_NONE, plain, -1, 0) == MAP_FAILED)
+            return error(Errc::kNoSpace, "cannot map {} of memory: {}", format_bytes(bytes),
+                         std::strerror(errno));
+    }
+    if (mprotect(part, bytes, PROT_READ | PROT_WRITE) != 0)
+        return error(Errc::kNoSpace, "cannot map {} of memory: {}; use fewer or smaller pools",
+                     format_bytes(bytes), std::strerror(errno));
+    // Advice only: the kernel may join the pages later, or not.
+    if (huge_pages_) (void)madvise(part, bytes, MADV_HUGEPAGE);
+    return {};
+}
+
+void PinnedRange::unregister([[maybe_unused]] std::byte* part) noexcept {
+#if GN_WITH_CUDA
+    // A dead context refuses; its registrations are gone with it, and the pages are ours either way.
+    if (cudaHostUnregister(part) != cudaSuccess) (void)cudaGetLastError();
+#endif
+}
+
+void PinnedRange::release() noexcept {
+    if (data_ == nullptr) return;
+    for (std::byte* part : parts_) unregister(part);
+    if (munmap(data_, reserved_) != 0)
+        log_error("cannot unmap {} at {}: {}", reserved_, static_cast<const void*>(data_),
+                  std::strerror(errno));
+    data_ = nullptr;
+}
+
+PinnedRange::~PinnedRange() {
+    release();
+}
+
+PinnedRange::PinnedRange(PinnedRange&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      reserved_(std::exchange(other.reserved_, 0)),
+      lanes_(other.lanes_),
+      huge_pages_(other.huge_pages_),
+      parts_(std::move(other.parts_)) {}
+
+PinnedRange& PinnedRange::operator=(PinnedRange&& other) noexcept {
+    if (this != &other) {
+        release();
+        data_ = std::exchange(other.data_, nullptr);
+        size_ = std::exchange(other.size_, 0);
+        reserved_ = std::exchange(other.reserved_, 0);
+        lanes_ = other.lanes_;
+        huge_pages_ = other.huge_pages_;
+        parts_ = std::move(other.parts_);
+    }
+    return *this;
+}
+
+}  // namespace gnstor::simt
