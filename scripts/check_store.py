@@ -664,22 +664,30 @@ class Shard:
     def judge_gaps(self, pages, known):
         """Journal pages that are not there, from the begin page on."""
         there = sorted(n for n in pages if n >= self.begin_number)
-        missing = []
+        absent = {}  # number: group of the next page that is there
         for before, after in zip([self.begin_number - 1] + there, there):
-            missing += [n for n in range(before + 1, after) if n not in known and self.is_old(pages[after].group)]
-        # A part of another checkpoint, damaged or given up, holds nothing that this recovery needs.
-        parts = collections.defaultdict(set)
+            absent.update((n, pages[after].group) for n in range(before + 1, after) if n not in self.bad_journal)
+        missing = {n for n, group in absent.items() if n not in known and self.is_old(group)}
+        # A part of another checkpoint, damaged or given up, holds nothing that this recovery needs. Its number lies between those of
+        # the other parts, and what a cut took of them explains no other page.
+        others = collections.defaultdict(dict)
         for entry in pages.values():
             if entry.number >= self.begin_number and entry.type != LOG and entry.checkpoint != self.checkpoint:
-                parts[entry.checkpoint].add(entry.part)
-        spare = sum(max(seen) + 1 - len(seen) for seen in parts.values())
+                others[entry.checkpoint][entry.part] = entry.number
+        low = self.begin_number + 1
+        for parts in sorted(others.values(), key=lambda parts: min(parts.values())):
+            low, high = parts.get(0, low), max(parts.values())
+            inside = sorted(n for n in absent if low <= n < high)
+            spare = max(parts) + 1 - len(parts) - sum(low <= n < high for n in self.bad_journal)
+            spare -= sum(n not in missing for n in inside)
+            missing.difference_update([n for n in inside if n in missing][:max(0, spare)])
+            low = high + 1
         # With a good record over bad data its type and group are known: an old log page was there, whole, and has rotted since.
         rotten = {n: page for n, (page, record) in self.bad_journal.items()
                   if n >= self.begin_number and n not in known and record.epoch in (LOG, RECORDS) and self.is_old(record.group)}
         for number, page in rotten.items():
             self.found.bad(self.store.page_at(page), f"journal page {number} (page {page}) is damaged")
-        missing = [n for n in missing if n not in self.bad_journal]
-        for number in missing[:max(0, len(missing) - spare)]:
+        for number in sorted(missing):
             self.found.bad(self.store.oob_at, f"journal page {number} is missing")
         for number, (page, record) in self.bad_journal.items():
             if number not in rotten:

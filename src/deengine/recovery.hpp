@@ -57,14 +57,18 @@ class ShardRecovery {
         std::uint64_t first;
         std::uint64_t count;
         std::uint32_t next_group;  ///< of the next page that is there
+        bool log = false;          ///< its record is there, and says that it was no part of a checkpoint
     };
     /// Of a checkpoint that is not the one loaded: which of its parts are there.
     struct OtherCheckpoint {
         std::uint64_t id = 0;
         std::uint32_t parts = 0;  ///< one beyond the highest seen
-        std::uint32_t there = 0;
+        std::uint32_t there = 0;  ///< those whose contents are bad included
         bool end_there = false;
         bool completed = false;
+        std::uint64_t low = 0;   ///< its parts have numbers from here ..
+        std::uint64_t high = 0;  ///< .. to the last one seen; only its END may lie behind
+        std::uint64_t missing = 0;
     };
 
     // recovery.cpp
@@ -113,7 +117,7 @@ class ShardRecovery {
     void note_part(const JournalHeader& header);
     void note_gaps(const JournalPlace& place);
     [[nodiscard]] bool is_known_gap(std::uint64_t first, std::uint64_t count) const;
-    [[nodiscard]] std::uint64_t parts_missing() const;
+    std::uint64_t take_missing_parts(const Gap& gap);
     [[nodiscard]] bool is_in_cut_checkpoint(const Gap& gap) const;
     Result<void> judge_gaps();
     void note_log_record(const LogRecord& record);
@@ -164,9 +168,8 @@ class ShardRecovery {
     std::vector<Gap> gaps_;
     std::vector<Gap> known_gaps_;
     std::vector<OtherCheckpoint> others_;
-    // Pages known to be parts of checkpoints whose contents are bad: those that parts_missing() counts, END
-    // pages, and those behind the last part that is there.
-    std::uint64_t damaged_parts_ = 0;
+    // Pages known to be parts of checkpoints whose contents are bad: END pages, and those behind the last
+    // part that is there.
     std::uint64_t damaged_ends_ = 0;
     std::uint64_t damaged_last_parts_ = 0;
     struct Stamp {

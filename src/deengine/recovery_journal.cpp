@@ -194,9 +194,12 @@ Result<void> ShardRecovery::read_log() {
         if (header != nullptr) {
             read_log_page(*read, *header);
         } else if (twins.front().type == JournalPage::kLog) {
-            gaps_.push_back({number, 1, twins.front().group});
+            gaps_.push_back({number, 1, twins.front().group, true});
+        } else if (twins.front().type == JournalPage::kCheckpointEnd) {
+            ++damaged_ends_;
+            if (!others_.empty()) others_.back().end_there = true;
         } else {
-            ++(twins.front().type == JournalPage::kCheckpointEnd ? damaged_ends_ : damaged_last_parts_);
+            ++damaged_last_parts_;
         }
     }
     if (!gaps_.empty()) changed_ = true;
@@ -254,26 +257,38 @@ void ShardRecovery::note_log_record(const LogRecord& record) {
 
 void ShardRecovery::note_part(const JournalHeader& header) {
     const auto known = std::ranges::find(others_, header.checkpoint, &OtherCheckpoint::id);
+    const std::uint64_t low = others_.empty() ? loaded_.begin + 1 : others_.back().high + 1;
     OtherCheckpoint& other =
         known != others_.end() ? *known : (others_.push_back({header.checkpoint}), others_.back());
+    if (known == others_.end())
+        other.low = header.type == JournalPage::kCheckpointBegin ? header.number : low;
     other.parts = std::max(other.parts, header.part + 1);
+    other.high = header.number;
     ++other.there;
     // Damaged ones before it are of the same checkpoint, and its number says that they were written; of those
     // behind the last that is there nothing is said, so nothing counts them as missing.
-    if (header.type != JournalPage::kCheckpointBegin) damaged_parts_ += damaged_last_parts_;
+    if (header.type != JournalPage::kCheckpointBegin)
+        other.there += static_cast<std::uint32_t>(damaged_last_parts_);
     damaged_last_parts_ = 0;
     if (header.type == JournalPage::kCheckpointEnd) other.end_there = true;
 }
 
-/// Parts of later checkpoints that must have been there and are not: what gaps may be made of without loss.
-std::uint64_t ShardRecovery::parts_missing() const {
-    std::uint64_t parts = 0;
-    std::uint64_t ends = 0;
-    for (const OtherCheckpoint& other : others_) {
-        parts += other.parts - std::min(other.there, other.parts);
-        if (other.completed && !other.end_there) ++ends;
+/// How many pages of the gap may be parts of later checkpoints that must have been there and are not: each
+/// part stands for one page, where parts of its checkpoint lie, and its END behind them.
+std::uint64_t ShardRecovery::take_missing_parts(const Gap& gap) {
+    std::uint64_t taken = 0;
+    const std::uint64_t end = gap.first + gap.count;
+    for (OtherCheckpoint& other : others_) {
+        const std::uint64_t from = std::max(gap.first, other.low);
+        const std::uint64_t to = std::min(end, other.high);
+        const std::uint64_t parts = std::min({from < to ? to - from : 0, other.missing, gap.count - taken});
+        other.missing -= parts;
+        taken += parts;
+        if (!other.completed || other.end_there || end <= other.high || taken == gap.count) continue;
+        other.end_there = true;
+        ++taken;
     }
-    return parts - std::min(parts, damaged_parts_) + ends - std::min(ends, damaged_ends_);
+    return taken;
 }
 
 /// What is behind all that is needed: parts of a checkpoint that was cut, which a recovery that was cut as
@@ -286,21 +301,30 @@ bool ShardRecovery::is_in_cut_checkpoint(const Gap& gap) const {
     });
 }
 
+/// What a cut took explains itself; the parts of checkpoints that it took explain no other page. A log page
+/// is never a part.
 Result<void> ShardRecovery::judge_gaps() {
-    std::uint64_t lost = 0;
-    std::uint64_t first_lost = 0;
+    for (OtherCheckpoint& other : others_) other.missing = other.parts - std::min(other.there, other.parts);
+    std::vector<Gap> doubtful;
     for (const Gap& gap : gaps_) {
         if (!is_old(gap.next_group)) {
             find(
                 fmt::format("journal pages {} .. {} are missing, of the last two groups: as if never written",
                             gap.first, gap.first + gap.count - 1));
+        } else if (!is_known_gap(gap.first, gap.count) && (gap.log || !is_in_cut_checkpoint(gap))) {
+            doubtful.push_back(gap);
             continue;
         }
-        if (is_known_gap(gap.first, gap.count) || is_in_cut_checkpoint(gap)) continue;
-        if (lost == 0) first_lost = gap.first;
-        lost += gap.count;
+        if (!gap.log) (void)take_missing_parts(gap);
     }
-    if (lost <= parts_missing()) return {};
+    std::uint64_t lost = 0;
+    std::uint64_t first_lost = 0;
+    for (const Gap& gap : doubtful) {
+        const std::uint64_t here = gap.log ? gap.count : gap.count - take_missing_parts(gap);
+        if (lost == 0) first_lost = gap.first;
+        lost += here;
+    }
+    if (lost == 0) return {};
     find(fmt::format("{} pages of the journal that were durable cannot be read, the first is number {}", lost,
                      first_lost));
     if (options_.accept_loss) return {};

@@ -169,6 +169,32 @@ TEST(Rot, ABadRecordOfAnOlderGroupRefusesTheMountUnlessLossIsAccepted) {
     EXPECT_EQ(rig->check(), "");
 }
 
+/// Between pages of groups g and g + 2 may lie one of group g + 1 that a cut tore and nobody was promised: it
+/// is byte for byte what is left of one of group g whose record rots. So nothing may be refused there, and
+/// from the next two groups on everything must.
+TEST(Rot, ABadRecordIsToldFromATearByAPageBehindItOfAnOlderGroup) {
+    for (std::uint32_t later = 0; later < 5; ++later) {
+        auto rig = mounted();
+        write_durably(*rig, 5);
+        write_durably(*rig, 5);
+        write_durably(*rig, 20, true);
+        for (std::uint32_t i = 0; i <= later; ++i) write_durably(*rig, 10 + i);
+        rig->reboot();
+        const auto data = pages_where(*rig, is_data);
+        ASSERT_EQ(data[1].oob.vba, 5u);
+        ASSERT_EQ(data[2].page, data[1].page + 1);
+        ASSERT_EQ(data[2].oob.group, data[1].oob.group + 2);
+        rig->medium->rot_record(data[1].page);
+        const Result<void> result = rig->mount();
+        EXPECT_EQ(result.ok(), later < 2) << later << " groups behind the page behind it";
+        if (!result.ok()) continue;
+        EXPECT_EQ(rig->report.pages_torn, 1u);
+        rig->expected.blocks[make_key(1, 5)].acknowledged = 1;
+        EXPECT_EQ(rig->check(), "");
+        EXPECT_EQ(rig->expected.blocks[make_key(1, 5)].acknowledged, 1u) << "the version before";
+    }
+}
+
 TEST(Rot, BadDataOfAnOlderGroupStaysMappedAndFailsItsOwnReadsAlone) {
     auto rig = mounted();
     for (nvme::BlockAddress b = 0; b < 7; ++b) write_durably(*rig, b);
@@ -197,6 +223,41 @@ TEST(Rot, ALostLogPageRefusesTheMountUnlessLossIsAccepted) {
         << refused.error().message;
     rig->options.accept_loss = true;
     EXPECT_TRUE(rig->mount().ok());
+}
+
+/// A checkpoint under way at a cut leaves its later parts and not its first: they explain their own absence,
+/// not that of a page of the log from long before.
+TEST(Rot, ALostLogPageIsNotTakenForAPartOfACheckpointThatACutTook) {
+    for (const bool record : {false, true}) {
+        MediumOptions options = rot_medium();
+        options.power_cuts = true;
+        ShardRig rig(std::make_unique<Medium>(options), one_volume(), rot_options());
+        ASSERT_TRUE(rig.mount().ok());
+        for (nvme::BlockAddress b = 0; b < 3; ++b) write_durably(rig, b);
+        for (nvme::BlockAddress b = 0; b < 3; ++b) write_durably(rig, b, true);
+        for (nvme::BlockAddress b = 3; b < 8; ++b) write_durably(rig, b);
+        std::unique_ptr<Medium> cut;
+        rig.medium->on_operation = [&](Medium& medium) {
+            const sim::Operation* op = medium.pending();
+            if (cut || op == nullptr || !is_part(op->after.oob, JournalPage::kCheckpointFloors)) return;
+            cut = medium.image(CutMode::kPower, [](std::size_t, std::size_t, const sim::Operation& o, bool) {
+                return is_part(o.after.oob, JournalPage::kCheckpointBegin) ? Fate::absent() : Fate::whole();
+            });
+        };
+        ASSERT_TRUE(rig.shard->close().ok());
+        ASSERT_NE(cut, nullptr);
+        rig.shard.reset();
+        rig.medium = std::move(cut);
+        const auto logs =
+            pages_where(rig, [](const PageOob& oob) { return is_part(oob, JournalPage::kLog); });
+        ASSERT_GE(logs.size(), 3u);
+        if (record) rig.medium->rot_record(logs[logs.size() - 3].page);
+        if (!record) rig.medium->rot_data(logs[logs.size() - 3].page);
+        const Result<void> refused = rig.mount();
+        ASSERT_FALSE(refused.ok()) << (record ? "its record" : "its contents");
+        EXPECT_NE(refused.error().message.find("of its journal was durable"), std::string::npos)
+            << refused.error().message;
+    }
 }
 
 TEST(Rot, WithoutAnyWholeCheckpointNothingIsGuessed) {
