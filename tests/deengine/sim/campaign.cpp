@@ -47,8 +47,10 @@ std::optional<Mutation> mutation_named(std::string_view name) {
 SimConfig make_config(std::string_view profile, std::uint64_t seed, std::uint64_t operations,
                       Mutation mutation) {
     const bool small = profile == "short" || (profile == "mixed" && seed % 4 != 0);
-    SimConfig c = small ? draw_short(seed, operations != 0 ? operations : 40)
-                        : draw_long(seed, operations != 0 ? operations : 3000);
+    const std::uint64_t steps = operations != 0 ? operations : small ? 40 : 3000;
+    SimConfig c = small              ? draw_short(seed, steps)
+                  : profile == "rot" ? draw_rot(seed, steps)
+                                     : draw_long(seed, steps);
     c.engine.mutation = mutation;
     return c;
 }
@@ -121,6 +123,7 @@ std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds) {
     line("pages collected", c.collected);
     line("checkpoints", c.checkpoints);
     line("mounts refused for cause", c.mounts_refused);
+    line("blocks of whose loss nothing tells", c.forgiven);
     line("audits", c.audits);
     text +=
         fmt::format("no violation in {:.1f} s: {:.0f} operations and {:.0f} recoveries a second\n", seconds,

@@ -20,7 +20,7 @@ struct NamedMutation {
 std::span<const NamedMutation> mutations();
 std::optional<Mutation> mutation_named(std::string_view name);
 
-/// `profile`: long, short, or mixed (seed by seed). `operations` 0: as many as the profile says.
+/// `profile`: long, short, rot, or mixed (seed by seed). `operations` 0: as many as the profile says.
 SimConfig make_config(std::string_view profile, std::uint64_t seed, std::uint64_t operations,
                       Mutation mutation);
 std::string replay_command(std::string_view profile, std::uint64_t seed, std::uint64_t operations,

@@ -112,6 +112,14 @@ SimConfig draw_long(std::uint64_t seed, std::uint64_t operations) {
     return c;
 }
 
+SimConfig draw_rot(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x207);
+    SimConfig c = draw_long(seed, operations);
+    c.rot = static_cast<std::uint32_t>(10 + random.below(60));
+    c.rot_records = random.below(3) == 0;
+    return c;
+}
+
 SimConfig draw_short(std::uint64_t seed, std::uint64_t operations) {
     SplitMix64 random(mix64(seed) ^ 0x5);
     SimConfig c = common(seed, operations);

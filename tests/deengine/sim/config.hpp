@@ -77,6 +77,8 @@ struct SimConfig {
 
 /// A long history under garbage collection, faults and crashes that it goes on after.
 SimConfig draw_long(std::uint64_t seed, std::uint64_t operations);
+/// The same on a flash on which pages rot all the time.
+SimConfig draw_rot(std::uint64_t seed, std::uint64_t operations);
 /// A short one: every flash operation is cut, in every class of torn state.
 SimConfig draw_short(std::uint64_t seed, std::uint64_t operations);
 /// A drive for a script, in a given mode: nothing is left to dice but fates.

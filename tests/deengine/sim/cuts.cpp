@@ -121,7 +121,9 @@ void World::look(const Medium& medium, const std::vector<std::byte>& blob, std::
                  const Medium::Fates& fates) {
     if (failed()) return;
     ++(depth == 0 ? counters_.cuts : counters_.cuts_in_recovery);
+    const auto before = forgiven_;
     check_image(medium.image(config_.cut_mode(), fates), blob, depth);
+    forgiven_ = before;
 }
 
 void World::check_image(std::unique_ptr<Medium> image, const std::vector<std::byte>& blob,
@@ -129,6 +131,7 @@ void World::check_image(std::unique_ptr<Medium> image, const std::vector<std::by
     counters_.torn += image->counters().torn;
     counters_.lost += image->counters().lost;
     image->reseed(cuts_.next());
+    forgive_lost_records(*image);
     Metadata metadata;
     metadata.blob = blob;
     hook(*image, metadata, depth + 1);
@@ -246,6 +249,12 @@ bool World::compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRe
     }
     *version = block.find(bytes.data(), 0, nvme::kSectorsPerBlock, after_cut);
     if (*version != nullptr) return true;
+    if (forgiven_.contains({vid, vba})) {
+        ++counters_.forgiven;
+        refused_ =
+            refused_ || &drive == drive_.get();  // what stands there now is not known: the history ends
+        return true;
+    }
     fail(fmt::format("{}volume {} block {} shows what it must not: {}", when, vid, vba,
                      describe(block, bytes.data(), next_content_)));
     return false;
@@ -279,6 +288,7 @@ void World::reboot() {
         counters_.torn += medium_->counters().torn;
         counters_.lost += medium_->counters().lost;
         medium_->reseed(cuts_.next());
+        forgive_lost_records(*medium_);
         metadata_->blob = crash_blob_;
         for (auto& [vid, v] : oracle_.volumes)
             for (auto& [vba, b] : v.blocks) b.cut();
@@ -292,6 +302,7 @@ void World::reboot() {
     }
     crash_armed_ = false;
     if (!failed() && audit(*drive_, "after a cut")) compare(*drive_, true, true, nullptr);
+    forgiven_.clear();
 }
 
 void World::close_and_boot() {
@@ -377,67 +388,6 @@ std::vector<Medium::Fates> World::torn_classes(const Medium& medium) const {
     SplitMix64 random(cuts_);
     for (int i = 0; count > 1 && i < 3; ++i) all.push_back(draw_fates(random));
     return all;
-}
-
-/// A page that has been certain for long goes bad. Which block it is of is known here; its reads may fail
-/// from now on.
-void World::rot() {
-    const FlashGeometry& g = config_.medium.geometry;
-    const std::uint32_t views = config_.medium.views;
-    std::vector<std::uint32_t> newest(views, 0);  // groups are a shard's own
-    const auto shard_of = [&](PageNumber p) {
-        std::uint32_t shard = 0;
-        while (p / g.pages_per_unit >=
-               units_of_shard(g.units, shard, views).first + units_of_shard(g.units, shard, views).units)
-            ++shard;
-        return shard;
-    };
-    for (PageNumber p = 0; p < g.pages(); ++p) {
-        const MediumPage& page = medium_->page(p);
-        if (page.recorded && crc32c(&page.oob, offsetof(PageOob, crc)) == page.oob.crc)
-            newest[shard_of(p)] = std::max(newest[shard_of(p)], page.oob.group);
-    }
-    for (int tries = 0; tries < 20; ++tries) {
-        const auto p = static_cast<PageNumber>(random_.below(g.pages()));
-        if (rot_page(p, newest[shard_of(p)])) return;
-    }
-}
-
-bool World::rot_page(PageNumber p, std::uint32_t newest_group) {
-    const MediumPage& page = medium_->page(p);
-    if (!page.recorded || page.oob.group + 3 > newest_group) return false;
-    const bool journal = page.oob.kind == PageKind::kSystem;
-    if (!journal && page.oob.kind != PageKind::kData) return false;
-    if (journal && !config_.rot_records) return false;
-    const auto volume = oracle_.volumes.find(page.oob.vid);
-    if (!journal && volume != oracle_.volumes.end()) {
-        const auto block = volume->second.blocks.find(page.oob.vba);
-        if (block != volume->second.blocks.end()) block->second.damaged = next_tag_;
-    }
-    ++counters_.rotten;
-    note(fmt::format("page {} rots: volume {} block {} kind {}", p, page.oob.vid, page.oob.vba,
-                     static_cast<int>(page.oob.kind)));
-    // A bad record behind which its unit holds nothing is what a tear leaves: nobody can tell
-    // (docs/reliability.md).
-    const bool last = (p + 1) % config_.medium.geometry.pages_per_unit != 0 && !medium_->page(p + 1).recorded;
-    const bool record = config_.rot_records && random_.below(2) == 0 && !last;
-    record_rot_ = record_rot_ || record || journal;
-    if (record) {
-        medium_->rot_record(p);
-    } else if (random_.below(2) == 0) {
-        medium_->rot_data(p);
-    } else {
-        medium_->flip_byte(p, static_cast<std::uint32_t>(random_.below(nvme::kBlockBytes)));
-    }
-    return true;
-}
-
-/// The medium says that a sync failed: nothing is promised any more until the next boot.
-void World::break_syncs() {
-    note("syncs fail from now on");
-    ++counters_.syncs_failed;
-    syncs_fail_ = true;
-    medium_->fail_syncs(true);
 }
 
 }  // namespace gnstor::deengine::sim

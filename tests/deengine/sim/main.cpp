@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
     app.add_option("--seconds", o.seconds, "go on for so long");
     app.add_option("--hours", o.hours, "go on for so long");
     app.add_option("--mutation", o.mutation, "break a rule of the engine on purpose: it must be noticed");
-    app.add_option("--profile", o.profile, "long, short, enumerate or mixed");
+    app.add_option("--profile", o.profile, "long, short, rot, enumerate or mixed");
     app.add_option("--failures", o.failures, "stop at so many violations");
     app.add_flag("--trace", o.trace, "print what was done before the violation");
     app.add_flag("--shrink", o.shrink, "leave out steps as long as it still fails");
@@ -113,8 +113,10 @@ int main(int argc, char** argv) {
         for (const auto& m : mutations()) fmt::print("{:24} {}\n", m.name, m.about);
         return 0;
     }
-    if (o.profile != "long" && o.profile != "short" && o.profile != "mixed" && o.profile != "enumerate") {
-        fmt::print(stderr, "there is no profile '{}'; profiles: long, short, enumerate, mixed\n", o.profile);
+    if (o.profile != "long" && o.profile != "short" && o.profile != "rot" && o.profile != "mixed" &&
+        o.profile != "enumerate") {
+        fmt::print(stderr, "there is no profile '{}'; profiles: long, short, rot, enumerate, mixed\n",
+                   o.profile);
         return 2;
     }
     if (o.profile == "enumerate") {

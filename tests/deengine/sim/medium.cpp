@@ -280,6 +280,14 @@ std::size_t Medium::uncertain(CutMode mode) const {
     return static_cast<std::size_t>(std::ranges::count_if(log_, taken)) + (pending_ != nullptr ? 1 : 0);
 }
 
+std::vector<bool> Medium::uncertain_pages(CutMode mode) const {
+    std::vector<bool> pages(pages_.size(), false);
+    for (const Operation& op : log_)
+        if (op.kind == Operation::Kind::kProgram && (mode == CutMode::kPower || !op.survives_kill))
+            pages[op.where] = true;
+    return pages;
+}
+
 std::unique_ptr<Medium> Medium::image(CutMode mode, const Fates& fates) const {
     auto out = std::make_unique<Medium>(options_);
     out->pages_ = pages_;

@@ -99,6 +99,8 @@ class Medium {
     [[nodiscard]] std::unique_ptr<Medium> image(CutMode mode, const Fates& fates) const;
     /// Operations that a cut of this mode may take or tear, the pending one included.
     [[nodiscard]] std::size_t uncertain(CutMode mode) const;
+    /// By page: a cut of this mode may take or tear what was programmed there.
+    [[nodiscard]] std::vector<bool> uncertain_pages(CutMode mode) const;
 
     /// Faults by place.
     void rot_data(PageNumber page) { pages_[page].rotten_data = true; }

@@ -72,6 +72,13 @@ VolumeState* Oracle::find(nvme::VolumeId vid, std::uint64_t life) {
     return it == volumes.end() || it->second.life != life ? nullptr : &it->second;
 }
 
+const BlockState* Oracle::find_block(nvme::VolumeId vid, nvme::BlockAddress vba) const {
+    const auto volume = volumes.find(vid);
+    if (volume == volumes.end()) return nullptr;
+    const auto block = volume->second.blocks.find(vba);
+    return block == volume->second.blocks.end() ? nullptr : &block->second;
+}
+
 std::string Oracle::check_records(const std::vector<nvme::VolumeRecord>& records, bool& took) const {
     const auto matches = [&](const Oracle& o) {
         if (records.size() != o.volumes.size()) return false;

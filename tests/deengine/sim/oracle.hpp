@@ -75,6 +75,8 @@ struct Oracle {
     nvme::MapSet map{};  ///< the newest that was sent
 
     [[nodiscard]] VolumeState* find(nvme::VolumeId vid, std::uint64_t life);
+    /// Null: nothing was sent there in its present life.
+    [[nodiscard]] const BlockState* find_block(nvme::VolumeId vid, nvme::BlockAddress vba) const;
     /// Whether the drive's list of records is the one before or the one behind the pending command. Empty:
     /// it is; `took` says which.
     [[nodiscard]] std::string check_records(const std::vector<nvme::VolumeRecord>& records, bool& took) const;

@@ -16,6 +16,25 @@ TEST(Simulation, LongHistoriesSurviveCutsAndGoOn) {
     print_counts("sim", sum);
 }
 
+TEST(Simulation, WhatRotsIsToldFromWhatACutTore) {
+    SimCounters sum;
+    run_seeds("rot", 1, scaled(20), Mutation::kNone, sum);
+    gnstor::test::count("sim_rotten", sum.rotten);
+    print_counts("sim", sum);
+}
+
+/// Each of these found something once: see docs/reliability.md.
+TEST(Simulation, SeedsThatFoundSomethingOnceFindNothingNow) {
+    constexpr struct {
+        const char* profile;
+        std::uint64_t seed;
+    } kSeeds[] = {{"mixed", 10'025'100}, {"rot", 482}, {"rot", 552}, {"rot", 1571}};
+    for (const auto& [profile, seed] : kSeeds) {
+        const SimConfig config = make_config(profile, seed, 3000, Mutation::kNone);
+        EXPECT_EQ(run_history(config).failure, "") << replay_command(profile, seed, 3000, Mutation::kNone);
+    }
+}
+
 TEST(Simulation, EveryCommandAloneSurvivesEveryCut) {
     enumerate_all(1, "sim");
 }

@@ -50,8 +50,8 @@ void SimCounters::add(const SimCounters& o) {
         &SimCounters::torn, &SimCounters::lost, &SimCounters::programs, &SimCounters::erases,
         &SimCounters::programs_failed, &SimCounters::erases_failed, &SimCounters::rotten,
         &SimCounters::deletions, &SimCounters::media_errors, &SimCounters::mounts_refused,
-        &SimCounters::superseded, &SimCounters::audits, &SimCounters::syncs_failed, &SimCounters::collected,
-        &SimCounters::checkpoints);
+        &SimCounters::forgiven, &SimCounters::superseded, &SimCounters::audits, &SimCounters::syncs_failed,
+        &SimCounters::collected, &SimCounters::checkpoints);
 }
 
 World::World(const SimConfig& config) : config_(config) {

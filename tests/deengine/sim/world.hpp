@@ -6,7 +6,8 @@
 // engine cannot be left in the middle of a call, so after such a cut the call runs to its end with nobody
 // listening. The first violation ends the history: failure() says what, steps_done() where. Deterministic;
 // one thread.
-// Bodies: world.cpp (steps, answers), clients.cpp (commands), cuts.cpp (images, comparison, reboots).
+// Bodies: world.cpp (steps, answers), clients.cpp (commands), cuts.cpp (images, comparison, reboots), rot.cpp
+// (pages that go bad).
 #pragma once
 
 #include "deengine/sim/config.hpp"
@@ -18,7 +19,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gnstor::deengine::sim {
@@ -27,8 +30,8 @@ struct SimCounters {
     std::uint64_t operations = 0, commands = 0, reads = 0, blocks_compared = 0, refusals = 0, full = 0,
                   busy = 0, cuts = 0, recoveries = 0, cuts_in_recovery = 0, crashes = 0, closes = 0, torn = 0,
                   lost = 0, programs = 0, erases = 0, programs_failed = 0, erases_failed = 0, rotten = 0,
-                  deletions = 0, media_errors = 0, mounts_refused = 0, superseded = 0, audits = 0,
-                  syncs_failed = 0, collected = 0, checkpoints = 0;
+                  deletions = 0, media_errors = 0, mounts_refused = 0, forgiven = 0, superseded = 0,
+                  audits = 0, syncs_failed = 0, collected = 0, checkpoints = 0;
     void add(const SimCounters& o);
 };
 
@@ -112,15 +115,18 @@ class World {
     void change_admin(PendingAdmin change);
     void took_admin();
     void new_map();
-    void rot();
-    bool rot_page(PageNumber p, std::uint32_t newest_group);
-    void break_syncs();
     [[nodiscard]] nvme::VolumeId pick_volume();
     [[nodiscard]] nvme::BlockAddress pick_block(std::uint32_t& blocks);
     [[nodiscard]] Sent base(nvme::VolumeId vid, nvme::IoOpcode opcode);
     [[nodiscard]] nvme::VolumeRecord new_record(nvme::VolumeId vid);
     void target(Sent& s, bool data);
     void refill(Sent& s);
+
+    // rot.cpp
+    void rot();
+    bool rot_page(PageNumber p);
+    void forgive_lost_records(const Medium& image);
+    void break_syncs();
 
     // cuts.cpp
     void boot(bool first);
@@ -168,6 +174,8 @@ class World {
     bool syncs_fail_ = false;  ///< until the next boot
     bool refused_ = false;     ///< a mount did: the history is over
     bool record_rot_ = false;  ///< a mount may refuse, for a reason
+    /// Volume and block: an older version may show, for nobody can tell that the newest one was there.
+    std::set<std::pair<nvme::VolumeId, nvme::BlockAddress>> forgiven_;
     std::string failure_;
     SimCounters counters_;
     std::deque<std::string> trace_;
