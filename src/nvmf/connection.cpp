@@ -166,7 +166,7 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
     ++at_drive_;
     if (slot.event_request) ++event_requests_;
     shard_->activate(*this);
-    if (drive_reactor_ != nullptr) drive_reactor_->wake();
+    if (drive_reactor_ != nullptr) shard_->wake_soon(*drive_reactor_);
 }
 
 /// Makes the data reachable for the drive: where the message, the peer's memory or the staging page has it.

@@ -30,7 +30,13 @@ std::uint32_t OffloadShard::poll() {
         // The last touch: from here on the control thread may free it.
         connection.announce_if_quiesced();
     }
+    for (Reactor* drive : to_wake_) drive->wake();
+    to_wake_.clear();
     return work;
+}
+
+void OffloadShard::wake_soon(Reactor& drive) {
+    if (std::ranges::find(to_wake_, &drive) == to_wake_.end()) to_wake_.push_back(&drive);
 }
 
 void OffloadShard::attend() {

@@ -36,6 +36,9 @@ class OffloadShard final : public Poller {
     void remove(Connection& connection);
     /// Any thread: the shard shall look at the flags of its connections.
     void request_attention();
+    /// Reactor's thread: a drive has got a command; its thread is woken at the end of the round, once for all
+    /// commands of the round.
+    void wake_soon(Reactor& drive);
     /// Reactor's thread: polls the connection until it says that it is idle.
     void activate(Connection& connection);
 
@@ -49,6 +52,7 @@ class OffloadShard final : public Poller {
     std::mutex mutex_;
     std::vector<Connection*> all_;  // under mutex_
     Connection* first_active_ = nullptr;
+    std::vector<Reactor*> to_wake_;
 };
 
 }  // namespace gnstor::nvmf

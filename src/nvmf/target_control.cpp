@@ -131,7 +131,7 @@ rdma::ConnectReply TargetControl::accept(Subsystem& subsystem, const rdma::Conne
     }
     auto connection = std::make_unique<Connection>(nic_, subsystem, *this, verdict.request, options_.now_ns);
     connection->record.accepted_ns = options_.now_ns();
-    const Result<rdma::QpNumber> qp = nic_.create_offload_queue_pair(*connection);
+    const Result<rdma::QpNumber> qp = nic_.create_offload_queue_pair(*connection, request.affinity);
     if (qp.ok()) connection->attach(*qp, shard_of(nic_.owner(*qp)));
     const std::lock_guard lock(mutex_);
     --accepting_;

@@ -41,6 +41,8 @@ class CompletionQueue {
     /// Marks a collapsed entry as never written, for a queue pair that starts anew.
     void restart_collapsed();
 
+    std::uint32_t affinity =
+        0;  ///< of the queue pairs that receive through it (ConnectRequest); set at creation
     std::atomic<std::uint32_t> users{0};  ///< queue pairs that complete here; under the NIC's control mutex
 
   private:

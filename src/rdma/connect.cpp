@@ -87,6 +87,7 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
     const auto request = std::make_shared<PendingConnect>();
     request->peer = impl_->context.address;
     request->private_data.assign(private_data.begin(), private_data.end());
+    request->affinity = qp->receive_cq != nullptr ? qp->receive_cq->affinity : 0;
     request->listener = listener->second;
     request->target = target->second;
     impl_->wire->requests.push_back(request);
@@ -152,7 +153,8 @@ Result<SoftNic::Window> SoftNic::open_window(QpNumber number, std::uint64_t addr
         return error(Errc::kPermission, "cannot open a window of {} bytes at {:#x} under key {:#x}: {}",
                      bytes, address, rkey, why);
     }
-    count(use == WindowUse::kWrite ? impl_->context.tally.rdma_writes : impl_->context.tally.rdma_reads);
+    count(use == WindowUse::kWrite ? impl_->context.tally.mine().rdma_writes
+                                   : impl_->context.tally.mine().rdma_reads);
     return Window{pin.data, bytes, reinterpret_cast<std::uint64_t>(pin.region)};
 }
 

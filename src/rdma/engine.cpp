@@ -71,7 +71,7 @@ void Engine::look_at_bell(QueuePair& qp) {
     if (bell == qp.last_bell) return;
     if (qp.strict() && qp.dice.below(4) == 0) return;  // a NIC may be slow to look
     qp.last_bell = bell;
-    count(qp.nic->tally.bells);
+    count(qp.nic->tally.mine().bells);
     // Acquire: pairs with the lane's release of the record; every entry below it is whole.
     const std::uint32_t record =
         be32(simt::load_acquire<Scope::kSystem>(qp.config.doorbell_record + mlx5::kSendRecord));
@@ -118,8 +118,8 @@ void Engine::complete(QueuePair& qp, std::uint64_t index) {
     fields.send_opcode = mlx5::control_opcode(flight.entry.control);
     fields.syndrome = flight.syndrome;
     fields.opcode = flight.syndrome == mlx5::kSyndromeNone ? mlx5::kCqeRequest : mlx5::kCqeRequestError;
-    count(qp.nic->tally.completions);
-    if (flight.syndrome != mlx5::kSyndromeNone) count(qp.nic->tally.error_completions);
+    count(qp.nic->tally.mine().completions);
+    if (flight.syndrome != mlx5::kSyndromeNone) count(qp.nic->tally.mine().error_completions);
     if (!qp.send_cq->write(fields)) {
         if (qp.strict()) strict_violation(qp, "send completion queue overrun", index);
         fail(qp);
@@ -170,7 +170,7 @@ void Engine::flush_receives(QueuePair& qp) {
         fields.wqe_counter = static_cast<std::uint16_t>(qp.receives_used++);
         fields.opcode = mlx5::kCqeResponseError;
         fields.syndrome = mlx5::kFlushed;
-        count(qp.nic->tally.error_completions);
+        count(qp.nic->tally.mine().error_completions);
         if (!qp.receive_cq->write(fields)) return;
     }
 }

@@ -134,7 +134,7 @@ std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flig
         local.unpin();
         return mlx5::kTransportRetryExceeded;
     }
-    count(qp.nic->tally.sends);
+    count(qp.nic->tally.mine().sends);
     const bool invalidate = opcode == mlx5::kSendInvalidate;
     const std::uint32_t rkey = be32(flight.entry.control.imm);
     Segment parts[3];
@@ -191,7 +191,7 @@ std::uint8_t Engine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, 
             at += part.bytes;
         }
         there.region->unpin();
-        count(write ? qp.nic->tally.rdma_writes : qp.nic->tally.rdma_reads);
+        count(write ? qp.nic->tally.mine().rdma_writes : qp.nic->tally.mine().rdma_reads);
         fault = mlx5::kSyndromeNone;
     }
     local.unpin();
@@ -208,7 +208,7 @@ std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, st
         be32(simt::load_acquire<Scope::kSystem>(to.config.doorbell_record + mlx5::kReceiveRecord));
     const std::uint32_t waiting = (record - static_cast<std::uint32_t>(to.receives_used)) & mlx5::kIndexMask;
     if (waiting == 0 || waiting > to.config.receive_entries) {
-        count(to.nic->tally.rnr);
+        count(to.nic->tally.mine().rnr);
         if (to.strict()) strict_violation(to, "missing receive", to.receives_used);
         return mlx5::kRnrRetryExceeded;
     }
@@ -244,9 +244,9 @@ std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, st
     }
     if (fields.syndrome != mlx5::kSyndromeNone) {
         fields.opcode = mlx5::kCqeResponseError;
-        count(to.nic->tally.error_completions);
+        count(to.nic->tally.mine().error_completions);
     }
-    count(to.nic->tally.completions);
+    count(to.nic->tally.mine().completions);
     if (!to.receive_cq->write(fields)) {
         if (to.strict()) strict_violation(to, "receive completion queue overrun", to.receives_used);
         log_error("rdma: queue pair {:#x}: its receive completion queue has overrun", to.qpn);
@@ -265,7 +265,7 @@ void Engine::send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uin
         fail(qp);
         return;
     }
-    count(qp.nic->tally.sends);
+    count(qp.nic->tally.mine().sends);
     if (qp.nic->link != nullptr)
         delay_send(qp, data, bytes, invalidate_rkey, written_before);
     else

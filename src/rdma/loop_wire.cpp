@@ -44,8 +44,8 @@ void LoopWire::Impl::answer_requests() {
         const std::shared_ptr<PendingConnect> request = asking;
         if (!request->abandoned) {
             lock.unlock();
-            ConnectReply reply =
-                request->listener->on_connect(ConnectRequest{request->peer, request->private_data});
+            ConnectReply reply = request->listener->on_connect(
+                ConnectRequest{request->peer, request->private_data, request->affinity});
             lock.lock();
             request->reply = std::move(reply);
             request->answered = true;

@@ -21,6 +21,7 @@ namespace gnstor::rdma {
 struct PendingConnect {
     std::string peer;
     std::vector<std::byte> private_data;
+    std::uint32_t affinity = 0;
     Listener* listener = nullptr;
     SoftNic* target = nullptr;
     ConnectReply reply;

@@ -6,16 +6,6 @@
 
 namespace gnstor::rdma {
 
-namespace {
-/// Which stripe the calling thread counts in.
-std::uint32_t my_stripe() noexcept {
-    static std::atomic<std::uint32_t> next{0};
-    thread_local const std::uint32_t mine =
-        next.fetch_add(1, std::memory_order_relaxed) % MemoryRegion::kStripes;
-    return mine;
-}
-}  // namespace
-
 void MemoryRegion::unpin() noexcept {
     // Release: pairs with the loads of pins(): what was done with the memory is done before it is given back.
     stripes_[my_stripe()].pins.fetch_sub(1, std::memory_order_release);

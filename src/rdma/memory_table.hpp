@@ -14,6 +14,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "rdma/nic.hpp"
+#include "rdma/stripes.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -28,7 +29,6 @@ namespace gnstor::rdma {
 /// share lines.
 class MemoryRegion {
   public:
-    static constexpr std::uint32_t kStripes = 16;
     void unpin() noexcept;
 
   private:

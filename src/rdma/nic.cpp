@@ -106,6 +106,8 @@ Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& c
     auto free = std::ranges::find_if(queues, [](const auto& queue) { return queue == nullptr; });
     if (free == queues.end()) free = queues.insert(queues.end(), nullptr);
     *free = std::make_unique<CompletionQueue>(config);
+    // Numbered densely, so that channels spread evenly over any number of pollers.
+    if (!config.collapsed) (*free)->affinity = impl_->rings_made++;
     return static_cast<CqNumber>(free - queues.begin() + 1);
 }
 
@@ -120,13 +122,14 @@ Result<void> SoftNic::destroy_completion_queue(CqNumber cq) {
     return {};
 }
 
-Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp) {
+Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::optional<std::uint32_t> affinity) {
     for (std::uint32_t i = 1; i < kQueuePairs - 1; ++i) {
         if (queue_pairs[i] != nullptr) continue;
         qp->nic = &context;
         qp->qpn = (((generations[i]++) & 0xFFFu) << 12) | i;
         qp->dice = SplitMix64(mix64(context.options.seed ^ qp->qpn));
-        homes[i] = engines[next_engine++ % engines.size()];
+        homes[i] = engines[affinity.value_or(next_engine) % engines.size()];
+        if (!affinity) ++next_engine;
         qp->engine.store(homes[i], std::memory_order_relaxed);
         const QpNumber number = qp->qpn;
         by_index[i].store(qp.get(), std::memory_order_release);
@@ -182,11 +185,12 @@ Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
     return number;
 }
 
-Result<QpNumber> SoftNic::create_offload_queue_pair(MessageSink& sink) {
+Result<QpNumber> SoftNic::create_offload_queue_pair(MessageSink& sink,
+                                                    std::optional<std::uint32_t> affinity) {
     const std::lock_guard lock(impl_->wire->mutex);
     auto qp = std::make_unique<QueuePair>();
     qp->sink = &sink;
-    return impl_->adopt(std::move(qp));
+    return impl_->adopt(std::move(qp), affinity);
 }
 
 Result<void> SoftNic::destroy_queue_pair(QpNumber number) {
@@ -279,11 +283,12 @@ Reactor& SoftNic::owner(QpNumber number) {
 }
 
 NicCounters SoftNic::counters() const {
+    using Stripe = NicTally::Stripe;
     const NicTally& t = impl_->context.tally;
-    const auto read = [](const std::atomic<std::uint64_t>& c) { return c.load(std::memory_order_relaxed); };
-    return NicCounters{read(t.sends), read(t.rdma_writes),      read(t.rdma_reads),
-                       read(t.bells), read(t.completions),      read(t.error_completions),
-                       read(t.rnr),   read(t.strict_violations)};
+    return NicCounters{t.sum(&Stripe::sends),       t.sum(&Stripe::rdma_writes),
+                       t.sum(&Stripe::rdma_reads),  t.sum(&Stripe::bells),
+                       t.sum(&Stripe::completions), t.sum(&Stripe::error_completions),
+                       t.sum(&Stripe::rnr),         t.sum(&Stripe::strict_violations)};
 }
 
 const std::string& SoftNic::address() const {

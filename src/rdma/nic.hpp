@@ -24,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -98,6 +99,8 @@ class MessageSink {
 struct ConnectRequest {
     std::string peer;
     std::span<const std::byte> private_data;
+    /// The same for queue pairs that share a receive completion queue: see create_offload_queue_pair.
+    std::uint32_t affinity = 0;
 };
 struct ConnectReply {
     bool accept = false;
@@ -154,8 +157,11 @@ class SoftNic {
     Result<void> destroy_completion_queue(CqNumber cq);
 
     Result<QpNumber> create_queue_pair(const QueuePairConfig& config);
-    /// `sink` must outlive the queue pair.
-    Result<QpNumber> create_offload_queue_pair(MessageSink& sink);
+    /// `sink` must outlive the queue pair. `affinity`: queue pairs with the same one (ConnectRequest) are
+    /// executed by the same poller: those of one channel, so that no two threads write into its completion
+    /// queue by turns.
+    Result<QpNumber> create_offload_queue_pair(MessageSink& sink,
+                                               std::optional<std::uint32_t> affinity = std::nullopt);
     /// On return the NIC touches neither its queues nor memory named by its entries.
     Result<void> destroy_queue_pair(QpNumber qp);
     /// What a queue pair that could not be destroyed may still touch: freed when the NIC is closed.

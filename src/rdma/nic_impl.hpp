@@ -22,6 +22,7 @@ struct SoftNic::Impl {
     std::vector<Reactor*> reactors;
     std::vector<Engine*> engines;  ///< of the pollers, one a reactor
     std::uint32_t next_engine = 0;
+    std::uint32_t rings_made = 0;  ///< completion queues that are rings, ever
 
     std::vector<std::unique_ptr<CompletionQueue>> completion_queues;  ///< the number is the index + 1
     std::vector<std::unique_ptr<QueuePair>> queue_pairs;
@@ -35,7 +36,8 @@ struct SoftNic::Impl {
         QueuePair* const found = by_index[qp % kQueuePairs].load(std::memory_order_acquire);
         return found != nullptr && found->qpn == qp ? found : nullptr;
     }
-    Result<QpNumber> adopt(std::unique_ptr<QueuePair> qp);
+    Result<QpNumber> adopt(std::unique_ptr<QueuePair> qp,
+                           std::optional<std::uint32_t> affinity = std::nullopt);
     /// Error state, flush; waits until nobody touches its memory; then apart from its peer and its engine.
     Result<void> quiesce(Lock& lock, QpNumber number);
     void start_anew(QueuePair& qp);

@@ -28,10 +28,20 @@ namespace gnstor::rdma {
 
 class Engine;
 
-/// Counters of one NIC; written by engines, read by anyone.
+/// Counters of one NIC; written by engines, each in a stripe of its own, read by anyone.
 struct NicTally {
-    std::atomic<std::uint64_t> sends{0}, rdma_writes{0}, rdma_reads{0}, bells{0}, completions{0},
-        error_completions{0}, rnr{0}, strict_violations{0};
+    struct alignas(64) Stripe {
+        std::atomic<std::uint64_t> sends{0}, rdma_writes{0}, rdma_reads{0}, bells{0}, completions{0},
+            error_completions{0}, rnr{0}, strict_violations{0};
+    };
+    Stripe stripes[kStripes];
+
+    Stripe& mine() noexcept { return stripes[my_stripe()]; }
+    [[nodiscard]] std::uint64_t sum(std::atomic<std::uint64_t> Stripe::*counter) const noexcept {
+        std::uint64_t total = 0;
+        for (const Stripe& stripe : stripes) total += (stripe.*counter).load(std::memory_order_relaxed);
+        return total;
+    }
 };
 
 /// What a queue pair needs of its NIC.

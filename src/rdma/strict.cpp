@@ -44,7 +44,7 @@ std::optional<std::uint32_t> payload_crc(QueuePair& qp, const mlx5::SendEntry& e
 }  // namespace
 
 void Engine::strict_violation(QueuePair& qp, const char* what, std::uint64_t index) {
-    count(qp.nic->tally.strict_violations);
+    count(qp.nic->tally.mine().strict_violations);
     log_error("rdma: strict mode: {}: queue pair {:#x}: {} (entry {}, seed {})", qp.nic->address, qp.qpn,
               what, index, qp.nic->options.seed);
 }
