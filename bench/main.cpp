@@ -5,6 +5,7 @@
 #include "deengine.hpp"
 #include "load_options.hpp"
 #include "path.hpp"
+#include "pool.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -136,6 +137,11 @@ Result<bool> start(const Words& words, PathOptions& options) {
     return run_path(options);
 }
 
+Result<bool> start(const PoolBenchWords& words, PoolBenchOptions& options) {
+    GN_TRY(read_pool_words(words, options));
+    return run_pool(options);
+}
+
 Result<bool> start(const LoadWords& words, LoadOptions& options) {
     GN_TRY(read_load_words(words, options.settings));
     return run_load(options);
@@ -164,13 +170,20 @@ int main(int argc, char** argv) {
         "load",
         "ways to initiate I/O beside each other, over the same NIC and SSDs: gnor and honest baselines");
     gnstor::bench::add_load_options(*load, load_options, load_words);
+    gnstor::bench::PoolBenchOptions pool_options;
+    gnstor::bench::PoolBenchWords pool_words;
+    CLI::App* const pool = app.add_subcommand(
+        "pool", "a channel's pool of buffers: what allocating costs, and how far it falls to pieces");
+    gnstor::bench::add_pool_options(*pool, pool_options, pool_words);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& wrong) {
         return app.exit(wrong) == 0 ? 0 : 2;
     }
-    options.command = deengine_options.command = load_options.command = gnstor::bench::as_kept(argc, argv);
+    options.command = deengine_options.command = load_options.command = pool_options.command =
+        gnstor::bench::as_kept(argc, argv);
     auto agreed = load->parsed()       ? gnstor::bench::start(load_words, load_options)
+                  : pool->parsed()     ? gnstor::bench::start(pool_words, pool_options)
                   : deengine->parsed() ? gnstor::bench::start(deengine_words, deengine_options)
                                        : gnstor::bench::start(words, options);
     if (!agreed.ok()) {

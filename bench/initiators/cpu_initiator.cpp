@@ -73,7 +73,7 @@ class CpuInitiator final : public Initiator {
                                                  options_.lanes));
         GN_ASSIGN(written_, simt::PinnedMemory::map(bitmap_words() * 4 * options_.clients, options_.lanes));
         if (is_central(options_.path)) {
-            return error(Errc::kUnsupported, "paths with a central array engine come with the next change");
+            GN_ASSIGN(factory_, make_central_ports(bed_, options_, keys_));
         } else {
             GN_ASSIGN(factory_,
                       make_direct_ports(bed_, options_, keys_, options_.path != PathKind::kStrongCpu));

@@ -299,7 +299,7 @@ bool PolledQueues::post(const Request& request) {
     for (std::uint32_t r = 0; r < count; ++r) {
         pending.slot[r] = replicas.slot[r];
         Queue& q = queues_[replicas.slot[r]];
-        send(q, command, request.buffer, in_capsule, buffer_keys_.lkey);
+        send(q, command, request.buffer, in_capsule, request.lkey != 0 ? request.lkey : buffer_keys_.lkey);
         if (bell_each_) ring(q);
     }
     sent_ += count;

@@ -129,14 +129,14 @@ std::string name_of(const testing::TestParamInfo<Way>& info) {
     return fmt::format("{}_{}_clients_{}", name, info.param.clients, info.index);
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, EveryPath,
-                         testing::Values(Way{PathKind::kGnor, 1, 2, 1, 0}, Way{PathKind::kGnor, 3, 2, 2, 0},
-                                         Way{PathKind::kStrongCpu, 1, 1, 1, 2},
-                                         Way{PathKind::kStrongCpu, 3, 1, 1, 2},
-                                         Way{PathKind::kGdDeEngine, 2, 1, 1, 0},
-                                         Way{PathKind::kPortedLocks, 2, 2, 1, 0},
-                                         Way{PathKind::kCoordinating, 2, 2, 1, 0}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Paths, EveryPath,
+    testing::Values(Way{PathKind::kGnor, 1, 2, 1, 0}, Way{PathKind::kGnor, 3, 2, 2, 0},
+                    Way{PathKind::kStrongCpu, 1, 1, 1, 2}, Way{PathKind::kStrongCpu, 3, 1, 1, 2},
+                    Way{PathKind::kGdDeEngine, 2, 1, 1, 0}, Way{PathKind::kGd, 1, 1, 1, 0},
+                    Way{PathKind::kGd, 3, 1, 1, 0}, Way{PathKind::kBasic, 2, 1, 1, 0},
+                    Way{PathKind::kPortedLocks, 2, 2, 1, 0}, Way{PathKind::kCoordinating, 2, 2, 1, 0}),
+    name_of);
 
 TEST(Paths, AWordThatNamesNoneIsAnsweredWithAllThereAre) {
     for (const PathKind path : kAllPaths) {
