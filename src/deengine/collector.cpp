@@ -6,11 +6,13 @@
 // ahead a little. What cannot be read any more becomes a lost page: its reads fail, its order counts.
 // Invariants
 //   * the map names the copy before the original is given up;
-//   * a victim is erased only after the group of its last copy is durable (UnitPool).
+//   * a victim is erased only after the group of its last copy is durable (UnitPool); where a copy is of
+//   damaged contents, which look torn, not before two groups more (hold_units_back()).
 #include "deengine/shard_impl.hpp"
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 
 namespace gnstor::deengine {
 namespace {
@@ -111,6 +113,7 @@ Shard::Impl::Copied Shard::Impl::copy_as(BlockKey key, PageNumber from, PageOob 
             if (options.mutation != Mutation::kCollectorForgetsMap) [[likely]]
                 (void)map.update(key, {to, false});
             forget_page(from);
+            if (readable && std::memcmp(crcs, oob.sector_crc, sizeof(crcs)) != 0) hold_units_back(oob);
             return Copied::kMoved;
         }
         if (status == FlashStatus::kUncorrectable && readable) {

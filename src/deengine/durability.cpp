@@ -121,7 +121,39 @@ bool Shard::Impl::wants_units_back() const {
            pool.free_units() <= pool.left_for_others(Stream::kUser) + room.margin;
 }
 
+/// An empty one makes nothing older.
+void Shard::Impl::end_group() {
+    if (held && !programmed_in_group) ++held->until;
+    sync_group = groups.current++;
+    programmed_in_group = false;
+    group_began_ns = clock_ns;
+}
+
+/// A damaged page was copied in this group.
+void Shard::Impl::hold_units_back(const PageOob& damaged) {
+    const std::uint32_t from = held ? held->from : groups.current;
+    held = HeldUnits{from, groups.current + 2, damaged.vid, damaged.epoch};
+}
+
+/// A group that would end empty gets a page, so that units held back come free: a floor that says nothing
+/// new. Without a page for it they could not: then the drive goes on without.
+void Shard::Impl::log_for_held_units() {
+    if (!held || is_dirty()) return;
+    LogRecord record{};
+    record.type = LogType::kFloor;
+    record.volume = held->volume;
+    record.epoch = held->epoch;
+    if (!pool.has_page(Stream::kSystem) || !log(record)) held.reset();
+}
+
+void Shard::Impl::free_emptied_units() {
+    if (held && static_cast<std::int32_t>(sync_group - held->until) < 0) return pool.durable(held->from - 1);
+    held.reset();
+    pool.durable(sync_group);
+}
+
 void Shard::Impl::begin_sync() {
+    if (!wait_power.empty() || wants_units_back()) log_for_held_units();
     if (!flush_journal()) {
         // No page for the journal: nothing that waits can be made certain now, and nothing waits for ever.
         make_ready(wait_power, Status::kCapacityExceeded);
@@ -131,11 +163,7 @@ void Shard::Impl::begin_sync() {
     const bool power = !wait_power.empty() || checkpoint.wants_sync() || wants_units_back() || group_is_old();
     if (!power && !killable) return make_ready(wait_kill, Status::kSuccess);
     sync_level = power ? SyncLevel::kPower : SyncLevel::kKill;
-    if (power) {
-        sync_group = groups.current++;
-        programmed_in_group = false;
-        group_began_ns = clock_ns;
-    }
+    if (power) end_group();
     killable = false;
     syncing_kill.swap(wait_kill);
     syncing = true;
@@ -160,7 +188,7 @@ void Shard::Impl::end_sync(bool good) {
     make_ready(syncing_kill, Status::kSuccess);
     if (sync_level != SyncLevel::kPower) return;
     groups.durable = sync_group;
-    pool.durable(sync_group);
+    free_emptied_units();
     make_ready_up_to(sync_group);
 }
 
@@ -193,11 +221,11 @@ std::uint32_t Shard::Impl::give_answers() {
 
 bool Shard::Impl::sync_now() {
     while (syncing) finish_sync();  // the flash's own deadline ends it
-    if (broken || !flush_journal()) return false;
+    if (broken) return false;
+    log_for_held_units();
+    if (!flush_journal()) return false;
     sync_level = SyncLevel::kPower;
-    sync_group = groups.current++;
-    programmed_in_group = false;
-    group_began_ns = clock_ns;
+    end_group();
     killable = false;
     syncing_kill.swap(wait_kill);
     ++counters.syncs;

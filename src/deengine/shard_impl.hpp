@@ -7,7 +7,8 @@
 //   * a key is never both in the map and under a tombstone;
 //   * a group ends only after the journal's open page was programmed, and its number rises only where a sync
 //   of SyncLevel::kPower begins: if a page of group g + 2 exists, group g survives power loss, in every mode;
-//   * a unit is erased only after the group that emptied it is durable so;
+//   * a unit is erased only after the group that emptied it is durable so, and if a damaged page was copied
+//   out of it, only when recovery would not take the copy for torn any more;
 //   * every answer that waits is given at the end of the next sync at the latest, good or bad.
 // One owner thread.
 #pragma once
@@ -98,6 +99,10 @@ struct Shard::Impl {
     [[nodiscard]] bool wants_units_back() const;
     [[nodiscard]] bool group_is_old() const;
     void begin_sync();
+    void end_group();
+    void hold_units_back(const PageOob& damaged);
+    void log_for_held_units();
+    void free_emptied_units();
     void finish_sync();
     void end_sync(bool good);
     /// Moves waiting answers to those that give_answers() gives.
@@ -185,6 +190,15 @@ struct Shard::Impl {
     std::vector<Waiter> syncing_kill;  ///< answered when the sync in flight has ended
     std::vector<Ready> ready;          ///< answered at the next opportunity
     std::vector<std::uint32_t> bad_to_log;
+    /// A page whose contents do not match its record was copied as it is: in the last two groups recovery
+    /// takes such a copy for torn and wants the page that it was made from.
+    struct HeldUnits {
+        std::uint32_t from;   ///< group: what was emptied in it or later is not erased ..
+        std::uint32_t until;  ///< .. before this group is durable and holds a page
+        nvme::VolumeId volume;
+        nvme::Epoch epoch;
+    };
+    std::optional<HeldUnits> held;
 
     // Collection.
     std::uint32_t victim = kNoUnit;

@@ -208,6 +208,36 @@ TEST(Rot, BadDataOfAnOlderGroupStaysMappedAndFailsItsOwnReadsAlone) {
     EXPECT_EQ(rig->check(), "");
 }
 
+/// The collector moves a damaged page as it is. In the last two groups that copy looks torn, so what it was
+/// made from must still be there. Groups are long here: what one empties the next opens again.
+TEST(Rot, ADamagedPageThatIsMovedStaysAnErrorWhateverIsCut) {
+    auto rig = mounted();
+    constexpr nvme::BlockAddress kDamaged = 63;
+    write_durably(*rig, kDamaged);
+    for (nvme::BlockAddress b = 0; b < 20; ++b) write_durably(*rig, b);
+    const Found damaged = pages_where(*rig, is_data).front();
+    ASSERT_EQ(damaged.oob.vba, kDamaged);
+    rig->medium->flip_byte(damaged.page, 700);
+    std::uint32_t looked = 0;
+    rig->medium->on_operation = [&](Medium& medium) {
+        const sim::MediumPage& page = medium.page(damaged.page);
+        if (page.recorded && page.oob.unit_serial == damaged.oob.unit_serial) return;
+        ++looked;
+        ShardRig cut(medium.image(CutMode::kKill, [](auto&&...) { return Fate::absent(); }), rig->expected,
+                     rot_options());
+        ASSERT_TRUE(cut.mount().ok());
+        std::vector<std::byte> got;
+        EXPECT_EQ(cut.read(make_key(1, kDamaged), got), nvme::Status::kUnrecoveredReadError);
+    };
+    SplitMix64 random(7);
+    for (int i = 0; i < 400; ++i) {
+        rig->write(1, static_cast<nvme::BlockAddress>(random.below(57)), false);
+        if (i % 100 == 99) rig->shard->settle();
+    }
+    rig->medium->on_operation = nullptr;
+    EXPECT_GT(looked, 100u) << "its unit was erased";
+}
+
 TEST(Rot, ALostLogPageRefusesTheMountUnlessLossIsAccepted) {
     auto rig = mounted();
     for (nvme::BlockAddress b = 0; b < 3; ++b) write_durably(*rig, b);
