@@ -51,7 +51,7 @@ struct ChannelLayout {
 };
 
 /// Memory that a channel of this depth takes besides its pool (whose bookkeeping, for all that it may grow
-/// to, is 4 bytes and 1.1 bits a 4 KiB block, and 56 bytes a growth step):
+/// to, is 4 bytes and 1.1 bits a 4 KiB block, and 68 bytes a growth step):
 ///   NIC-visible, a queue pair: depth x (64 entry + 64 capsule + 16 receive + 16 response) + 256;
 ///   NIC-visible, shared: 64 x completions + 768, with completions = depth x ssds rounded up to a power of
 ///   two; lane memory: 1408 + ssds x (4 x depth + 320) + completions x 128 + bitmaps.

@@ -83,6 +83,7 @@ void PoolPlan::add_step(std::uint32_t blocks_of_step) {
         s.word_at[l] = take(s.words[l]);
         s.summary_at[l] = take((s.words[l] + 63) / 64);
     }
+    s.moves_at = take(1);
     // The largest level of which the step has whole blocks: one of the topmost, else all of them (they lie in
     // one word).
     std::uint32_t l = levels.count - 1;

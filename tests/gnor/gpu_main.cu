@@ -2,7 +2,9 @@
 // is.
 #include <gtest/gtest.h>
 
-#include "gnor/bench.hpp"
+#include <thread>
+
+#include "gnor/pool_bench.hpp"
 
 namespace gnstor::test {
 namespace {
@@ -91,6 +93,38 @@ TEST_F(GnorGpu, PoolGivesNoBlockTwiceAndLosesNone) {
     b.launch(16, 64, PoolStress{b.common, 200});
     b.expect_good(16 * 64 * 200);
     b.rig.expect_clean();
+}
+
+RigOptions gpu_pool(std::uint64_t bytes, std::uint64_t bytes_max = 0) {
+    RigOptions o = pool_options(bytes, bytes_max);
+    o.lanes = simt::LanesKind::kGpu;
+    return o;
+}
+
+TEST_F(GnorGpu, ThousandsOfLanesGetNoPoolBlockTwiceAndLoseNone) {
+    PoolBench b(gpu_pool(64u << 20));
+    b.launch(64, 256, PoolMix{b.common, b.owners(), 40, 256, 0});
+    b.expect_whole(64 * 256 * 40);
+}
+TEST_F(GnorGpu, MembersEachGetAPoolBufferOfTheirOwn) {
+    PoolBench b(gpu_pool(64u << 20));
+    b.launch(64, 128, PoolEach{b.common, b.owners(), 30});
+    b.expect_whole(64 * 128 * 30);
+}
+TEST_F(GnorGpu, APoolDoublesUnderARunningKernelAndItsMemoryIsRegistered) {
+    PoolBench b(gpu_pool(256u << 10, 4u << 20));
+    constexpr std::uint32_t kWarps = 64;
+    auto run =
+        simt::launch_async(simt::LanesKind::kGpu, 16, 128, PoolGrows{b.common, b.counter(), kWarps, 16})
+            .value();
+    std::uint32_t grown = 0;
+    while (!run.done()) {
+        grown += b.rig.channels[0]->grow_pool_if_asked().value() ? 1 : 0;
+        std::this_thread::yield();
+    }
+    run.wait(simt::Deadline::in_ns(kLong)).value();
+    EXPECT_EQ(grown, 4u) << "256 KiB, 512 KiB, 1, 2, 4 MiB";
+    b.expect_whole(kWarps * 4, false);
 }
 
 }  // namespace

@@ -97,6 +97,29 @@ struct PoolMix {
     }
 };
 
+/// All lanes of a warp hold a buffer at once, again and again, and there is room for all of them: nobody may
+/// be told that there is none while others split and merge.
+struct PoolFits {
+    Common common;
+    std::uint32_t rounds;
+    std::uint32_t blocks;
+
+    GN_HD
+    void operator()(simt::Lane lane) const {
+        const auto group = simt::warp(lane);
+        const auto me = simt::self(lane);
+        const ChannelRef channel = common.channels.mine(lane);
+        for (std::uint32_t round = 0; round < rounds; ++round) {
+            auto status = Status::kSuccess;
+            void* const at = channel.alloc(me, blocks * 4096ull, &status);
+            common.expect(status);
+            group.sync();
+            if (at != nullptr) common.expect(channel.free(me, at));
+            group.sync();
+        }
+    }
+};
+
 /// Groups take a buffer for each of some members in one call; members give theirs back alone.
 struct PoolEach {
     Common common;

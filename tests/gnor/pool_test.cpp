@@ -44,6 +44,15 @@ TEST_P(PoolTestWarps, DivergingLanesGetNoBlockTwiceAndLoseNone) {
     b.expect_whole(2 * GetParam() * 60);
     count("gnor_pool_warp_operations", b.report().operations);
 }
+TEST_P(PoolTestWarps, NobodyIsToldThatThereIsNoneWhileOthersSplitAndMerge) {
+    for (const std::uint32_t blocks : {1u, 7u, 8u, 16u, 40u, 64u}) {
+        // One lane's share more than all of them take.
+        PoolBench b(pool_options((GetParam() + 1) * ((blocks + 63) / 64) * (256u << 10)));
+        b.test_warps(1, GetParam(), PoolFits{b.common, 12, blocks});
+        b.expect_whole(GetParam() * 24);
+        count("gnor_pool_warp_operations", b.report().operations);
+    }
+}
 TEST_P(PoolTestWarps, MembersEachGetABufferOfTheirOwn) {
     PoolBench b(pool_options(1u << 20));
     b.test_warps(3, GetParam(), PoolEach{b.common, b.owners(), 20});

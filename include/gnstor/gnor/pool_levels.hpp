@@ -10,33 +10,21 @@
 //   * a summary has a bit a word: set where the word is not empty, but for the moment between the two steps
 //     of whoever fills or empties it.
 //
-// Each step is one read-modify-write of one word. Nothing waits: a lane that loses a race looks at the word
-// again, and every loss is another lane's gain. While a lane splits or merges, what it holds is in no bitmap:
-// another may find nothing at that moment, and say so.
+// Each step is one read-modify-write of one word. There is no lock: a lane that loses a race looks at the
+// word again, and every loss is another lane's gain. While a lane splits or merges, what it holds is in no
+// bitmap; it counts itself as moving before, so that one that finds nothing knows whether that was all, and
+// looks again: kPoolLooks times at most.
 #pragma once
 
 #include <gnstor/gnor/bitmap.hpp>
+#include <gnstor/gnor/pool_layout.hpp>
+#include <gnstor/simt/time.hpp>
 
 namespace gnstor::gnor {
 
-inline constexpr std::uint32_t kMaxPoolLevels = 4;
 inline constexpr std::uint32_t kPoolSpread = 4;  ///< words that lanes of different hints begin with
-
-/// The sizes of a pool's levels, as powers of two of its blocks: shift[0] is 0, each next one larger by 1 to
-/// 6, so that the blocks of a group lie in one word.
-struct PoolLevels {
-    std::uint32_t count;
-    std::uint32_t shift[kMaxPoolLevels];
-};
-
-/// One growth step of the pool: which of its blocks, and where its words lie among all words of the pool.
-struct PoolStep {
-    std::uint32_t first;  ///< block of the pool
-    std::uint32_t blocks;
-    std::uint32_t words[kMaxPoolLevels];       ///< of each level
-    std::uint32_t word_at[kMaxPoolLevels];     ///< where they begin
-    std::uint32_t summary_at[kMaxPoolLevels];  ///< where their summary begins
-};
+inline constexpr std::uint32_t kPoolLooks = 256;
+inline constexpr std::uint32_t kPoolWordsOnce = 1024;  ///< of a level; in more only the summary tells where
 
 /// Several runs of the same length, taken in one step: run i begins at block first + (i-th set bit of
 /// `starts`) * scale. `starts` 0: none.
@@ -70,10 +58,8 @@ class LevelsRef {
     std::uint32_t take(std::uint32_t blocks, std::uint32_t hint) const {
         if (blocks > step_->blocks) return kNone;
         const std::uint32_t best = best_level(blocks);
-        std::uint32_t first = take_at_levels(best, blocks, hint);
-        // Smaller blocks that lie beside each other, unmerged, may be what is missing.
-        if (first == kNone && best != 0 && merge_all()) first = take_at_levels(best, blocks, hint);
-        return first;
+        const std::uint32_t first = take_at_levels(best, blocks, hint, false);
+        return first != kNone ? first : look_again(best, blocks, hint);
     }
 
     /// Up to `wanted` (1 .. 64) runs of `blocks` blocks each, in one step of one word of the best fitting
@@ -171,40 +157,88 @@ class LevelsRef {
         return (blocks + unit(l) - 1) >> levels_->shift[l];
     }
 
+    /// Ends with kNone when nothing was free during a whole look and nobody held anything back meanwhile, or
+    /// after kPoolLooks of them.
     GN_HD
-    std::uint32_t take_at_levels(std::uint32_t best, std::uint32_t blocks, std::uint32_t hint) const {
-        for (std::uint32_t l = best;; --l) {
-            if (units_for(l, blocks) > 64) break;
-            const std::uint32_t first = take_at(l, blocks, hint);
-            if (first != kNone || l == 0) return first != kNone ? first : split(best, blocks, hint);
+    std::uint32_t look_again(std::uint32_t best, std::uint32_t blocks, std::uint32_t hint) const {
+        std::uint32_t backoff = 0;
+        for (std::uint32_t i = 0; i < kPoolLooks; ++i) {
+            // What had ended before is seen by the looks that follow: pairs with end_move.
+            const std::uint64_t before = simt::load_acquire<simt::Scope::kDevice>(moves());
+            // Smaller blocks that lie beside each other, unmerged, may be what is missing.
+            if (best != 0) (void)merge_all();
+            const std::uint32_t first = take_at_levels(best, blocks, hint, true);
+            if (first != kNone) return first;
+            // A read-modify-write, so that no look of before falls behind it.
+            const std::uint64_t after = simt::fetch_add<simt::Scope::kDevice>(moves(), std::uint64_t{0});
+            if (before == after && (after >> 32) == (after & 0xFFFFFFFFu)) break;
+            simt::pause(backoff);
         }
-        return split(best, blocks, hint);
+        return kNone;
     }
     GN_HD
-    std::uint32_t split(std::uint32_t best, std::uint32_t blocks, std::uint32_t hint) const {
+    std::uint64_t* moves() const { return words_ + step_->moves_at; }
+    GN_HD
+    void begin_move() const {
+        // Before blocks are taken out of a bitmap to go into another: pairs with look_again.
+        simt::fetch_add<simt::Scope::kDevice>(moves(), std::uint64_t{1} << 32);
+    }
+    GN_HD
+    void end_move() const {
+        // Releases that they are there; the low half must not carry into the high one.
+        std::uint64_t seen = simt::load_relaxed<simt::Scope::kDevice>(moves());
+        for (;;) {
+            const std::uint64_t ended = (seen & ~0xFFFFFFFFull) | ((seen + 1) & 0xFFFFFFFFull);
+            const std::uint64_t was = simt::compare_exchange<simt::Scope::kDevice>(moves(), seen, ended);
+            if (was == seen) return;
+            seen = was;
+        }
+    }
+    /// Bits of the words of level l from word `from` on to look at.
+    GN_HD
+    std::uint64_t words_to_look_at(std::uint32_t l, std::uint32_t from, bool all) const {
+        if (!all || step_->words[l] > kPoolWordsOnce) return load(summary(l, from));
+        return detail::run_mask(step_->words[l] - from < 64 ? step_->words[l] - from : 64);
+    }
+
+    GN_HD
+    std::uint32_t take_at_levels(std::uint32_t best, std::uint32_t blocks, std::uint32_t hint,
+                                 bool all) const {
+        for (std::uint32_t l = best;; --l) {
+            if (units_for(l, blocks) > 64) break;
+            const std::uint32_t first = take_at(l, blocks, hint, all);
+            if (first != kNone) return first;
+            if (l == 0) break;
+        }
         for (std::uint32_t l = best + 1; l < levels_->count; ++l) {
-            const std::uint32_t first = take_at(l, blocks, hint);
+            const std::uint32_t first = take_at(l, blocks, hint, all);
             if (first != kNone) return first;
         }
         return kNone;
     }
     /// A run of level l; what is beyond the request goes back as smaller blocks.
     GN_HD
-    std::uint32_t take_at(std::uint32_t l, std::uint32_t blocks, std::uint32_t hint) const {
+    std::uint32_t take_at(std::uint32_t l, std::uint32_t blocks, std::uint32_t hint, bool all) const {
         const std::uint32_t units = units_for(l, blocks);
-        const std::uint32_t index = take_units(l, units, hint);
+        const std::uint32_t excess = (units << levels_->shift[l]) - blocks;
+        const std::uint32_t index = take_units(l, units, hint, all, excess != 0);
         if (index == kNone) return kNone;
         const std::uint32_t first = index << levels_->shift[l];
-        give(first + blocks, (units << levels_->shift[l]) - blocks);
+        if (excess != 0) {
+            give(first + blocks, excess);
+            end_move();
+        }
         return first;
     }
 
     /// Looks once at each word that is not empty: first at one of the kPoolSpread lowest, by the hint. Low
-    /// words are preferred, so that high ones fall free as a whole.
+    /// words are preferred, so that high ones fall free as a whole. `splits`: part of it will go back; the
+    /// caller then ends the move.
     GN_HD
-    std::uint32_t take_units(std::uint32_t l, std::uint32_t units, std::uint32_t hint) const {
+    std::uint32_t take_units(std::uint32_t l, std::uint32_t units, std::uint32_t hint, bool all,
+                             bool splits) const {
         for (std::uint32_t from = 0; from < step_->words[l]; from += 64) {
-            const std::uint64_t filled = load(summary(l, from));
+            const std::uint64_t filled = words_to_look_at(l, from, all);
             std::uint64_t later = filled;
             for (std::uint32_t skip = hint % kPoolSpread; skip != 0 && (later & (later - 1)) != 0; --skip)
                 later &= later - 1;
@@ -212,28 +246,28 @@ class LevelsRef {
             for (std::uint64_t rest : orders)
                 for (; rest != 0; rest &= rest - 1) {
                     const std::uint32_t w = from + detail::lowest_bit(rest);
-                    const std::uint32_t bit = take_in_word(l, w, units, hint);
+                    const std::uint32_t bit = take_in_word(l, w, units, hint, splits);
                     if (bit != kNone) return w * 64 + bit;
                 }
         }
         return kNone;
     }
     GN_HD
-    std::uint32_t take_in_word(std::uint32_t l, std::uint32_t w, std::uint32_t units,
-                               std::uint32_t hint) const {
+    std::uint32_t take_in_word(std::uint32_t l, std::uint32_t w, std::uint32_t units, std::uint32_t hint,
+                               bool splits) const {
         std::uint64_t free = load(word(l, w));
-        while (true) {
-            std::uint64_t starts = detail::run_starts(free, units);
-            if (starts == 0) return kNone;
+        std::uint64_t starts = detail::run_starts(free, units);
+        if (starts == 0) return kNone;
+        // Only where there is something: lanes that come in vain shall not make others look again.
+        if (splits) begin_move();
+        for (; starts != 0; starts = detail::run_starts(free, units)) {
             if (units == 1) {
                 const std::uint64_t bit = choose_bit(l, free, hint);
                 // Takes the block, unless another was faster; other bits of the word are of no concern.
                 // Acquires what its last holder wrote before give_units' release.
                 const std::uint64_t seen = simt::fetch_and<simt::Scope::kDevice>(word(l, w), ~bit);
-                if ((seen & bit) != 0) {
-                    if (seen == bit) note_empty(l, w);
-                    return detail::lowest_bit(bit);
-                }
+                if (seen == bit) note_empty(l, w);
+                if ((seen & bit) != 0) return detail::lowest_bit(bit);
                 free = seen;
                 continue;
             }
@@ -248,6 +282,8 @@ class LevelsRef {
             }
             free = seen;
         }
+        if (splits) end_move();
+        return kNone;
     }
     /// A free bit of the lowest group that has one, where the hint says: lanes that come together take
     /// different bits, and groups fall free one after the other. `free` is not 0.
@@ -271,12 +307,13 @@ class LevelsRef {
         for (std::uint32_t from = 0; from < step_->words[l]; from += 64)
             for (std::uint64_t rest = load(summary(l, from)); rest != 0; rest &= rest - 1) {
                 const std::uint32_t w = from + detail::lowest_bit(rest);
-                const std::uint64_t starts = take_runs_in_word(l, w, units, wanted);
+                const std::uint32_t excess = (units << levels_->shift[l]) - blocks;
+                const std::uint64_t starts = take_runs_in_word(l, w, units, wanted, excess != 0);
                 if (starts == 0) continue;
                 const RunSet runs{starts, (w * 64) << levels_->shift[l], unit(l)};
-                const std::uint32_t excess = (units << levels_->shift[l]) - blocks;
-                for (std::uint32_t i = 0; excess != 0 && i < runs.count(); ++i)
-                    give(runs.at(i) + blocks, excess);
+                if (excess == 0) return runs;
+                for (std::uint32_t i = 0; i < runs.count(); ++i) give(runs.at(i) + blocks, excess);
+                end_move();
                 return runs;
             }
         return RunSet{};
@@ -284,8 +321,9 @@ class LevelsRef {
     /// Where runs were taken: as many as there are, at most `wanted`, all by one compare-and-exchange.
     GN_HD
     std::uint64_t take_runs_in_word(std::uint32_t l, std::uint32_t w, std::uint32_t units,
-                                    std::uint32_t wanted) const {
+                                    std::uint32_t wanted, bool splits) const {
         std::uint64_t free = load(word(l, w));
+        bool moving = false;
         while (true) {
             std::uint64_t left = free, starts = 0;
             for (std::uint32_t n = 0; n < wanted; ++n) {
@@ -295,7 +333,12 @@ class LevelsRef {
                 starts |= 1ull << first;
                 left &= ~(detail::run_mask(units) << first);
             }
-            if (starts == 0) return 0;
+            if (starts == 0) {
+                if (moving) end_move();
+                return 0;
+            }
+            if (splits && !moving) begin_move();
+            moving = splits;
             // Takes all runs; acquires what their last holders wrote before give_units' releases.
             const std::uint64_t seen = simt::compare_exchange<simt::Scope::kDevice>(word(l, w), free, left);
             if (seen == free) {
@@ -307,33 +350,39 @@ class LevelsRef {
     }
     GN_HD
     RunSet carve(std::uint32_t l, std::uint32_t blocks, std::uint32_t wanted, std::uint32_t hint) const {
-        const std::uint32_t index = take_units(l, 1, hint);
+        const std::uint32_t index = take_units(l, 1, hint, false, true);
         if (index == kNone) return RunSet{};
         std::uint32_t runs = unit(l) / blocks;
         if (runs > wanted) runs = wanted;
         const std::uint32_t first = index << levels_->shift[l];
         give(first + runs * blocks, unit(l) - runs * blocks);
+        end_move();
         return RunSet{detail::run_mask(runs), first, blocks};
     }
 
     /// Gives neighbouring blocks of one level, which lie in one group and word, and merges upwards.
     GN_HD
     bool give_units(std::uint32_t l, std::uint32_t index, std::uint32_t count) const {
-        for (bool right = true;; ++l) {
+        bool right = true, moving = false;
+        for (;; ++l) {
             const std::uint32_t w = index / 64;
             const std::uint64_t mask = detail::run_mask(count) << (index % 64);
             // Releases the holder's accesses to whoever takes the blocks next.
             std::uint64_t now = simt::fetch_or<simt::Scope::kDevice>(word(l, w), mask);
             right = right && (now & mask) == 0;
             if (now == 0) note_filled(l, w);
-            if (l + 1 == levels_->count) return right;
+            if (l + 1 == levels_->count) break;
             now |= mask;
             const std::uint64_t group = group_mask(l, index % 64);
-            if ((now & group) != group || is_last_group(l, w, now & ~group)) return right;
-            if (!merge_group(l, w, group, now)) return right;
+            if ((now & group) != group || is_last_group(l, w, now & ~group)) break;
+            if (!moving) begin_move();
+            moving = true;
+            if (!merge_group(l, w, group, now)) break;
             index /= group_size(l);
             count = 1;
         }
+        if (moving) end_move();
+        return right;
     }
     /// Whether the level has nothing else near: then the group stays split, or lanes that take one small
     /// block at a time would split and merge each time.
@@ -363,9 +412,14 @@ class LevelsRef {
         const std::uint32_t size = group_size(l);
         for (std::uint32_t bit = 0; bit < 64; bit += size) {
             const std::uint64_t now = load(word(l, w));
-            if (!merge_group(l, w, group_mask(l, bit), now)) continue;
-            any = true;
-            give_units(l + 1, (w * 64 + bit) / size, 1);
+            const std::uint64_t group = group_mask(l, bit);
+            if ((now & group) != group) continue;
+            begin_move();
+            if (merge_group(l, w, group, now)) {
+                any = true;
+                give_units(l + 1, (w * 64 + bit) / size, 1);
+            }
+            end_move();
         }
         return any;
     }
