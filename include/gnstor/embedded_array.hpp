@@ -46,6 +46,9 @@ struct EmbeddedArrayOptions {
     std::uint32_t scrub_pages_per_second = 0;  ///< of each service unit: checks data at rest; 0: none
     SsdDurability durability = SsdDurability::kDefault;
     bool direct_io = false;  ///< stores without the page cache (O_DIRECT)
+    /// The hardware that drives and network stand for: "none", another built-in name (share/profiles), or the
+    /// path of a profile (with a slash, or ending in .json). Contents and counts do not depend on it.
+    std::string profile = "none";
 };
 
 /// What one emulated SSD did since it was opened.

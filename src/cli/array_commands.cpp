@@ -32,8 +32,8 @@ struct UpOptions {
 };
 
 /// What `up` says to a daemon that starts; one that runs already works as it was told then.
-constexpr std::array kOfTheDaemon = {"--lease-ms", "--scrub", "--durability", "--direct",
-                                     "--quarantine-store"};
+constexpr std::array kOfTheDaemon = {"--lease-ms", "--scrub",   "--durability",
+                                     "--direct",   "--profile", "--quarantine-store"};
 
 std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";

@@ -58,6 +58,7 @@ Result<EmbeddedArrayOptions> embedded_options(const ArrayOptions& options) {
     embedded.scrub_pages_per_second = options.scrub_mib * kPagesPerMib;
     embedded.durability = options.durability;
     embedded.direct_io = options.direct_io;
+    embedded.profile = options.profile;
     embedded.engine_threads = std::max(1u, std::thread::hardware_concurrency() / 2);
     // An array that is there already has the SSDs that it has.
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));

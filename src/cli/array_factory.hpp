@@ -28,6 +28,7 @@ struct ArrayOptions {
     std::uint32_t scrub_mib = 4;      ///< MiB a second that each service unit checks in the background
     SsdDurability durability = SsdDurability::kDefault;
     bool direct_io = false;
+    std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
 };
 
 /// An array that runs while this object lives.

@@ -33,6 +33,11 @@ void add_ssd_options(CLI::App& app, ArrayOptions& into) {
         ->transform(CLI::CheckedTransformer(durabilities(), CLI::ignore_case))
         ->option_text("process|power");
     app.add_flag("--direct", into.direct_io, "reach the stores without the page cache (O_DIRECT)");
+    app.add_option("--profile", into.profile,
+                   "hardware whose time SSDs and network take: none, gnstor-paper, samsung-980-pro, "
+                   "samsung-pm1743, or "
+                   "a file (with a slash, or ending in .json)")
+        ->capture_default_str();
 }
 
 std::vector<std::string> ssd_arguments(const ArrayOptions& options) {
@@ -41,6 +46,12 @@ std::vector<std::string> ssd_arguments(const ArrayOptions& options) {
     for (const auto& [name, durability] : durabilities())
         if (durability == options.durability) words.insert(words.end(), {"--durability", name});
     if (options.direct_io) words.emplace_back("--direct");
+    // A daemon has another working directory than who starts it.
+    const bool is_file = options.profile.find('/') != std::string::npos || options.profile.ends_with(".json");
+    words.insert(
+        words.end(),
+        {"--profile",
+         is_file ? std::filesystem::absolute(options.profile).lexically_normal().string() : options.profile});
     return words;
 }
 

@@ -13,7 +13,7 @@ class App;
 
 namespace gnstor::cli {
 
-/// --service-units, --scrub, --durability, --direct. `into` outlives the parsing.
+/// --service-units, --scrub, --durability, --direct, --profile. `into` outlives the parsing.
 void add_ssd_options(CLI::App& app, ArrayOptions& into);
 /// The words that say the same again.
 std::vector<std::string> ssd_arguments(const ArrayOptions& options);

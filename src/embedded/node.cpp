@@ -25,11 +25,13 @@ ssd::Durability durability_of(SsdDurability durability) {
 Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, rdma::LoopWire& wire,
                                          const std::string& address) {
     std::unique_ptr<Node> node(new Node(address));
+    GN_ASSIGN(node->profile_, load_profile(options.profile));
     GN_TRY(node->start_threads(options));
     rdma::NicOptions nic;
     nic.strict = options.strict_nic;
     nic.seed = options.seed;
     nic.pollers = static_cast<std::uint32_t>(node->nic_reactors_.size());
+    nic.link = node->profile_.network;
     GN_ASSIGN(node->nic_, rdma::SoftNic::open(wire, address, nic, node->nic_reactors_));
     GN_TRY(node->open_drives(options));
     GN_TRY(node->open_target());
@@ -66,6 +68,7 @@ Result<void> Node::open_drives(const EmbeddedArrayOptions& options) {
         drive.service_units = options.service_units;
         drive.scrub_pages_per_second = options.scrub_pages_per_second;
         drive.durability = durability_of(options.durability);
+        drive.timing = profile_.drive;
         if (options.direct_io) drive.backbone = ssd::BackboneKind::kDirect;
         // Service units go round the threads, beginning with the one that fetches the drive's commands.
         std::vector<Reactor*> units;

@@ -8,6 +8,7 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/embedded_array.hpp>
 
+#include "embedded/profile.hpp"
 #include "nvmf/target.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
@@ -52,6 +53,7 @@ class Node {
     // Destroyed from the last to the first: the target before the drives and the NIC, those before the
     // threads that run them.
     const std::string address_;
+    Profile profile_;
     std::vector<std::unique_ptr<Reactor>> reactors_;
     std::vector<Reactor*> nic_reactors_;
     std::vector<Reactor*> drive_reactors_;

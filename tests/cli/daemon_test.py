@@ -62,8 +62,8 @@ class Daemon(Programs):
 
     def test_what_a_running_daemon_does_not_hear_is_said(self):
         self.assertEqual(self.ask("up", *SMALL, "--service-units", "2", "--scrub", "8", "--durability", "process")["notes"], [])
-        heard = self.ask("up", "--scrub", "1", "--durability", "power", "--direct", "--service-units", "4")["notes"]
-        self.assertIn("--scrub, --durability, --direct", heard[-1])
+        heard = self.ask("up", "--scrub", "1", "--durability", "power", "--direct", "--profile", "none", "--service-units", "4")["notes"]
+        self.assertIn("--scrub, --durability, --direct, --profile", heard[-1])
         self.assertIn("gnstor down", heard[-1])
         self.assertIn("--service-units", heard[0])
         self.ask("down")

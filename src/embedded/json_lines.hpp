@@ -1,0 +1,27 @@
+// json_lines.hpp: a JSON document with comments, as a tree whose every value knows its line. Pure.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace gnstor::embedded {
+
+struct JsonValue {
+    enum class Kind : std::uint8_t { kOther, kNumber, kString, kArray, kObject };
+    Kind kind = Kind::kOther;  ///< kOther: null, true, false
+    std::uint32_t line = 0;
+    double number = 0;
+    std::string string;
+    std::vector<std::pair<std::string, JsonValue>>
+        members;  ///< of an object, in order; of an array, without names
+};
+
+/// `file` is what errors call it. A name that an object has twice, and nesting deeper than 16, are errors.
+Result<JsonValue> parse_json_lines(std::string_view text, const std::string& file);
+
+}  // namespace gnstor::embedded
