@@ -76,11 +76,12 @@ std::string stages_of(const Case& c) {
 void print_heading(const LoadSettings& s) {
     std::printf(
         "bench load on %s lanes: %u engine thread%s run the emulated NICs and SSDs for every path, profile "
-        "none\n"
+        "%s\n"
         "  load        working set of %s, filled; %u repeats of %g s; %u replicas\n"
         "  central     array engines of gd and basic: %u threads; strong-cpu: %u threads\n",
         std::string(simt::lanes_name(s.lanes)).c_str(), s.engine_threads, s.engine_threads == 1 ? "" : "s",
-        format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas, s.array_threads, s.threads);
+        s.profile.c_str(), format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas,
+        s.array_threads, s.threads);
     if (s.lanes == simt::LanesKind::kCpu)
         std::printf("  stand-ins   CPU lanes use the data in place of a GPU; basic's copy is a memcpy\n");
     std::printf("\n");

@@ -34,6 +34,7 @@ struct LoadSettings {
     std::uint32_t repeats = 3;
     double seconds = 1.0;  ///< of each repeat
     std::uint64_t seed = 1;
+    std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
     Verify verify = Verify::kAll;
 };
 nlohmann::json configuration_of(const LoadSettings& s);

@@ -25,6 +25,9 @@ void add_load_settings(CLI::App& app, LoadSettings& s, LoadWords& words) {
         ->capture_default_str();
     app.add_option("--repeats", s.repeats, "of every case")->capture_default_str();
     app.add_option("--seconds", s.seconds, "of one repeat")->capture_default_str();
+    app.add_option("--profile", s.profile,
+                   "hardware whose time SSDs and network take: none, a name or a file")
+        ->capture_default_str();
     app.add_option("--seed", s.seed, "of contents and order")->capture_default_str();
     app.add_option("--verify", words.verify,
                    "which reads are compared word by word: all, sample (one in 16) or none")

@@ -47,7 +47,7 @@ nlohmann::json configuration_of(const LoadSettings& s) {
             {"engine threads", s.engine_threads},
             {"working set", s.working_set},
             {"write budget", s.write_budget},
-            {"profile", "none"},
+            {"profile", s.profile},
             {"verify", s.verify == Verify::kAll      ? "all"
                        : s.verify == Verify::kSample ? "sample"
                                                      : "none"},
@@ -139,6 +139,7 @@ Result<void> LoadRunner::prepare(const LoadCase& c) {
     bed.ssds = c.ssds;
     bed.engine_threads = settings_.engine_threads;
     bed.seed = settings_.seed;
+    bed.profile = settings_.profile;
     // The fill, with what a central engine or coordinating clients log of it; then the writes of one repeat.
     bed.programmed_bytes = settings_.working_set * settings_.replicas * 9 / 8 + (64u << 20) +
                            (c.write_percent != 0 ? settings_.write_budget : 0);

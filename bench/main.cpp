@@ -4,6 +4,7 @@
 
 #include "deengine.hpp"
 #include "load_options.hpp"
+#include "paper.hpp"
 #include "path.hpp"
 #include "pool.hpp"
 
@@ -142,6 +143,22 @@ Result<bool> start(const PoolBenchWords& words, PoolBenchOptions& options) {
     return run_pool(options);
 }
 
+Result<bool> start(const LoadWords& words, PaperOptions& options) {
+    GN_TRY(read_load_words(words, options.settings));
+    return run_paper(options);
+}
+
+void add_paper_options(CLI::App& app, PaperOptions& o, LoadWords& words) {
+    app.add_option("--figure", o.figure, "9: patterns, 10: latency, 11: clients, 12: SSDs, 13: ablation")
+        ->required();
+    app.add_option("--path", o.paths, "who initiates, by commas")->delimiter(',')->capture_default_str();
+    app.add_option("--json", o.json,
+                   "keeps the figure while it is measured; the same command goes on with it")
+        ->required();
+    app.add_option("--limit", o.limit_seconds, "seconds after which no case is begun")->capture_default_str();
+    add_load_settings(app, o.settings, words);
+}
+
 Result<bool> start(const LoadWords& words, LoadOptions& options) {
     GN_TRY(read_load_words(words, options.settings));
     return run_load(options);
@@ -175,6 +192,12 @@ int main(int argc, char** argv) {
     CLI::App* const pool = app.add_subcommand(
         "pool", "a channel's pool of buffers: what allocating costs, and how far it falls to pieces");
     gnstor::bench::add_pool_options(*pool, pool_options, pool_words);
+    gnstor::bench::PaperOptions paper_options;
+    gnstor::bench::LoadWords paper_words;
+    CLI::App* const paper = app.add_subcommand(
+        "paper",
+        "figures 9 to 13 of the paper that this system comes from, measured here; goes on where it was");
+    gnstor::bench::add_paper_options(*paper, paper_options, paper_words);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& wrong) {
@@ -182,7 +205,8 @@ int main(int argc, char** argv) {
     }
     options.command = deengine_options.command = load_options.command = pool_options.command =
         gnstor::bench::as_kept(argc, argv);
-    auto agreed = load->parsed()       ? gnstor::bench::start(load_words, load_options)
+    auto agreed = paper->parsed()      ? gnstor::bench::start(paper_words, paper_options)
+                  : load->parsed()     ? gnstor::bench::start(load_words, load_options)
                   : pool->parsed()     ? gnstor::bench::start(pool_words, pool_options)
                   : deengine->parsed() ? gnstor::bench::start(deengine_words, deengine_options)
                                        : gnstor::bench::start(words, options);

@@ -98,6 +98,49 @@ nlohmann::json to_json(const std::string& benchmark, const std::vector<std::stri
     return run;
 }
 
+Result<Case> case_from_json(const nlohmann::json& one) {
+    Case c;
+    if (!one.contains("parameters") || !one.contains("repeats"))
+        return error(Errc::kCorrupt, "a case without parameters or repeats: {}", one.dump().substr(0, 80));
+    c.parameters = one["parameters"];
+    for (const nlohmann::json& kept : one["repeats"]) {
+        Repeat r;
+        for (const auto& [name, value] : kept.items()) {
+            if (name == "latency_ns") {
+                r.latency =
+                    Latency{value.value("mean", 0.0), value.value("p50", 0u), value.value("p99", 0u),
+                            value.value("p999", 0u),  value.value("max", 0u), value.value("samples", 0ull)};
+                continue;
+            }
+            if (!value.is_number())
+                return error(Errc::kCorrupt, "a repeat whose {} is no number: {}", name,
+                             value.dump().substr(0, 80));
+            if (name == "seconds")
+                r.seconds = value;
+            else if (name == "operations")
+                r.operations = value;
+            else if (name == "bytes")
+                r.bytes = value;
+            else if (name == "engine_cpu_seconds")
+                r.engine_cpu_seconds = value;
+            else if (name == "lane_cpu_seconds")
+                r.lane_cpu_seconds = value;
+            else if (name == "lane_waiting_seconds")
+                r.lane_waiting_seconds = value;
+            else if (name == "checked")
+                r.checked = value;
+            else if (name == "bytes_a_block")
+                r.bytes_a_block = value;
+            else if (name == "times_reference")
+                r.times_reference = value;
+            else
+                r.more[name] = value;
+        }
+        c.repeats.push_back(std::move(r));
+    }
+    return c;
+}
+
 Result<void> write_json(const std::filesystem::path& path, const nlohmann::json& run) {
     std::ofstream out(path);
     out << run.dump(1) << '\n';

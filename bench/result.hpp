@@ -53,6 +53,9 @@ nlohmann::json to_json(const std::string& benchmark, const std::vector<std::stri
                        const std::string& commit, const nlohmann::json& configuration,
                        const std::vector<Case>& cases);
 
+/// A case as to_json gave it. kCorrupt: it is none.
+Result<Case> case_from_json(const nlohmann::json& one);
+
 /// Writes it, or an Error that names the path.
 Result<void> write_json(const std::filesystem::path& path, const nlohmann::json& run);
 

@@ -22,6 +22,7 @@ Result<std::unique_ptr<Bed>> Bed::build(const BedOptions& options) {
     array.nic_threads = options.nic_threads;
     array.service_units = options.service_units;
     array.seed = options.seed;
+    array.profile = options.profile;
     GN_ASSIGN(bed->array_, EmbeddedArray::open(array));
     return bed;
 }

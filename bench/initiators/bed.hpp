@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 namespace gnstor::bench {
 
@@ -19,6 +20,7 @@ struct BedOptions {
     std::uint32_t service_units = 1;             ///< of an SSD
     std::uint64_t programmed_bytes = 64u << 20;  ///< that all SSDs together take without collecting garbage
     std::uint64_t seed = 1;
+    std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
 };
 
 /// Totals of all SSDs since they were opened.

@@ -1,0 +1,168 @@
+// paper.cpp: which cases make which figure, and how a half-measured one goes on.
+#include "paper.hpp"
+
+#include <gnstor/simt/time.hpp>
+
+#include "progress.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace gnstor::bench {
+namespace {
+
+constexpr std::uint32_t kSizes[] = {4096, 65536};
+constexpr std::uint32_t kWritePercents[] = {0, 100};
+
+/// Patterns of figures 9 and 10, clients of 11, SSDs of 12, the mixes of 13: one path at a time, so that an
+/// array is kept from one case to the next.
+void add_path_cases(std::uint32_t figure, LoadCase c, std::vector<LoadCase>& cases) {
+    const auto each_size = [&cases](LoadCase one) {
+        for (const std::uint32_t percent : kWritePercents)
+            for (const std::uint32_t bytes : kSizes) {
+                one.write_percent = percent;
+                one.bytes = bytes;
+                cases.push_back(one);
+            }
+    };
+    switch (figure) {
+        case 9:
+        case 10:
+            c.depth = figure == 9 ? 32 : 1;
+            for (const Pattern pattern : {Pattern::kSequential, Pattern::kRandom}) {
+                c.pattern = pattern;
+                each_size(c);
+            }
+            return;
+        case 11:
+            for (const std::uint32_t clients : {1u, 2u, 4u, 8u, 16u, 32u}) {
+                c.clients = clients;
+                each_size(c);
+            }
+            return;
+        case 12:
+            c.pattern = Pattern::kSequential;
+            c.clients = 8;
+            for (const std::uint32_t ssds : {2u, 3u, 4u, 5u, 8u}) {
+                c.ssds = ssds;
+                each_size(c);
+            }
+            return;
+        default:
+            each_size(c);
+    }
+}
+
+/// What was measured so far; empty where the file is not there yet.
+Result<std::vector<Case>> load_measured(const std::string& path, const nlohmann::json& configuration,
+                                        const std::string& benchmark) {
+    std::vector<Case> cases;
+    std::ifstream file(path);
+    if (!file) return cases;
+    const nlohmann::json run = nlohmann::json::parse(file, nullptr, false);
+    if (run.is_discarded() || !run.contains("cases"))
+        return error(Errc::kCorrupt, "{} is no result of a benchmark; choose another --json", path);
+    const char* commit = std::getenv("GN_COMMIT");
+    if (run.value("benchmark", "") != benchmark || run["configuration"] != configuration ||
+        run.value("commit", "") != (commit != nullptr ? commit : "unknown"))
+        return error(
+            Errc::kInvalidArgument,
+            "{} holds another figure, other options or another commit; choose another --json, or remove it",
+            path);
+    for (const nlohmann::json& one : run["cases"]) {
+        GN_ASSIGN(Case kept, case_from_json(one));
+        cases.push_back(std::move(kept));
+    }
+    return cases;
+}
+
+/// The old file or the new one, never half of one.
+Result<void> replace_json(const std::string& path, const nlohmann::json& run) {
+    const std::string fresh = path + ".new";
+    GN_TRY(write_json(fresh, run));
+    std::error_code failed;
+    std::filesystem::rename(fresh, path, failed);
+    if (failed)
+        return error(Errc::kIo, "cannot replace {}: {}; choose another --json", path, failed.message());
+    return {};
+}
+
+}  // namespace
+
+const char* figure_title(std::uint32_t figure) {
+    switch (figure) {
+        case 9:
+            return "throughput by pattern, one client, 32 in flight";
+        case 10:
+            return "latency by pattern, one client, one in flight";
+        case 11:
+            return "throughput by number of clients";
+        case 12:
+            return "throughput by number of SSDs";
+        default:
+            return "ablation: throughput and latency, random";
+    }
+}
+
+Result<std::vector<LoadCase>> figure_cases(std::uint32_t figure, const std::vector<std::string>& paths) {
+    if (figure < kFirstFigure || figure > kLastFigure)
+        return error(Errc::kInvalidArgument, "--figure takes {} to {}, not {}", kFirstFigure, kLastFigure,
+                     figure);
+    std::vector<LoadCase> cases;
+    for (const std::string& word : paths) {
+        LoadCase c;
+        GN_ASSIGN(c.path, parse_path(word));
+        add_path_cases(figure, c, cases);
+    }
+    return cases;
+}
+
+Result<bool> run_paper(const PaperOptions& given) {
+    PaperOptions options = given;
+    GN_ASSIGN(options.settings, complete(options.settings));
+    GN_TRY(simt::check_lanes(options.settings.lanes));
+    GN_ASSIGN(const std::vector<LoadCase> wanted, figure_cases(options.figure, options.paths));
+    for (const LoadCase& c : wanted) GN_TRY(check(c, options.settings));
+    if (options.json.empty())
+        return error(Errc::kInvalidArgument,
+                     "--json names the file that keeps the figure while it is measured");
+    const std::string benchmark = fmt::format("paper-figure-{}", options.figure);
+    GN_ASSIGN(std::vector<Case> cases,
+              load_measured(options.json, configuration_of(options.settings), benchmark));
+    const auto is_measured = [&cases](const LoadCase& c) {
+        const nlohmann::json parameters = parameters_of(c);
+        for (const Case& one : cases)
+            if (one.parameters == parameters) return true;
+        return false;
+    };
+    std::printf("figure %u: %s; %zu of %zu cases are there\n", options.figure, figure_title(options.figure),
+                cases.size(), wanted.size());
+    std::fflush(stdout);
+    const std::uint64_t end_ns = simt::now_ns() + static_cast<std::uint64_t>(options.limit_seconds * 1e9);
+    LoadRunner runner(options.settings);
+    std::size_t left = 0;
+    {
+        const Progress progress;
+        for (const LoadCase& c : wanted) {
+            if (is_measured(c)) continue;
+            if (simt::now_ns() >= end_ns) {
+                ++left;
+                continue;
+            }
+            progress.show(
+                fmt::format("[{}/{}] {}", cases.size() + 1, wanted.size(), parameters_of(c).dump()));
+            GN_ASSIGN(Case measured, runner.measure(c));
+            cases.push_back(std::move(measured));
+            GN_TRY(
+                replace_json(options.json, load_json(benchmark, options.command, options.settings, cases)));
+        }
+    }
+    std::printf("%s\n", load_table(cases).c_str());
+    if (left != 0) std::printf("%zu cases are left: give the same command again\n", left);
+    if (runner.wrong() != 0) std::printf("SOME WRONG\n");
+    return runner.wrong() == 0;
+}
+
+}  // namespace gnstor::bench

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Plots a figure that `./run bench paper --figure N --json FILE` measured, beside what the paper says of it.
+
+usage: scripts/plot_paper.py FILE.json [OUT.svg]      (default: FILE with .svg)
+
+Everything drawn comes out of FILE; lines of the hardware's limits and the claims in the caption are the paper's, and marked so.
+Plain SVG, no library.
+"""
+import json
+import pathlib
+import re
+import sys
+from xml.sax.saxutils import escape
+
+COLOURS = {"gnor": "#1b7837", "strong-cpu": "#2166ac", "gd-deengine": "#92c5de", "gd": "#f4a582", "basic": "#b2182b",
+           "ported-locks": "#999999", "coordinating": "#555555"}
+# The paper's limits, in GB/s as it prints them: one SSD's peak by (operation, bytes), and the links.
+PAPER_SSD = {("read", 4096): 3.174, ("write", 4096): 2.910, ("read", 65536): 6.824, ("write", 65536): 4.834}
+PAPER_NETWORK, PAPER_PCIE = 21.6, 25.1
+CLAIMS = {
+    9: "The paper (A100, 200 Gb/s, modelled SSDs): Basic 0.5 / 0.3 GB/s at 4 KB read / write; GD 1.2x and 1.3x above it; GNStor 3.2x above Basic "
+       "and 0.8x above GD on average at 4 KB.",
+    10: "The paper: GD's latency 40.7 % and 26.1 % below Basic's at 4 and 64 KB; GNStor's a further 35.7 % (read) and 39.8 % (write) below.",
+    11: "The paper: GNStor reaches 11.8 / 5.6 / 9.6 GB/s at 4 KB read, 4 KB write, 64 KB write, and 21.5 GB/s at 64 KB read with two clients; "
+        "GD 2.8 / 0.9 GB/s at 4 KB; Basic 4.4 / 4.1 GB/s at 64 KB.",
+    12: "The paper: GNStor 13.6 / 6.6 GB/s at 4 KB sequential read / write with five SSDs (3.6x and 4.8x above GD); Basic and GD gain little.",
+    13: "The paper: GD+deEngine writes 49.9 % (4 KB) and 24.7 % (64 KB) more than GD; GNStor a further 49.6 % on average, with 31.2 % less latency.",
+}
+TITLES = {9: "Throughput by pattern (one client, 32 in flight)", 10: "Latency by pattern (one client, one in flight)",
+          11: "Throughput by number of clients", 12: "Throughput by number of SSDs (sequential, 8 clients)",
+          13: "Ablation: throughput and latency (random, one client)"}
+
+
+def size(count):
+    return f"{count // 1024} KiB" if count >= 1024 else f"{count} B"
+
+
+def middle(case, get):
+    values = sorted(get(repeat) for repeat in case["repeats"])
+    return values[len(values) // 2], values[0], values[-1]
+
+
+def rate(repeat):
+    return repeat["bytes"] / repeat["seconds"] / 1e9
+
+
+def latency(repeat):
+    return repeat["latency_ns"]["mean"] / 1e3
+
+
+class Svg:
+    def __init__(self, width, height):
+        self.width, self.height, self.parts = width, height, []
+
+    def rect(self, x, y, w, h, colour):
+        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" fill="{colour}"/>')
+
+    def line(self, points, colour, width=1.5, dash=""):
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"{dashed}/>')
+
+    def text(self, x, y, words, size_=11, anchor="start", colour="#222", turn=0):
+        turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size_}" text-anchor="{anchor}" fill="{colour}"{turned}>{escape(words)}</text>')
+
+    def dump(self):
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" viewBox="0 0 {self.width} {self.height}" '
+                f'font-family="sans-serif"><rect width="100%" height="100%" fill="white"/>\n' + "\n".join(self.parts) + "\n</svg>\n")
+
+
+class Panel:
+    """One set of axes; values from 0 to `top`."""
+
+    def __init__(self, svg, x, y, w, h, title, unit, top):
+        self.svg, self.x, self.y, self.w, self.h, self.top = svg, x, y, w, h, top or 1.0
+        svg.text(x + w / 2, y - 6, title, 12, "middle")
+        svg.line([(x, y), (x, y + h), (x + w, y + h)], "#444", 1)
+        for i in range(5):
+            value = self.top * i / 4
+            svg.line([(x - 3, self.at(value)), (x, self.at(value))], "#444", 1)
+            svg.text(x - 5, self.at(value) + 4, f"{value:.3g}", 9, "end")
+        svg.text(x - 34, y + h / 2, unit, 10, "middle", turn=-90)
+
+    def at(self, value):
+        return self.y + self.h - self.h * min(value, self.top) / self.top
+
+    def limit(self, value, words):
+        """A line of the paper's hardware; left out where it lies far above everything that was measured."""
+        if value > self.top:
+            return
+        self.svg.line([(self.x, self.at(value)), (self.x + self.w, self.at(value))], "#888", 1, "4 3")
+        self.svg.text(self.x + self.w, self.at(value) - 3, words, 8, "end", "#666")
+
+
+def bars(panel, groups, paths, values):
+    """values[group][path] = (median, least, most)."""
+    step = panel.w / max(1, len(groups))
+    width = step * 0.8 / max(1, len(paths))
+    for g, group in enumerate(groups):
+        panel.svg.text(panel.x + step * (g + 0.5), panel.y + panel.h + 13, group, 9, "middle")
+        for p, path in enumerate(paths):
+            if path not in values[group]:
+                continue
+            median, least, most = values[group][path]
+            x = panel.x + step * (g + 0.1) + width * p
+            panel.svg.rect(x, panel.at(median), width * 0.92, panel.y + panel.h - panel.at(median), COLOURS[path])
+            panel.svg.line([(x + width / 2, panel.at(least)), (x + width / 2, panel.at(most))], "#000", 0.8)
+
+
+def curves(panel, numbers, paths, values):
+    """values[number][path]; numbers are evenly spaced."""
+    step = panel.w / max(1, len(numbers))
+    for n, number in enumerate(numbers):
+        panel.svg.text(panel.x + step * (n + 0.5), panel.y + panel.h + 13, str(number), 9, "middle")
+    for path in paths:
+        points = [(panel.x + step * (n + 0.5), panel.at(values[number][path][0])) for n, number in enumerate(numbers) if path in values[number]]
+        panel.svg.line(points, COLOURS[path], 2)
+        for x, y in points:
+            panel.svg.rect(x - 2, y - 2, 4, 4, COLOURS[path])
+
+
+def limits(panel, operation, count, ssds, replicas, measured):
+    """The paper's ideal lines, where they are in reach of what was measured."""
+    peak = PAPER_SSD[(operation, count)] * ssds / (replicas if operation == "write" else 1)
+    for value, words in ((peak, f"SSDs {peak:.1f} (paper)"), (PAPER_NETWORK, "network 21.6 (paper)"), (PAPER_PCIE, "PCIe 25.1 (paper)")):
+        if value <= 2.5 * measured:
+            panel.limit(value, words)
+
+
+def top_of(values, extra=()):
+    most = max((most for row in values.values() for _, _, most in row.values()), default=1.0)
+    return 1.08 * max([most, *(value for value in extra if value <= 2.5 * most)])
+
+
+def by_key(cases, key, get):
+    table = {}
+    for case in cases:
+        table.setdefault(key(case["parameters"]), {})[case["parameters"]["path"]] = middle(case, get)
+    return table
+
+
+def extra_limits(operation, count, ssds, replicas):
+    return (PAPER_SSD[(operation, count)] * ssds / (replicas if operation == "write" else 1), PAPER_NETWORK, PAPER_PCIE)
+
+
+def draw(run):
+    figure = int(re.fullmatch(r"paper-figure-(\d+)", run["benchmark"]).group(1))
+    cases, config = run["cases"], run["configuration"]
+    paths = [path for path in COLOURS if any(case["parameters"]["path"] == path for case in cases)]
+    kinds = [("read", 4096), ("write", 4096), ("read", 65536), ("write", 65536)]
+    svg = Svg(1040, 700 if figure in (11, 12) or figure == 13 else 430)
+    svg.text(20, 24, f"Figure {figure}: {TITLES[figure]}", 16)
+    machine = run["machine"].get("gpu") or run["machine"]["cpu"]
+    svg.text(20, 42, f"{config['lanes']} lanes on {machine}; {config['replicas']} replicas; {config['engine threads']} engine threads for NICs and SSDs "
+             f"on every path; profile {config['profile']}; commit {run['commit']}", 10, colour="#555")
+    for i, path in enumerate(paths):
+        svg.rect(20 + 120 * i, 52, 10, 10, COLOURS[path])
+        svg.text(34 + 120 * i, 61, path, 11)
+    if figure in (9, 10):
+        get, unit = (rate, "GB/s") if figure == 9 else (latency, "us (mean)")
+        for i, count in enumerate((4096, 65536)):
+            mine = [case for case in cases if case["parameters"]["bytes"] == count]
+            values = by_key(mine, lambda p: f"{p['pattern']} {p['operation']}", get)
+            panel = Panel(svg, 70 + 500 * i, 100, 440, 250, size(count), unit, top_of(values))
+            bars(panel, sorted(values), paths, values)
+    elif figure in (11, 12):
+        what = "clients" if figure == 11 else "SSDs"
+        for i, (operation, count) in enumerate(kinds):
+            mine = [case for case in cases if case["parameters"]["bytes"] == count and case["parameters"]["operation"] == operation]
+            values = by_key(mine, lambda p: p[what], rate)
+            ssds = 4 if figure == 11 else 5
+            extra = extra_limits(operation, count, ssds, config["replicas"]) if figure == 11 else ()
+            top = top_of(values, extra)
+            panel = Panel(svg, 70 + 500 * (i % 2), 100 + 280 * (i // 2), 440, 210, f"{size(count)} {operation}, by {what}", "GB/s", top)
+            curves(panel, sorted(values), paths, values)
+            if figure == 11:
+                limits(panel, operation, count, ssds, config["replicas"], top_of(values) / 1.08)
+    else:
+        for i, (get, unit, count) in enumerate(((rate, "GB/s", 4096), (rate, "GB/s", 65536), (latency, "us (mean)", 4096), (latency, "us (mean)", 65536))):
+            mine = [case for case in cases if case["parameters"]["bytes"] == count]
+            values = by_key(mine, lambda p: p["operation"], get)
+            panel = Panel(svg, 70 + 500 * (i % 2), 100 + 280 * (i // 2), 440, 210, f"{size(count)}, {'throughput' if get is rate else 'latency'}", unit,
+                          top_of(values))
+            bars(panel, sorted(values), paths, values)
+    words, line, y = CLAIMS[figure].split(), "", svg.height - 34
+    for word in words:
+        if len(line) + len(word) > 165:
+            svg.text(20, y, line, 11, colour="#444")
+            line, y = "", y + 15
+        line += (" " if line else "") + word
+    svg.text(20, y, line, 11, colour="#444")
+    return svg.dump()
+
+
+def main(arguments):
+    if len(arguments) not in (1, 2) or arguments[0] in ("-h", "--help"):
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    source = pathlib.Path(arguments[0])
+    try:
+        run = json.loads(source.read_text())
+        if run.get("schema") != 1 or not re.fullmatch(r"paper-figure-(9|1[0-3])", run.get("benchmark", "")):
+            raise ValueError("it is no figure; measure one with './run bench paper --figure N --json FILE'")
+        if not run.get("cases"):
+            raise ValueError("it holds no case yet; give the same bench command again")
+        image = draw(run)
+    except (OSError, ValueError) as wrong:
+        print(f"plot_paper: cannot plot {source}: {wrong}", file=sys.stderr)
+        return 1
+    target = pathlib.Path(arguments[1]) if len(arguments) == 2 else source.with_suffix(".svg")
+    target.write_text(image)
+    print(target)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
