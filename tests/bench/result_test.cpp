@@ -54,6 +54,26 @@ TEST(RawResult, LeavesOutWhatWasNotMeasured) {
     EXPECT_NE(shown.find("2000 (2000 .. 2000)"), std::string::npos) << shown;
 }
 
+TEST(RawResult, ACaseReadBackIsTheCaseThatWasKept) {
+    Case c;
+    c.parameters = {{"path", "gd"}, {"bytes", 4096}};
+    Repeat r;
+    r.seconds = 0.5;
+    r.operations = 1000;
+    r.bytes = 4096000;
+    r.latency = summarize({1000, 2000, 3000});
+    r.engine_cpu_seconds = 0.25;
+    r.checked = 7;
+    r.more = {{"stage_log_us", 12.5}, {"array_cpu_seconds", 0.125}};
+    c.repeats = {r, r};
+    const nlohmann::json kept = to_json("load", {}, "abc", {}, {c})["cases"];
+    const auto back = case_from_json(kept[0]);
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    EXPECT_EQ(to_json("load", {}, "abc", {}, {*back})["cases"], kept);
+    EXPECT_FALSE(case_from_json({{"parameters", 1}}).ok());
+    EXPECT_FALSE(case_from_json({{"parameters", 1}, {"repeats", {{{"seconds", "long"}}}}}).ok());
+}
+
 TEST(CostTable, GivesNanosecondsAnOperationAndCore) {
     Case c;
     c.parameters = {{"operation", "read"}, {"cores", 2}};

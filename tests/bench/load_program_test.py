@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""`bench load`, `bench paper` and the plots from outside: wrong usage ends with 2 and names the option; every path is measured, checked and
+counted; a figure that was stopped goes on where it was, and its plot is drawn from the result alone."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as xml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = sys.argv.pop(1)
+SHORT = ["--repeats", "1", "--seconds", "0.02", "--working-set", "4MiB", "--write-budget", "8MiB", "--engine-threads", "1",
+         "--array-threads", "1", "--threads", "1"]
+PATHS = ["gnor", "strong-cpu", "gd-deengine", "gd", "basic", "ported-locks", "coordinating"]
+
+
+def bench(*arguments):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=100)
+
+
+def plot(*arguments):
+    return subprocess.run([sys.executable, str(ROOT / "scripts/plot_paper.py"), *arguments], capture_output=True, text=True, timeout=60)
+
+
+class WrongUsage(unittest.TestCase):
+    def test_each_wrong_option_ends_with_2_and_says_which(self):
+        for arguments, word in (
+            (["load", "--path", "spdk"], "gd-deengine"), (["load", "--bytes", "256"], "--bytes"), (["load", "--bytes", "131072"], "--bytes"),
+            (["load", "--bytes", "512", "--write-percent", "50"], "4096"), (["load", "--write-percent", "101"], "--write-percent"),
+            (["load", "--clients", "33"], "--clients"), (["load", "--clients", "0"], "--clients"), (["load", "--ssds", "0"], "--ssds"),
+            (["load", "--ssds", "1"], "--replicas"), (["load", "--replicas", "5"], "--replicas"), (["load", "--depth", "0"], "--depth"),
+            (["load", "--depth", "1000"], "--depth"), (["load", "--channels", "2"], "--channels"), (["load", "--warps", "500"], "--warps"),
+            (["load", "--repeats", "0"], "--repeats"), (["load", "--seconds", "0"], "--seconds"), (["load", "--pattern", "zipf"], "--pattern"),
+            (["load", "--lanes", "tpu"], "tpu"), (["load", "--working-set", "much"], "much"), (["load", "--working-set", "1KiB"], "--working-set"),
+            (["load", "--write-budget", "5"], "--write-budget"), (["load", "--array-threads", "65"], "--array-threads"),
+            (["load", "--profile", "floppy"], "floppy"), (["load", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"),
+            (["load", "--output", "xml"], "--output"), (["paper", "--figure", "8", "--json", "x"], "--figure"), (["paper", "--figure", "9"], "--json"),
+            (["paper", "--json", "x"], "--figure"), (["paper", "--figure", "9", "--path", "nbd", "--json", "x"], "nbd"),
+        ):
+            with self.subTest(arguments=arguments):
+                ended = bench(*arguments)
+                self.assertEqual(ended.returncode, 2, ended.stdout + ended.stderr)
+                self.assertIn(word, ended.stderr)
+
+
+class EveryPath(unittest.TestCase):
+    def test_is_measured_checked_and_counted_and_programs_get_json_alone(self):
+        ended = bench("load", *SHORT, "--path", ",".join(PATHS), "--write-percent", "0,40,100", "--clients", "2", "--ssds", "3", "--output", "json")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertEqual(ended.stderr, "")
+        run = json.loads(ended.stdout)
+        self.assertEqual(len(run["cases"]), len(PATHS) * 3)
+        total = 0
+        for case in run["cases"]:
+            parameters, repeat = case["parameters"], case["repeats"][0]
+            with self.subTest(parameters=parameters):
+                self.assertEqual(repeat["bytes"], repeat["operations"] * 4096)
+                self.assertGreater(repeat["initiator_cpu_seconds"], 0)
+                self.assertEqual("array_cpu_seconds" in repeat, parameters["path"] in ("gd", "basic"))
+                self.assertEqual("stage_copy_us" in repeat, parameters["path"] == "basic")
+                logs = parameters["path"] in ("gd", "basic") and parameters["operation"] != "read"
+                self.assertEqual("stage_log_us" in repeat, logs)
+                if parameters["operation"] == "read":
+                    self.assertEqual(repeat["checked"], repeat["operations"])
+                total += repeat["operations"]
+        print(f"\nGN_COUNT bench_load_requests={total}", flush=True)
+
+    def test_modelled_hardware_bounds_each_of_them(self):
+        ended = bench("load", *SHORT, "--path", "gnor,strong-cpu,gd", "--profile", "gnstor-paper", "--write-percent", "0", "--output", "json")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        run = json.loads(ended.stdout)
+        self.assertEqual(run["configuration"]["profile"], "gnstor-paper")
+        for case in run["cases"]:
+            # The drive's own latency is in every request, whoever initiates.
+            self.assertGreater(case["repeats"][0]["latency_ns"]["p50"], 10_000, case["parameters"])
+
+
+class Figure(unittest.TestCase):
+    def command(self, file, *more):
+        return bench("paper", "--figure", "13", "--path", "gnor,gd", *SHORT, "--json", str(file), *more)
+
+    def test_one_that_was_stopped_goes_on_where_it_was_and_is_plotted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "figure.json")
+            first = self.command(file, "--limit", "0.000001")
+            self.assertEqual(first.returncode, 0, first.stderr)
+            self.assertIn("8 cases are left", first.stdout)
+            self.assertFalse(file.exists())
+            # Half of a figure, as one that was stopped left it.
+            whole = self.command(file)
+            self.assertEqual(whole.returncode, 0, whole.stderr)
+            run = json.loads(file.read_text())
+            self.assertEqual(len(run["cases"]), 8)
+            run["cases"] = run["cases"][:3]
+            file.write_text(json.dumps(run))
+            second = self.command(file)
+            self.assertEqual(second.returncode, 0, second.stderr)
+            self.assertIn("3 of 8 cases", second.stdout)
+            again = json.loads(file.read_text())["cases"]
+            self.assertEqual(len(again), 8)
+            self.assertEqual(again[:3], run["cases"])
+
+            other = self.command(file, "--replicas", "1")
+            self.assertEqual(other.returncode, 2)
+            self.assertIn("other options", other.stderr)
+
+            drawn = plot(str(file))
+            self.assertEqual(drawn.returncode, 0, drawn.stderr)
+            image = pathlib.Path(folder, "figure.svg").read_text()
+            xml.fromstring(image)
+            for word in ("gnor", "gd", "The paper", "Figure 13", "profile none"):
+                self.assertIn(word, image)
+            self.assertNotIn("nan", image)
+
+    def test_what_is_no_figure_is_not_plotted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "x.json")
+            for text, word in (("{}", "no figure"), ("nothing", "x.json"), ('{"schema": 1, "benchmark": "paper-figure-9", "cases": []}', "no case")):
+                file.write_text(text)
+                ended = plot(str(file))
+                self.assertEqual(ended.returncode, 1)
+                self.assertIn(word, ended.stderr)
+            self.assertEqual(plot().returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
