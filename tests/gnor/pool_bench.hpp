@@ -35,6 +35,7 @@ class PoolBench : public Bench {
             EXPECT_EQ(std::count(words.begin(), words.end(), 0u), static_cast<std::ptrdiff_t>(words.size()));
         }
         if (rig.options.lanes != simt::LanesKind::kCpu) return;
+        EXPECT_EQ(wrong_summary_bits(), 0u);
         const auto me = simt::self(simt::Lane{});
         const ChannelRef channel = rig.channel();
         const std::uint64_t most = std::uint64_t{channel.state().pool_blocks_most} * 4096;
@@ -49,6 +50,21 @@ class PoolBench : public Bench {
     }
 
   private:
+    /// Bits of summaries that do not say whether their word is empty. While nobody takes or gives.
+    std::uint32_t wrong_summary_bits() {
+        gnor::ChannelState& c = rig.channel().state();
+        std::uint32_t wrong = 0;
+        for (std::uint32_t i = 0; i < gnor::known_pool_steps(c); ++i) {
+            const gnor::PoolStep& s = c.pool_step(i);
+            for (std::uint32_t l = 0; l < c.pool_levels.count; ++l)
+                for (std::uint32_t w = 0; w < s.words[l]; ++w) {
+                    const bool said = ((c.pool_words()[s.summary_at[l] + w / 64] >> (w % 64)) & 1u) != 0;
+                    wrong += said != (c.pool_words()[s.word_at[l] + w] != 0) ? 1 : 0;
+                }
+        }
+        return wrong;
+    }
+
     simt::DeviceMemory owners_;
 };
 

@@ -48,8 +48,8 @@ TEST_P(PoolTestWarps, NobodyIsToldThatThereIsNoneWhileOthersSplitAndMerge) {
     for (const std::uint32_t blocks : {1u, 7u, 8u, 16u, 40u, 64u}) {
         // One lane's share more than all of them take.
         PoolBench b(pool_options((GetParam() + 1) * ((blocks + 63) / 64) * (256u << 10)));
-        b.test_warps(1, GetParam(), PoolFits{b.common, 12, blocks});
-        b.expect_whole(GetParam() * 24);
+        b.test_warps(1, GetParam(), PoolFits{b.common, 40, blocks});
+        b.expect_whole(GetParam() * 80);
         count("gnor_pool_warp_operations", b.report().operations);
     }
 }

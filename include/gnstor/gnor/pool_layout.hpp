@@ -22,7 +22,7 @@ struct PoolStep {
     std::uint32_t words[kMaxPoolLevels];       ///< of each level
     std::uint32_t word_at[kMaxPoolLevels];     ///< where they begin
     std::uint32_t summary_at[kMaxPoolLevels];  ///< where their summary begins
-    std::uint32_t moves_at;                    ///< a word: lanes that began to split or merge, and that ended
+    std::uint32_t moves_at;  ///< a word: splits and merges begun (63:32), and those under way (31:0)
 };
 
 }  // namespace gnstor::gnor

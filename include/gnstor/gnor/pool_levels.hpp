@@ -22,8 +22,9 @@
 
 namespace gnstor::gnor {
 
-inline constexpr std::uint32_t kPoolSpread = 4;  ///< words that lanes of different hints begin with
-inline constexpr std::uint32_t kPoolLooks = 256;
+inline constexpr std::uint32_t kPoolSpread = 4;        ///< words that lanes of different hints begin with
+inline constexpr std::uint32_t kPoolLooks = 32;        ///< before a lane says that it found nothing
+inline constexpr std::uint32_t kPoolPauses = 64;       ///< between two, while others split or merge
 inline constexpr std::uint32_t kPoolWordsOnce = 1024;  ///< of a level; in more only the summary tells where
 
 /// Several runs of the same length, taken in one step: run i begins at block first + (i-th set bit of
@@ -171,30 +172,28 @@ class LevelsRef {
             if (first != kNone) return first;
             // A read-modify-write, so that no look of before falls behind it.
             const std::uint64_t after = simt::fetch_add<simt::Scope::kDevice>(moves(), std::uint64_t{0});
-            if (before == after && (after >> 32) == (after & 0xFFFFFFFFu)) break;
-            simt::pause(backoff);
+            if (before == after && under_way(after) == 0) break;
+            for (std::uint32_t k = 0; k < kPoolPauses && under_way(load(moves())) != 0; ++k)
+                simt::pause(backoff);
         }
         return kNone;
     }
     GN_HD
     std::uint64_t* moves() const { return words_ + step_->moves_at; }
     GN_HD
+    static std::uint32_t under_way(std::uint64_t moves) { return static_cast<std::uint32_t>(moves); }
+    GN_HD
     void begin_move() const {
         // Before blocks are taken out of a bitmap to go into another: pairs with look_again.
-        simt::fetch_add<simt::Scope::kDevice>(moves(), std::uint64_t{1} << 32);
+        simt::fetch_add<simt::Scope::kDevice>(moves(), (std::uint64_t{1} << 32) + 1);
     }
     GN_HD
     void end_move() const {
-        // Releases that they are there; the low half must not carry into the high one.
-        std::uint64_t seen = simt::load_relaxed<simt::Scope::kDevice>(moves());
-        for (;;) {
-            const std::uint64_t ended = (seen & ~0xFFFFFFFFull) | ((seen + 1) & 0xFFFFFFFFull);
-            const std::uint64_t was = simt::compare_exchange<simt::Scope::kDevice>(moves(), seen, ended);
-            if (was == seen) return;
-            seen = was;
-        }
+        // Releases that they are there. It was counted before: no borrow from the high half.
+        simt::fetch_add<simt::Scope::kDevice>(moves(), ~std::uint64_t{0});
     }
-    /// Bits of the words of level l from word `from` on to look at.
+    /// Bits of the words of level l from word `from` on to look at; `all`: also those whose bit in the
+    /// summary another lane is about to set.
     GN_HD
     std::uint64_t words_to_look_at(std::uint32_t l, std::uint32_t from, bool all) const {
         if (!all || step_->words[l] > kPoolWordsOnce) return load(summary(l, from));
