@@ -4,6 +4,7 @@
 
 #include "deengine.hpp"
 #include "load_options.hpp"
+#include "model.hpp"
 #include "paper.hpp"
 #include "path.hpp"
 #include "pool.hpp"
@@ -66,6 +67,9 @@ void add_path_options(CLI::App& path, PathOptions& o, Words& words) {
             {"process", SsdDurability::kProcess}, {"power", SsdDurability::kPower}}))
         ->option_text("process|power");
     path.add_flag("--direct", o.direct_io, "stores without the page cache (O_DIRECT)");
+    path.add_option("--profile", o.profile,
+                    "hardware whose time SSDs and network take: none, a name or a file (share/profiles)")
+        ->capture_default_str();
     path.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
 }
 
@@ -133,6 +137,11 @@ Result<bool> start(const DeEngineWords& words, DeEngineOptions& options) {
     return run_deengine(options);
 }
 
+Result<bool> start(const ModelWords& words, ModelOptions& options) {
+    GN_TRY(read_model_words(words, options));
+    return run_model(options);
+}
+
 Result<bool> start(const Words& words, PathOptions& options) {
     GN_TRY(read_words(words, options));
     return run_path(options);
@@ -198,14 +207,21 @@ int main(int argc, char** argv) {
         "paper",
         "figures 9 to 13 of the paper that this system comes from, measured here; goes on where it was");
     gnstor::bench::add_paper_options(*paper, paper_options, paper_words);
+    gnstor::bench::ModelOptions model_options;
+    gnstor::bench::ModelWords model_words;
+    CLI::App* const model = app.add_subcommand(
+        "model", "modelled hardware beside its profile: IOPS, bandwidth and latency over load");
+    gnstor::bench::add_model_options(*model, model_options, model_words);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& wrong) {
         return app.exit(wrong) == 0 ? 0 : 2;
     }
+    model_options.command = gnstor::bench::as_kept(argc, argv);
     options.command = deengine_options.command = load_options.command = pool_options.command =
         gnstor::bench::as_kept(argc, argv);
-    auto agreed = paper->parsed()      ? gnstor::bench::start(paper_words, paper_options)
+    auto agreed = model->parsed()      ? gnstor::bench::start(model_words, model_options)
+                  : paper->parsed()    ? gnstor::bench::start(paper_words, paper_options)
                   : load->parsed()     ? gnstor::bench::start(load_words, load_options)
                   : pool->parsed()     ? gnstor::bench::start(pool_words, pool_options)
                   : deengine->parsed() ? gnstor::bench::start(deengine_words, deengine_options)

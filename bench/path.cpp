@@ -107,6 +107,10 @@ class PathBench {
             "%s\n",
             format_bytes(options_.working_set).c_str(), options_.repeats, options_.seconds,
             verify_words(options_.verify));
+        if (options_.profile != "none")
+            std::printf(
+                "  profile     %s: SSDs and network take the time of the hardware that it describes\n",
+                options_.profile.c_str());
         if (options_.write)
             std::printf(
                 "  writes      each repeat has a new array and ends before its drives collect garbage\n      "
@@ -171,7 +175,8 @@ class PathBench {
                            *std::max_element(options_.sizes.begin(), options_.sizes.end()),
                            options_.store,
                            options_.durability,
-                           options_.direct_io};
+                           options_.direct_io,
+                           options_.profile};
         GN_ASSIGN(rig_, Rig::build(o, shape_, *lanes_));
         return {};
     }
@@ -301,6 +306,7 @@ class PathBench {
         const nlohmann::json configuration = {{"lanes", simt::lanes_name(lanes_->kind())},
                                               {"ssds", options_.ssds},
                                               {"drives", drives()},
+                                              {"profile", options_.profile},
                                               {"replicas", options_.replicas},
                                               {"channels", shape_.channels},
                                               {"warps", shape_.warps},

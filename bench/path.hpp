@@ -30,8 +30,9 @@ struct PathOptions {
     bool reference = true;
     std::string store;  ///< folder for the drives' stores while it runs; empty: drives of memory
     SsdDurability durability = SsdDurability::kDefault;
-    bool direct_io = false;  ///< stores without the page cache
-    std::string json;        ///< path of the raw result; empty: none
+    bool direct_io = false;        ///< stores without the page cache
+    std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
+    std::string json;              ///< path of the raw result; empty: none
     std::vector<std::string> command;
 };
 

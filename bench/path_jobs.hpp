@@ -58,6 +58,7 @@ class PathLane {
     enum class State : std::uint32_t { kEmpty, kDrawn, kFlying };
     struct Flight {
         std::uint64_t begin_ns = 0;
+        std::uint64_t intended_ns = 0;  ///< open loop: when it was meant to be sent
         std::uint64_t offset = 0;
         void* buffer = nullptr;
         State state = State::kEmpty;
@@ -89,7 +90,7 @@ class PathLane {
             const std::uint64_t now = simt::now_ns();
             const bool more = asks_ && recorder_.wants_more(now);
             bool progress = false;
-            for (std::uint32_t d = 0; d < plan_.depth; ++d) progress = send(d, more) || progress;
+            for (std::uint32_t d = 0; d < plan_.depth; ++d) progress = send(d, more, now) || progress;
             if (!group_.any(more || in_flight_ != 0)) return;
             batches_[0].poll(group_, channel_);
             for (std::uint32_t d = 0; d < plan_.depth; ++d) progress = finish(d) || progress;
@@ -116,12 +117,13 @@ class PathLane {
 
     /// Sends flight `d` of each member that has none under way and wants more.
     GN_HD
-    bool send(std::uint32_t d, bool more) {
+    bool send(std::uint32_t d, bool more, std::uint64_t now) {
         Flight& f = flights_[d];
-        const bool wants = more && f.state != State::kFlying;
+        const bool fresh = more && f.state == State::kEmpty && recorder_.due(now);
+        const bool wants = fresh || (more && f.state == State::kDrawn);
         if (!group_.any(wants)) return false;
-        const bool fresh = wants && f.state == State::kEmpty;
         if (fresh) {
+            f.intended_ns = recorder_.take_intended(0);
             f.offset = recorder_.draw_offset();
             f.state = State::kDrawn;
         }
@@ -132,7 +134,7 @@ class PathLane {
             batches_[d].submit(group_, lane_, volume_, channel_, opcode(), wants ? &request : nullptr);
         const bool sent = wants && nvme::ok(status);
         if (sent) {
-            f.begin_ns = begin;
+            f.begin_ns = f.intended_ns != 0 ? f.intended_ns : begin;
             f.state = State::kFlying;
             ++in_flight_;
             recorder_.issued();

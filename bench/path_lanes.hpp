@@ -31,6 +31,8 @@ struct RunRequest {
     std::uint64_t order_seed;   ///< of the order
     double seconds;
     std::uint64_t operations_max;  ///< of all lanes together
+    double offered_per_second =
+        0;  ///< open loop: what all lanes together mean to send; 0: as much as they can
 };
 
 /// What all lanes together did.

@@ -163,6 +163,9 @@ class PathLanesBase : public PathLanes {
         p.duration_ns = static_cast<std::uint64_t>(request.seconds * 1e9);
         const std::uint64_t askers = std::uint64_t{shape.warps} * p.lanes_a_warp;
         p.quota = request.operations_max / askers;
+        if (request.offered_per_second > 0)
+            p.interval_ps =
+                static_cast<std::uint64_t>(1e12 * static_cast<double>(askers) / request.offered_per_second);
         p.samples_a_lane = memory.samples_a_lane;
         p.results = memory.results.lane_as<LaneResult>();
         p.samples = memory.samples.lane_as<std::uint32_t>();

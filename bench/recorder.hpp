@@ -46,7 +46,8 @@ struct Plan {
     std::uint64_t contents_seed;
     std::uint64_t order_seed;
     std::uint64_t duration_ns;
-    std::uint64_t quota;  ///< operations a lane may issue
+    std::uint64_t quota;        ///< operations a lane may issue
+    std::uint64_t interval_ps;  ///< open loop: a lane means to send every so often; 0: whenever it can
     std::uint32_t samples_a_lane;
     LaneResult* results;
     std::uint32_t* samples;
@@ -68,6 +69,7 @@ class Recorder {
         own_.cpu_ns = thread_cpu_ns();
         own_.begin_ns = simt::now_ns();
         end_at_ = own_.begin_ns + plan_.duration_ns;
+        intended_ps_ = plan_.interval_ps == 0 ? 0 : random_.next() % plan_.interval_ps;  // lanes out of step
     }
     GN_HD
     void end() {
@@ -86,6 +88,18 @@ class Recorder {
     }
     GN_HD
     void issued() { ++issued_; }
+    /// Whether the next operation is meant to have been sent by now. Always, in a closed loop.
+    GN_HD
+    bool due(std::uint64_t now_ns) const { return plan_.interval_ps == 0 || now_ns >= intended_ns(); }
+    /// When the next operation is meant to be sent, and on to the one after it. Latency counts from there: an
+    /// operation that has to wait for its turn at the lane waits in its latency too.
+    GN_HD
+    std::uint64_t take_intended(std::uint64_t now_ns) {
+        if (plan_.interval_ps == 0) return now_ns;
+        const std::uint64_t at = intended_ns();
+        intended_ps_ += plan_.interval_ps;
+        return at;
+    }
     GN_HD
     std::uint64_t draw_offset() { return random_.below(plan_.units) * plan_.bytes; }
     GN_HD
@@ -119,6 +133,8 @@ class Recorder {
 
   private:
     GN_HD
+    std::uint64_t intended_ns() const { return own_.begin_ns + intended_ps_ / 1000; }
+    GN_HD
     static std::uint64_t thread_cpu_ns() {
 #if GN_DEVICE_PASS
         return 0;
@@ -136,6 +152,7 @@ class Recorder {
     LaneResult own_{};
     std::uint64_t end_at_ = 0;
     std::uint64_t issued_ = 0;
+    std::uint64_t intended_ps_ = 0;  ///< since begin_ns
 };
 
 }  // namespace gnstor::bench

@@ -51,6 +51,7 @@ Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneSha
         array.direct_io = options.direct_io;
     }
     array.durability = options.durability;
+    array.profile = options.profile;
     GN_ASSIGN(rig->array_, EmbeddedArray::open(array));
 
     client::ClientOptions client;

@@ -22,6 +22,7 @@ struct RigOptions {
         store;  ///< folder for stores, in a folder of its own that goes with the rig; empty: memory
     SsdDurability durability = SsdDurability::kDefault;
     bool direct_io = false;
+    std::string profile = "none";  ///< of the hardware that is modelled
 };
 
 class Rig {

@@ -33,6 +33,9 @@ class WrongUsage(unittest.TestCase):
             (["path", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"), (["path", "--frobnicate"], "--frobnicate"),
             (["deengine", "--parts", "tea"], "tea"), (["deengine", "--map-slots", "5"], "--map-slots"), (["deengine", "--repeats", "0"], "--repeats"),
             (["deengine", "--path-blocks", "1"], "--path-blocks"), (["deengine", "--cores", "0"], "--cores"), (["deengine", "--data", "lots"], "lots"),
+            (["path", "--profile", "gnstor-papper"], "gnstor-paper"), (["model", "--profiles", "none,tea"], "tea"),
+            (["model", "--depths", "0"], "--depths"), (["model", "--loads", "1.5"], "--loads"), (["model", "--sizes", "100"], "--sizes"),
+            (["model", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"),
             (["deengine", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"),
         ):
             with self.subTest(arguments=arguments):
@@ -78,6 +81,45 @@ class ShortRun(unittest.TestCase):
 
     def test_the_renderer_takes_it(self):
         self.assertIn("bytes 4096, read, array", render_docs.table("x.json", self.run_))
+
+
+class Model(unittest.TestCase):
+    """What is achieved is a matter of the machine: here only that every case is measured, kept and shown beside its profile."""
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "model-cpu-test.json")
+            cls.ended = bench("model", "--profiles", "gnstor-paper,samsung-pm1743", "--sizes", "4096,65536", "--depths", "1,8", "--loads", "0.001",
+                              "--repeats", "1", "--seconds", "0.02", "--working-set", "4MiB", "--write-budget", "64MiB", "--json", str(path))
+            cls.run_ = render_docs.load(path) if path.exists() else None
+
+    def test_every_profile_is_measured_in_closed_and_open_loop_beside_the_host(self):
+        self.assertEqual(self.ended.returncode, 0, self.ended.stdout + self.ended.stderr)
+        seen = {tuple(c["parameters"][k] for k in ("profile", "operation", "bytes", "loop")) for c in self.run_["cases"]}
+        for operation in ("read", "write"):
+            for size in (4096, 65536):
+                for profile in ("none", "unbounded"):
+                    self.assertIn((profile, operation, size, "closed"), seen)
+                for profile in ("gnstor-paper", "samsung-pm1743"):
+                    for loop in ("closed", "open"):
+                        self.assertIn((profile, operation, size, loop), seen)
+        self.assertIn("Within 3 %", self.ended.stdout)
+        self.assertIn("the host alone", self.ended.stdout)
+
+    def test_what_was_configured_is_kept_with_every_repeat(self):
+        for case in self.run_["cases"]:
+            if case["parameters"]["profile"] in ("none", "unbounded"):
+                continue
+            for repeat in case["repeats"]:
+                self.assertGreater(repeat["configured_limit_per_second"], 0)
+                self.assertGreater(repeat["expected_per_second_most"], 0)
+        drive = [c["repeats"][0] for c in self.run_["cases"] if c["parameters"]["profile"] == "samsung-pm1743" and c["parameters"]["bytes"] == 4096
+                 and c["parameters"]["operation"] == "read"]
+        self.assertAlmostEqual(drive[0]["configured_limit_per_second"], 2_500_000, delta=50)
+
+    def test_the_renderer_takes_it(self):
+        self.assertIn("| 4096", render_docs.table("x.json", self.run_).replace("| bytes 4096", "| 4096"))
 
 
 class DeEngine(unittest.TestCase):

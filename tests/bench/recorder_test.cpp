@@ -40,6 +40,31 @@ TEST_F(RecorderTest, IssuesNoMoreThanItsQuota) {
     EXPECT_GE(result_.end_ns, result_.begin_ns);
 }
 
+TEST_F(RecorderTest, InAnOpenLoopIntendedTimesAreAnIntervalApartWhateverTheLaneDoes) {
+    Plan p = plan(8, 100);
+    p.interval_ps = 1'500'500;  // 1500.5 ns
+    Recorder recorder(p, 0);
+    recorder.begin();
+    const std::uint64_t begin = simt::now_ns();
+    const std::uint64_t first = recorder.take_intended(0);
+    EXPECT_LE(first, begin + 1501);
+    for (std::uint64_t i = 1; i < 1000; ++i) {
+        const std::uint64_t next = first + i * 1'500'500 / 1000;
+        EXPECT_FALSE(recorder.due(next - 2));
+        EXPECT_TRUE(recorder.due(next + 2));
+        EXPECT_NEAR(static_cast<double>(recorder.take_intended(0) - first), static_cast<double>(next - first),
+                    1.0);
+    }
+}
+
+TEST_F(RecorderTest, InAClosedLoopEverythingIsDueNow) {
+    const Plan p = plan(8, 100);
+    Recorder recorder(p, 0);
+    recorder.begin();
+    EXPECT_TRUE(recorder.due(0));
+    EXPECT_EQ(recorder.take_intended(77), 77u);
+}
+
 TEST_F(RecorderTest, EndsWithItsTimeAndAfterAFailure) {
     Plan p = plan(8, 100);
     p.duration_ns = 1000;

@@ -31,7 +31,8 @@ TEST(Profiles, EveryBuiltInProfileIsGoodAndNamedAsItsFile) {
         EXPECT_TRUE(rdma::check(profile->network).ok());
         names.emplace_back(each.name);
     }
-    EXPECT_EQ(names, (std::vector<std::string>{"gnstor-paper", "none", "samsung-980-pro", "samsung-pm1743"}));
+    EXPECT_EQ(names, (std::vector<std::string>{"gnstor-paper", "none", "samsung-980-pro", "samsung-pm1743",
+                                               "unbounded"}));
 }
 
 TEST(Profiles, NoneTimesNothing) {

@@ -1,0 +1,413 @@
+// model.cpp: the cases of `bench model`: the host alone, then each profile in closed and open loop beside its
+// figures.
+//
+// What the host can do at all is measured in the same run, without a profile: where a case wants nearly that
+// much, it says something of the host and nothing of the model, and is marked so. What the host's software
+// adds to the latency of one operation is measured there too, and added to what the profile says.
+#include "model.hpp"
+
+#include <gnstor/base/units.hpp>
+
+#include "model_figures.hpp"
+#include "path_options.hpp"
+#include "progress.hpp"
+#include "result.hpp"
+#include "rig.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <thread>
+
+namespace gnstor::bench {
+namespace {
+
+constexpr double kHostShare = 0.85;  ///< of its saturation: above, a case is the host's
+constexpr double kNear = 0.03;
+constexpr double kIdleLoad = 0.5;  ///< of the limit: below, hardly anything queues
+
+std::string load_average() {
+    std::ifstream file("/proc/loadavg");
+    std::string one_minute;
+    file >> one_minute;
+    return one_minute.empty() ? "unknown" : one_minute;
+}
+
+struct Kind {
+    bool write;
+    std::uint32_t bytes;
+    auto operator<=>(const Kind&) const = default;
+};
+/// What the host does without a model.
+struct HostFigures {
+    double per_second = 0;  ///< at the best depth
+    double latency_ns = 0;  ///< of one operation at a time, p50
+};
+
+class ModelBench {
+  public:
+    ModelBench(const ModelOptions& options, std::unique_ptr<PathLanes> lanes, LaneShape shape)
+        : options_(options), lanes_(std::move(lanes)), shape_(shape) {}
+
+    Result<bool> run() {
+        if (!options_.json.empty() && !std::ofstream(options_.json, std::ios::app))
+            return error(Errc::kInvalidArgument, "cannot write to {}; choose another --json", options_.json);
+        load_before_ = load_average();
+        print_heading();
+        GN_TRY(measure_host());
+        for (const std::string& name : options_.profiles) {
+            GN_ASSIGN(const embedded::Profile profile, embedded::load_profile(name));
+            if (profile.drive.none() && profile.network.none()) continue;  // nothing to come near to
+            for (const Kind& kind : kinds()) GN_TRY(measure(name, profile, kind));
+        }
+        progress_.clear();
+        print_summary();
+        if (!options_.json.empty()) GN_TRY(keep_results());
+        return wrong_ == 0;
+    }
+
+  private:
+    [[nodiscard]] std::vector<Kind> kinds() const {
+        std::vector<Kind> all;
+        for (const bool write : {false, true})
+            for (const std::uint32_t bytes : options_.sizes)
+                if (write ? options_.write && bytes >= nvme::kBlockBytes : options_.read)
+                    all.push_back({write, bytes});
+        return all;
+    }
+    [[nodiscard]] double in_flight(std::uint32_t depth, std::uint32_t bytes) const {
+        return double(depth) * shape_.warps * lanes_->lanes_a_warp(bytes);
+    }
+
+    void print_heading() const {
+        std::printf("bench model on %s\n", lanes_->describe(shape_).c_str());
+        std::printf(
+            "  array       %u SSD%s, %u replica%s, %u engine thread%s, %u channel%s; working set %s, "
+            "random\n",
+            options_.ssds, options_.ssds == 1 ? "" : "s", options_.replicas,
+            options_.replicas == 1 ? "" : "s", options_.engine_threads,
+            options_.engine_threads == 1 ? "" : "s", shape_.channels, shape_.channels == 1 ? "" : "s",
+            format_bytes(options_.working_set).c_str());
+        std::printf("  machine     load average %s\n\n", load_before_.c_str());
+        std::fflush(stdout);
+    }
+
+    // ---- measuring
+
+    Result<Repeat> measure_once(const std::string& profile, const Kind& kind, std::uint32_t depth,
+                                double offered, std::uint32_t repeat) {
+        // Reads share an array; each repeat of writes has a new one, and ends before its drives collect
+        // garbage.
+        if (rig_ == nullptr || kind.write || rig_profile_ != profile || rig_write_) {
+            rig_.reset();
+            RigOptions o{options_.ssds,
+                         options_.replicas,
+                         options_.engine_threads,
+                         options_.working_set,
+                         kind.write ? options_.write_budget : 0,
+                         options_.seed,
+                         *std::max_element(options_.sizes.begin(), options_.sizes.end()),
+                         {}};
+            o.profile = profile;
+            GN_ASSIGN(rig_, Rig::build(o, shape_, *lanes_));
+            rig_profile_ = profile;
+            rig_write_ = kind.write;
+        }
+        LaneShape shape = shape_;
+        shape.depth = depth;
+        RunRequest r{};
+        r.bytes = kind.bytes;
+        r.write = kind.write;
+        r.verify = kind.write ? Verify::kNone : Verify::kSample;
+        r.working_set = options_.working_set;
+        r.seed = options_.seed;
+        r.order_seed = options_.seed + 1000 * (repeat + 1);
+        r.seconds = options_.seconds;
+        r.operations_max = kind.write ? rig_->writes_max(kind.bytes) : ~0ull;
+        r.offered_per_second = offered;
+        const double engine_before = rig_->engine_cpu_seconds();
+        GN_ASSIGN(RunOutcome outcome, lanes_->run(shape, rig_->client(), rig_->volume(), r));
+        if (outcome.failures != 0 || outcome.operations == 0)
+            return error(Errc::kIo, "{} of {} bytes under profile {} failed {} times: {}",
+                         kind.write ? "writes" : "reads", kind.bytes, profile, outcome.failures,
+                         nvme::status_name(outcome.first_status));
+        wrong_ += outcome.wrong;
+        Repeat done;
+        done.seconds = outcome.seconds;
+        done.operations = outcome.operations;
+        done.bytes = outcome.operations * kind.bytes;
+        done.latency = summarize(std::move(outcome.latency_ns));
+        done.engine_cpu_seconds = rig_->engine_cpu_seconds() - engine_before;
+        if (lanes_->kind() == simt::LanesKind::kCpu) done.lane_cpu_seconds = outcome.lane_cpu_seconds;
+        done.checked = outcome.checked;
+        return Result<Repeat>(std::move(done));
+    }
+
+    struct Point {
+        std::uint32_t depth;
+        double offered;  ///< 0: closed loop
+        std::string load;
+    };
+    /// All repeats of one point; figures that are medians.
+    Result<Case> measure_point(const std::string& profile, const Kind& kind, const Point& point) {
+        Case c;
+        c.parameters = {{"bytes", kind.bytes},
+                        {"load", point.load},
+                        {"loop", point.offered > 0 ? "open" : "closed"},
+                        {"operation", kind.write ? "write" : "read"},
+                        {"profile", profile}};
+        for (std::uint32_t i = 0; i < options_.repeats; ++i) {
+            progress_.show(fmt::format("{}: {} of {} bytes, {}, repeat {}", profile,
+                                       kind.write ? "writes" : "reads", kind.bytes, point.load, i + 1));
+            GN_ASSIGN(Repeat repeat, measure_once(profile, kind, point.depth, point.offered, i));
+            c.repeats.push_back(std::move(repeat));
+        }
+        return Result<Case>(std::move(c));
+    }
+    template <class Get>
+    static double median(const Case& c, Get get) {
+        std::vector<double> values;
+        for (const Repeat& r : c.repeats) values.push_back(get(r));
+        std::sort(values.begin(), values.end());
+        return values[values.size() / 2];
+    }
+    static double rate_of(const Case& c) {
+        return median(c, [](const Repeat& r) { return static_cast<double>(r.operations) / r.seconds; });
+    }
+    static double p50_ns_of(const Case& c) {
+        return median(c, [](const Repeat& r) { return double(r.latency.p50_ns); });
+    }
+
+    /// As fast as this machine emulates: without a profile, and with all of the modelling but no limit that
+    /// binds.
+    Result<void> measure_host() {
+        std::printf("the host alone: without a profile, and timed without a limit (profile unbounded)\n");
+        for (const Kind& kind : kinds()) {
+            std::vector<std::uint32_t> depths = options_.depths;
+            if (std::ranges::find(depths, 1u) == depths.end()) depths.insert(depths.begin(), 1);
+            GN_ASSIGN(const HostFigures untimed, measure_alone("none", kind, {depths.back()}));
+            GN_ASSIGN(hosts_[kind], measure_alone("unbounded", kind, depths));
+            progress_.clear();
+            std::printf(
+                "  %-5s of %5u bytes: %9.0f a second; timed %9.0f a second, one at a time %.2f us: the "
+                "host's part of "
+                "latency\n",
+                kind.write ? "write" : "read", kind.bytes, untimed.per_second, hosts_[kind].per_second,
+                hosts_[kind].latency_ns / 1e3);
+            std::fflush(stdout);
+        }
+        return {};
+    }
+    Result<HostFigures> measure_alone(const std::string& profile, const Kind& kind,
+                                      const std::vector<std::uint32_t>& depths) {
+        HostFigures host;
+        for (const std::uint32_t depth : depths) {
+            GN_ASSIGN(Case c, measure_point(
+                                  profile, kind,
+                                  {depth, 0, fmt::format("{:.0f} in flight", in_flight(depth, kind.bytes))}));
+            host.per_second = std::max(host.per_second, rate_of(c));
+            if (depth == 1) host.latency_ns = p50_ns_of(c);
+            cases_.push_back(std::move(c));
+        }
+        return host;
+    }
+
+    Result<void> measure(const std::string& name, const embedded::Profile& profile, const Kind& kind) {
+        const ModelFigures figures =
+            figures_of(profile, kind.write, kind.bytes, options_.ssds, options_.replicas);
+        const double host_ns = hosts_[kind].latency_ns;
+        const Band latency{figures.latency_ns, figures.latency_ns + host_ns};
+        progress_.clear();
+        std::printf(
+            "\n%s, %s of %u bytes: SSDs %.0f a second, network %.0f, latency %.2f us and up to %.2f us of "
+            "the "
+            "host\n",
+            name.c_str(), kind.write ? "writes" : "reads", kind.bytes, figures.drives_per_second,
+            figures.network_per_second, figures.latency_ns / 1e3, host_ns / 1e3);
+        std::printf("  %-15s %20s %10s %7s %8s %9s %9s %9s %9s %8s\n", "load", "expected/s", "achieved/s",
+                    "ratio", "GB/s", "mean us", "p50 us", "p99 us", "p99.9 us", "latency");
+        for (const std::uint32_t depth : options_.depths) {
+            const double flying = in_flight(depth, kind.bytes);
+            const Band expected{std::min(figures.limit(), flying * 1e9 / latency.most),
+                                std::min(figures.limit(), flying * 1e9 / latency.least)};
+            const bool idle = depth == 1 && expected.most < figures.limit();
+            GN_TRY(measure_beside(name, kind, {depth, 0, fmt::format("{:.0f} in flight", flying)},
+                                  {figures, expected, latency, idle}));
+        }
+        for (const double load : options_.loads) {
+            const double offered = load * figures.limit();
+            // Twice what is in flight on average, so that a late one finds room.
+            const double each = 2 * offered * latency.most / 1e9 / in_flight(1, kind.bytes) + 4;
+            const std::uint32_t depth = std::bit_ceil(static_cast<std::uint32_t>(std::min(each, 1e6)));
+            GN_TRY(measure_beside(
+                name, kind,
+                {std::min(depth, shape_.depth), offered, fmt::format("{:.0f} % offered", load * 100)},
+                {figures, {offered, offered}, latency, load <= kIdleLoad}));
+        }
+        return {};
+    }
+
+    /// The host works partly while modelled time passes (what a drive does with the data), partly before and
+    /// after (what a lane does): what it adds to latency lies between nothing and all of it.
+    struct Band {
+        double least, most;
+        /// 1 inside; else over the bound that it missed.
+        [[nodiscard]] double ratio(double value) const {
+            return value < least ? value / least : value > most ? value / most : 1;
+        }
+        [[nodiscard]] bool near(double value) const { return std::abs(ratio(value) - 1) <= kNear; }
+    };
+    struct Said {
+        const ModelFigures& figures;
+        Band expected, latency;
+        bool idle;  ///< nothing queues: latency has a configured value
+    };
+
+    Result<void> measure_beside(const std::string& name, const Kind& kind, const Point& point,
+                                const Said& said) {
+        const bool of_host = said.expected.most > kHostShare * hosts_[kind].per_second;
+        const std::string expected =
+            said.expected.most < said.expected.least * 1.001
+                ? fmt::format("{:.0f}", said.expected.most)
+                : fmt::format("{:.0f} .. {:.0f}", said.expected.least, said.expected.most);
+        if (of_host && point.offered > 0) {
+            std::printf("  %-15s %20s %10s  left out: more than the host can do\n", point.load.c_str(),
+                        expected.c_str(), "-");
+            ++left_out_;
+            return {};
+        }
+        GN_ASSIGN(Case c, measure_point(name, kind, point));
+        const double rate = rate_of(c);
+        const double p50_ns = p50_ns_of(c);
+        for (Repeat& r : c.repeats) {
+            r.more["expected_per_second_least"] = said.expected.least;
+            r.more["expected_per_second_most"] = said.expected.most;
+            r.more["configured_limit_per_second"] = said.figures.limit();
+            r.more["configured_latency_ns"] = said.figures.latency_ns;
+            r.more["host_latency_ns"] = hosts_[kind].latency_ns;
+            r.more["bound_by_host"] = of_host ? 1 : 0;
+        }
+        const bool near = said.expected.near(rate) && (!said.idle || said.latency.near(p50_ns));
+        ++(of_host ? of_the_host_ : near ? near_ : far_);
+        progress_.clear();
+        const auto us = [&c](auto Latency::*figure) {
+            return median(c, [figure](const Repeat& r) { return double(r.latency.*figure) / 1e3; });
+        };
+        std::printf("  %-15s %20s %10.0f %7.3f %8.3f %9.2f %9.2f %9.2f %9.2f %8s%s\n", point.load.c_str(),
+                    expected.c_str(), rate, said.expected.ratio(rate), rate * kind.bytes / 1e9,
+                    us(&Latency::mean_ns), us(&Latency::p50_ns), us(&Latency::p99_ns), us(&Latency::p999_ns),
+                    said.idle ? fmt::format("{:.3f}", said.latency.ratio(p50_ns)).c_str() : "-",
+                    of_host ? "  host"
+                    : near  ? ""
+                            : "  more than 3 % away");
+        std::fflush(stdout);
+        cases_.push_back(std::move(c));
+        return {};
+    }
+
+    void print_summary() const {
+        std::printf(
+            "\nWithin 3 %%: %u of %u cases that the host leaves room for; %u cases are the host's (they want "
+            "more "
+            "than %.0f %%\nof what it does where nothing limits), %u open loops were left out for that. "
+            "Medians of %u "
+            "repeats of %g s.\n"
+            "expected: closed loop, the lower of the limit and what is in flight over the latency of an idle "
+            "array, with "
+            "none and\nall of the host's part; open loop, what was offered. ratio, latency: 1 inside of "
+            "that, else over "
+            "the bound that was\nmissed; latency is the p50 where nothing queues (open loop: up to %.0f %% "
+            "of the "
+            "limit). In an open loop it counts from\nwhen an operation was meant to be sent.\n",
+            near_, near_ + far_, of_the_host_, kHostShare * 100, left_out_, options_.repeats,
+            options_.seconds, kIdleLoad * 100);
+        if (wrong_ != 0)
+            std::printf("WRONG: %llu reads held another word than was written\n",
+                        static_cast<unsigned long long>(wrong_));
+        std::printf("Load average of the machine: %s before, %s after.\n", load_before_.c_str(),
+                    load_average().c_str());
+    }
+
+    [[nodiscard]] Result<void> keep_results() const {
+        const nlohmann::json configuration = {{"lanes", simt::lanes_name(lanes_->kind())},
+                                              {"ssds", options_.ssds},
+                                              {"replicas", options_.replicas},
+                                              {"channels", shape_.channels},
+                                              {"warps", shape_.warps},
+                                              {"engine threads", options_.engine_threads},
+                                              {"working set", format_bytes(options_.working_set)},
+                                              {"seed", options_.seed},
+                                              {"load average before", load_before_},
+                                              {"load average after", load_average()}};
+        const char* commit = std::getenv("GN_COMMIT");
+        nlohmann::json run =
+            to_json("model", options_.command, commit != nullptr ? commit : "unknown", configuration, cases_);
+        if (!lanes_->gpu_name().empty()) run["machine"]["gpu"] = lanes_->gpu_name();
+        GN_TRY(write_json(options_.json, run));
+        std::printf("Raw result: %s\n", options_.json.c_str());
+        return {};
+    }
+
+    const ModelOptions options_;
+    const std::unique_ptr<PathLanes> lanes_;
+    const LaneShape shape_;
+    Progress progress_;
+    std::unique_ptr<Rig> rig_;
+    std::string rig_profile_, load_before_;
+    bool rig_write_ = false;
+    std::map<Kind, HostFigures> hosts_;
+    std::vector<Case> cases_;
+    std::uint32_t near_ = 0, far_ = 0, of_the_host_ = 0, left_out_ = 0;
+    std::uint64_t wrong_ = 0;
+};
+
+Result<void> check_model_options(const ModelOptions& o) {
+    if (o.depths.empty() || std::ranges::any_of(o.depths, [](std::uint32_t d) { return d == 0; }))
+        return error(Errc::kInvalidArgument, "--depths takes numbers from 1 on");
+    for (const double load : o.loads)
+        if (!(load > 0) || load > 1)
+            return error(Errc::kInvalidArgument, "--loads takes shares above 0 and up to 1, not {}", load);
+    if (o.profiles.empty())
+        return error(Errc::kInvalidArgument, "nothing to measure: name profiles with --profiles");
+    for (const std::string& name : o.profiles)
+        if (const auto profile = embedded::load_profile(name); !profile.ok()) return profile.error();
+    return {};
+}
+
+}  // namespace
+
+Result<bool> run_model(const ModelOptions& given) {
+    ModelOptions options = given;
+    GN_TRY(check_model_options(options));
+    GN_TRY(simt::check_lanes(options.lanes));
+    const bool gpu = options.lanes == simt::LanesKind::kGpu;
+    std::unique_ptr<PathLanes> lanes = gpu ? make_gpu_path_lanes() : make_cpu_path_lanes();
+    if (!lanes)
+        return error(Errc::kUnsupported, "this build has no GPU lanes; build with nvcc, or use --lanes cpu");
+    if (options.engine_threads == 0)
+        options.engine_threads = std::max(1u, std::thread::hardware_concurrency() / 2);
+    for (std::uint32_t& depth : options.depths) depth = std::min(depth, lanes->depth_max());
+    options.depths.erase(std::unique(options.depths.begin(), options.depths.end()), options.depths.end());
+    PathOptions path;  // the checks of `bench path`, for what both have
+    path.sizes = options.sizes;
+    path.read = options.read;
+    path.write = options.write;
+    path.repeats = options.repeats;
+    path.seconds = options.seconds;
+    path.ssds = options.ssds;
+    path.replicas = options.replicas;
+    path.working_set = options.working_set;
+    path.channels = options.channels;
+    path.warps = options.warps;
+    path.depth = lanes->depth_max();
+    GN_TRY(check_options(path));
+    GN_ASSIGN(const LaneShape shape, choose_shape(path, *lanes, options.engine_threads));
+    ModelBench bench(options, std::move(lanes), shape);
+    return bench.run();
+}
+
+}  // namespace gnstor::bench

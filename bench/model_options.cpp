@@ -1,0 +1,55 @@
+// model_options.cpp: `bench model` on the command line.
+#include "model.hpp"
+
+#include <gnstor/base/units.hpp>
+
+#include <algorithm>
+
+namespace gnstor::bench {
+
+void add_model_options(CLI::App& app, ModelOptions& o, ModelWords& words) {
+    app.add_option("--lanes", words.lanes, "what runs the kernels: cpu or gpu")->capture_default_str();
+    app.add_option("--profiles", o.profiles, "names or files, by commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--sizes", o.sizes, "bytes of an operation, several by commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--ops", words.operations, "read, write or both, by commas")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"read", "write"}))
+        ->capture_default_str();
+    app.add_option("--depths", o.depths, "closed loop: operations in flight a lane, by commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--loads", o.loads, "open loop: shares of the profile's limit that are offered, by commas")
+        ->delimiter(',')
+        ->capture_default_str();
+    app.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
+    app.add_option("--seconds", o.seconds, "of one repeat")->capture_default_str();
+    app.add_option("--ssds", o.ssds, "how many SSDs")->capture_default_str();
+    app.add_option("--replicas", o.replicas, "of every block")->capture_default_str();
+    app.add_option("--channels", o.channels, "that warps share; 0: chosen for the lanes")
+        ->capture_default_str();
+    app.add_option("--warps", o.warps, "0: chosen for the lanes; on CPU lanes a thread each")
+        ->capture_default_str();
+    app.add_option("--engine-threads", o.engine_threads, "threads for NIC and SSDs; 0: half of the cores")
+        ->capture_default_str();
+    app.add_option("--working-set", words.working_set, "what is read and written, such as 64MiB")
+        ->capture_default_str();
+    app.add_option("--write-budget", words.write_budget, "what the writes of one repeat may program")
+        ->capture_default_str();
+    app.add_option("--seed", o.seed, "of contents and order")->capture_default_str();
+    app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
+}
+
+Result<void> read_model_words(const ModelWords& words, ModelOptions& o) {
+    GN_ASSIGN(o.lanes, simt::parse_lanes(words.lanes));
+    o.read = std::ranges::find(words.operations, "read") != words.operations.end();
+    o.write = std::ranges::find(words.operations, "write") != words.operations.end();
+    GN_ASSIGN(o.working_set, parse_bytes(words.working_set));
+    GN_ASSIGN(o.write_budget, parse_bytes(words.write_budget));
+    return {};
+}
+
+}  // namespace gnstor::bench
