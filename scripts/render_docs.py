@@ -27,6 +27,8 @@ EXTRAS = (("bytes_a_block", "bytes a block", 2), ("times_reference", "times the 
           ("greedy_data_units", "greedy curve, units for data", 2), ("journal_share", "journal's share of programs", 4), ("stalls", "waits for a sync", 0),
           ("recovery_seconds", "seconds", 2), ("memory_mib_a_gib", "MiB of memory a GiB", 2))
 PAUSES = (("p50", "p50 ns"), ("p99", "p99 ns"), ("p999", "p99.9 ns"), ("max", "longest ns"))
+BESIDE_PROFILE = (("expected_per_second_least", "expected IOPS, least"), ("expected_per_second_most", "expected IOPS, most"),
+                  ("configured_limit_per_second", "profile's limit, IOPS"))
 COSTS = (("engine_cpu_seconds", "engine CPU µs/op"), ("lane_cpu_seconds", "lanes CPU µs/op"))
 
 
@@ -122,12 +124,13 @@ def table(name, run):
         return "\n".join(lines + cost_table(run))
     latencies = [l for l in LATENCIES if all(l[0] in r.get("latency_ns", {}) for c in run["cases"] for r in c["repeats"])]
     costs = [c for c in COSTS if any(c[0] in r for case in run["cases"] for r in case["repeats"])]
-    heads = ["case", "repeats", "IOPS", "GB/s"] + [title for _, title in latencies + costs]
+    beside = BESIDE_PROFILE if run["benchmark"] == "model" else ()
+    heads = ["case", "repeats"] + [title for _, title in beside] + ["IOPS", "GB/s"] + [title for _, title in latencies + costs]
     lines += ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     for case in run["cases"]:
         repeats = case["repeats"]
-        cells = [name_of(case.get("parameters", {})), str(len(repeats)),
-                 spread([r["operations"] / r["seconds"] for r in repeats]),
+        cells = [name_of(case.get("parameters", {})), str(len(repeats))] + [optional(case, key, 0) for key, _ in beside]
+        cells += [spread([r["operations"] / r["seconds"] for r in repeats]),
                  spread([r.get("bytes", 0) / r["seconds"] for r in repeats], 1e9, 3)]
         cells += [spread([r["latency_ns"][key] for r in repeats], 1e3, 1) for key, _ in latencies]
         cells += [cost(case, key) for key, _ in costs]
