@@ -210,7 +210,7 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
     if (!data.empty() && block == kNone)
         return error(Errc::kNoSpace, "no pool block for {} bytes of command data: all are in use",
                      data.size());
-    const std::uint32_t index = take_slot(c, 0);
+    const std::uint32_t index = take_slot(simt::self(simt::Lane{}), c, true, 0);
     if (index == kNone) {
         if (block != kNone) give_pool_run(c, block, 1);
         return error(Errc::kBusy, "all {} command slots of the channel are in use", c.command_slots);

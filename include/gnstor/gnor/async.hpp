@@ -97,7 +97,7 @@ GN_HD GN_NOINLINE Token send_all(Group me, ChannelState& c, Operation& op, Curso
         bool progress = false;
         if (gathering.allowed()) {
             const bool had = work.current != kNone;
-            begin_next(c, op, cursor, work, kNone, hint, false);
+            begin_next(me, c, op, cursor, work, kNone, hint, false);
             const bool begun = !had && work.current != kNone;
             if (begun) gathering.took_one();
             progress = post_current(me, c, op, cursor, work, begun, false);
@@ -132,27 +132,27 @@ inline void take_back(ChannelState& c, std::uint32_t head) {
     }
 }
 
-/// Slots and credits for all that the lane's cursor names, or nothing. Returns the first of the chain; see
-/// cursor.result.
-GN_HD
-inline std::uint32_t take_everything(ChannelState& c, const Operation& op, Cursor& cursor,
-                                     std::uint32_t hint) {
+/// Slots and credits for all that each member's cursor names, or nothing. Returns the first of the chain; see
+/// cursor.result. All members call.
+template <class Group>
+GN_HD std::uint32_t take_everything(Group group, ChannelState& c, const Operation& op, Cursor& cursor,
+                                    std::uint32_t hint) {
     std::uint32_t head = kNone, tail = kNone;
-    Step step;
-    while (nvme::ok(cursor.result) && cursor.next(c, step)) {
+    Step step{};
+    for (;;) {
+        const bool wanted = nvme::ok(cursor.result) && cursor.next(c, step);
+        if (!group.any(wanted)) break;
         std::uint32_t index = kNone;
         auto status = nvme::Status::kSuccess;
-        Begin outcome = begin_step(c, op, step, hint, index, status);
-        if (outcome == Begin::kRefused) {
-            cursor.report(step.request, status);
-            continue;
-        }
-        if (outcome == Begin::kBegun && !take_all_credits(c, c.slot(index))) {
+        Begin outcome = begin_step(group, c, op, wanted, step, hint, index, status);
+        const bool begun = wanted && outcome == Begin::kBegun;
+        if (!take_all_credits(group, c, begun, index) && begun) {
             free_slot(c, index);
             outcome = Begin::kLater;
         }
-        if (outcome == Begin::kLater) {
-            cursor.report(step.request, nvme::Status::kTooManyPending);
+        if (!wanted) continue;
+        if (outcome != Begin::kBegun) {
+            cursor.report(step.request, outcome == Begin::kRefused ? status : nvme::Status::kTooManyPending);
             continue;
         }
         if (head == kNone)
@@ -200,7 +200,7 @@ template <class Group>
 GN_HD GN_NOINLINE Token send_at_once(Group group, ChannelState& c, Operation& op, Cursor& cursor,
                                      std::uint32_t hint, bool ring) {
     Token token;
-    const std::uint32_t head = take_everything(c, op, cursor, hint);
+    const std::uint32_t head = take_everything(group, c, op, cursor, hint);
     const nvme::Status stuck = reserve_chain(group, c, head);
     std::uint32_t at = nvme::ok(stuck) ? head : kNone, replica = 0, count = 0;
     // Before anything goes out: afterwards the slots' answers may come at once.

@@ -93,6 +93,41 @@ inline std::uint32_t take_run(std::uint64_t* words, std::uint32_t word_count, st
     return kNone;
 }
 
+/// Bits of one word that somebody took.
+struct TakenBits {
+    std::uint32_t word = 0;
+    std::uint64_t bits = 0;
+
+    GN_HD
+    std::uint32_t count() const { return detail::count_bits(bits); }
+    /// The number of the `rank`-th of them; rank < count().
+    GN_HD
+    std::uint32_t at(std::uint32_t rank) const {
+        std::uint64_t rest = bits;
+        for (; rank != 0; --rank) rest &= rest - 1;
+        return word * 64 + detail::lowest_bit(rest);
+    }
+};
+
+/// Up to `wanted` (>= 1) bits, whichever, of the first word that has any, looking as take_run does.
+GN_HD
+inline TakenBits take_some(std::uint64_t* words, std::uint32_t word_count, std::uint32_t wanted,
+                           std::uint32_t first_word) {
+    for (std::uint32_t i = 0; i < word_count; ++i) {
+        const std::uint32_t w = (first_word + i) % word_count;
+        std::uint64_t free = simt::load_relaxed<simt::Scope::kDevice>(&words[w]);
+        while (free != 0) {
+            std::uint64_t rest = free;
+            for (std::uint32_t n = 0; n < wanted; ++n) rest &= rest - 1;
+            // As in take_run.
+            const std::uint64_t seen = simt::compare_exchange<simt::Scope::kDevice>(&words[w], free, rest);
+            if (seen == free) return TakenBits{w, free & ~rest};
+            free = seen;
+        }
+    }
+    return TakenBits{};
+}
+
 /// Gives a run back. False when a bit of it was free already (nothing that was taken is touched: a free bit
 /// set again is the same bit).
 GN_HD

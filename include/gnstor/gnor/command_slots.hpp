@@ -9,6 +9,7 @@
 
 #include <gnstor/gnor/buffers.hpp>
 #include <gnstor/gnor/status_order.hpp>
+#include <gnstor/simt/group.hpp>
 
 namespace gnstor::gnor {
 
@@ -46,11 +47,8 @@ inline std::uint16_t command_id(ChannelState& c, std::uint32_t index) {
     return static_cast<std::uint16_t>(index | (generation << c.slot_bits));
 }
 
-/// A slot of the caller's own, or kNone. `hint` spreads lanes over the bitmap's words.
 GN_HD
-inline std::uint32_t take_slot(ChannelState& c, std::uint32_t hint) {
-    const std::uint32_t index = take_run(c.free_slots(), c.slot_words, 1, hint % c.slot_words);
-    if (index == kNone) return kNone;
+inline void begin_slot(ChannelState& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
     const std::uint32_t before = simt::load_relaxed<simt::Scope::kDevice>(&slot.control);
     simt::store_relaxed<simt::Scope::kDevice>(
@@ -59,7 +57,36 @@ inline std::uint32_t take_slot(ChannelState& c, std::uint32_t hint) {
     slot.pool_first = kNone;
     slot.held_run = kNone;
     for (auto& target : slot.target) target = kNoTarget;
-    return index;
+}
+
+/// A slot for each member with `wanted`, or kNone: taken by the leader, as many at once as a word has. Lanes
+/// that each took their own would go round the same word one by one. All members call. `hint` spreads groups
+/// over the bitmap's words.
+template <class Group>
+GN_HD std::uint32_t take_slot(Group group, ChannelState& c, bool wanted, std::uint32_t hint) {
+    std::uint32_t mine = kNone;
+    for (;;) {
+        const auto open = group.ballot(wanted && mine == kNone);
+        if (open.empty()) break;
+        TakenBits taken;
+        if (group.is_leader())
+            taken = take_some(c.free_slots(), c.slot_words, open.count(), hint % c.slot_words);
+        taken.word = group.shfl(taken.word, group.leader());
+        taken.bits = group.shfl(taken.bits, group.leader());
+        if (taken.bits == 0) break;
+        const std::uint32_t rank = open.count_below(group.lane());
+        if (wanted && mine == kNone && rank < taken.count()) mine = taken.at(rank);
+    }
+    group.sync();  // what the leader acquired with the slots is ordered before every member's use
+    if (mine != kNone) begin_slot(c, mine);
+    return mine;
+}
+
+GN_HD
+inline std::uint32_t target_count(const CommandSlot& slot) {
+    std::uint32_t n = 0;
+    while (n < placement::kMaxReplicas && slot.target[n] != kNoTarget) ++n;
+    return n;
 }
 
 /// Gives slot and pool buffer back. By the owner when all is answered, or by whoever files an abandoned

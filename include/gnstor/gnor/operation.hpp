@@ -69,24 +69,34 @@ inline Targets choose_targets(ChannelState& c, const Operation& op, const Step& 
     return t;
 }
 
-/// Takes pool buffer and command slot for a step. kRefused: `status` says why (success: there is nothing to
-/// do).
-GN_HD
-inline Begin begin_step(ChannelState& c, const Operation& op, const Step& step, std::uint32_t hint,
-                        std::uint32_t& index, nvme::Status& status) {
-    const Targets targets = choose_targets(c, op, step);
-    status = targets.status;
-    if (targets.count == 0) return Begin::kRefused;
-    const bool bounced = step.bytes != 0 && !step.registered;
+/// A run of the pool for each member with `blocks` > 0, or kNone. All members call.
+template <class Group>
+GN_HD std::uint32_t take_bounce_run(Group group, ChannelState& c, std::uint32_t blocks, std::uint32_t hint) {
+    const auto open = group.ballot(blocks != 0);
+    if (open.empty()) return kNone;
+    const std::uint32_t first = group.shfl(blocks, open.lowest());
+    if (!group.any(blocks != 0 && blocks != first)) return take_pool_each(group, c, blocks != 0, first, hint);
+    return blocks != 0 ? take_pool_run(c, blocks, hint) : kNone;
+}
+
+/// Takes pool buffer and command slot for the step of each member with `wanted`. kRefused: `status` says why
+/// (success: there is nothing to do). All members call.
+template <class Group>
+GN_HD Begin begin_step(Group group, ChannelState& c, const Operation& op, bool wanted, const Step& step,
+                       std::uint32_t hint, std::uint32_t& index, nvme::Status& status) {
+    Targets targets;
+    if (wanted) targets = choose_targets(c, op, step);
+    const bool goes = targets.count != 0;
+    const bool bounced = goes && step.bytes != 0 && !step.registered;
     const std::uint32_t pool_blocks = bounced ? (step.bytes + kPoolBlockBytes - 1) / kPoolBlockBytes : 0;
-    std::uint32_t pool_first = kNone;
-    status = nvme::Status::kNoBuffer;
-    if (bounced) pool_first = take_pool_run(c, pool_blocks, hint);
-    if (bounced && pool_first == kNone) return Begin::kLater;
-    status = nvme::Status::kTimedOut;
-    index = take_slot(c, hint);
+    const std::uint32_t pool_first = take_bounce_run(group, c, pool_blocks, hint);
+    const bool has_buffer = goes && (!bounced || pool_first != kNone);
+    index = take_slot(group, c, has_buffer, hint);
+    status = targets.status;
+    if (!goes) return Begin::kRefused;
+    status = has_buffer ? nvme::Status::kTimedOut : nvme::Status::kNoBuffer;
     if (index == kNone) {
-        if (bounced) give_pool_run(c, pool_first, pool_blocks);
+        if (bounced && has_buffer) give_pool_run(c, pool_first, pool_blocks);
         return Begin::kLater;
     }
     CommandSlot& slot = c.slot(index);
@@ -111,13 +121,6 @@ inline Begin begin_step(ChannelState& c, const Operation& op, const Step& step, 
     if (step.opcode == nvme::IoOpcode::kDatasetManagement)
         *reinterpret_cast<nvme::DsmRange*>(slot.wire) = nvme::DsmRange{0, step.blocks, step.block};
     return Begin::kBegun;
-}
-
-GN_HD
-inline std::uint32_t target_count(const CommandSlot& slot) {
-    std::uint32_t n = 0;
-    while (n < placement::kMaxReplicas && slot.target[n] != kNoTarget) ++n;
-    return n;
 }
 
 /// The step that a slot was begun for, so that it can be begun again elsewhere.
@@ -242,28 +245,36 @@ inline bool retry_or_fail(ChannelState& c, Operation& op, Cursor& cursor, LaneWo
     return true;
 }
 
-/// Takes what a lane has next, when it has room for it.
+/// Whether a lane has a step and room for it.
 GN_HD
-inline void begin_next(ChannelState& c, const Operation& op, Cursor& cursor, LaneWork& work,
-                       std::uint32_t window, std::uint32_t hint, bool expired) {
+inline bool wants_to_begin(ChannelState& c, Cursor& cursor, LaneWork& work, std::uint32_t window,
+                           bool expired) {
     if (expired) {
         if (work.has_step) cursor.report(work.step.request, work.stall);
         if (work.has_step || !work.exhausted) ++work.timeouts;
         work.has_step = false;
         if (!work.exhausted) cursor.give_up(c, work.stall);
         work.exhausted = true;
-        return;
+        return false;
     }
-    if (work.current != kNone || work.in_flight >= window) return;
-    if (!work.has_step) {
-        if (work.exhausted) return;
+    if (work.current != kNone || work.in_flight >= window) return false;
+    if (!work.has_step && !work.exhausted) {
         work.has_step = cursor.next(c, work.step);
         work.exhausted = !work.has_step;
-        if (!work.has_step) return;
     }
+    return work.has_step;
+}
+
+/// Takes what each member has next, when it has room for it. All members call.
+template <class Group>
+GN_HD void begin_next(Group group, ChannelState& c, const Operation& op, Cursor& cursor, LaneWork& work,
+                      std::uint32_t window, std::uint32_t hint, bool expired) {
+    const bool wanted = wants_to_begin(c, cursor, work, window, expired);
+    if (!group.any(wanted)) return;
     nvme::Status status = nvme::Status::kSuccess;
     std::uint32_t index = kNone;
-    const Begin outcome = begin_step(c, op, work.step, hint, index, status);
+    const Begin outcome = begin_step(group, c, op, wanted, work.step, hint, index, status);
+    if (!wanted) return;
     if (outcome == Begin::kLater) {
         work.stall = status;
         return;
@@ -385,7 +396,7 @@ GN_HD GN_NOINLINE nvme::Status run(Group group, ChannelState& c, Operation& op, 
         const bool expired = group.shfl(passed, group.leader());
         bool progress = reap_head(group, c, op, cursor, work, expired);
         const bool had = work.current != kNone;
-        begin_next(c, op, cursor, work, window, hint, expired);
+        begin_next(group, c, op, cursor, work, window, hint, expired);
         const bool begun = !had && work.current != kNone;
         // A lane's buffer is filled once, in the round in which it was begun.
         progress = post_current(group, c, op, cursor, work, begun, expired) || progress;

@@ -104,18 +104,6 @@ inline void fill_entry(ChannelState& c, const rdma::SendQueueRef& send, rdma::Se
 
 enum class PostOutcome : std::uint32_t { kIdle, kPosted, kNoCredit, kBroken };
 
-/// One credit of each of a slot's queues, or none at all. One lane; for a caller that will not come back for
-/// the rest.
-GN_HD
-inline bool take_all_credits(ChannelState& c, const CommandSlot& slot) {
-    for (std::uint32_t r = 0; r < placement::kMaxReplicas && slot.target[r] != kNoTarget; ++r) {
-        if (take_credits(c, c.queue(slot.target[r]), 1) == 1) continue;
-        while (r-- > 0) give_credits(c.queue(slot.target[r]), 1);
-        return false;
-    }
-    return true;
-}
-
 /// For each member with `wanted`: a credit of queue `q`, with one step a queue. All members call.
 template <class Group>
 GN_HD bool take_credit(Group group, ChannelState& c, bool wanted, std::uint32_t q) {
@@ -125,6 +113,94 @@ GN_HD bool take_credit(Group group, ChannelState& c, bool wanted, std::uint32_t 
     if (wanted && chief) credits = take_credits(c, c.queue(q), sharers.count());
     credits = group.shfl(credits, sharers.lowest());
     return wanted && sharers.count_below(group.lane()) < credits;
+}
+
+/// The queues of one member's command, and how many credits of each are there for it.
+struct CreditNeeds {
+    std::uint32_t count = 0;
+    std::uint8_t queue[placement::kMaxReplicas] = {};
+    std::uint32_t room[placement::kMaxReplicas] = {};
+
+    GN_HD
+    bool has(std::uint32_t q) const {
+        bool found = false;
+        for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+            found = found || (r < count && queue[r] == q);
+        return found;
+    }
+    GN_HD
+    void set_room(std::uint32_t q, std::uint32_t credits) {
+        for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+            if (r < count && queue[r] == q) room[r] = credits;
+    }
+    GN_HD
+    bool fits() const {
+        bool all = count != 0;
+        for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r) all = all && (r >= count || room[r] != 0);
+        return all;
+    }
+};
+
+/// One credit of each queue, or none at all. One lane for itself.
+GN_HD
+inline bool take_alone(ChannelState& c, const CreditNeeds& needs) {
+    for (std::uint32_t r = 0; r < needs.count; ++r) {
+        if (take_credits(c, c.queue(needs.queue[r]), 1) == 1) continue;
+        while (r-- > 0) give_credits(c.queue(needs.queue[r]), 1);
+        return false;
+    }
+    return needs.count != 0;
+}
+
+/// The same for each member that needs any. All members call; the group has at least as many members as the
+/// channel has queues. Each queue is one member's to take from, for all; then the members are served one
+/// after the other. If each took its first replica's credit and then looked for its second, a warp could take
+/// all the credits there are for first replicas, every time.
+template <class Group>
+GN_HD bool take_together(Group group, ChannelState& c, CreditNeeds needs) {
+    std::uint32_t demand = 0;
+    for (std::uint32_t q = 0; q < c.queues; ++q) {
+        const std::uint32_t n = group.ballot(needs.has(q)).count();
+        if (group.rank() == q) demand = n;
+    }
+    const std::uint32_t taken = demand != 0 ? take_credits(c, c.queue(group.rank()), demand) : 0;
+    group.sync();  // hands on what was acquired with the credits
+    auto keepers = group.ballot(true);
+    for (std::uint32_t q = 0; q < c.queues; ++q, keepers = keepers.without_lowest())
+        needs.set_room(q, group.shfl(taken, keepers.lowest()));
+    bool served = false;
+    for (auto rest = group.ballot(needs.count != 0); !rest.empty(); rest = rest.without_lowest()) {
+        const bool turn = group.lane() == rest.lowest();
+        if (turn) served = needs.fits();
+        std::uint32_t theirs = 0;
+        for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+            theirs |= std::uint32_t{r < needs.count && served ? needs.queue[r] : kNoTarget} << (8 * r);
+        theirs = group.shfl(theirs, rest.lowest());
+        for (; (theirs & 0xFFu) != kNoTarget && theirs != 0xFFFFFFFFu; theirs = (theirs >> 8) | 0xFF000000u)
+            for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+                if (r < needs.count && needs.queue[r] == (theirs & 0xFFu)) --needs.room[r];
+    }
+    std::uint32_t used = 0;
+    for (std::uint32_t q = 0; q < c.queues; ++q) {
+        const std::uint32_t n = group.ballot(served && needs.has(q)).count();
+        if (group.rank() == q) used = n;
+    }
+    if (taken > used) give_credits(c.queue(group.rank()), taken - used);
+    return served;
+}
+
+/// For each member with `wanted`: one credit of each of its slot's queues, or none at all. For callers that
+/// will not come back for the rest. All members call.
+template <class Group>
+GN_HD bool take_all_credits(Group group, ChannelState& c, bool wanted, std::uint32_t index) {
+    CreditNeeds needs;
+    while (wanted && needs.count < placement::kMaxReplicas &&
+           c.slot(index).target[needs.count] != kNoTarget) {
+        needs.queue[needs.count] = c.slot(index).target[needs.count];
+        ++needs.count;
+    }
+    if (!group.any(needs.count > 1)) return take_credit(group, c, wanted, needs.queue[0]);
+    return group.size() < c.queues ? take_alone(c, needs) : take_together(group, c, needs);
 }
 
 /// Counts the bells that were rung for the members' tickets: one a queue.
