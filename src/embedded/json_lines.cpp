@@ -34,7 +34,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     bool end_array() override { return close(); }
     bool key(string_t& name) override {
         const auto& members = open_.back()->members;
-        if (std::ranges::any_of(members, [&](const auto& m) { return m.first == name; }))
+        if (std::ranges::any_of(members, [&](const auto& m) { return m.name == name; }))
             return fail(fmt::format("\"{}\" is there twice", name));
         key_ = name;
         return true;
@@ -72,9 +72,9 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
             root = std::move(value);
             return &root;
         }
-        open_.back()->members.emplace_back(std::move(key_), std::move(value));
+        open_.back()->members.push_back(JsonMember{std::move(key_), std::move(value)});
         key_.clear();
-        return &open_.back()->members.back().second;
+        return &open_.back()->members.back().value;
     }
     bool put(JsonValue value) {
         add(std::move(value));

@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace gnstor::embedded {
+
+struct JsonMember;
 
 struct JsonValue {
     enum class Kind : std::uint8_t { kOther, kNumber, kString, kArray, kObject };
@@ -17,8 +18,12 @@ struct JsonValue {
     std::uint32_t line = 0;
     double number = 0;
     std::string string;
-    std::vector<std::pair<std::string, JsonValue>>
-        members;  ///< of an object, in order; of an array, without names
+    std::vector<JsonMember> members;  ///< of an object, in order; of an array, without names
+};
+
+struct JsonMember {
+    std::string name;
+    JsonValue value;
 };
 
 /// `file` is what errors call it. A name that an object has twice, and nesting deeper than 16, are errors.

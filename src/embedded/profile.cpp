@@ -32,8 +32,8 @@ class Section {
     }
     [[nodiscard]] std::uint32_t line() const { return value_.line; }
     [[nodiscard]] const JsonValue* find(std::string_view key) const {
-        const auto it = std::ranges::find_if(value_.members, [&](const auto& m) { return m.first == key; });
-        return it == value_.members.end() ? nullptr : &it->second;
+        const auto it = std::ranges::find_if(value_.members, [&](const auto& m) { return m.name == key; });
+        return it == value_.members.end() ? nullptr : &it->value;
     }
     /// It is an object, and has no other keys.
     Result<void> allow(std::initializer_list<std::string_view> keys) const {
@@ -104,7 +104,7 @@ Result<std::vector<ssd::SizePoint>> read_points(const Section& drive, const std:
     if (list->members.empty()) return drive.wrong(list->line, key, "is empty; give at least one size");
     std::vector<ssd::SizePoint> points;
     for (std::size_t i = 0; i < list->members.size(); ++i) {
-        const JsonValue& each = list->members[i].second;
+        const JsonValue& each = list->members[i].value;
         GN_ASSIGN(const ssd::SizePoint point, read_point(drive.section(each, fmt::format("{}[{}]", key, i))));
         if (i != 0 && point.bytes <= points.back().bytes)
             return drive.wrong(each.line, fmt::format("{}[{}].bytes", key, i),

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <queue>
@@ -144,6 +145,24 @@ TEST(TimingWheel, WhatIsTakenOutIsNotGivenAndTheRestKeepsItsOrder) {
         ++given;
     }
     EXPECT_EQ(given, stays.size());
+}
+
+TEST(TimingWheel, SlotsThatWereTakenEmptyAreSkipped) {
+    TimingWheel<std::uint64_t> wheel;
+    std::vector<std::uint64_t> stay;
+    // On every level, one entry a slot; every second one goes.
+    for (const std::uint64_t width : {1ull, 1ull << 8, 1ull << 16, 1ull << 24})
+        for (std::uint64_t i = 1; i < 250; ++i) {
+            wheel.add(0, i * width, i * width);
+            if (i % 2 == 0) stay.push_back(i * width);
+        }
+    wheel.take_if([&](std::uint64_t due) { return std::ranges::find(stay, due) == stay.end(); },
+                  [](std::uint64_t) {});
+    std::uint64_t due = 0;
+    std::vector<std::uint64_t> given;
+    while (wheel.pop(1ull << 33, due)) given.push_back(due);
+    EXPECT_EQ(given, stay);
+    EXPECT_TRUE(wheel.empty());
 }
 
 TEST(TimingWheel, TakesNewEntriesWhileItGivesOldOnes) {

@@ -272,6 +272,23 @@ TEST(TimingModel, ReadsWaitBehindProgramsOfTheirDie) {
     EXPECT_EQ(due[4], 750'000u + 276 + 700'000 + 40'000);
 }
 
+TEST(TimingModel, DiesOfOneChannelTakeTurnsOnIt) {
+    DriveTiming timing;
+    timing.read = timing.write = {{4096, 1'000'000, 10'000}};
+    timing.channels = timing.dies_per_channel = 2;
+    timing.stripe_bytes = 4096;
+    timing.read_die_ns = timing.program_die_ns = 100;
+    timing.channel_bytes_per_second = 3e9;  // a block takes 1365 ns, the gate opens every 1000
+    ASSERT_TRUE(check(timing).ok()) << check(timing).error().message;
+    TimingModel model(timing, kBytesMax);
+    const Request batch[] = {{0, 4096, false}, {2, 4096, false}, {1, 4096, false}};  // dies 0, 2 and 1
+    std::uint64_t due[3];
+    model.schedule(0, batch, due);
+    EXPECT_EQ(due[0], 10'000u);
+    EXPECT_EQ(due[1], 1'365u + 10'000);  // when the first was transferred
+    EXPECT_EQ(due[2], 2'000u + 10'000);  // another channel
+}
+
 TEST(TimingModel, ContradictionsAreRefusedWithTheirReason) {
     const auto refused = [](const std::function<void(DriveTiming&)>& spoil, const char* why) {
         DriveTiming timing = sample();
