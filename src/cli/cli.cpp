@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
     add_ssd_commands(app, context);
     add_volume_commands(app, context);
     add_object_commands(app, context);
+    add_bench_command(app, context);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

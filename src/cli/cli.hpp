@@ -31,6 +31,7 @@ void add_array_commands(CLI::App& app, Context& context);   ///< up, down, statu
 void add_ssd_commands(CLI::App& app, Context& context);     ///< ssd format, info, check, recover
 void add_volume_commands(CLI::App& app, Context& context);  ///< volume ...
 void add_object_commands(CLI::App& app, Context& context);  ///< put, get, cat, ls, rm
+void add_bench_command(CLI::App& app, Context& context);    ///< bench
 
 void add_check_commands(CLI::App& ssd, Context& context);  ///< of `ssd`: check, recover
 
