@@ -44,8 +44,11 @@ Result<void> Node::start_threads(const EmbeddedArrayOptions& options) {
     const std::uint32_t threads = options.engine_threads;
     std::uint32_t nic_threads = options.nic_threads;
     // Measured on 16 cores: descriptors that hop from NIC threads to drive threads cost little once there are
-    // several of each.
-    if (nic_threads == 0) nic_threads = threads == 1 ? 1 : std::max(1u, threads / 3);
+    // several of each. Drives keep no more threads busy than they have service units.
+    const std::uint32_t units = options.ssds * std::max(1u, options.service_units);
+    if (nic_threads == 0 && threads > 1)
+        nic_threads = std::max({1u, threads / 3, threads > units ? threads - units : 0u});
+    if (nic_threads == 0) nic_threads = 1;
     if (nic_threads > threads)
         return error(Errc::kInvalidArgument, "{} NIC threads of {} engine threads; give at most as many",
                      nic_threads, threads);
