@@ -25,9 +25,9 @@
 //   * every word that `verify` asks for is compared by the lanes; commands that SSDs counted must be those
 //   that
 //     the initiator says it sent;
-//   * initiator CPU time: of the whole process, less the emulated hardware's threads, less CPU lanes that
-//   stand
-//     in for a GPU beside a CPU initiator, less the central array engine's (reported apart).
+//   * initiator CPU time: of the threads that initiate; where lanes do, of the process less the emulated
+//     hardware's threads (on CPU lanes that holds what lanes do with the data, too: filling and comparing).
+//     CPU lanes that stand in for a GPU beside a CPU initiator, and a central engine's threads, are apart.
 #pragma once
 
 #include <gnstor/base/result.hpp>
