@@ -592,9 +592,9 @@ class Shard:
             serial, programmed, _, state, _ = self.table.get(unit.number, (0, 0, 0, 0, 0))
             if unit.end == 0 or unit.system:
                 continue
-            if unit.serial != serial:
+            if unit.serial > serial:
                 self.young.append((unit, 0))
-            elif state == 1:
+            elif unit.serial == serial and state == 1:
                 self.young.append((unit, programmed))
         self.young_from = {unit.number: start for unit, start in self.young}
         self.newest = 0
@@ -776,11 +776,24 @@ class Shard:
             if page in named:
                 self.found.bad(store.record_at(page), f"page {page} is named by {name_of(key)} and by {name_of(named[page])}")
             named[page] = key
-        in_use = {page // store.per_unit for page in named}
+        in_use = collections.defaultdict(set)
+        for page in named:
+            in_use[page // store.per_unit].add(page)
+        empty = {unit.number for unit, _ in self.suspects if in_use[unit.number] <= self.copied_in_their_group(unit)}
         for unit, page in self.suspects:
-            say = self.found.bad if unit.number in in_use else self.found.note
+            say = self.found.note if unit.number in empty else self.found.bad
             say(store.record_at(page), f"page {page}: its record is damaged, and what block it held is not known")
         self.named = named
+
+    def copied_in_their_group(self, unit):
+        """Pages of a young unit that are there again in another one, of the same group: it cannot be told which is the copy."""
+        def which(page):
+            record = self.store.record(page)
+            return (record.vid, record.vba, record.kind, order_of(record), record.group)
+
+        good = [(u, u.first + i) for u, start in self.young for i in range(start, u.end) if u.counts(i) and u.first + i not in self.torn]
+        others = {which(page) for u, page in good if u is not unit}
+        return {page for u, page in good if u is unit and which(page) in others}
 
     def check_data(self, everything):
         """Sectors of the pages that blocks read from; with `everything`, of all pages."""

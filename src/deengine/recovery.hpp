@@ -98,6 +98,11 @@ class ShardRecovery {
     [[nodiscard]] bool is_torn(PageNumber page) const { return torn_[page - first_page_]; }
     void mark_torn(PageNumber page);
     [[nodiscard]] FoundUnit& found(std::uint32_t unit) { return found_[unit - range_.first_unit]; }
+    /// Nothing of its latest opening can be read. What can be was of one before the checkpoint: a power cut
+    /// took that erasure and left the programs after it, and the next erasure took those first.
+    [[nodiscard]] bool is_remains(std::uint32_t unit) {
+        return found(unit).serial == 0 || found(unit).serial < loaded_.units[unit - range_.first_unit].serial;
+    }
     [[nodiscard]] std::uint32_t unit_of(PageNumber page) const { return page / pages_per_unit_; }
     [[nodiscard]] bool in_range(PageNumber page) const {
         return page >= first_page_ && page - first_page_ < torn_.size();
@@ -129,6 +134,7 @@ class ShardRecovery {
     void tear(PageNumber page, const PageOob* oob, const char* why);
     Result<void> judge_suspects();
     bool tail_was_complete(std::uint32_t serial) const;
+    void take_copies_of(std::uint32_t unit);
     Result<void> lose_record(PageNumber page, const char* why);
     Result<void> apply_page(PageNumber page, const PageOob& oob);
     bool beats(PageNumber page, const PageOob& oob, PageNumber stored, BlockKey key);

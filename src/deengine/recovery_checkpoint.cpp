@@ -58,9 +58,9 @@ void ShardRecovery::restore_units() {
         const FoundUnit& unit = found(u);
         const CheckpointUnit& then = loaded_.units[u - range_.first_unit];
         UnitInfo info;
-        info.serial = unit.serial != 0 ? unit.serial : then.serial;
+        info.serial = std::max(unit.serial, then.serial);
         info.next = unit.end;
-        info.erases = then.erases + (unit.serial != 0 && unit.serial != then.serial ? 1 : 0);
+        info.erases = then.erases + (unit.serial > then.serial ? 1 : 0);
         info.group = newest;
         if (!unit.programmed) {
             info.next = 0;
@@ -73,7 +73,7 @@ void ShardRecovery::restore_units() {
             // was open is programmed on, or cuts would leave a full drive ever more units that are half used.
             const bool was_open = unit.young_from < pages_per_unit_ && unit.end < pages_per_unit_;
             info.state = was_open ? UnitState::kOpen : UnitState::kSealed;
-            if (unit.serial == 0) info.next = pages_per_unit_;
+            if (is_remains(u)) info.next = pages_per_unit_;
         }
         if (unit.bad) info.state = UnitState::kRetiring;
         impl_->pool.restore(u, info);

@@ -131,7 +131,7 @@ void ShardRecovery::mark_young_pages() {
         const CheckpointUnit& then = loaded_.units[u - range_.first_unit];
         unit.young_from = pages_per_unit_;
         if (then.state == UnitState::kRetiring || then.state == UnitState::kRetired) unit.bad = true;
-        if (unit.serial == 0) continue;
+        if (is_remains(u)) continue;
         const bool reopened = unit.serial != then.serial;
         if (!reopened && then.state != UnitState::kOpen) {
             if (!unit.system) unit.end = then.next;

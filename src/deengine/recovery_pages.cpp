@@ -5,6 +5,7 @@
 #include "deengine/recovery.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gnstor::deengine {
 namespace {
@@ -16,6 +17,11 @@ bool is_lost_kind(const PageOob& oob) {
 }  // namespace
 
 Result<void> ShardRecovery::judge_young_pages() {
+    for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
+        if (found(u).serial == 0 || !is_remains(u)) continue;
+        ++report_.units_half_erased;
+        find(fmt::format("unit {} was half erased: what is left in it was erased before", u));
+    }
     for (const std::uint32_t u : young_) judge_unit(u);
     return {};
 }
@@ -80,8 +86,18 @@ bool ShardRecovery::tail_was_complete(std::uint32_t serial) const {
 /// durably before. (So does one in which the bad page alone was still valid: that is not to be told apart.)
 Result<void> ShardRecovery::judge_suspects() {
     if (suspects_.empty()) return {};
-    std::vector<bool> valid(range_.units, false);
-    impl_->map.for_each_page([&](PageNumber page) { valid[unit_of(page) - range_.first_unit] = true; });
+    const auto valid_units = [this] {
+        std::vector<bool> valid(range_.units, false);
+        impl_->map.for_each_page([&](PageNumber page) { valid[unit_of(page) - range_.first_unit] = true; });
+        return valid;
+    };
+    std::vector<bool> valid = valid_units();
+    std::uint32_t before = kNoUnit;
+    for (const Suspect& suspect : suspects_) {
+        const std::uint32_t u = unit_of(suspect.page);
+        if (std::exchange(before, u) != u && valid[u - range_.first_unit]) take_copies_of(u);
+    }
+    valid = valid_units();
     std::uint32_t half_erased = kNoUnit;
     for (const Suspect& suspect : suspects_) {
         const std::uint32_t u = unit_of(suspect.page);
@@ -94,6 +110,35 @@ Result<void> ShardRecovery::judge_suspects() {
         }
     }
     return {};
+}
+
+/// Of a page and its copy of the same group it cannot be told which came later. If all that is valid in this
+/// unit has such a twin in another one, the twins are the copies and this unit was empty: they count.
+void ShardRecovery::take_copies_of(std::uint32_t u) {
+    const std::uint32_t serial = found(u).serial;
+    if (std::ranges::find(stamps_, serial, &Stamp::open_collector) != stamps_.end()) return;
+    std::uint32_t valid = 0;
+    impl_->map.for_each_page([&](PageNumber page) { valid += unit_of(page) == u ? 1 : 0; });
+    std::vector<std::pair<BlockKey, PageNumber>> copies;
+    for (const std::uint32_t other : young_) {
+        for (std::uint32_t i = found(other).young_from; i < found(other).end && other != u; ++i) {
+            const PageNumber page = other * pages_per_unit_ + i;
+            PageOob oob{};
+            PageOob original{};
+            if (is_torn(page) || read_record(page, oob) != Record::kGood) continue;
+            if (oob.unit_serial != found(other).serial || oob.kind == PageKind::kSystem) continue;
+            const BlockKey key = make_key(oob.vid, oob.vba);
+            const auto entry = impl_->map.find(key);
+            if (!entry || unit_of(entry->page) != u || !is_readable(page, oob)) continue;
+            if (read_record(entry->page, original) != Record::kGood || original.group != oob.group) continue;
+            if (WriteOrder::of(original) == WriteOrder::of(oob)) copies.emplace_back(key, page);
+        }
+    }
+    std::ranges::sort(copies);
+    const auto more = std::ranges::unique(copies, {}, &std::pair<BlockKey, PageNumber>::first);
+    copies.erase(more.begin(), more.end());
+    if (copies.size() != valid) return;
+    for (const auto& [key, page] : copies) impl_->map.update(key, {page, false});
 }
 
 Result<void> ShardRecovery::lose_record(PageNumber page, const char* why) {
@@ -162,7 +207,8 @@ Result<void> ShardRecovery::apply_page(PageNumber page, const PageOob& oob) {
 bool ShardRecovery::beats(PageNumber page, const PageOob& oob, PageNumber stored, BlockKey key) {
     PageOob other{};
     // What cannot be read, or is another's page by now, was programmed before this one and is superseded.
-    if (is_torn(stored) || read_record(stored, other) != Record::kGood) return true;
+    if (is_torn(stored) || is_remains(unit_of(stored)) || read_record(stored, other) != Record::kGood)
+        return true;
     const std::uint32_t stored_serial = found(unit_of(stored)).serial;
     if (make_key(other.vid, other.vba) != key || other.kind == PageKind::kSystem ||
         other.unit_serial != stored_serial)
@@ -227,14 +273,14 @@ bool ShardRecovery::is_stale(PageNumber page, BlockKey key) {
         return unit.system || index >= then.next;
     PageOob oob{};
     const Record record = read_record(page, oob);
-    if (unit.serial == 0 && record == Record::kBad) {
+    if (is_remains(u) && record == Record::kBad) {
         ++report_.pages_unreadable;
         find(fmt::format("page {} (unit {}) holds block {} of volume {} and cannot be read", page, u,
                          key_block(key), key_volume(key)));
         return false;
     }
-    return record != Record::kGood || is_torn(page) || unit.system || oob.unit_serial != unit.serial ||
-           make_key(oob.vid, oob.vba) != key;
+    return record != Record::kGood || is_torn(page) || is_remains(u) || unit.system ||
+           oob.unit_serial != unit.serial || make_key(oob.vid, oob.vba) != key;
 }
 
 }  // namespace gnstor::deengine
