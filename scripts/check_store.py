@@ -146,6 +146,15 @@ class Store:
         fields = RECORD.unpack_from(self.map, self.record_at(page))
         return Record(*fields[:6], fields[6:14], fields[14], fields[15])
 
+    def order_of(self, page):
+        """Order of the version that a page holds or, lost, stands for: of such a one the page says which contents it had."""
+        record = self.record(page)
+        crcs = struct.pack("<8I", *record.crcs)
+        content = crc32c(crcs) if record.kind == DATA else 0
+        if record.kind == LOST and b"".join(struct.pack("<I", crc32c(self.page(page)[i:i + SECTOR])) for i in range(0, PAGE, SECTOR)) == crcs:
+            content, = struct.unpack_from("<I", self.map, self.page_at(page))
+        return (record.epoch, record.sequence, content)
+
     def page(self, page):
         return self.map[self.page_at(page):self.page_at(page) + PAGE]
 
@@ -231,15 +240,6 @@ def read_state(blob, at, found):
 
 
 # ---- the medium
-
-def content_crc(record):
-    """Third part of the order of a version of a block."""
-    return crc32c(struct.pack("<8I", *record.crcs)) if record.kind == DATA else 0
-
-
-def order_of(record):
-    return (record.epoch, record.sequence, content_crc(record))
-
 
 TRIM_CRC = crc32c(bytes(32))
 
@@ -712,7 +712,10 @@ class Shard:
         record = self.store.record(page)
         if record.kind == SYSTEM or record.vid << 32 | record.vba != key:
             return None
-        return (*order_of(record), *self.when(record, page))
+        return (*self.store.order_of(page), *self.when(record, page))
+
+    def holds_contents(self, page):
+        return self.store.record(page).kind == DATA and self.sectors.good(page)
 
     def replay(self, records):
         young = {unit.first + i for unit, start in self.young for i in range(start, unit.end)}
@@ -745,12 +748,12 @@ class Shard:
                 if record.kind == SYSTEM or not self.lives(key, record.epoch):
                     self.counts["outdated pages"] += 1
                     continue
-                order = (*order_of(record), *self.when(record, page))
+                order = (*store.order_of(page), *self.when(record, page))
                 trim = self.trims.find(key)
                 held = self.order_in_map(key, self.map[key]) if key in self.map else None
                 newer = held is None or order >= held
                 if held is not None and order[:3] == held[:3]:  # one version twice: that which can be read
-                    mine, theirs = self.sectors.good(page), self.sectors.good(self.map[key])
+                    mine, theirs = self.holds_contents(page), self.holds_contents(self.map[key])
                     newer = mine if mine != theirs else newer
                 if (trim is None or order[:3] > trim) and newer:
                     self.map[key] = page
@@ -789,7 +792,7 @@ class Shard:
         """Pages of a young unit that are there again in another one, of the same group: it cannot be told which is the copy."""
         def which(page):
             record = self.store.record(page)
-            return (record.vid, record.vba, record.kind, order_of(record), record.group)
+            return (record.vid, record.vba, record.kind, self.store.order_of(page), record.group)
 
         good = [(u, u.first + i) for u, start in self.young for i in range(start, u.end) if u.counts(i) and u.first + i not in self.torn]
         others = {which(page) for u, page in good if u is not unit}

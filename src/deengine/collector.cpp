@@ -93,8 +93,9 @@ Shard::Impl::Copied Shard::Impl::copy_page(PageNumber from) {
     return copy_as(*key, from, lost_order(*key), false);
 }
 
-/// The page `from` of `key` is programmed again with this record: its data, or zeroes of a lost block.
+/// The page `from` of `key` is programmed again with this record: its data, or what stands for a lost block.
 Shard::Impl::Copied Shard::Impl::copy_as(BlockKey key, PageNumber from, PageOob oob, bool readable) {
+    const std::byte* lost = zeroes.data();
     for (std::uint32_t attempt = 0; attempt < kProgramAttempts; ++attempt) {
         const PageNumber to = pool.next_page(Stream::kCollector);
         if (to == kNoPage) return Copied::kNoRoom;
@@ -104,7 +105,7 @@ Shard::Impl::Copied Shard::Impl::copy_as(BlockKey key, PageNumber from, PageOob 
         note_programmed();
         std::uint32_t crcs[nvme::kSectorsPerBlock];
         const FlashStatus status =
-            readable ? flash.copy_back(from, to, oob, crcs) : flash.program(to, zeroes.data(), oob);
+            readable ? flash.copy_back(from, to, oob, crcs) : flash.program(to, lost, oob);
         if (has_data(status)) {
             pool.programmed(Stream::kCollector, to);
             ++counters.pages_programmed;
@@ -118,7 +119,11 @@ Shard::Impl::Copied Shard::Impl::copy_as(BlockKey key, PageNumber from, PageOob 
         }
         if (status == FlashStatus::kUncorrectable && readable) {
             ++counters.media_errors;
-            if (oob.kind == PageKind::kData) oob.kind = PageKind::kLost;
+            if (oob.kind == PageKind::kData) {
+                oob.kind = PageKind::kLost;
+                fill_lost_page(read_scratch.data(), content_crc(oob.sector_crc));
+                lost = read_scratch.data();
+            }
             readable = false;
         } else if (status == FlashStatus::kNoRoom) {
             if (!pool.exchange_open_unit(Stream::kCollector)) return Copied::kNoRoom;

@@ -37,7 +37,7 @@ struct FlashGeometry {
 /// kData: a block. kSystem: a page of the journal (journal.hpp). kLost: a block
 /// whose contents were lost to a media error before this page was programmed; its order counts, its reads
 /// fail. kLostOrder: the same, but its order is only a bound, as the record was lost too (ARRAY.md, rule 13).
-/// Lost pages are programmed with a page of zeroes.
+/// What is programmed in lost pages: lost_page.hpp.
 enum class PageKind : std::uint8_t {
     kErased = 0xFF,
     kData = 1,

@@ -25,7 +25,7 @@ struct WriteOrder {
     std::uint32_t crc = 0;
 
     auto operator<=>(const WriteOrder&) const = default;
-    /// A lost block is older than any contents of its own sequence: equal replaces bad (ARRAY.md, rule 13).
+    /// As far as the record tells: of a lost page its contents do (lost_page.hpp).
     static WriteOrder of(const PageOob& oob) {
         const bool lost = oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder;
         return {oob.epoch, oob.sequence, lost ? 0 : content_crc(oob.sector_crc)};

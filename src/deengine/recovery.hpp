@@ -95,6 +95,9 @@ class ShardRecovery {
 
     Record read_record(PageNumber page, PageOob& oob);
     bool is_readable(PageNumber page, const PageOob& oob);
+    WriteOrder order_of(PageNumber page, const PageOob& oob) {
+        return order_of_page(flash_, page, oob, impl_->scratch.data());
+    }
     [[nodiscard]] bool is_torn(PageNumber page) const { return torn_[page - first_page_]; }
     void mark_torn(PageNumber page);
     [[nodiscard]] FoundUnit& found(std::uint32_t unit) { return found_[unit - range_.first_unit]; }

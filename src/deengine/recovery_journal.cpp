@@ -406,7 +406,7 @@ void ShardRecovery::bury(BlockKey key, PageNumber page, const WriteOrder& order)
     const bool young = page % pages_per_unit_ >= unit.young_from && !is_torn(page);
     const bool own = young && read_record(page, oob) == Record::kGood && make_key(oob.vid, oob.vba) == key &&
                      oob.kind != PageKind::kSystem && oob.unit_serial == unit.serial;
-    if (own && WriteOrder::of(oob) > order) {
+    if (own && order_of(page, oob) > order) {
         impl_->tombstones.remove(key);
     } else {
         impl_->map.erase(key);

@@ -131,7 +131,7 @@ void ShardRecovery::take_copies_of(std::uint32_t u) {
             const auto entry = impl_->map.find(key);
             if (!entry || unit_of(entry->page) != u || !is_readable(page, oob)) continue;
             if (read_record(entry->page, original) != Record::kGood || original.group != oob.group) continue;
-            if (WriteOrder::of(original) == WriteOrder::of(oob)) copies.emplace_back(key, page);
+            if (order_of(entry->page, original) == order_of(page, oob)) copies.emplace_back(key, page);
         }
     }
     std::ranges::sort(copies);
@@ -183,7 +183,7 @@ Result<void> ShardRecovery::apply_page(PageNumber page, const PageOob& oob) {
     const BlockKey key = make_key(oob.vid, oob.vba);
     impl_->floors.seen(oob.vid, oob.epoch, oob.sequence);
     const auto tombstone = impl_->tombstones.find(key);
-    if (tombstone && WriteOrder::of(oob) <= *tombstone) {
+    if (tombstone && order_of(page, oob) <= *tombstone) {
         ++report_.pages_outdated;
         return {};
     }
@@ -213,12 +213,15 @@ bool ShardRecovery::beats(PageNumber page, const PageOob& oob, PageNumber stored
     if (make_key(other.vid, other.vba) != key || other.kind == PageKind::kSystem ||
         other.unit_serial != stored_serial)
         return true;
-    const bool same_write = oob.epoch == other.epoch && oob.sequence == other.sequence;
+    // Of a bound the contents are not known, whatever it meets.
+    const bool bound = oob.kind == PageKind::kLostOrder || other.kind == PageKind::kLostOrder;
+    const WriteOrder mine = bound ? WriteOrder::of(oob) : order_of(page, oob);
+    const WriteOrder theirs = bound ? WriteOrder::of(other) : order_of(stored, other);
+    const bool same_sequence = mine.epoch == theirs.epoch && mine.sequence == theirs.sequence;
+    const bool same_write = mine == theirs || mine.crc == 0 || theirs.crc == 0;
     // A lost page stands for one that could not be read: contents of the same write replace it.
-    if (same_write && is_lost_kind(oob) != is_lost_kind(other))
+    if (same_sequence && same_write && is_lost_kind(oob) != is_lost_kind(other))
         return is_lost_kind(oob) ? !is_readable(stored, other) : is_readable(page, oob);
-    const WriteOrder mine = WriteOrder::of(oob);
-    const WriteOrder theirs = WriteOrder::of(other);
     if (mine != theirs) return mine > theirs;
     // The collector's copy, or a program repeated after a failure, counts rather than what was there before,
     // whose unit may be free already. But a page that rotted is copied as it is, and may have been mended

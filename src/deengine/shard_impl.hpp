@@ -16,6 +16,7 @@
 #include "deengine/block_map.hpp"
 #include "deengine/checkpoint.hpp"
 #include "deengine/journal.hpp"
+#include "deengine/lost_page.hpp"
 #include "deengine/order.hpp"
 #include "deengine/shard.hpp"
 #include "deengine/shard_room.hpp"

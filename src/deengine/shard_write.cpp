@@ -104,7 +104,7 @@ Shard::Impl::Action Shard::Impl::compare_with_stored(PageNumber page, const Shar
         return passed && c.sequence > oob.sequence ? Action::kReplace : Action::kUnknownOrder;
     }
     if (c.sequence != oob.sequence) return c.sequence > oob.sequence ? Action::kReplace : Action::kSuperseded;
-    return oob.kind == PageKind::kLost ? Action::kReplace : Action::kSameOrder;
+    return Action::kSameOrder;
 }
 
 /// One sequence twice: a duplicate, a buffer that changed, or the repair of a page that rotted. Only here the
@@ -119,8 +119,9 @@ bool Shard::Impl::same_order_wins(const ShardCommand& c, std::uint32_t i) {
     const PageNumber stored = map.find(key)->page;
     PageOob oob;
     if (!has_data(flash.read_oob(stored, oob))) return false;
-    const WriteOrder theirs = WriteOrder::of(oob);
-    return mine != theirs ? mine > theirs : !is_readable(stored, oob);
+    const WriteOrder theirs = order_of_page(flash, stored, oob, read_scratch.data());
+    if (mine != theirs) return mine > theirs;
+    return oob.kind == PageKind::kLost || !is_readable(stored, oob);
 }
 
 bool Shard::Impl::is_readable(PageNumber page, const PageOob& oob) {
@@ -270,7 +271,8 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
             if (block.action == Action::kSameOrder) {
                 PageOob oob;
                 const bool newer = has_data(flash.read_oob(entry->page, oob)) &&
-                                   WriteOrder::of_tombstone(c.epoch, c.sequence) > WriteOrder::of(oob);
+                                   WriteOrder::of_tombstone(c.epoch, c.sequence) >
+                                       order_of_page(flash, entry->page, oob, read_scratch.data());
                 block.action = newer ? Action::kReplace : Action::kSuperseded;
             }
         } else if (const auto there = tombstones.find(key);

@@ -126,6 +126,8 @@ bool World::rot_page(PageNumber p) {
         const auto block = volume->second.blocks.find(page.oob.vba);
         if (block != volume->second.blocks.end()) block->second.damaged = next_tag_;
     }
+    if (journal && page.oob.epoch == static_cast<std::uint32_t>(JournalPage::kCheckpointRecords))
+        damage_torn_blocks();
     ++counters_.rotten;
     const bool record = config_.rot_records && random_.below(2) == 0 && certain.shows_bad_record(p);
     note(fmt::format("page {} rots: volume {} block {} kind {}{}", p, page.oob.vid, page.oob.vba,
@@ -139,6 +141,22 @@ bool World::rot_page(PageNumber p) {
         medium_->flip_byte(p, static_cast<std::uint32_t>(random_.below(nvme::kBlockBytes)));
     }
     return true;
+}
+
+/// What an earlier cut tore is named in the checkpoint of the recovery that found it, and nowhere else. Where
+/// that part rots and an older checkpoint is used, a torn page with a good record is one that rotted: its
+/// block's reads fail, for nobody can tell that it was never promised (ARRAY.md, rule 9: data or an error).
+void World::damage_torn_blocks() {
+    for (PageNumber p = 0; p < medium_->options().geometry.pages(); ++p) {
+        const MediumPage& page = medium_->page(p);
+        if (!holds_record(page) || page.oob.kind != PageKind::kData) continue;
+        const bool good = page.data != nullptr &&
+                          std::memcmp(page.data->crcs, page.oob.sector_crc, sizeof(page.oob.sector_crc)) == 0;
+        const auto volume = oracle_.volumes.find(page.oob.vid);
+        if ((good && !page.rotten_data) || volume == oracle_.volumes.end()) continue;
+        const auto block = volume->second.blocks.find(page.oob.vba);
+        if (block != volume->second.blocks.end()) block->second.damaged = next_tag_;
+    }
 }
 
 /// Where a bad record is all that counts in its unit, the unit looks as a cut erasure leaves it: what lies in

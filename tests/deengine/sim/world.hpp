@@ -125,6 +125,7 @@ class World {
     // rot.cpp
     void rot();
     bool rot_page(PageNumber p);
+    void damage_torn_blocks();
     void forgive_lost_records(const Medium& image);
     void break_syncs();
 
