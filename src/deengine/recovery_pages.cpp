@@ -5,6 +5,7 @@
 #include "deengine/recovery.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace gnstor::deengine {
@@ -119,7 +120,7 @@ void ShardRecovery::take_copies_of(std::uint32_t u) {
     if (std::ranges::find(stamps_, serial, &Stamp::open_collector) != stamps_.end()) return;
     std::uint32_t valid = 0;
     impl_->map.for_each_page([&](PageNumber page) { valid += unit_of(page) == u ? 1 : 0; });
-    std::vector<std::pair<BlockKey, PageNumber>> copies;
+    std::map<BlockKey, PageNumber> copies;
     for (const std::uint32_t other : young_) {
         for (std::uint32_t i = found(other).young_from; i < found(other).end && other != u; ++i) {
             const PageNumber page = other * pages_per_unit_ + i;
@@ -131,12 +132,9 @@ void ShardRecovery::take_copies_of(std::uint32_t u) {
             const auto entry = impl_->map.find(key);
             if (!entry || unit_of(entry->page) != u || !is_readable(page, oob)) continue;
             if (read_record(entry->page, original) != Record::kGood || original.group != oob.group) continue;
-            if (order_of(entry->page, original) == order_of(page, oob)) copies.emplace_back(key, page);
+            if (order_of(entry->page, original) == order_of(page, oob)) copies.emplace(key, page);
         }
     }
-    std::ranges::sort(copies);
-    const auto more = std::ranges::unique(copies, {}, &std::pair<BlockKey, PageNumber>::first);
-    copies.erase(more.begin(), more.end());
     if (copies.size() != valid) return;
     for (const auto& [key, page] : copies) impl_->map.update(key, {page, false});
 }
