@@ -83,8 +83,9 @@ class Gathering {
     bool held_ = false;
 };
 
-/// Sends all that the lane's cursor names, waiting and polling for slots and credits until `deadline`. What
-/// the channel has not slots enough for is refused at once.
+/// Sends all that the lane's cursor names, waiting and polling for slots and credits until `deadline`:
+/// kTimedOut if it was sent in part by then, and kTooManyPending if nothing was. What the channel has not
+/// slots enough for is refused at once.
 template <class Group>
 GN_HD GN_NOINLINE Token send_all(Group me, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
                                  simt::Deadline deadline) {
@@ -105,7 +106,8 @@ GN_HD GN_NOINLINE Token send_all(Group me, ChannelState& c, Operation& op, Curso
         const bool unsent = work.current != kNone || work.has_step || !work.exhausted;
         if (!unsent) break;
         if (deadline.passed()) {
-            cursor.result = worst(cursor.result, nvme::Status::kTooManyPending);
+            const auto status = work.sent != 0 ? nvme::Status::kTimedOut : nvme::Status::kTooManyPending;
+            cursor.result = worst(cursor.result, status);
             break;
         }
         if (poll_trip(me, c) == 0 && !progress) simt::pause(backoff);
@@ -132,15 +134,15 @@ inline void take_back(ChannelState& c, std::uint32_t head) {
     }
 }
 
-/// Slots and credits for all that each member's cursor names, or nothing. Returns the first of the chain; see
-/// cursor.result. All members call.
+/// Slots and credits for all that the cursors of members with `turn` name, or nothing. Returns the first of
+/// the chain; see cursor.result. `some`: whether it had any of it for a while. All members call.
 template <class Group>
-GN_HD std::uint32_t take_everything(Group group, ChannelState& c, const Operation& op, Cursor& cursor,
-                                    std::uint32_t hint) {
+GN_HD std::uint32_t take_in_step(Group group, ChannelState& c, const Operation& op, Cursor& cursor,
+                                 std::uint32_t hint, bool turn, bool& some) {
     std::uint32_t head = kNone, tail = kNone;
     Step step{};
     for (;;) {
-        const bool wanted = nvme::ok(cursor.result) && cursor.next(c, step);
+        const bool wanted = turn && nvme::ok(cursor.result) && cursor.next(c, step);
         if (!group.any(wanted)) break;
         std::uint32_t index = kNone;
         auto status = nvme::Status::kSuccess;
@@ -161,9 +163,29 @@ GN_HD std::uint32_t take_everything(Group group, ChannelState& c, const Operatio
             c.slot(tail).next = index;
         tail = index;
     }
+    some = head != kNone;
     if (nvme::ok(cursor.result)) return head;
     take_back(c, head);
     return kNone;
+}
+
+/// Slots and credits for all that each member's cursor names, or nothing. Returns the first of the chain; see
+/// cursor.result. All members call. They take theirs in step; those that then had a part of what they need
+/// and gave it back stood in each other's way, every time: they try once more, one after the other.
+template <class Group>
+GN_HD std::uint32_t take_everything(Group group, ChannelState& c, const Operation& op, Cursor& cursor,
+                                    std::uint32_t hint) {
+    std::uint32_t head = kNone;
+    bool turn = true, some = false, first = true;
+    for (simt::LaneSet rest;; first = false) {
+        const std::uint32_t mine = take_in_step(group, c, op, cursor, hint, turn, some);
+        if (turn) head = mine;
+        rest = first ? group.ballot(some && cursor.result == nvme::Status::kTooManyPending)
+                     : rest.without_lowest();
+        if (rest.empty() || group.size() == 1) return head;
+        turn = group.lane() == rest.lowest();
+        if (turn) cursor.begin_again();
+    }
 }
 
 /// Reserves send entries for every replica of every command of each member's chain, or none. All members

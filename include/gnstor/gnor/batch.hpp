@@ -68,7 +68,8 @@ struct Batch {
             gnor::send_at_once(group, channel.state(), op, cursor, ChannelRef::hint(group), false);
         if (request != nullptr && full) return Status::kTooManyPending;
         if (!wanted || !token.in_flight()) return wanted ? token.status : Status::kSuccess;
-        mine(lane) = Slot{token, gnor::queues_of(channel.state(), token.head), callback, argument};
+        const std::uint64_t unrung = mine(lane).unrung | gnor::queues_of(channel.state(), token.head);
+        mine(lane) = Slot{token, unrung, callback, argument};
         simt::fetch_or<simt::Scope::kBlock>(&pending[word(lane)], bit(lane));
         return Status::kSuccess;
     }
@@ -117,6 +118,7 @@ struct Batch {
     /// Gives up what is still unfinished: the requests go on, their buffers stay in use (quarantine).
     template <class Group>
     GN_HD void abandon(Group group, simt::Lane lane, ChannelRef channel) {
+        commit(group, lane, channel);  // nobody else may ever ring for them
         if (is_pending(lane)) {
             gnor::abandon_chain(channel.state(), mine(lane).token.head);
             simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));

@@ -97,6 +97,13 @@ class Cursor {
         return pieces_ > piece_ ? (pieces_ - piece_ + piece_step - 1) / piece_step : 0;
     }
 
+    /// Goes back to the first piece of the request that it stopped in, as if nothing was said of it.
+    GN_HD
+    void begin_again() {
+        opened_ = false;
+        result = nvme::Status::kSuccess;
+    }
+
     /// Reports `status` for everything this lane has not begun.
     GN_HD
     void give_up(ChannelState& c, nvme::Status status) {

@@ -102,8 +102,8 @@ class VolumeRef {
     }
 
     /// By one lane: sends now, ends with ChannelRef::wait, poll or drop. Waits, until `deadline`, for nothing
-    /// but slots and credits. The buffer must be registered (kNotRegistered) and stays in use until the
-    /// request ends.
+    /// but slots and credits (kTooManyPending: nothing was sent; kTimedOut: a part was, and the buffer stays
+    /// in use). The buffer must be registered (kNotRegistered) and stays in use until the request ends.
     GN_HD
     Token read_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
                      void* buffer, Deadline deadline) const {

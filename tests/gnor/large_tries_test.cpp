@@ -1,0 +1,110 @@
+// large_tries_test.cpp: requests of several commands that are sent now or not at all, or until a deadline.
+// What does not fit beside others fits after them; what is told of those that were sent in part; bells of
+// those that nobody commits.
+#include <gtest/gtest.h>
+
+#include "gnor/bench.hpp"
+
+namespace gnstor::test {
+namespace {
+
+const simt::SelfGroup kMe = simt::self(simt::Lane{});
+
+/// Each member of a warp has requests of `blocks` commands each, all of them at once.
+struct LargeBatches {
+    Common common;
+    Batch<32>* batch;
+    std::uint32_t blocks;
+    std::uint32_t rounds;
+
+    GN_HD
+    void operator()(simt::Lane lane) const {
+        const auto group = simt::warp(lane);
+        const auto me = simt::self(lane);
+        const ChannelRef channel = common.channels.mine(lane);
+        batch->init(group, lane);
+        auto* const buffer = static_cast<std::byte*>(channel.alloc(me, blocks * std::uint64_t{4096}));
+        const Deadline deadline = common.deadline();
+        std::uint32_t done = 0;
+        while (group.any(done < rounds) && !group.any(deadline.passed())) {
+            const bool want = done < rounds && !batch->is_pending(lane);
+            const IoRequest request{lane.thread * blocks, blocks, buffer, 0, 0};
+            const Status sent = batch->submit(group, lane, common.volume, channel, nvme::IoOpcode::kWrite,
+                                              want ? &request : nullptr);
+            if (want && sent != Status::kSuccess && sent != Status::kTooManyPending) common.expect(sent);
+            batch->commit(group, lane, channel);
+            batch->poll(group, channel);
+            const BatchResult result = batch->dispatch(group, lane, channel);
+            if (!result.finished) continue;
+            common.expect(result.status);
+            ++done;
+        }
+        if (done != rounds) common.expect(Status::kTimedOut);
+        common.expect(channel.free(me, buffer));
+    }
+};
+
+class LargeTries : public ::testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Width, LargeTries, ::testing::Values(2u, 7u, 12u));
+
+RigOptions narrow(std::uint32_t ssds, std::uint32_t replicas) {
+    RigOptions o = options_of(1, 8);
+    o.ssds = ssds;
+    o.replicas = replicas;
+    o.chunk_shift = 0;
+    return o;
+}
+
+// Credits: 8 for all. Members that take theirs in step have 8 / width each, and none has enough.
+TEST_P(LargeTries, MembersOfAWarpDoNotHoldEachOtherUp) {
+    for (const std::uint32_t replicas : {1u, 2u}) {
+        Bench b(narrow(replicas, replicas), 1, 64);
+        b.common.timeout_ns = 20 * kSecond;
+        auto batch = simt::DeviceMemory::allocate(sizeof(Batch<32>), simt::LanesKind::kCpu).value();
+        b.test_warps(1, GetParam(), LargeBatches{b.common, batch.lane_as<Batch<32>>(), 8, 2});
+        b.expect_good(GetParam() * 3);
+        b.rig.expect_clean();
+    }
+}
+
+TEST(LargeTry, ARequestThatWasSentInPartWhenItsDeadlinePassedIsSaidToBeUnderWay) {
+    Rig rig(narrow(1, 1));
+    const VolumeRef v = rig.volume();
+    const ChannelRef ch = rig.channel();
+    rig.drives[0]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
+    void* const buffer = ch.alloc(kMe, 16 * 4096);
+    const Token t = v.read_async(simt::Lane{}, ch, 0, 16, buffer, Deadline::in_ns(kShort));
+    EXPECT_EQ(t.status, Status::kTimedOut);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kBufferInUse);
+    // Nothing of this one goes out: no credit is left.
+    void* const other = ch.alloc(kMe, 4096);
+    const Token second = v.read_async(simt::Lane{}, ch, 0, 1, other, Deadline::in_ns(kShort));
+    EXPECT_EQ(second.status, Status::kTooManyPending);
+    EXPECT_EQ(ch.free(kMe, other), Status::kSuccess);
+    rig.drives[0]->set_rule({});
+    const Deadline late = Deadline::in_ns(kLong);
+    while (rig.drives[0]->kept() != 8 && !late.passed()) (void)ch.poll(kMe);
+    rig.drives[0]->answer_kept();
+    rig.channels[0]->quiesce(late).value();
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+TEST(LargeTry, ABatchThatIsAbandonedBeforeItsCommitGoesOut) {
+    Rig rig(narrow(2, 2));
+    const ChannelRef ch = rig.channel();
+    void* const buffer = ch.alloc(kMe, 4096);
+    auto memory = simt::DeviceMemory::allocate(sizeof(Batch<32>), simt::LanesKind::kCpu).value();
+    Batch<32>& batch = *memory.lane_as<Batch<32>>();
+    const simt::Lane lane{};
+    batch.init(kMe, lane);
+    const IoRequest request{0, 1, buffer, 0, 0};
+    ASSERT_EQ(batch.submit(kMe, lane, rig.volume(), ch, nvme::IoOpcode::kWrite, &request), Status::kSuccess);
+    batch.abandon(kMe, lane, ch);
+    rig.channels[0]->quiesce(Deadline::in_ns(5 * kSecond)).value();
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+}  // namespace
+}  // namespace gnstor::test
