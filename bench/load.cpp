@@ -78,7 +78,8 @@ void print_heading(const LoadSettings& s) {
         "bench load on %s lanes: %u engine thread%s run the emulated NICs and SSDs for every path, profile "
         "%s\n"
         "  load        working set of %s, filled; %u repeats of %g s; %u replicas\n"
-        "  central     array engines of gd and basic: %u threads; strong-cpu: %u threads\n",
+        "  central     array engines of gd and basic: up to %u threads, at most one a client; strong-cpu: "
+        "%u\n",
         std::string(simt::lanes_name(s.lanes)).c_str(), s.engine_threads, s.engine_threads == 1 ? "" : "s",
         s.profile.c_str(), format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas,
         s.array_threads, s.threads);

@@ -1,6 +1,7 @@
 // load_runner.cpp: one case of `bench load`: an array, a fill, repeats, and what is held against what.
 #include "initiators/bed.hpp"
 #include "load.hpp"
+#include "memory.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::uint32_t kPassBytes = 65536;  // of a request that fills or compares
 constexpr std::uint64_t kNever = ~0ull;
+constexpr std::uint64_t kMostBytes = 1ull << 40;
 constexpr std::uint64_t kPassNs = 600'000'000'000;
 
 bool is_power_of_two(std::uint64_t n) {
@@ -65,9 +67,11 @@ Result<LoadSettings> complete(LoadSettings s) {
         return error(Errc::kInvalidArgument, "--seconds takes more than 0 and up to 600, not {}", s.seconds);
     if (s.engine_threads > 256)
         return error(Errc::kInvalidArgument, "--engine-threads takes 0 to 256, not {}", s.engine_threads);
-    if (s.write_budget < (1u << 20))
-        return error(Errc::kInvalidArgument, "--write-budget takes at least 1MiB, not {} bytes",
+    if (s.write_budget < (1u << 20) || s.write_budget > kMostBytes)
+        return error(Errc::kInvalidArgument, "--write-budget takes 1 MiB to 1 TiB, not {} bytes",
                      s.write_budget);
+    if (s.working_set > kMostBytes)
+        return error(Errc::kInvalidArgument, "--working-set takes up to 1 TiB, not {} bytes", s.working_set);
     return s;
 }
 
@@ -143,6 +147,7 @@ Result<void> LoadRunner::prepare(const LoadCase& c) {
     // The fill, with what a central engine or coordinating clients log of it; then the writes of one repeat.
     bed.programmed_bytes = settings_.working_set * settings_.replicas * 9 / 8 + (64u << 20) +
                            (c.write_percent != 0 ? settings_.write_budget : 0);
+    GN_TRY(check_memory(bed.programmed_bytes));
     GN_ASSIGN(rig->bed, Bed::build(bed));
     InitiatorOptions o;
     o.path = c.path;

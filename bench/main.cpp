@@ -219,7 +219,7 @@ int main(int argc, char** argv) {
     }
     model_options.command = gnstor::bench::as_kept(argc, argv);
     options.command = deengine_options.command = load_options.command = pool_options.command =
-        gnstor::bench::as_kept(argc, argv);
+        paper_options.command = gnstor::bench::as_kept(argc, argv);
     auto agreed = model->parsed()      ? gnstor::bench::start(model_words, model_options)
                   : paper->parsed()    ? gnstor::bench::start(paper_words, paper_options)
                   : load->parsed()     ? gnstor::bench::start(load_words, load_options)

@@ -8,6 +8,7 @@
 
 #include <gnstor/base/units.hpp>
 
+#include "memory.hpp"
 #include "model_figures.hpp"
 #include "path_options.hpp"
 #include "progress.hpp"
@@ -113,6 +114,7 @@ class ModelBench {
                          *std::max_element(options_.sizes.begin(), options_.sizes.end()),
                          {}};
             o.profile = profile;
+            GN_TRY(check_memory(o.working_set * o.replicas + o.write_budget));
             GN_ASSIGN(rig_, Rig::build(o, shape_, *lanes_));
             rig_profile_ = profile;
             rig_write_ = kind.write;

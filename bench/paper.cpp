@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint32_t kSizes[] = {4096, 65536};
 constexpr std::uint32_t kWritePercents[] = {0, 100};
+constexpr double kLongestSeconds = 86'400;
 
 /// Patterns of figures 9 and 10, clients of 11, SSDs of 12, the mixes of 13: one path at a time, so that an
 /// array is kept from one case to the next.
@@ -55,24 +56,48 @@ void add_path_cases(std::uint32_t figure, LoadCase c, std::vector<LoadCase>& cas
     }
 }
 
+/// Whether a table can show it: it has the parameters of one, and was measured.
+bool is_of_load(const Case& c) {
+    const nlohmann::json wanted = parameters_of(LoadCase{});
+    for (const auto& [name, value] : wanted.items())
+        if (!c.parameters.is_object() || !c.parameters.contains(name) ||
+            c.parameters[name].is_string() != value.is_string() ||
+            c.parameters[name].is_number() != value.is_number())
+            return false;
+    for (const Repeat& r : c.repeats)
+        if (!(r.seconds > 0) || r.operations == 0) return false;
+    return !c.repeats.empty();
+}
+
 /// What was measured so far; empty where the file is not there yet.
 Result<std::vector<Case>> load_measured(const std::string& path, const nlohmann::json& configuration,
                                         const std::string& benchmark) {
     std::vector<Case> cases;
+    std::error_code failed;
+    if (!std::filesystem::exists(path, failed) && !failed) return cases;
     std::ifstream file(path);
-    if (!file) return cases;
+    // What is there and cannot be read is not begun anew: it may be hours of measuring.
+    if (!file || !std::filesystem::is_regular_file(path, failed))
+        return error(Errc::kInvalidArgument, "{} cannot be read; choose another --json", path);
     const nlohmann::json run = nlohmann::json::parse(file, nullptr, false);
-    if (run.is_discarded() || !run.contains("cases"))
-        return error(Errc::kCorrupt, "{} is no result of a benchmark; choose another --json", path);
+    const bool whole = run.is_object() && run.contains("configuration") && run.contains("benchmark") &&
+                       run.contains("commit") && run.contains("cases") && run["cases"].is_array();
+    if (!whole) return error(Errc::kCorrupt, "{} is no result of a benchmark; choose another --json", path);
     const char* commit = std::getenv("GN_COMMIT");
-    if (run.value("benchmark", "") != benchmark || run["configuration"] != configuration ||
-        run.value("commit", "") != (commit != nullptr ? commit : "unknown"))
+    if (run["benchmark"] != benchmark || run["configuration"] != configuration ||
+        run["commit"] != (commit != nullptr ? commit : "unknown"))
         return error(
             Errc::kInvalidArgument,
             "{} holds another figure, other options or another commit; choose another --json, or remove it",
             path);
     for (const nlohmann::json& one : run["cases"]) {
-        GN_ASSIGN(Case kept, case_from_json(one));
+        Result<Case> read = case_from_json(one);
+        if (!read.ok())
+            return error(read.error().code, "{}: {}; choose another --json", path, read.error().message);
+        Case kept = std::move(*read);
+        if (!is_of_load(kept))
+            return error(Errc::kCorrupt, "{} holds a case that no figure has: {}; choose another --json",
+                         path, one.dump().substr(0, 80));
         cases.push_back(std::move(kept));
     }
     return cases;
@@ -128,6 +153,9 @@ Result<bool> run_paper(const PaperOptions& given) {
     if (options.json.empty())
         return error(Errc::kInvalidArgument,
                      "--json names the file that keeps the figure while it is measured");
+    if (!(options.limit_seconds > 0) || options.limit_seconds > kLongestSeconds)
+        return error(Errc::kInvalidArgument, "--limit takes more than 0 and up to {} seconds, not {}",
+                     kLongestSeconds, options.limit_seconds);
     const std::string benchmark = fmt::format("paper-figure-{}", options.figure);
     GN_ASSIGN(std::vector<Case> cases,
               load_measured(options.json, configuration_of(options.settings), benchmark));
@@ -137,6 +165,12 @@ Result<bool> run_paper(const PaperOptions& given) {
             if (one.parameters == parameters) return true;
         return false;
     };
+    // Before minutes of measuring: can the result be kept?
+    const std::string fresh = options.json + ".new";
+    if (!std::ofstream(fresh, std::ios::app))
+        return error(Errc::kInvalidArgument, "cannot write to {}; choose another --json", fresh);
+    std::error_code failed;
+    std::filesystem::remove(fresh, failed);
     std::printf("figure %u: %s; %zu of %zu cases are there\n", options.figure, figure_title(options.figure),
                 cases.size(), wanted.size());
     std::fflush(stdout);

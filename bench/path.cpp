@@ -3,6 +3,7 @@
 
 #include <gnstor/base/units.hpp>
 
+#include "memory.hpp"
 #include "path_options.hpp"
 #include "progress.hpp"
 #include "result.hpp"
@@ -24,15 +25,6 @@ std::string load_average() {
     std::string one_minute;
     file >> one_minute;
     return one_minute.empty() ? "unknown" : one_minute;
-}
-
-std::uint64_t available_bytes() {
-    std::ifstream file("/proc/meminfo");
-    std::string key, unit;
-    std::uint64_t value = 0;
-    while (file >> key >> value >> unit)
-        if (key == "MemAvailable:") return value * 1024;
-    return ~0ull;
 }
 
 class PathBench {
@@ -79,12 +71,7 @@ class PathBench {
         const std::uint64_t array = options_.working_set * options_.replicas + options_.write_budget;
         const std::uint64_t needed =
             (options_.store.empty() ? array : 0) + (options_.reference ? options_.working_set * copies : 0);
-        const std::uint64_t available = available_bytes();
-        if (needed <= available / 10 * 9) return {};
-        return error(Errc::kNoSpace,
-                     "this needs {} of memory (drives are memory) and {} are available; use a smaller "
-                     "--working-set or --write-budget",
-                     format_bytes(needed), format_bytes(available >> 20 << 20));
+        return bench::check_memory(needed);
     }
 
     [[nodiscard]] std::string drives() const {

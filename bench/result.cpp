@@ -98,15 +98,26 @@ nlohmann::json to_json(const std::string& benchmark, const std::vector<std::stri
     return run;
 }
 
+namespace {
+
+bool are_numbers(const nlohmann::json& object) {
+    return object.is_object() &&
+           std::all_of(object.begin(), object.end(), [](const auto& v) { return v.is_number(); });
+}
+
+}  // namespace
+
 Result<Case> case_from_json(const nlohmann::json& one) {
     Case c;
-    if (!one.contains("parameters") || !one.contains("repeats"))
+    if (!one.contains("parameters") || !one.contains("repeats") || !one["repeats"].is_array())
         return error(Errc::kCorrupt, "a case without parameters or repeats: {}", one.dump().substr(0, 80));
     c.parameters = one["parameters"];
     for (const nlohmann::json& kept : one["repeats"]) {
+        if (!kept.is_object())
+            return error(Errc::kCorrupt, "a repeat that is no object: {}", kept.dump().substr(0, 80));
         Repeat r;
         for (const auto& [name, value] : kept.items()) {
-            if (name == "latency_ns") {
+            if (name == "latency_ns" && are_numbers(value)) {
                 r.latency =
                     Latency{value.value("mean", 0.0), value.value("p50", 0u), value.value("p99", 0u),
                             value.value("p999", 0u),  value.value("max", 0u), value.value("samples", 0ull)};

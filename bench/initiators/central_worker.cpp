@@ -15,6 +15,7 @@ constexpr std::uint32_t kRingEntries = 256;
 constexpr std::uint32_t kQueueEntries = 256;
 constexpr std::uint32_t kBatch = 32;
 constexpr std::uint64_t kLockSampleOf = 16;
+constexpr std::uint64_t kStalledNs = 20'000'000'000;  // nothing came back for so long: it never will
 
 double thread_cpu_seconds() {
     timespec t{};
@@ -67,6 +68,7 @@ void CentralEngine::Worker::prepare() {
 
 void CentralEngine::Worker::run() {
     const double before = thread_cpu_seconds();
+    std::uint64_t idle_since_ns = simt::now_ns();
     for (std::uint32_t backoff = 0;;) {
         now_ns_ = simt::now_ns();
         bool progress = take_requests();
@@ -77,13 +79,18 @@ void CentralEngine::Worker::run() {
         progress = post_pieces() || progress;
         queues_->flush();
         progress = answer_logged() || progress;
-        if (progress)
+        if (progress) {
             backoff = 0;
-        else if (under_way_ == 0 && stop_.load(std::memory_order_relaxed))
-            break;
-        else
-            simt::pause(backoff);
+            idle_since_ns = now_ns_;
+            continue;
+        }
+        // What a broken SSD or a log that cannot be written never answers must not keep stop() waiting: the
+        // streams gave up before they stopped us.
+        const bool ends = under_way_ == 0 || now_ns_ - idle_since_ns > kStalledNs;
+        if (ends && stop_.load(std::memory_order_relaxed)) break;
+        simt::pause(backoff);
     }
+    if (under_way_ != 0) log_error("an array engine ends with {} requests unanswered", under_way_);
     times_.cpu_seconds = thread_cpu_seconds() - before;
 }
 

@@ -148,7 +148,7 @@ class LoadLane {
         if (fresh) {
             f.drawn = draw_.next(s_.load);
             f.step = coordinates() ? Step::kAgree : Step::kData;
-            f.begin_ns = simt::now_ns();
+            f.begin_ns = coordinates() ? simt::now_ns() : 0;
             ++begun_;
             recorder_.issued();
         }
@@ -166,8 +166,8 @@ class LoadLane {
         if (!group_.any(wants)) return false;
         Flight& f = flights_[d];
         const IoRequest request = request_of(f);
-        // A request begins when it is first handed in, with whatever that costs.
-        if (wants && !coordinates()) f.begin_ns = simt::now_ns();
+        // A request begins when it is first handed in, with whatever that costs; waiting for room counts.
+        if (wants && f.begin_ns == 0) f.begin_ns = simt::now_ns();
         if (s_.discipline == Discipline::kPortedLocks) return send_locked(d, opcode, wants, request);
         const nvme::Status status =
             batches_[d].submit(group_, lane_, client_.volume, channel_, opcode, wants ? &request : nullptr);

@@ -44,9 +44,13 @@ class WrongUsage(unittest.TestCase):
                 self.assertIn(word, ended.stderr)
 
     def test_more_memory_than_there_is_fails_and_says_what_to_do(self):
-        ended = bench("path", "--working-set", "1TiB")
-        self.assertEqual(ended.returncode, 1)
-        self.assertIn("smaller", ended.stderr)
+        for arguments in (["path", "--working-set", "1TiB"], ["load", "--working-set", "1TiB"], ["load", "--write-percent", "100", "--write-budget", "1TiB"],
+                          ["paper", "--figure", "13", "--working-set", "1TiB", "--json", "x"],
+                          ["model", "--working-set", "1TiB"], ["model", "--ops", "write", "--write-budget", "4PiB"]):
+            with self.subTest(arguments=arguments):
+                ended = bench(*arguments)
+                self.assertEqual(ended.returncode, 1, ended.stderr)
+                self.assertIn("smaller", ended.stderr)
 
 
 class ShortRun(unittest.TestCase):

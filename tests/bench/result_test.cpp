@@ -72,6 +72,11 @@ TEST(RawResult, ACaseReadBackIsTheCaseThatWasKept) {
     EXPECT_EQ(to_json("load", {}, "abc", {}, {*back})["cases"], kept);
     EXPECT_FALSE(case_from_json({{"parameters", 1}}).ok());
     EXPECT_FALSE(case_from_json({{"parameters", 1}, {"repeats", {{{"seconds", "long"}}}}}).ok());
+    for (const char* text :
+         {"7", "[]", R"({"parameters": {}, "repeats": 5})", R"({"parameters": {}, "repeats": [5]})",
+          R"({"parameters": {}, "repeats": [{"latency_ns": 5, "seconds": "x"}]})",
+          R"({"parameters": {}, "repeats": [{"latency_ns": {"p50": "fast"}}]})"})
+        EXPECT_FALSE(case_from_json(nlohmann::json::parse(text)).ok()) << text;
 }
 
 TEST(CostTable, GivesNanosecondsAnOperationAndCore) {
