@@ -14,9 +14,10 @@ from xml.sax.saxutils import escape
 
 COLOURS = {"gnor": "#1b7837", "strong-cpu": "#2166ac", "gd-deengine": "#92c5de", "gd": "#f4a582", "basic": "#b2182b",
            "ported-locks": "#999999", "coordinating": "#555555"}
-# The paper's limits, in GB/s as it prints them: one SSD's peak by (operation, bytes), and the links.
-PAPER_SSD = {("read", 4096): 3.174, ("write", 4096): 2.910, ("read", 65536): 6.824, ("write", 65536): 4.834}
-PAPER_NETWORK, PAPER_PCIE = 21.6, 25.1
+# The paper's limits, of one SSD by (operation, bytes) and of the links, in the unit of the axes: 10^9 bytes a second. The paper's own GB/s are
+# 1024 MB/s (its network: 21.6 GB/s = 22,118 MB/s); its claims below are quoted as it prints them.
+PAPER_SSD = {("read", 4096): 3.250, ("write", 4096): 2.980, ("read", 65536): 6.988, ("write", 65536): 4.950}
+PAPER_NETWORK, PAPER_PCIE = 22.118, 25.1 * 1.024
 CLAIMS = {
     9: "The paper (A100, 200 Gb/s, modelled SSDs): Basic 0.5 / 0.3 GB/s at 4 KB read / write; GD 1.2x and 1.3x above it; GNStor 3.2x above Basic "
        "and 0.8x above GD on average at 4 KB.",
@@ -123,7 +124,7 @@ def curves(panel, numbers, paths, values):
 def limits(panel, operation, count, ssds, replicas, measured):
     """The paper's ideal lines, where they are in reach of what was measured."""
     peak = PAPER_SSD[(operation, count)] * ssds / (replicas if operation == "write" else 1)
-    for value, words in ((peak, f"SSDs {peak:.1f} (paper)"), (PAPER_NETWORK, "network 21.6 (paper)"), (PAPER_PCIE, "PCIe 25.1 (paper)")):
+    for value, words in ((peak, f"SSDs {peak:.1f} (paper)"), (PAPER_NETWORK, f"network {PAPER_NETWORK:.1f} (paper)"), (PAPER_PCIE, f"PCIe {PAPER_PCIE:.1f} (paper)")):
         if value <= 2.5 * measured:
             panel.limit(value, words)
 
@@ -200,16 +201,23 @@ def main(arguments):
     source = pathlib.Path(arguments[0])
     try:
         run = json.loads(source.read_text())
-        if run.get("schema") != 1 or not re.fullmatch(r"paper-figure-(9|1[0-3])", run.get("benchmark", "")):
+        if not isinstance(run, dict) or run.get("schema") != 1 or not re.fullmatch(r"paper-figure-(9|1[0-3])", str(run.get("benchmark"))):
             raise ValueError("it is no figure; measure one with './run bench paper --figure N --json FILE'")
         if not run.get("cases"):
             raise ValueError("it holds no case yet; give the same bench command again")
-        image = draw(run)
+        try:
+            image = draw(run)
+        except (KeyError, IndexError, TypeError, AttributeError, ZeroDivisionError) as wrong:
+            raise ValueError(f"it is damaged ({type(wrong).__name__}: {wrong}); measure the figure again") from wrong
     except (OSError, ValueError) as wrong:
         print(f"plot_paper: cannot plot {source}: {wrong}", file=sys.stderr)
         return 1
     target = pathlib.Path(arguments[1]) if len(arguments) == 2 else source.with_suffix(".svg")
-    target.write_text(image)
+    try:
+        target.write_text(image)
+    except OSError as wrong:
+        print(f"plot_paper: cannot write {target}: {wrong}", file=sys.stderr)
+        return 1
     print(target)
     return 0
 

@@ -34,7 +34,8 @@ class WrongUsage(unittest.TestCase):
             (["load", "--depth", "1000"], "--depth"), (["load", "--channels", "2"], "--channels"), (["load", "--warps", "500"], "--warps"),
             (["load", "--repeats", "0"], "--repeats"), (["load", "--seconds", "0"], "--seconds"), (["load", "--pattern", "zipf"], "--pattern"),
             (["load", "--lanes", "tpu"], "tpu"), (["load", "--working-set", "much"], "much"), (["load", "--working-set", "1KiB"], "--working-set"),
-            (["load", "--write-budget", "5"], "--write-budget"), (["load", "--array-threads", "65"], "--array-threads"),
+            (["load", "--write-budget", "5"], "--write-budget"), (["load", "--write-budget", "4PiB"], "--write-budget"),
+            (["load", "--working-set", "8PiB"], "--working-set"), (["load", "--seconds", "nan"], "--seconds"), (["load", "--array-threads", "65"], "--array-threads"),
             (["load", "--profile", "floppy"], "floppy"), (["load", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"),
             (["load", "--output", "xml"], "--output"), (["paper", "--figure", "8", "--json", "x"], "--figure"), (["paper", "--figure", "9"], "--json"),
             (["paper", "--json", "x"], "--figure"), (["paper", "--figure", "9", "--path", "nbd", "--json", "x"], "nbd"),
@@ -117,12 +118,38 @@ class Figure(unittest.TestCase):
     def test_what_is_no_figure_is_not_plotted(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "x.json")
-            for text, word in (("{}", "no figure"), ("nothing", "x.json"), ('{"schema": 1, "benchmark": "paper-figure-9", "cases": []}', "no case")):
+            for text, word in (("{}", "no figure"), ("nothing", "x.json"), ("[]", "no figure"), ('{"schema": 1, "benchmark": 9}', "no figure"),
+                               ('{"schema": 1, "benchmark": "paper-figure-9", "cases": []}', "no case"),
+                               ('{"schema": 1, "benchmark": "paper-figure-9", "cases": [7]}', "damaged"),
+                               ('{"schema": 1, "benchmark": "paper-figure-9", "cases": [{"parameters": {"path": "gd"}, "repeats": []}]}', "damaged")):
                 file.write_text(text)
                 ended = plot(str(file))
                 self.assertEqual(ended.returncode, 1)
                 self.assertIn(word, ended.stderr)
             self.assertEqual(plot().returncode, 2)
+
+    def test_a_file_that_no_stopped_figure_left_is_refused_and_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "figure.json")
+            whole = self.command(file)
+            self.assertEqual(whole.returncode, 0, whole.stderr)
+            run = json.loads(file.read_text())
+            self.assertIn("paper", run["command"])
+            for text in ("", "7", "[]", '{"cases": []}', '{"benchmark": 5, "cases": []}', '{"benchmark": "paper-figure-13", "cases": []}',
+                         json.dumps({**run, "cases": 5}), json.dumps({**run, "cases": [7]}), json.dumps({**run, "commit": 5}),
+                         json.dumps({**run, "cases": [{"parameters": 5, "repeats": [{}]}]}),
+                         json.dumps({**run, "cases": [{**run["cases"][0], "repeats": []}]}),
+                         json.dumps({**run, "cases": [{**run["cases"][0], "repeats": [{"latency_ns": 5}]}]})):
+                with self.subTest(text=text[:60]):
+                    file.write_text(text)
+                    ended = self.command(file)
+                    self.assertIn(ended.returncode, (1, 2), ended.stderr)
+                    self.assertIn(str(file), ended.stderr)
+                    self.assertEqual(file.read_text(), text)
+            for limit in ("nan", "-1", "0", "1e30"):
+                self.assertEqual(self.command(pathlib.Path(folder, "other.json"), "--limit", limit).returncode, 2)
+            self.assertEqual(self.command(pathlib.Path(folder)).returncode, 2)
+            self.assertEqual(self.command(pathlib.Path(folder, "no", "such.json")).returncode, 2)
 
 
 if __name__ == "__main__":
