@@ -106,5 +106,39 @@ TEST(LargeTry, ABatchThatIsAbandonedBeforeItsCommitGoesOut) {
     rig.expect_clean();
 }
 
+/// Lanes whose replicas lie in different orders take one credit of each queue, each for itself, at the same
+/// moment, when all are there.
+struct LanesTakeCredits {
+    Common common;
+    std::uint32_t rounds;
+
+    GN_HD
+    void operator()(simt::Lane lane) const {
+        const auto group = simt::warp(lane);
+        gnor::ChannelState& c = common.channels.mine(lane).state();
+        const std::uint32_t mine = lane.thread;
+        for (auto& target : c.slot(mine).target) target = gnor::kNoTarget;
+        for (std::uint32_t r = 0; r < c.queues; ++r)
+            c.slot(mine).target[r] = static_cast<std::uint8_t>((mine + r) % c.queues);
+        for (std::uint32_t round = 0; round < rounds; ++round) {
+            group.sync();
+            const bool got = gnor::take_all_credits(simt::self(lane), c, true, mine);
+            const bool one = group.any(got);
+            if (got)
+                for (std::uint32_t q = 0; q < c.queues; ++q) gnor::give_credits(c.queue(q), 1);
+            if (group.is_leader()) common.expect(one ? Status::kSuccess : Status::kTooManyPending);
+        }
+    }
+};
+
+TEST(LargeTry, OfLanesThatTakeCreditsAtTheSameMomentOneGetsAll) {
+    RigOptions o = narrow(3, 3);
+    o.depth = 2;
+    Bench b(o, 1, 64);
+    b.test_warps(1, 6, LanesTakeCredits{b.common, 3000});
+    b.expect_good(3000);
+    b.rig.expect_clean();
+}
+
 }  // namespace
 }  // namespace gnstor::test
