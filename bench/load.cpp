@@ -3,6 +3,7 @@
 
 #include <gnstor/base/units.hpp>
 
+#include "initiators/load_lanes.hpp"
 #include "progress.hpp"
 
 #include <algorithm>
@@ -127,7 +128,11 @@ std::string load_table(const std::vector<Case>& cases) {
 nlohmann::json load_json(const std::string& benchmark, const std::vector<std::string>& command,
                          const LoadSettings& s, const std::vector<Case>& cases) {
     const char* commit = std::getenv("GN_COMMIT");
-    return to_json(benchmark, command, commit != nullptr ? commit : "unknown", configuration_of(s), cases);
+    nlohmann::json run =
+        to_json(benchmark, command, commit != nullptr ? commit : "unknown", configuration_of(s), cases);
+    if (s.lanes == simt::LanesKind::kGpu)
+        if (const auto lanes = make_gpu_load_lanes()) run["machine"]["gpu"] = lanes->gpu_name();
+    return run;
 }
 
 Result<bool> run_load(const LoadOptions& given) {
