@@ -197,7 +197,9 @@ void TimingModel::schedule(std::uint64_t now_ns, std::span<const Request> batch,
         fraction &= (1u << kFraction) - 1;
         const std::uint64_t at_dies = start + firmware_ns_;
         if (r.write) {
-            program(at_dies, r.bytes);
+            // Commands are timed before they are checked: one beyond the largest will be refused.
+            program(at_dies,
+                    std::min(r.bytes, static_cast<std::uint32_t>(write_.size() - 1) * nvme::kSectorBytes));
             due_ns[i] = at_dies + size.latency_ns;
         } else {
             due_ns[i] = read_from_dies(at_dies, r) + size.latency_ns;

@@ -7,6 +7,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -270,6 +271,21 @@ TEST(TimingModel, ReadsWaitBehindProgramsOfTheirDie) {
     EXPECT_EQ(due[3], 750'000u + 276 + 20'000);
     // The fourth fills a stripe; the read begins at 1 ms, and the die is free at 750 us + 276 ns + 700 us.
     EXPECT_EQ(due[4], 750'000u + 276 + 700'000 + 40'000);
+}
+
+TEST(TimingModel, ACommandBeyondTheLargestKeepsDiesNoLongerThanTheLargest) {
+    for (const bool write : {false, true}) {
+        TimingModel largest(sample(), kBytesMax), absurd(sample(), kBytesMax);
+        std::uint64_t due = 0;
+        largest.schedule(1'000, std::array{Request{0, kBytesMax, write}}, std::span(&due, 1));
+        absurd.schedule(1'000, std::array{Request{0, 65536u * 4096u, write}}, std::span(&due, 1));
+        for (std::uint64_t block = 0; block < 4 * largest.dies(); block += 4) {
+            std::uint64_t expected = 0, got = 0;
+            largest.schedule(2'000, std::array{Request{block, 4096, false}}, std::span(&expected, 1));
+            absurd.schedule(2'000, std::array{Request{block, 4096, false}}, std::span(&got, 1));
+            EXPECT_EQ(got, expected) << "block " << block;
+        }
+    }
 }
 
 TEST(TimingModel, DiesOfOneChannelTakeTurnsOnIt) {
