@@ -16,7 +16,12 @@ struct LargeBatches {
     Batch<32>* batch;
     std::uint32_t blocks;
     std::uint32_t rounds;
+    bool may_break = false;  ///< queue pairs: then kQueueError is a result, and the buffer may be held
 
+    GN_HD
+    void check(Status status, Status otherwise) const {
+        common.expect(may_break && status == otherwise ? Status::kSuccess : status);
+    }
     GN_HD
     void operator()(simt::Lane lane) const {
         const auto group = simt::warp(lane);
@@ -31,16 +36,19 @@ struct LargeBatches {
             const IoRequest request{lane.thread * blocks, blocks, buffer, 0, 0};
             const Status sent = batch->submit(group, lane, common.volume, channel, nvme::IoOpcode::kWrite,
                                               want ? &request : nullptr);
-            if (want && sent != Status::kSuccess && sent != Status::kTooManyPending) common.expect(sent);
+            if (want && sent != Status::kSuccess && sent != Status::kTooManyPending) {
+                check(sent, Status::kQueueError);
+                ++done;
+            }
             batch->commit(group, lane, channel);
             batch->poll(group, channel);
             const BatchResult result = batch->dispatch(group, lane, channel);
             if (!result.finished) continue;
-            common.expect(result.status);
+            check(result.status, Status::kQueueError);
             ++done;
         }
         if (done != rounds) common.expect(Status::kTimedOut);
-        common.expect(channel.free(me, buffer));
+        check(channel.free(me, buffer), Status::kBufferInUse);
     }
 };
 
@@ -104,6 +112,44 @@ TEST(LargeTry, ABatchThatIsAbandonedBeforeItsCommitGoesOut) {
     rig.channels[0]->quiesce(Deadline::in_ns(5 * kSecond)).value();
     EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
     rig.expect_clean();
+}
+
+// One queue pair after the other breaks under a warp that reserves entries on all of them.
+TEST_P(LargeTries, QueuePairsThatBreakUnderAWarpLoseNoCreditSlotOrEntry) {
+    std::uint64_t broken = 0;
+    for (const std::uint32_t replicas : {1u, 2u, 3u, 4u}) {
+        Bench b(narrow(4, replicas), 1, 64);
+        auto batch = simt::DeviceMemory::allocate(sizeof(Batch<32>), simt::LanesKind::kCpu).value();
+        for (std::uint32_t slot = 0; slot < 4; ++slot) {
+            std::uint32_t served = 0;
+            b.rig.drives[slot]->set_rule([served, slot](const auto&, const auto&) mutable {
+                return ++served == 3 + 2 * slot ? Decision{Decision::kBreak} : Decision{};
+            });
+        }
+        b.test_warps(1, GetParam(), LargeBatches{b.common, batch.lane_as<Batch<32>>(), 3, 30, true});
+        b.expect_good(GetParam() * 31);
+        gnor::ChannelState& c = b.rig.channel().state();
+        for (std::uint32_t slot = 0; slot < 4; ++slot) {
+            const rdma::SendQueueState& send = c.queue(slot).send;
+            EXPECT_EQ(send.published, send.reserved) << "slot " << slot << ", GN_SEED=" << b.common.seed;
+            EXPECT_EQ(send.rung, send.reserved) << "slot " << slot << ", GN_SEED=" << b.common.seed;
+            broken += gnor::is_broken(c, slot) ? 1 : 0;
+            b.rig.drives[slot]->set_rule({});
+            b.rig.channels[0]->reclaim(slot).value();
+            b.rig.connect(0, slot);
+        }
+        b.rig.channels[0]->quiesce(Deadline::in_ns(kLong)).value();
+        const auto usage = b.rig.channels[0]->usage().value();
+        EXPECT_EQ(usage.slots_taken, 0u);
+        EXPECT_EQ(b.rig.channels[0]->counters().value().quarantined, 0u);
+        for (std::uint32_t slot = 0; slot < 4; ++slot) EXPECT_EQ(c.queue(slot).outstanding, 0u);
+        void* const buffer = b.rig.channel().alloc(kMe, 4096);
+        for (std::uint32_t block = 0; block < 64; ++block)
+            ASSERT_EQ(b.common.volume.write(kMe, b.rig.channel(), block, 1, buffer, Deadline::in_ns(kLong)),
+                      Status::kSuccess);
+    }
+    EXPECT_GE(broken, 4u);
+    std::printf("  %llu queue pairs broke\n", static_cast<unsigned long long>(broken));
 }
 
 /// Lanes whose replicas lie in different orders take one credit of each queue, each for itself, at the same
