@@ -30,12 +30,18 @@ Result<PinnedRange> PinnedRange::reserve(std::size_t bytes_max, LanesKind lanes,
     range.reserved_ = (bytes_max + page - 1) / page * page;
     range.lanes_ = lanes;
     range.huge_pages_ = options.huge_pages;
+    // Parts can have huge pages only where these may begin.
+    const std::size_t slack = options.huge_pages ? kHugePage - page : 0;
     void* const at =
-        mmap(nullptr, range.reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        mmap(nullptr, range.reserved_ + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return error(Errc::kNoSpace, "cannot reserve {} of addresses: {}; lower the limit of growth",
                      format_bytes(range.reserved_), std::strerror(errno));
-    range.data_ = static_cast<std::byte*>(at);
+    const std::size_t before = (0 - reinterpret_cast<std::uintptr_t>(at)) & slack;
+    range.data_ = static_cast<std::byte*>(at) + before;
+    // The rest goes back; should that fail, some addresses stay reserved, and no memory.
+    if (before != 0) (void)munmap(at, before);
+    if (slack != before) (void)munmap(range.data_ + range.reserved_, slack - before);
     return range;
 }
 
