@@ -265,7 +265,7 @@ class LevelsRef {
                 // Takes the block, unless another was faster; other bits of the word are of no concern.
                 // Acquires what its last holder wrote before give_units' release.
                 const std::uint64_t seen = simt::fetch_and<simt::Scope::kDevice>(word(l, w), ~bit);
-                if (seen == bit) note_empty(l, w);
+                if (seen == bit) note_change(l, w);
                 if ((seen & bit) != 0) return detail::lowest_bit(bit);
                 free = seen;
                 continue;
@@ -276,7 +276,7 @@ class LevelsRef {
             // The same for a run, which is taken as a whole or not at all.
             const std::uint64_t seen = simt::compare_exchange<simt::Scope::kDevice>(word(l, w), free, left);
             if (seen == free) {
-                if (left == 0) note_empty(l, w);
+                if (left == 0) note_change(l, w);
                 return first;
             }
             free = seen;
@@ -341,7 +341,7 @@ class LevelsRef {
             // Takes all runs; acquires what their last holders wrote before give_units' releases.
             const std::uint64_t seen = simt::compare_exchange<simt::Scope::kDevice>(word(l, w), free, left);
             if (seen == free) {
-                if (left == 0) note_empty(l, w);
+                if (left == 0) note_change(l, w);
                 return starts;
             }
             free = seen;
@@ -369,7 +369,7 @@ class LevelsRef {
             // Releases the holder's accesses to whoever takes the blocks next.
             std::uint64_t now = simt::fetch_or<simt::Scope::kDevice>(word(l, w), mask);
             right = right && (now & mask) == 0;
-            if (now == 0) note_filled(l, w);
+            if (now == 0) note_change(l, w);
             if (l + 1 == levels_->count) break;
             now |= mask;
             const std::uint64_t group = group_mask(l, index % 64);
@@ -398,7 +398,7 @@ class LevelsRef {
             const std::uint64_t seen =
                 simt::compare_exchange<simt::Scope::kDevice>(word(l, w), now, now & ~group);
             if (seen == now) {
-                if ((now & ~group) == 0) note_empty(l, w);
+                if ((now & ~group) == 0) note_change(l, w);
                 return true;
             }
             now = seen;
@@ -423,17 +423,22 @@ class LevelsRef {
         return any;
     }
 
+    /// After the caller has filled or emptied a word: its summary bit. A lane may be overtaken between its
+    /// two steps, by others that empty and fill the word again, so it looks at the word once more afterwards
+    /// and goes on until both agree. Whoever changes the summary last then looked at a word that nobody
+    /// changed since without coming here: if that lane's change of the word was not seen, its step on the
+    /// summary comes later (each such step acquires what those before it released).
     GN_HD
-    void note_filled(std::uint32_t l, std::uint32_t w) const {
-        // After the word: pairs with note_empty, whichever of the two comes last leaves the bit right.
-        simt::fetch_or<simt::Scope::kDevice>(summary(l, w), 1ull << (w % 64));
-    }
-    GN_HD
-    void note_empty(std::uint32_t l, std::uint32_t w) const {
-        // If another lane's note_filled came before this in the summary, what it filled is seen by the load
-        // that follows (this acquires that one's release); if it comes after, it sets the bit itself.
-        simt::fetch_and<simt::Scope::kDevice>(summary(l, w), ~(1ull << (w % 64)));
-        if (load(word(l, w)) != 0) note_filled(l, w);
+    void note_change(std::uint32_t l, std::uint32_t w) const {
+        const std::uint64_t bit = 1ull << (w % 64);
+        for (;;) {
+            const bool filled = load(word(l, w)) != 0;
+            if (filled)
+                simt::fetch_or<simt::Scope::kDevice>(summary(l, w), bit);
+            else
+                simt::fetch_and<simt::Scope::kDevice>(summary(l, w), ~bit);
+            if ((load(word(l, w)) != 0) == filled) return;
+        }
     }
 
     const PoolLevels* levels_;
