@@ -31,6 +31,12 @@ inline std::uint32_t lowest_bit(std::uint64_t v) {
     return static_cast<std::uint32_t>(__builtin_ctzll(v));
 #endif
 }
+/// The number of the `n`-th set bit; n < count_bits(v).
+GN_HD
+inline std::uint32_t nth_bit(std::uint64_t v, std::uint32_t n) {
+    for (; n != 0; --n) v &= v - 1;
+    return lowest_bit(v);
+}
 GN_HD
 inline std::uint32_t count_bits(std::uint64_t v) {
 #if GN_DEVICE_PASS
@@ -102,11 +108,7 @@ struct TakenBits {
     std::uint32_t count() const { return detail::count_bits(bits); }
     /// The number of the `rank`-th of them; rank < count().
     GN_HD
-    std::uint32_t at(std::uint32_t rank) const {
-        std::uint64_t rest = bits;
-        for (; rank != 0; --rank) rest &= rest - 1;
-        return word * 64 + detail::lowest_bit(rest);
-    }
+    std::uint32_t at(std::uint32_t rank) const { return word * 64 + detail::nth_bit(bits, rank); }
 };
 
 /// Up to `wanted` (>= 1) bits, whichever, of the first word that has any, looking as take_run does.

@@ -38,11 +38,7 @@ struct RunSet {
     std::uint32_t count() const { return detail::count_bits(starts); }
     /// i < count()
     GN_HD
-    std::uint32_t at(std::uint32_t i) const {
-        std::uint64_t rest = starts;
-        for (; i != 0; --i) rest &= rest - 1;
-        return first + detail::lowest_bit(rest) * scale;
-    }
+    std::uint32_t at(std::uint32_t i) const { return first + detail::nth_bit(starts, i) * scale; }
 };
 
 /// The allocator of one step. Block numbers are the step's own. A view: copied freely.
