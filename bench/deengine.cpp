@@ -13,13 +13,6 @@
 namespace gnstor::bench {
 namespace {
 
-std::string load_average() {
-    std::ifstream file("/proc/loadavg");
-    std::string one_minute;
-    file >> one_minute;
-    return one_minute.empty() ? "unknown" : one_minute;
-}
-
 Result<void> check_options(const DeEngineOptions& o) {
     const auto within = [](const char* option, std::uint64_t value, std::uint64_t least,
                            std::uint64_t most) -> Result<void> {

@@ -3,6 +3,7 @@
 
 #include <gnstor/base/units.hpp>
 
+#include "engine_busy.hpp"
 #include "initiators/load_lanes.hpp"
 #include "progress.hpp"
 
@@ -60,6 +61,17 @@ std::string cpu_us(const Case& c, const std::string& name) {
                                  }).median);
 }
 
+/// Achieved over what the profile's drives or network allow, whichever is less.
+std::string of_limit(const Case& c, double per_second) {
+    const auto& more = c.repeats.front().more;
+    const auto drives = more.find("limit_drives_per_second"), network = more.find("limit_network_per_second");
+    const bool by_drives =
+        drives != more.end() && (network == more.end() || drives->second <= network->second);
+    if (!by_drives && network == more.end()) return "-";
+    const double limit = by_drives ? drives->second : network->second;
+    return fmt::format("{:.1f} % {}", 100 * per_second / limit, by_drives ? "drives" : "network");
+}
+
 std::string stages_of(const Case& c) {
     std::string text;
     for (const auto& [name, value] : c.repeats.front().more) {
@@ -76,14 +88,15 @@ std::string stages_of(const Case& c) {
 
 void print_heading(const LoadSettings& s) {
     std::printf(
-        "bench load on %s lanes: %u engine thread%s run the emulated NICs and SSDs for every path, profile "
-        "%s\n"
+        "bench load on %s lanes: the emulated NICs and SSDs have for every path %s; profile %s\n"
         "  load        working set of %s, filled; %u repeats of %g s; %u replicas\n"
-        "  central     array engines of gd and basic: up to %u threads, at most one a client; strong-cpu: "
-        "%u\n",
-        std::string(simt::lanes_name(s.lanes)).c_str(), s.engine_threads, s.engine_threads == 1 ? "" : "s",
-        s.profile.c_str(), format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas,
-        s.array_threads, s.threads);
+        "  central     array engines of gd and basic: %u threads; strong-cpu: %u\n",
+        std::string(simt::lanes_name(s.lanes)).c_str(), describe(s.engine).c_str(), s.profile.c_str(),
+        format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas, s.array_threads, s.threads);
+    if (s.rate > 0)
+        std::printf(
+            "  open loop   %.0f requests a second are meant to be sent; latency counts from when each was\n",
+            s.rate);
     if (s.lanes == simt::LanesKind::kCpu)
         std::printf("  stand-ins   CPU lanes use the data in place of a GPU; basic's copy is a memcpy\n");
     std::printf("\n");
@@ -94,10 +107,12 @@ void print_heading(const LoadSettings& s) {
 
 std::string load_table(const std::vector<Case>& cases) {
     constexpr const char* kRow =
-        "{:<12} {:<5} {:<11} {:>6} {:>4} {:>4} {:>30} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8}  {}\n";
-    std::string text = fmt::format(fmt::runtime(kRow), "path", "order", "operation", "bytes", "cl.", "SSDs",
-                                   "IOPS (least .. most)", "GB/s", "mean us", "p50 us", "p99 us", "p99.9 us",
-                                   "init. us", "NIC+SSD", "array us", "stages, us an I/O");
+        "{:<12} {:<5} {:<11} {:>6} {:>4} {:>4} {:>30} {:>8} {:>14} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} "
+        " {}\n";
+    std::string text =
+        fmt::format(fmt::runtime(kRow), "path", "order", "operation", "bytes", "cl.", "SSDs",
+                    "IOPS (least .. most)", "GB/s", "of the limit", "mean us", "p50 us", "p99 us", "p99.9 us",
+                    "init. us", "NIC+SSD", "array us", "stages, us an I/O");
     for (const Case& c : cases) {
         if (c.repeats.empty()) continue;
         const auto us = [&c](auto get) {
@@ -111,18 +126,44 @@ std::string load_table(const std::vector<Case>& cases) {
             return r.engine_cpu_seconds / static_cast<double>(r.operations) * 1e6;
         });
         const nlohmann::json& p = c.parameters;
-        text += fmt::format(
-            fmt::runtime(kRow), p["path"].get<std::string>(), p["pattern"].get<std::string>(),
-            p["operation"].get<std::string>(), p["bytes"].get<std::uint32_t>(),
-            p["clients"].get<std::uint32_t>(), p["SSDs"].get<std::uint32_t>(),
-            fmt::format("{:.0f} ({:.0f} .. {:.0f})", iops.median, iops.least, iops.most),
-            fmt::format("{:.3f}", rate.median), us([](const Repeat& r) { return r.latency.mean_ns; }),
-            us([](const Repeat& r) { return r.latency.p50_ns; }),
-            us([](const Repeat& r) { return r.latency.p99_ns; }),
-            us([](const Repeat& r) { return r.latency.p999_ns; }), cpu_us(c, "initiator_cpu_seconds"),
-            fmt::format("{:.2f}", hardware.median), cpu_us(c, "array_cpu_seconds"), stages_of(c));
+        text += fmt::format(fmt::runtime(kRow), p["path"].get<std::string>(), p["pattern"].get<std::string>(),
+                            p["operation"].get<std::string>(), p["bytes"].get<std::uint32_t>(),
+                            p["clients"].get<std::uint32_t>(), p["SSDs"].get<std::uint32_t>(),
+                            fmt::format("{:.0f} ({:.0f} .. {:.0f})", iops.median, iops.least, iops.most),
+                            fmt::format("{:.3f}", rate.median), of_limit(c, iops.median),
+                            us([](const Repeat& r) { return r.latency.mean_ns; }),
+                            us([](const Repeat& r) { return r.latency.p50_ns; }),
+                            us([](const Repeat& r) { return r.latency.p99_ns; }),
+                            us([](const Repeat& r) { return r.latency.p999_ns; }),
+                            cpu_us(c, "initiator_cpu_seconds"), fmt::format("{:.2f}", hardware.median),
+                            cpu_us(c, "array_cpu_seconds"), stages_of(c));
     }
-    return text;
+    return text + busy_lines(cases);
+}
+
+std::string work_table(const std::vector<Case>& cases) {
+    std::string text;
+    for (const Case& c : cases) {
+        std::string line;
+        if (c.repeats.empty()) continue;
+        for (const auto& [name, value] : c.repeats.front().more) {
+            if (name.rfind("work_", 0) != 0) continue;
+            const Middle m = middle(c, [&name = name](const Repeat& r) {
+                const auto found = r.more.find(name);
+                return found == r.more.end() ? 0.0 : found->second;
+            });
+            line += fmt::format("{}{} {:.2f}", line.empty() ? "" : ", ", name.substr(5, name.size() - 8),
+                                m.median);
+        }
+        if (line.empty()) continue;
+        const nlohmann::json& p = c.parameters;
+        text += fmt::format("{:<12} {:<11} {:>6} cl. {:<3} {}\n", p["path"].get<std::string>(),
+                            p["operation"].get<std::string>(), p["bytes"].get<std::uint32_t>(),
+                            p["clients"].get<std::uint32_t>(), line);
+    }
+    return text.empty() ? text
+                        : "Time of threads (client, array) and warps (lane) by what they did, us an I/O:\n" +
+                              text + "\n";
 }
 
 nlohmann::json load_json(const std::string& benchmark, const std::vector<std::string>& command,
@@ -159,11 +200,13 @@ Result<bool> run_load(const LoadOptions& given) {
     }
     const nlohmann::json run = load_json("load", options.command, options.settings, cases);
     if (to_people) {
-        std::printf("%s\n", load_table(cases).c_str());
+        std::printf("%s\n%s", load_table(cases).c_str(), work_table(cases).c_str());
         std::printf(
             "Median over repeats. init.: CPU time of the initiator an I/O; NIC+SSD: of the threads that "
             "emulate them; "
-            "array: of a\ncentral engine. Latencies of CPU initiators leave the hand-over to the lanes out.\n"
+            "array: of a\ncentral engine. Latency: from the consumer's being ready for a request until it "
+            "sees "
+            "the request done.\n"
             "Checked: %s requests, every word; %s.\n",
             format_count(runner.checked()).c_str(), runner.wrong() == 0 ? "all as written" : "SOME WRONG");
     } else {

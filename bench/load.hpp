@@ -1,6 +1,8 @@
 // load.hpp: `bench load`: one or more ways to initiate I/O under a stated load. Host, one thread.
 #pragma once
 
+#include "embedded/profile.hpp"
+#include "engine_options.hpp"
 #include "initiators/initiator.hpp"
 #include "result.hpp"
 
@@ -17,7 +19,7 @@ struct LoadCase {
     std::uint32_t bytes = 4096;
     std::uint32_t clients = 1;
     std::uint32_t ssds = 4;
-    std::uint32_t depth = 32;
+    std::uint32_t depth = 32;  ///< of a client
 };
 nlohmann::json parameters_of(const LoadCase& c);
 
@@ -25,17 +27,23 @@ nlohmann::json parameters_of(const LoadCase& c);
 struct LoadSettings {
     simt::LanesKind lanes = simt::LanesKind::kCpu;
     std::uint32_t replicas = 2;
-    std::uint32_t channels = 1, warps = 1;    ///< of each client
-    std::uint32_t threads = 0;                ///< strong-cpu; 0: chosen
-    std::uint32_t array_threads = 0;          ///< central engine; 0: 8, or the cores where there are fewer
-    std::uint32_t engine_threads = 0;         ///< 0: half of the cores
+    std::uint32_t channels = 1;        ///< of each client, where lanes initiate
+    std::uint32_t warps = 0;           ///< likewise; 0: as many as use the data of a CPU initiator's
+    std::uint32_t threads = 0;         ///< strong-cpu; 0: chosen
+    std::uint32_t client_threads = 0;  ///< gd-deengine, gd, basic; 0: one a client, as cores allow
+    std::uint32_t array_threads = 0;   ///< central engine; 0: 8, or the cores where there are fewer
+    EngineOptions engine;
     std::uint64_t working_set = 64u << 20;    ///< of all clients together
     std::uint64_t write_budget = 512u << 20;  ///< bytes that the writes of one repeat may program on all SSDs
     std::uint32_t repeats = 3;
     double seconds = 1.0;  ///< of each repeat
+    double rate = 0;       ///< open loop: requests a second of all clients together; 0: as many as they can
     std::uint64_t seed = 1;
     std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
     Verify verify = Verify::kAll;
+    /// Arrays are kept from one repeat to the next, writes go on for the whole of a repeat, and drives
+    /// collect garbage meanwhile. Else each repeat of writes has a new array and ends with its budget.
+    bool steady = false;
 };
 nlohmann::json configuration_of(const LoadSettings& s);
 
@@ -60,12 +68,14 @@ class LoadRunner {
     Result<void> prepare(const LoadCase& c);
     Result<Repeat> repeat(const LoadCase& c, std::uint32_t index);
     Result<void> compare(const LoadCase& c);
+    void note_limits(const LoadCase& c, Repeat& repeat) const;
     [[nodiscard]] Load load_of(const LoadCase& c) const;
     [[nodiscard]] std::uint64_t volume_bytes(const LoadCase& c) const;
     [[nodiscard]] std::uint64_t pages_a_write(const LoadCase& c) const;
     Result<void> check_outcome(const LoadCase& c, const Outcome& out, std::uint64_t executed);
 
     const LoadSettings settings_;
+    embedded::Profile profile_;
     std::unique_ptr<Rig> rig_;
     std::string described_;
     std::uint64_t wrong_ = 0, checked_ = 0;
@@ -89,6 +99,8 @@ Result<bool> run_load(const LoadOptions& options);
 
 /// A table for people.
 std::string load_table(const std::vector<Case>& cases);
+/// What threads and warps did with their time, by path and stage; empty where nobody measured it.
+std::string work_table(const std::vector<Case>& cases);
 /// The rows' results in the schema of docs/runs/README.md.
 nlohmann::json load_json(const std::string& benchmark, const std::vector<std::string>& command,
                          const LoadSettings& s, const std::vector<Case>& cases);

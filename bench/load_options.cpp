@@ -9,15 +9,19 @@ void add_load_settings(CLI::App& app, LoadSettings& s, LoadWords& words) {
     app.add_option("--lanes", words.lanes, "what computes: cpu or gpu")->capture_default_str();
     app.add_option("--replicas", s.replicas, "of every block")->capture_default_str();
     app.add_option("--channels", s.channels, "of a client, where lanes initiate")->capture_default_str();
-    app.add_option("--warps", s.warps, "of a client, where lanes initiate")->capture_default_str();
+    app.add_option("--warps", s.warps,
+                   "of a client, where lanes initiate; they share its --depth; 0: 8 on a GPU, 1 on CPU lanes")
+        ->capture_default_str();
     app.add_option("--threads", s.threads,
                    "of strong-cpu, for all clients; 0: cores that engine threads leave")
+        ->capture_default_str();
+    app.add_option("--client-threads", s.client_threads,
+                   "of gd-deengine, gd and basic, for all clients; 0: one a client, as cores allow")
         ->capture_default_str();
     app.add_option("--array-threads", s.array_threads,
                    "of a central array engine; 0: 8, or all cores if fewer")
         ->capture_default_str();
-    app.add_option("--engine-threads", s.engine_threads, "for NICs and SSDs; 0: half of the cores")
-        ->capture_default_str();
+    add_engine_options(app, s.engine);
     app.add_option("--working-set", words.working_set, "of all clients together, such as 1GiB")
         ->capture_default_str();
     app.add_option("--write-budget", words.write_budget,
@@ -25,8 +29,15 @@ void add_load_settings(CLI::App& app, LoadSettings& s, LoadWords& words) {
         ->capture_default_str();
     app.add_option("--repeats", s.repeats, "of every case")->capture_default_str();
     app.add_option("--seconds", s.seconds, "of one repeat")->capture_default_str();
-    app.add_option("--profile", s.profile,
-                   "hardware whose time SSDs and network take: none, a name or a file")
+    app.add_option(
+           "--rate", s.rate,
+           "open loop: requests a second that all clients together mean to send, where lanes initiate; "
+           "0: as many as they can")
+        ->capture_default_str();
+    app.add_option("--profile", s.profile, kProfileHelp)->capture_default_str();
+    app.add_flag(
+           "--steady", s.steady,
+           "keep arrays from one repeat to the next: writes take all of --seconds, drives collect garbage")
         ->capture_default_str();
     app.add_option("--seed", s.seed, "of contents and order")->capture_default_str();
     app.add_option("--verify", words.verify,
@@ -58,13 +69,21 @@ void add_load_options(CLI::App& app, LoadOptions& o, LoadWords& words) {
     app.add_option("--ssds", o.ssds, "of the array; several by commas")
         ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--depth", o.depths, "requests in flight a stream; several by commas")
+    app.add_option("--depth", o.depths, "requests in flight a client; several by commas")
         ->delimiter(',')
         ->capture_default_str();
     add_load_settings(app, o.settings, words);
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
     app.add_option("--output", o.output, "on standard output: table or json")
         ->check(CLI::IsMember({"table", "json"}));
+    app.footer(
+        "Examples:\n"
+        "  gnstor bench load --path gnor,strong-cpu,gd-deengine,gd,basic --bytes 4096 --write-percent "
+        "0,50,100\n"
+        "  gnstor bench load --pattern seq,rand --bytes 512,65536 --write-percent 0 --output json\n"
+        "  gnstor bench load --clients 1,2,4 --ssds 2,8 --warps 2 --channels 2 --depth 8 --json load.json\n"
+        "  gnstor bench load --path gnor --rate 20000 --write-percent 0    (open loop)\n"
+        "  gnstor bench load --profile samsung-pm1743 --replicas 1 --write-percent 30");
 }
 
 Result<void> read_load_words(const LoadWords& words, LoadSettings& s) {

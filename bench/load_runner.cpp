@@ -1,7 +1,10 @@
 // load_runner.cpp: one case of `bench load`: an array, a fill, repeats, and what is held against what.
+#include "engine_busy.hpp"
+#include "hardware_threads.hpp"
 #include "initiators/bed.hpp"
 #include "load.hpp"
 #include "memory.hpp"
+#include "model_figures.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +16,7 @@ namespace {
 constexpr std::uint32_t kPassBytes = 65536;  // of a request that fills or compares
 constexpr std::uint64_t kNever = ~0ull;
 constexpr std::uint64_t kMostBytes = 1ull << 40;
+constexpr double kRateMax = 1e9;
 constexpr std::uint64_t kPassNs = 600'000'000'000;
 
 bool is_power_of_two(std::uint64_t n) {
@@ -40,42 +44,54 @@ nlohmann::json parameters_of(const LoadCase& c) {
 }
 
 nlohmann::json configuration_of(const LoadSettings& s) {
-    return {{"lanes", simt::lanes_name(s.lanes)},
-            {"replicas", s.replicas},
-            {"channels a client", s.channels},
-            {"warps a client", s.warps},
-            {"threads of strong-cpu", s.threads},
-            {"threads of a central engine", s.array_threads},
-            {"engine threads", s.engine_threads},
-            {"working set", s.working_set},
-            {"write budget", s.write_budget},
-            {"profile", s.profile},
-            {"verify", s.verify == Verify::kAll      ? "all"
-                       : s.verify == Verify::kSample ? "sample"
-                                                     : "none"},
-            {"seed", s.seed}};
+    nlohmann::json configuration = {{"lanes", simt::lanes_name(s.lanes)},
+                                    {"replicas", s.replicas},
+                                    {"channels a client", s.channels},
+                                    {"warps a client", s.warps},
+                                    {"threads of strong-cpu", s.threads},
+                                    {"client threads of the others", s.client_threads},
+                                    {"threads of a central engine", s.array_threads},
+                                    {"working set", s.working_set},
+                                    {"write budget", s.write_budget},
+                                    {"offered a second", s.rate},
+                                    {"profile", s.profile},
+                                    {"verify", s.verify == Verify::kAll      ? "all"
+                                               : s.verify == Verify::kSample ? "sample"
+                                                                             : "none"},
+                                    {"steady", s.steady},
+                                    {"seed", s.seed}};
+    add_to_configuration(s.engine, configuration);
+    return configuration;
 }
 
 Result<LoadSettings> complete(LoadSettings s) {
     const std::uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-    if (s.engine_threads == 0) s.engine_threads = std::max(1u, cores / 2);
+    GN_ASSIGN(s.engine, complete(s.engine));
     if (s.array_threads == 0) s.array_threads = std::min(8u, cores);
-    if (s.threads == 0) s.threads = cores > s.engine_threads ? cores - s.engine_threads : 1;
+    if (s.threads == 0) s.threads = cores > s.engine.threads ? cores - s.engine.threads : 1;
+    if (s.warps == 0) s.warps = s.lanes == simt::LanesKind::kGpu ? 8 : 1;
     if (s.repeats == 0 || s.repeats > 1000)
         return error(Errc::kInvalidArgument, "--repeats takes 1 to 1000, not {}", s.repeats);
     if (!(s.seconds > 0) || s.seconds > 600)
         return error(Errc::kInvalidArgument, "--seconds takes more than 0 and up to 600, not {}", s.seconds);
-    if (s.engine_threads > 256)
-        return error(Errc::kInvalidArgument, "--engine-threads takes 0 to 256, not {}", s.engine_threads);
     if (s.write_budget < (1u << 20) || s.write_budget > kMostBytes)
         return error(Errc::kInvalidArgument, "--write-budget takes 1 MiB to 1 TiB, not {} bytes",
                      s.write_budget);
     if (s.working_set > kMostBytes)
         return error(Errc::kInvalidArgument, "--working-set takes up to 1 TiB, not {} bytes", s.working_set);
+    if (!(s.rate >= 0) || s.rate > kRateMax)
+        return error(Errc::kInvalidArgument,
+                     "--rate takes 0 (a closed loop) to {:.0f} requests a second, not {}", kRateMax, s.rate);
     return s;
 }
 
 Result<void> check(const LoadCase& c, const LoadSettings& s) {
+    if (s.rate > 0 && !is_lane_initiated(c.path))
+        return error(
+            Errc::kInvalidArgument,
+            "--rate is for paths on which lanes initiate (gnor, ported-locks, coordinating): with {} "
+            "the lanes that time a request do not know when it was meant to be sent",
+            path_name(c.path));
     if (c.bytes < 512 || c.bytes > 65536 || !is_power_of_two(c.bytes))
         return error(Errc::kInvalidArgument, "--bytes takes powers of two from 512 to 65536, not {}",
                      c.bytes);
@@ -132,21 +148,26 @@ Load LoadRunner::load_of(const LoadCase& c) const {
 }
 
 Result<void> LoadRunner::prepare(const LoadCase& c) {
-    if (rig_ != nullptr && !rig_->written && rig_->made_for.path == c.path &&
-        rig_->made_for.clients == c.clients && rig_->made_for.ssds == c.ssds &&
-        rig_->made_for.depth == c.depth && c.write_percent == 0)
-        return {};
+    const bool fits = rig_ != nullptr && rig_->made_for.path == c.path &&
+                      rig_->made_for.clients == c.clients && rig_->made_for.ssds == c.ssds &&
+                      rig_->made_for.depth == c.depth &&
+                      // A central engine's allocator does not join what it has split (extents.hpp).
+                      (!is_central(c.path) || rig_->made_for.bytes == c.bytes);
+    if (fits && (settings_.steady || (!rig_->written && c.write_percent == 0))) return {};
     rig_.reset();
     auto rig = std::make_unique<Rig>();
     rig->made_for = c;
     BedOptions bed;
     bed.ssds = c.ssds;
-    bed.engine_threads = settings_.engine_threads;
+    bed.engine_threads = settings_.engine.threads;
+    bed.nic_threads = settings_.engine.nic_threads;
+    bed.service_units = settings_.engine.service_units;
     bed.seed = settings_.seed;
     bed.profile = settings_.profile;
+    bed.reads_for_device = settings_.lanes == simt::LanesKind::kGpu;
     // The fill, with what a central engine or coordinating clients log of it; then the writes of one repeat.
     bed.programmed_bytes = settings_.working_set * settings_.replicas * 9 / 8 + (64u << 20) +
-                           (c.write_percent != 0 ? settings_.write_budget : 0);
+                           (c.write_percent != 0 || settings_.steady ? settings_.write_budget : 0);
     GN_TRY(check_memory(bed.programmed_bytes));
     GN_ASSIGN(rig->bed, Bed::build(bed));
     InitiatorOptions o;
@@ -156,7 +177,7 @@ Result<void> LoadRunner::prepare(const LoadCase& c) {
     o.channels = settings_.channels;
     o.warps = settings_.warps;
     o.depth = c.depth;
-    o.threads = settings_.threads;
+    o.threads = c.path == PathKind::kStrongCpu ? settings_.threads : settings_.client_threads;
     o.array_threads = settings_.array_threads;
     o.volume_bytes = volume_bytes(c);
     o.replicas = settings_.replicas;
@@ -180,15 +201,21 @@ Result<Repeat> LoadRunner::repeat(const LoadCase& c, std::uint32_t index) {
     GN_TRY(prepare(c));
     Load load = load_of(c);
     load.order_seed = settings_.seed + 1000 * (index + 1);
+    if (settings_.rate > 0)
+        load.interval_ps = static_cast<std::uint64_t>(
+            1e12 * static_cast<double>(rig_->initiator->members(c.bytes)) / settings_.rate);
     if (c.write_percent != 0) {
         // Of a mix a little less, as chance may write more than its share.
         const std::uint64_t writes = settings_.write_budget / nvme::kBlockBytes / pages_a_write(c);
         const std::uint64_t requests = c.write_percent == 100 ? writes : writes * 90 / c.write_percent;
-        load.quota = std::max<std::uint64_t>(1, requests / rig_->initiator->members(c.bytes));
+        if (!settings_.steady)
+            load.quota = std::max<std::uint64_t>(1, requests / rig_->initiator->members(c.bytes));
         rig_->written = true;
     }
     const HardwareCounts before = rig_->bed->counts();
+    const std::vector<EngineThread> threads_before = hardware_threads(rig_->bed->array());
     GN_ASSIGN(Outcome out, rig_->initiator->run(load));
+    const std::vector<EngineThread> threads_after = hardware_threads(rig_->bed->array());
     const HardwareCounts after = rig_->bed->counts();
     GN_TRY(check_outcome(c, out, after.commands - before.commands));
     Repeat r;
@@ -196,18 +223,31 @@ Result<Repeat> LoadRunner::repeat(const LoadCase& c, std::uint32_t index) {
     r.operations = out.operations;
     r.bytes = out.operations * c.bytes;
     r.latency = summarize(std::move(out.latency_ns));
-    r.engine_cpu_seconds = after.cpu_seconds - before.cpu_seconds;
+    add_engine(r, threads_before, threads_after);
     r.checked = out.checked;
+    if (settings_.rate > 0) r.more["offered_per_second"] = settings_.rate;
     r.more["initiator_cpu_seconds"] = out.initiator_cpu_seconds;
     if (!is_lane_initiated(c.path) && settings_.lanes == simt::LanesKind::kCpu)
         r.lane_cpu_seconds = out.lane_cpu_seconds;
     if (is_central(c.path)) r.more["array_cpu_seconds"] = out.array_cpu_seconds;
     for (const auto& [stage, us] : out.stage_us) r.more["stage_" + stage + "_us"] = us;
+    for (const auto& [stage, seconds] : out.work_seconds)
+        r.more["work_" + stage + "_us"] = seconds / static_cast<double>(out.operations) * 1e6;
     if (out.quota_used) r.more["ended_at_write_budget"] = 1;
     if (after.gc_pages_copied != before.gc_pages_copied)
         r.more["gc_pages_copied"] = static_cast<double>(after.gc_pages_copied - before.gc_pages_copied);
-    if (c.write_percent != 0) GN_TRY(compare(c));
+    note_limits(c, r);
+    const bool last = index + 1 == settings_.repeats;
+    if (c.write_percent != 0 && (!settings_.steady || last)) GN_TRY(compare(c));
     return r;
+}
+
+/// What the profile allows, of reads or of writes.
+void LoadRunner::note_limits(const LoadCase& c, Repeat& r) const {
+    if (c.write_percent != 0 && c.write_percent != 100) return;
+    const ModelFigures f = figures_of(profile_, c.write_percent == 100, c.bytes, c.ssds, settings_.replicas);
+    if (f.drives_per_second != 0) r.more["limit_drives_per_second"] = f.drives_per_second;
+    if (f.network_per_second != 0) r.more["limit_network_per_second"] = f.network_per_second;
 }
 
 Result<void> LoadRunner::compare(const LoadCase& c) {
@@ -256,6 +296,7 @@ Result<void> LoadRunner::check_outcome(const LoadCase& c, const Outcome& out, st
 
 Result<Case> LoadRunner::measure(const LoadCase& c) {
     GN_TRY(check(c, settings_));
+    GN_ASSIGN(profile_, embedded::load_profile(settings_.profile));
     Case result;
     result.parameters = parameters_of(c);
     for (std::uint32_t i = 0; i < settings_.repeats; ++i) {

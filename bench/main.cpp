@@ -1,123 +1,27 @@
 // main.cpp: gnstor_bench, the program behind ./run bench: options and exit codes (0 good, 1 failed or wrong
 // data, 2 wrong usage).
-#include <gnstor/base/units.hpp>
-
-#include "deengine.hpp"
+#include "deengine_options.hpp"
 #include "load_options.hpp"
 #include "model.hpp"
 #include "paper.hpp"
-#include "path.hpp"
+#include "path_options.hpp"
 #include "pool.hpp"
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <string_view>
 
 namespace gnstor::bench {
 namespace {
 
-struct Words {
-    std::string lanes = "cpu";
-    std::vector<std::string> operations{"read", "write"};
-    std::string working_set = "256MiB";
-    std::string write_budget;
-    std::string verify = "all";
-};
-
-void add_path_options(CLI::App& path, PathOptions& o, Words& words) {
-    path.add_option("--lanes", words.lanes, "what runs the kernels: cpu or gpu")->capture_default_str();
-    path.add_option("--sizes", o.sizes,
-                    "bytes of an operation, several by commas: powers of two, 512 .. 65536")
-        ->delimiter(',')
-        ->capture_default_str();
-    path.add_option("--ops", words.operations, "read, write or both, by commas")
-        ->delimiter(',')
-        ->check(CLI::IsMember({"read", "write"}))
-        ->capture_default_str();
-    path.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
-    path.add_option("--seconds", o.seconds, "of one repeat")->capture_default_str();
-    path.add_option("--ssds", o.ssds, "how many SSDs")->capture_default_str();
-    path.add_option("--replicas", o.replicas, "of every block")->capture_default_str();
-    path.add_option("--channels", o.channels, "that warps share; 0: chosen for the lanes")
-        ->capture_default_str();
-    path.add_option("--warps", o.warps, "0: chosen for the lanes; on CPU lanes a thread each")
-        ->capture_default_str();
-    path.add_option("--depth", o.depth, "operations in flight a lane; 0: chosen")->capture_default_str();
-    path.add_option("--engine-threads", o.engine_threads, "threads for NIC and SSDs; 0: half of the cores")
-        ->capture_default_str();
-    path.add_option("--working-set", words.working_set, "what is read and written, such as 256MiB")
-        ->capture_default_str();
-    path.add_option("--write-budget", words.write_budget,
-                    "what the writes of one repeat may program on all SSDs (default: 2GiB, GPU lanes 16GiB)");
-    path.add_option("--seed", o.seed, "of contents and order")->capture_default_str();
-    path.add_option("--verify", words.verify,
-                    "which reads are compared word by word: all, sample (one in 16) or none")
-        ->check(CLI::IsMember({"all", "sample", "none"}))
-        ->capture_default_str();
-    path.add_flag("!--no-reference", o.reference, "leave the plain copies out");
-    path.add_option("--store", o.store,
-                    "folder for the drives' stores while it runs (default: drives of memory)")
-        ->check(CLI::ExistingDirectory);
-    path.add_option("--durability", o.durability, "of stores in files: process or power")
-        ->transform(CLI::CheckedTransformer(std::map<std::string, SsdDurability>{
-            {"process", SsdDurability::kProcess}, {"power", SsdDurability::kPower}}))
-        ->option_text("process|power");
-    path.add_flag("--direct", o.direct_io, "stores without the page cache (O_DIRECT)");
-    path.add_option("--profile", o.profile,
-                    "hardware whose time SSDs and network take: none, a name or a file (share/profiles)")
-        ->capture_default_str();
-    path.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
-}
-
-Result<void> read_words(const Words& words, PathOptions& o) {
-    GN_ASSIGN(o.lanes, simt::parse_lanes(words.lanes));
-    o.read = std::find(words.operations.begin(), words.operations.end(), "read") != words.operations.end();
-    o.write = std::find(words.operations.begin(), words.operations.end(), "write") != words.operations.end();
-    GN_ASSIGN(o.working_set, parse_bytes(words.working_set));
-    if (!words.write_budget.empty()) {
-        GN_ASSIGN(o.write_budget, parse_bytes(words.write_budget));
-        if (o.write_budget < (1u << 20))
-            return error(Errc::kInvalidArgument, "--write-budget takes at least 1MiB, not {}",
-                         words.write_budget);
-    }
-    o.verify = words.verify == "none"     ? Verify::kNone
-               : words.verify == "sample" ? Verify::kSample
-                                          : Verify::kAll;
-    return {};
-}
-
-struct DeEngineWords {
-    std::string data = "1GiB";
-    std::string lanes = "cpu";
-};
-
-void add_deengine_options(CLI::App& app, DeEngineOptions& o, DeEngineWords& words) {
-    app.add_option("--parts", o.parts, "map, check, copy, path, collect, recover, by commas")
-        ->delimiter(',')
-        ->check(CLI::IsMember({"map", "check", "copy", "path", "collect", "recover"}))
-        ->capture_default_str();
-    app.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
-    app.add_option("--map-slots", o.map_slots, "of the block map alone")->capture_default_str();
-    app.add_option("--path-blocks", o.path_blocks,
-                   "mapped by an engine on flash that neither copies nor sums")
-        ->capture_default_str();
-    app.add_option("--wear-blocks", o.wear_blocks, "of a full drive that is overwritten")
-        ->capture_default_str();
-    app.add_option("--recover-blocks", o.recover_blocks, "of a full drive that is opened again")
-        ->capture_default_str();
-    app.add_option("--data", words.data, "held by an engine on memory, and copied from")
-        ->capture_default_str();
-    app.add_option("--cores", o.cores, "most engines at once, each on a thread of its own")
-        ->capture_default_str();
-    app.add_option("--lanes", words.lanes, "as ./run gives them to every benchmark; this one runs no lanes")
-        ->check(CLI::IsMember({"cpu", "gpu"}));
-    app.add_option("--seed", o.seed, "of keys and order")->capture_default_str();
-    app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
-}
+constexpr char kExamples[] =
+    "Each has a --help of its own. Examples:\n"
+    "  gnstor bench --path gnor,strong-cpu --bytes 4096,65536 --write-percent 0,100    (load is the "
+    "default)\n"
+    "  gnstor bench path --sizes 512,4096 --ops read\n"
+    "  gnstor bench model --profiles samsung-pm1743 --sizes 4096 --ops read";
 
 /// The command as the raw result keeps it: without folders of this machine.
 std::vector<std::string> as_kept(int argc, char** argv) {
@@ -133,7 +37,7 @@ std::vector<std::string> as_kept(int argc, char** argv) {
 }
 
 Result<bool> start(const DeEngineWords& words, DeEngineOptions& options) {
-    GN_ASSIGN(options.data_bytes, parse_bytes(words.data));
+    GN_TRY(read_deengine_words(words, options));
     return run_deengine(options);
 }
 
@@ -142,8 +46,8 @@ Result<bool> start(const ModelWords& words, ModelOptions& options) {
     return run_model(options);
 }
 
-Result<bool> start(const Words& words, PathOptions& options) {
-    GN_TRY(read_words(words, options));
+Result<bool> start(const PathWords& words, PathOptions& options) {
+    GN_TRY(read_path_words(words, options));
     return run_path(options);
 }
 
@@ -166,6 +70,10 @@ void add_paper_options(CLI::App& app, PaperOptions& o, LoadWords& words) {
         ->required();
     app.add_option("--limit", o.limit_seconds, "seconds after which no case is begun")->capture_default_str();
     add_load_settings(app, o.settings, words);
+    app.footer(
+        "Examples:\n"
+        "  gnstor bench paper --figure 13 --json figure-13.json    (the same command goes on where it was)\n"
+        "  gnstor bench paper --figure 12 --path gnor --json figure-12.json");
 }
 
 Result<bool> start(const LoadWords& words, LoadOptions& options) {
@@ -179,9 +87,10 @@ Result<bool> start(const LoadWords& words, LoadOptions& options) {
 int main(int argc, char** argv) {
     using gnstor::Errc;
     gnstor::bench::PathOptions options;
-    gnstor::bench::Words words;
+    gnstor::bench::PathWords words;
     CLI::App app{"Measurements of GNStor.", "gnstor_bench"};
     app.require_subcommand(1);
+    app.footer(gnstor::bench::kExamples);
     CLI::App* const path = app.add_subcommand(
         "path", "random reads and writes by lanes, through a whole array: IOPS, GB/s, latency, CPU time");
     gnstor::bench::add_path_options(*path, options, words);

@@ -12,6 +12,7 @@
 #include "model_figures.hpp"
 #include "path_options.hpp"
 #include "progress.hpp"
+#include "repeat.hpp"
 #include "result.hpp"
 #include "rig.hpp"
 
@@ -22,7 +23,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <thread>
 
 namespace gnstor::bench {
 namespace {
@@ -30,13 +30,6 @@ namespace {
 constexpr double kHostShare = 0.85;  ///< of its saturation: above, a case is the host's
 constexpr double kNear = 0.03;
 constexpr double kIdleLoad = 0.5;  ///< of the limit: below, hardly anything queues
-
-std::string load_average() {
-    std::ifstream file("/proc/loadavg");
-    std::string one_minute;
-    file >> one_minute;
-    return one_minute.empty() ? "unknown" : one_minute;
-}
 
 struct Kind {
     bool write;
@@ -68,7 +61,7 @@ class ModelBench {
         progress_.clear();
         print_summary();
         if (!options_.json.empty()) GN_TRY(keep_results());
-        return wrong_ == 0;
+        return judgement_.wrong == 0;
     }
 
   private:
@@ -86,13 +79,10 @@ class ModelBench {
 
     void print_heading() const {
         std::printf("bench model on %s\n", lanes_->describe(shape_).c_str());
-        std::printf(
-            "  array       %u SSD%s, %u replica%s, %u engine thread%s, %u channel%s; working set %s, "
-            "random\n",
-            options_.ssds, options_.ssds == 1 ? "" : "s", options_.replicas,
-            options_.replicas == 1 ? "" : "s", options_.engine_threads,
-            options_.engine_threads == 1 ? "" : "s", shape_.channels, shape_.channels == 1 ? "" : "s",
-            format_bytes(options_.working_set).c_str());
+        std::printf("  array       %u SSD%s, %u replica%s, %s, %u channel%s; working set %s, random\n",
+                    options_.ssds, options_.ssds == 1 ? "" : "s", options_.replicas,
+                    options_.replicas == 1 ? "" : "s", describe(options_.engine).c_str(), shape_.channels,
+                    shape_.channels == 1 ? "" : "s", format_bytes(options_.working_set).c_str());
         std::printf("  machine     load average %s\n\n", load_before_.c_str());
         std::fflush(stdout);
     }
@@ -107,7 +97,7 @@ class ModelBench {
             rig_.reset();
             RigOptions o{options_.ssds,
                          options_.replicas,
-                         options_.engine_threads,
+                         options_.engine,
                          options_.working_set,
                          kind.write ? options_.write_budget : 0,
                          options_.seed,
@@ -131,22 +121,7 @@ class ModelBench {
         r.seconds = options_.seconds;
         r.operations_max = kind.write ? rig_->writes_max(kind.bytes) : ~0ull;
         r.offered_per_second = offered;
-        const double engine_before = rig_->engine_cpu_seconds();
-        GN_ASSIGN(RunOutcome outcome, lanes_->run(shape, rig_->client(), rig_->volume(), r));
-        if (outcome.failures != 0 || outcome.operations == 0)
-            return error(Errc::kIo, "{} of {} bytes under profile {} failed {} times: {}",
-                         kind.write ? "writes" : "reads", kind.bytes, profile, outcome.failures,
-                         nvme::status_name(outcome.first_status));
-        wrong_ += outcome.wrong;
-        Repeat done;
-        done.seconds = outcome.seconds;
-        done.operations = outcome.operations;
-        done.bytes = outcome.operations * kind.bytes;
-        done.latency = summarize(std::move(outcome.latency_ns));
-        done.engine_cpu_seconds = rig_->engine_cpu_seconds() - engine_before;
-        if (lanes_->kind() == simt::LanesKind::kCpu) done.lane_cpu_seconds = outcome.lane_cpu_seconds;
-        done.checked = outcome.checked;
-        return Result<Repeat>(std::move(done));
+        return run_on_array(*rig_, *lanes_, shape, r, judgement_);
     }
 
     struct Point {
@@ -327,24 +302,22 @@ class ModelBench {
             "limit). In an open loop it counts from\nwhen an operation was meant to be sent.\n",
             near_, near_ + far_, of_the_host_, kHostShare * 100, left_out_, options_.repeats,
             options_.seconds, kIdleLoad * 100);
-        if (wrong_ != 0)
-            std::printf("WRONG: %llu reads held another word than was written\n",
-                        static_cast<unsigned long long>(wrong_));
+        if (judgement_.wrong != 0) std::printf("SOME WRONG\n");
         std::printf("Load average of the machine: %s before, %s after.\n", load_before_.c_str(),
                     load_average().c_str());
     }
 
     [[nodiscard]] Result<void> keep_results() const {
-        const nlohmann::json configuration = {{"lanes", simt::lanes_name(lanes_->kind())},
-                                              {"ssds", options_.ssds},
-                                              {"replicas", options_.replicas},
-                                              {"channels", shape_.channels},
-                                              {"warps", shape_.warps},
-                                              {"engine threads", options_.engine_threads},
-                                              {"working set", format_bytes(options_.working_set)},
-                                              {"seed", options_.seed},
-                                              {"load average before", load_before_},
-                                              {"load average after", load_average()}};
+        nlohmann::json configuration = {{"lanes", simt::lanes_name(lanes_->kind())},
+                                        {"ssds", options_.ssds},
+                                        {"replicas", options_.replicas},
+                                        {"channels", shape_.channels},
+                                        {"warps", shape_.warps},
+                                        {"working set", format_bytes(options_.working_set)},
+                                        {"seed", options_.seed},
+                                        {"load average before", load_before_},
+                                        {"load average after", load_average()}};
+        add_to_configuration(options_.engine, configuration);
         const char* commit = std::getenv("GN_COMMIT");
         nlohmann::json run =
             to_json("model", options_.command, commit != nullptr ? commit : "unknown", configuration, cases_);
@@ -364,7 +337,7 @@ class ModelBench {
     std::map<Kind, HostFigures> hosts_;
     std::vector<Case> cases_;
     std::uint32_t near_ = 0, far_ = 0, of_the_host_ = 0, left_out_ = 0;
-    std::uint64_t wrong_ = 0;
+    Judgement judgement_;
 };
 
 Result<void> check_model_options(const ModelOptions& o) {
@@ -390,8 +363,7 @@ Result<bool> run_model(const ModelOptions& given) {
     std::unique_ptr<PathLanes> lanes = gpu ? make_gpu_path_lanes() : make_cpu_path_lanes();
     if (!lanes)
         return error(Errc::kUnsupported, "this build has no GPU lanes; build with nvcc, or use --lanes cpu");
-    if (options.engine_threads == 0)
-        options.engine_threads = std::max(1u, std::thread::hardware_concurrency() / 2);
+    GN_ASSIGN(options.engine, complete(options.engine));
     for (std::uint32_t& depth : options.depths) depth = std::min(depth, lanes->depth_max());
     options.depths.erase(std::unique(options.depths.begin(), options.depths.end()), options.depths.end());
     PathOptions path;  // the checks of `bench path`, for what both have
@@ -407,7 +379,7 @@ Result<bool> run_model(const ModelOptions& given) {
     path.warps = options.warps;
     path.depth = lanes->depth_max();
     GN_TRY(check_options(path));
-    GN_ASSIGN(const LaneShape shape, choose_shape(path, *lanes, options.engine_threads));
+    GN_ASSIGN(const LaneShape shape, choose_shape(path, *lanes, options.engine.threads));
     ModelBench bench(options, std::move(lanes), shape);
     return bench.run();
 }

@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "engine_options.hpp"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +24,7 @@ struct ModelOptions {
     std::uint32_t repeats = 3;
     double seconds = 0.4;  ///< of each repeat
     std::uint32_t ssds = 1, replicas = 1;
-    std::uint32_t engine_threads = 0;       ///< 0: half of the cores
+    EngineOptions engine;
     std::uint32_t channels = 0, warps = 0;  ///< 0: chosen for the lanes
     std::uint64_t working_set = 64ull << 20;
     std::uint64_t write_budget = 2ull << 30;

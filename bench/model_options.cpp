@@ -33,14 +33,17 @@ void add_model_options(CLI::App& app, ModelOptions& o, ModelWords& words) {
         ->capture_default_str();
     app.add_option("--warps", o.warps, "0: chosen for the lanes; on CPU lanes a thread each")
         ->capture_default_str();
-    app.add_option("--engine-threads", o.engine_threads, "threads for NIC and SSDs; 0: half of the cores")
-        ->capture_default_str();
+    add_engine_options(app, o.engine);
     app.add_option("--working-set", words.working_set, "what is read and written, such as 64MiB")
         ->capture_default_str();
     app.add_option("--write-budget", words.write_budget, "what the writes of one repeat may program")
         ->capture_default_str();
     app.add_option("--seed", o.seed, "of contents and order")->capture_default_str();
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
+    app.footer(
+        "Examples:\n"
+        "  gnstor bench model --profiles gnstor-paper --ssds 4 --replicas 2 --sizes 4096,65536\n"
+        "  gnstor bench model --profiles samsung-980-pro --ops read --loads 0.5 --json model.json");
 }
 
 Result<void> read_model_words(const ModelWords& words, ModelOptions& o) {

@@ -146,6 +146,7 @@ Result<std::vector<LoadCase>> figure_cases(std::uint32_t figure, const std::vect
 
 Result<bool> run_paper(const PaperOptions& given) {
     PaperOptions options = given;
+    options.settings.steady = true;  // hundreds of cases: no time for an array each
     GN_ASSIGN(options.settings, complete(options.settings));
     GN_TRY(simt::check_lanes(options.settings.lanes));
     GN_ASSIGN(const std::vector<LoadCase> wanted, figure_cases(options.figure, options.paths));

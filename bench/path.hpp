@@ -5,6 +5,7 @@
 #include <gnstor/embedded_array.hpp>
 #include <gnstor/simt/launch.hpp>
 
+#include "engine_options.hpp"
 #include "recorder.hpp"
 
 #include <cstdint>
@@ -21,18 +22,24 @@ struct PathOptions {
     double seconds = 1.0;  ///< of each repeat
     std::uint32_t ssds = 4;
     std::uint32_t replicas = 2;
-    std::uint32_t engine_threads = 0;                  ///< 0: half of the cores
+    EngineOptions engine;
     std::uint32_t channels = 0, warps = 0, depth = 0;  ///< 0: chosen for the lanes
+    bool alone = false;                                ///< one lane by itself, one operation at a time
     std::uint64_t working_set = 256ull << 20;
     std::uint64_t write_budget = 0;  ///< bytes programmed by the writes of one repeat; 0: chosen
     std::uint64_t seed = 1;
     Verify verify = Verify::kAll;
+    double rate =
+        0;  ///< open loop: operations a second that all lanes together mean to send; 0: as many as they can
     bool reference = true;
-    std::string store;  ///< folder for the drives' stores while it runs; empty: drives of memory
+    bool fio = true;          ///< beside CPU lanes, where it is installed
+    bool fio_sqpoll = false;  ///< once more with a kernel thread that takes what is handed in
+    std::string store;        ///< folder for the drives' stores while it runs; empty: drives of memory
     SsdDurability durability = SsdDurability::kDefault;
     bool direct_io = false;        ///< stores without the page cache
     std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
     std::string json;              ///< path of the raw result; empty: none
+    std::string output;            ///< "table" or "json" on standard output
     std::vector<std::string> command;
 };
 

@@ -101,7 +101,8 @@ class PathLane {
                 continue;
             }
             if (idle_since == 0) idle_since = now;
-            if (group_.any(now - idle_since > kStallNs)) return give_up();
+            // In an open loop there may be nothing to wait for.
+            if (group_.any(in_flight_ != 0 && now - idle_since > kStallNs)) return give_up();
             simt::pause(backoff);
         }
     }

@@ -19,6 +19,7 @@ struct LaneShape {
     std::uint32_t warps;
     std::uint32_t channels;
     std::uint32_t depth;  ///< operations in flight a lane
+    bool alone = false;   ///< one lane by itself, one operation at a time (alone_job.hpp)
 };
 
 /// One repeat to be run. What is left out of Plan is the lanes' own business.
@@ -39,10 +40,11 @@ struct RunRequest {
 struct RunOutcome {
     double seconds = 0;  ///< from the first lane's begin to the last lane's end, by the lanes' clock
     std::uint64_t operations = 0, checked = 0, wrong = 0, failures = 0;
-    bool quota_used = false;      ///< ended by operations_max, before its time
-    double lane_cpu_seconds = 0;  ///< CPU lanes only
-    double waiting_seconds = 0;   ///< summed over lanes
-    nvme::Status first_status{};  ///< of the first failure
+    bool quota_used = false;         ///< ended by operations_max, before its time
+    double lane_cpu_seconds = 0;     ///< CPU lanes only
+    double process_cpu_seconds = 0;  ///< of all threads of this process while the kernel ran
+    double waiting_seconds = 0;      ///< summed over lanes
+    nvme::Status first_status{};     ///< of the first failure
     std::uint64_t first_offset = 0;
     std::vector<std::uint32_t> latency_ns;  ///< a uniform sample
 };

@@ -2,18 +2,26 @@
 // which say what differs: how many lanes there are and what they are called.
 #pragma once
 
+#include "alone_job.hpp"
 #include "path_jobs.hpp"
 #include "path_lanes.hpp"
 #include "reference_job.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 
 namespace gnstor::bench {
 namespace {
 
 constexpr std::uint64_t kSamplesMax = 1u << 22;  // 16 MiB of latencies, whatever the number of lanes
 constexpr nvme::VolumeId kReferenceVolume = 1;
+
+inline double process_cpu_seconds() {
+    timespec t{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
 
 /// What a run leaves behind in lane memory.
 struct RunMemory {
@@ -89,13 +97,17 @@ class PathLanesBase : public PathLanes {
         if (request.write) {
             GN_ASSIGN(written_, simt::DeviceMemory::allocate(bitmap_bytes(request.working_set), kind_));
         }
-        PathJob job{};
-        job.volume = volume.ref();
-        job.channels = client.channels();
-        job.plan = plan(shape, request, memory);
-        job.written = request.write ? written_.lane_as<std::uint32_t>() : nullptr;
-        GN_TRY(launch(shape, job));
-        return memory.outcome();
+        const Plan what = plan(shape, request, memory);
+        auto* const written = request.write ? written_.lane_as<std::uint32_t>() : nullptr;
+        const double cpu_before = process_cpu_seconds();
+        if (shape.alone)
+            GN_TRY(launch(shape, AloneJob{volume.ref(), client.channels(), what, written}));
+        else
+            GN_TRY(launch(shape, PathJob{volume.ref(), client.channels(), what, written}));
+        const double cpu_seconds = process_cpu_seconds() - cpu_before;
+        GN_ASSIGN(RunOutcome out, memory.outcome());
+        out.process_cpu_seconds = cpu_seconds;
+        return out;
     }
 
     Result<std::uint64_t> check(const LaneShape& shape, client::Client& client, const client::Volume& volume,
@@ -156,7 +168,7 @@ class PathLanesBase : public PathLanes {
         p.write = request.write;
         p.verify = request.verify;
         p.depth = shape.depth;
-        p.lanes_a_warp = lanes_a_warp(request.bytes);
+        p.lanes_a_warp = shape.alone ? 1 : lanes_a_warp(request.bytes);
         p.units = request.working_set / request.bytes;
         p.contents_seed = request.seed;
         p.order_seed = request.order_seed;

@@ -1,16 +1,101 @@
-// path_options.cpp: checks of `bench path`'s options.
+// path_options.cpp: `bench path` on the command line, and checks of its options.
 #include "path_options.hpp"
+
+#include <gnstor/base/units.hpp>
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <map>
 
 namespace gnstor::bench {
 namespace {
 
 constexpr std::uint32_t kSizeMin = 512, kSizeMax = 65536;
 constexpr std::uint64_t kWorkingSetMax = 1ull << 40;
+constexpr double kRateMax = 1e9;
+
+constexpr char kExamples[] =
+    "Examples:\n"
+    "  gnstor bench path --sizes 4096 --ops read --output json\n"
+    "  gnstor bench path --sizes 512,4096 --ops read --rate 50000    (open loop: latency at a load below the "
+    "most)\n"
+    "  gnstor bench path --engine-threads 2 --nic-threads 1 --service-units 2 --ssds 2 --json path.json\n"
+    "  gnstor bench path --profile gnstor-paper --sizes 65536 --ops read    (modelled SSDs and network)\n"
+    "  gnstor bench path --store . --durability power --sizes 4096 --ops write    (drives in files of this "
+    "folder)";
 
 }  // namespace
+
+void add_path_options(CLI::App& path, PathOptions& o, PathWords& words) {
+    path.add_option("--lanes", words.lanes, "what runs the kernels: cpu or gpu")->capture_default_str();
+    path.add_option("--sizes", o.sizes,
+                    "bytes of an operation, several by commas: powers of two, 512 .. 65536")
+        ->delimiter(',')
+        ->capture_default_str();
+    path.add_option("--ops", words.operations, "read, write or both, by commas")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"read", "write"}))
+        ->capture_default_str();
+    path.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
+    path.add_option("--seconds", o.seconds, "of one repeat")->capture_default_str();
+    path.add_option("--ssds", o.ssds, "how many SSDs")->capture_default_str();
+    path.add_option("--replicas", o.replicas, "of every block")->capture_default_str();
+    path.add_option("--channels", o.channels, "that warps share; 0: chosen for the lanes")
+        ->capture_default_str();
+    path.add_option("--warps", o.warps, "0: chosen for the lanes; on CPU lanes a thread each")
+        ->capture_default_str();
+    path.add_option("--depth", o.depth, "operations in flight a lane; 0: chosen")->capture_default_str();
+    path.add_flag("--alone", o.alone, "one lane by itself, one operation at a time: what one takes");
+    add_engine_options(path, o.engine);
+    path.add_option("--working-set", words.working_set, "what is read and written, such as 256MiB")
+        ->capture_default_str();
+    path.add_option("--write-budget", words.write_budget,
+                    "what the writes of one repeat may program on all SSDs (default: 2GiB, GPU lanes 16GiB)");
+    path.add_option("--seed", o.seed, "of contents and order")->capture_default_str();
+    path.add_option("--verify", words.verify,
+                    "which reads are compared word by word: all, sample (one in 16) or none")
+        ->check(CLI::IsMember({"all", "sample", "none"}))
+        ->capture_default_str();
+    path.add_option(
+            "--rate", o.rate,
+            "open loop: operations a second that all lanes together mean to send; 0: as many as they can")
+        ->capture_default_str();
+    path.add_flag("!--no-reference", o.reference, "leave the plain copies out");
+    path.add_flag("!--no-fio", o.fio, "leave fio out, which stands beside CPU lanes where it is installed");
+    path.add_flag("--fio-sqpoll", o.fio_sqpoll,
+                  "fio once more, with a kernel thread that takes what it hands in");
+    path.add_option("--store", o.store,
+                    "folder for the drives' stores while it runs (default: drives of memory)")
+        ->check(CLI::ExistingDirectory);
+    path.add_option("--durability", o.durability, "of stores in files: process or power")
+        ->transform(CLI::CheckedTransformer(std::map<std::string, SsdDurability>{
+            {"process", SsdDurability::kProcess}, {"power", SsdDurability::kPower}}))
+        ->option_text("process|power");
+    path.add_flag("--direct", o.direct_io, "stores without the page cache (O_DIRECT)");
+    path.add_option("--profile", o.profile, kProfileHelp)->capture_default_str();
+    path.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
+    path.add_option("--output", o.output, "on standard output: table or json")
+        ->check(CLI::IsMember({"table", "json"}));
+    path.footer(kExamples);
+}
+
+Result<void> read_path_words(const PathWords& words, PathOptions& o) {
+    GN_ASSIGN(o.lanes, simt::parse_lanes(words.lanes));
+    o.read = std::find(words.operations.begin(), words.operations.end(), "read") != words.operations.end();
+    o.write = std::find(words.operations.begin(), words.operations.end(), "write") != words.operations.end();
+    GN_ASSIGN(o.working_set, parse_bytes(words.working_set));
+    if (!words.write_budget.empty()) {
+        GN_ASSIGN(o.write_budget, parse_bytes(words.write_budget));
+        if (o.write_budget < (1u << 20))
+            return error(Errc::kInvalidArgument, "--write-budget takes at least 1MiB, not {}",
+                         words.write_budget);
+    }
+    o.verify = words.verify == "none"     ? Verify::kNone
+               : words.verify == "sample" ? Verify::kSample
+                                          : Verify::kAll;
+    return {};
+}
 
 const char* verify_words(Verify verify) {
     switch (verify) {
@@ -41,6 +126,10 @@ Result<void> check_options(const PathOptions& o) {
         return error(Errc::kInvalidArgument, "--repeats takes 1 to 1000, not {}", o.repeats);
     if (!(o.seconds > 0) || o.seconds > 600)
         return error(Errc::kInvalidArgument, "--seconds takes more than 0 and up to 600, not {}", o.seconds);
+    if (!(o.rate >= 0) || o.rate > kRateMax)
+        return error(Errc::kInvalidArgument,
+                     "--rate takes 0 (a closed loop) to {:.0f} operations a second, not {}", kRateMax,
+                     o.rate);
     if (o.ssds == 0 || o.ssds > placement::kMaxSlots)
         return error(Errc::kInvalidArgument, "--ssds takes 1 to {}, not {}", placement::kMaxSlots, o.ssds);
     if (o.replicas == 0 || o.replicas > placement::kMaxReplicas || o.replicas > o.ssds)
@@ -56,6 +145,14 @@ Result<void> check_options(const PathOptions& o) {
 
 Result<LaneShape> choose_shape(const PathOptions& o, const PathLanes& lanes, std::uint32_t engine_threads) {
     LaneShape shape = lanes.default_shape(engine_threads);
+    if (o.alone) {
+        if (o.warps != 0 || o.channels != 0 || o.depth != 0 || o.rate > 0)
+            return error(
+                Errc::kInvalidArgument,
+                "--alone is one lane with one operation: leave --warps, --channels, --depth and --rate "
+                "out");
+        return LaneShape{lanes.warps_grain(), 1, 1, true};
+    }
     if (o.warps != 0) {
         shape.warps = o.warps;
         shape.channels = std::min(shape.channels, shape.warps);

@@ -221,6 +221,10 @@ void add_pool_options(CLI::App& app, PoolBenchOptions& o, PoolBenchWords& words)
         ->check(CLI::IsMember({"cpu", "gpu"}));
     app.add_option("--seed", o.seed, "of sizes and order")->capture_default_str();
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
+    app.footer(
+        "Examples:\n"
+        "  gnstor bench pool --allocations 1000000 --most-lanes 1\n"
+        "  gnstor bench pool --pool 16MiB --high 80 --low 70 --json pool.json");
 }
 
 Result<void> read_pool_words(const PoolBenchWords& words, PoolBenchOptions& o) {

@@ -83,6 +83,13 @@ nlohmann::json describe_machine() {
     return machine;
 }
 
+std::string load_average() {
+    std::ifstream file("/proc/loadavg");
+    std::string one_minute;
+    file >> one_minute;
+    return one_minute.empty() ? "unknown" : one_minute;
+}
+
 nlohmann::json to_json(const std::string& benchmark, const std::vector<std::string>& command,
                        const std::string& commit, const nlohmann::json& configuration,
                        const std::vector<Case>& cases) {
@@ -162,14 +169,21 @@ Result<void> write_json(const std::filesystem::path& path, const nlohmann::json&
 
 namespace {
 
-/// CPU time an operation in microseconds, or a dash where it was not measured.
-std::string cost(const Case& c, double Repeat::*seconds) {
+/// CPU time an operation in microseconds, or a dash where it was not measured (below 0).
+template <class Get>
+std::string cost(const Case& c, Get seconds) {
     for (const Repeat& r : c.repeats)
-        if (r.*seconds < 0 || r.operations == 0) return "-";
-    return fmt::format("{:.2f}", spread(c.repeats, [seconds](const Repeat& r) {
-                                     return r.*seconds / static_cast<double>(r.operations) * 1e6;
+        if (seconds(r) < 0 || r.operations == 0) return "-";
+    return fmt::format("{:.2f}", spread(c.repeats, [&seconds](const Repeat& r) {
+                                     return seconds(r) / static_cast<double>(r.operations) * 1e6;
                                  }).median);
 }
+double initiator_cpu_seconds(const Repeat& r) {
+    const auto found = r.more.find("initiator_cpu_seconds");
+    return found == r.more.end() ? kNotMeasured : found->second;
+}
+
+}  // namespace
 
 std::string name_of(const Case& c) {
     std::string name;
@@ -179,12 +193,10 @@ std::string name_of(const Case& c) {
     return name;
 }
 
-}  // namespace
-
 std::string table(const std::vector<Case>& cases) {
-    constexpr const char* kRow = "{:<30} {:>32} {:>7} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}\n";
+    constexpr const char* kRow = "{:<30} {:>32} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}\n";
     std::string text = fmt::format(fmt::runtime(kRow), "case", "IOPS (least .. most)", "GB/s", "mean us",
-                                   "p50 us", "p99 us", "p99.9 us", "engine us", "lanes us");
+                                   "p50 us", "p99 us", "p99.9 us", "init. us", "engine us", "lanes us");
     for (const Case& c : cases) {
         if (c.repeats.empty()) continue;
         const auto median_us = [&c](auto get) {
@@ -195,14 +207,15 @@ std::string table(const std::vector<Case>& cases) {
             spread(c.repeats, [](const Repeat& r) { return static_cast<double>(r.operations) / r.seconds; });
         const Spread rate =
             spread(c.repeats, [](const Repeat& r) { return static_cast<double>(r.bytes) / r.seconds / 1e9; });
-        text += fmt::format(fmt::runtime(kRow), name_of(c),
-                            fmt::format("{:.0f} ({:.0f} .. {:.0f})", iops.median, iops.least, iops.most),
-                            fmt::format("{:.3f}", rate.median),
-                            median_us([](const Repeat& r) { return r.latency.mean_ns; }),
-                            median_us([](const Repeat& r) { return r.latency.p50_ns; }),
-                            median_us([](const Repeat& r) { return r.latency.p99_ns; }),
-                            median_us([](const Repeat& r) { return r.latency.p999_ns; }),
-                            cost(c, &Repeat::engine_cpu_seconds), cost(c, &Repeat::lane_cpu_seconds));
+        text += fmt::format(
+            fmt::runtime(kRow), name_of(c),
+            fmt::format("{:.0f} ({:.0f} .. {:.0f})", iops.median, iops.least, iops.most),
+            fmt::format("{:.3f}", rate.median), median_us([](const Repeat& r) { return r.latency.mean_ns; }),
+            median_us([](const Repeat& r) { return r.latency.p50_ns; }),
+            median_us([](const Repeat& r) { return r.latency.p99_ns; }),
+            median_us([](const Repeat& r) { return r.latency.p999_ns; }), cost(c, initiator_cpu_seconds),
+            cost(c, [](const Repeat& r) { return r.engine_cpu_seconds; }),
+            cost(c, [](const Repeat& r) { return r.lane_cpu_seconds; }));
     }
     return text;
 }

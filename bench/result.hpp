@@ -45,8 +45,14 @@ struct Case {
     std::vector<Repeat> repeats;
 };
 
+/// Its parameters in a row, for people.
+std::string name_of(const Case& c);
+
 /// CPU, cores, memory, GPU and kernel of this machine.
 nlohmann::json describe_machine();
+
+/// Of the machine, over the last minute; "unknown" where it does not say.
+std::string load_average();
 
 /// The whole run in the schema of docs/runs/README.md.
 nlohmann::json to_json(const std::string& benchmark, const std::vector<std::string>& command,

@@ -38,7 +38,13 @@ Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneSha
     // Chance makes shares uneven: half as much again for each.
     const std::uint64_t programmed = options.working_set * options.replicas + options.write_budget;
     array.ssd_capacity_bytes = round_up(programmed / options.ssds * 3 / 2, kCapacityGrain) + kCapacityGrain;
-    array.engine_threads = options.engine_threads;
+    // What will be programmed lies in memory that the drives have already: writes are measured, not the
+    // system that gives pages (and no more than that: the machine's memory was checked against it).
+    array.ssd_memory_at_opening = programmed / options.ssds;
+    array.engine_threads = options.engine.threads;
+    array.nic_threads = options.engine.nic_threads;
+    array.service_units = options.engine.service_units;
+    array.reads_for_device = lanes.kind() == simt::LanesKind::kGpu;
     array.seed = options.seed;
     if (!options.store.empty()) {
         std::string name = (options.store / "gnstor-bench-XXXXXX").string();
@@ -74,13 +80,6 @@ Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneSha
 Rig::Folder::~Folder() {
     std::error_code ignored;
     if (!path.empty()) std::filesystem::remove_all(path, ignored);
-}
-
-double Rig::engine_cpu_seconds() const {
-    double seconds = 0;
-    for (const EngineThread& thread : array_->engine_threads())
-        seconds += static_cast<double>(thread.cpu_time_ns) / 1e9;
-    return seconds;
 }
 
 std::uint64_t Rig::commands() const {

@@ -5,15 +5,19 @@
 
 #include <gnstor/embedded_array.hpp>
 
+#include "engine_options.hpp"
+#include "hardware_threads.hpp"
 #include "path_lanes.hpp"
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 namespace gnstor::bench {
 
 struct RigOptions {
-    std::uint32_t ssds, replicas, engine_threads;
+    std::uint32_t ssds, replicas;
+    EngineOptions engine;  ///< complete
     std::uint64_t working_set;
     std::uint64_t write_budget;  ///< bytes that may be programmed after filling, on all SSDs together
     std::uint64_t seed;
@@ -32,7 +36,7 @@ class Rig {
 
     [[nodiscard]] client::Client& client() { return *client_; }
     [[nodiscard]] const client::Volume& volume() const { return *volume_; }
-    [[nodiscard]] double engine_cpu_seconds() const;
+    [[nodiscard]] std::vector<EngineThread> engine_threads() const { return hardware_threads(*array_); }
     /// How many random writes of `bytes` the drives surely take before they collect garbage: each
     /// needs a free page a block and replica.
     [[nodiscard]] std::uint64_t writes_max(std::uint32_t bytes) const;

@@ -2,9 +2,11 @@
 """Plots a figure that `./run bench paper --figure N --json FILE` measured, beside what the paper says of it.
 
 usage: scripts/plot_paper.py FILE.json [OUT.svg]      (default: FILE with .svg)
+       scripts/plot_paper.py --docs [--check]         (docs/runs/paper-figure-*.json to docs/plots/; --check writes nothing and fails
+                                                       where a plot is not what its result gives)
 
-Everything drawn comes out of FILE; lines of the hardware's limits and the claims in the caption are the paper's, and marked so.
-Plain SVG, no library.
+Everything drawn comes out of FILE; the claims in the caption and lines marked so are the paper's. Dashed lines: what the modelled SSDs and network of the
+run allow (the paper's where it had no model). Plain SVG written here: the same bytes for the same result, on every machine.
 """
 import json
 import pathlib
@@ -12,6 +14,7 @@ import re
 import sys
 from xml.sax.saxutils import escape
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLOURS = {"gnor": "#1b7837", "strong-cpu": "#2166ac", "gd-deengine": "#92c5de", "gd": "#f4a582", "basic": "#b2182b",
            "ported-locks": "#999999", "coordinating": "#555555"}
 # The paper's limits, of one SSD by (operation, bytes) and of the links, in the unit of the axes: 10^9 bytes a second. The paper's own GB/s are
@@ -96,6 +99,12 @@ class Panel:
         self.svg.text(self.x + self.w, self.at(value) - 3, words, 8, "end", "#666")
 
 
+    def limit_of_group(self, index, groups, value):
+        if value <= self.top:
+            step = self.w / max(1, groups)
+            self.svg.line([(self.x + step * (index + 0.04), self.at(value)), (self.x + step * (index + 0.96), self.at(value))], "#888", 1, "4 3")
+
+
 def bars(panel, groups, paths, values):
     """values[group][path] = (median, least, most)."""
     step = panel.w / max(1, len(groups))
@@ -123,11 +132,37 @@ def curves(panel, numbers, paths, values):
             panel.svg.rect(x - 2, y - 2, 4, 4, COLOURS[path])
 
 
-def limits(panel, operation, count, ssds, replicas, measured):
-    """The paper's ideal lines, where they are in reach of what was measured."""
-    peak = PAPER_SSD[(operation, count)] * ssds / (replicas if operation == "write" else 1)
-    for value, words in ((peak, f"SSDs {peak:.1f} (paper)"), (PAPER_NETWORK, f"network {PAPER_NETWORK:.1f} (paper)"), (PAPER_PCIE, f"PCIe {PAPER_PCIE:.1f} (paper)")):
-        if value <= 2.5 * measured:
+def allowed(cases, operation, count, ssds, replicas):
+    """GB/s that SSDs and network allow: of the run's profile, or the paper's; with the words that say which."""
+    for case in cases:
+        parameters, first = case["parameters"], case["repeats"][0]
+        if (parameters["operation"], parameters["bytes"], parameters["SSDs"]) == (operation, count, ssds) and "limit_drives_per_second" in first:
+            return (first["limit_drives_per_second"] * count / 1e9, first.get("limit_network_per_second", 0) * count / 1e9, "")
+    copies = replicas if operation == "write" else 1
+    return PAPER_SSD[(operation, count)] * ssds / copies, PAPER_NETWORK / copies, " (paper)"
+
+
+def limits(panel, cases, operation, count, ssds, replicas, measured):
+    """Ideal lines, where they are in reach of what was measured."""
+    drives, network, whose = allowed(cases, operation, count, ssds, replicas)
+    for value, words in ((drives, f"SSDs {drives:.1f}{whose}"), (network, f"network {network:.1f}{whose}"), (PAPER_PCIE, f"PCIe {PAPER_PCIE:.1f} (paper)")):
+        if 0 < value <= 2.5 * measured:
+            panel.limit(value, words)
+
+
+def limits_by_number(panel, cases, operation, count, numbers, replicas):
+    """The line of the SSDs rises with their number; network and PCIe do not."""
+    if not numbers:
+        return
+    step = panel.w / len(numbers)
+    found = [allowed(cases, operation, count, number, replicas) for number in numbers]
+    points = [(panel.x + step * (n + 0.5), panel.at(drives)) for n, (drives, _, _) in enumerate(found) if drives <= panel.top]
+    if points:
+        panel.svg.line(points, "#888", 1, "4 3")
+        panel.svg.text(points[-1][0], points[-1][1] - 4, f"SSDs{found[0][2]}", 8, "end", "#666")
+    network = found[-1][1]
+    for value, words in ((network, f"network {network:.1f}{found[-1][2]}"), (PAPER_PCIE, f"PCIe {PAPER_PCIE:.1f} (paper)")):
+        if value > 0:
             panel.limit(value, words)
 
 
@@ -143,16 +178,12 @@ def by_key(cases, key, get):
     return table
 
 
-def extra_limits(operation, count, ssds, replicas):
-    return (PAPER_SSD[(operation, count)] * ssds / (replicas if operation == "write" else 1), PAPER_NETWORK, PAPER_PCIE)
-
-
 def draw(run):
     figure = int(re.fullmatch(r"paper-figure-(\d+)", run["benchmark"]).group(1))
     cases, config = run["cases"], run["configuration"]
     paths = [path for path in COLOURS if any(case["parameters"]["path"] == path for case in cases)]
     kinds = [("read", 4096), ("write", 4096), ("read", 65536), ("write", 65536)]
-    svg = Svg(1040, 700 if figure in (11, 12) or figure == 13 else 430)
+    svg = Svg(1040, 700 if figure in (11, 12, 13) else 450)
     svg.text(20, 24, f"Figure {figure}: {TITLES[figure]}", 16)
     machine = run["machine"].get("gpu") or run["machine"]["cpu"]
     svg.text(20, 42, f"{config['lanes']} lanes on {machine}; {config['replicas']} replicas; {config['engine threads']} engine threads for NICs and SSDs "
@@ -167,18 +198,23 @@ def draw(run):
             values = by_key(mine, lambda p: f"{p['pattern']} {p['operation']}", get)
             panel = Panel(svg, 70 + 500 * i, 100, 440, 250, size(count), unit, top_of(values))
             bars(panel, sorted(values), paths, values)
+            for g, group in enumerate(sorted(values)):
+                if figure == 9:
+                    panel.limit_of_group(g, len(values), min(v for v in allowed(cases, group.split()[1], count, 4, config["replicas"])[:2] if v > 0))
     elif figure in (11, 12):
         what = "clients" if figure == 11 else "SSDs"
         for i, (operation, count) in enumerate(kinds):
             mine = [case for case in cases if case["parameters"]["bytes"] == count and case["parameters"]["operation"] == operation]
             values = by_key(mine, lambda p: p[what], rate)
-            ssds = 4 if figure == 11 else 5
-            extra = extra_limits(operation, count, ssds, config["replicas"]) if figure == 11 else ()
-            top = top_of(values, extra)
+            numbers = sorted(values)
+            most = 4 if figure == 11 else max(numbers, default=4)
+            top = top_of(values, (*allowed(cases, operation, count, most, config["replicas"])[:2], PAPER_PCIE))
             panel = Panel(svg, 70 + 500 * (i % 2), 100 + 280 * (i // 2), 440, 210, f"{size(count)} {operation}, by {what}", "GB/s", top)
-            curves(panel, sorted(values), paths, values)
+            curves(panel, numbers, paths, values)
             if figure == 11:
-                limits(panel, operation, count, ssds, config["replicas"], top_of(values) / 1.08)
+                limits(panel, cases, operation, count, 4, config["replicas"], top_of(values) / 1.08)
+            else:
+                limits_by_number(panel, cases, operation, count, numbers, config["replicas"])
     else:
         for i, (get, unit, count) in enumerate(((rate, "GB/s", 4096), (rate, "GB/s", 65536), (latency, "us (mean)", 4096), (latency, "us (mean)", 65536))):
             mine = [case for case in cases if case["parameters"]["bytes"] == count]
@@ -196,21 +232,62 @@ def draw(run):
     return svg.dump()
 
 
+def load(source):
+    """A figure that has at least one case; ValueError says what else it is."""
+    run = json.loads(source.read_text())
+    if not isinstance(run, dict) or run.get("schema") != 1 or not re.fullmatch(r"paper-figure-(9|1[0-3])", str(run.get("benchmark"))):
+        raise ValueError("it is no figure; measure one with './run bench paper --figure N --json FILE'")
+    if not run.get("cases"):
+        raise ValueError("it holds no case yet; give the same bench command again")
+    return run
+
+
+def image_of(source):
+    run = load(source)
+    try:
+        return draw(run)
+    except (KeyError, IndexError, TypeError, AttributeError, ZeroDivisionError) as wrong:
+        raise ValueError(f"it is damaged ({type(wrong).__name__}: {wrong}); measure the figure again") from wrong
+
+
+def plot_docs(check, root=ROOT):
+    """Every figure of docs/runs as docs/plots/NAME.svg. Returns how many plots are not what their result gives (with `check`) or cannot be made."""
+    wrong = 0
+    wanted = set()
+    for source in sorted((root / "docs" / "runs").glob("paper-figure-*.json")):
+        target = root / "docs" / "plots" / (source.stem + ".svg")
+        wanted.add(target.name)
+        try:
+            image = image_of(source)
+        except (OSError, ValueError) as reason:
+            print(f"plot_paper: cannot plot {source}: {reason}", file=sys.stderr)
+            wrong += 1
+            continue
+        if target.is_file() and target.read_text() == image:
+            continue
+        if check:
+            print(f"plot_paper: docs/plots/{target.name} is not what docs/runs/{source.name} gives; run scripts/plot_paper.py --docs", file=sys.stderr)
+            wrong += 1
+            continue
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(image)
+        print(f"plot_paper: wrote docs/plots/{target.name}")
+    for plot in sorted((root / "docs" / "plots").glob("paper-figure-*.svg")):
+        if plot.name not in wanted:
+            print(f"plot_paper: docs/plots/{plot.name} has no result in docs/runs/", file=sys.stderr)
+            wrong += 1
+    return wrong
+
+
 def main(arguments):
-    if len(arguments) not in (1, 2) or arguments[0] in ("-h", "--help"):
+    if arguments in (["--docs"], ["--docs", "--check"]):
+        return 1 if plot_docs("--check" in arguments) else 0
+    if len(arguments) not in (1, 2) or arguments[0].startswith("-"):
         print(__doc__.strip(), file=sys.stderr)
         return 2
     source = pathlib.Path(arguments[0])
     try:
-        run = json.loads(source.read_text())
-        if not isinstance(run, dict) or run.get("schema") != 1 or not re.fullmatch(r"paper-figure-(9|1[0-3])", str(run.get("benchmark"))):
-            raise ValueError("it is no figure; measure one with './run bench paper --figure N --json FILE'")
-        if not run.get("cases"):
-            raise ValueError("it holds no case yet; give the same bench command again")
-        try:
-            image = draw(run)
-        except (KeyError, IndexError, TypeError, AttributeError, ZeroDivisionError) as wrong:
-            raise ValueError(f"it is damaged ({type(wrong).__name__}: {wrong}); measure the figure again") from wrong
+        image = image_of(source)
     except (OSError, ValueError) as wrong:
         print(f"plot_paper: cannot plot {source}: {wrong}", file=sys.stderr)
         return 1

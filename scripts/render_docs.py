@@ -7,8 +7,8 @@ A document holds, for each table,
     ...generated...
     <!-- end runs -->
 
-and gets one table for each result whose name matches, in order of name; between <!-- file: NAME --> and <!-- end file --> it gets
-the text of docs/runs/NAME as it is. `--check` writes nothing and fails if a document differs
+and gets one table for each result whose name matches, in order of name (with `work:` in place of `runs:`: what threads did with their time; `ratios:`: ways to initiate beside each other); between
+<!-- file: NAME --> and <!-- end file --> it gets the text of docs/runs/NAME as it is. Plots of the paper's figures (plot_paper.py) are kept in step too. `--check` writes nothing and fails if a document differs
 from what its results say; without it, the documents are rewritten. A result that does not follow the schema is refused by name.
 """
 import fnmatch
@@ -18,6 +18,9 @@ import re
 import statistics
 import sys
 
+import paper_ratios
+import plot_paper
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- runs: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end runs -->)", re.S)
 FILE = re.compile(r"(<!-- file: (?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- end file -->)", re.S)
@@ -25,11 +28,21 @@ LATENCIES = (("mean", "mean µs"), ("p50", "p50 µs"), ("p99", "p99 µs"), ("p99
 EXTRAS = (("bytes_a_block", "bytes a block", 2), ("times_reference", "times the reference", 2),
           ("write_amplification", "write amplification", 2), ("greedy_all_units", "greedy curve, all units", 2),
           ("greedy_data_units", "greedy curve, units for data", 2), ("journal_share", "journal's share of programs", 4), ("stalls", "waits for a sync", 0),
-          ("recovery_seconds", "seconds", 2), ("memory_mib_a_gib", "MiB of memory a GiB", 2))
+          ("recovery_seconds", "seconds", 2), ("memory_mib_a_gib", "MiB of memory a GiB", 2),
+          ("fragments_while_running", "pieces a MiB, meanwhile", 2), ("fragments_after", "pieces a MiB, at the end", 2),
+          ("alloc_ns", "ns an allocation", 1), ("free_ns", "ns a free", 1), ("failed_share", "share that failed", 4))
 PAUSES = (("p50", "p50 ns"), ("p99", "p99 ns"), ("p999", "p99.9 ns"), ("max", "longest ns"))
 BESIDE_PROFILE = (("expected_per_second_least", "expected IOPS, least"), ("expected_per_second_most", "expected IOPS, most"),
                   ("configured_limit_per_second", "profile's limit, IOPS"))
-COSTS = (("engine_cpu_seconds", "engine CPU µs/op"), ("lane_cpu_seconds", "lanes CPU µs/op"))
+WORK = ("hand-over", "copy", "submit", "poll", "lock", "table", "space", "log", "payload", "agree", "post")
+COSTS = (("initiator_cpu_seconds", "initiator CPU µs/op"), ("array_cpu_seconds", "array engine CPU µs/op"), ("engine_cpu_seconds", "engine CPU µs/op"), ("lane_cpu_seconds", "lanes CPU µs/op"))
+
+
+RATIO_BLOCK = re.compile(r"(<!-- ratios: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end ratios -->)", re.S)
+WORK_BLOCK = re.compile(r"(<!-- work: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end work -->)", re.S)
+
+
+BUSY = re.compile(r"busy_gn-(nic|ssd|engine)-\d+")
 
 
 class BadResult(Exception):
@@ -74,6 +87,17 @@ def optional(case, key, digits):
     return spread([r[key] for r in case["repeats"]], 1, digits) if all(key in r for r in case["repeats"]) else "—"
 
 
+def busy(case):
+    """Of the threads of each role, how busy the least and the most busy one was; or a dash."""
+    roles = {}
+    for key in case["repeats"][0]:
+        if match := BUSY.fullmatch(key):
+            roles.setdefault(match[1], []).append(100 * statistics.median(r[key] for r in case["repeats"]))
+    shown = {"nic": "NIC ", "ssd": "SSD ", "engine": ""}
+    return ", ".join(shown[role] + (f"{shares[0]:.0f}" if len(shares) == 1 else f"{min(shares):.0f} … {max(shares):.0f}")
+                     for role, shares in roles.items()) or "—"
+
+
 def cost_table(run):
     """Cases measured for their cost (no latency of single operations): nanoseconds an operation and core, memory a block, times the reference."""
     tables = {}
@@ -102,6 +126,8 @@ def one_cost_table(cases, extras, pauses):
 
 
 def name_of(parameters):
+    if "path" in parameters and "pattern" in parameters:  # of `load` and `paper`: who initiates comes first
+        parameters = {"path": parameters["path"], **parameters}
     return ", ".join(f"{v}" if isinstance(v, str) else f"{k} {v}" for k, v in parameters.items()) or "—"
 
 
@@ -120,37 +146,70 @@ def table(name, run):
     if run.get("configuration"):
         settings = ", ".join(f"{k} {v}" for k, v in run["configuration"].items())
         lines += [f"Configuration: {settings}. Figures are the median over repeats (least … most).", ""]
-    if run["benchmark"] == "deengine":
+    if run["benchmark"] in ("deengine", "pool"):
         return "\n".join(lines + cost_table(run))
     latencies = [l for l in LATENCIES if all(l[0] in r.get("latency_ns", {}) for c in run["cases"] for r in c["repeats"])]
     costs = [c for c in COSTS if any(c[0] in r for case in run["cases"] for r in case["repeats"])]
     beside = BESIDE_PROFILE if run["benchmark"] == "model" else ()
-    heads = ["case", "repeats"] + [title for _, title in beside] + ["IOPS", "GB/s"] + [title for _, title in latencies + costs]
+    bounded = any(key.startswith("limit_") for case in run["cases"] for key in case["repeats"][0])
+    with_busy = any(BUSY.fullmatch(key) for case in run["cases"] for r in case["repeats"] for key in r)
+    heads = ["case", "repeats"] + [title for _, title in beside] + ["IOPS", "GB/s"] + ["of the limit"] * bounded + [title for _, title in latencies + costs]
+    heads += ["engine threads busy, %"] * with_busy
     lines += ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     for case in run["cases"]:
         repeats = case["repeats"]
         cells = [name_of(case.get("parameters", {})), str(len(repeats))] + [optional(case, key, 0) for key, _ in beside]
         cells += [spread([r["operations"] / r["seconds"] for r in repeats]),
-                 spread([r.get("bytes", 0) / r["seconds"] for r in repeats], 1e9, 3)]
+                 spread([r.get("bytes", 0) / r["seconds"] for r in repeats], 1e9, 3)] + [of_limit(case)] * bounded
         cells += [spread([r["latency_ns"][key] for r in repeats], 1e3, 1) for key, _ in latencies]
         cells += [cost(case, key) for key, _ in costs]
+        cells += [busy(case)] if with_busy else []
         lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def of_limit(case):
+    """Achieved over what the profile allows: of drives or network, whichever is less."""
+    first = case["repeats"][0]
+    known = [(first[key], word) for key, word in (("limit_drives_per_second", "drives"), ("limit_network_per_second", "network")) if key in first]
+    if not known:
+        return "—"
+    limit, word = min(known)
+    return f"{spread([100 * r['operations'] / r['seconds'] / limit for r in case['repeats']], 1, 1)} % of {word}"
+
+
+def work_table(name, run):
+    """Time of threads and warps by what they did with it, µs an I/O, medians: who `client` (threads that initiate), `array` (a central engine's), `lane`."""
+    lines = [f"**{run['benchmark']}** · commit `{run['commit']}` · {machine_line(run['machine'])} · [raw result](runs/{name})", ""]
+    found = {key for case in run["cases"] for r in case["repeats"] for key in r if key.startswith("work_") and not key.endswith("_idle_us")}
+    heads = sorted(found, key=lambda key: (key.split("_")[1], WORK.index(key.split("_")[2]) if key.split("_")[2] in WORK else len(WORK), key))
+    if not heads:
+        return "\n".join(lines + ["No stages were measured."])
+    lines += ["| case | " + " | ".join(f"{key.split('_')[1]}: {key.split('_')[2]}" for key in heads) + " |", "|---|" + "---:|" * len(heads)]
+    for case in run["cases"]:
+        cells = [f"{statistics.median([r[key] for r in case['repeats']]):.2f}" if all(key in r for r in case["repeats"]) else "—" for key in heads]
+        if any(cell != "—" for cell in cells):
+            lines.append("| " + " | ".join([name_of(case["parameters"])] + cells) + " |")
     return "\n".join(lines)
 
 
 def render(text, runs):
     """The document with every block generated; raises BadResult for a pattern that no result matches."""
-    def block(match):
-        names = sorted(n for n in runs if fnmatch.fnmatch(n, match["pattern"]))
-        body = "\n\n".join(table(n, runs[n]) for n in names)
-        return f"{match[1]}\n{body or 'No results yet.'}\n\n{match[4]}"
-
     def copy(match):
         path = ROOT / "docs" / "runs" / match["name"]
         if not path.is_file():
             raise BadResult(f"docs/runs/{match['name']}: a document shows it and it is not there")
         return f"{match[1]}\n```text\n{path.read_text().rstrip()}\n```\n\n{match[4]}"
-    return FILE.sub(copy, BLOCK.sub(block, text))
+
+    def of_all(make):
+        def replace(match):
+            names = sorted(n for n in runs if fnmatch.fnmatch(n, match["pattern"]))
+            body = "\n\n".join(make(n, runs[n]) for n in names)
+            return f"{match[1]}\n{body or 'No results yet.'}\n\n{match[4]}"
+        return replace
+    text = WORK_BLOCK.sub(of_all(work_table), BLOCK.sub(of_all(table), text))
+    text = RATIO_BLOCK.sub(of_all(lambda _, run: paper_ratios.ratio_tables(run)), text)
+    return FILE.sub(copy, text)
 
 
 def main(arguments):
@@ -162,7 +221,7 @@ def main(arguments):
     except BadResult as wrong:
         print(f"render_docs: {wrong}", file=sys.stderr)
         return 1
-    stale = 0
+    stale = plot_paper.plot_docs(bool(arguments))
     for path in sorted((ROOT / "docs").glob("*.md")):
         before = path.read_text()
         try:

@@ -1,6 +1,8 @@
 // bed.cpp: opens the array with room for what a run programs.
 #include "bench/initiators/bed.hpp"
 
+#include "bench/hardware_threads.hpp"
+
 #include <algorithm>
 
 namespace gnstor::bench {
@@ -23,6 +25,9 @@ Result<std::unique_ptr<Bed>> Bed::build(const BedOptions& options) {
     array.service_units = options.service_units;
     array.seed = options.seed;
     array.profile = options.profile;
+    array.reads_for_device = options.reads_for_device;
+    // As in `bench path`: writes are measured, not the system that gives pages.
+    array.ssd_memory_at_opening = options.programmed_bytes / options.ssds;
     GN_ASSIGN(bed->array_, EmbeddedArray::open(array));
     return bed;
 }
@@ -35,7 +40,7 @@ HardwareCounts Bed::counts() const {
         all.pages_programmed += ssd.pages_programmed;
         all.gc_pages_copied += ssd.gc_pages_copied;
     }
-    for (const EngineThread& thread : array_->engine_threads())
+    for (const EngineThread& thread : hardware_threads(*array_))
         all.cpu_seconds += static_cast<double>(thread.cpu_time_ns) / 1e9;
     return all;
 }

@@ -20,7 +20,8 @@ struct BedOptions {
     std::uint32_t service_units = 1;             ///< of an SSD
     std::uint64_t programmed_bytes = 64u << 20;  ///< that all SSDs together take without collecting garbage
     std::uint64_t seed = 1;
-    std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
+    std::string profile = "none";   ///< of the hardware that is modelled: a name, or a file
+    bool reads_for_device = false;  ///< a GPU fetches what is read (EmbeddedArrayOptions)
 };
 
 /// Totals of all SSDs since they were opened.

@@ -17,19 +17,43 @@ constexpr std::uint32_t kLogUnderWay = 4;
 /// A client's end of the rings.
 class CentralEngine::Connection final : public Port {
   public:
-    Connection(WorkerRings& rings, std::uint32_t client) : rings_(rings), client_(client) {}
+    Connection(std::vector<WorkerRings*> rings, std::uint32_t client, std::uint32_t depth)
+        : client_(client), enough_((depth + rings.size() - 1) / rings.size()) {
+        for (WorkerRings* one : rings) ends_.push_back(End{one, 0});
+    }
     [[nodiscard]] bool post(const Request& request) override {
-        return rings_.requests->try_push(CentralRequest{request, client_});
+        End* chosen = &ends_.front();
+        for (End& end : ends_) {
+            if (end.under_way < chosen->under_way) chosen = &end;
+            if (end.under_way >= enough_) continue;
+            chosen = &end;
+            break;
+        }
+        if (!chosen->rings->requests->try_push(CentralRequest{request, client_})) return false;
+        ++chosen->under_way;
+        return true;
     }
     void flush() override {}
     std::uint32_t poll(std::span<Answer> answers) override {
-        return static_cast<std::uint32_t>(rings_.answers->pop_some(answers));
+        std::size_t given = 0;
+        for (End& end : ends_) {
+            if (end.under_way == 0) continue;
+            const std::size_t n = end.rings->answers->pop_some(answers.subspan(given));
+            end.under_way -= n;
+            given += n;
+        }
+        return static_cast<std::uint32_t>(given);
     }
     [[nodiscard]] std::uint64_t commands() const override { return 0; }
 
   private:
-    WorkerRings& rings_;
+    struct End {
+        WorkerRings* rings;
+        std::size_t under_way;
+    };
     const std::uint32_t client_;
+    const std::size_t enough_;  ///< requests of a thread before the next one is given any
+    std::vector<End> ends_;
 };
 
 CentralEngine::CentralEngine(const CentralOptions& options) : options_(options) {}
@@ -50,7 +74,9 @@ Result<void> CentralEngine::create_pool(client::ControlPlane& control, rdma::Sof
     client::CreateVolume pool;
     pool.name = "pool";
     // Half as much again: SSDs' shares of the pool are uneven, and engines fill them evenly.
-    pool.capacity_bytes = (data * 3 / 2 + 2 * under_way + (64u << 20)) / kChunkBytes * kChunkBytes;
+    const std::uint64_t stocks =
+        std::uint64_t{options_.threads} * 64 * ExtentStock::kBlocksMost * nvme::kBlockBytes;
+    pool.capacity_bytes = (data * 3 / 2 + 2 * under_way + stocks + (64u << 20)) / kChunkBytes * kChunkBytes;
     pool.chunk_bytes = kChunkBytes;
     pool.replicas = 1;
     GN_ASSIGN(pool_client_, HostClient::open(control, nic, "array-engine", pool, options_.threads));
@@ -75,8 +101,7 @@ Result<void> CentralEngine::create_pool(client::ControlPlane& control, rdma::Sof
         for (std::uint32_t b = 0; b < Extents::kChunkBlocks; ++b)
             for (std::uint32_t r = 0; r < options_.replicas; ++r) ring.push_back(chunk[r] + b);
     }
-    const std::uint32_t workers = std::min(options_.threads, options_.clients);
-    for (std::uint32_t i = 0; i < workers; ++i) {
+    for (std::uint32_t i = 0; i < options_.threads; ++i) {
         const WorkerShared shared{*table_, *extents_, *log_, ring, options_.replicas, i};
         GN_ASSIGN(std::unique_ptr<Worker> worker, Worker::open(shared, *pool_client_, nic, buffers));
         workers_.push_back(std::move(worker));
@@ -89,9 +114,13 @@ CentralEngine::~CentralEngine() {
 }
 
 Result<std::unique_ptr<Port>> CentralEngine::connect(std::uint32_t client) {
-    Worker& worker = *workers_[client % workers_.size()];
-    GN_ASSIGN(WorkerRings * rings, worker.add_connection());
-    return std::unique_ptr<Port>(std::make_unique<Connection>(*rings, client));
+    const std::uint32_t width = (options_.threads + options_.clients - 1) / options_.clients;
+    std::vector<WorkerRings*> rings;
+    for (std::uint32_t i = 0; i < width; ++i) {
+        GN_ASSIGN(WorkerRings * one, workers_[(client * width + i) % workers_.size()]->add_connection());
+        rings.push_back(one);
+    }
+    return std::unique_ptr<Port>(std::make_unique<Connection>(std::move(rings), client, options_.depth));
 }
 
 void CentralEngine::start() {
@@ -111,10 +140,9 @@ CentralTimes CentralEngine::stop() {
         all.writes += t.writes;
         all.log_blocks += t.log_blocks;
         all.conflicts += t.conflicts;
-        all.lock_ns += t.lock_ns;
-        all.lock_samples += t.lock_samples;
         all.log_ns += t.log_ns;
         all.cpu_seconds += t.cpu_seconds;
+        for (std::size_t s = 0; s < kStages; ++s) all.work[s] += t.work[s];
     }
     return all;
 }

@@ -14,8 +14,9 @@
 //     SSD and client directly: the hop between client and engine is a ring in shared memory. Dearer in truth:
 //     in the engine's favour.
 //
-// Threads: each client is served by one engine thread (its connection's), as a polled target does; table,
-// allocator and log are shared by all.
+// Threads: a client has a connection to one engine thread or, where there are more threads than clients, to
+// several, as a polled target gives out queue pairs; table, allocator and log are shared by all. A connection
+// fills its threads one after the other, so that few requests do not wake many.
 #pragma once
 
 #include <gnstor/base/spsc_ring.hpp>
@@ -24,6 +25,7 @@
 #include "bench/initiators/change_log.hpp"
 #include "bench/initiators/extents.hpp"
 #include "bench/initiators/polled_queues.hpp"
+#include "bench/initiators/stage_timer.hpp"
 
 #include <atomic>
 #include <memory>
@@ -49,9 +51,8 @@ struct CentralOptions {
 /// Sums of all engine threads over one run.
 struct CentralTimes {
     std::uint64_t requests = 0, writes = 0, log_blocks = 0, conflicts = 0;
-    std::uint64_t lock_ns = 0;       ///< taking and giving back blocks, looking up and switching the table
-    std::uint64_t log_ns = 0;        ///< from a write's data being there to its log record being durable
-    std::uint64_t lock_samples = 0;  ///< requests whose lock_ns was taken: one in 16
+    std::uint64_t log_ns = 0;  ///< from a write's data being there to its log record being durable
+    StageSums work{};          ///< of all threads
     double cpu_seconds = 0;
 };
 

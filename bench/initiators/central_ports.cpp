@@ -40,12 +40,13 @@ class CentralPorts final : public PortFactory {
     void add_to(Outcome& out) const override {
         out.commands += commands_;
         out.array_cpu_seconds = times_.cpu_seconds;
-        if (times_.lock_samples != 0)
-            out.stage_us["lock"] =
-                static_cast<double>(times_.lock_ns) / static_cast<double>(times_.lock_samples) / 1e3;
         if (times_.writes != 0)
             out.stage_us["log"] =
                 static_cast<double>(times_.log_ns) / static_cast<double>(times_.writes) / 1e3;
+        for (const Stage s : {Stage::kHandOver, Stage::kSubmit, Stage::kPoll, Stage::kLock, Stage::kTable,
+                              Stage::kSpace, Stage::kLog, Stage::kIdle})
+            if (times_.writes != 0 || (s != Stage::kSpace && s != Stage::kLog))
+                out.work_seconds["array_" + stage_name(s)] = times_.work[index_of(s)];
     }
 
   private:

@@ -14,7 +14,6 @@ namespace {
 constexpr std::uint32_t kRingEntries = 256;
 constexpr std::uint32_t kQueueEntries = 256;
 constexpr std::uint32_t kBatch = 32;
-constexpr std::uint64_t kLockSampleOf = 16;
 constexpr std::uint64_t kStalledNs = 20'000'000'000;  // nothing came back for so long: it never will
 
 double thread_cpu_seconds() {
@@ -39,7 +38,7 @@ Result<std::unique_ptr<CentralEngine::Worker>> CentralEngine::Worker::open(const
     GN_ASSIGN(w->log_keys_,
               nic.register_memory(w->log_blocks_.get(), kLogSlots * sizeof(LogBlock), rdma::kLocalWrite));
     w->registered_ = true;
-    GN_ASSIGN(w->queues_, PolledQueues::open(pool, kQueueEntries, buffers, false));
+    GN_ASSIGN(w->queues_, PolledQueues::open(pool, kQueueEntries, buffers));
     w->next_ssd_ = shared.index;
     return w;
 }
@@ -58,28 +57,23 @@ Result<WorkerRings*> CentralEngine::Worker::add_connection() {
     GN_ASSIGN(rings->requests, SpscRing<CentralRequest>::create(kRingEntries));
     GN_ASSIGN(rings->answers, SpscRing<Answer>::create(kRingEntries));
     connections_.push_back(std::move(rings));
+    for (std::uint32_t i = 0; i < kRingEntries; ++i)
+        free_ops_.push_back(static_cast<std::uint32_t>(ops_.size()) + i);
+    ops_.resize(ops_.size() + kRingEntries);
     return connections_.back().get();
 }
 
 void CentralEngine::Worker::prepare() {
     stop_.store(false, std::memory_order_relaxed);
     times_ = CentralTimes{};
+    timer_.begin_run();
 }
 
 void CentralEngine::Worker::run() {
     const double before = thread_cpu_seconds();
     std::uint64_t idle_since_ns = simt::now_ns();
     for (std::uint32_t backoff = 0;;) {
-        now_ns_ = simt::now_ns();
-        bool progress = take_requests();
-        progress = begin_waiting() || progress;
-        progress = take_answers() || progress;
-        progress = log_unlogged() || progress;
-        progress = write_log() || progress;
-        progress = post_pieces() || progress;
-        queues_->flush();
-        progress = answer_logged() || progress;
-        if (progress) {
+        if (round()) {
             backoff = 0;
             idle_since_ns = now_ns_;
             continue;
@@ -92,25 +86,45 @@ void CentralEngine::Worker::run() {
     }
     if (under_way_ != 0) log_error("an array engine ends with {} requests unanswered", under_way_);
     times_.cpu_seconds = thread_cpu_seconds() - before;
+    timer_.add_to(times_.work);
+}
+
+/// Looks everywhere once. False: there was nothing to do.
+bool CentralEngine::Worker::round() {
+    now_ns_ = simt::now_ns();
+    timer_.begin_round();
+    bool progress = take_requests();
+    timer_.charge_if(progress, Stage::kHandOver);
+    progress = begin_waiting() || progress;
+    timer_.charge_if(progress, Stage::kTable);
+    const bool answered = take_answers();
+    timer_.charge_if(answered, Stage::kPoll);
+    bool logged = log_unlogged();
+    logged = write_log() || logged;
+    timer_.charge_if(logged, Stage::kLog);
+    const bool posted = post_pieces();
+    queues_->flush();
+    timer_.charge_if(posted || logged, Stage::kSubmit);
+    const bool durable = answer_logged();
+    timer_.charge_if(durable, Stage::kHandOver);
+    return progress || answered || logged || posted || durable;
 }
 
 bool CentralEngine::Worker::take_requests() {
     bool progress = false;
     for (const auto& rings : connections_) {
         CentralRequest requests[kBatch];
-        const std::size_t n = rings->requests->pop_some(requests);
+        const std::size_t n =
+            rings->requests->pop_some(std::span(requests, std::min<std::size_t>(kBatch, free_ops_.size())));
         for (std::size_t i = 0; i < n; ++i) {
-            std::uint32_t at = 0;
-            if (free_ops_.empty()) {
-                at = static_cast<std::uint32_t>(ops_.size());
-                ops_.emplace_back();
-            } else {
-                at = free_ops_.back();
-                free_ops_.pop_back();
-            }
-            ops_[at] = Op{};
-            ops_[at].from = requests[i];
-            ops_[at].rings = rings.get();
+            const std::uint32_t at = free_ops_.back();
+            free_ops_.pop_back();
+            Op& o = ops_[at];
+            o.from = requests[i];
+            o.rings = rings.get();
+            o.worst = nvme::Status::kSuccess;
+            o.left = o.unsent = 0;
+            o.record = 0;
             waiting_.push_back(at);
             ++under_way_;
             ++times_.requests;
@@ -145,19 +159,19 @@ bool CentralEngine::Worker::begin(std::uint32_t op) {
         answer(op, nvme::Status::kLbaOutOfRange);
         return true;
     }
-    const bool timed = times_.requests % kLockSampleOf == 0;
-    const std::uint64_t before = timed ? simt::now_ns() : 0;
-    if (!shared_.table.try_lock(o.from.client, r.block, r.blocks, r.write)) return false;
+    timer_.charge(Stage::kTable);
+    const bool locked = shared_.table.try_lock(o.from.client, r.block, r.blocks, r.write);
+    timer_.charge(Stage::kLock);
+    if (!locked) return false;
     if (!r.write) {
         begin_read(op);
-    } else if (!begin_write(op)) {
-        shared_.table.unlock(o.from.client, r.block, r.blocks, true);
-        answer(op, nvme::Status::kCapacityExceeded);
+        return true;
     }
-    if (timed) {
-        times_.lock_ns += simt::now_ns() - before;
-        ++times_.lock_samples;
-    }
+    const bool room = begin_write(op);
+    timer_.charge(Stage::kSpace);
+    if (room) return true;
+    shared_.table.unlock(o.from.client, r.block, r.blocks, true);
+    answer(op, nvme::Status::kCapacityExceeded);
     return true;
 }
 
@@ -192,11 +206,11 @@ bool CentralEngine::Worker::begin_write(std::uint32_t op) {
     const std::uint32_t start = next_ssd_++;
     std::uint32_t found = 0;
     for (std::uint32_t i = 0; i < ssds && found < shared_.replicas; ++i) {
-        const std::uint32_t first = shared_.extents.take((start + i) % ssds, order);
+        const std::uint32_t first = stock_.take((start + i) % ssds, order);
         if (first != Extents::kNone) o.first[found++] = first;
     }
     if (found < shared_.replicas) {
-        while (found-- > 0) shared_.extents.give(o.first[found], order);
+        while (found-- > 0) stock_.give(o.first[found], order);
         return false;
     }
     for (std::uint32_t i = 0; i < found; ++i) pieces_.push_back(Piece{op, o.first[i], r.blocks, 0});
@@ -215,6 +229,7 @@ bool CentralEngine::Worker::post_pieces() {
         r.blocks = piece.blocks;
         r.buffer += std::size_t{piece.offset_blocks} * nvme::kBlockBytes;
         r.tag = piece.op;
+        r.slot = static_cast<std::uint8_t>(shared_.extents.ssd_of(piece.pool_block));
         if (!queues_->post(r)) break;
         --o.unsent;
         progress = true;
@@ -248,16 +263,18 @@ bool CentralEngine::Worker::take_answers() {
 void CentralEngine::Worker::finish_read(std::uint32_t op) {
     Op& o = ops_[op];
     const Request& r = o.from.request;
+    timer_.charge(Stage::kPoll);
     shared_.table.unlock(o.from.client, r.block, r.blocks, false);
+    timer_.charge(Stage::kLock);
     answer(op, o.worst);
+    timer_.charge(Stage::kHandOver);
 }
 
 void CentralEngine::Worker::finish_write(std::uint32_t op) {
     Op& o = ops_[op];
     const Request& r = o.from.request;
     if (!nvme::ok(o.worst)) {
-        for (std::uint32_t i = 0; i < shared_.replicas; ++i)
-            shared_.extents.give(o.first[i], order_of(r.blocks));
+        for (std::uint32_t i = 0; i < shared_.replicas; ++i) stock_.give(o.first[i], order_of(r.blocks));
         shared_.table.unlock(o.from.client, r.block, r.blocks, true);
         answer(op, o.worst);
         return;
@@ -267,38 +284,48 @@ void CentralEngine::Worker::finish_write(std::uint32_t op) {
 
 /// Records what is written, as far as the open block has room; the rest waits for a seal.
 bool CentralEngine::Worker::log_unlogged() {
-    bool progress = false;
-    for (; !unlogged_.empty(); unlogged_.pop_front()) {
-        const std::uint32_t op = unlogged_.front();
-        append(op);
-        if (ops_[op].record == 0) break;
-        logged_.push_back(op);
-        progress = true;
+    LogRecord records[kBatch];
+    const std::size_t due = std::min<std::size_t>(unlogged_.size(), kBatch);
+    if (due == 0) return false;
+    for (std::size_t i = 0; i < due; ++i) {
+        const Op& o = ops_[unlogged_[i]];
+        records[i] = LogRecord{o.from.client, o.from.request.block, o.from.request.blocks, 0, {}};
+        std::copy_n(o.first, shared_.replicas, records[i].address);
     }
-    return progress;
+    std::uint64_t first = 0;
+    const std::size_t logged = shared_.log.append_some(std::span(records, due), first);
+    timer_.charge(Stage::kLog);
+    for (std::size_t i = 0; i < logged; ++i) {
+        const std::uint32_t op = unlogged_.front();
+        unlogged_.pop_front();
+        ops_[op].record = first + i;
+        ops_[op].logged_ns = now_ns_;
+        switch_addresses(ops_[op]);
+        logged_.push_back(op);
+    }
+    return logged != 0;
 }
 
-void CentralEngine::Worker::append(std::uint32_t op) {
-    Op& o = ops_[op];
+/// Under the blocks' lock, which is given back.
+void CentralEngine::Worker::switch_addresses(Op& o) {
     const Request& r = o.from.request;
-    LogRecord record{o.from.client, r.block, r.blocks, 0, {}};
-    std::copy_n(o.first, shared_.replicas, record.address);
-    o.record = shared_.log.append(record);
-    if (o.record == 0) return;
-    o.logged_ns = now_ns_;
     for (std::uint32_t i = 0; i < shared_.replicas; ++i)
         for (std::uint32_t b = 0; b < r.blocks; ++b)
             o.old[i * r.blocks + b] = shared_.table.exchange(o.from.client, r.block + b, i, o.first[i] + b);
+    timer_.charge(Stage::kTable);
     // Readers may see it from here on: an answer is what a write owes, not its being invisible before.
     shared_.table.unlock(o.from.client, r.block, r.blocks, true);
+    timer_.charge(Stage::kLock);
 }
 
 bool CentralEngine::Worker::write_log() {
-    bool progress = false;
+    bool progress = false, tried = false;
     for (std::uint32_t i = 0; i < kLogSlots; ++i) {
         LogSlot& slot = log_slots_[i];
         if (slot.left == 0) {
-            if (progress || !shared_.log.seal(log_blocks_[i])) continue;
+            if (tried || !shared_.log.might_seal()) continue;
+            tried = true;  // once a round: what is appended meanwhile goes out together
+            if (!shared_.log.seal(log_blocks_[i])) continue;
             slot.number = log_blocks_[i].number;
             slot.left = slot.unsent = shared_.replicas;
             ++times_.log_blocks;
@@ -311,6 +338,7 @@ bool CentralEngine::Worker::write_log() {
             r.tag = kLogTag | i;
             r.buffer = reinterpret_cast<std::byte*>(&log_blocks_[i]);
             r.lkey = log_keys_.lkey;
+            r.slot = static_cast<std::uint8_t>(shared_.extents.ssd_of(r.block));
             if (!queues_->post(r)) break;
             --slot.unsent;
             progress = true;
@@ -325,7 +353,9 @@ bool CentralEngine::Worker::answer_logged() {
     for (; !logged_.empty() && ops_[logged_.front()].record <= durable; logged_.pop_front()) {
         const std::uint32_t op = logged_.front();
         times_.log_ns += now_ns_ - ops_[op].logged_ns;
+        timer_.charge(Stage::kHandOver);
         give_back_old(ops_[op]);
+        timer_.charge(Stage::kSpace);
         answer(op, nvme::Status::kSuccess);
         progress = true;
     }
@@ -338,9 +368,9 @@ void CentralEngine::Worker::give_back_old(const Op& o) {
         const std::uint32_t* const old = o.old + i * blocks;
         bool whole = old[0] != BlockTable::kNowhere && old[0] % blocks == 0;
         for (std::uint32_t b = 1; b < blocks; ++b) whole = whole && old[b] == old[0] + b;
-        if (whole) shared_.extents.give(old[0], order_of(blocks));
+        if (whole) stock_.give(old[0], order_of(blocks));
         for (std::uint32_t b = 0; !whole && b < blocks; ++b)
-            if (old[b] != BlockTable::kNowhere) shared_.extents.give(old[b], 0);
+            if (old[b] != BlockTable::kNowhere) stock_.give(old[b], 0);
     }
 }
 

@@ -68,7 +68,8 @@ class CentralEngine::Worker {
         std::uint16_t offset_blocks;  ///< in the request's buffer
     };
 
-    Worker(const WorkerShared& shared) : shared_(shared) {}
+    Worker(const WorkerShared& shared) : shared_(shared), stock_(shared.extents) {}
+    bool round();
     bool take_requests();
     bool begin_waiting();
     bool log_unlogged();
@@ -79,7 +80,7 @@ class CentralEngine::Worker {
     bool take_answers();
     void finish_read(std::uint32_t op);
     void finish_write(std::uint32_t op);
-    void append(std::uint32_t op);
+    void switch_addresses(Op& op);
     void give_back_old(const Op& op);
     bool write_log();
     bool answer_logged();
@@ -98,7 +99,8 @@ class CentralEngine::Worker {
     std::array<LogSlot, kLogSlots> log_slots_{};
 
     std::vector<std::unique_ptr<WorkerRings>> connections_;
-    std::deque<Op> ops_;  // stable; by index
+    std::vector<Op> ops_;  // grows with connections alone
+    ExtentStock stock_;
     std::vector<std::uint32_t> free_ops_;
     std::deque<std::uint32_t> waiting_;  // for locks, room or the log
     std::deque<Piece> pieces_;
@@ -109,6 +111,7 @@ class CentralEngine::Worker {
     std::uint64_t now_ns_ = 0;
     std::atomic<bool> stop_{false};  // relaxed: nothing is ordered by it
     CentralTimes times_;
+    StageTimer timer_;
 };
 
 }  // namespace gnstor::bench

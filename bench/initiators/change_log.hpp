@@ -15,11 +15,13 @@
 #include <gnstor/nvme/command.hpp>
 #include <gnstor/placement/placement.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <span>
 
 namespace gnstor::bench {
 
@@ -47,11 +49,22 @@ class ChangeLog {
 
     /// Number of the record, or 0: the open block is full, until a seal.
     [[nodiscard]] std::uint64_t append(const LogRecord& record) {
-        const std::lock_guard lock(mutex_);
-        if (open_.count == LogBlock::kRecords) return 0;
-        open_.records[open_.count] = record;
-        return open_.first + open_.count++;
+        std::uint64_t first = 0;
+        return append_some(std::span(&record, 1), first) == 1 ? first : 0;
     }
+    /// As many of the records as the open block has room for, under one lock; `first` is the number of the
+    /// first of them. Returns how many.
+    [[nodiscard]] std::size_t append_some(std::span<const LogRecord> records, std::uint64_t& first) {
+        const std::lock_guard lock(mutex_);
+        const std::size_t n = std::min<std::size_t>(records.size(), LogBlock::kRecords - open_.count);
+        std::copy_n(records.begin(), n, open_.records + open_.count);
+        first = open_.first + open_.count;
+        open_.count += n;
+        note_open();
+        return n;
+    }
+    /// Whether a seal is worth its lock: a moment's truth. Relaxed: the lock decides.
+    [[nodiscard]] bool might_seal() const { return sealable_.load(std::memory_order_relaxed); }
     /// Copies the open block to `to` and opens the next. False: nothing was appended, or enough is under way.
     [[nodiscard]] bool seal(LogBlock& to) {
         const std::lock_guard lock(mutex_);
@@ -62,6 +75,7 @@ class ChangeLog {
         ++open_.number;
         open_.first += open_.count;
         open_.count = 0;
+        note_open();
         return true;
     }
     /// Block `number` is durable.
@@ -73,17 +87,25 @@ class ChangeLog {
             durable_.store(last_[written_ % kUnderWayMax], std::memory_order_release);
             ++written_;
         }
+        note_open();
     }
     [[nodiscard]] std::uint64_t durable() const { return durable_.load(std::memory_order_acquire); }
 
   private:
+    void note_open() {
+        const bool now = open_.count != 0 && open_.number - written_ < under_way_max_;
+        if (sealable_.load(std::memory_order_relaxed) != now) sealable_.store(now, std::memory_order_relaxed);
+    }
+
     const std::uint32_t under_way_max_;
-    std::mutex mutex_;  // of everything below but durable_
+    std::mutex mutex_;  // of everything below but durable_ and sealable_
     LogBlock open_{0, 1, 0, 0, {}};
     std::uint64_t written_ = 0;  // blocks below it are durable
     std::array<std::uint64_t, kUnderWayMax> last_{};
     std::array<bool, kUnderWayMax> done_{};
+    // Both are read by every thread in every round, and seldom change.
     alignas(64) std::atomic<std::uint64_t> durable_{0};
+    std::atomic<bool> sealable_{false};
 };
 
 }  // namespace gnstor::bench

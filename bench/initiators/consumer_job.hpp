@@ -21,6 +21,10 @@ struct ConsumerJob {
     std::uint32_t count;
     std::uint32_t warps;
     std::uint64_t give_up_ns;  ///< without a word for so long, the initiator is gone
+    std::uint64_t*
+        ready_ns;            ///< kMailFlights a mailbox: since when the flight's next request is wanted; or 0
+    std::uint32_t* samples;  ///< of latency, samples_a_box a mailbox
+    std::uint32_t samples_a_box;
 
     GN_HD
     void operator()(simt::Lane lane) const {
@@ -74,21 +78,38 @@ struct ConsumerJob {
         posted = group.shfl(posted, group.leader());
         taken = group.shfl(taken, group.leader());
         const auto due = static_cast<std::uint32_t>(posted - taken);
+        const std::uint64_t seen_ns = due != 0 ? simt::now_ns() : 0;
         for (std::uint32_t i = 0; i < due; ++i) {
-            run(group, index, box.entries[(taken + i) % Mailbox::kEntries]);
+            const MailEntry e = box.entries[(taken + i) % Mailbox::kEntries];
+            if (group.is_leader() && e.finishes != 0) note_latency(index, e.flight, seen_ns);
+            run(group, index, e);
             group.sync();  // every member is done with the buffer
+            if (!group.is_leader()) continue;
+            if (e.errand != Errand::kDone) ready_ns[index * kMailFlights + e.flight] = simt::now_ns();
             // Release: pairs with the CPU thread's acquire of `taken`, after which buffer and entry are its
             // own.
-            if (group.is_leader()) simt::store_release<simt::Scope::kSystem>(&box.taken, taken + i + 1);
+            simt::store_release<simt::Scope::kSystem>(&box.taken, taken + i + 1);
         }
         return due;
+    }
+
+    /// Keeps a uniform sample of all requests of the mailbox.
+    GN_HD void note_latency(std::uint32_t index, std::uint32_t flight, std::uint64_t seen_ns) const {
+        const std::uint64_t since = ready_ns[index * kMailFlights + flight];
+        if (since == 0) return;
+        const std::uint64_t n = results[index].finished++;
+        const std::uint64_t at = n < samples_a_box ? n : mix64(n * 0x9E3779B97F4A7C15ull + index) % (n + 1);
+        if (at >= samples_a_box) return;
+        const std::uint64_t ns = seen_ns > since ? seen_ns - since : 0;
+        samples[std::uint64_t{index} * samples_a_box + at] =
+            ns < 0xFFFFFFFFu ? static_cast<std::uint32_t>(ns) : 0xFFFFFFFFu;
     }
 
     template <class Group>
     GN_HD void run(Group group, std::uint32_t index, const MailEntry& e) const {
         const Expected& expected_here = expected[index];
         void* const buffer = reinterpret_cast<void*>(e.buffer);
-        if (e.errand == Errand::kLook) return;
+        if (e.errand == Errand::kLook || e.errand == Errand::kDone) return;
         if (e.errand == Errand::kCheck) {
             const bool right = as_expected(group, expected_here, e.offset, e.bytes, buffer);
             if (!group.is_leader()) return;

@@ -12,8 +12,6 @@
 namespace gnstor::bench {
 namespace {
 
-constexpr std::uint64_t kSamplesMax = 1u << 22;
-
 double thread_cpu_seconds() {
     timespec t{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -25,10 +23,11 @@ struct Place {
     std::uint32_t client, thread, member, members;
 };
 
-/// A thread a client, or as many threads as wanted: clients take turns on them, or share them.
-std::vector<Place> place_streams(std::uint32_t clients, std::uint32_t threads) {
+/// As many threads as wanted: clients take turns on them, or share them. A client has no more streams than
+/// requests in flight.
+std::vector<Place> place_streams(std::uint32_t clients, std::uint32_t threads, std::uint32_t depth) {
     std::vector<Place> places;
-    const std::uint32_t streams = std::max(clients, threads);
+    const std::uint32_t streams = std::clamp(threads, clients, clients * depth);
     for (std::uint32_t i = 0; i < streams; ++i) {
         const std::uint32_t client = i % clients;
         const std::uint32_t members = streams / clients + (client < streams % clients ? 1 : 0);
@@ -44,10 +43,8 @@ class CpuInitiator final : public Initiator {
           options_(options),
           lanes_(std::move(lanes)),
           stride_(std::max(options.bytes_max, nvme::kBlockBytes)) {
-        threads_ = options.clients;
-        if (options.path == PathKind::kStrongCpu)
-            threads_ = options.threads != 0 ? options.threads : spare_cores(bed.options().engine_threads);
-        places_ = place_streams(options.clients, threads_);
+        threads_ = threads_of(options, bed.options().engine_threads);
+        places_ = place_streams(options.clients, threads_, options.depth);
     }
     ~CpuInitiator() override {
         ports_.clear();
@@ -75,8 +72,7 @@ class CpuInitiator final : public Initiator {
         if (is_central(options_.path)) {
             GN_ASSIGN(factory_, make_central_ports(bed_, options_, keys_));
         } else {
-            GN_ASSIGN(factory_,
-                      make_direct_ports(bed_, options_, keys_, options_.path != PathKind::kStrongCpu));
+            GN_ASSIGN(factory_, make_direct_ports(bed_, options_, keys_));
         }
         for (const Place& place : places_) {
             GN_ASSIGN(std::unique_ptr<Port> port, factory_->make(place.client));
@@ -87,7 +83,7 @@ class CpuInitiator final : public Initiator {
 
     [[nodiscard]] std::string describe() const override {
         return fmt::format(
-            "{}: {} CPU thread{} initiate{}, {} in flight a stream, {}{}", path_name(options_.path), threads_,
+            "{}: {} CPU thread{} initiate{}, {} in flight a client, {}{}", path_name(options_.path), threads_,
             threads_ == 1 ? "" : "s", threads_ == 1 ? "s" : "", options_.depth,
             copies() ? "data copied between host memory and the lanes'" : "data lands where lanes read it",
             factory_->describe());
@@ -106,12 +102,9 @@ class CpuInitiator final : public Initiator {
         plan.order_seed = load.order_seed ^ 0x5EED;
         plan.duration_ns = load.duration_ns;
         plan.quota = load.quota;
-        plan.samples_a_lane =
-            static_cast<std::uint32_t>(std::max<std::uint64_t>(64, kSamplesMax / places_.size()));
+        plan.samples_a_lane = 0;  // the lanes take latencies
         std::vector<LaneResult> results(places_.size());
-        std::vector<std::uint32_t> samples(places_.size() * plan.samples_a_lane);
         plan.results = results.data();
-        plan.samples = samples.data();
 
         GN_TRY(factory_->start());
         GN_ASSIGN(std::unique_ptr<Consumers> consumers, lanes_->start_consumers(mailboxes(), expected(load)));
@@ -121,14 +114,16 @@ class CpuInitiator final : public Initiator {
         }
         std::vector<std::unique_ptr<CpuStream>> streams;
         for (std::size_t i = 0; i < places_.size(); ++i)
-            streams.push_back(std::make_unique<CpuStream>(parts(i, copiers[i].get()), load, plan));
+            streams.push_back(
+                std::make_unique<CpuStream>(parts(i, load.depth, copiers[i].get()), load, plan));
         std::uint64_t sent_before = 0, sent_after = 0;
         for (const auto& port : ports_) sent_before += port->commands();
         const double cpu_seconds = drive(streams);
         for (std::size_t i = 0; i < places_.size() * boxes_a_stream_; ++i)
             // Pairs with the acquire in ConsumerJob::is_stopped.
             simt::store_release<simt::Scope::kSystem>(&mailboxes()[i].stop, 1u);
-        const auto mail = consumers->finish();
+        Outcome out;
+        const auto mail = consumers->finish(out.latency_ns);
         GN_TRY(factory_->stop());
         for (std::size_t i = 0; i < places_.size() * boxes_a_stream_; ++i)
             simt::store_release<simt::Scope::kSystem>(&mailboxes()[i].stop, 0u);
@@ -137,7 +132,7 @@ class CpuInitiator final : public Initiator {
             if (copier != nullptr) GN_TRY(copier->error());
         for (const auto& port : ports_) sent_after += port->commands();
 
-        Outcome out = sum_up(results, samples, plan.samples_a_lane, streams);
+        sum_up(results, streams, out);
         out.commands = sent_after - sent_before;
         out.initiator_cpu_seconds = cpu_seconds;
         out.checked = seen.checked;
@@ -149,9 +144,13 @@ class CpuInitiator final : public Initiator {
     }
 
   private:
-    static std::uint32_t spare_cores(std::uint32_t engine_threads) {
+    static std::uint32_t threads_of(const InitiatorOptions& o, std::uint32_t engine_threads) {
+        if (o.threads != 0) return o.threads;
         const std::uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-        return cores > engine_threads ? cores - engine_threads : 1;
+        const std::uint32_t spare = cores > engine_threads ? cores - engine_threads : 1;
+        if (o.path == PathKind::kStrongCpu) return spare;
+        // More threads than cores would take turns at polling: clients that share one are better off.
+        return std::min(o.clients, is_central(o.path) ? std::max(1u, spare / 2) : spare);
     }
     [[nodiscard]] bool copies() const { return options_.path == PathKind::kBasic; }
     [[nodiscard]] std::size_t bitmap_words() const {
@@ -162,7 +161,7 @@ class CpuInitiator final : public Initiator {
         return reinterpret_cast<std::uint32_t*>(written_.data()) + bitmap_words() * client;
     }
 
-    [[nodiscard]] StreamParts parts(std::size_t i, Copier* copier) const {
+    [[nodiscard]] StreamParts parts(std::size_t i, std::uint32_t depth, Copier* copier) const {
         const std::size_t at = i * options_.depth * stride_;
         StreamParts p;
         p.port = ports_[i].get();
@@ -170,10 +169,12 @@ class CpuInitiator final : public Initiator {
         p.landing = landing_.data() + at;
         p.lane_buffers = copies() ? lane_memory_.lane_as<std::byte>(at) : landing_.lane_data() + at;
         p.stride = stride_;
+        const Place& place = places_[i];
+        p.depth = std::max(1u, depth / place.members + (place.member < depth % place.members ? 1 : 0));
         p.mailboxes = std::span(mailboxes() + i * boxes_a_stream_, boxes_a_stream_);
-        p.written = written(places_[i].client);
-        p.member = places_[i].member;
-        p.members = places_[i].members;
+        p.written = written(place.client);
+        p.member = place.member;
+        p.members = place.members;
         p.rank = i;
         return p;
     }
@@ -229,11 +230,10 @@ class CpuInitiator final : public Initiator {
         }
     }
 
-    Outcome sum_up(const std::vector<LaneResult>& results, const std::vector<std::uint32_t>& samples,
-                   std::uint32_t samples_a_lane,
-                   const std::vector<std::unique_ptr<CpuStream>>& streams) const {
-        Outcome out;
+    void sum_up(const std::vector<LaneResult>& results,
+                const std::vector<std::unique_ptr<CpuStream>>& streams, Outcome& out) const {
         StageTimes all;
+        StageSums work{};
         std::uint64_t begin = ~0ull, end = 0;
         for (std::size_t i = 0; i < results.size(); ++i) {
             const LaneResult& r = results[i];
@@ -241,8 +241,7 @@ class CpuInitiator final : public Initiator {
             end = std::max(end, r.end_ns);
             add_result(out, r);
             out.reads += streams[i]->reads();
-            const auto row = samples.begin() + static_cast<std::ptrdiff_t>(i * samples_a_lane);
-            out.latency_ns.insert(out.latency_ns.end(), row, row + r.samples);
+            streams[i]->add_work(work);
             const StageTimes& t = streams[i]->times();
             all.array_ns += t.array_ns, all.array_count += t.array_count;
             all.copy_ns += t.copy_ns, all.copy_count += t.copy_count;
@@ -255,7 +254,9 @@ class CpuInitiator final : public Initiator {
         keep("array", all.array_ns, all.array_count);
         keep("copy", all.copy_ns, all.copy_count);
         keep("hand-over", all.handover_ns, all.handover_count);
-        return out;
+        for (const Stage s : {Stage::kHandOver, Stage::kSubmit, Stage::kPoll, Stage::kCopy, Stage::kIdle})
+            if (s != Stage::kCopy || copies())
+                out.work_seconds["client_" + stage_name(s)] = work[index_of(s)];
     }
 
     Bed& bed_;

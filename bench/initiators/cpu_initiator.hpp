@@ -28,9 +28,9 @@ class PortFactory {
     virtual void add_to(Outcome& /*out*/) const {}
 };
 
-/// Queue pairs from each thread to every SSD. `bell_each`: a bell for every command.
+/// Queue pairs from each thread to every SSD.
 Result<std::unique_ptr<PortFactory>> make_direct_ports(Bed& bed, const InitiatorOptions& options,
-                                                       rdma::MemoryKeys buffers, bool bell_each);
+                                                       rdma::MemoryKeys buffers);
 /// Rings to a central array engine, whose threads have queue pairs to every SSD.
 Result<std::unique_ptr<PortFactory>> make_central_ports(Bed& bed, const InitiatorOptions& options,
                                                         rdma::MemoryKeys buffers);

@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::uint64_t kStreamStallNs = 20'000'000'000;  // nothing came back for so long: give up
 constexpr std::uint32_t kAnswersAStep = 32;
+constexpr std::uint16_t kNoFlight = 0xFFFF;  // of an entry that nobody waits for
 
 }  // namespace
 
@@ -17,9 +18,9 @@ CpuStream::CpuStream(const StreamParts& parts, const Load& load, const Plan& pla
       load_(load),
       recorder_(plan, parts.rank),
       draw_(load, parts.member, parts.members, parts.rank),
-      flights_(load.depth),
+      flights_(parts.depth),
       boxes_(parts.mailboxes.size()) {
-    for (std::uint32_t i = load.depth; i-- > 0;) empty_.push_back(static_cast<std::uint16_t>(i));
+    for (std::uint32_t i = parts.depth; i-- > 0;) empty_.push_back(static_cast<std::uint16_t>(i));
     // Mailboxes live longer than streams: their counts go on.
     for (std::size_t b = 0; b < boxes_.size(); ++b)
         boxes_[b].posted = boxes_[b].taken =
@@ -29,6 +30,7 @@ CpuStream::CpuStream(const StreamParts& parts, const Load& load, const Plan& pla
 void CpuStream::begin() {
     recorder_.begin();
     idle_since_ns_ = simt::now_ns();
+    timer_.begin_run();
 }
 void CpuStream::end() {
     recorder_.end();
@@ -36,12 +38,20 @@ void CpuStream::end() {
 
 bool CpuStream::step() {
     now_ns_ = simt::now_ns();
+    timer_.begin_round();
     bool progress = take_mail();
+    timer_.charge_if(progress, Stage::kHandOver);
     progress = take_answers() || progress;
     if (parts_.copier != nullptr) progress = take_copies() || progress;
-    progress = start_fresh() || progress;
-    progress = post_ready() || progress;
-    if (parts_.copier != nullptr) parts_.copier->seal();
+    const bool fresh = start_fresh();
+    timer_.charge_if(fresh, Stage::kHandOver);
+    const bool posted = post_ready();
+    timer_.charge_if(posted, Stage::kSubmit);
+    progress = fresh || posted || progress;
+    if (parts_.copier != nullptr) {
+        parts_.copier->seal();
+        timer_.charge_if(progress, Stage::kCopy);
+    }
     if (progress) {
         idle_since_ns_ = now_ns_;
     } else if (empty_.size() == flights_.size()) {
@@ -54,7 +64,7 @@ bool CpuStream::step() {
 
 void CpuStream::give_up() {
     for (const Flight& f : flights_)
-        if (f.stage != Stage::kEmpty) recorder_.failure(nvme::Status::kTimedOut, f.drawn.offset);
+        if (f.stage != FlightStage::kEmpty) recorder_.failure(nvme::Status::kTimedOut, f.drawn.offset);
     done_ = true;
 }
 
@@ -63,16 +73,25 @@ bool CpuStream::start_fresh() {
     while (!empty_.empty() && !draw_.exhausted(load_) && recorder_.wants_more(now_ns_)) {
         const std::uint16_t at = empty_.back();
         empty_.pop_back();
-        flights_[at] = Flight{};
-        flights_[at].drawn = draw_.next(load_);
+        Flight& f = flights_[at];
+        f.drawn = draw_.next(load_);
         recorder_.issued();
         progress = true;
-        if (flights_[at].drawn.write) {
-            mail(at, load_.pass == Pass::kFill ? Errand::kFill0 : Errand::kFill1);
+        const bool finishes = f.owes_word;
+        f.owes_word = false;
+        if (f.drawn.write) {
+            mail(at, load_.pass == Pass::kFill ? Errand::kFill0 : Errand::kFill1, finishes);
         } else {
-            flights_[at].stage = Stage::kToPost;
+            if (finishes) put(at, Errand::kDone, true);
+            f.stage = FlightStage::kToPost;
             to_post_.push_back(at);
         }
+    }
+    // Nothing more is to come that would tell the lanes.
+    for (const std::uint16_t at : empty_) {
+        if (!flights_[at].owes_word) continue;
+        flights_[at].owes_word = false;
+        put(at, Errand::kDone, true);
     }
     return progress;
 }
@@ -82,7 +101,7 @@ bool CpuStream::post_ready() {
     while (!to_post_.empty()) {
         Flight& f = flights_[to_post_.front()];
         if (!parts_.port->post(request_of(to_post_.front()))) break;
-        f.stage = Stage::kPosted;
+        f.stage = FlightStage::kPosted;
         f.stage_ns = now_ns_;
         to_post_.pop_front();
         progress = true;
@@ -114,21 +133,25 @@ bool CpuStream::take_answers() {
         Flight& f = flights_[answers[i].tag];
         times_.array_ns += now_ns_ - f.stage_ns;
         ++times_.array_count;
-        f.spent_ns += now_ns_ - f.stage_ns;
         if (f.drawn.write || !nvme::ok(answers[i].status)) {
             finish(answers[i].tag, answers[i].status);
         } else if (parts_.copier != nullptr) {
+            timer_.charge(Stage::kPoll);
             copy(answers[i].tag);
+            timer_.charge(Stage::kCopy);
         } else {
-            mail(answers[i].tag, recorder_.chooses_to_check() ? Errand::kCheck : Errand::kLook);
+            timer_.charge(Stage::kPoll);
+            mail(answers[i].tag, recorder_.chooses_to_check() ? Errand::kCheck : Errand::kLook, true);
+            timer_.charge(Stage::kHandOver);
         }
     }
+    timer_.charge_if(n != 0, Stage::kPoll);
     return n != 0;
 }
 
 void CpuStream::copy(std::uint32_t flight) {
     Flight& f = flights_[flight];
-    f.stage = Stage::kCopying;
+    f.stage = FlightStage::kCopying;
     f.stage_ns = now_ns_;
     std::byte* const host = landing(flight);
     std::byte* const lanes = lane_buffer(flight);
@@ -142,6 +165,7 @@ bool CpuStream::take_copies() {
     parts_.copier->seal();
     std::uint32_t tags[kAnswersAStep];
     const std::uint32_t n = parts_.copier->poll(tags);
+    timer_.charge_if(n != 0, Stage::kCopy);
     if (n == 0) return false;
     const std::uint64_t now = simt::now_ns();  // a copy on this very thread took time since the step began
     for (std::uint32_t i = 0; i < n; ++i) {
@@ -149,28 +173,38 @@ bool CpuStream::take_copies() {
         const std::uint64_t took = now > f.stage_ns ? now - f.stage_ns : 0;
         times_.copy_ns += took;
         ++times_.copy_count;
-        f.spent_ns += took;
         if (f.drawn.write) {
-            f.stage = Stage::kToPost;
+            f.stage = FlightStage::kToPost;
             to_post_.push_back(static_cast<std::uint16_t>(tags[i]));
         } else {
-            mail(tags[i], recorder_.chooses_to_check() ? Errand::kCheck : Errand::kLook);
+            mail(tags[i], recorder_.chooses_to_check() ? Errand::kCheck : Errand::kLook, true);
         }
     }
+    timer_.charge(Stage::kHandOver);
     return true;
 }
 
-void CpuStream::mail(std::uint32_t flight, Errand errand) {
-    Flight& f = flights_[flight];
-    f.stage = Stage::kMailed;
-    f.stage_ns = now_ns_;
-    const std::size_t index = next_box_;
-    next_box_ = (next_box_ + 1) % boxes_.size();
+/// An errand that the flight waits for.
+void CpuStream::mail(std::uint32_t flight, Errand errand, bool finishes) {
+    flights_[flight].stage = FlightStage::kMailed;
+    flights_[flight].stage_ns = now_ns_;
+    put(flight, errand, finishes);
+}
+
+void CpuStream::put(std::uint32_t flight, Errand errand, bool finishes) {
+    const std::size_t index = flight % boxes_.size();
     Box& box = boxes_[index];
     Mailbox& shared = parts_.mailboxes[index];
-    shared.entries[box.posted % Mailbox::kEntries] = MailEntry{
-        f.drawn.offset, reinterpret_cast<std::uintptr_t>(lane_buffer(flight)), load_.bytes, errand, 0};
-    box.flights[box.posted % Mailbox::kEntries] = static_cast<std::uint16_t>(flight);
+    const auto own = static_cast<std::uint16_t>(flight);
+    shared.entries[box.posted % Mailbox::kEntries] =
+        MailEntry{flights_[flight].drawn.offset,
+                  reinterpret_cast<std::uintptr_t>(lane_buffer(flight)),
+                  load_.bytes,
+                  errand,
+                  own,
+                  0,
+                  finishes ? 1u : 0u};
+    box.flights[box.posted % Mailbox::kEntries] = errand == Errand::kDone ? kNoFlight : own;
     ++box.posted;
     // Pairs with the acquire in ConsumerJob::serve: the entry and the data it names are whole. What the NIC
     // wrote was acquired with its completion.
@@ -186,6 +220,7 @@ bool CpuStream::take_mail() {
         const std::uint64_t taken = simt::load_acquire<simt::Scope::kSystem>(&parts_.mailboxes[b].taken);
         for (; box.taken < taken; ++box.taken) {
             const std::uint32_t flight = box.flights[box.taken % Mailbox::kEntries];
+            if (flight == kNoFlight) continue;
             Flight& f = flights_[flight];
             times_.handover_ns += now_ns_ > f.stage_ns ? now_ns_ - f.stage_ns : 0;
             ++times_.handover_count;
@@ -193,9 +228,11 @@ bool CpuStream::take_mail() {
             if (!f.drawn.write) {
                 finish(flight, nvme::Status::kSuccess);
             } else if (parts_.copier != nullptr) {
+                timer_.charge(Stage::kHandOver);
                 copy(flight);
+                timer_.charge(Stage::kCopy);
             } else {
-                f.stage = Stage::kToPost;
+                f.stage = FlightStage::kToPost;
                 to_post_.push_back(static_cast<std::uint16_t>(flight));
             }
         }
@@ -206,7 +243,8 @@ bool CpuStream::take_mail() {
 void CpuStream::finish(std::uint32_t flight, nvme::Status status) {
     Flight& f = flights_[flight];
     if (nvme::ok(status)) {
-        recorder_.success(f.spent_ns);
+        recorder_.success(0);  // the lanes took its time
+        f.owes_word = f.drawn.write;
         if (!f.drawn.write) ++reads_;
         if (f.drawn.write && load_.pass == Pass::kMeasure) {
             const auto first = static_cast<std::uint32_t>(f.drawn.offset / nvme::kBlockBytes);
@@ -217,7 +255,7 @@ void CpuStream::finish(std::uint32_t flight, nvme::Status status) {
     } else {
         recorder_.failure(status, f.drawn.offset);
     }
-    f.stage = Stage::kEmpty;
+    f.stage = FlightStage::kEmpty;
     empty_.push_back(static_cast<std::uint16_t>(flight));
 }
 

@@ -2,15 +2,21 @@
 // with each request, and how long each stage takes. Host; one thread.
 //
 // A read: post, wait for the answer, [copy to the lanes' memory,] tell the lanes, wait until they took it.
-// A write: ask the lanes for the data, wait, [copy from the lanes' memory,] post, wait for the answer.
+// A write: ask the lanes for the data, wait, [copy from the lanes' memory,] post, wait for the answer, tell
+// the lanes.
+//
+// The lanes take latencies (mailbox.hpp); a closed loop decides on a flight's next request where the last one
+// ended, so the thread draws it for them.
 //
 // Invariants
 //   * a flight is in one stage at a time, and its buffers belong to that stage;
-//   * a mailbox's `taken` rises in the order in which flights were put in it.
+//   * a mailbox's `taken` rises in the order in which flights were put in it;
+//   * a flight has one mailbox, so that one warp sees both its begin and its end.
 #pragma once
 
 #include "bench/initiators/load_lanes.hpp"
 #include "bench/initiators/port.hpp"
+#include "bench/initiators/stage_timer.hpp"
 
 #include <array>
 #include <deque>
@@ -26,13 +32,14 @@ struct StreamParts {
     std::byte* landing = nullptr;       ///< host memory: `depth` buffers of `stride` bytes
     std::byte* lane_buffers = nullptr;  ///< the same buffers, or those copied to, as lanes see them
     std::size_t stride = 0;
+    std::uint32_t depth = 1;  ///< requests in flight
     std::span<Mailbox> mailboxes;
     std::uint32_t* written = nullptr;       ///< the client's bitmap
     std::uint64_t member = 0, members = 1;  ///< among the client's streams
     std::uint64_t rank = 0;                 ///< among all streams
 };
 
-/// Sums over requests; divide by `count`.
+/// Sums over requests, waiting included; divide by `count`.
 struct StageTimes {
     std::uint64_t array_ns = 0, array_count = 0;  ///< from posting to the answer
     std::uint64_t copy_ns = 0, copy_count = 0;    ///< from beginning the copy to knowing that it is done
@@ -49,15 +56,17 @@ class CpuStream {
     void end();
 
     [[nodiscard]] const StageTimes& times() const { return times_; }
+    /// Adds what the thread did for this stream, in seconds of its time.
+    void add_work(StageSums& seconds) const { timer_.add_to(seconds); }
     [[nodiscard]] std::uint64_t reads() const { return reads_; }
 
   private:
-    enum class Stage : std::uint8_t { kEmpty, kToPost, kPosted, kCopying, kMailed };
+    enum class FlightStage : std::uint8_t { kEmpty, kToPost, kPosted, kCopying, kMailed };
     struct Flight {
         Drawn drawn{};
-        Stage stage = Stage::kEmpty;
+        FlightStage stage = FlightStage::kEmpty;
         std::uint64_t stage_ns = 0;  ///< begin of the stage
-        std::uint64_t spent_ns = 0;  ///< in stages that count as latency
+        bool owes_word = false;      ///< a write that the lanes do not know to be done
     };
 
     bool take_mail();
@@ -65,7 +74,8 @@ class CpuStream {
     bool take_answers();
     bool start_fresh();
     bool post_ready();
-    void mail(std::uint32_t flight, Errand errand);
+    void mail(std::uint32_t flight, Errand errand, bool finishes);
+    void put(std::uint32_t flight, Errand errand, bool finishes);
     void copy(std::uint32_t flight);
     void finish(std::uint32_t flight, nvme::Status status);
     void give_up();
@@ -89,11 +99,11 @@ class CpuStream {
         std::array<std::uint16_t, Mailbox::kEntries> flights{};
     };
     std::vector<Box> boxes_;
-    std::size_t next_box_ = 0;
     std::uint64_t now_ns_ = 0;
     std::uint64_t idle_since_ns_ = 0;
     std::uint64_t reads_ = 0;
     StageTimes times_;
+    StageTimer timer_;
     bool done_ = false;
 };
 

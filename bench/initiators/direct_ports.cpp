@@ -10,8 +10,8 @@ namespace {
 
 class DirectPorts final : public PortFactory {
   public:
-    DirectPorts(std::uint32_t depth, rdma::MemoryKeys buffers, bool bell_each)
-        : entries_(std::clamp(std::bit_ceil(depth), 8u, 1024u)), buffers_(buffers), bell_each_(bell_each) {}
+    DirectPorts(std::uint32_t depth, rdma::MemoryKeys buffers)
+        : entries_(std::clamp(std::bit_ceil(depth), 8u, 1024u)), buffers_(buffers) {}
 
     Result<void> open(Bed& bed, const InitiatorOptions& options) {
         for (std::uint32_t i = 0; i < options.clients; ++i) {
@@ -28,28 +28,25 @@ class DirectPorts final : public PortFactory {
     }
     Result<std::unique_ptr<Port>> make(std::uint32_t client) override {
         GN_ASSIGN(std::unique_ptr<PolledQueues> queues,
-                  PolledQueues::open(*clients_[client], entries_, buffers_, bell_each_));
+                  PolledQueues::open(*clients_[client], entries_, buffers_));
         return std::unique_ptr<Port>(std::move(queues));
     }
     [[nodiscard]] nvme::VolumeId volume(std::uint32_t client) const override {
         return clients_[client]->record().geometry.volume;
     }
-    [[nodiscard]] std::string describe() const override {
-        return bell_each_ ? ", a bell a command" : ", a bell a batch";
-    }
+    [[nodiscard]] std::string describe() const override { return ", a bell a batch"; }
 
   private:
     const std::uint32_t entries_;
     const rdma::MemoryKeys buffers_;
-    const bool bell_each_;
     std::vector<std::unique_ptr<HostClient>> clients_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<PortFactory>> make_direct_ports(Bed& bed, const InitiatorOptions& options,
-                                                       rdma::MemoryKeys buffers, bool bell_each) {
-    auto ports = std::make_unique<DirectPorts>(options.depth, buffers, bell_each);
+                                                       rdma::MemoryKeys buffers) {
+    auto ports = std::make_unique<DirectPorts>(options.depth, buffers);
     GN_TRY(ports->open(bed, options));
     return std::unique_ptr<PortFactory>(std::move(ports));
 }

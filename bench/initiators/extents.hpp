@@ -49,11 +49,35 @@ class Extents {
         const std::lock_guard lock(s.mutex);
         s.free[order].push_back(first);
     }
+    /// Up to `count` runs onto the end of `to`, under one lock; runs of other lengths are split for one only.
+    void take_some(std::uint32_t ssd, std::uint32_t order, std::size_t count,
+                   std::vector<std::uint32_t>& to) {
+        {
+            Ssd& s = *ssds_[ssd];
+            const std::lock_guard lock(s.mutex);
+            for (; count != 0 && !s.free[order].empty(); --count) {
+                to.push_back(s.free[order].back());
+                s.free[order].pop_back();
+            }
+        }
+        if (!to.empty()) return;
+        if (const std::uint32_t first = take(ssd, order); first != kNone) to.push_back(first);
+    }
+    /// The last `count` of `from`, all of one SSD, under one lock.
+    void give_some(std::uint32_t ssd, std::uint32_t order, std::size_t count,
+                   std::vector<std::uint32_t>& from) {
+        Ssd& s = *ssds_[ssd];
+        const std::lock_guard lock(s.mutex);
+        for (; count != 0 && !from.empty(); --count) {
+            s.free[order].push_back(from.back());
+            from.pop_back();
+        }
+    }
     [[nodiscard]] std::uint32_t ssd_of(std::uint32_t block) const {
         return ssd_of_chunk_[block / kChunkBlocks];
     }
     [[nodiscard]] std::uint32_t ssds() const { return static_cast<std::uint32_t>(ssds_.size()); }
-    /// For tests: blocks that nobody has.
+    /// Blocks that nobody has.
     [[nodiscard]] std::uint64_t free_blocks() const {
         std::uint64_t all = 0;
         for (const auto& s : ssds_) {
@@ -70,6 +94,34 @@ class Extents {
     };
     const std::vector<std::uint8_t> ssd_of_chunk_;
     std::vector<std::unique_ptr<Ssd>> ssds_;
+};
+
+/// One thread's own stock of runs, so that most requests need no lock: filled and emptied in batches.
+class ExtentStock {
+  public:
+    explicit ExtentStock(Extents& extents) : extents_(extents), runs_(extents.ssds() * Extents::kOrders) {}
+
+    [[nodiscard]] std::uint32_t take(std::uint32_t ssd, std::uint32_t order) {
+        std::vector<std::uint32_t>& runs = runs_[ssd * Extents::kOrders + order];
+        if (runs.empty()) extents_.take_some(ssd, order, batch(order), runs);
+        if (runs.empty()) return Extents::kNone;
+        const std::uint32_t first = runs.back();
+        runs.pop_back();
+        return first;
+    }
+    void give(std::uint32_t first, std::uint32_t order) {
+        const std::uint32_t ssd = extents_.ssd_of(first);
+        std::vector<std::uint32_t>& runs = runs_[ssd * Extents::kOrders + order];
+        if (runs.size() >= 2 * batch(order)) extents_.give_some(ssd, order, batch(order), runs);
+        runs.push_back(first);
+    }
+    /// Blocks that a stock holds at most on one SSD, of one order.
+    static constexpr std::uint32_t kBlocksMost = 128;
+
+  private:
+    static constexpr std::size_t batch(std::uint32_t order) { return std::size_t{32} >> order; }
+    Extents& extents_;
+    std::vector<std::vector<std::uint32_t>> runs_;  // by SSD and order
 };
 
 }  // namespace gnstor::bench

@@ -3,6 +3,7 @@
 
 #include "bench/initiators/bed.hpp"
 #include "bench/initiators/cpu_initiator.hpp"
+#include "bench/initiators/mailbox.hpp"
 
 namespace gnstor::bench {
 namespace {
@@ -18,7 +19,8 @@ Result<void> check(const InitiatorOptions& o, const LoadLanes& lanes, std::uint3
     GN_TRY(within("--clients", o.clients, 1, kClientsMax));
     GN_TRY(within("--channels", o.channels, 1, 127));
     GN_TRY(within("--warps", o.warps, 1, 4096));
-    GN_TRY(within("--depth", o.depth, 1, lanes.depth_max()));
+    const bool by_lanes = is_lane_initiated(o.path);
+    GN_TRY(within("--depth", o.depth, 1, by_lanes ? lanes.depth_max() * o.warps : kMailFlights));
     GN_TRY(within("--threads", o.threads, 0, 256));
     GN_TRY(within("--array-threads", o.array_threads, 1, 64));
     GN_TRY(within("--replicas", o.replicas, 1, std::min(ssds, placement::kMaxReplicas)));
@@ -26,10 +28,11 @@ Result<void> check(const InitiatorOptions& o, const LoadLanes& lanes, std::uint3
         return error(Errc::kInvalidArgument,
                      "--clients times --warps is at most 256 on CPU lanes (a thread each), not {}",
                      o.clients * o.warps);
-    if (o.depth % lanes.askers(o.depth) != 0)
+    if (by_lanes && warps_for(lanes, o.warps, o.depth) == 0)
         return error(Errc::kInvalidArgument,
-                     "--depth takes 1 to 32 or multiples of 32 on these lanes, not {}", o.depth);
-    if (o.channels > o.warps)
+                     "--depth {} cannot be shared by up to {} warps: each takes 1 to 32 or a multiple of 32",
+                     o.depth, o.warps);
+    if (by_lanes && o.channels > o.warps)
         return error(Errc::kInvalidArgument, "--channels takes at most as many as --warps ({}), not {}",
                      o.warps, o.channels);
     if (o.volume_bytes < (1u << 20) || o.volume_bytes % 65536 != 0 || o.volume_bytes > (1ull << 40))
@@ -70,12 +73,14 @@ Result<PathKind> parse_path(std::string_view word) {
     return error(Errc::kInvalidArgument, "there is no path '{}'; there are {}", word, names);
 }
 
-Result<std::unique_ptr<Initiator>> make_initiator(Bed& bed, const InitiatorOptions& options) {
+Result<std::unique_ptr<Initiator>> make_initiator(Bed& bed, const InitiatorOptions& given) {
+    InitiatorOptions options = given;
     GN_TRY(simt::check_lanes(options.lanes));
     const bool gpu = options.lanes == simt::LanesKind::kGpu;
     std::unique_ptr<LoadLanes> lanes = gpu ? make_gpu_load_lanes() : make_cpu_load_lanes();
     if (!lanes)
         return error(Errc::kUnsupported, "this build has no GPU lanes; build with nvcc, or use --lanes cpu");
+    if (options.warps == 0) options.warps = lanes->warps_a_client();
     GN_TRY(check(options, *lanes, bed.options().ssds));
     return is_lane_initiated(options.path) ? make_lane_initiator(bed, options, std::move(lanes))
                                            : make_cpu_initiator(bed, options, std::move(lanes));

@@ -76,10 +76,11 @@ struct InitiatorOptions {
     simt::LanesKind lanes = simt::LanesKind::kCpu;
     std::uint32_t clients = 1;   ///< 1 .. 32
     std::uint32_t channels = 1;  ///< of a client (lane-initiated)
-    std::uint32_t warps = 1;     ///< streams of a client (lane-initiated)
-    std::uint32_t depth = 32;    ///< requests in flight a stream
-    std::uint32_t threads =
-        0;  ///< strong-cpu: of all clients together; 0: the cores that engine threads leave
+    std::uint32_t warps = 0;     ///< of a client (lane-initiated); 0: 8 on a GPU, 1 on CPU lanes
+    std::uint32_t depth = 32;    ///< requests in flight a client, whoever initiates: streams share them
+    /// CPU-initiated: of all clients together. 0: strong-cpu has the cores that engine threads leave; the
+    /// others a thread a client, but no more than half of those cores where an array engine needs the rest.
+    std::uint32_t threads = 0;
     std::uint32_t array_threads = 8;  ///< central engine: threads
     std::uint64_t volume_bytes = 0;   ///< of each client
     std::uint32_t replicas = 2;
@@ -99,8 +100,10 @@ struct Outcome {
     double initiator_cpu_seconds = 0;
     double lane_cpu_seconds = 0;   ///< CPU lanes beside a CPU initiator
     double array_cpu_seconds = 0;  ///< of the central engine's threads
-    std::map<std::string, double>
-        stage_us;  ///< by stage, mean of an I/O; what a path does not have is not here
+    /// By stage, mean of an I/O that has it, waiting included; what a path does not have is not here.
+    std::map<std::string, double> stage_us;
+    /// Seconds that threads, or warps, worked on a stage, of all I/Os together.
+    std::map<std::string, double> work_seconds;
 };
 
 class Initiator {

@@ -3,6 +3,7 @@
 #include "bench/initiators/cpu_initiator.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <ctime>
 
 namespace gnstor::bench {
@@ -28,6 +29,7 @@ class LaneInitiator final : public Initiator {
           options_(options),
           discipline_(discipline_of(options.path)),
           lanes_(std::move(lanes)),
+          warps_(warps_for(*lanes_, options.warps, options.depth)),
           data_blocks_(static_cast<std::uint32_t>(options.volume_bytes / nvme::kBlockBytes)) {}
 
     Result<void> open() {
@@ -36,16 +38,17 @@ class LaneInitiator final : public Initiator {
     }
 
     [[nodiscard]] std::string describe() const override {
-        return fmt::format("{}: {} warps of {} lanes initiate, {} in flight a warp, {} channel{} a client{}",
-                           path_name(options_.path), streams(), simt::lanes_name(options_.lanes),
-                           options_.depth, options_.channels, options_.channels == 1 ? "" : "s",
-                           discipline_ == Discipline::kPortedLocks    ? ", a lock a channel"
-                           : discipline_ == Discipline::kCoordinating ? ", map and log by the clients"
-                                                                      : "");
+        return fmt::format(
+            "{}: {} warps of {} lanes initiate, {} in flight a client, {} channel{} a client{}",
+            path_name(options_.path), streams(), simt::lanes_name(options_.lanes), options_.depth,
+            options_.channels, options_.channels == 1 ? "" : "s",
+            discipline_ == Discipline::kPortedLocks    ? ", a lock a channel"
+            : discipline_ == Discipline::kCoordinating ? ", map and log by the clients"
+                                                       : "");
     }
-    [[nodiscard]] std::uint32_t streams() const override { return options_.clients * options_.warps; }
+    [[nodiscard]] std::uint32_t streams() const override { return options_.clients * warps_; }
     [[nodiscard]] std::uint64_t members(std::uint32_t) const override {
-        return std::uint64_t{streams()} * lanes_->askers(options_.depth);
+        return std::uint64_t{streams()} * lanes_->askers(options_.depth / warps_);
     }
 
     Result<Outcome> run(const Load& load) override {
@@ -62,9 +65,12 @@ class LaneInitiator final : public Initiator {
             r.data_blocks = data_blocks_;
             refs.push_back(r);
         }
+        Load own = load;
+        const std::uint32_t warps = warps_for(*lanes_, options_.warps, load.depth);
+        own.depth = load.depth / warps;
         const double hardware_before = bed_.counts().cpu_seconds;
         const double process_before = process_cpu_seconds();
-        GN_ASSIGN(Outcome out, lanes_->run(refs, options_.warps, discipline_, load));
+        GN_ASSIGN(Outcome out, lanes_->run(refs, warps, discipline_, own));
         const double process = process_cpu_seconds() - process_before;
         out.initiator_cpu_seconds = std::max(0.0, process - (bed_.counts().cpu_seconds - hardware_before));
         return out;
@@ -80,11 +86,10 @@ class LaneInitiator final : public Initiator {
 
     /// Buffers of the warps that share a channel.
     [[nodiscard]] std::uint64_t pool_bytes() const {
-        const std::uint64_t warps = (options_.warps + options_.channels - 1) / options_.channels;
+        const std::uint64_t warps = (warps_ + options_.channels - 1) / options_.channels;
         std::uint64_t a_request = std::max(options_.bytes_max, nvme::kBlockBytes);
         if (discipline_ == Discipline::kCoordinating) a_request += nvme::kBlockBytes;
-        const std::uint64_t askers = lanes_->askers(options_.depth);
-        const std::uint64_t flights = (options_.depth + askers - 1) / askers * askers;
+        const std::uint64_t flights = options_.depth / warps_;
         // Half as much again: runs of several blocks do not always fill up.
         return (warps * flights * a_request * 3 / 2 + kPoolGrain) / kPoolGrain * kPoolGrain;
     }
@@ -94,6 +99,9 @@ class LaneInitiator final : public Initiator {
         o.name = fmt::format("bench-client-{}", i);
         o.lanes = options_.lanes;
         o.channels = options_.channels;
+        // All requests of a channel may want the same SSD, as with the queue pairs of a CPU initiator.
+        o.depth = std::clamp(std::bit_ceil((options_.depth + options_.channels - 1) / options_.channels), 32u,
+                             256u);
         o.pool_bytes = pool_bytes();
         Opened opened;
         GN_ASSIGN(opened.client, bed_.array().connect(o));
@@ -119,6 +127,7 @@ class LaneInitiator final : public Initiator {
     const InitiatorOptions options_;
     const Discipline discipline_;
     const std::unique_ptr<LoadLanes> lanes_;
+    const std::uint32_t warps_;  // of a client
     const std::uint32_t data_blocks_;
     std::vector<Opened> clients_;
 };

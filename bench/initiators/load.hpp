@@ -41,7 +41,8 @@ struct Load {
     std::uint64_t contents_seed;
     std::uint64_t order_seed;
     std::uint64_t duration_ns;
-    std::uint64_t quota;  ///< requests a member may issue
+    std::uint64_t quota;        ///< requests a member may issue
+    std::uint64_t interval_ps;  ///< open loop: a member means to send every so often; 0: whenever it can
 };
 
 /// What is to be asked next.

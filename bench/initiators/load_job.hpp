@@ -8,6 +8,7 @@
 #include <gnstor/client/client.hpp>
 #include <gnstor/gnor/batch.hpp>
 
+#include "bench/initiators/lane_timer.hpp"
 #include "bench/initiators/load_lanes.hpp"
 
 namespace gnstor::bench {
@@ -34,6 +35,7 @@ struct LoadJobShared {
     Plan plan;
     std::uint64_t* reads;     ///< a count a lane
     std::uint64_t* commands;  ///< likewise: that SSDs must have executed
+    std::uint64_t* stage_ns;  ///< kLaneStages a warp
 };
 
 template <class Group>
@@ -63,6 +65,7 @@ class LoadLane {
         recorder_.end();
         s_.reads[lane_.grid_rank()] = reads_;
         s_.commands[lane_.grid_rank()] = commands_;
+        if (group_.is_leader()) timer_.store(s_.stage_ns + lane_.warp_rank() * kLaneStages);
     }
 
   private:
@@ -113,11 +116,13 @@ class LoadLane {
         std::uint64_t idle_since = 0;
         for (;;) {
             const std::uint64_t now = simt::now_ns();
+            timer_.begin_round(now);
             const bool more = asks_ && !draw_.exhausted(s_.load) && recorder_.wants_more(now);
             bool progress = false;
             for (std::uint32_t d = 0; d < s_.flights; ++d) progress = start(d, now) || progress;
             if (!group_.any(more || begun_ != 0)) return;
             progress = take() || progress;
+            timer_.charge(LaneStage::kPoll);
             if (group_.any(progress)) {
                 if (idle_since != 0) recorder_.waited(now - idle_since);
                 idle_since = 0;
@@ -125,8 +130,10 @@ class LoadLane {
                 continue;
             }
             if (idle_since == 0) idle_since = now;
-            if (group_.any(now - idle_since > kLoadStallNs)) return give_up();
+            // In an open loop there may be nothing to wait for.
+            if (group_.any(begun_ != 0 && now - idle_since > kLoadStallNs)) return give_up();
             simt::pause(backoff);
+            timer_.charge(LaneStage::kIdle);
         }
     }
 
@@ -142,22 +149,26 @@ class LoadLane {
     GN_HD
     bool start(std::uint32_t d, std::uint64_t now) {
         Flight& f = flights_[d];
-        const bool fresh =
-            asks_ && f.step == Step::kNone && !draw_.exhausted(s_.load) && recorder_.wants_more(now);
+        const bool fresh = asks_ && f.step == Step::kNone && !draw_.exhausted(s_.load) &&
+                           recorder_.wants_more(now) && recorder_.due(now);
         if (!group_.any(fresh || (f.step != Step::kNone && !f.flying))) return false;
         if (fresh) {
             f.drawn = draw_.next(s_.load);
             f.step = coordinates() ? Step::kAgree : Step::kData;
-            f.begin_ns = coordinates() ? simt::now_ns() : 0;
+            f.begin_ns = recorder_.take_intended(coordinates() ? simt::now_ns() : 0);
             ++begun_;
             recorder_.issued();
         }
+        timer_.charge(LaneStage::kSubmit);
         fill_each(fresh && f.drawn.write, f);
+        timer_.charge(LaneStage::kPayload);
         if (f.step == Step::kAgree && agree(f)) f.step = Step::kMap;
+        if (coordinates()) timer_.charge(LaneStage::kAgree);
         const bool wants = !f.flying && f.step != Step::kNone && f.step != Step::kAgree;
         const bool out = wants && writes_now(f);
         bool sent = send(d, nvme::IoOpcode::kRead, wants && !out);
         sent = send(d, nvme::IoOpcode::kWrite, out) || sent;
+        timer_.charge(LaneStage::kSubmit);
         return sent || fresh;
     }
 
@@ -323,7 +334,9 @@ class LoadLane {
                 advance(f);
             }
         }
+        timer_.charge(LaneStage::kPoll);
         check_each(check, f);
+        timer_.charge(LaneStage::kPayload);
         return result.finished;
     }
     GN_HD
@@ -394,6 +407,7 @@ class LoadLane {
     const simt::Lane lane_;
     LoadBatch* const batches_;
     Recorder recorder_;
+    LaneTimer timer_;
     const bool asks_;
     Draw draw_;
     std::uint32_t begun_ = 0;  ///< requests of this lane between their draw and their end

@@ -54,8 +54,8 @@ class Copier {
 class Consumers {
   public:
     virtual ~Consumers() = default;
-    /// After every mailbox was told to stop: waits for the end; sums up.
-    virtual Result<MailResult> finish() = 0;
+    /// After every mailbox was told to stop: waits for the end; sums up. Adds latencies to `latency_ns`.
+    virtual Result<MailResult> finish(std::vector<std::uint32_t>& latency_ns) = 0;
 };
 
 class LoadLanes {
@@ -66,6 +66,9 @@ class LoadLanes {
     [[nodiscard]] virtual std::uint32_t depth_max() const = 0;
     /// Lanes of a warp that ask for requests at this depth.
     [[nodiscard]] virtual std::uint32_t askers(std::uint32_t depth) const = 0;
+    /// Warps that use the data of one client, where nothing else is asked for: as many as consumers of a CPU
+    /// initiator's stream.
+    [[nodiscard]] std::uint32_t warps_a_client() const { return mailboxes_a_stream(); }
     /// Mailboxes that a stream should have, so that its consumers keep up.
     [[nodiscard]] virtual std::uint32_t mailboxes_a_stream() const = 0;
 
@@ -77,6 +80,9 @@ class LoadLanes {
                                                                std::span<const Expected> owners) = 0;
     virtual Result<std::unique_ptr<Copier>> make_copier() = 0;
 };
+
+/// The most warps up to `wanted` that can share `depth` requests in flight evenly; 0: it cannot be shared.
+std::uint32_t warps_for(const LoadLanes& lanes, std::uint32_t wanted, std::uint32_t depth);
 
 std::unique_ptr<LoadLanes> make_cpu_load_lanes();
 /// Null in a build without CUDA.

@@ -6,6 +6,7 @@
 #include "bench/initiators/load_job.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace gnstor::bench {
 namespace {
@@ -15,15 +16,17 @@ constexpr std::uint64_t kConsumerGiveUpNs = 30'000'000'000;
 
 class ConsumersBase final : public Consumers {
   public:
-    ConsumersBase(simt::Launch launch, simt::DeviceMemory expected, simt::DeviceMemory results,
-                  std::uint32_t count)
+    ConsumersBase(simt::DeviceMemory expected, simt::DeviceMemory results, simt::DeviceMemory notes,
+                  std::uint32_t count, std::uint32_t samples_a_box)
         : expected_(std::move(expected)),
           results_(std::move(results)),
+          notes_(std::move(notes)),
           count_(count),
-          launch_(std::move(launch)) {}
+          samples_a_box_(samples_a_box) {}
+    void started(simt::Launch launch) { launch_.emplace(std::move(launch)); }
 
-    Result<MailResult> finish() override {
-        GN_TRY(launch_.wait(simt::Deadline::in_ns(2 * kConsumerGiveUpNs)));
+    Result<MailResult> finish(std::vector<std::uint32_t>& latency_ns) override {
+        GN_TRY(launch_->wait(simt::Deadline::in_ns(2 * kConsumerGiveUpNs)));
         std::vector<MailResult> each(count_);
         GN_TRY(results_.download(0, each.data(), each.size() * sizeof(MailResult)));
         MailResult all{};
@@ -32,14 +35,23 @@ class ConsumersBase final : public Consumers {
             all.checked += r.checked;
             all.wrong += r.wrong;
             all.cpu_ns += r.cpu_ns;
+            all.finished += r.finished;
+        }
+        std::vector<std::uint32_t> samples(std::size_t{count_} * samples_a_box_);
+        GN_TRY(notes_.download(std::size_t{count_} * kMailFlights * 8, samples.data(), samples.size() * 4));
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            const auto row = samples.begin() + static_cast<std::ptrdiff_t>(std::size_t{i} * samples_a_box_);
+            latency_ns.insert(
+                latency_ns.end(), row,
+                row + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(each[i].finished, samples_a_box_)));
         }
         return all;
     }
 
   private:
-    simt::DeviceMemory expected_, results_;
-    std::uint32_t count_;
-    simt::Launch launch_;  // its destructor waits for the kernel, before the memory goes
+    simt::DeviceMemory expected_, results_, notes_;
+    std::uint32_t count_, samples_a_box_;
+    std::optional<simt::Launch> launch_;  // its destructor waits for the kernel, before the memory goes
 };
 
 class LoadLanesBase : public LoadLanes {
@@ -66,7 +78,8 @@ class LoadLanesBase : public LoadLanes {
                   simt::DeviceMemory::allocate(lanes * sizeof(LaneResult), kind_));
         GN_ASSIGN(const simt::DeviceMemory samples,
                   simt::DeviceMemory::allocate(lanes * samples_a_lane * sizeof(std::uint32_t), kind_));
-        GN_ASSIGN(const simt::DeviceMemory counts, simt::DeviceMemory::allocate(lanes * 16, kind_));
+        GN_ASSIGN(const simt::DeviceMemory counts,
+                  simt::DeviceMemory::allocate(lanes * 16 + lanes / warp_lanes_ * kLaneStages * 8, kind_));
         LoadJob job{};
         LoadJobShared& s = job.shared;
         s.clients = refs.lane_as<ClientRefs>();
@@ -80,16 +93,19 @@ class LoadLanesBase : public LoadLanes {
         s.plan.order_seed = load.order_seed ^ 0x5EED;
         s.plan.duration_ns = load.duration_ns;
         s.plan.quota = load.quota;
+        s.plan.interval_ps = load.interval_ps;
         s.plan.samples_a_lane = samples_a_lane;
         s.plan.results = results.lane_as<LaneResult>();
         s.plan.samples = samples.lane_as<std::uint32_t>();
         s.reads = counts.lane_as<std::uint64_t>();
         s.commands = counts.lane_as<std::uint64_t>(lanes * 8);
+        s.stage_ns = counts.lane_as<std::uint64_t>(lanes * 16);
         simt::LaunchOptions options;
         options.cpu_workers = kind_ == simt::LanesKind::kCpu ? static_cast<std::uint32_t>(warps) : 0;
         GN_TRY(simt::launch(kind_, static_cast<std::uint32_t>(blocks), warps_a_block_ * warp_lanes_, job,
                             options));
-        return sum_up(lanes, samples_a_lane, results, samples, counts);
+        return sum_up(lanes, lanes / warp_lanes_, discipline == Discipline::kCoordinating, samples_a_lane,
+                      results, samples, counts);
     }
 
     Result<std::unique_ptr<Consumers>> start_consumers(Mailbox* mailboxes,
@@ -101,28 +117,42 @@ class LoadLanesBase : public LoadLanes {
         GN_TRY(expected.upload(0, owners.data(), owners.size_bytes()));
         GN_ASSIGN(simt::DeviceMemory results,
                   simt::DeviceMemory::allocate(count * sizeof(MailResult), kind_));
-        const ConsumerJob job{mailboxes, expected.lane_as<Expected>(), results.lane_as<MailResult>(),
-                              count,     blocks * warps_a_block_,      kConsumerGiveUpNs};
+        const auto samples_a_box =
+            static_cast<std::uint32_t>(std::max<std::uint64_t>(64, kLoadSamplesMax / count));
+        const std::size_t flights = std::size_t{count} * kMailFlights * 8;
+        GN_ASSIGN(simt::DeviceMemory notes,
+                  simt::DeviceMemory::allocate(flights + std::size_t{count} * samples_a_box * 4, kind_));
+        const ConsumerJob job{mailboxes,
+                              expected.lane_as<Expected>(),
+                              results.lane_as<MailResult>(),
+                              count,
+                              blocks * warps_a_block_,
+                              kConsumerGiveUpNs,
+                              notes.lane_as<std::uint64_t>(),
+                              notes.lane_as<std::uint32_t>(flights),
+                              samples_a_box};
+        auto consumers = std::make_unique<ConsumersBase>(std::move(expected), std::move(results),
+                                                         std::move(notes), count, samples_a_box);
         simt::LaunchOptions options;
         options.cpu_workers = kind_ == simt::LanesKind::kCpu ? blocks * warps_a_block_ : 0;
         GN_ASSIGN(simt::Launch launch,
                   simt::launch_async(kind_, blocks, warps_a_block_ * warp_lanes_, job, options));
-        return std::unique_ptr<Consumers>(std::make_unique<ConsumersBase>(
-            std::move(launch), std::move(expected), std::move(results), count));
+        consumers->started(std::move(launch));
+        return std::unique_ptr<Consumers>(std::move(consumers));
     }
 
   protected:
     [[nodiscard]] virtual std::uint32_t consumer_warps_max() const = 0;
 
   private:
-    static Result<Outcome> sum_up(std::uint64_t lanes, std::uint32_t samples_a_lane,
-                                  const simt::DeviceMemory& results, const simt::DeviceMemory& samples,
-                                  const simt::DeviceMemory& counts) {
+    static Result<Outcome> sum_up(std::uint64_t lanes, std::uint64_t warps, bool agree,
+                                  std::uint32_t samples_a_lane, const simt::DeviceMemory& results,
+                                  const simt::DeviceMemory& samples, const simt::DeviceMemory& counts) {
         std::vector<LaneResult> each(lanes);
         GN_TRY(results.download(0, each.data(), each.size() * sizeof(LaneResult)));
         std::vector<std::uint32_t> all(lanes * samples_a_lane);
         GN_TRY(samples.download(0, all.data(), all.size() * sizeof(std::uint32_t)));
-        std::vector<std::uint64_t> numbers(lanes * 2);
+        std::vector<std::uint64_t> numbers(lanes * 2 + warps * kLaneStages);
         GN_TRY(counts.download(0, numbers.data(), numbers.size() * 8));
         Outcome out;
         std::uint64_t begin = ~0ull, end = 0;
@@ -138,6 +168,12 @@ class LoadLanesBase : public LoadLanes {
             out.latency_ns.insert(out.latency_ns.end(), row, row + r.samples);
         }
         out.seconds = static_cast<double>(end - begin) / 1e9;
+        for (std::uint64_t i = 0; i < warps * kLaneStages; ++i) {
+            const char* const stage = kLaneStageNames[i % kLaneStages];
+            if (agree || i % kLaneStages != static_cast<std::uint32_t>(LaneStage::kAgree))
+                out.work_seconds[fmt::format("lane_{}", stage)] +=
+                    static_cast<double>(numbers[lanes * 2 + i]) / 1e9;
+        }
         return out;
     }
 

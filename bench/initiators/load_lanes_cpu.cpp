@@ -62,6 +62,14 @@ void add_result(Outcome& out, const LaneResult& r) {
     out.quota_used = out.quota_used || r.quota_used != 0;
 }
 
+std::uint32_t warps_for(const LoadLanes& lanes, std::uint32_t wanted, std::uint32_t depth) {
+    for (std::uint32_t w = std::min(wanted, depth); w != 0; --w) {
+        const std::uint32_t each = depth / w;
+        if (depth % w == 0 && each <= lanes.depth_max() && each % lanes.askers(each) == 0) return w;
+    }
+    return 0;
+}
+
 #if !defined(GN_WITH_CUDA)
 std::unique_ptr<LoadLanes> make_gpu_load_lanes() {
     return nullptr;

@@ -112,15 +112,15 @@ struct PolledQueues::Memory {
 };
 static_assert(sizeof(nvme::ConnectData) == 16 * sizeof(Line), "kept behind the responses");
 
-PolledQueues::PolledQueues(HostClient& client, std::uint32_t entries, rdma::MemoryKeys keys, bool bell_each)
-    : client_(client), entries_(entries), buffer_keys_(keys), bell_each_(bell_each) {}
+PolledQueues::PolledQueues(HostClient& client, std::uint32_t entries, rdma::MemoryKeys keys)
+    : client_(client), entries_(entries), buffer_keys_(keys) {}
 
 Result<std::unique_ptr<PolledQueues>> PolledQueues::open(HostClient& client, std::uint32_t entries,
-                                                         rdma::MemoryKeys buffer_keys, bool bell_each) {
+                                                         rdma::MemoryKeys buffer_keys) {
     if (!std::has_single_bit(entries) || entries < 8 || entries > 1024)
         return error(Errc::kInvalidArgument,
                      "polled queues hold a power of two from 8 to 1024 commands, not {}", entries);
-    std::unique_ptr<PolledQueues> q(new PolledQueues(client, entries, buffer_keys, bell_each));
+    std::unique_ptr<PolledQueues> q(new PolledQueues(client, entries, buffer_keys));
     GN_TRY(q->create());
     for (std::uint32_t ssd = 0; ssd < q->queues_.size(); ++ssd) GN_TRY(q->connect(ssd));
     ++client.next_queue_;
@@ -267,8 +267,14 @@ void PolledQueues::ring(Queue& q) {
 
 bool PolledQueues::post(const Request& request) {
     const nvme::VolumeRecord& volume = client_.opened_.record;
-    const placement::Replicas replicas =
-        placement::place(client_.map(), volume.geometry, request.block >> volume.geometry.chunk_shift);
+    placement::Replicas replicas{};
+    if (request.slot != 0xFF) {
+        replicas.count = 1;
+        replicas.slot[0] = request.slot;
+    } else {
+        replicas =
+            placement::place(client_.map(), volume.geometry, request.block >> volume.geometry.chunk_shift);
+    }
     const std::uint32_t count = request.write ? replicas.count : 1;
     if (free_.empty() || broken_) return false;
     for (std::uint32_t r = 0; r < count; ++r)
@@ -300,7 +306,6 @@ bool PolledQueues::post(const Request& request) {
         pending.slot[r] = replicas.slot[r];
         Queue& q = queues_[replicas.slot[r]];
         send(q, command, request.buffer, in_capsule, request.lkey != 0 ? request.lkey : buffer_keys_.lkey);
-        if (bell_each_) ring(q);
     }
     sent_ += count;
     return true;

@@ -61,10 +61,9 @@ class HostClient {
 class PolledQueues final : public Port {
   public:
     /// Control path; not while another thread makes queues of the same client. `buffer_keys`: of the
-    /// registered memory that all requests' buffers lie in. `bell_each`: ring for every command, as a
-    /// conventional initiator does, not once a flush.
+    /// registered memory that all requests' buffers lie in.
     static Result<std::unique_ptr<PolledQueues>> open(HostClient& client, std::uint32_t entries,
-                                                      rdma::MemoryKeys buffer_keys, bool bell_each);
+                                                      rdma::MemoryKeys buffer_keys);
     ~PolledQueues() override;
 
     [[nodiscard]] bool post(const Request& request) override;
@@ -83,7 +82,7 @@ class PolledQueues final : public Port {
         std::uint8_t slot[placement::kMaxReplicas];
     };
 
-    PolledQueues(HostClient& client, std::uint32_t entries, rdma::MemoryKeys keys, bool bell_each);
+    PolledQueues(HostClient& client, std::uint32_t entries, rdma::MemoryKeys keys);
     Result<void> create();
     Result<void> connect(std::uint32_t ssd);
     [[nodiscard]] bool has_room(Queue& queue);
@@ -95,7 +94,6 @@ class PolledQueues final : public Port {
     HostClient& client_;
     const std::uint32_t entries_;
     const rdma::MemoryKeys buffer_keys_;
-    const bool bell_each_;
     std::unique_ptr<Memory> memory_;
     std::vector<Queue> queues_;  // one an SSD, by slot
     std::vector<Pending> pending_;

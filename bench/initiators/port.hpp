@@ -19,6 +19,7 @@ struct Request {
     bool write = false;
     std::uint32_t tag = 0;        ///< comes back with the answer
     std::byte* buffer = nullptr;  ///< registered
+    std::uint8_t slot = 0xFF;     ///< where the block's only replica is known to lie; 0xFF: to be found
     std::uint32_t lkey = 0;  ///< of a write of one block from other memory than the port's; 0: the port's
 
     [[nodiscard]] std::uint32_t bytes() const {

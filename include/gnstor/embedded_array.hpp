@@ -35,6 +35,8 @@ enum class SsdDurability : std::uint8_t {
 struct EmbeddedArrayOptions {
     std::uint32_t ssds = 4;                         ///< 1 .. 64
     std::uint64_t ssd_capacity_bytes = 1ull << 30;  ///< of each
+    /// Of each, where it is memory: got from the system at the beginning, not when it is written first.
+    std::uint64_t ssd_memory_at_opening = 0;
     std::filesystem::path directory;   ///< empty: memory; else ssd-<n>.store files there, made if absent
     std::uint32_t engine_threads = 1;  ///< threads that run the NICs and the SSDs; 1: all on one
     std::uint32_t nic_threads = 0;     ///< of those, how many run NICs only; 0: chosen
@@ -45,6 +47,9 @@ struct EmbeddedArrayOptions {
     std::uint32_t service_units = 1;           ///< shards of a new SSD, each run by one engine thread
     std::uint32_t scrub_pages_per_second = 0;  ///< of each service unit: checks data at rest; 0: none
     SsdDurability durability = SsdDurability::kDefault;
+    /// A device across the bus fetches what is read (clients with GPU lanes): drives of memory store it past
+    /// the CPU's caches, from which it would have to be fetched. No more than a matter of speed.
+    bool reads_for_device = false;
     bool direct_io = false;  ///< stores without the page cache (O_DIRECT)
     /// The hardware that drives and network stand for: "none", another built-in name (share/profiles), or the
     /// path of a profile (with a slash, or ending in .json). Contents and counts do not depend on it.
@@ -68,6 +73,7 @@ struct EmbeddedSsd {
 struct EngineThread {
     std::string name;
     std::uint64_t cpu_time_ns;
+    std::uint64_t busy_time_ns;  ///< of wall time: rounds in which it did work (Reactor::busy_time_ns)
 };
 
 class EmbeddedArray {

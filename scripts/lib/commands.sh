@@ -33,6 +33,7 @@ command_bench() {
     has_target "$GN_PRESET" gnstor_bench || die "this checkout has no benchmarks (target gnstor_bench)"
     GN_COMMIT="$(git -C "$GN_ROOT" describe --always --dirty 2>/dev/null || echo unknown)"
     export GN_COMMIT
+    [[ "${GN_REST[0]:-}" != path || "$GN_LANES" != cpu ]] || ensure bench || warn "without fio: bench path says that it is left out"
     run_program gnstor_bench "${GN_REST[@]}" --lanes "$GN_LANES"
 }
 

@@ -2,7 +2,7 @@
 # packages.sh: what is needed from the distribution, how we see that it is there, and its installation through apt.
 # A package counts as present when its command, header or library is found, wherever it came from.
 
-# name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon, test, fuzz, lint.
+# name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon, test, bench, fuzz, lint.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
@@ -23,6 +23,7 @@ librapidcheck-dev|property|inc:rapidcheck.h|property tests
 libbenchmark-dev|test|inc:benchmark/benchmark.h|micro-benchmarks
 libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
+fio|bench|cmd:fio|a yardstick beside bench path
 git|lint|cmd:git|names the tracked files that lint looks at
 python3|test|cmd:python3|house tests, floors, generated documents
 clang|fuzz|cmd:clang++|libFuzzer

@@ -22,6 +22,7 @@ namespace gnstor {
 namespace {
 
 constexpr std::size_t kSector = 512;
+constexpr std::uintptr_t kLine = 64;
 
 #if defined(__x86_64__)
 
@@ -79,6 +80,8 @@ void ask_for(const std::uint8_t* at, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
 }
 
+/// Streaming: `out` is at a border of a line.
+template <bool kStreaming>
 GN_VECTORS void copy_by_vectors(std::uint8_t* out, const std::uint8_t* in, std::uint32_t sectors,
                                 std::uint32_t* crcs) {
     __m512i factor[8];
@@ -89,7 +92,10 @@ GN_VECTORS void copy_by_vectors(std::uint8_t* out, const std::uint8_t* in, std::
         __m512i sum = _mm512_setzero_si512();
         GN_UNROLL for (int v = 0; v < 8; ++v) {
             const __m512i data = _mm512_loadu_si512(in + 64 * v);
-            _mm512_storeu_si512(out + 64 * v, data);
+            if constexpr (kStreaming)
+                _mm512_stream_si512(reinterpret_cast<__m512i*>(out + 64 * v), data);
+            else
+                _mm512_storeu_si512(out + 64 * v, data);
             sum = _mm512_ternarylogic_epi64(sum, _mm512_clmulepi64_epi128(data, factor[v], 0x00),
                                             _mm512_clmulepi64_epi128(data, factor[v], 0x11), kXorOfThree);
         }
@@ -120,7 +126,18 @@ bool detail::copies_by_vectors() noexcept {
 void detail::copy_sectors_by_vectors(void* to, const void* from, std::uint32_t sectors,
                                      std::uint32_t* crcs) noexcept {
 #if defined(__x86_64__)
-    copy_by_vectors(static_cast<std::uint8_t*>(to), static_cast<const std::uint8_t*>(from), sectors, crcs);
+    copy_by_vectors<false>(static_cast<std::uint8_t*>(to), static_cast<const std::uint8_t*>(from), sectors,
+                           crcs);
+#else
+    copy_sectors_in_pieces(to, from, sectors, crcs);
+#endif
+}
+
+void detail::stream_sectors_by_vectors(void* to, const void* from, std::uint32_t sectors,
+                                       std::uint32_t* crcs) noexcept {
+#if defined(__x86_64__)
+    copy_by_vectors<true>(static_cast<std::uint8_t*>(to), static_cast<const std::uint8_t*>(from), sectors,
+                          crcs);
 #else
     copy_sectors_in_pieces(to, from, sectors, crcs);
 #endif
@@ -153,6 +170,20 @@ void copy_sectors_crc32c(void* to, const void* from, std::uint32_t sectors, std:
     } else {
         detail::copy_sectors_in_pieces(to, from, sectors, crcs);
     }
+}
+
+void stream_sectors_crc32c(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept {
+    if (detail::copies_by_vectors() && reinterpret_cast<std::uintptr_t>(to) % kLine == 0) {
+        detail::stream_sectors_by_vectors(to, from, sectors, crcs);
+    } else {
+        copy_sectors_crc32c(to, from, sectors, crcs);
+    }
+}
+
+void fence_streamed_copies() noexcept {
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
 }
 
 }  // namespace gnstor

@@ -22,5 +22,8 @@ void copy_sectors_in_pieces(void* to, const void* from, std::uint32_t sectors, s
 [[nodiscard]] bool copies_by_vectors() noexcept;
 /// The same, each vector loaded once, stored and summed; only where copies_by_vectors().
 void copy_sectors_by_vectors(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
+/// The same, stored past the caches; `to` at a border of 64 bytes.
+void stream_sectors_by_vectors(void* to, const void* from, std::uint32_t sectors,
+                               std::uint32_t* crcs) noexcept;
 
 }  // namespace gnstor::detail

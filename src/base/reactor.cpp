@@ -45,6 +45,15 @@ void relax_core() {
 #endif
 }
 
+/// A clock that costs some nanoseconds, in units of its own.
+std::uint64_t ticks() {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    return monotonic_ns();
+#endif
+}
+
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t while_value, std::uint32_t microseconds) {
     const timespec t{static_cast<time_t>(microseconds / 1'000'000u),
                      static_cast<long>(microseconds % 1'000'000u) * 1000};
@@ -71,6 +80,9 @@ struct Reactor::Impl {
     ReactorOptions options;
     std::thread thread;
     std::vector<Poller*> pollers;  // the reactor's thread alone; null: removed during a round
+    // Of rounds with work. The reactor's thread alone writes; relaxed, for nothing is ordered by it.
+    std::atomic<std::uint64_t> busy_ticks{0};
+    const std::uint64_t started_ns = monotonic_ns(), started_ticks = ticks();
 
     std::atomic<std::uint32_t> word{kAwake};
     std::atomic<bool> has_requests{false};
@@ -82,6 +94,10 @@ struct Reactor::Impl {
     [[nodiscard]] bool on_own_thread() const { return std::this_thread::get_id() == thread.get_id(); }
 
     void wake() noexcept {
+        // Whoever notified it first has done all: the round that takes the note is still to come. Should it
+        // pass before this thread's work is seen, the rounds after it are there: it spins anew (loop()), and
+        // every sleep is bounded.
+        if (word.load(std::memory_order_relaxed) == kNotified) return;
         // Release: work published before is seen by the round after serve()'s exchange, its acquire partner.
         if (word.exchange(kNotified, std::memory_order_acq_rel) == kAsleep) futex_wake_one(word);
     }
@@ -161,6 +177,15 @@ struct Reactor::Impl {
         return word.exchange(kAwake, std::memory_order_acq_rel) == kNotified;
     }
 
+    // Returns the time at which the round ended: a busy thread's next one begins there, so that it reads the
+    // clock once a round.
+    std::uint64_t count_busy(std::uint64_t began) {
+        const std::uint64_t now = ticks();
+        busy_ticks.store(busy_ticks.load(std::memory_order_relaxed) + (now - began),
+                         std::memory_order_relaxed);
+        return now;
+    }
+
     [[nodiscard]] std::uint32_t longest_sleep_us(std::uint64_t idle_since) const {
         const bool deep = monotonic_ns() - idle_since >= std::uint64_t{options.deep_after_us} * 1000u;
         return deep ? std::max(options.sleep_max_us, options.sleep_deep_us) : options.sleep_max_us;
@@ -170,13 +195,22 @@ struct Reactor::Impl {
         std::uint64_t idle_since = monotonic_ns();
         std::uint32_t idle_rounds = 0;
         std::uint32_t sleep_us = 0;  // 0: still spinning
+        std::uint64_t round_began = 0;
+        bool worked = false;
         // Acquire: pairs with ~Reactor, whose wake() follows the store.
         while (!stopping.load(std::memory_order_acquire)) {
             // Taken before the round, so that a wake() during it prevents the sleep after it.
-            if (word.load(std::memory_order_relaxed) == kNotified)
+            if (word.load(std::memory_order_relaxed) == kNotified) {
                 word.exchange(kAwake, std::memory_order_acq_rel);
+                // What the latest of several notes was about may be seen some rounds later (wake()).
+                sleep_us = 0;
+                idle_rounds = 0;
+            }
             serve_requests();
-            if (poll_all() != 0) {
+            if (!worked) round_began = ticks();
+            worked = poll_all() != 0;
+            if (worked) {
+                round_began = count_busy(round_began);
                 idle_rounds = 0;
                 sleep_us = 0;
                 continue;
@@ -275,6 +309,15 @@ std::uint64_t Reactor::cpu_time_ns() const {
     if (pthread_getcpuclockid(impl_->thread.native_handle(), &clock) != 0 || clock_gettime(clock, &t) != 0)
         return 0;
     return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+std::uint64_t Reactor::busy_time_ns() const {
+    const std::uint64_t passed = ticks() - impl_->started_ticks;
+    if (passed == 0) return 0;
+    const double ns_a_tick =
+        static_cast<double>(monotonic_ns() - impl_->started_ns) / static_cast<double>(passed);
+    const std::uint64_t busy = impl_->busy_ticks.load(std::memory_order_relaxed);
+    return static_cast<std::uint64_t>(static_cast<double>(busy) * ns_a_tick);
 }
 
 const std::string& Reactor::name() const noexcept {

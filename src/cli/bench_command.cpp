@@ -65,7 +65,7 @@ void add_bench_command(CLI::App& app, Context& context) {
                                               [&given](const char* kind) { return given.front() == kind; });
             if (!named) words.emplace_back("load");
             words.insert(words.end(), given.begin(), given.end());
-            if (context.out.json && (!named || given.front() == "load"))
+            if (context.out.json && (!named || given.front() == "load" || given.front() == "path"))
                 words.insert(words.end(), {"--output", "json"});
             return context.out.fail(become(*program, std::move(words)));
         };

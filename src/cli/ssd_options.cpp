@@ -33,10 +33,10 @@ void add_ssd_options(CLI::App& app, ArrayOptions& into) {
         ->transform(CLI::CheckedTransformer(durabilities(), CLI::ignore_case))
         ->option_text("process|power");
     app.add_flag("--direct", into.direct_io, "reach the stores without the page cache (O_DIRECT)");
-    app.add_option("--profile", into.profile,
-                   "hardware whose time SSDs and network take: none, gnstor-paper, samsung-980-pro, "
-                   "samsung-pm1743, or "
-                   "a file (with a slash, or ending in .json)")
+    app.add_option(
+           "--profile", into.profile,
+           "hardware whose time SSDs and network take: none, unbounded (timed, without a limit), "
+           "gnstor-paper, samsung-980-pro, samsung-pm1743, or a file (with a slash, or ending in .json)")
         ->capture_default_str();
 }
 

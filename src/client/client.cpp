@@ -99,24 +99,26 @@ Result<void> Client::Impl::open_channels() {
     std::vector<ChannelRef> refs;
     for (std::uint32_t i = 0; i < options.channels; ++i) {
         GN_ASSIGN(std::unique_ptr<gnor::Channel> channel,
-                  open_channel(static_cast<std::uint16_t>(i + 1), options.lanes));
+                  open_channel(static_cast<std::uint16_t>(i + 1), options.lanes, options.sharing));
         refs.push_back(channel->ref());
         channels.push_back(std::move(channel));
     }
     GN_ASSIGN(channel_refs, simt::DeviceMemory::allocate(refs.size() * sizeof(ChannelRef), options.lanes));
     GN_TRY(channel_refs.upload(0, refs.data(), refs.size() * sizeof(ChannelRef)));
-    GN_ASSIGN(host_channel, open_channel(host_queue_id(), simt::LanesKind::kCpu));
+    GN_ASSIGN(host_channel, open_channel(host_queue_id(), simt::LanesKind::kCpu, Sharing::kGrid));
     return {};
 }
 
 Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t queue_id,
-                                                                  simt::LanesKind lanes) {
+                                                                  simt::LanesKind lanes, Sharing sharing) {
     gnor::ChannelOptions channel_options;
     channel_options.ssds = static_cast<std::uint32_t>(sessions.size());
     channel_options.depth = options.depth;
     channel_options.pool_bytes = options.pool_bytes;
     channel_options.pool_bytes_max = options.pool_bytes_max;
     channel_options.lanes = lanes;
+    channel_options.sharing = sharing;
+    channel_options.check_buffers = options.check_buffers;
     channel_options.scatter_to_cqe = options.scatter_to_cqe;
     GN_ASSIGN(std::unique_ptr<gnor::Channel> channel, gnor::Channel::create(nic, channel_options));
     for (const auto& session : sessions) GN_TRY(session->connect_queue(*channel, queue_id));
@@ -147,6 +149,11 @@ Result<nvme::VolumeRecord> Client::create(const CreateVolume& request) {
 }
 
 ChannelSet Client::channels() const {
+    if (auto here = impl_->channel_refs.check_this_gpu(); !here.ok()) {
+        log_error("the channels of client {} are not for kernels of this thread: {}", impl_->identity.name,
+                  here.error().message);
+        return ChannelSet{};
+    }
     return ChannelSet{impl_->channel_refs.lane_as<ChannelRef>(),
                       static_cast<std::uint32_t>(impl_->channels.size())};
 }
@@ -171,12 +178,26 @@ Result<void> Client::register_buffer(void* base, std::size_t bytes) {
 }
 
 Result<void> Client::unregister_buffer(void* base) {
-    Result<void> first;
+    Result<void> unknown, failed;
+    bool any = false;
     for (const auto& channel : impl_->channels) {
         auto done = channel->unregister_buffer(base);
-        if (!done.ok() && first.ok()) first = std::move(done);
+        any = any || done.ok();
+        if (done.ok()) continue;
+        // A call that failed on some channels is made again: the others know the memory no more.
+        auto& first = done.error().code == Errc::kNotFound ? unknown : failed;
+        if (first.ok()) first = std::move(done);
     }
-    return first;
+    return !failed.ok() || any ? failed : unknown;
+}
+
+Result<std::uint32_t> Client::drop_tokens() {
+    std::uint32_t dropped = 0;
+    for (const auto& channel : impl_->channels) {
+        GN_ASSIGN(const std::uint32_t commands, channel->drop_tokens());
+        dropped += commands;
+    }
+    return dropped;
 }
 
 Result<void> Client::quiesce(std::uint32_t timeout_ms) {

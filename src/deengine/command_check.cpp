@@ -103,7 +103,7 @@ Status CommandCheck::check_fields(const nvme::Command& raw, const CheckedCommand
     }
     if (c.opcode == IoOpcode::kRead) {
         if ((raw.cdw13 >> 16) != 0) return Status::kInvalidField;
-        const bool whole = f.sectors == 0 && f.first_sector == 0;
+        const bool whole = raw.cdw13 == 0;
         const bool part =
             f.sectors != 0 && f.first_sector + f.sectors <= nvme::kSectorsPerBlock && f.blocks == 1;
         if (!whole && !part) return Status::kInvalidField;

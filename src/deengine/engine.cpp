@@ -61,8 +61,11 @@ void Engine::Impl::submit(const nvme::Command& command, Requester from, std::spa
         ++own.refused;
         return sink.on_complete(tag, s, dw0);
     }
-    const nvme::IoFields& f = c.fields;
     const bool trim = c.opcode == IoOpcode::kDatasetManagement;
+    // From the command once more, into registers. From `c` the compiler loads pairs of fields at once that
+    // were stored one by one: such a load waits until the stores, and all before them, have left the
+    // processor.
+    const nvme::IoFields f = trim ? nvme::decode_trim(command) : nvme::decode_io(command);
     ShardCommand sent{};
     sent.op = op_of(c.opcode);
     sent.stable = f.fua && !trim;
@@ -231,6 +234,10 @@ void Engine::prefetch(const nvme::Command& command) const {
 }
 void Engine::prefetch_page(const nvme::Command& command) const {
     impl_->prefetch_page(command);
+}
+
+bool Engine::moves_data_itself() const {
+    return impl_->inline_port != nullptr;
 }
 
 void Engine::submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,

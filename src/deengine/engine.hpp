@@ -119,6 +119,8 @@ class Engine {
     /// A second one, when the first has been given for the whole batch: looks the block up and brings its
     /// page's record, and for a read the first of its data.
     void prefetch_page(const nvme::Command& command) const;
+    /// Whether this thread is the one that will move the data of what it submits.
+    [[nodiscard]] bool moves_data_itself() const;
     /// A vendor admin command (nvme/vendor.hpp).
     void submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                       std::uint64_t tag, std::uint64_t now_ns);

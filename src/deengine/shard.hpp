@@ -30,23 +30,26 @@ struct ShardRange {
 
 enum class ShardOp : std::uint8_t { kRead, kWrite, kZero, kTrim, kFlush };
 
-/// A checked command, or the part of it that is this shard's.
+/// A checked command, or the part of it that is this shard's. One cache line, for it goes from thread to
+/// thread.
 struct ShardCommand {
     ShardOp op;
     bool stable;  ///< FUA or FLUSH: answered when it survives power loss, whatever the mode
     nvme::VolumeId volume;
     nvme::BlockAddress first;
     std::uint32_t blocks;
-    std::uint32_t first_sector;  ///< reads: of one block; sectors 0: whole blocks
-    std::uint32_t sectors;
     nvme::Epoch epoch;
-    nvme::Epoch volume_epoch;  ///< of the volume's record when it was checked
+    nvme::Epoch volume_epoch;   ///< of the volume's record when it was checked
+    std::uint8_t first_sector;  ///< reads: of one block; sectors 0: whole blocks
+    std::uint8_t sectors;
+    std::uint8_t of_port;  ///< whatever the port that carries it (shard_port.hpp) wants to say
     std::uint64_t sequence;
     std::uint64_t floor;  ///< of the volume when it was checked
     std::byte* data;      ///< read: destination; write: source
     std::uint64_t tag;
     std::uint64_t room = ~0ull;  ///< blocks that the drive's promise still leaves to be mapped anew
 };
+static_assert(sizeof(ShardCommand) == 64, "a checked command is one cache line");
 
 /// Whether and since when a volume exists: what recovery asks of the permission table.
 class VolumeLives {

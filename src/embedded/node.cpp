@@ -4,9 +4,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <thread>
 
 namespace gnstor::embedded {
 namespace {
+
+constexpr std::uint32_t kSpinWithCoresUs = 2000;
 
 ssd::Durability durability_of(SsdDurability durability) {
     switch (durability) {
@@ -45,17 +48,24 @@ Result<void> Node::start_threads(const EmbeddedArrayOptions& options) {
     std::uint32_t nic_threads = options.nic_threads;
     // Measured on 16 cores: descriptors that hop from NIC threads to drive threads cost little once there are
     // several of each. Drives keep no more threads busy than they have service units.
-    const std::uint32_t units = options.ssds * std::max(1u, options.service_units);
+    units_a_drive_ = std::max(1u, options.service_units);
+    const std::uint32_t units = options.ssds * units_a_drive_;
     if (nic_threads == 0 && threads > 1)
         nic_threads = std::max({1u, threads / 3, threads > units ? threads - units : 0u});
     if (nic_threads == 0) nic_threads = 1;
     if (nic_threads > threads)
         return error(Errc::kInvalidArgument, "{} NIC threads of {} engine threads; give at most as many",
                      nic_threads, threads);
+    // Lanes on a GPU cannot wake a thread, and to wake one takes a machine tens of microseconds: with cores
+    // to spare the threads look about for so long that lanes which ask one thing after the other find them
+    // awake.
+    ReactorOptions reactor_options;
+    if (std::thread::hardware_concurrency() > threads + 1) reactor_options.spin_us = kSpinWithCoresUs;
     for (std::uint32_t i = 0; i < threads; ++i) {
         const bool for_nic = i < nic_threads;
         const char* const role = threads == nic_threads ? "gn-engine" : for_nic ? "gn-nic" : "gn-ssd";
-        GN_ASSIGN(std::unique_ptr<Reactor> reactor, Reactor::start(fmt::format("{}-{}", role, i)));
+        GN_ASSIGN(std::unique_ptr<Reactor> reactor,
+                  Reactor::start(fmt::format("{}-{}", role, i), reactor_options));
         if (for_nic) nic_reactors_.push_back(reactor.get());
         if (!for_nic || threads == nic_threads) drive_reactors_.push_back(reactor.get());
         reactors_.push_back(std::move(reactor));
@@ -63,20 +73,27 @@ Result<void> Node::start_threads(const EmbeddedArrayOptions& options) {
     return {};
 }
 
+std::size_t Node::first_thread(std::uint32_t drive) const {
+    return first_drive_thread(drive, units_a_drive_, drive_reactors_.size());
+}
+
 Result<void> Node::open_drives(const EmbeddedArrayOptions& options) {
     for (std::uint32_t i = 0; i < options.ssds; ++i) {
         ssd::DriveOptions drive;
         drive.capacity_bytes = options.ssd_capacity_bytes;
+        drive.memory.bytes_at_opening = options.ssd_memory_at_opening;
         if (!options.directory.empty()) drive.file = options.directory / fmt::format("ssd-{}.store", i);
         drive.service_units = options.service_units;
         drive.scrub_pages_per_second = options.scrub_pages_per_second;
         drive.durability = durability_of(options.durability);
         drive.timing = profile_.drive;
+        drive.memory.past_caches.reads = options.reads_for_device;
         if (options.direct_io) drive.backbone = ssd::BackboneKind::kDirect;
-        // Service units go round the threads, beginning with the one that fetches the drive's commands.
+        // Service units of all drives go round the threads, a drive's beginning with the one that fetches its
+        // commands.
         std::vector<Reactor*> units;
         for (std::size_t u = 0; u < drive_reactors_.size(); ++u)
-            units.push_back(drive_reactors_[(i + u) % drive_reactors_.size()]);
+            units.push_back(drive_reactors_[(first_thread(i) + u) % drive_reactors_.size()]);
         GN_ASSIGN(std::unique_ptr<ssd::Drive> opened, ssd::Drive::open(drive, *units.front(), units));
         drives_.push_back(std::move(opened));
     }
@@ -89,7 +106,7 @@ Result<void> Node::open_target() {
         nvmf::SubsystemConfig config;
         config.drive = drives_[i].get();
         config.service = service(i);
-        config.drive_reactor = drive_reactors_[i % drive_reactors_.size()];
+        config.drive_reactor = drive_reactors_[first_thread(i)];
         subsystems.push_back(std::move(config));
     }
     GN_ASSIGN(target_, nvmf::Target::open(*nic_, subsystems));
@@ -126,7 +143,8 @@ EmbeddedSsd Node::describe(std::uint32_t index) const {
 
 std::vector<EngineThread> Node::engine_threads() const {
     std::vector<EngineThread> threads;
-    for (const auto& reactor : reactors_) threads.push_back({reactor->name(), reactor->cpu_time_ns()});
+    for (const auto& reactor : reactors_)
+        threads.push_back({reactor->name(), reactor->cpu_time_ns(), reactor->busy_time_ns()});
     return threads;
 }
 

@@ -14,11 +14,21 @@
 #include "rdma/nic.hpp"
 #include "ssd/drive.hpp"
 
+#include <cstddef>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
 namespace gnstor::embedded {
+
+/// The thread, of so many, that fetches a drive's commands and runs its first service unit; the others
+/// follow. Units go round the threads, drive after drive. Where whole laps end with a drive the next lap
+/// begins a thread further, or the same few threads would fetch for all drives.
+constexpr std::size_t first_drive_thread(std::size_t drive, std::size_t units_a_drive, std::size_t threads) {
+    const std::size_t drives_of_whole_laps = threads / std::gcd(units_a_drive, threads);
+    return (drive * units_a_drive + drive / drives_of_whole_laps) % threads;
+}
 
 class Node {
   public:
@@ -32,7 +42,7 @@ class Node {
     /// Threads for NIC pollers: also those of the clients' NIC, so that both ends of a connection share a
     /// thread.
     [[nodiscard]] const std::vector<Reactor*>& nic_reactors() const { return nic_reactors_; }
-    /// Threads that run the drives: drive i on number i modulo their number.
+    /// Threads that run the drives and their service units.
     [[nodiscard]] const std::vector<Reactor*>& drive_reactors() const { return drive_reactors_; }
     [[nodiscard]] const std::string& address() const { return address_; }
     [[nodiscard]] std::uint32_t ssd_count() const { return static_cast<std::uint32_t>(drives_.size()); }
@@ -49,6 +59,8 @@ class Node {
     Result<void> start_threads(const EmbeddedArrayOptions& options);
     Result<void> open_drives(const EmbeddedArrayOptions& options);
     Result<void> open_target();
+    /// The drive thread that fetches a drive's commands; its service units follow from there.
+    [[nodiscard]] std::size_t first_thread(std::uint32_t drive) const;
 
     // Destroyed from the last to the first: the target before the drives and the NIC, those before the
     // threads that run them.
@@ -57,6 +69,7 @@ class Node {
     std::vector<std::unique_ptr<Reactor>> reactors_;
     std::vector<Reactor*> nic_reactors_;
     std::vector<Reactor*> drive_reactors_;
+    std::uint32_t units_a_drive_ = 1;
     std::unique_ptr<rdma::SoftNic> nic_;
     std::vector<std::unique_ptr<ssd::Drive>> drives_;
     std::unique_ptr<nvmf::Target> target_;

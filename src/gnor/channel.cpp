@@ -100,6 +100,8 @@ void Channel::fill_state(ChannelState& s) {
     std::byte* const nic = nic_memory_.data();
     s.queues = options_.ssds;
     s.depth = options_.depth;
+    s.sharing = options_.sharing;
+    s.checks = options_.check_buffers ? 1 : 0;
     s.command_slots = layout_.command_slots;
     s.slot_bits = layout_.slot_bits;
     s.slot_words = layout_.command_slots / 64;
@@ -192,6 +194,10 @@ Channel::~Channel() {
 }
 
 ChannelRef Channel::ref() const {
+    if (auto here = lane_memory_.check_this_gpu(); !here.ok()) {
+        log_error("a channel is not for kernels of this thread: {}", here.error().message);
+        return ChannelRef{};
+    }
     return ChannelRef(lane_memory_.lane_as<ChannelState>());
 }
 
@@ -221,7 +227,7 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
     s.target[0] = static_cast<std::uint8_t>(slot);
     s.block = 0;
     s.wire = 0;
-    const rdma::SendQueueRef send = c.send_queue(slot);
+    const auto send = c.send_queue(slot);
     rdma::SendTicket ticket;
     if (take_credits(c, c.queue(slot), 1) == 1) {
         ticket = send.try_reserve();
@@ -342,6 +348,7 @@ Result<Channel::Usage> Channel::usage() {
         const CommandSlot& slot = access->slot(i);
         const std::uint32_t pending = pending_of(load_control(access->slot(i)));
         u.commands_pending += pending != 0 ? 1 : 0;
+        u.commands_with_tokens += state_of(load_control(access->slot(i))) == SlotState::kOwned ? 1 : 0;
         for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
             if (((pending >> r) & 1u) != 0) u.queues_pending |= 1ull << slot.target[r];
     }
@@ -373,6 +380,29 @@ Result<void> Channel::quiesce(simt::Deadline deadline) {
         return error(Errc::kTimedOut, "{} commands are still without an answer; reclaim their slots",
                      pending);
     return {};
+}
+
+/// Commands without all of their answers whose data lies there.
+Result<std::uint32_t> Channel::count_commands_in(const Region& region) {
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    std::uint32_t n = 0;
+    for (std::uint32_t i = 0; i < access->command_slots; ++i) {
+        CommandSlot& slot = access->slot(i);
+        n += pending_of(load_control(slot)) != 0 && lies_in(region.base, region.bytes, slot.wire, 1) ? 1 : 0;
+    }
+    return n;
+}
+
+Result<std::uint32_t> Channel::drop_tokens() {
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    std::uint32_t dropped = 0;
+    for (std::uint32_t i = 0; i < access->command_slots; ++i) {
+        if (state_of(load_control(access->slot(i))) != SlotState::kOwned) continue;
+        (void)leave_slot(*access, i);
+        ++dropped;
+    }
+    GN_TRY(access.commit());
+    return dropped;
 }
 
 Result<void> Channel::reclaim(std::uint32_t slot) {

@@ -33,6 +33,10 @@ struct ChannelOptions {
     std::uint64_t pool_bytes_max = 0;       ///< it may grow to this; 0: it does not (PoolOptions)
     std::array<std::uint32_t, kMaxPoolLevels> pool_levels = PoolOptions{}.levels;
     simt::LanesKind lanes = simt::LanesKind::kCpu;
+    Sharing sharing = Sharing::kGrid;  ///< which lanes use it at once; views of other modes are refused
+    /// Debug: commands name only memory of the pool that was allocated and not freed (kNotAllocated), and
+    /// what a command uses cannot be freed (kBufferInUse). Costs a search and two atomics a command.
+    bool check_buffers = false;
     bool scatter_to_cqe = true;  ///< responses land in the completion: one trip less
     bool huge_pages = false;     ///< for the pool
 };
@@ -54,7 +58,7 @@ struct ChannelLayout {
 /// to, is 4 bytes and 1.1 bits a 4 KiB block, and 68 bytes a growth step):
 ///   NIC-visible, a queue pair: depth x (64 entry + 64 capsule + 16 receive + 16 response) + 256;
 ///   NIC-visible, shared: 64 x completions + 768, with completions = depth x ssds rounded up to a power of
-///   two; lane memory: 1408 + ssds x (4 x depth + 320) + completions x 128 + bitmaps.
+///   two; lane memory: 1408 + ssds x (4 x depth + 320) + completions x 144 + bitmaps.
 [[nodiscard]] constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds);
 
 class Channel {
@@ -68,8 +72,14 @@ class Channel {
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
 
-    /// For kernels: valid while this lives.
+    /// For kernels: valid while this lives. Where the calling thread uses another GPU than the channel was
+    /// made on, an empty one, whose calls say kWrongSharing (the reason is logged).
     [[nodiscard]] ChannelRef ref() const;
+    /// The view for the lanes that it was opened for (ChannelOptions::sharing).
+    template <Sharing kMode>
+    [[nodiscard]] BasicChannelRef<kMode> ref() const {
+        return BasicChannelRef<kMode>(ref().raw());
+    }
     [[nodiscard]] const ChannelOptions& options() const { return options_; }
     /// The queue pair of a slot of the array, for the connection manager.
     [[nodiscard]] rdma::QpNumber queue_pair(std::uint32_t slot) const { return queue_pairs_[slot]; }
@@ -84,7 +94,7 @@ class Channel {
     /// pinned host memory. Up to 16 regions; the place of one that was taken back is used again only when
     /// quiet.
     Result<void> register_buffer(void* base, std::size_t bytes);
-    /// Takes it back. Quiet.
+    /// Takes it back; kBusy while commands name it, for drives may write there. Quiet.
     Result<void> unregister_buffer(void* base);
 
     /// Under a running kernel a snapshot that may be torn between words.
@@ -110,11 +120,16 @@ class Channel {
     /// who still hold a token), frees what was in quarantine. On return the NIC touches no buffer of theirs;
     /// the queue pair must be connected again. Quiet.
     Result<void> reclaim(std::uint32_t slot);
+    /// Gives up the tokens that lanes left behind: their requests go on, their slots come back with the
+    /// answers, and the tokens are stale. Returns how many commands that were. For kernels that ended without
+    /// waiting for, polling or dropping what they sent. Quiet.
+    Result<std::uint32_t> drop_tokens();
 
     /// Commands in flight, those in quarantine included; free pool blocks. Quiet.
     struct Usage {
         std::uint32_t slots_taken;
         std::uint32_t commands_pending;
+        std::uint32_t commands_with_tokens;  ///< answered or not, that some lane still has to ask for
         std::uint32_t pool_blocks_free;
         std::uint32_t pool_blocks;     ///< of the pool as it is now
         std::uint64_t queues_pending;  ///< a bit a slot of the array that owes answers
@@ -139,6 +154,7 @@ class Channel {
     std::byte* queue_memory(std::uint32_t slot) const {
         return nic_memory_.data() + slot * layout_.queue_stride;
     }
+    Result<std::uint32_t> count_commands_in(const Region& region);
     Result<void> write_cached_region(std::uint32_t place, const Region& region);
     void point_receives_at(ChannelState& image, std::byte* base) const;
 

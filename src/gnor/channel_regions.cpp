@@ -49,6 +49,13 @@ Result<void> Channel::unregister_buffer(void* base) {
     for (std::uint32_t i = 0; i < table->count; ++i) {
         Region& entry = table->entries[i];
         if (entry.bytes == 0 || entry.base != reinterpret_cast<std::uint64_t>(base)) continue;
+        GN_ASSIGN(const std::uint32_t commands, count_commands_in(entry));
+        if (commands != 0)
+            return error(
+                Errc::kBusy,
+                "{} commands under way name the region at {}: a drive may still write there; wait for "
+                "them (quiesce), or end them (reclaim)",
+                commands, base);
         GN_TRY(nic_.deregister_memory({entry.lkey, entry.rkey}));
         entry = Region{};
         free_regions_.push_back(i);

@@ -108,6 +108,10 @@ const char* status_name(Status s) noexcept {
             return "too many pending commands";
         case Status::kStaleToken:
             return "stale token";
+        case Status::kNotAllocated:
+            return "buffer not allocated";
+        case Status::kWrongSharing:
+            return "channel opened for other lanes";
         case Status::kBufferInUse:
             return "Buffer In Use";
     }

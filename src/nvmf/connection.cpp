@@ -15,9 +15,18 @@ constexpr std::uint32_t kReapBudget = 64;  // completions a poll
 constexpr std::uint8_t kStatusPhase = 1;
 /// Writes in a row that were not overtaken, before payload is read in place.
 constexpr std::uint32_t kInTurnProven = 256;
-/// By how many of `entries` a write may be overtaken and still count as in turn: units of a drive differ a
-/// bit.
-constexpr std::uint32_t kOvertakenShare = 4;
+/// By how many of `entries`, in quarters, a write may be overtaken and still count as in turn. Units of a
+/// drive that works as fast as it can differ by what waits at each: that comes and goes, and holding their
+/// messages keeps them busy all the same. A drive that lets writes wait for their time would stand still
+/// meanwhile.
+constexpr std::uint32_t kOvertakenQuarters = 3;
+constexpr std::uint32_t kOvertakenQuartersTimed = 1;
+
+std::uint32_t overtaken_most(const Subsystem& subsystem, std::uint32_t entries) {
+    const ssd::Drive* drive = subsystem.config.drive;
+    const bool timed = drive != nullptr && drive->is_timed();
+    return entries / 4 * (timed ? kOvertakenQuartersTimed : kOvertakenQuarters);
+}
 
 /// Data that the drive interprets rather than stores is copied before anyone looks at it: the peer may change
 /// its memory between two looks. Block data may change under way, as on any RDMA target; the drive checksums
@@ -37,9 +46,10 @@ Connection::Connection(rdma::SoftNic& nic, Subsystem& subsystem, ConnectionOwner
       transport_(transport),
       now_ns_(std::move(now_ns)),
       drive_reactor_(subsystem.config.drive_reactor),
+      overtaken_most_(overtaken_most(subsystem, transport.entries)),
       slots_(transport.entries),
       staging_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{transport.entries} * kInCapsuleBytes)),
-      ids_(65536 / 64) {
+      ids_(transport.entries) {
     free_.reserve(transport.entries);
     for (std::uint32_t i = transport.entries; i > 0; --i) free_.push_back(i - 1);
 }
@@ -84,7 +94,7 @@ void Connection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
     ++received_;
     const Capsule& capsule = parsed.capsule;
     const std::uint16_t id = capsule.command.command_id;
-    if (id_in_use(id)) {
+    if (ids_.has(id)) {
         counters_.malformed.add();
         counters_.refused.add();
         nic_.release(message.qp, message.token);
@@ -92,7 +102,7 @@ void Connection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
         answer(id, {.status = Status::kCommandIdConflict});
         return;
     }
-    mark_id(id);
+    ids_.toggle(id);
     ++under_way_;
     if (parsed.verdict == Verdict::kRefused) {
         nic_.release(message.qp, message.token);
@@ -145,16 +155,20 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
     std::byte* data = nullptr;
     Status status = place(slot, index, capsule, bytes, data);
     if (nvme::ok(status)) {
-        nvme::Command command = capsule.command;
-        command.command_id = static_cast<std::uint16_t>(index);
-        command.flags = nvme::kFlagsSgl;
-        command.data =
-            nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockAddress, reinterpret_cast<std::uintptr_t>(data),
-                                         data != nullptr ? capsule.bytes : 0);
         slot.event_request = kind() == QueueKind::kAdmin &&
                              slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
         // The drive queue is deeper than `entries`: there is room.
-        status = queue_->submit(command) ? Status::kSuccess : Status::kInternalError;
+        nvme::Command* const command = queue_->next_entry();
+        status = command != nullptr ? Status::kSuccess : Status::kInternalError;
+        if (command != nullptr) {
+            *command = capsule.command;
+            command->command_id = static_cast<std::uint16_t>(index);
+            command->flags = nvme::kFlagsSgl;
+            command->data = nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockAddress,
+                                                         reinterpret_cast<std::uintptr_t>(data),
+                                                         data != nullptr ? capsule.bytes : 0);
+            queue_->submit();
+        }
     }
     if (!nvme::ok(status)) {
         let_go(slot);
@@ -186,10 +200,9 @@ Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule
         data = staging(index);
     }
     if (capsule.payload == Payload::kKeyed) {
-        auto window = nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key,
-                                       to_drive ? rdma::WindowUse::kRead : rdma::WindowUse::kWrite);
-        if (!window.ok()) return Status::kDataTransferError;
-        slot.window = *window;
+        const auto use = to_drive ? rdma::WindowUse::kRead : rdma::WindowUse::kWrite;
+        if (!nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, use, slot.window))
+            return Status::kDataTransferError;
         slot.holds_window = true;
         slot.fills_window = !to_drive;
         data = slot.window.data;
@@ -211,6 +224,17 @@ Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule
     nic_.release(qp_, slot.token);
     slot.bytes = capsule.bytes;
     return Status::kSuccess;
+}
+
+void Connection::prefetch_answer() const {
+    std::uint16_t index = 0;
+    if (queue_ == nullptr || !queue_->peek_completion(index)) return;
+    if (index < slots_.size()) {
+        const auto* const slot = reinterpret_cast<const std::byte*>(&slots_[index]);
+        __builtin_prefetch(slot);
+        __builtin_prefetch(slot + sizeof(Slot) - 1);
+    }
+    nic_.prefetch_send(qp_);
 }
 
 std::uint32_t Connection::poll() {
@@ -252,16 +276,16 @@ void Connection::finish(const nvme::Completion& completion) {
     --at_drive_;
     if (slot.event_request) --event_requests_;
     free_slot(index);
-    mark_id(id);
+    ids_.toggle(id);
     --under_way_;
     if (state_ >= State::kDraining) return;
-    nvme::Completion response{};
-    response.dw0 = completion.dw0;
-    response.dw1 = completion.dw1;
-    response.sq_head = static_cast<std::uint16_t>(received_ % transport_.entries);
-    response.command_id = id;
-    response.status = static_cast<std::uint16_t>(completion.status & ~kStatusPhase);
-    nic_.send(qp_, &response, sizeof response, invalidate_key, written);
+    // A completion queue entry by its dwords (Base 2.0, 3.3.3.2), as the NIC will load it: stores that are
+    // narrower than the load behind them hold it up.
+    const std::uint32_t response[4] = {
+        completion.dw0, completion.dw1, received_ % transport_.entries,
+        id | (static_cast<std::uint32_t>(completion.status & ~kStatusPhase) << 16)};
+    static_assert(sizeof response == sizeof(nvme::Completion));
+    nic_.send(qp_, response, sizeof response, invalidate_key, written);
 }
 
 /// Counts a command that the drive has completed, and whether later ones were completed before it.
@@ -269,7 +293,7 @@ void Connection::judge_order(const Slot& slot) {
     const std::uint64_t overtaken = ended_ > slot.turn ? ended_ - slot.turn : 0;
     ++ended_;
     if (!slot.carries_blocks) return;
-    if (overtaken > transport_.entries / kOvertakenShare)
+    if (overtaken > overtaken_most_)
         writes_in_turn_ = 0;
     else if (writes_in_turn_ < kInTurnProven)
         ++writes_in_turn_;
@@ -300,7 +324,7 @@ void Connection::answer(std::uint16_t command_id, const Answer& answer) {
 
 void Connection::refuse(const Capsule& capsule, Status status) {
     counters_.refused.add();
-    mark_id(capsule.command.command_id);
+    ids_.toggle(capsule.command.command_id);
     --under_way_;
     // A key that opened no window is not the peer's to be invalidated.
     const std::uint32_t key = status == Status::kDataTransferError ? 0 : capsule.invalidate_key;

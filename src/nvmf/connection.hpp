@@ -14,7 +14,7 @@
 //
 // A message that is held keeps back the host's send entries behind it, and with them the room for new ones.
 // So payload is read in place only where the drive takes writes in turn: from the first write that others
-// overtook, payload is copied to the staging page, until many in a row were not overtaken.
+// overtook by far, payload is copied to the staging page, until many in a row were not so overtaken.
 //
 // Thread: everything runs on the reactor that owns the queue pair (the NIC's poller delivers, the shard
 // polls), but for the calls marked "control". No lock, no allocation for I/O commands; admin and fabrics
@@ -22,6 +22,7 @@
 #pragma once
 
 #include "nvmf/capsule.hpp"
+#include "nvmf/id_set.hpp"
 #include "nvmf/offload_shard.hpp"
 #include "nvmf/subsystem.hpp"
 #include "rdma/nic.hpp"
@@ -63,6 +64,12 @@ class Connection final : public rdma::MessageSink {
     [[nodiscard]] std::uint32_t fetch_bytes(const rdma::InboundMessage& message) const override;
 
     // From the shard.
+    /// A hint: poll() is called soon.
+    void prefetch() const {
+        if (queue_ != nullptr) queue_->prefetch_completion();
+    }
+    /// The same, once that line is there: what the answer to the next completion will touch.
+    void prefetch_answer() const;
     std::uint32_t poll();
     void attend();
     [[nodiscard]] bool wants_polling() const { return busy() && state_ != State::kQuiesced; }
@@ -154,9 +161,6 @@ class Connection final : public rdma::MessageSink {
     nvme::Status fetch(const Capsule& capsule, const MessageBytes& bytes, std::byte* to);
     void finish_connect();
 
-    [[nodiscard]] bool id_in_use(std::uint16_t id) const { return (ids_[id / 64] >> (id % 64)) & 1u; }
-    void mark_id(std::uint16_t id) { ids_[id / 64] ^= std::uint64_t{1} << (id % 64); }
-
     rdma::SoftNic& nic_;
     Subsystem& subsystem_;
     ConnectionOwner& owner_;
@@ -169,10 +173,11 @@ class Connection final : public rdma::MessageSink {
     QueueBinding binding_;
     ssd::NvmeQueue* queue_ = nullptr;
     Reactor* drive_reactor_ = nullptr;
+    const std::uint32_t overtaken_most_;  // of a write that still counts as in turn
     std::vector<Slot> slots_;
     std::vector<std::uint32_t> free_;
     std::unique_ptr<std::byte[]> staging_;  // a page a slot; untouched pages cost nothing
-    std::vector<std::uint64_t> ids_;        // command ids under way, one bit each
+    IdSet ids_;                             // command ids under way
     std::uint32_t under_way_ = 0;           // commands that have not been answered
     std::uint32_t at_drive_ = 0;            // of those: at the drive
     std::uint32_t event_requests_ = 0;      // of those: asynchronous event requests, which end with the queue

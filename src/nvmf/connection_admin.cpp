@@ -51,7 +51,7 @@ bool Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes)
         refuse(capsule, outcome.status);
         return true;
     }
-    mark_id(capsule.command.command_id);
+    ids_.toggle(capsule.command.command_id);
     --under_way_;
     answer(capsule.command.command_id, {.dw0 = static_cast<std::uint32_t>(outcome.value),
                                         .dw1 = static_cast<std::uint32_t>(outcome.value >> 32)});
@@ -79,7 +79,7 @@ void Connection::take_connect(const Capsule& capsule, const MessageBytes& bytes)
     ConnectVerdict verdict = parse_connect(capsule.command, data);
     if (!nvme::ok(verdict.status)) {
         counters_.refused.add();
-        mark_id(capsule.command.command_id);
+        ids_.toggle(capsule.command.command_id);
         --under_way_;
         answer(capsule.command.command_id,
                {.status = verdict.status, .dw0 = verdict.dw0, .invalidate_key = capsule.invalidate_key});
@@ -97,7 +97,7 @@ void Connection::finish_connect() {
     connecting_ = false;
     // The queue is the connection's even if it is in error by now: it is deleted with it.
     queue_ = connect_queue_;
-    mark_id(connect_id_);
+    ids_.toggle(connect_id_);
     --under_way_;
     if (state_ >= State::kDraining) {
         shard_->activate(*this);
@@ -143,7 +143,7 @@ bool Connection::take_admin(Capsule& capsule) {
         refuse(capsule, outcome.status);
         return true;
     }
-    mark_id(command.command_id);
+    ids_.toggle(command.command_id);
     --under_way_;
     answer(command.command_id, {.dw0 = outcome.dw0});
     return true;
@@ -160,7 +160,7 @@ bool Connection::take_abort(Capsule& capsule) {
         capsule.command.cdw10 = i << 16;
         return false;
     }
-    mark_id(capsule.command.command_id);
+    ids_.toggle(capsule.command.command_id);
     --under_way_;
     answer(capsule.command.command_id, {.dw0 = 1});
     return true;

@@ -13,6 +13,10 @@ std::uint32_t OffloadShard::poll() {
         attend();
         ++work;
     }
+    // What drives have written lies in other processors' caches: all of it at once, not connection by
+    // connection.
+    for (const Connection* c = first_active_; c != nullptr; c = c->next_active_) c->prefetch();
+    for (const Connection* c = first_active_; c != nullptr; c = c->next_active_) c->prefetch_answer();
     // Connections that become active meanwhile are put in front, behind the walk: they have the next turn.
     Connection** link = &first_active_;
     while (*link != nullptr) {

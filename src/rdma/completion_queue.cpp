@@ -19,6 +19,7 @@ CompletionQueue::CompletionQueue(const CompletionQueueConfig& config)
 }
 
 void CompletionQueue::lock() noexcept {
+    if (config_.collapsed) return;  // of one queue pair, so of one engine
     std::uint32_t tries = 0;
     while (locked_.exchange(true, std::memory_order_acquire))
         if (++tries % 64 == 0) sched_yield();  // the holder may have lost its core
@@ -37,29 +38,35 @@ bool CompletionQueue::write(const CompletionFields& fields) {
     }
     mlx5::Cqe64* cqe = config_.ring;
     std::uint8_t owner = 0;
+    const std::uint64_t producer = producer_.load(std::memory_order_relaxed);  // written under the lock alone
     if (!config_.collapsed) {
-        // Acquire: the consumer has read (and poisoned) what it gave back; pairs with its release of the
-        // record.
-        const std::uint32_t record = be32(simt::load_acquire<Scope::kSystem>(config_.consumer_record));
-        const auto behind = (static_cast<std::uint32_t>(producer_) - record) & mlx5::kConsumerMask;
-        if (behind >= config_.entries) {
+        if (behind() >= config_.entries) {
+            // Acquire: the consumer has read (and poisoned) what it gave back; pairs with its release of the
+            // record. Its line is the lanes', so it is read only when all that was given back is used.
+            consumed_ = be32(simt::load_acquire<Scope::kSystem>(config_.consumer_record));
+        }
+        if (behind() >= config_.entries) {
             overrun_.store(true, std::memory_order_relaxed);
             unlock();
             return false;
         }
-        cqe += producer_ & (config_.entries - 1);
-        owner = static_cast<std::uint8_t>((producer_ >> entries_log2_) & 1);
+        cqe += producer & (config_.entries - 1);
+        owner = static_cast<std::uint8_t>((producer >> entries_log2_) & 1);
     }
-    ++producer_;
+    producer_.store(producer + 1, std::memory_order_relaxed);
     // Relaxed stores, as lanes read words ahead of their validity; each word at most once a lap (poller.hpp).
     const bool error = fields.syndrome != mlx5::kSyndromeNone;
     const bool with_data = fields.inline_data != nullptr;
     if (with_data) {
-        std::uint32_t words[mlx5::kInlineScatterBytes / 4];
-        std::memset(words, 0xFF, sizeof words);  // the rest of the last word: poison to lanes (poller.hpp)
-        std::memcpy(words, fields.inline_data, fields.bytes);
-        for (std::uint32_t i = 0; i < (fields.bytes + 3) / 4; ++i)
-            simt::store_relaxed<Scope::kSystem>(&cqe->inline_data[i], words[i]);
+        // Word by word from where they lie: whoever stored them may have done so just now, word by word.
+        for (std::uint32_t i = 0; i < (fields.bytes + 3) / 4; ++i) {
+            std::uint32_t word = 0xFFFFFFFFu;  // the rest of the last word: poison to lanes (poller.hpp)
+            if (fields.bytes - 4 * i >= 4)
+                std::memcpy(&word, fields.inline_data + 4 * i, 4);
+            else
+                std::memcpy(&word, fields.inline_data + 4 * i, fields.bytes - 4 * i);
+            simt::store_relaxed<Scope::kSystem>(&cqe->inline_data[i], word);
+        }
     }
     simt::store_relaxed<Scope::kSystem>(&cqe->imm_inval_pkey, be32(fields.invalidated_rkey));
     simt::store_relaxed<Scope::kSystem>(&cqe->byte_cnt, be32(fields.bytes));

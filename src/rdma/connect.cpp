@@ -132,43 +132,71 @@ void SoftNic::disconnect(QpNumber number) {
 
 Result<SoftNic::Window> SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
                                              std::uint32_t rkey, WindowUse use) {
-    QueuePair* const qp = impl_->find(number);
-    if (qp == nullptr)
-        return error(Errc::kNotFound, "cannot open a window: there is no queue pair {:#x}", number);
+    Window window{};
+    const char* why = "";
+    if (impl_->open_window(number, address, bytes, rkey, use, window, why)) return window;
+    return error(Errc::kPermission,
+                 "cannot open a window of {} bytes at {:#x} under key {:#x} through queue pair {:#x}: {}",
+                 bytes, address, rkey, number, why);
+}
+
+bool SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
+                          WindowUse use, Window& window) {
+    const char* why = nullptr;
+    return impl_->open_window(number, address, bytes, rkey, use, window, why);
+}
+
+bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
+                                std::uint32_t rkey, WindowUse use, Window& window, const char*& why) {
+    QueuePair* const qp = find(number);
+    if (qp == nullptr) {
+        why = "there is no such queue pair";
+        return false;
+    }
     // Count, then check: sequentially consistent with to_error's store and quiesce's wait, so that either the
     // window is waited for or it is not opened. The peer lives as long as it is counted.
-    qp->windows.fetch_add(1, std::memory_order_seq_cst);
+    qp->add_window(1);
     QueuePair* const peer = qp->peer.load(std::memory_order_acquire);
     if (qp->state.load(std::memory_order_seq_cst) != QpState::kReadyToSend || peer == nullptr) {
-        qp->windows.fetch_sub(1, std::memory_order_release);
-        return error(Errc::kState, "cannot open a window: queue pair {:#x} is not connected", number);
+        qp->add_window(-1);
+        why = "it is not connected";
+        return false;
     }
     const MemoryTable::Pin pin =
         peer->nic->memory.pin(rkey, address, bytes, use == WindowUse::kWrite ? kRemoteWrite : kRemoteRead);
     if (pin.fault != MemoryFault::kNone) {
-        qp->windows.fetch_sub(1, std::memory_order_release);
-        const char* const why = pin.fault == MemoryFault::kKey      ? "unknown key"
-                                : pin.fault == MemoryFault::kBounds ? "out of bounds"
-                                                                    : "no such right";
-        return error(Errc::kPermission, "cannot open a window of {} bytes at {:#x} under key {:#x}: {}",
-                     bytes, address, rkey, why);
+        qp->add_window(-1);
+        why = pin.fault == MemoryFault::kKey      ? "unknown key"
+              : pin.fault == MemoryFault::kBounds ? "out of bounds"
+                                                  : "no such right";
+        return false;
     }
-    count(use == WindowUse::kWrite ? impl_->context.tally.mine().rdma_writes
-                                   : impl_->context.tally.mine().rdma_reads);
-    return Window{pin.data, bytes, reinterpret_cast<std::uint64_t>(pin.region)};
+    count(use == WindowUse::kWrite ? context.tally.mine().rdma_writes : context.tally.mine().rdma_reads);
+    window.data = pin.data;
+    window.bytes = bytes;
+    window.cookie = reinterpret_cast<std::uint64_t>(pin.region);
+    return true;
 }
 
 void SoftNic::close_window(QpNumber number, const Window& window) {
     QueuePair* const qp = impl_->find(number);
     reinterpret_cast<MemoryRegion*>(window.cookie)->unpin();
     // Release: pairs with quiesce's load: the window's memory is no longer touched.
-    if (qp != nullptr) qp->windows.fetch_sub(1, std::memory_order_release);
+    if (qp != nullptr) qp->add_window(-1);
 }
 
 void SoftNic::send(QpNumber number, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
                    std::uint32_t written_before) {
     if (QueuePair* const qp = impl_->find(number))
         qp->engine.load()->send(*qp, data, bytes, invalidate_rkey, written_before);
+}
+
+void SoftNic::prefetch_send(QpNumber number) const {
+    const QueuePair* const qp = impl_->find(number);
+    const QueuePair* const peer = qp != nullptr ? qp->peer.load(std::memory_order_acquire) : nullptr;
+    if (peer == nullptr || peer->receive_cq == nullptr) return;
+    peer->receive_cq->prefetch(2);
+    __builtin_prefetch(&peer->config.receive_ring[peer->receives_used & (peer->config.receive_entries - 1)]);
 }
 
 void SoftNic::release(QpNumber number, std::uint64_t token) {

@@ -39,6 +39,7 @@ void Engine::mark_dirty(QueuePair& qp) {
 }
 
 std::uint32_t Engine::poll() {
+    running_engine = this;
     std::uint32_t work = gather_entries();
     for (const Gathered& g : gathered_) execute(*g.qp, g.index);
     if (delays_ != nullptr) work += deliver_delayed();
@@ -91,6 +92,13 @@ void Engine::look_at_bell(QueuePair& qp) {
 std::uint32_t Engine::gather_entries() {
     gathered_.clear();
     const std::size_t n = queue_pairs_.size();
+    // Lanes wrote bells, entries and capsules last: each kind is asked for on all queue pairs before the
+    // first is waited for.
+    for (const QueuePair* qp : queue_pairs_)
+        if (!qp->offload()) {
+            __builtin_prefetch(qp->config.bell);
+            __builtin_prefetch(qp->config.doorbell_record);
+        }
     for (std::size_t i = 0; i < n; ++i) {
         QueuePair& qp = *queue_pairs_[(next_ + i) % n];
         if (qp.offload()) continue;
@@ -105,6 +113,11 @@ std::uint32_t Engine::gather_entries() {
             next_ = (next_ + i + 1) % n;
             break;
         }
+    }
+    for (const Gathered& g : gathered_) {
+        // Whatever address the entry has: a prefetch faults on none, and execute() checks it.
+        const mlx5::SendEntry& entry = g.qp->config.send_ring[g.index & (g.qp->config.send_entries - 1)];
+        __builtin_prefetch(reinterpret_cast<const void*>(be64(entry.segment[0].data.address)));
     }
     return static_cast<std::uint32_t>(gathered_.size());
 }
@@ -177,8 +190,8 @@ void Engine::flush_receives(QueuePair& qp) {
 
 void Engine::to_error(QueuePair& qp) {
     if (qp.in_error()) return;
-    // Sequentially consistent with open_window's count-then-check: no window opens after the wait for windows
-    // began.
+    // Sequentially consistent with open_window's count-then-check on other threads: no window opens after the
+    // wait for windows began.
     qp.state.store(QpState::kError, std::memory_order_seq_cst);
     for (std::uint64_t i = qp.retired; i < qp.executed;
          ++i)  // not acknowledged: its fate is unknown, as on a wire
@@ -210,7 +223,7 @@ void Engine::let_go(QueuePair& sender, std::uint64_t index) {
     for (std::uint32_t i = 0; i < flight.region_count; ++i) flight.regions[i]->unpin();
     flight.region_count = 0;
     // Release: pairs with the control plane's wait for holds to be 0 (nic.cpp).
-    sender.holds.fetch_sub(1, std::memory_order_release);
+    sender.holds.store(sender.holds.load(std::memory_order_relaxed) - 1, std::memory_order_release);
     mark_dirty(sender);
 }
 

@@ -73,6 +73,7 @@ class Engine final : public Poller {
                               std::uint32_t access, Gather& out);
     std::uint8_t run_send(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode);
     std::uint8_t run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, bool write);
+    static bool has_receive(QueuePair& to);
     std::uint8_t deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
                          std::uint32_t invalidate_rkey, bool invalidate);
     void deliver_send(QueuePair& from, QueuePair& to, const void* data, std::uint32_t bytes,

@@ -160,7 +160,7 @@ std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flig
     }
     flight.region_count = local.count;
     flight.held = true;
-    qp.holds.fetch_add(1, std::memory_order_relaxed);
+    qp.holds.store(qp.holds.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (peer->nic->link != nullptr)
         delay_message(qp, *peer, index, message);
     else
@@ -198,16 +198,25 @@ std::uint8_t Engine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, 
     return fault;
 }
 
+/// Whether a receive is posted. Lanes write the record after every trip, so its line is read only when all
+/// that was seen in it is used.
+bool Engine::has_receive(QueuePair& to) {
+    if (to.receives_seen != to.receives_used) return true;
+    // Acquire: pairs with the poster's release of the receive record: the receive entries are whole, their
+    // buffers given up.
+    const std::uint32_t record =
+        be32(simt::load_acquire<Scope::kSystem>(to.config.doorbell_record + mlx5::kReceiveRecord));
+    const std::uint32_t waiting = (record - static_cast<std::uint32_t>(to.receives_used)) & mlx5::kIndexMask;
+    if (waiting > to.config.receive_entries) return false;
+    to.receives_seen = to.receives_used + waiting;
+    return waiting != 0;
+}
+
 /// Puts a message into the next receive of a plain queue pair. Returns what the *sender's* entry completes
 /// with.
 std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
                              std::uint32_t invalidate_rkey, bool invalidate) {
-    // Acquire: pairs with the poster's release of the receive record: the receive entry is whole, its buffer
-    // given up.
-    const std::uint32_t record =
-        be32(simt::load_acquire<Scope::kSystem>(to.config.doorbell_record + mlx5::kReceiveRecord));
-    const std::uint32_t waiting = (record - static_cast<std::uint32_t>(to.receives_used)) & mlx5::kIndexMask;
-    if (waiting == 0 || waiting > to.config.receive_entries) {
+    if (!has_receive(to)) {
         count(to.nic->tally.mine().rnr);
         if (to.strict()) strict_violation(to, "missing receive", to.receives_used);
         return mlx5::kRnrRetryExceeded;
@@ -229,8 +238,8 @@ std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, st
         fields.syndrome = mlx5::kLocalQpOperationError;
         fault = mlx5::kRemoteInvalidRequest;
     } else if (to.config.scatter_to_cqe && bytes <= mlx5::kInlineScatterBytes) {
-        copy_parts(small, message);
-        fields.inline_data = small;
+        if (message.size() != 1) copy_parts(small, message);
+        fields.inline_data = message.size() == 1 ? message[0].data : small;
     } else {
         const MemoryTable::Pin pin =
             to.nic->memory.pin(be32(receive.lkey), be64(receive.address), bytes, kLocalWrite);

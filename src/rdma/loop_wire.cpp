@@ -3,6 +3,8 @@
 
 #include "rdma/loop_wire_impl.hpp"
 
+#include <algorithm>
+
 namespace gnstor::rdma {
 
 LoopWire::LoopWire() : impl_(std::make_unique<Impl>()) {
@@ -18,6 +20,18 @@ LoopWire::~LoopWire() {
     impl_->answerer.join();
 }
 
+std::uint32_t LoopWire::Impl::place_ring(std::size_t pollers, std::uint32_t entries) {
+    if (ring_entries.size() < pollers) ring_entries.resize(pollers);
+    const auto least =
+        std::min_element(ring_entries.begin(), ring_entries.begin() + static_cast<std::ptrdiff_t>(pollers));
+    *least += entries;
+    return static_cast<std::uint32_t>(least - ring_entries.begin());
+}
+
+void LoopWire::Impl::drop_ring(std::uint32_t poller, std::uint32_t entries) {
+    ring_entries[poller] -= entries;
+}
+
 Engine& LoopWire::Impl::acquire_engine(Reactor& reactor) {
     SharedEngine& shared = engines[&reactor];
     if (shared.users++ == 0) {
@@ -30,7 +44,12 @@ Engine& LoopWire::Impl::acquire_engine(Reactor& reactor) {
 void LoopWire::Impl::release_engine(Reactor& reactor) {
     const auto found = engines.find(&reactor);
     if (--found->second.users != 0) return;
+    const Engine* const gone = found->second.engine.get();
     reactor.remove(*found->second.engine);
+    // Its thread may go on, and another thread's engine be made where this one was: it is not that thread's.
+    reactor.run([gone] {
+        if (running_engine == gone) running_engine = nullptr;
+    });
     engines.erase(found);
 }
 

@@ -8,7 +8,7 @@ namespace gnstor::rdma {
 
 void MemoryRegion::unpin() noexcept {
     // Release: pairs with the loads of pins(): what was done with the memory is done before it is given back.
-    stripes_[my_stripe()].pins.fetch_sub(1, std::memory_order_release);
+    add_to_mine(stripes_[my_stripe()].pins, std::int64_t{-1});
 }
 
 std::int64_t MemoryRegion::pins() const noexcept {
@@ -60,6 +60,7 @@ Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
     // Sequentially consistent with the count-then-check of pin(): either it sees no key, or its pin is seen
     // here.
     region.key_.store(0, std::memory_order_seq_cst);
+    heavy_fence();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     while (region.pins() != 0) {
         if (std::chrono::steady_clock::now() >= deadline) {
@@ -84,8 +85,14 @@ MemoryTable::Pin MemoryTable::pin(std::uint32_t key, std::uint64_t address, std:
         return result;
     }
     MemoryRegion& region = regions_[index];
+    // A stale key is not counted, however often it is tried: remove() waits for a moment without counts, and
+    // threads that lose their cores between count and check leave it none. Relaxed: looked at again below.
+    if (region.key_.load(std::memory_order_relaxed) != key) {
+        result.fault = MemoryFault::kKey;
+        return result;
+    }
     std::atomic<std::int64_t>& pins = region.stripes_[my_stripe()].pins;
-    pins.fetch_add(1, std::memory_order_seq_cst);
+    add_to_mine_first(pins, std::int64_t{1});
     // After the count (see remove); pairs with the store in add(), which published the bounds.
     if (region.key_.load(std::memory_order_seq_cst) != key) {
         result.fault = MemoryFault::kKey;
@@ -97,7 +104,7 @@ MemoryTable::Pin MemoryTable::pin(std::uint32_t key, std::uint64_t address, std:
             result.fault = MemoryFault::kRights;
     }
     if (result.fault != MemoryFault::kNone) {
-        pins.fetch_sub(1, std::memory_order_release);
+        add_to_mine(pins, std::int64_t{-1});
         return result;
     }
     result.region = &region;

@@ -79,6 +79,9 @@ SoftNic::~SoftNic() {
         it = impl_->wire->listeners.begin();  // others may have changed the table meanwhile
     }
     impl_->wire->nics.erase(impl_->context.address);
+    for (const auto& queue : impl_->completion_queues)
+        if (queue != nullptr && !queue->collapsed())
+            impl_->wire->drop_ring(queue->affinity, queue->entries());
     for (Reactor* reactor : impl_->reactors) impl_->wire->release_engine(*reactor);
 }
 
@@ -106,8 +109,7 @@ Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& c
     auto free = std::ranges::find_if(queues, [](const auto& queue) { return queue == nullptr; });
     if (free == queues.end()) free = queues.insert(queues.end(), nullptr);
     *free = std::make_unique<CompletionQueue>(config);
-    // Numbered densely, so that channels spread evenly over any number of pollers.
-    if (!config.collapsed) (*free)->affinity = impl_->rings_made++;
+    if (!config.collapsed) (*free)->affinity = impl_->wire->place_ring(impl_->engines.size(), config.entries);
     return static_cast<CqNumber>(free - queues.begin() + 1);
 }
 
@@ -118,6 +120,8 @@ Result<void> SoftNic::destroy_completion_queue(CqNumber cq) {
     if (impl_->completion_queues[cq - 1]->users.load() != 0)
         return error(Errc::kBusy,
                      "cannot destroy completion queue {}: destroy the queue pairs that use it first", cq);
+    const CompletionQueue& queue = *impl_->completion_queues[cq - 1];
+    if (!queue.collapsed()) impl_->wire->drop_ring(queue.affinity, queue.entries());
     impl_->completion_queues[cq - 1].reset();
     return {};
 }
@@ -232,10 +236,9 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number) {
         if (!failed) engine->reactor().run([=] { engine->fail(*qp); });
         failed = true;
         // Acquire: pairs with the releases of release() and close_window(): the memory is no longer touched.
-        const bool busy = qp->holds.load(std::memory_order_seq_cst) != 0 ||
-                          qp->windows.load(std::memory_order_seq_cst) != 0 ||
-                          (peer != nullptr && (peer->holds.load(std::memory_order_seq_cst) != 0 ||
-                                               peer->windows.load(std::memory_order_seq_cst) != 0));
+        const bool busy =
+            qp->holds.load(std::memory_order_seq_cst) != 0 || qp->has_windows() ||
+            (peer != nullptr && (peer->holds.load(std::memory_order_seq_cst) != 0 || peer->has_windows()));
         if (busy) {
             if (std::chrono::steady_clock::now() >= deadline)
                 return error(
@@ -261,7 +264,7 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number) {
 
 /// As after creation, but for the number. The lanes start their counters anew too.
 void SoftNic::Impl::start_anew(QueuePair& qp) {
-    qp.last_bell = qp.posted = qp.executed = qp.retired = qp.receives_used = 0;
+    qp.last_bell = qp.posted = qp.executed = qp.retired = qp.receives_used = qp.receives_seen = 0;
     qp.sink_told = false;
     if (!qp.offload()) {
         simt::store_relaxed<Scope::kSystem>(qp.config.bell, 0u);

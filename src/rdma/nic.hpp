@@ -189,12 +189,17 @@ class SoftNic {
     };
     Result<Window> open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
                                WindowUse use);
+    /// The same for the data path: no words about what was wrong. False: not opened.
+    [[nodiscard]] bool open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes,
+                                   std::uint32_t rkey, WindowUse use, Window& window);
     void close_window(QpNumber qp, const Window& window);
     /// Sends up to 64 bytes to the peer's next receive; with `invalidate_rkey` as SEND_WITH_INVALIDATE (0:
     /// plain). Only from the thread of the poller that owns the queue pair (where on_message is called).
     /// `written_before`: bytes that were written through windows since, and go before it on a timed link.
     void send(QpNumber qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey = 0,
               std::uint32_t written_before = 0);
+    /// A hint: send() is called soon. Same thread rule.
+    void prefetch_send(QpNumber qp) const;
     /// Lets go of a message: the peer's send entry may complete. Same thread rule.
     void release(QpNumber qp, std::uint64_t token);
     /// Puts the queue pair (both ends) to error: protocol violations. Same thread rule.

@@ -22,7 +22,6 @@ struct SoftNic::Impl {
     std::vector<Reactor*> reactors;
     std::vector<Engine*> engines;  ///< of the pollers, one a reactor
     std::uint32_t next_engine = 0;
-    std::uint32_t rings_made = 0;  ///< completion queues that are rings, ever
 
     std::vector<std::unique_ptr<CompletionQueue>> completion_queues;  ///< the number is the index + 1
     std::vector<std::unique_ptr<QueuePair>> queue_pairs;
@@ -32,6 +31,9 @@ struct SoftNic::Impl {
     std::vector<std::shared_ptr<void>> kept;  ///< under the wire's mutex; freed with the NIC
 
     /// Lock-free; null for an unknown number.
+    /// SoftNic's; `why` says what was wrong.
+    bool open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
+                     WindowUse use, Window& window, const char*& why);
     [[nodiscard]] QueuePair* find(QpNumber qp) const noexcept {
         QueuePair* const found = by_index[qp % kQueuePairs].load(std::memory_order_acquire);
         return found != nullptr && found->qpn == qp ? found : nullptr;

@@ -28,6 +28,9 @@ namespace gnstor::rdma {
 
 class Engine;
 
+/// The engine whose thread the calling thread is; null elsewhere.
+constinit inline thread_local const Engine* running_engine = nullptr;
+
 /// Counters of one NIC; written by engines, each in a stripe of its own, read by anyone.
 struct NicTally {
     struct alignas(64) Stripe {
@@ -53,12 +56,13 @@ struct NicContext {
     std::unique_ptr<LinkModel> link;  ///< between this node and its peers; null: nothing takes time
 };
 
+/// Counts in a stripe of the calling thread (NicTally::mine).
 inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noexcept {
-    counter.fetch_add(by, std::memory_order_relaxed);
+    add_to_mine(counter, by);
 }
 
 /// A send entry between execution and retirement.
-struct InFlight {
+struct alignas(64) InFlight {
     mlx5::SendEntry entry;          ///< as read (strict mode compares it again)
     MemoryRegion* regions[3] = {};  ///< pinned until the peer's sink lets go
     std::uint32_t region_count = 0;
@@ -78,9 +82,11 @@ struct QueuePair {
 
     std::atomic<QpState> state{QpState::kReset};
     std::atomic<Engine*> engine{nullptr};
-    std::atomic<std::uint32_t> holds{0};
-    std::atomic<std::uint32_t> windows{
-        0};  ///< open_window calls under way or open, through this (offload) queue pair
+    std::atomic<std::uint32_t> holds{0};  ///< written by the engine's thread alone
+    /// open_window calls under way or open, through this (offload) queue pair: counted by the engine's
+    /// thread, and by all others. Either may be negative; once no new window can open, the sum is exact.
+    std::atomic<std::int32_t> windows{0};
+    std::atomic<std::int32_t> windows_of_others{0};
     std::atomic<QueuePair*> peer{nullptr};
     std::uint32_t incarnation = 0;  ///< of the connection; part of every token
 
@@ -92,11 +98,25 @@ struct QueuePair {
     std::vector<InFlight> in_flight;  ///< send_entries of them
     // Receive queue.
     std::uint64_t receives_used = 0;
+    std::uint64_t receives_seen = 0;  ///< posted, as last read of the record, which lanes write
 
     bool sink_told = false;  ///< on_error was called
     bool dirty = false;      ///< in the engine's list of queue pairs with something to retire
     SplitMix64 dice{1};      ///< strict mode
 
+    /// Before opening, after closing. The engine's own thread also runs what puts the queue pair to error, so
+    /// it needs no order between the count and its look at the state; other threads do.
+    void add_window(std::int32_t by) noexcept {
+        if (running_engine == engine.load(std::memory_order_relaxed))
+            windows.store(windows.load(std::memory_order_relaxed) + by, std::memory_order_release);
+        else
+            windows_of_others.fetch_add(by, std::memory_order_seq_cst);
+    }
+    [[nodiscard]] bool has_windows() const noexcept {
+        // Acquire: pairs with the release of the last close: the memory is no longer touched.
+        return windows.load(std::memory_order_seq_cst) + windows_of_others.load(std::memory_order_seq_cst) !=
+               0;
+    }
     [[nodiscard]] bool offload() const noexcept { return sink != nullptr; }
     [[nodiscard]] bool strict() const noexcept { return nic->options.strict; }
     [[nodiscard]] bool ready() const noexcept {

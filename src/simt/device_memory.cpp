@@ -74,6 +74,23 @@ Result<void> DeviceMemory::download(std::size_t offset, void* to, std::size_t by
     return {};
 }
 
+Result<void> DeviceMemory::check_this_gpu() const {
+#if GN_WITH_CUDA
+    if (lanes_ == LanesKind::kGpu && data_ != nullptr) {
+        int chosen = 0;
+        cudaPointerAttributes home{};
+        GN_TRY(cuda_result(cudaGetDevice(&chosen), "ask which GPU this thread uses"));
+        GN_TRY(cuda_result(cudaPointerGetAttributes(&home, data_), "ask where lane memory lies"));
+        if (chosen != home.device)
+            return error(
+                Errc::kState,
+                "lane memory lies on GPU {}, and this thread uses GPU {}: call cudaSetDevice({}) before",
+                home.device, chosen, home.device);
+    }
+#endif
+    return {};
+}
+
 void DeviceMemory::release() noexcept {
     if (data_ == nullptr) return;
 #if GN_WITH_CUDA

@@ -59,12 +59,13 @@ Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mod
         GN_ASSIGN(const NewStore what, new_store_for(o));
         // The checks of a store on a medium hold for one in memory.
         GN_TRY(make_superblock(what, "in memory"));
-        GN_ASSIGN(
-            std::unique_ptr<MemoryStore> made,
-            MemoryStore::create(what.geometry, {.serial = o.serial,
-                                                .capacity_bytes = o.capacity_bytes,
-                                                .over_provisioning_percent = o.over_provisioning_percent,
-                                                .service_units = o.service_units}));
+        GN_ASSIGN(std::unique_ptr<MemoryStore> made,
+                  MemoryStore::create(what.geometry,
+                                      {.serial = o.serial,
+                                       .capacity_bytes = o.capacity_bytes,
+                                       .over_provisioning_percent = o.over_provisioning_percent,
+                                       .service_units = o.service_units},
+                                      o.memory));
         return std::unique_ptr<Store>(std::move(made));
     }
     const BootRequest request{.mode = mode};

@@ -2,6 +2,8 @@
 
 #include "ssd/data_pointer.hpp"
 
+#include <gnstor/base/crc32c.hpp>
+
 #include <time.h>
 
 #include <algorithm>
@@ -45,6 +47,7 @@ ServedQueue::ServedQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId c
 
 void CommandPath::serve(deengine::Engine& engine, DriveFacts facts, const DriveTiming& timing) {
     engine_ = &engine;
+    moves_data_ = engine.moves_data_itself();
     if (!timing.none()) timer_ = std::make_unique<CompletionTimer>(timing, kMdtsBlocks * nvme::kBlockBytes);
     admin_ = std::make_unique<AdminHandler>(std::move(facts));
     batch_.reserve(kBatch);
@@ -59,9 +62,12 @@ NvmeQueue* CommandPath::add(std::unique_ptr<ServedQueue> queue) {
     } else {
         *hole = std::move(queue);
     }
+    looks_.resize(queues_.size());
+    looks_[q->index] = {};
     if (q->queue.is_admin()) {
         admin_queues_.push_back(q);
     } else {
+        looks_[q->index] = {&q->queue.tail(), q->queue.fetched(), false};
         arbiter_.add(q->index, q->queue.priority());
         if (timer_ != nullptr) q->due.resize(q->pending.size());
     }
@@ -102,6 +108,7 @@ void CommandPath::remove(const NvmeQueue* queue) {
     if (q == nullptr) return;
     std::erase(admin_queues_, q);
     arbiter_.remove(q->index);
+    looks_[q->index] = {};
     queues_[q->index].reset();
 }
 
@@ -113,14 +120,31 @@ std::size_t CommandPath::queues() const {
 std::uint32_t CommandPath::poll() {
     now_ns_ = boot_time_ns();
     std::uint32_t work = poll_admin();
+    look_at_tails();
     // Answers that wait for their time want short rounds.
-    work += arbiter_.run(
-        timer_ == nullptr ? kPollBudget : kBatch,
-        [this](std::uint32_t queue, std::uint32_t limit) { return fetch_from(*queues_[queue], limit); });
+    work += arbiter_.run(timer_ == nullptr ? kPollBudget : kBatch,
+                         [this](std::uint32_t queue, std::uint32_t limit) {
+                             return looks_[queue].has_work ? fetch_from(*queues_[queue], limit) : 0;
+                         });
     dispatch_batch();
     // After the batch: one sync makes all its writes durable, and they are answered in this very poll.
     work += engine_->poll(now_ns_);
     return work + deliver();
+}
+
+/// Which queues have commands. What hosts have written lies in other processors' caches: the lines of all
+/// queues are asked for before the first is waited for, and queues without commands cost no more than that.
+void CommandPath::look_at_tails() {
+    for (const Look& look : looks_)
+        if (look.tail != nullptr) __builtin_prefetch(look.tail);
+    for (std::size_t i = 0; i < looks_.size(); ++i) {
+        Look& look = looks_[i];
+        // Relaxed: fetch() acquires.
+        const std::uint32_t there =
+            look.tail != nullptr ? look.tail->load(std::memory_order_relaxed) - look.fetched : 0;
+        look.has_work = there != 0;
+        if (there != 0) queues_[i]->queue.prefetch_commands(there);
+    }
 }
 
 std::uint32_t CommandPath::poll_admin() {
@@ -145,6 +169,7 @@ std::uint32_t CommandPath::fetch_from(ServedQueue& q, std::uint32_t limit) {
             if (batch_.size() == kBatch) dispatch_batch();
         }
     }
+    looks_[q.index].fetched = q.queue.fetched();
     return n;
 }
 
@@ -153,7 +178,12 @@ std::uint32_t CommandPath::fetch_from(ServedQueue& q, std::uint32_t limit) {
 void CommandPath::dispatch_batch() {
     if (batch_.size() > 1) {
         for (const Fetched& f : batch_) engine_->prefetch(f.queue->pending[f.slot].command);
-        for (const Fetched& f : batch_) engine_->prefetch_page(f.queue->pending[f.slot].command);
+        for (const Fetched& f : batch_) {
+            const Command& command = f.queue->pending[f.slot].command;
+            engine_->prefetch_page(command);
+            if (moves_data_ && command.opcode == static_cast<std::uint8_t>(IoOpcode::kWrite))
+                prefetch_payload(reinterpret_cast<const void*>(command.data.address));
+        }
     }
     if (timer_ != nullptr) time_batch();
     for (const Fetched& f : batch_)
@@ -252,6 +282,7 @@ void CommandPath::on_complete(std::uint64_t tag, Status status, std::uint32_t dw
 }
 
 std::uint32_t CommandPath::deliver() {
+    if (!done_.empty()) fence_streamed_copies();  // before anybody is told
     if (timer_ != nullptr) return deliver_in_time();
     for (const Done& done : done_) answer(done);
     const auto count = static_cast<std::uint32_t>(done_.size());

@@ -70,9 +70,16 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
         ServedQueue* queue;
         std::uint32_t slot;  ///< of its `pending`
     };
+    /// Of one queue of `queues_`, side by side with those of the others; admin queues have none.
+    struct Look {
+        const std::atomic<std::uint32_t>* tail = nullptr;
+        std::uint32_t fetched = 0;
+        bool has_work = false;  ///< when this poll began
+    };
     static constexpr std::size_t kBatch = 32;
     using Done = CompletionTimer::Answer;
     ServedQueue* find(const NvmeQueue* queue) const;
+    void look_at_tails();
     std::uint32_t poll_admin();
     std::uint32_t fetch_from(ServedQueue& q, std::uint32_t limit);
     void dispatch_batch();
@@ -88,9 +95,11 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     void answer(const Done& done);
 
     deengine::Engine* engine_ = nullptr;
+    bool moves_data_ = false;  // on this thread, not on those of service units
     std::unique_ptr<AdminHandler> admin_;
     ErrorLog errors_;
     std::vector<std::unique_ptr<ServedQueue>> queues_;  // by index; null: free
+    std::vector<Look> looks_;                           // by index, as queues_
     std::vector<ServedQueue*> admin_queues_;
     Arbiter arbiter_;  // of all other queues, whoever's they are
     std::vector<Fetched> batch_;

@@ -271,6 +271,10 @@ std::uint64_t Drive::capacity_blocks() const {
     return impl_->engine->capacity_blocks();
 }
 
+bool Drive::is_timed() const {
+    return !impl_->options.timing.none();
+}
+
 deengine::EngineCounters Drive::counters() const {
     deengine::EngineCounters copy{};
     impl_->reactor.run([&] { copy = impl_->engine->counters(); });

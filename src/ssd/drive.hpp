@@ -39,6 +39,8 @@ class Drive {
     [[nodiscard]] const std::array<std::uint8_t, 16>& drive_uuid() const;  ///< of the drive, for ever
     [[nodiscard]] const std::string& serial() const;
     [[nodiscard]] std::uint64_t capacity_blocks() const;
+    /// Whether its answers wait for their time (timing_model.hpp).
+    [[nodiscard]] bool is_timed() const;
     /// A copy, taken on the drive's thread.
     [[nodiscard]] deengine::EngineCounters counters() const;
     [[nodiscard]] const deengine::RecoveryReport& recovery() const;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ssd/fault_plan.hpp"
+#include "ssd/memory_use.hpp"
 #include "ssd/timing_model.hpp"
 
 #include <cstdint>
@@ -36,6 +37,7 @@ struct DriveOptions {
     std::uint32_t dies_per_channel = 2;
     std::uint32_t service_units = 1;           ///< shards of the drive
     std::uint32_t scrub_pages_per_second = 0;  ///< background reading that checks data at rest; 0: none
+    MemoryUse memory{};                        ///< of a drive in memory
     DriveTiming timing{};  ///< of the hardware that it stands for; none: as fast as it can
     FaultPlan faults{};    ///< failures of flash that the drive shall meet: for tests and trials
 };

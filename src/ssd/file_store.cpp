@@ -1,5 +1,7 @@
 #include "ssd/file_store.hpp"
 
+#include <gnstor/base/crc32c.hpp>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -67,6 +69,7 @@ FlashStatus MappedFlash::sync_begin(SyncLevel level) {
     if (level == SyncLevel::kKill || !dirty_) return FlashStatus::kOk;
     // Cleared before: what is stored meanwhile may be missed by this sync and is for the next.
     dirty_ = false;
+    fence_streamed_copies();  // the sync is another thread's
     ticket_ = shared_.worker().ask();
     return FlashStatus::kOk;
 }
@@ -83,6 +86,7 @@ FlashStatus MappedFlash::sync(SyncLevel level) {
     if (shared_.file().failed()) return FlashStatus::kProgramFailed;
     if (level == SyncLevel::kKill || !dirty_) return FlashStatus::kOk;
     dirty_ = false;
+    fence_streamed_copies();  // the sync is another thread's
     SyncWorker& worker = shared_.worker();
     if (worker.wait(worker.ask(), kSyncDeadline) == SyncWorker::State::kDone) return FlashStatus::kOk;
     shared_.file().fail();

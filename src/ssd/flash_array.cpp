@@ -23,6 +23,10 @@ bool all_zero(const std::byte* record) {
     return any == 0;
 }
 
+void copy_sectors(bool past_caches, void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) {
+    (past_caches ? stream_sectors_crc32c : copy_sectors_crc32c)(to, from, sectors, crcs);
+}
+
 }  // namespace
 
 void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob, UnitRange range) {
@@ -74,7 +78,7 @@ void FlashArray::store_record(PageNumber page, PageOob& oob) {
 FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob& oob) {
     if (const FlashStatus status = check_program(page, oob); status != FlashStatus::kOk) return status;
     if (data != nullptr) {
-        copy_sectors_crc32c(data_of(page), data, nvme::kSectorsPerBlock, oob.sector_crc);
+        copy_sectors(past_caches_.programs, data_of(page), data, nvme::kSectorsPerBlock, oob.sector_crc);
     } else {
         std::memset(oob.sector_crc, 0, sizeof oob.sector_crc);
     }
@@ -85,7 +89,7 @@ FlashStatus FlashArray::program(PageNumber page, const std::byte* data, PageOob&
 FlashStatus FlashArray::copy_back(PageNumber from, PageNumber to, PageOob& oob, std::uint32_t* crcs) {
     if (!programmed(from)) return FlashStatus::kRefused;
     if (const FlashStatus status = check_program(to, oob); status != FlashStatus::kOk) return status;
-    copy_sectors_crc32c(data_of(to), data_of(from), nvme::kSectorsPerBlock, crcs);
+    copy_sectors(past_caches_.programs, data_of(to), data_of(from), nvme::kSectorsPerBlock, crcs);
     store_record(to, oob);
     return FlashStatus::kOk;
 }
@@ -96,7 +100,8 @@ FlashStatus FlashArray::read(PageNumber page, std::uint32_t first, std::uint32_t
     if (count == 0 || first >= nvme::kSectorsPerBlock || count > nvme::kSectorsPerBlock - first) {
         return FlashStatus::kRefused;
     }
-    copy_sectors_crc32c(to, data_of(page) + std::size_t{first} * nvme::kSectorBytes, count, crcs);
+    copy_sectors(past_caches_.reads, to, data_of(page) + std::size_t{first} * nvme::kSectorBytes, count,
+                 crcs);
     return FlashStatus::kOk;
 }
 

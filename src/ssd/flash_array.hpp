@@ -12,6 +12,7 @@
 // One owner thread. No allocation, no locks after construction.
 #pragma once
 
+#include "ssd/memory_use.hpp"
 #include "ssd/store_format.hpp"
 
 #include <utility>
@@ -71,6 +72,9 @@ class FlashArray : public deengine::Flash {
     }
 
     [[nodiscard]] std::byte* records() const { return oob_; }
+    [[nodiscard]] UnitRange range() const { return range_; }
+    void copy_past_caches(CopiesPastCaches which) { past_caches_ = which; }
+    [[nodiscard]] CopiesPastCaches past_caches() const { return past_caches_; }
 
   private:
     static constexpr std::size_t kPrefetchLines = 8;
@@ -85,6 +89,7 @@ class FlashArray : public deengine::Flash {
     std::uint32_t reserved_unit_ = 0;  // the last whose room was made certain; geometry_.units: none yet
     bool begun_ = false;               // a sync that was not asked for yet
     UnitRange range_{};
+    CopiesPastCaches past_caches_;
     std::vector<std::uint32_t>
         write_pointer_;  // next page of each unit of the range, pages_per_unit when full
 };

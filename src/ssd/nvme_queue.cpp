@@ -29,17 +29,29 @@ NvmeQueue::NvmeQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId clien
         std::abort();  // the caller checks what people typed
 }
 
-bool NvmeQueue::submit(const nvme::Command& command) {
+nvme::Command* NvmeQueue::next_entry() {
     // Only the host writes the tail: relaxed. Outstanding = submitted and not reaped; it bounds both rings at
     // once.
     const std::uint32_t tail = sq_tail_.load(std::memory_order_relaxed);
-    if (tail - cq_head_ >= depth_ - 1) return false;
-    sq_[tail & (depth_ - 1)] = command;
+    return tail - cq_head_ < depth_ - 1 ? &sq_[tail & (depth_ - 1)].command : nullptr;
+}
+
+bool NvmeQueue::submit(const nvme::Command& command) {
+    nvme::Command* const entry = next_entry();
+    if (entry == nullptr) return false;
+    *entry = command;
+    submit();
+    return true;
+}
+
+void NvmeQueue::submit() {
+    const std::uint32_t tail = sq_tail_.load(std::memory_order_relaxed);
     // Publishes the entry: pairs with the acquire load of the tail in fetch() and has_work(). A slot is
     // reused only after its command was completed and reaped, and the drive copied it before that (release of
     // the phase, acquire in reap()).
     sq_tail_.store(tail + 1, std::memory_order_release);
-    return true;
+    // The drive read the next entry's line last: asked for now, it is here when the next command comes.
+    __builtin_prefetch(&sq_[(tail + 1) & (depth_ - 1)], 1);
 }
 
 bool NvmeQueue::reap(nvme::Completion& completion) {
@@ -58,6 +70,15 @@ bool NvmeQueue::reap(nvme::Completion& completion) {
     return true;
 }
 
+bool NvmeQueue::peek_completion(std::uint16_t& command_id) const {
+    auto& entry = const_cast<nvme::Completion&>(cq_[cq_head_ & (depth_ - 1)]);
+    const std::uint16_t expected = (cq_head_ & depth_) == 0 ? 1 : 0;
+    // Pairs with the release store of the phase in complete().
+    if ((phase_word(entry).load(std::memory_order_acquire) & 1u) != expected) return false;
+    command_id = entry.command_id;
+    return true;
+}
+
 bool NvmeQueue::has_work() const {
     // Pairs with the release store of the tail in submit().
     return sq_tail_.load(std::memory_order_acquire) != sq_head_.load(std::memory_order_relaxed);
@@ -65,9 +86,12 @@ bool NvmeQueue::has_work() const {
 
 bool NvmeQueue::fetch(nvme::Command& command) {
     const std::uint32_t head = sq_head_.load(std::memory_order_relaxed);  // only the drive writes it
-    // Pairs with the release store of the tail in submit().
-    if (sq_tail_.load(std::memory_order_acquire) == head) return false;
-    command = sq_[head & (depth_ - 1)];
+    if (tail_seen_ == head) {
+        // Pairs with the release store of the tail in submit().
+        tail_seen_ = sq_tail_.load(std::memory_order_acquire);
+        if (tail_seen_ == head) return false;
+    }
+    command = sq_[head & (depth_ - 1)].command;
     // Says that the entry was copied, as the head in a completion does; nobody takes the slot on its strength
     // (see submit()).
     sq_head_.store(head + 1, std::memory_order_release);

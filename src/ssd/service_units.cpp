@@ -1,9 +1,11 @@
 // service_units.cpp: rings between the front and its units, the barrier through all of them, and their mount.
 #include "ssd/service_units.hpp"
 
+#include <gnstor/base/crc32c.hpp>
 #include <gnstor/base/log.hpp>
 
 #include "deengine/shard_room.hpp"
+#include "ssd/data_pointer.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -50,22 +52,29 @@ std::uint32_t ServiceUnit::poll() {
     std::array<UnitMessage, kBatch> batch;
     const std::size_t count = messages_->pop_some(batch);
     for (std::size_t i = 0; i < count; ++i)
-        if (batch[i].kind == UnitMessage::Kind::kExecute)
+        if (batch[i].kind() == UnitMessage::Kind::kExecute)
             shard_->prefetch(batch[i].command.volume, batch[i].command.first);
     for (std::size_t i = 0; i < count; ++i)
-        if (batch[i].kind == UnitMessage::Kind::kExecute && batch[i].command.op == deengine::ShardOp::kRead)
-            shard_->prefetch_page(batch[i].command.volume, batch[i].command.first,
-                                  batch[i].command.first_sector);
+        if (batch[i].kind() == UnitMessage::Kind::kExecute) prefetch_page(batch[i].command);
     for (std::size_t i = 0; i < count; ++i) run(batch[i]);
     const std::uint32_t answered = shard_->poll(monotonic_ns());
-    publish();
     if (count + answered != 0) publish_counters();
-    return static_cast<std::uint32_t>(count) + answered;
+    publish();
+    // Answers for which the ring had no room are work too: the front does not say when it has taken some.
+    return static_cast<std::uint32_t>(count) + answered + (given_.empty() ? 0 : 1);
+}
+
+/// Reads want the page; writes their payload, and the record of the page that they overwrite.
+void ServiceUnit::prefetch_page(const deengine::ShardCommand& c) const {
+    if (c.op == deengine::ShardOp::kRead) return shard_->prefetch_page(c.volume, c.first, c.first_sector);
+    if (c.op != deengine::ShardOp::kWrite) return;
+    shard_->prefetch_page(c.volume, c.first, nvme::kSectorsPerBlock);
+    prefetch_payload(c.data);
 }
 
 void ServiceUnit::run(const UnitMessage& message) {
     const deengine::ShardCommand& c = message.command;
-    switch (message.kind) {
+    switch (message.kind()) {
         case UnitMessage::Kind::kExecute:
             return shard_->execute(c);
         case UnitMessage::Kind::kFloor:
@@ -85,6 +94,7 @@ void ServiceUnit::run(const UnitMessage& message) {
 
 void ServiceUnit::publish() {
     if (given_.empty()) return;
+    fence_streamed_copies();  // before the front is told
     published_ += answers_->push_some(std::span(given_).subspan(published_));
     if (!shares_front()) front_.wake();
     if (published_ != given_.size()) return;  // the front has to take some first
@@ -98,6 +108,7 @@ void ServiceUnit::publish_counters() {
     std::memcpy(now.data(), &shard_->counters(), sizeof now);
     // Relaxed: each is a gauge by itself.
     for (std::size_t i = 0; i < kCounters; ++i) counters_[i].store(now[i], std::memory_order_relaxed);
+    mapped_.store(shard_->counters().mapped_blocks, std::memory_order_relaxed);
 }
 
 EngineCounters ServiceUnit::counters() const {
@@ -109,12 +120,19 @@ EngineCounters ServiceUnit::counters() const {
 }
 
 void ServiceUnit::send(const UnitMessage& message) {
-    if (!held_.empty() || !messages_->try_push(message)) held_.push_back(message);
-    if (!shares_front()) reactor_.wake();
+    stage_[staged_++] = message;
+    if (staged_ == kStage) flush();
 }
 
-void ServiceUnit::push_held() {
+/// One publication and one wake for all that was staged: a unit that is busy takes many at once anyway.
+void ServiceUnit::flush() {
+    if (staged_ == 0 && held_.empty()) return;
     while (!held_.empty() && messages_->try_push(held_.front())) held_.pop_front();
+    const std::span<const UnitMessage> staged = std::span(stage_).first(staged_);
+    const std::size_t pushed = held_.empty() ? messages_->push_some(staged) : 0;
+    for (const UnitMessage& message : staged.subspan(pushed)) held_.push_back(message);
+    staged_ = 0;
+    if (!shares_front()) reactor_.wake();
 }
 
 Result<std::unique_ptr<deengine::ShardPort>> ServiceUnits::mount(
@@ -154,6 +172,7 @@ Result<std::unique_ptr<deengine::ShardPort>> ServiceUnits::mount(
 }
 
 void ServiceUnits::add_to_reactors() {
+    refresh_mapped();
     for (const auto& unit : units_) unit->reactor().add(*unit);
 }
 
@@ -167,8 +186,16 @@ void ServiceUnits::execute(std::uint32_t shard, const deengine::ShardCommand& co
 }
 
 std::uint32_t ServiceUnits::poll(std::uint64_t) {
-    for (const auto& unit : units_) unit->push_held();
-    return drain();
+    for (const auto& unit : units_) unit->flush();
+    const std::uint32_t given = drain();
+    refresh_mapped();
+    return given;
+}
+
+/// After the answers: what they mapped is counted.
+void ServiceUnits::refresh_mapped() {
+    mapped_ = 0;
+    for (const auto& unit : units_) mapped_ += unit->mapped_blocks();
 }
 
 std::uint32_t ServiceUnits::drain() {
@@ -199,7 +226,7 @@ bool ServiceUnits::barrier(const UnitMessage& message) {
     const auto deadline = std::chrono::steady_clock::now() + kBarrierDeadline;
     while (echoes_ != 0) {
         for (const auto& unit : units_) {
-            unit->push_held();
+            unit->flush();
             if (unit->shares_front()) (void)unit->poll();
         }
         (void)drain();
@@ -212,6 +239,7 @@ bool ServiceUnits::barrier(const UnitMessage& message) {
         }
         std::this_thread::yield();
     }
+    refresh_mapped();
     return all_good_;
 }
 

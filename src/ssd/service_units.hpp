@@ -4,7 +4,9 @@
 // single-producer rings: checked commands there, answers back. Both rings keep their order, which makes the
 // barrier: what the front sent before it is done and answered when its echo comes. Invariants
 //   * a shard is touched by its unit's thread alone, once mounted;
-//   * messages to a unit are done in the order sent; a full ring holds them back in the front, in order;
+//   * messages to a unit are done in the order sent; they go some at a time, at the latest with the front's
+//   next poll(), and a full ring holds them back in the front, in order;
+//   * what a unit has counted is to be seen before the answers that it counted;
 //   * answers reach the sink on the front's thread alone, during poll() or settle().
 // The front's thread: whoever polls the engine. A unit may share the front's thread.
 #pragma once
@@ -24,12 +26,17 @@
 
 namespace gnstor::ssd {
 
-/// What the front asks of a unit.
-struct UnitMessage {
+/// What the front asks of a unit: one cache line.
+struct alignas(64) UnitMessage {
     enum class Kind : std::uint8_t { kExecute, kSettle, kFloor, kPurge, kClose };
-    Kind kind;
+    UnitMessage() = default;
+    UnitMessage(Kind kind, const deengine::ShardCommand& what) : command(what) {
+        command.of_port = static_cast<std::uint8_t>(kind);
+    }
+    [[nodiscard]] Kind kind() const { return static_cast<Kind>(command.of_port); }
     deengine::ShardCommand command;  ///< kFloor: volume, epoch, floor; kPurge: volume
 };
+static_assert(sizeof(UnitMessage) == 64);
 
 /// What a unit answers: a completion, or the echo of a kSettle, kPurge or kClose.
 struct UnitAnswer {
@@ -50,11 +57,15 @@ class ServiceUnit final : public Poller, public deengine::CompletionSink {
     std::uint32_t poll() override;
 
     // The front's side.
+    /// Goes when kStage messages have gathered, or with the next flush().
     void send(const UnitMessage& message);
-    /// Pushes what a full ring held back.
-    void push_held();
+    /// What was sent, and what a full ring held back before it, goes to the unit now, as far as there is
+    /// room.
+    void flush();
     [[nodiscard]] std::size_t take(std::span<UnitAnswer> answers) { return answers_->pop_some(answers); }
     [[nodiscard]] deengine::EngineCounters counters() const;
+    /// As of the last answers taken, or later.
+    [[nodiscard]] std::uint64_t mapped_blocks() const { return mapped_.load(std::memory_order_relaxed); }
     [[nodiscard]] Reactor& reactor() { return reactor_; }
     /// Whether the front's own thread is the one that polls it: then waiting for it means polling it.
     [[nodiscard]] bool shares_front() const { return &reactor_ == &front_; }
@@ -62,11 +73,13 @@ class ServiceUnit final : public Poller, public deengine::CompletionSink {
   private:
     static constexpr std::size_t kRing = 4096;
     static constexpr std::size_t kBatch = 32;
+    static constexpr std::size_t kStage = 8;
     static constexpr std::size_t kCounters = sizeof(deengine::EngineCounters) / sizeof(std::uint64_t);
 
     ServiceUnit(Reactor& reactor, Reactor& front, std::unique_ptr<SpscRing<UnitMessage>> messages,
                 std::unique_ptr<SpscRing<UnitAnswer>> answers)
         : reactor_(reactor), front_(front), messages_(std::move(messages)), answers_(std::move(answers)) {}
+    void prefetch_page(const deengine::ShardCommand& command) const;
     void run(const UnitMessage& message);
     void echo(bool good) { given_.push_back({0, 0, nvme::Status::kSuccess, true, good}); }
     void publish();
@@ -81,9 +94,13 @@ class ServiceUnit final : public Poller, public deengine::CompletionSink {
     std::vector<UnitAnswer> given_;  ///< not in the ring yet
     std::size_t published_ = 0;      ///< of given_
     // The front's own.
-    std::deque<UnitMessage> held_;
-    // Both: written by the unit, each word by itself.
-    std::array<std::atomic<std::uint64_t>, kCounters> counters_{};
+    alignas(64) std::array<UnitMessage, kStage> stage_;
+    std::size_t staged_ = 0;
+    std::deque<UnitMessage> held_;  ///< older than what is staged
+    // Both: written by the unit, each word by itself. The first has a line of its own, for the front looks at
+    // it in every round.
+    alignas(64) std::atomic<std::uint64_t> mapped_{0};
+    alignas(64) std::array<std::atomic<std::uint64_t>, kCounters> counters_{};
 };
 
 class ServiceUnits final : public deengine::ShardPort {
@@ -106,11 +123,13 @@ class ServiceUnits final : public deengine::ShardPort {
     [[nodiscard]] bool purge(nvme::VolumeId volume) override;
     Result<void> close() override;
     [[nodiscard]] deengine::EngineCounters counters() const override;
-    [[nodiscard]] std::uint64_t mapped_blocks() const override { return counters().mapped_blocks; }
+    /// As of the last poll().
+    [[nodiscard]] std::uint64_t mapped_blocks() const override { return mapped_; }
 
   private:
     explicit ServiceUnits(deengine::CompletionSink& sink) : sink_(sink) {}
     std::uint32_t drain();
+    void refresh_mapped();
     bool barrier(const UnitMessage& message);
     void add_to_reactors();
 
@@ -118,7 +137,8 @@ class ServiceUnits final : public deengine::ShardPort {
     std::vector<std::unique_ptr<ServiceUnit>> units_;
     std::uint32_t echoes_ = 0;  ///< still to come
     bool all_good_ = true;      ///< of the echoes that came
-    bool lost_ = false;         ///< a barrier was given up: nothing is accepted any more
+    std::uint64_t mapped_ = 0;
+    bool lost_ = false;  ///< a barrier was given up: nothing is accepted any more
 };
 
 }  // namespace gnstor::ssd

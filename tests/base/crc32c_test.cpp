@@ -85,6 +85,7 @@ struct NamedCopy {
 
 std::vector<NamedCopy> copies() {
     std::vector<NamedCopy> all = {{"default", copy_sectors_crc32c},
+                                  {"streaming", stream_sectors_crc32c},
                                   {"in pieces", detail::copy_sectors_in_pieces}};
     if (detail::copies_by_vectors()) all.push_back({"by vectors", detail::copy_sectors_by_vectors});
     return all;

@@ -158,6 +158,52 @@ TEST(Reactor, SeesWorkThatCannotWakeIt) {
     reactor->remove(echo);
 }
 
+/// Takes 100 us at least for each of `rounds` rounds of work, then has none.
+class WorkingPoller : public Poller {
+  public:
+    explicit WorkingPoller(std::uint32_t rounds) : left_(rounds) {}
+    std::uint32_t poll() override {
+        if (left_ == 0) {
+            done_ = true;
+            done_.notify_all();
+            return 0;
+        }
+        --left_;
+        for (const std::uint64_t end = wall_ns() + kRoundNs; wall_ns() < end;) {
+        }
+        return 1;
+    }
+    void await_end() const { done_.wait(false); }
+    static constexpr std::uint64_t kRoundNs = 100'000;
+
+  private:
+    std::uint32_t left_;  // the reactor's thread alone
+    std::atomic<bool> done_{false};
+};
+
+TEST(Reactor, RoundsWithWorkAreBusyTimeAndRoundsWithoutAreNot) {
+    const std::uint64_t began = wall_ns();
+    const auto reactor = started("gn-test");
+    CountingPoller idle;
+    reactor->add(idle);
+    idle.await_more(200);  // spins, sleeps, is woken for nothing
+    reactor->wake();
+    idle.await_more(20);
+    EXPECT_EQ(reactor->busy_time_ns(), 0u);
+    WorkingPoller working(50);
+    reactor->add(working);
+    working.await_end();
+    const std::uint64_t busy = reactor->busy_time_ns();
+    EXPECT_GT(busy, 50 * WorkingPoller::kRoundNs / 10 * 9)
+        << "by two clocks, hence not to the last nanosecond";
+    EXPECT_LE(busy, wall_ns() - began);
+    idle.await_more(50);
+    const std::uint64_t later = reactor->busy_time_ns();
+    EXPECT_LT(later, busy + WorkingPoller::kRoundNs) << "rounds without work were counted";
+    reactor->remove(working);
+    reactor->remove(idle);
+}
+
 TEST(Reactor, IdlesUnderTwoPercentOfACoreWith200Pollers) {
     // Without the deep sleeps, which would make the figure five times better yet.
     const auto reactor = started("gn-test", {.sleep_deep_us = 0});

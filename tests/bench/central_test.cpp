@@ -110,6 +110,45 @@ TEST(Extents, RunsNeverOverlapAndNoneIsLost) {
     std::printf("GN_COUNT central_runs=%llu\n", static_cast<unsigned long long>(taken.load()));
 }
 
+TEST(ExtentStock, RunsOfThreadsWithStocksNeverOverlapAndAStockKeepsFew) {
+    constexpr std::uint32_t kChunks = 256, kSsds = 3, kRounds = 5'000;
+    std::vector<std::uint8_t> ssd_of_chunk(kChunks);
+    for (std::uint32_t c = 0; c < kChunks; ++c) ssd_of_chunk[c] = static_cast<std::uint8_t>(c % kSsds);
+    Extents extents(ssd_of_chunk, kSsds);
+    std::vector<std::atomic<std::uint32_t>> owners(kChunks * Extents::kChunkBlocks);
+    {
+        std::vector<std::jthread> threads;
+        for (std::uint32_t t = 0; t < kThreads; ++t)
+            threads.emplace_back([&extents, &owners, t] {
+                ExtentStock stock(extents);
+                SplitMix64 random(300 + t);
+                std::vector<std::uint32_t> own;
+                const std::uint32_t order = t % 2 == 0 ? 0 : 3;  // of 1 or of 8 blocks
+                for (std::uint32_t i = 0; i < kRounds; ++i) {
+                    const bool take = own.size() < 32 && random.below(2) == 0;
+                    const auto ssd = static_cast<std::uint32_t>(random.below(kSsds));
+                    const std::uint32_t first = take ? stock.take(ssd, order) : Extents::kNone;
+                    if (first != Extents::kNone) {
+                        EXPECT_EQ(extents.ssd_of(first), ssd);
+                        for (std::uint32_t b = 0; b < 1u << order; ++b)
+                            EXPECT_EQ(owners[first + b].exchange(t + 1), 0u);
+                        own.push_back(first);
+                    } else if (!own.empty()) {
+                        for (std::uint32_t b = 0; b < 1u << order; ++b) owners[own.back() + b].store(0);
+                        stock.give(own.back(), order);
+                        own.pop_back();
+                    }
+                }
+                for (const std::uint32_t first : own) {
+                    for (std::uint32_t b = 0; b < 1u << order; ++b) owners[first + b].store(0);
+                    stock.give(first, order);
+                }
+            });
+    }
+    const std::uint64_t kept = std::uint64_t{kThreads} * kSsds * ExtentStock::kBlocksMost;
+    EXPECT_GE(extents.free_blocks() + kept, std::uint64_t{kChunks} * Extents::kChunkBlocks);
+}
+
 TEST(ChangeLog, WhatIsDurableHasNoHolesInWhateverOrderBlocksAreWritten) {
     constexpr std::uint32_t kRecordsEach = 5'000;
     ChangeLog log(4);
@@ -190,6 +229,26 @@ TEST(ChangeLog, WaitsForBlocksUnderWayAndTakesWhatCameMeanwhileAtOnce) {
     EXPECT_EQ(block.count, 2u);
     for (std::uint32_t i = 0; i < LogBlock::kRecords; ++i) EXPECT_EQ(log.append({}), 4u + i);
     EXPECT_EQ(log.append({}), 0u);  // full until the next seal
+}
+
+TEST(ChangeLog, TakesAsManyOfABatchAsTheOpenBlockHasRoomForAndSaysWhenASealIsWorthTrying) {
+    ChangeLog log(1);
+    EXPECT_FALSE(log.might_seal());
+    const std::vector<LogRecord> batch(LogBlock::kRecords - 3);
+    std::uint64_t first = 0;
+    EXPECT_EQ(log.append_some(batch, first), batch.size());
+    EXPECT_EQ(first, 1u);
+    EXPECT_EQ(log.append_some(batch, first), 3u);
+    EXPECT_EQ(first, batch.size() + 1);
+    EXPECT_EQ(log.append_some(batch, first), 0u);
+    EXPECT_TRUE(log.might_seal());
+    LogBlock block{};
+    ASSERT_TRUE(log.seal(block));
+    EXPECT_EQ(log.append_some(std::span(batch).first(1), first), 1u);
+    EXPECT_EQ(first, LogBlock::kRecords + 1);
+    EXPECT_FALSE(log.might_seal());  // one block is under way
+    log.written(block.number);
+    EXPECT_TRUE(log.might_seal());
 }
 
 }  // namespace

@@ -38,12 +38,27 @@ class WrongUsage(unittest.TestCase):
             (["load", "--working-set", "8PiB"], "--working-set"), (["load", "--seconds", "nan"], "--seconds"), (["load", "--array-threads", "65"], "--array-threads"),
             (["load", "--profile", "floppy"], "floppy"), (["load", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"),
             (["load", "--output", "xml"], "--output"), (["paper", "--figure", "8", "--json", "x"], "--figure"), (["paper", "--figure", "9"], "--json"),
+            (["load", "--path", "gnor", "--rate", "-1"], "--rate"), (["load", "--path", "gd", "--rate", "1000"], "--rate"),
+            (["load", "--service-units", "0"], "--service-units"), (["load", "--engine-threads", "1", "--nic-threads", "2"], "--nic-threads"),
+            (["load", "--engine-threads", "257"], "--engine-threads"),
             (["paper", "--json", "x"], "--figure"), (["paper", "--figure", "9", "--path", "nbd", "--json", "x"], "nbd"),
         ):
             with self.subTest(arguments=arguments):
                 ended = bench(*arguments)
                 self.assertEqual(ended.returncode, 2, ended.stdout + ended.stderr)
                 self.assertIn(word, ended.stderr)
+
+
+class OpenLoop(unittest.TestCase):
+    def test_sends_what_it_means_to_and_no_more(self):
+        ended = bench("load", *[w for w in SHORT if w not in ("--seconds", "0.02")], "--seconds", "0.2", "--path", "gnor", "--write-percent", "0,50", "--rate", "2000", "--output", "json")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        for case in json.loads(ended.stdout)["cases"]:
+            repeat = case["repeats"][0]
+            self.assertEqual(repeat["offered_per_second"], 2000)
+            self.assertGreater(repeat["operations"], 0)
+            # Every member sends once an interval, the first time within the first.
+            self.assertLessEqual(repeat["operations"], 0.2 * 2000 + 32)
 
 
 class EveryPath(unittest.TestCase):
@@ -63,6 +78,12 @@ class EveryPath(unittest.TestCase):
                 self.assertEqual("stage_copy_us" in repeat, parameters["path"] == "basic")
                 logs = parameters["path"] in ("gd", "basic") and parameters["operation"] != "read"
                 self.assertEqual("stage_log_us" in repeat, logs)
+                lanes = parameters["path"] in ("gnor", "ported-locks", "coordinating")
+                self.assertEqual("work_lane_submit_us" in repeat, lanes)
+                self.assertEqual("work_client_submit_us" in repeat, not lanes)
+                self.assertEqual("work_array_lock_us" in repeat, parameters["path"] in ("gd", "basic"))
+                self.assertEqual("work_array_log_us" in repeat, logs)
+                self.assertGreater(repeat["latency_ns"]["samples"], 0)
                 if parameters["operation"] == "read":
                     self.assertEqual(repeat["checked"], repeat["operations"])
                 total += repeat["operations"]
@@ -76,6 +97,19 @@ class EveryPath(unittest.TestCase):
         for case in run["cases"]:
             # The drive's own latency is in every request, whoever initiates.
             self.assertGreater(case["repeats"][0]["latency_ns"]["p50"], 10_000, case["parameters"])
+            # 4 SSDs of 3250 MB/s (2^20 bytes), and 21.6 GB/s (2^30) of network.
+            self.assertAlmostEqual(case["repeats"][0]["limit_drives_per_second"], 4 * 832_000, delta=1)
+            self.assertAlmostEqual(case["repeats"][0]["limit_network_per_second"], 23192823398 / 4112, delta=1)
+
+    def test_a_steady_run_keeps_its_array_while_drives_collect_garbage(self):
+        ended = bench("load", "--path", "gnor,gd", "--steady", "--seconds", "0.3", "--repeats", "3", "--write-percent", "100", "--ssds", "2",
+                      "--working-set", "4MiB", "--write-budget", "8MiB", "--engine-threads", "1", "--array-threads", "1", "--output", "json")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertEqual(ended.stderr, "")
+        for case in json.loads(ended.stdout)["cases"]:
+            for repeat in case["repeats"]:
+                self.assertNotIn("ended_at_write_budget", repeat)
+                self.assertGreaterEqual(repeat["seconds"], 0.3)
 
 
 class Figure(unittest.TestCase):

@@ -2,6 +2,7 @@
 """The benchmark program from outside: wrong usage ends with 2 and names the option; a short run counts, checks and keeps its result."""
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,10 +14,11 @@ import render_docs  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
 SHORT = ["--repeats", "2", "--seconds", "0.05", "--working-set", "4MiB", "--write-budget", "16MiB", "--engine-threads", "1"]
+ALONE = [*SHORT, "--no-fio"]
 
 
-def bench(*arguments):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=100)
+def bench(*arguments, **more):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=100, **more)
 
 
 class WrongUsage(unittest.TestCase):
@@ -26,6 +28,8 @@ class WrongUsage(unittest.TestCase):
             (["path", "--sizes", "131072"], "--sizes"), (["path", "--ops", "trim"], "--ops"),
             (["path", "--sizes", "512", "--ops", "write"], "4096"), (["path", "--repeats", "0"], "--repeats"),
             (["path", "--seconds", "0"], "--seconds"), (["path", "--seconds", "nan"], "--seconds"),
+            (["path", "--rate", "-5"], "--rate"), (["path", "--rate", "nan"], "--rate"), (["path", "--service-units", "65"], "--service-units"),
+            (["path", "--engine-threads", "2", "--nic-threads", "3"], "--nic-threads"), (["model", "--service-units", "0"], "--service-units"),
             (["path", "--ssds", "0"], "--ssds"), (["path", "--ssds", "-3"], "--ssds"), (["path", "--replicas", "5"], "--replicas"),
             (["path", "--warps", "1000"], "--warps"), (["path", "--depth", "100"], "--depth"), (["path", "--channels", "400"], "--channels"),
             (["path", "--working-set", "5"], "--working-set"), (["path", "--working-set", "many"], "many"),
@@ -58,7 +62,7 @@ class ShortRun(unittest.TestCase):
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "path-cpu-test.json")
-            cls.ended = bench("path", *SHORT, "--json", str(path))
+            cls.ended = bench("path", *ALONE, "--json", str(path))
             cls.run_ = render_docs.load(path) if path.exists() else None
 
     def test_it_ends_well_and_says_what_it_left_out(self):
@@ -182,12 +186,84 @@ class Choices(unittest.TestCase):
     def test_what_was_left_out_is_left_out(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "r.json")
-            ended = bench("path", *SHORT, "--ops", "read", "--sizes", "4096", "--no-reference", "--verify", "none", "--warps", "2",
+            ended = bench("path", *ALONE, "--ops", "read", "--sizes", "4096", "--no-reference", "--verify", "none", "--warps", "2",
                           "--depth", "1", "--json", str(path))
             self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
             cases = json.loads(path.read_text())["cases"]
         self.assertEqual([c["parameters"] for c in cases], [{"operation": "read", "bytes": 4096, "path": "array"}])
         self.assertNotIn("checked", cases[0]["repeats"][0])
+
+    def test_engine_threads_and_shards_are_kept_and_each_thread_says_how_busy_it_was(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "r.json")
+            ended = bench("path", *ALONE[:-3], "--engine-threads", "3", "--nic-threads", "1", "--service-units", "2", "--ssds", "2", "--sizes", "4096",
+                          "--no-fio", "--json", str(path))
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            run = render_docs.load(path)
+        self.assertIn("3 engine threads (1 for NICs), 2 service units an SSD", ended.stdout)
+        self.assertEqual([run["configuration"][k] for k in ("engine threads", "NIC threads", "service units an SSD")], [3, 1, 2])
+        for case in run["cases"]:
+            names = sorted(k for k in case["repeats"][0] if render_docs.BUSY.fullmatch(k))
+            self.assertEqual(names, ["busy_gn-nic-0", "busy_gn-ssd-1", "busy_gn-ssd-2"] if case["parameters"]["path"] == "array" else [])
+            for name in names:
+                self.assertTrue(0 < case["repeats"][0][name] <= 1, case["repeats"][0])
+        self.assertIn("gn-nic-0 ", ended.stdout)
+        self.assertIn("engine threads busy, %", render_docs.table("x.json", run))
+
+    def test_an_open_loop_sends_what_it_means_to_and_no_more(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "r.json")
+            ended = bench("path", *[w for w in SHORT if w not in ("--seconds", "0.05")], "--sizes", "4096", "--rate", "1000", "--seconds", "0.2", "--json", str(path))
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            run = json.loads(path.read_text())
+        self.assertIn("open loop", run["configuration"]["fio"])
+        self.assertEqual({c["parameters"]["path"] for c in run["cases"]}, {"array"})
+        for case in run["cases"]:
+            for repeat in case["repeats"]:
+                self.assertEqual(repeat["offered_per_second"], 1000)
+                # Each lane sends once an interval, the first time within the first.
+                self.assertTrue(0 < repeat["operations"] <= 0.2 * 1000 + 256, repeat)
+
+
+    def test_programs_get_json_alone_with_the_initiators_cpu_time(self):
+        ended = bench("path", *ALONE, "--sizes", "4096", "--output", "json")
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+        for case in json.loads(ended.stdout)["cases"]:
+            for repeat in case["repeats"]:
+                self.assertEqual("initiator_cpu_seconds" in repeat, case["parameters"]["path"] == "array")
+                self.assertGreaterEqual(repeat.get("initiator_cpu_seconds", 0), 0)
+
+
+class Fio(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("fio"), "fio is not installed")
+    def test_stands_beside_the_array_in_every_case_where_the_kernel_lets_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, stores = pathlib.Path(folder, "r.json"), pathlib.Path(folder, "stores")
+            stores.mkdir()
+            for more in ([], ["--store", str(stores), "--durability", "process"], ["--store", str(stores), "--durability", "power"]):
+                with self.subTest(more=more):
+                    ended = bench("path", *SHORT, *more, "--sizes", "4096", "--json", str(path))
+                    self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+                    run = render_docs.load(path)
+                    if "LEFT OUT" in run["configuration"]["fio"]:
+                        self.assertIn("LEFT OUT", ended.stdout)
+                        self.skipTest(run["configuration"]["fio"])
+                    self.assertIn("one copy, nothing checked", ended.stdout)
+                    found = [c for c in run["cases"] if c["parameters"]["path"] == "fio io_uring"]
+                    self.assertEqual([c["parameters"]["operation"] for c in found], ["read", "write"])
+                    for repeat in (r for c in found for r in c["repeats"]):
+                        self.assertEqual(repeat["bytes"], 4096 * repeat["operations"])
+                        self.assertGreater(repeat["latency_ns"]["p50"], 0)
+                    self.assertIn("bytes 4096, read, fio io_uring", render_docs.table("x.json", run))
+                    self.assertEqual(list(stores.iterdir()), [], "its file stayed behind")
+
+    def test_is_left_out_aloud_where_there_is_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "r.json")
+            ended = bench("path", *SHORT, "--sizes", "4096", "--ops", "read", "--json", str(path), env={"PATH": folder})
+            self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+            self.assertIn("LEFT OUT: fio is not installed", ended.stdout)
+            self.assertIn("LEFT OUT: fio is not installed", json.loads(path.read_text())["configuration"]["fio"])
 
 
 if __name__ == "__main__":

@@ -183,6 +183,54 @@ TEST_F(ClientTest, BuffersAreRegisteredWithEveryChannelOrNone) {
     rig.expect_clean(*client);
 }
 
+TEST_F(ClientTest, ChannelsAreForTheLanesThatTheOptionNames) {
+    ClientOptions o;
+    o.name = "alone";
+    o.channels = 2;
+    o.sharing = Sharing::kLane;
+    o.check_buffers = true;
+    auto connected = connect(o);
+    GN_ASSERT_OK(connected);
+    client::Client& client = **connected;
+    auto volume = rig.volume(client, "v", 64);
+    const VolumeRef v = volume->ref();
+    const auto mine = client.channels().shared<Sharing::kLane>().mine(simt::Lane{});
+    void* const buffer = mine.alloc(kMe, 4096);
+    EXPECT_EQ(v.write(kMe, mine, 3, 1, buffer, late()), Status::kSuccess);
+    EXPECT_EQ(v.stable().write(kMe, mine, 4, 1, buffer, late()), Status::kSuccess);
+    EXPECT_EQ(v.write(kMe, client.channels()[0], 3, 1, buffer, late()), Status::kWrongSharing);
+    EXPECT_EQ(mine.free(kMe, buffer), Status::kSuccess);
+    EXPECT_EQ(v.read(kMe, mine, 3, 1, buffer, late()), Status::kNotAllocated);
+    std::vector<std::byte> data(4096, std::byte{1});
+    EXPECT_TRUE(volume->write(0, data).ok()) << "host transfers have a channel of their own";
+    // A lane that left its request behind.
+    void* const other = mine.alloc(kMe, 4096);
+    const Token token = v.read_async(simt::Lane{}, mine, 3, 1, other, late());
+    GN_ASSERT_OK(client.quiesce(10'000));
+    EXPECT_EQ(client.drop_tokens().value(), 1u);
+    EXPECT_EQ(mine.wait(kMe, token, late()), Status::kStaleToken);
+    EXPECT_EQ(mine.free(kMe, other), Status::kSuccess);
+    rig.expect_clean(client);
+}
+
+TEST_F(ClientTest, MemoryIsNotTakenBackFromAnyChannelInUseAndASecondCallTakesTheRest) {
+    auto client = rig.connect("owner", 2);
+    auto volume = rig.volume(*client, "v", 64);
+    auto memory = simt::PinnedMemory::map(65536, simt::LanesKind::kCpu).value();
+    GN_ASSERT_OK(client->register_buffer(memory.data(), memory.size()));
+    // Answered, but not filed: nobody has polled, so as far as this side knows it is under way.
+    const Token token =
+        volume->ref().read_async(simt::Lane{}, client->channels()[1], 0, 1, memory.data(), late());
+    ASSERT_TRUE(token.in_flight());
+    const auto busy = client->unregister_buffer(memory.data());
+    ASSERT_FALSE(busy.ok());
+    EXPECT_EQ(busy.error().code, Errc::kBusy);
+    EXPECT_EQ(client->channels()[1].wait(kMe, token, late()), Status::kSuccess);
+    GN_ASSERT_OK(client->unregister_buffer(memory.data()));
+    EXPECT_FALSE(client->unregister_buffer(memory.data()).ok()) << "nobody knows it any more";
+    rig.expect_clean(*client);
+}
+
 TEST_F(ClientTest, WhileTheDaemonIsAwayControlCallsSaySoAndIoGoesOn) {
     auto client = rig.connect("owner");
     auto volume = rig.volume(*client, "v", 16);

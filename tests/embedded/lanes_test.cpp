@@ -164,8 +164,9 @@ TEST_P(ArrayWarps, ManyRequestsOverTheMembers) {
 }
 TEST_P(ArrayWarps, BatchesRunInFourSteps) {
     ArrayBench b(few(), 1, 64);
-    auto batches = simt::DeviceMemory::allocate(2 * sizeof(Batch<64>), simt::LanesKind::kCpu).value();
-    b.test_warps(4, GetParam(), WarpsBatch<64>{b.common, batches.lane_as<Batch<64>>(), 3}, 2);
+    auto batches =
+        simt::DeviceMemory::allocate(2 * sizeof(Batch<64, CountHandler>), simt::LanesKind::kCpu).value();
+    b.test_warps(4, GetParam(), WarpsBatch<64>{b.common, batches.lane_as<Batch<64, CountHandler>>(), 3}, 2);
     b.expect_good(4 * GetParam() * 7);
     EXPECT_EQ(b.report().callbacks, 4u * GetParam() * 6);
     b.expect_clean();

@@ -152,7 +152,7 @@ TEST_F(BrokenCallbacks, OneThatIsAttachedAfterTheFlushRunsToo) {
     poll_until_broken(slot);
     for (std::uint32_t i = 0; i < 100; ++i) ch.poll(kMe);
     Calls calls;
-    gnor::attach_callback(ch.state(), token.head, &Calls::note, &calls);
+    gnor::attach_callback(ch.state(), token.head, PointerCallback{&Calls::note, &calls});
     poll_until(calls, late());
     EXPECT_EQ(calls.made(), 1u);
     EXPECT_EQ(calls.last(), Status::kQueueError);

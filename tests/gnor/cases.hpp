@@ -71,6 +71,19 @@ struct Common {
     }
 };
 
+/// A kernel for lanes of another sharing mode; kernels that have `run` say by its parameter which views they
+/// take.
+template <Sharing kMode, class Kernel>
+struct SharedBy {
+    Kernel kernel;
+    GN_HD
+    void operator()(simt::Lane lane) const { kernel.template run<kMode>(lane); }
+};
+template <Sharing kMode, class Kernel>
+SharedBy<kMode, Kernel> shared_by(const Kernel& kernel) {
+    return SharedBy<kMode, Kernel>{kernel};
+}
+
 /// Each warp writes and reads ranges of its own, of all sizes and at all alignments, through unregistered
 /// memory and pool buffers; some lanes leave before the others.
 struct WarpsWriteAndRead {
@@ -80,13 +93,15 @@ struct WarpsWriteAndRead {
     bool leave_early;
 
     GN_HD
-    void operator()(simt::Lane lane) const {
+    void operator()(simt::Lane lane) const { run<Sharing::kGrid>(lane); }
+    template <Sharing kMode>
+    GN_HD void run(simt::Lane lane) const {
         const auto rank = static_cast<std::uint32_t>(lane.warp_rank());
         // Lanes of the upper half leave: the warp goes on without them.
         if (leave_early && lane.lanes_per_warp() > 1 && lane.index_in_warp % 5 == 4) return;
         const auto group = simt::warp(lane);
         SplitMix64 random(common.seed * 1000003 + rank);
-        const ChannelRef channel = common.channels.mine(lane);
+        const auto channel = common.channels.template shared<kMode>().mine(lane);
         for (std::uint32_t round = 0; round < rounds; ++round) {
             const auto blocks = static_cast<std::uint32_t>(1 + random.below(blocks_max));
             const std::uint32_t block = rank * 512 + static_cast<std::uint32_t>(random.below(512 - blocks));
@@ -118,11 +133,13 @@ struct LanesAlone {
     std::uint32_t leave_every;  ///< 0: nobody leaves early
 
     GN_HD
-    void operator()(simt::Lane lane) const {
+    void operator()(simt::Lane lane) const { run<Sharing::kGrid>(lane); }
+    template <Sharing kMode>
+    GN_HD void run(simt::Lane lane) const {
         const auto rank = static_cast<std::uint32_t>(lane.grid_rank());
         const auto me = simt::self(lane);
         SplitMix64 random(common.seed * 7919 + rank);
-        const ChannelRef channel = common.channels.mine(lane);
+        const auto channel = common.channels.template shared<kMode>().mine(lane);
         std::byte* const buffer = common.memory + rank * common.stride;
         for (std::uint32_t round = 0; round < rounds; ++round) {
             if (leave_every != 0 && rank % leave_every == 1 && round > 0) return;
@@ -161,10 +178,12 @@ struct WarpsMany {
     std::uint32_t count;  ///< requests a warp, at most 48
 
     GN_HD
-    void operator()(simt::Lane lane) const {
+    void operator()(simt::Lane lane) const { run<Sharing::kGrid>(lane); }
+    template <Sharing kMode>
+    GN_HD void run(simt::Lane lane) const {
         const auto rank = static_cast<std::uint32_t>(lane.warp_rank());
         const auto group = simt::warp(lane);
-        const ChannelRef channel = common.channels.mine(lane);
+        const auto channel = common.channels.template shared<kMode>().mine(lane);
         std::byte* const memory = common.memory + rank * common.stride;
         auto* const requests = reinterpret_cast<IoRequest*>(memory);
         auto* const statuses = reinterpret_cast<Status*>(memory + 64 * sizeof(IoRequest));
@@ -201,16 +220,25 @@ inline void count_callback(void* argument, Status status) {
     if (!nvme::ok(status)) add(&report->failures, 1);
 }
 
+/// The same as a functor.
+struct CountHandler {
+    Report* report;
+    GN_HD
+    void operator()(Status status) const { count_callback(report, status); }
+};
+
 /// Tokens that are waited for, polled and dropped, and callbacks, by lone lanes into pool buffers.
 struct LanesAsync {
     Common common;
     std::uint32_t rounds;
 
     GN_HD
-    void operator()(simt::Lane lane) const {
+    void operator()(simt::Lane lane) const { run<Sharing::kGrid>(lane); }
+    template <Sharing kMode>
+    GN_HD void run(simt::Lane lane) const {
         const auto rank = static_cast<std::uint32_t>(lane.grid_rank());
         const auto me = simt::self(lane);
-        const ChannelRef channel = common.channels.mine(lane);
+        const auto channel = common.channels.template shared<kMode>().mine(lane);
         const std::uint32_t block = rank * 8 + 2;  // 4 blocks from here cross a chunk of 4
         auto* buffer = static_cast<std::byte*>(channel.alloc(me, 4 * 4096));
         // Stays in use by callbacks' and dropped requests until they end, so nobody looks at it or gives it
@@ -252,10 +280,12 @@ struct LanesWithLargeRequests {
     std::uint32_t blocks;  ///< one command each
 
     GN_HD
-    void operator()(simt::Lane lane) const {
+    void operator()(simt::Lane lane) const { run<Sharing::kGrid>(lane); }
+    template <Sharing kMode>
+    GN_HD void run(simt::Lane lane) const {
         const auto rank = static_cast<std::uint32_t>(lane.grid_rank());
         const auto me = simt::self(lane);
-        const ChannelRef channel = common.channels.mine(lane);
+        const auto channel = common.channels.template shared<kMode>().mine(lane);
         const std::uint32_t block = rank * 1024;
         auto* buffer = static_cast<std::byte*>(channel.alloc(me, std::uint64_t{blocks} * 4096));
         if (buffer == nullptr) return common.expect(Status::kNoBuffer);
@@ -306,20 +336,27 @@ struct RunDueCallbacks {
     GN_HD void operator()(simt::Lane lane) const { common.channels.mine(lane).poll(simt::self(lane)); }
 };
 
-/// The four steps of a batch, warps on a batch in shared memory of their block (here: memory of their own).
+/// The four steps of a batch, warps on a batch in shared memory of their block (CPU lanes: memory of their
+/// own).
 template <std::uint32_t kThreads>
 struct WarpsBatch {
     Common common;
-    Batch<kThreads>* batches;  ///< one a block
+    Batch<kThreads, CountHandler>* batches;  ///< CPU lanes: one a block
     std::uint32_t rounds;
 
     GN_HD
-    void operator()(simt::Lane lane) const {
+    void operator()(simt::Lane lane) const { run<Sharing::kGrid>(lane); }
+    template <Sharing kMode>
+    GN_HD void run(simt::Lane lane) const {
         const auto group = simt::warp(lane);
         const auto me = simt::self(lane);
         const auto rank = static_cast<std::uint32_t>(lane.grid_rank());
-        const ChannelRef channel = common.channels.mine(lane);
-        Batch<kThreads>& batch = batches[lane.block];
+        const auto channel = common.channels.template shared<kMode>().mine(lane);
+#if GN_DEVICE_PASS
+        __shared__ Batch<kThreads, CountHandler> batch;
+#else
+        Batch<kThreads, CountHandler>& batch = batches[lane.block];
+#endif
         batch.init(group, lane);
         auto* buffer = static_cast<std::byte*>(channel.alloc(me, 4096));
         std::uint32_t done = 0;
@@ -333,7 +370,7 @@ struct WarpsBatch {
             const IoRequest request{block, 1, buffer, 0, 0};
             const auto opcode = writing ? nvme::IoOpcode::kWrite : nvme::IoOpcode::kRead;
             const Status sent = batch.submit(group, lane, common.volume, channel, opcode,
-                                             want ? &request : nullptr, count_callback, common.report);
+                                             want ? &request : nullptr, CountHandler{common.report});
             if (want && sent != Status::kSuccess && sent != Status::kTooManyPending) common.expect(sent);
             batch.commit(group, lane, channel);
             batch.poll(group, channel);
@@ -358,11 +395,13 @@ struct PoolStress {
     std::uint32_t rounds;
 
     GN_HD
-    void operator()(simt::Lane lane) const {
+    void operator()(simt::Lane lane) const { run<Sharing::kGrid>(lane); }
+    template <Sharing kMode>
+    GN_HD void run(simt::Lane lane) const {
         const auto rank = static_cast<std::uint32_t>(lane.grid_rank());
         const auto me = simt::self(lane);
         SplitMix64 random(common.seed * 31337 + rank);
-        const ChannelRef channel = common.channels.mine(lane);
+        const auto channel = common.channels.template shared<kMode>().mine(lane);
         for (std::uint32_t round = 0; round < rounds; ++round) {
             const std::uint64_t blocks = random.below(4) == 0 ? 1 + random.below(64) : 1 + random.below(4);
             auto status = Status::kSuccess;

@@ -84,8 +84,7 @@ TEST_F(GnorGpu, LargeRequestsOfOneWarpDoNotWaitForEachOthersSlots) {
 }
 TEST_F(GnorGpu, BatchesRunInFourSteps) {
     Bench b(gpu_options(2), 1, 64);
-    auto batches = simt::DeviceMemory::allocate(4 * sizeof(Batch<128>), simt::LanesKind::kGpu).value();
-    b.launch(4, 128, WarpsBatch<128>{b.common, batches.lane_as<Batch<128>>(), 3});
+    b.launch(4, 128, WarpsBatch<128>{b.common, nullptr, 3});
     b.expect_good(512 * 7);
     EXPECT_EQ(b.report().callbacks, 512u * 6);
     b.rig.expect_clean();

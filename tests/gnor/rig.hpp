@@ -27,6 +27,8 @@ struct RigOptions {
     std::uint32_t chunk_shift = 4;
     std::uint64_t capacity_blocks = 1u << 20;
     simt::LanesKind lanes = simt::LanesKind::kCpu;
+    Sharing sharing = Sharing::kGrid;
+    bool check_buffers = false;
     bool scatter = true;
     bool strict = true;
     std::uint64_t seed = 1;
@@ -63,6 +65,8 @@ class Rig {
             c.pool_bytes = o.pool_bytes;
             c.pool_bytes_max = o.pool_bytes_max;
             c.lanes = o.lanes;
+            c.sharing = o.sharing;
+            c.check_buffers = o.check_buffers;
             c.scatter_to_cqe = o.scatter;
             channels.push_back(std::move(gnor::Channel::create(*nic, c).value()));
             for (std::uint32_t s = 0; s < o.ssds; ++s) connect(i, s);

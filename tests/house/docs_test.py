@@ -8,6 +8,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+import plot_paper  # noqa: E402
 import render_docs  # noqa: E402
 
 DOCUMENT = "# t\n\n<!-- runs: path-cpu*.json -->\nold\n<!-- end runs -->\ntail\n"
@@ -67,6 +68,52 @@ class RenderDocs(unittest.TestCase):
                         result(cases=[{"parameters": {}, "repeats": [{"seconds": 0, "operations": 1}]}])):
             with self.assertRaises(render_docs.BadResult):
                 self.load(content)
+
+
+def figure(number, **changes):
+    repeats = [{"seconds": 1.0, "operations": n, "bytes": n * 4096, "latency_ns": {"mean": 50000}, "work_array_lock_us": 0.25, "work_array_idle_us": 9.0,
+                "limit_drives_per_second": 800_000.0, "limit_network_per_second": 900_000.0} for n in (100_000, 200_000, 400_000)]
+    cases = [{"parameters": {"path": path, "operation": operation, "bytes": 4096, "pattern": "rand", "clients": 1, "SSDs": 4, "depth": 32}, "repeats": repeats}
+             for path in ("gnor", "gd") for operation in ("read", "write")]
+    return {"schema": 1, "benchmark": f"paper-figure-{number}", "command": ["bench"], "commit": "abc", "machine": {"cpu": "x"},
+            "configuration": {"lanes": "cpu", "replicas": 2, "engine threads": 1, "profile": "none"}, "cases": cases, **changes}
+
+
+class PaperFigures(unittest.TestCase):
+    def test_a_plot_of_docs_is_written_once_and_a_changed_result_or_plot_is_noticed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "docs" / "runs").mkdir(parents=True)
+            for number in range(9, 14):
+                (root / "docs" / "runs" / f"paper-figure-{number}-x.json").write_text(json.dumps(figure(number)))
+            self.assertEqual(plot_paper.plot_docs(True, root), 5)
+            self.assertEqual(plot_paper.plot_docs(False, root), 0)
+            self.assertEqual(plot_paper.plot_docs(True, root), 0)
+            source, plot = root / "docs/runs/paper-figure-12-x.json", root / "docs/plots/paper-figure-12-x.svg"
+            self.assertIn("SSDs", plot.read_text())
+            self.assertNotIn("nan", plot.read_text())
+            source.write_text(source.read_text().replace("819200000", "1228800000"))
+            self.assertEqual(plot_paper.plot_docs(True, root), 1)
+            self.assertEqual(plot_paper.plot_docs(False, root), 0)
+            source.unlink()
+            self.assertEqual(plot_paper.plot_docs(True, root), 1)
+
+    def test_tables_show_the_share_of_the_limit_and_what_threads_did(self):
+        runs = {"paper-figure-13-x.json": figure(13)}
+        text = render_docs.render("<!-- runs: paper-*.json -->\n<!-- end runs -->\n<!-- work: paper-*.json -->\n<!-- end work -->\n", runs)
+        self.assertIn("25.0 (12.5 … 50.0) % of drives", text)
+        self.assertIn("array: lock", text)
+        self.assertNotIn("array: idle", text)
+
+    def test_ratios_are_of_medians_with_a_mean_over_the_cases_of_a_size(self):
+        run = json.loads(json.dumps(figure(9)))  # cases share their repeats until then
+        for repeat in run["cases"][0]["repeats"]:
+            repeat["bytes"] *= 4
+        text = render_docs.render("<!-- ratios: p.json -->\n<!-- end ratios -->\n", {"p.json": run})
+        self.assertIn("| case | gnor | gd | gnor / gd |", text)
+        self.assertIn("| read | 3.277 | 0.819 | 4.00 |", text)
+        self.assertIn("| write | 0.819 | 0.819 | 1.00 |", text)
+        self.assertIn("| geometric mean, bytes 4096 |  |  | 2.00 |", text)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class Run(unittest.TestCase):
         for row in rows:
             name, kind, probe, why = row.split("|")
             self.assertRegex(name, r"^@?[a-z0-9+.-]+$")
-            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "property", "oracle", "fuzz", "lint"})
+            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "property", "oracle", "fuzz", "lint"})
             self.assertRegex(probe, r"^(cmd:|inc:).+|^fuzzer$")
             self.assertTrue(why)
 

@@ -199,5 +199,16 @@ TEST_F(SlowDrive, PayloadIsReadInPlaceOfADriveThatTakesWritesInTurnUntilItDoesNo
     EXPECT_EQ(staged(), then);
 }
 
+TEST_F(SlowDrive, PayloadIsStillReadInPlaceOfADriveWhoseUnitsDiffer) {
+    EXPECT_EQ(run_writes(1, 300), 300u);
+    const std::uint64_t staged_before = staged();
+    for (std::uint32_t round = 0; round < 10; ++round) {
+        ASSERT_NO_FATAL_FAILURE(keep_one(7));
+        EXPECT_EQ(run_writes(8, kEntries * 5 / 8), kEntries * 5 / 8);
+        let_go(7);
+    }
+    EXPECT_EQ(staged(), staged_before) << "another unit had much less to do";
+}
+
 }  // namespace
 }  // namespace gnstor::nvmf

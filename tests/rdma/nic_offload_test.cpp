@@ -108,6 +108,95 @@ TEST_F(NicTest, AnOffloadAnswersIntoReceivesBehindItsWindow) {
     must(b->destroy_queue_pair(offload));
 }
 
+TEST_F(NicTest, SeveralEnginesAnswerIntoOneCompletionQueueAndAskForItsEntriesAhead) {
+    constexpr std::uint32_t kMessages = 256;
+    const auto reactor_c = must(Reactor::start("c"));
+    Reactor* const rc[] = {reactor_c.get()};
+    auto c = must(SoftNic::open(wire, "node-c", {}, rc));
+    ReceiveCq shared(*a, 9);
+    EndOptions end;
+    end.receive_log2 = 8;
+    KeepingSink sinks[2];
+    SoftNic* const nics[] = {b.get(), c.get()};
+    QpNumber offloads[2];
+    std::vector<ReceiveQueueRef> receives;
+    for (std::uint32_t i = 0; i < 2; ++i) {
+        offloads[i] = must(nics[i]->create_offload_queue_pair(sinks[i]));
+        End& x = *ends.emplace_back(std::make_unique<End>(*a, shared, end));
+        receives.push_back(x.receive);
+        join(*a, x.qpn, *nics[i], offloads[i]);
+    }
+    std::atomic<std::uint32_t> begun{0};
+    std::vector<std::thread> threads;
+    for (std::uint32_t i = 0; i < 2; ++i)
+        threads.emplace_back([&, i] {
+            nics[i]->owner(offloads[i]).run([&] {
+                ++begun;
+                EXPECT_TRUE(eventually([&] { return begun == 2; }));
+                for (std::uint32_t m = 0; m < kMessages; ++m) {
+                    nics[i]->prefetch_send(offloads[i]);
+                    const std::uint32_t response[4] = {m, 0, 0, i};
+                    nics[i]->send(offloads[i], response, sizeof response);
+                }
+            });
+        });
+    for (std::thread& t : threads) t.join();
+    std::uint32_t next[2] = {};
+    for (const Received& r : wait_arrivals(shared, {receives.data(), 2}, 2 * kMessages)) {
+        ASSERT_LT(r.dw3, 2u);
+        std::uint32_t number = 0;
+        std::memcpy(&number, r.message.data(), sizeof number);
+        EXPECT_EQ(number, next[r.dw3]++) << "of node " << r.dw3;
+    }
+    EXPECT_EQ(next[0] + next[1], 2 * kMessages);
+    for (std::uint32_t i = 0; i < 2; ++i) must(nics[i]->destroy_queue_pair(offloads[i]));
+    ends.clear();
+    c.reset();
+}
+
+// Windows are counted apart for the engine's thread and for all others. The thread of an engine that is gone
+// is one of the others, also where the new engine lies in the old one's memory.
+TEST(NicEngines, AThreadWhoseEngineIsGoneIsNotTakenForThatOfTheNextOne) {
+    constexpr std::uint32_t kWindows = 20'000;
+    const auto old_thread = must(Reactor::start("old"));
+    const auto new_thread = must(Reactor::start("new"));
+    Reactor* const first[] = {old_thread.get()};
+    Reactor* const second[] = {new_thread.get()};
+    LoopWire wire;
+    for (std::uint32_t round = 0; round < 8; ++round) {
+        auto gone = must(SoftNic::open(wire, "gone", {}, first));
+        // Two runs: there was a whole round of polls between them.
+        for (std::uint32_t i = 0; i < 2; ++i) old_thread->run([] {});
+        gone.reset();
+        NicOptions options;
+        options.quiesce_timeout_ms = 2'000;
+        auto nic = must(SoftNic::open(wire, "host", options, second));
+        auto target = must(SoftNic::open(wire, "target", options, second));
+        auto cq = std::make_unique<ReceiveCq>(*nic, 4);
+        KeepingSink sink;
+        const QpNumber offload = must(target->create_offload_queue_pair(sink));
+        auto end = std::make_unique<End>(*nic, *cq);
+        join(*nic, end->qpn, *target, offload);
+        const auto address = reinterpret_cast<std::uint64_t>(end->payload.data());
+        std::atomic<std::uint32_t> begun{0};
+        const auto open_and_close = [&] {
+            ++begun;
+            EXPECT_TRUE(eventually([&] { return begun == 2; }));
+            SoftNic::Window window{};
+            for (std::uint32_t i = 0; i < kWindows; ++i)
+                if (target->open_window(offload, address, 64, end->keys.rkey, WindowUse::kWrite, window))
+                    target->close_window(offload, window);
+        };
+        std::thread other([&] { old_thread->run(open_and_close); });
+        new_thread->run(open_and_close);
+        other.join();
+        const auto destroyed = target->destroy_queue_pair(offload);
+        ASSERT_TRUE(destroyed.ok()) << destroyed.error().message;
+        end.reset();
+        cq.reset();
+    }
+}
+
 TEST_F(NicTest, AReceiveQueueThatOverrunsItsCompletionQueueGoesToError) {
     ReceiveCq small(*b, 2);
     End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));

@@ -228,6 +228,24 @@ TEST_F(NicTest, ReceivesAreUsableAgainAfterAResetAndReconnect) {
     EXPECT_EQ(a->counters().strict_violations + b->counters().strict_violations, 0u);
 }
 
+// The NIC remembers how many receives it has seen posted. Of an earlier connection it must not.
+TEST_F(NicTest, ReceivesOfAnEarlierConnectionAreNoneOfTheNext) {
+    const auto [x, y] = connected_pair();
+    for (int i = 0; i < 3; ++i)
+        ASSERT_EQ(x->post_and_wait([&, p = x](SendTicket& t) { p->send.fill_send(t, p->data(0, 24)); }),
+                  mlx5::kSyndromeNone);
+    must(a->reset_queue_pair(x->qpn));
+    EXPECT_TRUE(eventually([&, q = y] { return b->state(q->qpn) == QpState::kError; }));
+    must(b->reset_queue_pair(y->qpn));
+    (void)reap(*cq_a, {&x->receive, 1});
+    x->start_anew();
+    join(*a, x->qpn, *b, y->qpn);  // y has posted none
+    const std::uint64_t rnr = b->counters().rnr;
+    EXPECT_EQ(x->post_and_wait([&, p = x](SendTicket& t) { p->send.fill_send(t, p->data(0, 24)); }),
+              mlx5::kRnrRetryExceeded);
+    EXPECT_EQ(b->counters().rnr, rnr + 1);
+}
+
 TEST_F(NicTest, AKeyThatWasTakenBackIsNotGivenOutAgainSoon) {
     std::vector<std::byte> memory(4096);
     const MemoryKeys stale = must(a->register_memory(memory.data(), memory.size(), kRemoteWrite));

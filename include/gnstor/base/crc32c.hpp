@@ -17,6 +17,14 @@ namespace gnstor {
 /// Copies `sectors` sectors of 512 bytes and gives the CRC of each as read (interleaved streams). Ranges must
 /// not overlap.
 void copy_sectors_crc32c(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
+/// The same, for a destination that this processor will not read soon: where it can (a destination at a cache
+/// line's border), it stores past the caches, so that lines are not loaded first to be overwritten whole.
+/// Such stores come in any order: before another thread or a device is told of the copy,
+/// fence_streamed_copies().
+void stream_sectors_crc32c(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
+/// Whoever sees a store that the calling thread makes from here on sees its streamed copies. It waits for
+/// them, and so do the stores that follow: once for many copies, not after each.
+void fence_streamed_copies() noexcept;
 
 /// The same CRC for CPU and GPU lanes, byte table in constant code; slower than the host's. For one lane.
 GN_HD

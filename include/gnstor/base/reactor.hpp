@@ -55,6 +55,10 @@ class Reactor {
     void wake() noexcept;
     /// CPU time the thread has used, in nanoseconds; any thread.
     [[nodiscard]] std::uint64_t cpu_time_ns() const;
+    /// Wall time of rounds in which a poller did work, since the thread was started; any thread. The rest of
+    /// the wall time it looked for work, found none, or slept. A round during which the thread had to give
+    /// its core away counts in full.
+    [[nodiscard]] std::uint64_t busy_time_ns() const;
     [[nodiscard]] const std::string& name() const noexcept;
 
   private:

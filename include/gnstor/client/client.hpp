@@ -33,6 +33,8 @@ struct ClientOptions {
     std::uint32_t depth = 32;             ///< commands under way per channel and SSD; power of two, 8 .. 256
     std::uint64_t pool_bytes = 2u << 20;  ///< registered pool a channel; a multiple of 256 KiB
     std::uint64_t pool_bytes_max = 0;  ///< to which it doubles when lanes find it empty; 0: 4 times the above
+    Sharing sharing = Sharing::kGrid;  ///< which lanes share a channel: channels().shared<...>() for others
+    bool check_buffers = false;        ///< debug: pool buffers that are used unallocated, or freed in use
     std::uint32_t keep_alive_ms = 15000;        ///< NVMe keep-alive timeout of the admin connections
     bool scatter_to_cqe = true;                 ///< responses inside completions: one trip less
     std::uint32_t transfer_timeout_ms = 30000;  ///< Volume::read and write: for each 16 MiB of a transfer
@@ -54,14 +56,15 @@ class Client {
     Result<nvme::VolumeRecord> create(const CreateVolume& request);
     Result<std::unique_ptr<Volume>> open(const std::string& name, OpenMode mode);
 
-    /// What kernels take. Valid while the client lives.
+    /// What kernels take. Valid while the client lives. Empty (every call says kWrongSharing, the reason is
+    /// logged) where the calling thread uses another GPU than the client was made on.
     [[nodiscard]] ChannelSet channels() const;
     [[nodiscard]] gnor::Channel& channel(std::uint32_t index);
     [[nodiscard]] std::uint32_t channel_count() const;
 
     /// Makes `bytes` at `base` a registered buffer of every channel: kernels then read and write it without a
     /// copy. The memory must be host memory (simt::PinnedMemory where lanes are on a GPU), and stay until
-    /// unregister_buffer.
+    /// unregister_buffer, which says kBusy while commands name it: quiesce, or reclaim, then try again.
     Result<void> register_buffer(void* base, std::size_t bytes);
     Result<void> unregister_buffer(void* base);
 
@@ -70,6 +73,9 @@ class Client {
     /// Brings queue pairs in error back: resets them, frees what they held, reconnects. Call with no kernel
     /// using the channels.
     Result<void> reclaim();
+    /// Gives up the tokens that ended kernels left behind, which hold command slots for ever: returns of how
+    /// many commands. Call with no kernel using the channels.
+    Result<std::uint32_t> drop_tokens();
     /// Fetches the map now. When an SSD refuses the one that lanes have, the proxy does it by itself.
     Result<void> refresh_map();
 

@@ -24,8 +24,8 @@ struct Token {
 
 namespace gnor {
 
-GN_HD
-inline void abandon_chain(ChannelState& c, std::uint32_t head) {
+template <class State>
+GN_HD void abandon_chain(State& c, std::uint32_t head) {
     while (head != kNone) {
         const std::uint32_t next = c.slot(head).next;
         leave_slot(c, head);
@@ -34,8 +34,8 @@ inline void abandon_chain(ChannelState& c, std::uint32_t head) {
 }
 
 /// The queue pairs that a chain's commands went to, a bit each.
-GN_HD
-inline std::uint64_t queues_of(ChannelState& c, std::uint32_t head) {
+template <class State>
+GN_HD std::uint64_t queues_of(State& c, std::uint32_t head) {
     std::uint64_t out = 0;
     for (std::uint32_t i = head; i != kNone; i = c.slot(i).next)
         for (const std::uint8_t target : c.slot(i).target)
@@ -43,17 +43,19 @@ inline std::uint64_t queues_of(ChannelState& c, std::uint32_t head) {
     return out;
 }
 
-GN_HD
-inline Token token_for(ChannelState& c, std::uint32_t head) {
+template <class State>
+GN_HD Token token_for(State& c, std::uint32_t head) {
     Token token;
     token.status = nvme::Status::kSuccess;
     token.head = head;
-    if (head != kNone) token.generation = generation_of(load_control(c.slot(head)));
+    if (head != kNone) token.generation = generation_of(load_control<State::kScope>(c.slot(head)));
     return token;
 }
 
-/// The right to wait for further slots while holding some: a lane has it from the first to the last slot of a
-/// request of several commands. Two lanes that each held half of what they need would wait for each other.
+/// The right to take further slots and credits while holding some: a lane has it from the first to the last
+/// of a request of several commands. Two lanes that each held half of what they need would wait for each
+/// other, or, where they only try, find nothing every time.
+template <simt::Scope S>
 class Gathering {
   public:
     GN_HD
@@ -63,8 +65,7 @@ class Gathering {
     bool allowed() {
         if (left_ <= 1 || held_) return true;
         // A look first, so that those who come in vain do not disturb the others.
-        held_ = simt::load_relaxed<simt::Scope::kDevice>(word_) == 0 &&
-                simt::exchange<simt::Scope::kDevice>(word_, 1u) == 0;
+        held_ = simt::load_relaxed<S>(word_) == 0 && simt::exchange<S>(word_, 1u) == 0;
         return held_;
     }
     GN_HD
@@ -73,7 +74,7 @@ class Gathering {
     }
     GN_HD
     void end() {
-        if (held_) simt::exchange<simt::Scope::kDevice>(word_, 0u);
+        if (held_) simt::exchange<S>(word_, 0u);
         held_ = false;
     }
 
@@ -85,15 +86,15 @@ class Gathering {
 
 /// Sends all that the lane's cursor names, waiting and polling for slots and credits until `deadline`:
 /// kTimedOut if it was sent in part by then, and kTooManyPending if nothing was. What the channel has not
-/// slots enough for is refused at once.
-template <class Group>
-GN_HD GN_NOINLINE Token send_all(Group me, ChannelState& c, Operation& op, Cursor& cursor, std::uint32_t hint,
+/// slots enough for is refused at once (kBadArgument).
+template <class Group, class State>
+GN_HD GN_NOINLINE Token send_all(Group me, State& c, Operation& op, Cursor& cursor, std::uint32_t hint,
                                  simt::Deadline deadline) {
     LaneWork work;
     std::uint32_t backoff = 0;
     const std::uint32_t commands = cursor.commands(c);
-    if (commands > c.command_slots) return Token{};
-    Gathering gathering(c, commands);
+    if (commands > c.command_slots) return Token{kNone, 0, nvme::Status::kBadArgument};
+    Gathering<State::kScope> gathering(c, commands);
     for (;;) {
         bool progress = false;
         if (gathering.allowed()) {
@@ -123,12 +124,13 @@ GN_HD GN_NOINLINE Token send_all(Group me, ChannelState& c, Operation& op, Curso
 }
 
 /// Gives back what was taken for commands that are not sent: their credits and slots.
-GN_HD
-inline void take_back(ChannelState& c, std::uint32_t head) {
+template <class State>
+GN_HD void take_back(State& c, std::uint32_t head) {
     while (head != kNone) {
         const CommandSlot& slot = c.slot(head);
         const std::uint32_t next = slot.next;
-        for (std::uint32_t r = 0; r < target_count(slot); ++r) give_credits(c.queue(slot.target[r]), 1);
+        for (std::uint32_t r = 0; r < target_count(slot); ++r)
+            give_credits<State::kScope>(c.queue(slot.target[r]), 1);
         leave_slot(c, head);
         head = next;
     }
@@ -136,8 +138,8 @@ inline void take_back(ChannelState& c, std::uint32_t head) {
 
 /// Slots and credits for all that the cursors of members with `turn` name, or nothing. Returns the first of
 /// the chain; see cursor.result. `some`: whether it had any of it for a while. All members call.
-template <class Group>
-GN_HD std::uint32_t take_in_step(Group group, ChannelState& c, const Operation& op, Cursor& cursor,
+template <class Group, class State>
+GN_HD std::uint32_t take_in_step(Group group, State& c, const Operation& op, Cursor& cursor,
                                  std::uint32_t hint, bool turn, bool& some) {
     std::uint32_t head = kNone, tail = kNone;
     Step step{};
@@ -169,29 +171,62 @@ GN_HD std::uint32_t take_in_step(Group group, ChannelState& c, const Operation& 
     return kNone;
 }
 
+/// Whether a lane's request can ever be sent at once: there are slots for all of its commands, and credits of
+/// every queue. `cursor` stands in it, or before it.
+template <class State>
+GN_HD GN_NOINLINE bool fits_at_once(State& c, const Operation& op, Cursor cursor) {
+    cursor.begin_again();
+    const std::uint32_t commands = cursor.commands(c);
+    if (commands > c.command_slots) return false;
+    if (commands <= c.depth) return true;
+    std::uint16_t demand[placement::kMaxSlots] = {};
+    for (Step step{}; cursor.next(c, step);) {
+        const Targets targets = choose_targets(c, op, step);
+        for (std::uint32_t i = 0; i < targets.count; ++i)
+            if (++demand[targets.slot[i]] > c.depth) return false;
+    }
+    return true;
+}
+
 /// Slots and credits for all that each member's cursor names, or nothing. Returns the first of the chain; see
 /// cursor.result. All members call. They take theirs in step; those that then had a part of what they need
-/// and gave it back stood in each other's way, every time: they try once more, one after the other.
-template <class Group>
-GN_HD std::uint32_t take_everything(Group group, ChannelState& c, const Operation& op, Cursor& cursor,
+/// and gave it back stood in each other's way, every time: they try once more, one after the other. Groups
+/// that take for requests of several commands come one after the other too (Gathering), lanes alone among
+/// them: the others are told kTooManyPending, and holders of a part wait for nobody.
+template <class Group, class State>
+GN_HD std::uint32_t take_everything(Group group, State& c, const Operation& op, Cursor& cursor,
                                     std::uint32_t hint) {
+    const bool several = cursor.commands(c) > 1;
+    Gathering<State::kScope> gathering(c, 2);
+    bool allowed = true;
+    if (group.any(several)) {
+        if (group.is_leader()) allowed = gathering.allowed();
+        allowed = group.shfl(allowed, group.leader());
+        group.sync();  // hands on what the leader acquired
+    }
     std::uint32_t head = kNone;
-    bool turn = true, some = false, first = true;
+    bool turn = allowed || !several, some = false, first = true;
+    if (!turn) cursor.result = nvme::Status::kTooManyPending;
     for (simt::LaneSet rest;; first = false) {
         const std::uint32_t mine = take_in_step(group, c, op, cursor, hint, turn, some);
         if (turn) head = mine;
         rest = first ? group.ballot(some && cursor.result == nvme::Status::kTooManyPending)
                      : rest.without_lowest();
-        if (rest.empty() || group.size() == 1) return head;
+        if (rest.empty() || group.size() == 1) break;
         turn = group.lane() == rest.lowest();
         if (turn) cursor.begin_again();
     }
+    group.sync();  // what members gave back is there for whoever gathers next
+    gathering.end();
+    if (several && cursor.result == nvme::Status::kTooManyPending && !fits_at_once(c, op, cursor))
+        cursor.result = nvme::Status::kBadArgument;
+    return head;
 }
 
 /// Reserves send entries for every replica of every command of each member's chain, or none. All members
 /// call; kNone: a member without a chain.
-template <class Group>
-GN_HD nvme::Status reserve_chain(Group group, ChannelState& c, std::uint32_t head) {
+template <class Group, class State>
+GN_HD nvme::Status reserve_chain(Group group, State& c, std::uint32_t head) {
     std::uint32_t at = head, replica = 0;
     auto stuck = nvme::Status::kSuccess;
     while (group.any(at != kNone && nvme::ok(stuck))) {
@@ -215,12 +250,13 @@ GN_HD nvme::Status reserve_chain(Group group, ChannelState& c, std::uint32_t hea
     return stuck;
 }
 
-/// Sends all that each member's cursor names, or says kTooManyPending at once. All members call; one without
-/// a request brings a cursor with request_count 0. Resources for the whole request are taken before anything
-/// of it is sent: no replica sees a write that the caller is told was not sent.
-template <class Group>
-GN_HD GN_NOINLINE Token send_at_once(Group group, ChannelState& c, Operation& op, Cursor& cursor,
-                                     std::uint32_t hint, bool ring) {
+/// Sends all that each member's cursor names, or says kTooManyPending at once (kBadArgument: it never fits).
+/// All members call; one without a request brings a cursor with request_count 0. Resources for the whole
+/// request are taken before anything of it is sent: no replica sees a write that the caller is told was not
+/// sent.
+template <class Group, class State>
+GN_HD GN_NOINLINE Token send_at_once(Group group, State& c, Operation& op, Cursor& cursor, std::uint32_t hint,
+                                     bool ring) {
     Token token;
     const std::uint32_t head = take_everything(group, c, op, cursor, hint);
     const nvme::Status stuck = reserve_chain(group, c, head);
@@ -244,20 +280,20 @@ GN_HD GN_NOINLINE Token send_at_once(Group group, ChannelState& c, Operation& op
 }
 
 /// Whether the token still names a request that nobody waited for or dropped.
-GN_HD
-inline bool is_current(ChannelState& c, const Token& token) {
+template <class State>
+GN_HD bool is_current(State& c, const Token& token) {
     if (token.head >= c.command_slots) return false;
-    const std::uint32_t control = load_control(c.slot(token.head));
+    const std::uint32_t control = load_control<State::kScope>(c.slot(token.head));
     return state_of(control) == SlotState::kOwned && generation_of(control) == token.generation;
 }
 
 enum class ChainState : std::uint32_t { kRunning, kDone, kBroken };
 
-GN_HD
-inline ChainState chain_state(ChannelState& c, std::uint32_t head) {
+template <class State>
+GN_HD ChainState chain_state(State& c, std::uint32_t head) {
     auto state = ChainState::kDone;
     for (std::uint32_t i = head; i != kNone; i = c.slot(i).next) {
-        const std::uint32_t control = load_control(c.slot(i));
+        const std::uint32_t control = load_control<State::kScope>(c.slot(i));
         if (pending_of(control) == 0) continue;
         if (waits_in_vain(c, c.slot(i), control)) return ChainState::kBroken;
         state = ChainState::kRunning;
@@ -266,13 +302,13 @@ inline ChainState chain_state(ChannelState& c, std::uint32_t head) {
 }
 
 /// Ends a chain: the worst of its answers, kQueueError or kTimedOut for those that are missing.
-GN_HD
-inline nvme::Status end_chain(ChannelState& c, std::uint32_t head, nvme::Status missing) {
+template <class State>
+GN_HD nvme::Status end_chain(State& c, std::uint32_t head, nvme::Status missing) {
     auto out = nvme::Status::kSuccess;
     for (std::uint32_t i = head; i != kNone;) {
         const std::uint32_t next = c.slot(i).next;
-        const bool answered = pending_of(load_control(c.slot(i))) == 0;
-        out = worst(out, answered ? outcome_of(c.slot(i)) : missing);
+        const bool answered = pending_of(load_control<State::kScope>(c.slot(i))) == 0;
+        out = worst(out, answered ? outcome_of<State::kScope>(c.slot(i)) : missing);
         leave_slot(c, i);
         i = next;
     }
@@ -281,9 +317,8 @@ inline nvme::Status end_chain(ChannelState& c, std::uint32_t head, nvme::Status 
 
 /// Waits for each member's token (one that is not in flight is done at once). The token is spent, whatever
 /// the result.
-template <class Group>
-GN_HD GN_NOINLINE nvme::Status wait_for(Group group, ChannelState& c, const Token& token,
-                                        simt::Deadline deadline) {
+template <class Group, class State>
+GN_HD GN_NOINLINE nvme::Status wait_for(Group group, State& c, const Token& token, simt::Deadline deadline) {
     std::uint32_t backoff = 0;
     bool waiting = token.in_flight() && token.head != kNone;
     nvme::Status result = token.status;
@@ -313,27 +348,37 @@ GN_HD GN_NOINLINE nvme::Status wait_for(Group group, ChannelState& c, const Toke
     return result;
 }
 
-/// Hands a sent request over to whoever files its last answer, which then runs `callback`.
-GN_HD
-inline void attach_callback(ChannelState& c, std::uint32_t head, Callback callback, void* argument) {
+/// Hands a sent request over to whoever files its last answer, which then runs `handler`.
+template <class State, class Handler>
+GN_HD void attach_callback(State& c, std::uint32_t head, const Handler& handler) {
+    check_handler<Handler>();
+    HandlerBytes bytes{};
+    __builtin_memcpy(bytes.words, &handler, sizeof(handler));
     std::uint32_t commands = 0;
     for (std::uint32_t i = head; i != kNone; i = c.slot(i).next) {
         c.slot(i).request = head;
         ++commands;
     }
     CommandSlot& first = c.slot(head);
-    first.callback = reinterpret_cast<std::uint64_t>(callback);
-    first.argument = reinterpret_cast<std::uint64_t>(argument);
-    simt::store_relaxed<simt::Scope::kDevice>(&first.merged, 0u);
-    simt::store_relaxed<simt::Scope::kDevice>(&first.remaining, commands);
+    first.handler_word = handler_word<Handler>();
+    first.handler = bytes;
+    simt::store_relaxed<State::kScope>(&first.merged, 0u);
+    simt::store_relaxed<State::kScope>(&first.remaining, commands);
     for (std::uint32_t i = head; i != kNone;) {
         const std::uint32_t next = c.slot(i).next;  // read first: the slot may be gone right after
-        if (!hand_over(c.slot(i), SlotState::kCallback)) mark_ready(c, i);
+        if (!hand_over<State::kScope>(c.slot(i), SlotState::kCallback)) {
+            // Answered before: nobody else changes the word now. It says whose the slot is all the same, so
+            // that it is not taken for one with a token (Channel::drop_tokens).
+            const std::uint32_t control = load_control<State::kScope>(c.slot(i));
+            simt::store_relaxed<State::kScope>(&c.slot(i).control,
+                                               make_control(generation_of(control), SlotState::kCallback, 0));
+            mark_ready(c, i);
+        }
         i = next;
     }
     // A queue pair may have been flushed before: pairs with the one of file_arrival.
-    if (simt::fetch_or<simt::Scope::kDevice>(&c.flushed_queues, 0ull) != 0)
-        simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);
+    if (simt::fetch_or<State::kScope>(&c.flushed_queues, 0ull) != 0)
+        simt::exchange<State::kScope>(&c.any_flushed, 1u);
 }
 
 }  // namespace gnor

@@ -7,6 +7,11 @@
 // its callback and clears its bit. A request that is not done keeps its slot, and its lane does not submit in
 // the next round. Every step is called by all members of the same group of one warp; warps of a block use one
 // Batch independently.
+//
+// What a request's callback is, is part of the batch's type: a functor that lies in the slot and is called by
+// the lane that submitted it, directly, in dispatch. No table and no indirect call: the compiler sees the
+// body. The default is C's pointer to a function (PointerCallback), which is one call through that pointer.
+// The status that dispatch returns does for callers without any.
 #pragma once
 
 #include <gnstor/gnor/volume_ref.hpp>
@@ -19,16 +24,15 @@ struct BatchResult {
     Status status = Status::kSuccess;
 };
 
-template <std::uint32_t kThreads>
+template <std::uint32_t kThreads, class Handler = PointerCallback>
 struct Batch {
     static_assert(kThreads % 32 == 0 && kThreads > 0,
                   "a batch has whole words of slots: a multiple of 32 threads");
 
-    struct Slot {
-        Token token;
-        std::uint64_t unrung;  ///< queue pairs whose bell is due for it; its lane's own
-        Callback callback;
-        void* argument;
+    struct Slot {              // its lane's own
+        std::uint64_t unrung;  ///< queue pairs whose bell is due for it
+        std::uint32_t head;    ///< of the request's chain
+        alignas(16) std::byte handler[sizeof(Handler)];
     };
     std::uint32_t pending[kThreads / 32];  ///< atomics: a bit a thread whose request is unfinished
     Slot slots[kThreads];
@@ -51,11 +55,13 @@ struct Batch {
     /// free. A member's result: success: sent; kTooManyPending: its slot, or the channel, is full: try again
     /// after dispatch; else what is wrong with it. Never waits. Buffers must be registered; opcode kRead or
     /// kWrite, the same for all members.
-    template <class Group>
-    GN_HD Status submit(Group group, simt::Lane lane, const VolumeRef& volume, ChannelRef channel,
-                        nvme::IoOpcode opcode, const IoRequest* request, Callback callback = nullptr,
-                        void* argument = nullptr) {
+    template <class Group, ChannelView Channel>
+    GN_HD Status submit(Group group, simt::Lane lane, const VolumeRef& volume, Channel channel,
+                        nvme::IoOpcode opcode, const IoRequest* request, const Handler& handler = Handler{}) {
+        static_assert(std::is_trivially_copyable_v<Handler>, "a handler lies in the batch by its bytes");
         if (opcode != nvme::IoOpcode::kRead && opcode != nvme::IoOpcode::kWrite) return Status::kBadArgument;
+        Channel::template check_group<Group>();
+        if (const Status unusable = channel.usable(); !nvme::ok(unusable)) return unusable;
         if (!volume.allows(opcode)) return Status::kNotWritable;
         const bool full = is_pending(lane);
         const bool wanted = request != nullptr && !full;
@@ -65,20 +71,32 @@ struct Batch {
             cursor.sequence = volume.take_sequences(group, group.size()) + group.rank();
         gnor::Operation op = volume.operation();
         const Token token =
-            gnor::send_at_once(group, channel.state(), op, cursor, ChannelRef::hint(group), false);
+            gnor::send_at_once(group, channel.state(), op, cursor, Channel::hint(group), false);
         if (request != nullptr && full) return Status::kTooManyPending;
         if (!wanted || !token.in_flight()) return wanted ? token.status : Status::kSuccess;
         const std::uint64_t unrung = mine(lane).unrung | gnor::queues_of(channel.state(), token.head);
-        mine(lane) = Slot{token, unrung, callback, argument};
+        Slot& slot = mine(lane);
+        slot.unrung = unrung;
+        slot.head = token.head;
+        __builtin_memcpy(slot.handler, &handler, sizeof(handler));
         simt::fetch_or<simt::Scope::kBlock>(&pending[word(lane)], bit(lane));
         return Status::kSuccess;
     }
 
+    /// The same with a pointer to a function, where the batch is of such.
+    template <class Group, ChannelView Channel>
+    GN_HD Status submit(Group group, simt::Lane lane, const VolumeRef& volume, Channel channel,
+                        nvme::IoOpcode opcode, const IoRequest* request, Callback callback, void* argument) {
+        static_assert(std::is_same_v<Handler, PointerCallback>, "this batch has handlers of another type");
+        return submit(group, lane, volume, channel, opcode, request, PointerCallback{callback, argument});
+    }
+
     /// Rings the bells of what this group's members submitted, each once; each member takes some of the queue
     /// pairs.
-    template <class Group>
-    GN_HD void commit(Group group, simt::Lane lane, ChannelRef channel) {
-        gnor::ChannelState& c = channel.state();
+    template <class Group, ChannelView Channel>
+    GN_HD void commit(Group group, simt::Lane lane, Channel channel) {
+        if (!nvme::ok(channel.usable())) return;  // submit said so, and sent nothing
+        auto& c = channel.state();
         const std::uint64_t own = mine(lane).unrung;
         mine(lane).unrung = 0;
         std::uint64_t due = 0;
@@ -91,24 +109,25 @@ struct Batch {
     }
 
     /// One trip to the channel's completions, for whoever's they are.
-    template <class Group>
-    GN_HD std::uint32_t poll(Group group, ChannelRef channel) {
-        return gnor::poll_trip(group, channel.state());
+    template <class Group, ChannelView Channel>
+    GN_HD std::uint32_t poll(Group group, Channel channel) {
+        return channel.poll(group);
     }
 
     /// Hands results out: a member whose request is done gets its status, its callback runs, its slot is free
     /// again.
-    template <class Group>
-    GN_HD BatchResult dispatch(Group group, simt::Lane lane, ChannelRef channel) {
+    template <class Group, ChannelView Channel>
+    GN_HD BatchResult dispatch(Group group, simt::Lane lane, Channel channel) {
         BatchResult result;
-        gnor::ChannelState& c = channel.state();
+        if (!nvme::ok(channel.usable())) return result;
+        auto& c = channel.state();
         if (is_pending(lane)) {
             const Slot slot = mine(lane);
-            if (gnor::chain_state(c, slot.token.head) != gnor::ChainState::kRunning) {
+            if (gnor::chain_state(c, slot.head) != gnor::ChainState::kRunning) {
                 result.finished = true;
-                result.status = gnor::end_chain(c, slot.token.head, Status::kQueueError);
+                result.status = gnor::end_chain(c, slot.head, Status::kQueueError);
                 simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
-                if (slot.callback != nullptr) slot.callback(slot.argument, result.status);
+                gnor::invoke<Handler>(slot.handler, result.status);
             }
         }
         group.sync();
@@ -116,11 +135,12 @@ struct Batch {
     }
 
     /// Gives up what is still unfinished: the requests go on, their buffers stay in use (quarantine).
-    template <class Group>
-    GN_HD void abandon(Group group, simt::Lane lane, ChannelRef channel) {
+    template <class Group, ChannelView Channel>
+    GN_HD void abandon(Group group, simt::Lane lane, Channel channel) {
+        if (!nvme::ok(channel.usable())) return;
         commit(group, lane, channel);  // nobody else may ever ring for them
         if (is_pending(lane)) {
-            gnor::abandon_chain(channel.state(), mine(lane).token.head);
+            gnor::abandon_chain(channel.state(), mine(lane).head);
             simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
         }
         group.sync();
@@ -134,5 +154,6 @@ struct Batch {
     GN_HD
     static std::uint32_t bit(simt::Lane lane) { return 1u << (lane.thread % 32); }
 };
+static_assert(std::is_trivially_default_constructible_v<Batch<32>>, "it lies in __shared__ memory");
 
 }  // namespace gnstor

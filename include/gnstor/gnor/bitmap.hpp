@@ -3,7 +3,7 @@
 //
 // A set bit is a free thing. A run lies within one 64-bit word, so taking it is one compare-and-exchange and
 // can neither tear nor need undoing; giving it back is one fetch_or. Nothing here waits: a lane that loses a
-// race looks again, and every loss is another lane's gain.
+// race looks again, and every loss is another lane's gain. S: how far those lanes lie apart.
 #pragma once
 
 #include <gnstor/simt/atomic.hpp>
@@ -76,13 +76,13 @@ constexpr std::uint64_t aligned_starts(std::uint32_t length) {
 
 /// Takes `length` neighbouring bits (1 .. 64) of one word, looking at word `first_word` first and then at all
 /// others once round. Returns the first bit's number, or kNone when no word has such a run.
-GN_HD
-inline std::uint32_t take_run(std::uint64_t* words, std::uint32_t word_count, std::uint32_t length,
-                              std::uint32_t first_word) {
+template <simt::Scope S = simt::Scope::kDevice>
+GN_HD std::uint32_t take_run(std::uint64_t* words, std::uint32_t word_count, std::uint32_t length,
+                             std::uint32_t first_word) {
     const std::uint64_t aligned = detail::aligned_starts(length);
     for (std::uint32_t i = 0; i < word_count; ++i) {
         const std::uint32_t w = (first_word + i) % word_count;
-        std::uint64_t free = simt::load_relaxed<simt::Scope::kDevice>(&words[w]);
+        std::uint64_t free = simt::load_relaxed<S>(&words[w]);
         while (true) {
             std::uint64_t starts = detail::run_starts(free, length);
             if (starts == 0) break;
@@ -90,8 +90,7 @@ inline std::uint32_t take_run(std::uint64_t* words, std::uint32_t word_count, st
             const std::uint32_t bit = detail::lowest_bit(starts);
             const std::uint64_t taken = detail::run_mask(length) << bit;
             // Takes the run; acquires what its last holder wrote before give_run's release.
-            const std::uint64_t seen =
-                simt::compare_exchange<simt::Scope::kDevice>(&words[w], free, free & ~taken);
+            const std::uint64_t seen = simt::compare_exchange<S>(&words[w], free, free & ~taken);
             if (seen == free) return w * 64 + bit;
             free = seen;
         }
@@ -112,17 +111,17 @@ struct TakenBits {
 };
 
 /// Up to `wanted` (>= 1) bits, whichever, of the first word that has any, looking as take_run does.
-GN_HD
-inline TakenBits take_some(std::uint64_t* words, std::uint32_t word_count, std::uint32_t wanted,
-                           std::uint32_t first_word) {
+template <simt::Scope S = simt::Scope::kDevice>
+GN_HD TakenBits take_some(std::uint64_t* words, std::uint32_t word_count, std::uint32_t wanted,
+                          std::uint32_t first_word) {
     for (std::uint32_t i = 0; i < word_count; ++i) {
         const std::uint32_t w = (first_word + i) % word_count;
-        std::uint64_t free = simt::load_relaxed<simt::Scope::kDevice>(&words[w]);
+        std::uint64_t free = simt::load_relaxed<S>(&words[w]);
         while (free != 0) {
             std::uint64_t rest = free;
             for (std::uint32_t n = 0; n < wanted; ++n) rest &= rest - 1;
             // As in take_run.
-            const std::uint64_t seen = simt::compare_exchange<simt::Scope::kDevice>(&words[w], free, rest);
+            const std::uint64_t seen = simt::compare_exchange<S>(&words[w], free, rest);
             if (seen == free) return TakenBits{w, free & ~rest};
             free = seen;
         }
@@ -132,19 +131,18 @@ inline TakenBits take_some(std::uint64_t* words, std::uint32_t word_count, std::
 
 /// Gives a run back. False when a bit of it was free already (nothing that was taken is touched: a free bit
 /// set again is the same bit).
-GN_HD
-inline bool give_run(std::uint64_t* words, std::uint32_t first, std::uint32_t length) {
+template <simt::Scope S = simt::Scope::kDevice>
+GN_HD bool give_run(std::uint64_t* words, std::uint32_t first, std::uint32_t length) {
     const std::uint64_t mask = detail::run_mask(length) << (first % 64);
     // Releases the holder's accesses to whoever takes the run next (take_run).
-    return (simt::fetch_or<simt::Scope::kDevice>(&words[first / 64], mask) & mask) == 0;
+    return (simt::fetch_or<S>(&words[first / 64], mask) & mask) == 0;
 }
 
 /// How many bits are free; exact only while nobody takes or gives.
-GN_HD
-inline std::uint32_t count_free(const std::uint64_t* words, std::uint32_t word_count) {
+template <simt::Scope S = simt::Scope::kDevice>
+GN_HD std::uint32_t count_free(const std::uint64_t* words, std::uint32_t word_count) {
     std::uint32_t n = 0;
-    for (std::uint32_t w = 0; w < word_count; ++w)
-        n += detail::count_bits(simt::load_relaxed<simt::Scope::kDevice>(&words[w]));
+    for (std::uint32_t w = 0; w < word_count; ++w) n += detail::count_bits(simt::load_relaxed<S>(&words[w]));
     return n;
 }
 

@@ -12,6 +12,7 @@ namespace gnstor::gnor {
 
 struct Keys {
     bool found = false;
+    bool unallocated = false;  ///< of the pool, where no user has anything (with checks)
     std::uint32_t lkey = 0;
     std::uint32_t rkey = 0;
 };
@@ -23,34 +24,34 @@ constexpr bool lies_in(std::uint64_t base, std::uint64_t size, std::uint64_t add
 
 /// Copies region entries that the host has published since into lane memory. Lanes that do this at the same
 /// time store the same words.
-GN_HD
-inline std::uint32_t refresh_regions(ChannelState& c, std::uint32_t cached) {
+template <class State>
+GN_HD std::uint32_t refresh_regions(State& c, std::uint32_t cached) {
     // Pairs with the release of Channel::register_buffer: entries below the count are whole.
     const std::uint32_t count = simt::load_acquire<simt::Scope::kSystem>(&c.regions->count);
     for (std::uint32_t i = cached; i < count && i < kMaxRegions; ++i) {
         const Region& from = c.regions->entries[i];
-        simt::store_relaxed<simt::Scope::kDevice>(&c.cache[i].base, from.base);
-        simt::store_relaxed<simt::Scope::kDevice>(&c.cache[i].bytes, from.bytes);
-        simt::store_relaxed<simt::Scope::kDevice>(&c.cache[i].lkey, from.lkey);
-        simt::store_relaxed<simt::Scope::kDevice>(&c.cache[i].rkey, from.rkey);
+        simt::store_relaxed<State::kScope>(&c.cache[i].base, from.base);
+        simt::store_relaxed<State::kScope>(&c.cache[i].bytes, from.bytes);
+        simt::store_relaxed<State::kScope>(&c.cache[i].lkey, from.lkey);
+        simt::store_relaxed<State::kScope>(&c.cache[i].rkey, from.rkey);
     }
     // Publishes the copies to lanes that look only here (find_keys). Lanes may store it out of order: a
     // smaller count costs a trip.
-    if (count > cached) simt::store_release<simt::Scope::kDevice>(&c.cached_regions, count);
+    if (count > cached) simt::store_release<State::kScope>(&c.cached_regions, count);
     return count;
 }
 
 /// The keys of a step of the pool that lanes know of.
-GN_HD
-inline Keys pool_keys(const ChannelState& c, std::uint32_t step) {
-    if (step == 0) return Keys{true, c.pool_lkey, c.pool_rkey};
-    return Keys{true, simt::load_relaxed<simt::Scope::kDevice>(&c.pool_keys[step].lkey),
-                simt::load_relaxed<simt::Scope::kDevice>(&c.pool_keys[step].rkey)};
+template <class State>
+GN_HD Keys pool_keys(const State& c, std::uint32_t step) {
+    if (step == 0) return Keys{true, false, c.pool_lkey, c.pool_rkey};
+    return Keys{true, false, simt::load_relaxed<State::kScope>(&c.pool_keys[step].lkey),
+                simt::load_relaxed<State::kScope>(&c.pool_keys[step].rkey)};
 }
 
 /// The keys of an address range within the pool's: it lies in one step, and that has its memory.
-GN_HD
-inline Keys find_pool_keys(ChannelState& c, std::uint64_t address, std::uint64_t bytes) {
+template <class State>
+GN_HD Keys find_pool_keys(State& c, std::uint64_t address, std::uint64_t bytes) {
     const auto block = static_cast<std::uint32_t>((address - c.pool_base) / kPoolBlockBytes);
     const std::uint32_t step = pool_step_of(c, block);
     const PoolStep& s = c.pool_step(step);
@@ -62,12 +63,12 @@ inline Keys find_pool_keys(ChannelState& c, std::uint64_t address, std::uint64_t
 }
 
 /// The keys of registered memory that holds all of [address, address + bytes).
-GN_HD
-inline Keys find_keys(ChannelState& c, std::uint64_t address, std::uint64_t bytes) {
+template <class State>
+GN_HD Keys find_keys(State& c, std::uint64_t address, std::uint64_t bytes) {
     if (lies_in(c.pool_base, c.pool_bytes, address, bytes)) return pool_keys(c, 0);
     if (lies_in(c.pool_base, c.pool_bytes_max, address, bytes)) return find_pool_keys(c, address, bytes);
     // Pairs with the release in refresh_regions.
-    std::uint32_t count = simt::load_acquire<simt::Scope::kDevice>(&c.cached_regions);
+    std::uint32_t count = simt::load_acquire<State::kScope>(&c.cached_regions);
     for (std::uint32_t i = 0;; ++i) {
         if (i >= count) {
             const std::uint32_t now = refresh_regions(c, count);
@@ -75,11 +76,11 @@ inline Keys find_keys(ChannelState& c, std::uint64_t address, std::uint64_t byte
             count = now;
         }
         const Region& r = c.cache[i];
-        const std::uint64_t base = simt::load_relaxed<simt::Scope::kDevice>(&r.base);
-        const std::uint64_t size = simt::load_relaxed<simt::Scope::kDevice>(&r.bytes);
+        const std::uint64_t base = simt::load_relaxed<State::kScope>(&r.base);
+        const std::uint64_t size = simt::load_relaxed<State::kScope>(&r.bytes);
         if (!lies_in(base, size, address, bytes)) continue;
-        return Keys{true, simt::load_relaxed<simt::Scope::kDevice>(&r.lkey),
-                    simt::load_relaxed<simt::Scope::kDevice>(&r.rkey)};
+        return Keys{true, false, simt::load_relaxed<State::kScope>(&r.lkey),
+                    simt::load_relaxed<State::kScope>(&r.rkey)};
     }
 }
 
@@ -88,32 +89,48 @@ inline constexpr std::uint32_t kRunLengthMask = 0xFFFF;
 inline constexpr std::uint32_t kRunHold = 0x10000;
 
 /// The run given to users that `address` lies in, by its first block, or kNone.
-GN_HD
-inline std::uint32_t run_of(ChannelState& c, std::uint64_t address) {
+template <class State>
+GN_HD std::uint32_t run_of(State& c, std::uint64_t address) {
     if (!lies_in(c.pool_base, c.pool_bytes_max, address, 1)) return kNone;
     const auto at = static_cast<std::uint32_t>((address - c.pool_base) / kPoolBlockBytes);
     const std::uint32_t begin = c.pool_step(pool_step_of(c, at)).first;
     for (std::uint32_t first = at;; --first) {  // a run lies within one step
         const std::uint32_t blocks =
-            simt::load_relaxed<simt::Scope::kDevice>(&c.pool_length()[first]) & kRunLengthMask;
+            simt::load_relaxed<State::kScope>(&c.pool_length()[first]) & kRunLengthMask;
         if (blocks != 0) return first + blocks > at ? first : kNone;
         if (first == begin || at - first + 1 == c.pool_blocks_most) return kNone;
     }
 }
 
+/// find_keys, and with checks: memory of the pool is a user's, all of it one run.
+template <class State>
+GN_HD Keys find_buffer(State& c, std::uint64_t address, std::uint64_t bytes) {
+    Keys keys = find_keys(c, address, bytes);
+    if (c.checks == 0 || !lies_in(c.pool_base, c.pool_bytes_max, address, bytes)) return keys;
+    const std::uint32_t first = run_of(c, address);
+    const std::uint32_t blocks =
+        first == kNone ? 0 : simt::load_relaxed<State::kScope>(&c.pool_length()[first]) & kRunLengthMask;
+    if (first != kNone &&
+        lies_in(pool_address(c, first), std::uint64_t{blocks} * kPoolBlockBytes, address, bytes))
+        return keys;
+    keys = Keys{};
+    keys.unallocated = true;
+    return keys;
+}
+
 /// Keeps the run that `address` lies in from being given back; kNone: it lies in none.
-GN_HD
-inline std::uint32_t hold_run(ChannelState& c, std::uint64_t address) {
+template <class State>
+GN_HD std::uint32_t hold_run(State& c, std::uint64_t address) {
     const std::uint32_t first = run_of(c, address);
     // Before the slot is handed over: the owner of the buffer, who was told that it is in use, finds it held.
-    if (first != kNone) simt::fetch_add<simt::Scope::kDevice>(&c.pool_length()[first], kRunHold);
+    if (first != kNone) simt::fetch_add<State::kScope>(&c.pool_length()[first], kRunHold);
     return first;
 }
 
-GN_HD
-inline void release_run(ChannelState& c, std::uint32_t first) {
+template <class State>
+GN_HD void release_run(State& c, std::uint32_t first) {
     // Releases what was acquired with the answer to whoever gives the run back (pool_free).
-    simt::fetch_add<simt::Scope::kDevice>(&c.pool_length()[first], 0u - kRunHold);
+    simt::fetch_add<State::kScope>(&c.pool_length()[first], 0u - kRunHold);
 }
 
 /// How many blocks a request of `bytes` takes; 0: none can hold it.
@@ -124,15 +141,15 @@ inline std::uint32_t pool_blocks_for(const ChannelState& c, std::uint64_t bytes)
 }
 
 /// Writes down that a run is a user's.
-GN_HD
-inline void* lend_run(ChannelState& c, std::uint32_t first, std::uint32_t blocks) {
-    simt::fetch_add<simt::Scope::kDevice>(&c.pool_length()[first], blocks);
+template <class State>
+GN_HD void* lend_run(State& c, std::uint32_t first, std::uint32_t blocks) {
+    simt::fetch_add<State::kScope>(&c.pool_length()[first], blocks);
     return reinterpret_cast<void*>(pool_address(c, first));
 }
 
 /// Takes registered memory for the user; null when the pool has no such run.
-GN_HD
-inline void* pool_alloc(ChannelState& c, std::uint64_t bytes, std::uint32_t hint, nvme::Status& status) {
+template <class State>
+GN_HD void* pool_alloc(State& c, std::uint64_t bytes, std::uint32_t hint, nvme::Status& status) {
     status = nvme::Status::kBadArgument;
     const std::uint32_t blocks = pool_blocks_for(c, bytes);
     if (blocks == 0) return nullptr;
@@ -143,20 +160,20 @@ inline void* pool_alloc(ChannelState& c, std::uint64_t bytes, std::uint32_t hint
 
 /// Gives back what pool_alloc gave. kBadArgument: not the beginning of such a run, or given back before;
 /// kBufferInUse: held.
-GN_HD
-inline nvme::Status pool_free(ChannelState& c, void* buffer) {
+template <class State>
+GN_HD nvme::Status pool_free(State& c, void* buffer) {
     const auto address = reinterpret_cast<std::uint64_t>(buffer);
     if (!lies_in(c.pool_base, c.pool_bytes_max, address, kPoolBlockBytes) ||
         (address - c.pool_base) % kPoolBlockBytes != 0)
         return nvme::Status::kBadArgument;
     const auto first = static_cast<std::uint32_t>((address - c.pool_base) / kPoolBlockBytes);
     std::uint32_t* const length = &c.pool_length()[first];
-    std::uint32_t seen = simt::load_relaxed<simt::Scope::kDevice>(length);
+    std::uint32_t seen = simt::load_relaxed<State::kScope>(length);
     for (;;) {
         if ((seen & kRunLengthMask) == 0) return nvme::Status::kBadArgument;
         if (seen >= kRunHold) return nvme::Status::kBufferInUse;
         // One of two lanes that free the same buffer gets the length.
-        const std::uint32_t was = simt::compare_exchange<simt::Scope::kDevice>(length, seen, 0u);
+        const std::uint32_t was = simt::compare_exchange<State::kScope>(length, seen, 0u);
         if (was == seen) break;
         seen = was;
     }

@@ -1,9 +1,11 @@
 // c_api.hpp: the calls under C names, for kernels written in that style. Each is one lane's call; see
 // volume_ref.hpp, channel_ref.hpp and batch.hpp for what they do and return. Status codes are the numbers of
-// nvme::Status; 0 is success. Deadlines are nanoseconds from now.
+// nvme::Status; 0 is success. Deadlines are nanoseconds from now. Callbacks are pointers to functions: given
+// with the request, or by index in a table that the host set up (callback_table.hpp).
 #pragma once
 
 #include <gnstor/gnor/batch.hpp>
+#include <gnstor/gnor/callback_table.hpp>
 
 using gnstor_volume = gnstor::VolumeRef;
 using gnstor_channel = gnstor::ChannelRef;
@@ -12,6 +14,7 @@ using gnstor_token = gnstor::Token;
 using gnstor_request = gnstor::IoRequest;
 using gnstor_lane = gnstor::simt::Lane;
 using gnstor_callback = gnstor::Callback;
+using gnstor_callback_table = gnstor::CallbackTableRef;
 template <std::uint32_t kThreads>
 using gnstor_batch = gnstor::Batch<kThreads>;
 
@@ -65,6 +68,25 @@ inline int gnstor_write_async(gnstor_lane lane, const gnstor_volume& volume, gns
                               std::uint32_t block, std::uint32_t blocks, const void* buffer,
                               gnstor_callback callback, void* argument, std::uint64_t timeout_ns) {
     return gnstor_status(volume.write_async(lane, channel, block, blocks, buffer, callback, argument,
+                                            gnstor::Deadline::in_ns(timeout_ns)));
+}
+
+GN_HD
+inline int gnstor_read_async_by_index(gnstor_lane lane, const gnstor_volume& volume, gnstor_channel channel,
+                                      std::uint32_t block, std::uint32_t blocks, void* buffer,
+                                      gnstor_callback_table table, std::uint32_t index, void* argument,
+                                      std::uint64_t timeout_ns) {
+    if (!table.has(index)) return gnstor_status(gnstor::Status::kBadArgument);
+    return gnstor_status(volume.read_async(lane, channel, block, blocks, buffer, table.at(index, argument),
+                                           gnstor::Deadline::in_ns(timeout_ns)));
+}
+GN_HD
+inline int gnstor_write_async_by_index(gnstor_lane lane, const gnstor_volume& volume, gnstor_channel channel,
+                                       std::uint32_t block, std::uint32_t blocks, const void* buffer,
+                                       gnstor_callback_table table, std::uint32_t index, void* argument,
+                                       std::uint64_t timeout_ns) {
+    if (!table.has(index)) return gnstor_status(gnstor::Status::kBadArgument);
+    return gnstor_status(volume.write_async(lane, channel, block, blocks, buffer, table.at(index, argument),
                                             gnstor::Deadline::in_ns(timeout_ns)));
 }
 

@@ -1,23 +1,38 @@
-// channel_ref.hpp: a channel, as a kernel takes it by value. CPU and GPU lanes; any lane of any block at
-// once.
+// channel_ref.hpp: a channel, as a kernel takes it by value. CPU and GPU lanes.
 //
 // Valid while the host's Channel (src/gnor/channel.hpp) lives. A channel is what lanes do I/O through: a
 // queue pair to every drive, a pool of registered buffers, command slots, one completion queue.
+//
+// The view's type says which lanes use the channel at once (Sharing). ChannelRef: any lane of any block.
+// BasicChannelRef<Sharing::kBlock>, <Sharing::kLane>: fewer and cheaper atomics, for channels that were
+// opened so (ChannelOptions::sharing); a channel that was opened for another mode answers kWrongSharing and
+// does nothing.
 #pragma once
 
 #include <gnstor/gnor/async.hpp>
 
 namespace gnstor {
 
-using gnor::Callback;
 using nvme::Status;
 using simt::Deadline;
 
-class ChannelRef {
+template <Sharing kMode, class RunsCallbacks = gnor::AnyCallback>
+class BasicChannelRef {
   public:
-    ChannelRef() = default;
+    using Runs = RunsCallbacks;
+    using State = gnor::StateFor<kMode, Runs>;
+    static constexpr Sharing kSharing = kMode;
+
+    BasicChannelRef() = default;
     GN_HD
-    explicit ChannelRef(gnor::ChannelState* state) : state_(state) {}
+    explicit BasicChannelRef(gnor::ChannelState* state) : state_(static_cast<State*>(state)) {}
+
+    /// kWrongSharing: the channel was opened for other lanes than this view is for, or there is none (as a
+    /// ChannelSet says to lanes that it has no channel for).
+    GN_HD
+    Status usable() const {
+        return state_ != nullptr && state_->sharing == kMode ? Status::kSuccess : Status::kWrongSharing;
+    }
 
     /// Registered memory of the channel's pool, 4 KiB aligned, 1 byte up to its largest level (1 MiB, or the
     /// pool where that is smaller); null when there is none (`status`: kNoBuffer; the host was asked to let
@@ -25,9 +40,10 @@ class ChannelRef {
     /// they all call and share one buffer.
     template <class Group>
     GN_HD void* alloc(Group group, std::uint64_t bytes, Status* status = nullptr) const {
-        auto found = Status::kSuccess;
+        check_group<Group>();
+        Status found = usable();
         std::uint64_t address = 0;
-        if (group.is_leader())
+        if (nvme::ok(found) && group.is_leader())
             address = reinterpret_cast<std::uint64_t>(gnor::pool_alloc(*state_, bytes, hint(group), found));
         // What the leader acquired with the run (the last holder's accesses) is ordered before every member's
         // use.
@@ -59,6 +75,10 @@ class ChannelRef {
     /// a member's own.
     template <class Group>
     GN_HD void* alloc_each(Group group, bool wants, std::uint64_t bytes, Status* status = nullptr) const {
+        check_group<Group>();
+        const Status unusable = usable();
+        if (status != nullptr) *status = unusable;
+        if (!nvme::ok(unusable)) return nullptr;
         const std::uint32_t blocks = gnor::pool_blocks_for(*state_, bytes);
         auto found = blocks == 0 && wants ? Status::kBadArgument : Status::kSuccess;
         void* buffer = nullptr;
@@ -75,9 +95,10 @@ class ChannelRef {
     /// after its answer or reclaim() on the host.
     template <class Group>
     GN_HD Status free(Group group, void* buffer) const {
-        auto status = Status::kSuccess;
+        check_group<Group>();
+        Status status = usable();
         group.sync();  // the members are done with the buffer
-        if (group.is_leader()) status = gnor::pool_free(*state_, buffer);
+        if (nvme::ok(status) && group.is_leader()) status = gnor::pool_free(*state_, buffer);
         return group.shfl(status, group.leader());
     }
 
@@ -85,12 +106,16 @@ class ChannelRef {
     /// buffer is still in use. All members call, each with a token of its own (a default one: none).
     template <class Group>
     GN_HD Status wait(Group group, const Token& token, Deadline deadline) const {
+        check_group<Group>();
+        if (const Status unusable = usable(); !nvme::ok(unusable)) return unusable;
         return gnor::wait_for(group, *state_, token, deadline);
     }
     /// One lane: whether the request is done; then `status` is its result and the token is spent. Never
     /// waits.
     GN_HD
     bool poll(simt::Lane lane, const Token& token, Status& status) const {
+        status = usable();
+        if (!nvme::ok(status)) return true;
         status = token.status;
         if (!token.in_flight() || token.head == gnor::kNone) return true;
         status = Status::kStaleToken;
@@ -105,6 +130,7 @@ class ChannelRef {
     /// result.
     GN_HD
     Status drop(const Token& token) const {
+        if (const Status unusable = usable(); !nvme::ok(unusable)) return unusable;
         if (!token.in_flight() || token.head == gnor::kNone) return Status::kSuccess;
         if (!gnor::is_current(*state_, token)) return Status::kStaleToken;
         gnor::abandon_chain(*state_, token.head);
@@ -113,12 +139,14 @@ class ChannelRef {
     /// One trip to the completion queue; runs callbacks that are due. Never waits. Not from a callback.
     template <class Group>
     GN_HD std::uint32_t poll(Group group) const {
-        return gnor::poll_trip(group, *state_);
+        check_group<Group>();
+        return nvme::ok(usable()) ? gnor::poll_trip(group, *state_) : 0;
     }
     /// Whether [buffer, buffer + bytes) lies in registered memory.
     GN_HD
     bool is_registered(const void* buffer, std::uint64_t bytes) const {
-        return gnor::find_keys(*state_, reinterpret_cast<std::uint64_t>(buffer), bytes).found;
+        return nvme::ok(usable()) &&
+               gnor::find_keys(*state_, reinterpret_cast<std::uint64_t>(buffer), bytes).found;
     }
     /// Where a lane begins to look for slots and buffers: spreads lanes over the bitmaps.
     template <class Group>
@@ -126,24 +154,63 @@ class ChannelRef {
         return group.lane() + static_cast<std::uint32_t>(simt::now_ns() >> 6);
     }
     GN_HD
-    gnor::ChannelState& state() const { return *state_; }
+    State& state() const { return *state_; }
+    /// The same channel for lanes that know these handlers of callbacks, and call them directly:
+    /// callbacks.hpp says why that is worth naming them. None: the view runs no callbacks.
+    template <class... Handlers>
+    GN_HD BasicChannelRef<kMode, gnor::Callbacks<Handlers...>> with() const {
+        return BasicChannelRef<kMode, gnor::Callbacks<Handlers...>>(state_);
+    }
+    GN_HD
+    gnor::ChannelState* raw() const { return state_; }
+    /// A channel that is one lane's is used by lanes that are alone.
+    template <class Group>
+    GN_HD static constexpr void check_group() {
+        static_assert(
+            kMode != Sharing::kLane || std::is_same_v<Group, simt::SelfGroup>,
+            "a channel of one lane is used with simt::self(lane): several lanes need a channel that "
+            "is opened for a block or for the whole grid");
+    }
 
   private:
-    gnor::ChannelState* state_ = nullptr;
+    State* state_ = nullptr;
 };
+using ChannelRef = BasicChannelRef<Sharing::kGrid>;
 static_assert(std::is_trivially_copyable_v<ChannelRef>, "kernels take it by value");
 
-/// Several channels; warps are spread over them. `channels` lies in lane-visible memory.
-struct ChannelSet {
+/// Several channels, spread over the lanes that use them. `channels` lies in lane-visible memory.
+template <Sharing kMode>
+struct BasicChannelSet {
     const ChannelRef* channels = nullptr;
     std::uint32_t count = 0;
 
-    /// The channel of the lane's warp: the same for all lanes of a warp.
+    /// The channel of the calling lane: warps share them all (kGrid), each block has one (kBlock), each lane
+    /// has one (kLane). Where there are fewer channels than blocks or lanes, two would have to share one:
+    /// then nobody gets any, and every call says kWrongSharing.
     GN_HD
-    ChannelRef mine(simt::Lane lane) const { return channels[lane.warp_rank() % count]; }
+    BasicChannelRef<kMode> mine(simt::Lane lane) const {
+        if (count == 0) return BasicChannelRef<kMode>{};
+        if constexpr (kMode == Sharing::kGrid) return channels[lane.warp_rank() % count];
+        const bool block = kMode == Sharing::kBlock;
+        const std::uint64_t users = block ? lane.grid_blocks : lane.grid_size();
+        if (users > count) return BasicChannelRef<kMode>{};
+        return (*this)[static_cast<std::uint32_t>(block ? lane.block : lane.grid_rank())];
+    }
     GN_HD
-    ChannelRef operator[](std::uint32_t i) const { return channels[i]; }
+    BasicChannelRef<kMode> operator[](std::uint32_t i) const {
+        return BasicChannelRef<kMode>(channels[i].raw());
+    }
+    /// The same channels for lanes of another mode; they must have been opened for it.
+    template <Sharing kOther>
+    GN_HD BasicChannelSet<kOther> shared() const {
+        return BasicChannelSet<kOther>{channels, count};
+    }
 };
+using ChannelSet = BasicChannelSet<Sharing::kGrid>;
 static_assert(std::is_trivially_copyable_v<ChannelSet>, "kernels take it by value");
+
+/// A view of a channel, whichever lanes it is for.
+template <class T>
+concept ChannelView = std::is_same_v<T, BasicChannelRef<T::kSharing, typename T::Runs>>;
 
 }  // namespace gnstor

@@ -10,6 +10,7 @@
 // holds it; the rest is written by the host before lanes get the channel.
 #pragma once
 
+#include <gnstor/gnor/callbacks.hpp>
 #include <gnstor/gnor/pool_levels.hpp>
 #include <gnstor/nvme/command.hpp>
 #include <gnstor/placement/placement.hpp>
@@ -20,6 +21,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+
+namespace gnstor {
+
+/// Which lanes use a channel: chosen when it is opened, and in the type of the view that a kernel takes.
+///   kGrid   any lanes of any blocks at once (atomics of device scope);
+///   kBlock  the lanes of one block, any at once (atomics of block scope: they end in the SM's own cache);
+///   kLane   one lane alone, with simt::self (no atomics at all, no lock, no ready words: loads and stores).
+/// What the NIC and the host see is the same in all of them, and a later kernel may use other lanes.
+enum class Sharing : std::uint32_t { kGrid = 0, kBlock = 1, kLane = 2 };
+
+namespace gnor {
+GN_HD
+constexpr simt::Scope scope_of(Sharing sharing) {
+    if (sharing == Sharing::kLane) return simt::Scope::kLane;
+    return sharing == Sharing::kBlock ? simt::Scope::kBlock : simt::Scope::kDevice;
+}
+}  // namespace gnor
+}  // namespace gnstor
 
 namespace gnstor::gnor {
 
@@ -32,9 +51,6 @@ inline constexpr std::uint32_t kPoolBlockBytes = nvme::kBlockBytes;
 inline constexpr std::uint32_t kMaxPoolSteps = 16;      ///< the first, and doublings
 inline constexpr std::uint32_t kInCapsuleBytes = 4096;  ///< writes up to this travel in the capsule
 inline constexpr std::uint32_t kResponseBytes = sizeof(nvme::Completion);
-
-/// What runs when an asynchronous request is done. It may only *try*: no call that waits.
-using Callback = void (*)(void* argument, nvme::Status status);
 
 /// Registered memory that lanes may name in a command. Base 0 and bytes 0: taken back.
 struct Region {
@@ -107,16 +123,19 @@ struct alignas(16) CommandSlot {
     std::uint64_t buffer;  ///< where the user wants the data
     std::uint64_t wire;    ///< what the NIC is told: the same, or the pool buffer
     std::uint64_t sequence;
-    std::uint64_t callback;
-    std::uint64_t argument;
+    std::uint64_t handler_word;  ///< with a callback, of a chain's first command: callbacks.hpp
+    HandlerBytes handler;
     std::uint32_t request;  ///< read_many: which one; with a callback: the first command of the chain
     std::uint32_t bytes;
     std::uint32_t
-        remaining;           // atomic, of a chain's first command: commands whose answers were not merged yet
-    std::uint32_t merged;    // atomic, likewise: worst status so far
-    std::uint32_t held_run;  ///< in quarantine: the user's run of the pool that it holds, or kNone
+        remaining;         // atomic, of a chain's first command: commands whose answers were not merged yet
+    std::uint32_t merged;  // atomic, likewise: worst status so far
+    std::uint32_t
+        held_run;  ///< the user's run of the pool that it holds, or kNone: in quarantine; with checks: always
     nvme::MapVersion map_version;  ///< of the one map that its targets were chosen by; goes into the command
 };
+
+static_assert(sizeof(CommandSlot) == 144, "what memory_bytes says of it");
 
 /// One queue pair as lanes see it, besides its ReceiveQueueRef: the path to the drive that fills one slot of
 /// the array.
@@ -177,6 +196,8 @@ struct alignas(64) ChannelState {
     const PoolTable* pool_table;
     const RegionTable* regions;
     HostNotes* notes;
+    Sharing sharing;       ///< what the channel was opened for
+    std::uint32_t checks;  ///< 1: buffers of the pool are checked (ChannelOptions::check_buffers)
     mlx5::Cqe64* completion_ring;
     std::uint32_t* consumer_record;
     std::uint32_t completion_entries_log2, send_entries_log2;
@@ -189,7 +210,7 @@ struct alignas(64) ChannelState {
     std::uint64_t flushed_queues;         // atomic: a bit a queue pair, from its first flushed receive on
     std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
     std::uint32_t
-        gathering;  // atomic: 1: a lane takes the slots of an asynchronous request of several commands
+        gathering;  // atomic: 1: a lane takes what an asynchronous request of several commands needs
     Region cache[kMaxRegions];          // atomic words
     std::uint32_t pool_steps;           // atomic: how many of `pool_keys` are filled
     std::uint32_t pool_asked;           // atomic: the number of steps that the host was asked for last
@@ -205,17 +226,17 @@ struct alignas(64) ChannelState {
     QueueLane& queue(std::uint32_t i) { return at<QueueLane>(queues_offset)[i]; }
     GN_HD
     rdma::ReceiveQueueRef* receives() { return at<rdma::ReceiveQueueRef>(receives_offset); }
-    GN_HD
-    rdma::SendQueueRef send_queue(std::uint32_t i) {
+    template <simt::Scope S>
+    GN_HD rdma::BasicSendQueueRef<S> send_queue_within(std::uint32_t i) {
         QueueLane& q = queue(i);
-        return rdma::SendQueueRef{q.send_ring,
-                                  q.doorbell_record,
-                                  q.bell,
-                                  q.send_completion,
-                                  &q.send,
-                                  at<std::uint32_t>(ready_marks_offset) + (i << send_entries_log2),
-                                  send_entries_log2,
-                                  q.qpn};
+        return rdma::BasicSendQueueRef<S>{q.send_ring,
+                                          q.doorbell_record,
+                                          q.bell,
+                                          q.send_completion,
+                                          &q.send,
+                                          at<std::uint32_t>(ready_marks_offset) + (i << send_entries_log2),
+                                          send_entries_log2,
+                                          q.qpn};
     }
     GN_HD
     rdma::CompletionQueueRef completion_queue() {
@@ -236,11 +257,39 @@ struct alignas(64) ChannelState {
     /// begins there.
     GN_HD
     std::uint32_t* pool_length() { return at<std::uint32_t>(pool_length_offset); }
-    GN_HD
-    void count(std::uint64_t Counters::*counter, std::uint64_t n) {
-        if (n != 0) simt::fetch_add<simt::Scope::kDevice>(&(counters.*counter), n);
+    template <simt::Scope S>
+    GN_HD void count_within(std::uint64_t Counters::*counter, std::uint64_t n) {
+        if (n != 0) simt::fetch_add<S>(&(counters.*counter), n);
     }
+
+    // As the whole grid and the host see it; SharedState says it for others.
+    using Runs = AnyCallback;
+    static constexpr Sharing kSharing = Sharing::kGrid;
+    static constexpr simt::Scope kScope = simt::Scope::kDevice;
+    GN_HD
+    rdma::SendQueueRef send_queue(std::uint32_t i) { return send_queue_within<kScope>(i); }
+    GN_HD
+    void count(std::uint64_t Counters::*counter, std::uint64_t n) { count_within<kScope>(counter, n); }
 };
 static_assert(std::is_trivially_copyable_v<ChannelState>, "the host works on copies of it");
+
+/// The same memory as lanes of one sharing mode see it, that know certain callbacks. The library's functions
+/// take the kind of state that they are given and use its scope for every word that only lanes touch.
+template <Sharing kMode, class RunsCallbacks>
+struct SharedState : ChannelState {
+    using Runs = RunsCallbacks;
+    static constexpr Sharing kSharing = kMode;
+    static constexpr simt::Scope kScope = scope_of(kMode);
+    GN_HD
+    rdma::BasicSendQueueRef<kScope> send_queue(std::uint32_t i) { return send_queue_within<kScope>(i); }
+    GN_HD
+    void count(std::uint64_t Counters::*counter, std::uint64_t n) { count_within<kScope>(counter, n); }
+};
+static_assert(sizeof(SharedState<Sharing::kLane, AnyCallback>) == sizeof(ChannelState),
+              "a view of it, nothing more");
+
+template <Sharing kMode, class Runs>
+using StateFor = std::conditional_t<kMode == Sharing::kGrid && std::is_same_v<Runs, AnyCallback>,
+                                    ChannelState, SharedState<kMode, Runs>>;
 
 }  // namespace gnstor::gnor

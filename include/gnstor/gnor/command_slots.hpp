@@ -32,26 +32,25 @@ constexpr std::uint32_t pending_of(std::uint32_t control) {
     return control & kPendingMask;
 }
 
-GN_HD
-inline std::uint32_t load_control(CommandSlot& slot) {
+template <simt::Scope S = simt::Scope::kDevice>
+GN_HD std::uint32_t load_control(CommandSlot& slot) {
     // Pairs with the read-modify-writes of others on the word: what they wrote into the slot before is
     // visible.
-    return simt::load_acquire<simt::Scope::kDevice>(&slot.control);
+    return simt::load_acquire<S>(&slot.control);
 }
 
 /// Slot and low bits of the generation.
-GN_HD
-inline std::uint16_t command_id(ChannelState& c, std::uint32_t index) {
-    const std::uint32_t generation =
-        generation_of(simt::load_relaxed<simt::Scope::kDevice>(&c.slot(index).control));
+template <class State>
+GN_HD std::uint16_t command_id(State& c, std::uint32_t index) {
+    const std::uint32_t generation = generation_of(simt::load_relaxed<State::kScope>(&c.slot(index).control));
     return static_cast<std::uint16_t>(index | (generation << c.slot_bits));
 }
 
-GN_HD
-inline void begin_slot(ChannelState& c, std::uint32_t index) {
+template <class State>
+GN_HD void begin_slot(State& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
-    const std::uint32_t before = simt::load_relaxed<simt::Scope::kDevice>(&slot.control);
-    simt::store_relaxed<simt::Scope::kDevice>(
+    const std::uint32_t before = simt::load_relaxed<State::kScope>(&slot.control);
+    simt::store_relaxed<State::kScope>(
         &slot.control, make_control((generation_of(before) + 1) & 0xFFFFu, SlotState::kOwned, 0));
     slot.next = kNone;
     slot.pool_first = kNone;
@@ -62,15 +61,15 @@ inline void begin_slot(ChannelState& c, std::uint32_t index) {
 /// A slot for each member with `wanted`, or kNone: taken by the leader, as many at once as a word has. Lanes
 /// that each took their own would go round the same word one by one. All members call. `hint` spreads groups
 /// over the bitmap's words.
-template <class Group>
-GN_HD std::uint32_t take_slot(Group group, ChannelState& c, bool wanted, std::uint32_t hint) {
+template <class Group, class State>
+GN_HD std::uint32_t take_slot(Group group, State& c, bool wanted, std::uint32_t hint) {
     std::uint32_t mine = kNone;
     for (;;) {
         const auto open = group.ballot(wanted && mine == kNone);
         if (open.empty()) break;
         TakenBits taken;
         if (group.is_leader())
-            taken = take_some(c.free_slots(), c.slot_words, open.count(), hint % c.slot_words);
+            taken = take_some<State::kScope>(c.free_slots(), c.slot_words, open.count(), hint % c.slot_words);
         taken.word = group.shfl(taken.word, group.leader());
         taken.bits = group.shfl(taken.bits, group.leader());
         if (taken.bits == 0) break;
@@ -91,25 +90,25 @@ inline std::uint32_t target_count(const CommandSlot& slot) {
 
 /// Gives slot and pool buffer back. By the owner when all is answered, or by whoever files an abandoned
 /// slot's last answer.
-GN_HD
-inline void free_slot(ChannelState& c, std::uint32_t index) {
+template <class State>
+GN_HD void free_slot(State& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
     if (slot.pool_first != kNone) give_pool_run(c, slot.pool_first, slot.pool_blocks);
     if (slot.held_run != kNone) release_run(c, slot.held_run);
-    const std::uint32_t control = simt::load_relaxed<simt::Scope::kDevice>(&slot.control);
-    simt::store_relaxed<simt::Scope::kDevice>(&slot.control,
-                                              make_control(generation_of(control), SlotState::kFree, 0));
-    give_run(c.free_slots(), index, 1);
+    const std::uint32_t control = simt::load_relaxed<State::kScope>(&slot.control);
+    simt::store_relaxed<State::kScope>(&slot.control,
+                                       make_control(generation_of(control), SlotState::kFree, 0));
+    give_run<State::kScope>(c.free_slots(), index, 1);
 }
 
 /// Moves a slot from kOwned to `state`. Returns false if nothing is pending: then it is still the caller's.
-GN_HD
-inline bool hand_over(CommandSlot& slot, SlotState state) {
-    std::uint32_t seen = load_control(slot);
+template <simt::Scope S = simt::Scope::kDevice>
+GN_HD bool hand_over(CommandSlot& slot, SlotState state) {
+    std::uint32_t seen = load_control<S>(slot);
     while (pending_of(seen) != 0) {
         const std::uint32_t wanted = make_control(generation_of(seen), state, pending_of(seen));
         // Releases the owner's fields to whoever files the last answer; fails if an answer came in between.
-        const std::uint32_t was = simt::compare_exchange<simt::Scope::kDevice>(&slot.control, seen, wanted);
+        const std::uint32_t was = simt::compare_exchange<S>(&slot.control, seen, wanted);
         if (was == seen) return true;
         seen = was;
     }
@@ -118,28 +117,28 @@ inline bool hand_over(CommandSlot& slot, SlotState state) {
 
 /// Ends the caller's interest in a command: free now, or in quarantine until its answers come. True: in
 /// quarantine.
-GN_HD
-inline bool leave_slot(ChannelState& c, std::uint32_t index) {
+template <class State>
+GN_HD bool leave_slot(State& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
-    if (pending_of(load_control(slot)) == 0) {
+    if (pending_of(load_control<State::kScope>(slot)) == 0) {
         free_slot(c, index);
         return false;
     }
-    if (slot.pool_first == kNone) slot.held_run = hold_run(c, slot.wire);
+    if (slot.pool_first == kNone && slot.held_run == kNone) slot.held_run = hold_run(c, slot.wire);
     // Counted first: the count must not be missing when the poller takes it back.
     c.count(&Counters::quarantined, 1);
-    if (hand_over(slot, SlotState::kAbandoned)) return true;
+    if (hand_over<State::kScope>(slot, SlotState::kAbandoned)) return true;
     c.count(&Counters::quarantined, ~0ull);
     free_slot(c, index);
     return false;
 }
 
 /// Worst answer of a command whose answers are all there.
-GN_HD
-inline nvme::Status outcome_of(const CommandSlot& slot) {
+template <simt::Scope S = simt::Scope::kDevice>
+GN_HD nvme::Status outcome_of(const CommandSlot& slot) {
     auto out = nvme::Status::kSuccess;
     for (std::uint32_t r = 0; r < placement::kMaxReplicas && slot.target[r] != kNoTarget; ++r) {
-        const std::uint32_t answer = simt::load_relaxed<simt::Scope::kDevice>(&slot.answer[r]);
+        const std::uint32_t answer = simt::load_relaxed<S>(&slot.answer[r]);
         out = worst(out, static_cast<nvme::Status>(answer));
     }
     return out;

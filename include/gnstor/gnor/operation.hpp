@@ -40,8 +40,8 @@ inline bool serves(const placement::ArrayMap& map, std::uint32_t slot) {
 
 /// Reads go to one replica that is *in*, the first by rank that is not broken, beginning behind those that
 /// were asked; all else goes to every replica, and to none if one of them cannot be reached.
-GN_HD
-inline Targets choose_targets(ChannelState& c, const Operation& op, const Step& step) {
+template <class State>
+GN_HD Targets choose_targets(State& c, const Operation& op, const Step& step) {
     Targets t;
     if (step.fixed_target != kNone) {
         if (!serves(*op.map, step.fixed_target)) return t;  // nobody there: nothing to flush
@@ -70,8 +70,8 @@ inline Targets choose_targets(ChannelState& c, const Operation& op, const Step& 
 }
 
 /// A run of the pool for each member with `blocks` > 0, or kNone. All members call.
-template <class Group>
-GN_HD std::uint32_t take_bounce_run(Group group, ChannelState& c, std::uint32_t blocks, std::uint32_t hint) {
+template <class Group, class State>
+GN_HD std::uint32_t take_bounce_run(Group group, State& c, std::uint32_t blocks, std::uint32_t hint) {
     const auto open = group.ballot(blocks != 0);
     if (open.empty()) return kNone;
     const std::uint32_t first = group.shfl(blocks, open.lowest());
@@ -81,8 +81,8 @@ GN_HD std::uint32_t take_bounce_run(Group group, ChannelState& c, std::uint32_t 
 
 /// Takes pool buffer and command slot for the step of each member with `wanted`. kRefused: `status` says why
 /// (success: there is nothing to do). All members call.
-template <class Group>
-GN_HD Begin begin_step(Group group, ChannelState& c, const Operation& op, bool wanted, const Step& step,
+template <class Group, class State>
+GN_HD Begin begin_step(Group group, State& c, const Operation& op, bool wanted, const Step& step,
                        std::uint32_t hint, std::uint32_t& index, nvme::Status& status) {
     Targets targets;
     if (wanted) targets = choose_targets(c, op, step);
@@ -110,7 +110,8 @@ GN_HD Begin begin_step(Group group, ChannelState& c, const Operation& op, bool w
     slot.blocks = step.blocks;
     slot.pool_first = pool_first;
     slot.pool_blocks = pool_blocks;
-    const Keys keys = bounced ? pool_keys(c, pool_step_of(c, pool_first)) : Keys{true, step.lkey, step.rkey};
+    const Keys keys =
+        bounced ? pool_keys(c, pool_step_of(c, pool_first)) : Keys{true, false, step.lkey, step.rkey};
     slot.lkey = keys.lkey;
     slot.rkey = keys.rkey;
     slot.buffer = step.buffer;
@@ -118,6 +119,8 @@ GN_HD Begin begin_step(Group group, ChannelState& c, const Operation& op, bool w
     slot.sequence = step.sequence;
     slot.request = step.request;
     slot.bytes = step.bytes;
+    // Where it is asked for, the buffer is held from here on: free() finds it in use.
+    if (c.checks != 0 && !bounced && step.bytes != 0) slot.held_run = hold_run(c, slot.wire);
     if (step.opcode == nvme::IoOpcode::kDatasetManagement)
         *reinterpret_cast<nvme::DsmRange*>(slot.wire) = nvme::DsmRange{0, step.blocks, step.block};
     return Begin::kBegun;
@@ -180,16 +183,16 @@ struct LaneWork {
 };
 
 /// Whether an answer is missing from a drive whose queue pair is in error.
-GN_HD
-inline bool waits_in_vain(ChannelState& c, const CommandSlot& slot, std::uint32_t control) {
+template <class State>
+GN_HD bool waits_in_vain(State& c, const CommandSlot& slot, std::uint32_t control) {
     for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
         if (((pending_of(control) >> r) & 1u) != 0 && is_broken(c, slot.target[r])) return true;
     return false;
 }
 
 /// Ends a command that did not work, without another attempt. `index` is free or in quarantine afterwards.
-GN_HD
-inline void fail_command(ChannelState& c, Cursor& cursor, std::uint32_t index, nvme::Status status) {
+template <class State>
+GN_HD void fail_command(State& c, Cursor& cursor, std::uint32_t index, nvme::Status status) {
     cursor.report(c.slot(index).request, status);
     leave_slot(c, index);
 }
@@ -197,9 +200,9 @@ inline void fail_command(ChannelState& c, Cursor& cursor, std::uint32_t index, n
 /// Another attempt with the same slot, pool buffer and sequence, for a command of which nothing is
 /// unanswered: it becomes current. Otherwise no drive is left to ask, and it ends with what that means after
 /// `refused`.
-GN_HD
-inline void start_again(ChannelState& c, const Operation& op, Cursor& cursor, LaneWork& work,
-                        std::uint32_t index, nvme::Status refused) {
+template <class State>
+GN_HD void start_again(State& c, const Operation& op, Cursor& cursor, LaneWork& work, std::uint32_t index,
+                       nvme::Status refused) {
     CommandSlot& slot = c.slot(index);
     const Targets targets = choose_targets(c, op, step_of(slot));
     if (targets.count == 0) {  // success: a flush of a slot that the newer map has nobody in
@@ -211,10 +214,9 @@ inline void start_again(ChannelState& c, const Operation& op, Cursor& cursor, La
     for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i)
         slot.target[i] = i < targets.count ? targets.slot[i] : kNoTarget;
     // A new generation, so that no answer to the earlier attempt can be taken for one to this.
-    const std::uint32_t generation =
-        generation_of(simt::load_relaxed<simt::Scope::kDevice>(&slot.control)) + 1;
-    simt::store_relaxed<simt::Scope::kDevice>(&slot.control,
-                                              make_control(generation & 0xFFFFu, SlotState::kOwned, 0));
+    const std::uint32_t generation = generation_of(simt::load_relaxed<State::kScope>(&slot.control)) + 1;
+    simt::store_relaxed<State::kScope>(&slot.control,
+                                       make_control(generation & 0xFFFFu, SlotState::kOwned, 0));
     slot.next = kNone;
     work.current = index;
     work.posted = 0;
@@ -223,9 +225,9 @@ inline void start_again(ChannelState& c, const Operation& op, Cursor& cursor, La
 
 /// The oldest command was refused: another attempt takes its place, at once or after a pause, or it ends with
 /// that. False: it waits.
-GN_HD
-inline bool retry_or_fail(ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work, nvme::Status status,
-                          bool expired) {
+template <class State>
+GN_HD bool retry_or_fail(State& c, Operation& op, Cursor& cursor, LaneWork& work, nvme::Status status,
+                         bool expired) {
     if (work.current != kNone) return false;  // what is being sent goes first
     CommandSlot& slot = c.slot(work.head);
     const NextAttempt next = next_attempt(slot, op.geometry.replicas, status);
@@ -246,9 +248,8 @@ inline bool retry_or_fail(ChannelState& c, Operation& op, Cursor& cursor, LaneWo
 }
 
 /// Whether a lane has a step and room for it.
-GN_HD
-inline bool wants_to_begin(ChannelState& c, Cursor& cursor, LaneWork& work, std::uint32_t window,
-                           bool expired) {
+template <class State>
+GN_HD bool wants_to_begin(State& c, Cursor& cursor, LaneWork& work, std::uint32_t window, bool expired) {
     if (expired) {
         if (work.has_step) cursor.report(work.step.request, work.stall);
         if (work.has_step || !work.exhausted) ++work.timeouts;
@@ -266,8 +267,8 @@ inline bool wants_to_begin(ChannelState& c, Cursor& cursor, LaneWork& work, std:
 }
 
 /// Takes what each member has next, when it has room for it. All members call.
-template <class Group>
-GN_HD void begin_next(Group group, ChannelState& c, const Operation& op, Cursor& cursor, LaneWork& work,
+template <class Group, class State>
+GN_HD void begin_next(Group group, State& c, const Operation& op, Cursor& cursor, LaneWork& work,
                       std::uint32_t window, std::uint32_t hint, bool expired) {
     const bool wanted = wants_to_begin(c, cursor, work, window, expired);
     if (!group.any(wanted)) return;
@@ -288,9 +289,9 @@ GN_HD void begin_next(Group group, ChannelState& c, const Operation& op, Cursor&
 
 /// Sends what is current to its drives, as far as there are credits; `begun`: its pool buffer is still to be
 /// filled. All members call.
-template <class Group>
-GN_HD bool post_current(Group group, ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work,
-                        bool begun, bool expired) {
+template <class Group, class State>
+GN_HD bool post_current(Group group, State& c, Operation& op, Cursor& cursor, LaneWork& work, bool begun,
+                        bool expired) {
     bool progress = false;
     const bool moves = begun && c.slot(work.current).pool_first != kNone &&
                        c.slot(work.current).opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kWrite);
@@ -328,8 +329,8 @@ GN_HD bool post_current(Group group, ChannelState& c, Operation& op, Cursor& cur
 
 /// The oldest command waits for a drive whose queue pair is in error. The user's own buffer may still be
 /// written by it, so no second command into that; with a pool buffer another replica may be asked.
-GN_HD
-inline bool abandon_broken(ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work) {
+template <class State>
+GN_HD bool abandon_broken(State& c, Operation& op, Cursor& cursor, LaneWork& work) {
     const CommandSlot& slot = c.slot(work.head);
     const bool again =
         slot.pool_first != kNone &&
@@ -349,17 +350,16 @@ inline bool abandon_broken(ChannelState& c, Operation& op, Cursor& cursor, LaneW
 }
 
 /// Looks at the oldest command in flight of each member and finishes it if it can be. All members call.
-template <class Group>
-GN_HD bool reap_head(Group group, ChannelState& c, Operation& op, Cursor& cursor, LaneWork& work,
-                     bool expired) {
+template <class Group, class State>
+GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneWork& work, bool expired) {
     std::uint32_t done = kNone;
     bool moves = false;
     bool progress = false;
     if (work.head != kNone) {
         CommandSlot& slot = c.slot(work.head);
-        const std::uint32_t control = load_control(slot);
+        const std::uint32_t control = load_control<State::kScope>(slot);
         if (pending_of(control) == 0) {
-            const nvme::Status status = outcome_of(slot);
+            const nvme::Status status = outcome_of<State::kScope>(slot);
             if (nvme::ok(status)) {
                 progress = true;
                 work.pause = RetryPause{};
@@ -385,9 +385,9 @@ GN_HD bool reap_head(Group group, ChannelState& c, Operation& op, Cursor& cursor
 }
 
 /// Carries out what the members' cursors name; returns the worst status of all, the same to all members.
-template <class Group>
-GN_HD GN_NOINLINE nvme::Status run(Group group, ChannelState& c, Operation& op, Cursor& cursor,
-                                   std::uint32_t hint, simt::Deadline deadline) {
+template <class Group, class State>
+GN_HD GN_NOINLINE nvme::Status run(Group group, State& c, Operation& op, Cursor& cursor, std::uint32_t hint,
+                                   simt::Deadline deadline) {
     LaneWork work;
     std::uint32_t backoff = 0;
     const std::uint32_t window = group.size() >= kLoneWindow ? kWarpWindow : kLoneWindow;

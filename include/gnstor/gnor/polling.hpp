@@ -4,7 +4,7 @@
 // One group polls at a time (rdma::poll's try-lock). A response's DW3 names the slot and its generation; one
 // that fits no command in flight is counted as stale and dropped. Credits come back only after the receives
 // were posted again, so that a response always finds a receive. Callbacks run after polling is handed over,
-// by whoever finds them due.
+// by whoever finds them due and knows them (callbacks.hpp).
 //
 // A queue pair in error sends no more answers, and its flushed receives come behind the last ones that it did
 // send. So once a trip has seen one of them, a callback request that only such queue pairs owe answers is
@@ -16,18 +16,17 @@
 
 namespace gnstor::gnor {
 
-GN_HD
-inline void mark_ready(ChannelState& c, std::uint32_t index) {
+template <class State>
+GN_HD void mark_ready(State& c, std::uint32_t index) {
     // Releases the filed answers to the lane that runs the callback (run_callbacks).
-    simt::fetch_or<simt::Scope::kDevice>(&c.ready_slots()[index / 64], 1ull << (index % 64));
-    simt::exchange<simt::Scope::kDevice>(&c.any_ready, 1u);
+    simt::fetch_or<State::kScope>(&c.ready_slots()[index / 64], 1ull << (index % 64));
+    simt::exchange<State::kScope>(&c.any_ready, 1u);
 }
 
 /// Which replica of the slot a response of `queue` with this command id answers, or kNone: no command in
 /// flight. `control` is what the answer rests on.
-GN_HD
-inline std::uint32_t match_response(ChannelState& c, std::uint32_t queue, std::uint32_t cid,
-                                    std::uint32_t control) {
+template <class State>
+GN_HD std::uint32_t match_response(State& c, std::uint32_t queue, std::uint32_t cid, std::uint32_t control) {
     const CommandSlot& slot = c.slot(cid & (c.command_slots - 1));
     const std::uint32_t generation_mask = 0xFFFFu >> c.slot_bits;
     if (state_of(control) == SlotState::kFree) return kNone;
@@ -40,27 +39,27 @@ inline std::uint32_t match_response(ChannelState& c, std::uint32_t queue, std::u
 /// Files an answer and clears its pending bit; whoever clears the last one does what the slot's state asks
 /// for. False: it answers nothing. One compare-and-exchange decides, so that neither a second answer nor a
 /// late one can touch a later command.
-GN_HD
-inline bool settle(ChannelState& c, std::uint32_t queue, std::uint32_t cid, nvme::Status status) {
+template <class State>
+GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status status) {
     const std::uint32_t index = cid & (c.command_slots - 1);
     CommandSlot& slot = c.slot(index);
-    std::uint32_t seen = load_control(slot);
+    std::uint32_t seen = load_control<State::kScope>(slot);
     std::uint32_t replica = kNone;
     for (;;) {
         replica = match_response(c, queue, cid, seen);
         if (replica == kNone) return false;
-        simt::store_relaxed<simt::Scope::kDevice>(&slot.answer[replica], static_cast<std::uint32_t>(status));
+        simt::store_relaxed<State::kScope>(&slot.answer[replica], static_cast<std::uint32_t>(status));
         // Releases the answer: pairs with load_control of the waiter.
         const std::uint32_t was =
-            simt::compare_exchange<simt::Scope::kDevice>(&slot.control, seen, seen & ~(1u << replica));
+            simt::compare_exchange<State::kScope>(&slot.control, seen, seen & ~(1u << replica));
         if (was == seen) break;
         seen = was;
     }
     const bool last = pending_of(seen) == (1u << replica);
     if (!last && state_of(seen) == SlotState::kCallback &&
-        simt::load_relaxed<simt::Scope::kDevice>(&c.flushed_queues) != 0)
+        simt::load_relaxed<State::kScope>(&c.flushed_queues) != 0)
         // What is left may be owed by broken queue pairs alone: releases the bit's clearing to end_flushed.
-        simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);
+        simt::exchange<State::kScope>(&c.any_flushed, 1u);
     if (!last) return true;
     if (state_of(seen) == SlotState::kAbandoned) {
         free_slot(c, index);
@@ -84,16 +83,16 @@ struct TripTally {
 
 /// The queue pair brings no more answers that could be relied on: whoever waits for one ends with
 /// kQueueError.
-GN_HD
-inline void break_queue(ChannelState& c, std::uint32_t queue, std::uint32_t syndrome) {
-    simt::store_relaxed<simt::Scope::kDevice>(&c.queue(queue).broken, 1u);
+template <class State>
+GN_HD void break_queue(State& c, std::uint32_t queue, std::uint32_t syndrome) {
+    simt::store_relaxed<State::kScope>(&c.queue(queue).broken, 1u);
     // Pairs with the read-modify-write of attach_callback: one of the two sees the other.
-    simt::fetch_or<simt::Scope::kDevice>(&c.flushed_queues, 1ull << queue);
+    simt::fetch_or<State::kScope>(&c.flushed_queues, 1ull << queue);
     record_error(c, nvme::Status::kQueueError, queue, 0, syndrome);
 }
 
-GN_HD
-inline void file_arrival(ChannelState& c, const rdma::Arrival& arrival, TripTally& tally) {
+template <class State>
+GN_HD void file_arrival(State& c, const rdma::Arrival& arrival, TripTally& tally) {
     if (arrival.queue == rdma::ReceiveSet::kUnknown) {
         ++tally.stale;
         return;
@@ -133,9 +132,9 @@ GN_HD std::uint32_t sum_of(Group group, std::uint32_t mine) {
 }
 
 /// Frees a slot whose part in a callback request is over, or leaves it in quarantine for reclaim().
-GN_HD
-inline void end_callback_slot(ChannelState& c, std::uint32_t index) {
-    if (state_of(load_control(c.slot(index))) == SlotState::kEnded)
+template <class State>
+GN_HD void end_callback_slot(State& c, std::uint32_t index) {
+    if (state_of(load_control<State::kScope>(c.slot(index))) == SlotState::kEnded)
         leave_slot(c, index);
     else
         free_slot(c, index);
@@ -143,30 +142,30 @@ inline void end_callback_slot(ChannelState& c, std::uint32_t index) {
 
 /// Merges one command of a callback request into the chain's first, which stays until all are in; the last
 /// one runs the callback.
-GN_HD
-inline void finish_callback(ChannelState& c, std::uint32_t index) {
+template <class State>
+GN_HD void finish_callback(State& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
     const std::uint32_t head_index = slot.request;
     CommandSlot& head = c.slot(head_index);
-    const bool ended = state_of(load_control(slot)) == SlotState::kEnded;
-    const nvme::Status mine = ended ? nvme::Status::kQueueError : outcome_of(slot);
-    std::uint32_t seen = simt::load_relaxed<simt::Scope::kDevice>(&head.merged);
+    const bool ended = state_of(load_control<State::kScope>(slot)) == SlotState::kEnded;
+    const nvme::Status mine = ended ? nvme::Status::kQueueError : outcome_of<State::kScope>(slot);
+    std::uint32_t seen = simt::load_relaxed<State::kScope>(&head.merged);
     for (;;) {
         const auto now = static_cast<std::uint32_t>(worst(static_cast<nvme::Status>(seen), mine));
         if (now == seen) break;
-        const std::uint32_t was = simt::compare_exchange<simt::Scope::kDevice>(&head.merged, seen, now);
+        const std::uint32_t was = simt::compare_exchange<State::kScope>(&head.merged, seen, now);
         if (was == seen) break;
         seen = was;
     }
     if (index != head_index) end_callback_slot(c, index);
     // Orders the merges before the callback: the last to count down sees all of them.
-    if (simt::fetch_add<simt::Scope::kDevice>(&head.remaining, ~0u) != 1) return;
-    const auto callback = reinterpret_cast<Callback>(head.callback);
-    void* const argument = reinterpret_cast<void*>(head.argument);
-    const auto status = static_cast<nvme::Status>(simt::load_relaxed<simt::Scope::kDevice>(&head.merged));
+    if (simt::fetch_add<State::kScope>(&head.remaining, ~0u) != 1) return;
+    const std::uint64_t word = head.handler_word;
+    const HandlerBytes handler = head.handler;
+    const auto status = static_cast<nvme::Status>(simt::load_relaxed<State::kScope>(&head.merged));
     end_callback_slot(c, head_index);
     c.count(&Counters::callbacks, 1);
-    callback(argument, status);
+    State::Runs::run(word, handler, status);
 }
 
 /// Whether flushed queue pairs alone owe the answers that are missing.
@@ -179,51 +178,67 @@ inline bool waits_for_flushed(const CommandSlot& slot, std::uint32_t control, st
 
 /// Makes callback requests ready that wait for flushed queue pairs alone. By any lane, outside of polling. It
 /// takes the poll lock, so that nobody files an answer meanwhile: a slot with answers missing stays as it is.
-GN_HD
-inline void end_flushed(ChannelState& c) {
-    if (simt::load_relaxed<simt::Scope::kDevice>(&c.any_flushed) == 0) return;
-    if (simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 0u) == 0) return;
-    if (simt::exchange<simt::Scope::kDevice>(&c.completions.lock, 1u) != 0) {
-        simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);  // whoever polls comes by afterwards
+template <class State>
+GN_HD GN_NOINLINE void end_flushed(State& c) {
+    if (simt::exchange<State::kScope>(&c.any_flushed, 0u) == 0) return;
+    if (simt::exchange<State::kScope>(&c.completions.lock, 1u) != 0) {
+        simt::exchange<State::kScope>(&c.any_flushed, 1u);  // whoever polls comes by afterwards
         return;
     }
-    const std::uint64_t flushed = simt::load_relaxed<simt::Scope::kDevice>(&c.flushed_queues);
+    const std::uint64_t flushed = simt::load_relaxed<State::kScope>(&c.flushed_queues);
     for (std::uint32_t i = 0; i < c.command_slots; ++i) {
         CommandSlot& slot = c.slot(i);
-        const std::uint32_t seen = load_control(slot);
+        const std::uint32_t seen = load_control<State::kScope>(slot);
         if (state_of(seen) != SlotState::kCallback || !waits_for_flushed(slot, seen, flushed)) continue;
-        simt::store_relaxed<simt::Scope::kDevice>(
+        simt::store_relaxed<State::kScope>(
             &slot.control, make_control(generation_of(seen), SlotState::kEnded, pending_of(seen)));
         mark_ready(c, i);
     }
     // Pairs with the exchange of the next holder.
-    simt::store_release<simt::Scope::kDevice>(&c.completions.lock, 0u);
+    simt::store_release<State::kScope>(&c.completions.lock, 0u);
 }
 
-/// Runs what is due. By any lane, outside of polling; a callback runs once, in the lane that claimed its bit.
-GN_HD
-inline void run_callbacks(ChannelState& c) {
-    if (simt::load_relaxed<simt::Scope::kDevice>(&c.any_ready) == 0) return;
-    if (simt::exchange<simt::Scope::kDevice>(&c.any_ready, 0u) == 0) return;
+/// Runs what is due and known to the caller's view. By any lane, outside of polling; a callback runs once, in
+/// the lane that claimed its bit.
+template <class State>
+GN_HD GN_NOINLINE void run_due_callbacks(State& c) {
+    if (simt::exchange<State::kScope>(&c.any_ready, 0u) == 0) return;
+    bool left = false;
     for (std::uint32_t w = 0; w < c.slot_words; ++w) {
         // Acquires what mark_ready released.
-        std::uint64_t bits = simt::exchange<simt::Scope::kDevice>(&c.ready_slots()[w], 0ull);
-        for (; bits != 0; bits &= bits - 1) finish_callback(c, w * 64 + detail::lowest_bit(bits));
+        std::uint64_t bits = simt::exchange<State::kScope>(&c.ready_slots()[w], 0ull);
+        for (; bits != 0; bits &= bits - 1) {
+            const std::uint32_t index = w * 64 + detail::lowest_bit(bits);
+            // The chain's first slot stays until all of its commands are merged.
+            if (State::Runs::knows(c.slot(c.slot(index).request).handler_word)) {
+                finish_callback(c, index);
+                continue;
+            }
+            left = true;  // due for a lane that knows it: pairs with its exchange, as mark_ready does
+            simt::fetch_or<State::kScope>(&c.ready_slots()[w], 1ull << (index % 64));
+        }
     }
+    if (left) simt::exchange<State::kScope>(&c.any_ready, 1u);
+}
+template <class State>
+GN_HD void run_callbacks(State& c) {
+    if constexpr (State::Runs::kAny)
+        if (simt::load_relaxed<State::kScope>(&c.any_ready) != 0) run_due_callbacks(c);
 }
 
 /// One trip to the completion queue, if nobody else is there. All members call. Returns how many completions
 /// it consumed. `callbacks`: whether due ones may run here (not from within a callback).
-template <class Group>
-GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, ChannelState& c, bool callbacks = true) {
+template <class Group, class State>
+GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, State& c, bool callbacks = true) {
     TripTally tally;
     const rdma::ReceiveSet receives{c.receives(), c.queues};
-    const auto result = rdma::poll(group, c.completion_queue(), receives,
-                                   [&](const rdma::Arrival& arrival) { file_arrival(c, arrival, tally); });
+    const auto result =
+        rdma::poll<State::kScope>(group, c.completion_queue(), receives,
+                                  [&](const rdma::Arrival& arrival) { file_arrival(c, arrival, tally); });
     if (result.taken && result.arrived != 0) {
         for (; tally.due != 0; --tally.due, tally.queues >>= 8)
             // Releases: the receive was posted again; pairs with take_credit.
-            simt::fetch_add<simt::Scope::kDevice>(
+            simt::fetch_add<State::kScope>(
                 &c.queue(static_cast<std::uint32_t>(tally.queues & 0xFF)).outstanding, ~0u);
         const std::uint32_t filed = sum_of(group, tally.filed);
         const std::uint32_t stale = sum_of(group, tally.stale);
@@ -238,11 +253,11 @@ GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, ChannelState& c, bool cal
             c.count(&Counters::queue_errors, errors);
             c.count(&Counters::malformed, malformed);
             // After the trip: every answer that came before a flushed receive is filed.
-            if (errors + malformed != 0) simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);
+            if (errors + malformed != 0) simt::exchange<State::kScope>(&c.any_flushed, 1u);
         }
     }
     if (callbacks) {
-        end_flushed(c);
+        if (simt::load_relaxed<State::kScope>(&c.any_flushed) != 0) end_flushed(c);
         run_callbacks(c);
     }
     return result.arrived;

@@ -12,9 +12,9 @@
 
 namespace gnstor::gnor {
 
-GN_HD
-inline LevelsRef pool_levels(ChannelState& c, std::uint32_t step) {
-    return LevelsRef(&c.pool_levels, &c.pool_step(step), c.pool_words());
+template <class State>
+GN_HD BasicLevelsRef<State::kScope> pool_levels(State& c, std::uint32_t step) {
+    return BasicLevelsRef<State::kScope>(&c.pool_levels, &c.pool_step(step), c.pool_words());
 }
 
 GN_HD
@@ -32,43 +32,43 @@ inline std::uint32_t pool_step_of(const ChannelState& c, std::uint32_t block) {
 }
 
 /// How many steps lanes know of.
-GN_HD
-inline std::uint32_t known_pool_steps(const ChannelState& c) {
+template <class State>
+GN_HD std::uint32_t known_pool_steps(const State& c) {
     // Pairs with the release in refresh_pool: the keys of these steps are there.
-    return c.pool_steps_max == 1 ? 1 : simt::load_acquire<simt::Scope::kDevice>(&c.pool_steps);
+    return c.pool_steps_max == 1 ? 1 : simt::load_acquire<State::kScope>(&c.pool_steps);
 }
 
 /// Copies the keys of steps that the host has published since into lane memory. Lanes that do this at the
 /// same time store the same words.
-GN_HD
-inline std::uint32_t refresh_pool(ChannelState& c, std::uint32_t known) {
+template <class State>
+GN_HD std::uint32_t refresh_pool(State& c, std::uint32_t known) {
     if (known >= c.pool_steps_max) return known;
     // Pairs with the release of Channel::extend_pool: the memory of steps below the count is registered.
     const std::uint32_t count = simt::load_acquire<simt::Scope::kSystem>(&c.pool_table->count);
     for (std::uint32_t i = known; i < count && i < c.pool_steps_max; ++i) {
-        simt::store_relaxed<simt::Scope::kDevice>(&c.pool_keys[i].lkey, c.pool_table->keys[i].lkey);
-        simt::store_relaxed<simt::Scope::kDevice>(&c.pool_keys[i].rkey, c.pool_table->keys[i].rkey);
+        simt::store_relaxed<State::kScope>(&c.pool_keys[i].lkey, c.pool_table->keys[i].lkey);
+        simt::store_relaxed<State::kScope>(&c.pool_keys[i].rkey, c.pool_table->keys[i].rkey);
     }
     // Publishes the copies to lanes that look only here (known_pool_steps). Lanes may store it out of order:
     // a smaller count costs a trip.
-    if (count > known) simt::store_release<simt::Scope::kDevice>(&c.pool_steps, count);
+    if (count > known) simt::store_release<State::kScope>(&c.pool_steps, count);
     return count > known ? count : known;
 }
 
 /// Asks the host for the step behind those that are known; it may say no by never doing it.
-GN_HD
-inline void ask_for_pool(ChannelState& c, std::uint32_t known) {
+template <class State>
+GN_HD void ask_for_pool(State& c, std::uint32_t known) {
     if (known >= c.pool_steps_max) return;
     // A look first, so that lanes that come in vain cross the bus once a step, not once a try.
-    if (simt::load_relaxed<simt::Scope::kDevice>(&c.pool_asked) > known) return;
-    if (simt::exchange<simt::Scope::kDevice>(&c.pool_asked, known + 1) > known) return;
+    if (simt::load_relaxed<State::kScope>(&c.pool_asked) > known) return;
+    if (simt::exchange<State::kScope>(&c.pool_asked, known + 1) > known) return;
     // A hint alone: the host publishes what it did by the table's count.
     simt::store_relaxed<simt::Scope::kSystem>(&c.notes->pool_steps_wanted, known + 1);
 }
 
 /// Neighbouring blocks of one step, or kNone; then more has been asked for, if there may be more.
-GN_HD GN_NOINLINE inline std::uint32_t take_pool_run(ChannelState& c, std::uint32_t blocks,
-                                                     std::uint32_t hint) {
+template <class State>
+GN_HD GN_NOINLINE std::uint32_t take_pool_run(State& c, std::uint32_t blocks, std::uint32_t hint) {
     std::uint32_t known = known_pool_steps(c);
     for (std::uint32_t step = 0; step < known || (known = refresh_pool(c, known)) > step; ++step) {
         const std::uint32_t first = pool_levels(c, step).take(blocks, hint);
@@ -79,15 +79,16 @@ GN_HD GN_NOINLINE inline std::uint32_t take_pool_run(ChannelState& c, std::uint3
 }
 
 /// Gives blocks of one step back. False: some of them were free.
-GN_HD GN_NOINLINE inline bool give_pool_run(ChannelState& c, std::uint32_t first, std::uint32_t blocks) {
+template <class State>
+GN_HD GN_NOINLINE bool give_pool_run(State& c, std::uint32_t first, std::uint32_t blocks) {
     const std::uint32_t step = pool_step_of(c, first);
     return pool_levels(c, step).give(first - c.pool_step(step).first, blocks);
 }
 
 /// A run of `blocks` blocks for each member that wants one, taken by the leader for as many as one word
 /// holds; kNone for those that got none, or want none. All members call, with the same number of blocks.
-template <class Group>
-GN_HD GN_NOINLINE std::uint32_t take_pool_each(Group group, ChannelState& c, bool wants, std::uint32_t blocks,
+template <class Group, class State>
+GN_HD GN_NOINLINE std::uint32_t take_pool_each(Group group, State& c, bool wants, std::uint32_t blocks,
                                                std::uint32_t hint) {
     std::uint32_t mine = kNone;
     std::uint32_t step = 0, known = known_pool_steps(c);  // the leader's count

@@ -41,11 +41,13 @@ struct RunSet {
     std::uint32_t at(std::uint32_t i) const { return first + detail::nth_bit(starts, i) * scale; }
 };
 
-/// The allocator of one step. Block numbers are the step's own. A view: copied freely.
-class LevelsRef {
+/// The allocator of one step. Block numbers are the step's own. A view: copied freely. S: how far the lanes
+/// that use it lie apart.
+template <simt::Scope S>
+class BasicLevelsRef {
   public:
     GN_HD
-    LevelsRef(const PoolLevels* levels, const PoolStep* step, std::uint64_t* words)
+    BasicLevelsRef(const PoolLevels* levels, const PoolStep* step, std::uint64_t* words)
         : levels_(levels), step_(step), words_(words) {}
 
     /// `blocks` neighbouring blocks, 1 .. those of the largest level; kNone when none were found. The best
@@ -118,7 +120,7 @@ class LevelsRef {
     /// The same, blocks of one level.
     GN_HD
     std::uint32_t count_free_units(std::uint32_t level) const {
-        return gnor::count_free(words_ + step_->word_at[level], step_->words[level]);
+        return gnor::count_free<S>(words_ + step_->word_at[level], step_->words[level]);
     }
 
   private:
@@ -141,7 +143,7 @@ class LevelsRef {
         return words_ + step_->summary_at[l] + w / 64;
     }
     GN_HD
-    static std::uint64_t load(const std::uint64_t* p) { return simt::load_relaxed<simt::Scope::kDevice>(p); }
+    static std::uint64_t load(const std::uint64_t* p) { return simt::load_relaxed<S>(p); }
     /// The largest level whose blocks are no larger than the request.
     GN_HD
     std::uint32_t best_level(std::uint32_t blocks) const {
@@ -161,13 +163,13 @@ class LevelsRef {
         std::uint32_t backoff = 0;
         for (std::uint32_t i = 0; i < kPoolLooks; ++i) {
             // What had ended before is seen by the looks that follow: pairs with end_move.
-            const std::uint64_t before = simt::load_acquire<simt::Scope::kDevice>(moves());
+            const std::uint64_t before = simt::load_acquire<S>(moves());
             // Smaller blocks that lie beside each other, unmerged, may be what is missing.
             if (best != 0) (void)merge_all();
             const std::uint32_t first = take_at_levels(best, blocks, hint, true);
             if (first != kNone) return first;
             // A read-modify-write, so that no look of before falls behind it.
-            const std::uint64_t after = simt::fetch_add<simt::Scope::kDevice>(moves(), std::uint64_t{0});
+            const std::uint64_t after = simt::fetch_add<S>(moves(), std::uint64_t{0});
             if (before == after && under_way(after) == 0) break;
             for (std::uint32_t k = 0; k < kPoolPauses && under_way(load(moves())) != 0; ++k)
                 simt::pause(backoff);
@@ -181,12 +183,12 @@ class LevelsRef {
     GN_HD
     void begin_move() const {
         // Before blocks are taken out of a bitmap to go into another: pairs with look_again.
-        simt::fetch_add<simt::Scope::kDevice>(moves(), (std::uint64_t{1} << 32) + 1);
+        simt::fetch_add<S>(moves(), (std::uint64_t{1} << 32) + 1);
     }
     GN_HD
     void end_move() const {
         // Releases that they are there. It was counted before: no borrow from the high half.
-        simt::fetch_add<simt::Scope::kDevice>(moves(), ~std::uint64_t{0});
+        simt::fetch_add<S>(moves(), ~std::uint64_t{0});
     }
     /// Bits of the words of level l from word `from` on to look at; `all`: also those whose bit in the
     /// summary another lane is about to set.
@@ -260,7 +262,7 @@ class LevelsRef {
                 const std::uint64_t bit = choose_bit(l, free, hint);
                 // Takes the block, unless another was faster; other bits of the word are of no concern.
                 // Acquires what its last holder wrote before give_units' release.
-                const std::uint64_t seen = simt::fetch_and<simt::Scope::kDevice>(word(l, w), ~bit);
+                const std::uint64_t seen = simt::fetch_and<S>(word(l, w), ~bit);
                 if (seen == bit) note_change(l, w);
                 if ((seen & bit) != 0) return detail::lowest_bit(bit);
                 free = seen;
@@ -270,7 +272,7 @@ class LevelsRef {
             const std::uint32_t first = detail::lowest_bit(aligned != 0 ? aligned : starts);
             const std::uint64_t left = free & ~(detail::run_mask(units) << first);
             // The same for a run, which is taken as a whole or not at all.
-            const std::uint64_t seen = simt::compare_exchange<simt::Scope::kDevice>(word(l, w), free, left);
+            const std::uint64_t seen = simt::compare_exchange<S>(word(l, w), free, left);
             if (seen == free) {
                 if (left == 0) note_change(l, w);
                 return first;
@@ -335,7 +337,7 @@ class LevelsRef {
             if (splits && !moving) begin_move();
             moving = splits;
             // Takes all runs; acquires what their last holders wrote before give_units' releases.
-            const std::uint64_t seen = simt::compare_exchange<simt::Scope::kDevice>(word(l, w), free, left);
+            const std::uint64_t seen = simt::compare_exchange<S>(word(l, w), free, left);
             if (seen == free) {
                 if (left == 0) note_change(l, w);
                 return starts;
@@ -363,7 +365,7 @@ class LevelsRef {
             const std::uint32_t w = index / 64;
             const std::uint64_t mask = detail::run_mask(count) << (index % 64);
             // Releases the holder's accesses to whoever takes the blocks next.
-            std::uint64_t now = simt::fetch_or<simt::Scope::kDevice>(word(l, w), mask);
+            std::uint64_t now = simt::fetch_or<S>(word(l, w), mask);
             right = right && (now & mask) == 0;
             if (now == 0) note_change(l, w);
             if (l + 1 == levels_->count) break;
@@ -391,8 +393,7 @@ class LevelsRef {
     bool merge_group(std::uint32_t l, std::uint32_t w, std::uint64_t group, std::uint64_t now) const {
         while ((now & group) == group) {
             // Acquires what the holders of all its blocks released, to be released again a level up.
-            const std::uint64_t seen =
-                simt::compare_exchange<simt::Scope::kDevice>(word(l, w), now, now & ~group);
+            const std::uint64_t seen = simt::compare_exchange<S>(word(l, w), now, now & ~group);
             if (seen == now) {
                 if ((now & ~group) == 0) note_change(l, w);
                 return true;
@@ -430,9 +431,9 @@ class LevelsRef {
         for (;;) {
             const bool filled = load(word(l, w)) != 0;
             if (filled)
-                simt::fetch_or<simt::Scope::kDevice>(summary(l, w), bit);
+                simt::fetch_or<S>(summary(l, w), bit);
             else
-                simt::fetch_and<simt::Scope::kDevice>(summary(l, w), ~bit);
+                simt::fetch_and<S>(summary(l, w), ~bit);
             if ((load(word(l, w)) != 0) == filled) return;
         }
     }
@@ -441,5 +442,6 @@ class LevelsRef {
     const PoolStep* step_;
     std::uint64_t* words_;
 };
+using LevelsRef = BasicLevelsRef<simt::Scope::kDevice>;
 
 }  // namespace gnstor::gnor

@@ -10,29 +10,28 @@
 
 namespace gnstor::gnor {
 
-GN_HD
-inline bool is_broken(ChannelState& c, std::uint32_t queue) {
-    return simt::load_relaxed<simt::Scope::kDevice>(&c.queue(queue).broken) != 0;
+template <class State>
+GN_HD bool is_broken(State& c, std::uint32_t queue) {
+    return simt::load_relaxed<State::kScope>(&c.queue(queue).broken) != 0;
 }
 
 /// Up to `wanted` credits of one queue. One lane for all that share the queue.
-GN_HD
-inline std::uint32_t take_credits(ChannelState& c, QueueLane& queue, std::uint32_t wanted) {
-    std::uint32_t seen = simt::load_relaxed<simt::Scope::kDevice>(&queue.outstanding);
+template <class State>
+GN_HD std::uint32_t take_credits(State& c, QueueLane& queue, std::uint32_t wanted) {
+    std::uint32_t seen = simt::load_relaxed<State::kScope>(&queue.outstanding);
     while (seen < c.depth) {
         const std::uint32_t got = c.depth - seen < wanted ? c.depth - seen : wanted;
         // Acquires: whoever gave these credits back had posted their receives again (poll_trip).
-        const std::uint32_t was =
-            simt::compare_exchange<simt::Scope::kDevice>(&queue.outstanding, seen, seen + got);
+        const std::uint32_t was = simt::compare_exchange<State::kScope>(&queue.outstanding, seen, seen + got);
         if (was == seen) return got;
         seen = was;
     }
     return 0;
 }
 
-GN_HD
-inline void give_credits(QueueLane& queue, std::uint32_t count) {
-    simt::fetch_add<simt::Scope::kDevice>(&queue.outstanding, 0u - count);
+template <simt::Scope S = simt::Scope::kDevice>
+GN_HD void give_credits(QueueLane& queue, std::uint32_t count) {
+    simt::fetch_add<S>(&queue.outstanding, 0u - count);
 }
 
 /// What every command of one operation has in common.
@@ -40,12 +39,13 @@ struct CommandContext {
     nvme::VolumeId volume = 0;
     nvme::ClientId client = 0;
     nvme::Epoch epoch = 0;
+    bool fua = false;  ///< writes and zeroes are answered from stable media (VolumeRef::stable)
 };
 
 /// The 64-byte capsule of a slot's command, and how much of its payload travels with it.
-GN_HD
-inline nvme::Command build_command(ChannelState& c, const CommandContext& context, std::uint32_t index,
-                                   std::uint32_t& in_capsule) {
+template <class State>
+GN_HD nvme::Command build_command(State& c, const CommandContext& context, std::uint32_t index,
+                                  std::uint32_t& in_capsule) {
     const CommandSlot& slot = c.slot(index);
     const auto opcode = static_cast<nvme::IoOpcode>(slot.opcode);
     nvme::IoFields fields;
@@ -58,7 +58,7 @@ inline nvme::Command build_command(ChannelState& c, const CommandContext& contex
     fields.first_sector = slot.first_sector;
     fields.sectors = slot.sectors;
     fields.sequence = slot.sequence;
-    fields.fua = opcode == nvme::IoOpcode::kWrite;
+    fields.fua = context.fua && (opcode == nvme::IoOpcode::kWrite || opcode == nvme::IoOpcode::kWriteZeroes);
     const bool trim = opcode == nvme::IoOpcode::kDatasetManagement;
     nvme::Command command = trim ? nvme::encode_trim(fields, 1) : nvme::encode_io(opcode, fields);
     command.command_id = command_id(c, index);
@@ -83,9 +83,9 @@ inline void store_capsule(nvme::Command* to, const nvme::Command& from) {
 }
 
 /// Fills send entry and capsule of a granted ticket and marks the replica as pending.
-GN_HD
-inline void fill_entry(ChannelState& c, const rdma::SendQueueRef& send, rdma::SendTicket& ticket,
-                       const CommandContext& context, std::uint32_t index, std::uint32_t replica) {
+template <class State>
+GN_HD void fill_entry(State& c, const rdma::BasicSendQueueRef<State::kScope>& send, rdma::SendTicket& ticket,
+                      const CommandContext& context, std::uint32_t index, std::uint32_t replica) {
     CommandSlot& slot = c.slot(index);
     QueueLane& queue = c.queue(slot.target[replica]);
     nvme::Command* const capsule = queue.capsules + send.slot(ticket.index);
@@ -99,14 +99,14 @@ inline void fill_entry(ChannelState& c, const rdma::SendQueueRef& send, rdma::Se
         send.fill_send(ticket, head);
     // Before the entry is published: the answer may come at once. Releases the slot's fields to the poller
     // (load_control).
-    simt::fetch_or<simt::Scope::kDevice>(&slot.control, 1u << replica);
+    simt::fetch_or<State::kScope>(&slot.control, 1u << replica);
 }
 
 enum class PostOutcome : std::uint32_t { kIdle, kPosted, kNoCredit, kBroken };
 
 /// For each member with `wanted`: a credit of queue `q`, with one step a queue. All members call.
-template <class Group>
-GN_HD bool take_credit(Group group, ChannelState& c, bool wanted, std::uint32_t q) {
+template <class Group, class State>
+GN_HD bool take_credit(Group group, State& c, bool wanted, std::uint32_t q) {
     const simt::LaneSet sharers = group.match(wanted ? q + 1 : 0u);
     const bool chief = sharers.lowest() == group.lane();
     std::uint32_t credits = 0;
@@ -155,12 +155,12 @@ struct CreditNeeds {
 /// One credit of each queue, or none at all. One lane for itself. All lanes begin with the lowest queue: of
 /// those that try at the same moment whoever gets the highest one has all. If each began with its first
 /// replica, lanes in step could have half of what they need, every time.
-GN_HD
-inline bool take_alone(ChannelState& c, CreditNeeds needs) {
+template <class State>
+GN_HD bool take_alone(State& c, CreditNeeds needs) {
     needs.sort();
     for (std::uint32_t r = 0; r < needs.count; ++r) {
         if (take_credits(c, c.queue(needs.queue[r]), 1) == 1) continue;
-        while (r-- > 0) give_credits(c.queue(needs.queue[r]), 1);
+        while (r-- > 0) give_credits<State::kScope>(c.queue(needs.queue[r]), 1);
         return false;
     }
     return needs.count != 0;
@@ -170,8 +170,8 @@ inline bool take_alone(ChannelState& c, CreditNeeds needs) {
 /// channel has queues. Each queue is one member's to take from, for all; then the members are served one
 /// after the other. If each took its first replica's credit and then looked for its second, a warp could take
 /// all the credits there are for first replicas, every time.
-template <class Group>
-GN_HD bool take_together(Group group, ChannelState& c, CreditNeeds needs) {
+template <class Group, class State>
+GN_HD bool take_together(Group group, State& c, CreditNeeds needs) {
     std::uint32_t demand = 0;
     for (std::uint32_t q = 0; q < c.queues; ++q) {
         const std::uint32_t n = group.ballot(needs.has(q)).count();
@@ -199,14 +199,14 @@ GN_HD bool take_together(Group group, ChannelState& c, CreditNeeds needs) {
         const std::uint32_t n = group.ballot(served && needs.has(q)).count();
         if (group.rank() == q) used = n;
     }
-    if (taken > used) give_credits(c.queue(group.rank()), taken - used);
+    if (taken > used) give_credits<State::kScope>(c.queue(group.rank()), taken - used);
     return served;
 }
 
 /// For each member with `wanted`: one credit of each of its slot's queues, or none at all. For callers that
 /// will not come back for the rest. All members call.
-template <class Group>
-GN_HD bool take_all_credits(Group group, ChannelState& c, bool wanted, std::uint32_t index) {
+template <class Group, class State>
+GN_HD bool take_all_credits(Group group, State& c, bool wanted, std::uint32_t index) {
     CreditNeeds needs;
     while (wanted && needs.count < placement::kMaxReplicas &&
            c.slot(index).target[needs.count] != kNoTarget) {
@@ -218,8 +218,8 @@ GN_HD bool take_all_credits(Group group, ChannelState& c, bool wanted, std::uint
 }
 
 /// Counts the bells that were rung for the members' tickets: one a queue.
-template <class Group>
-GN_HD void count_bells(Group group, ChannelState& c, bool rang, std::uint32_t q) {
+template <class Group, class State>
+GN_HD void count_bells(Group group, State& c, bool rang, std::uint32_t q) {
     const simt::LaneSet rung = group.match(rang ? q + 1 : 0u);
     const auto bells = group.ballot(rang && rung.lowest() == group.lane()).count();
     if (group.is_leader()) c.count(&Counters::doorbells, bells);
@@ -227,17 +227,17 @@ GN_HD void count_bells(Group group, ChannelState& c, bool rang, std::uint32_t q)
 
 /// Posts for each member with `wanted` its slot's command to one replica. All members call. One step a queue
 /// for credits, entries and bell.
-template <class Group>
-GN_HD PostOutcome post(Group group, ChannelState& c, const CommandContext& context, bool wanted,
-                       std::uint32_t index, std::uint32_t replica) {
+template <class Group, class State>
+GN_HD PostOutcome post(Group group, State& c, const CommandContext& context, bool wanted, std::uint32_t index,
+                       std::uint32_t replica) {
     const std::uint32_t q = wanted ? c.slot(index).target[replica] : 0;
     const bool broken = wanted && is_broken(c, q);
     const bool credit = take_credit(group, c, wanted && !broken, q);
-    const rdma::SendQueueRef send = c.send_queue(q);
+    const auto send = c.send_queue(q);
     rdma::SendTicket ticket = rdma::try_reserve(group, send, credit);
-    if (credit && !ticket.granted()) give_credits(c.queue(q), 1);
+    if (credit && !ticket.granted()) give_credits<State::kScope>(c.queue(q), 1);
     const bool broke = credit && ticket.outcome == rdma::SendOutcome::kBroken;
-    if (broke) simt::store_relaxed<simt::Scope::kDevice>(&c.queue(q).broken, 1u);
+    if (broke) simt::store_relaxed<State::kScope>(&c.queue(q).broken, 1u);
     PostOutcome outcome = wanted ? PostOutcome::kNoCredit : PostOutcome::kIdle;
     if (broken || broke) outcome = PostOutcome::kBroken;
     if (ticket.granted()) {
@@ -255,39 +255,39 @@ GN_HD PostOutcome post(Group group, ChannelState& c, const CommandContext& conte
 
 /// Reserves for each member with `wanted` a send entry for one replica of its slot's command. kPosted: it is
 /// noted in the slot's `answer`, which nobody else looks at until the entry is filled. All members call.
-template <class Group>
-GN_HD PostOutcome reserve_entry(Group group, ChannelState& c, bool wanted, std::uint32_t index,
+template <class Group, class State>
+GN_HD PostOutcome reserve_entry(Group group, State& c, bool wanted, std::uint32_t index,
                                 std::uint32_t replica) {
     const std::uint32_t q = wanted ? c.slot(index).target[replica] : 0;
     const bool broken = wanted && is_broken(c, q);
     const rdma::SendTicket ticket = rdma::try_reserve(group, c.send_queue(q), wanted && !broken);
     const bool broke = wanted && !broken && ticket.outcome == rdma::SendOutcome::kBroken;
-    if (broke) simt::store_relaxed<simt::Scope::kDevice>(&c.queue(q).broken, 1u);
+    if (broke) simt::store_relaxed<State::kScope>(&c.queue(q).broken, 1u);
     if (broken || broke) return PostOutcome::kBroken;
     if (!wanted) return PostOutcome::kIdle;
     if (!ticket.granted()) return PostOutcome::kNoCredit;
-    simt::store_relaxed<simt::Scope::kDevice>(&c.slot(index).answer[replica],
-                                              static_cast<std::uint32_t>(ticket.index));
+    simt::store_relaxed<State::kScope>(&c.slot(index).answer[replica],
+                                       static_cast<std::uint32_t>(ticket.index));
     return PostOutcome::kPosted;
 }
 
 /// The ticket that reserve_entry noted.
-GN_HD
-inline rdma::SendTicket noted_ticket(ChannelState& c, const rdma::SendQueueRef& send, std::uint32_t index,
-                                     std::uint32_t replica) {
+template <class State>
+GN_HD rdma::SendTicket noted_ticket(State& c, const rdma::BasicSendQueueRef<State::kScope>& send,
+                                    std::uint32_t index, std::uint32_t replica) {
     rdma::SendTicket ticket;
-    ticket.index = send.widen(simt::load_relaxed<simt::Scope::kDevice>(&c.slot(index).answer[replica]));
+    ticket.index = send.widen(simt::load_relaxed<State::kScope>(&c.slot(index).answer[replica]));
     ticket.outcome = rdma::SendOutcome::kGranted;
     return ticket;
 }
 
 /// Fills and publishes, for each member with `wanted`, the entry that it reserved. Never fails: on a queue
 /// pair that broke meanwhile the command waits in vain, and whoever waits for it is told. All members call.
-template <class Group>
-GN_HD void post_reserved(Group group, ChannelState& c, const CommandContext& context, bool wanted,
+template <class Group, class State>
+GN_HD void post_reserved(Group group, State& c, const CommandContext& context, bool wanted,
                          std::uint32_t index, std::uint32_t replica, bool ring) {
     const std::uint32_t q = wanted ? c.slot(index).target[replica] : 0;
-    const rdma::SendQueueRef send = c.send_queue(q);
+    const auto send = c.send_queue(q);
     rdma::SendTicket ticket;
     if (wanted) {
         ticket = noted_ticket(c, send, index, replica);
@@ -298,9 +298,9 @@ GN_HD void post_reserved(Group group, ChannelState& c, const CommandContext& con
 }
 
 /// Gives a reserved entry back, as a no-op that goes out at once: behind it others wait. One lane.
-GN_HD
-inline void drop_entry(ChannelState& c, std::uint32_t index, std::uint32_t replica) {
-    const rdma::SendQueueRef send = c.send_queue(c.slot(index).target[replica]);
+template <class State>
+GN_HD void drop_entry(State& c, std::uint32_t index, std::uint32_t replica) {
+    const auto send = c.send_queue(c.slot(index).target[replica]);
     rdma::SendTicket ticket = noted_ticket(c, send, index, replica);
     send.fill_nop(ticket);
     send.publish(ticket);
@@ -308,8 +308,8 @@ inline void drop_entry(ChannelState& c, std::uint32_t index, std::uint32_t repli
 }
 
 /// Counts `n` sent commands under their opcode.
-GN_HD
-inline void count_commands(ChannelState& c, nvme::IoOpcode opcode, std::uint32_t n) {
+template <class State>
+GN_HD void count_commands(State& c, nvme::IoOpcode opcode, std::uint32_t n) {
     switch (opcode) {
         case nvme::IoOpcode::kRead:
             return c.count(&Counters::reads, n);

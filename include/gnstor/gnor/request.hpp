@@ -67,8 +67,8 @@ class Cursor {
 
     /// The next step of this lane, or false when it has none left. Requests that are wrong are reported and
     /// passed over.
-    GN_HD
-    bool next(ChannelState& c, Step& step) {
+    template <class State>
+    GN_HD bool next(State& c, Step& step) {
         while (request < request_count) {
             if (!opened_ && !open(c)) {
                 advance();
@@ -87,8 +87,8 @@ class Cursor {
 
     /// How many commands this lane's part of its first request takes; 0: it is wrong, which is reported.
     /// Before next().
-    GN_HD
-    std::uint32_t commands(ChannelState& c) {
+    template <class State>
+    GN_HD std::uint32_t commands(State& c) {
         if (request >= request_count) return 0;
         if (!opened_ && !open(c)) {
             advance();
@@ -105,8 +105,8 @@ class Cursor {
     }
 
     /// Reports `status` for everything this lane has not begun.
-    GN_HD
-    void give_up(ChannelState& c, nvme::Status status) {
+    template <class State>
+    GN_HD void give_up(State& c, nvme::Status status) {
         Step unused;
         while (next(c, unused)) {
             report(unused.request, status);
@@ -125,8 +125,8 @@ class Cursor {
     bool has_data() const { return opcode == nvme::IoOpcode::kRead || opcode == nvme::IoOpcode::kWrite; }
 
     /// Checks request number `request` and finds its buffer's keys.
-    GN_HD
-    bool open(ChannelState& c) {
+    template <class State>
+    GN_HD bool open(State& c) {
         opened_ = true;
         piece_ = first_piece;
         if (statuses != nullptr) statuses[request] = nvme::Status::kSuccess;
@@ -146,7 +146,11 @@ class Cursor {
             const std::uint64_t bytes = r.sectors != 0 ? std::uint64_t{r.sectors} * nvme::kSectorBytes
                                                        : std::uint64_t{r.blocks} * nvme::kBlockBytes;
             const auto address = reinterpret_cast<std::uint64_t>(r.buffer);
-            keys_ = find_keys(c, address, bytes);
+            keys_ = find_buffer(c, address, bytes);
+            if (keys_.unallocated) {
+                report(request, nvme::Status::kNotAllocated);
+                return false;
+            }
             if (keys_.found && address % 4 != 0) {
                 report(request, nvme::Status::kBadArgument);
                 return false;

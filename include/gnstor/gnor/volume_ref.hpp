@@ -31,24 +31,38 @@ class VolumeRef {
     nvme::Epoch epoch = 0;
     nvme::ClientId client = 0;
     VolumeMode mode = VolumeMode::kRead;
+    /// FUA (NVMe NVM Command Set 1.0, CDW12 bit 30) on every write: see stable().
+    bool force_unit_access = false;
     /// Address of the newest placement::ArrayMap, in memory that lanes see; the client stores a new one with
     /// a release.
     const std::uint64_t* current_map = nullptr;
     /// The last sequence that this opening gave out; lanes' memory. Null when opened for reading.
     std::uint64_t* last_sequence = nullptr;
 
+    /// The same volume, whose writes (and write_zeroes) are answered only when what they wrote survives power
+    /// loss, whatever the drives' durability. For one call, `volume.stable().write(...)`, or for all that a
+    /// kernel does. Without it an answered write is as durable as the array: it survives the end of any
+    /// process always, and power loss with `durability = power`; with `durability = process` that is for
+    /// flush() to do, for everything answered before it. A trim is made to last by flush alone.
+    GN_HD
+    VolumeRef stable() const {
+        VolumeRef copy = *this;
+        copy.force_unit_access = true;
+        return copy;
+    }
+
     /// Reads `blocks` blocks from `block` on. ONE request: the group splits it at chunk boundaries, its
     /// members carry the pieces. kLbaOutOfRange past the end; kBadArgument for no blocks, no buffer, a
     /// misaligned registered buffer.
-    template <class Group>
-    GN_HD Status read(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+    template <class Group, ChannelView Channel>
+    GN_HD Status read(Group group, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
                       void* buffer, Deadline deadline) const {
         const IoRequest request{block, blocks, buffer, 0, 0};
         return one(group, channel, nvme::IoOpcode::kRead, request, deadline);
     }
     /// Reads `sectors` sectors of 512 bytes (1 .. 8) of one block, from `first_sector` on.
-    template <class Group>
-    GN_HD Status read_sectors(Group group, ChannelRef channel, nvme::BlockAddress block,
+    template <class Group, ChannelView Channel>
+    GN_HD Status read_sectors(Group group, Channel channel, nvme::BlockAddress block,
                               std::uint32_t first_sector, std::uint32_t sectors, void* buffer,
                               Deadline deadline) const {
         if (sectors == 0 || sectors > nvme::kSectorsPerBlock || first_sector >= nvme::kSectorsPerBlock)
@@ -57,46 +71,49 @@ class VolumeRef {
                                 static_cast<std::uint8_t>(sectors)};
         return one(group, channel, nvme::IoOpcode::kRead, request, deadline);
     }
-    /// Writes to all replicas. Success: durable on every one of them, as the array's durability says.
-    template <class Group>
-    GN_HD Status write(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+    /// Writes to all replicas. Success: durable on every one of them, as the array's durability says, or more
+    /// (stable()).
+    template <class Group, ChannelView Channel>
+    GN_HD Status write(Group group, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
                        const void* buffer, Deadline deadline) const {
         const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
         return one(group, channel, nvme::IoOpcode::kWrite, request, deadline);
     }
     /// Makes the blocks read as zeroes; what is stored for them may be given back.
-    template <class Group>
-    GN_HD Status trim(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+    template <class Group, ChannelView Channel>
+    GN_HD Status trim(Group group, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
                       Deadline deadline) const {
         const IoRequest request{block, blocks, nullptr, 0, 0};
         return one(group, channel, nvme::IoOpcode::kDatasetManagement, request, deadline);
     }
-    template <class Group>
-    GN_HD Status write_zeroes(Group group, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
+    template <class Group, ChannelView Channel>
+    GN_HD Status write_zeroes(Group group, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
                               Deadline deadline) const {
         const IoRequest request{block, blocks, nullptr, 0, 0};
         return one(group, channel, nvme::IoOpcode::kWriteZeroes, request, deadline);
     }
-    /// NVMe flush on every drive of the volume's map.
-    template <class Group>
-    GN_HD Status flush(Group group, ChannelRef channel, Deadline deadline) const {
+    /// NVMe flush on every drive of the volume's map: what was answered before survives power loss after it.
+    template <class Group, ChannelView Channel>
+    GN_HD Status flush(Group group, Channel channel, Deadline deadline) const {
+        Channel::template check_group<Group>();
+        if (const Status unusable = channel.usable(); !nvme::ok(unusable)) return unusable;
         gnor::Cursor cursor = cursor_for(nvme::IoOpcode::kFlush, nullptr, 1);
         cursor.flush_slots = true;
         cursor.first_piece = group.rank();
         cursor.piece_step = group.size();
         gnor::Operation op = operation();
-        return gnor::run(group, channel.state(), op, cursor, ChannelRef::hint(group), deadline);
+        return gnor::run(group, channel.state(), op, cursor, Channel::hint(group), deadline);
     }
 
     /// Many independent requests, spread over the members. `statuses`: one a request, or null. Returns the
     /// worst. Requests, statuses and buffers lie where all members reach them, not on a lane's stack.
-    template <class Group>
-    GN_HD Status read_many(Group group, ChannelRef channel, const IoRequest* requests, std::uint32_t count,
+    template <class Group, ChannelView Channel>
+    GN_HD Status read_many(Group group, Channel channel, const IoRequest* requests, std::uint32_t count,
                            Status* statuses, Deadline deadline) const {
         return many(group, channel, nvme::IoOpcode::kRead, requests, count, statuses, deadline);
     }
-    template <class Group>
-    GN_HD Status write_many(Group group, ChannelRef channel, const IoRequest* requests, std::uint32_t count,
+    template <class Group, ChannelView Channel>
+    GN_HD Status write_many(Group group, Channel channel, const IoRequest* requests, std::uint32_t count,
                             Status* statuses, Deadline deadline) const {
         return many(group, channel, nvme::IoOpcode::kWrite, requests, count, statuses, deadline);
     }
@@ -104,47 +121,70 @@ class VolumeRef {
     /// By one lane: sends now, ends with ChannelRef::wait, poll or drop. Waits, until `deadline`, for nothing
     /// but slots and credits (kTooManyPending: nothing was sent; kTimedOut: a part was, and the buffer stays
     /// in use). The buffer must be registered (kNotRegistered) and stays in use until the request ends.
-    GN_HD
-    Token read_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
-                     void* buffer, Deadline deadline) const {
+    template <ChannelView Channel>
+    GN_HD Token read_async(simt::Lane lane, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
+                           void* buffer, Deadline deadline) const {
         return send(lane, channel, nvme::IoOpcode::kRead, IoRequest{block, blocks, buffer, 0, 0}, true,
                     deadline);
     }
-    GN_HD
-    Token write_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
-                      const void* buffer, Deadline deadline) const {
+    template <ChannelView Channel>
+    GN_HD Token write_async(simt::Lane lane, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
+                            const void* buffer, Deadline deadline) const {
         const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
         return send(lane, channel, nvme::IoOpcode::kWrite, request, true, deadline);
     }
     /// The same without any wait (kTooManyPending instead): allowed in callbacks.
-    GN_HD
-    Token try_read_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
-                         void* buffer) const {
+    template <ChannelView Channel>
+    GN_HD Token try_read_async(simt::Lane lane, Channel channel, nvme::BlockAddress block,
+                               std::uint32_t blocks, void* buffer) const {
         return send(lane, channel, nvme::IoOpcode::kRead, IoRequest{block, blocks, buffer, 0, 0}, false,
                     Deadline{0});
     }
-    GN_HD
-    Token try_write_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
-                          const void* buffer) const {
+    template <ChannelView Channel>
+    GN_HD Token try_write_async(simt::Lane lane, Channel channel, nvme::BlockAddress block,
+                                std::uint32_t blocks, const void* buffer) const {
         const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
         return send(lane, channel, nvme::IoOpcode::kWrite, request, false, Deadline{0});
     }
-    /// With a callback, which runs once, in some lane, when the request is done; not if this returns an
-    /// error. It may only *try*. `deadline` as in read_async; one that has passed (Deadline{0}) makes this a
-    /// try.
-    GN_HD
-    Status read_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
-                      void* buffer, Callback callback, void* argument, Deadline deadline) const {
-        return attach(channel, callback, argument,
+    /// With a callback: `handler(status)` (callbacks.hpp: small, trivially copyable) runs once, when the
+    /// request is done, in some lane whose view of the channel knows its type; not if this returns an error.
+    /// It may only *try*. `deadline` as in read_async; one that has passed (Deadline{0}) makes this a try.
+    template <ChannelView Channel, class Handler>
+    GN_HD Status read_async(simt::Lane lane, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
+                            void* buffer, const Handler& handler, Deadline deadline) const {
+        return attach(channel, handler,
                       send(lane, channel, nvme::IoOpcode::kRead, IoRequest{block, blocks, buffer, 0, 0},
                            deadline.at_ns != 0, deadline));
     }
-    GN_HD
-    Status write_async(simt::Lane lane, ChannelRef channel, nvme::BlockAddress block, std::uint32_t blocks,
-                       const void* buffer, Callback callback, void* argument, Deadline deadline) const {
+    template <ChannelView Channel, class Handler>
+    GN_HD Status write_async(simt::Lane lane, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
+                             const void* buffer, const Handler& handler, Deadline deadline) const {
         const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
-        return attach(channel, callback, argument,
+        return attach(channel, handler,
                       send(lane, channel, nvme::IoOpcode::kWrite, request, deadline.at_ns != 0, deadline));
+    }
+    template <ChannelView Channel, class Handler>
+    GN_HD Status try_read_async(simt::Lane lane, Channel channel, nvme::BlockAddress block,
+                                std::uint32_t blocks, void* buffer, const Handler& handler) const {
+        return read_async(lane, channel, block, blocks, buffer, handler, Deadline{0});
+    }
+    template <ChannelView Channel, class Handler>
+    GN_HD Status try_write_async(simt::Lane lane, Channel channel, nvme::BlockAddress block,
+                                 std::uint32_t blocks, const void* buffer, const Handler& handler) const {
+        return write_async(lane, channel, block, blocks, buffer, handler, Deadline{0});
+    }
+    /// The same with a pointer to a function.
+    template <ChannelView Channel>
+    GN_HD Status read_async(simt::Lane lane, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
+                            void* buffer, Callback callback, void* argument, Deadline deadline) const {
+        return read_async(lane, channel, block, blocks, buffer, PointerCallback{callback, argument},
+                          deadline);
+    }
+    template <ChannelView Channel>
+    GN_HD Status write_async(simt::Lane lane, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
+                             const void* buffer, Callback callback, void* argument, Deadline deadline) const {
+        return write_async(lane, channel, block, blocks, buffer, PointerCallback{callback, argument},
+                           deadline);
     }
 
     // What Batch (batch.hpp) builds on.
@@ -154,6 +194,7 @@ class VolumeRef {
         op.context.volume = geometry.volume;
         op.context.client = client;
         op.context.epoch = epoch;
+        op.context.fua = force_unit_access;
         op.geometry = geometry;
         op.current_map = current_map;
         op.load_map();
@@ -185,9 +226,11 @@ class VolumeRef {
     }
 
   private:
-    template <class Group>
-    GN_HD Status one(Group group, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest& request,
+    template <class Group, ChannelView Channel>
+    GN_HD Status one(Group group, Channel channel, nvme::IoOpcode opcode, const IoRequest& request,
                      Deadline deadline) const {
+        Channel::template check_group<Group>();
+        if (const Status unusable = channel.usable(); !nvme::ok(unusable)) return unusable;
         if (!allows(opcode)) return Status::kNotWritable;
         gnor::Cursor cursor = cursor_for(opcode, &request, 1);
         cursor.first_piece = group.rank();
@@ -195,12 +238,14 @@ class VolumeRef {
         cursor.together = group.size() > 1;
         if (changes(opcode)) cursor.sequence = take_sequences(group, 1);
         gnor::Operation op = operation();
-        return gnor::run(group, channel.state(), op, cursor, ChannelRef::hint(group), deadline);
+        return gnor::run(group, channel.state(), op, cursor, Channel::hint(group), deadline);
     }
 
-    template <class Group>
-    GN_HD Status many(Group group, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest* requests,
+    template <class Group, ChannelView Channel>
+    GN_HD Status many(Group group, Channel channel, nvme::IoOpcode opcode, const IoRequest* requests,
                       std::uint32_t count, Status* statuses, Deadline deadline) const {
+        Channel::template check_group<Group>();
+        if (const Status unusable = channel.usable(); !nvme::ok(unusable)) return unusable;
         if (!allows(opcode)) return Status::kNotWritable;
         gnor::Cursor cursor = cursor_for(opcode, requests, count);
         cursor.statuses = statuses;
@@ -210,29 +255,32 @@ class VolumeRef {
         if (changes(opcode)) cursor.sequence = take_sequences(group, count);
         cursor.sequence_each = changes(opcode);
         gnor::Operation op = operation();
-        const Status status =
-            gnor::run(group, channel.state(), op, cursor, ChannelRef::hint(group), deadline);
+        const Status status = gnor::run(group, channel.state(), op, cursor, Channel::hint(group), deadline);
         group.sync();  // every status that a member wrote is there for all
         return status;
     }
 
-    GN_HD
-    Token send(simt::Lane lane, ChannelRef channel, nvme::IoOpcode opcode, const IoRequest& request,
-               bool helps, Deadline deadline) const {
+    template <ChannelView Channel>
+    GN_HD Token send(simt::Lane lane, Channel channel, nvme::IoOpcode opcode, const IoRequest& request,
+                     bool helps, Deadline deadline) const {
+        if (const Status unusable = channel.usable(); !nvme::ok(unusable))
+            return Token{gnor::kNone, 0, unusable};
         if (!allows(opcode)) return Token{gnor::kNone, 0, Status::kNotWritable};
         const auto group = simt::self(lane);
         gnor::Cursor cursor = cursor_for(opcode, &request, 1);
         cursor.must_be_registered = true;
         if (changes(opcode)) cursor.sequence = take_sequences(group, 1);
         gnor::Operation op = operation();
-        if (!helps)
-            return gnor::send_at_once(group, channel.state(), op, cursor, ChannelRef::hint(group), true);
-        return gnor::send_all(group, channel.state(), op, cursor, ChannelRef::hint(group), deadline);
+        if (!helps) return gnor::send_at_once(group, channel.state(), op, cursor, Channel::hint(group), true);
+        return gnor::send_all(group, channel.state(), op, cursor, Channel::hint(group), deadline);
     }
 
-    GN_HD
-    static Status attach(ChannelRef channel, Callback callback, void* argument, const Token& token) {
-        if (token.in_flight()) gnor::attach_callback(channel.state(), token.head, callback, argument);
+    template <ChannelView Channel, class Handler>
+    GN_HD static Status attach(Channel channel, const Handler& handler, const Token& token) {
+        static_assert(Channel::Runs::template kKnows<Handler>,
+                      "this view of the channel runs other handlers: name this one in with<...>(), or nobody "
+                      "may ever call it");
+        if (token.in_flight()) gnor::attach_callback(channel.state(), token.head, handler);
         return token.status;
     }
 };

@@ -69,19 +69,20 @@ struct SglDescriptor {
 
     GN_HD
     static SglDescriptor keyed(std::uint64_t address, std::uint32_t length, std::uint32_t key) {
-        SglDescriptor d{};
-        d.address = address;
-        for (int i = 0; i < 3; ++i) d.length_key[i] = static_cast<std::uint8_t>(length >> (8 * i));
-        for (int i = 0; i < 4; ++i) d.length_key[3 + i] = static_cast<std::uint8_t>(key >> (8 * i));
-        d.type = kSglKeyedAddress;
-        return d;
+        return from_words(address, (length & 0xFFFFFFull) | (std::uint64_t{key} << 24) |
+                                       (std::uint64_t{kSglKeyedAddress} << 56));
     }
     GN_HD
     static SglDescriptor unkeyed(std::uint8_t type, std::uint64_t address, std::uint32_t length) {
-        SglDescriptor d{};
+        return from_words(address, length | (std::uint64_t{type} << 56));
+    }
+    /// Little endian, as both processors are. Two stores: what is stored byte by byte and loaded at once by a
+    /// copy stalls it.
+    GN_HD
+    static SglDescriptor from_words(std::uint64_t address, std::uint64_t rest) {
+        SglDescriptor d;
         d.address = address;
-        for (int i = 0; i < 4; ++i) d.length_key[i] = static_cast<std::uint8_t>(length >> (8 * i));
-        d.type = type;
+        __builtin_memcpy(reinterpret_cast<char*>(&d) + sizeof(address), &rest, sizeof(rest));
         return d;
     }
     GN_HD

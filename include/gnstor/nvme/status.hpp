@@ -49,6 +49,8 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kTooManyPending = 0x10007,  ///< no command slot for an asynchronous call
     kStaleToken = 0x10008,      ///< the token was waited for or dropped before
     kBufferInUse = 0x10009,     ///< a command that nobody waits for any more may still touch the buffer
+    kWrongSharing = 0x1000A,    ///< the channel was opened for another sharing mode than the view's
+    kNotAllocated = 0x1000B,    ///< the buffer lies in a pool where nothing is allocated (debug check)
 };
 
 GN_HD

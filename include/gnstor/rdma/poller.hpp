@@ -155,8 +155,9 @@ struct PollResult {
 
 /// One trip. All members call. `visit(const Arrival&)` is called by one member for each completion,
 /// concurrently among the members; it must not wait, and must not use the group. Errors are visited too, and
-/// their receives are not posted again.
-template <class Group, class Visitor>
+/// their receives are not posted again. S: how far the lanes that poll lie apart; with Scope::kLane nobody
+/// else ever polls, and there is no lock.
+template <simt::Scope S = simt::Scope::kDevice, class Group, class Visitor>
 GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives, Visitor&& visit);
 
 }  // namespace gnstor::rdma

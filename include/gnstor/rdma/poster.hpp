@@ -21,8 +21,8 @@
 //     read, and its wqe_counter says that this entry and all before it are done.
 //
 // Memory: the ring, the doorbell record, the bell and the completion are the NIC's (system scope);
-// SendQueueState and the ready words are touched by lanes alone and lie in the lanes' own memory (device
-// scope).
+// SendQueueState and the ready words are touched by lanes alone and lie in the lanes' own memory (the
+// scope that the view names).
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -68,8 +68,13 @@ struct alignas(64) SendQueueState {
 };
 inline constexpr std::uint32_t kErrorSeen = 0x100;
 
-/// A send queue as lanes see it. Trivially copyable; valid while the host owner of the queue pair lives.
-struct SendQueueRef {
+/// A send queue as lanes see it. Trivially copyable; valid while the host owner of the queue pair lives. S:
+/// how far its lanes lie apart, for the words that they share among themselves; what the NIC sees keeps
+/// system scope. With Scope::kLane the queue is one lane's, which publishes in the order in which it
+/// reserved: no ready words, no lap marks to wait for.
+template <simt::Scope S>
+struct BasicSendQueueRef {
+    static constexpr bool kAlone = S == simt::Scope::kLane;
     mlx5::SendEntry* ring;  ///< NIC-visible
     std::uint32_t*
         doorbell_record;  ///< NIC-visible; the queue pair's two words: [mlx5::kSendRecord] is used here
@@ -155,20 +160,20 @@ struct SendQueueRef {
     std::uint64_t completed() const {
         // Pairs with the compare_exchange of refresh_completed: what that lane acquired from the NIC is
         // visible here.
-        return simt::load_acquire<simt::Scope::kDevice>(&state->completed);
+        return simt::load_acquire<S>(&state->completed);
     }
     /// Whether some lane saw the queue pair in error; then syndrome() is the first error it saw.
     GN_HD
-    bool broken() const { return simt::load_relaxed<simt::Scope::kDevice>(&state->error) != 0; }
+    bool broken() const { return simt::load_relaxed<S>(&state->error) != 0; }
     GN_HD
     mlx5::Syndrome syndrome() const {
-        return static_cast<mlx5::Syndrome>(simt::load_relaxed<simt::Scope::kDevice>(&state->error) & 0xFFu);
+        return static_cast<mlx5::Syndrome>(simt::load_relaxed<S>(&state->error) & 0xFFu);
     }
 
     /// A reserved and unpublished entry's index from its low 32 bits.
     GN_HD
     std::uint64_t widen(std::uint32_t low) const {
-        const std::uint64_t reserved = simt::load_relaxed<simt::Scope::kDevice>(&state->reserved);
+        const std::uint64_t reserved = simt::load_relaxed<S>(&state->reserved);
         return reserved - (static_cast<std::uint32_t>(reserved) - low);
     }
 
@@ -181,6 +186,8 @@ struct SendQueueRef {
     void advance_published(std::uint64_t first, std::uint32_t count) const;
 
   private:
+    GN_HD
+    void advance_among_others(std::uint64_t first, std::uint32_t count) const;
     template <class... Segments>
     GN_HD void fill(SendTicket& ticket, std::uint8_t opcode, std::uint32_t invalidate_rkey,
                     Segments... segments) const;
@@ -194,6 +201,7 @@ struct SendQueueRef {
         return (word & 0xFFFF0000u) == lap_mark(index);
     }
 };
+using SendQueueRef = BasicSendQueueRef<simt::Scope::kDevice>;
 static_assert(std::is_trivially_copyable_v<SendQueueRef>, "kernels take it by value");
 
 // ---- group forms: each member may have work for another queue, or none
@@ -201,13 +209,13 @@ static_assert(std::is_trivially_copyable_v<SendQueueRef>, "kernels take it by va
 
 /// Reserves one entry for each member with `wanted`, with one step a queue. All members call, each with its
 /// own queue. Members that get none have `outcome` kFull or kBroken.
-template <class Group>
-GN_HD SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted);
+template <class Group, simt::Scope S>
+GN_HD SendTicket try_reserve(Group group, const BasicSendQueueRef<S>& queue, bool wanted);
 
 /// Publishes for each member whose ticket was granted (and filled), and rings, or leaves the bell to a later
 /// ring_bell. All members call.
-template <class Group>
-GN_HD void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket,
+template <class Group, simt::Scope S>
+GN_HD void publish_and_ring(Group group, const BasicSendQueueRef<S>& queue, const SendTicket& ticket,
                             bool ring = true);
 
 }  // namespace gnstor::rdma

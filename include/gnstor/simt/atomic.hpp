@@ -17,10 +17,36 @@
 
 namespace gnstor::simt {
 
-/// Who must see the operation: lanes of one block, lanes of one GPU, or CPU and NIC too.
-enum class Scope { kBlock, kDevice, kSystem };
+/// Who must see the operation: nobody but the calling lane, lanes of one block, lanes of one GPU, or CPU and
+/// NIC too. With kLane nothing is atomic and nothing is ordered: a read-modify-write is a load and a store.
+/// Such words are for memory that one lane has to itself; the host may look at them meanwhile.
+enum class Scope { kLane, kBlock, kDevice, kSystem };
 
 namespace detail {
+// One lane's own words. On a CPU each access is whole, so that a host thread may look; on a GPU it is plain.
+template <class T>
+GN_HD T load_own(const T* p) {
+#if GN_DEVICE_PASS
+    return *p;
+#else
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+#endif
+}
+template <class T>
+GN_HD T store_own(T* p, std::type_identity_t<T> v) {
+#if GN_DEVICE_PASS
+    *p = v;
+#else
+    __atomic_store_n(p, v, __ATOMIC_RELAXED);
+#endif
+    return v;
+}
+template <class T>
+GN_HD T replace_own(T* p, std::type_identity_t<T> was, std::type_identity_t<T> v) {
+    store_own(p, v);
+    return was;
+}
+
 template <class T>
 inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8);
 
@@ -75,93 +101,128 @@ inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || size
 template <Scope S, class T>
 GN_HD T load_relaxed(const T* p) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        return detail::load_own(p);
+    } else {
 #if GN_DEVICE_PASS
-    GN_BY_SCOPE(GN_PTX_LOAD, "relaxed")
+        GN_BY_SCOPE(GN_PTX_LOAD, "relaxed")
 #else
-    yield_point();
-    return __atomic_load_n(p, __ATOMIC_RELAXED);
+        yield_point();
+        return __atomic_load_n(p, __ATOMIC_RELAXED);
 #endif
+    }
 }
 
 /// Reads a word; what its writer stored before a release of it is visible afterwards.
 template <Scope S, class T>
 GN_HD T load_acquire(const T* p) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        return detail::load_own(p);
+    } else {
 #if GN_DEVICE_PASS
-    GN_BY_SCOPE(GN_PTX_LOAD, "acquire")
+        GN_BY_SCOPE(GN_PTX_LOAD, "acquire")
 #else
-    yield_point();
-    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+        yield_point();
+        return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 #endif
+    }
 }
 
 /// Writes a word; orders nothing.
 template <Scope S, class T>
 GN_HD void store_relaxed(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        detail::store_own(p, v);
+    } else {
 #if GN_DEVICE_PASS
-    GN_BY_SCOPE(GN_PTX_STORE, "relaxed")
+        GN_BY_SCOPE(GN_PTX_STORE, "relaxed")
 #else
-    yield_point();
-    __atomic_store_n(p, v, __ATOMIC_RELAXED);
+        yield_point();
+        __atomic_store_n(p, v, __ATOMIC_RELAXED);
 #endif
+    }
 }
 
 /// Writes a word after everything this lane wrote or observed before: whoever acquires it sees all of that.
 template <Scope S, class T>
 GN_HD void store_release(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        detail::store_own(p, v);
+    } else {
 #if GN_DEVICE_PASS
-    GN_BY_SCOPE(GN_PTX_STORE, "release")
+        GN_BY_SCOPE(GN_PTX_STORE, "release")
 #else
-    yield_point();
-    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+        yield_point();
+        __atomic_store_n(p, v, __ATOMIC_RELEASE);
 #endif
+    }
 }
 
 /// Adds (wrapping) and returns the value before. Acquire and release, as all read-modify-writes here.
 template <Scope S, class T>
 GN_HD T fetch_add(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        const T was = detail::load_own(p);
+        return detail::replace_own(p, was, static_cast<T>(was + v));
+    } else {
 #if GN_DEVICE_PASS
-    GN_BY_SCOPE(GN_PTX_RMW_OP, "add", "u32", "u64")
+        GN_BY_SCOPE(GN_PTX_RMW_OP, "add", "u32", "u64")
 #else
-    yield_point();
-    return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
+        yield_point();
+        return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
 #endif
+    }
 }
 
 template <Scope S, class T>
 GN_HD T fetch_or(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        const T was = detail::load_own(p);
+        return detail::replace_own(p, was, static_cast<T>(was | v));
+    } else {
 #if GN_DEVICE_PASS
-    GN_BY_SCOPE(GN_PTX_RMW_OP, "or", "b32", "b64")
+        GN_BY_SCOPE(GN_PTX_RMW_OP, "or", "b32", "b64")
 #else
-    yield_point();
-    return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL);
+        yield_point();
+        return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL);
 #endif
+    }
 }
 
 template <Scope S, class T>
 GN_HD T fetch_and(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        const T was = detail::load_own(p);
+        return detail::replace_own(p, was, static_cast<T>(was & v));
+    } else {
 #if GN_DEVICE_PASS
-    GN_BY_SCOPE(GN_PTX_RMW_OP, "and", "b32", "b64")
+        GN_BY_SCOPE(GN_PTX_RMW_OP, "and", "b32", "b64")
 #else
-    yield_point();
-    return __atomic_fetch_and(p, v, __ATOMIC_ACQ_REL);
+        yield_point();
+        return __atomic_fetch_and(p, v, __ATOMIC_ACQ_REL);
 #endif
+    }
 }
 
 template <Scope S, class T>
 GN_HD T exchange(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        return detail::replace_own(p, detail::load_own(p), v);
+    } else {
 #if GN_DEVICE_PASS
-    GN_BY_SCOPE(GN_PTX_RMW_OP, "exch", "b32", "b64")
+        GN_BY_SCOPE(GN_PTX_RMW_OP, "exch", "b32", "b64")
 #else
-    yield_point();
-    return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL);
+        yield_point();
+        return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL);
 #endif
+    }
 }
 
 #if GN_DEVICE_PASS
@@ -187,13 +248,19 @@ GN_HD T exchange(T* p, std::type_identity_t<T> v) {
 template <Scope S, class T>
 GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        const T was = detail::load_own(p);
+        if (was == expected) detail::store_own(p, v);
+        return was;
+    } else {
 #if GN_DEVICE_PASS
-    GN_BY_SCOPE(GN_PTX_CAS, "")
+        GN_BY_SCOPE(GN_PTX_CAS, "")
 #else
-    yield_point();
-    __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-    return expected;
+        yield_point();
+        __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        return expected;
 #endif
+    }
 }
 
 /// The doorbell: one 64-bit store to a device register, after everything this lane wrote or observed before.

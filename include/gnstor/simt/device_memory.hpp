@@ -31,6 +31,10 @@ class DeviceMemory {
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] LanesKind lanes() const noexcept { return lanes_; }
 
+    /// Whether kernels that the calling thread starts now reach it: with GPU lanes, whether the GPU that the
+    /// thread has chosen is the one it lies on. The Error names both.
+    [[nodiscard]] Result<void> check_this_gpu() const;
+
     /// Host to lanes, and back. Done on return; do not overlap with a kernel that uses the same bytes.
     Result<void> upload(std::size_t offset, const void* from, std::size_t bytes);
     Result<void> download(std::size_t offset, void* to, std::size_t bytes) const;

@@ -199,17 +199,22 @@ inline void prepare_completions(const CompletionQueueRef& cq) {
     for (std::uint32_t i = 0; i < cq.entries(); ++i) detail::poison(cq.ring + i);
 }
 
-template <class Group, class Visitor>
+template <simt::Scope S, class Group, class Visitor>
 GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives,
                       Visitor&& visit) {
-    using simt::Scope;
     PollResult result;
     std::uint64_t at = 0;
+    if constexpr (S == simt::Scope::kLane) {
+        result.taken = true;
+        at = cq.state->consumer;
+        result.arrived = detail::poll_alone(cq, receives, at, visit);
+        return result;
+    }
     if (group.is_leader()) {
         // A look first, so that those who come in vain do not disturb the holder; then acquire of what the
         // last holder left.
-        result.taken = simt::load_relaxed<Scope::kDevice>(&cq.state->lock) == 0 &&
-                       simt::exchange<Scope::kDevice>(&cq.state->lock, 1u) == 0;
+        result.taken =
+            simt::load_relaxed<S>(&cq.state->lock) == 0 && simt::exchange<S>(&cq.state->lock, 1u) == 0;
         if (result.taken) at = cq.state->consumer;
     }
     result.taken = group.shfl(result.taken, group.leader());
@@ -223,7 +228,7 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
         group.sync();  // what the members wrote is the next holder's
     }
     // Release: pairs with the exchange above of the next holder.
-    if (group.is_leader()) simt::store_release<Scope::kDevice>(&cq.state->lock, 0u);
+    if (group.is_leader()) simt::store_release<S>(&cq.state->lock, 0u);
     return result;
 }
 

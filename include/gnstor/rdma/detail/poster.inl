@@ -18,40 +18,38 @@ GN_HD void store16(T* to, const T& from) {
 }
 }  // namespace detail
 
-GN_HD
-inline std::uint64_t SendQueueRef::refresh_completed() const {
+template <simt::Scope S>
+GN_HD std::uint64_t BasicSendQueueRef<S>::refresh_completed() const {
     using simt::Scope;
     // Acquire, so that the completion read below is at least as new as the one that this count came from.
-    const std::uint64_t before = simt::load_acquire<Scope::kDevice>(&state->completed);
+    const std::uint64_t before = simt::load_acquire<S>(&state->completed);
     // Pairs with the NIC's release of the completion's last word: all entries up to it are no longer touched
     // by the NIC.
     const std::uint32_t own = simt::load_acquire<Scope::kSystem>(&completion->counter_own);
     if (mlx5::cqe_opcode(own) == mlx5::kCqeInvalid) return before;
     if (mlx5::cqe_is_error(own)) {
         const std::uint32_t low = simt::load_relaxed<Scope::kSystem>(&completion->timestamp_low);
-        simt::compare_exchange<Scope::kDevice>(&state->error, 0u, kErrorSeen | mlx5::cqe_syndrome(low));
+        simt::compare_exchange<S>(&state->error, 0u, kErrorSeen | mlx5::cqe_syndrome(low));
     }
     // The 16-bit counter is widened from `before`. That is exact if no lane moved the count meanwhile: while
     // it stood at `before`, no lane could reserve past before + entries, so at most `entries` (< 2^16)
     // completions lie between.
-    const std::uint64_t again = simt::load_acquire<Scope::kDevice>(&state->completed);
+    const std::uint64_t again = simt::load_acquire<S>(&state->completed);
     if (again != before) return again;
     const auto passed =
         static_cast<std::uint16_t>(mlx5::cqe_wqe_counter(own) + 1u - static_cast<std::uint32_t>(before));
     if (passed == 0) return before;
     if (passed > entries()) {  // not a completion of this queue: treat as the defect that it is
-        simt::compare_exchange<Scope::kDevice>(&state->error, 0u, kErrorSeen | mlx5::kBadResponse);
+        simt::compare_exchange<S>(&state->error, 0u, kErrorSeen | mlx5::kBadResponse);
         return before;
     }
     // Release: hands on to completed() what was acquired from the NIC.
-    const std::uint64_t found =
-        simt::compare_exchange<Scope::kDevice>(&state->completed, before, before + passed);
+    const std::uint64_t found = simt::compare_exchange<S>(&state->completed, before, before + passed);
     return found == before ? before + passed : found;
 }
 
-GN_HD
-inline SendRun SendQueueRef::try_reserve_run(std::uint32_t wanted) const {
-    using simt::Scope;
+template <simt::Scope S>
+GN_HD SendRun BasicSendQueueRef<S>::try_reserve_run(std::uint32_t wanted) const {
     SendRun run;
     std::uint64_t done = completed();
     bool refreshed = false;
@@ -60,7 +58,7 @@ inline SendRun SendQueueRef::try_reserve_run(std::uint32_t wanted) const {
             run.outcome = SendOutcome::kBroken;
             return run;
         }
-        const std::uint64_t next = simt::load_relaxed<Scope::kDevice>(&state->reserved);
+        const std::uint64_t next = simt::load_relaxed<S>(&state->reserved);
         const std::uint64_t used = next > done ? next - done : 0;
         const std::uint64_t room = used < entries() ? entries() - used : 0;
         if (room < wanted && !refreshed) {
@@ -71,7 +69,7 @@ inline SendRun SendQueueRef::try_reserve_run(std::uint32_t wanted) const {
         if (room == 0) return run;
         const std::uint32_t count = room < wanted ? static_cast<std::uint32_t>(room) : wanted;
         // Whoever wins owns the entries; that they are free was acquired with `done`.
-        if (simt::compare_exchange<Scope::kDevice>(&state->reserved, next, next + count) == next) {
+        if (simt::compare_exchange<S>(&state->reserved, next, next + count) == next) {
             run.first = next;
             run.count = count;
             run.outcome = SendOutcome::kGranted;
@@ -80,9 +78,10 @@ inline SendRun SendQueueRef::try_reserve_run(std::uint32_t wanted) const {
     }
 }
 
+template <simt::Scope S>
 template <class... Segments>
-GN_HD void SendQueueRef::fill(SendTicket& ticket, std::uint8_t opcode, std::uint32_t invalidate_rkey,
-                              Segments... segments) const {
+GN_HD void BasicSendQueueRef<S>::fill(SendTicket& ticket, std::uint8_t opcode, std::uint32_t invalidate_rkey,
+                                      Segments... segments) const {
     constexpr std::uint32_t kUsed = sizeof...(Segments);
     mlx5::SendEntry* const entry = ring + slot(ticket.index);
     detail::store16(&entry->control,
@@ -99,50 +98,61 @@ GN_HD void SendQueueRef::fill(SendTicket& ticket, std::uint8_t opcode, std::uint
 // later and sees a ready, so B goes on; or B's comes first, and then A's acquires what B did before, so A,
 // which looks at `published` afterwards, finds a at the head and moves it. Plain loads in place of B's last
 // look would let both miss each other.
-GN_HD
-inline void SendQueueRef::mark_ready(const SendTicket& ticket) const {
+template <simt::Scope S>
+GN_HD void BasicSendQueueRef<S>::mark_ready(const SendTicket& ticket) const {
+    if constexpr (kAlone) {
+        simt::store_relaxed<S>(ready + slot(ticket.index), ticket.mark);  // for the bell
+        return;
+    }
     // Release of the entry's bytes: pairs with the look of advance_published.
-    simt::exchange<simt::Scope::kDevice>(ready + slot(ticket.index), ticket.mark);
+    simt::exchange<S>(ready + slot(ticket.index), ticket.mark);
 }
 
-GN_HD
-inline void SendQueueRef::advance_published(std::uint64_t first, std::uint32_t count) const {
-    using simt::Scope;
+template <simt::Scope S>
+GN_HD void BasicSendQueueRef<S>::advance_published(std::uint64_t first, std::uint32_t count) const {
+    if constexpr (kAlone)  // in the order of reservation: all before it is published
+        simt::store_relaxed<S>(&state->published, first + count);
+    else
+        advance_among_others(first, count);
+}
+
+template <simt::Scope S>
+GN_HD void BasicSendQueueRef<S>::advance_among_others(std::uint64_t first, std::uint32_t count) const {
     for (;;) {
-        const std::uint64_t head = simt::load_acquire<Scope::kDevice>(&state->published);
+        const std::uint64_t head = simt::load_acquire<S>(&state->published);
         std::uint64_t to = head;
         for (;;) {
             if (to >= first && to < first + count) to = first + count;
             if (to - head >= entries()) break;
-            if (is_ready(simt::load_acquire<Scope::kDevice>(ready + slot(to)), to)) {
+            if (is_ready(simt::load_acquire<S>(ready + slot(to)), to)) {
                 ++to;
                 continue;
             }
             if (to != head) break;  // move the head first; the next round looks again
             // The last look, which must be a read-modify-write (above).
-            if (!is_ready(simt::fetch_or<Scope::kDevice>(ready + slot(to), 0u), to)) return;
+            if (!is_ready(simt::fetch_or<S>(ready + slot(to), 0u), to)) return;
             ++to;
         }
         // Release: whoever rings acquires `published`, and with it the bytes of all entries below. A failure
         // means that another lane moved it: look again from there.
-        simt::compare_exchange<Scope::kDevice>(&state->published, head, to);
+        simt::compare_exchange<S>(&state->published, head, to);
     }
 }
 
 // Why no published entry stays unrung. `ringing` is touched by exchanges alone. A lane that finds it 1 has
 // published before; its exchange precedes, in the order of that word, the exchange by which the holder drops
 // it, so the holder acquires the lane's count and its check after the drop sees it.
-GN_HD
-inline void SendQueueRef::ring_bell() const {
+template <simt::Scope S>
+GN_HD void BasicSendQueueRef<S>::ring_bell() const {
     using simt::Scope;
     for (;;) {
-        if (simt::exchange<Scope::kDevice>(&state->ringing, 1u) != 0) return;
+        if (simt::exchange<S>(&state->ringing, 1u) != 0) return;
         // Pairs with the compare_exchange of advance_published: brings the entries' bytes.
-        const std::uint64_t upto = simt::load_acquire<Scope::kDevice>(&state->published);
-        if (upto != simt::load_relaxed<Scope::kDevice>(&state->rung)) {
+        const std::uint64_t upto = simt::load_acquire<S>(&state->published);
+        if (upto != simt::load_relaxed<S>(&state->rung)) {
             // The NIC was not told of entry upto - 1 yet, so its slot and ready word cannot be of a later
             // lap.
-            const std::uint32_t mark = simt::load_relaxed<Scope::kDevice>(ready + slot(upto - 1));
+            const std::uint32_t mark = simt::load_relaxed<S>(ready + slot(upto - 1));
             const mlx5::ControlSegment control =
                 mlx5::make_control(static_cast<std::uint16_t>(upto - 1), static_cast<std::uint8_t>(mark >> 8),
                                    qpn, static_cast<std::uint8_t>(mark));
@@ -151,15 +161,15 @@ inline void SendQueueRef::ring_bell() const {
                                                 be32(static_cast<std::uint32_t>(upto) & mlx5::kIndexMask));
             // After the record: the bell must never name an entry that the record does not cover.
             simt::store_mmio64_release(bell, mlx5::bell_value(control));
-            simt::store_relaxed<Scope::kDevice>(&state->rung, upto);
+            simt::store_relaxed<S>(&state->rung, upto);
         }
-        simt::exchange<Scope::kDevice>(&state->ringing, 0u);
-        if (simt::load_acquire<Scope::kDevice>(&state->published) == upto) return;
+        simt::exchange<S>(&state->ringing, 0u);
+        if (simt::load_acquire<S>(&state->published) == upto) return;
     }
 }
 
-template <class Group>
-GN_HD SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted) {
+template <class Group, simt::Scope S>
+GN_HD SendTicket try_reserve(Group group, const BasicSendQueueRef<S>& queue, bool wanted) {
     const auto key = wanted ? reinterpret_cast<std::uint64_t>(queue.state) : 0u;
     const simt::LaneSet sharers = group.match(static_cast<std::uint64_t>(key));
     const std::uint32_t chief = sharers.lowest();
@@ -178,8 +188,9 @@ GN_HD SendTicket try_reserve(Group group, const SendQueueRef& queue, bool wanted
     return ticket;
 }
 
-template <class Group>
-GN_HD void publish_and_ring(Group group, const SendQueueRef& queue, const SendTicket& ticket, bool ring) {
+template <class Group, simt::Scope S>
+GN_HD void publish_and_ring(Group group, const BasicSendQueueRef<S>& queue, const SendTicket& ticket,
+                            bool ring) {
     if (ticket.granted()) queue.mark_ready(ticket);
     const auto key = ticket.granted() ? reinterpret_cast<std::uint64_t>(queue.state) : 0u;
     // Members that share a queue got consecutive entries, in the order of their lanes, if they reserved

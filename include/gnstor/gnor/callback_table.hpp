@@ -1,0 +1,70 @@
+// callback_table.hpp: the device table of C: pointers to functions by index, in memory that lanes see, set up
+// on the host.
+//
+// The address of a device function is known to device code alone, so an entry is written by a kernel of one
+// lane that has the function in its type. One host thread; an entry is set before requests name it.
+#pragma once
+
+#include <gnstor/gnor/callbacks.hpp>
+#include <gnstor/simt/device_memory.hpp>
+#include <gnstor/simt/launch.hpp>
+
+#include <cstdint>
+#include <utility>
+
+namespace gnstor {
+
+/// What a kernel takes.
+struct CallbackTableRef {
+    const Callback* entries = nullptr;
+    std::uint32_t count = 0;
+
+    GN_HD
+    bool has(std::uint32_t index) const { return index < count; }
+    /// The handler that calls entry `index` (has(index)) with `argument`.
+    GN_HD
+    TableCallback at(std::uint32_t index, void* argument) const {
+        return TableCallback{entries, index, argument};
+    }
+};
+
+namespace gnor {
+template <Callback kFunction>
+struct StoreCallback {
+    Callback* to;
+    GN_HD
+    void operator()(simt::Lane) const { *to = kFunction; }
+};
+}  // namespace gnor
+
+class CallbackTable {
+  public:
+    /// A table of `entries` places for such lanes.
+    static Result<CallbackTable> create(simt::LanesKind lanes, std::uint32_t entries) {
+        if (entries == 0)
+            return error(Errc::kInvalidArgument, "a callback table without entries: give at least 1");
+        GN_ASSIGN(auto memory, simt::DeviceMemory::allocate(entries * sizeof(Callback), lanes));
+        return CallbackTable(lanes, entries, std::move(memory));
+    }
+    /// Puts a function there. Compiled by nvcc where lanes are on a GPU.
+    template <Callback kFunction>
+    Result<void> set(std::uint32_t index) {
+        if (index >= entries_)
+            return error(Errc::kInvalidArgument, "callback {} of a table of {}", index, entries_);
+        return simt::launch(lanes_, 1, 1,
+                            gnor::StoreCallback<kFunction>{memory_.lane_as<Callback>() + index});
+    }
+    [[nodiscard]] CallbackTableRef ref() const {
+        return CallbackTableRef{memory_.lane_as<Callback>(), entries_};
+    }
+
+  private:
+    CallbackTable(simt::LanesKind lanes, std::uint32_t entries, simt::DeviceMemory memory)
+        : lanes_(lanes), entries_(entries), memory_(std::move(memory)) {}
+
+    simt::LanesKind lanes_;
+    std::uint32_t entries_;
+    simt::DeviceMemory memory_;
+};
+
+}  // namespace gnstor

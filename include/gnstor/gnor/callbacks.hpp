@@ -1,0 +1,126 @@
+// callbacks.hpp: what runs when an asynchronous request is done. CPU and GPU lanes.
+//
+// A callback is a *handler*: a small, trivially copyable functor, `handler(status)`. Its bytes travel in the
+// request's first command slot, beside a word that names its type: the address of invoke<Handler>. Whoever
+// finds the request done runs it, and how depends on what the type of that lane's view of the channel says:
+//   * Callbacks<F...> (ChannelRef::with<F...>()): the word is compared with each F's, and the one that it
+//     names is called directly, inlined where the compiler likes. Handlers of other types stay due for a lane
+//     that knows them. A kernel with such views alone has no indirect call in it;
+//   * AnyCallback, the default: the same for pointers to functions (C), and all else through the word, by an
+//     indirect call.
+// Why: an indirect call on a GPU goes to a function that the compiler does not know, so all registers in use
+// are spilled around it by the rules of the call ABI, and lanes whose targets differ take turns. In the loop
+// that polls it would be paid for by every kernel; a comparison with a constant is not noticed.
+//
+// A handler may only *try*: no call that waits. Its slots are free again when it runs. Word and handler hold
+// within one program (on a GPU: one module, as function addresses do).
+#pragma once
+
+#include <gnstor/base/target.hpp>
+#include <gnstor/nvme/status.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace gnstor {
+
+/// A callback in C's way.
+using Callback = void (*)(void* argument, nvme::Status status);
+
+/// A pointer to a function and its argument, as a handler. Null: nothing happens.
+struct PointerCallback {
+    Callback function;
+    void* argument;
+    GN_HD
+    void operator()(nvme::Status status) const {
+        if (function != nullptr) function(argument, status);
+    }
+};
+
+/// An entry of a table of functions in memory that lanes see (callback_table.hpp), looked up when the request
+/// is done.
+struct TableCallback {
+    const Callback* table;
+    std::uint64_t index;
+    void* argument;
+    GN_HD
+    void operator()(nvme::Status status) const {
+        if (table[index] != nullptr) table[index](argument, status);
+    }
+};
+
+namespace gnor {
+
+inline constexpr std::uint32_t kHandlerWords = 3;
+inline constexpr std::uint32_t kHandlerBytes = 8 * kHandlerWords;
+
+/// A handler on its way, out of the slot that it travelled in.
+struct HandlerBytes {
+    alignas(8) std::uint64_t words[kHandlerWords];
+};
+
+template <class Handler>
+GN_HD constexpr void check_handler() {
+    static_assert(std::is_trivially_copyable_v<Handler>,
+                  "a handler travels by its bytes: make it trivially copyable");
+    static_assert(
+        sizeof(Handler) <= kHandlerBytes && alignof(Handler) <= alignof(HandlerBytes),
+        "a handler travels in its command slot, which has 24 bytes for it: keep what is larger in memory "
+        "that lanes see, and give the handler its address");
+    static_assert(std::is_invocable_v<const Handler&, nvme::Status>,
+                  "a handler is called with the request's status: void operator()(nvme::Status) const");
+}
+
+/// The handler in these bytes, called directly.
+template <class Handler>
+GN_HD void invoke(const void* bytes, nvme::Status status) {
+    (*static_cast<const Handler*>(bytes))(status);
+}
+/// The word that names a handler's type.
+template <class Handler>
+GN_HD std::uint64_t handler_word() {
+    return reinterpret_cast<std::uint64_t>(&invoke<Handler>);
+}
+
+/// What a view runs: these handlers, directly.
+template <class... Handlers>
+struct Callbacks {
+    static constexpr bool kAny = sizeof...(Handlers) != 0;
+    template <class Handler>
+    static constexpr bool kKnows = (std::is_same_v<Handler, Handlers> || ...);
+
+    GN_HD
+    static bool knows([[maybe_unused]] std::uint64_t word) {
+        return ((word == handler_word<Handlers>()) || ...);
+    }
+    GN_HD
+    static void run([[maybe_unused]] std::uint64_t word, [[maybe_unused]] const HandlerBytes& handler,
+                    [[maybe_unused]] nvme::Status status) {
+        const auto one = [&](bool named, auto call) {
+            if (named) call(handler.words, status);
+            return named;
+        };
+        (void)(one(word == handler_word<Handlers>(),
+                   [](const void* bytes, nvme::Status s) { invoke<Handlers>(bytes, s); }) ||
+               ...);
+    }
+};
+
+/// What a view runs: any handler; those of C directly, others by an indirect call.
+struct AnyCallback {
+    static constexpr bool kAny = true;
+    template <class Handler>
+    static constexpr bool kKnows = true;
+
+    GN_HD
+    static bool knows(std::uint64_t) { return true; }
+    GN_HD
+    static void run(std::uint64_t word, const HandlerBytes& handler, nvme::Status status) {
+        using OfC = Callbacks<PointerCallback, TableCallback>;
+        if (OfC::knows(word)) return OfC::run(word, handler, status);
+        reinterpret_cast<void (*)(const void*, nvme::Status)>(word)(handler.words, status);
+    }
+};
+
+}  // namespace gnor
+}  // namespace gnstor

@@ -1,0 +1,272 @@
+// connection_manager.cpp: the table, what the owner asks for, timers, and what is pulled.
+// What messages do is in connection_manager_messages.cpp.
+#include "rdma/roce/connection_manager.hpp"
+
+#include <gnstor/base/hash.hpp>
+
+#include <algorithm>
+
+namespace gnstor::rdma::roce {
+namespace {
+constexpr std::uint32_t kIndexBits = 12;
+constexpr std::uint32_t kIndexMask = (1u << kIndexBits) - 1;
+}  // namespace
+
+ConnectionManager::ConnectionManager(const CmOptions& options)
+    : options_(options),
+      slots_(std::clamp<std::uint32_t>(options.connections_max, 1, kIndexMask + 1)),
+      transaction_(mix64(options.seed)) {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        slots_[i].generation = static_cast<std::uint32_t>(mix64(options.seed + i));
+    }
+}
+
+Result<void> ConnectionManager::listen(std::uint64_t service_id) {
+    if (std::find(services_.begin(), services_.end(), service_id) != services_.end()) {
+        return error(Errc::kExists, "service {:#x} is listened for already", service_id);
+    }
+    services_.push_back(service_id);
+    return {};
+}
+
+void ConnectionManager::unlisten(std::uint64_t service_id) {
+    std::erase(services_, service_id);
+}
+
+ConnectionManager::Slot* ConnectionManager::take() noexcept {
+    for (std::size_t tried = 0; tried < slots_.size(); ++tried) {
+        // Round about, so that an id comes again as late as may be.
+        const std::uint32_t index = next_slot_;
+        next_slot_ = (next_slot_ + 1) % static_cast<std::uint32_t>(slots_.size());
+        Slot& slot = slots_[index];
+        if (slot.state != State::kFree) continue;
+        const std::uint32_t generation = slot.generation + 1;
+        slot = Slot{};
+        slot.generation = generation;
+        slot.id = (generation << kIndexBits) | index;
+        ++used_;
+        return &slot;
+    }
+    return nullptr;
+}
+
+ConnectionManager::Slot* ConnectionManager::find(CmId id) noexcept {
+    const std::uint32_t index = id & kIndexMask;
+    if (index >= slots_.size()) return nullptr;
+    Slot& slot = slots_[index];
+    return slot.state != State::kFree && slot.id == id ? &slot : nullptr;
+}
+
+void ConnectionManager::set_state(Slot& slot, State state) noexcept {
+    const auto half = [&](State s) {
+        return slot.passive && (s == State::kRequested || s == State::kReplySent);
+    };
+    half_open_ += (half(state) ? 1u : 0u) - (half(slot.state) ? 1u : 0u);
+    slot.state = state;
+    slot.tries = 0;
+}
+
+void ConnectionManager::close(TimeNs now, Slot& slot, CmEnd end, const CmMessage* farewell) {
+    if (slot.state == State::kClosed) return;
+    set_state(slot, State::kClosed);
+    slot.deadline = kNever;
+    slot.send = false;
+    slot.end = end;
+    if (farewell != nullptr) say(now, slot, *farewell);
+    // A request that the owner never saw needs no end either.
+    const bool unseen =
+        slot.passive && (slot.events & (1u << static_cast<unsigned>(CmEventKind::kRequested))) != 0;
+    slot.events = unseen ? 0 : slot.events | (1u << static_cast<unsigned>(CmEventKind::kClosed));
+    if (slot.events == 0 && farewell == nullptr) release(slot);
+}
+
+void ConnectionManager::release(Slot& slot) noexcept {
+    set_state(slot, State::kFree);
+    --used_;
+}
+
+CmMessage ConnectionManager::begin(const Slot& slot, CmKind kind, std::uint64_t transaction) noexcept {
+    CmMessage message;
+    message.kind = kind;
+    message.transaction = transaction;
+    message.local_id = slot.id;
+    message.remote_id = slot.remote_id;
+    return message;
+}
+
+void ConnectionManager::fill(CmMessage& message, const CmParameters& mine) noexcept {
+    message.queue_pair = mine.queue_pair & kQpMask;
+    message.start_psn = mine.start_psn & 0xFFFFFFu;
+    message.responder_resources = mine.responder_resources;
+    message.initiator_depth = mine.initiator_depth;
+    message.rnr_retries = mine.rnr_retries;
+    message.ca_guid = mine.ca_guid;
+    message.private_bytes = static_cast<std::uint32_t>(mine.private_data.size());
+    std::copy(mine.private_data.begin(), mine.private_data.end(), message.private_data.begin());
+}
+
+void ConnectionManager::say(TimeNs now, Slot& slot, const CmMessage& message) {
+    slot.message = message;
+    slot.send = true;
+    slot.deadline = now + options_.response_timeout_ns;
+}
+
+Result<CmId> ConnectionManager::connect(TimeNs now, const Gid& peer, const CmParameters& mine) {
+    if (mine.private_data.size() > private_room(CmKind::kRequest)) {
+        return error(Errc::kInvalidArgument,
+                     "{} bytes of private data do not fit in a REQ, which has room for {}",
+                     mine.private_data.size(), private_room(CmKind::kRequest));
+    }
+    Slot* slot = take();
+    if (slot == nullptr) {
+        return error(Errc::kNoSpace, "all {} places for connections are in use; end some first",
+                     slots_.size());
+    }
+    slot->peer = peer;
+    CmMessage request = begin(*slot, CmKind::kRequest, transaction_++);
+    fill(request, mine);
+    request.service_id = mine.service_id;
+    request.mtu_code = mine.mtu_code;
+    request.local_gid = mine.local_gid;
+    request.remote_gid = mine.remote_gid;
+    set_state(*slot, State::kRequestSent);
+    say(now, *slot, request);
+    return slot->id;
+}
+
+Result<void> ConnectionManager::accept(TimeNs now, CmId id, const CmParameters& mine) {
+    Slot* slot = find(id);
+    if (slot == nullptr || slot->state != State::kRequested) {
+        return error(Errc::kState, "connection {:#x} awaits no answer (any more)", id);
+    }
+    if (mine.private_data.size() > private_room(CmKind::kReply)) {
+        return error(Errc::kInvalidArgument,
+                     "{} bytes of private data do not fit in a REP, which has room for {}",
+                     mine.private_data.size(), private_room(CmKind::kReply));
+    }
+    CmMessage reply = begin(*slot, CmKind::kReply, slot->received.transaction);
+    fill(reply, mine);
+    set_state(*slot, State::kReplySent);
+    say(now, *slot, reply);
+    return {};
+}
+
+Result<void> ConnectionManager::reject(TimeNs now, CmId id, RejectReason reason,
+                                       std::span<const std::byte> private_data) {
+    Slot* slot = find(id);
+    if (slot == nullptr || slot->state != State::kRequested) {
+        return error(Errc::kState, "connection {:#x} awaits no answer (any more)", id);
+    }
+    CmMessage message = begin(*slot, CmKind::kReject, slot->received.transaction);
+    message.reason = reason;
+    message.private_bytes =
+        static_cast<std::uint32_t>(std::min<std::size_t>(private_data.size(), private_room(CmKind::kReject)));
+    std::copy_n(private_data.begin(), message.private_bytes, message.private_data.begin());
+    close(now, *slot, CmEnd::kRejected, &message);
+    return {};
+}
+
+void ConnectionManager::disconnect(TimeNs now, CmId id) {
+    Slot* slot = find(id);
+    if (slot == nullptr) return;
+    switch (slot->state) {
+        case State::kEstablished:
+        case State::kReplySent: {
+            CmMessage message = begin(*slot, CmKind::kDisconnect, transaction_++);
+            message.queue_pair = slot->remote_queue_pair;
+            set_state(*slot, State::kDisconnectSent);
+            return say(now, *slot, message);
+        }
+        case State::kRequested:
+            (void)reject(now, id, RejectReason::kConsumer, {});
+            return;
+        case State::kRequestSent: {
+            // A REP that comes later finds nobody and is rejected.
+            return close(now, *slot, CmEnd::kDisconnected);
+        }
+        default:
+            return;
+    }
+}
+
+void ConnectionManager::heard(TimeNs, CmId id) {
+    Slot* slot = find(id);
+    if (slot == nullptr || slot->state != State::kReplySent) return;
+    set_state(*slot, State::kEstablished);
+    slot->deadline = kNever;
+    slot->send = false;
+    slot->events |= 1u << static_cast<unsigned>(CmEventKind::kConnected);
+}
+
+void ConnectionManager::on_time(TimeNs now) {
+    for (Slot& slot : slots_) {
+        if (slot.state == State::kFree || now < slot.deadline) continue;
+        if (slot.state == State::kClosed) {
+            slot.deadline = kNever;
+            if (slot.events == 0) release(slot);
+            continue;
+        }
+        if (slot.state != State::kRequested && slot.tries < options_.retries) {
+            ++slot.tries;
+            slot.send = true;
+            slot.deadline = now + options_.response_timeout_ns;
+            continue;
+        }
+        // 12.9.8: who gives up says so, in case the peer is there after all.
+        CmMessage message = begin(slot, CmKind::kReject, slot.received.transaction);
+        message.reason = RejectReason::kTimeout;
+        message.about = slot.state == State::kReplySent ? 1 : 0;
+        const bool tell = slot.passive && slot.state != State::kDisconnectSent;
+        const bool ended = slot.state == State::kDisconnectSent;
+        close(now, slot, ended ? CmEnd::kDisconnected : CmEnd::kTimedOut, tell ? &message : nullptr);
+    }
+}
+
+TimeNs ConnectionManager::next_deadline() const noexcept {
+    TimeNs next = kNever;
+    for (const Slot& slot : slots_) {
+        if (slot.state != State::kFree) next = std::min(next, slot.deadline);
+    }
+    return next;
+}
+
+bool ConnectionManager::next_message(Gid& peer, CmMessage& message) {
+    if (stateless_count_ > 0) {
+        const Stateless& one = stateless_[stateless_first_];
+        peer = one.peer;
+        message = one.message;
+        stateless_first_ = (stateless_first_ + 1) % stateless_.size();
+        --stateless_count_;
+        return true;
+    }
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        Slot& slot = slots_[next_to_send_];
+        next_to_send_ = (next_to_send_ + 1) % static_cast<std::uint32_t>(slots_.size());
+        if (slot.state == State::kFree || !slot.send) continue;
+        slot.send = false;
+        peer = slot.peer;
+        message = slot.message;
+        return true;
+    }
+    return false;
+}
+
+bool ConnectionManager::next_event(CmEvent& event) {
+    for (Slot& slot : slots_) {
+        if (slot.state == State::kFree || slot.events == 0) continue;
+        unsigned kind = 0;
+        while ((slot.events & (1u << kind)) == 0) ++kind;
+        slot.events = static_cast<std::uint8_t>(slot.events & ~(1u << kind));
+        event.kind = static_cast<CmEventKind>(kind);
+        event.id = slot.id;
+        event.end = event.kind == CmEventKind::kClosed ? slot.end : CmEnd::kNone;
+        event.message = slot.received;
+        // A message that still goes out, and a REJ that may be asked for again, keep the place until the
+        // deadline.
+        if (event.kind == CmEventKind::kClosed && !slot.send && slot.deadline == kNever) release(slot);
+        return true;
+    }
+    return false;
+}
+
+}  // namespace gnstor::rdma::roce

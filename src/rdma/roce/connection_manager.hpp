@@ -1,0 +1,142 @@
+// connection_manager.hpp: connections made and ended by messages between queue pairs 1. IBA volume 1, 12.9.
+//
+// Owns the table of connections from the first message to the last, with the retries of each message. Pure
+// like the transport: time and messages are arguments, messages and events are pulled. Invariants
+//   * a table of constant size; half-open connections that peers began are limited on their own, beyond which
+//   a REQ is
+//     answered with "no resources"; answers that belong to no connection wait in a small ring that may
+//     overflow;
+//   * every state but an established one has a deadline, so a silent peer ends in kClosed;
+//   * events of a connection come in order: (kRequested or nothing), kConnected, kClosed, each at most once;
+//   after
+//     kClosed was taken the id is free.
+// Death of an established peer is noticed by the transport's retries, not here. One thread at a time.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include "rdma/roce/cm_messages.hpp"
+#include "rdma/roce/transport.hpp"
+
+#include <array>
+#include <vector>
+
+namespace gnstor::rdma::roce {
+
+using CmId = std::uint32_t;  ///< our communication id
+
+struct CmOptions {
+    std::uint32_t connections_max = 256;  ///< at most 4096
+    std::uint32_t half_open_max = 64;  ///< begun by peers and not established, or ended and not yet forgotten
+    std::uint32_t retries = 7;         ///< of each message
+    TimeNs response_timeout_ns = 500'000'000;
+    TimeNs decision_timeout_ns = 10'000'000'000;  ///< how long a listener may think
+    std::uint64_t seed = 1;                       ///< of ids, so that those of a restarted process differ
+};
+
+/// What one side tells the other of its queue pair.
+struct CmParameters {
+    std::uint32_t queue_pair = 0;
+    std::uint32_t start_psn = 0;  ///< what we expect first; the peer sends from it
+    std::uint8_t responder_resources = 4;
+    std::uint8_t initiator_depth = 4;
+    std::uint8_t rnr_retries = 7;
+    std::uint8_t mtu_code = 3;      ///< REQ
+    std::uint64_t service_id = 0;   ///< REQ
+    Gid local_gid{}, remote_gid{};  ///< REQ
+    std::uint64_t ca_guid = 0;
+    std::span<const std::byte> private_data{};  ///< copied
+};
+
+enum class CmEventKind : std::uint8_t { kRequested, kConnected, kClosed };
+enum class CmEnd : std::uint8_t { kNone, kRejected, kTimedOut, kDisconnected };
+
+struct CmEvent {
+    CmEventKind kind{};
+    CmId id = 0;
+    CmEnd end = CmEnd::kNone;  ///< kClosed
+    CmMessage message;         ///< kRequested: REQ. kConnected by connect(): REP. kClosed, kRejected: REJ
+};
+
+class ConnectionManager {
+  public:
+    explicit ConnectionManager(const CmOptions& options);
+
+    Result<void> listen(std::uint64_t service_id);
+    void unlisten(std::uint64_t service_id);
+    /// Sends a REQ to `peer`. kNoSpace: the table is full.
+    Result<CmId> connect(TimeNs now, const Gid& peer, const CmParameters& mine);
+    /// Answers kRequested. kState: not (or no more) to be answered.
+    Result<void> accept(TimeNs now, CmId id, const CmParameters& mine);
+    Result<void> reject(TimeNs now, CmId id, RejectReason reason, std::span<const std::byte> private_data);
+    /// Ends it from any state; kClosed follows.
+    void disconnect(TimeNs now, CmId id);
+    /// A packet for its queue pair came before the RTU (12.9.6): as good as an RTU.
+    void heard(TimeNs now, CmId id);
+
+    void on_message(TimeNs now, const Gid& peer, const CmMessage& message);
+    /// The next message to go out, and to whom.
+    bool next_message(Gid& peer, CmMessage& message);
+    bool next_event(CmEvent& event);
+    void on_time(TimeNs now);
+    [[nodiscard]] TimeNs next_deadline() const noexcept;
+    [[nodiscard]] std::uint32_t open_connections() const noexcept { return used_; }
+    [[nodiscard]] std::uint32_t half_open() const noexcept { return half_open_; }
+
+  private:
+    enum class State : std::uint8_t {
+        kFree,
+        kRequestSent,
+        kRequested,  ///< the listener decides
+        kReplySent,
+        kEstablished,
+        kDisconnectSent,
+        kClosed,  ///< until kClosed was taken, and a REJ may have to be repeated until the deadline
+    };
+    struct Slot {
+        State state = State::kFree;
+        bool passive = false;
+        bool send = false;  ///< `message` is to go out (again)
+        CmId id = 0;
+        std::uint32_t generation = 0;
+        std::uint32_t remote_id = 0, remote_queue_pair = 0;
+        std::uint64_t request_transaction = 0;
+        std::uint32_t tries = 0;
+        TimeNs deadline = kNever;
+        Gid peer{};
+        CmMessage message;        ///< newest one sent, for repetition
+        CmMessage received;       ///< REQ, REP or REJ, for the event
+        std::uint8_t events = 0;  ///< bits of CmEventKind
+        CmEnd end = CmEnd::kNone;
+    };
+    struct Stateless {
+        Gid peer{};
+        CmMessage message;
+    };
+
+    Slot* take() noexcept;
+    Slot* find(CmId id) noexcept;
+    Slot* find_request(const Gid& peer, const CmMessage& request) noexcept;
+    void say(TimeNs now, Slot& slot, const CmMessage& message);
+    void set_state(Slot& slot, State state) noexcept;
+    /// `farewell`: a message that goes out, and again where the peer repeats itself, until the deadline.
+    void close(TimeNs now, Slot& slot, CmEnd end, const CmMessage* farewell = nullptr);
+    void release(Slot& slot) noexcept;
+    void on_request(TimeNs now, const Gid& peer, const CmMessage& request);
+    void on_reply(TimeNs now, Slot& slot, const CmMessage& reply);
+    void answer(const Gid& peer, const CmMessage& to, CmKind kind, RejectReason reason,
+                std::uint8_t about) noexcept;
+    static CmMessage begin(const Slot& slot, CmKind kind, std::uint64_t transaction) noexcept;
+    static void fill(CmMessage& message, const CmParameters& mine) noexcept;
+
+    const CmOptions options_;
+    std::vector<Slot> slots_;
+    std::vector<std::uint64_t> services_;
+    std::array<Stateless, 16> stateless_{};
+    std::uint32_t stateless_first_ = 0, stateless_count_ = 0;
+    std::uint32_t used_ = 0, half_open_ = 0;
+    std::uint32_t next_slot_ = 0, next_to_send_ = 0;
+    std::uint64_t transaction_;
+};
+
+}  // namespace gnstor::rdma::roce

@@ -1,0 +1,126 @@
+// connection_manager_messages.cpp: what each message does in each state. IBA volume 1, 12.9.7 and 12.9.8.
+#include "rdma/roce/connection_manager.hpp"
+
+#include <algorithm>
+
+namespace gnstor::rdma::roce {
+namespace {
+constexpr TimeNs kReceiptWaitMaxNs = 60'000'000'000;  // a peer may ask for patience, not for ever
+constexpr std::uint8_t bit(CmEventKind kind) noexcept {
+    return static_cast<std::uint8_t>(1u << static_cast<unsigned>(kind));
+}
+}  // namespace
+
+ConnectionManager::Slot* ConnectionManager::find_request(const Gid& peer, const CmMessage& request) noexcept {
+    for (Slot& slot : slots_) {
+        // A peer that was started anew may use the same id again, in another transaction.
+        if (slot.state != State::kFree && slot.passive && slot.remote_id == request.local_id &&
+            slot.request_transaction == request.transaction && slot.peer == peer) {
+            return &slot;
+        }
+    }
+    return nullptr;
+}
+
+// An answer that belongs to no connection. Where the ring is full it is left out: the peer asks again.
+void ConnectionManager::answer(const Gid& peer, const CmMessage& to, CmKind kind, RejectReason reason,
+                               std::uint8_t about) noexcept {
+    if (stateless_count_ == stateless_.size()) return;
+    Stateless& one = stateless_[(stateless_first_ + stateless_count_++) % stateless_.size()];
+    one.peer = peer;
+    one.message = CmMessage{};
+    one.message.kind = kind;
+    one.message.transaction = to.transaction;
+    one.message.local_id = to.remote_id;
+    one.message.remote_id = to.local_id;
+    one.message.reason = reason;
+    one.message.about = about;
+}
+
+void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage& request) {
+    if (Slot* known = find_request(peer, request)) {
+        // The same REQ again: our answer, if there is one already, was lost.
+        const bool answered = known->state == State::kReplySent ||
+                              (known->state == State::kClosed && known->message.kind == CmKind::kReject);
+        if (answered) known->send = true;
+        return;
+    }
+    if (std::find(services_.begin(), services_.end(), request.service_id) == services_.end()) {
+        return answer(peer, request, CmKind::kReject, RejectReason::kInvalidService, 0);
+    }
+    Slot* slot = half_open_ < options_.half_open_max ? take() : nullptr;
+    if (slot == nullptr) return answer(peer, request, CmKind::kReject, RejectReason::kNoResources, 0);
+    slot->passive = true;
+    slot->peer = peer;
+    slot->remote_id = request.local_id;
+    slot->request_transaction = request.transaction;
+    slot->remote_queue_pair = request.queue_pair;
+    slot->received = request;
+    set_state(*slot, State::kRequested);
+    slot->deadline = now + options_.decision_timeout_ns;
+    slot->events = bit(CmEventKind::kRequested);
+}
+
+void ConnectionManager::on_reply(TimeNs now, Slot& slot, const CmMessage& reply) {
+    if (slot.state == State::kEstablished && !slot.passive) {
+        // Our RTU was lost.
+        slot.send = true;
+        return;
+    }
+    if (slot.state != State::kRequestSent) return;
+    slot.remote_id = reply.local_id;
+    slot.remote_queue_pair = reply.queue_pair;
+    slot.received = reply;
+    set_state(slot, State::kEstablished);
+    say(now, slot, begin(slot, CmKind::kReadyToUse, reply.transaction));
+    slot.deadline = kNever;
+    slot.events |= bit(CmEventKind::kConnected);
+}
+
+void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage& message) {
+    if (message.kind == CmKind::kRequest) return on_request(now, peer, message);
+    Slot* slot = find(message.remote_id);
+    // Before the REP we do not know the peer's id.
+    const bool new_peer = slot != nullptr && slot->state == State::kRequestSent;
+    if (slot == nullptr || slot->peer != peer || (!new_peer && slot->remote_id != message.local_id)) {
+        // 12.9.8.3: a DREQ for what is gone is answered all the same; a REP that nobody waits for is
+        // rejected.
+        if (message.kind == CmKind::kDisconnect)
+            answer(peer, message, CmKind::kDisconnected, RejectReason::kNone, 0);
+        if (message.kind == CmKind::kReply)
+            answer(peer, message, CmKind::kReject, RejectReason::kInvalidId, 1);
+        return;
+    }
+    switch (message.kind) {
+        case CmKind::kReply:
+            return on_reply(now, *slot, message);
+        case CmKind::kReadyToUse:
+            return heard(now, slot->id);
+        case CmKind::kReceipt:
+            if ((slot->state == State::kRequestSent || slot->state == State::kReplySent) &&
+                slot->tries < options_.retries) {
+                const TimeNs wait = TimeNs{4096} << (message.service_timeout & 31u);
+                slot->deadline = std::max(slot->deadline, now + std::min(wait, kReceiptWaitMaxNs));
+                ++slot->tries;
+            }
+            return;
+        case CmKind::kReject:
+            // A REQ that the peer rejected, a REP that it gave up on, or an established connection that it
+            // forgot.
+            if (slot->state == State::kRequested || slot->state == State::kClosed) return;
+            slot->received = message;
+            return close(now, *slot, CmEnd::kRejected);
+        case CmKind::kDisconnect: {
+            if (slot->state == State::kRequestSent || slot->state == State::kRequested) return;
+            answer(peer, message, CmKind::kDisconnected, RejectReason::kNone, 0);
+            return close(now, *slot, CmEnd::kDisconnected);
+        }
+        case CmKind::kDisconnected:
+            if (slot->state != State::kDisconnectSent) return;
+            return close(now, *slot, CmEnd::kDisconnected);
+        default:
+            return;
+    }
+}
+
+}  // namespace gnstor::rdma::roce

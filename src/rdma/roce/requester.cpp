@@ -1,0 +1,166 @@
+// requester.cpp: posting, sending in order within the window, retransmission, completions.
+// What comes back is in requester_responses.cpp.
+#include "rdma/roce/requester.hpp"
+
+#include <algorithm>
+
+namespace gnstor::rdma::roce {
+namespace {
+
+constexpr std::uint32_t kBackOffShiftMax = 5;
+
+Opcode opcode_of(RequestKind kind, bool first, bool last) noexcept {
+    if (kind == RequestKind::kWrite) {
+        if (first) return last ? Opcode::kWriteOnly : Opcode::kWriteFirst;
+        return last ? Opcode::kWriteLast : Opcode::kWriteMiddle;
+    }
+    if (!last) return first ? Opcode::kSendFirst : Opcode::kSendMiddle;
+    if (kind == RequestKind::kSendInvalidate)
+        return first ? Opcode::kSendOnlyInvalidate : Opcode::kSendLastInvalidate;
+    return first ? Opcode::kSendOnly : Opcode::kSendLast;
+}
+
+}  // namespace
+
+Requester::Requester(const RequesterOptions& options)
+    : options_(options),
+      slots_(std::max<std::uint32_t>(options.depth, 1)),
+      next_(first_sequence(options.start_psn)),
+      cursor_(next_),
+      highest_(next_),
+      unacknowledged_(next_) {}
+
+Result<void> Requester::post(const Request& request) {
+    if (full()) {
+        return error(Errc::kBusy, "all {} send entries of the queue pair are in use; take completions first",
+                     slots_.size());
+    }
+    std::uint64_t bytes = 0;
+    for (std::uint32_t i = 0; i < std::min(request.count, kPiecesMax); ++i) bytes += request.pieces[i].size();
+    if (request.count > kPiecesMax || bytes > kMessageBytesMax) {
+        return error(Errc::kInvalidArgument,
+                     "a request of {} pieces and {} bytes is beyond {} pieces and {} bytes", request.count,
+                     bytes, kPiecesMax, kMessageBytesMax);
+    }
+    Slot& entry = slot(posted_);
+    entry.request = request;
+    entry.first = next_;
+    entry.packets = packets_of(bytes, options_.mtu);
+    entry.bytes = static_cast<std::uint32_t>(bytes);
+    entry.status = failed_ ? mlx5::kFlushed : mlx5::kSyndromeNone;
+    next_ += entry.packets;
+    ++posted_;
+    if (failed_) done_ = cursor_entry_ = posted_;
+    return {};
+}
+
+// Window, the peer's resources for READs, and its credits for SENDs.
+bool Requester::may_send(const Slot& entry, std::uint64_t index) noexcept {
+    if (cursor_ - unacknowledged_ >= options_.window_packets) return false;
+    const bool fresh = cursor_ >= highest_;
+    if (entry.read()) {
+        // 9.7.1: no more than 2^23 outstanding, or an old number could not be told from a new one.
+        return entry.end() - unacknowledged_ < kPsnHalf && (!fresh || reads_out_ < options_.reads_max);
+    }
+    const bool send = entry.request.kind != RequestKind::kWrite;
+    // Without credits one message may go out alone; its acknowledgement or RNR NAK says how things stand.
+    return !send || !fresh || cursor_ != entry.first || index < send_limit_ || cursor_ == unacknowledged_;
+}
+
+void Requester::build(const Slot& entry, Packet& packet) const {
+    packet = Packet{};
+    packet.queue_pair = options_.peer_queue_pair;
+    packet.psn = psn_of(cursor_);
+    const auto offset = static_cast<std::uint32_t>((cursor_ - entry.first) * options_.mtu);
+    if (entry.read()) {
+        packet.opcode = Opcode::kReadRequest;
+        packet.ack_request = true;
+        packet.address = entry.request.address + offset;
+        packet.rkey = entry.request.rkey;
+        packet.length = entry.bytes - offset;
+        return;
+    }
+    const bool first = cursor_ == entry.first;
+    const bool last = cursor_ + 1 == entry.end();
+    packet.opcode = opcode_of(entry.request.kind, first, last);
+    packet.solicited = last && entry.request.solicited;
+    // Asked for at the end of a message, where the window closes, midway in it, and where a retransmission
+    // ends.
+    const std::uint32_t half = std::max<std::uint32_t>(options_.window_packets / 2, 1);
+    packet.ack_request = last || cursor_ + 1 - unacknowledged_ >= options_.window_packets ||
+                         (cursor_ + 1) % half == 0 || cursor_ + 1 == highest_;
+    if (first && entry.request.kind == RequestKind::kWrite) {
+        packet.address = entry.request.address;
+        packet.rkey = entry.request.rkey;
+        packet.length = entry.bytes;
+    }
+    if (last && entry.request.kind == RequestKind::kSendInvalidate) {
+        packet.invalidate_rkey = entry.request.invalidate_rkey;
+    }
+    std::uint32_t skip = offset, left = std::min(options_.mtu, entry.bytes - offset);
+    for (std::uint32_t i = 0; i < entry.request.count && left > 0; ++i) {
+        const auto piece = entry.request.pieces[i];
+        if (skip >= piece.size()) {
+            skip -= static_cast<std::uint32_t>(piece.size());
+            continue;
+        }
+        const auto take = std::min<std::size_t>(left, piece.size() - skip);
+        packet.payload.add(piece.subspan(skip, take));
+        left -= static_cast<std::uint32_t>(take);
+        skip = 0;
+    }
+}
+
+bool Requester::next_packet(TimeNs now, Packet& packet) {
+    if (failed_ || rnr_until_ != kNever || cursor_entry_ == posted_) return false;
+    const Slot& entry = slot(cursor_entry_);
+    if (!may_send(entry, cursor_entry_)) return false;
+    build(entry, packet);
+    ++counters_.packets;
+    if (cursor_ >= highest_) {
+        reads_out_ += entry.read() ? 1 : 0;
+    } else {
+        ++counters_.retransmitted;
+    }
+    cursor_ = entry.read() ? entry.end() : cursor_ + 1;
+    if (cursor_ == entry.end()) ++cursor_entry_;
+    highest_ = std::max(highest_, cursor_);
+    if (timer_at_ == kNever)
+        timer_at_ = now + (options_.ack_timeout_ns << std::min(timeouts_, kBackOffShiftMax));
+    return true;
+}
+
+void Requester::on_time(TimeNs now) {
+    if (now >= rnr_until_) rnr_until_ = kNever;
+    if (failed_ || now < timer_at_) return;
+    timer_at_ = kNever;
+    ++counters_.timeouts;
+    if (++timeouts_ > options_.retries) return fail(done_, mlx5::kTransportRetryExceeded);
+    rewind();
+}
+
+void Requester::rewind() noexcept {
+    cursor_ = unacknowledged_;
+    cursor_entry_ = done_;
+}
+
+bool Requester::next_completion(Completion& completion) {
+    if (popped_ == done_) return false;
+    const Slot& entry = slot(popped_++);
+    completion = {entry.request.id, entry.request.kind, entry.status, entry.bytes};
+    return true;
+}
+
+void Requester::flush() {
+    if (!failed_) fail(posted_, mlx5::kFlushed);
+}
+
+void Requester::fail(std::uint64_t index, mlx5::Syndrome status) noexcept {
+    for (std::uint64_t i = done_; i < posted_; ++i) slot(i).status = i == index ? status : mlx5::kFlushed;
+    done_ = cursor_entry_ = posted_;
+    timer_at_ = rnr_until_ = kNever;
+    failed_ = true;
+    failure_ = status;
+}
+
+}  // namespace gnstor::rdma::roce

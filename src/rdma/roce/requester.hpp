@@ -1,0 +1,105 @@
+// requester.hpp: the sending half of a reliable connection. IBA volume 1, 9.7.5 to 9.7.7 and 9.9.2.
+//
+// Owns the send entries between post() and their completions. Sequence numbers count in 64 bits (psn.hpp).
+// Invariants
+//   * popped <= done <= cursor entry <= posted; an entry between popped and done awaits next_completion();
+//   * unacknowledged <= cursor <= next to assign, and cursor <= highest sent; retransmission moves the cursor
+//   back to
+//     `unacknowledged`, never elsewhere (go back N);
+//   * a READ's own sequence numbers are acknowledged by its responses alone: an acknowledgement beyond an
+//   unfinished
+//     READ says that responses were lost;
+//   * between two steps of progress the peer's answers cause one retransmission at most; all others need a
+//   timeout, and
+//     timeouts in a row are bounded: the peer cannot make it send for ever.
+// After an error all entries are flushed in order, and later ones at once. Pure; one thread at a time.
+#pragma once
+
+#include "rdma/roce/psn.hpp"
+#include "rdma/roce/transport.hpp"
+
+#include <vector>
+
+namespace gnstor::rdma::roce {
+
+struct RequesterCounters {
+    std::uint64_t packets = 0, retransmitted = 0, timeouts = 0, sequence_naks = 0, implied_naks = 0,
+                  rnr_naks = 0, ghosts = 0;
+};
+
+class Requester {
+  public:
+    explicit Requester(const RequesterOptions& options);
+
+    /// Appends a request. kBusy: all entries are in use. kInvalidArgument: too many pieces, or too long.
+    Result<void> post(const Request& request);
+    [[nodiscard]] bool full() const noexcept { return posted_ - popped_ == slots_.size(); }
+
+    /// Builds the next packet to go out; false where there is none now. Payload refers to the request's
+    /// memory.
+    bool next_packet(TimeNs now, Packet& packet);
+    /// Takes an acknowledgement or a READ response.
+    void on_response(TimeNs now, const Packet& packet);
+    /// To be called when next_deadline() has come (earlier does no harm).
+    void on_time(TimeNs now);
+    [[nodiscard]] TimeNs next_deadline() const noexcept {
+        return timer_at_ < rnr_until_ ? timer_at_ : rnr_until_;
+    }
+
+    bool next_completion(Completion& completion);
+    /// Ends it: unfinished entries are flushed.
+    void flush();
+    [[nodiscard]] bool failed() const noexcept { return failed_; }
+    [[nodiscard]] mlx5::Syndrome failure() const noexcept { return failure_; }
+    /// Nothing is posted that has not completed.
+    [[nodiscard]] bool idle() const noexcept { return done_ == posted_; }
+    [[nodiscard]] const RequesterCounters& counters() const noexcept { return counters_; }
+
+  private:
+    struct Slot {
+        Request request;
+        Sequence first = 0;
+        std::uint32_t packets = 0;
+        std::uint32_t bytes = 0;
+        mlx5::Syndrome status = mlx5::kSyndromeNone;
+
+        [[nodiscard]] Sequence end() const noexcept { return first + packets; }
+        [[nodiscard]] bool read() const noexcept { return request.kind == RequestKind::kRead; }
+    };
+
+    Slot& slot(std::uint64_t index) noexcept { return slots_[index % slots_.size()]; }
+    bool may_send(const Slot& entry, std::uint64_t index) noexcept;
+    void build(const Slot& entry, Packet& packet) const;
+    void on_acknowledge(TimeNs now, const Packet& packet, Sequence sequence);
+    void on_nak(TimeNs now, NakCode code, Sequence sequence);
+    void on_rnr(TimeNs now, std::uint8_t timer, Sequence sequence);
+    void on_read_response(TimeNs now, const Packet& packet, Sequence sequence);
+    /// Acknowledges what lies before `target`, up to the first unfinished READ; whether all of it was.
+    bool advance(TimeNs now, Sequence target);
+    void progress(TimeNs now) noexcept;
+    void finish_oldest() noexcept;
+    void responses_lost();
+    void retransmit_once();
+    void rewind() noexcept;
+    void note_credits(const Packet& packet) noexcept;
+    void fail(std::uint64_t index, mlx5::Syndrome status) noexcept;
+
+    const RequesterOptions options_;
+    std::vector<Slot> slots_;
+    std::uint64_t posted_ = 0, done_ = 0, popped_ = 0;
+    std::uint64_t cursor_entry_ = 0;  ///< entry that the cursor is in, or `posted_`
+    Sequence next_;                   ///< first number of the next request to be posted
+    Sequence cursor_;                 ///< next packet to send
+    Sequence highest_;                ///< end of what was ever sent
+    Sequence unacknowledged_;
+    Sequence retransmitted_at_ = 0;  ///< `unacknowledged_` of the last retransmission that an answer caused
+    std::uint32_t reads_out_ = 0;
+    std::uint32_t timeouts_ = 0, rnr_naks_ = 0;  ///< in a row
+    TimeNs timer_at_ = kNever, rnr_until_ = kNever;
+    std::uint64_t send_limit_ = kNever;  ///< SENDs at entries from this one on wait for credits (9.7.7.2)
+    bool failed_ = false;
+    mlx5::Syndrome failure_ = mlx5::kSyndromeNone;
+    RequesterCounters counters_;
+};
+
+}  // namespace gnstor::rdma::roce

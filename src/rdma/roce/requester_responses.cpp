@@ -1,0 +1,171 @@
+// requester_responses.cpp: what acknowledgements, NAKs and READ responses do to a requester.
+// IBA 9.7.5.1, 9.7.5.2.
+#include "rdma/roce/requester.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gnstor::rdma::roce {
+
+void Requester::on_response(TimeNs now, const Packet& packet) {
+    if (failed_) return;
+    const Sequence sequence = extend(packet.psn, unacknowledged_);
+    // Beyond what was sent: a ghost of an earlier connection, or a forgery. Before: an answer that came
+    // twice.
+    if (sequence >= highest_) {
+        ++counters_.ghosts;
+        return;
+    }
+    switch (packet.opcode) {
+        case Opcode::kAcknowledge:
+            return on_acknowledge(now, packet, sequence);
+        case Opcode::kReadResponseFirst:
+        case Opcode::kReadResponseMiddle:
+        case Opcode::kReadResponseLast:
+        case Opcode::kReadResponseOnly:
+            return on_read_response(now, packet, sequence);
+        default:
+            return;  // atomics were never asked for
+    }
+}
+
+void Requester::on_acknowledge(TimeNs now, const Packet& packet, Sequence sequence) {
+    const std::uint8_t value = ack_value(packet.syndrome);
+    if (ack_kind(packet.syndrome) == AckKind::kAck) note_credits(packet);
+    if (sequence < unacknowledged_) return;
+    switch (ack_kind(packet.syndrome)) {
+        case AckKind::kAck:
+            if (!advance(now, sequence + 1)) responses_lost();
+            return;
+        case AckKind::kRnrNak:
+            return on_rnr(now, value, sequence);
+        case AckKind::kNak:
+            return on_nak(now, static_cast<NakCode>(value), sequence);
+        case AckKind::kReserved:
+            return;
+    }
+}
+
+// A NAK acknowledges all before its number (9.7.5.2.8), READs excepted whose responses have not come.
+void Requester::on_nak(TimeNs now, NakCode code, Sequence sequence) {
+    const bool all = advance(now, sequence);
+    mlx5::Syndrome status = mlx5::kBadResponse;
+    switch (code) {
+        case NakCode::kSequenceError:
+            ++counters_.sequence_naks;
+            return all ? retransmit_once() : responses_lost();
+        case NakCode::kInvalidRequest:
+            status = mlx5::kRemoteInvalidRequest;
+            break;
+        case NakCode::kRemoteAccess:
+            status = mlx5::kRemoteAccessError;
+            break;
+        case NakCode::kRemoteOperational:
+            status = mlx5::kRemoteOperationError;
+            break;
+        default:
+            break;
+    }
+    // The peer is in error: READs before it will not be answered any more. The entry that it names has the
+    // reason.
+    std::uint64_t index = done_;
+    while (slot(index).end() <= sequence) ++index;
+    fail(index, status);
+}
+
+void Requester::on_rnr(TimeNs now, std::uint8_t timer, Sequence sequence) {
+    if (!advance(now, sequence)) return responses_lost();
+    if (rnr_until_ != kNever) return;  // the same one twice
+    ++counters_.rnr_naks;
+    if (++rnr_naks_ > options_.rnr_retries) return fail(done_, mlx5::kRnrRetryExceeded);
+    rnr_until_ = now + rnr_timer_ns(timer);
+    timer_at_ = kNever;
+    rewind();
+}
+
+void Requester::on_read_response(TimeNs now, const Packet& packet, Sequence sequence) {
+    if (sequence < unacknowledged_) return;
+    // A response acknowledges what was sent before its READ; if a READ before it is unfinished, responses
+    // were lost.
+    std::uint64_t index = done_;
+    while (slot(index).end() <= sequence) ++index;
+    if (!slot(index).read()) {
+        ++counters_.ghosts;
+        return;
+    }
+    if (!advance(now, slot(index).first) || sequence != unacknowledged_) return responses_lost();
+    const Slot& entry = slot(index);
+    const std::uint64_t offset = (sequence - entry.first) * options_.mtu;
+    const auto wanted =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.mtu, entry.bytes - offset));
+    const bool last = sequence + 1 == entry.end();
+    // A READ that was repeated from the middle is answered by a "first" there, so only the end is told by the
+    // opcode.
+    if (packet.payload.bytes != wanted || traits(packet.opcode).last != last)
+        return fail(index, mlx5::kBadResponse);
+    std::uint64_t skip = offset;
+    const std::byte* from = packet.payload.count > 0 ? packet.payload.pieces[0].data() : nullptr;
+    for (std::uint32_t i = 0, left = wanted; i < entry.request.count && left > 0; ++i) {
+        const auto piece = entry.request.pieces[i];
+        if (skip >= piece.size()) {
+            skip -= piece.size();
+            continue;
+        }
+        const auto take = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, piece.size() - skip));
+        std::memcpy(piece.data() + skip, from, take);
+        from += take;
+        left -= take;
+        skip = 0;
+    }
+    ++unacknowledged_;
+    if (last) finish_oldest();
+    progress(now);
+}
+
+bool Requester::advance(TimeNs now, Sequence target) {
+    const Sequence before = unacknowledged_;
+    while (unacknowledged_ < target && !slot(done_).read()) {
+        unacknowledged_ = std::min(slot(done_).end(), target);
+        if (unacknowledged_ == slot(done_).end()) finish_oldest();
+    }
+    if (unacknowledged_ != before) progress(now);
+    return unacknowledged_ >= target;
+}
+
+void Requester::finish_oldest() noexcept {
+    reads_out_ -= slot(done_).read() ? 1 : 0;
+    ++done_;
+}
+
+void Requester::progress(TimeNs now) noexcept {
+    timeouts_ = rnr_naks_ = 0;
+    timer_at_ = unacknowledged_ < highest_ && rnr_until_ == kNever ? now + options_.ack_timeout_ns : kNever;
+    // What was being sent again has arrived after all.
+    if (cursor_ < unacknowledged_) rewind();
+}
+
+// The peer answered something beyond a READ whose responses are not all here (9.7.5.1.1): ask for the rest
+// again.
+void Requester::responses_lost() {
+    ++counters_.implied_naks;
+    retransmit_once();
+}
+
+void Requester::retransmit_once() {
+    if (retransmitted_at_ == unacknowledged_) return;
+    retransmitted_at_ = unacknowledged_;
+    rewind();
+}
+
+// 9.7.7.2: the message number of the answer and its credits limit the SENDs that may be begun.
+void Requester::note_credits(const Packet& packet) noexcept {
+    const std::uint8_t code = ack_value(packet.syndrome);
+    if (code == kCreditsUnlimited) {
+        send_limit_ = kNever;
+        return;
+    }
+    const std::uint64_t number = extend(packet.message_number, done_ + kSequenceBase) - kSequenceBase;
+    if (number <= posted_) send_limit_ = number + credits_of(code);
+}
+
+}  // namespace gnstor::rdma::roce

@@ -1,0 +1,207 @@
+// responder.cpp: which packet is executed, repeated or dropped, and what is answered when.
+// The execution of each kind of request is in responder_execute.cpp.
+#include "rdma/roce/responder.hpp"
+
+#include "rdma/roce/mutation.hpp"
+
+#include <algorithm>
+
+namespace gnstor::rdma::roce {
+
+Responder::Responder(const ResponderOptions& options, MemoryPort& port)
+    : options_(options),
+      port_(port),
+      expected_(first_sequence(options.start_psn)),
+      reads_(std::max<std::uint32_t>(options.reads_max, 1)) {}
+
+void Responder::on_request(TimeNs now, const Packet& packet) {
+    const Sequence sequence = extend(packet.psn, expected_);
+    if (failed_) {
+        // The NAK that said why may have been lost; whoever asks again hears it again.
+        if (nak_sent_ && sequence >= expected_) nak_due_ = true;
+        return;
+    }
+    seen_ = std::max(seen_, sequence);
+    if (sequence == expected_) return execute(now, packet);
+    if (sequence < expected_) return repeat(now, packet, sequence);
+    if constexpr (planted(Mutation::kAcknowledgeEarly)) {
+        acknowledge_at_ = now;
+        return;
+    }
+    // A gap: 9.7.5.2.8 has one NAK for it, until the expected packet comes.
+    ++counters_.gaps;
+    if (!nak_sent_) nak(nak_syndrome(NakCode::kSequenceError));
+}
+
+void Responder::nak(std::uint8_t syndrome) noexcept {
+    nak_syndrome_ = syndrome;
+    nak_due_ = nak_sent_ = true;
+}
+
+// Ends the connection with a NAK at the expected number; always false.
+bool Responder::refuse(NakCode code, mlx5::Syndrome local) {
+    nak(nak_syndrome(code));
+    failed_ = true;
+    failure_ = local;
+    acknowledge_at_ = kNever;
+    if (receiving_) {
+        receiving_ = false;
+        port_.received({receive_.id, local, received_bytes_, false, false, 0});
+    }
+    return false;
+}
+
+void Responder::flush() {
+    if (receiving_) {
+        receiving_ = false;
+        port_.received({receive_.id, mlx5::kFlushed, received_bytes_, false, false, 0});
+    }
+    if (!failed_) {
+        // Silence from now on; only a refusal is told again.
+        failure_ = mlx5::kFlushed;
+        nak_due_ = nak_sent_ = false;
+    }
+    failed_ = true;
+    acknowledge_at_ = kNever;
+    for (Read& read : reads_) read.next = read.end;
+}
+
+void Responder::execute(TimeNs now, const Packet& packet) {
+    nak_sent_ = nak_due_ = false;
+    if (!fits(packet)) return;
+    const Sequence before = expected_;
+    bool done = false;
+    if (packet.opcode == Opcode::kReadRequest) {
+        done = execute_read(packet);
+    } else if (message_ == Message::kWrite) {
+        done = execute_write(packet);
+    } else {
+        done = execute_send(packet);
+    }
+    if (!done) return;
+    ++counters_.executed;
+    if (expected_ == before) ++expected_;
+    if (traits(packet.opcode).last) {
+        message_ = Message::kNone;
+        message_number_ = (message_number_ + 1) & 0xFFFFFFu;
+    }
+    // A READ is answered by its responses.
+    if (packet.opcode != Opcode::kReadRequest) acknowledge_later(now, packet);
+}
+
+// Acknowledgements are coalesced: one covers all before it, and goes out when enough are due or the first has
+// waited.
+void Responder::acknowledge_later(TimeNs now, const Packet& packet) noexcept {
+    ++unanswered_;
+    if (unanswered_ >= options_.ack_every) {
+        acknowledge_at_ = now;
+    } else if (packet.ack_request && acknowledge_at_ == kNever) {
+        acknowledge_at_ = now + options_.ack_delay_ns;
+    }
+}
+
+// 9.7.4.3: an old SEND or WRITE is acknowledged and not executed, an old READ is executed again.
+void Responder::repeat(TimeNs now, const Packet& packet, Sequence sequence) {
+    ++counters_.duplicates;
+    if (packet.opcode == Opcode::kReadRequest) return repeat_read(packet, sequence);
+    if constexpr (planted(Mutation::kExecuteOldWrite)) {
+        if (packet.opcode == Opcode::kWriteOnly && packet.payload.bytes > 0) {
+            std::byte* to =
+                port_.reach(packet.rkey, packet.address, packet.payload.bytes, Right::kRemoteWrite);
+            if (to != nullptr) std::copy_n(packet.payload.pieces[0].data(), packet.payload.bytes, to);
+        }
+    }
+    acknowledge_at_ = std::min(acknowledge_at_, now);
+}
+
+void Responder::repeat_read(const Packet& packet, Sequence sequence) {
+    if constexpr (planted(Mutation::kForgetRetransmittedRead)) return;
+    for (Read& read : reads_) {
+        if (sequence < read.first || sequence >= read.end) continue;
+        const std::uint64_t offset = (sequence - read.first) * options_.mtu;
+        // Only the rest of what was asked for at first, exactly (9.7.4.3.1).
+        if (packet.rkey != read.rkey || packet.address != read.address + offset ||
+            packet.length != read.bytes - offset) {
+            break;
+        }
+        // What is still to be sent will be; only what was sent already begins again.
+        if (sequence >= read.next) return;
+        read.next = read.start = sequence;
+        ++counters_.reads_repeated;
+        return;
+    }
+    ++counters_.dropped;
+}
+
+void Responder::begin_answer(Packet& packet, Opcode opcode, std::uint8_t syndrome) const noexcept {
+    packet = Packet{};
+    packet.opcode = opcode;
+    packet.queue_pair = options_.peer_queue_pair;
+    packet.syndrome = syndrome;
+    packet.message_number = message_number_;
+}
+
+bool Responder::next_packet(TimeNs now, Packet& packet) {
+    if (next_response(packet)) return true;
+    if (nak_due_) {
+        nak_due_ = false;
+        begin_answer(packet, Opcode::kAcknowledge, nak_syndrome_);
+        packet.psn = psn_of(expected_);
+        ack_kind(nak_syndrome_) == AckKind::kRnrNak ? ++counters_.rnr_naks : ++counters_.naks;
+        acknowledge_at_ = kNever;
+        unanswered_ = 0;
+        return true;
+    }
+    if (now < acknowledge_at_) return false;
+    acknowledge_at_ = kNever;
+    unanswered_ = 0;
+    begin_answer(packet, Opcode::kAcknowledge, ack_syndrome());
+    packet.psn = psn_of(expected_ - 1);
+    if constexpr (planted(Mutation::kAcknowledgeEarly)) packet.psn = psn_of(seen_);
+    ++counters_.acknowledgements;
+    return true;
+}
+
+// The oldest READ with something to send.
+bool Responder::next_response(Packet& packet) {
+    Read* oldest = nullptr;
+    for (Read& read : reads_) {
+        if (read.next < read.end && (oldest == nullptr || read.first < oldest->first)) oldest = &read;
+    }
+    if (oldest == nullptr) return false;
+    Read& read = *oldest;
+    const bool first = read.next == read.start;
+    const bool last = read.next + 1 == read.end;
+    const std::uint64_t offset = (read.next - read.first) * options_.mtu;
+    const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.mtu, read.bytes - offset));
+    const std::byte* from = nullptr;
+    if (bytes > 0) {
+        from = port_.reach(read.rkey, read.address + offset, bytes, Right::kRemoteRead);
+        if (from == nullptr) {
+            // The key was taken back meanwhile. The NAK's number is that of the response that cannot be
+            // given.
+            for (Read& other : reads_) other.next = other.end;
+            if (!failed_) {
+                expected_ = read.first + (offset / options_.mtu);
+                refuse(NakCode::kRemoteAccess, mlx5::kLocalAccessError);
+            }
+            return false;
+        }
+    }
+    Opcode opcode = first ? Opcode::kReadResponseFirst : Opcode::kReadResponseMiddle;
+    if (last) opcode = first ? Opcode::kReadResponseOnly : Opcode::kReadResponseLast;
+    begin_answer(packet, opcode, traits(opcode).aeth ? ack_syndrome() : 0);
+    packet.message_number = traits(opcode).aeth ? read.message_number : 0;
+    packet.psn = psn_of(read.next);
+    packet.payload.add({from, bytes});
+    ++read.next;
+    read.answered |= last;
+    // The newest request was this READ: its last response acknowledges all.
+    if (last && read.end == expected_ && !nak_due_) {
+        acknowledge_at_ = kNever;
+        unanswered_ = 0;
+    }
+    return true;
+}
+
+}  // namespace gnstor::rdma::roce

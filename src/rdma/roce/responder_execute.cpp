@@ -1,0 +1,124 @@
+// responder_execute.cpp: the packet at the expected number: order of operations, lengths, keys, and its
+// execution. IBA volume 1, 9.7.4.1 (validation of inbound requests), in its order.
+#include "rdma/roce/mutation.hpp"
+#include "rdma/roce/responder.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gnstor::rdma::roce {
+
+// Whether the operation may come now, with this many bytes. Sets `message_` at the first packet of a message.
+bool Responder::fits(const Packet& packet) {
+    const OpcodeTraits& is = traits(packet.opcode);
+    const auto invalid = [&] { return refuse(NakCode::kInvalidRequest, mlx5::kLocalQpOperationError); };
+    if (!is.request || is.atomic || is.immediate || is.deth) return invalid();
+    const bool write = packet.opcode >= Opcode::kWriteFirst && packet.opcode <= Opcode::kWriteOnly;
+    const Message kind = write ? Message::kWrite : Message::kSend;
+    // A message is begun between messages, and goes on as what it began as (9.7.4.1.2).
+    if (is.first ? message_ != Message::kNone : message_ != kind) return invalid();
+    const std::uint32_t bytes = packet.payload.bytes;
+    if (bytes > options_.mtu || (!is.last && bytes != options_.mtu) || (is.last && !is.first && bytes == 0)) {
+        return invalid();
+    }
+    if (packet.opcode != Opcode::kReadRequest) message_ = kind;
+    return true;
+}
+
+bool Responder::execute_send(const Packet& packet) {
+    const OpcodeTraits& is = traits(packet.opcode);
+    if (is.first) {
+        if (!port_.take_receive(receive_)) {
+            message_ = Message::kNone;
+            nak(rnr_syndrome(options_.rnr_timer));
+            return false;
+        }
+        receiving_ = true;
+        received_bytes_ = 0;
+    }
+    std::uint64_t room = 0;
+    for (std::uint32_t i = 0; i < std::min(receive_.count, kPiecesMax); ++i)
+        room += receive_.pieces[i].size();
+    if (std::uint64_t{received_bytes_} + packet.payload.bytes > room) {
+        return refuse(NakCode::kInvalidRequest, mlx5::kLocalLengthError);
+    }
+    std::uint64_t skip = received_bytes_;
+    const std::byte* from = packet.payload.count > 0 ? packet.payload.pieces[0].data() : nullptr;
+    for (std::uint32_t i = 0, left = packet.payload.bytes; left > 0; ++i) {
+        const auto piece = receive_.pieces[i];
+        if (skip >= piece.size()) {
+            skip -= piece.size();
+            continue;
+        }
+        const auto take = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, piece.size() - skip));
+        std::memcpy(piece.data() + skip, from, take);
+        from += take;
+        left -= take;
+        skip = 0;
+    }
+    received_bytes_ += packet.payload.bytes;
+    if (!is.last) return true;
+    if (is.ieth && !port_.invalidate(packet.invalidate_rkey)) {
+        return refuse(NakCode::kRemoteAccess, mlx5::kRemoteInvalidRequest);
+    }
+    receiving_ = false;
+    port_.received({receive_.id, mlx5::kSyndromeNone, received_bytes_, packet.solicited, is.ieth,
+                    packet.invalidate_rkey});
+    return true;
+}
+
+bool Responder::execute_write(const Packet& packet) {
+    const OpcodeTraits& is = traits(packet.opcode);
+    const std::uint32_t bytes = packet.payload.bytes;
+    constexpr Right right = planted(Mutation::kSkipKeyCheck) ? Right::kRemoteRead : Right::kRemoteWrite;
+    if (is.first) {
+        write_address_ = packet.address;
+        write_rkey_ = packet.rkey;
+        write_left_ = packet.length;
+    }
+    // The length of the first packet's header is that of the message (9.7.4.1.6): not less arrives, and not
+    // more.
+    if (write_left_ > kMessageBytesMax || (is.last ? bytes != write_left_ : bytes >= write_left_)) {
+        return refuse(NakCode::kInvalidRequest, mlx5::kLocalQpOperationError);
+    }
+    if (is.first && write_left_ > 0 &&
+        port_.reach(write_rkey_, write_address_, write_left_, right) == nullptr) {
+        return refuse(NakCode::kRemoteAccess, mlx5::kLocalAccessError);
+    }
+    if (bytes == 0) return true;  // a key is not looked at where nothing is written (9.7.4.1.5)
+    std::byte* to = port_.reach(write_rkey_, write_address_, bytes, right);
+    if (to == nullptr) return refuse(NakCode::kRemoteAccess, mlx5::kLocalAccessError);
+    std::memcpy(to, packet.payload.pieces[0].data(), bytes);
+    write_address_ += bytes;
+    write_left_ -= bytes;
+    return true;
+}
+
+bool Responder::execute_read(const Packet& packet) {
+    if (packet.length > kMessageBytesMax) {
+        return refuse(NakCode::kInvalidRequest, mlx5::kLocalQpOperationError);
+    }
+    Read& read = reads_[reads_begun_ % reads_.size()];
+    // More READs at once than were agreed on (9.7.4.1.8). The oldest place is free first; a repetition that
+    // is under way there was overtaken by answers that came late, or the peer would not ask for more.
+    if (read.next < read.end && !read.answered) {
+        return refuse(NakCode::kInvalidRequest, mlx5::kLocalQpOperationError);
+    }
+    if (packet.length > 0 &&
+        port_.reach(packet.rkey, packet.address, packet.length, Right::kRemoteRead) == nullptr) {
+        return refuse(NakCode::kRemoteAccess, mlx5::kLocalAccessError);
+    }
+    ++reads_begun_;
+    const std::uint32_t packets = packets_of(packet.length, options_.mtu);
+    read = Read{};
+    read.first = read.next = read.start = expected_;
+    read.end = expected_ + packets;
+    read.address = packet.address;
+    read.rkey = packet.rkey;
+    read.bytes = packet.length;
+    read.message_number = (message_number_ + 1) & 0xFFFFFFu;
+    expected_ += packets;
+    return true;
+}
+
+}  // namespace gnstor::rdma::roce

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""The examples of every benchmark's --help run as they are printed, only shorter: they are taken out of the help itself."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+KINDS = {"load", "path", "model", "paper", "pool", "deengine"}
+# What makes a run short, by benchmark; an option of the example's own is replaced.
+LOAD = {"--repeats": "1", "--seconds": "0.02", "--working-set": "16MiB", "--write-budget": "32MiB", "--engine-threads": "1"}
+SHORT = {
+    "load": LOAD, "paper": LOAD, "path": LOAD,
+    "model": {**LOAD, "--write-budget": "64MiB", "--depths": "1", "--loads": "0.001"},
+    "pool": {"--repeats": "1", "--allocations": "20000", "--pool": "8MiB"},
+    "deengine": {"--repeats": "1", "--map-slots": "262144", "--path-blocks": "8192", "--data": "16MiB", "--wear-blocks": "16384",
+                 "--recover-blocks": "16384", "--cores": "1"},
+}
+
+
+def bench(*arguments, folder=None):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=200, cwd=folder)
+
+
+def examples_of(text):
+    """The command lines, without `gnstor bench` and without what a reader is told behind them."""
+    return [line.split() for line in re.findall(r"^ +gnstor bench (.+?)(?:  +\(.*)?$", text, re.M)]
+
+
+def shortened(words):
+    kind, rest = (words[0], words[1:]) if words[0] in KINDS else ("load", words)
+    short, at = dict(SHORT[kind]), 0
+    kept = []
+    while at < len(rest):
+        if rest[at] in short:
+            at += 2
+            continue
+        kept.append(rest[at])
+        at += 1
+    return [kind, *kept, *(word for pair in short.items() for word in pair)]
+
+
+class Examples(unittest.TestCase):
+    def test_every_help_has_some_and_each_runs(self):
+        ran = 0
+        for kind in [None, *sorted(KINDS)]:
+            shown = bench(*([kind] if kind else []), "--help")
+            self.assertEqual(shown.returncode, 0, shown.stderr)
+            examples = examples_of(shown.stdout)
+            self.assertTrue(examples, f"no example in the help of {kind}")
+            for words in examples:
+                if kind:
+                    self.assertEqual(words[0] if words[0] in KINDS else "load", kind)
+                with self.subTest(words=words), tempfile.TemporaryDirectory() as folder:
+                    ended = bench(*shortened(words), folder=folder)
+                    self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+                    for option, name in zip(words, words[1:]):
+                        if option == "--json":
+                            self.assertTrue(pathlib.Path(folder, name).is_file(), f"{name} was not written")
+                    ran += 1
+        print(f"\nGN_COUNT bench_examples={ran}", flush=True)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,199 @@
+// cm_test.cpp: both ends agree on a connection, or both know in bounded time that there is none.
+#include "cm_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+using namespace gnstor;
+using namespace gnstor::rdma::roce;
+using samples::address_of;
+using samples::CmRig;
+
+namespace {
+
+constexpr std::uint64_t kService = service_of_port(4420);
+
+CmParameters parameters(std::uint32_t queue_pair) {
+    CmParameters p;
+    p.queue_pair = queue_pair;
+    p.start_psn = queue_pair * 3;
+    p.service_id = kService;
+    return p;
+}
+
+const CmEvent* find_event(const CmRig& rig, std::uint32_t node, CmEventKind kind) {
+    for (const CmEvent& event : rig.events[node]) {
+        if (event.kind == kind) return &event;
+    }
+    return nullptr;
+}
+
+TEST(RoceCm, TwoEndsConnectExchangeWhatTheyNeedAndPart) {
+    CmRig rig(1, 0);
+    ASSERT_TRUE(rig.managers[1].listen(kService).ok());
+    EXPECT_FALSE(rig.managers[1].listen(kService).ok());
+    const std::byte data[4] = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+    CmParameters mine = parameters(0x11);
+    mine.private_data = data;
+    const auto id = rig.managers[0].connect(0, address_of(1), mine);
+    ASSERT_TRUE(id.ok());
+    rig.pump();
+    rig.step();
+    const CmEvent* asked = find_event(rig, 1, CmEventKind::kRequested);
+    ASSERT_NE(asked, nullptr);
+    EXPECT_EQ(asked->message.queue_pair, 0x11u);
+    EXPECT_EQ(asked->message.start_psn, 0x33u);
+    EXPECT_EQ(asked->message.private_data[3], std::byte{4});
+    const CmId theirs = asked->id;
+    ASSERT_TRUE(rig.managers[1].accept(rig.now, theirs, parameters(0x22)).ok());
+    EXPECT_FALSE(rig.managers[1].accept(rig.now, theirs, parameters(0x22)).ok()) << "once";
+    rig.pump();
+    while (rig.step()) {
+    }
+    const CmEvent* connected = find_event(rig, 0, CmEventKind::kConnected);
+    ASSERT_NE(connected, nullptr);
+    EXPECT_EQ(connected->message.queue_pair, 0x22u);
+    EXPECT_NE(find_event(rig, 1, CmEventKind::kConnected), nullptr);
+    EXPECT_EQ(rig.managers[1].half_open(), 0u);
+    rig.managers[1].disconnect(rig.now, theirs);
+    rig.pump();
+    while (rig.step()) {
+    }
+    for (std::uint32_t node = 0; node < 2; ++node) {
+        const CmEvent* closed = find_event(rig, node, CmEventKind::kClosed);
+        ASSERT_NE(closed, nullptr);
+        EXPECT_EQ(closed->end, CmEnd::kDisconnected);
+        EXPECT_EQ(rig.managers[node].open_connections(), 0u);
+    }
+    EXPECT_EQ(rig.sent, 5u) << "REQ, REP, RTU, DREQ, DREP";
+}
+
+TEST(RoceCm, NobodyThereASayerOfNoAndAMissingServiceAllEnd) {
+    CmRig rig(2, 0);
+    ASSERT_TRUE(rig.managers[1].listen(kService).ok());
+    CmParameters wrong = parameters(1);
+    wrong.service_id = 5;
+    const auto no_service = rig.managers[0].connect(0, address_of(1), wrong);
+    const auto refused = rig.managers[0].connect(0, address_of(1), parameters(2));
+    ASSERT_TRUE(no_service.ok() && refused.ok());
+    rig.pump();
+    while (find_event(rig, 1, CmEventKind::kRequested) == nullptr) ASSERT_TRUE(rig.step());
+    const std::byte why[4] = {std::byte{0}, std::byte{0}, std::byte{6}, std::byte{0}};
+    ASSERT_TRUE(rig.managers[1].reject(rig.now, rig.events[1][0].id, RejectReason::kConsumer, why).ok());
+    rig.pump();
+    while (rig.step()) {
+    }
+    ASSERT_EQ(rig.events[0].size(), 2u);
+    EXPECT_EQ(rig.events[0][0].message.reason, RejectReason::kInvalidService);
+    EXPECT_EQ(rig.events[0][1].message.reason, RejectReason::kConsumer);
+    EXPECT_EQ(rig.events[0][1].message.private_data[2], std::byte{6});
+    EXPECT_EQ(rig.managers[1].open_connections(), 0u);
+
+    CmRig dead(3, 1000);
+    const auto id = dead.managers[0].connect(0, address_of(1), parameters(2));
+    ASSERT_TRUE(id.ok());
+    dead.pump();
+    while (dead.step()) {
+    }
+    ASSERT_EQ(dead.events[0].size(), 1u);
+    EXPECT_EQ(dead.events[0][0].end, CmEnd::kTimedOut);
+    EXPECT_EQ(dead.sent, 8u) << "once and seven retries";
+}
+
+TEST(RoceCm, AFloodOfHalfOpenConnectionsIsBoundedAndPasses) {
+    CmRig rig(4, 0);
+    ASSERT_TRUE(rig.managers[1].listen(kService).ok());
+    CmMessage request;
+    request.kind = CmKind::kRequest;
+    request.service_id = kService;
+    for (std::uint32_t i = 0; i < 10'000; ++i) {
+        request.local_id = i;
+        request.transaction = i;
+        rig.managers[1].on_message(0, address_of(7), request);
+        ASSERT_LE(rig.managers[1].half_open(), 8u);
+    }
+    EXPECT_EQ(rig.managers[1].open_connections(), 8u);
+    const auto id = rig.managers[1].connect(0, address_of(0), parameters(9));
+    EXPECT_TRUE(id.ok()) << "our own connections have room";
+    Gid to;
+    CmMessage answer;
+    std::uint32_t answers = 0;
+    while (rig.managers[1].next_message(to, answer)) ++answers;
+    EXPECT_LE(answers, 17u) << "answers to the flood do not queue without bound";
+    rig.managers[1].on_time(10'000'000'000);
+    CmEvent event;
+    while (rig.managers[1].next_event(event)) {
+    }
+    rig.managers[1].on_time(20'000'000'000);
+    EXPECT_EQ(rig.managers[1].half_open(), 0u) << "nobody answered them in time";
+}
+
+// Over a network that loses up to 30 %, whatever one end believes at the end, the other believes too. Beyond
+// that the last word may go lost (and the transport notices), but both still come to an end.
+TEST(RoceCm, BothEndsAgreeWhateverTheNetworkLoses) {
+    std::uint64_t first = 1, last = 600, connected = 0, ended = 0, messages = 0;
+    if (const char* seed = std::getenv("GN_SEED")) first = last = std::strtoull(seed, nullptr, 0);
+    for (std::uint64_t seed = first; seed <= last; ++seed) {
+        const bool heavy = seed % 4 == 0;
+        CmRig rig(seed, static_cast<std::uint32_t>(heavy ? 500 + mix64(seed) % 400 : mix64(seed) % 301));
+        ASSERT_TRUE(rig.managers[1].listen(kService).ok());
+        std::vector<CmId> ids;
+        for (std::uint32_t i = 0; i < 6; ++i) {
+            const auto id = rig.managers[0].connect(0, address_of(1), parameters(i));
+            ASSERT_TRUE(id.ok());
+            ids.push_back(*id);
+        }
+        rig.pump();
+        std::size_t seen = 0;
+        std::map<std::uint32_t, CmId> theirs;  // by our queue pair
+        std::uint64_t steps = 0;
+        bool parted = false;
+        while (rig.step() || !parted) {
+            ASSERT_LT(++steps, 20'000u) << "GN_SEED=" << seed;
+            for (; seen < rig.events[1].size(); ++seen) {
+                const CmEvent event = rig.events[1][seen];
+                if (event.kind != CmEventKind::kRequested) continue;
+                const std::uint32_t pair = event.message.queue_pair;
+                theirs[pair] = event.id;
+                if (pair == 5) {
+                    ASSERT_TRUE(rig.managers[1].reject(rig.now, event.id, RejectReason::kConsumer, {}).ok());
+                } else {
+                    ASSERT_TRUE(rig.managers[1].accept(rig.now, event.id, parameters(100 + pair)).ok());
+                }
+            }
+            rig.pump();
+            if (rig.managers[0].next_deadline() == kNever && rig.managers[1].next_deadline() == kNever &&
+                !parted) {
+                parted = true;
+                rig.managers[0].disconnect(rig.now, ids[0]);
+                if (theirs.contains(1)) rig.managers[1].disconnect(rig.now, theirs[1]);
+                rig.pump();
+            }
+        }
+        if (!heavy) {
+            EXPECT_EQ(rig.managers[0].open_connections(), rig.managers[1].open_connections())
+                << "GN_SEED=" << seed;
+        }
+        EXPECT_EQ(rig.managers[1].half_open(), 0u) << "GN_SEED=" << seed;
+        for (std::uint32_t i = 0; i < 6; ++i) {
+            const auto mine = rig.kinds(0, ids[i]);
+            ASSERT_FALSE(mine.empty()) << "GN_SEED=" << seed;
+            const bool open = mine.back() == CmEventKind::kConnected;
+            EXPECT_TRUE(std::is_sorted(mine.begin(), mine.end()));
+            EXPECT_FALSE(open && (i == 0 || i == 5)) << "GN_SEED=" << seed;
+            if (open && !heavy) {
+                EXPECT_EQ(rig.kinds(1, theirs[i]).back(), CmEventKind::kConnected) << "GN_SEED=" << seed;
+            }
+            ++(open ? connected : ended);
+        }
+        messages += rig.sent;
+    }
+    std::printf(
+        "GN_COUNT roce_cm_connected=%llu\nGN_COUNT roce_cm_ended=%llu\nGN_COUNT roce_cm_messages=%llu\n",
+        static_cast<unsigned long long>(connected), static_cast<unsigned long long>(ended),
+        static_cast<unsigned long long>(messages));
+}
+
+}  // namespace
