@@ -178,7 +178,7 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
     return true;
 }
 
-void SoftNic::close_window(QpNumber number, const Window& window) {
+void SoftNic::close_window(QpNumber number, const Window& window, bool) {
     QueuePair* const qp = impl_->find(number);
     reinterpret_cast<MemoryRegion*>(window.cookie)->unpin();
     // Release: pairs with quiesce's load: the window's memory is no longer touched.

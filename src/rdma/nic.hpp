@@ -90,6 +90,11 @@ class MessageSink {
     /// How many bytes the sink will fetch from the sender before it can act on the message. Asked only where
     /// the link is timed: the message is then handed over when they would be there.
     [[nodiscard]] virtual std::uint32_t fetch_bytes(const InboundMessage&) const { return 0; }
+    /// A window for reading that was not ready when it was opened (SoftNic::Window) is filled now, or cannot
+    /// be (`good` is false; the queue pair is in error). Close it in either case. May come after on_error.
+    virtual void on_window_ready(QpNumber qp, std::uint64_t cookie, bool good) {
+        (void)qp, (void)cookie, (void)good;
+    }
     /// The queue pair went to error (peer gone, protocol violation, destroy): no message follows; let go of
     /// all tokens.
     virtual void on_error(QpNumber qp) = 0;
@@ -107,6 +112,10 @@ struct ConnectReply {
     std::uint16_t reject_reason = 0;
     std::vector<std::byte> private_data;
     QpNumber qp = 0;  ///< the queue pair that the listener made for it (offload or plain)
+    /// Of an offload queue pair: how many messages the sink holds at once, and the bytes of the longest.
+    /// Wires that cannot hand messages over by reference keep so much room for them; a longer message is an
+    /// error.
+    std::uint32_t messages = 0, message_bytes = 0;
 };
 class Listener {
   public:
@@ -138,6 +147,7 @@ struct NicCounters {
 };
 
 class LoopWire;  // loop_wire.hpp: connects the NICs of one process by address
+class UdpWire;   // udp_wire.hpp: connects NICs of any machines, and the Linux kernel's, by RoCEv2
 
 /// One NIC. Owns no queue memory. Destroy queue pairs before completion queues, both before memory regions,
 /// all before it.
@@ -146,6 +156,10 @@ class SoftNic {
     /// `reactors`: where its pollers run, round robin; they must outlive the NIC.
     static Result<std::unique_ptr<SoftNic>> open(LoopWire& wire, std::string address, NicOptions options,
                                                  std::span<Reactor* const> reactors);
+    /// On the udp wire: its address is the wire's, peers are IP addresses ("10.77.0.1", "fd00::1"), services
+    /// decimal port numbers ("4420") of the RDMA IP port space. One NIC a wire; it runs on the wire's
+    /// reactor, one poller. `options.link` must be none.
+    static Result<std::unique_ptr<SoftNic>> open(UdpWire& wire, NicOptions options);
     ~SoftNic();
 
     Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access);
@@ -180,19 +194,26 @@ class SoftNic {
     void disconnect(QpNumber qp);  ///< both ends go to error and flush
 
     // The offload's calls. `qp` is an offload queue pair of this NIC.
-    /// Opens a window of `bytes` at `address` under `rkey` of the peer. Any thread. On the loop wire the
-    /// pointer is the peer's memory itself (payload by reference), held registered until close_window.
+    /// Opens a window of `bytes` at `address` under `rkey` of the peer. Any thread on the loop wire, where
+    /// the pointer is the peer's memory itself (payload by reference), held registered until close_window. On
+    /// other wires only the thread of the poller that owns the queue pair; `data` is then memory of this NIC:
+    ///   * for writing, it is sent by close_window, as RDMA WRITE, before whatever send() is called after
+    ///   that;
+    ///     an address or key that the peer refuses puts the queue pair to error;
+    ///   * for reading, it is not `ready` yet: the sink's on_window_ready() says when it is, by the cookie.
     struct Window {
         std::byte* data;
         std::uint32_t bytes;
         std::uint64_t cookie;
+        bool ready = true;
     };
     Result<Window> open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
                                WindowUse use);
     /// The same for the data path: no words about what was wrong. False: not opened.
     [[nodiscard]] bool open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes,
                                    std::uint32_t rkey, WindowUse use, Window& window);
-    void close_window(QpNumber qp, const Window& window);
+    /// `filled`: of one for writing: whether its bytes are the peer's to have (no: the command failed).
+    void close_window(QpNumber qp, const Window& window, bool filled = true);
     /// Sends up to 64 bytes to the peer's next receive; with `invalidate_rkey` as SEND_WITH_INVALIDATE (0:
     /// plain). Only from the thread of the poller that owns the queue pair (where on_message is called).
     /// `written_before`: bytes that were written through windows since, and go before it on a timed link.
