@@ -104,7 +104,7 @@ Result<void> Node::open_target() {
     std::vector<nvmf::SubsystemConfig> subsystems;
     for (std::uint32_t i = 0; i < ssd_count(); ++i) {
         nvmf::SubsystemConfig config;
-        config.drive = drives_[i].get();
+        config.device = drives_[i].get();
         config.service = service(i);
         config.drive_reactor = drive_reactors_[first_thread(i)];
         subsystems.push_back(std::move(config));

@@ -67,7 +67,7 @@ DataNeed fabrics_need(const nvme::Command& command) {
     return refuse(Status::kInvalidOpcode);  // neither authentication nor Disconnect is offered (OFCS 0)
 }
 
-DataNeed io_need(const nvme::Command& command) {
+DataNeed io_need(const nvme::Command& command, ssd::Dialect dialect) {
     switch (static_cast<nvme::IoOpcode>(command.opcode)) {
         case nvme::IoOpcode::kFlush:
         case nvme::IoOpcode::kWriteZeroes:
@@ -84,7 +84,9 @@ DataNeed io_need(const nvme::Command& command) {
             if (f.blocks > kTransferBytesMax / nvme::kBlockBytes) return refuse(Status::kInvalidField);
             if (command.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kWrite))
                 return to_drive(f.blocks * nvme::kBlockBytes);
-            if (f.sectors == 0) return to_host(f.blocks * nvme::kBlockBytes);
+            // An ordinary host's hints are no sectors.
+            if (f.sectors == 0 || dialect == ssd::Dialect::kPlain)
+                return to_host(f.blocks * nvme::kBlockBytes);
             // Part of one block: the drive checks the range too, but its length decides here what moves.
             if (f.blocks != 1 || std::uint32_t{f.first_sector} + f.sectors > nvme::kSectorsPerBlock)
                 return refuse(Status::kInvalidField);
@@ -173,13 +175,13 @@ Status place_data(const MessageBytes& message, const DataNeed& need, Capsule& ca
 
 }  // namespace
 
-DataNeed data_need(QueueKind kind, const nvme::Command& command) {
+DataNeed data_need(QueueKind kind, const nvme::Command& command, ssd::Dialect dialect) {
     if (command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics))
         return fabrics_need(command);
-    return kind == QueueKind::kAdmin ? admin_need(command) : io_need(command);
+    return kind == QueueKind::kAdmin ? admin_need(command) : io_need(command, dialect);
 }
 
-ParsedCapsule parse_capsule(const MessageBytes& message, QueueKind kind) {
+ParsedCapsule parse_capsule(const MessageBytes& message, QueueKind kind, ssd::Dialect dialect) {
     ParsedCapsule parsed;
     if (message.bytes() < kCommandBytes || message.bytes() > kCapsuleBytesMax) {
         parsed.malformed = true;
@@ -193,7 +195,7 @@ ParsedCapsule parse_capsule(const MessageBytes& message, QueueKind kind) {
         parsed.status = Status::kInvalidField;
         return parsed;
     }
-    const DataNeed need = data_need(kind, command);
+    const DataNeed need = data_need(kind, command, dialect);
     if (!nvme::ok(need.status)) {
         parsed.status = need.status;
         return parsed;

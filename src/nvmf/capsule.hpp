@@ -15,6 +15,7 @@
 #include <gnstor/nvme/command.hpp>
 
 #include "rdma/nic.hpp"
+#include "ssd/nvme_device.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -56,7 +57,7 @@ struct DataNeed {
     bool any_length = false;  ///< the command does not say how much: the SGL does, up to kTransferBytesMax
     bool at_least = false;    ///< the SGL may name more; no more than `bytes` moves
 };
-DataNeed data_need(QueueKind kind, const nvme::Command& command);
+DataNeed data_need(QueueKind kind, const nvme::Command& command, ssd::Dialect dialect = ssd::Dialect::kArray);
 
 enum class Payload : std::uint8_t { kNone, kInCapsule, kKeyed };
 
@@ -84,7 +85,8 @@ struct ParsedCapsule {
     Capsule capsule;         ///< `command` is filled unless kBroken
 };
 
-/// Parses one message of a queue of `kind`.
-ParsedCapsule parse_capsule(const MessageBytes& message, QueueKind kind);
+/// Parses one message of a queue of `kind` to a device of `dialect`.
+ParsedCapsule parse_capsule(const MessageBytes& message, QueueKind kind,
+                            ssd::Dialect dialect = ssd::Dialect::kArray);
 
 }  // namespace gnstor::nvmf

@@ -23,8 +23,8 @@ constexpr std::uint32_t kOvertakenQuarters = 3;
 constexpr std::uint32_t kOvertakenQuartersTimed = 1;
 
 std::uint32_t overtaken_most(const Subsystem& subsystem, std::uint32_t entries) {
-    const ssd::Drive* drive = subsystem.config.drive;
-    const bool timed = drive != nullptr && drive->is_timed();
+    const ssd::NvmeDevice* device = subsystem.config.device;
+    const bool timed = device != nullptr && device->is_timed();
     return entries / 4 * (timed ? kOvertakenQuartersTimed : kOvertakenQuarters);
 }
 
@@ -36,6 +36,10 @@ bool is_block_data(QueueKind kind, const nvme::Command& command) {
            command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
 }
 
+ssd::Dialect dialect_of(const Subsystem& subsystem) {
+    return subsystem.config.device != nullptr ? subsystem.config.device->dialect() : ssd::Dialect::kArray;
+}
+
 }  // namespace
 
 Connection::Connection(rdma::SoftNic& nic, Subsystem& subsystem, ConnectionOwner& owner,
@@ -45,6 +49,7 @@ Connection::Connection(rdma::SoftNic& nic, Subsystem& subsystem, ConnectionOwner
       owner_(owner),
       transport_(transport),
       now_ns_(std::move(now_ns)),
+      dialect_(dialect_of(subsystem)),
       drive_reactor_(subsystem.config.drive_reactor),
       overtaken_most_(overtaken_most(subsystem, transport.entries)),
       slots_(transport.entries),
@@ -66,7 +71,7 @@ void Connection::on_message(const rdma::InboundMessage& message) {
         return;
     }
     const MessageBytes bytes(std::span(message.segments, message.segment_count));
-    const ParsedCapsule parsed = parse_capsule(bytes, kind());
+    const ParsedCapsule parsed = parse_capsule(bytes, kind(), dialect_);
     counters_.capsules.add();
     if (parsed.malformed) counters_.malformed.add();
     // Not a command at all, or one more than the queue has: no status could be trusted to reach its command.
@@ -82,7 +87,7 @@ void Connection::on_message(const rdma::InboundMessage& message) {
 /// Payload that is not in the capsule: the RDMA READ that place() opens a window for.
 std::uint32_t Connection::fetch_bytes(const rdma::InboundMessage& message) const {
     const MessageBytes bytes(std::span(message.segments, message.segment_count));
-    const ParsedCapsule parsed = parse_capsule(bytes, kind());
+    const ParsedCapsule parsed = parse_capsule(bytes, kind(), dialect_);
     const Capsule& capsule = parsed.capsule;
     const bool fetched = parsed.verdict == Verdict::kGood && capsule.payload == Payload::kKeyed &&
                          capsule.direction == Direction::kToDrive;

@@ -166,6 +166,7 @@ class Connection final : public rdma::MessageSink {
     ConnectionOwner& owner_;
     const TransportRequest transport_;
     const std::function<std::uint64_t()> now_ns_;
+    const ssd::Dialect dialect_;
     rdma::QpNumber qp_ = 0;
     OffloadShard* shard_ = nullptr;
 

@@ -15,7 +15,7 @@
 
 #include "nvmf/controllers.hpp"
 #include "rdma/nic.hpp"
-#include "ssd/drive.hpp"
+#include "ssd/nvme_device.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -26,9 +26,9 @@
 namespace gnstor::nvmf {
 
 struct SubsystemConfig {
-    ssd::Drive* drive = nullptr;  ///< outlives the target
-    std::string nqn;              ///< empty: ssd_subsystem_nqn of the drive's UUID
-    std::string service;          ///< listener name on the NIC, for example "ssd-0"
+    ssd::NvmeDevice* device = nullptr;  ///< outlives the target
+    std::string nqn;                    ///< empty: ssd_subsystem_nqn of the device's UUID
+    std::string service;                ///< listener name on the NIC, for example "ssd-0"
     Reactor* drive_reactor =
         nullptr;  ///< woken when commands are submitted; null: the drive's thread finds them by itself
 };

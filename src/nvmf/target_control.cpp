@@ -50,9 +50,10 @@ Result<std::unique_ptr<TargetControl>> TargetControl::open(rdma::SoftNic& nic,
 /// Before the control thread starts: the lists of subsystems never change afterwards.
 Result<void> TargetControl::make_subsystems(std::span<const SubsystemConfig> subsystems) {
     for (SubsystemConfig config : subsystems) {
-        if (config.drive == nullptr || config.service.empty())
-            return error(Errc::kInvalidArgument, "a subsystem needs a drive and a service name to listen on");
-        if (config.nqn.empty()) config.nqn = ssd_subsystem_nqn(config.drive->uuid());
+        if (config.device == nullptr || config.service.empty())
+            return error(Errc::kInvalidArgument,
+                         "a subsystem needs a device and a service name to listen on");
+        if (config.nqn.empty()) config.nqn = ssd_subsystem_nqn(config.device->uuid());
         if (!is_valid_nqn(config.nqn))
             return error(Errc::kInvalidArgument,
                          "'{}' is not an NVMe qualified name (nqn.yyyy-mm.domain:name)", config.nqn);
@@ -87,7 +88,7 @@ TargetControl::~TargetControl() {
     shards_.clear();
     for (const auto& connection : connections_) {
         if (connection->record.queue != nullptr)
-            (void)connection->subsystem().config.drive->delete_queue(connection->record.queue);
+            (void)connection->subsystem().config.device->delete_queue(connection->record.queue);
         (void)nic_.destroy_queue_pair(connection->qp());
     }
 }
@@ -310,8 +311,8 @@ void TargetControl::decide(Connection& connection) {
         const QueueBinding& binding = outcome.binding;
         // Deeper than the capsules that may be under way: a queue of n holds n - 1 commands.
         const std::uint32_t depth = std::bit_ceil(connection.transport().entries + 1);
-        auto made = subsystem.config.drive->create_queue(binding.queue_id, depth, binding.client,
-                                                         binding.priority, binding.privileged);
+        auto made = subsystem.config.device->create_queue(binding.queue_id, depth, binding.client,
+                                                          binding.priority, binding.privileged);
         if (made.ok()) {
             queue = *made;
             connection.record.binding = binding;
@@ -338,7 +339,7 @@ void TargetControl::destroy(Connection& connection) {
     Subsystem& subsystem = connection.subsystem();
     const Connection::Record& record = connection.record;
     if (record.queue != nullptr) {
-        const auto deleted = subsystem.config.drive->delete_queue(record.queue);
+        const auto deleted = subsystem.config.device->delete_queue(record.queue);
         if (!deleted.ok()) log_error("{}: {}", subsystem.config.service, deleted.error().message);
     }
     const auto destroyed = nic_.destroy_queue_pair(connection.qp());

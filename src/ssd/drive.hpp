@@ -9,7 +9,7 @@
 
 #include "deengine/engine.hpp"
 #include "ssd/drive_options.hpp"
-#include "ssd/nvme_queue.hpp"
+#include "ssd/nvme_device.hpp"
 
 #include <array>
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace gnstor::ssd {
 
-class Drive {
+class Drive final : public NvmeDevice {
   public:
     /// Opens (recovers) or makes the store and starts serving: commands are fetched, checked and answered on
     /// `reactor`. A drive of several service units runs unit i on units[i % size], or all of them on
@@ -26,21 +26,20 @@ class Drive {
     static Result<std::unique_ptr<Drive>> open(const DriveOptions& options, Reactor& reactor,
                                                std::span<Reactor* const> units = {});
     /// Stops serving; queues must have been deleted. A mapped file keeps everything acknowledged.
-    ~Drive();
+    ~Drive() override;
 
-    /// A queue pair; `depth` 2 .. 65536, a power of two. Admin queue: id 0.
     Result<NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
-                                    Priority priority, bool privileged);
-    /// Waits (bounded) until fetched commands have completed and the drive touches no memory named by them.
-    Result<void> delete_queue(NvmeQueue* queue);
+                                    Priority priority, bool privileged) override;
+    Result<void> delete_queue(NvmeQueue* queue) override;
 
     /// Of the store's incarnation: another one means that contents were lost. ARRAY.md, rule 10.
-    [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const;
+    [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const override;
     [[nodiscard]] const std::array<std::uint8_t, 16>& drive_uuid() const;  ///< of the drive, for ever
-    [[nodiscard]] const std::string& serial() const;
+    [[nodiscard]] const std::string& serial() const override;
     [[nodiscard]] std::uint64_t capacity_blocks() const;
     /// Whether its answers wait for their time (timing_model.hpp).
-    [[nodiscard]] bool is_timed() const;
+    [[nodiscard]] bool is_timed() const override;
+    [[nodiscard]] Dialect dialect() const override { return Dialect::kArray; }
     /// A copy, taken on the drive's thread.
     [[nodiscard]] deengine::EngineCounters counters() const;
     [[nodiscard]] const deengine::RecoveryReport& recovery() const;

@@ -140,6 +140,19 @@ TEST(Capsule, SectorsOfABlockMoveOnlyThemselves) {
     EXPECT_EQ(read(0, 1, 2, 512).status, Status::kInvalidField);
 }
 
+TEST(Capsule, AnOrdinaryHostsHintsAreNoSectors) {
+    constexpr std::uint32_t kPrefetch = 7;  // DSM of a read, as Linux has it when it reads ahead
+    nvme::Command c = nvme::encode_io(nvme::IoOpcode::kRead, {.blocks = 2});
+    c.cdw13 = kPrefetch;
+    c.data = nvme::SglDescriptor::keyed(0x2000, 8192, 1);
+    const auto plain = parse_capsule(Message(c).view(), QueueKind::kIo, ssd::Dialect::kPlain);
+    EXPECT_EQ(plain.verdict, Verdict::kGood);
+    EXPECT_EQ(plain.capsule.bytes, 8192u);
+    c.cdw13 = 1u << 8;  // a byte that says "one sector" to a drive
+    EXPECT_EQ(parse_capsule(Message(c).view(), QueueKind::kIo, ssd::Dialect::kPlain).capsule.bytes, 8192u);
+    EXPECT_EQ(parse_capsule(Message(c).view(), QueueKind::kIo).status, Status::kInvalidField);
+}
+
 TEST(Capsule, AReadNeverLandsInTheCapsule) {
     nvme::Command c = nvme::encode_io(nvme::IoOpcode::kRead, {.volume = 3});
     c.data = in_capsule(0, 4096);

@@ -84,7 +84,7 @@ class LoopRig {
         drive.capacity_bytes = 64u << 20;
         drive_ = ssd::Drive::open(drive, drive_reactor).value();
         const SubsystemConfig subsystems[] = {
-            {.drive = drive_.get(), .nqn = "", .service = "ssd-0", .drive_reactor = &drive_reactor}};
+            {.device = drive_.get(), .nqn = "", .service = "ssd-0", .drive_reactor = &drive_reactor}};
         if (options.manual_clock) options.target.now_ns = [this] { return clock_ns.load(); };
         target_ = Target::open(*node_nic_, subsystems, options.target).value();
     }
