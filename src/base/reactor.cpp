@@ -1,21 +1,26 @@
 // reactor.cpp: the adaptive engine thread.
 //
-// Owns: the thread, its list of pollers (touched by that thread alone), and a queue of requests (add, remove,
-// run) that other threads put under a mutex. One word says whether the thread is awake, notified or asleep;
-// it is the futex too.
+// Owns: the thread, its lists of pollers and of watched file descriptors (touched by that thread alone), and
+// a queue of requests (add, remove, run) that other threads put under a mutex. One word says whether the
+// thread is awake, notified or asleep; it is the futex too. While something is watched the thread sleeps in
+// ppoll() instead, which an event descriptor ends.
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/reactor.hpp>
 
 #include <linux/futex.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <ctime>
 #include <mutex>
 #include <thread>
@@ -27,6 +32,7 @@ namespace {
 constexpr std::uint32_t kAwake = 0;
 constexpr std::uint32_t kNotified = 1;  // somebody called wake() since the last round began
 constexpr std::uint32_t kAsleep = 2;
+constexpr std::uint32_t kAsleepWatching = 3;
 
 // Idle rounds that only relax the core before the thread begins to offer it to others.
 constexpr std::uint32_t kRelaxedRounds = 16;
@@ -91,6 +97,15 @@ struct Reactor::Impl {
     std::condition_variable answered;
     std::vector<Request> requests;  // guarded by `mutex`
 
+    // The event descriptor, then what is watched; the reactor's thread alone. Empty: nothing ever was.
+    std::vector<pollfd> watched;
+    // Of wake(). Set once, before the thread can be kAsleepWatching, and open as long as the reactor.
+    std::atomic<int> event{-1};
+
+    ~Impl() {
+        if (event.load(std::memory_order_relaxed) >= 0) ::close(event.load(std::memory_order_relaxed));
+    }
+
     [[nodiscard]] bool on_own_thread() const { return std::this_thread::get_id() == thread.get_id(); }
 
     void wake() noexcept {
@@ -99,7 +114,14 @@ struct Reactor::Impl {
         // every sleep is bounded.
         if (word.load(std::memory_order_relaxed) == kNotified) return;
         // Release: work published before is seen by the round after serve()'s exchange, its acquire partner.
-        if (word.exchange(kNotified, std::memory_order_acq_rel) == kAsleep) futex_wake_one(word);
+        const std::uint32_t was = word.exchange(kNotified, std::memory_order_acq_rel);
+        if (was == kAsleep) futex_wake_one(word);
+        if (was == kAsleepWatching) {
+            const std::uint64_t one = 1;
+            // Cannot fail: the count of an event descriptor that one thread empties does not overflow.
+            [[maybe_unused]] const auto written =
+                ::write(event.load(std::memory_order_relaxed), &one, sizeof one);
+        }
     }
 
     void post(Request request) {
@@ -168,8 +190,50 @@ struct Reactor::Impl {
         return work;
     }
 
+    void watch(int fd) {
+        if (watched.empty()) {
+            const int made = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+            if (made < 0) {
+                log_warn(
+                    "reactor {}: no event descriptor ({}); packets are noticed when a sleep of at most {} "
+                    "us ends",
+                    name, std::strerror(errno), std::max(options.sleep_max_us, options.sleep_deep_us));
+                return;
+            }
+            event.store(made, std::memory_order_relaxed);
+            watched.push_back({made, POLLIN, 0});
+        }
+        watched.push_back({fd, POLLIN, 0});
+    }
+
+    void unwatch(int fd) {
+        if (watched.empty()) return;
+        // The event descriptor is the first and stays.
+        watched.erase(std::remove_if(watched.begin() + 1, watched.end(),
+                                     [fd](const pollfd& one) { return one.fd == fd; }),
+                      watched.end());
+    }
+
+    // Sleeps as sleep() does, until something watched is ready; true then, too.
+    bool sleep_watching(std::uint32_t microseconds) {
+        std::uint32_t expected = kAwake;
+        // Pairs with wake(), as in sleep().
+        if (!word.compare_exchange_strong(expected, kAsleepWatching, std::memory_order_acq_rel)) return true;
+        const timespec t{static_cast<time_t>(microseconds / 1'000'000u),
+                         static_cast<long>(microseconds % 1'000'000u) * 1000};
+        const int ready = ppoll(watched.data(), watched.size(), &t, nullptr);
+        const bool notified = word.exchange(kAwake, std::memory_order_acq_rel) == kNotified;
+        if (notified || watched.front().revents != 0) {
+            // wake() may be about to write, and then the next sleep ends at once, which does no harm.
+            std::uint64_t count = 0;
+            [[maybe_unused]] const auto got = ::read(watched.front().fd, &count, sizeof count);
+        }
+        return notified || ready > 0;
+    }
+
     // Sleeps at most `microseconds`; true if somebody woke the thread (or did before it could fall asleep).
     bool sleep(std::uint32_t microseconds) {
+        if (watched.size() > 1) return sleep_watching(microseconds);
         std::uint32_t expected = kAwake;
         // Pairs with wake(): either wake() sees kAsleep and wakes the futex, or this fails on kNotified.
         if (!word.compare_exchange_strong(expected, kAsleep, std::memory_order_acq_rel)) return true;
@@ -297,6 +361,14 @@ void Reactor::run(const std::function<void()>& work) {
         return;
     }
     impl_->post_and_wait(Impl::Kind::kRun, nullptr, &work);
+}
+
+void Reactor::watch(int fd) {
+    run([this, fd] { impl_->watch(fd); });
+}
+
+void Reactor::unwatch(int fd) {
+    run([this, fd] { impl_->unwatch(fd); });
 }
 
 void Reactor::wake() noexcept {

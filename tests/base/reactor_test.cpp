@@ -2,10 +2,13 @@
 // cheap.
 #include <gnstor/base/reactor.hpp>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <ctime>
 #include <mutex>
@@ -233,6 +236,86 @@ TEST(Reactor, IdlesUnderTwoPercentOfACoreWith200Pollers) {
     constexpr std::uint64_t kRoundCpuMaxNs = 40'000;
 #endif
     EXPECT_LT(cpu_used / rounds, kRoundCpuMaxNs) << "an idle reactor burns its core";
+}
+
+/// Takes bytes from a pipe and tells a waiting thread how many there were.
+class PipePoller : public Poller {
+  public:
+    PipePoller() { EXPECT_EQ(pipe2(ends_, O_NONBLOCK | O_CLOEXEC), 0); }
+    ~PipePoller() override {
+        close(ends_[0]);
+        close(ends_[1]);
+    }
+    std::uint32_t poll() override {
+        char byte;
+        if (read(ends_[0], &byte, 1) != 1) return 0;
+        const std::lock_guard lock(mutex_);
+        ++taken_;
+        changed_.notify_all();
+        return 1;
+    }
+    void put() const { ASSERT_EQ(write(ends_[1], "x", 1), 1); }
+    bool await(std::uint32_t taken, std::chrono::milliseconds most) {
+        std::unique_lock lock(mutex_);
+        return changed_.wait_for(lock, most, [&] { return taken_ >= taken; });
+    }
+    [[nodiscard]] int fd() const { return ends_[0]; }
+
+  private:
+    int ends_[2] = {-1, -1};
+    std::uint32_t taken_ = 0;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+};
+
+// Every sleep is a second long, so that what ends one early is seen.
+constexpr ReactorOptions kLongSleeps{.spin_us = 0,
+                                     .sleep_min_us = 1'000'000,
+                                     .sleep_max_us = 1'000'000,
+                                     .deep_after_us = 0,
+                                     .sleep_deep_us = 0};
+
+TEST(Reactor, ASleepEndsWhenAWatchedDescriptorIsReadableOrSomebodyWakes) {
+    const auto reactor = started("gn-test", kLongSleeps);
+    PipePoller pipe;
+    reactor->add(pipe);
+    reactor->watch(pipe.fd());
+    constexpr std::uint32_t kRounds = 40;
+    const std::uint64_t began = wall_ns();
+    for (std::uint32_t i = 1; i <= kRounds; ++i) {
+        pipe.put();
+        ASSERT_TRUE(pipe.await(i, std::chrono::seconds(30)));
+        reactor->run([] {});  // a wake() of the same sleeper
+        reactor->wake();
+    }
+    EXPECT_LT(wall_ns() - began, kRounds * 250'000'000ull)
+        << "packets waited for sleeps to end by themselves";
+    reactor->unwatch(pipe.fd());
+    // Back on the futex: nothing but the end of the sleep, or a wake(), brings the poller to look.
+    reactor->run([] {});
+    reactor->remove(pipe);
+    PipePoller other;
+    reactor->add(other);
+    reactor->unwatch(other.fd());  // never watched
+    other.put();
+    reactor->wake();
+    EXPECT_TRUE(other.await(1, std::chrono::seconds(30)));
+    reactor->remove(other);
+}
+
+TEST(Reactor, SleepsAllTheSameWhileItWatches) {
+    const auto reactor = started("gn-test", kLongSleeps);
+    PipePoller pipe;
+    CountingPoller idle;
+    reactor->watch(pipe.fd());
+    reactor->add(idle);
+    reactor->run([] {});
+    const std::uint64_t began = wall_ns(), polls = idle.polls();
+    idle.await_more(2);
+    const std::uint64_t rounds = idle.polls() - polls;
+    EXPECT_LT(rounds, 3 + 10 * (wall_ns() - began) / 1'000'000'000u) << "it spins";
+    reactor->remove(idle);
+    reactor->unwatch(pipe.fd());
 }
 
 }  // namespace

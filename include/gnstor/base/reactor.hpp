@@ -2,8 +2,8 @@
 //
 // The adaptive engine thread of DESIGN.md: it spins while there is work, then backs off to sleeps, so that an
 // idle array uses under 2 % of a core. Work may arrive through plain memory (a GPU's doorbell), which cannot
-// wake a thread: sleeps are therefore short and bounded (ReactorOptions). Each Poller is polled by one
-// reactor thread at a time.
+// wake a thread: sleeps are therefore short and bounded (ReactorOptions). What arrives at a file descriptor
+// (a socket) ends a sleep at once, if it is watched. Each Poller is polled by one reactor thread at a time.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -51,6 +51,11 @@ class Reactor {
     /// Runs `work` on the reactor's thread between polls and waits for it; from the reactor's own thread runs
     /// it at once.
     void run(const std::function<void()>& work);
+    /// From now on a sleep ends when `fd` becomes readable or has an error; some poller has to take from it
+    /// what is there, or the thread never sleeps. Any thread; `fd` stays open until unwatch().
+    void watch(int fd);
+    /// On return the thread does not look at `fd` any more. Any thread.
+    void unwatch(int fd);
     /// Wakes the thread from a sleep; any thread, cheap when it is awake.
     void wake() noexcept;
     /// CPU time the thread has used, in nanoseconds; any thread.
