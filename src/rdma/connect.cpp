@@ -133,24 +133,24 @@ void SoftNic::disconnect(QpNumber number) {
 Result<SoftNic::Window> SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
                                              std::uint32_t rkey, WindowUse use) {
     Window window{};
-    const char* why = "";
-    if (impl_->open_window(number, address, bytes, rkey, use, window, why)) return window;
-    return error(Errc::kPermission,
+    Impl::Refusal refusal{};
+    if (impl_->open_window(number, address, bytes, rkey, use, window, refusal)) return window;
+    return error(refusal.code,
                  "cannot open a window of {} bytes at {:#x} under key {:#x} through queue pair {:#x}: {}",
-                 bytes, address, rkey, number, why);
+                 bytes, address, rkey, number, refusal.why);
 }
 
 bool SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
                           WindowUse use, Window& window) {
-    const char* why = nullptr;
-    return impl_->open_window(number, address, bytes, rkey, use, window, why);
+    Impl::Refusal unsaid{};
+    return impl_->open_window(number, address, bytes, rkey, use, window, unsaid);
 }
 
 bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
-                                std::uint32_t rkey, WindowUse use, Window& window, const char*& why) {
+                                std::uint32_t rkey, WindowUse use, Window& window, Refusal& refusal) {
     QueuePair* const qp = find(number);
     if (qp == nullptr) {
-        why = "there is no such queue pair";
+        refusal = {Errc::kNotFound, "there is no such queue pair"};
         return false;
     }
     // Count, then check: sequentially consistent with to_error's store and quiesce's wait, so that either the
@@ -159,16 +159,16 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
     QueuePair* const peer = qp->peer.load(std::memory_order_acquire);
     if (qp->state.load(std::memory_order_seq_cst) != QpState::kReadyToSend || peer == nullptr) {
         qp->add_window(-1);
-        why = "it is not connected";
+        refusal = {Errc::kState, "it is not connected"};
         return false;
     }
     const MemoryTable::Pin pin =
         peer->nic->memory.pin(rkey, address, bytes, use == WindowUse::kWrite ? kRemoteWrite : kRemoteRead);
     if (pin.fault != MemoryFault::kNone) {
         qp->add_window(-1);
-        why = pin.fault == MemoryFault::kKey      ? "unknown key"
-              : pin.fault == MemoryFault::kBounds ? "out of bounds"
-                                                  : "no such right";
+        refusal = {Errc::kPermission, pin.fault == MemoryFault::kKey      ? "unknown key"
+                                      : pin.fault == MemoryFault::kBounds ? "out of bounds"
+                                                                          : "no such right"};
         return false;
     }
     count(use == WindowUse::kWrite ? context.tally.mine().rdma_writes : context.tally.mine().rdma_reads);

@@ -201,6 +201,7 @@ class SoftNic {
     ///   that;
     ///     an address or key that the peer refuses puts the queue pair to error;
     ///   * for reading, it is not `ready` yet: the sink's on_window_ready() says when it is, by the cookie.
+    /// kNotFound: no such queue pair; kState: it is not connected; kPermission: key, bounds or rights.
     struct Window {
         std::byte* data;
         std::uint32_t bytes;

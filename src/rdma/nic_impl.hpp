@@ -30,10 +30,15 @@ struct SoftNic::Impl {
     std::vector<std::uint32_t> generations;
     std::vector<std::shared_ptr<void>> kept;  ///< under the wire's mutex; freed with the NIC
 
-    /// Lock-free; null for an unknown number.
-    /// SoftNic's; `why` says what was wrong.
+    /// Why a window was not opened: kNotFound, kState (not connected) or kPermission (key, bounds, rights).
+    struct Refusal {
+        Errc code;
+        const char* why;
+    };
+    /// SoftNic's; `refusal` is filled where the answer is false.
     bool open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
-                     WindowUse use, Window& window, const char*& why);
+                     WindowUse use, Window& window, Refusal& refusal);
+    /// Lock-free; null for an unknown number.
     [[nodiscard]] QueuePair* find(QpNumber qp) const noexcept {
         QueuePair* const found = by_index[qp % kQueuePairs].load(std::memory_order_acquire);
         return found != nullptr && found->qpn == qp ? found : nullptr;

@@ -88,6 +88,30 @@ TEST_F(NicTest, ResetWaitsForTheSinkAndForWindows) {
     must(b->destroy_queue_pair(offload));
 }
 
+TEST_F(NicTest, AWindowThatIsNotOpenedSaysWhetherTheQueuePairTheConnectionOrTheKeyIsAtFault) {
+    KeepingSink sink;
+    const QpNumber offload = must(b->create_offload_queue_pair(sink));
+    End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
+    const auto payload = reinterpret_cast<std::uint64_t>(x.payload.data());
+    const auto code_of = [&](QpNumber qp, std::uint64_t address, std::uint32_t rkey) {
+        const auto window = b->open_window(qp, address, 64, rkey, WindowUse::kWrite);
+        if (window.ok()) b->close_window(qp, window.value());
+        return window.ok() ? std::optional<Errc>() : std::optional<Errc>(window.error().code);
+    };
+    EXPECT_EQ(code_of(offload + 1, payload, x.keys.rkey), Errc::kNotFound);
+    EXPECT_EQ(code_of(offload, payload, x.keys.rkey), Errc::kState) << "not connected yet";
+    join(*a, x.qpn, *b, offload);
+    EXPECT_EQ(code_of(offload, payload, x.keys.rkey), std::nullopt);
+    EXPECT_EQ(code_of(offload, payload, x.keys.rkey + 256), Errc::kPermission) << "key";
+    EXPECT_EQ(code_of(offload, 64, x.keys.rkey), Errc::kPermission) << "bounds";
+    EXPECT_EQ(code_of(offload, reinterpret_cast<std::uint64_t>(x.buffers.data()), x.buffer_keys.rkey),
+              Errc::kPermission)
+        << "rights";
+    b->disconnect(offload);
+    EXPECT_EQ(code_of(offload, payload, x.keys.rkey), Errc::kState) << "in error";
+    must(b->destroy_queue_pair(offload));
+}
+
 TEST_F(NicTest, AnOffloadAnswersIntoReceivesBehindItsWindow) {
     KeepingSink sink;
     const QpNumber offload = must(b->create_offload_queue_pair(sink));
