@@ -321,6 +321,15 @@ void Client::Impl::grow_pools() {
     }
 }
 
+Result<bool> Client::volatile_write_cache() {
+    bool any = false;
+    for (const auto& session : impl_->sessions) {
+        GN_ASSIGN(const bool has, session->volatile_write_cache());
+        any = any || has;
+    }
+    return any;
+}
+
 const ClientIdentity& Client::identity() const {
     return impl_->identity;
 }

@@ -44,6 +44,12 @@ bool SsdSession::alive() {
     return (*found)->connected() && (*found)->property_get(nvme::Property::kCsts).ok();
 }
 
+Result<bool> SsdSession::volatile_write_cache() {
+    GN_ASSIGN(const auto host, this->host());
+    GN_ASSIGN(const nvme::IdentifyController identify, host->identify_controller());
+    return (identify.vwc & 1u) != 0;
+}
+
 Result<void> SsdSession::reopen() {
     {
         const std::lock_guard lock(mutex_);

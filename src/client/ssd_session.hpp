@@ -28,6 +28,8 @@ class SsdSession {
     Result<void> keep_alive();
     /// Asks the SSD: false where the association is lost, also if nobody has noticed yet.
     [[nodiscard]] bool alive();
+    /// As its Identify Controller says (VWC).
+    Result<bool> volatile_write_cache();
     [[nodiscard]] const SsdAddress& ssd() const { return ssd_; }
     /// A fresh association after the old one was lost; I/O queues must be reset and connected anew, even
     /// those that look well: the SSD's side of the old ones is going.

@@ -17,7 +17,6 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::string_view kModel = "GNStor emulated SSD";
 constexpr std::string_view kFirmware = "0.1.0";
 constexpr std::uint16_t kTemperatureKelvin = 300;
 
@@ -72,7 +71,7 @@ std::array<nvme::ErrorLogEntry, kErrorLogEntries> ErrorLog::newest_first() const
 nvme::IdentifyController AdminHandler::controller() const {
     nvme::IdentifyController c{};
     blank_padded(c.sn, facts_.serial);
-    blank_padded(c.mn, kModel);
+    blank_padded(c.mn, facts_.model);
     blank_padded(c.fr, kFirmware);
     c.rab = 6;
     c.cmic = 0x02;  // several controllers may share this subsystem
@@ -117,6 +116,7 @@ nvme::IdentifyNamespace AdminHandler::identify_namespace(const deengine::EngineC
     n.ncap = facts_.capacity_blocks;
     n.nuse = std::min(counters.mapped_blocks, facts_.capacity_blocks);
     n.nmic = 1;
+    n.nsattr = facts_.write_protected ? nvme::kNsattrWriteProtected : 0;
     n.dlfeat = 0x09;  // deallocated blocks read as zeroes; write zeroes deallocates
     const std::uint64_t bytes = facts_.capacity_blocks * nvme::kBlockBytes;
     for (std::size_t i = 0; i < 8; ++i) n.nvmcap[i] = static_cast<std::uint8_t>(bytes >> (8 * i));
@@ -212,6 +212,7 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, std::span<st
             break;
         case LogPage::kHealth: {
             nvme::HealthLog h{};
+            h.critical_warning = facts_.write_protected ? nvme::kHealthReadOnly : 0;
             h.temperature[0] = kTemperatureKelvin & 0xFF;
             h.temperature[1] = kTemperatureKelvin >> 8;
             h.available_spare = 100;

@@ -27,12 +27,14 @@ inline constexpr std::uint32_t kInCapsuleBytes = nvme::kBlockBytes;
 inline constexpr std::uint32_t kErrorLogEntries = 16;
 inline constexpr std::uint32_t kFirstNamespace = 1;
 
-/// What Identify says of a drive.
+/// What Identify says of a drive, or of what stands in for one.
 struct DriveFacts {
     std::array<std::uint8_t, 16> uuid{};
     std::string serial;
     std::uint64_t capacity_blocks = 0;
     bool write_cache = false;  ///< volatile: FLUSH matters
+    std::string model = "GNStor emulated SSD";
+    bool write_protected = false;  ///< what is there can be read alone
 };
 
 /// Features of one controller, kept with its admin queue.
@@ -63,6 +65,9 @@ struct AdminReply {
 class AdminHandler {
   public:
     explicit AdminHandler(DriveFacts facts) : facts_(std::move(facts)) {}
+    /// From now on Identify and the health log say so.
+    void set_write_protected() { facts_.write_protected = true; }
+    [[nodiscard]] const DriveFacts& facts() const { return facts_; }
 
     /// Bytes that `command` moves to the host (drive to host) or 0; what its SGL must describe.
     static std::uint32_t data_bytes(const nvme::Command& command);

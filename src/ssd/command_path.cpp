@@ -31,25 +31,13 @@ bool is_vendor(std::uint8_t opcode) {
     return opcode >= 0xC0;
 }
 
-constexpr std::uint64_t make_tag(std::uint32_t queue, std::uint32_t slot) {
-    return (std::uint64_t{queue} << 32) | slot;
-}
-
 }  // namespace
-
-ServedQueue::ServedQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client, Priority priority,
-                         bool privileged)
-    : queue(id, depth, client, priority, privileged), pending(depth) {
-    free.reserve(depth);
-    for (std::uint32_t i = depth; i > 0; --i) free.push_back(i - 1);
-    held.reserve(kAsyncEventRequests);
-}
 
 void CommandPath::serve(deengine::Engine& engine, DriveFacts facts, const DriveTiming& timing) {
     engine_ = &engine;
     moves_data_ = engine.moves_data_itself();
     if (!timing.none()) timer_ = std::make_unique<CompletionTimer>(timing, kMdtsBlocks * nvme::kBlockBytes);
-    admin_ = std::make_unique<AdminHandler>(std::move(facts));
+    admin_ = std::make_unique<AdminCommands>(std::move(facts), *this);
     batch_.reserve(kBatch);
 }
 
@@ -88,8 +76,7 @@ bool CommandPath::close(const NvmeQueue* queue) {
     ServedQueue* q = find(queue);
     if (q == nullptr) return false;
     q->closing = true;
-    for (const std::uint32_t slot : q->held) on_complete(make_tag(q->index, slot), Status::kAborted, 0);
-    q->held.clear();
+    admin_->give_back_events(*q);
     if (timer_ != nullptr) {
         // Nobody waits any more: what deEngine has answered, or will, is answered at once.
         std::fill(q->due.begin(), q->due.end(), 0);
@@ -163,7 +150,7 @@ std::uint32_t CommandPath::fetch_from(ServedQueue& q, std::uint32_t limit) {
         q.free.pop_back();
         ++n;
         if (q.queue.is_admin()) {
-            dispatch_admin(q, slot, make_tag(q.index, slot));
+            dispatch_admin(q, slot, q.tag(slot));
         } else {
             batch_.push_back({&q, slot});
             if (batch_.size() == kBatch) dispatch_batch();
@@ -187,7 +174,7 @@ void CommandPath::dispatch_batch() {
     }
     if (timer_ != nullptr) time_batch();
     for (const Fetched& f : batch_)
-        dispatch_io(*f.queue, f.queue->pending[f.slot].command, make_tag(f.queue->index, f.slot));
+        dispatch_io(*f.queue, f.queue->pending[f.slot].command, f.queue->tag(f.slot));
     batch_.clear();
 }
 
@@ -218,31 +205,21 @@ void CommandPath::dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64
     const Status flags = check_flags(command);
     if (!nvme::ok(flags)) return on_complete(tag, flags, 0);
     if (is_vendor(command.opcode)) return dispatch_vendor(q, command, tag);
-    if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAsyncEventRequest))
-        return hold_event_request(q, slot, tag);
-    if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAbort)) return abort(q, command, tag);
-    std::span<std::byte> data;
-    const std::uint32_t bytes = AdminHandler::data_bytes(command);
-    if (bytes > 0) {
-        const Status pointer = data_span(command, bytes, Length::kExact, data);
-        if (!nvme::ok(pointer)) return on_complete(tag, pointer, 0);
-    }
-    const AdminReply reply = administer(q, command, data);
-    on_complete(tag, reply.status, reply.dw0);
+    administer(q, slot);
 }
 
 /// Arbitration is the whole drive's, since queues of many hosts meet in it: every controller reads the same
 /// weights, and only the array's admin host sets them.
-AdminReply CommandPath::administer(ServedQueue& q, const Command& command, std::span<std::byte> data) {
+void CommandPath::administer(ServedQueue& q, std::uint32_t slot) {
+    const Command& command = q.pending[slot].command;
     q.features.arbitration = arbiter_.weights().encode();
     const bool sets_weights =
         command.opcode == static_cast<std::uint8_t>(AdminOpcode::kSetFeatures) &&
         (command.cdw10 & 0xFFu) == static_cast<std::uint32_t>(nvme::Feature::kArbitration);
-    if (sets_weights && !q.queue.privileged()) return {Status::kFeatureNotChangeable};
-    const AdminReply reply = admin_->handle(command, q.features, data, engine_->counters(), errors_);
-    if (sets_weights && nvme::ok(reply.status))
-        arbiter_.set_weights(ArbitrationWeights::decode(q.features.arbitration));
-    return reply;
+    if (sets_weights && !q.queue.privileged())
+        return on_complete(q.tag(slot), Status::kFeatureNotChangeable, 0);
+    admin_->take(q, slot, engine_->counters());
+    if (sets_weights) arbiter_.set_weights(ArbitrationWeights::decode(q.features.arbitration));
 }
 
 void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::uint64_t tag) {
@@ -256,25 +233,6 @@ void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::u
         if (!nvme::ok(pointer)) return on_complete(tag, pointer, 0);
     }
     engine_->submit_admin(command, {q.queue.client(), q.queue.privileged()}, data, tag, now_ns_);
-}
-
-void CommandPath::hold_event_request(ServedQueue& q, std::uint32_t slot, std::uint64_t tag) {
-    if (q.held.size() >= kAsyncEventRequests) return on_complete(tag, Status::kAsyncEventLimitExceeded, 0);
-    q.held.push_back(slot);
-}
-
-/// DW0 bit 0: 0 if the command was aborted. Only a held event request can be: everything else runs to its
-/// end.
-void CommandPath::abort(ServedQueue& q, const Command& command, std::uint64_t tag) {
-    const auto sq_id = static_cast<std::uint16_t>(command.cdw10);
-    const auto command_id = static_cast<std::uint16_t>(command.cdw10 >> 16);
-    const auto it = std::find_if(q.held.begin(), q.held.end(), [&](std::uint32_t slot) {
-        return sq_id == 0 && q.pending[slot].command.command_id == command_id;
-    });
-    if (it == q.held.end()) return on_complete(tag, Status::kSuccess, 1);
-    on_complete(make_tag(q.index, *it), Status::kAborted, 0);
-    q.held.erase(it);
-    on_complete(tag, Status::kSuccess, 0);
 }
 
 void CommandPath::on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) {
@@ -313,14 +271,8 @@ std::uint32_t CommandPath::deliver_in_time() {
 void CommandPath::answer(const Done& done) {
     ServedQueue& q = *queues_[done.tag >> 32];
     const auto slot = static_cast<std::uint32_t>(done.tag);
-    const Command& command = q.pending[slot].command;
-    if (!nvme::ok(done.status)) errors_.add(q.queue.id(), command, done.status);
-    nvme::Completion completion{};
-    completion.dw0 = done.dw0;
-    completion.command_id = command.command_id;
-    completion.set_result(done.status);
-    q.free.push_back(slot);
-    q.queue.complete(completion);
+    if (!nvme::ok(done.status)) admin_->note_error(q.queue.id(), q.pending[slot].command, done.status);
+    q.answer(slot, done.status, done.dw0);
 }
 
 }  // namespace gnstor::ssd

@@ -15,37 +15,16 @@
 #include <gnstor/base/reactor.hpp>
 
 #include "deengine/engine.hpp"
-#include "ssd/admin.hpp"
+#include "ssd/admin_commands.hpp"
 #include "ssd/arbiter.hpp"
 #include "ssd/completion_timer.hpp"
-#include "ssd/nvme_queue.hpp"
+#include "ssd/served_queue.hpp"
 
 #include <array>
 #include <memory>
 #include <vector>
 
 namespace gnstor::ssd {
-
-/// A queue as the drive sees it.
-struct ServedQueue {
-    ServedQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client, Priority priority,
-                bool privileged);
-
-    struct Pending {
-        nvme::Command command;
-    };
-    NvmeQueue queue;
-    std::vector<Pending> pending;
-    std::vector<std::uint32_t> free;  // of `pending`
-    std::vector<std::uint32_t> held;  // asynchronous event requests, of `pending`
-    std::vector<std::uint64_t> due;   // of `pending`: not answered before; empty where nothing is timed
-    ControllerFeatures features;      // of an admin queue
-    std::uint32_t index = 0;          // in CommandPath
-    bool closing = false;             // nothing is fetched any more
-    [[nodiscard]] std::uint32_t outstanding() const {
-        return static_cast<std::uint32_t>(pending.size() - free.size());
-    }
-};
 
 class CommandPath final : public Poller, public deengine::CompletionSink {
   public:
@@ -87,17 +66,14 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     void dispatch_io(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
     void dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64_t tag);
     void dispatch_vendor(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
-    AdminReply administer(ServedQueue& q, const nvme::Command& command, std::span<std::byte> data);
-    void hold_event_request(ServedQueue& q, std::uint32_t slot, std::uint64_t tag);
-    void abort(ServedQueue& q, const nvme::Command& command, std::uint64_t tag);
+    void administer(ServedQueue& q, std::uint32_t slot);
     std::uint32_t deliver();
     std::uint32_t deliver_in_time();
     void answer(const Done& done);
 
     deengine::Engine* engine_ = nullptr;
     bool moves_data_ = false;  // on this thread, not on those of service units
-    std::unique_ptr<AdminHandler> admin_;
-    ErrorLog errors_;
+    std::unique_ptr<AdminCommands> admin_;
     std::vector<std::unique_ptr<ServedQueue>> queues_;  // by index; null: free
     std::vector<Look> looks_;                           // by index, as queues_
     std::vector<ServedQueue*> admin_queues_;

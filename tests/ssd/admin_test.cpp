@@ -52,6 +52,23 @@ class Admin : public ::testing::Test {
     std::vector<std::byte> data;
 };
 
+TEST_F(Admin, AWriteProtectedNamespaceSaysSoInIdentifyAndHealth) {
+    const auto attributes = [&] {
+        EXPECT_EQ(run(AdminOpcode::kIdentify, 1, 0).status, Status::kSuccess);
+        return as<nvme::IdentifyNamespace>().nsattr;
+    };
+    const auto warning = [&] {
+        constexpr std::uint32_t kDwords = sizeof(nvme::HealthLog) / 4 - 1;
+        EXPECT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFFu, 2 | (kDwords << 16)).status, Status::kSuccess);
+        return as<nvme::HealthLog>().critical_warning;
+    };
+    EXPECT_EQ(attributes(), 0);
+    EXPECT_EQ(warning(), 0);
+    handler->set_write_protected();
+    EXPECT_EQ(attributes(), 1) << "NSATTR bit 0";
+    EXPECT_EQ(warning(), 8) << "all media is read only";
+}
+
 TEST_F(Admin, IdentifyControllerDescribesADriveBehindRdma) {
     ASSERT_EQ(run(AdminOpcode::kIdentify, 0, 1).status, Status::kSuccess);
     const auto c = as<nvme::IdentifyController>();

@@ -79,6 +79,9 @@ class Client {
     /// Fetches the map now. When an SSD refuses the one that lanes have, the proxy does it by itself.
     Result<void> refresh_map();
 
+    /// Asks the SSDs: whether any of them has a volatile write cache, so that flush() matters.
+    Result<bool> volatile_write_cache();
+
     [[nodiscard]] const ClientIdentity& identity() const;
     /// The newest that this client knows; a reference to an older one stays valid.
     [[nodiscard]] const ArrayView& array() const;

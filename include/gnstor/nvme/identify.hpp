@@ -190,6 +190,8 @@ static_assert(offsetof(IdentifyNamespace, anagrpid) == 92 && offsetof(IdentifyNa
 static_assert(offsetof(IdentifyNamespace, nguid) == 104 && offsetof(IdentifyNamespace, eui64) == 120);
 static_assert(offsetof(IdentifyNamespace, lbaf) == 128);
 
+inline constexpr std::uint8_t kNsattrWriteProtected = 1u << 0;  ///< NSATTR: it is now
+
 /// Active namespace list: namespace ids in ascending order, zero ends it. Base 2.0, 5.17.2.2.
 struct NamespaceList {
     std::uint32_t nsid[1024];
@@ -273,6 +275,8 @@ struct HealthLog {
 static_assert(sizeof(HealthLog) == 512 && offsetof(HealthLog, data_units_read) == 32);
 static_assert(offsetof(HealthLog, host_reads) == 64 && offsetof(HealthLog, power_cycles) == 112);
 static_assert(offsetof(HealthLog, media_errors) == 160 && offsetof(HealthLog, error_entries) == 176);
+
+inline constexpr std::uint8_t kHealthReadOnly = 1u << 3;  ///< critical_warning: all media is read only
 
 /// Firmware slot information. Base 2.0, figure 210.
 struct FirmwareSlotLog {

@@ -1,0 +1,57 @@
+#include "ssd/admin_commands.hpp"
+
+#include "ssd/data_pointer.hpp"
+
+#include <algorithm>
+
+namespace gnstor::ssd {
+
+using nvme::AdminOpcode;
+using nvme::Command;
+using nvme::Status;
+
+void AdminCommands::take(ServedQueue& q, std::uint32_t slot, const deengine::EngineCounters& counters) {
+    const Command& command = q.pending[slot].command;
+    const std::uint64_t tag = q.tag(slot);
+    const Status flags = check_flags(command);
+    if (!nvme::ok(flags)) return sink_.on_complete(tag, flags, 0);
+    if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAsyncEventRequest))
+        return hold_event_request(q, slot);
+    if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAbort)) return abort(q, slot);
+    std::span<std::byte> data;
+    const std::uint32_t bytes = AdminHandler::data_bytes(command);
+    if (bytes > 0) {
+        const Status pointer = data_span(command, bytes, Length::kExact, data);
+        if (!nvme::ok(pointer)) return sink_.on_complete(tag, pointer, 0);
+    }
+    const AdminReply reply = handler_.handle(command, q.features, data, counters, errors_);
+    sink_.on_complete(tag, reply.status, reply.dw0);
+}
+
+void AdminCommands::give_back_events(ServedQueue& q) {
+    for (const std::uint32_t slot : q.held) sink_.on_complete(q.tag(slot), Status::kAborted, 0);
+    q.held.clear();
+}
+
+void AdminCommands::hold_event_request(ServedQueue& q, std::uint32_t slot) {
+    if (q.held.size() >= kAsyncEventRequests)
+        return sink_.on_complete(q.tag(slot), Status::kAsyncEventLimitExceeded, 0);
+    q.held.push_back(slot);
+}
+
+/// DW0 bit 0: 0 if the command was aborted. Only a held event request can be: everything else runs to its
+/// end.
+void AdminCommands::abort(ServedQueue& q, std::uint32_t slot) {
+    const Command& command = q.pending[slot].command;
+    const auto sq_id = static_cast<std::uint16_t>(command.cdw10);
+    const auto command_id = static_cast<std::uint16_t>(command.cdw10 >> 16);
+    const auto it = std::find_if(q.held.begin(), q.held.end(), [&](std::uint32_t held) {
+        return sq_id == 0 && q.pending[held].command.command_id == command_id;
+    });
+    if (it == q.held.end()) return sink_.on_complete(q.tag(slot), Status::kSuccess, 1);
+    sink_.on_complete(q.tag(*it), Status::kAborted, 0);
+    q.held.erase(it);
+    sink_.on_complete(q.tag(slot), Status::kSuccess, 0);
+}
+
+}  // namespace gnstor::ssd
