@@ -2,7 +2,7 @@
 
 #include <gnstor/base/log.hpp>
 
-#include <bit>
+#include <algorithm>
 #include <cstring>
 
 namespace gnstor::nvmf {
@@ -28,11 +28,15 @@ std::uint32_t overtaken_most(const Subsystem& subsystem, std::uint32_t entries) 
     return entries / 4 * (timed ? kOvertakenQuartersTimed : kOvertakenQuarters);
 }
 
+bool is_fabrics(const nvme::Command& command) {
+    return command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics);
+}
+
 /// Data that the drive interprets rather than stores is copied before anyone looks at it: the peer may change
 /// its memory between two looks. Block data may change under way, as on any RDMA target; the drive checksums
 /// what it copied.
 bool is_block_data(QueueKind kind, const nvme::Command& command) {
-    return kind == QueueKind::kIo &&
+    return kind == QueueKind::kIo && !is_fabrics(command) &&
            command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
 }
 
@@ -119,11 +123,9 @@ void Connection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
 
 void Connection::take_command(const Capsule& capsule, const MessageBytes& bytes,
                               const rdma::InboundMessage& message) {
-    if (capsule.command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics)) {
+    if (is_fabrics(capsule.command)) {
         counters_.admin.add();
-        const bool answered = take_fabrics(capsule, bytes);
-        nic_.release(message.qp, message.token);
-        if (!answered) owner_.on_connect_command(*this);
+        take_fabrics(capsule, bytes, message);
         return;
     }
     if (state_ != State::kReady) {
@@ -155,32 +157,31 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
     slot.invalidate_key = capsule.invalidate_key;
     slot.token = message.token;
     slot.holds_message = true;
-    slot.turn = ended_ + at_drive_;
 
     std::byte* data = nullptr;
-    Status status = place(slot, index, capsule, bytes, data);
-    if (nvme::ok(status)) {
-        slot.event_request = kind() == QueueKind::kAdmin &&
-                             slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
-        // The drive queue is deeper than `entries`: there is room.
-        nvme::Command* const command = queue_->next_entry();
-        status = command != nullptr ? Status::kSuccess : Status::kInternalError;
-        if (command != nullptr) {
-            *command = capsule.command;
-            command->command_id = static_cast<std::uint16_t>(index);
-            command->flags = nvme::kFlagsSgl;
-            command->data = nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockAddress,
-                                                         reinterpret_cast<std::uintptr_t>(data),
-                                                         data != nullptr ? capsule.bytes : 0);
-            queue_->submit();
-        }
-    }
-    if (!nvme::ok(status)) {
-        let_go(slot);
-        free_slot(index);
-        refuse(capsule, status);
-        return;
-    }
+    const Status placed = place(slot, index, capsule, bytes, data);
+    if (!nvme::ok(placed)) return give_back(index, capsule, placed);
+    if (slot.holds_window && !slot.window.ready) return await_window(index, capsule);
+    hand_over(index, capsule, data);
+}
+
+/// The data is reachable: the command goes to the drive, a Connect to whoever decides about it.
+void Connection::hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data) {
+    if (is_fabrics(capsule.command)) return judge_connect(index, capsule, data);
+    Slot& slot = slots_[index];
+    slot.event_request = kind() == QueueKind::kAdmin &&
+                         slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
+    slot.turn = ended_ + at_drive_;
+    // The drive queue is deeper than `entries`: there is room.
+    nvme::Command* const command = queue_->next_entry();
+    if (command == nullptr) return give_back(index, capsule, Status::kInternalError);
+    *command = capsule.command;
+    command->command_id = static_cast<std::uint16_t>(index);
+    command->flags = nvme::kFlagsSgl;
+    command->data =
+        nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockAddress, reinterpret_cast<std::uintptr_t>(data),
+                                     data != nullptr ? capsule.bytes : 0);
+    queue_->submit();
     count(capsule);
     ++at_drive_;
     if (slot.event_request) ++event_requests_;
@@ -188,12 +189,18 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
     if (drive_reactor_ != nullptr) shard_->wake_soon(*drive_reactor_);
 }
 
+/// The command did not get as far as the drive.
+void Connection::give_back(std::uint32_t index, const Capsule& capsule, Status status) {
+    let_go(slots_[index], false);
+    free_slot(index);
+    refuse(capsule, status);
+}
+
 /// Makes the data reachable for the drive: where the message, the peer's memory or the staging page has it.
+/// What has to be fetched may not be there yet: the window says so.
 Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes,
                          std::byte*& data) {
-    const bool to_drive = capsule.direction == Direction::kToDrive;
-    const bool in_place = is_block_data(kind(), capsule.command);
-    slot.carries_blocks = capsule.payload == Payload::kInCapsule && in_place;
+    slot.carries_blocks = capsule.payload == Payload::kInCapsule && is_block_data(kind(), capsule.command);
     if (slot.carries_blocks && writes_in_turn_ >= kInTurnProven) {
         // The drive only reads what it writes to flash.
         data = const_cast<std::byte*>(bytes.contiguous(capsule.offset, capsule.bytes));
@@ -204,31 +211,67 @@ Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule
         bytes.copy(capsule.offset, capsule.bytes, staging(index));
         data = staging(index);
     }
+    slot.bytes = capsule.bytes;
     if (capsule.payload == Payload::kKeyed) {
+        const bool to_drive = capsule.direction == Direction::kToDrive;
         const auto use = to_drive ? rdma::WindowUse::kRead : rdma::WindowUse::kWrite;
         if (!nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, use, slot.window))
             return Status::kDataTransferError;
         slot.holds_window = true;
         slot.fills_window = !to_drive;
-        data = slot.window.data;
-        const bool fits = capsule.bytes <= kInCapsuleBytes;
-        if (to_drive && !in_place && fits) {
-            std::memcpy(staging(index), data, capsule.bytes);
-            data = staging(index);
-            nic_.close_window(qp_, slot.window);
-            slot.holds_window = false;
-        }
-        slot.completes_identify =
-            kind() == QueueKind::kAdmin &&
-            slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
-            (capsule.command.cdw10 & 0xFFu) == static_cast<std::uint8_t>(nvme::IdentifyCns::kController);
-        if (slot.completes_identify) data = staging(index);
+        if (!to_drive)
+            data = where_to_answer(slot, index, capsule);
+        else if (slot.window.ready)
+            data = take_fetched(slot, index, capsule);
     }
     // Nothing is read from the message any more.
     slot.holds_message = false;
     nic_.release(qp_, slot.token);
-    slot.bytes = capsule.bytes;
     return Status::kSuccess;
+}
+
+/// Where the drive puts what the host asked for.
+std::byte* Connection::where_to_answer(Slot& slot, std::uint32_t index, const Capsule& capsule) {
+    if (kind() == QueueKind::kIo) return slot.window.data;
+    slot.completes_identify =
+        slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
+        (capsule.command.cdw10 & 0xFFu) == static_cast<std::uint8_t>(nvme::IdentifyCns::kController);
+    if (slot.completes_identify) return staging(index);
+    // An admin command may answer with less than the host has room for. The rest must not be what the NIC had
+    // in that memory before.
+    std::memset(slot.window.data, 0, slot.window.bytes);
+    return slot.window.data;
+}
+
+/// The window for reading is ready. What is interpreted rather than stored is copied, if it fits a page.
+std::byte* Connection::take_fetched(Slot& slot, std::uint32_t index, const Capsule& capsule) {
+    if (is_block_data(kind(), capsule.command) || capsule.bytes > kInCapsuleBytes) return slot.window.data;
+    std::memcpy(staging(index), slot.window.data, capsule.bytes);
+    nic_.close_window(qp_, slot.window);
+    slot.holds_window = false;
+    return staging(index);
+}
+
+void Connection::await_window(std::uint32_t index, const Capsule& capsule) {
+    if (fetching_.empty()) fetching_.resize(slots_.size());  // of wires that fetch: once a connection
+    fetching_[index] = capsule;
+    awaited_.push_back(index);
+}
+
+void Connection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, bool good) {
+    const auto at = std::ranges::find_if(
+        awaited_, [&](std::uint32_t index) { return slots_[index].window.cookie == cookie; });
+    if (at == awaited_.end()) {
+        log_error("{}: the NIC has filled a window that is not awaited", subsystem_.config.nqn);
+        return;
+    }
+    const std::uint32_t index = *at;
+    awaited_.erase(at);
+    const Capsule capsule = fetching_[index];
+    if (good && state_ < State::kDraining)
+        return hand_over(index, capsule, take_fetched(slots_[index], index, capsule));
+    if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
+    give_back(index, capsule, Status::kDataTransferError);
 }
 
 void Connection::prefetch_answer() const {
@@ -249,7 +292,8 @@ std::uint32_t Connection::poll() {
         finish(completion);
         ++work;
     }
-    if (state_ == State::kDraining && at_drive_ == event_requests_ && !connecting_) state_ = State::kQuiesced;
+    if (state_ == State::kDraining && at_drive_ == event_requests_ && awaited_.empty() && !connecting_)
+        state_ = State::kQuiesced;
     return work;
 }
 
@@ -274,15 +318,14 @@ void Connection::finish(const nvme::Completion& completion) {
     judge_order(slot);
     // The window is closed before the response is sent: RDMA WRITE before SEND, so that the completion
     // implies the data.
-    let_go(slot);
+    let_go(slot, nvme::ok(status));
     const std::uint16_t id = slot.command_id;
     const std::uint32_t invalidate_key = slot.invalidate_key;
     const std::uint32_t written = slot.fills_window && nvme::ok(status) ? slot.bytes : 0;
     --at_drive_;
     if (slot.event_request) --event_requests_;
     free_slot(index);
-    ids_.toggle(id);
-    --under_way_;
+    end(id);
     if (state_ >= State::kDraining) return;
     // A completion queue entry by its dwords (Base 2.0, 3.3.3.2), as the NIC will load it: stores that are
     // narrower than the load behind them hold it up.
@@ -304,8 +347,9 @@ void Connection::judge_order(const Slot& slot) {
         ++writes_in_turn_;
 }
 
-void Connection::let_go(Slot& slot) {
-    if (slot.holds_window) nic_.close_window(qp_, slot.window);
+/// `filled`: whether what the drive has put into the window is the peer's to have.
+void Connection::let_go(Slot& slot, bool filled) {
+    if (slot.holds_window) nic_.close_window(qp_, slot.window, filled);
     slot.holds_window = false;
     if (slot.holds_message) nic_.release(qp_, slot.token);
     slot.holds_message = false;
@@ -327,10 +371,15 @@ void Connection::answer(std::uint16_t command_id, const Answer& answer) {
     nic_.send(qp_, &response, sizeof response, answer.invalidate_key);
 }
 
+/// The command with this id is no longer under way.
+void Connection::end(std::uint16_t command_id) {
+    ids_.toggle(command_id);
+    --under_way_;
+}
+
 void Connection::refuse(const Capsule& capsule, Status status) {
     counters_.refused.add();
-    ids_.toggle(capsule.command.command_id);
-    --under_way_;
+    end(capsule.command.command_id);
     // A key that opened no window is not the peer's to be invalidated.
     const std::uint32_t key = status == Status::kDataTransferError ? 0 : capsule.invalidate_key;
     answer(capsule.command.command_id, {.status = status, .invalidate_key = key});

@@ -10,7 +10,9 @@
 //   * a slot is taken from the free list when the drive gets its command, and is back before the answer is
 //   sent;
 //   * a message is held only while the drive reads payload from it in place; a window only while the drive
-//   may touch it.
+//   may touch it, or while the NIC fills it: where payload has to be fetched, the command waits in its slot
+//   until on_window_ready(), and a connection that drains waits for that too;
+//   * a window for writing is closed as filled only with a command that has succeeded.
 //
 // A message that is held keeps back the host's send entries behind it, and with them the room for new ones.
 // So payload is read in place only where the drive takes writes in turn: from the first write that others
@@ -60,6 +62,7 @@ class Connection final : public rdma::MessageSink {
 
     // From the NIC's poller.
     void on_message(const rdma::InboundMessage& message) override;
+    void on_window_ready(rdma::QpNumber qp, std::uint64_t cookie, bool good) override;
     void on_error(rdma::QpNumber qp) override;
     [[nodiscard]] std::uint32_t fetch_bytes(const rdma::InboundMessage& message) const override;
 
@@ -143,10 +146,16 @@ class Connection final : public rdma::MessageSink {
     void submit(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
     nvme::Status place(Slot& slot, std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes,
                        std::byte*& data);
+    std::byte* where_to_answer(Slot& slot, std::uint32_t index, const Capsule& capsule);
+    std::byte* take_fetched(Slot& slot, std::uint32_t index, const Capsule& capsule);
+    void await_window(std::uint32_t index, const Capsule& capsule);
+    void hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data);
+    void give_back(std::uint32_t index, const Capsule& capsule, nvme::Status status);
     void finish(const nvme::Completion& completion);
     void judge_order(const Slot& slot);
-    void let_go(Slot& slot);
+    void let_go(Slot& slot, bool filled);
     void free_slot(std::uint32_t index);
+    void end(std::uint16_t command_id);
     void answer(std::uint16_t command_id, const Answer& answer);
     void refuse(const Capsule& capsule, nvme::Status status);
     void fail();
@@ -154,11 +163,10 @@ class Connection final : public rdma::MessageSink {
     void count(const Capsule& capsule);
 
     // connection_admin.cpp
-    bool take_fabrics(const Capsule& capsule, const MessageBytes& bytes);
-    void take_connect(const Capsule& capsule, const MessageBytes& bytes);
+    void take_fabrics(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
+    void judge_connect(std::uint32_t index, const Capsule& capsule, const std::byte* data);
     bool take_admin(Capsule& capsule);
     bool take_abort(Capsule& capsule);
-    nvme::Status fetch(const Capsule& capsule, const MessageBytes& bytes, std::byte* to);
     void finish_connect();
 
     rdma::SoftNic& nic_;
@@ -178,6 +186,8 @@ class Connection final : public rdma::MessageSink {
     std::vector<Slot> slots_;
     std::vector<std::uint32_t> free_;
     std::unique_ptr<std::byte[]> staging_;  // a page a slot; untouched pages cost nothing
+    std::vector<std::uint32_t> awaited_;    // slots whose window is not ready, in the order of opening
+    std::vector<Capsule> fetching_;         // of those slots; empty until there is one
     IdSet ids_;                             // command ids under way
     std::uint32_t under_way_ = 0;           // commands that have not been answered
     std::uint32_t at_drive_ = 0;            // of those: at the drive

@@ -9,7 +9,6 @@
 #include <gnstor/nvme/fabrics.hpp>
 #include <gnstor/nvme/features.hpp>
 
-#include <array>
 #include <cstring>
 
 namespace gnstor::nvmf {
@@ -22,21 +21,18 @@ constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
 
 }  // namespace
 
-/// False: a Connect that the control thread must decide.
-bool Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes) {
+void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
+                              const rdma::InboundMessage& message) {
     const auto type = nvme::fabrics_type(capsule.command);
-    if (type == nvme::FabricsType::kConnect) {
-        take_connect(capsule, bytes);
-        return !connecting_;
+    if (type == nvme::FabricsType::kConnect && state_ == State::kAwaitingConnect) {
+        state_ = State::kConnecting;
+        return submit(capsule, bytes, message);  // judge_connect() has the data next
     }
-    if (state_ != State::kReady) {
-        refuse(capsule, Status::kCommandSequenceError);
-        return true;
-    }
-    if (kind() != QueueKind::kAdmin) {
-        refuse(capsule, Status::kInvalidOpcode);  // properties belong to the admin queue
-        return true;
-    }
+    nic_.release(message.qp, message.token);
+    if (type == nvme::FabricsType::kConnect || state_ != State::kReady)
+        return refuse(capsule, Status::kCommandSequenceError);
+    // Properties belong to the admin queue.
+    if (kind() != QueueKind::kAdmin) return refuse(capsule, Status::kInvalidOpcode);
     PropertyOutcome outcome;
     {
         const std::lock_guard lock(subsystem_.mutex);
@@ -47,40 +43,23 @@ bool Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes)
     // Asked for before the answer goes out: a Connect that follows the answer finds the old queues on their
     // way out.
     if (outcome.close_io_queues) owner_.on_controller_disabled(subsystem_, binding_.controller_id);
-    if (!nvme::ok(outcome.status)) {
-        refuse(capsule, outcome.status);
-        return true;
-    }
-    ids_.toggle(capsule.command.command_id);
-    --under_way_;
+    if (!nvme::ok(outcome.status)) return refuse(capsule, outcome.status);
+    end(capsule.command.command_id);
     answer(capsule.command.command_id, {.dw0 = static_cast<std::uint32_t>(outcome.value),
                                         .dw1 = static_cast<std::uint32_t>(outcome.value >> 32)});
-    return true;
 }
 
-/// Copies the capsule's data, wherever it is; at most a page.
-Status Connection::fetch(const Capsule& capsule, const MessageBytes& bytes, std::byte* to) {
-    if (capsule.payload == Payload::kInCapsule) {
-        bytes.copy(capsule.offset, capsule.bytes, to);
-        return Status::kSuccess;
-    }
-    auto window = nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, rdma::WindowUse::kRead);
-    if (!window.ok()) return Status::kDataTransferError;
-    std::memcpy(to, window->data, capsule.bytes);
-    nic_.close_window(qp_, *window);
-    return Status::kSuccess;
-}
-
-void Connection::take_connect(const Capsule& capsule, const MessageBytes& bytes) {
-    if (state_ != State::kAwaitingConnect) return refuse(capsule, Status::kCommandSequenceError);
-    std::array<std::byte, sizeof(nvme::ConnectData)> data;
-    const Status fetched = fetch(capsule, bytes, data.data());
-    if (!nvme::ok(fetched)) return refuse(capsule, fetched);
-    ConnectVerdict verdict = parse_connect(capsule.command, data);
+/// The data of a Connect is in the slot's staging page. What is well formed the control thread decides.
+void Connection::judge_connect(std::uint32_t index, const Capsule& capsule, const std::byte* data) {
+    ConnectVerdict verdict =
+        parse_connect(capsule.command,
+                      std::span<const std::byte, sizeof(nvme::ConnectData)>(data, sizeof(nvme::ConnectData)));
+    let_go(slots_[index], false);
+    free_slot(index);
     if (!nvme::ok(verdict.status)) {
+        state_ = State::kAwaitingConnect;
         counters_.refused.add();
-        ids_.toggle(capsule.command.command_id);
-        --under_way_;
+        end(capsule.command.command_id);
         answer(capsule.command.command_id,
                {.status = verdict.status, .dw0 = verdict.dw0, .invalidate_key = capsule.invalidate_key});
         return;
@@ -89,7 +68,7 @@ void Connection::take_connect(const Capsule& capsule, const MessageBytes& bytes)
     connect_id_ = capsule.command.command_id;
     connect_key_ = capsule.invalidate_key;
     connecting_ = true;
-    state_ = State::kConnecting;
+    owner_.on_connect_command(*this);
 }
 
 /// The control thread has decided.
@@ -97,8 +76,7 @@ void Connection::finish_connect() {
     connecting_ = false;
     // The queue is the connection's even if it is in error by now: it is deleted with it.
     queue_ = connect_queue_;
-    ids_.toggle(connect_id_);
-    --under_way_;
+    end(connect_id_);
     if (state_ >= State::kDraining) {
         shard_->activate(*this);
         return;
@@ -143,8 +121,7 @@ bool Connection::take_admin(Capsule& capsule) {
         refuse(capsule, outcome.status);
         return true;
     }
-    ids_.toggle(command.command_id);
-    --under_way_;
+    end(command.command_id);
     answer(command.command_id, {.dw0 = outcome.dw0});
     return true;
 }
@@ -160,8 +137,7 @@ bool Connection::take_abort(Capsule& capsule) {
         capsule.command.cdw10 = i << 16;
         return false;
     }
-    ids_.toggle(capsule.command.command_id);
-    --under_way_;
+    end(capsule.command.command_id);
     answer(capsule.command.command_id, {.dw0 = 1});
     return true;
 }

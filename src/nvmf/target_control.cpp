@@ -146,7 +146,9 @@ rdma::ConnectReply TargetControl::accept(Subsystem& subsystem, const rdma::Conne
     return {.accept = true,
             .reject_reason = 0,
             .private_data = transport_accept_data(verdict.request.entries),
-            .qp = *qp};
+            .qp = *qp,
+            .messages = verdict.request.entries,
+            .message_bytes = kCapsuleBytesMax};
 }
 
 std::size_t TargetControl::connections_open() const {

@@ -1,6 +1,7 @@
 // connect.cpp: connections of the software NIC on the loop wire, and the offload's calls on the data path.
 #include "rdma/nic_impl.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace gnstor::rdma {
@@ -130,6 +131,11 @@ void SoftNic::disconnect(QpNumber number) {
     engine->reactor().run([=] { engine->fail(*qp); });
 }
 
+LateWindows& SoftNic::Impl::late_windows(const QueuePair& qp) {
+    const auto at = std::ranges::find(engines, qp.engine.load());
+    return *late[static_cast<std::size_t>(at - engines.begin())];
+}
+
 Result<SoftNic::Window> SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
                                              std::uint32_t rkey, WindowUse use) {
     Window window{};
@@ -164,6 +170,10 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
     }
     const MemoryTable::Pin pin =
         peer->nic->memory.pin(rkey, address, bytes, use == WindowUse::kWrite ? kRemoteWrite : kRemoteRead);
+    if (!late.empty()) {
+        late_windows(*qp).open(*qp, pin, bytes, use, window);
+        return true;
+    }
     if (pin.fault != MemoryFault::kNone) {
         qp->add_window(-1);
         refusal = {Errc::kPermission, pin.fault == MemoryFault::kKey      ? "unknown key"
@@ -178,9 +188,12 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
     return true;
 }
 
-void SoftNic::close_window(QpNumber number, const Window& window, bool) {
+void SoftNic::close_window(QpNumber number, const Window& window, bool filled) {
     QueuePair* const qp = impl_->find(number);
-    reinterpret_cast<MemoryRegion*>(window.cookie)->unpin();
+    if (!impl_->late.empty())
+        impl_->late_windows(*qp).close(qp, window, filled);
+    else
+        reinterpret_cast<MemoryRegion*>(window.cookie)->unpin();
     // Release: pairs with quiesce's load: the window's memory is no longer touched.
     if (qp != nullptr) qp->add_window(-1);
 }

@@ -53,6 +53,9 @@ Result<std::unique_ptr<SoftNic>> SoftNic::open(LoopWire& wire, std::string addre
         if (std::ranges::find(impl->reactors, reactor) != impl->reactors.end()) continue;
         impl->reactors.push_back(reactor);
         impl->engines.push_back(&impl->wire->acquire_engine(*reactor));
+        if (options.late_windows != 0)
+            impl->late.push_back(
+                std::make_unique<LateWindows>(*impl->engines.back(), options.late_windows, options.seed + i));
     }
     std::unique_ptr<SoftNic> nic(new SoftNic(std::move(impl)));
     nic->impl_->wire->nics[address] = nic.get();
@@ -82,6 +85,7 @@ SoftNic::~SoftNic() {
     for (const auto& queue : impl_->completion_queues)
         if (queue != nullptr && !queue->collapsed())
             impl_->wire->drop_ring(queue->affinity, queue->entries());
+    impl_->late.clear();
     for (Reactor* reactor : impl_->reactors) impl_->wire->release_engine(*reactor);
 }
 

@@ -139,6 +139,9 @@ struct NicOptions {
     /// Of the network between this node and all its peers: what reaches and leaves its offload queue pairs
     /// takes that time. None: nothing does.
     LinkTiming link{};
+    /// For tests, loop wire: windows are this NIC's own memory, as on other wires, and those for reading are
+    /// ready less than so many rounds of the poller later. 0: as on the loop wire.
+    std::uint32_t late_windows = 0;
 };
 
 struct NicCounters {

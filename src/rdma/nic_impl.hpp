@@ -2,6 +2,7 @@
 // pairs are looked up by number without a lock.
 #pragma once
 
+#include "rdma/late_windows.hpp"
 #include "rdma/loop_wire_impl.hpp"
 
 #include <atomic>
@@ -20,7 +21,9 @@ struct SoftNic::Impl {
     LoopWire::Impl* wire = nullptr;
     NicContext context;
     std::vector<Reactor*> reactors;
-    std::vector<Engine*> engines;  ///< of the pollers, one a reactor
+    std::vector<Engine*> engines;                    ///< of the pollers, one a reactor
+    std::vector<std::unique_ptr<LateWindows>> late;  ///< of each engine; empty but with that option
+    [[nodiscard]] LateWindows& late_windows(const QueuePair& qp);
     std::uint32_t next_engine = 0;
 
     std::vector<std::unique_ptr<CompletionQueue>> completion_queues;  ///< the number is the index + 1

@@ -8,10 +8,15 @@ namespace {
 using nvme::IoOpcode;
 using nvme::Status;
 
-class Io : public ::testing::TestWithParam<bool> {
+enum class Shape : std::uint8_t { kOneReactor, kThreeReactors, kLateWindows };
+
+class Io : public ::testing::TestWithParam<Shape> {
   protected:
     void SetUp() override {
-        rig_ = std::make_unique<LoopRig>(RigOptions{.one_reactor = GetParam(), .target = {}});
+        rig_ =
+            std::make_unique<LoopRig>(RigOptions{.one_reactor = GetParam() == Shape::kOneReactor,
+                                                 .late_windows = GetParam() == Shape::kLateWindows ? 12u : 0u,
+                                                 .target = {}});
         rig_->make_volume();
         host_ = rig_->connect(rig_->host()).value();
         io_ = std::make_unique<IoClient>(rig_->host_nic(), *host_, 1);
@@ -28,9 +33,13 @@ class Io : public ::testing::TestWithParam<bool> {
     std::unique_ptr<HostController> host_;
     std::unique_ptr<IoClient> io_;
 };
-INSTANTIATE_TEST_SUITE_P(Threads, Io, ::testing::Bool(), [](const auto& p) {
-    return p.param ? std::string("OneReactor") : std::string("ThreeReactors");
-});
+std::string shape_name(const ::testing::TestParamInfo<Shape>& shape) {
+    constexpr const char* kNames[] = {"OneReactor", "ThreeReactors", "LateWindows"};
+    return kNames[static_cast<int>(shape.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Shapes, Io,
+                         ::testing::Values(Shape::kOneReactor, Shape::kThreeReactors, Shape::kLateWindows),
+                         shape_name);
 
 TEST_P(Io, ABlockWrittenInItsCapsuleIsReadBackUnderAKey) {
     io_->buffer.fill(1);
@@ -125,6 +134,7 @@ TEST_P(Io, AnotherClientsIdIsDenied) {
 }
 
 TEST_P(Io, WhatTheMemoryRegionForbidsIsATransferErrorOfThatCommandAlone) {
+    if (GetParam() == Shape::kLateWindows) GTEST_SKIP() << "late_windows_test.cpp: the connection ends there";
     Buffer read_only(rig_->host_nic(), 8192, rdma::kRemoteRead);
     Buffer write_only(rig_->host_nic(), 8192, rdma::kLocalWrite | rdma::kRemoteWrite);
     const auto read = [&](nvme::SglDescriptor d) {
@@ -152,8 +162,10 @@ TEST_P(Io, TheKeyIsInvalidatedWhenTheSglAsksForIt) {
     EXPECT_EQ(io_->status(io(IoOpcode::kRead, fields(1, 1), sgl)), Status::kSuccess);
     EXPECT_EQ(io_->queue().last_invalidated_key(), keys.rkey);
     sgl.type = nvme::kSglKeyedAddress;
-    EXPECT_EQ(io_->status(io(IoOpcode::kRead, fields(1, 1), sgl)), Status::kDataTransferError)
-        << "the key is gone";
+    if (GetParam() != Shape::kLateWindows) {
+        EXPECT_EQ(io_->status(io(IoOpcode::kRead, fields(1, 1), sgl)), Status::kDataTransferError)
+            << "the key is gone";
+    }
     EXPECT_TRUE(rig_->host_nic().deregister_memory(keys).ok());
 }
 

@@ -64,6 +64,7 @@ struct RigOptions {
     bool one_reactor = false;  ///< NICs and drive on one thread, or each on its own
     std::uint64_t seed = 1;
     bool manual_clock = false;
+    std::uint32_t late_windows = 0;  ///< of the node's NIC (NicOptions)
     TargetOptions target;
 };
 
@@ -79,7 +80,9 @@ class LoopRig {
         Reactor& drive_reactor = *reactors_.back();
         const rdma::NicOptions nic{.strict = options.strict, .seed = options.seed, .pollers = 1};
         host_nic_ = rdma::SoftNic::open(wire_, "host", nic, host_reactor).value();
-        node_nic_ = rdma::SoftNic::open(wire_, "node", nic, node_reactor).value();
+        rdma::NicOptions node = nic;
+        node.late_windows = options.late_windows;
+        node_nic_ = rdma::SoftNic::open(wire_, "node", node, node_reactor).value();
         ssd::DriveOptions drive;
         drive.capacity_bytes = 64u << 20;
         drive_ = ssd::Drive::open(drive, drive_reactor).value();

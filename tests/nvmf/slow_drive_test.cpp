@@ -63,8 +63,12 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
         const rdma::QpNumber qp = node->create_offload_queue_pair(*connection).value();
         shard = std::make_unique<OffloadShard>(node->owner(qp));
         connection->attach(qp, *shard);
-        return {
-            .accept = true, .reject_reason = 0, .private_data = transport_accept_data(kEntries), .qp = qp};
+        return {.accept = true,
+                .reject_reason = 0,
+                .private_data = transport_accept_data(kEntries),
+                .qp = qp,
+                .messages = kEntries,
+                .message_bytes = kCapsuleBytesMax};
     }
     // ConnectionOwner
     void on_connect_command(Connection& c) override { c.answer_connect({}, &drive); }
