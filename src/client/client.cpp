@@ -99,17 +99,19 @@ Result<void> Client::Impl::open_channels() {
     std::vector<ChannelRef> refs;
     for (std::uint32_t i = 0; i < options.channels; ++i) {
         GN_ASSIGN(std::unique_ptr<gnor::Channel> channel,
-                  open_channel(static_cast<std::uint16_t>(i + 1), options.lanes, options.sharing));
+                  open_channel(static_cast<std::uint16_t>(i + 1), rdma::RingUse::kLanes, options.lanes,
+                               options.sharing));
         refs.push_back(channel->ref());
         channels.push_back(std::move(channel));
     }
     GN_ASSIGN(channel_refs, simt::DeviceMemory::allocate(refs.size() * sizeof(ChannelRef), options.lanes));
     GN_TRY(channel_refs.upload(0, refs.data(), refs.size() * sizeof(ChannelRef)));
-    GN_ASSIGN(host_channel, open_channel(host_queue_id(), simt::LanesKind::kCpu, Sharing::kGrid));
+    GN_ASSIGN(host_channel,
+              open_channel(host_queue_id(), rdma::RingUse::kHost, simt::LanesKind::kCpu, Sharing::kGrid));
     return {};
 }
 
-Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t queue_id,
+Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t queue_id, rdma::RingUse use,
                                                                   simt::LanesKind lanes, Sharing sharing) {
     gnor::ChannelOptions channel_options;
     channel_options.ssds = static_cast<std::uint32_t>(sessions.size());
@@ -118,6 +120,7 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
     channel_options.pool_bytes_max = options.pool_bytes_max;
     channel_options.lanes = lanes;
     channel_options.sharing = sharing;
+    channel_options.use = use;
     channel_options.check_buffers = options.check_buffers;
     channel_options.scatter_to_cqe = options.scatter_to_cqe;
     GN_ASSIGN(std::unique_ptr<gnor::Channel> channel, gnor::Channel::create(nic, channel_options));

@@ -59,8 +59,8 @@ struct Client::Impl {
     Result<void> open();
     Result<void> open_sessions();
     Result<void> open_channels();
-    Result<std::unique_ptr<gnor::Channel>> open_channel(std::uint16_t queue_id, simt::LanesKind lanes,
-                                                        Sharing sharing);
+    Result<std::unique_ptr<gnor::Channel>> open_channel(std::uint16_t queue_id, rdma::RingUse use,
+                                                        simt::LanesKind lanes, Sharing sharing);
     /// Resets the queue pair that a channel has for an SSD, and connects it anew.
     Result<void> reset_queue(gnor::Channel& channel, SsdSession& session, std::uint16_t queue_id);
     Result<void> reclaim(gnor::Channel& channel, std::uint16_t queue_id);

@@ -88,8 +88,8 @@ Result<void> Channel::set_up() {
     // One receive completion queue for all; then a queue pair a slot, with a collapsed send completion of its
     // own.
     GN_ASSIGN(const rdma::CqNumber receive_cq,
-              nic_.create_completion_queue(
-                  {access->completion_ring, layout_.completion_entries, access->consumer_record}));
+              nic_.create_completion_queue({access->completion_ring, layout_.completion_entries,
+                                            access->consumer_record, false, options_.use}));
     completion_queues_.push_back(receive_cq);
     rdma::prepare_completions(access->completion_queue());
     for (std::uint32_t slot = 0; slot < options_.ssds; ++slot) GN_TRY(create_queue(slot, *access));

@@ -34,6 +34,7 @@ struct ChannelOptions {
     std::array<std::uint32_t, kMaxPoolLevels> pool_levels = PoolOptions{}.levels;
     simt::LanesKind lanes = simt::LanesKind::kCpu;
     Sharing sharing = Sharing::kGrid;  ///< which lanes use it at once; views of other modes are refused
+    rdma::RingUse use = rdma::RingUse::kLanes;  ///< channels of one use are spread over the NIC's pollers
     /// Debug: commands name only memory of the pool that was allocated and not freed (kNotAllocated), and
     /// what a command uses cannot be freed (kBufferInUse). Costs a search and two atomics a command.
     bool check_buffers = false;

@@ -172,7 +172,7 @@ Result<void> HostController::open() {
 }
 
 Result<void> HostController::connect_admin(std::uint64_t deadline_ns) {
-    GN_ASSIGN(queue_, HostQueue::create(nic_, options_.admin_entries));
+    GN_ASSIGN(queue_, HostQueue::create(nic_, options_.admin_entries, rdma::RingUse::kAdmin));
     ConnectRequest request;
     request.queue_id = 0;
     request.sq_size = static_cast<std::uint16_t>(options_.admin_entries - 1);

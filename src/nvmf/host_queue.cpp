@@ -51,13 +51,15 @@ struct HostQueue::Memory {
     [[nodiscard]] std::size_t bytes() const { return registered.size() * sizeof(Line); }
 };
 
-HostQueue::HostQueue(rdma::SoftNic& nic, std::uint32_t entries) : nic_(nic), entries_(entries) {}
+HostQueue::HostQueue(rdma::SoftNic& nic, std::uint32_t entries, rdma::RingUse use)
+    : nic_(nic), entries_(entries), use_(use) {}
 
-Result<std::unique_ptr<HostQueue>> HostQueue::create(rdma::SoftNic& nic, std::uint32_t entries) {
+Result<std::unique_ptr<HostQueue>> HostQueue::create(rdma::SoftNic& nic, std::uint32_t entries,
+                                                     rdma::RingUse use) {
     if (entries < 2 || entries > 16384)
         return error(Errc::kInvalidArgument, "a queue of {} commands is not possible; choose 2 to 16384",
                      entries);
-    std::unique_ptr<HostQueue> queue(new HostQueue(nic, entries));
+    std::unique_ptr<HostQueue> queue(new HostQueue(nic, entries, use));
     GN_TRY(queue->open());
     return queue;
 }
@@ -75,7 +77,8 @@ Result<void> HostQueue::open() {
     GN_ASSIGN(receive_cq_, nic_.create_completion_queue({.ring = m.receive_cqes.data(),
                                                          .entries = slots,
                                                          .consumer_record = &m.consumer_record,
-                                                         .collapsed = false}));
+                                                         .collapsed = false,
+                                                         .use = use_}));
     GN_ASSIGN(qp_, nic_.create_queue_pair({.send_ring = m.send_ring.data(),
                                            .send_entries = slots,
                                            .receive_ring = m.receive_ring.data(),

@@ -30,7 +30,8 @@ namespace gnstor::nvmf {
 class HostQueue {
   public:
     /// `entries`: commands under way at most, 2 .. 16384. `nic` outlives the queue.
-    static Result<std::unique_ptr<HostQueue>> create(rdma::SoftNic& nic, std::uint32_t entries);
+    static Result<std::unique_ptr<HostQueue>> create(rdma::SoftNic& nic, std::uint32_t entries,
+                                                     rdma::RingUse use = rdma::RingUse::kHost);
     /// Disconnects; on return the NIC touches none of its memory, or the NIC keeps the memory (and says so).
     ~HostQueue();
     HostQueue(const HostQueue&) = delete;
@@ -60,11 +61,12 @@ class HostQueue {
 
   private:
     struct Memory;
-    HostQueue(rdma::SoftNic& nic, std::uint32_t entries);
+    HostQueue(rdma::SoftNic& nic, std::uint32_t entries, rdma::RingUse use);
     Result<void> open();
 
     rdma::SoftNic& nic_;
     const std::uint32_t entries_;
+    const rdma::RingUse use_;
     std::unique_ptr<Memory> memory_;
     rdma::MemoryKeys keys_{};
     rdma::CqNumber send_cq_ = 0;

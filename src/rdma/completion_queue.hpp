@@ -46,6 +46,7 @@ class CompletionQueue {
     [[nodiscard]] bool overrun() const noexcept { return overrun_.load(std::memory_order_relaxed); }
     [[nodiscard]] bool collapsed() const noexcept { return config_.collapsed; }
     [[nodiscard]] std::uint32_t entries() const noexcept { return config_.entries; }
+    [[nodiscard]] RingUse use() const noexcept { return config_.use; }
     /// Marks a collapsed entry as never written, for a queue pair that starts anew.
     void restart_collapsed();
 

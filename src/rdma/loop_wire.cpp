@@ -3,8 +3,6 @@
 
 #include "rdma/loop_wire_impl.hpp"
 
-#include <algorithm>
-
 namespace gnstor::rdma {
 
 LoopWire::LoopWire() : impl_(std::make_unique<Impl>()) {
@@ -18,18 +16,6 @@ LoopWire::~LoopWire() {
         impl_->changed.notify_all();
     }
     impl_->answerer.join();
-}
-
-std::uint32_t LoopWire::Impl::place_ring(std::size_t pollers, std::uint32_t entries) {
-    if (ring_entries.size() < pollers) ring_entries.resize(pollers);
-    const auto least =
-        std::min_element(ring_entries.begin(), ring_entries.begin() + static_cast<std::ptrdiff_t>(pollers));
-    *least += entries;
-    return static_cast<std::uint32_t>(least - ring_entries.begin());
-}
-
-void LoopWire::Impl::drop_ring(std::uint32_t poller, std::uint32_t entries) {
-    ring_entries[poller] -= entries;
 }
 
 Engine& LoopWire::Impl::acquire_engine(Reactor& reactor) {

@@ -5,6 +5,7 @@
 #include "rdma/engine.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
+#include "rdma/ring_spread.hpp"
 
 #include <condition_variable>
 #include <deque>
@@ -49,11 +50,8 @@ struct LoopWire::Impl {
     Result<void> establish(QueuePair& from, QueuePair& to);
     void send_home(QueuePair& qp);
 
-    /// Entries of the completion queues whose queue pairs are on poller i, of whichever NIC. A new ring goes
-    /// where there are fewest, so that the channels of many clients spread as those of one do.
-    std::vector<std::uint64_t> ring_entries;
-    std::uint32_t place_ring(std::size_t pollers, std::uint32_t entries);
-    void drop_ring(std::uint32_t poller, std::uint32_t entries);
+    /// Of the completion rings of all NICs, so that the channels of many clients spread as those of one do.
+    RingSpread rings;
 
     std::deque<std::shared_ptr<PendingConnect>> requests;
     std::shared_ptr<PendingConnect> asking;  ///< whose listener is being called now

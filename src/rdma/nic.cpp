@@ -84,7 +84,7 @@ SoftNic::~SoftNic() {
     impl_->wire->nics.erase(impl_->context.address);
     for (const auto& queue : impl_->completion_queues)
         if (queue != nullptr && !queue->collapsed())
-            impl_->wire->drop_ring(queue->affinity, queue->entries());
+            impl_->wire->rings.drop(queue->affinity, queue->use(), queue->entries());
     impl_->late.clear();
     for (Reactor* reactor : impl_->reactors) impl_->wire->release_engine(*reactor);
 }
@@ -113,7 +113,8 @@ Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& c
     auto free = std::ranges::find_if(queues, [](const auto& queue) { return queue == nullptr; });
     if (free == queues.end()) free = queues.insert(queues.end(), nullptr);
     *free = std::make_unique<CompletionQueue>(config);
-    if (!config.collapsed) (*free)->affinity = impl_->wire->place_ring(impl_->engines.size(), config.entries);
+    if (!config.collapsed)
+        (*free)->affinity = impl_->wire->rings.place(impl_->engines.size(), config.use, config.entries);
     return static_cast<CqNumber>(free - queues.begin() + 1);
 }
 
@@ -125,7 +126,7 @@ Result<void> SoftNic::destroy_completion_queue(CqNumber cq) {
         return error(Errc::kBusy,
                      "cannot destroy completion queue {}: destroy the queue pairs that use it first", cq);
     const CompletionQueue& queue = *impl_->completion_queues[cq - 1];
-    if (!queue.collapsed()) impl_->wire->drop_ring(queue.affinity, queue.entries());
+    if (!queue.collapsed()) impl_->wire->rings.drop(queue.affinity, queue.use(), queue.entries());
     impl_->completion_queues[cq - 1].reset();
     return {};
 }

@@ -47,11 +47,20 @@ struct MemoryKeys {
 
 enum class QpState : std::uint8_t { kReset, kInit, kReadyToReceive, kReadyToSend, kError };
 
+/// What a completion ring serves. Rings of one use are spread over the pollers by themselves (RingSpread).
+enum class RingUse : std::uint8_t {
+    kLanes,  ///< I/O of lanes
+    kHost,   ///< I/O of the host's own threads
+    kAdmin,  ///< administration: seldom used
+};
+inline constexpr std::size_t kRingUses = 3;
+
 struct CompletionQueueConfig {
     mlx5::Cqe64* ring;      ///< `entries` completions; the NIC sets op_own of each to 0xF1 at creation
     std::uint32_t entries;  ///< power of two; 1 with `collapsed`
     std::uint32_t* consumer_record;  ///< doorbell record: big-endian consumer index, 24 bits
     bool collapsed = false;  ///< every completion overwrites entry 0: only the newest counts (send queues)
+    RingUse use = RingUse::kLanes;
 };
 
 struct QueuePairConfig {
