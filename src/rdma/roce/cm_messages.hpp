@@ -41,7 +41,8 @@ enum class RejectReason : std::uint16_t {
     kInvalidId = 6,
     kInvalidService = 8,
     kStaleConnection = 10,
-    kConsumer = 28,  ///< the listener said no; its private data says why
+    kInvalidMtu = 26,  ///< larger than the receiver's interface takes
+    kConsumer = 28,    ///< the listener said no; its private data says why
 };
 
 using Gid = std::array<std::uint8_t, 16>;  ///< an IPv6 address, or ::ffff:a.b.c.d

@@ -127,6 +127,7 @@ Result<CmId> ConnectionManager::connect(TimeNs now, const Gid& peer, const CmPar
     fill(request, mine);
     request.service_id = mine.service_id;
     request.mtu_code = mine.mtu_code;
+    request.ack_timeout = mine.ack_timeout;
     request.local_gid = mine.local_gid;
     request.remote_gid = mine.remote_gid;
     set_state(*slot, State::kRequestSent);
@@ -260,6 +261,7 @@ bool ConnectionManager::next_event(CmEvent& event) {
         event.kind = static_cast<CmEventKind>(kind);
         event.id = slot.id;
         event.end = event.kind == CmEventKind::kClosed ? slot.end : CmEnd::kNone;
+        event.peer = slot.peer;
         event.message = slot.received;
         // A message that still goes out, and a REJ that may be asked for again, keep the place until the
         // deadline.

@@ -42,6 +42,7 @@ struct CmParameters {
     std::uint8_t initiator_depth = 4;
     std::uint8_t rnr_retries = 7;
     std::uint8_t mtu_code = 3;      ///< REQ
+    std::uint8_t ack_timeout = 14;  ///< REQ: what the peer's requester is to wait, 4.096 us * 2^n
     std::uint64_t service_id = 0;   ///< REQ
     Gid local_gid{}, remote_gid{};  ///< REQ
     std::uint64_t ca_guid = 0;
@@ -55,7 +56,8 @@ struct CmEvent {
     CmEventKind kind{};
     CmId id = 0;
     CmEnd end = CmEnd::kNone;  ///< kClosed
-    CmMessage message;         ///< kRequested: REQ. kConnected by connect(): REP. kClosed, kRejected: REJ
+    Gid peer{};
+    CmMessage message;  ///< kRequested: REQ. kConnected by connect(): REP. kClosed, kRejected: REJ
 };
 
 class ConnectionManager {

@@ -1,0 +1,77 @@
+#include "rdma/udp/answering.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+namespace gnstor::rdma::udp {
+namespace {
+constexpr auto kComplainAfter = std::chrono::seconds(10);
+constexpr int kComplaintsMax = 12;
+}  // namespace
+
+AnsweringThread::AnsweringThread(std::function<void(const PendingArrival&, const ArrivalReply&)> answered)
+    : answered_(std::move(answered)), thread_([this] {
+          pthread_setname_np(pthread_self(), "gn-udp-accept");
+          loop();
+      }) {}
+
+AnsweringThread::~AnsweringThread() {
+    stop();
+}
+
+void AnsweringThread::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        changed_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+}
+
+void AnsweringThread::ask(PendingArrival arrival) {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(arrival));
+    changed_.notify_all();
+}
+
+std::vector<PendingArrival> AnsweringThread::withdraw(std::uint16_t port) {
+    std::vector<PendingArrival> forgotten;
+    std::unique_lock lock(mutex_);
+    for (PendingArrival& one : queue_) {
+        if (one.port == port) forgotten.push_back(std::move(one));
+    }
+    std::erase_if(queue_, [port](const PendingArrival& one) { return one.port == port; });
+    const auto free = [&] { return !in_call_ || port_in_call_ != port; };
+    for (int complaints = 0; !changed_.wait_for(lock, kComplainAfter, free);) {
+        log_error("udp wire: the acceptor of port {} has not returned from a request for {} s", port,
+                  kComplainAfter.count() * ++complaints);
+        // Returning would let the caller free what the call uses: a defect, ended here with its name.
+        if (complaints == kComplaintsMax) std::abort();
+    }
+    return forgotten;
+}
+
+void AnsweringThread::loop() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        changed_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
+        if (stopping_) return;
+        const PendingArrival arrival = std::move(queue_.front());
+        queue_.pop_front();
+        in_call_ = true;
+        port_in_call_ = arrival.port;
+        lock.unlock();
+        answered_(arrival, arrival.acceptor->on_arrival({arrival.peer, arrival.private_data}));
+        lock.lock();
+        in_call_ = false;
+        changed_.notify_all();
+    }
+}
+
+}  // namespace gnstor::rdma::udp

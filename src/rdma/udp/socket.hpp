@@ -1,0 +1,103 @@
+// socket.hpp: RoCEv2 packets in and out of the kernel: two sockets, batches, IP headers.
+//
+// Owns a bound UDP socket, through which everything is sent, and the buffers of one batch each way. The ICRC
+// covers IPv4's identification, which a UDP socket does not show, and which others (Linux's rxe) count up. So
+// packets are received through a raw socket beside it, which begins with the IP header, where the process may
+// have one (CAP_NET_RAW); the UDP socket then keeps the port and is filtered to take nothing. Chosen over
+// AF_PACKET, which sees the packets of one interface, of loopback twice, and before the firewall. Without the
+// privilege, packets come through the UDP socket and are taken to have identification 0 and "don't fragment",
+// as all have that were sent by an unconnected socket like ours; what was sent otherwise has a bad ICRC then.
+// IPv6 has no identification.
+// Unconnected for that reason: a connected socket counts its identifications up, unseen by its owner. For the
+// same reason segmentation offload (UDP_SEGMENT) is not used: the kernel numbers the segments of one send
+// where they are cut, which is after a receiver of the same machine has seen them, or in the NIC.
+// Not blocking; one thread at a time.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include "rdma/roce/icrc.hpp"
+#include "rdma/udp/address.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace gnstor::rdma::udp {
+
+inline constexpr std::uint32_t kBatch = 64;  ///< packets a system call
+/// Longest UDP payload that is a packet: headers, payload, ICRC.
+inline constexpr std::uint32_t kPacketBytesMax = roce::kHeaderBytesMax + roce::kMtuMax + roce::kIcrcBytes;
+/// What is asked of the kernel for packets that wait to be taken (it grants what net.core.rmem_max allows, or
+/// all with CAP_NET_ADMIN). A window of 64 KiB (driver_impl.hpp) takes 140 KiB of it at most.
+inline constexpr std::uint32_t kReceiveBufferBytes = 8u << 20;
+
+/// A datagram for the bound port.
+struct Arrived {
+    IpAddress source;
+    roce::NetworkHeaders headers;
+    std::span<const std::byte> payload;  ///< until the next receive()
+};
+
+struct SocketCounters {
+    std::uint64_t sent = 0, sent_bytes = 0, received = 0, received_bytes = 0;
+    std::uint64_t malformed = 0;  ///< options, fragments, too long
+    std::uint64_t full = 0;       ///< the kernel took no more
+    std::uint64_t overruns = 0;   ///< the kernel's buffer for us was full
+    std::uint64_t refused = 0;    ///< packets that the kernel would not send (no route, firewall, too long)
+};
+
+class PacketSocket {
+  public:
+    static Result<std::unique_ptr<PacketSocket>> open(const IpAddress& address, std::uint16_t port);
+    ~PacketSocket();
+    PacketSocket(const PacketSocket&) = delete;
+    PacketSocket& operator=(const PacketSocket&) = delete;
+
+    /// Readable when packets are there.
+    [[nodiscard]] int fd() const noexcept { return raw_ >= 0 ? raw_ : udp_; }
+    [[nodiscard]] bool sees_ip_headers() const noexcept { return raw_ >= 0; }
+    [[nodiscard]] std::uint32_t receive_buffer_bytes() const noexcept { return receive_buffer_bytes_; }
+
+    /// Takes up to kBatch datagrams from the kernel; how many.
+    std::uint32_t receive();
+    /// The i-th of them; false: not one that may be looked at (counted).
+    bool arrived(std::uint32_t i, Arrived& out);
+
+    /// Room for one packet; empty while kBatch packets wait: flush().
+    [[nodiscard]] std::span<std::byte> room() noexcept;
+    /// Queues what was written to room(): `bytes` with the ICRC's four, which it fills in.
+    const roce::NetworkHeaders& put(std::uint32_t bytes, const IpAddress& peer) noexcept;
+    /// Forgets the packet that was put last.
+    void take_back() noexcept { --filled_; }
+    /// Hands all that waits to the kernel; false: it took no more for now.
+    bool flush();
+    /// An address from which "port unreachable" or the like came back since the last such call; false: none.
+    bool unreachable(IpAddress& peer);
+
+    [[nodiscard]] const SocketCounters& counters() const noexcept { return counters_; }
+
+  private:
+    PacketSocket(const IpAddress& address, std::uint16_t port, int udp, int raw);
+    void note_overruns(const msghdr& header) noexcept;
+    void on_send_error(int why);
+
+    struct Slot;
+    struct Batch;
+
+    const IpAddress address_;
+    const std::uint16_t port_;
+    const int udp_, raw_;
+    std::uint32_t receive_buffer_bytes_ = 0;
+    std::unique_ptr<Batch> in_, out_;
+    std::uint32_t sent_ = 0, filled_ = 0;  ///< of out_: [sent_, filled_) wait
+    int retried_ = 0;                      ///< the error that the packet at sent_ met before; 0: none
+    std::uint32_t last_overruns_ = 0;
+    std::uint32_t complaints_ = 0;
+    SocketCounters counters_;
+};
+
+}  // namespace gnstor::rdma::udp
