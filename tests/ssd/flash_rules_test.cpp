@@ -6,9 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <map>
 #include <memory>
 #include <vector>
@@ -124,22 +121,6 @@ TEST_P(FlashRules, ReadPageGivesRecordAndDataInOneCall) {
     EXPECT_EQ(to, page_of(5));
     EXPECT_EQ(std::memcmp(crcs, oob.sector_crc, sizeof crcs), 0);
     EXPECT_EQ(rig.flash->read_page(1, 0, 8, to.data(), crcs, oob), FlashStatus::kRefused) << "not programmed";
-}
-
-TEST(MemoryFlash, ADriveOf16GiBCostsNothingUntilItIsWritten) {
-    const auto resident_kib = [] {
-        long pages = 0;
-        if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
-            if (std::fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
-            std::fclose(f);
-        }
-        return pages * (::sysconf(_SC_PAGESIZE) / 1024);
-    };
-    const long before = resident_kib();
-    const auto flash = MemoryFlash::create({4096, 1024}).value();
-    EXPECT_LT(resident_kib() - before, 4096) << "KiB";
-    ASSERT_EQ(program(*flash, 4095u * 1024u, 1), FlashStatus::kOk);
-    EXPECT_LT(resident_kib() - before, 8192) << "KiB";
 }
 
 TEST_P(FlashRules, CopyBackMovesBytesKeepsTheChecksumsItWasGivenAndObeysTheSameOrder) {

@@ -1,6 +1,7 @@
 // What a drive in memory occupies: nothing before it is written, its units when they are opened, few ahead of
 // that, and no more after any number of erasures.
 #include "backbones.hpp"
+#include "base/large_pages.hpp"
 #include "ssd/memory_flash.hpp"
 
 #include <gtest/gtest.h>
@@ -26,11 +27,26 @@ using testing::program;
 
 constexpr std::uint32_t kPages = 1024;  ///< of a unit: 4 MiB
 
-bool is_resident(const std::byte* at, std::size_t bytes) {
+/// Of [at, at + bytes), which begins and ends with a page.
+std::size_t resident_bytes(const std::byte* at, std::size_t bytes) {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     std::vector<unsigned char> there(bytes / page);
-    if (::mincore(const_cast<std::byte*>(at), bytes, there.data()) != 0) return false;
-    return std::ranges::all_of(there, [](unsigned char c) { return (c & 1) != 0; });
+    if (::mincore(const_cast<std::byte*>(at), bytes, there.data()) != 0) return ~std::size_t{0};
+    return page * static_cast<std::size_t>(
+                      std::ranges::count_if(there, [](unsigned char c) { return (c & 1) != 0; }));
+}
+bool is_resident(const std::byte* at, std::size_t bytes) {
+    return resident_bytes(at, bytes) == bytes;
+}
+
+/// Of this process. Under a sanitizer its shadow memory too, which says nothing about a drive.
+long resident_pages() {
+    long pages = 0;
+    if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
+        if (std::fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
+        std::fclose(f);
+    }
+    return pages;
 }
 
 struct Pages {
@@ -60,6 +76,33 @@ TEST(MemoryPages, AUnitHasAllItsPagesWhenItIsOpenedAndNoneBefore) {
     EXPECT_FALSE(p.resident(1)) << "one unit opened gives none ahead";
     EXPECT_TRUE(is_resident(p.pages->records(), kPages * sizeof(PageOob)));
 }
+
+TEST(MemoryPages, ADriveOf16GiBHasNoMemoryUntilItIsWrittenAndThenThatOfOneUnit) {
+    constexpr std::uint32_t kUnits = 4096;
+    constexpr std::size_t kUnitBytes = std::size_t{kPages} * 4096;
+    Pages p(kUnits);
+    const auto of_data = [&] { return resident_bytes(p.pages->data(), kUnits * kUnitBytes); };
+    const auto of_records = [&] {
+        return resident_bytes(p.pages->records(), std::size_t{kUnits} * kPages * sizeof(PageOob));
+    };
+    EXPECT_EQ(of_data(), 0u);
+    EXPECT_EQ(of_records(), 0u);
+    ASSERT_TRUE(p.pages->open_unit(p.range, kUnits - 1));
+    EXPECT_EQ(of_data(), kUnitBytes);
+    EXPECT_GE(of_records(), kPages * sizeof(PageOob));
+    EXPECT_LE(of_records(), kLargePageBytes) << "a large page, where the kernel gives one";
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(MemoryFlash, ADriveOf16GiBCostsNothingUntilItIsWritten) {
+    constexpr long kMiB = 256;  // pages
+    const long before = resident_pages();
+    const auto flash = MemoryFlash::create({4096, 1024}).value();
+    EXPECT_LT(resident_pages() - before, 4 * kMiB);
+    ASSERT_EQ(program(*flash, 4095u * 1024u, 1), FlashStatus::kOk);
+    EXPECT_LT(resident_pages() - before, 8 * kMiB) << "a unit and a large page of records";
+}
+#endif
 
 TEST(MemoryPages, UnitsAheadAreAtMostHalfOfThoseOpenedAndEachIsGivenOnce) {
     constexpr std::uint32_t kUnits = 40;
@@ -118,14 +161,6 @@ TEST(MemoryPages, MoreThanTheMachineHasIsRefusedBeforeAnyIsTaken) {
 TEST(MemoryFlash, KeepsItsPagesWhenAUnitIsErasedAndReadsThemAsErased) {
     constexpr std::uint32_t kUnits = 4;
     auto flash = MemoryFlash::create({kUnits, kPages}).value();
-    const auto resident_pages = [] {
-        long pages = 0;
-        if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
-            if (std::fscanf(f, "%*d %ld", &pages) != 1) pages = 0;
-            std::fclose(f);
-        }
-        return pages;
-    };
     const auto write_all = [&](std::uint64_t round) {
         for (std::uint32_t u = 0; u < kUnits; ++u)
             for (std::uint32_t i = 0; i < kPages; ++i)
