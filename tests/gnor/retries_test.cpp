@@ -145,10 +145,19 @@ TEST_F(Retries, WithoutANewerMapTheStatusComesAtTheDeadlineAndTheDrivesAreLeftIn
     rule_everywhere([](const nvme::Command&, const IoFields&) {
         return Decision{Decision::kRefuse, Status::kStaleMap, 0};
     });
-    EXPECT_EQ(v.write(kMe, ch, 3, 1, data.data(), Deadline::in_ns(kShort)), Status::kStaleMap);
+    // The answers come before the deadline where it leaves the machine time for them.
+    const auto refused = [&](auto ask) {
+        Status status = Status::kTimedOut;
+        for (std::uint64_t ns = kShort; status == Status::kTimedOut && ns < kLong; ns *= 4) {
+            for (auto& d : rig.drives) d->forget();
+            status = ask(Deadline::in_ns(ns));
+        }
+        return status;
+    };
+    EXPECT_EQ(refused([&](Deadline d) { return v.write(kMe, ch, 3, 1, data.data(), d); }), Status::kStaleMap);
     EXPECT_EQ(seen().size(), 2u);
-    EXPECT_EQ(v.read(kMe, ch, 3, 1, data.data(), Deadline::in_ns(kShort)), Status::kStaleMap);
-    EXPECT_EQ(seen().size(), 4u);
+    EXPECT_EQ(refused([&](Deadline d) { return v.read(kMe, ch, 3, 1, data.data(), d); }), Status::kStaleMap);
+    EXPECT_EQ(seen().size(), 2u);
     EXPECT_EQ(rig.channels[0]->refused_map(), 1u);
     rig.expect_clean();
 }
