@@ -2,7 +2,7 @@
 # packages.sh: what is needed from the distribution, how we see that it is there, and its installation through apt.
 # A package counts as present when its command, header or library is found, wherever it came from.
 
-# name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon, test, bench, fuzz, lint.
+# name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon, test, bench, fuzz, lint, peer.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
@@ -30,6 +30,13 @@ clang|fuzz|cmd:clang++|libFuzzer
 @clang-rt|fuzz|fuzzer|runtime of libFuzzer and the sanitizers for clang
 clang-format-14|lint|cmd:clang-format-14|the layout of the sources (version 14 decides)
 shellcheck|lint|cmd:shellcheck|checks ./run itself
+qemu-system-x86|peer|cmd:qemu-system-x86_64|boots the Linux kernels that we are tested against
+iproute2|peer|cmd:ip|the network between them and us
+kmod|peer|cmd:depmod|modules of those kernels
+binutils|peer|cmd:readelf|which shared libraries a program of the guest needs
+debian-archive-keyring|peer|file:/usr/share/keyrings/debian-archive-keyring.gpg|signatures of the packages of the guest
+tshark|peer|cmd:tshark|judges captured packets
+python3-scapy|peer|py:scapy|judges captured packets
 '
 
 distribution() { # debian-12, ubuntu-24.04, or what /etc/os-release says
@@ -51,7 +58,10 @@ package_name() { # names that differ between the two distributions
 
 probe() {
     case "$1" in
-        cmd:*) have "${1#cmd:}" ;;
+        # A user's path need not have the administrator's programs, which are there all the same.
+        cmd:*) (PATH="$PATH:/usr/sbin:/sbin" && have "${1#cmd:}") ;;
+        file:*) [[ -e "${1#file:}" ]] ;;
+        py:*) /usr/bin/python3 -c "import ${1#py:}" 2>/dev/null ;;
         inc:*) have g++ && echo "#include <${1#inc:}>" | g++ -std=c++20 -E -x c++ - -o /dev/null 2>/dev/null ;;
         fuzzer) have clang++ && [[ -n "$(find "$(clang++ -print-resource-dir)/lib" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ]] ;;
     esac

@@ -3,6 +3,7 @@
 # and the last line is "N passed, N failed". Counters printed by tests are held against tests/*/floors.json (scripts/floors.py).
 
 GN_STAGES=(setup lint cpu asan tsan cuda fuzz example docs)
+GN_MORE_STAGES=(peer) # run only where they are asked for
 
 stage_about() {
     case "$1" in
@@ -15,6 +16,7 @@ stage_about() {
         fuzz) echo "libFuzzer programs, briefly" ;;
         example) echo "cmake --install, and the examples as projects of their own" ;;
         docs) echo "generated parts of docs/ agree with docs/runs/" ;;
+        peer) echo "the Linux kernel's NVMe over RDMA as our peer, in QEMU (only with --peer)" ;;
     esac
 }
 
@@ -30,14 +32,15 @@ command_test() {
     while [[ $# -gt 0 ]]; do
         case "$1" in
             --fast) fast=yes ;;
+            --peer) only+=(peer) ;;
             --only)
-                [[ $# -ge 2 ]] || die_usage "--only wants a stage: ${GN_STAGES[*]}"
+                [[ $# -ge 2 ]] || die_usage "--only wants a stage: ${GN_STAGES[*]} ${GN_MORE_STAGES[*]}"
                 only+=("$2")
                 shift
                 ;;
             --list)
                 local stage
-                for stage in "${GN_STAGES[@]}"; do printf '%-8s %s\n' "$stage" "$(stage_about "$stage")"; done
+                for stage in "${GN_STAGES[@]}" "${GN_MORE_STAGES[@]}"; do printf '%-8s %s\n' "$stage" "$(stage_about "$stage")"; done
                 return 0
                 ;;
             *) die_usage "test does not know '$1'; ./run help" ;;
@@ -46,7 +49,7 @@ command_test() {
     done
     local stage
     for stage in ${only[@]+"${only[@]}"}; do
-        [[ " ${GN_STAGES[*]} " == *" $stage "* ]] || die_usage "there is no stage '$stage'; stages: ${GN_STAGES[*]}"
+        [[ " ${GN_STAGES[*]} ${GN_MORE_STAGES[*]} " == *" $stage "* ]] || die_usage "there is no stage '$stage'; stages: ${GN_STAGES[*]} ${GN_MORE_STAGES[*]}"
     done
     GN_FAST="$fast"
     if [[ ${#only[@]} -gt 0 ]]; then
@@ -88,7 +91,7 @@ closing() {
 stage_setup() {
     choose_lanes
     local kinds=(build isal blkid uring daemon test property oracle) kind
-    for kind in lint fuzz; do [[ "$GN_PLAN" != *" $kind "* ]] || kinds+=("$kind"); done
+    for kind in lint fuzz peer; do [[ "$GN_PLAN" != *" $kind "* ]] || kinds+=("$kind"); done
     ensure "${kinds[@]}" || true
     ensure_build || return 1
     ensure test || return 1
@@ -227,4 +230,24 @@ stage_docs() {
     python3 scripts/render_docs.py --check || return 1
     GN_PASSED=$((GN_PASSED + 1))
     GN_DID="$(find docs/runs -name '*.json' | wc -l) results"
+}
+
+# Real kernels on the other side of the wire (tests/peer). GN_PEER_ARGUMENTS goes to its program: "--kernel 6.1 --scenario loop".
+stage_peer() {
+    ensure peer || return 1
+    local log="$GN_LOGS/peer-output.log" status=0 passed failed arguments=()
+    mkdir -p "$GN_LOGS"
+    read -ra arguments <<<"${GN_PEER_ARGUMENTS:-}"
+    PYTHONUNBUFFERED=1 /usr/bin/python3 tests/peer/peer.py run --keep build/peer "${arguments[@]}" 2>&1 | tee "$log" || status=1
+    passed="$(sed -nE 's/^GN_COUNT peer_scenarios=([0-9]+)$/\1/p' "$log")"
+    failed="$(grep -cE '^FAILED ' "$log" || true)"
+    [[ "$status" == 0 || "$failed" != 0 ]] || failed=1
+    GN_PASSED=$((GN_PASSED + ${passed:-0}))
+    GN_FAILED=$((GN_FAILED + failed))
+    if [[ ${#arguments[@]} -eq 0 && "$failed" == 0 ]]; then
+        echo "floors:"
+        python3 scripts/floors.py check "$log" peer || { status=1; GN_FAILED=$((GN_FAILED + 1)); }
+    fi
+    GN_DID="${passed:-0} scenarios passed; captures, consoles and logs in build/peer"
+    return $status
 }

@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STAGES = ["setup", "lint", "cpu", "asan", "tsan", "cuda", "fuzz", "example", "docs"]
+STAGES = ["setup", "lint", "cpu", "asan", "tsan", "cuda", "fuzz", "example", "docs", "peer"]
 
 
 def run(*arguments):
@@ -52,8 +52,8 @@ class Run(unittest.TestCase):
         for row in rows:
             name, kind, probe, why = row.split("|")
             self.assertRegex(name, r"^@?[a-z0-9+.-]+$")
-            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "property", "oracle", "fuzz", "lint"})
-            self.assertRegex(probe, r"^(cmd:|inc:).+|^fuzzer$")
+            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "property", "oracle", "fuzz", "lint", "peer"})
+            self.assertRegex(probe, r"^(cmd:|inc:|file:|py:).+|^fuzzer$")
             self.assertTrue(why)
 
 

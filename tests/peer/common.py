@@ -1,0 +1,40 @@
+"""What all parts of the harness share: its error, its deadlines, its messages."""
+import pathlib
+import select
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+GUEST_ADDRESS = "10.77.0.2"
+HOST_ADDRESS = "10.77.0.1"
+TAP = "tap0"
+
+
+class PeerError(Exception):
+    """Something that was tried and did not work; the text says what, on what, and what to do."""
+
+
+def say(text):
+    print(text, flush=True)
+
+
+class Deadline:
+    """A point in time that waits end at."""
+
+    def __init__(self, seconds, what):
+        self.end, self.seconds, self.what = time.monotonic() + seconds, seconds, what
+
+    def left(self):
+        """Seconds left; PeerError when there are none."""
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise PeerError(f"{self.what}: nothing within {self.seconds} s")
+        return left
+
+    def wait_readable(self, *files):
+        """Those of the files that can be read; waits for one."""
+        while True:
+            ready, _, _ = select.select(files, [], [], self.left())
+            if ready:
+                return ready

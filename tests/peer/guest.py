@@ -1,0 +1,200 @@
+"""One guest: a Linux kernel in QEMU (software emulation), its processes driven through a virtio port.
+
+Everything that waits has a deadline. The guest's console is kept in a file; leaving the `with` block ends the machine, after a
+failure with what its kernel said. `check_kernel_log` holds against it what a kernel says when something is wrong.
+"""
+import base64
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+from common import GUEST_ADDRESS, TAP, Deadline, PeerError, say
+
+BOOT_SECONDS = 180
+# What a kernel says when something is wrong with it, or with its NVMe host or target.
+WARNINGS = re.compile(r"\bBUG\b|WARNING|Call Trace|Oops|blocked for more than|soft lockup|detected stall|I/O error|EXT4-fs (error|warning)"
+                      r"|nvme nvme\d+: .*(timeout|timed out|[Ff]ailed|error)|nvmet(_rdma)?: .*(failed|error|fatal)"
+                      r"|rxe.*([Ff]ail|error|[Ii]nvalid)")
+
+
+class Result:
+    """How a command of the guest ended."""
+
+    def __init__(self, status, output, seconds):
+        self.status, self.output, self.seconds = status, output, seconds
+
+    @property
+    def text(self):
+        return self.output.decode(errors="replace").strip()
+
+
+class Port:
+    """The host's end of one virtio port; guest_init.sh has the other."""
+
+    def __init__(self, path):
+        self.path, self.socket, self.buffer, self.number = path, None, b"", 0
+
+    def connect(self):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.connect(str(self.path))
+
+    def fill(self, deadline):
+        deadline.wait_readable(self.socket)
+        data = self.socket.recv(1 << 16)
+        if not data:
+            raise PeerError(f"{deadline.what}: the guest is gone")
+        self.buffer += data
+
+    def line(self, deadline):
+        while b"\n" not in self.buffer:
+            self.fill(deadline)
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return line.decode()
+
+    def run(self, script, seconds):
+        self.number += 1
+        shown = " ".join(script.split())[:120]
+        deadline = Deadline(seconds + 20, f"guest: {shown}")
+        start = time.monotonic()
+        self.socket.settimeout(seconds + 20)
+        self.socket.sendall(f"{self.number} {seconds} {base64.b64encode(script.encode()).decode()}\n".encode())
+        number, status, size = self.line(deadline).split()
+        if int(number) != self.number:
+            raise PeerError(f"guest: an answer to request {number} in place of {self.number}")
+        while len(self.buffer) < int(size):
+            self.fill(deadline)
+        output, self.buffer = self.buffer[:int(size)], self.buffer[int(size):]
+        return Result(int(status), output, time.monotonic() - start)
+
+
+class Guest:
+    """`with Guest(image, folder, mtu) as guest`: booted, its network device up at GUEST_ADDRESS, with an rxe device on it."""
+
+    def __init__(self, image, folder, mtu=1500, memory_mib=1024):
+        self.image, self.folder, self.mtu, self.memory_mib = image, folder, mtu, memory_mib
+        self.capture = folder / "capture.pcap"
+        self.console = folder / "console.txt"
+        self.process = None
+        self.commands = 0
+        self.boot_seconds = 0.0
+        # Unix socket paths are short; the folder's need not be.
+        self.ports = [Port(f"/tmp/gnstor-peer-{os.getpid()}-{id(self) & 0xFFFFFF:x}-{n}") for n in (1, 2)]
+
+    def arguments(self):
+        words = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(self.memory_mib),
+                 "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", f"file:{self.console}",
+                 "-kernel", str(self.image.vmlinuz), "-initrd", str(self.image.initramfs),
+                 "-append", "console=ttyS0 panic=-1 oops=panic mitigations=off net.ifnames=0",
+                 "-netdev", f"tap,id=net,ifname={TAP},script=no,downscript=no,vnet_hdr=off",
+                 "-device", "virtio-net-pci,netdev=net,mac=52:54:00:00:00:02,romfile=",
+                 "-object", f"filter-dump,id=dump,netdev=net,file={self.capture},maxlen=65535",
+                 "-device", "virtio-serial-pci"]
+        for number, port in enumerate(self.ports, 1):
+            words += ["-chardev", f"socket,id=port{number},path={port.path},server=on,wait=off",
+                      "-device", f"virtserialport,chardev=port{number},nr={number}"]
+        return words
+
+    def __enter__(self):
+        try:
+            return self.boot()
+        except BaseException:
+            self.end()
+            raise
+
+    def boot(self):
+        start = time.monotonic()
+        deadline = Deadline(BOOT_SECONDS, "booting the guest")
+        # A session of its own: an interrupt from the terminal reaches the harness alone, which then ends this in order.
+        with open(self.folder / "qemu.txt", "wb") as log:
+            self.process = subprocess.Popen(self.arguments(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self.await_ports(deadline)
+        try:
+            # All first: the guest's end of a port that nobody holds here blocks.
+            for port in self.ports:
+                port.connect()
+            hello = [port.line(deadline) for port in self.ports][0]
+        except PeerError as error:
+            raise PeerError(f"{error}; its console ended with:\n{self.console_end()}") from None
+        if hello != f"ready {self.image.release}":
+            raise PeerError(f"the guest greets with '{hello}' in place of 'ready {self.image.release}'")
+        self.boot_seconds = time.monotonic() - start
+        # What the kernel said while it booted is not about us.
+        self.run("dmesg -n 4; dmesg -c >/run/boot-log; echo 60 >/proc/sys/kernel/hung_task_timeout_secs")
+        self.run(f"ip address add {GUEST_ADDRESS}/24 dev eth0 && ip link set eth0 mtu {self.mtu} up"
+                 " && modprobe -a crc32_generic rdma_rxe && rdma link add rxe0 type rxe netdev eth0", 60)
+        say(f"  guest: Linux {self.image.release} up after {self.boot_seconds:.1f} s, MTU {self.mtu}")
+        return self
+
+    def await_ports(self, deadline):
+        """QEMU makes its sockets before it runs the guest; it may also end at once, with a reason."""
+        while not all(os.path.exists(port.path) for port in self.ports):
+            deadline.left()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=0.05)
+                raise PeerError(f"qemu ended with {self.process.returncode}: {(self.folder / 'qemu.txt').read_text().strip()[-500:]}")
+
+    def run(self, script, seconds=30, status=0):
+        """Runs a shell script in the guest; PeerError unless it exits with `status` (None: whatever it exits with)."""
+        self.commands += 1
+        done = self.ports[0].run(script, seconds)
+        if status is not None and done.status != status:
+            raise PeerError(f"guest: exit {done.status} in place of {status} after {done.seconds:.1f} s from: {' '.join(script.split())[:400]}\n"
+                            f"{done.text[-2000:]}")
+        return done
+
+    def text(self, script, seconds=30, status=0):
+        return self.run(script, seconds, status).text
+
+    def wait_for(self, condition, seconds, what):
+        """Until a shell condition holds in the guest, looked at ten times a second there."""
+        done = self.run(f"until {{ {condition} ; }} >/dev/null 2>&1; do sleep 0.1; done", seconds, None)
+        if done.status != 0:
+            raise PeerError(f"guest: {what}: not within {seconds} s")
+
+    def check_kernel_log(self, expected=()):
+        """Returns the kernel's log; PeerError where it has a warning that none of the patterns `expected` allows."""
+        log = self.text("dmesg")
+        wrong = [line for line in log.splitlines() if WARNINGS.search(line) and not any(re.search(p, line) for p in expected)]
+        if wrong:
+            raise PeerError("the guest's kernel warns:\n" + "\n".join(wrong[:20]))
+        return log
+
+    def console_end(self, lines=25):
+        with contextlib.suppress(OSError):
+            return "\n".join(self.console.read_text(errors="replace").splitlines()[-lines:])
+        return "(none)"
+
+    def explain(self):
+        """After a failure: what hangs, and what the kernel said, from the second port."""
+        try:
+            text = self.ports[1].run("dmesg | tail -n 40; for p in /proc/[0-9]*; do grep -q '^State:.D' $p/status 2>/dev/null"
+                                     " && { cat $p/comm $p/stack; }; done", 20).text
+            say("  guest, after the failure:\n" + "\n".join("    " + line for line in text.splitlines()))
+        except (PeerError, OSError) as error:
+            say(f"  guest, after the failure: {error}; its console ended with:\n{self.console_end()}")
+
+    def end(self):
+        for port in self.ports:
+            if port.socket:
+                port.socket.close()
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(timeout=10)
+        for port in self.ports:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(port.path)
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is not None and issubclass(kind, (PeerError, AssertionError)):
+                self.explain()
+        finally:
+            self.end()

@@ -1,0 +1,41 @@
+"""The guest's NVMe host: connecting, disconnecting, and loads on a block device of its."""
+import json
+
+from common import PeerError
+
+HOST_ID = "11111111-2222-3333-4444-555555555555"
+HOST_NQN = f"nqn.2014-08.org.nvmexpress:uuid:{HOST_ID}"
+
+
+def connect(guest, address, port, nqn, host_nqn=HOST_NQN, seconds=60, more=""):
+    """`nvme connect -t rdma`; returns the name of the controller ("nvme0"), which is live."""
+    guest.run("modprobe nvme_rdma")
+    text = guest.text(f"nvme connect -t rdma -a {address} -s {port} -n {nqn} --hostnqn={host_nqn} --hostid={HOST_ID} {more} -o json",
+                      seconds)
+    device = json.loads(text)["device"]
+    guest.wait_for(f"[ $(cat /sys/class/nvme/{device}/state) = live ]", 10, f"{device} live")
+    return device
+
+
+def block_device(guest, controller, namespace=1):
+    device = f"/dev/{controller}n{namespace}"
+    guest.wait_for(f"[ -b {device} ]", 20, f"{device} there")
+    return device
+
+
+def disconnect(guest, nqn):
+    guest.run(f"nvme disconnect -n {nqn}", 60)
+    guest.wait_for("! ls /sys/class/nvme | grep -q .", 20, "no controller left")
+
+
+def verify(guest, device, megabytes, jobs=1, seconds=300, least=4096, most=131072):
+    """fio writes blocks of random sizes at random places and reads all back by their CRC-32C; returns (bytes, commands)."""
+    text = guest.text(f"""fio --name=verify --filename={device} --ioengine=libaio --direct=1 --rw=randwrite --bsrange={least}-{most}
+        --blockalign={least} --iodepth=8 --size={megabytes}m --numjobs={jobs} --offset_increment={megabytes}m --verify=crc32c --verify_fatal=1
+        --do_verify=1 --group_reporting --output-format=json""".replace("\n", " "), seconds)
+    job = json.loads(text[text.index("{"):])["jobs"][0]
+    wrote, read = job["write"], job["read"]
+    total = megabytes * jobs << 20
+    if job["error"] or wrote["io_bytes"] != total or read["io_bytes"] != total:
+        raise PeerError(f"fio on {device}: error {job['error']}, wrote {wrote['io_bytes']} and verified {read['io_bytes']} of {total} bytes")
+    return wrote["io_bytes"] + read["io_bytes"], wrote["total_ios"] + read["total_ios"]
