@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::string_view kFirmware = "0.1.0";
 constexpr std::uint16_t kTemperatureKelvin = 300;
+constexpr std::uint32_t kRetainEvent = 1u << 15;  // RAE, CDW10 of Get Log Page
 
 template <std::size_t N>
 void blank_padded(char (&field)[N], std::string_view text) {
@@ -80,6 +81,7 @@ nvme::IdentifyController AdminHandler::controller() const {
     c.ctratt = nvme::kCtrattHostId128;
     c.cntrltype = nvme::kControllerTypeIo;
     std::memcpy(c.fguid, facts_.uuid.data(), sizeof c.fguid);
+    c.oaes = facts_.tells_of_changes ? nvme::kOaesNamespaceAttribute : 0;
     c.acl = 3;
     c.aerl = kAsyncEventRequests - 1;
     c.frmw = 0x03;  // one slot, read only
@@ -145,7 +147,7 @@ AdminReply AdminHandler::handle(const nvme::Command& command, ControllerFeatures
         case AdminOpcode::kIdentify:
             return identify(command, data, counters);
         case AdminOpcode::kGetLogPage:
-            return get_log_page(command, data, counters, errors);
+            return get_log_page(command, features, data, counters, errors);
         case AdminOpcode::kSetFeatures:
             return set_features(command, features);
         case AdminOpcode::kGetFeatures:
@@ -195,8 +197,8 @@ AdminReply AdminHandler::identify(const nvme::Command& command, std::span<std::b
     return {Status::kInvalidField};
 }
 
-AdminReply AdminHandler::get_log_page(const nvme::Command& command, std::span<std::byte> data,
-                                      const deengine::EngineCounters& counters,
+AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFeatures& features,
+                                      std::span<std::byte> data, const deengine::EngineCounters& counters,
                                       const ErrorLog& errors) const {
     const std::uint64_t offset = command.cdw12 | (std::uint64_t{command.cdw13} << 32);
     alignas(8) std::array<std::byte, 4096> page{};
@@ -234,6 +236,15 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, std::span<st
             f.afi = 1;
             blank_padded(f.revision[0], kFirmware);
             fill(f);
+            break;
+        }
+        case LogPage::kChangedNamespaces: {
+            if (!facts_.tells_of_changes) return {Status::kInvalidLogPage};
+            nvme::NamespaceList list{};
+            if (features.namespace_changed) list.nsid[0] = kFirstNamespace;
+            // Read means told, unless the host wants to look again.
+            features.namespace_changed = features.namespace_changed && (command.cdw10 & kRetainEvent) != 0;
+            fill(list);
             break;
         }
         case LogPage::kCommandsSupported: {

@@ -34,13 +34,16 @@ struct DriveFacts {
     std::uint64_t capacity_blocks = 0;
     bool write_cache = false;  ///< volatile: FLUSH matters
     std::string model = "GNStor emulated SSD";
-    bool write_protected = false;  ///< what is there can be read alone
+    bool tells_of_changes = false;  ///< of the namespace, by notices and a log page
+    bool write_protected = false;   ///< what is there can be read alone
 };
 
 /// Features of one controller, kept with its admin queue.
 struct ControllerFeatures {
     nvme::QueueCount queues{kMaxIoQueues, kMaxIoQueues};
     std::uint32_t async_events = 0;
+    bool namespace_changed = false;  // and its host has not looked at the log page since
+    bool notice_due = false;         // of that; its host has no event request outstanding
     std::uint32_t keep_alive_ms = 0;
     std::uint32_t arbitration = ArbitrationWeights{}.encode();  // the drive's: CommandPath fills it in
 };
@@ -81,8 +84,9 @@ class AdminHandler {
   private:
     AdminReply identify(const nvme::Command& command, std::span<std::byte> data,
                         const deengine::EngineCounters& counters) const;
-    AdminReply get_log_page(const nvme::Command& command, std::span<std::byte> data,
-                            const deengine::EngineCounters& counters, const ErrorLog& errors) const;
+    AdminReply get_log_page(const nvme::Command& command, ControllerFeatures& features,
+                            std::span<std::byte> data, const deengine::EngineCounters& counters,
+                            const ErrorLog& errors) const;
     AdminReply set_features(const nvme::Command& command, ControllerFeatures& features) const;
     AdminReply get_features(const nvme::Command& command, const ControllerFeatures& features) const;
 

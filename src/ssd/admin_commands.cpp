@@ -3,6 +3,7 @@
 #include "ssd/data_pointer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gnstor::ssd {
 
@@ -33,7 +34,26 @@ void AdminCommands::give_back_events(ServedQueue& q) {
     q.held.clear();
 }
 
+void AdminCommands::namespace_changed(ServedQueue& q) {
+    if (!q.queue.is_admin() || (q.features.async_events & nvme::kAsyncNamespaceAttribute) == 0) return;
+    // One notice until the host has read which (Base 2.0, 5.2).
+    if (std::exchange(q.features.namespace_changed, true)) return;
+    q.features.notice_due = q.held.empty();
+    if (q.held.empty()) return;
+    const std::uint32_t slot = q.held.back();
+    q.held.pop_back();
+    give_notice(q, slot);
+}
+
+void AdminCommands::give_notice(ServedQueue& q, std::uint32_t slot) {
+    constexpr std::uint8_t kNotice = 2, kNamespaceAttribute = 0;
+    const nvme::AsyncEvent event{kNotice, kNamespaceAttribute,
+                                 static_cast<std::uint8_t>(nvme::LogPage::kChangedNamespaces)};
+    sink_.on_complete(q.tag(slot), Status::kSuccess, event.encode());
+}
+
 void AdminCommands::hold_event_request(ServedQueue& q, std::uint32_t slot) {
+    if (std::exchange(q.features.notice_due, false)) return give_notice(q, slot);
     if (q.held.size() >= kAsyncEventRequests)
         return sink_.on_complete(q.tag(slot), Status::kAsyncEventLimitExceeded, 0);
     q.held.push_back(slot);

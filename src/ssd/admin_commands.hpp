@@ -20,6 +20,9 @@ class AdminCommands {
     void take(ServedQueue& q, std::uint32_t slot, const deengine::EngineCounters& counters);
     /// The queue closes: nothing will happen any more that its host could be told of.
     void give_back_events(ServedQueue& q);
+    /// Something of the namespace is other than it was: the host of this admin queue is told, if it wants to
+    /// be, now or when it asks for events.
+    void namespace_changed(ServedQueue& q);
     /// For the error log.
     void note_error(std::uint16_t sq_id, const nvme::Command& command, nvme::Status status) {
         errors_.add(sq_id, command, status);
@@ -28,6 +31,7 @@ class AdminCommands {
 
   private:
     void hold_event_request(ServedQueue& q, std::uint32_t slot);
+    void give_notice(ServedQueue& q, std::uint32_t slot);
     void abort(ServedQueue& q, std::uint32_t slot);
 
     AdminHandler handler_;

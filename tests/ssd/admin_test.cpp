@@ -184,6 +184,26 @@ TEST_F(Admin, FeaturesKeepWhatWasSet) {
     EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 0x0B).dw0, 0x1FFu);
 }
 
+TEST_F(Admin, AChangedNamespaceIsListedUntilItsHostHasReadThat) {
+    constexpr std::uint32_t kPage = 4u | (1023u << 16), kRetain = 1u << 15;
+    EXPECT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, kPage).status, Status::kInvalidLogPage)
+        << "of a drive, whose namespace never changes";
+    DriveFacts facts = handler->facts();
+    facts.tells_of_changes = true;
+    const AdminHandler changing(facts);
+    const auto first = [&](std::uint32_t cdw10) {
+        EXPECT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, cdw10, 0, &changing).status, Status::kSuccess);
+        return as<nvme::NamespaceList>().nsid[0];
+    };
+    EXPECT_EQ(first(kPage), 0u);
+    features.namespace_changed = true;
+    EXPECT_EQ(first(kPage | kRetain), 1u);
+    EXPECT_EQ(first(kPage), 1u);
+    EXPECT_EQ(first(kPage), 0u);
+    EXPECT_EQ(changing.controller().oaes, 0x100u);
+    EXPECT_EQ(handler->controller().oaes, 0u);
+}
+
 TEST_F(Admin, AVolatileWriteCacheIsReportedOnlyWhereThereIsOne) {
     EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 6).status, Status::kInvalidField);
     EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 6, 0, cached.get()).dw0, 1u);

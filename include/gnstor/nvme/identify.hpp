@@ -4,8 +4,8 @@
 // NVMe Base 2.0, 5.17.2.1 (Identify Controller), 5.17.2.2 (active namespace list), 5.17.2.3 (namespace
 // identification descriptors); NVM Command Set 1.0, 4.1.5.1 (Identify Namespace); Fabrics fields at 1792:
 // Base 2.0, figure 275. Log pages: Base 2.0, 5.16.1.2 (error), 5.16.1.3 (SMART / health), 5.16.1.4 (firmware
-// slot), 5.16.1.6 (commands supported). Fields that GNStor leaves at zero are reserved arrays here; libnvme's
-// types.h is the tests' oracle for the rest.
+// slot), 5.16.1.5 (changed namespaces), 5.16.1.6 (commands supported). Fields that GNStor leaves at zero are
+// reserved arrays here; libnvme's types.h is the tests' oracle for the rest.
 #pragma once
 
 #include <cstddef>
@@ -125,6 +125,7 @@ static_assert(offsetof(IdentifyController, vendor) == 3072);
 
 inline constexpr std::uint8_t kControllerTypeIo = 1;
 inline constexpr std::uint32_t kCtrattHostId128 = 1u << 0;
+inline constexpr std::uint32_t kOaesNamespaceAttribute = 1u << 8;  ///< such notices are sent
 inline constexpr std::uint16_t kOncsDatasetManagement = 1u << 2;
 inline constexpr std::uint16_t kOncsWriteZeroes = 1u << 3;
 inline constexpr std::uint8_t kLpaCommandsSupported = 1u << 1;
@@ -215,6 +216,7 @@ enum class LogPage : std::uint8_t {
     kError = 0x01,
     kHealth = 0x02,
     kFirmwareSlot = 0x03,
+    kChangedNamespaces = 0x04,  ///< a NamespaceList
     kCommandsSupported = 0x05,
 };
 
