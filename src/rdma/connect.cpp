@@ -1,5 +1,6 @@
 // connect.cpp: connections of the software NIC on the loop wire, and the offload's calls on the data path.
 #include "rdma/nic_impl.hpp"
+#include "rdma/remote_queue.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +14,7 @@ bool fresh(const QueuePair& qp) {
 }  // namespace
 
 Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
+    if (impl_->driver != nullptr) return impl_->listen_udp(service, listener);
     const std::lock_guard lock(impl_->wire->mutex);
     const auto [at, added] = impl_->wire->listeners.try_emplace({impl_->context.address, service}, &listener);
     if (!added)
@@ -23,6 +25,7 @@ Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
 
 void SoftNic::unlisten(const std::string& service) {
     Impl::Lock lock(impl_->wire->mutex);
+    if (impl_->driver != nullptr) return impl_->unlisten_udp(lock, service);
     const auto at = impl_->wire->listeners.find({impl_->context.address, service});
     if (at == impl_->wire->listeners.end()) return;
     Listener* const listener = at->second;
@@ -75,6 +78,8 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
                                                 const std::string& service,
                                                 std::span<const std::byte> private_data,
                                                 std::uint32_t timeout_ms) {
+    if (impl_->driver != nullptr)
+        return impl_->connect_udp(number, peer_address, service, private_data, timeout_ms);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     Impl::Lock lock(impl_->wire->mutex);
     QueuePair* qp = impl_->find(number);
@@ -163,9 +168,14 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
     // window is waited for or it is not opened. The peer lives as long as it is counted.
     qp->add_window(1);
     QueuePair* const peer = qp->peer.load(std::memory_order_acquire);
-    if (qp->state.load(std::memory_order_seq_cst) != QpState::kReadyToSend || peer == nullptr) {
+    const bool connected = qp->state.load(std::memory_order_seq_cst) == QpState::kReadyToSend;
+    if (!connected || peer == nullptr) {
+        const bool there = connected && qp->remote != nullptr;
+        const bool mine = there && running_engine == qp->engine.load(std::memory_order_relaxed);
+        if (mine && qp->remote->open_window(address, bytes, rkey, use, window)) return true;
         qp->add_window(-1);
-        refusal = {Errc::kState, "it is not connected"};
+        refusal = {Errc::kState,
+                   there && !mine ? "it has a link, and this is not its thread" : "it is not connected"};
         return false;
     }
     const MemoryTable::Pin pin =
@@ -190,7 +200,9 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
 
 void SoftNic::close_window(QpNumber number, const Window& window, bool filled) {
     QueuePair* const qp = impl_->find(number);
-    if (!impl_->late.empty())
+    if (qp != nullptr && qp->remote != nullptr)
+        qp->remote->close_window(window, filled);
+    else if (!impl_->late.empty())
         impl_->late_windows(*qp).close(qp, window, filled);
     else
         reinterpret_cast<MemoryRegion*>(window.cookie)->unpin();

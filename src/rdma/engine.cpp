@@ -2,6 +2,7 @@
 #include "rdma/engine.hpp"
 
 #include "rdma/delays.hpp"
+#include "rdma/remote_queue.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/atomic.hpp>
@@ -40,6 +41,8 @@ void Engine::mark_dirty(QueuePair& qp) {
 
 std::uint32_t Engine::poll() {
     running_engine = this;
+    for (RemoteQueue* const queue : pinning_) queue->drop_pin();
+    pinning_.clear();
     std::uint32_t work = gather_entries();
     for (const Gathered& g : gathered_) execute(*g.qp, g.index);
     if (delays_ != nullptr) work += deliver_delayed();
@@ -170,6 +173,16 @@ void Engine::retire(QueuePair& qp) {
     if (owed) complete(qp, qp.retired - 1);
 }
 
+void Engine::fail_receive(QueuePair& qp, std::uint8_t syndrome) {
+    CompletionFields fields;
+    fields.qpn = qp.qpn;
+    fields.wqe_counter = static_cast<std::uint16_t>(qp.receives_used++);
+    fields.opcode = mlx5::kCqeResponseError;
+    fields.syndrome = syndrome;
+    count(qp.nic->tally.mine().error_completions);
+    (void)qp.receive_cq->write(fields);  // an overrun queue says so itself, by what is missing
+}
+
 /// A queue pair in error gives back its receives, also those posted later.
 void Engine::flush_receives(QueuePair& qp) {
     if (qp.receive_cq == nullptr || qp.receive_cq->overrun()) return;
@@ -177,15 +190,7 @@ void Engine::flush_receives(QueuePair& qp) {
         be32(simt::load_acquire<Scope::kSystem>(qp.config.doorbell_record + mlx5::kReceiveRecord));
     std::uint32_t left = (record - static_cast<std::uint32_t>(qp.receives_used)) & mlx5::kIndexMask;
     left = std::min(left, qp.config.receive_entries);
-    for (; left != 0; --left) {
-        CompletionFields fields;
-        fields.qpn = qp.qpn;
-        fields.wqe_counter = static_cast<std::uint16_t>(qp.receives_used++);
-        fields.opcode = mlx5::kCqeResponseError;
-        fields.syndrome = mlx5::kFlushed;
-        count(qp.nic->tally.mine().error_completions);
-        if (!qp.receive_cq->write(fields)) return;
-    }
+    for (; left != 0 && !qp.receive_cq->overrun(); --left) fail_receive(qp, mlx5::kFlushed);
 }
 
 void Engine::to_error(QueuePair& qp) {
@@ -200,6 +205,10 @@ void Engine::to_error(QueuePair& qp) {
         qp.sink_told = true;
         qp.sink->on_error(qp.qpn);
     }
+    if (qp.remote == nullptr) return;
+    qp.remote->shut();
+    for (std::uint64_t i = qp.retired; i < qp.executed; ++i)  // the link touches their memory no more
+        let_go(qp, i);
 }
 
 void Engine::fail(QueuePair& qp) {
@@ -207,7 +216,14 @@ void Engine::fail(QueuePair& qp) {
     if (QueuePair* peer = qp.peer.load(std::memory_order_acquire)) to_error(*peer);
 }
 
+void Engine::finish_entry(QueuePair& qp, std::uint64_t index, std::uint8_t syndrome) {
+    if (index < qp.retired || index >= qp.executed) return;
+    qp.flight(index).syndrome = syndrome;
+    let_go(qp, index);
+}
+
 void Engine::release(QueuePair& qp, std::uint64_t token) {
+    if (qp.remote != nullptr) return qp.remote->release(token);
     QueuePair* const sender = qp.peer.load(std::memory_order_acquire);
     if (sender == nullptr || token_incarnation(token) != (sender->incarnation & 0xFFFFu))
         return;  // of an earlier connection

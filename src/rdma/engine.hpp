@@ -17,7 +17,8 @@
 
 namespace gnstor::rdma {
 
-struct Delays;  // delays.hpp
+struct Delays;      // delays.hpp
+class RemoteQueue;  // remote_queue.hpp
 
 class Engine final : public Poller {
   public:
@@ -38,6 +39,21 @@ class Engine final : public Poller {
     /// The offload's SEND.
     void send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
               std::uint32_t written_before);
+
+    // For RemoteQueue, whose link brings what the peer's half of the engine does on the loop wire.
+    /// The receive that the next message goes to; null where none is posted.
+    static const mlx5::DataSegment* next_receive(QueuePair& qp);
+    /// Puts a message into the next receive of a plain queue pair. Returns what the *sender's* entry
+    /// completes with.
+    std::uint8_t deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
+                         std::uint32_t invalidate_rkey, bool invalidate);
+    /// The next receive was used up by a message that could not be delivered.
+    void fail_receive(QueuePair& qp, std::uint8_t syndrome);
+    /// A posted entry has ended: its memory is no longer used.
+    void finish_entry(QueuePair& qp, std::uint64_t index, std::uint8_t syndrome);
+    /// `queue` has memory pinned, until the next round at most.
+    void note_pin(RemoteQueue& queue) { pinning_.push_back(&queue); }
+    void forget_pin(const RemoteQueue& queue) { std::erase(pinning_, &queue); }
 
   private:
     struct Gathered {
@@ -73,9 +89,8 @@ class Engine final : public Poller {
                               std::uint32_t access, Gather& out);
     std::uint8_t run_send(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode);
     std::uint8_t run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, bool write);
+    std::uint8_t run_remote(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode);
     static bool has_receive(QueuePair& to);
-    std::uint8_t deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
-                         std::uint32_t invalidate_rkey, bool invalidate);
     void deliver_send(QueuePair& from, QueuePair& to, const void* data, std::uint32_t bytes,
                       std::uint32_t invalidate_rkey);
     // delays.cpp: where a link is timed
@@ -97,8 +112,9 @@ class Engine final : public Poller {
     std::vector<QueuePair*> queue_pairs_;
     std::vector<QueuePair*> dirty_;
     std::vector<Gathered> gathered_;
-    std::unique_ptr<Delays> delays_;  ///< null until something passed a timed link
-    std::size_t next_ = 0;            ///< where the next round of gathering starts
+    std::vector<RemoteQueue*> pinning_;  ///< those that hold memory pinned since this round
+    std::unique_ptr<Delays> delays_;     ///< null until something passed a timed link
+    std::size_t next_ = 0;               ///< where the next round of gathering starts
 };
 
 }  // namespace gnstor::rdma

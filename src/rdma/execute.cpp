@@ -3,6 +3,7 @@
 #include "rdma/engine.hpp"
 
 #include "rdma/delays.hpp"
+#include "rdma/remote_queue.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/atomic.hpp>
@@ -70,10 +71,9 @@ void Engine::execute(QueuePair& qp, std::uint64_t index) {
                 syndrome = run_send(qp, index, flight, opcode);
                 break;
             case mlx5::kRdmaWrite:
-                syndrome = run_one_sided(qp, flight.entry, true);
-                break;
             case mlx5::kRdmaRead:
-                syndrome = run_one_sided(qp, flight.entry, false);
+                syndrome = qp.remote != nullptr ? run_remote(qp, index, flight, opcode)
+                                                : run_one_sided(qp, flight.entry, opcode == mlx5::kRdmaWrite);
                 break;
             default:
                 syndrome = mlx5::kLocalQpOperationError;
@@ -125,7 +125,35 @@ std::uint8_t Engine::gather_local(QueuePair& qp, const mlx5::SendEntry& entry, s
     return mlx5::kSyndromeNone;
 }
 
+/// An entry whose peer is in another process: it ends when the link says so (finish_entry).
+std::uint8_t Engine::run_remote(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode) {
+    const bool one_sided = opcode == mlx5::kRdmaWrite || opcode == mlx5::kRdmaRead;
+    Gather local;
+    if (const std::uint8_t fault =
+            gather_local(qp, flight.entry, one_sided ? 1 : 0,
+                         opcode == mlx5::kRdmaRead ? std::uint32_t{kLocalWrite} : 0u, local);
+        fault != mlx5::kSyndromeNone)
+        return fault;
+    Segment parts[3];
+    for (std::uint32_t i = 0; i < local.count; ++i) {
+        parts[i] = {local.part[i].data, local.part[i].bytes};
+        flight.regions[i] = local.regions[i];
+    }
+    const std::uint8_t fault = qp.remote->post(index, flight.entry, opcode, {parts, local.count});
+    if (fault != mlx5::kSyndromeNone) {
+        local.unpin();
+        return fault;
+    }
+    auto& tally = qp.nic->tally.mine();
+    count(!one_sided ? tally.sends : opcode == mlx5::kRdmaWrite ? tally.rdma_writes : tally.rdma_reads);
+    flight.region_count = local.count;
+    flight.held = true;
+    qp.holds.store(qp.holds.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return mlx5::kSyndromeNone;
+}
+
 std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode) {
+    if (qp.remote != nullptr) return run_remote(qp, index, flight, opcode);
     Gather local;
     if (const std::uint8_t fault = gather_local(qp, flight.entry, 0, 0, local); fault != mlx5::kSyndromeNone)
         return fault;
@@ -212,8 +240,11 @@ bool Engine::has_receive(QueuePair& to) {
     return waiting != 0;
 }
 
-/// Puts a message into the next receive of a plain queue pair. Returns what the *sender's* entry completes
-/// with.
+const mlx5::DataSegment* Engine::next_receive(QueuePair& qp) {
+    if (!has_receive(qp)) return nullptr;
+    return &qp.config.receive_ring[qp.receives_used & (qp.config.receive_entries - 1)];
+}
+
 std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
                              std::uint32_t invalidate_rkey, bool invalidate) {
     if (!has_receive(to)) {
@@ -266,16 +297,20 @@ std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, st
 
 void Engine::send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
                   std::uint32_t written_before) {
+    if (!qp.ready()) return;  // in error: sink was told
     QueuePair* const peer = qp.peer.load(std::memory_order_acquire);
-    if (!qp.ready() || peer == nullptr || !peer->ready()) return;  // in error: sink was told
-    if (peer->offload() || bytes == 0 || bytes > kOffloadSendBytes) {
+    const bool remote = qp.remote != nullptr;
+    if (!remote && (peer == nullptr || !peer->ready())) return;
+    if ((!remote && peer->offload()) || bytes == 0 || bytes > kOffloadSendBytes) {
         log_error("rdma: queue pair {:#x}: an offload sends 1 to {} bytes to a queue pair with receives",
                   qp.qpn, kOffloadSendBytes);
         fail(qp);
         return;
     }
     count(qp.nic->tally.mine().sends);
-    if (qp.nic->link != nullptr)
+    if (remote)
+        qp.remote->send(data, bytes, invalidate_rkey);
+    else if (qp.nic->link != nullptr)
         delay_send(qp, data, bytes, invalidate_rkey, written_before);
     else
         deliver_send(qp, *peer, data, bytes, invalidate_rkey);

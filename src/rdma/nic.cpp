@@ -3,6 +3,7 @@
 #include "rdma/nic.hpp"
 
 #include "rdma/nic_impl.hpp"
+#include "rdma/remote_queue.hpp"
 
 #include <gnstor/base/hash.hpp>
 #include <gnstor/base/log.hpp>
@@ -132,7 +133,7 @@ Result<void> SoftNic::destroy_completion_queue(CqNumber cq) {
 }
 
 Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::optional<std::uint32_t> affinity) {
-    for (std::uint32_t i = 1; i < kQueuePairs - 1; ++i) {
+    for (std::uint32_t i = kFirstQueuePair; i < kQueuePairs - 1; ++i) {
         if (queue_pairs[i] != nullptr) continue;
         qp->nic = &context;
         qp->qpn = (((generations[i]++) & 0xFFFu) << 12) | i;
@@ -145,8 +146,8 @@ Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::option
         queue_pairs[i] = std::move(qp);
         return number;
     }
-    return error(Errc::kNoSpace, "cannot create a queue pair: all {} of NIC {} are in use", kQueuePairs - 2,
-                 context.address);
+    return error(Errc::kNoSpace, "cannot create a queue pair: all {} of NIC {} are in use",
+                 kQueuePairs - 1 - kFirstQueuePair, context.address);
 }
 
 Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
@@ -243,7 +244,8 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number) {
         // Acquire: pairs with the releases of release() and close_window(): the memory is no longer touched.
         const bool busy =
             qp->holds.load(std::memory_order_seq_cst) != 0 || qp->has_windows() ||
-            (peer != nullptr && (peer->holds.load(std::memory_order_seq_cst) != 0 || peer->has_windows()));
+            (peer != nullptr && (peer->holds.load(std::memory_order_seq_cst) != 0 || peer->has_windows())) ||
+            (qp->remote != nullptr && qp->remote->connecting.load(std::memory_order_acquire));
         if (busy) {
             if (std::chrono::steady_clock::now() >= deadline)
                 return error(
@@ -259,6 +261,7 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number) {
         engine->reactor().run([=] {
             if (peer != nullptr) peer->peer.store(nullptr, std::memory_order_release);
             qp->peer.store(nullptr, std::memory_order_release);
+            qp->remote.reset();
             engine->detach(*qp);
         });
         qp->engine.store(home);

@@ -4,6 +4,7 @@
 
 #include "rdma/late_windows.hpp"
 #include "rdma/loop_wire_impl.hpp"
+#include "rdma/udp/driver.hpp"
 
 #include <atomic>
 #include <memory>
@@ -13,12 +14,20 @@
 
 namespace gnstor::rdma {
 
-struct SoftNic::Impl {
-    using Lock = LoopWire::Impl::Lock;
-    static constexpr std::uint32_t kQueuePairs =
-        4096;  ///< numbers are (generation << 12 | index), index from 1 on
+class UdpDoor;  // udp_connect.cpp
 
-    LoopWire::Impl* wire = nullptr;
+struct SoftNic::Impl {
+    Impl();
+    ~Impl();
+    using Lock = LoopWire::Impl::Lock;
+    static constexpr std::uint32_t kQueuePairs = 4096;  ///< numbers are (generation << 12 | index)
+    static constexpr std::uint32_t kFirstQueuePair =
+        2;  ///< index; 0 and 1 are a NIC's own (connection management)
+
+    LoopWire::Impl* wire =
+        nullptr;  ///< on the udp wire one of the NIC's own: its lock, its engine, its tables
+    udp::Driver* driver = nullptr;                          ///< of the udp wire; null on the loop wire
+    std::map<std::string, std::unique_ptr<UdpDoor>> doors;  ///< by service; under the wire's mutex
     NicContext context;
     std::vector<Reactor*> reactors;
     std::vector<Engine*> engines;                    ///< of the pollers, one a reactor
@@ -51,6 +60,13 @@ struct SoftNic::Impl {
     /// Error state, flush; waits until nobody touches its memory; then apart from its peer and its engine.
     Result<void> quiesce(Lock& lock, QpNumber number);
     void start_anew(QueuePair& qp);
+    // udp_connect.cpp
+    Result<void> listen_udp(const std::string& service, Listener& listener);
+    void unlisten_udp(Lock& lock, const std::string& service);
+    Result<std::vector<std::byte>> connect_udp(QpNumber number, const std::string& peer_address,
+                                               const std::string& service,
+                                               std::span<const std::byte> private_data,
+                                               std::uint32_t timeout_ms);
 };
 
 }  // namespace gnstor::rdma

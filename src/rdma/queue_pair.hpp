@@ -27,6 +27,7 @@
 namespace gnstor::rdma {
 
 class Engine;
+class RemoteQueue;  // remote_queue.hpp
 
 /// The engine whose thread the calling thread is; null elsewhere.
 constinit inline thread_local const Engine* running_engine = nullptr;
@@ -73,6 +74,8 @@ struct alignas(64) InFlight {
 };
 
 struct QueuePair {
+    QueuePair();
+    ~QueuePair();
     NicContext* nic = nullptr;
     QpNumber qpn = 0;
     QueuePairConfig config{};  ///< of a plain queue pair
@@ -88,6 +91,9 @@ struct QueuePair {
     std::atomic<std::int32_t> windows{0};
     std::atomic<std::int32_t> windows_of_others{0};
     std::atomic<QueuePair*> peer{nullptr};
+    /// Instead of `peer` while that is in another process. Made and taken away by the control plane, the
+    /// latter on the engine's thread.
+    std::unique_ptr<RemoteQueue> remote;
     std::uint32_t incarnation = 0;  ///< of the connection; part of every token
 
     // Send queue.

@@ -2,11 +2,14 @@
 #pragma once
 
 #include "rdma/rig.hpp"
+#include "rdma/udp_wire.hpp"
 
 #include <functional>
 #include <thread>
 
 namespace gnstor::rdma::test {
+
+constexpr std::uint16_t kTestRocePort = 47911;  // 4791 may belong to a kernel RoCE device
 
 /// Keeps what it is told; lets go when asked to.
 struct KeepingSink : MessageSink {
@@ -39,13 +42,20 @@ class NicTest : public ::testing::Test {
     void SetUp() override {
         reactor_a = must(Reactor::start("a"));
         reactor_b = must(Reactor::start("b"));
-        Reactor* const ra[] = {reactor_a.get()};
-        Reactor* const rb[] = {reactor_b.get()};
         NicOptions options;
         options.strict = strict;
         options.seed = seed_from_environment(7);
+#if GN_TEST_UDP  // the same tests again, with packets between the two
+        udp_a = must(UdpWire::open({.address = "127.0.1.2", .port = kTestRocePort}, *reactor_a));
+        udp_b = must(UdpWire::open({.address = "127.0.1.3", .port = kTestRocePort}, *reactor_b));
+        a = must(SoftNic::open(*udp_a, options));
+        b = must(SoftNic::open(*udp_b, options));
+#else
+        Reactor* const ra[] = {reactor_a.get()};
+        Reactor* const rb[] = {reactor_b.get()};
         a = must(SoftNic::open(wire, "node-a", options, ra));
         b = must(SoftNic::open(wire, "node-b", options, rb));
+#endif
         cq_a = std::make_unique<ReceiveCq>(*a, 6);
         cq_b = std::make_unique<ReceiveCq>(*b, 6);
     }
@@ -65,6 +75,7 @@ class NicTest : public ::testing::Test {
     bool strict = true;
     std::unique_ptr<Reactor> reactor_a, reactor_b;
     LoopWire wire;
+    std::unique_ptr<UdpWire> udp_a, udp_b;
     std::unique_ptr<SoftNic> a, b;
     std::unique_ptr<ReceiveCq> cq_a, cq_b;
     std::vector<std::unique_ptr<End>> ends;

@@ -4,6 +4,13 @@
 namespace gnstor::rdma::test {
 namespace {
 
+#if GN_TEST_UDP
+constexpr bool kOverPackets =
+    true;  // a missing receive is asked for again and again (RNR NAK), as on any wire
+#else
+constexpr bool kOverPackets = false;
+#endif
+
 TEST_F(NicTest, ASendOfThreeSegmentsArrivesWholeInlineAndInBuffers) {
     for (const bool scatter : {true, false}) {
         EndOptions ob;
@@ -128,12 +135,13 @@ TEST_F(NicTest, EveryFaultGivesItsSyndromeAndTakesBothEndsToErrorWithFlush) {
          }},
         {"no receive", mlx5::kRnrRetryExceeded,
          [](End& x, End&, SendTicket& t) { x.send.fill_send(t, x.data(0, 16)); }, mlx5::kSyndromeNone,
-         no_receives, 1},
+         no_receives, kOverPackets ? 0u : 1u},
         {"message longer than the receive", mlx5::kRemoteInvalidRequest,
          [](End& x, End&, SendTicket& t) { x.send.fill_send(t, x.data(0, 65)); }, mlx5::kLocalLengthError},
-        {"invalidate of an unknown key", mlx5::kRemoteInvalidRequest,
+        {"invalidate of an unknown key",
+         kOverPackets ? mlx5::kRemoteAccessError : mlx5::kRemoteInvalidRequest,
          [](End& x, End&, SendTicket& t) { x.send.fill_send_invalidate(t, 0x4444, x.data(0, 16)); },
-         mlx5::kLocalQpOperationError},
+         kOverPackets ? mlx5::kRemoteInvalidRequest : mlx5::kLocalQpOperationError},
         {"unknown opcode", mlx5::kLocalQpOperationError,
          [](End& x, End&, SendTicket& t) {
              x.send.fill_nop(t);
@@ -243,7 +251,10 @@ TEST_F(NicTest, ReceivesOfAnEarlierConnectionAreNoneOfTheNext) {
     const std::uint64_t rnr = b->counters().rnr;
     EXPECT_EQ(x->post_and_wait([&, p = x](SendTicket& t) { p->send.fill_send(t, p->data(0, 24)); }),
               mlx5::kRnrRetryExceeded);
-    EXPECT_EQ(b->counters().rnr, rnr + 1);
+    if (kOverPackets)
+        EXPECT_GT(b->counters().rnr, rnr + 1);
+    else
+        EXPECT_EQ(b->counters().rnr, rnr + 1);
 }
 
 TEST_F(NicTest, AKeyThatWasTakenBackIsNotGivenOutAgainSoon) {

@@ -177,17 +177,22 @@ struct Acceptor : Listener {
 };
 
 /// Connects two fresh queue pairs.
+constexpr char kService[] = "4420";
 inline void join(SoftNic& from_nic, QpNumber from, SoftNic& to_nic, QpNumber to) {
     Acceptor acceptor;
     acceptor.answer = [to](const ConnectRequest&) {
         ConnectReply reply;
         reply.accept = true;
         reply.qp = to;
+        reply.messages = 16;
+        reply.message_bytes = 8192;
         return reply;
     };
-    must(to_nic.listen("join", acceptor));
-    (void)must(from_nic.connect(from, to_nic.address(), "join", {}, 10'000));
-    to_nic.unlisten("join");
+    must(to_nic.listen(kService, acceptor));
+    (void)must(from_nic.connect(from, to_nic.address(), kService, {}, 10'000));
+    // On the udp wire the end that accepts hears of it a packet later.
+    EXPECT_TRUE(eventually([&] { return to_nic.state(to) != QpState::kReset; }));
+    to_nic.unlisten(kService);
 }
 
 /// What arrived, copied out of the visitor.

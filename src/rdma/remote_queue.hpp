@@ -1,0 +1,123 @@
+// remote_queue.hpp: what a queue pair has in addition while its peer is not in this process: its end of a
+// link (udp/link.hpp). Internal to rdma/.
+//
+// On the loop wire the engine hands the peer pointers; here messages land in room of this node, windows are
+// room of this node that is sent or fetched, and send entries are requests whose ends come back.
+//   plain queue pair      posts its entries to the link; a message goes through `landing_` to the next
+//   receive offload queue pair    keeps `messages` buffers for capsules (a token names one until release()),
+//   windows
+//                         with staging memory, and small SENDs; what the link has no room for waits in order
+// Invariants
+//   * a request of the link is an entry (plain), or a SEND or a window (offload): its id says which;
+//   * memory of this node that the transport was given last stays pinned until the next time it asks, or the
+//   next round of the engine (drop_pin);
+//   * once shut, no link is called, every window that was not ready has been told, and nothing of this node
+//   is touched from outside.
+// The engine's thread alone, but for construction.
+#pragma once
+
+#include "rdma/engine.hpp"
+#include "rdma/udp/link.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace gnstor::rdma {
+
+class RemoteQueue final : public udp::Endpoint {
+  public:
+    /// `messages`, `message_bytes`: of an offload queue pair (ConnectReply). `engine` is its thread's.
+    RemoteQueue(Engine& engine, QueuePair& qp, std::uint32_t messages, std::uint32_t message_bytes);
+    ~RemoteQueue() override;
+    RemoteQueue(const RemoteQueue&) = delete;
+    RemoteQueue& operator=(const RemoteQueue&) = delete;
+
+    /// The link is up: from here on the queue pair sends.
+    void start(udp::Link& link);
+    [[nodiscard]] bool failed_early() const noexcept { return failed_; }
+    /// Requests that may be under way at the link, for udp::LinkOptions.
+    [[nodiscard]] std::uint32_t depth() const noexcept;
+
+    // For the engine.
+    /// Posts an entry of a plain queue pair; its parts are pinned until finish_entry(). The syndrome of what
+    /// cannot be posted.
+    std::uint8_t post(std::uint64_t index, const mlx5::SendEntry& entry, std::uint8_t opcode,
+                      std::span<const Segment> parts);
+    void send(const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey);
+    bool open_window(std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey, WindowUse use,
+                     SoftNic::Window& window);
+    void close_window(const SoftNic::Window& window, bool filled);
+    void release(std::uint64_t token);
+    /// Ends the link, if it is up, and all that waits for it.
+    void shut();
+    void drop_pin() noexcept;
+
+    // udp::Endpoint
+    std::byte* reach(std::uint32_t rkey, std::uint64_t address, std::uint32_t bytes,
+                     roce::Right right) override;
+    bool invalidate(std::uint32_t rkey) override;
+    bool take_receive(roce::ReceiveBuffer& receive) override;
+    void received(const roce::Received& received) override;
+    void on_completion(const roce::Completion& completion) override;
+    void on_batch() override;
+    void on_failed(mlx5::Syndrome why) override;
+
+    /// Between Acceptor::on_arrival, or the call of connect(), and the link's being up: not to be destroyed.
+    std::atomic<bool> connecting{true};
+
+  private:
+    static constexpr std::uint32_t kNothing = ~0u;
+    using SmallSend = std::array<std::byte, 64>;
+    struct Window {
+        std::vector<std::byte> memory;
+        std::uint64_t address = 0;
+        std::uint32_t rkey = 0, bytes = 0;
+        WindowUse use = WindowUse::kWrite;
+        bool open = false;     ///< the sink has it
+        bool at_link = false;  ///< the transport has its memory
+        std::uint32_t generation = 0;
+    };
+    struct Message {
+        std::uint32_t buffer, bytes;
+    };
+
+    void submit(const roce::Request& request);
+    void submit_waiting();
+    void finish_window(std::uint32_t index, bool good);
+    Window* find_window(std::uint64_t cookie) noexcept;
+    void recycle(std::uint32_t index);
+    [[nodiscard]] std::byte* buffer(std::uint32_t index) noexcept {
+        return message_memory_.get() + std::size_t{index} * message_bytes_;
+    }
+
+    Engine& engine_;
+    QueuePair& qp_;
+    udp::Link* link_ = nullptr;
+    bool failed_ = false;
+
+    // Plain.
+    std::vector<std::byte> landing_;  ///< of the message that is arriving
+    bool broken_ = false;  ///< a message could not be delivered: the queue pair fails after the batch
+
+    // Offload.
+    const std::uint32_t message_bytes_;
+    std::unique_ptr<std::byte[]> message_memory_;
+    std::vector<std::uint32_t> free_buffers_;
+    std::vector<bool> buffer_held_;  ///< the sink has it
+    std::vector<Message> arrived_;   ///< of this batch
+    std::vector<std::unique_ptr<SmallSend>> small_sends_;
+    std::vector<std::uint32_t> free_sends_;
+    std::vector<std::unique_ptr<Window>> windows_;
+    std::vector<std::uint32_t> free_windows_;
+    std::size_t idle_bytes_ = 0;  ///< memory of windows that are free
+    std::deque<roce::Request> waiting_;
+
+    MemoryTable::Pin pin_{};
+};
+
+}  // namespace gnstor::rdma
