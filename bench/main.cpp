@@ -6,6 +6,7 @@
 #include "paper.hpp"
 #include "path_options.hpp"
 #include "pool.hpp"
+#include "wire.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -121,6 +122,11 @@ int main(int argc, char** argv) {
     CLI::App* const model = app.add_subcommand(
         "model", "modelled hardware beside its profile: IOPS, bandwidth and latency over load");
     gnstor::bench::add_model_options(*model, model_options, model_words);
+    gnstor::bench::WireOptions wire_options;
+    std::string wire_lanes;
+    CLI::App* const wire =
+        app.add_subcommand("wire", "moving bytes between two NICs, by wire, beside memcpy and plain sockets");
+    gnstor::bench::add_wire_options(*wire, wire_options, wire_lanes);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& wrong) {
@@ -128,8 +134,9 @@ int main(int argc, char** argv) {
     }
     model_options.command = gnstor::bench::as_kept(argc, argv);
     options.command = deengine_options.command = load_options.command = pool_options.command =
-        paper_options.command = gnstor::bench::as_kept(argc, argv);
-    auto agreed = model->parsed()      ? gnstor::bench::start(model_words, model_options)
+        paper_options.command = wire_options.command = gnstor::bench::as_kept(argc, argv);
+    auto agreed = wire->parsed()       ? gnstor::bench::run_wire(wire_options)
+                  : model->parsed()    ? gnstor::bench::start(model_words, model_options)
                   : paper->parsed()    ? gnstor::bench::start(paper_words, paper_options)
                   : load->parsed()     ? gnstor::bench::start(load_words, load_options)
                   : pool->parsed()     ? gnstor::bench::start(pool_words, pool_options)
