@@ -1,5 +1,5 @@
-// loop_rig.hpp: a node and a host in one process: two NICs on a loop wire, drives in memory, a target, host
-// controllers.
+// loop_rig.hpp: a node and a host in one process: two NICs on a loop wire, or on two udp wires of loopback
+// addresses; drives in memory, a target, host controllers.
 #pragma once
 
 #include "nvmf/host.hpp"
@@ -7,6 +7,7 @@
 #include "nvmf/target.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
+#include "rdma/udp_wire.hpp"
 #include "ssd/drive.hpp"
 
 #include <gnstor/simt/time.hpp>
@@ -65,6 +66,7 @@ struct RigOptions {
     std::uint64_t seed = 1;
     bool manual_clock = false;
     std::uint32_t late_windows = 0;  ///< of the node's NIC (NicOptions)
+    bool udp = false;                ///< packets between the two, instead of pointers
     TargetOptions target;
 };
 
@@ -79,15 +81,23 @@ class LoopRig {
         Reactor* const node_reactor[] = {reactors_[options.one_reactor ? 0 : 1].get()};
         Reactor& drive_reactor = *reactors_.back();
         const rdma::NicOptions nic{.strict = options.strict, .seed = options.seed, .pollers = 1};
-        host_nic_ = rdma::SoftNic::open(wire_, "host", nic, host_reactor).value();
-        rdma::NicOptions node = nic;
-        node.late_windows = options.late_windows;
-        node_nic_ = rdma::SoftNic::open(wire_, "node", node, node_reactor).value();
+        if (options.udp) {
+            service_ = "4420";
+            udp_host_ = open_udp("127.0.2.2", *host_reactor[0]);
+            udp_node_ = open_udp("127.0.2.3", *node_reactor[0]);
+            host_nic_ = rdma::SoftNic::open(*udp_host_, nic).value();
+            node_nic_ = rdma::SoftNic::open(*udp_node_, nic).value();
+        } else {
+            host_nic_ = rdma::SoftNic::open(wire_, "host", nic, host_reactor).value();
+            rdma::NicOptions node = nic;
+            node.late_windows = options.late_windows;
+            node_nic_ = rdma::SoftNic::open(wire_, "node", node, node_reactor).value();
+        }
         ssd::DriveOptions drive;
         drive.capacity_bytes = 64u << 20;
         drive_ = ssd::Drive::open(drive, drive_reactor).value();
         const SubsystemConfig subsystems[] = {
-            {.device = drive_.get(), .nqn = "", .service = "ssd-0", .drive_reactor = &drive_reactor}};
+            {.device = drive_.get(), .nqn = "", .service = service_, .drive_reactor = &drive_reactor}};
         if (options.manual_clock) options.target.now_ns = [this] { return clock_ns.load(); };
         target_ = Target::open(*node_nic_, subsystems, options.target).value();
     }
@@ -102,8 +112,8 @@ class LoopRig {
 
     [[nodiscard]] HostOptions host(std::string nqn = client_host_nqn(kWriter)) const {
         HostOptions o;
-        o.peer_address = "node";
-        o.service = "ssd-0";
+        o.peer_address = node_nic_->address();
+        o.service = service_;
         o.subsystem_nqn = ssd_subsystem_nqn(drive_->uuid());
         o.host_nqn = std::move(nqn);
         o.host_id = {1, 2, 3, 4};
@@ -134,7 +144,7 @@ class LoopRig {
         const auto added = (*admin)->volume_add(kTerm, record);
         ASSERT_TRUE(added.ok()) << added.error().message;
     }
-    [[nodiscard]] SubsystemCounters counters() const { return target_->counters("ssd-0").value(); }
+    [[nodiscard]] SubsystemCounters counters() const { return target_->counters(service_).value(); }
 
     rdma::SoftNic& host_nic() { return *host_nic_; }
     rdma::SoftNic& node_nic() { return *node_nic_; }
@@ -146,8 +156,15 @@ class LoopRig {
     void close_target() { target_.reset(); }
 
   private:
+    static std::unique_ptr<rdma::UdpWire> open_udp(const char* address, Reactor& reactor) {
+        constexpr std::uint16_t kTestRocePort = 47912;  // 4791 may belong to a kernel RoCE device
+        return rdma::UdpWire::open({.address = address, .port = kTestRocePort}, reactor).value();
+    }
+
     std::vector<std::unique_ptr<Reactor>> reactors_;
+    std::string service_ = "ssd-0";
     rdma::LoopWire wire_;
+    std::unique_ptr<rdma::UdpWire> udp_host_, udp_node_;
     std::unique_ptr<rdma::SoftNic> host_nic_;
     std::unique_ptr<rdma::SoftNic> node_nic_;
     std::unique_ptr<ssd::Drive> drive_;
