@@ -1,6 +1,9 @@
 // cli.cpp: main() of the gnstor command. Exit codes: 0 done, 1 it failed, 2 wrong usage.
 #include "cli/cli.hpp"
 
+#include "cli/array_address.hpp"
+#include "daemon/token_file.hpp"
+
 #include <gnstor/base/units.hpp>
 
 #include <csignal>
@@ -12,9 +15,29 @@ std::filesystem::path Context::socket_path() const {
     return socket.empty() ? std::filesystem::path(directory) / "gnstord.sock" : std::filesystem::path(socket);
 }
 
+Result<void> Context::resolve() {
+    server.socket = socket_path();
+    if (array.empty()) return {};
+    GN_ASSIGN(const ArrayAddress where, parse_array_address(array));
+    server.socket = where.socket;
+    if (!where.socket.empty()) return {};
+    server.host = where.host;
+    server.port = where.port;
+    const std::filesystem::path file = token_file.empty() ? std::filesystem::path(directory) / "gnstord.token"
+                                                          : std::filesystem::path(token_file);
+    Result<std::string> token = daemon::read_token(file);
+    if (!token.ok())
+        return error(
+            token.error().code,
+            "{} wants a token: {}; copy the daemon's token file (gnstord.token in its folder) and name "
+            "it with --token-file",
+            array, token.error().message);
+    server.token = *token;
+    return {};
+}
+
 daemon::HttpControlPlane Context::control(std::chrono::milliseconds deadline) const {
-    daemon::HttpClientOptions options;
-    options.socket = socket_path();
+    daemon::HttpClientOptions options = server;
     options.deadline = deadline;
     return daemon::HttpControlPlane(options);
 }
@@ -51,6 +74,18 @@ int main(int argc, char** argv) {
         app.add_option("--dir", context.directory, "folder of the array (environment: GNSTOR_DIR)")
             ->capture_default_str();
     app.add_option("--socket", context.socket, "Unix socket of gnstord; default: gnstord.sock in the folder");
+    app.add_option("--array", context.array,
+                   "the gnstord to ask: unix:PATH of its socket, or http://HOST:PORT; default: --socket")
+        ->envname("GNSTOR_ARRAY")
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+                const auto good = parse_array_address(text);
+                return good.ok() ? std::string() : good.error().message;
+            },
+            "ADDRESS"));
+    app.add_option("--token-file", context.token_file,
+                   "what an array over TCP wants to see; default: gnstord.token in the folder")
+        ->envname("GNSTOR_TOKEN_FILE");
     app.add_option("--output", output, "table for people, json for programs")
         ->check(CLI::IsMember({"table", "json"}))
         ->capture_default_str();
@@ -62,6 +97,7 @@ int main(int argc, char** argv) {
     add_volume_commands(app, context);
     add_object_commands(app, context);
     add_bench_command(app, context);
+    add_doctor_command(app, context);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -71,6 +107,7 @@ int main(int argc, char** argv) {
     context.directory_given = directory->count() > 0;
     // A file that may not grow any more is then an error of that write, with a sentence, and not a signal.
     ::signal(SIGXFSZ, SIG_IGN);
+    if (const auto resolved = context.resolve(); !resolved.ok()) return context.out.fail(resolved.error());
     try {
         return context.action();
     } catch (const std::exception& e) {

@@ -18,10 +18,15 @@ struct Context {
     std::string directory;         ///< --dir; default $GNSTOR_DIR, else ~/.gnstor
     bool directory_given = false;  ///< by --dir, not by default
     std::string socket;            ///< --socket; default gnstord.sock in the folder
-    std::string as = "gnstor";     ///< --as: the client that acts
+    std::string array;       ///< --array, $GNSTOR_ARRAY: unix:PATH or http://HOST:PORT; empty: the socket
+    std::string token_file;  ///< --token-file, $GNSTOR_TOKEN_FILE; default gnstord.token in the folder
+    daemon::HttpClientOptions server;  ///< what these come to: resolve()
+    std::string as = "gnstor";         ///< --as: the client that acts
     Output out;
     std::function<int()> action;
 
+    /// Makes `server` of the options. Of --array http://… it reads the token.
+    Result<void> resolve();
     [[nodiscard]] std::filesystem::path socket_path() const;
     [[nodiscard]] daemon::HttpControlPlane control(
         std::chrono::milliseconds deadline = std::chrono::milliseconds(30'000)) const;
@@ -32,6 +37,7 @@ void add_ssd_commands(CLI::App& app, Context& context);     ///< ssd format, inf
 void add_volume_commands(CLI::App& app, Context& context);  ///< volume ...
 void add_object_commands(CLI::App& app, Context& context);  ///< put, get, cat, ls, rm
 void add_bench_command(CLI::App& app, Context& context);    ///< bench
+void add_doctor_command(CLI::App& app, Context& context);   ///< doctor
 
 void add_check_commands(CLI::App& ssd, Context& context);  ///< of `ssd`: check, recover
 

@@ -1,5 +1,6 @@
 // gnstord_main.cpp: the daemon program: opens the records and the array, serves the interface until SIGTERM
 // or SIGINT.
+#include "cli/array_address.hpp"
 #include "cli/array_factory.hpp"
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
@@ -7,6 +8,7 @@
 #include "daemon/api.hpp"
 #include "daemon/http_server.hpp"
 #include "daemon/sqlite_store.hpp"
+#include "daemon/token_file.hpp"
 
 #include <gnstor/base/units.hpp>
 
@@ -17,33 +19,23 @@
 
 #include <csignal>
 #include <cstdio>
+#include <optional>
 
 namespace gnstor::cli {
 namespace {
 
 struct DaemonOptions {
     ArrayOptions array;
-    daemon::HttpServerOptions http;
+    daemon::HttpServerOptions http;                ///< of the Unix socket
+    std::optional<daemon::HttpServerOptions> tcp;  ///< beside it
+    std::filesystem::path token_file;              ///< of TCP
     std::string capacity = "1GiB";
-    std::string listen;
     bool quarantine = false;
 };
 
 int failed(const Error& e) {
     fmt::print(stderr, "gnstord: {}\n", e.message);
     return 1;
-}
-
-Result<void> read_listen(const std::string& text, daemon::HttpServerOptions& http) {
-    const auto colon = text.rfind(':');
-    char* end = nullptr;
-    const long port = colon == std::string::npos ? -1 : std::strtol(text.c_str() + colon + 1, &end, 10);
-    if (port < 0 || port > 65535 || end == text.c_str() + colon + 1 || *end != 0)
-        return error(Errc::kInvalidArgument, "--listen {} is not HOST:PORT", text);
-    http.host = text.substr(0, colon);
-    http.port = static_cast<int>(port);
-    http.socket.clear();
-    return {};
 }
 
 /// Is gone when the daemon has closed everything it opened after writing it.
@@ -57,6 +49,14 @@ struct PidFile {
         std::filesystem::remove(path, failed);
     }
 };
+
+/// Null where TCP was not asked for.
+Result<std::unique_ptr<daemon::HttpServer>> serve_tcp(daemon::Api& api, const DaemonOptions& options) {
+    if (!options.tcp) return std::unique_ptr<daemon::HttpServer>();
+    daemon::HttpServerOptions tcp = *options.tcp;
+    GN_ASSIGN(tcp.token, daemon::read_or_make_token(options.token_file));
+    return daemon::HttpServer::start(api, tcp);
+}
 
 Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     std::error_code failure;
@@ -82,14 +82,19 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     GN_ASSIGN(const std::unique_ptr<ServedArray> array, make_array(options.array, std::move(store)));
     daemon::Api api(array->control(), array->inspector());
     GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, options.http));
+    GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> tcp, serve_tcp(api, options));
     for (const std::string& warning : array->inspector().inspect().warnings)
         fmt::print(stderr, "gnstord: {}\n", warning);
     fmt::print(stderr, "gnstord: serving {} on {}\n", options.array.directory.string(),
-               options.http.socket.empty() ? fmt::format("{}:{}", options.http.host, server->port())
-                                           : options.http.socket.string());
+               options.http.socket.string());
+    if (tcp)
+        fmt::print(stderr, "gnstord: serving {} on http://{}:{}, with the token in {}\n",
+                   options.array.directory.string(), options.tcp->host, tcp->port(),
+                   options.token_file.string());
     int signal = 0;
     ::sigwait(&signals, &signal);
     fmt::print(stderr, "gnstord: stopping\n");
+    if (tcp) tcp->stop();
     server->stop();
     return {};
 }
@@ -100,7 +105,7 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
 int main(int argc, char** argv) {
     using namespace gnstor;
     cli::DaemonOptions options;
-    std::string directory, socket;
+    std::string directory, socket, listen, token_file, socket_mode = "0600";
     CLI::App app("gnstord: the daemon of a GNStor array");
     app.add_option("--dir", directory, "folder of the SSDs' stores and the records")->required();
     app.add_option("--ssds", options.array.ssds, "emulated SSDs")
@@ -112,7 +117,13 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     cli::add_ssd_options(app, options.array);
     app.add_option("--socket", socket, "Unix socket to serve on; default: gnstord.sock in the folder");
-    app.add_option("--listen", options.listen, "HOST:PORT to serve on instead");
+    app.add_option("--socket-mode", socket_mode, "who may open it: 0600 its user, 0660 its group too")
+        ->check(CLI::IsMember({"0600", "0660"}))
+        ->capture_default_str();
+    app.add_option("--listen", listen, "HOST:PORT to serve on too, for those who bring the token");
+    app.add_option(
+        "--token-file", token_file,
+        "what they have to bring; made where it is not there; default: gnstord.token in the folder");
     app.add_flag("--quarantine-store", options.quarantine,
                  "set a damaged record store aside and rebuild it from the SSDs");
     try {
@@ -126,9 +137,16 @@ int main(int argc, char** argv) {
     const Result<std::uint64_t> capacity = parse_bytes(options.capacity);
     if (!capacity.ok()) return fmt::print(stderr, "gnstord: --capacity: {}\n", capacity.error().message), 2;
     options.array.ssd_capacity_bytes = *capacity;
-    if (!options.listen.empty())
-        if (const Result<void> good = cli::read_listen(options.listen, options.http); !good.ok())
-            return fmt::print(stderr, "gnstord: {}\n", good.error().message), 2;
+    options.http.socket_mode = socket_mode == "0660" ? 0660 : 0600;
+    options.token_file =
+        token_file.empty() ? options.array.directory / "gnstord.token" : std::filesystem::path(token_file);
+    if (!listen.empty()) {
+        const Result<cli::ArrayAddress> where = cli::parse_host_port(listen, true);
+        if (!where.ok()) return fmt::print(stderr, "gnstord: --listen: {}\n", where.error().message), 2;
+        options.tcp.emplace();
+        options.tcp->host = where->host;
+        options.tcp->port = where->port;
+    }
     // Blocked before any thread is started, so that sigwait() alone hears them.
     sigset_t signals;
     sigemptyset(&signals);

@@ -1,5 +1,6 @@
 #include "daemon/api.hpp"
 
+#include "daemon/access.hpp"
 #include "daemon/api_json.hpp"
 #include "daemon/json_schema.hpp"
 #include "daemon/metrics.hpp"
@@ -99,8 +100,10 @@ struct Api::Impl {
 };
 
 Response Api::Impl::failed(int status, std::string_view code, std::string_view message) {
-    return Response{status, "application/json",
-                    dump({{"error", {{"code", std::string(code)}, {"message", std::string(message)}}}}), ""};
+    Response response;
+    response.status = status;
+    response.body = dump({{"error", {{"code", std::string(code)}, {"message", std::string(message)}}}});
+    return response;
 }
 
 void Api::Impl::add(const char* id, Handler handler) {
@@ -358,9 +361,16 @@ Api::Api(client::ControlPlane& control, Inspector& inspector)
 }
 Api::~Api() = default;
 
-Response Api::handle(const Request& request) {
+Response Api::handle(const Request& request, std::string_view token) {
     std::string counted_as = "other";
-    Response response = impl_->route(request, counted_as);
+    Response response;
+    const std::string_view path = std::string_view(request.target).substr(0, request.target.find('?'));
+    if (const auto refused = refuse_access(path, request.authorization, request.origin, token)) {
+        response = Impl::failed(refused->status, errc_name(Errc::kPermission), refused->message);
+        if (refused->status == 401) response.challenge = "Bearer realm=\"gnstord\"";
+    } else {
+        response = impl_->route(request, counted_as);
+    }
     const bool known = request.method == "GET" || request.method == "POST" || request.method == "DELETE" ||
                        request.method == "HEAD";
     const std::scoped_lock lock(impl_->mutex);

@@ -26,13 +26,15 @@ struct Request {
     std::string target;        ///< path and query as they came, percent-encoded
     std::string content_type;  ///< may be empty
     std::string body;
+    std::string authorization{}, origin{};  ///< headers; may be empty
 };
 
 struct Response {
     int status = 200;
     std::string content_type = "application/json";
     std::string body;
-    std::string allow;  ///< of a 405: the methods there are
+    std::string allow{};      ///< of a 405: the methods there are
+    std::string challenge{};  ///< of a 401: WWW-Authenticate
 };
 
 class Api {
@@ -40,7 +42,8 @@ class Api {
     /// Both must outlive it.
     Api(client::ControlPlane& control, Inspector& inspector);
     ~Api();
-    Response handle(const Request& request);
+    /// `token`: what a request has to bring (access.hpp); empty: none.
+    Response handle(const Request& request, std::string_view token = {});
     /// For a request that never became one (too large, malformed): the same form of error.
     [[nodiscard]] Response refuse(int status, std::string_view code, std::string_view message);
     /// The document: JSON text.

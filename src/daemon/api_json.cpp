@@ -219,7 +219,8 @@ json status_to_json(const ArrayInfo& info, std::size_t volumes) {
                           {"client_name", lease.client_name},
                           {"epoch", lease.epoch},
                           {"remaining_ms", lease.remaining_ms}});
-    return json{{"term", info.term},
+    return json{{"version", GN_VERSION},
+                {"term", info.term},
                 {"map_version", info.map_version},
                 {"map_in_force", info.map_in_force},
                 {"capacity_bytes", info.capacity_blocks * 4096},

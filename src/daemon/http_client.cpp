@@ -88,6 +88,7 @@ Result<json> HttpControlPlane::Impl::ask(Send send) {
     httplib::Client client(options.socket.empty() ? options.host : options.socket.string(),
                            options.socket.empty() ? options.port : 80);
     if (!options.socket.empty()) client.set_address_family(AF_UNIX);
+    if (!options.token.empty()) client.set_bearer_token_auth(options.token.c_str());
     client.set_connection_timeout(options.deadline);
     client.set_read_timeout(options.deadline);
     client.set_write_timeout(options.deadline);

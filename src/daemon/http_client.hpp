@@ -19,6 +19,7 @@ struct HttpClientOptions {
     std::filesystem::path socket;  ///< Unix socket; empty: TCP
     std::string host = "127.0.0.1";
     int port = 0;
+    std::string token{};  ///< TCP: sent with every request
     std::chrono::milliseconds deadline{30'000};
 };
 

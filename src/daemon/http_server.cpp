@@ -62,11 +62,15 @@ void HttpServer::Impl::put(const Response& response, httplib::Response& out) con
     out.status = response.status;
     out.set_content(response.body, response.content_type.c_str());
     if (!response.allow.empty()) out.set_header("Allow", response.allow.c_str());
+    if (!response.challenge.empty()) out.set_header("WWW-Authenticate", response.challenge.c_str());
 }
 
 void HttpServer::Impl::configure() {
     const auto serve = [this](const httplib::Request& in, httplib::Response& out) {
-        put(api.handle(Request{in.method, in.target, in.get_header_value("Content-Type"), in.body}), out);
+        put(api.handle(Request{in.method, in.target, in.get_header_value("Content-Type"), in.body,
+                               in.get_header_value("Authorization"), in.get_header_value("Origin")},
+                       options.token),
+            out);
     };
     // The routes are the document's; here every path goes to the one function.
     server.Get("[^]*", serve)
@@ -134,17 +138,31 @@ Result<void> HttpServer::Impl::take_socket_path() {
 }
 
 Result<void> HttpServer::Impl::listen_unix() {
+    if (options.socket_mode != 0600 && options.socket_mode != 0660)
+        return error(Errc::kInvalidArgument,
+                     "a socket has mode 0600 or 0660, not {:04o}: it is all that guards it",
+                     options.socket_mode);
     GN_TRY(take_socket_path());
     server.set_address_family(AF_UNIX);
     if (!server.bind_to_port(options.socket.c_str(), 80))
         return error(Errc::kIo, "gnstord cannot listen on {}: {}", options.socket.string(),
                      std::strerror(errno));
     bound = true;
-    ::chmod(options.socket.c_str(), 0600);
+    struct stat info {};
+    if (::chmod(options.socket.c_str(), options.socket_mode) != 0 ||
+        ::stat(options.socket.c_str(), &info) != 0 || (info.st_mode & 0777u) != options.socket_mode)
+        return error(
+            Errc::kPermission,
+            "the socket {} cannot be given mode {:04o}: its file system has no modes; choose another "
+            "place with --socket",
+            options.socket.string(), options.socket_mode);
     return {};
 }
 
 Result<void> HttpServer::Impl::listen_tcp() {
+    if (options.token.empty())
+        return error(Errc::kInvalidArgument, "gnstord does not listen on {}:{} without a token", options.host,
+                     options.port);
     errno = 0;
     if (options.port == 0)
         port = server.bind_to_any_port(options.host.c_str());

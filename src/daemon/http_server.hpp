@@ -2,9 +2,9 @@
 // threads.
 //
 // A Unix socket is guarded by a lock file beside it (<socket>.lock): whoever holds it owns the path, so a
-// socket file that is left over from a killed daemon is replaced, and a living daemon's never. Mode 0600:
-// whoever may open it may act as any client. start() and stop() from one thread; requests run on the pool's
-// threads.
+// socket file that is left over from a killed daemon is replaced, and a living daemon's never. Whoever may
+// open it may act as any client: its mode guards it, a token (daemon/access.hpp) guards TCP. start() and
+// stop() from one thread; requests run on the pool's threads.
 #pragma once
 
 #include "daemon/api.hpp"
@@ -19,7 +19,9 @@ namespace gnstor::daemon {
 struct HttpServerOptions {
     std::filesystem::path socket;  ///< Unix socket; empty: TCP
     std::string host = "127.0.0.1";
-    int port = 0;  ///< TCP; 0: any free one
+    int port = 0;                 ///< TCP; 0: any free one
+    std::string token{};          ///< TCP: what requests have to bring; never empty there
+    unsigned socket_mode = 0600;  ///< of the Unix socket: 0600, or 0660 for a group
     unsigned threads = 8;
     std::chrono::milliseconds idle{1000};  ///< how long a silent connection is kept
 };

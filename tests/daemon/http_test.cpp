@@ -47,7 +47,7 @@ class HttpTest : public ::testing::Test {
     }
     std::unique_ptr<HttpControlPlane> client() {
         return std::make_unique<HttpControlPlane>(
-            HttpClientOptions{options.socket, "127.0.0.1", server ? server->port() : 0});
+            HttpClientOptions{options.socket, "127.0.0.1", server ? server->port() : 0, options.token});
     }
     [[nodiscard]] int connect_raw() const {
         const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
@@ -228,6 +228,7 @@ TEST_F(HttpTest, ASocketInUseIsAClearErrorAndAStaleOneIsReplaced) {
 
 TEST_F(HttpTest, TcpServesTooAndATakenPortIsAClearError) {
     options.socket.clear();
+    options.token = "a-token-of-this-test";
     serve();
     ASSERT_GT(server->port(), 0);
     EXPECT_TRUE(client()->get("/healthz").ok());

@@ -1,0 +1,74 @@
+// doctor_command.cpp: gnstor doctor: what stands in the way, with remedies. Exit code 1 where something does.
+#include "cli/cli.hpp"
+#include "cli/doctor_facts.hpp"
+
+#include <algorithm>
+
+namespace gnstor::cli {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+void ask_daemon(const Context& c, DoctorFacts& facts) {
+    facts.program_version = GN_VERSION;
+#ifdef GN_WITH_CUDA
+    facts.built_for_gpu = true;
+#endif
+    std::error_code failed;
+    if (!std::filesystem::exists(c.socket_path(), failed)) return;
+    Result<json> status = c.control(2s).get("/v1/status");
+    if (!status.ok())
+        facts.daemon_trouble = status.error().message;
+    else
+        facts.daemon_version = status->value("version", "before 0.1.0");
+}
+
+std::string shown(const std::vector<DoctorFinding>& findings) {
+    std::vector<std::vector<std::string>> rows;
+    for (const DoctorFinding& f : findings) {
+        rows.push_back({f.check, std::string(verdict_name(f.verdict)), f.found});
+        if (!f.remedy.empty()) rows.push_back({"", "", "  to do: " + f.remedy});
+    }
+    return table({"CHECK", "STATE", "FOUND"}, rows, {false, false, false});
+}
+
+int doctor(const Context& c, const std::vector<std::string>& addresses) {
+    DoctorFacts facts = read_facts(machine(), addresses, c.directory);
+    ask_daemon(c, facts);
+    const std::vector<DoctorFinding> findings = diagnose(facts);
+    const auto number = [&](Verdict verdict) {
+        return std::count_if(findings.begin(), findings.end(),
+                             [&](const DoctorFinding& f) { return f.verdict == verdict; });
+    };
+    json list = json::array();
+    for (const DoctorFinding& f : findings)
+        list.push_back({{"check", f.check},
+                        {"state", f.verdict == Verdict::kProblem ? "problem" : verdict_name(f.verdict)},
+                        {"found", f.found},
+                        {"remedy", f.remedy}});
+    const auto problems = number(Verdict::kProblem), warnings = number(Verdict::kWarning);
+    c.out.document({{"checks", list}, {"problems", problems}, {"warnings", warnings}});
+    c.out.text(shown(findings));
+    c.out.text(fmt::format("{} problem{}, {} warning{}\n", problems, problems == 1 ? "" : "s", warnings,
+                           warnings == 1 ? "" : "s"));
+    if (problems == 0) return kOk;
+    return c.out.fail(error(Errc::kState, "{} of {} checks found what stands in the way of an array here",
+                            problems, findings.size()));
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app, Context& context) {
+    auto addresses = std::make_shared<std::vector<std::string>>();
+    CLI::App* command = app.add_subcommand("doctor", "what stands in the way of an array on this machine");
+    command
+        ->add_option("--address", *addresses,
+                     "IP address that the udp wire is to have; may be given several times; default: any")
+        ->delimiter(',');
+    command->callback([&context, addresses] {
+        context.action = [&context, addresses] { return doctor(context, *addresses); };
+    });
+}
+
+}  // namespace gnstor::cli

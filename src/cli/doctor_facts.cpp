@@ -1,0 +1,197 @@
+// doctor_facts.cpp: facts out of proc, sys, dev and the array's folder.
+#include "cli/doctor_facts.hpp"
+
+#include "ssd/store_format.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace gnstor::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint16_t kPort = 4791;
+
+std::optional<std::string> first_line(const fs::path& file) {
+    std::ifstream in(file);
+    std::string line;
+    if (!std::getline(in, line)) return std::nullopt;
+    while (!line.empty() && (line.back() == ' ' || line.back() == '\n')) line.pop_back();
+    return line;
+}
+
+std::optional<std::uint64_t> number_in(const fs::path& file) {
+    const auto line = first_line(file);
+    if (!line || line->empty() || !std::isdigit(static_cast<unsigned char>(line->front())))
+        return std::nullopt;
+    return std::strtoull(line->c_str(), nullptr, 10);
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    std::error_code failed;
+    for (auto it = fs::directory_iterator(folder, failed); !failed && it != fs::directory_iterator();
+         it.increment(failed))
+        names.push_back(it->path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+/// Inodes of the sockets bound to the port, of /proc/net/udp and udp6.
+std::vector<std::string> sockets_of_port(const fs::path& root) {
+    std::vector<std::string> inodes;
+    for (const char* table : {"proc/net/udp", "proc/net/udp6"}) {
+        std::ifstream in(root / table);
+        std::string line;
+        std::getline(in, line);  // the heading
+        while (std::getline(in, line)) {
+            std::istringstream words(line);
+            std::string word, local, inode;
+            words >> word >> local;
+            for (int i = 0; i < 8 && words >> inode; ++i) {
+            }
+            const auto colon = local.find(':');
+            if (colon == std::string::npos || inode.empty()) continue;
+            if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) == kPort) inodes.push_back(inode);
+        }
+    }
+    return inodes;
+}
+
+/// The process that has one of these sockets open, as far as processes may be looked into.
+void find_holder(const fs::path& root, PortFacts& port) {
+    const std::vector<std::string> inodes = sockets_of_port(root);
+    if (inodes.empty()) return;
+    for (const std::string& process : names_in(root / "proc")) {
+        if (process.empty() || !std::isdigit(static_cast<unsigned char>(process.front()))) continue;
+        const fs::path folder = root / "proc" / process;
+        for (const std::string& fd : names_in(folder / "fd")) {
+            std::error_code failed;
+            const std::string target = fs::read_symlink(folder / "fd" / fd, failed).string();
+            for (const std::string& inode : inodes) {
+                if (failed || target != "socket:[" + inode + "]") continue;
+                port.holder_known = true;
+                port.holder_pid = std::strtoll(process.c_str(), nullptr, 10);
+                port.holder = first_line(folder / "comm").value_or("?");
+                return;
+            }
+        }
+    }
+}
+
+std::vector<RdmaDevice> rdma_devices(const fs::path& root) {
+    std::vector<RdmaDevice> all;
+    const fs::path folder = root / "sys/class/infiniband";
+    for (const std::string& name : names_in(folder)) {
+        RdmaDevice device;
+        device.name = name;
+        std::error_code failed;
+        device.software = !fs::exists(folder / name / "device", failed);
+        device.roce = first_line(folder / name / "ports/1/link_layer").value_or("Ethernet") == "Ethernet";
+        device.interface = first_line(folder / name / "ports/1/gid_attrs/ndevs/0").value_or("");
+        all.push_back(std::move(device));
+    }
+    return all;
+}
+
+std::vector<InterfaceFacts> interfaces(const DoctorSources& s, const std::vector<PortFacts>& ports) {
+    std::vector<InterfaceFacts> all;
+    for (const LocalAddress& local : s.local_addresses()) {
+        const bool wanted = std::any_of(ports.begin(), ports.end(), [&](const PortFacts& port) {
+            const bool any = port.address == "0.0.0.0" || port.address == "::";
+            // Of 127.0.0.0/8 every address is the loopback's, not only the one that it lists.
+            return any ? !local.loopback
+                       : port.address == local.address ||
+                             (local.loopback && port.address.rfind("127.", 0) == 0);
+        });
+        const bool known = std::any_of(all.begin(), all.end(),
+                                       [&](const InterfaceFacts& i) { return i.name == local.interface; });
+        if (!wanted || known) continue;
+        const auto mtu = number_in(s.root / "sys/class/net" / local.interface / "mtu");
+        if (mtu) all.push_back({local.interface, static_cast<std::uint32_t>(*mtu), local.loopback});
+    }
+    return all;
+}
+
+std::optional<std::string> transparent_pages(const fs::path& root) {
+    const auto line = first_line(root / "sys/kernel/mm/transparent_hugepage/enabled");
+    if (!line) return std::nullopt;
+    const auto from = line->find('['), to = line->find(']');
+    if (from == std::string::npos || to == std::string::npos || to < from) return std::nullopt;
+    return line->substr(from + 1, to - from - 1);
+}
+
+/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  …": the word that begins with a digit and has
+/// a dot.
+std::string gpu_driver(const fs::path& root) {
+    const auto line = first_line(root / "proc/driver/nvidia/version");
+    if (!line) return "";
+    std::istringstream words(*line);
+    for (std::string word; words >> word;)
+        if (std::isdigit(static_cast<unsigned char>(word.front())) != 0 &&
+            word.find('.') != std::string::npos)
+            return word;
+    return "of an unknown version";
+}
+
+std::vector<StoreFile> stores_in(const fs::path& directory) {
+    std::vector<StoreFile> all;
+    for (const std::string& name : names_in(directory)) {
+        if (name.rfind("ssd-", 0) != 0 || !name.ends_with(".store")) continue;
+        StoreFile store;
+        store.path = (directory / name).string();
+        struct stat info {};
+        if (::stat(store.path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
+            const auto length = static_cast<std::uint64_t>(info.st_size);
+            const std::uint64_t present = static_cast<std::uint64_t>(info.st_blocks) * 512;
+            store.not_yet_on_disk = length > present ? length - present : 0;
+        }
+        // The head is written once; it may be read while a drive has the store.
+        ssd::Superblock head{};
+        std::ifstream in(store.path, std::ios::binary);
+        in.read(reinterpret_cast<char*>(&head), sizeof head);
+        store.is_store = in && std::memcmp(head.magic, ssd::kStoreMagic.data(), sizeof head.magic) == 0;
+        store.format_version = head.format_version;
+        all.push_back(std::move(store));
+    }
+    return all;
+}
+
+}  // namespace
+
+DoctorFacts read_facts(const DoctorSources& s, const std::vector<std::string>& addresses,
+                       const fs::path& directory) {
+    DoctorFacts f;
+    for (const std::string& address : addresses.empty() ? std::vector<std::string>{"0.0.0.0"} : addresses) {
+        PortFacts port;
+        port.address = address;
+        port.bind_error = s.bind_roce_port(address);
+        if (port.bind_error != 0) find_holder(s.root, port);
+        f.ports.push_back(std::move(port));
+    }
+    f.rdma_devices = rdma_devices(s.root);
+    f.interfaces = interfaces(s, f.ports);
+    std::tie(f.locked_memory, f.may_lock_anyway) = s.locked_memory();
+    f.nft = s.run({"nft", "list", "ruleset"});
+    f.iptables = s.run({"iptables", "-S"});
+    f.transparent_pages = transparent_pages(s.root);
+    f.receive_buffer_max = number_in(s.root / "proc/sys/net/core/rmem_max");
+    f.send_buffer_max = number_in(s.root / "proc/sys/net/core/wmem_max");
+    std::error_code failed;
+    f.gpu_device = fs::exists(s.root / "dev/nvidiactl", failed);
+    f.gpu_driver = gpu_driver(s.root);
+    f.nvcc = s.find_nvcc();
+    f.store_format = ssd::kStoreFormatVersion;
+    f.directory = directory.string();
+    f.stores = stores_in(directory);
+    f.free_bytes = s.free_bytes(directory, f.free_trouble);
+    return f;
+}
+
+}  // namespace gnstor::cli

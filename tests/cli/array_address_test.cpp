@@ -1,0 +1,52 @@
+// array_address_test.cpp: what people write for a gnstord is understood whole, or refused.
+#include "cli/array_address.hpp"
+
+#include <gtest/gtest.h>
+
+using namespace gnstor;
+using namespace gnstor::cli;
+
+namespace {
+
+TEST(ArrayAddress, NamesASocketOrAHostAndPort) {
+    EXPECT_EQ(parse_array_address("unix:/run/gnstord.sock")->socket, "/run/gnstord.sock");
+    const auto v4 = parse_array_address("http://10.0.0.1:8470");
+    ASSERT_TRUE(v4.ok());
+    EXPECT_TRUE(v4->socket.empty());
+    EXPECT_EQ(v4->host, "10.0.0.1");
+    EXPECT_EQ(v4->port, 8470);
+    EXPECT_EQ(parse_array_address("http://storage-1.example:80/")->host, "storage-1.example");
+    EXPECT_EQ(parse_array_address("http://[fd00::1]:8470")->host, "fd00::1");
+    EXPECT_EQ(parse_host_port("127.0.0.1:0", true)->port, 0);
+}
+
+TEST(ArrayAddress, AnythingElseIsRefusedWithWhatToWrite) {
+    for (const char* bad : {"",
+                            "unix:",
+                            "http://",
+                            "http://:80",
+                            "http://h",
+                            "http://h:",
+                            "http://h:0",
+                            "http://h:65536",
+                            "http://h:-1",
+                            "http://h:80x",
+                            "http://h:80/path",
+                            "http://u@h:80",
+                            "https://h:80",
+                            "h:80",
+                            "http://[]:80",
+                            "http://a b:80",
+                            "http://fd00::1:80",
+                            "http://h:80\n",
+                            "http://h\r\nX: y:80",
+                            "tcp:h:80",
+                            "/run/sock"}) {
+        const auto refused = parse_array_address(bad);
+        ASSERT_FALSE(refused.ok()) << bad;
+        EXPECT_EQ(refused.error().code, Errc::kInvalidArgument);
+    }
+    EXPECT_FALSE(parse_host_port("127.0.0.1:0", false).ok());
+}
+
+}  // namespace

@@ -1,0 +1,377 @@
+// doctor_test.cpp: every finding of `gnstor doctor` appears where its cause is, and goes with it: on facts
+// that are made, and on facts that are read out of a machine made of files.
+#include "cli/doctor.hpp"
+#include "cli/doctor_facts.hpp"
+#include "ssd/store_format.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+using namespace gnstor;
+using namespace gnstor::cli;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A machine where nothing stands in the way.
+DoctorFacts healthy() {
+    DoctorFacts f;
+    f.ports = {{"10.0.0.1"}};
+    f.interfaces = {{"eth0", 9000, false}};
+    f.locked_memory = ~0ull;
+    f.nft = "";
+    f.iptables = "-P INPUT ACCEPT\n";
+    f.transparent_pages = "madvise";
+    f.receive_buffer_max = f.send_buffer_max = 64u << 20;
+    f.gpu_device = f.built_for_gpu = true;
+    f.gpu_driver = "580.65.06";
+    f.nvcc = "/usr/local/cuda/bin/nvcc";
+    f.program_version = "1.2.3";
+    f.daemon_version = "1.2.3";
+    f.store_format = 2;
+    f.directory = "/array";
+    f.stores = {{"/array/ssd-0.store", true, 2, 1u << 20}};
+    f.free_bytes = 100ull << 30;
+    return f;
+}
+
+DoctorFinding finding(const DoctorFacts& facts, const std::string& check) {
+    for (const DoctorFinding& f : diagnose(facts))
+        if (f.check == check) return f;
+    ADD_FAILURE() << "there is no check " << check;
+    return {};
+}
+
+/// The one check finds it, with a remedy and these words; all others find the healthy machine.
+void expect_found(const DoctorFacts& facts, const std::string& check, Verdict verdict,
+                  const std::vector<std::string>& words) {
+    for (const DoctorFinding& f : diagnose(facts)) {
+        if (f.check != check) {
+            EXPECT_EQ(f.verdict, Verdict::kGood) << f.check << ": " << f.found;
+            continue;
+        }
+        EXPECT_EQ(f.verdict, verdict) << f.found;
+        EXPECT_FALSE(f.remedy.empty()) << f.found;
+        for (const std::string& word : words)
+            EXPECT_NE((f.found + "\n" + f.remedy).find(word), std::string::npos)
+                << word << " is not in: " << f.found << " / " << f.remedy;
+    }
+}
+
+TEST(Doctor, FindsNothingOnAHealthyMachine) {
+    const auto all = diagnose(healthy());
+    EXPECT_EQ(all.size(), 11u);
+    for (const DoctorFinding& f : all) {
+        EXPECT_EQ(f.verdict, Verdict::kGood) << f.check << ": " << f.found;
+        EXPECT_TRUE(f.remedy.empty()) << f.check;
+        EXPECT_FALSE(f.found.empty()) << f.check;
+    }
+}
+
+TEST(Doctor, NamesTheKernelDeviceThatHasThePort) {
+    DoctorFacts f = healthy();
+    f.ports[0].bind_error = EADDRINUSE;
+    f.rdma_devices = {{"rxe0", "eth0", true, true}};
+    expect_found(f, "udp-port", Verdict::kProblem, {"10.0.0.1", "rxe0", "rdma link delete rxe0"});
+    f.rdma_devices.clear();
+    expect_found(f, "udp-port", Verdict::kProblem, {"not to be seen", "rdma link"});
+}
+
+TEST(Doctor, NamesTheProcessThatHasThePortUnlessItIsOurs) {
+    DoctorFacts f = healthy();
+    f.ports[0] = {"10.0.0.1", EADDRINUSE, true, 4711, "tcpdumpd"};
+    expect_found(f, "udp-port", Verdict::kProblem, {"tcpdumpd", "4711"});
+    f.ports[0].holder = "gnstor";
+    EXPECT_EQ(finding(f, "udp-port").verdict, Verdict::kGood);
+    // One address of several that is ours hides no other.
+    f.ports.push_back({"10.0.0.2", EADDRINUSE, true, 12, "other"});
+    expect_found(f, "udp-port", Verdict::kProblem, {"10.0.0.2", "other"});
+}
+
+TEST(Doctor, SaysThatAnAddressIsNotOfThisMachine) {
+    DoctorFacts f = healthy();
+    f.ports[0].bind_error = EADDRNOTAVAIL;
+    expect_found(f, "udp-port", Verdict::kProblem, {"no address of this machine", "ip address"});
+    f.ports[0].bind_error = EACCES;
+    expect_found(f, "udp-port", Verdict::kProblem, {"cannot be bound"});
+}
+
+TEST(Doctor, WarnsOfARoceAdapterButNotOfInfiniband) {
+    DoctorFacts f = healthy();
+    f.rdma_devices = {{"mlx5_0", "ens1", false, true}};
+    expect_found(f, "roce-device", Verdict::kWarning, {"mlx5_0", "ens1"});
+    f.rdma_devices[0].roce = false;
+    EXPECT_EQ(finding(f, "roce-device").verdict, Verdict::kGood);
+}
+
+TEST(Doctor, WantsAnMtuThatTakesABlock) {
+    DoctorFacts f = healthy();
+    f.interfaces.push_back({"eth1", 1500, false});
+    expect_found(f, "mtu", Verdict::kWarning, {"eth1", "1500", "packets of 1024", "ip link set eth1 mtu"});
+    f.interfaces[1].mtu = 3000;
+    expect_found(f, "mtu", Verdict::kWarning, {"packets of 2048"});
+    f.interfaces[1].mtu = 1000;
+    expect_found(f, "mtu", Verdict::kProblem, {"no RoCE packet"});
+    f.interfaces.clear();
+    expect_found(f, "mtu", Verdict::kUnknown, {"--address"});
+}
+
+TEST(Doctor, FindsTheRuleThatDropsThePort) {
+    DoctorFacts f = healthy();
+    f.iptables = "-P INPUT ACCEPT\n-A INPUT -p udp -m udp --dport 4791 -j DROP\n";
+    expect_found(f, "firewall", Verdict::kProblem, {"iptables", "-j ACCEPT"});
+    f.iptables.reset();
+    f.nft =
+        "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n"
+        "\t\tct state established accept\n\t}\n}\n";
+    expect_found(f, "firewall", Verdict::kProblem, {"nftables", "none accepts", "nft insert rule"});
+    f.nft.reset();
+    expect_found(f, "firewall", Verdict::kUnknown, {"as root"});
+}
+
+TEST(DoctorFirewall, ReadsListingsOfIptables) {
+    using W = FirewallWord;
+    EXPECT_EQ(read_iptables(""), W::kNothing);
+    EXPECT_EQ(read_iptables("-P INPUT DROP\n"), W::kDropPolicy);
+    EXPECT_EQ(read_iptables("-P INPUT DROP\n-A INPUT -p udp --dport 4791 -j ACCEPT\n"), W::kAccept);
+    EXPECT_EQ(read_iptables("-P INPUT DROP\n-A INPUT -p tcp --dport 4791 -j ACCEPT\n"), W::kDropPolicy);
+    EXPECT_EQ(read_iptables("-P INPUT DROP\n-A INPUT -p udp --dport 47910 -j ACCEPT\n"), W::kDropPolicy);
+    EXPECT_EQ(read_iptables("-P INPUT ACCEPT\n-A INPUT -p udp --dport 4791 -j REJECT\n"), W::kDropRule);
+    EXPECT_EQ(read_iptables("-A INPUT -p udp --dport 4791 -j ACCEPT\n-A INPUT -p udp --dport 4791 -j DROP\n"),
+              W::kAccept);
+    EXPECT_EQ(read_iptables("-A INPUT -i lo -j ACCEPT\n-A INPUT -j REJECT --reject-with x\n"),
+              W::kDropPolicy);
+    EXPECT_EQ(read_iptables("-P INPUT DROP\n-A INPUT -j ACCEPT\n"), W::kAccept);
+    EXPECT_EQ(read_iptables("-P FORWARD DROP\n-A FORWARD -p udp --dport 4791 -j DROP\n"), W::kNothing);
+}
+
+TEST(DoctorFirewall, ReadsRulesetsOfNft) {
+    using W = FirewallWord;
+    const auto input = [](const std::string& policy, const std::string& rules) {
+        return "table inet f {\n chain input {\n  type filter hook input priority 0; policy " + policy +
+               ";\n" + rules +
+               " }\n chain output {\n  type filter hook output priority 0; policy drop;\n  udp dport 4791 "
+               "drop\n }\n}\n";
+    };
+    EXPECT_EQ(read_nft(""), W::kNothing);
+    EXPECT_EQ(read_nft(input("accept", "")), W::kNothing);
+    EXPECT_EQ(read_nft(input("drop", "")), W::kDropPolicy);
+    EXPECT_EQ(read_nft(input("drop", "  udp dport { 53, 4791 } accept\n")), W::kAccept);
+    EXPECT_EQ(read_nft(input("drop", "  iif lo accept\n")), W::kDropPolicy);
+    EXPECT_EQ(read_nft(input("drop", "  accept\n")), W::kAccept);
+    EXPECT_EQ(read_nft(input("accept", "  udp dport 4791 reject\n")), W::kDropRule);
+    EXPECT_EQ(read_nft(input("accept", "  udp dport 53 accept\n  drop\n")), W::kDropPolicy);
+    EXPECT_EQ(read_nft("chain x {"), W::kNothing);
+}
+
+TEST(Doctor, WantsSocketBuffersForABurst) {
+    DoctorFacts f = healthy();
+    f.receive_buffer_max = 212992;
+    expect_found(f, "socket-buffers", Verdict::kWarning, {"rmem_max", "208 KiB", "sysctl -w"});
+    f = healthy();
+    f.send_buffer_max = 212992;
+    expect_found(f, "socket-buffers", Verdict::kWarning, {"wmem_max"});
+    f.send_buffer_max.reset();
+    expect_found(f, "socket-buffers", Verdict::kUnknown, {"sysctl"});
+}
+
+TEST(Doctor, WantsMemoryThatMayBeLocked) {
+    DoctorFacts f = healthy();
+    f.locked_memory = 8u << 20;
+    expect_found(f, "locked-memory", Verdict::kWarning, {"8 MiB", "ulimit -l", "LimitMEMLOCK"});
+    f.may_lock_anyway = true;
+    EXPECT_EQ(finding(f, "locked-memory").verdict, Verdict::kGood);
+    f.locked_memory.reset();
+    expect_found(f, "locked-memory", Verdict::kUnknown, {"ulimit -l"});
+}
+
+TEST(Doctor, WantsHugePages) {
+    DoctorFacts f = healthy();
+    f.transparent_pages = "never";
+    expect_found(f, "huge-pages", Verdict::kWarning, {"madvise"});
+    f.transparent_pages.reset();
+    expect_found(f, "huge-pages", Verdict::kWarning, {"CONFIG_TRANSPARENT_HUGEPAGE"});
+}
+
+TEST(Doctor, TellsWhatAGpuLacks) {
+    DoctorFacts f = healthy();
+    f.gpu_driver.clear();
+    expect_found(f, "gpu", Verdict::kProblem, {"no driver", "modprobe"});
+    f.gpu_device = false;
+    expect_found(f, "gpu", Verdict::kWarning, {"CPU lanes"});
+    f.gpu_driver = "580.1";
+    expect_found(f, "gpu", Verdict::kProblem, {"580.1", "no device node"});
+    f.gpu_device = true;
+    f.built_for_gpu = false;
+    expect_found(f, "gpu", Verdict::kWarning, {"GN_CUDA=ON"});
+    f = healthy();
+    f.nvcc.clear();
+    expect_found(f, "nvcc", Verdict::kWarning, {"no nvcc", "./run"});
+}
+
+TEST(Doctor, NoticesVersionsThatDoNotFit) {
+    DoctorFacts f = healthy();
+    f.daemon_version = "1.0.0";
+    expect_found(f, "versions", Verdict::kProblem, {"1.0.0", "1.2.3", "gnstor down"});
+    f.daemon_version.reset();
+    EXPECT_EQ(finding(f, "versions").verdict, Verdict::kGood);
+    f.daemon_trouble = "gnstord does not answer";
+    expect_found(f, "versions", Verdict::kProblem, {"does not answer"});
+    f = healthy();
+    f.stores[0].format_version = 3;
+    expect_found(f, "versions", Verdict::kProblem, {"ssd-0.store", "format 3", "newer program"});
+    f.stores[0].format_version = 1;
+    expect_found(f, "versions", Verdict::kProblem, {"format 1", "copy it out"});
+    f.stores[0].is_store = false;
+    expect_found(f, "versions", Verdict::kProblem, {"is no store"});
+}
+
+TEST(Doctor, WantsRoomForWhatStoresMayGrow) {
+    DoctorFacts f = healthy();
+    f.free_bytes = 1u << 20;
+    expect_found(f, "free-space", Verdict::kProblem, {"1 MiB free", "/array"});
+    f.free_bytes = 1u << 30;
+    f.stores[0].not_yet_on_disk = 2ull << 30;
+    expect_found(f, "free-space", Verdict::kWarning, {"2 GiB", "Capacity Exceeded"});
+    f.free_bytes.reset();
+    f.free_trouble = "no such device";
+    expect_found(f, "free-space", Verdict::kProblem, {"no such device", "--dir"});
+}
+
+/// A machine of files in a folder.
+class DoctorFactsTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        char folder[] = "/tmp/gnstor-doctor-XXXXXX";
+        ASSERT_NE(::mkdtemp(folder), nullptr);
+        root = folder;
+        sources.root = root;
+        sources.bind_roce_port = [this](const std::string& address) { return bind_errors[address]; };
+        sources.local_addresses = [] {
+            return std::vector<LocalAddress>{{"lo", "127.0.0.1", true}, {"eth7", "10.0.0.1", false}};
+        };
+        sources.run = [this](const std::vector<std::string>& command) { return outputs[command.front()]; };
+        sources.locked_memory = [] { return std::pair(std::optional<std::uint64_t>(1000), false); };
+        sources.find_nvcc = [] { return "/n/nvcc"; };
+        sources.free_bytes = [](const fs::path&, std::string&) { return std::optional<std::uint64_t>(77); };
+    }
+    void TearDown() override { fs::remove_all(root); }
+    void put(const std::string& file, const std::string& text) const {
+        fs::create_directories((root / file).parent_path());
+        std::ofstream(root / file, std::ios::binary) << text;
+    }
+    [[nodiscard]] DoctorFacts read(const std::vector<std::string>& addresses = {}) const {
+        return read_facts(sources, addresses, root / "array");
+    }
+
+    fs::path root;
+    DoctorSources sources;
+    std::map<std::string, int> bind_errors;
+    std::map<std::string, std::optional<std::string>> outputs;
+};
+
+TEST_F(DoctorFactsTest, OfAnEmptyMachineNothingIsKnownAndNothingFails) {
+    const DoctorFacts f = read();
+    ASSERT_EQ(f.ports.size(), 1u);
+    EXPECT_EQ(f.ports[0].address, "0.0.0.0");
+    EXPECT_FALSE(f.nft || f.iptables || f.transparent_pages || f.receive_buffer_max || f.send_buffer_max);
+    EXPECT_TRUE(f.rdma_devices.empty() && f.interfaces.empty() && f.stores.empty() && f.gpu_driver.empty());
+    EXPECT_FALSE(f.gpu_device);
+    EXPECT_EQ(f.free_bytes, 77u);
+    EXPECT_EQ(diagnose(f).size(), 11u);
+}
+
+TEST_F(DoctorFactsTest, ReadsKernelTables) {
+    put("proc/sys/net/core/rmem_max", "212992\n");
+    put("proc/sys/net/core/wmem_max", "4194304\n");
+    put("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+    put("sys/class/net/eth7/mtu", "1500\n");
+    put("sys/class/net/lo/mtu", "65536\n");
+    put("sys/class/infiniband/rxe0/ports/1/link_layer", "Ethernet\n");
+    put("sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth7\n");
+    put("sys/class/infiniband/mlx5_0/device/vendor", "0x15b3\n");
+    put("sys/class/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand\n");
+    put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul\n");
+    put("dev/nvidiactl", "");
+    outputs["nft"] = "table";
+    const DoctorFacts f = read();
+    EXPECT_EQ(f.receive_buffer_max, 212992u);
+    EXPECT_EQ(f.send_buffer_max, 4194304u);
+    EXPECT_EQ(f.transparent_pages, "madvise");
+    ASSERT_EQ(f.interfaces.size(), 1u) << "any address: all but the loopback";
+    EXPECT_EQ(f.interfaces[0].name, "eth7");
+    EXPECT_EQ(f.interfaces[0].mtu, 1500u);
+    ASSERT_EQ(read({"127.0.0.9"}).interfaces.size(), 1u);
+    EXPECT_EQ(read({"127.0.0.9"}).interfaces[0].mtu, 65536u);
+    ASSERT_EQ(f.rdma_devices.size(), 2u);
+    EXPECT_TRUE(!f.rdma_devices[0].software && !f.rdma_devices[0].roce);
+    EXPECT_TRUE(f.rdma_devices[1].software && f.rdma_devices[1].roce);
+    EXPECT_EQ(f.rdma_devices[1].interface, "eth7");
+    EXPECT_EQ(f.gpu_driver, "580.65.06");
+    EXPECT_TRUE(f.gpu_device);
+    EXPECT_EQ(f.nft, "table");
+    EXPECT_FALSE(f.iptables);
+}
+
+TEST_F(DoctorFactsTest, FindsTheProcessBehindThePort) {
+    const std::string heading =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+    const std::string tail = " 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 ";
+    // 12B7 is 4791; the first socket is of another port.
+    put("proc/net/udp",
+        heading + "  1: 0100007F:0035" + tail + "111 2\n  2: 0100007F:12B7" + tail + "222 2\n");
+    put("proc/333/comm", "holder\n");
+    fs::create_directories(root / "proc/333/fd");
+    fs::create_symlink("socket:[111]", root / "proc/333/fd/3");
+    fs::create_symlink("socket:[222]", root / "proc/333/fd/4");
+    bind_errors["127.0.0.1"] = EADDRINUSE;
+    DoctorFacts f = read({"127.0.0.1"});
+    EXPECT_TRUE(f.ports[0].holder_known);
+    EXPECT_EQ(f.ports[0].holder_pid, 333);
+    EXPECT_EQ(f.ports[0].holder, "holder");
+    fs::remove(root / "proc/333/fd/4");
+    EXPECT_FALSE(read({"127.0.0.1"}).ports[0].holder_known) << "a socket of the kernel has no process";
+    put("proc/net/udp", "\n \n x y\nsl local:\n");
+    EXPECT_FALSE(read({"127.0.0.1"}).ports[0].holder_known);
+}
+
+TEST_F(DoctorFactsTest, LooksAtTheHeadsOfStores) {
+    ssd::Superblock head{};
+    std::memcpy(head.magic, ssd::kStoreMagic.data(), sizeof head.magic);
+    head.format_version = 9;
+    put("array/ssd-0.store", std::string(reinterpret_cast<const char*>(&head), sizeof head));
+    put("array/ssd-1.store", "short");
+    put("array/other", "x");
+    fs::resize_file(root / "array/ssd-0.store", 1u << 20);
+    const DoctorFacts f = read();
+    ASSERT_EQ(f.stores.size(), 2u);
+    EXPECT_TRUE(f.stores[0].is_store);
+    EXPECT_EQ(f.stores[0].format_version, 9u);
+    EXPECT_GT(f.stores[0].not_yet_on_disk, 900'000u);
+    EXPECT_FALSE(f.stores[1].is_store);
+}
+
+TEST(DoctorMachine, AProgramThatHangsOrFailsHasNoOutput) {
+    using namespace std::chrono_literals;
+    EXPECT_EQ(output_of({"echo", "word"}, 10s), "word\n");
+    EXPECT_FALSE(output_of({"false"}, 10s));
+    EXPECT_FALSE(output_of({"no-such-program-of-gnstor"}, 10s));
+    EXPECT_FALSE(output_of({"sleep", "1000"}, 50ms));
+}
+
+TEST(DoctorMachine, APortThatIsTakenIsSeenAsTaken) {
+    const DoctorSources m = machine();
+    EXPECT_EQ(m.bind_roce_port("192.0.2.77"), EADDRNOTAVAIL);
+    EXPECT_EQ(m.bind_roce_port("no address"), EADDRNOTAVAIL);
+    const auto mine = m.local_addresses();
+    EXPECT_FALSE(mine.empty());
+    std::string trouble;
+    EXPECT_TRUE(m.free_bytes("/tmp/not/yet/there", trouble)) << trouble;
+}
+
+}  // namespace

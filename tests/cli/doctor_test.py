@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""gnstor doctor on this machine: what a test can bring about is found, and is gone when it is. Arguments: the gnstor and gnstord programs."""
+import json
+import os
+import signal
+import socket
+
+from programs import Programs, count, main
+
+ADDRESS = "127.0.47.91"
+
+
+class Doctor(Programs):
+    def doctor(self, *words):
+        """Its checks by name; the exit code has to fit them."""
+        count("commands")
+        done = self.cli("doctor", "--address", ADDRESS, "--output", "json", *words, code=None)
+        answer = json.loads(done.stdout)
+        problems = [check for check in answer["checks"] if check["state"] == "problem"]
+        self.assertEqual(done.returncode, 1 if problems else 0, answer)
+        self.assertEqual(answer["problems"], len(problems))
+        for check in answer["checks"]:
+            self.assertEqual(bool(check["remedy"]), check["state"] != "ok", check)
+        return {check["check"]: check for check in answer["checks"]}
+
+    def test_a_taken_port_is_named_with_who_has_it(self):
+        self.assertEqual(self.doctor()["udp-port"]["state"], "ok")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+            taken.bind((ADDRESS, 4791))
+            found = self.doctor()["udp-port"]
+            self.assertEqual(found["state"], "problem")
+            self.assertIn(f"process {os.getpid()}", found["found"])
+            self.assertIn(ADDRESS, found["found"])
+            table = self.cli("doctor", "--address", ADDRESS, code=1).stdout.decode()
+            self.assertIn("PROBLEM", table)
+            self.assertIn("to do: stop process", table)
+        self.assertEqual(self.doctor()["udp-port"]["state"], "ok")
+        other = self.doctor("--address", "192.0.2.99")["udp-port"]
+        self.assertIn("no address of this machine", other["found"])
+
+    def test_versions_of_daemon_and_stores_are_compared(self):
+        self.assertIn("no daemon runs", self.doctor()["versions"]["found"])
+        self.ask("up", "--ssds", "2", "--capacity", "64MiB")
+        self.assertIn("the daemon the same, 2 stores", self.doctor()["versions"]["found"])
+        os.kill(self.pid(), signal.SIGSTOP)
+        try:
+            stopped = self.doctor()["versions"]
+        finally:
+            os.kill(self.pid(), signal.SIGCONT)
+        self.assertEqual(stopped["state"], "problem")
+        self.ask("down")
+        store = self.dir / "ssd-1.store"
+        with open(store, "r+b") as f:
+            f.seek(8)
+            f.write(b"\x07")
+        newer = self.doctor()["versions"]
+        self.assertEqual(newer["state"], "problem")
+        self.assertIn("format 7", newer["found"])
+        store.write_bytes(b"something else")
+        self.assertIn("is no store", self.doctor()["versions"]["found"])
+
+    def test_a_full_disk_is_found_before_it_is_met(self):
+        self.assertIn(self.doctor("--dir", self.root)["free-space"]["state"], ("ok", "problem"))
+        place = self.small_disk("small", "size=1m")
+        if place is None:
+            return
+        found = self.doctor("--dir", place / "not-there-yet")["free-space"]
+        self.assertEqual(found["state"], "problem")
+        self.assertIn("1 MiB free", found["found"])
+
+
+if __name__ == "__main__":
+    main("cli_doctor")

@@ -1,0 +1,177 @@
+// access_test.cpp: who may ask: tokens, their file, pages of a browser; over real sockets.
+#include "daemon/access.hpp"
+#include "daemon/http_client.hpp"
+#include "daemon/http_server.hpp"
+#include "daemon/in_process.hpp"
+#include "daemon/model_ssd.hpp"
+#include "daemon/token_file.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <set>
+#include <thread>
+
+using namespace gnstor;
+using namespace gnstor::daemon;
+using namespace gnstor::daemon::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kToken = "0123456789abcdef";
+
+TEST(Access, OnlyTheWholeTokenOpens) {
+    EXPECT_TRUE(same_secret(kToken, kToken));
+    EXPECT_TRUE(same_secret("", ""));
+    for (std::size_t i = 0; i < kToken.size(); ++i)
+        for (int bit = 0; bit < 8; ++bit) {
+            std::string other = kToken;
+            other[i] = static_cast<char>(other[i] ^ (1 << bit));
+            EXPECT_FALSE(same_secret(kToken, other));
+        }
+    for (std::size_t i = 0; i < kToken.size(); ++i) EXPECT_FALSE(same_secret(kToken, kToken.substr(0, i)));
+    EXPECT_FALSE(same_secret(kToken, kToken + "0"));
+}
+
+TEST(Access, ARequestBringsItAsABearer) {
+    const auto status = [](std::string_view authorization, std::string_view path = "/v1/status",
+                           std::string_view origin = "", std::string_view token = kToken) {
+        const auto refused = refuse_access(path, authorization, origin, token);
+        if (refused) {
+            EXPECT_FALSE(refused->message.empty());
+        }
+        return refused ? refused->status : 200;
+    };
+    EXPECT_EQ(status("Bearer " + kToken), 200);
+    EXPECT_EQ(status("bearer   " + kToken + " "), 200);
+    for (const std::string& bad :
+         {std::string(), std::string("Bearer"), std::string("Bearer "), "Basic " + kToken, kToken,
+          "Bearer" + kToken, "Bearer " + kToken + "x", "Bearer x" + kToken, "Bearer " + kToken.substr(1),
+          "Bearer " + kToken + "," + kToken, std::string("Bearer \0", 8) + kToken})
+        EXPECT_EQ(status(bad), 401) << bad;
+    EXPECT_EQ(status("", "/healthz"), 200);
+    EXPECT_EQ(status("", "/healthz/"), 401);
+    EXPECT_EQ(status("", "/v1/volumes", "", ""), 200) << "a Unix socket wants none";
+    EXPECT_EQ(status("Bearer " + kToken, "/v1/status", "http://evil.example"), 403);
+    EXPECT_EQ(status("", "/v1/status", "null", ""), 403);
+}
+
+TEST(Access, WhatMayBeATokenIsKnown) {
+    EXPECT_TRUE(is_token(kToken));
+    EXPECT_TRUE(is_token("-._~+/=-._~+/=-._~+/="));
+    for (const std::string& bad : {std::string(), std::string(15, 'a'), std::string(257, 'a'), kToken + " x",
+                                   kToken + "\n", kToken + "\xc3", kToken + std::string(1, '\0')})
+        EXPECT_FALSE(is_token(bad)) << bad;
+}
+
+class TokenFileTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        char folder[] = "/tmp/gnstor-token-XXXXXX";
+        ASSERT_NE(::mkdtemp(folder), nullptr);
+        dir = folder;
+        file = dir / "token";
+    }
+    void TearDown() override { fs::remove_all(dir); }
+    fs::path dir, file;
+};
+
+TEST_F(TokenFileTest, IsMadeOnceReadableByItsUserAloneAndStays) {
+    EXPECT_EQ(read_token(file).error().code, Errc::kNotFound);
+    const auto old_mask = ::umask(0);
+    const auto made = read_or_make_token(file);
+    ::umask(old_mask);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(made->size(), 64u);
+    struct stat info {};
+    ASSERT_EQ(::stat(file.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    EXPECT_EQ(*read_or_make_token(file), *made);
+    EXPECT_EQ(*read_token(file), *made);
+    fs::remove(file);
+    EXPECT_NE(*read_or_make_token(file), *made) << "a new file holds a new token";
+    EXPECT_EQ(std::distance(fs::directory_iterator(dir), fs::directory_iterator()), 1) << "remains";
+}
+
+TEST_F(TokenFileTest, ThatOthersMayReadOrThatHoldsNoneIsRefused) {
+    ASSERT_TRUE(read_or_make_token(file).ok());
+    for (const mode_t mode : {0640u, 0604u, 0660u, 0601u}) {
+        ::chmod(file.c_str(), mode);
+        const auto read = read_or_make_token(file);
+        ASSERT_FALSE(read.ok()) << mode;
+        EXPECT_EQ(read.error().code, Errc::kPermission);
+        EXPECT_NE(read.error().message.find("chmod 600"), std::string::npos) << read.error().message;
+    }
+    ::chmod(file.c_str(), 0600);
+    for (const char* text : {"", "\n", "short", "with a blank in it, and long"}) {
+        std::ofstream(file) << text;
+        EXPECT_EQ(read_or_make_token(file).error().code, Errc::kInvalidArgument) << text;
+    }
+    EXPECT_EQ(read_or_make_token(dir).error().code, Errc::kInvalidArgument) << "a folder";
+    EXPECT_FALSE(read_or_make_token(dir / "no" / "folder").ok());
+}
+
+class AccessOverHttp : public TokenFileTest {
+  protected:
+    void SetUp() override {
+        TokenFileTest::SetUp();
+        control = InProcessControlPlane::start(std::make_unique<MemoryRecordStore>(), array.ports(),
+                                               InProcessOptions{})
+                      .value();
+        api = std::make_unique<Api>(*control, *control);
+    }
+    [[nodiscard]] HttpControlPlane client(int port, const std::string& token) const {
+        HttpClientOptions o;
+        o.port = port;
+        o.token = token;
+        return HttpControlPlane(o);
+    }
+    ModelArray array{3};
+    std::unique_ptr<InProcessControlPlane> control;
+    std::unique_ptr<Api> api;
+};
+
+TEST_F(AccessOverHttp, TcpAnswersWhoBringsTheTokenAndNobodyElse) {
+    HttpServerOptions options;
+    EXPECT_EQ(HttpServer::start(*api, options).error().code, Errc::kInvalidArgument) << "TCP without a token";
+    options.token = kToken;
+    const auto server = HttpServer::start(*api, options).value();
+    EXPECT_TRUE(client(server->port(), kToken).register_client("alice").ok());
+    for (const std::string& bad : {std::string(), kToken + "x", std::string("fedcba9876543210")}) {
+        auto c = client(server->port(), bad);
+        EXPECT_TRUE(c.get("/healthz").ok());
+        for (const char* target :
+             {"/v1/status", "/openapi.json", "/metrics", "/nothing", "/v1/volumes?client=x"}) {
+            const auto refused = c.get(target);
+            ASSERT_FALSE(refused.ok()) << target;
+            EXPECT_EQ(refused.error().code, Errc::kPermission) << target;
+            EXPECT_NE(refused.error().message.find("token"), std::string::npos) << refused.error().message;
+        }
+        EXPECT_EQ(c.register_client("mallory").error().code, Errc::kPermission);
+        EXPECT_EQ(c.delete_volume(1, "v").error().code, Errc::kPermission);
+    }
+    EXPECT_EQ(control->inspect().clients.size(), 1u) << "what was refused was carried out";
+}
+
+TEST_F(AccessOverHttp, TheUnixSocketHasTheModeThatWasAskedForAndWantsNoToken) {
+    HttpServerOptions options;
+    options.socket = dir / "s";
+    for (const unsigned mode : {0600u, 0660u}) {
+        options.socket_mode = mode;
+        const auto server = HttpServer::start(*api, options).value();
+        struct stat info {};
+        ASSERT_EQ(::stat(options.socket.c_str(), &info), 0);
+        EXPECT_EQ(info.st_mode & 0777u, mode);
+        HttpClientOptions o;
+        o.socket = options.socket;
+        EXPECT_TRUE(HttpControlPlane(o).get("/v1/status").ok());
+    }
+    options.socket_mode = 0666;
+    EXPECT_EQ(HttpServer::start(*api, options).error().code, Errc::kInvalidArgument);
+}
+
+}  // namespace
