@@ -1,0 +1,230 @@
+// Packets that nobody should send, from plain UDP sockets, beside a connection that must not notice.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "rdma/roce/cm_messages.hpp"
+#include "rdma/udp/rig.hpp"
+#include "support/count.hpp"
+
+namespace gnstor::rdma::udp {
+namespace {
+
+using rig::FakeAcceptor;
+using rig::FakeEndpoint;
+using rig::Pair;
+using roce::RequestKind;
+
+/// A plain socket on an address of its own, which seals packets as a good citizen does, if asked to.
+class Stranger {
+  public:
+    Stranger(const char* address, std::uint16_t port) : port_(port) {
+        fd_ = ::socket(AF_INET, SOCK_DGRAM, 0);
+        const int discover = IP_PMTUDISC_DO;
+        setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
+        own_.sin_family = to_.sin_family = AF_INET;
+        inet_pton(AF_INET, address, &own_.sin_addr);
+        EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&own_), sizeof own_), 0);
+        socklen_t bytes = sizeof own_;
+        getsockname(fd_, reinterpret_cast<sockaddr*>(&own_), &bytes);
+        inet_pton(AF_INET, "127.0.0.3", &to_.sin_addr);
+        to_.sin_port = htons(port);
+    }
+    ~Stranger() { close(fd_); }
+    void send(std::span<const std::byte> bytes) {
+        EXPECT_EQ(
+            sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to_), sizeof to_),
+            static_cast<ssize_t>(bytes.size()));
+        ++sent;
+    }
+    void send(const roce::Packet& packet, std::uint32_t spoil = 0) {
+        std::vector<std::byte> bytes(roce::encoded_bytes(packet));
+        ASSERT_TRUE(roce::encode(packet, bytes).ok());
+        roce::NetworkHeaders::Ipv4 ip;
+        std::memcpy(ip.source.data(), &own_.sin_addr, 4);
+        std::memcpy(ip.destination.data(), &to_.sin_addr, 4);
+        const auto size = static_cast<std::uint32_t>(bytes.size());
+        roce::seal(roce::NetworkHeaders::make(ip, {ntohs(own_.sin_port), port_}, size), bytes);
+        std::uint32_t crc = 0;
+        std::memcpy(&crc, bytes.data() + size - 4, 4);
+        crc ^= spoil;
+        std::memcpy(bytes.data() + size - 4, &crc, 4);
+        send(bytes);
+    }
+    std::uint64_t sent = 0;
+
+  private:
+    int fd_;
+    const std::uint16_t port_;
+    sockaddr_in own_{}, to_{};
+};
+
+/// A connection under traffic, whose numbers an attacker knows.
+class Hostile : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        acceptor.options.reads_max = 8;
+        ASSERT_TRUE(pair.right.driver->listen(4420, acceptor).ok());
+        ASSERT_TRUE(pair.connect(left, 7).ok());
+        right = acceptor.await_link(0);
+        ASSERT_NE(right, nullptr);
+        before = right->memory;
+    }
+    void TearDown() override {
+        left.close();
+        pair.right.driver->unlisten(4420);
+    }
+    /// The connection works, and nothing but what it wrote has changed.
+    void expect_unharmed() {
+        std::vector<std::byte> bytes(10'000), back(10'000);
+        rig::fill(bytes, ++seed);
+        ASSERT_TRUE(left.post(rig::request(RequestKind::kWrite, ++id, bytes, 100'000)).ok());
+        ASSERT_TRUE(left.post(rig::request(RequestKind::kRead, ++id, back, 100'000)).ok());
+        ASSERT_TRUE(left.await_completions(id));
+        EXPECT_TRUE(left.bad.empty());
+        EXPECT_EQ(bytes, back);
+        pair.right.reactor->run([&] {
+            std::copy(bytes.begin(), bytes.end(), before.begin() + 100'000);
+            EXPECT_TRUE(right->memory == before);
+        });
+        EXPECT_FALSE(right->failed.has_value());
+    }
+    /// Waits until the right has seen so many packets.
+    void await_received(std::uint64_t count) {
+        const auto deadline = std::chrono::steady_clock::now() + rig::kPatience;
+        while (pair.right.driver->counters().packets_received < count &&
+               std::chrono::steady_clock::now() < deadline) {
+        }
+        EXPECT_GE(pair.right.driver->counters().packets_received, count);
+    }
+
+    Pair pair;
+    FakeAcceptor acceptor{*pair.right.reactor};
+    FakeEndpoint left{*pair.left.reactor};
+    FakeEndpoint* right = nullptr;
+    std::vector<std::byte> before;
+    std::uint64_t id = 0, seed = 1000;
+};
+
+roce::Packet write_packet(std::uint32_t qp, std::uint32_t psn, std::span<const std::byte> payload) {
+    roce::Packet packet;
+    packet.opcode = roce::Opcode::kWriteOnly;
+    packet.ack_request = true;
+    packet.queue_pair = qp;
+    packet.psn = psn;
+    packet.address = 16;
+    packet.rkey = rig::kKey;
+    packet.length = static_cast<std::uint32_t>(payload.size());
+    packet.payload.add(payload);
+    return packet;
+}
+
+TEST_F(Hostile, PacketsOfAnotherAddressAreDroppedAndCountedWhateverTheySay) {
+    Stranger stranger("127.0.0.66", pair.port());
+    const std::vector<std::byte> payload(64, std::byte{0xEE});
+    const UdpWireCounters then = pair.right.driver->counters();
+    for (std::uint32_t psn = 0; psn < 2000; ++psn) {
+        stranger.send(write_packet(acceptor.up[0].first, psn * 8191, payload));
+        if (psn % 200 == 0) await_received(then.packets_received + stranger.sent);
+    }
+    await_received(then.packets_received + stranger.sent);
+    EXPECT_EQ(pair.right.driver->counters().wrong_peer - then.wrong_peer, stranger.sent);
+    expect_unharmed();
+    test::count("udp_hostile_packets", stranger.sent);
+}
+
+TEST_F(Hostile, PacketsWithAnotherIcrcAreDroppedAndCounted) {
+    // The peer's own address, and every PSN in question: the ICRC alone says no.
+    Stranger forger("127.0.0.2", pair.port());
+    const std::vector<std::byte> payload(64, std::byte{0xEE});
+    const UdpWireCounters then = pair.right.driver->counters();
+    for (std::uint32_t i = 0; i < 2000; ++i) {
+        forger.send(write_packet(acceptor.up[0].first, i * 8191, payload), 1u << (i % 32));
+        if (i % 200 == 0) await_received(then.packets_received + forger.sent);
+    }
+    await_received(then.packets_received + forger.sent);
+    EXPECT_EQ(pair.right.driver->counters().bad_icrc - then.bad_icrc, forger.sent);
+    expect_unharmed();
+    test::count("udp_hostile_packets", forger.sent);
+}
+
+TEST_F(Hostile, GarbageIsDroppedAndCounted) {
+    Stranger stranger("127.0.0.66", pair.port());
+    SplitMix64 dice(7);
+    const UdpWireCounters then = pair.right.driver->counters();
+    for (std::uint32_t i = 0; i < 4000; ++i) {
+        std::vector<std::byte> bytes(dice.below(i % 10 == 0 ? 9000 : 300));
+        for (std::byte& b : bytes) b = static_cast<std::byte>(dice.next());
+        // Every other one has a head that decodes.
+        if (bytes.size() > 16 && i % 2 == 0) {
+            bytes[0] = std::byte{0x0A};
+            bytes[1] = std::byte{0x40};
+            bytes[2] = bytes[3] = std::byte{0xFF};
+        }
+        stranger.send(bytes);
+        if (i % 200 == 0) await_received(then.packets_received + stranger.sent);
+    }
+    await_received(then.packets_received + stranger.sent);
+    const UdpWireCounters now = pair.right.driver->counters();
+    EXPECT_EQ(now.malformed + now.unknown_queue_pair + now.wrong_peer + now.bad_icrc - then.malformed -
+                  then.unknown_queue_pair - then.wrong_peer - then.bad_icrc,
+              stranger.sent);
+    expect_unharmed();
+    test::count("udp_hostile_packets", stranger.sent);
+}
+
+roce::CmMessage connection_request(std::uint32_t number) {
+    roce::CmMessage req;
+    req.kind = roce::CmKind::kRequest;
+    req.transaction = number;
+    req.local_id = number;
+    req.queue_pair = 2 + number;
+    req.mtu_code = 3;
+    req.service_id = roce::service_of_port(4420);
+    req.responder_resources = req.initiator_depth = 4;
+    req.private_bytes = 92;
+    roce::encode_ip_addresses({}, std::span(req.private_data).first<roce::kIpAddressBytes>());
+    return req;
+}
+
+TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersStillConnectAfterIt) {
+    Stranger stranger("127.0.0.66", pair.port());
+    const UdpWireCounters then = pair.right.driver->counters();
+    constexpr std::uint32_t kRequests = 3000;
+    std::array<std::byte, roce::kMadBytes> mad;
+    for (std::uint32_t i = 0; i < kRequests; ++i) {
+        roce::encode_cm(connection_request(i), mad);
+        stranger.send(roce::management_packet(mad, i));
+        if (i % 50 == 0) await_received(then.packets_received + stranger.sent);
+    }
+    await_received(then.packets_received + stranger.sent);
+    EXPECT_LE(pair.right.driver->links(), 1u + 128u) << "half-open connections are not bounded";
+    expect_unharmed();
+    // Those that nobody confirms are forgotten, and then there is room for who means it.
+    const auto deadline = std::chrono::steady_clock::now() + rig::kPatience;
+    FakeEndpoint honest(*pair.left.reactor, 64);
+    Errc last = Errc::kInternal;
+    bool connected = false;
+    while (!connected && std::chrono::steady_clock::now() < deadline) {
+        const auto tried = pair.connect(honest, 8);
+        connected = tried.ok();
+        if (!connected) last = tried.error().code;
+    }
+    EXPECT_TRUE(connected) << static_cast<int>(last);
+    honest.close();
+    // What was accepted for the stranger has failed.
+    pair.right.driver->unlisten(4420);
+    std::uint64_t failed = 0;
+    for (const auto& endpoint : acceptor.endpoints) {
+        if (endpoint.get() == right) continue;
+        EXPECT_TRUE(endpoint->await([&] { return endpoint->failed.has_value(); }));
+        ++failed;
+    }
+    EXPECT_GE(failed, 100u);
+    test::count("udp_half_open_failed", failed);
+}
+
+}  // namespace
+}  // namespace gnstor::rdma::udp
