@@ -13,7 +13,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # From the bottom up; a layer may depend only on layers before it.
-ORDER = ["base", "simt", "nvme", "placement", "rdma", "deengine", "ssd", "nvmf", "gnor", "client", "daemon", "embedded", "cli"]
+ORDER = ["base", "simt", "nvme", "placement", "rdma", "deengine", "ssd", "nvmf", "gnor", "client", "gateway", "daemon", "embedded", "cli"]
 
 # Never reachable, whatever DEPENDS says.
 FORBIDDEN = {

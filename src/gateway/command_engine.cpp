@@ -1,0 +1,277 @@
+#include "gateway/command_engine.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace gnstor::gateway {
+
+using nvme::Command;
+using nvme::IoOpcode;
+using nvme::Status;
+
+namespace {
+
+constexpr std::uint32_t kBurst = 8;             // commands of one queue in a row
+constexpr std::uint64_t kLingerNs = 1'000'000;  // without an answer, before the thread may sleep
+constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
+
+const auto kMe = simt::self(simt::Lane{});
+
+}  // namespace
+
+CommandEngine::CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts,
+                             EngineOptions options)
+    : volume_(volume),
+      channel_(channel),
+      options_(std::move(options)),
+      admin_(std::move(facts), *this),
+      writable_(volume.mode == VolumeMode::kWrite) {
+    for (std::uint32_t i = 0; i < options_.under_way_max; ++i) free_.push_back(std::make_unique<Work>());
+    under_way_.reserve(options_.under_way_max);
+}
+
+ssd::NvmeQueue* CommandEngine::add(std::unique_ptr<ssd::ServedQueue> queue) {
+    ssd::ServedQueue* const q = queue.get();
+    const auto hole = std::find(queues_.begin(), queues_.end(), nullptr);
+    q->index = static_cast<std::uint32_t>(hole - queues_.begin());
+    if (hole == queues_.end())
+        queues_.push_back(std::move(queue));
+    else
+        *hole = std::move(queue);
+    return &q->queue;
+}
+
+bool CommandEngine::remove(const ssd::NvmeQueue* queue) {
+    const auto at = std::find_if(queues_.begin(), queues_.end(),
+                                 [queue](const auto& q) { return q != nullptr && &q->queue == queue; });
+    if (at == queues_.end()) return false;
+    admin_.give_back_events(**at);
+    for (const auto& work : under_way_)
+        if (work->queue == at->get()) give_up(*work);
+    collect();
+    at->reset();
+    return true;
+}
+
+std::size_t CommandEngine::queues() const {
+    return static_cast<std::size_t>(
+        std::count_if(queues_.begin(), queues_.end(), [](const auto& q) { return q != nullptr; }));
+}
+
+std::uint32_t CommandEngine::poll() {
+    const std::uint64_t now = simt::now_ns();
+    const std::uint32_t work = fetch(now) + advance(now);
+    if (work == 0 && !under_way_.empty()) return linger(now);
+    progress_ns_ = now;
+    backoff_ = 0;
+    return work;
+}
+
+/// Answers come through memory and wake nobody: while some are awaited, the thread looks for them, and gives
+/// its core to others in between; for long ones its reactor may sleep.
+std::uint32_t CommandEngine::linger(std::uint64_t now_ns) {
+    if (now_ns - progress_ns_ > kLingerNs) return 0;
+    simt::pause(backoff_);
+    return 1;
+}
+
+std::uint32_t CommandEngine::fetch(std::uint64_t now_ns) {
+    std::uint32_t fetched = 0;
+    const std::size_t count = queues_.size();
+    for (std::size_t i = 0; i < count; ++i) {
+        ssd::ServedQueue* const q = queues_[(first_queue_ + i) % count].get();
+        if (q != nullptr) fetched += fetch_from(*q, kBurst, now_ns);
+    }
+    if (count != 0) first_queue_ = (first_queue_ + 1) % count;
+    return fetched;
+}
+
+std::uint32_t CommandEngine::fetch_from(ssd::ServedQueue& q, std::uint32_t limit, std::uint64_t now_ns) {
+    std::uint32_t n = 0;
+    // Admin commands are answered, or held, at once: they need no room.
+    while (n < limit && !q.free.empty() && (q.queue.is_admin() || !free_.empty())) {
+        const std::uint32_t slot = q.free.back();
+        if (!q.queue.fetch(q.pending[slot].command)) break;
+        q.free.pop_back();
+        ++n;
+        if (q.queue.is_admin())
+            take_admin(q, slot);
+        else
+            take_io(q, slot, now_ns);
+    }
+    return n;
+}
+
+void CommandEngine::take_admin(ssd::ServedQueue& q, std::uint32_t slot) {
+    const Command& command = q.pending[slot].command;
+    const bool sets_weights =
+        command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kSetFeatures) &&
+        (command.cdw10 & 0xFFu) == static_cast<std::uint32_t>(nvme::Feature::kArbitration);
+    // Queues take turns here, whatever their class.
+    if (sets_weights) return on_complete(q.tag(slot), Status::kFeatureNotChangeable, 0);
+    if (command.opcode >= kFirstVendorOpcode) return on_complete(q.tag(slot), Status::kInvalidOpcode, 0);
+    admin_.take(q, slot, health());
+}
+
+void CommandEngine::take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64_t now_ns) {
+    std::unique_ptr<Work> work = std::move(free_.back());
+    free_.pop_back();
+    const Command& command = q.pending[slot].command;
+    const BlockNamespace ns{volume_.geometry.capacity_blocks, writable()};
+    Status status = parse_block_command(command, ns, work->command, work->requests);
+    if (nvme::ok(status) && stopped_) status = Status::kAborted;
+    const bool idle = work->command.opcode != IoOpcode::kFlush && work->requests.empty();
+    if (!nvme::ok(status) || idle) {
+        if (!nvme::ok(status)) ++counters_.refused;
+        free_.push_back(std::move(work));
+        return on_complete(q.tag(slot), status, 0);
+    }
+    work->queue = &q;
+    work->slot = slot;
+    work->deadline_ns = now_ns + options_.timeout_ns;
+    work->begun = false;
+    under_way_.push_back(std::move(work));
+}
+
+/// Everything under way does what it can do now; what has ended is answered.
+std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
+    if (under_way_.empty()) return 0;
+    ChannelState& state = channel_.state();
+    std::uint32_t progress = begun_ != 0 ? gnor::poll_trip(kMe, state) : 0;
+    bool ended = false;
+    for (const auto& work : under_way_) {
+        if (!work->begun && !held_) begin(*work);
+        if (work->begun) {
+            progress += work->request.step(state, static_cast<std::uint32_t>(now_ns >> 6), now_ns) ? 1 : 0;
+            if (!work->request.done()) continue;
+            end(*work, work->request.result());
+        } else {
+            if (now_ns < work->deadline_ns) continue;
+            end(*work, Status::kTimedOut);
+        }
+        ++progress;
+        ended = true;
+    }
+    if (ended) collect();
+    return progress;
+}
+
+/// Those that have ended are free.
+void CommandEngine::collect() {
+    for (auto& work : under_way_)
+        if (work->queue == nullptr) free_.push_back(std::move(work));
+    std::erase_if(under_way_, [](const auto& work) { return work == nullptr; });
+}
+
+void CommandEngine::begin(Work& work) {
+    const BlockCommand& command = work.command;
+    const VolumeRef volume = command.force_unit_access ? volume_.stable() : volume_;
+    const auto count = static_cast<std::uint32_t>(work.requests.size());
+    gnor::Cursor cursor = volume.cursor_for(command.opcode, work.requests.data(), count);
+    if (command.opcode == IoOpcode::kFlush) {
+        cursor.request_count = 1;
+        cursor.flush_slots = true;
+    }
+    if (VolumeRef::changes(command.opcode)) {
+        cursor.sequence = volume.take_sequences(kMe, count);
+        cursor.sequence_each = true;
+    }
+    work.request.begin(volume.operation(), cursor, simt::Deadline{work.deadline_ns});
+    work.begun = true;
+    ++begun_;
+}
+
+/// Answers; the Work is free, which `queue` says.
+void CommandEngine::end(Work& work, Status status) {
+    if (work.begun) --begun_;
+    if (nvme::ok(status))
+        count(work);
+    else
+        ++counters_.failed;
+    if (status == Status::kStaleEpoch) fence();
+    if (status == Status::kTimedOut) gave_up_ = true;
+    on_complete(work.queue->tag(work.slot), host_status(status), 0);
+    work.queue = nullptr;
+}
+
+/// Nobody waits for it any more.
+void CommandEngine::give_up(Work& work) {
+    if (work.begun) {
+        work.request.give_up(channel_.state(), 0);
+        gave_up_ = true;
+    }
+    end(work, Status::kAborted);
+}
+
+/// Another opening for writing exists, or the lease ran out and the daemon closed the epoch. The volume is
+/// not opened again here: a file system above has written what it believes to be there, and must hear that.
+void CommandEngine::fence() {
+    if (!writable_.exchange(false, std::memory_order_relaxed)) return;
+    log_error(
+        "gateway of volume {}: its write lease is lost, another writer may have the volume: it is read only "
+        "from now on. Unmount it on its hosts, and start the gateway again when the other writer is done",
+        options_.volume);
+    admin_.handler().set_write_protected();
+    for (const auto& q : queues_)
+        if (q != nullptr) admin_.namespace_changed(*q);
+}
+
+bool CommandEngine::needs_reclaim() {
+    bool needs = std::exchange(gave_up_, false);
+    ChannelState& state = channel_.state();
+    for (std::uint32_t i = 0; i < state.queues; ++i) needs = needs || gnor::is_broken(state, i);
+    return needs;
+}
+
+void CommandEngine::stop() {
+    stopped_ = true;
+    for (const auto& work : under_way_) give_up(*work);
+    collect();
+}
+
+void CommandEngine::on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) {
+    ssd::ServedQueue& q = *queues_[tag >> 32];
+    const auto slot = static_cast<std::uint32_t>(tag);
+    if (!nvme::ok(status)) admin_.note_error(q.queue.id(), q.pending[slot].command, status);
+    q.answer(slot, status, dw0);
+}
+
+void CommandEngine::count(const Work& work) {
+    std::uint64_t blocks = 0;
+    for (const IoRequest& request : work.requests) blocks += request.blocks;
+    switch (work.command.opcode) {
+        case IoOpcode::kRead:
+            ++counters_.reads;
+            counters_.blocks_read += blocks;
+            break;
+        case IoOpcode::kWrite:
+            ++counters_.writes;
+            counters_.blocks_written += blocks;
+            break;
+        case IoOpcode::kFlush:
+            ++counters_.flushes;
+            break;
+        case IoOpcode::kDatasetManagement:
+            ++counters_.trims;
+            break;
+        case IoOpcode::kWriteZeroes:
+            ++counters_.write_zeroes;
+            break;
+    }
+}
+
+/// What Identify and the health log ask of a drive's counters.
+deengine::EngineCounters CommandEngine::health() const {
+    deengine::EngineCounters counters{};
+    counters.reads = counters_.reads;
+    counters.writes = counters_.writes;
+    counters.blocks_read = counters_.blocks_read;
+    counters.blocks_written = counters_.blocks_written;
+    // How much of a volume is written its drives know; a thin one may say its whole capacity (NUSE).
+    counters.mapped_blocks = volume_.geometry.capacity_blocks;
+    return counters;
+}
+
+}  // namespace gnstor::gateway

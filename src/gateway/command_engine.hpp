@@ -1,0 +1,117 @@
+// command_engine.hpp: carries the commands of a gateway's queues out on a volume: many at once, on one
+// thread.
+//
+// Each I/O command becomes a SteppedRequest (gnor/stepped.hpp) on the engine's channel: split at chunks, sent
+// to replicas, retried and given up as any lane's call is. Data goes through the channel's pool, copied once.
+// Invariants
+//   * a fetched command is answered once: when its request has ended, at the latest at its deadline, also
+//   while the channel is held;
+//   * memory that a command names is touched by this thread alone, and not after the answer;
+//   * requests are begun in the order in which their commands were fetched, so that a write which was fetched
+//   after another was answered is the newer one;
+//   * once a drive said that the epoch is stale, nothing is written any more: the namespace is write
+//   protected from then on, and hosts are told.
+// One thread, the reactor's, but for what is marked "any thread".
+#pragma once
+
+#include <gnstor/base/reactor.hpp>
+#include <gnstor/gnor/stepped.hpp>
+#include <gnstor/gnor/volume_ref.hpp>
+
+#include "gateway/block_command.hpp"
+#include "ssd/admin_commands.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gnstor::gateway {
+
+/// What the gateway did since it was opened; commands.
+struct GatewayCounters {
+    std::uint64_t reads, writes, flushes, trims, write_zeroes;
+    std::uint64_t blocks_read, blocks_written;
+    std::uint64_t refused;  ///< by the gateway itself
+    std::uint64_t failed;   ///< on the volume
+};
+
+struct EngineOptions {
+    std::string volume;  ///< its name, for the log
+    std::uint64_t timeout_ns = 0;
+    std::uint32_t under_way_max = 0;  ///< commands; others wait in their queues
+};
+
+class CommandEngine final : public Poller, public deengine::CompletionSink {
+  public:
+    CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts, EngineOptions options);
+
+    std::uint32_t poll() override;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
+
+    ssd::NvmeQueue* add(std::unique_ptr<ssd::ServedQueue> queue);
+    /// What was fetched from it ends now, and the queue goes. False: not a queue of this engine.
+    bool remove(const ssd::NvmeQueue* queue);
+    [[nodiscard]] std::size_t queues() const;
+
+    /// No request is begun any more until resume(); those under way go on. Commands that wait end at their
+    /// deadline.
+    void hold() { held_ = true; }
+    void resume() { held_ = false; }
+    /// Whether nothing of this engine is going on in the channel.
+    [[nodiscard]] bool channel_is_quiet() const { return begun_ == 0; }
+    /// Whether a queue pair of the channel is in error, or a command was given up since the last question:
+    /// the client's reclaim() may help.
+    bool needs_reclaim();
+    /// Everything ends, with Command Aborted, as does what comes from now on.
+    void stop();
+
+    [[nodiscard]] const GatewayCounters& counters() const { return counters_; }
+    /// Any thread.
+    [[nodiscard]] bool writable() const { return writable_.load(std::memory_order_relaxed); }
+
+  private:
+    using ChannelState = ChannelRef::State;
+    /// One I/O command.
+    struct Work {
+        ssd::ServedQueue* queue = nullptr;
+        std::uint32_t slot = 0;
+        BlockCommand command;
+        std::vector<IoRequest> requests;
+        gnor::SteppedRequest<ChannelState> request;
+        std::uint64_t deadline_ns = 0;
+        bool begun = false;
+    };
+
+    std::uint32_t fetch(std::uint64_t now_ns);
+    std::uint32_t fetch_from(ssd::ServedQueue& q, std::uint32_t limit, std::uint64_t now_ns);
+    void take_admin(ssd::ServedQueue& q, std::uint32_t slot);
+    void take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64_t now_ns);
+    std::uint32_t advance(std::uint64_t now_ns);
+    std::uint32_t linger(std::uint64_t now_ns);
+    void begin(Work& work);
+    void end(Work& work, nvme::Status status);
+    void give_up(Work& work);
+    void collect();
+    void fence();
+    void count(const Work& work);
+    [[nodiscard]] deengine::EngineCounters health() const;
+
+    const VolumeRef volume_;
+    const ChannelRef channel_;
+    const EngineOptions options_;
+    ssd::AdminCommands admin_;
+    std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // by index; null: free
+    std::size_t first_queue_ = 0;                            // of the next round
+    std::vector<std::unique_ptr<Work>> free_;
+    std::vector<std::unique_ptr<Work>> under_way_;  // oldest first
+    std::uint32_t begun_ = 0;                       // of under_way_
+    bool held_ = false, stopped_ = false, gave_up_ = false;
+    std::uint64_t progress_ns_ = 0;  // when there was any last
+    std::uint32_t backoff_ = 0;
+    GatewayCounters counters_{};
+    std::atomic<bool> writable_;
+};
+
+}  // namespace gnstor::gateway

@@ -1,0 +1,286 @@
+// gateway.cpp: opening a volume as a namespace, and the thread that looks after its lease and connections.
+#include "gateway/gateway.hpp"
+
+#include <gnstor/base/hash.hpp>
+#include <gnstor/base/log.hpp>
+#include <gnstor/base/steps.hpp>
+
+#include "gnor/channel.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+namespace gnstor::gateway {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr auto kQuietLook = std::chrono::milliseconds(5);
+constexpr auto kQuietWait = std::chrono::seconds(1);
+constexpr auto kReclaimPause = std::chrono::seconds(1);
+/// Reads that other replicas could answer wait while a lost SSD is called: a tenth of the time at most.
+constexpr int kReclaimShare = 10;
+constexpr std::uint32_t kUnderWayMost = 1024;
+constexpr std::uint32_t kChannelDepth = 64;
+constexpr std::uint64_t kPoolBytes = 8u << 20;
+
+/// A name for the volume's contents that every opening gives alike, and no other volume (RFC 9562, 5.8).
+std::array<std::uint8_t, 16> uuid_of(const nvme::VolumeRecord& record) {
+    const std::uint64_t life =
+        (std::uint64_t{record.geometry.volume} << 32) | std::uint64_t{record.birth_epoch};
+    const std::uint64_t words[2] = {mix64(record.geometry.hash_factor ^ mix64(life)),
+                                    mix64(life ^ mix64(~record.geometry.hash_factor))};
+    std::array<std::uint8_t, 16> uuid;
+    std::memcpy(uuid.data(), words, sizeof words);
+    uuid[6] = static_cast<std::uint8_t>((uuid[6] & 0x0Fu) | 0x80u);
+    uuid[8] = static_cast<std::uint8_t>((uuid[8] & 0x3Fu) | 0x80u);
+    return uuid;
+}
+
+std::string serial_of(const std::array<std::uint8_t, 16>& uuid) {
+    std::string serial = "GNV";
+    for (std::size_t i = 0; i < 8; ++i) serial += fmt::format("{:02x}", uuid[i]);
+    return serial;
+}
+
+}  // namespace
+
+client::ClientOptions client_options(const std::string& name) {
+    client::ClientOptions options;
+    options.name = name;
+    options.channels = 1;
+    options.depth = kChannelDepth;
+    options.pool_bytes = kPoolBytes;
+    return options;
+}
+
+struct Gateway::Impl {
+    Impl(client::Client& c, GatewayOptions o) : client(c), options(std::move(o)) {}
+
+    // Steps of opening, in the order of the table below.
+    Result<void> check_options();
+    Result<void> open_volume();
+    void leave_volume() { volume.reset(); }
+    Result<void> describe();
+    Result<void> start_engine();
+    void stop_engine();
+    Result<void> start_tending();
+    void stop_tending();
+
+    static const Step<Impl> kOpen[];
+
+    // The thread that tends.
+    void tend();
+    void look_at_lease();
+    void reclaim();
+    [[nodiscard]] bool wait(std::chrono::milliseconds most);
+
+    client::Client& client;
+    const GatewayOptions options;
+    std::unique_ptr<client::Volume> volume;
+    ssd::DriveFacts facts;
+    std::unique_ptr<Reactor> reactor;
+    std::unique_ptr<CommandEngine> engine;
+
+    bool told_of_lease = false;  // the thread's own, as the next
+    Clock::time_point next_reclaim{};
+    std::mutex mutex;
+    std::condition_variable stop_asked;
+    bool stopping = false;
+    std::thread thread;
+};
+
+constexpr Step<Gateway::Impl> Gateway::Impl::kOpen[] = {
+    {"check options", &Impl::check_options, nullptr},
+    {"open the volume", &Impl::open_volume, &Impl::leave_volume},
+    {"describe the namespace", &Impl::describe, nullptr},
+    {"start the engine", &Impl::start_engine, &Impl::stop_engine},
+    {"tend lease and connections", &Impl::start_tending, &Impl::stop_tending},
+};
+
+Result<void> Gateway::Impl::check_options() {
+    if (client.lanes() != simt::LanesKind::kCpu)
+        return error(Errc::kInvalidArgument,
+                     "a gateway is work of this machine's CPU: its client needs CPU lanes");
+    if (options.channel >= client.channel_count())
+        return error(Errc::kInvalidArgument, "the client has {} channels, there is no number {}",
+                     client.channel_count(), options.channel);
+    if (options.command_timeout_ms == 0)
+        return error(Errc::kInvalidArgument, "a gateway's commands need a timeout of at least 1 ms");
+    if (options.under_way_max == 0 || options.under_way_max > kUnderWayMost)
+        return error(Errc::kInvalidArgument, "a gateway has 1 to {} commands under way, not {}",
+                     kUnderWayMost, options.under_way_max);
+    return {};
+}
+
+Result<void> Gateway::Impl::open_volume() {
+    const auto mode = options.read_only ? client::OpenMode::kRead : client::OpenMode::kWrite;
+    GN_ASSIGN(volume, client.open(options.volume, mode));
+    return {};
+}
+
+Result<void> Gateway::Impl::describe() {
+    GN_ASSIGN(const bool cache, client.volatile_write_cache());
+    facts.uuid = uuid_of(volume->record());
+    facts.serial = serial_of(facts.uuid);
+    facts.capacity_blocks = volume->record().geometry.capacity_blocks;
+    facts.write_cache = cache;
+    facts.model = "GNStor volume";
+    facts.tells_of_changes = true;
+    facts.write_protected = options.read_only;
+    return {};
+}
+
+Result<void> Gateway::Impl::start_engine() {
+    GN_ASSIGN(reactor, Reactor::start("gateway"));
+    EngineOptions engine_options;
+    engine_options.volume = options.volume;
+    engine_options.timeout_ns = std::uint64_t{options.command_timeout_ms} * 1'000'000;
+    engine_options.under_way_max = options.under_way_max;
+    engine = std::make_unique<CommandEngine>(volume->ref(), client.channel(options.channel).ref(), facts,
+                                             std::move(engine_options));
+    reactor->add(*engine);
+    return {};
+}
+
+void Gateway::Impl::stop_engine() {
+    reactor->run([this] { engine->stop(); });
+    reactor->remove(*engine);
+    if (engine->queues() != 0)
+        log_error("closing the gateway of volume {}: {} queues are still open", options.volume,
+                  engine->queues());
+    reactor.reset();
+}
+
+Result<void> Gateway::Impl::start_tending() {
+    try {
+        thread = std::thread([this] { tend(); });
+    } catch (const std::system_error& e) {
+        return error(Errc::kNoSpace, "cannot start a thread of the gateway of volume {}: {}", options.volume,
+                     e.what());
+    }
+    return {};
+}
+
+void Gateway::Impl::stop_tending() {
+    {
+        const std::lock_guard lock(mutex);
+        stopping = true;
+    }
+    stop_asked.notify_all();
+    thread.join();
+}
+
+/// False: the gateway is going.
+bool Gateway::Impl::wait(std::chrono::milliseconds most) {
+    std::unique_lock lock(mutex);
+    return !stop_asked.wait_for(lock, most, [this] { return stopping; });
+}
+
+void Gateway::Impl::tend() {
+    while (wait(kLook)) {
+        look_at_lease();
+        if (Clock::now() < next_reclaim) continue;
+        bool needed = false;
+        reactor->run([&] { needed = engine->needs_reclaim(); });
+        if (needed) reclaim();
+    }
+}
+
+/// A hint alone: the epoch, which the SSDs check, keeps the data safe (CommandEngine::fence).
+void Gateway::Impl::look_at_lease() {
+    const bool held = volume->lease_held();
+    if (held == !told_of_lease) return;
+    told_of_lease = !held;
+    if (held)
+        log_info("gateway of volume {}: its lease is renewed again", options.volume);
+    else
+        log_warn("gateway of volume {}: its lease could not be renewed; another writer may take the volume",
+                 options.volume);
+}
+
+/// The client's queue pairs are reset where that is called for. The channel must be quiet meanwhile: what is
+/// under way ends first, or, where an SSD holds it back for long, another time.
+void Gateway::Impl::reclaim() {
+    const auto began = Clock::now();
+    bool quiet = false;
+    reactor->run([this] { engine->hold(); });
+    do reactor->run([&] { quiet = engine->channel_is_quiet(); });
+    while (!quiet && Clock::now() - began < kQuietWait && wait(kQuietLook));
+    Result<void> done;
+    if (quiet) done = client.reclaim();
+    reactor->run([this] { engine->resume(); });
+    const auto now = Clock::now();
+    next_reclaim = now + std::max<Clock::duration>(kReclaimPause, (now - began) * kReclaimShare);
+    if (!quiet) return;
+    if (done.ok())
+        log_info("gateway of volume {}: connections to its SSDs were made anew", options.volume);
+    else
+        log_warn("gateway of volume {}: not all SSDs can be reached: {}", options.volume,
+                 done.error().message);
+}
+
+Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<Gateway>> Gateway::open(client::Client& client, const GatewayOptions& options) {
+    auto impl = std::make_unique<Impl>(client, options);
+    GN_TRY(run_steps(*impl, std::span<const Step<Impl>>(Impl::kOpen), "opening a gateway"));
+    return std::unique_ptr<Gateway>(new Gateway(std::move(impl)));
+}
+
+Gateway::~Gateway() {
+    impl_->stop_tending();
+    impl_->stop_engine();
+}
+
+Result<ssd::NvmeQueue*> Gateway::create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
+                                              ssd::Priority priority, bool privileged) {
+    if (depth < 2 || depth > 65536 || (depth & (depth - 1)) != 0)
+        return error(Errc::kInvalidArgument,
+                     "a queue of depth {} is not possible; choose a power of two of 2 to 65536", depth);
+    auto queue = std::make_unique<ssd::ServedQueue>(id, depth, client, priority, privileged);
+    ssd::NvmeQueue* made = nullptr;
+    impl_->reactor->run([&] { made = impl_->engine->add(std::move(queue)); });
+    return made;
+}
+
+Result<void> Gateway::delete_queue(ssd::NvmeQueue* queue) {
+    bool known = false;
+    impl_->reactor->run([&] { known = impl_->engine->remove(queue); });
+    if (known) return {};
+    return error(Errc::kNotFound, "the gateway of volume {} has no such queue", impl_->options.volume);
+}
+
+const std::array<std::uint8_t, 16>& Gateway::uuid() const {
+    return impl_->facts.uuid;
+}
+const std::string& Gateway::serial() const {
+    return impl_->facts.serial;
+}
+void Gateway::stop() {
+    impl_->reactor->run([this] { impl_->engine->stop(); });
+}
+Reactor& Gateway::reactor() {
+    return *impl_->reactor;
+}
+const nvme::VolumeRecord& Gateway::volume() const {
+    return impl_->volume->record();
+}
+bool Gateway::writable() const {
+    return impl_->engine->writable();
+}
+GatewayCounters Gateway::counters() const {
+    GatewayCounters copy{};
+    impl_->reactor->run([&] { copy = impl_->engine->counters(); });
+    return copy;
+}
+
+}  // namespace gnstor::gateway
