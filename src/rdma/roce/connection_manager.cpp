@@ -34,11 +34,14 @@ void ConnectionManager::unlisten(std::uint64_t service_id) {
 }
 
 ConnectionManager::Slot* ConnectionManager::take() noexcept {
+    const bool full = used_ == slots_.size();
     for (std::size_t tried = 0; tried < slots_.size(); ++tried) {
         // Round about, so that an id comes again as late as may be.
         const std::uint32_t index = next_slot_;
         next_slot_ = (next_slot_ + 1) % static_cast<std::uint32_t>(slots_.size());
         Slot& slot = slots_[index];
+        // Nobody but a peer that repeats itself wants to hear of it any more.
+        if (full && slot.state == State::kClosed && slot.events == 0) release(slot);
         if (slot.state != State::kFree) continue;
         const std::uint32_t generation = slot.generation + 1;
         slot = Slot{};

@@ -4,8 +4,9 @@
 // like the transport: time and messages are arguments, messages and events are pulled. Invariants
 //   * a table of constant size; half-open connections that peers began are limited on their own, beyond which
 //   a REQ is
-//     answered with "no resources"; answers that belong to no connection wait in a small ring that may
-//     overflow;
+//     answered with "no resources"; those of one peer again on their own; a refusal keeps its place, to be
+//     repeated, only until somebody needs it; answers that belong to no connection wait in a small ring that
+//     may overflow;
 //   * every state but an established one has a deadline, so a silent peer ends in kClosed;
 //   * events of a connection come in order: (kRequested or nothing), kConnected, kClosed, each at most once;
 //   after
@@ -28,7 +29,8 @@ using CmId = std::uint32_t;  ///< our communication id
 struct CmOptions {
     std::uint32_t connections_max = 256;  ///< at most 4096
     std::uint32_t half_open_max = 64;  ///< begun by peers and not established, or ended and not yet forgotten
-    std::uint32_t retries = 7;         ///< of each message
+    std::uint32_t half_open_of_peer_max = 64;  ///< of those, begun by one peer: others still get through
+    std::uint32_t retries = 7;                 ///< of each message
     TimeNs response_timeout_ns = 500'000'000;
     TimeNs decision_timeout_ns = 10'000'000'000;  ///< how long a listener may think
     std::uint64_t seed = 1;                       ///< of ids, so that those of a restarted process differ
@@ -119,6 +121,7 @@ class ConnectionManager {
     Slot* take() noexcept;
     Slot* find(CmId id) noexcept;
     Slot* find_request(const Gid& peer, const CmMessage& request) noexcept;
+    [[nodiscard]] std::uint32_t half_open_of(const Gid& peer) const noexcept;
     void say(TimeNs now, Slot& slot, const CmMessage& message);
     void set_state(Slot& slot, State state) noexcept;
     /// `farewell`: a message that goes out, and again where the peer repeats itself, until the deadline.

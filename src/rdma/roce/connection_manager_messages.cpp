@@ -22,6 +22,13 @@ ConnectionManager::Slot* ConnectionManager::find_request(const Gid& peer, const 
     return nullptr;
 }
 
+std::uint32_t ConnectionManager::half_open_of(const Gid& peer) const noexcept {
+    return static_cast<std::uint32_t>(std::count_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+        return slot.passive && (slot.state == State::kRequested || slot.state == State::kReplySent) &&
+               slot.peer == peer;
+    }));
+}
+
 // An answer that belongs to no connection. Where the ring is full it is left out: the peer asks again.
 void ConnectionManager::answer(const Gid& peer, const CmMessage& to, CmKind kind, RejectReason reason,
                                std::uint8_t about) noexcept {
@@ -48,7 +55,10 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
     if (std::find(services_.begin(), services_.end(), request.service_id) == services_.end()) {
         return answer(peer, request, CmKind::kReject, RejectReason::kInvalidService, 0);
     }
-    Slot* slot = half_open_ < options_.half_open_max ? take() : nullptr;
+    const bool room =
+        half_open_ < options_.half_open_max &&
+        (half_open_ < options_.half_open_of_peer_max || half_open_of(peer) < options_.half_open_of_peer_max);
+    Slot* slot = room ? take() : nullptr;
     if (slot == nullptr) return answer(peer, request, CmKind::kReject, RejectReason::kNoResources, 0);
     slot->passive = true;
     slot->peer = peer;

@@ -24,6 +24,7 @@ Opcode opcode_of(RequestKind kind, bool first, bool last) noexcept {
 
 Requester::Requester(const RequesterOptions& options)
     : options_(options),
+      read_packets_(std::max<std::uint32_t>(options.window_packets / 2, 1)),
       slots_(std::max<std::uint32_t>(options.depth, 1)),
       next_(first_sequence(options.start_psn)),
       cursor_(next_),
@@ -59,8 +60,10 @@ bool Requester::may_send(const Slot& entry, std::uint64_t index) noexcept {
     if (cursor_ - unacknowledged_ >= options_.window_packets) return false;
     const bool fresh = cursor_ >= highest_;
     if (entry.read()) {
+        const Sequence out = piece_end(entry, cursor_) - unacknowledged_;
         // 9.7.1: no more than 2^23 outstanding, or an old number could not be told from a new one.
-        return entry.end() - unacknowledged_ < kPsnHalf && (!fresh || reads_out_ < options_.reads_max);
+        const bool room = out <= options_.window_packets || cursor_ == unacknowledged_;
+        return room && out < kPsnHalf && (!fresh || reads_out_ < options_.reads_max);
     }
     const bool send = entry.request.kind != RequestKind::kWrite;
     // Without credits one message may go out alone; its acknowledgement or RNR NAK says how things stand.
@@ -77,7 +80,8 @@ void Requester::build(const Slot& entry, Packet& packet) const {
         packet.ack_request = true;
         packet.address = entry.request.address + offset;
         packet.rkey = entry.request.rkey;
-        packet.length = entry.bytes - offset;
+        const std::uint64_t piece = (piece_end(entry, cursor_) - cursor_) * options_.mtu;
+        packet.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.bytes - offset, piece));
         return;
     }
     const bool first = cursor_ == entry.first;
@@ -122,7 +126,7 @@ bool Requester::next_packet(TimeNs now, Packet& packet) {
     } else {
         ++counters_.retransmitted;
     }
-    cursor_ = entry.read() ? entry.end() : cursor_ + 1;
+    cursor_ = entry.read() ? piece_end(entry, cursor_) : cursor_ + 1;
     if (cursor_ == entry.end()) ++cursor_entry_;
     highest_ = std::max(highest_, cursor_);
     if (timer_at_ == kNever)

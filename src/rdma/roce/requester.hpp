@@ -9,6 +9,8 @@
 //   * a READ's own sequence numbers are acknowledged by its responses alone: an acknowledgement beyond an
 //   unfinished
 //     READ says that responses were lost;
+//   * responses to READs count in the window like packets of ours: a long READ is asked for in pieces of half
+//     the window, which begin at fixed places of it, so that its answers do not overrun our own receiver;
 //   * between two steps of progress the peer's answers cause one retransmission at most; all others need a
 //   timeout, and
 //     timeouts in a row are bounded: the peer cannot make it send for ever.
@@ -68,6 +70,11 @@ class Requester {
     };
 
     Slot& slot(std::uint64_t index) noexcept { return slots_[index % slots_.size()]; }
+    /// Where the piece of a READ ends that `sequence` lies in.
+    [[nodiscard]] Sequence piece_end(const Slot& read, Sequence sequence) const noexcept {
+        const Sequence end = sequence - (sequence - read.first) % read_packets_ + read_packets_;
+        return end < read.end() ? end : read.end();
+    }
     bool may_send(const Slot& entry, std::uint64_t index) noexcept;
     void build(const Slot& entry, Packet& packet) const;
     void on_acknowledge(TimeNs now, const Packet& packet, Sequence sequence);
@@ -85,6 +92,7 @@ class Requester {
     void fail(std::uint64_t index, mlx5::Syndrome status) noexcept;
 
     const RequesterOptions options_;
+    const std::uint32_t read_packets_;  ///< of a piece of a READ
     std::vector<Slot> slots_;
     std::uint64_t posted_ = 0, done_ = 0, popped_ = 0;
     std::uint64_t cursor_entry_ = 0;  ///< entry that the cursor is in, or `posted_`
@@ -93,7 +101,7 @@ class Requester {
     Sequence highest_;                ///< end of what was ever sent
     Sequence unacknowledged_;
     Sequence retransmitted_at_ = 0;  ///< `unacknowledged_` of the last retransmission that an answer caused
-    std::uint32_t reads_out_ = 0;
+    std::uint32_t reads_out_ = 0;    ///< pieces of READs
     std::uint32_t timeouts_ = 0, rnr_naks_ = 0;  ///< in a row
     TimeNs timer_at_ = kNever, rnr_until_ = kNever;
     std::uint64_t send_limit_ = kNever;  ///< SENDs at entries from this one on wait for credits (9.7.7.2)

@@ -99,9 +99,10 @@ void Requester::on_read_response(TimeNs now, const Packet& packet, Sequence sequ
     const auto wanted =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.mtu, entry.bytes - offset));
     const bool last = sequence + 1 == entry.end();
+    const bool piece_done = sequence + 1 == piece_end(entry, sequence);
     // A READ that was repeated from the middle is answered by a "first" there, so only the end is told by the
     // opcode.
-    if (packet.payload.bytes != wanted || traits(packet.opcode).last != last)
+    if (packet.payload.bytes != wanted || traits(packet.opcode).last != piece_done)
         return fail(index, mlx5::kBadResponse);
     std::uint64_t skip = offset;
     const std::byte* from = packet.payload.count > 0 ? packet.payload.pieces[0].data() : nullptr;
@@ -118,6 +119,7 @@ void Requester::on_read_response(TimeNs now, const Packet& packet, Sequence sequ
         skip = 0;
     }
     ++unacknowledged_;
+    reads_out_ -= piece_done ? 1 : 0;
     if (last) finish_oldest();
     progress(now);
 }
@@ -133,7 +135,6 @@ bool Requester::advance(TimeNs now, Sequence target) {
 }
 
 void Requester::finish_oldest() noexcept {
-    reads_out_ -= slot(done_).read() ? 1 : 0;
     ++done_;
 }
 

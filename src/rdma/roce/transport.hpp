@@ -87,7 +87,7 @@ struct RequesterOptions {
     std::uint32_t start_psn = 0;         ///< what the peer expects first
     std::uint32_t depth = 64;            ///< send entries
     std::uint32_t reads_max = 4;         ///< READs under way at once: the peer's responder resources
-    std::uint32_t window_packets = 256;  ///< unacknowledged packets that may be on their way
+    std::uint32_t window_packets = 256;  ///< unacknowledged packets, and answers to READs, on their way
     std::uint32_t retries = 7;           ///< timeouts in a row, without progress, that are survived
     std::uint32_t rnr_retries = 7;       ///< the same for RNR NAKs. No number means "for ever"
     TimeNs ack_timeout_ns = 4'000'000;   ///< doubled at each timeout in a row, 32 times at most

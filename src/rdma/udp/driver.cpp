@@ -41,6 +41,7 @@ roce::CmOptions manager_options(std::uint64_t seed) {
     roce::CmOptions cm;
     cm.connections_max = kConnectionsMax;
     cm.half_open_max = kHalfOpenMax;
+    cm.half_open_of_peer_max = kHalfOpenOfPeerMax;
     cm.seed = seed;
     return cm;
 }

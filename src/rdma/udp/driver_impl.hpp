@@ -29,9 +29,10 @@
 
 namespace gnstor::rdma::udp {
 
-/// Payload that a link may have on its way. A peer with a socket's default buffer (net.core.rmem_default,
-/// 208 KiB of the kernel's own measure, by which a packet of 4 KiB on loopback weighs up to 8.7 KiB, one of 1
-/// KiB 2.3 KiB) holds it all without its process being scheduled; ours ask for kReceiveBufferBytes.
+/// Payload that a link may have on its way, and answers to its READs. A peer with a socket's default buffer
+/// (net.core.rmem_default, 208 KiB of the kernel's own measure, by which a packet of 4 KiB on loopback weighs
+/// up to 8.7 KiB, one of 1 KiB 2.3 KiB) holds it all without its process being scheduled; ours ask for
+/// kReceiveBufferBytes.
 inline constexpr std::uint32_t kWindowBytes = 64 * 1024;
 /// Packets that a link sends before it is the next one's turn.
 inline constexpr std::uint32_t kPacketsPerTurn = 8;
@@ -42,7 +43,9 @@ inline constexpr std::uint8_t kResponderResources = 16;
 /// peer that is gone is noticed after 2 s, or 9 s where it asked for 67 ms.
 inline constexpr std::uint8_t kAckTimeoutMin = 12, kAckTimeoutMax = 14;
 /// Connections and half-open ones at once (roce::CmOptions).
-inline constexpr std::uint32_t kConnectionsMax = 1024, kHalfOpenMax = 128;
+inline constexpr std::uint32_t kConnectionsMax = 1024, kHalfOpenMax = 256;
+/// Of those, of one peer: one that floods us does not keep others from connecting.
+inline constexpr std::uint32_t kHalfOpenOfPeerMax = 64;
 /// Messages of connection management that are looked at: so many at once, and so many a second from then on.
 /// Each is worth some microseconds of the reactor; whoever floods us with them takes no more than a tenth.
 /// Private data of a REQ behind the IP addresses (Annex A11).

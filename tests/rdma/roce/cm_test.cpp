@@ -130,6 +130,35 @@ TEST(RoceCm, AFloodOfHalfOpenConnectionsIsBoundedAndPasses) {
     EXPECT_EQ(rig.managers[1].half_open(), 0u) << "nobody answered them in time";
 }
 
+TEST(RoceCm, OnePeersFloodLeavesRoomForOthersAndWhatWasRefusedKeepsNoPlace) {
+    CmOptions options = CmRig::options(5);
+    options.half_open_of_peer_max = 4;
+    ConnectionManager manager(options);
+    ASSERT_TRUE(manager.listen(kService).ok());
+    CmMessage request;
+    request.kind = CmKind::kRequest;
+    request.service_id = kService;
+    CmEvent event;
+    for (std::uint32_t i = 0; i < 1000; ++i) {
+        request.local_id = request.transaction = i;
+        manager.on_message(0, address_of(7), request);
+    }
+    EXPECT_EQ(manager.half_open(), 4u);
+    // Refused ones wait, so that the refusal can be repeated, but give way to who comes.
+    for (std::uint32_t i = 0; i < 1000; ++i) {
+        request.local_id = request.transaction = i;
+        manager.on_message(0, address_of(8), request);
+        bool asked = false;
+        while (manager.next_event(event)) {
+            if (event.kind != CmEventKind::kRequested || event.peer != address_of(8)) continue;
+            asked = true;
+            EXPECT_TRUE(manager.reject(0, event.id, RejectReason::kConsumer, {}).ok());
+        }
+        ASSERT_TRUE(asked) << "request " << i;
+    }
+    EXPECT_LE(manager.open_connections(), options.connections_max);
+}
+
 // Over a network that loses up to 30 %, whatever one end believes at the end, the other believes too. Beyond
 // that the last word may go lost (and the transport notices), but both still come to an end.
 TEST(RoceCm, BothEndsAgreeWhateverTheNetworkLoses) {

@@ -189,7 +189,7 @@ roce::CmMessage connection_request(std::uint32_t number) {
     return req;
 }
 
-TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersStillConnectAfterIt) {
+TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersConnectDuringIt) {
     Stranger stranger("127.0.0.66", pair.port());
     const UdpWireCounters then = pair.right.driver->counters();
     constexpr std::uint32_t kRequests = 3000;
@@ -200,19 +200,12 @@ TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersStillConnectAfterIt) {
         if (i % 50 == 0) await_received(then.packets_received + stranger.sent);
     }
     await_received(then.packets_received + stranger.sent);
-    EXPECT_LE(pair.right.driver->links(), 1u + 128u) << "half-open connections are not bounded";
+    EXPECT_LE(pair.right.driver->links(), 1u + 64u) << "half-open connections are not bounded";
     expect_unharmed();
-    // Those that nobody confirms are forgotten, and then there is room for who means it.
-    const auto deadline = std::chrono::steady_clock::now() + rig::kPatience;
+    // There is room all the while for who means it.
     FakeEndpoint honest(*pair.left.reactor, 64);
-    Errc last = Errc::kInternal;
-    bool connected = false;
-    while (!connected && std::chrono::steady_clock::now() < deadline) {
-        const auto tried = pair.connect(honest, 8);
-        connected = tried.ok();
-        if (!connected) last = tried.error().code;
-    }
-    EXPECT_TRUE(connected) << static_cast<int>(last);
+    const auto connected = pair.connect(honest, 8);
+    EXPECT_TRUE(connected.ok()) << connected.error().message;
     honest.close();
     // What was accepted for the stranger has failed.
     pair.right.driver->unlisten(4420);
@@ -222,7 +215,7 @@ TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersStillConnectAfterIt) {
         EXPECT_TRUE(endpoint->await([&] { return endpoint->failed.has_value(); }));
         ++failed;
     }
-    EXPECT_GE(failed, 100u);
+    EXPECT_GE(failed, 64u);
     test::count("udp_half_open_failed", failed);
 }
 
