@@ -1,0 +1,47 @@
+// transport_read_test.cpp: long READs, one packet at a time.
+#include "transport_rig.hpp"
+
+using namespace gnstor;
+using namespace gnstor::rdma::roce;
+using namespace gnstor::rdma::roce::samples;
+
+namespace {
+
+using RoceTransport = Rig;
+
+// Its answers come as fast as the peer can send, so what is asked for is what our own side has room for.
+TEST_F(RoceTransport, ALongReadIsAskedForInPiecesThatFitTheWindow) {
+    RequesterOptions options = out(0xFFFFFE);
+    options.window_packets = 8;
+    options.reads_max = 3;
+    requester = std::make_unique<Requester>(options);
+    for (std::size_t i = 0; i < node.memory.size(); ++i)
+        node.memory[i] = static_cast<std::byte>(i * 7 + i / 251);
+    post(RequestKind::kRead, 20 * kMtu + 5, kBase + 3);
+    std::uint32_t asked = 0, lost = 0;
+    for (TimeNs now = 0; completions().empty(); now += 1'000'000) {
+        ASSERT_LT(now, 100'000'000u) << "it does not end";
+        requester->on_time(now);
+        const auto sent = requests(now);
+        std::uint32_t bytes = 0;
+        for (const Packet& packet : sent) {
+            EXPECT_EQ(packet.opcode, Opcode::kReadRequest);
+            EXPECT_LE(packet.length, 4 * kMtu);
+            bytes += packet.length;
+        }
+        EXPECT_LE(bytes, 8 * kMtu);
+        asked += static_cast<std::uint32_t>(sent.size());
+        to_responder(now, sent);
+        for (Packet packet; responder->next_packet(now, packet);) {
+            // One response of each piece is lost once: the rest of the piece is asked for again.
+            if (++lost == 3 || lost == 14) continue;
+            requester->on_response(now, packet);
+        }
+    }
+    EXPECT_EQ(std::memcmp(buffers[0].data(), node.memory.data() + 3, buffers[0].size()), 0);
+    EXPECT_GE(asked, 6u + 2u) << "six pieces, and two repetitions";
+    EXPECT_GE(requester->counters().retransmitted, 2u);
+    EXPECT_TRUE(requester->idle());
+}
+
+}  // namespace
