@@ -176,8 +176,7 @@ Status place_data(const MessageBytes& message, const DataNeed& need, Capsule& ca
 }  // namespace
 
 DataNeed data_need(QueueKind kind, const nvme::Command& command, ssd::Dialect dialect) {
-    if (command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics))
-        return fabrics_need(command);
+    if (is_fabrics(command)) return fabrics_need(command);
     return kind == QueueKind::kAdmin ? admin_need(command) : io_need(command, dialect);
 }
 

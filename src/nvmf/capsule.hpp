@@ -72,6 +72,10 @@ struct Capsule {
     std::uint32_t invalidate_key = 0;  ///< to be invalidated with the response; 0: none
 };
 
+[[nodiscard]] inline bool is_fabrics(const nvme::Command& command) {
+    return command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics);
+}
+
 enum class Verdict : std::uint8_t {
     kGood,
     kRefused,  ///< answer with `status`

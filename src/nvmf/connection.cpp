@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::uint32_t kReapBudget = 64;  // completions a poll
 constexpr std::uint8_t kStatusPhase = 1;
-/// Writes in a row that were not overtaken, before payload is read in place.
-constexpr std::uint32_t kInTurnProven = 256;
 /// By how many of `entries`, in quarters, a write may be overtaken and still count as in turn. Units of a
 /// drive that works as fast as it can differ by what waits at each: that comes and goes, and holding their
 /// messages keeps them busy all the same. A drive that lets writes wait for their time would stand still
@@ -22,45 +20,35 @@ constexpr std::uint32_t kInTurnProven = 256;
 constexpr std::uint32_t kOvertakenQuarters = 3;
 constexpr std::uint32_t kOvertakenQuartersTimed = 1;
 
-std::uint32_t overtaken_most(const Subsystem& subsystem, std::uint32_t entries) {
-    const ssd::NvmeDevice* device = subsystem.config.device;
-    const bool timed = device != nullptr && device->is_timed();
+std::uint32_t overtaken_most(bool timed, std::uint32_t entries) {
     return entries / 4 * (timed ? kOvertakenQuartersTimed : kOvertakenQuarters);
-}
-
-bool is_fabrics(const nvme::Command& command) {
-    return command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics);
-}
-
-/// Data that the drive interprets rather than stores is copied before anyone looks at it: the peer may change
-/// its memory between two looks. Block data may change under way, as on any RDMA target; the drive checksums
-/// what it copied.
-bool is_block_data(QueueKind kind, const nvme::Command& command) {
-    return kind == QueueKind::kIo && !is_fabrics(command) &&
-           command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
-}
-
-ssd::Dialect dialect_of(const Subsystem& subsystem) {
-    return subsystem.config.device != nullptr ? subsystem.config.device->dialect() : ssd::Dialect::kArray;
 }
 
 }  // namespace
 
-Connection::Connection(rdma::SoftNic& nic, Subsystem& subsystem, ConnectionOwner& owner,
+Connection::Connection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner& owner,
                        const TransportRequest& transport, std::function<std::uint64_t()> now_ns)
     : nic_(nic),
-      subsystem_(subsystem),
       owner_(owner),
       transport_(transport),
       now_ns_(std::move(now_ns)),
-      dialect_(dialect_of(subsystem)),
-      drive_reactor_(subsystem.config.drive_reactor),
-      overtaken_most_(overtaken_most(subsystem, transport.entries)),
+      ring_(transport.entries),
       slots_(transport.entries),
       staging_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{transport.entries} * kInCapsuleBytes)),
       ids_(transport.entries) {
     free_.reserve(transport.entries);
     for (std::uint32_t i = transport.entries; i > 0; --i) free_.push_back(i - 1);
+    serve(subsystem);
+}
+
+/// From now on it is this one's; null: not known yet.
+void Connection::serve(Subsystem* subsystem) {
+    subsystem_ = subsystem;
+    if (subsystem == nullptr) return;
+    drive_reactor_ = subsystem->config.drive_reactor;
+    const ssd::NvmeDevice* const device = subsystem->config.device;
+    overtaken_most_ = overtaken_most(device != nullptr && device->is_timed(), transport_.entries);
+    if (device != nullptr) dialect_ = device->dialect();
 }
 
 void Connection::attach(rdma::QpNumber qp, OffloadShard& shard) {
@@ -196,84 +184,6 @@ void Connection::give_back(std::uint32_t index, const Capsule& capsule, Status s
     refuse(capsule, status);
 }
 
-/// Makes the data reachable for the drive: where the message, the peer's memory or the staging page has it.
-/// What has to be fetched may not be there yet: the window says so.
-Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes,
-                         std::byte*& data) {
-    slot.carries_blocks = capsule.payload == Payload::kInCapsule && is_block_data(kind(), capsule.command);
-    if (slot.carries_blocks && writes_in_turn_ >= kInTurnProven) {
-        // The drive only reads what it writes to flash.
-        data = const_cast<std::byte*>(bytes.contiguous(capsule.offset, capsule.bytes));
-        if (data != nullptr) return Status::kSuccess;
-    }
-    if (slot.carries_blocks) counters_.staged_writes.add();
-    if (capsule.payload == Payload::kInCapsule) {
-        bytes.copy(capsule.offset, capsule.bytes, staging(index));
-        data = staging(index);
-    }
-    slot.bytes = capsule.bytes;
-    if (capsule.payload == Payload::kKeyed) {
-        const bool to_drive = capsule.direction == Direction::kToDrive;
-        const auto use = to_drive ? rdma::WindowUse::kRead : rdma::WindowUse::kWrite;
-        if (!nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, use, slot.window))
-            return Status::kDataTransferError;
-        slot.holds_window = true;
-        slot.fills_window = !to_drive;
-        if (!to_drive)
-            data = where_to_answer(slot, index, capsule);
-        else if (slot.window.ready)
-            data = take_fetched(slot, index, capsule);
-    }
-    // Nothing is read from the message any more.
-    slot.holds_message = false;
-    nic_.release(qp_, slot.token);
-    return Status::kSuccess;
-}
-
-/// Where the drive puts what the host asked for.
-std::byte* Connection::where_to_answer(Slot& slot, std::uint32_t index, const Capsule& capsule) {
-    if (kind() == QueueKind::kIo) return slot.window.data;
-    slot.completes_identify =
-        slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
-        (capsule.command.cdw10 & 0xFFu) == static_cast<std::uint8_t>(nvme::IdentifyCns::kController);
-    if (slot.completes_identify) return staging(index);
-    // An admin command may answer with less than the host has room for. The rest must not be what the NIC had
-    // in that memory before.
-    std::memset(slot.window.data, 0, slot.window.bytes);
-    return slot.window.data;
-}
-
-/// The window for reading is ready. What is interpreted rather than stored is copied, if it fits a page.
-std::byte* Connection::take_fetched(Slot& slot, std::uint32_t index, const Capsule& capsule) {
-    if (is_block_data(kind(), capsule.command) || capsule.bytes > kInCapsuleBytes) return slot.window.data;
-    std::memcpy(staging(index), slot.window.data, capsule.bytes);
-    nic_.close_window(qp_, slot.window);
-    slot.holds_window = false;
-    return staging(index);
-}
-
-void Connection::await_window(std::uint32_t index, const Capsule& capsule) {
-    if (fetching_.empty()) fetching_.resize(slots_.size());  // of wires that fetch: once a connection
-    fetching_[index] = capsule;
-    awaited_.push_back(index);
-}
-
-void Connection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, bool good) {
-    const auto at = std::ranges::find_if(
-        awaited_, [&](std::uint32_t index) { return slots_[index].window.cookie == cookie; });
-    if (at == awaited_.end()) {
-        log_error("{}: the NIC has filled a window that is not awaited", subsystem_.config.nqn);
-        return;
-    }
-    const std::uint32_t index = *at;
-    awaited_.erase(at);
-    const Capsule capsule = fetching_[index];
-    if (good && state_ < State::kDraining)
-        return hand_over(index, capsule, take_fetched(slots_[index], index, capsule));
-    if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
-    give_back(index, capsule, Status::kDataTransferError);
-}
-
 void Connection::prefetch_answer() const {
     std::uint16_t index = 0;
     if (queue_ == nullptr || !queue_->peek_completion(index)) return;
@@ -300,7 +210,7 @@ std::uint32_t Connection::poll() {
 void Connection::finish(const nvme::Completion& completion) {
     const std::uint32_t index = completion.command_id;
     if (index >= slots_.size() || !slots_[index].busy) {
-        log_error("drive {} completed a command that it was not given (tag {})", subsystem_.config.nqn,
+        log_error("drive {} completed a command that it was not given (tag {})", subsystem_->config.nqn,
                   index);
         return;
     }
@@ -309,8 +219,8 @@ void Connection::finish(const nvme::Completion& completion) {
     if (nvme::ok(status) && slot.completes_identify) {
         auto& identify = *reinterpret_cast<nvme::IdentifyController*>(staging(index));
         {
-            const std::lock_guard lock(subsystem_.mutex);
-            subsystem_.controllers.complete_identify(binding_.controller_id, identify);
+            const std::lock_guard lock(subsystem_->mutex);
+            subsystem_->controllers.complete_identify(binding_.controller_id, identify);
         }
         std::memcpy(slot.window.data, &identify, slot.bytes);
     }
@@ -330,7 +240,7 @@ void Connection::finish(const nvme::Completion& completion) {
     // A completion queue entry by its dwords (Base 2.0, 3.3.3.2), as the NIC will load it: stores that are
     // narrower than the load behind them hold it up.
     const std::uint32_t response[4] = {
-        completion.dw0, completion.dw1, received_ % transport_.entries,
+        completion.dw0, completion.dw1, sq_head(),
         id | (static_cast<std::uint32_t>(completion.status & ~kStatusPhase) << 16)};
     static_assert(sizeof response == sizeof(nvme::Completion));
     nic_.send(qp_, response, sizeof response, invalidate_key, written);
@@ -365,7 +275,7 @@ void Connection::answer(std::uint16_t command_id, const Answer& answer) {
     nvme::Completion response{};
     response.dw0 = answer.dw0;
     response.dw1 = answer.dw1;
-    response.sq_head = static_cast<std::uint16_t>(received_ % transport_.entries);
+    response.sq_head = answer.no_sq_flow ? nvme::kNoSqFlow : sq_head();
     response.command_id = command_id;
     response.set_result(answer.status);
     nic_.send(qp_, &response, sizeof response, answer.invalidate_key);
@@ -411,7 +321,7 @@ void Connection::announce_if_quiesced() {
 
 void Connection::attend() {
     if (fail_requested_.exchange(false, std::memory_order_acquire)) fail();
-    // Pairs with the release store in answer_connect(): outcome and queue are visible.
+    // Pairs with the release store in answer_connect(): outcome, subsystem and queue are visible.
     if (connecting_ && connect_answered_.exchange(false, std::memory_order_acquire)) finish_connect();
 }
 
@@ -420,8 +330,9 @@ void Connection::request_fail() {
     shard_->request_attention();
 }
 
-void Connection::answer_connect(const ConnectOutcome& outcome, ssd::NvmeQueue* queue) {
+void Connection::answer_connect(const ConnectOutcome& outcome, Subsystem* subsystem, ssd::NvmeQueue* queue) {
     connect_outcome_ = outcome;
+    connect_subsystem_ = subsystem;
     connect_queue_ = queue;
     connect_answered_.store(true, std::memory_order_release);  // pairs with the exchange in attend()
     shard_->request_attention();

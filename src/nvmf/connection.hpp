@@ -56,7 +56,8 @@ class ConnectionOwner {
 
 class Connection final : public rdma::MessageSink {
   public:
-    Connection(rdma::SoftNic& nic, Subsystem& subsystem, ConnectionOwner& owner,
+    /// `subsystem`: null where Connect says which (answer_connect).
+    Connection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner& owner,
                const TransportRequest& transport, std::function<std::uint64_t()> now_ns);
     ~Connection() override = default;
 
@@ -83,20 +84,21 @@ class Connection final : public rdma::MessageSink {
     void attach(rdma::QpNumber qp, OffloadShard& shard);
     [[nodiscard]] const ConnectRequest& connect_request() const { return connect_request_; }
     [[nodiscard]] const TransportRequest& transport() const { return transport_; }
-    /// Ends "connecting". `queue` is null unless the outcome is success.
-    void answer_connect(const ConnectOutcome& outcome, ssd::NvmeQueue* queue);
+    /// Ends "connecting". `subsystem` and `queue` are null unless the outcome is success.
+    void answer_connect(const ConnectOutcome& outcome, Subsystem* subsystem, ssd::NvmeQueue* queue);
     /// The connection shall be failed soon.
     void request_fail();
     [[nodiscard]] bool is_draining() const { return draining_.load(std::memory_order_acquire); }
     [[nodiscard]] rdma::QpNumber qp() const { return qp_; }
     [[nodiscard]] OffloadShard& shard() const { return *shard_; }
-    [[nodiscard]] Subsystem& subsystem() const { return subsystem_; }
     [[nodiscard]] const ConnectionCounters& counters() const { return counters_; }
 
     // The control thread's own notes on this connection.
     struct Record {
         std::uint64_t accepted_ns = 0;
-        QueueBinding binding;  ///< of a successful Connect
+        Subsystem* subsystem = nullptr;  ///< null: its port leads to all, and Connect has not said which
+        std::size_t door = 0;            ///< the listener that it came by
+        QueueBinding binding;            ///< of a successful Connect
         bool bound = false;
         bool closing = false;  ///< it was told to fail
         bool quiesced = false;
@@ -106,6 +108,9 @@ class Connection final : public rdma::MessageSink {
 
   private:
     friend class OffloadShard;
+
+    /// Writes in a row that were not overtaken, before payload is read in place.
+    static constexpr std::uint32_t kInTurnProven = 256;
 
     enum class State : std::uint8_t { kAwaitingConnect, kConnecting, kReady, kDraining, kQuiesced };
 
@@ -131,16 +136,22 @@ class Connection final : public rdma::MessageSink {
         std::uint32_t dw0 = 0;
         std::uint32_t dw1 = 0;
         std::uint32_t invalidate_key = 0;
+        bool no_sq_flow = false;  ///< of Connect: granted
     };
 
     [[nodiscard]] QueueKind kind() const {
         return transport_.queue_id == 0 ? QueueKind::kAdmin : QueueKind::kIo;
+    }
+    /// Of a response: 0 where flow control is off (Base 2.0, 3.3.2.1), else the entries are a ring.
+    [[nodiscard]] std::uint16_t sq_head() const {
+        return binding_.sq_flow ? static_cast<std::uint16_t>(received_ % ring_) : std::uint16_t{0};
     }
     [[nodiscard]] bool busy() const { return at_drive_ > 0 || state_ == State::kDraining; }
     [[nodiscard]] std::byte* staging(std::uint32_t slot) {
         return staging_.get() + std::size_t{slot} * kInCapsuleBytes;
     }
 
+    void serve(Subsystem* subsystem);
     void take(const ParsedCapsule& parsed, const MessageBytes& bytes, const rdma::InboundMessage& message);
     void take_command(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
     void submit(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
@@ -170,11 +181,11 @@ class Connection final : public rdma::MessageSink {
     void finish_connect();
 
     rdma::SoftNic& nic_;
-    Subsystem& subsystem_;
+    Subsystem* subsystem_ = nullptr;  // not null once a Connect has succeeded
     ConnectionOwner& owner_;
     const TransportRequest transport_;
     const std::function<std::uint64_t()> now_ns_;
-    const ssd::Dialect dialect_;
+    ssd::Dialect dialect_ = ssd::Dialect::kArray;
     rdma::QpNumber qp_ = 0;
     OffloadShard* shard_ = nullptr;
 
@@ -182,7 +193,8 @@ class Connection final : public rdma::MessageSink {
     QueueBinding binding_;
     ssd::NvmeQueue* queue_ = nullptr;
     Reactor* drive_reactor_ = nullptr;
-    const std::uint32_t overtaken_most_;  // of a write that still counts as in turn
+    std::uint32_t overtaken_most_ = 0;  // of a write that still counts as in turn
+    std::uint32_t ring_;  // entries of the host's submission queue, as Connect says; for the SQ head
     std::vector<Slot> slots_;
     std::vector<std::uint32_t> free_;
     std::unique_ptr<std::byte[]> staging_;  // a page a slot; untouched pages cost nothing
@@ -202,8 +214,9 @@ class Connection final : public rdma::MessageSink {
     std::uint32_t connect_key_ = 0;
     bool connecting_ = false;
     ConnectOutcome connect_outcome_;
+    Subsystem* connect_subsystem_ = nullptr;
     ssd::NvmeQueue* connect_queue_ = nullptr;
-    std::atomic<bool> connect_answered_{false};  // control -> reactor, releases the two above
+    std::atomic<bool> connect_answered_{false};  // control -> reactor, releases the three above
 
     std::atomic<bool> fail_requested_{false};  // control -> reactor
     std::atomic<bool> draining_{false};        // reactor -> control

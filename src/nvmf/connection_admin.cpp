@@ -35,14 +35,14 @@ void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
     if (kind() != QueueKind::kAdmin) return refuse(capsule, Status::kInvalidOpcode);
     PropertyOutcome outcome;
     {
-        const std::lock_guard lock(subsystem_.mutex);
+        const std::lock_guard lock(subsystem_->mutex);
         outcome = type == nvme::FabricsType::kPropertyGet
-                      ? subsystem_.controllers.property_get(binding_.controller_id, capsule.command)
-                      : subsystem_.controllers.property_set(binding_.controller_id, capsule.command);
+                      ? subsystem_->controllers.property_get(binding_.controller_id, capsule.command)
+                      : subsystem_->controllers.property_set(binding_.controller_id, capsule.command);
     }
     // Asked for before the answer goes out: a Connect that follows the answer finds the old queues on their
     // way out.
-    if (outcome.close_io_queues) owner_.on_controller_disabled(subsystem_, binding_.controller_id);
+    if (outcome.close_io_queues) owner_.on_controller_disabled(*subsystem_, binding_.controller_id);
     if (!nvme::ok(outcome.status)) return refuse(capsule, outcome.status);
     end(capsule.command.command_id);
     answer(capsule.command.command_id, {.dw0 = static_cast<std::uint32_t>(outcome.value),
@@ -83,12 +83,17 @@ void Connection::finish_connect() {
     }
     const bool good = nvme::ok(connect_outcome_.status);
     state_ = good ? State::kReady : State::kAwaitingConnect;
-    if (good)
+    if (good) {
         binding_ = connect_outcome_.binding;
-    else
+        serve(connect_subsystem_);
+        ring_ = std::uint32_t{connect_request_.sq_size} + 1;
+    } else {
         counters_.refused.add();
-    answer(connect_id_,
-           {.status = connect_outcome_.status, .dw0 = connect_outcome_.dw0, .invalidate_key = connect_key_});
+    }
+    answer(connect_id_, {.status = connect_outcome_.status,
+                         .dw0 = connect_outcome_.dw0,
+                         .invalidate_key = connect_key_,
+                         .no_sq_flow = good && !binding_.sq_flow});
 }
 
 /// True: answered here. False: the (perhaps rewritten) command goes to the drive.
@@ -102,8 +107,8 @@ bool Connection::take_admin(Capsule& capsule) {
     }
     FeatureOutcome outcome;
     {
-        const std::lock_guard lock(subsystem_.mutex);
-        Controllers& controllers = subsystem_.controllers;
+        const std::lock_guard lock(subsystem_->mutex);
+        Controllers& controllers = subsystem_->controllers;
         const std::uint16_t id = binding_.controller_id;
         if (opcode == nvme::AdminOpcode::kKeepAlive) {
             outcome = {controllers.keep_alive(id, now_ns_()), 0, true};

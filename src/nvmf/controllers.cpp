@@ -2,6 +2,7 @@
 
 #include "nvmf/capsule.hpp"
 
+#include <gnstor/nvme/discovery.hpp>
 #include <gnstor/nvme/features.hpp>
 
 #include <algorithm>
@@ -45,8 +46,8 @@ std::uint32_t checked_property_bytes(const nvme::PropertyCommand& wire) {
 
 }  // namespace
 
-Controllers::Controllers(std::string subsystem_nqn, ControllerOptions options)
-    : subsystem_nqn_(std::move(subsystem_nqn)), options_(std::move(options)) {}
+Controllers::Controllers(std::string subsystem_nqn, ControllerOptions options, ControllerKind kind)
+    : subsystem_nqn_(std::move(subsystem_nqn)), options_(std::move(options)), kind_(kind) {}
 
 Controllers::Controller* Controllers::find(std::uint16_t controller_id) {
     const auto at = controllers_.find(controller_id);
@@ -79,7 +80,9 @@ ConnectOutcome Controllers::connect(const ConnectRequest& request, const Transpo
         return refused(bad_parameter(offsetof(nvme::ConnectCommand, sq_size), false));
     if (request.subsystem_nqn != subsystem_nqn_)
         return refused(bad_parameter(offsetof(nvme::ConnectData, subsystem_nqn), true));
-    return request.queue_id == 0 ? connect_admin(request, now_ns) : connect_io(request);
+    ConnectOutcome outcome = request.queue_id == 0 ? connect_admin(request, now_ns) : connect_io(request);
+    outcome.binding.sq_flow = (request.attributes & nvme::kConnectDisableSqFlow) == 0;
+    return outcome;
 }
 
 ConnectOutcome Controllers::connect_admin(const ConnectRequest& request, std::uint64_t now_ns) {
@@ -96,7 +99,11 @@ ConnectOutcome Controllers::connect_admin(const ConnectRequest& request, std::ui
     controller.io_queues_granted = options_.queues.io_queues_max;
     controller.queues.insert(0);
     set_keep_alive(controller, request.keep_alive_ms, now_ns);
-    return {Status::kSuccess, id, {id, 0, controller.client, controller.privileged, ssd::Priority::kMedium}};
+    QueueBinding binding;
+    binding.controller_id = id;
+    binding.client = controller.client;
+    binding.privileged = controller.privileged;
+    return {Status::kSuccess, id, binding};
 }
 
 ConnectOutcome Controllers::connect_io(const ConnectRequest& request) {
@@ -108,17 +115,17 @@ ConnectOutcome Controllers::connect_io(const ConnectRequest& request) {
         return refused(bad_parameter(offsetof(nvme::ConnectData, host_id), true));
     if (request.host_nqn != controller->host_nqn)
         return refused(bad_parameter(offsetof(nvme::ConnectData, host_nqn), true));
-    if (request.queue_id > controller->io_queues_granted)
+    if (kind_ == ControllerKind::kDiscovery || request.queue_id > controller->io_queues_granted)
         return refused(bad_parameter(offsetof(nvme::ConnectCommand, queue_id), false));
     if (!controller->status.ready) return refused(Status::kCommandSequenceError);
     if (!controller->queues.insert(request.queue_id).second) return refused(Status::kCommandSequenceError);
-    const auto priority = controller->configuration.arbitration == kArbitrationWeighted
-                              ? static_cast<ssd::Priority>(request.attributes & nvme::kConnectPriorityMask)
-                              : ssd::Priority::kMedium;
-    // I/O queues are never privileged: vendor commands are admin commands.
-    return {Status::kSuccess,
-            request.controller_id,
-            {request.controller_id, request.queue_id, controller->client, false, priority}};
+    QueueBinding binding;  // I/O queues are never privileged: vendor commands are admin commands
+    binding.controller_id = request.controller_id;
+    binding.queue_id = request.queue_id;
+    binding.client = controller->client;
+    if (controller->configuration.arbitration == kArbitrationWeighted)
+        binding.priority = static_cast<ssd::Priority>(request.attributes & nvme::kConnectPriorityMask);
+    return {Status::kSuccess, request.controller_id, binding};
 }
 
 void Controllers::disconnect(std::uint16_t controller_id, std::uint16_t queue_id) {
@@ -212,6 +219,7 @@ FeatureOutcome Controllers::set_feature(std::uint16_t controller_id, const nvme:
     if (controller == nullptr) return {Status::kCommandSequenceError, 0, true};
     switch (static_cast<nvme::Feature>(command.cdw10 & 0xFFu)) {
         case nvme::Feature::kNumberOfQueues: {
+            if (kind_ == ControllerKind::kDiscovery) return {Status::kInvalidField, 0, true};
             if ((command.cdw11 & 0xFFFFu) == 0xFFFFu || (command.cdw11 >> 16) == 0xFFFFu)
                 return {Status::kInvalidField, 0, true};
             // Not after I/O queues exist (Base 2.0, 5.27.1.5).
@@ -239,6 +247,7 @@ FeatureOutcome Controllers::get_feature(std::uint16_t controller_id, const nvme:
     std::uint32_t initial = 0;
     switch (static_cast<nvme::Feature>(command.cdw10 & 0xFFu)) {
         case nvme::Feature::kNumberOfQueues:
+            if (kind_ == ControllerKind::kDiscovery) return {Status::kInvalidField, 0, true};
             current = nvme::QueueCount{controller->io_queues_granted, controller->io_queues_granted}.encode();
             initial = nvme::QueueCount{options_.queues.io_queues_max, options_.queues.io_queues_max}.encode();
             break;
@@ -273,22 +282,26 @@ bool Controllers::has_queue(std::uint16_t controller_id, std::uint16_t queue_id)
 void Controllers::complete_identify(std::uint16_t controller_id, nvme::IdentifyController& identify) const {
     identify.cntlid = controller_id;
     identify.ver = nvme::kVersion20;
-    identify.cntrltype = nvme::kControllerTypeIo;
     identify.ctratt |= nvme::kCtrattHostId128;
     identify.kas = kKeepAliveGranularityMs / 100;
     identify.mdts = kTransferLog2;
     identify.aerl = kAsyncEventsMax - 1;
     identify.maxcmd = static_cast<std::uint16_t>(options_.queues.io_entries_max);
     identify.sgls = nvme::kSglsSupported | nvme::kSglsKeyed | nvme::kSglsOffset;
-    identify.sqes = (kSqEntryLog2 << 4) | kSqEntryLog2;
-    identify.cqes = (kCqEntryLog2 << 4) | kCqEntryLog2;
-    (void)put_nqn(identify.subnqn, subsystem_nqn_);
-    identify.ioccsz = kCapsuleBytesMax / 16;
-    identify.iorcsz = sizeof(nvme::Completion) / 16;
-    identify.icdoff = 0;
     identify.fcatt = 0;  // dynamic controller model
     identify.msdbd = 1;
     identify.ofcs = 0;  // no Disconnect command
+    (void)put_nqn(identify.subnqn, subsystem_nqn_);
+    if (kind_ == ControllerKind::kDiscovery) {
+        identify.cntrltype = nvme::kControllerTypeDiscovery;
+        return;
+    }
+    identify.cntrltype = nvme::kControllerTypeIo;
+    identify.sqes = (kSqEntryLog2 << 4) | kSqEntryLog2;
+    identify.cqes = (kCqEntryLog2 << 4) | kCqEntryLog2;
+    identify.ioccsz = kCapsuleBytesMax / 16;
+    identify.iorcsz = sizeof(nvme::Completion) / 16;
+    identify.icdoff = 0;
 }
 
 }  // namespace gnstor::nvmf

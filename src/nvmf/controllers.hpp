@@ -31,6 +31,11 @@ struct ControllerOptions {
     std::string admin_host_nqn{kAdminHostNqn};
 };
 
+enum class ControllerKind : std::uint8_t {
+    kIo,
+    kDiscovery,  ///< an admin queue alone
+};
+
 /// Keep-alive granularity (KAS): a controller's time is rounded up to a multiple of it.
 inline constexpr std::uint32_t kKeepAliveGranularityMs = 100;
 /// Until CC.EN takes effect at most (CAP.TO), in units of 500 ms; here it is at once.
@@ -45,6 +50,7 @@ struct QueueBinding {
     nvme::ClientId client = 0;
     bool privileged = false;
     ssd::Priority priority = ssd::Priority::kMedium;
+    bool sq_flow = true;  ///< false: its host does without the SQ head pointer, as it asked
 };
 
 struct ConnectOutcome {
@@ -67,7 +73,8 @@ struct FeatureOutcome {
 
 class Controllers {
   public:
-    Controllers(std::string subsystem_nqn, ControllerOptions options);
+    Controllers(std::string subsystem_nqn, ControllerOptions options,
+                ControllerKind kind = ControllerKind::kIo);
 
     /// Connect of an admin queue (creates a controller) or of an I/O queue. `transport`: what the RDMA
     /// connection was made for.
@@ -123,6 +130,7 @@ class Controllers {
 
     const std::string subsystem_nqn_;
     const ControllerOptions options_;
+    const ControllerKind kind_;
     std::map<std::uint16_t, Controller> controllers_;
     std::uint16_t last_id_ =
         0;  ///< ids go round, so that a late command of an old association finds no new one

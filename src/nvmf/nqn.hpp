@@ -22,6 +22,9 @@ inline constexpr std::size_t kNqnFieldBytes = 256;
 inline constexpr std::string_view kAdminHostNqn = "nqn.2026-11.io.gnstor:admin";
 inline constexpr std::string_view kClientHostNqnPrefix = "nqn.2026-11.io.gnstor:client:";
 
+/// The subsystem of discovery controllers, of every target (Base 2.0, 4.5).
+inline constexpr std::string_view kDiscoveryNqn = "nqn.2014-08.org.nvmexpress.discovery";
+
 /// The host NQN that binds client `id` at Connect; 1 .. 65535.
 std::string client_host_nqn(nvme::ClientId id);
 /// The client that a host NQN binds: canonical decimal 1 .. 65535 after the prefix, nothing else.

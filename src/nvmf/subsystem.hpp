@@ -42,8 +42,8 @@ struct ConnectionCounters {
 };
 
 struct Subsystem {
-    Subsystem(SubsystemConfig c, const ControllerOptions& options)
-        : config(std::move(c)), controllers(config.nqn, options) {}
+    Subsystem(SubsystemConfig c, const ControllerOptions& options, ControllerKind kind = ControllerKind::kIo)
+        : config(std::move(c)), controllers(config.nqn, options, kind) {}
 
     const SubsystemConfig config;
     std::mutex mutex;  ///< of `controllers`: admin and fabrics commands and the control thread; never I/O

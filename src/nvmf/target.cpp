@@ -23,8 +23,8 @@ Result<std::unique_ptr<Target>> Target::open(rdma::SoftNic& nic, std::span<const
 void Target::check_time() {
     impl_->control->check_time();
 }
-Result<SubsystemCounters> Target::counters(const std::string& service) const {
-    return impl_->control->counters(service);
+Result<SubsystemCounters> Target::counters(const std::string& name) const {
+    return impl_->control->counters(name);
 }
 std::size_t Target::subsystem_count() const {
     return impl_->control->subsystems().size();

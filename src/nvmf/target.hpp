@@ -1,7 +1,8 @@
 // target.hpp: the NVMe over RDMA target of one node: takes capsules from the NIC to the drives' own queues,
 // and back.
 //
-// One subsystem a drive, one listener a subsystem. The data path (connection.hpp) runs on the NIC's pollers
+// One subsystem a drive. A subsystem may have a listener of its own; a port (TargetOptions) leads to all of
+// them, by the name that Connect carries. The data path (connection.hpp) runs on the NIC's pollers
 // without locks or allocation; connecting, keep-alive expiry and clearing up run on one control thread of the
 // Target. No array software looks at an I/O command here: permission, placement and epoch are the drive's to
 // check.
@@ -22,19 +23,29 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace gnstor::nvmf {
 
 struct SubsystemConfig {
     ssd::NvmeDevice* device = nullptr;  ///< outlives the target
     std::string nqn;                    ///< empty: ssd_subsystem_nqn of the device's UUID
-    std::string service;                ///< listener name on the NIC, for example "ssd-0"
+    std::string service;  ///< its own listener on the NIC, for example "ssd-0"; empty: ports alone lead to it
     Reactor* drive_reactor =
         nullptr;  ///< woken when commands are submitted; null: the drive's thread finds them by itself
 };
 
+/// A listener that leads to every subsystem of the target, and to its discovery controller: Connect names it.
+struct PortConfig {
+    std::string service;  ///< on the NIC, for example "4420"
+    std::string address;  ///< what the discovery log says of it; empty: the NIC's
+};
+
 struct TargetOptions {
     ControllerOptions controllers;
+    std::vector<PortConfig> ports;
+    Reactor* discovery_reactor =
+        nullptr;  ///< where discovery controllers are served; null: on the first subsystem's drive_reactor
     std::uint32_t connections_max = 16384;
     std::uint32_t connect_timeout_ms =
         5000;  ///< from the RDMA connection to a successful Connect; then it is failed
@@ -72,7 +83,8 @@ class Target {
     /// never connected.
     void check_time();
 
-    [[nodiscard]] Result<SubsystemCounters> counters(const std::string& service) const;
+    /// Of the subsystem that has this name or this listener. A port's: its connections that reached none.
+    [[nodiscard]] Result<SubsystemCounters> counters(const std::string& name) const;
     [[nodiscard]] std::size_t subsystem_count() const;
     [[nodiscard]] const std::string& subsystem_nqn(std::size_t index) const;
     [[nodiscard]] std::size_t connections_open() const;

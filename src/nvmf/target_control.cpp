@@ -50,27 +50,75 @@ Result<std::unique_ptr<TargetControl>> TargetControl::open(rdma::SoftNic& nic,
 /// Before the control thread starts: the lists of subsystems never change afterwards.
 Result<void> TargetControl::make_subsystems(std::span<const SubsystemConfig> subsystems) {
     for (SubsystemConfig config : subsystems) {
-        if (config.device == nullptr || config.service.empty())
-            return error(Errc::kInvalidArgument,
-                         "a subsystem needs a device and a service name to listen on");
+        if (config.device == nullptr || (config.service.empty() && options_.ports.empty()))
+            return error(
+                Errc::kInvalidArgument,
+                "a subsystem needs a device, and a service name to listen on or a port of its target");
         if (config.nqn.empty()) config.nqn = ssd_subsystem_nqn(config.device->uuid());
         if (!is_valid_nqn(config.nqn))
             return error(Errc::kInvalidArgument,
                          "'{}' is not an NVMe qualified name (nqn.yyyy-mm.domain:name)", config.nqn);
+        const auto same = [&](const auto& each) { return each->config.nqn == config.nqn; };
+        if (!options_.ports.empty() &&
+            (config.nqn == kDiscoveryNqn || std::ranges::any_of(subsystems_, same)))
+            return error(Errc::kExists, "two subsystems of one target are called {}: a port cannot tell them",
+                         config.nqn);
         subsystems_.push_back(std::make_unique<Subsystem>(std::move(config), options_.controllers));
-        doors_.push_back(std::make_unique<Door>(*this, *subsystems_.back()));
+        const auto& made = subsystems_.back();
+        if (!made->config.service.empty()) add_door(made->config.service, made.get());
     }
+    for (const auto& each : subsystems_) all_.push_back(each.get());
+    if (options_.ports.empty()) return {};
+    for (const PortConfig& port : options_.ports) add_door(port.service, nullptr);
+    return make_discovery();
+}
+
+/// One record for each subsystem at each port.
+Result<void> TargetControl::make_discovery() {
+    std::vector<DiscoveryRecord> records;
+    for (std::size_t i = 0; i < options_.ports.size(); ++i)
+        for (const auto& subsystem : subsystems_)
+            records.push_back(
+                {.nqn = subsystem->config.nqn,
+                 .address = options_.ports[i].address.empty() ? nic_.address() : options_.ports[i].address,
+                 .service = options_.ports[i].service,
+                 .port_id = static_cast<std::uint16_t>(i + 1),
+                 .admin_entries_max =
+                     static_cast<std::uint16_t>(options_.controllers.queues.admin_entries_max)});
+    Reactor* reactor = options_.discovery_reactor;
+    if (reactor == nullptr && !subsystems_.empty()) reactor = subsystems_.front()->config.drive_reactor;
+    if (reactor == nullptr)
+        return error(Errc::kInvalidArgument,
+                     "a target with ports needs a reactor for discovery: name one, or the first subsystem's");
+    GN_ASSIGN(DiscoveryLog log, DiscoveryLog::make(records));
+    discovery_device_ = std::make_unique<DiscoveryDevice>(std::move(log), *reactor);
+    SubsystemConfig config;
+    config.device = discovery_device_.get();
+    config.nqn = kDiscoveryNqn;
+    config.drive_reactor = reactor;
+    discovery_ =
+        std::make_unique<Subsystem>(std::move(config), options_.controllers, ControllerKind::kDiscovery);
+    all_.push_back(discovery_.get());
     return {};
+}
+
+void TargetControl::add_door(const std::string& service, Subsystem* only) {
+    doors_.push_back(std::make_unique<Door>(*this, doors_.size(), service, only));
 }
 
 Result<void> TargetControl::listen() {
-    for (; listening_ < subsystems_.size(); ++listening_)
-        GN_TRY(nic_.listen(subsystems_[listening_]->config.service, *doors_[listening_]));
+    for (; listening_ < doors_.size(); ++listening_)
+        GN_TRY(nic_.listen(doors_[listening_]->service, *doors_[listening_]));
     return {};
 }
 
+Subsystem* TargetControl::subsystem_named(std::string_view nqn) const {
+    const auto at = std::ranges::find_if(all_, [&](const auto& each) { return each->config.nqn == nqn; });
+    return at == all_.end() ? nullptr : *at;
+}
+
 TargetControl::~TargetControl() {
-    for (std::size_t i = 0; i < listening_; ++i) nic_.unlisten(subsystems_[i]->config.service);
+    for (std::size_t i = 0; i < listening_; ++i) nic_.unlisten(doors_[i]->service);
     const auto deadline =
         std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.drain_timeout_ms);
     std::unique_lock lock(mutex_);
@@ -88,7 +136,7 @@ TargetControl::~TargetControl() {
     shards_.clear();
     for (const auto& connection : connections_) {
         if (connection->record.queue != nullptr)
-            (void)connection->subsystem().config.device->delete_queue(connection->record.queue);
+            (void)connection->record.subsystem->config.device->delete_queue(connection->record.queue);
         (void)nic_.destroy_queue_pair(connection->qp());
     }
 }
@@ -120,7 +168,7 @@ OffloadShard& TargetControl::shard_of(Reactor& reactor) {
 }
 
 /// Any thread of the NIC. Makes the queue pair; everything that may block waits for Connect.
-rdma::ConnectReply TargetControl::accept(Subsystem& subsystem, const rdma::ConnectRequest& request) {
+rdma::ConnectReply TargetControl::accept(std::size_t door, const rdma::ConnectRequest& request) {
     const TransportVerdict verdict =
         check_transport_request(request.private_data, options_.controllers.queues);
     if (verdict.reject) return reject(*verdict.reject);
@@ -130,8 +178,11 @@ rdma::ConnectReply TargetControl::accept(Subsystem& subsystem, const rdma::Conne
             return reject(nvme::RdmaRejectStatus::kNoResources);
         ++accepting_;
     }
-    auto connection = std::make_unique<Connection>(nic_, subsystem, *this, verdict.request, options_.now_ns);
+    Subsystem* const only = doors_[door]->only;
+    auto connection = std::make_unique<Connection>(nic_, only, *this, verdict.request, options_.now_ns);
     connection->record.accepted_ns = options_.now_ns();
+    connection->record.subsystem = only;
+    connection->record.door = door;
     const Result<rdma::QpNumber> qp = nic_.create_offload_queue_pair(*connection, request.affinity);
     if (qp.ok()) connection->attach(*qp, shard_of(nic_.owner(*qp)));
     const std::lock_guard lock(mutex_);
@@ -141,7 +192,7 @@ rdma::ConnectReply TargetControl::accept(Subsystem& subsystem, const rdma::Conne
         log_warn("no queue pair for a connection from {}: {}", request.peer, qp.error().message);
         return reject(nvme::RdmaRejectStatus::kNoResources);
     }
-    ++subsystem.closed.connections_accepted;
+    ++tally_of(*connection).connections_accepted;
     connections_.push_back(std::move(connection));
     return {.accept = true,
             .reject_reason = 0,
@@ -156,19 +207,32 @@ std::size_t TargetControl::connections_open() const {
     return connections_.size();
 }
 
-Result<SubsystemCounters> TargetControl::counters(const std::string& service) const {
+/// Under mutex_: where what it did is counted when it is gone.
+SubsystemCounters& TargetControl::tally_of(const Connection& connection) {
+    const Connection::Record& record = connection.record;
+    return record.subsystem != nullptr ? record.subsystem->closed : doors_[record.door]->strayed;
+}
+
+Result<SubsystemCounters> TargetControl::counters(const std::string& name) const {
     const std::lock_guard lock(mutex_);
-    for (const auto& subsystem : subsystems_) {
-        if (subsystem->config.service != service) continue;
-        SubsystemCounters sum = subsystem->closed;
-        for (const auto& connection : connections_) {
-            if (&connection->subsystem() != subsystem.get()) continue;
-            connection->counters().add_to(sum);
-            ++sum.connections_open;
-        }
-        return sum;
+    const Subsystem* subsystem = subsystem_named(name);
+    const Door* port = nullptr;
+    for (const auto& door : doors_) {
+        if (door->service != name) continue;
+        subsystem = door->only;
+        port = door->only == nullptr ? door.get() : nullptr;
     }
-    return error(Errc::kNotFound, "the target has no subsystem that listens on '{}'", service);
+    if (subsystem == nullptr && port == nullptr)
+        return error(Errc::kNotFound, "the target has no subsystem '{}', and no listener of that name", name);
+    SubsystemCounters sum = subsystem != nullptr ? subsystem->closed : port->strayed;
+    for (const auto& connection : connections_) {
+        const Connection::Record& record = connection->record;
+        if (record.subsystem != subsystem) continue;
+        if (subsystem == nullptr && doors_[record.door].get() != port) continue;
+        connection->counters().add_to(sum);
+        ++sum.connections_open;
+    }
+    return sum;
 }
 
 void TargetControl::check_time() {
@@ -220,7 +284,7 @@ void TargetControl::handle(const Event& event) {
             record.closing = true;
             // An association ends with its admin queue (Base 2.0, 3.1.1).
             if (record.bound && record.binding.queue_id == 0)
-                close_queues(event.connection->subsystem(), record.binding.controller_id, false);
+                close_queues(*record.subsystem, record.binding.controller_id, false);
             return;
         }
         case EventKind::kQuiesced:
@@ -240,8 +304,7 @@ std::vector<Connection*> TargetControl::snapshot() const {
 void TargetControl::close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too) {
     for (Connection* connection : snapshot()) {
         Connection::Record& record = connection->record;
-        if (&connection->subsystem() != &subsystem || !record.bound ||
-            record.binding.controller_id != controller_id)
+        if (record.subsystem != &subsystem || !record.bound || record.binding.controller_id != controller_id)
             continue;
         if (record.binding.queue_id == 0 && !admin_too) continue;
         record.closing = true;
@@ -251,7 +314,7 @@ void TargetControl::close_queues(Subsystem& subsystem, std::uint16_t controller_
 
 void TargetControl::expire() {
     const std::uint64_t now = options_.now_ns();
-    for (const auto& subsystem : subsystems_) {
+    for (Subsystem* const subsystem : all_) {
         std::vector<std::uint16_t> expired;
         {
             const std::lock_guard lock(subsystem->mutex);
@@ -259,7 +322,7 @@ void TargetControl::expire() {
         }
         for (const std::uint16_t id : expired) {
             log_warn("{}: controller {} fell silent past its keep-alive time; its connections are failed",
-                     subsystem->config.service, id);
+                     subsystem->config.nqn, id);
             close_queues(*subsystem, id, true);
         }
         const std::lock_guard lock(mutex_);
@@ -286,13 +349,20 @@ void TargetControl::decide_connects() {
     }
 }
 
+/// The subsystem that its Connect is for; null: none of that name.
+Subsystem* TargetControl::wanted(const Connection& connection) const {
+    if (connection.record.subsystem != nullptr) return connection.record.subsystem;
+    return subsystem_named(connection.connect_request().subsystem_nqn);
+}
+
 /// Whether the queue id is still held by a connection on its way out.
 bool TargetControl::must_wait(const Connection& connection) const {
     const ConnectRequest& request = connection.connect_request();
-    if (request.queue_id == 0 || connection.is_draining()) return false;
+    const Subsystem* const subsystem = wanted(connection);
+    if (subsystem == nullptr || request.queue_id == 0 || connection.is_draining()) return false;
     for (Connection* other : snapshot()) {
         const Connection::Record& record = other->record;
-        if (&other->subsystem() == &connection.subsystem() && record.bound &&
+        if (record.subsystem == subsystem && record.bound &&
             record.binding.controller_id == request.controller_id &&
             record.binding.queue_id == request.queue_id)
             return record.closing || other->is_draining();
@@ -301,34 +371,45 @@ bool TargetControl::must_wait(const Connection& connection) const {
 }
 
 void TargetControl::decide(Connection& connection) {
-    Subsystem& subsystem = connection.subsystem();
+    Subsystem* const subsystem = wanted(connection);
+    if (subsystem == nullptr) {
+        const ConnectVerdict stranger = bad_parameter(offsetof(nvme::ConnectData, subsystem_nqn), true);
+        return connection.answer_connect({stranger.status, stranger.dw0, {}}, nullptr, nullptr);
+    }
+    const ConnectOutcome outcome = make_queue(connection, *subsystem);
+    const bool good = nvme::ok(outcome.status);
+    if (good && connection.record.subsystem == nullptr) {
+        const std::lock_guard lock(mutex_);
+        connection.record.subsystem = subsystem;
+        ++subsystem->closed.connections_accepted;
+    }
+    connection.answer_connect(outcome, good ? subsystem : nullptr, connection.record.queue);
+}
+
+ConnectOutcome TargetControl::make_queue(Connection& connection, Subsystem& subsystem) {
     ConnectOutcome outcome;
     {
         const std::lock_guard lock(subsystem.mutex);
         outcome = subsystem.controllers.connect(connection.connect_request(), connection.transport(),
                                                 options_.now_ns());
     }
-    ssd::NvmeQueue* queue = nullptr;
-    if (nvme::ok(outcome.status)) {
-        const QueueBinding& binding = outcome.binding;
-        // Deeper than the capsules that may be under way: a queue of n holds n - 1 commands.
-        const std::uint32_t depth = std::bit_ceil(connection.transport().entries + 1);
-        auto made = subsystem.config.device->create_queue(binding.queue_id, depth, binding.client,
-                                                          binding.priority, binding.privileged);
-        if (made.ok()) {
-            queue = *made;
-            connection.record.binding = binding;
-            connection.record.bound = true;
-            connection.record.queue = queue;
-        } else {
-            log_error("{}: no drive queue for controller {} queue {}: {}", subsystem.config.service,
-                      binding.controller_id, binding.queue_id, made.error().message);
-            const std::lock_guard lock(subsystem.mutex);
-            subsystem.controllers.disconnect(binding.controller_id, binding.queue_id);
-            outcome = {Status::kInternalError, 0, {}};
-        }
+    if (!nvme::ok(outcome.status)) return outcome;
+    const QueueBinding& binding = outcome.binding;
+    // Deeper than the capsules that may be under way: a queue of n holds n - 1 commands.
+    const std::uint32_t depth = std::bit_ceil(connection.transport().entries + 1);
+    auto made = subsystem.config.device->create_queue(binding.queue_id, depth, binding.client,
+                                                      binding.priority, binding.privileged);
+    if (made.ok()) {
+        connection.record.binding = binding;
+        connection.record.bound = true;
+        connection.record.queue = *made;
+        return outcome;
     }
-    connection.answer_connect(outcome, queue);
+    log_error("{}: no device queue for controller {} queue {}: {}", subsystem.config.nqn,
+              binding.controller_id, binding.queue_id, made.error().message);
+    const std::lock_guard lock(subsystem.mutex);
+    subsystem.controllers.disconnect(binding.controller_id, binding.queue_id);
+    return {Status::kInternalError, 0, {}};
 }
 
 void TargetControl::destroy_quiesced() {
@@ -338,22 +419,23 @@ void TargetControl::destroy_quiesced() {
 
 void TargetControl::destroy(Connection& connection) {
     connection.shard().remove(connection);
-    Subsystem& subsystem = connection.subsystem();
     const Connection::Record& record = connection.record;
     if (record.queue != nullptr) {
-        const auto deleted = subsystem.config.device->delete_queue(record.queue);
-        if (!deleted.ok()) log_error("{}: {}", subsystem.config.service, deleted.error().message);
+        const auto deleted = record.subsystem->config.device->delete_queue(record.queue);
+        if (!deleted.ok()) log_error("{}: {}", record.subsystem->config.nqn, deleted.error().message);
     }
     const auto destroyed = nic_.destroy_queue_pair(connection.qp());
-    if (!destroyed.ok()) log_error("{}: {}", subsystem.config.service, destroyed.error().message);
+    if (!destroyed.ok()) log_error("{}: {}", doors_[record.door]->service, destroyed.error().message);
     if (record.bound) {
+        Subsystem& subsystem = *record.subsystem;
         if (record.binding.queue_id == 0) close_queues(subsystem, record.binding.controller_id, false);
         const std::lock_guard lock(subsystem.mutex);
         subsystem.controllers.disconnect(record.binding.controller_id, record.binding.queue_id);
     }
     const std::lock_guard lock(mutex_);
-    connection.counters().add_to(subsystem.closed);
-    ++subsystem.closed.connections_failed;
+    SubsystemCounters& tally = tally_of(connection);
+    connection.counters().add_to(tally);
+    ++tally.connections_failed;
     connections_.remove_if([&](const auto& each) { return each.get() == &connection; });
     progress_.notify_all();
 }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "nvmf/connection.hpp"
+#include "nvmf/discovery_device.hpp"
 
 #include <condition_variable>
 #include <list>
@@ -31,7 +32,7 @@ class TargetControl final : public ConnectionOwner {
     ~TargetControl() override;
 
     void check_time();
-    [[nodiscard]] Result<SubsystemCounters> counters(const std::string& service) const;
+    [[nodiscard]] Result<SubsystemCounters> counters(const std::string& name) const;
     [[nodiscard]] const std::vector<std::unique_ptr<Subsystem>>& subsystems() const { return subsystems_; }
     [[nodiscard]] std::size_t connections_open() const;
 
@@ -42,17 +43,21 @@ class TargetControl final : public ConnectionOwner {
     void on_quiesced(Connection& connection) override;
 
   private:
-    /// One listener a subsystem.
+    /// A listener: of one subsystem, or of a port, which leads to all.
     class Door final : public rdma::Listener {
       public:
-        Door(TargetControl& control, Subsystem& subsystem) : control_(control), subsystem_(subsystem) {}
+        Door(TargetControl& control, std::size_t index, std::string name, Subsystem* subsystem)
+            : service(std::move(name)), only(subsystem), control_(control), index_(index) {}
         rdma::ConnectReply on_connect(const rdma::ConnectRequest& request) override {
-            return control_.accept(subsystem_, request);
+            return control_.accept(index_, request);
         }
+        const std::string service;
+        Subsystem* const only;        // null: of a port
+        SubsystemCounters strayed{};  // of connections by a port that reached no subsystem; under mutex_
 
       private:
         TargetControl& control_;
-        Subsystem& subsystem_;
+        const std::size_t index_;
     };
     enum class EventKind : std::uint8_t { kConnect, kDisabled, kDraining, kQuiesced };
     struct Event {
@@ -64,8 +69,10 @@ class TargetControl final : public ConnectionOwner {
 
     TargetControl(rdma::SoftNic& nic, TargetOptions options);
     Result<void> make_subsystems(std::span<const SubsystemConfig> subsystems);
+    Result<void> make_discovery();
+    void add_door(const std::string& service, Subsystem* only);
     Result<void> listen();
-    rdma::ConnectReply accept(Subsystem& subsystem, const rdma::ConnectRequest& request);
+    rdma::ConnectReply accept(std::size_t door, const rdma::ConnectRequest& request);
     OffloadShard& shard_of(Reactor& reactor);
     void post(Event event);
 
@@ -74,6 +81,10 @@ class TargetControl final : public ConnectionOwner {
     void handle(const Event& event);
     void decide_connects();
     void decide(Connection& connection);
+    ConnectOutcome make_queue(Connection& connection, Subsystem& subsystem);
+    [[nodiscard]] Subsystem* subsystem_named(std::string_view nqn) const;
+    [[nodiscard]] Subsystem* wanted(const Connection& connection) const;
+    [[nodiscard]] SubsystemCounters& tally_of(const Connection& connection);
     [[nodiscard]] bool must_wait(const Connection& connection) const;
     void close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too);
     void expire();
@@ -84,6 +95,9 @@ class TargetControl final : public ConnectionOwner {
     rdma::SoftNic& nic_;
     const TargetOptions options_;
     std::vector<std::unique_ptr<Subsystem>> subsystems_;
+    std::unique_ptr<DiscoveryDevice> discovery_device_;  // where there are ports
+    std::unique_ptr<Subsystem> discovery_;
+    std::vector<Subsystem*> all_;  // subsystems_, and discovery_
     std::vector<std::unique_ptr<Door>> doors_;
     std::size_t listening_ = 0;
 

@@ -58,7 +58,7 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
 
     // rdma::Listener
     rdma::ConnectReply on_connect(const rdma::ConnectRequest&) override {
-        connection = std::make_unique<Connection>(*node, subsystem, *this, TransportRequest{1, kEntries, 1},
+        connection = std::make_unique<Connection>(*node, &subsystem, *this, TransportRequest{1, kEntries, 1},
                                                   [] { return simt::now_ns(); });
         const rdma::QpNumber qp = node->create_offload_queue_pair(*connection).value();
         shard = std::make_unique<OffloadShard>(node->owner(qp));
@@ -71,7 +71,7 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
                 .message_bytes = kCapsuleBytesMax};
     }
     // ConnectionOwner
-    void on_connect_command(Connection& c) override { c.answer_connect({}, &drive); }
+    void on_connect_command(Connection& c) override { c.answer_connect({}, &subsystem, &drive); }
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_draining(Connection&) override {}
     void on_quiesced(Connection&) override { quiesced.store(true); }

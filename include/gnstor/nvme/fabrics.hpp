@@ -48,6 +48,7 @@ static_assert(offsetof(ConnectCommand, queue_id) == 42 && offsetof(ConnectComman
 static_assert(offsetof(ConnectCommand, attributes) == 46 && offsetof(ConnectCommand, keep_alive_ms) == 48);
 inline constexpr std::uint8_t kConnectPriorityMask = 0x03;      ///< ssd::Priority of an I/O queue
 inline constexpr std::uint8_t kConnectDisableSqFlow = 1u << 2;  ///< host asks to disable SQ flow control
+inline constexpr std::uint16_t kNoSqFlow = 0xFFFF;  ///< SQ head in the response to such a Connect: granted
 
 /// Data of Connect. Base 2.0, figure 387.
 struct ConnectData {

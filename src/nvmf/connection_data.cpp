@@ -1,0 +1,104 @@
+// connection_data.cpp: where the data of a connection's commands is: in the message, under a window, on the
+// staging page; and the commands that wait until the NIC has fetched it.
+#include "nvmf/connection.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gnstor::nvmf {
+
+using nvme::Status;
+
+namespace {
+
+/// Data that the drive interprets rather than stores is copied before anyone looks at it: the peer may change
+/// its memory between two looks. Block data may change under way, as on any RDMA target; the drive checksums
+/// what it copied.
+bool is_block_data(QueueKind kind, const nvme::Command& command) {
+    return kind == QueueKind::kIo && !is_fabrics(command) &&
+           command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
+}
+
+}  // namespace
+
+/// Makes the data reachable for the drive: where the message, the peer's memory or the staging page has it.
+/// What has to be fetched may not be there yet: the window says so.
+Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes,
+                         std::byte*& data) {
+    slot.carries_blocks = capsule.payload == Payload::kInCapsule && is_block_data(kind(), capsule.command);
+    if (slot.carries_blocks && writes_in_turn_ >= kInTurnProven) {
+        // The drive only reads what it writes to flash.
+        data = const_cast<std::byte*>(bytes.contiguous(capsule.offset, capsule.bytes));
+        if (data != nullptr) return Status::kSuccess;
+    }
+    if (slot.carries_blocks) counters_.staged_writes.add();
+    if (capsule.payload == Payload::kInCapsule) {
+        bytes.copy(capsule.offset, capsule.bytes, staging(index));
+        data = staging(index);
+    }
+    slot.bytes = capsule.bytes;
+    if (capsule.payload == Payload::kKeyed) {
+        const bool to_drive = capsule.direction == Direction::kToDrive;
+        const auto use = to_drive ? rdma::WindowUse::kRead : rdma::WindowUse::kWrite;
+        if (!nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, use, slot.window))
+            return Status::kDataTransferError;
+        slot.holds_window = true;
+        slot.fills_window = !to_drive;
+        if (!to_drive)
+            data = where_to_answer(slot, index, capsule);
+        else if (slot.window.ready)
+            data = take_fetched(slot, index, capsule);
+    }
+    // Nothing is read from the message any more.
+    slot.holds_message = false;
+    nic_.release(qp_, slot.token);
+    return Status::kSuccess;
+}
+
+/// Where the drive puts what the host asked for.
+std::byte* Connection::where_to_answer(Slot& slot, std::uint32_t index, const Capsule& capsule) {
+    if (kind() == QueueKind::kIo) return slot.window.data;
+    slot.completes_identify =
+        slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
+        (capsule.command.cdw10 & 0xFFu) == static_cast<std::uint8_t>(nvme::IdentifyCns::kController);
+    if (slot.completes_identify) return staging(index);
+    // An admin command may answer with less than the host has room for. The rest must not be what the NIC had
+    // in that memory before.
+    std::memset(slot.window.data, 0, slot.window.bytes);
+    return slot.window.data;
+}
+
+/// The window for reading is ready. What is interpreted rather than stored is copied, if it fits a page.
+std::byte* Connection::take_fetched(Slot& slot, std::uint32_t index, const Capsule& capsule) {
+    if (is_block_data(kind(), capsule.command) || capsule.bytes > kInCapsuleBytes) return slot.window.data;
+    std::memcpy(staging(index), slot.window.data, capsule.bytes);
+    nic_.close_window(qp_, slot.window);
+    slot.holds_window = false;
+    return staging(index);
+}
+
+void Connection::await_window(std::uint32_t index, const Capsule& capsule) {
+    if (fetching_.empty()) fetching_.resize(slots_.size());  // of wires that fetch: once a connection
+    fetching_[index] = capsule;
+    awaited_.push_back(index);
+}
+
+void Connection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, bool good) {
+    const auto at = std::ranges::find_if(
+        awaited_, [&](std::uint32_t index) { return slots_[index].window.cookie == cookie; });
+    if (at == awaited_.end()) {
+        log_error("queue pair {:#x}: the NIC has filled a window that is not awaited", qp_);
+        return;
+    }
+    const std::uint32_t index = *at;
+    awaited_.erase(at);
+    const Capsule capsule = fetching_[index];
+    if (good && state_ < State::kDraining)
+        return hand_over(index, capsule, take_fetched(slots_[index], index, capsule));
+    if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
+    give_back(index, capsule, Status::kDataTransferError);
+}
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,45 @@
+// discovery_device.hpp: what stands behind the discovery subsystem: admin queues, served on a reactor.
+//
+// Invariant: whatever was fetched is answered in the same poll, but for event requests, which are held until
+// they are aborted or their queue goes. Threads: as NvmeDevice says; poll() is the reactor's.
+#pragma once
+
+#include <gnstor/base/reactor.hpp>
+
+#include "nvmf/discovery.hpp"
+#include "ssd/nvme_device.hpp"
+#include "ssd/served_queue.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace gnstor::nvmf {
+
+class DiscoveryDevice final : public ssd::NvmeDevice, public Poller {
+  public:
+    /// `reactor` outlives it.
+    DiscoveryDevice(DiscoveryLog log, Reactor& reactor);
+    ~DiscoveryDevice() override { reactor_.remove(*this); }
+
+    std::uint32_t poll() override;
+
+    Result<ssd::NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
+                                         ssd::Priority priority, bool privileged) override;
+    Result<void> delete_queue(ssd::NvmeQueue* queue) override;
+    [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const override { return uuid_; }
+    [[nodiscard]] const std::string& serial() const override { return serial_; }
+    [[nodiscard]] bool is_timed() const override { return false; }
+    [[nodiscard]] ssd::Dialect dialect() const override { return ssd::Dialect::kPlain; }
+
+  private:
+    void take(ssd::ServedQueue& q, std::uint32_t slot);
+    void abort(ssd::ServedQueue& q, std::uint32_t slot);
+
+    const DiscoveryCommands commands_;
+    Reactor& reactor_;
+    const std::array<std::uint8_t, 16> uuid_{};  // its name is the well-known one
+    const std::string serial_;
+    std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // the reactor's
+};
+
+}  // namespace gnstor::nvmf
