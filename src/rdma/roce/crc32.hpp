@@ -13,5 +13,7 @@ namespace gnstor::rdma::roce {
 /// CRC of `bytes`, continuing from `crc` (0 to begin); initial value and final exclusive-or are applied
 /// inside: crc32("123456789") == 0xCBF43926.
 [[nodiscard]] std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
+/// The same without any library: what it falls back to, and what tests compare it with.
+[[nodiscard]] std::uint32_t crc32_by_tables(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 
 }  // namespace gnstor::rdma::roce
