@@ -33,8 +33,9 @@ namespace gnstor::gateway {
 struct GatewayCounters {
     std::uint64_t reads, writes, flushes, trims, write_zeroes;
     std::uint64_t blocks_read, blocks_written;
-    std::uint64_t refused;  ///< by the gateway itself
-    std::uint64_t failed;   ///< on the volume
+    std::uint64_t refused;   ///< by the gateway itself
+    std::uint64_t failed;    ///< on the volume
+    std::uint64_t reclaims;  ///< how often connections to SSDs were made anew
 };
 
 struct EngineOptions {
@@ -58,7 +59,10 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     /// No request is begun any more until resume(); those under way go on. Commands that wait end at their
     /// deadline.
     void hold() { held_ = true; }
-    void resume() { held_ = false; }
+    void resume(bool reclaimed) {
+        held_ = false;
+        counters_.reclaims += reclaimed ? 1 : 0;
+    }
     /// Whether nothing of this engine is going on in the channel.
     [[nodiscard]] bool channel_is_quiet() const { return begun_ == 0; }
     /// Whether a queue pair of the channel is in error, or a command was given up since the last question:

@@ -217,7 +217,7 @@ void Gateway::Impl::reclaim() {
     while (!quiet && Clock::now() - began < kQuietWait && wait(kQuietLook));
     Result<void> done;
     if (quiet) done = client.reclaim();
-    reactor->run([this] { engine->resume(); });
+    reactor->run([&] { engine->resume(quiet && done.ok()); });
     const auto now = Clock::now();
     next_reclaim = now + std::max<Clock::duration>(kReclaimPause, (now - began) * kReclaimShare);
     if (!quiet) return;

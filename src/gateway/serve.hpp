@@ -23,7 +23,7 @@ std::string volume_subsystem_nqn(const std::string& volume);
 
 struct ServeOptions {
     GatewayOptions gateway;
-    std::string service;  ///< listener name on the NIC; empty: "volume-NAME"
+    std::string service;  ///< listener on the NIC: a port number on the udp wire; empty: "volume-NAME"
     std::string nqn;      ///< empty: volume_subsystem_nqn()
     nvmf::TargetOptions target;
 };

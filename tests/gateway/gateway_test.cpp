@@ -2,6 +2,10 @@
 // reconnects, lost leases, broken queue pairs and SSDs that do not answer.
 #include "gateway/model_host.hpp"
 
+#include <unistd.h>
+
+#include <filesystem>
+
 namespace gnstor::test {
 namespace {
 
@@ -45,8 +49,8 @@ TEST(Gateway, AnOrdinaryHostSeesOneNamespaceOfTheVolumesSizeAndItsNameStays) {
     }
 }
 
-TEST(Gateway, RandomCommandsOnSeveralQueuesMatchAPlainModelAcrossReconnects) {
-    GatewayRig rig;
+/// Commands that a host leaves under way, hosts that come again, and everything is as a model has it.
+void compare_with_model(GatewayRig& rig, std::uint64_t commands) {
     auto client = rig.client("gw");
     auto reader = rig.client("reader");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -54,13 +58,13 @@ TEST(Gateway, RandomCommandsOnSeveralQueuesMatchAPlainModelAcrossReconnects) {
     BlockHost host(rig, *served, 3);
     ModelHost model(host, kVolumeBlocks, run_seed());
     for (int round = 0; round < 3; ++round) {
-        model.run(kCommands, true);
+        model.run(commands, true);
         host.disconnect();
         model.lose_what_is_under_way();
         host.connect(*served, 3);
         model.begin_anew();
-        model.run(kCommands / 4, false);
-        if (HasFailure()) return;
+        model.run(commands / 4, false);
+        if (::testing::Test::HasFailure()) return;
     }
     EXPECT_GE(model.under_way_most, 32u);
     host.disconnect();
@@ -71,6 +75,48 @@ TEST(Gateway, RandomCommandsOnSeveralQueuesMatchAPlainModelAcrossReconnects) {
     rig.array.expect_clean(*client);
     count("gateway_commands", model.done);
     count("gateway_commands_cut_off", model.lost);
+}
+
+TEST(Gateway, RandomCommandsOnSeveralQueuesMatchAPlainModelAcrossReconnects) {
+    GatewayRig rig;
+    compare_with_model(rig, kCommands);
+}
+
+TEST(Gateway, TheSameHoldsByPackets) {
+    GatewayRig rig(gateway_array(), false, true);
+    compare_with_model(rig, kCommands / 8);
+}
+
+/// FLUSH reaches every SSD, and matters exactly where one has a cache that power loss empties.
+void expect_write_cache(SsdDurability durability, bool cached) {
+    const auto folder = std::filesystem::temp_directory_path() / fmt::format("gn-gateway-{}", ::getpid());
+    EmbeddedArrayOptions array = gateway_array();
+    array.directory = folder;
+    array.ssd_capacity_bytes = 64u << 20;
+    array.durability = durability;
+    {
+        GatewayRig rig(array);
+        auto client = rig.client("gw");
+        rig.make_volume(*client, "v", 64);
+        auto served = rig.serve(*client, options_of("v")).value();
+        BlockHost host(rig, *served, 1);
+        EXPECT_EQ(host.controller->identify_controller()->vwc, cached ? 1 : 0);
+        EXPECT_EQ(host.status(block_command(IoOpcode::kWrite, 0, 1), kBlock), Status::kSuccess);
+        std::vector<std::uint64_t> before;
+        for (std::uint32_t i = 0; i < array.ssds; ++i) before.push_back(rig.array.node->describe(i).flushes);
+        EXPECT_EQ(host.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kSuccess);
+        for (std::uint32_t i = 0; i < array.ssds; ++i)
+            EXPECT_EQ(rig.array.node->describe(i).flushes, before[i] + 1) << "SSD " << i;
+        nvme::Command fua = block_command(IoOpcode::kWrite, 1, 1);
+        fua.cdw12 |= 1u << 30;
+        EXPECT_EQ(host.status(fua, kBlock), Status::kSuccess);
+    }
+    std::filesystem::remove_all(folder);
+}
+
+TEST(Gateway, AVolatileWriteCacheIsReportedExactlyWhereSsdsHaveOneAndFlushReachesThemAll) {
+    expect_write_cache(SsdDurability::kProcess, true);
+    expect_write_cache(SsdDurability::kPower, false);
 }
 
 TEST(Gateway, WhatANamespaceMustNotTakeIsRefusedByStatusAndNothingIsDone) {
@@ -194,11 +240,12 @@ TEST(Gateway, BrokenQueuePairsCostErrorsAtMostAndAreMadeAnewByTheGateway) {
         model.run(kCommands / 8, true, true);
         rig.array.nic->disconnect(client->channel(0).queue_pair(static_cast<std::uint32_t>(random.below(4))));
         model.run(kCommands / 4, false, true);
-        // A write of all chunks meets every SSD: it works once all are connected again.
+        // A flush meets every SSD: it works once all are connected again.
         ASSERT_TRUE(nvmf::eventually(
             [&] { return nvme::ok(host.status(block_command(IoOpcode::kFlush, 0, 1))); }, 60));
         if (HasFailure()) return;
     }
+    EXPECT_GE(served->gateway().counters().reclaims, 1u);
     const std::uint64_t failed = model.failed;
     model.run(kCommands / 4, false);
     EXPECT_EQ(model.failed, failed);

@@ -5,6 +5,7 @@
 #include "embedded/rig.hpp"
 #include "gateway/serve.hpp"
 #include "nvmf/loop_rig.hpp"
+#include "rdma/udp_wire.hpp"
 #include "support/count.hpp"
 
 #include <gnstor/base/hash.hpp>
@@ -49,12 +50,19 @@ inline EmbeddedArrayOptions gateway_array() {
 
 class GatewayRig {
   public:
-    explicit GatewayRig(const EmbeddedArrayOptions& o = gateway_array(), bool own_clock = false)
+    /// `packets`: host and gateway talk over the udp wire, not over the array's.
+    explicit GatewayRig(const EmbeddedArrayOptions& o = gateway_array(), bool own_clock = false,
+                        bool packets = false)
         : array(o, own_clock) {
         rdma::NicOptions n;
         n.strict = true;
-        n.pollers = static_cast<std::uint32_t>(array.node->nic_reactors().size());
+        n.pollers = packets ? 1 : static_cast<std::uint32_t>(array.node->nic_reactors().size());
         n.seed = o.seed + 2;
+        if (packets) {
+            target_nic = rdma::SoftNic::open(open_udp("127.0.3.2"), n).value();
+            host_nic = rdma::SoftNic::open(open_udp("127.0.3.3"), n).value();
+            return;
+        }
         target_nic = rdma::SoftNic::open(array.wire, "gateway", n, array.node->nic_reactors()).value();
         n.seed = o.seed + 3;
         host_nic = rdma::SoftNic::open(array.wire, "linux", n, array.node->nic_reactors()).value();
@@ -82,11 +90,12 @@ class GatewayRig {
                                                          const gateway::GatewayOptions& options) {
         gateway::ServeOptions o;
         o.gateway = options;
+        if (!udp_.empty()) o.service = "4420";
         return gateway::serve(*target_nic, client, o);
     }
     [[nodiscard]] nvmf::HostOptions host(const gateway::ServedVolume& served) const {
         nvmf::HostOptions o;
-        o.peer_address = "gateway";
+        o.peer_address = udp_.empty() ? "gateway" : udp_.front()->address();
         o.service = served.service();
         o.subsystem_nqn = served.nqn();
         o.host_nqn = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
@@ -97,6 +106,20 @@ class GatewayRig {
     }
 
     ArrayRig array;
+
+  private:
+    rdma::UdpWire& open_udp(const char* address) {
+        wire_threads_.push_back(Reactor::start("udp").value());
+        udp_.push_back(
+            rdma::UdpWire::open({.address = address, .port = kPort, .mtu = 0}, *wire_threads_.back())
+                .value());
+        return *udp_.back();
+    }
+    static constexpr std::uint16_t kPort = 47913;
+    std::vector<std::unique_ptr<Reactor>> wire_threads_;
+    std::vector<std::unique_ptr<rdma::UdpWire>> udp_;
+
+  public:
     std::unique_ptr<rdma::SoftNic> target_nic, host_nic;
 };
 
