@@ -7,7 +7,8 @@
 //   * records are rewritten in place in lines of 4096 bytes; a logical block (512 or 4096 bytes, written as a
 //   whole by the device) holds whole records, so that no cut tears one;
 //   * no page is written while an earlier write of it, or the erasure of its unit, is in flight;
-//   * a write that fails is tried once more, alone; then its unit is bad and no later sync succeeds.
+//   * a write that fails is tried once more, a page's alone; then no later sync succeeds, and a page's unit
+//   is bad.
 // One owner thread. No locks. Buffers are allocated at construction.
 #pragma once
 
@@ -108,6 +109,8 @@ class DirectFlash final : public deengine::Flash {
     void page_written(deengine::PageNumber page);
     void advance();
     void write_lines();
+    void queue_line(std::uint32_t buffer);
+    void line_ended(std::uint32_t buffer, std::int64_t result);
     /// The line as it may be written now.
     void compose(std::uint32_t line, std::byte* to) const;
     [[nodiscard]] std::uint64_t line_offset(std::uint32_t line) const {
@@ -141,6 +144,11 @@ class DirectFlash final : public deengine::Flash {
     std::vector<std::uint32_t> to_write_;    // of the sync in flight
     std::vector<std::uint32_t> free_lines_;  // buffers
     std::uint32_t lines_in_flight_ = 0;
+    struct LineBuffer {
+        std::uint32_t line = 0;
+        bool tried = false;  ///< its write has failed once
+    };
+    std::array<LineBuffer, kLineBuffers> line_buffers_{};
     bool unsynced_ = true;                           // something may be in a volatile cache
     std::chrono::steady_clock::time_point began_{};  // the sync in flight
 

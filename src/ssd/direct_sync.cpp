@@ -57,10 +57,7 @@ void DirectFlash::handle(const IoQueue::Done& done) {
             page_ended(index, done.result);
             break;
         case Op::kLine:
-            --lines_in_flight_;
-            free_lines_.push_back(index);
-            if (done.result != kLineBytes)
-                fail("records cannot be written", done.result < 0 ? done.result : -EIO);
+            line_ended(index, done.result);
             break;
         case Op::kAhead:
             ahead_->ended(index, done.result == nvme::kBlockBytes);
@@ -89,6 +86,24 @@ void DirectFlash::page_ended(std::uint32_t slot, std::int64_t result) {
     staged_.erase(page);
     free_slots_.push_back(slot);
     page_written(page);
+}
+
+void DirectFlash::queue_line(std::uint32_t buffer) {
+    queue_->write(lines_.data() + std::size_t{buffer} * kLineBytes, kLineBytes,
+                  line_offset(line_buffers_[buffer].line), token(Op::kLine, buffer));
+}
+
+void DirectFlash::line_ended(std::uint32_t buffer, std::int64_t result) {
+    LineBuffer& b = line_buffers_[buffer];
+    if (result != kLineBytes && !b.tried) {
+        b.tried = true;
+        queue_line(buffer);
+        if (!queue_->submit()) fail("records are not taken by the kernel", -EIO);
+        return;
+    }
+    --lines_in_flight_;
+    free_lines_.push_back(buffer);
+    if (result != kLineBytes) fail("records cannot be written", result < 0 ? result : -EIO);
 }
 
 /// The pages of a unit up to the first that is still on its way are on the medium: their records may follow.
@@ -126,9 +141,9 @@ void DirectFlash::write_lines() {
         to_write_.pop_back();
         const std::uint32_t buffer = free_lines_.back();
         free_lines_.pop_back();
-        std::byte* image = lines_.data() + std::size_t{buffer} * kLineBytes;
-        compose(line, image);
-        queue_->write(image, kLineBytes, line_offset(line), token(Op::kLine, buffer));
+        line_buffers_[buffer] = {line, false};
+        compose(line, lines_.data() + std::size_t{buffer} * kLineBytes);
+        queue_line(buffer);
         ++lines_in_flight_;
     }
     if (!queue_->submit()) fail("records are not taken by the kernel", -EIO);

@@ -25,7 +25,8 @@ class IoQueue {
     virtual void read(void* to, std::uint32_t bytes, std::uint64_t at, std::uint64_t token) = 0;
     /// fdatasync: of every write that was reaped before.
     virtual void sync(std::uint64_t token) = 0;
-    /// Hands what was queued to the kernel. False: it takes nothing any more.
+    /// Hands what was queued to the kernel; what it cannot take for now follows at later calls, reap()
+    /// included. False: it takes nothing any more.
     [[nodiscard]] virtual bool submit() = 0;
     /// One that has ended, in any order.
     [[nodiscard]] virtual bool reap(Done& done) = 0;

@@ -256,13 +256,32 @@ TEST(DirectOrder, AFailedSyncFailsAllLaterOnesAndReadsGoOn) {
     EXPECT_EQ(to, page_of(1));
 }
 
-TEST(DirectOrder, ARecordWriteThatFailsFailsItsSync) {
+TEST(DirectOrder, ARecordWriteThatFailsIsTriedOnceMore) {
     Rig rig(5);
     ASSERT_EQ(program(*rig, 0, 1), FlashStatus::kOk);
     ASSERT_EQ(rig->sync_begin(SyncLevel::kKill), FlashStatus::kOk);
     rig.control.queue->release(1);
     EXPECT_EQ(rig->sync_poll(), SyncState::kBusy) << "its record follows";
     rig.control.fail_next = 1;
+    rig.control.queue->release(1);
+    EXPECT_EQ(rig->sync_poll(), SyncState::kBusy) << "and again";
+    rig.control.queue->release(1);
+    EXPECT_EQ(rig->sync_poll(), SyncState::kDone);
+    rig.open();
+    PageOob oob{};
+    ASSERT_EQ(rig->read_oob(0, oob), FlashStatus::kOk);
+    EXPECT_EQ(oob.kind, PageKind::kData);
+}
+
+TEST(DirectOrder, ARecordWriteThatFailsTwiceFailsItsSync) {
+    Rig rig(5);
+    ASSERT_EQ(program(*rig, 0, 1), FlashStatus::kOk);
+    ASSERT_EQ(rig->sync_begin(SyncLevel::kKill), FlashStatus::kOk);
+    rig.control.queue->release(1);
+    EXPECT_EQ(rig->sync_poll(), SyncState::kBusy) << "its record follows";
+    rig.control.fail_next = 2;
+    rig.control.queue->release(1);
+    EXPECT_EQ(rig->sync_poll(), SyncState::kBusy);
     rig.control.queue->release(1);
     EXPECT_EQ(rig->sync_poll(), SyncState::kFailed);
     EXPECT_EQ(rig->sync_poll(), SyncState::kIdle);
