@@ -3,34 +3,42 @@
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/units.hpp>
 
+#include <utility>
+
 namespace gnstor::gateway {
 
 std::string volume_subsystem_nqn(const std::string& volume) {
     return "nqn.2026-11.io.gnstor:volume:" + volume;
 }
 
-Result<std::unique_ptr<ServedVolume>> serve(rdma::SoftNic& nic, client::Client& client,
-                                            const ServeOptions& options) {
-    const std::string& volume = options.gateway.volume;
-    std::unique_ptr<ServedVolume> served(new ServedVolume);
-    served->nqn_ = options.nqn.empty() ? volume_subsystem_nqn(volume) : options.nqn;
-    served->service_ = options.service.empty() ? "volume-" + volume : options.service;
-    GN_ASSIGN(served->gateway_, Gateway::open(client, options.gateway));
-    nvmf::SubsystemConfig subsystem;
-    subsystem.device = served->gateway_.get();
-    subsystem.nqn = served->nqn_;
-    subsystem.service = served->service_;
-    subsystem.drive_reactor = &served->gateway_->reactor();
-    GN_ASSIGN(served->target_, nvmf::Target::open(nic, {&subsystem, 1}, options.target));
-    log_info("volume {} is served to ordinary hosts as {}, {}{}", volume, served->nqn_,
-             format_bytes(served->gateway_->volume().geometry.capacity_blocks * nvme::kBlockBytes),
-             options.gateway.read_only ? ", read only" : "");
+Result<std::unique_ptr<ServedVolumes>> serve(rdma::SoftNic& nic, std::span<const VolumeToServe> volumes,
+                                             ServeOptions options) {
+    if (volumes.empty()) return error(Errc::kInvalidArgument, "name a volume to be served");
+    std::unique_ptr<ServedVolumes> served(new ServedVolumes);
+    std::vector<nvmf::SubsystemConfig> subsystems;
+    for (const VolumeToServe& volume : volumes) {
+        if (volume.client == nullptr)
+            return error(Errc::kInvalidArgument, "volume {} needs a client to be served by",
+                         volume.options.volume);
+        GN_ASSIGN(std::unique_ptr<Gateway> opened, Gateway::open(*volume.client, volume.options));
+        nvmf::SubsystemConfig subsystem;
+        subsystem.device = opened.get();
+        subsystem.nqn = volume.nqn.empty() ? volume_subsystem_nqn(volume.options.volume) : volume.nqn;
+        subsystem.drive_reactor = &opened->reactor();
+        log_info("volume {} of {} is served to ordinary hosts as {}{}", volume.options.volume,
+                 format_bytes(opened->volume().geometry.capacity_blocks * nvme::kBlockBytes), subsystem.nqn,
+                 volume.options.read_only ? ", read only" : "");
+        subsystems.push_back(std::move(subsystem));
+        served->gateways_.push_back(std::move(opened));
+    }
+    if (options.target.ports.empty()) options.target.ports.push_back({options.port, ""});
+    GN_ASSIGN(served->target_, nvmf::Target::open(nic, subsystems, std::move(options.target)));
     return served;
 }
 
-ServedVolume::~ServedVolume() {
+ServedVolumes::~ServedVolumes() {
     // Whatever the SSDs hold back: hosts' connections drain at once.
-    if (gateway_ != nullptr) gateway_->stop();
+    for (const auto& gateway : gateways_) gateway->stop();
 }
 
 }  // namespace gnstor::gateway

@@ -1,6 +1,7 @@
-// serve.hpp: a volume on the fabric: a gateway, the target in front of it, and its names.
+// serve.hpp: volumes on the fabric: a gateway each, and the target in front of them, behind one port.
 //
-// Any Linux host: nvme connect -t rdma -a ADDRESS -n <nqn>. Host threads that are no reactor's.
+// Any Linux host: nvme discover -t rdma -a ADDRESS -s PORT, then nvme connect with the name that this shows.
+// Host threads that are no reactor's.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -9,8 +10,11 @@
 #include "gateway/gateway.hpp"
 #include "nvmf/target.hpp"
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace gnstor::rdma {
 class SoftNic;
@@ -21,37 +25,43 @@ namespace gnstor::gateway {
 /// "nqn.2026-11.io.gnstor:volume:NAME"
 std::string volume_subsystem_nqn(const std::string& volume);
 
+struct VolumeToServe {
+    client::Client* client = nullptr;  ///< of this gateway alone (client_options()); outlives what serves it
+    GatewayOptions options;
+    std::string nqn;  ///< empty: volume_subsystem_nqn()
+};
+
 struct ServeOptions {
-    GatewayOptions gateway;
-    std::string service;  ///< listener on the NIC: a port number on the udp wire; empty: "volume-NAME"
-    std::string nqn;      ///< empty: volume_subsystem_nqn()
+    /// Where hosts connect, for all volumes and for discovery: a port number on the udp wire, on others any
+    /// name. Used where `target` names no ports.
+    std::string port = "4420";
     nvmf::TargetOptions target;
 };
 
-class ServedVolume {
+class ServedVolumes {
   public:
-    /// Commands under way end; hosts are disconnected; the volume is released.
-    ~ServedVolume();
-    ServedVolume(const ServedVolume&) = delete;
-    ServedVolume& operator=(const ServedVolume&) = delete;
+    /// Commands under way end; hosts are disconnected; the volumes are released.
+    ~ServedVolumes();
+    ServedVolumes(const ServedVolumes&) = delete;
+    ServedVolumes& operator=(const ServedVolumes&) = delete;
 
-    [[nodiscard]] Gateway& gateway() { return *gateway_; }
+    [[nodiscard]] std::size_t size() const { return gateways_.size(); }
+    [[nodiscard]] Gateway& gateway(std::size_t index) { return *gateways_.at(index); }
+    [[nodiscard]] const std::string& nqn(std::size_t index) const { return target_->subsystem_nqn(index); }
     [[nodiscard]] nvmf::Target& target() { return *target_; }
-    [[nodiscard]] const std::string& nqn() const { return nqn_; }
-    [[nodiscard]] const std::string& service() const { return service_; }
 
   private:
-    friend Result<std::unique_ptr<ServedVolume>> serve(rdma::SoftNic& nic, client::Client& client,
-                                                       const ServeOptions& options);
-    ServedVolume() = default;
-    std::string nqn_, service_;
-    std::unique_ptr<Gateway> gateway_;
+    friend Result<std::unique_ptr<ServedVolumes>> serve(rdma::SoftNic& nic,
+                                                        std::span<const VolumeToServe> volumes,
+                                                        ServeOptions options);
+    ServedVolumes() = default;
+    std::vector<std::unique_ptr<Gateway>> gateways_;
     std::unique_ptr<nvmf::Target> target_;  // goes first
 };
 
-/// Opens the volume by `client` and listens for hosts on `nic`; both outlive what comes back. The client's
-/// own NIC may be the same.
-Result<std::unique_ptr<ServedVolume>> serve(rdma::SoftNic& nic, client::Client& client,
-                                            const ServeOptions& options);
+/// Opens the volumes, each by its client, and listens for hosts on `nic`, which outlives what comes back. It
+/// may be the clients' own.
+Result<std::unique_ptr<ServedVolumes>> serve(rdma::SoftNic& nic, std::span<const VolumeToServe> volumes,
+                                             ServeOptions options = {});
 
 }  // namespace gnstor::gateway

@@ -32,7 +32,7 @@ TEST(Gateway, AnOrdinaryHostSeesOneNamespaceOfTheVolumesSizeAndItsNameStays) {
     std::array<std::uint8_t, 16> name{};
     for (int opening = 0; opening < 2; ++opening) {
         auto served = rig.serve(*client, options_of("v")).value();
-        EXPECT_EQ(served->nqn(), "nqn.2026-11.io.gnstor:volume:v");
+        EXPECT_EQ(served->nqn(0), "nqn.2026-11.io.gnstor:volume:v");
         BlockHost host(rig, *served, 1);
         const auto c = host.controller->identify_controller().value();
         EXPECT_EQ(std::string(c.mn, 13), "GNStor volume");
@@ -159,7 +159,30 @@ TEST(Gateway, WhatANamespaceMustNotTakeIsRefusedByStatusAndNothingIsDone) {
     vendor.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kVolumeDelete);
     vendor.flags = nvme::kFlagsSgl;
     EXPECT_FALSE(nvme::ok(host.controller->admin(vendor, {}, nvmf::Direction::kNone)->result()));
-    EXPECT_EQ(served->gateway().counters().refused, 8u) << "the target stops the others";
+    EXPECT_EQ(served->gateway(0).counters().refused, 8u) << "the target stops the others";
+}
+
+TEST(Gateway, TwoVolumesBehindOnePortAreTwoDisksOfTheirOwn) {
+    GatewayRig rig;
+    auto one = rig.client("gw-one"), two = rig.client("gw-two");
+    rig.make_volume(*one, "a", 64);
+    rig.make_volume(*two, "b", 128);
+    const gateway::VolumeToServe volumes[] = {{one.get(), options_of("a"), ""},
+                                              {two.get(), options_of("b"), "nqn.2030-01.example:b"}};
+    auto served = gateway::serve(*rig.target_nic, volumes).value();
+    ASSERT_EQ(served->size(), 2u);
+    BlockHost a(rig, *served, 1, 0), b(rig, *served, 1, 1);
+    const auto of_a = a.controller->identify_namespace().value(),
+               of_b = b.controller->identify_namespace().value();
+    EXPECT_EQ(of_a.nsze, 64u);
+    EXPECT_EQ(of_b.nsze, 128u);
+    EXPECT_NE(std::memcmp(of_a.nguid, of_b.nguid, sizeof of_a.nguid), 0) << "Linux takes no two of one name";
+    std::memset(a.buffer.data(), 0xAA, kBlock);
+    ASSERT_EQ(a.status(block_command(IoOpcode::kWrite, 5, 1), kBlock), Status::kSuccess);
+    ASSERT_EQ(b.status(block_command(IoOpcode::kRead, 5, 1), kBlock), Status::kSuccess);
+    EXPECT_EQ(b.buffer.data()[0], std::byte{0});
+    EXPECT_EQ(a.status(block_command(IoOpcode::kRead, 100, 1), kBlock), Status::kLbaOutOfRange);
+    EXPECT_FALSE(gateway::serve(*rig.target_nic, {}).ok());
 }
 
 TEST(Gateway, AVolumeOpenedForReadingIsWriteProtectedAndShowsWhatItsWriterWrites) {
@@ -181,7 +204,7 @@ TEST(Gateway, AVolumeOpenedForReadingIsWriteProtectedAndShowsWhatItsWriterWrites
     ASSERT_EQ(host.status(block_command(IoOpcode::kRead, 5, 2), 2 * kBlock), Status::kSuccess);
     EXPECT_EQ(std::memcmp(host.buffer.data(), data.data(), data.size()), 0);
     EXPECT_EQ(host.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kSuccess);
-    EXPECT_FALSE(served->gateway().writable());
+    EXPECT_FALSE(served->gateway(0).writable());
 }
 
 TEST(Gateway, WhenAnotherWriterTakesTheVolumeWritesAreRefusedHostsAreToldAndNothingIsMixed) {
@@ -210,7 +233,7 @@ TEST(Gateway, WhenAnotherWriterTakesTheVolumeWritesAreRefusedHostsAreToldAndNoth
     ASSERT_TRUE(volume.ok()) << volume.error().message;
     std::vector<std::byte> theirs(kBlock, std::byte{0x11});
     EXPECT_EQ(host.status(block_command(IoOpcode::kWrite, 8, 1), kBlock), Status::kNamespaceWriteProtected);
-    EXPECT_FALSE(served->gateway().writable());
+    EXPECT_FALSE(served->gateway(0).writable());
     EXPECT_EQ(host.controller->identify_namespace()->nsattr, 1);
     nvme::Command request{};
     request.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
@@ -245,7 +268,7 @@ TEST(Gateway, BrokenQueuePairsCostErrorsAtMostAndAreMadeAnewByTheGateway) {
             [&] { return nvme::ok(host.status(block_command(IoOpcode::kFlush, 0, 1))); }, 60));
         if (HasFailure()) return;
     }
-    EXPECT_GE(served->gateway().counters().reclaims, 1u);
+    EXPECT_GE(served->gateway(0).counters().reclaims, 1u);
     const std::uint64_t failed = model.failed;
     model.run(kCommands / 4, false);
     EXPECT_EQ(model.failed, failed);

@@ -86,18 +86,16 @@ class GatewayRig {
         (void)owner.create(r).value();
         array.control->share_volume(owner.identity().id, name, 0).value();
     }
-    Result<std::unique_ptr<gateway::ServedVolume>> serve(client::Client& client,
-                                                         const gateway::GatewayOptions& options) {
-        gateway::ServeOptions o;
-        o.gateway = options;
-        if (!udp_.empty()) o.service = "4420";
-        return gateway::serve(*target_nic, client, o);
+    Result<std::unique_ptr<gateway::ServedVolumes>> serve(client::Client& client,
+                                                          const gateway::GatewayOptions& options) {
+        const gateway::VolumeToServe volume{&client, options, ""};
+        return gateway::serve(*target_nic, {&volume, 1});
     }
-    [[nodiscard]] nvmf::HostOptions host(const gateway::ServedVolume& served) const {
+    [[nodiscard]] nvmf::HostOptions host(const std::string& nqn) const {
         nvmf::HostOptions o;
         o.peer_address = udp_.empty() ? "gateway" : udp_.front()->address();
-        o.service = served.service();
-        o.subsystem_nqn = served.nqn();
+        o.service = "4420";
+        o.subsystem_nqn = nqn;
         o.host_nqn = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555";
         o.host_id = {9, 9, 9};
         o.keep_alive_ms = 0;
@@ -129,12 +127,13 @@ class BlockHost {
     static constexpr std::uint32_t kDepth = 16;
     static constexpr std::uint32_t kDataBlocks = 64;  ///< of one command at most
 
-    BlockHost(GatewayRig& rig, const gateway::ServedVolume& served, std::uint32_t queues)
+    BlockHost(GatewayRig& rig, const gateway::ServedVolumes& served, std::uint32_t queues,
+              std::size_t volume = 0)
         : rig_(rig), buffer(*rig.host_nic, std::size_t{queues} * kDepth * kDataBlocks * kBlock) {
-        connect(served, queues);
+        connect(served, queues, volume);
     }
-    void connect(const gateway::ServedVolume& served, std::uint32_t queues) {
-        controller = nvmf::HostController::connect(*rig_.host_nic, rig_.host(served)).value();
+    void connect(const gateway::ServedVolumes& served, std::uint32_t queues, std::size_t volume = 0) {
+        controller = nvmf::HostController::connect(*rig_.host_nic, rig_.host(served.nqn(volume))).value();
         for (std::uint32_t i = 0; i < queues; ++i)
             queues_.push_back(controller->open_io_queue(static_cast<std::uint16_t>(i + 1), kDepth).value());
     }
