@@ -174,7 +174,7 @@ TEST_P(Random, RequestsOverSeveralConnectionsBothWaysAllArriveOnceAndInOrder) {
     }
     for (std::size_t i = 0; i < kConnections; ++i) {
         answers.push_back(std::make_unique<Worker>(*acceptor.endpoints[i], *left[i], 200 + i));
-        threads.emplace_back([&, i] { answers[i]->run(rate.requests); });
+        threads.emplace_back([&, worker = answers.back().get()] { worker->run(rate.requests); });
     }
     for (std::thread& thread : threads) thread.join();
     std::uint64_t done = 0;
@@ -213,6 +213,7 @@ TEST(Death, APeerThatVanishesIsNoticedByWhoeverWantsSomethingOfIt) {
     ASSERT_NE(acceptor.await_link(1), nullptr);
     // Without a word: as kill -9 does it.
     pair.right.driver.reset();
+    for (const auto& endpoint : acceptor.endpoints) endpoint->forget_link();
     std::vector<std::byte> bytes(100'000);
     for (std::uint64_t id = 1; id <= 5; ++id)
         ASSERT_TRUE(busy.post(rig::request(RequestKind::kWrite, id, bytes, 0)).ok());
@@ -236,6 +237,7 @@ TEST(Death, APeerThatCameBackEndsWhatItLostWhenItConnectsAgain) {
     FakeEndpoint* const accepted = acceptor.await_link(0);
     ASSERT_NE(accepted, nullptr);
     pair.left.driver.reset();
+    first.forget_link();
     pair.left.driver = std::move(Driver::open(pair.left_options, *pair.left.reactor)).value();
     FakeEndpoint second(*pair.left.reactor);
     ASSERT_TRUE(pair.connect(second, 7).ok());

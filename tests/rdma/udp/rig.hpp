@@ -31,6 +31,11 @@ inline constexpr auto kPatience = std::chrono::seconds(60);
 class FakeEndpoint final : public Endpoint {
   public:
     explicit FakeEndpoint(Reactor& on, std::size_t memory_bytes = 1 << 20, std::uint64_t seed = 1);
+    /// Closes its link; the reactor is in none of its calls any more. One that was accepted and has no link
+    /// yet must have been given up (unlisten) before.
+    ~FakeEndpoint() override { close(); }
+    FakeEndpoint(const FakeEndpoint&) = delete;
+    FakeEndpoint& operator=(const FakeEndpoint&) = delete;
 
     // MemoryPort and Endpoint: the reactor's thread.
     std::byte* reach(std::uint32_t rkey, std::uint64_t address, std::uint32_t bytes,
@@ -45,6 +50,10 @@ class FakeEndpoint final : public Endpoint {
     /// Any thread but the reactor's: posts on the link.
     Result<void> post(const roce::Request& request);
     void close();
+    /// Its driver is gone without a word, and the link with it.
+    void forget_link() {
+        reactor.run([&] { link = nullptr; });
+    }
     void post_receives(std::uint32_t count, std::uint32_t bytes);
     /// Waits until the predicate, called under the mutex, holds.
     bool await(const std::function<bool()>& predicate, std::chrono::milliseconds most = kPatience);
