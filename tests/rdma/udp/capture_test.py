@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Traffic of the udp wire before judges that we did not write: zlib's CRC-32, scapy and tshark.
+
+    capture_test.py CAPTURE_TOOL
+
+The tool runs two drivers on loopback and prints every packet that it sends, with the IP header that it takes the
+kernel to write. Where this process may (CAP_NET_RAW), the same packets are captured from the interface (AF_PACKET): what
+is judged then is what was on the wire, IP header included, and the two must agree. One flipped bit must be reported in
+each packet. A judge that is not installed is named and left out.
+"""
+import os
+import pathlib
+import random
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "roce"))
+import oracle_test as oracle  # noqa: E402
+
+TOOL = None
+SEED = int(os.environ.get("GN_SEED", "20261122"), 0)
+PACKET_OUTGOING, ETH_P_IP = 4, 0x0800
+KINDS = {0x00: "SEND first", 0x01: "SEND middle", 0x02: "SEND last", 0x04: "SEND only", 0x06: "WRITE first", 0x07: "WRITE middle",
+         0x08: "WRITE last", 0x0A: "WRITE only", 0x0C: "READ request", 0x0D: "READ response first", 0x0F: "READ response last",
+         0x10: "READ response only", 0x11: "acknowledge", 0x16: "SEND last with invalidate", 0x17: "SEND only with invalidate",
+         0x64: "UD SEND only"}
+
+
+def port_of(datagram):
+    return struct.unpack_from("!HH", datagram, 20)
+
+
+def without_checksums(datagram):
+    """As a sender knows it: the kernel fills in two checksums (and loopback leaves the UDP one half done)."""
+    plain = bytearray(datagram)
+    plain[10:12] = plain[26:28] = b"\0\0"
+    return bytes(plain)
+
+
+class Sniffer:
+    """What passes loopback for a port, until it is stopped; None where that is not allowed."""
+
+    def __init__(self, port):
+        self.port, self.packets, self.overruns = port, [], 0
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_IP))
+        try:
+            self.socket.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+        except PermissionError:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+        self.socket.bind(("lo", ETH_P_IP))
+        self.socket.settimeout(0.2)
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while True:
+            try:
+                data, address = self.socket.recvfrom(65536)
+            except socket.timeout:
+                if self.stopping.is_set():
+                    return
+                continue
+            if address[2] != PACKET_OUTGOING and data[9] == 17 and port_of(data) == (self.port, self.port):
+                self.packets.append(data)
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join()
+        self.socket.close()
+        return self.packets
+
+
+class Capture(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        port = 31000 + os.getpid() % 1000
+        try:
+            sniffer = Sniffer(port)
+        except PermissionError:
+            sniffer = None
+            print("no CAP_NET_RAW: packets are judged as the driver tells them, not as the wire has them")
+        try:
+            done = subprocess.run([TOOL, str(port), str(SEED)], capture_output=True, text=True, timeout=200)
+        finally:
+            cls.wire = sniffer.stop() if sniffer else None
+        if done.returncode != 0:
+            raise RuntimeError(f"{TOOL} failed: {done.stderr}")
+        cls.told = [bytes.fromhex(line) for line in done.stdout.split()]
+        cls.packets = cls.wire if cls.wire is not None else cls.told
+
+    def test_every_packet_has_a_good_icrc_and_readable_headers(self):
+        seen = {}
+        for datagram in self.packets:
+            found = oracle.fields(datagram)
+            self.assertEqual(found["icrc"], 1, datagram.hex())
+            seen[found["opcode"]] = seen.get(found["opcode"], 0) + 1
+        self.assertEqual({name for code, name in KINDS.items() if code not in seen}, set(), "kinds that were not seen")
+        self.assertEqual(set(seen) - set(KINDS) - {0x0E}, set(), "kinds that should not be there")
+        print(f"\nGN_COUNT udp_capture_packets={len(self.packets)}")
+
+    def test_the_kernel_sent_what_the_driver_said(self):
+        if self.wire is None:
+            self.skipTest("no CAP_NET_RAW")
+        self.assertEqual(sorted(map(without_checksums, self.wire)), sorted(map(without_checksums, self.told)))
+
+    def test_one_flipped_bit_is_reported_in_each_packet(self):
+        dice = random.Random(SEED)
+        for datagram in self.packets:
+            damaged = bytearray(datagram)
+            # All but what routers may change: type of service, time to live, checksums, FECN and BECN.
+            at = dice.choice([a for a in range(len(datagram)) if a not in (1, 8, 10, 11, 26, 27, 32)])
+            damaged[at] ^= 1 << dice.randrange(8)
+            damaged[0] = datagram[0]  # the length of the IP header says where everything else lies
+            if at == 0:
+                continue
+            self.assertNotEqual(oracle.icrc(bytes(damaged)), bytes(damaged[-4:]), f"byte {at} of {datagram.hex()}")
+
+    def test_requests_are_numbered_without_gaps(self):
+        last = {}
+        for datagram in self.packets:
+            found = oracle.fields(datagram)
+            if found["opcode"] in (0x0C, 0x11, 0x64) or 0x0D <= found["opcode"] <= 0x10:
+                continue
+            key = datagram[12:20], found["qp"]
+            # A READ takes the numbers of its responses: 9 at most here.
+            step = (found["psn"] - last.get(key, found["psn"] - 1)) & 0xFFFFFF
+            self.assertTrue(1 <= step <= 10 or step > 0x800000, f"psn {found['psn']} after {last.get(key)}")
+            last[key] = found["psn"]
+        self.assertEqual(len(last), 3, "two connections, one of them with requests both ways")
+
+    @unittest.skipUnless(oracle.scapy, "scapy is not installed (python3-scapy)")
+    def test_scapy_computes_the_same_icrc(self):
+        for datagram in self.packets:
+            packet = oracle.IP(datagram)
+            packet[oracle.UDP].sport, packet[oracle.UDP].dport = port_of(datagram)
+            self.assertEqual(bytes(oracle.BTH(datagram[28:])).hex()[:24], datagram[28:40].hex())
+            judged = oracle.IP(src=packet.src, dst=packet.dst, id=packet.id, flags=packet.flags, ttl=packet.ttl, tos=packet.tos) / \
+                oracle.UDP(sport=packet.sport, dport=packet.dport) / oracle.BTH(datagram[28:])
+            judged[oracle.BTH].icrc = None
+            self.assertEqual(bytes(judged)[-4:], datagram[-4:], datagram.hex())
+        print(f"\nGN_COUNT udp_capture_scapy={len(self.packets)}")
+
+    def test_tshark_finds_no_malformed_packet(self):
+        if not oracle.shutil.which("tshark"):
+            self.skipTest("tshark is not installed")
+        # tshark knows RoCE by its port; the ICRC is not its business, so the port may be put in.
+        at_home = [d[:22] + struct.pack("!H", 4791) + d[24:] for d in self.packets]
+        out = oracle.tshark(at_home, ["infiniband.bth.opcode", "infiniband.mad.attributeid", "_ws.malformed"])
+        self.assertEqual(len(out), len(self.packets))
+        messages = set()
+        for (opcode, attribute, malformed), datagram in zip(out, self.packets):
+            self.assertEqual((int(opcode or "-1", 0), malformed), (datagram[28], ""), datagram.hex())
+            messages.add(int(attribute, 0) if attribute else 0)
+        self.assertLessEqual({0x10, 0x12, 0x13, 0x14, 0x15, 0x16}, messages, "REQ, REJ, REP, RTU, DREQ, DREP")
+        print(f"\nGN_COUNT udp_capture_tshark={len(out)}")
+
+
+if __name__ == "__main__":
+    TOOL = sys.argv.pop(1)
+    print(f"seed {SEED}; scapy {'is there' if oracle.scapy else 'is not installed'}")
+    unittest.main()
