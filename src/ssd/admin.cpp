@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::string_view kFirmware = "0.1.0";
 constexpr std::uint16_t kTemperatureKelvin = 300;
+constexpr std::uint32_t kWarningKelvin = 343;
+constexpr std::uint32_t kNvmCommandSet = 0;       // CSI
 constexpr std::uint32_t kRetainEvent = 1u << 15;  // RAE, CDW10 of Get Log Page
 
 template <std::size_t N>
@@ -87,7 +89,7 @@ nvme::IdentifyController AdminHandler::controller() const {
     c.frmw = 0x03;  // one slot, read only
     c.lpa = nvme::kLpaCommandsSupported | nvme::kLpaExtendedData;
     c.elpe = kErrorLogEntries - 1;
-    c.wctemp = 343;
+    c.wctemp = kWarningKelvin;
     c.cctemp = 353;
     c.kas = 10;  // one second
     c.sqes = 0x66;
@@ -183,18 +185,48 @@ AdminReply AdminHandler::identify(const nvme::Command& command, std::span<std::b
         }
         case IdentifyCns::kNamespaceDescriptors: {
             if (nsid != kFirstNamespace) return {Status::kInvalidNamespace};
-            std::array<std::uint8_t, 64> list{};
-            list[0] = nvme::kDescriptorUuid;
-            list[1] = 16;
-            std::memcpy(&list[4], facts_.uuid.data(), 16);
-            list[20] = nvme::kDescriptorNguid;
-            list[21] = 16;
-            std::memcpy(&list[24], facts_.uuid.data(), 16);
+            const std::vector<std::uint8_t> list = descriptors();
             copy_out(data, list.data(), list.size());
+            return {Status::kSuccess};
+        }
+        case IdentifyCns::kNamespaceOfSet: {
+            // Extended LBA formats of the NVM command set: there are none.
+            if ((command.cdw11 >> 24) != kNvmCommandSet) return {Status::kInvalidField};
+            if (nsid != kFirstNamespace) return {Status::kInvalidNamespace};
+            std::ranges::fill(data, std::byte{0});
+            return {Status::kSuccess};
+        }
+        case IdentifyCns::kControllerOfSet: {
+            if ((command.cdw11 >> 24) != kNvmCommandSet) return {Status::kInvalidField};
+            const nvme::IdentifyControllerNvm limits{};
+            copy_out(data, &limits, sizeof limits);
+            return {Status::kSuccess};
+        }
+        case IdentifyCns::kNamespaceIndependent: {
+            if (nsid != kFirstNamespace) return {Status::kInvalidNamespace};
+            const nvme::IdentifyNamespace n = identify_namespace(counters);
+            nvme::IdentifyNamespaceIndependent same{};
+            same.nmic = n.nmic;
+            same.nsattr = n.nsattr;
+            same.nstat = nvme::kNstatReady;
+            copy_out(data, &same, sizeof same);
             return {Status::kSuccess};
         }
     }
     return {Status::kInvalidField};
+}
+
+/// The namespace's names, as Identify Namespace has them.
+std::vector<std::uint8_t> AdminHandler::descriptors() const {
+    std::vector<std::uint8_t> list;
+    const auto add = [&](std::uint8_t type, std::span<const std::uint8_t> name) {
+        list.insert(list.end(), {type, static_cast<std::uint8_t>(name.size()), 0, 0});
+        list.insert(list.end(), name.begin(), name.end());
+    };
+    add(nvme::kDescriptorUuid, facts_.uuid);
+    add(nvme::kDescriptorNguid, facts_.uuid);
+    add(nvme::kDescriptorEui64, std::span(facts_.uuid).last<8>());
+    return list;
 }
 
 AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFeatures& features,
@@ -261,6 +293,12 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFe
                  {nvme::IoOpcode::kWrite, nvme::IoOpcode::kWriteZeroes, nvme::IoOpcode::kDatasetManagement}) {
                 l.io[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported | nvme::kEffectContentChange;
             }
+            if (facts_.array_commands)
+                for (const auto op :
+                     {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
+                      AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kFloor,
+                      AdminOpcode::kClean, AdminOpcode::kDelta})
+                    l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
             fill(l);
             break;
         }
@@ -312,6 +350,8 @@ AdminReply AdminHandler::get_features(const nvme::Command& command,
     const auto select = static_cast<FeatureSelect>((command.cdw10 >> 8) & 7u);
     if (select > FeatureSelect::kSupported) return {Status::kInvalidField};
     const ControllerFeatures& f = select == FeatureSelect::kCurrent ? features : ControllerFeatures{};
+    const std::uint32_t sensor = (command.cdw11 >> 16) & 0xFu;
+    const bool under = ((command.cdw11 >> 20) & 3u) != 0;
     std::uint32_t value = 0;
     bool changeable = true;
     switch (static_cast<Feature>(command.cdw10 & 0xFFu)) {
@@ -338,7 +378,9 @@ AdminReply AdminHandler::get_features(const nvme::Command& command,
             changeable = false;
             break;
         case Feature::kTemperatureThreshold:
-            value = 343;
+            // Of the composite temperature; the lower threshold is none.
+            if (sensor != 0) return {Status::kInvalidField};
+            value = under ? 0 : kWarningKelvin;
             changeable = false;
             break;
         default:

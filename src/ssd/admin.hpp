@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace gnstor::ssd {
 
@@ -34,6 +35,7 @@ struct DriveFacts {
     std::uint64_t capacity_blocks = 0;
     bool write_cache = false;  ///< volatile: FLUSH matters
     std::string model = "GNStor emulated SSD";
+    bool array_commands = false;    ///< GNStor's own (vendor.hpp)
     bool tells_of_changes = false;  ///< of the namespace, by notices and a log page
     bool write_protected = false;   ///< what is there can be read alone
 };
@@ -84,6 +86,7 @@ class AdminHandler {
   private:
     AdminReply identify(const nvme::Command& command, std::span<std::byte> data,
                         const deengine::EngineCounters& counters) const;
+    [[nodiscard]] std::vector<std::uint8_t> descriptors() const;
     AdminReply get_log_page(const nvme::Command& command, ControllerFeatures& features,
                             std::span<std::byte> data, const deengine::EngineCounters& counters,
                             const ErrorLog& errors) const;

@@ -169,10 +169,13 @@ Result<void> Drive::Impl::mount() {
 }
 
 Result<void> Drive::Impl::serve() {
-    path.serve(
-        *engine,
-        {identity.incarnation, identity.serial, engine->capacity_blocks(), !options.file.empty() && !durable},
-        options.timing);
+    DriveFacts facts;
+    facts.uuid = identity.incarnation;
+    facts.serial = identity.serial;
+    facts.capacity_blocks = engine->capacity_blocks();
+    facts.write_cache = !options.file.empty() && !durable;
+    facts.array_commands = true;
+    path.serve(*engine, std::move(facts), options.timing);
     reactor.add(path);
     return {};
 }

@@ -9,6 +9,7 @@
 #include <nvme/types.h>
 #undef unix
 #include <gnstor/nvme/command.hpp>
+#include <gnstor/nvme/discovery.hpp>
 #include <gnstor/nvme/fabrics.hpp>
 #include <gnstor/nvme/features.hpp>
 #include <gnstor/nvme/identify.hpp>
@@ -113,6 +114,59 @@ TEST(LibnvmeOracle, IdentifyControllerHasEveryFieldWhereLibnvmeHasIt) {
     SAME_NAME(C, L, dctype);
     SAME_NAME(C, L, psd);
     SAME(C, vendor, L, vs);
+}
+
+TEST(LibnvmeOracle, WhatCommandSetsSayHasEveryFieldWhereLibnvmeHasIt) {
+    using C = n::IdentifyControllerNvm;
+    using L = struct nvme_id_ctrl_nvm;
+    SAME_SIZE(C, L);
+    SAME_NAME(C, L, vsl);
+    SAME_NAME(C, L, wzsl);
+    SAME_NAME(C, L, wusl);
+    SAME_NAME(C, L, dmrl);
+    SAME_NAME(C, L, dmrsl);
+    SAME_NAME(C, L, dmsl);
+    using Any = n::IdentifyNamespaceIndependent;
+    using LAny = struct nvme_id_independent_id_ns;
+    SAME_SIZE(Any, LAny);
+    SAME_NAME(Any, LAny, nsfeat);
+    SAME_NAME(Any, LAny, nmic);
+    SAME_NAME(Any, LAny, rescap);
+    SAME_NAME(Any, LAny, fpi);
+    SAME_NAME(Any, LAny, anagrpid);
+    SAME_NAME(Any, LAny, nsattr);
+    SAME_NAME(Any, LAny, nvmsetid);
+    SAME_NAME(Any, LAny, endgid);
+    SAME_NAME(Any, LAny, nstat);
+}
+
+TEST(LibnvmeOracle, TheDiscoveryLogHasEveryFieldWhereLibnvmeHasIt) {
+    using H = n::DiscoveryLogHeader;
+    using LH = struct nvmf_discovery_log;
+    SAME_SIZE(H, LH);
+    SAME(H, generation, LH, genctr);
+    SAME(H, records, LH, numrec);
+    SAME(H, record_format, LH, recfmt);
+    using C = n::DiscoveryEntry;
+    using L = struct nvmf_disc_log_entry;
+    SAME_SIZE(C, L);
+    SAME(C, transport, L, trtype);
+    SAME(C, family, L, adrfam);
+    SAME(C, subtype, L, subtype);
+    SAME(C, requirements, L, treq);
+    SAME(C, port_id, L, portid);
+    SAME(C, controller_id, L, cntlid);
+    SAME(C, admin_entries_max, L, asqsz);
+    SAME(C, flags, L, eflags);
+    SAME(C, service, L, trsvcid);
+    SAME(C, subsystem_nqn, L, subnqn);
+    SAME(C, address, L, traddr);
+    SAME(C, rdma, L, tsas);
+    EXPECT_EQ(n::kTreqSqFlowOptional, NVMF_TREQ_DISABLE_SQFLOW);
+    EXPECT_EQ(n::kRdmaProviderRoceV2, NVMF_RDMA_PRTYPE_ROCEV2);
+    EXPECT_EQ(n::kRdmaReliableConnected, NVMF_RDMA_QPTYPE_CONNECTED);
+    EXPECT_EQ(n::kRdmaCm, NVMF_RDMA_CMS_RDMA_CM);
+    EXPECT_EQ(n::kLogPageDiscovery, NVME_LOG_LID_DISCOVER);
 }
 
 TEST(LibnvmeOracle, IdentifyNamespaceHasEveryFieldWhereLibnvmeHasIt) {

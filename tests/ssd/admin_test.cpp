@@ -116,13 +116,42 @@ TEST_F(Admin, NamespaceListAndDescriptorsNameTheOneNamespace) {
     EXPECT_EQ(as<nvme::NamespaceDescriptor>().type, nvme::kDescriptorUuid);
     EXPECT_EQ(as<nvme::NamespaceDescriptor>().length, 16);
     EXPECT_EQ(data[4], std::byte{0x10});
-    EXPECT_EQ(data[40], std::byte{0}) << "a zero ends the list";
+    EXPECT_EQ(data[40], std::byte{nvme::kDescriptorEui64});
+    EXPECT_EQ(data[41], std::byte{8});
+    EXPECT_EQ(data[44], std::byte{0x18}) << "as in Identify Namespace";
+    EXPECT_EQ(data[52], std::byte{0}) << "a zero ends the list";
+}
+
+TEST_F(Admin, WhatTheNvmCommandSetAndNamespacesOfAnySetAreSaidToBe) {
+    constexpr std::uint32_t kZoned = 2u << 24;
+    ASSERT_EQ(run(AdminOpcode::kIdentify, 0, 6).status, Status::kSuccess);
+    EXPECT_EQ(as<nvme::IdentifyControllerNvm>().dmrl, 0) << "no limits but those of Identify Controller";
+    EXPECT_EQ(run(AdminOpcode::kIdentify, 0, 6, kZoned).status, Status::kInvalidField);
+    ASSERT_EQ(run(AdminOpcode::kIdentify, 1, 5).status, Status::kSuccess);
+    EXPECT_EQ(data[0], std::byte{0});
+    EXPECT_EQ(run(AdminOpcode::kIdentify, 1, 5, kZoned).status, Status::kInvalidField);
+    EXPECT_EQ(run(AdminOpcode::kIdentify, 2, 5).status, Status::kInvalidNamespace);
+    ASSERT_EQ(run(AdminOpcode::kIdentify, 1, 8).status, Status::kSuccess);
+    const auto any = as<nvme::IdentifyNamespaceIndependent>();
+    EXPECT_EQ(any.nstat, 1) << "ready, or Linux hides it";
+    EXPECT_EQ(any.nmic, 1);
+    EXPECT_EQ(any.nsattr, 0);
+    handler->set_write_protected();
+    ASSERT_EQ(run(AdminOpcode::kIdentify, 1, 8).status, Status::kSuccess);
+    EXPECT_EQ(as<nvme::IdentifyNamespaceIndependent>().nsattr, 1);
+    EXPECT_EQ(run(AdminOpcode::kIdentify, 2, 8).status, Status::kInvalidNamespace);
+}
+
+TEST_F(Admin, TheTemperatureThresholdIsTheCompositeOnesUpper) {
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 4).dw0, handler->controller().wctemp);
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 4, 1u << 20).dw0, 0u) << "under: none";
+    EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 4, 1u << 16).status, Status::kInvalidField) << "sensor 1";
 }
 
 TEST_F(Admin, UnknownIdentifyLogAndFeatureAreRefusedForEveryValue) {
     int refused = 0;
     for (std::uint32_t v = 0; v < 256; ++v) {
-        if (v > 3) {
+        if (v > 3 && v != 5 && v != 6 && v != 8) {
             EXPECT_EQ(run(AdminOpcode::kIdentify, 1, v).status, Status::kInvalidField);
             ++refused;
         }

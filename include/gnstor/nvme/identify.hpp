@@ -23,6 +23,9 @@ enum class IdentifyCns : std::uint8_t {
     kController = 0x01,
     kActiveNamespaces = 0x02,
     kNamespaceDescriptors = 0x03,
+    kNamespaceOfSet = 0x05,       ///< of the command set in CDW11 31:24
+    kControllerOfSet = 0x06,      ///< the same
+    kNamespaceIndependent = 0x08  ///< of any command set
 };
 
 /// Identify Controller. Base 2.0, 5.17.2.1, figure 275. Strings are padded with blanks, not terminated (but
@@ -198,6 +201,38 @@ struct NamespaceList {
     std::uint32_t nsid[1024];
 };
 static_assert(sizeof(NamespaceList) == kIdentifyBytes);
+
+/// Identify Controller of the NVM command set. NVM Command Set 1.0, 4.1.5.5. Zero: no limit of its own.
+struct IdentifyControllerNvm {
+    std::uint8_t vsl;
+    std::uint8_t wzsl;  ///< write zeroes, log2 of CAP.MPSMIN pages
+    std::uint8_t wusl;
+    std::uint8_t dmrl;    ///< ranges a dataset management command
+    std::uint32_t dmrsl;  ///< blocks a range
+    std::uint64_t dmsl;   ///< blocks a command
+    std::uint8_t reserved16[4080];
+};
+static_assert(sizeof(IdentifyControllerNvm) == kIdentifyBytes);
+static_assert(offsetof(IdentifyControllerNvm, dmrl) == 3 && offsetof(IdentifyControllerNvm, dmsl) == 8);
+
+/// What Identify says of a namespace whatever its command set. Base 2.0, 5.17.2.8.
+struct IdentifyNamespaceIndependent {
+    std::uint8_t nsfeat;
+    std::uint8_t nmic;
+    std::uint8_t rescap;
+    std::uint8_t fpi;
+    std::uint32_t anagrpid;
+    std::uint8_t nsattr;
+    std::uint8_t reserved9;
+    std::uint16_t nvmsetid;
+    std::uint16_t endgid;
+    std::uint8_t nstat;  ///< bit 0: ready
+    std::uint8_t reserved15[4081];
+};
+static_assert(sizeof(IdentifyNamespaceIndependent) == kIdentifyBytes);
+static_assert(offsetof(IdentifyNamespaceIndependent, nsattr) == 8);
+static_assert(offsetof(IdentifyNamespaceIndependent, nstat) == 14);
+inline constexpr std::uint8_t kNstatReady = 1;
 
 /// Head of a namespace identification descriptor; `length` bytes follow. A zero length ends the list.
 /// Base 2.0, figure 277.
