@@ -1,11 +1,14 @@
 // rig.cpp: endpoints that keep a record, and drivers on a port that is free.
 #include "rdma/udp/rig.hpp"
 
+#include <linux/capability.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 namespace gnstor::rdma::udp::rig {
 
@@ -141,6 +144,20 @@ FakeEndpoint* FakeAcceptor::await_link(std::size_t index) {
     std::unique_lock lock(mutex);
     changed.wait_for(lock, kPatience, [&] { return up.size() > index; });
     return up.size() > index ? up[index].second : nullptr;
+}
+
+Result<std::unique_ptr<Driver>> open_without_privilege(const UdpWireOptions& options, Reactor& reactor) {
+    std::optional<Result<std::unique_ptr<Driver>>> opened;
+    // Capabilities are a thread's own.
+    std::thread([&] {
+        __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+        __user_cap_data_struct data[2] = {};
+        syscall(SYS_capget, &header, data);
+        data[0].effective &= ~(1u << CAP_NET_RAW);
+        syscall(SYS_capset, &header, data);
+        opened = Driver::open(options, reactor);
+    }).join();
+    return std::move(*opened);
 }
 
 Pair::Pair(std::uint32_t mtu_left, std::uint32_t mtu_right, std::string left_address,

@@ -111,7 +111,10 @@ struct Node {
     std::unique_ptr<Reactor> reactor;
     std::unique_ptr<Driver> driver;
 };
-/// Drivers on the two addresses (or ::1 for both families' sake, by `addresses`), one port for both.
+/// Opens a driver from a thread that has given its CAP_NET_RAW away, if it had it.
+Result<std::unique_ptr<Driver>> open_without_privilege(const UdpWireOptions& options, Reactor& reactor);
+
+/// Drivers on the two addresses, one port for both.
 struct Pair {
     explicit Pair(std::uint32_t mtu_left = 0, std::uint32_t mtu_right = 0,
                   std::string left_address = "127.0.0.2", std::string right_address = "127.0.0.3");
