@@ -27,10 +27,7 @@ CommandEngine::CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::D
       channel_(channel),
       options_(std::move(options)),
       admin_(std::move(facts), *this),
-      writable_(volume.mode == VolumeMode::kWrite) {
-    for (std::uint32_t i = 0; i < options_.under_way_max; ++i) free_.push_back(std::make_unique<Work>());
-    under_way_.reserve(options_.under_way_max);
-}
+      writable_(volume.mode == VolumeMode::kWrite) {}
 
 ssd::NvmeQueue* CommandEngine::add(std::unique_ptr<ssd::ServedQueue> queue) {
     ssd::ServedQueue* const q = queue.get();
@@ -40,6 +37,9 @@ ssd::NvmeQueue* CommandEngine::add(std::unique_ptr<ssd::ServedQueue> queue) {
         queues_.push_back(std::move(queue));
     else
         *hole = std::move(queue);
+    // Whatever is fetched has a place, and with it a deadline.
+    for (std::size_t i = 0; !q->queue.is_admin() && i < q->pending.size(); ++i)
+        free_.push_back(std::make_unique<Work>());
     return &q->queue;
 }
 
@@ -51,6 +51,7 @@ bool CommandEngine::remove(const ssd::NvmeQueue* queue) {
     for (const auto& work : under_way_)
         if (work->queue == at->get()) give_up(*work);
     collect();
+    if (!(*at)->queue.is_admin()) free_.resize(free_.size() - (*at)->pending.size());
     at->reset();
     return true;
 }
@@ -90,8 +91,7 @@ std::uint32_t CommandEngine::fetch(std::uint64_t now_ns) {
 
 std::uint32_t CommandEngine::fetch_from(ssd::ServedQueue& q, std::uint32_t limit, std::uint64_t now_ns) {
     std::uint32_t n = 0;
-    // Admin commands are answered, or held, at once: they need no room.
-    while (n < limit && !q.free.empty() && (q.queue.is_admin() || !free_.empty())) {
+    while (n < limit && !q.free.empty()) {
         const std::uint32_t slot = q.free.back();
         if (!q.queue.fetch(q.pending[slot].command)) break;
         q.free.pop_back();
@@ -142,13 +142,13 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
     std::uint32_t progress = begun_ != 0 ? gnor::poll_trip(kMe, state) : 0;
     bool ended = false;
     for (const auto& work : under_way_) {
-        if (!work->begun && !held_) begin(*work);
+        if (!work->begun && !held_ && begun_ < options_.under_way_max) begin(*work);
         if (work->begun) {
             progress += work->request.step(state, static_cast<std::uint32_t>(now_ns >> 6), now_ns) ? 1 : 0;
             if (!work->request.done()) continue;
             end(*work, work->request.result());
         } else {
-            if (now_ns < work->deadline_ns) continue;
+            if (now_ns < work->deadline_ns) break;  // those behind it wait too, and for longer
             end(*work, Status::kTimedOut);
         }
         ++progress;

@@ -41,7 +41,7 @@ struct GatewayCounters {
 struct EngineOptions {
     std::string volume;  ///< its name, for the log
     std::uint64_t timeout_ns = 0;
-    std::uint32_t under_way_max = 0;  ///< commands; others wait in their queues
+    std::uint32_t under_way_max = 0;  ///< commands in the channel; others wait, until their deadlines
 };
 
 class CommandEngine final : public Poller, public deengine::CompletionSink {
@@ -108,8 +108,8 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     ssd::AdminCommands admin_;
     std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // by index; null: free
     std::size_t first_queue_ = 0;                            // of the next round
-    std::vector<std::unique_ptr<Work>> free_;
-    std::vector<std::unique_ptr<Work>> under_way_;  // oldest first
+    std::vector<std::unique_ptr<Work>> free_;  // with those under way: one for each entry of an I/O queue
+    std::vector<std::unique_ptr<Work>> under_way_;  // oldest first; those that were begun before the others
     std::uint32_t begun_ = 0;                       // of under_way_
     bool held_ = false, stopped_ = false, gave_up_ = false;
     std::uint64_t progress_ns_ = 0;  // when there was any last

@@ -37,7 +37,7 @@ struct GatewayOptions {
     std::uint32_t channel = 0;  ///< of the client
     /// From a command's arrival to an error for its host, at the latest. Linux gives a command up after 30 s.
     std::uint32_t command_timeout_ms = 20'000;
-    std::uint32_t under_way_max = 128;  ///< commands at once, of all queues; 1 .. 1024
+    std::uint32_t under_way_max = 128;  ///< commands at once, of all queues; 1 .. 1024; more wait
 };
 
 /// What a client of a gateway needs: one channel of CPU lanes, with room for `under_way` large commands.

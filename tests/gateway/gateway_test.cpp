@@ -296,6 +296,30 @@ TEST(Gateway, ASsdThatDoesNotAnswerCostsErrorsByTheDeadlineAndNoHang) {
     EXPECT_GT(model.done, 64u);
 }
 
+TEST(Gateway, WhileALostSsdIsCalledInVainCommandsEndByTheDeadlineAndItComesBack) {
+    GatewayRig rig;
+    auto client = rig.client("gw");
+    rig.make_volume(*client, "v", kVolumeBlocks);
+    GatewayOptions o = options_of("v", 300);
+    o.under_way_max = 4;  // the others wait for those
+    auto served = rig.serve(*client, o).value();
+    BlockHost host(rig, *served, 2);
+    ModelHost model(host, kVolumeBlocks, run_seed() + 6);
+    model.run(kCommands / 8, false, true);
+    {
+        // Its queue pair is gone, and whoever connects to it waits.
+        const Hold held(*rig.array.node->drive_reactors().front());
+        rig.array.nic->disconnect(client->channel(0).queue_pair(2));
+        const std::uint64_t failed = model.failed;
+        model.run(100, false, true);
+        EXPECT_GT(model.failed, failed);
+    }
+    ASSERT_TRUE(
+        nvmf::eventually([&] { return nvme::ok(host.status(block_command(IoOpcode::kFlush, 0, 1))); }, 60));
+    EXPECT_GE(served->gateway(0).counters().reclaims, 1u);
+    model.run(kCommands / 8, false, true);
+}
+
 TEST(Gateway, WhatIsUnderWayEndsWhenTheGatewayGoesEvenIfTheSsdsHang) {
     GatewayRig rig;
     auto client = rig.client("gw");
