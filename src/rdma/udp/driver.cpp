@@ -1,6 +1,8 @@
 // driver.cpp: opening and closing, the calls of host threads that are no connection's, one poll.
 #include "rdma/udp/driver.hpp"
 
+#include <gnstor/base/log.hpp>
+
 #include "rdma/udp/driver_impl.hpp"
 
 #include <algorithm>
@@ -152,6 +154,15 @@ Driver::Driver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
 
 Driver::~Driver() {
     impl_->answering->stop();
+    // Links that were closed just now: their peers are told once, without waiting for what they say to it.
+    impl_->reactor.run([&] {
+        const roce::TimeNs now = Impl::clock();
+        impl_->pump(now);
+        impl_->serve_manager(now);
+        if (!impl_->socket->flush())
+            log_info("udp wire {}: closed while the socket took no more packets; some peers are not told",
+                     address());
+    });
     impl_->reactor.remove(*this);
     impl_->reactor.unwatch(impl_->socket->fd());
 }

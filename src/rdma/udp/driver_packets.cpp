@@ -1,4 +1,6 @@
 // driver_packets.cpp: what comes and to whom it goes; timers of links; what goes out, all links in turn.
+#include <gnstor/base/log.hpp>
+
 #include "rdma/udp/driver_impl.hpp"
 
 #include <algorithm>
@@ -165,7 +167,11 @@ bool Driver::Impl::send(const roce::Packet& packet, const IpAddress& peer) {
     const std::span<std::byte> room = socket->room();
     if (room.empty()) return false;
     const auto bytes = roce::encode(packet, room);
-    if (!bytes) return true;  // a defect of the state machines; they send it again, and fail in the end
+    if (!bytes) {
+        // A defect of the state machines, which send it again, and fail in the end.
+        log_error("udp wire {}: {}", address_text, bytes.error().message);
+        return true;
+    }
     const roce::NetworkHeaders& headers = socket->put(*bytes, peer);
     if (tap != nullptr && !tap->on_packet(true, headers, room.first(*bytes))) socket->take_back();
     return true;

@@ -228,6 +228,22 @@ TEST(Death, APeerThatVanishesIsNoticedByWhoeverWantsSomethingOfIt) {
     idle.close();
 }
 
+TEST(Death, ADriverThatIsClosedRightAfterItsLinksTellsTheirPeers) {
+    for (std::uint32_t round = 0; round < 20; ++round) {
+        Pair pair;
+        FakeAcceptor acceptor(*pair.right.reactor);
+        ASSERT_TRUE(pair.right.driver->listen(4420, acceptor).ok());
+        FakeEndpoint endpoint(*pair.left.reactor, 64);
+        ASSERT_TRUE(pair.connect(endpoint, 7).ok());
+        FakeEndpoint* const other = acceptor.await_link(0);
+        ASSERT_NE(other, nullptr);
+        endpoint.close();
+        pair.left.driver.reset();
+        EXPECT_TRUE(other->await([&] { return other->failed.has_value(); }));
+        pair.right.driver->unlisten(4420);
+    }
+}
+
 TEST(Death, APeerThatCameBackEndsWhatItLostWhenItConnectsAgain) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
