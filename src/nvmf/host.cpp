@@ -23,6 +23,8 @@ nvme::Command fabrics_command(nvme::FabricsType type) {
     command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics);
     command.flags = nvme::kFlagsSgl;
     command.namespace_id = static_cast<std::uint8_t>(type);
+    // Of no length: Linux's target refuses a descriptor that is not one of its kinds, data or not.
+    command.data.type = nvme::kSglKeyedAddress;
     return command;
 }
 
@@ -186,18 +188,23 @@ Result<void> HostController::connect_admin(std::uint64_t deadline_ns) {
     GN_ASSIGN(const std::vector<std::byte> accepted,
               queue_->connect(options_.peer_address, options_.service, private_data, options_.timeout_ms));
     GN_TRY(connect.check_accept(accepted));
+    // Fetched by the target: an admin queue's capsules need have no room for data (Linux's have none).
     const nvme::ConnectData data = connect.data();
+    std::memcpy(bounce_.data(), &data, sizeof data);
+    const auto address = reinterpret_cast<std::uintptr_t>(bounce_.data());
     GN_ASSIGN(const nvme::Completion completion,
-              exchange(connect.command(0), std::as_bytes(std::span(&data, 1)), deadline_ns));
+              exchange(connect.command_keyed(0, address, bounce_keys_.rkey), {}, deadline_ns));
     GN_TRY(connect.check(completion));
     controller_id_ = static_cast<std::uint16_t>(completion.dw0);
     return {};
 }
 
 Result<void> HostController::enable(std::uint64_t deadline_ns) {
+    GN_ASSIGN(const std::uint64_t capabilities, property_get(nvme::Property::kCap));
     nvme::Configuration configuration;
     configuration.enable = true;
-    configuration.arbitration = 1;  // queues with priorities
+    // Queues with priorities, where there are such.
+    configuration.arbitration = nvme::Capabilities::decode(capabilities).weighted_round_robin ? 1 : 0;
     configuration.sq_entry_log2 = 6;
     configuration.cq_entry_log2 = 4;
     GN_TRY(property_set(nvme::Property::kCc, configuration.encode()));
