@@ -272,7 +272,7 @@ Result<void> Driver::Impl::begin_connect(Waiter& waiter, std::span<const std::by
     mine.start_psn = waiter.start_psn;
     mine.responder_resources = kResponderResources;
     mine.initiator_depth = narrow(waiter.options.reads_max);
-    mine.ack_timeout = kAckTimeoutMin;
+    mine.ack_timeout = kAckTimeoutAsked;
     mine.mtu_code = code_of(waiter.mtu);
     mine.service_id = roce::service_of_port(waiter.port);
     mine.local_gid = address.gid;

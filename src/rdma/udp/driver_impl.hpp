@@ -42,6 +42,9 @@ inline constexpr std::uint8_t kResponderResources = 16;
 /// the scheduler keeps from its core for a time slice or two is not dead; with the back-off and 7 retries a
 /// peer that is gone is noticed after 2 s, or 9 s where it asked for 67 ms.
 inline constexpr std::uint8_t kAckTimeoutMin = 12, kAckTimeoutMax = 14;
+/// What a peer's requester is asked to wait for us (0.54 s; Linux asks the same). Linux's neither backs off
+/// nor forgives: after eight such times without progress the connection is lost.
+inline constexpr std::uint8_t kAckTimeoutAsked = 17;
 /// Connections and half-open ones at once (roce::CmOptions).
 inline constexpr std::uint32_t kConnectionsMax = 1024, kHalfOpenMax = 256;
 /// Of those, of one peer: one that floods us does not keep others from connecting.
