@@ -235,6 +235,8 @@ stage_docs() {
 # Real kernels on the other side of the wire (tests/peer). GN_PEER_ARGUMENTS goes to its program: "--kernel 6.1 --scenario loop".
 stage_peer() {
     ensure peer || return 1
+    configure cpu -DGN_TESTS=ON || return 1
+    build cpu peer_programs || return 1
     local log="$GN_LOGS/peer-output.log" status=0 passed failed arguments=()
     mkdir -p "$GN_LOGS"
     read -ra arguments <<<"${GN_PEER_ARGUMENTS:-}"

@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 from common import GUEST_ADDRESS, TAP, Deadline, PeerError, say
@@ -81,8 +82,9 @@ class Guest:
         self.process = None
         self.commands = 0
         self.boot_seconds = 0.0
-        # Unix socket paths are short; the folder's need not be.
-        self.ports = [Port(f"/tmp/gnstor-peer-{os.getpid()}-{id(self) & 0xFFFFFF:x}-{n}") for n in (1, 2)]
+        # Paths of Unix sockets are short; the folder's need not be.
+        self.sockets = tempfile.TemporaryDirectory(prefix="gnstor-")
+        self.ports = [Port(os.path.join(self.sockets.name, str(number))) for number in (1, 2)]
 
     def arguments(self):
         words = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(self.memory_mib),
@@ -188,9 +190,7 @@ class Guest:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait(timeout=10)
-        for port in self.ports:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(port.path)
+        self.sockets.cleanup()
 
     def __exit__(self, kind, error, trace):
         try:

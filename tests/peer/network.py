@@ -1,4 +1,5 @@
 """The network of the peer test: a namespace that holds our programs at HOST_ADDRESS and, over a tap device, the guest."""
+import json
 import os
 import shutil
 import subprocess
@@ -6,6 +7,7 @@ import subprocess
 from common import HOST_ADDRESS, TAP, PeerError
 
 SECONDS = 20
+QUEUE_PACKETS = 10000
 
 
 def isolated(command, environment):
@@ -44,15 +46,23 @@ def ip(*words):
     done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=SECONDS)
     if done.returncode != 0:
         raise PeerError(f"ip {' '.join(words)} failed: {done.stderr.strip()}")
+    return done.stdout
 
 
 def up():
     """Inside the namespace: loopback, the tap device, and our address on it."""
     ip("link", "set", "lo", "up")
     ip("tuntap", "add", TAP, "mode", "tap")
+    # A full queue of a tap device drops without a word to the sender, and QEMU reads it slowly.
+    ip("link", "set", TAP, "txqueuelen", str(QUEUE_PACKETS))
     ip("address", "add", f"{HOST_ADDRESS}/24", "dev", TAP)
     ip("link", "set", TAP, "up")
 
 
 def set_mtu(mtu):
     ip("link", "set", TAP, "mtu", str(mtu))
+
+
+def dropped():
+    """Packets that the tap device has dropped, so that the guest and the capture never saw them."""
+    return json.loads(ip("-s", "-j", "link", "show", TAP))[0]["stats64"]["tx"]["dropped"]

@@ -1,5 +1,13 @@
-"""What every scenario has: a guest, a folder, our programs, counters."""
-from common import say
+"""What every scenario has: a guest, a folder, our programs, counters, and the judgement of its capture."""
+import re
+import subprocess
+import sys
+import time
+
+import network
+from common import HERE, HOST_ADDRESS, PeerError, say
+
+CAPTURE_SECONDS = 900
 
 
 class Scenario:
@@ -8,12 +16,29 @@ class Scenario:
     def __init__(self, image, folder, programs):
         self.image, self.folder, self.programs = image, folder, programs
         self.counts = {}
+        self.since = time.monotonic()
+        self.dropped_before = network.dropped()
 
     def count(self, name, by=1):
         self.counts[name] = self.counts.get(name, 0) + by
 
-    def step(self, text, seconds):
-        say(f"  {seconds:7.1f} s  {text}")
+    def step(self, text):
+        """What was done since the last step, with the time that it took."""
+        now = time.monotonic()
+        say(f"  {now - self.since:7.1f} s  {text}")
+        self.since = now
+
+    def judge_capture(self, guest):
+        """Only after the guest has ended: its capture is whole then."""
+        self.since = time.monotonic()
+        lost = network.dropped() - self.dropped_before
+        done = subprocess.run([sys.executable, HERE / "capture_check.py", guest.capture, HOST_ADDRESS, str(lost)], capture_output=True, text=True,
+                              timeout=CAPTURE_SECONDS)
+        say(done.stdout.rstrip())
+        if done.returncode != 0:
+            raise PeerError(f"the capture is not what it should be: {done.stderr.strip()[-1500:]}")
+        self.count("packets", int(re.search(r"peer_capture_packets=(\d+)", done.stdout)[1]))
+        self.step("every packet of the capture judged: zlib, scapy, tshark")
 
     def finish(self, guest):
         """Prints the counters; returns them in words."""

@@ -1,0 +1,303 @@
+// initiator_main.cpp: our host side against a target that we did not write: identifies it, then writes and
+// reads random data through several queues and compares every byte.
+//
+//     peer_initiator LOCAL-ADDRESS PEER-ADDRESS PORT NQN QUEUES MEGABYTES SEED
+//
+// The namespace is a plain one (NVM command set, no fields of ours). Every wait has a deadline; the first
+// difference ends it with status 1. What it did are GN_COUNT lines.
+#include "nvmf/host.hpp"
+#include "nvmf/nqn.hpp"
+#include "rdma/nic.hpp"
+#include "rdma/udp_wire.hpp"
+
+#include <gnstor/base/reactor.hpp>
+#include <gnstor/simt/time.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace gnstor {
+namespace {
+
+constexpr std::uint32_t kDepth = 8;  // commands under way a queue
+constexpr std::uint32_t kSlotBytes = 256u << 10;
+constexpr std::uint64_t kDeadlineNs = 60'000'000'000;
+constexpr std::uint32_t kSizes[] = {512, 4096, 8192, 20480, 65536, 131072, kSlotBytes};
+
+struct Options {
+    std::string local, peer, service, nqn;
+    std::uint32_t queues = 1;
+    std::uint64_t megabytes = 1;  // a queue
+    std::uint64_t seed = 1;
+};
+
+struct Counts {
+    std::uint64_t reads = 0, writes = 0, flushes = 0, in_capsule = 0, bytes_read = 0, bytes_written = 0;
+};
+
+/// One I/O queue and the part of the namespace that is its own.
+class Lane {
+  public:
+    Lane(rdma::SoftNic& nic, std::uint64_t first_byte, std::uint64_t bytes, std::uint32_t block,
+         std::uint64_t seed)
+        : nic_(nic),
+          first_byte_(first_byte),
+          block_(block),
+          dice_(seed),
+          wanted_(bytes),
+          buffers_(kDepth * kSlotBytes) {}
+    ~Lane() {
+        queue_.reset();
+        if (registered_) (void)nic_.deregister_memory(keys_);
+    }
+    Lane(const Lane&) = delete;
+    Lane& operator=(const Lane&) = delete;
+
+    Result<void> open(nvmf::HostController& controller, std::uint16_t id) {
+        GN_ASSIGN(keys_, nic_.register_memory(buffers_.data(), buffers_.size(),
+                                              rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
+        registered_ = true;
+        GN_ASSIGN(queue_, controller.open_io_queue(id, 4 * kDepth));
+        return {};
+    }
+
+    [[nodiscard]] std::uint64_t bytes() const { return wanted_.size(); }
+
+    /// Posts writes of new random bytes, `at` on: all of the part in the end. False: nothing is left.
+    Result<bool> post_writes() {
+        for (used_ = 0; used_ < kDepth && next_ < wanted_.size(); ++used_) {
+            const std::uint32_t bytes = pick_size(wanted_.size() - next_);
+            Piece& piece = pieces_[used_] = {next_, bytes};
+            std::byte* const from = buffer(used_);
+            for (std::uint32_t i = 0; i < bytes; ++i) from[i] = static_cast<std::byte>(dice_());
+            std::memcpy(&wanted_[piece.at], from, bytes);
+            // Now and then small writes travel in the capsule.
+            const bool inside = bytes <= 4096 && dice_() % 2 == 0;
+            GN_TRY(post(nvme::IoOpcode::kWrite, used_, inside));
+            counts.writes += 1;
+            counts.bytes_written += bytes;
+            counts.in_capsule += inside ? 1 : 0;
+            next_ += bytes;
+        }
+        return used_ != 0;
+    }
+
+    /// Posts reads at random places.
+    Result<void> post_reads() {
+        for (used_ = 0; used_ < kDepth; ++used_) {
+            const std::uint32_t bytes = pick_size(wanted_.size());
+            pieces_[used_] = {dice_() % ((wanted_.size() - bytes) / block_ + 1) * block_, bytes};
+            std::memset(buffer(used_), 0xEE, bytes);
+            GN_TRY(post(nvme::IoOpcode::kRead, used_, false));
+            counts.reads += 1;
+            counts.bytes_read += bytes;
+        }
+        return {};
+    }
+
+    Result<void> flush() {
+        used_ = 1;
+        nvme::Command command{};
+        command.opcode = static_cast<std::uint8_t>(nvme::IoOpcode::kFlush);
+        command.flags = nvme::kFlagsSgl;
+        command.namespace_id = 1;
+        command.data = nvme::SglDescriptor::keyed(0, 0, 0);
+        if (queue_->post(command) != nvmf::HostQueue::Posted::kYes)
+            return error(Errc::kState, "a flush could not be posted");
+        counts.flushes += 1;
+        return await_all("flush");
+    }
+
+    /// Until all that was posted is answered, each with success.
+    Result<void> await_all(const char* what) {
+        const std::uint64_t deadline = simt::now_ns() + kDeadlineNs;
+        for (std::uint32_t i = 0; i < used_; ++i) {
+            GN_ASSIGN(const nvme::Completion completion, nvmf::await_response(*queue_, deadline));
+            if (!nvme::ok(completion.result()))
+                return nvmf::status_error(what, completion.result(), completion.dw0);
+            if (completion.command_id >= used_)
+                return error(Errc::kIo, "a {} was answered under id {}", what, completion.command_id);
+        }
+        return {};
+    }
+
+    Result<void> compare() {
+        for (std::uint32_t i = 0; i < used_; ++i) {
+            const Piece& piece = pieces_[i];
+            for (std::uint32_t at = 0; at < piece.bytes; ++at)
+                if (buffer(i)[at] != wanted_[piece.at + at])
+                    return error(Errc::kIo, "byte {} of the namespace differs: read {:#04x}, written {:#04x}",
+                                 first_byte_ + piece.at + at, static_cast<unsigned>(buffer(i)[at]),
+                                 static_cast<unsigned>(wanted_[piece.at + at]));
+        }
+        return {};
+    }
+
+    Counts counts;
+
+  private:
+    struct Piece {
+        std::uint64_t at;
+        std::uint32_t bytes;
+    };
+
+    [[nodiscard]] std::byte* buffer(std::uint32_t slot) {
+        return buffers_.data() + std::size_t{slot} * kSlotBytes;
+    }
+
+    std::uint32_t pick_size(std::uint64_t most) {
+        const std::uint32_t bytes = kSizes[dice_() % std::size(kSizes)] / block_ * block_;
+        return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::max(bytes, block_), most));
+    }
+
+    Result<void> post(nvme::IoOpcode opcode, std::uint32_t slot, bool inside) {
+        const Piece& piece = pieces_[slot];
+        const std::uint64_t lba = (first_byte_ + piece.at) / block_;
+        nvme::Command command{};
+        command.opcode = static_cast<std::uint8_t>(opcode);
+        command.flags = nvme::kFlagsSgl;
+        command.command_id = static_cast<std::uint16_t>(slot);
+        command.namespace_id = 1;
+        command.cdw10 = static_cast<std::uint32_t>(lba);
+        command.cdw11 = static_cast<std::uint32_t>(lba >> 32);
+        command.cdw12 = piece.bytes / block_ - 1;
+        command.data = inside ? nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset, 0, piece.bytes)
+                              : nvme::SglDescriptor::keyed(reinterpret_cast<std::uintptr_t>(buffer(slot)),
+                                                           piece.bytes, keys_.rkey);
+        const std::span<const std::byte> data(buffer(slot), inside ? piece.bytes : 0);
+        // An answer may overtake the completion of its own send: the entry is free when that has come.
+        const std::uint64_t deadline = simt::now_ns() + kDeadlineNs;
+        std::uint32_t backoff = 0;
+        for (;;) {
+            const auto posted = queue_->post(command, data);
+            if (posted == nvmf::HostQueue::Posted::kYes) return {};
+            if (posted == nvmf::HostQueue::Posted::kBroken)
+                return error(Errc::kState, "the connection of a queue is gone");
+            if (simt::now_ns() > deadline) return error(Errc::kTimedOut, "no send entry became free");
+            simt::pause(backoff);
+        }
+    }
+
+    rdma::SoftNic& nic_;
+    const std::uint64_t first_byte_;
+    const std::uint32_t block_;
+    std::mt19937_64 dice_;
+    std::vector<std::byte> wanted_;
+    std::vector<std::byte> buffers_;
+    rdma::MemoryKeys keys_{};
+    bool registered_ = false;
+    std::unique_ptr<nvmf::HostQueue> queue_;
+    std::uint64_t next_ = 0;
+    std::uint32_t used_ = 0;
+    Piece pieces_[kDepth]{};
+};
+
+Result<void> exercise(std::vector<std::unique_ptr<Lane>>& lanes) {
+    for (bool more = true; more;) {
+        more = false;
+        for (auto& lane : lanes) {
+            GN_ASSIGN(const bool posted, lane->post_writes());
+            more = more || posted;
+        }
+        for (auto& lane : lanes) GN_TRY(lane->await_all("write"));
+    }
+    for (auto& lane : lanes) GN_TRY(lane->flush());
+    // As many bytes again as were written, at random places.
+    for (bool more = true; more;) {
+        more = false;
+        for (auto& lane : lanes) GN_TRY(lane->post_reads());
+        for (auto& lane : lanes) {
+            GN_TRY(lane->await_all("read"));
+            GN_TRY(lane->compare());
+            more = more || lane->counts.bytes_read < lane->bytes();
+        }
+    }
+    return {};
+}
+
+std::string trimmed(const char* text, std::size_t bytes) {
+    std::string out(text, strnlen(text, bytes));
+    out.erase(out.find_last_not_of(' ') + 1);
+    return out;
+}
+
+Result<void> run(const Options& options) {
+    GN_ASSIGN(const auto network, Reactor::start("network"));
+    GN_ASSIGN(const auto wire, rdma::UdpWire::open({.address = options.local}, *network));
+    GN_ASSIGN(const auto nic, rdma::SoftNic::open(*wire, rdma::NicOptions{}));
+    nvmf::HostOptions host;
+    host.peer_address = options.peer;
+    host.service = options.service;
+    host.subsystem_nqn = options.nqn;
+    host.host_nqn = nvmf::client_host_nqn(1);
+    host.host_id = {1, 2, 3, 4};
+    host.io_queues = options.queues;
+    host.timeout_ms = 30'000;
+    const std::uint64_t start = simt::now_ns();
+    GN_ASSIGN(const auto controller, nvmf::HostController::connect(*nic, host));
+    GN_ASSIGN(const nvme::IdentifyController about, controller->identify_controller());
+    GN_ASSIGN(const nvme::IdentifyNamespace space, controller->identify_namespace());
+    const std::uint32_t block = 1u << space.lbaf[space.flbas & 0x0F].ds;
+    fmt::print(
+        "controller {}: model \"{}\", serial \"{}\", {} blocks of {} bytes, capsules of {} bytes, {} I/O "
+        "queues; "
+        "{:.3f} s\n",
+        controller->controller_id(), trimmed(about.mn, sizeof about.mn), trimmed(about.sn, sizeof about.sn),
+        space.nsze, block, about.ioccsz * 16, controller->io_queues(),
+        static_cast<double>(simt::now_ns() - start) * 1e-9);
+    if (controller->io_queues() < options.queues)
+        return error(Errc::kIo, "asked for {} I/O queues, got {}", options.queues, controller->io_queues());
+    std::vector<std::unique_ptr<Lane>> lanes;
+    const std::uint64_t part = options.megabytes << 20;
+    for (std::uint32_t i = 0; i < options.queues; ++i) {
+        lanes.push_back(std::make_unique<Lane>(*nic, i * part, part, block, options.seed + i));
+        GN_TRY(lanes.back()->open(*controller, static_cast<std::uint16_t>(i + 1)));
+    }
+    GN_TRY(exercise(lanes));
+    GN_TRY(controller->keep_alive());
+    Counts sum;
+    for (const auto& lane : lanes) {
+        sum.reads += lane->counts.reads;
+        sum.writes += lane->counts.writes;
+        sum.flushes += lane->counts.flushes;
+        sum.in_capsule += lane->counts.in_capsule;
+        sum.bytes_read += lane->counts.bytes_read;
+        sum.bytes_written += lane->counts.bytes_written;
+    }
+    fmt::print(
+        "counts reads={} writes={} flushes={} in_capsule={} bytes_read={} bytes_written={} "
+        "retransmissions={} "
+        "bad_icrc={}\n",
+        sum.reads, sum.writes, sum.flushes, sum.in_capsule, sum.bytes_read, sum.bytes_written,
+        wire->counters().retransmissions, wire->counters().bad_icrc);
+    return {};
+}
+
+}  // namespace
+}  // namespace gnstor
+
+int main(int count, char** words) {
+    if (count != 8) {
+        fmt::print(stderr,
+                   "usage: peer_initiator LOCAL-ADDRESS PEER-ADDRESS PORT NQN QUEUES MEGABYTES SEED\n");
+        return 2;
+    }
+    gnstor::Options options{.local = words[1],
+                            .peer = words[2],
+                            .service = words[3],
+                            .nqn = words[4],
+                            .queues = static_cast<std::uint32_t>(std::strtoul(words[5], nullptr, 0)),
+                            .megabytes = std::strtoull(words[6], nullptr, 0),
+                            .seed = std::strtoull(words[7], nullptr, 0)};
+    const auto done = gnstor::run(options);
+    if (done.ok()) return 0;
+    fmt::print(stderr, "peer_initiator: {}\n", done.error().message);
+    return 1;
+}
