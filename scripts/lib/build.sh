@@ -5,6 +5,9 @@ GN_DAEMON="${GN_DAEMON:-ON}"
 GN_NVCC="${GN_NVCC:-}"
 GN_LOGS="$GN_ROOT/build/logs"
 
+# What one preset compiled serves another that compiles it alike (cpu and cuda, host side): the build folder is no part of the question.
+export CCACHE_NOHASHDIR=1
+
 # quietly LOG COMMAND...: the command's output goes to LOG; its end is shown if the command fails.
 quietly() {
     local log="$1"

@@ -64,6 +64,24 @@ def check_links(name, text, exists):
             yield f"{name}: a link to {target}, which does not exist"
 
 
+def check_cuda_aware(files):
+    """Sources that ask for GN_WITH_CUDA, or include a header that does, are given it: gn_cuda_aware() in the CMakeLists.txt above them.
+
+    `files`: text by name. A source that asks without being given it would be built for CPU lanes alone, silently.
+    """
+    aware = set()
+    for name, text in files.items():
+        if pathlib.PurePath(name).name == "CMakeLists.txt":
+            for names in re.findall(r"gn_cuda_aware\(([^)]*)\)", text):
+                aware |= {os.path.normpath(os.path.join(os.path.dirname(name), n)) for n in names.split()}
+    asks = {n for n, t in files.items() if pathlib.PurePath(n).suffix in CODE and re.search(r"^\s*#\s*(el)?if.*\bGN_WITH_CUDA\b", t, re.M)}
+    headers = {n for n in asks if not n.endswith((".cpp", ".cu"))}
+    for name in sorted(n for n in files if n.endswith(".cpp") and n not in aware):
+        included = {n for n in headers if re.search(rf'#include [<"]{re.escape(re.sub("^(src|include)/", "", n))}[">]', files[name])}
+        if name in asks or included:
+            yield f"{name}: sees GN_WITH_CUDA, but no gn_cuda_aware() names it"
+
+
 def tracked():
     try:
         out = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, check=True).stdout.decode()
@@ -98,6 +116,14 @@ class TheRulesCatch(unittest.TestCase):
         self.assertTrue(list(check_code("tests/x/a.cpp", "// a\nstd::this_thread::sleep_for(1ms);\n")))
         self.assertFalse(list(check_code("src/x/a.cpp", "// a\nstd::this_thread::sleep_for(1ms);\n")))
 
+    def test_a_source_that_is_not_told_of_cuda(self):
+        asks = {"src/a/x.cpp": "// x\n#if defined(GN_WITH_CUDA)\n", "src/a/CMakeLists.txt": "gn_layer(a SOURCES x.cpp)"}
+        self.assertTrue(list(check_cuda_aware(asks)))
+        self.assertFalse(list(check_cuda_aware(asks | {"src/a/CMakeLists.txt": "gn_cuda_aware(y.cpp x.cpp)"})))
+        header = {"src/a/h.hpp": "#if GN_WITH_CUDA\n", "src/b/y.cpp": '#include "a/h.hpp"\n'}
+        self.assertTrue(list(check_cuda_aware(header)))
+        self.assertFalse(list(check_cuda_aware(header | {"src/b/CMakeLists.txt": "gn_cuda_aware(y.cpp)"})))
+
     def test_a_dead_link(self):
         self.assertTrue(list(check_links("docs/a.md", "[x](gone.md)", lambda p: False)))
         self.assertFalse(list(check_links("docs/a.md", "[x](b.md#part) [y](https://a.b/c)", lambda p: p == "docs/b.md")))
@@ -105,7 +131,7 @@ class TheRulesCatch(unittest.TestCase):
 
 class TheRepository(unittest.TestCase):
     def test_every_file_obeys(self):
-        wrong, files = [], 0
+        wrong, files, sources = [], 0, {}
         paths = machine_paths(ROOT, os.path.expanduser("~"))
         for name in tracked():
             suffix = pathlib.PurePath(name).suffix
@@ -117,10 +143,13 @@ class TheRepository(unittest.TestCase):
                 continue
             files += 1
             wrong += check_text(name, text, paths)
+            if suffix in CODE or pathlib.PurePath(name).name == "CMakeLists.txt":
+                sources[name] = text
             if suffix in CODE:
                 wrong += check_code(name, text)
             if suffix == ".md":
                 wrong += check_links(name, text, lambda p: (ROOT / p).exists())
+        wrong += check_cuda_aware(sources)
         self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
         self.assertGreaterEqual(files, 30)
         print(f"GN_COUNT house_files={files}")
