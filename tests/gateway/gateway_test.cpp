@@ -67,6 +67,7 @@ void compare_with_model(GatewayRig& rig, std::uint64_t commands) {
         if (::testing::Test::HasFailure()) return;
     }
     EXPECT_GE(model.under_way_most, 32u);
+    EXPECT_GE(model.in_capsules, commands / 20);
     host.disconnect();
     served.reset();
     auto volume = reader->open("v", client::OpenMode::kRead).value();

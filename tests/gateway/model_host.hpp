@@ -80,7 +80,7 @@ class ModelHost {
         return n;
     }
 
-    std::uint64_t done = 0, failed = 0, lost = 0, under_way_most = 0;
+    std::uint64_t done = 0, failed = 0, lost = 0, under_way_most = 0, in_capsules = 0;
     bool read_only = false;  ///< issue reads and flushes alone
 
   private:
@@ -113,7 +113,14 @@ class ModelHost {
         }
         nvme::Command command = make(q, slot, sent);
         command.command_id = static_cast<std::uint16_t>(slot);
-        if (!host_.post(q, command)) {
+        // A write of one block may travel with its command, as Linux has it.
+        std::span<const std::byte> in_capsule;
+        if (sent.opcode == IoOpcode::kWrite && sent.extents.front().blocks == 1 && random_.below(2) == 0) {
+            in_capsule = {host_.buffer.data() + host_.offset(q, slot), kBlock};
+            command.data = nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset, 0, kBlock);
+            ++in_capsules;
+        }
+        if (!host_.post(q, command, in_capsule)) {
             ADD_FAILURE() << "a queue takes no command";
             return false;
         }

@@ -148,9 +148,9 @@ class BlockHost {
     [[nodiscard]] std::size_t offset(std::uint32_t queue, std::uint32_t slot) const {
         return (std::size_t{queue} * kDepth + slot) * kDataBlocks * kBlock;
     }
-    bool post(std::uint32_t queue, const nvme::Command& command) {
+    bool post(std::uint32_t queue, const nvme::Command& command, std::span<const std::byte> in_capsule = {}) {
         return nvmf::eventually([&] {
-            const auto posted = queues_[queue]->post(command);
+            const auto posted = queues_[queue]->post(command, in_capsule);
             return posted != nvmf::HostQueue::Posted::kFull;
         });
     }
