@@ -52,12 +52,16 @@ class StockQueue {
     HostQueue& queue() { return *queue_; }
     nvme::Completion wait() { return await_response(*queue_, simt::now_ns() + 30'000'000'000).value(); }
     void post(nvme::Command& command, std::span<const std::byte> in_capsule = {}) {
+        ASSERT_TRUE(try_post(command, in_capsule));
+    }
+    /// False: the connection is gone.
+    bool try_post(nvme::Command& command, std::span<const std::byte> in_capsule = {}) {
         command.command_id = next_id_++;
         const std::uint64_t until = simt::now_ns() + 30'000'000'000;
         auto posted = queue_->post(command, in_capsule);
         while (posted == HostQueue::Posted::kFull && simt::now_ns() < until)
             posted = queue_->post(command, in_capsule);
-        ASSERT_EQ(posted, HostQueue::Posted::kYes);
+        return posted == HostQueue::Posted::kYes;
     }
     /// Data under a key of its own, invalidated with the response.
     nvme::Completion keyed(nvme::Command command, std::span<std::byte> data) {
@@ -101,7 +105,7 @@ class StockQueue {
 class StockHost {
   public:
     StockHost(rdma::SoftNic& nic, StockOptions options)
-        : nic_(nic), options_(std::move(options)), admin_(nic, kStockAdminEntries) {}
+        : options_(std::move(options)), admin_(nic, kStockAdminEntries) {}
 
     /// The status of Connect (all else is expected to go well).
     nvme::Completion connect_admin() {
@@ -227,7 +231,6 @@ class StockHost {
         return in_capsule ? queue.inline_write(connect_command(request), bytes)
                           : queue.keyed(connect_command(request), bytes);
     }
-    rdma::SoftNic& nic_;
     const StockOptions options_;
     StockQueue admin_;
     std::uint16_t controller_id_ = 0;
