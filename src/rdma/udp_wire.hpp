@@ -21,6 +21,9 @@ struct UdpWireOptions {
     std::string address;  ///< IPv4 or IPv6 address of this machine to be reached at; no name, no port
     std::uint16_t port = kRocePort;  ///< to bind and to send to; other ports are for tests
     std::uint32_t mtu = 0;  ///< of RoCE: 1024, 2048 or 4096; 0: the largest that fits the interface's
+    /// Asked of the kernel for packets that wait to be taken; granted up to net.core.rmem_max, and all of it
+    /// with CAP_NET_ADMIN.
+    std::uint32_t receive_buffer_bytes = 8u << 20;
 };
 
 struct UdpWireCounters {

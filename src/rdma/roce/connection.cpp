@@ -17,7 +17,12 @@ void Connection::on_packet(TimeNs now, const Packet& packet) {
 }
 
 // Neither half starves the other: a peer that reads without end does not keep our requests back.
-bool Connection::next_packet(TimeNs now, Packet& packet) {
+bool Connection::next_packet(TimeNs now, Packet& packet, bool requests) {
+    if (!requests) {
+        const bool any = responder_.next_packet(now, packet);
+        end_both();
+        return any;
+    }
     requests_first_ = !requests_first_;
     const bool any = requests_first_
                          ? requester_.next_packet(now, packet) || responder_.next_packet(now, packet)

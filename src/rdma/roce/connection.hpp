@@ -21,7 +21,8 @@ class Connection {
     /// checks.
     void on_packet(TimeNs now, const Packet& packet);
     /// The next packet to go out now; payload refers to memory of either side, good until the next call.
-    bool next_packet(TimeNs now, Packet& packet);
+    /// `requests`: false: only answers to the peer's.
+    bool next_packet(TimeNs now, Packet& packet, bool requests = true);
     void on_time(TimeNs now);
     [[nodiscard]] TimeNs next_deadline() const noexcept;
     bool next_completion(Completion& completion) { return requester_.next_completion(completion); }

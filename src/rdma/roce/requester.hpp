@@ -55,6 +55,12 @@ class Requester {
     [[nodiscard]] mlx5::Syndrome failure() const noexcept { return failure_; }
     /// Nothing is posted that has not completed.
     [[nodiscard]] bool idle() const noexcept { return done_ == posted_; }
+    /// Packets on their way: unacknowledged ones, and answers to READs.
+    [[nodiscard]] std::uint32_t on_their_way() const noexcept {
+        return failed_ ? 0 : static_cast<std::uint32_t>(highest_ - unacknowledged_);
+    }
+    /// What goes out next went out before.
+    [[nodiscard]] bool sending_again() const noexcept { return cursor_ < highest_; }
     [[nodiscard]] const RequesterCounters& counters() const noexcept { return counters_; }
 
   private:

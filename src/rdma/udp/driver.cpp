@@ -60,7 +60,9 @@ Driver::Impl::Impl(const UdpWireOptions& wire, const IpAddress& bound, std::uint
       socket(std::move(opened)),
       manager(manager_options(random_seed())),
       dice(random_seed()),
-      guid(dice.next()) {
+      guid(dice.next()),
+      packets_to_peer_max(std::clamp(socket->receive_buffer_bytes() / 2 / packet_weight(mtu),
+                                     kPacketsToPeerMin, kPacketsToPeerMax)) {
     answering = std::make_unique<AnsweringThread>(
         [this](const PendingArrival& arrival, const ArrivalReply& reply) { answered(arrival, reply); });
 }
@@ -85,6 +87,8 @@ LinkEnd* Driver::Impl::make_link(QpNumber qp, Endpoint& endpoint, const IpAddres
     if (LinkEnd* const before = find(qp)) forget(*before);
     links.push_back(std::make_unique<LinkEnd>(*this, qp, endpoint, peer, id, requester, responder));
     LinkEnd* const link = links.back().get();
+    link->flow = &flows[peer.gid];
+    ++link->flow->links;
     by_queue_pair[qp] = link;
     by_id[id] = link;
     return link;
@@ -96,6 +100,11 @@ void Driver::Impl::forget(LinkEnd& link) {
     const auto number = by_queue_pair.find(link.qp);
     if (number != by_queue_pair.end() && number->second == &link) by_queue_pair.erase(number);
     by_id.erase(link.id);
+    link.flow->packets -= link.counted_on_their_way;
+    link.flow->called -= link.called ? 1 : 0;
+    std::erase(link.flow->waiting, &link);
+    if (--link.flow->links == 0) flows.erase(link.peer.gid);
+    link.flow = nullptr;
     link.endpoint = nullptr;
     link.state = LinkEnd::State::kDead;
     any_dead = true;
@@ -142,7 +151,8 @@ UdpWireCounters Driver::Impl::counters() const {
 Result<std::unique_ptr<Driver>> Driver::open(const UdpWireOptions& options, Reactor& reactor) {
     GN_ASSIGN(const IpAddress address, parse_address(options.address));
     GN_ASSIGN(const std::uint32_t mtu, choose_mtu(options, address));
-    GN_ASSIGN(std::unique_ptr<PacketSocket> socket, PacketSocket::open(address, options.port));
+    GN_ASSIGN(std::unique_ptr<PacketSocket> socket,
+              PacketSocket::open(address, options.port, options.receive_buffer_bytes));
     return std::unique_ptr<Driver>(
         new Driver(std::make_unique<Impl>(options, address, mtu, reactor, std::move(socket))));
 }

@@ -20,6 +20,7 @@
 #include <gnstor/base/hash.hpp>
 
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,6 +35,10 @@ namespace gnstor::rdma::udp {
 /// up to 8.7 KiB, one of 1 KiB 2.3 KiB) holds it all without its process being scheduled; ours ask for
 /// kReceiveBufferBytes.
 inline constexpr std::uint32_t kWindowBytes = 64 * 1024;
+/// Packets on their way to one peer, of all links together; the links beyond wait in order. As many as two
+/// such flows, requests of both sides, take of a receive buffer like our own; and not so many that the last
+/// of them seems lost before it is looked at.
+inline constexpr std::uint32_t kPacketsToPeerMin = 16, kPacketsToPeerMax = 256;
 /// Packets that a link sends before it is the next one's turn.
 inline constexpr std::uint32_t kPacketsPerTurn = 8;
 /// READs of peers that we answer at once, a link.
@@ -78,6 +83,12 @@ struct Waiter {
 };
 
 struct Driver::Impl {
+    /// All that is on its way to one peer.
+    struct Flow {
+        std::uint32_t links = 0, packets = 0;
+        std::uint32_t called = 0;      ///< links that may go on and have not been looked at yet
+        std::deque<LinkEnd*> waiting;  ///< for room
+    };
     struct Requested {
         roce::CmMessage message;
         IpAddress peer;
@@ -104,6 +115,8 @@ struct Driver::Impl {
     std::uint32_t run_timers(roce::TimeNs now);
     std::uint32_t pump(roce::TimeNs now);
     /// Encodes and queues; false: no room.
+    void count_flow(LinkEnd& link);
+    [[nodiscard]] bool may_request(LinkEnd& link);
     bool send(const roce::Packet& packet, const IpAddress& peer);
     /// Completions, the failure if there is one, the next deadline; after whatever happened to the link.
     void settle(LinkEnd& link);
@@ -135,6 +148,8 @@ struct Driver::Impl {
     roce::ConnectionManager manager;
     SplitMix64 dice;
     const std::uint64_t guid;
+    const std::uint32_t packets_to_peer_max;
+    std::map<roce::Gid, Flow> flows;  ///< of peers that there are links with
 
     std::unordered_map<QpNumber, LinkEnd*> by_queue_pair;
     std::unordered_map<roce::CmId, LinkEnd*> by_id;
@@ -201,6 +216,10 @@ class LinkEnd final : public Link, private roce::MemoryPort {
     bool in_ready = false, in_timed = false, in_touched = false;
     LinkEnd* next_ready = nullptr;
     std::uint64_t retransmissions_counted = 0;
+    Driver::Impl::Flow* flow = nullptr;  ///< null when dead
+    std::uint32_t counted_on_their_way = 0;
+    bool answer_asked = true;                 ///< by the last request that went out
+    bool in_waiting = false, called = false;  ///< of the flow
 
   private:
     // The endpoint may be gone while the connection still answers: then nothing can be reached.

@@ -4,6 +4,7 @@
 #include "rdma/udp/driver_impl.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gnstor::rdma::udp {
 namespace {
@@ -107,8 +108,39 @@ void Driver::Impl::make_ready(LinkEnd& link) {
     ready_last = &link;
 }
 
+// What ended makes room: as many links go on as there is room for, who waited longest first.
+void Driver::Impl::count_flow(LinkEnd& link) {
+    Flow& flow = *link.flow;
+    const std::uint32_t now = link.connection.requester().on_their_way();
+    flow.packets += now - link.counted_on_their_way;
+    link.counted_on_their_way = now;
+    while (flow.packets + flow.called < packets_to_peer_max && !flow.waiting.empty()) {
+        LinkEnd* const next = flow.waiting.front();
+        flow.waiting.pop_front();
+        next->in_waiting = false;
+        next->called = true;
+        ++flow.called;
+        make_ready(*next);
+    }
+}
+
+// Beyond what all links together may have on its way to a peer, one goes on only until it has asked for an
+// answer. What was lost counts until it has been sent again.
+bool Driver::Impl::may_request(LinkEnd& link) {
+    Flow& flow = *link.flow;
+    if (std::exchange(link.called, false)) --flow.called;
+    const roce::Requester& requester = link.connection.requester();
+    if (flow.packets < packets_to_peer_max || !link.answer_asked || requester.sending_again()) return true;
+    if (!link.in_waiting && !requester.idle()) {
+        link.in_waiting = true;
+        flow.waiting.push_back(&link);
+    }
+    return false;
+}
+
 void Driver::Impl::settle(LinkEnd& link) {
     if (link.state == LinkEnd::State::kDead) return;
+    count_flow(link);
     const std::uint64_t again = link.connection.requester().counters().retransmitted;
     tally.retransmissions += again - link.retransmissions_counted;
     link.retransmissions_counted = again;
@@ -185,8 +217,14 @@ std::uint32_t Driver::Impl::pump(roce::TimeNs now) {
         bool more = link.state != LinkEnd::State::kDead;
         for (std::uint32_t turn = 0; more && turn < kPacketsPerTurn; ++turn) {
             if (socket->room().empty() && !socket->flush()) return sent + 1;
-            more = link.connection.next_packet(now, packet);
+            more = link.connection.next_packet(now, packet, may_request(link));
             if (!more) break;
+            count_flow(link);
+            if (roce::traits(packet.opcode).request) {
+                // What holds the link back from now on must be answered soon.
+                packet.ack_request = packet.ack_request || link.flow->packets >= packets_to_peer_max;
+                link.answer_asked = packet.ack_request;
+            }
             send(packet, link.peer);
             ++sent;
         }

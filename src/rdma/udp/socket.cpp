@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -20,6 +21,7 @@ constexpr std::uint32_t kIpv4HeaderBytes = 20, kUdpHeaderBytes = 8;
 constexpr std::uint32_t kBufferBytes = 4224;  // the longest packet with the headers of a raw socket
 static_assert(kBufferBytes >= kPacketBytesMax + kIpv4HeaderBytes + kUdpHeaderBytes);
 constexpr std::uint32_t kComplaintsMax = 8;
+constexpr std::uint32_t kBufferBytesMax = 1u << 30;
 
 /// A file descriptor that is closed unless it is released.
 class Descriptor {
@@ -46,11 +48,12 @@ bool attach(int fd, std::span<sock_filter> program) {
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter) == 0;
 }
 
-std::uint32_t ask_for_buffers(int fd) {
-    constexpr int kWanted = static_cast<int>(kReceiveBufferBytes);
+std::uint32_t ask_for_buffers(int fd, std::uint32_t bytes_wanted) {
+    const int wanted = static_cast<int>(std::min(bytes_wanted, kBufferBytesMax));
     // Beyond the system's limit only with CAP_NET_ADMIN; otherwise the limit is what is granted.
-    if (!set(fd, SOL_SOCKET, SO_RCVBUFFORCE, kWanted)) set(fd, SOL_SOCKET, SO_RCVBUF, kWanted);
-    if (!set(fd, SOL_SOCKET, SO_SNDBUFFORCE, kWanted)) set(fd, SOL_SOCKET, SO_SNDBUF, kWanted);
+    if (!set(fd, SOL_SOCKET, SO_RCVBUFFORCE, wanted)) set(fd, SOL_SOCKET, SO_RCVBUF, wanted);
+    constexpr int kToSend = 1 << 20;
+    if (!set(fd, SOL_SOCKET, SO_SNDBUFFORCE, kToSend)) set(fd, SOL_SOCKET, SO_SNDBUF, kToSend);
     set(fd, SOL_SOCKET, SO_RXQ_OVFL, 1);
     int granted = 0;
     socklen_t bytes = sizeof granted;
@@ -110,7 +113,8 @@ struct PacketSocket::Batch {
     std::array<mmsghdr, kBatch> messages{};
 };
 
-Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const IpAddress& address, std::uint16_t port) {
+Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const IpAddress& address, std::uint16_t port,
+                                                         std::uint32_t receive_buffer_bytes) {
     const bool v4 = address.v4();
     Descriptor udp(::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (udp.get() < 0)
@@ -145,18 +149,20 @@ Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const IpAddress& addres
         }
         raw = view.release();
     }
-    return std::unique_ptr<PacketSocket>(new PacketSocket(address, port, udp.release(), raw));
+    return std::unique_ptr<PacketSocket>(
+        new PacketSocket(address, port, udp.release(), raw, receive_buffer_bytes));
 }
 
-PacketSocket::PacketSocket(const IpAddress& address, std::uint16_t port, int udp, int raw)
+PacketSocket::PacketSocket(const IpAddress& address, std::uint16_t port, int udp, int raw,
+                           std::uint32_t buffer_bytes)
     : address_(address),
       port_(port),
       udp_(udp),
       raw_(raw),
       in_(std::make_unique<Batch>()),
       out_(std::make_unique<Batch>()) {
-    receive_buffer_bytes_ = ask_for_buffers(udp_);
-    if (raw_ >= 0) receive_buffer_bytes_ = ask_for_buffers(raw_);
+    receive_buffer_bytes_ = ask_for_buffers(udp_, buffer_bytes);
+    if (raw_ >= 0) receive_buffer_bytes_ = ask_for_buffers(raw_, buffer_bytes);
     for (Batch* const batch : {in_.get(), out_.get()}) {
         for (std::uint32_t i = 0; i < kBatch; ++i) {
             Slot& slot = batch->slots[i];

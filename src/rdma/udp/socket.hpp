@@ -31,9 +31,11 @@ namespace gnstor::rdma::udp {
 inline constexpr std::uint32_t kBatch = 64;  ///< packets a system call
 /// Longest UDP payload that is a packet: headers, payload, ICRC.
 inline constexpr std::uint32_t kPacketBytesMax = roce::kHeaderBytesMax + roce::kMtuMax + roce::kIcrcBytes;
-/// What is asked of the kernel for packets that wait to be taken (it grants what net.core.rmem_max allows, or
-/// all with CAP_NET_ADMIN). A window of 64 KiB (driver_impl.hpp) takes 140 KiB of it at most.
-inline constexpr std::uint32_t kReceiveBufferBytes = 8u << 20;
+/// What a packet takes of a receive buffer by the kernel's own measure, at most: its memory is a power of
+/// two.
+constexpr std::uint32_t packet_weight(std::uint32_t mtu) noexcept {
+    return 2 * mtu + 512;
+}
 
 /// A datagram for the bound port.
 struct Arrived {
@@ -52,7 +54,8 @@ struct SocketCounters {
 
 class PacketSocket {
   public:
-    static Result<std::unique_ptr<PacketSocket>> open(const IpAddress& address, std::uint16_t port);
+    static Result<std::unique_ptr<PacketSocket>> open(const IpAddress& address, std::uint16_t port,
+                                                      std::uint32_t receive_buffer_bytes);
     ~PacketSocket();
     PacketSocket(const PacketSocket&) = delete;
     PacketSocket& operator=(const PacketSocket&) = delete;
@@ -60,6 +63,7 @@ class PacketSocket {
     /// Readable when packets are there.
     [[nodiscard]] int fd() const noexcept { return raw_ >= 0 ? raw_ : udp_; }
     [[nodiscard]] bool sees_ip_headers() const noexcept { return raw_ >= 0; }
+    /// As granted, by the kernel's measure.
     [[nodiscard]] std::uint32_t receive_buffer_bytes() const noexcept { return receive_buffer_bytes_; }
 
     /// Takes up to kBatch datagrams from the kernel; how many.
@@ -81,7 +85,7 @@ class PacketSocket {
     [[nodiscard]] const SocketCounters& counters() const noexcept { return counters_; }
 
   private:
-    PacketSocket(const IpAddress& address, std::uint16_t port, int udp, int raw);
+    PacketSocket(const IpAddress& address, std::uint16_t port, int udp, int raw, std::uint32_t buffer_bytes);
     void note_overruns(const msghdr& header) noexcept;
     void on_send_error(int why);
 
