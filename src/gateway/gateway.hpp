@@ -47,7 +47,8 @@ class Gateway final : public ssd::NvmeDevice {
   public:
     /// Opens the volume. `client` has CPU lanes, and outlives the gateway.
     static Result<std::unique_ptr<Gateway>> open(client::Client& client, const GatewayOptions& options);
-    /// Queues must have been deleted. What is under way ends; the volume is released.
+    /// Queues must have been deleted. What is under way ends; the volume is released. Waits for a reclaim()
+    /// that is under way: as long as SSDs that do not answer let it.
     ~Gateway() override;
 
     Result<ssd::NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
