@@ -25,21 +25,20 @@ namespace gnstor {
 namespace {
 
 struct Options {
-    std::string address;
-    unsigned port = 0;
+    std::string address, port;
     unsigned drives = 0;
     unsigned megabytes = 0;
 };
 
-void print_counters(const rdma::UdpWire& wire, const nvmf::Target& target, const Options& options) {
+void print_counters(const rdma::UdpWire& wire, const nvmf::Target& target) {
     const rdma::UdpWireCounters c = wire.counters();
     fmt::print(
         "wire: packets sent {} received {}, bytes sent {} received {}, bad ICRC {}, malformed {}, "
         "unknown queue pair {}, wrong peer {}, send full {}, overruns {}, retransmissions {}\n",
         c.packets_sent, c.packets_received, c.bytes_sent, c.bytes_received, c.bad_icrc, c.malformed,
         c.unknown_queue_pair, c.wrong_peer, c.send_full, c.receive_overruns, c.retransmissions);
-    for (unsigned i = 0; i < options.drives; ++i) {
-        const auto s = target.counters(std::to_string(options.port + i));
+    for (std::size_t i = 0; i < target.subsystem_count(); ++i) {
+        const auto s = target.counters(target.subsystem_nqn(i));
         if (!s.ok()) continue;
         fmt::print(
             "drive {}: capsules {}, reads {}, writes {}, admin {}, refused {}, drive errors {}, "
@@ -63,19 +62,20 @@ Result<void> serve(const Options& options, const sigset_t& ending) {
         GN_ASSIGN(auto drive, ssd::Drive::open(drive_options, *reactor));
         subsystems.push_back({.device = drive.get(),
                               .nqn = nvmf::ssd_subsystem_nqn(drive->uuid()),
-                              .service = std::to_string(options.port + i),
+                              .service = "",
                               .drive_reactor = reactor.get()});
         reactors.push_back(std::move(reactor));
         drives.push_back(std::move(drive));
     }
-    GN_ASSIGN(const auto target, nvmf::Target::open(*nic, subsystems));
-    for (unsigned i = 0; i < options.drives; ++i)
-        fmt::print("drive {} {} {}\n", i, subsystems[i].service, subsystems[i].nqn);
+    nvmf::TargetOptions target_options;
+    target_options.ports = {{.service = options.port, .address = ""}};
+    GN_ASSIGN(const auto target, nvmf::Target::open(*nic, subsystems, target_options));
+    for (unsigned i = 0; i < options.drives; ++i) fmt::print("drive {} {}\n", i, subsystems[i].nqn);
     fmt::print("mtu {}\nready\n", wire->mtu());
     std::fflush(stdout);
     int signal = 0;
     sigwait(&ending, &signal);
-    print_counters(*wire, *target, options);
+    print_counters(*wire, *target);
     return {};
 }
 
@@ -88,7 +88,7 @@ int main(int count, char** words) {
         return 2;
     }
     gnstor::Options options{.address = words[1],
-                            .port = static_cast<unsigned>(std::atoi(words[2])),
+                            .port = words[2],
                             .drives = static_cast<unsigned>(std::atoi(words[3])),
                             .megabytes = static_cast<unsigned>(std::atoi(words[4]))};
     // Before any thread is there, so that none but this one takes them.

@@ -1,5 +1,6 @@
 """The scenarios by name, in the order in which they run."""
+from .initiator import Initiator
 from .loop import Loop
 from .target import Target
 
-SCENARIOS = {"loop": Loop, "target": Target}
+SCENARIOS = {"loop": Loop, "initiator": Initiator, "target": Target}

@@ -1,5 +1,6 @@
 """The guest's NVMe host: connecting, disconnecting, and loads on a block device of its."""
 import json
+import re
 
 from common import PeerError
 
@@ -7,10 +8,10 @@ HOST_ID = "11111111-2222-3333-4444-555555555555"
 HOST_NQN = f"nqn.2014-08.org.nvmexpress:uuid:{HOST_ID}"
 
 
-def connect(guest, address, port, nqn, host_nqn=HOST_NQN, seconds=60, more=""):
+def connect(guest, address, port, nqn, host_nqn=HOST_NQN, host_id=HOST_ID, seconds=60, more=""):
     """`nvme connect -t rdma`; returns the name of the controller ("nvme0"), which is live."""
     guest.run("modprobe nvme_rdma")
-    text = guest.text(f"nvme connect -t rdma -a {address} -s {port} -n {nqn} --hostnqn={host_nqn} --hostid={HOST_ID} {more} -o json",
+    text = guest.text(f"nvme connect -t rdma -a {address} -s {port} -n {nqn} --hostnqn={host_nqn} --hostid={host_id} {more} -o json",
                       seconds)
     device = json.loads(text)["device"]
     guest.wait_for(f"[ $(cat /sys/class/nvme/{device}/state) = live ]", 10, f"{device} live")
@@ -39,3 +40,27 @@ def verify(guest, device, megabytes, jobs=1, seconds=300, least=4096, most=13107
     if job["error"] or wrote["io_bytes"] != total or read["io_bytes"] != total:
         raise PeerError(f"fio on {device}: error {job['error']}, wrote {wrote['io_bytes']} and verified {read['io_bytes']} of {total} bytes")
     return wrote["io_bytes"] + read["io_bytes"], wrote["total_ios"] + read["total_ios"]
+
+
+def status(done):
+    """The NVMe status (type and code) that nvme-cli reports; PeerError where it reports none."""
+    if done.status == 0:
+        return 0
+    said = re.search(rb"NVMe status: .*\((0x[0-9a-f]+)\)", done.output, re.I)
+    if not said:
+        raise PeerError(f"nvme exits with {done.status} and names no NVMe status: {done.text[-500:]}")
+    return int(said[1], 16) & 0x7FF  # without Do Not Retry and More
+
+
+def command(guest, words, wanted=0, seconds=60):
+    """`nvme WORDS`, which must end with the NVMe status `wanted`."""
+    done = guest.run(f"nvme {words}", seconds, None)
+    got = status(done)
+    if got != wanted:
+        raise PeerError(f"nvme {words}: status {got:#05x} in place of {wanted:#05x}: {done.text[-500:]}")
+    return done
+
+
+def json_of(guest, words):
+    text = guest.text(f"nvme {words} -o json")
+    return json.loads(text[text.index("{"):])
