@@ -145,8 +145,8 @@ Result<Repeat> run_on(const WireOptions& o, const std::string& wire, const Work&
 
 Result<void> check(const WireOptions& o) {
     for (const std::string& wire : o.wires)
-        if (wire != "loop" && wire != "udp")
-            return error(Errc::kInvalidArgument, "there is no wire '{}'; wires are loop and udp", wire);
+        if (wire != "loop" && wire != "shm" && wire != "udp")
+            return error(Errc::kInvalidArgument, "there is no wire '{}'; wires are loop, shm and udp", wire);
     for (const std::uint32_t bytes : o.sizes)
         if (bytes < 64 || bytes > (1u << 20) || !std::has_single_bit(bytes))
             return error(Errc::kInvalidArgument, "--sizes takes powers of two from 64 to 1048576, not {}",
@@ -190,7 +190,8 @@ void add_steps(std::vector<deengine_bench::Step>& steps, const WireOptions& o, s
 }  // namespace
 
 void add_wire_options(CLI::App& app, WireOptions& o, std::string& lanes) {
-    app.add_option("--wires", o.wires, "loop (one process), udp (RoCEv2), by commas")
+    app.add_option("--wires", o.wires,
+                   "loop (one process), shm (a client of a node), udp (RoCEv2), by commas")
         ->delimiter(',')
         ->capture_default_str();
     app.add_option("--sizes", o.sizes, "bytes an operation, by commas")

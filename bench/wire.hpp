@@ -1,8 +1,8 @@
 // wire.hpp: `bench wire`, what moving bytes between two NICs costs, by wire, size and direction. Host.
 //
 // One thread posts RDMA WRITE or READ entries of one queue pair, so many under way; two NICs execute them, on
-// the wires of this process: loop (pointers) and udp (RoCEv2 over loopback). Beside them, in the same run: a
-// plain memcpy of as many bytes, datagrams of the same size over plain UDP sockets (what this kernel can do
+// the wires of this process: loop (pointers), shm (queues in another mapping) and udp (RoCEv2 over loopback).
+// Beside them, in the same run: a plain memcpy of as many bytes, datagrams of the same size over plain UDP sockets (what this kernel can do
 // at all), and a TCP socket.
 #pragma once
 
@@ -19,7 +19,7 @@ class App;
 namespace gnstor::bench {
 
 struct WireOptions {
-    std::vector<std::string> wires{"loop", "udp"};
+    std::vector<std::string> wires{"loop", "shm", "udp"};
     std::vector<std::uint32_t> sizes{4096, 65536};
     std::uint32_t depth = 32;
     std::uint32_t repeats = 5;

@@ -1,6 +1,11 @@
 // wire_pair.cpp: see wire_pair.hpp.
 #include "wire_pair.hpp"
 
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <filesystem>
+
 namespace gnstor::bench::wire_bench {
 
 using namespace rdma;
@@ -28,25 +33,28 @@ Result<std::unique_ptr<End>> End::create(SoftNic& nic, std::uint32_t entries_log
     std::unique_ptr<End> end(new End(nic));
     const std::uint32_t entries = 1u << entries_log2;
     end->bytes_ = bytes;
-    end->memory_ = std::make_unique<std::byte[]>(bytes);
-    end->ring_ = std::make_unique<mlx5::SendEntry[]>(entries);
-    end->completion_ = std::make_unique<mlx5::Cqe64[]>(1);
-    end->words_ = std::make_unique<std::uint64_t[]>(2);
+    const std::size_t ring_bytes = entries * sizeof(mlx5::SendEntry);
+    const std::size_t queues = (bytes + 63) / 64 * 64;
+    GN_ASSIGN(end->block_, NicMemory::map(nic, queues + ring_bytes + 3 * 64));
+    std::byte* const at = end->block_.data() + queues;
+    auto* const ring = reinterpret_cast<mlx5::SendEntry*>(at);
+    auto* const completion = reinterpret_cast<mlx5::Cqe64*>(at + ring_bytes);
+    auto* const bell = reinterpret_cast<std::uint64_t*>(at + ring_bytes + 64);
+    auto* const record = reinterpret_cast<std::uint32_t*>(at + ring_bytes + 128);
     end->ready_ = std::make_unique<std::uint32_t[]>(entries);
     end->state_ = std::make_unique<SendQueueState>();
     GN_ASSIGN(end->keys_,
-              nic.register_memory(end->memory_.get(), bytes, kLocalWrite | kRemoteRead | kRemoteWrite));
-    GN_ASSIGN(end->cq_, nic.create_completion_queue({end->completion_.get(), 1, nullptr, true}));
-    auto* const record = reinterpret_cast<std::uint32_t*>(&end->words_[1]);
+              nic.register_memory(end->block_.data(), bytes, kLocalWrite | kRemoteRead | kRemoteWrite));
+    GN_ASSIGN(end->cq_, nic.create_completion_queue({completion, 1, nullptr, true}));
     QueuePairConfig config{};
-    config.send_ring = end->ring_.get();
+    config.send_ring = ring;
     config.send_entries = entries;
     config.doorbell_record = record;
-    config.bell = &end->words_[0];
+    config.bell = bell;
     config.send_cq = end->cq_;
     GN_ASSIGN(end->qp_, nic.create_queue_pair(config));
-    end->send_ = {end->ring_.get(),  record,       &end->words_[0], end->completion_.get(), end->state_.get(),
-                  end->ready_.get(), entries_log2, end->qp_};
+    end->send_ = {ring,         record,  bell, completion, end->state_.get(), end->ready_.get(),
+                  entries_log2, end->qp_};
     return end;
 }
 
@@ -58,11 +66,11 @@ End::~End() {
 }
 
 mlx5::DataSegment End::local(std::size_t at, std::uint32_t bytes) const {
-    return mlx5::make_data(reinterpret_cast<std::uint64_t>(memory_.get() + at), bytes, keys_.lkey);
+    return mlx5::make_data(reinterpret_cast<std::uint64_t>(block_.data() + at), bytes, keys_.lkey);
 }
 
 mlx5::RemoteAddressSegment End::remote(std::size_t at) const {
-    return mlx5::make_remote(reinterpret_cast<std::uint64_t>(memory_.get() + at), keys_.rkey);
+    return mlx5::make_remote(reinterpret_cast<std::uint64_t>(block_.data() + at), keys_.rkey);
 }
 
 Result<std::unique_ptr<Pair>> Pair::open(const std::string& wire, std::span<const std::string> addresses,
@@ -75,11 +83,14 @@ Result<std::unique_ptr<Pair>> Pair::open(const std::string& wire, std::span<cons
             GN_ASSIGN(pair->udp_[i], UdpWire::open({.address = addresses[i], .port = port, .mtu = mtu},
                                                    *pair->reactors_[i]));
             GN_ASSIGN(pair->nics_[i], SoftNic::open(*pair->udp_[i], NicOptions{}));
-        } else {
+        } else if (wire == "loop" || i == 1) {
             Reactor* const reactor = pair->reactors_[i].get();
             GN_ASSIGN(pair->nics_[i],
                       SoftNic::open(pair->loop_, i == 0 ? "here" : "there", NicOptions{}, {&reactor, 1}));
         }
+    }
+    if (wire == "shm") GN_TRY(pair->become_client());
+    for (int i = 0; i < 2; ++i) {
         GN_ASSIGN(pair->ends_[i], End::create(*pair->nics_[i], entries_log2, bytes));
     }
     Door door(pair->there().qp());
@@ -89,6 +100,17 @@ Result<std::unique_ptr<Pair>> Pair::open(const std::string& wire, std::span<cons
     pair->nics_[1]->unlisten(kService);
     if (!connected.ok()) return connected.error();
     return pair;
+}
+
+/// The other end's node serves, and this end connects to it.
+Result<void> Pair::become_client() {
+    Reactor* const reactor = reactors_[1].get();
+    const auto path =
+        std::filesystem::temp_directory_path() / fmt::format("gnstor-bench-{}.sock", ::getpid());
+    GN_ASSIGN(server_, ShmServer::start(loop_, {&reactor, 1}, {.path = path, .node = "there"}));
+    GN_ASSIGN(shm_, ShmWire::open(path));
+    GN_ASSIGN(nics_[0], SoftNic::open(*shm_));
+    return {};
 }
 
 Pair::~Pair() = default;

@@ -4,6 +4,8 @@
 
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
+#include "rdma/nic_memory.hpp"
+#include "rdma/shm_wire.hpp"
 #include "rdma/udp_wire.hpp"
 
 #include <gnstor/base/reactor.hpp>
@@ -28,7 +30,7 @@ class End {
 
     [[nodiscard]] rdma::QpNumber qp() const { return qp_; }
     [[nodiscard]] const rdma::SendQueueRef& queue() const { return send_; }
-    [[nodiscard]] std::span<std::byte> memory() const { return {memory_.get(), bytes_}; }
+    [[nodiscard]] std::span<std::byte> memory() const { return {block_.data(), bytes_}; }
     [[nodiscard]] rdma::mlx5::DataSegment local(std::size_t at, std::uint32_t bytes) const;
     [[nodiscard]] rdma::mlx5::RemoteAddressSegment remote(std::size_t at) const;
 
@@ -37,10 +39,7 @@ class End {
 
     rdma::SoftNic& nic_;
     std::size_t bytes_ = 0;
-    std::unique_ptr<std::byte[]> memory_;
-    std::unique_ptr<rdma::mlx5::SendEntry[]> ring_;
-    std::unique_ptr<rdma::mlx5::Cqe64[]> completion_;
-    std::unique_ptr<std::uint64_t[]> words_;  // bell, doorbell record
+    rdma::NicMemory block_;  // payload, then queues
     std::unique_ptr<std::uint32_t[]> ready_;
     std::unique_ptr<rdma::SendQueueState> state_;
     rdma::MemoryKeys keys_{};
@@ -51,7 +50,8 @@ class End {
 
 class Pair {
   public:
-    /// `wire`: "loop" or "udp". The two addresses and the port are the udp wire's.
+    /// `wire`: "loop", "shm" (this end is a client of the other's node; both in this process, each with a
+    /// mapping of its own) or "udp". The two addresses and the port are the udp wire's.
     static Result<std::unique_ptr<Pair>> open(const std::string& wire, std::span<const std::string> addresses,
                                               std::uint16_t port, std::uint32_t mtu,
                                               std::uint32_t entries_log2, std::size_t bytes);
@@ -66,11 +66,14 @@ class Pair {
 
   private:
     Pair() = default;
+    Result<void> become_client();
 
     // Destroyed from the last to the first.
     std::unique_ptr<Reactor> reactors_[2];
     rdma::LoopWire loop_;
     std::unique_ptr<rdma::UdpWire> udp_[2];
+    std::unique_ptr<rdma::ShmServer> server_;
+    std::unique_ptr<rdma::ShmWire> shm_;
     std::unique_ptr<rdma::SoftNic> nics_[2];
     std::unique_ptr<End> ends_[2];
 };

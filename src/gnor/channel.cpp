@@ -70,9 +70,12 @@ Result<std::unique_ptr<Channel>> Channel::create(rdma::SoftNic& nic, const Chann
 }
 
 Result<void> Channel::set_up() {
-    GN_ASSIGN(nic_memory_, simt::PinnedMemory::map(layout_.nic_bytes, options_.lanes));
+    const bool shareable = nic_.wants_shared_memory();
+    GN_ASSIGN(nic_memory_,
+              simt::PinnedMemory::map(layout_.nic_bytes, options_.lanes, {.shareable = shareable}));
+    GN_TRY(nic_.share_memory(nic_memory_.data(), nic_memory_.size(), nic_memory_.file()));
     GN_ASSIGN(pool_, simt::PinnedRange::reserve(std::uint64_t{plan_.blocks} * kPoolBlockBytes, options_.lanes,
-                                                {options_.huge_pages}));
+                                                {.huge_pages = options_.huge_pages, .shareable = shareable}));
     if (nic_memory_.data() != nic_memory_.lane_data())
         return error(Errc::kUnsupported,
                      "a channel needs unified addressing: pinned memory has another address on this GPU");
@@ -191,6 +194,7 @@ Channel::~Channel() {
     }
     if (nic_memory_.data() != nullptr) deregister_pool();
     if (queues_registered_) (void)nic_.deregister_memory(queue_keys_);
+    if (nic_memory_.data() != nullptr) (void)nic_.unshare_memory(nic_memory_.data());
 }
 
 ChannelRef Channel::ref() const {

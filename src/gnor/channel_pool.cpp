@@ -14,7 +14,10 @@ Result<void> Channel::extend_pool() {
     const std::size_t bytes = std::size_t{plan_.steps[step].blocks} * kPoolBlockBytes;
     // Memory that could not be registered before is there already.
     const bool there = pool_.size() > std::size_t{plan_.steps[step].first} * kPoolBlockBytes;
-    if (!there) GN_TRY(pool_.extend(bytes));
+    if (!there) {
+        GN_ASSIGN(std::byte* const part, pool_.extend(bytes));
+        GN_TRY(nic_.share_memory(part, bytes, pool_.file(), static_cast<std::size_t>(part - pool_.data())));
+    }
     GN_ASSIGN(const rdma::MemoryKeys keys,
               nic_.register_memory(pool_.data() + std::size_t{plan_.steps[step].first} * kPoolBlockBytes,
                                    bytes, rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
@@ -65,8 +68,10 @@ void Channel::fill_pool_state(ChannelState& s) {
 
 void Channel::deregister_pool() {
     const PoolTable& table = *pool_table();
-    for (std::uint32_t i = 0; i < table.count; ++i)
+    for (std::uint32_t i = 0; i < table.count; ++i) {
         (void)nic_.deregister_memory({table.keys[i].lkey, table.keys[i].rkey});
+        (void)nic_.unshare_memory(pool_.data() + std::size_t{plan_.steps[i].first} * kPoolBlockBytes);
+    }
 }
 
 std::uint32_t Channel::count_free_blocks(ChannelState& state) const {

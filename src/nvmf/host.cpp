@@ -138,7 +138,7 @@ Result<void> connect_queue(HostQueue& queue, const IoQueueConnect& connect, std:
 }
 
 HostController::HostController(rdma::SoftNic& nic, HostOptions options)
-    : nic_(nic), options_(std::move(options)), bounce_(kAdminDataBytes) {}
+    : nic_(nic), options_(std::move(options)) {}
 
 Result<std::unique_ptr<HostController>> HostController::connect(rdma::SoftNic& nic,
                                                                 const HostOptions& options) {
@@ -160,7 +160,8 @@ std::uint64_t HostController::deadline(std::uint32_t timeout_ms) const {
 
 Result<void> HostController::open() {
     const std::uint64_t until = deadline(0);
-    GN_ASSIGN(bounce_keys_, nic_.register_memory(bounce_.data(), bounce_.size(),
+    GN_ASSIGN(bounce_, rdma::NicMemory::map(nic_, kAdminDataBytes));
+    GN_ASSIGN(bounce_keys_, nic_.register_memory(bounce_.data(), kAdminDataBytes,
                                                  rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
     bounce_registered_ = true;
     GN_TRY(connect_admin(until));
@@ -267,10 +268,10 @@ Result<nvme::Completion> HostController::admin(const nvme::Command& command, std
     if (direction != Direction::kNone)
         sent.data = nvme::SglDescriptor::keyed(reinterpret_cast<std::uintptr_t>(bounce_.data()),
                                                static_cast<std::uint32_t>(data.size()), bounce_keys_.rkey);
-    if (direction == Direction::kToDrive) std::copy(data.begin(), data.end(), bounce_.begin());
+    if (direction == Direction::kToDrive) std::copy(data.begin(), data.end(), bounce_.data());
     GN_ASSIGN(const nvme::Completion completion, exchange(sent, {}, deadline(timeout_ms)));
     if (direction == Direction::kToHost && nvme::ok(completion.result()))
-        std::copy_n(bounce_.begin(), data.size(), data.begin());
+        std::copy_n(bounce_.data(), data.size(), data.begin());
     return completion;
 }
 

@@ -17,6 +17,7 @@
 #include "nvmf/capsule.hpp"
 #include "nvmf/connect.hpp"
 #include "nvmf/host_queue.hpp"
+#include "rdma/nic_memory.hpp"
 #include "ssd/nvme_queue.hpp"
 
 #include <cstdint>
@@ -138,7 +139,7 @@ class HostController {
     const HostOptions options_;
     mutable std::mutex mutex_;  // of everything below that changes after connect()
     std::unique_ptr<HostQueue> queue_;
-    std::vector<std::byte> bounce_;
+    rdma::NicMemory bounce_;  ///< data of admin commands
     rdma::MemoryKeys bounce_keys_{};
     bool bounce_registered_ = false;
     std::uint16_t next_command_id_ = 0;

@@ -1,6 +1,7 @@
 #include "nvmf/host_queue.hpp"
 
 #include "nvmf/capsule.hpp"
+#include "rdma/nic_memory.hpp"
 
 #include <gnstor/base/log.hpp>
 
@@ -17,38 +18,55 @@ static_assert(kCapsuleStride >= kCapsuleBytesMax && kCapsuleStride % 64 == 0);
 constexpr std::uint32_t kResponseBytes = sizeof(nvme::Completion);
 const simt::SelfGroup kLane{simt::Lane{}};
 
-struct alignas(64) Line {
-    std::byte bytes[64];
-};
-
 }  // namespace
 
-/// What the NIC sees, and the lanes' words beside it. Sized once; nothing moves.
+/// What the NIC sees, in one block, and the lanes' words. Sized once; nothing moves.
 struct HostQueue::Memory {
-    explicit Memory(std::uint32_t sends, std::uint32_t receives)
-        : send_ring(sends),
-          ready(sends),
-          receive_ring(receives),
-          receive_cqes(receives),
-          registered((std::size_t{sends} * kCapsuleStride + std::size_t{receives} * kResponseBytes + 63) /
-                     64),
-          response_offset(std::size_t{sends} * kCapsuleStride) {}
-    std::vector<rdma::mlx5::SendEntry> send_ring;
+    explicit Memory(std::uint32_t sends) : ready(sends) {}
+
+    /// Lays the block out and maps it. Everything begins at a line of its own.
+    Result<void> map(rdma::SoftNic& nic, std::uint32_t sends, std::uint32_t receives) {
+        std::size_t end = 0;
+        const auto place = [&end](std::size_t bytes) {
+            const std::size_t at = end;
+            end += (bytes + 63) / 64 * 64;
+            return at;
+        };
+        const std::size_t words = place(4 * 64);  // bell, doorbell record, consumer record, send completion
+        const std::size_t send_at = place(sends * sizeof(rdma::mlx5::SendEntry));
+        const std::size_t receive_at = place(receives * sizeof(rdma::mlx5::DataSegment));
+        const std::size_t cqes_at = place(receives * sizeof(rdma::mlx5::Cqe64));
+        response_offset = std::size_t{sends} * kCapsuleStride;
+        registered_bytes = response_offset + std::size_t{receives} * kResponseBytes;
+        const std::size_t registered_at = place(registered_bytes);
+        GN_ASSIGN(block, rdma::NicMemory::map(nic, end));
+        std::byte* const at = block.data();
+        bell = reinterpret_cast<std::uint64_t*>(at + words);
+        doorbell_record = reinterpret_cast<std::uint32_t*>(at + words + 64);
+        consumer_record = reinterpret_cast<std::uint32_t*>(at + words + 128);
+        send_cqe = reinterpret_cast<rdma::mlx5::Cqe64*>(at + words + 192);
+        send_ring = reinterpret_cast<rdma::mlx5::SendEntry*>(at + send_at);
+        receive_ring = reinterpret_cast<rdma::mlx5::DataSegment*>(at + receive_at);
+        receive_cqes = reinterpret_cast<rdma::mlx5::Cqe64*>(at + cqes_at);
+        registered = at + registered_at;
+        return {};
+    }
+
+    rdma::NicMemory block;
+    std::uint64_t* bell = nullptr;
+    std::uint32_t* doorbell_record = nullptr;  ///< two words
+    std::uint32_t* consumer_record = nullptr;
+    rdma::mlx5::Cqe64* send_cqe = nullptr;
+    rdma::mlx5::SendEntry* send_ring = nullptr;
+    rdma::mlx5::DataSegment* receive_ring = nullptr;
+    rdma::mlx5::Cqe64* receive_cqes = nullptr;
+    std::byte* registered = nullptr;  ///< capsules, then responses
+    std::size_t registered_bytes = 0, response_offset = 0;
+
     std::vector<std::uint32_t> ready;
-    std::vector<rdma::mlx5::DataSegment> receive_ring;
-    std::vector<rdma::mlx5::Cqe64> receive_cqes;
-    std::vector<Line> registered;  // capsules, then responses
-    std::size_t response_offset;
-    rdma::mlx5::Cqe64 send_cqe{};
     rdma::SendQueueState send_state{};
     rdma::ReceiveQueueState receive_state{};
     rdma::CompletionQueueState completion_state{};
-    alignas(64) std::uint32_t doorbell_record[2] = {};
-    alignas(64) std::uint32_t consumer_record = 0;
-    alignas(64) std::uint64_t bell = 0;
-
-    [[nodiscard]] std::byte* base() { return registered.front().bytes; }
-    [[nodiscard]] std::size_t bytes() const { return registered.size() * sizeof(Line); }
 };
 
 HostQueue::HostQueue(rdma::SoftNic& nic, std::uint32_t entries, rdma::RingUse use)
@@ -67,42 +85,43 @@ Result<std::unique_ptr<HostQueue>> HostQueue::create(rdma::SoftNic& nic, std::ui
 Result<void> HostQueue::open() {
     const std::uint32_t slots = std::bit_ceil(entries_);
     const auto log2 = static_cast<std::uint32_t>(std::countr_zero(slots));
-    memory_ = std::make_unique<Memory>(slots, slots);
+    memory_ = std::make_unique<Memory>(slots);
     Memory& m = *memory_;
-    GN_ASSIGN(keys_, nic_.register_memory(m.base(), m.bytes(), rdma::kLocalWrite));
+    GN_TRY(m.map(nic_, slots, slots));
+    GN_ASSIGN(keys_, nic_.register_memory(m.registered, m.registered_bytes, rdma::kLocalWrite));
     registered_ = true;
     GN_ASSIGN(send_cq_,
               nic_.create_completion_queue(
-                  {.ring = &m.send_cqe, .entries = 1, .consumer_record = nullptr, .collapsed = true}));
-    GN_ASSIGN(receive_cq_, nic_.create_completion_queue({.ring = m.receive_cqes.data(),
+                  {.ring = m.send_cqe, .entries = 1, .consumer_record = nullptr, .collapsed = true}));
+    GN_ASSIGN(receive_cq_, nic_.create_completion_queue({.ring = m.receive_cqes,
                                                          .entries = slots,
-                                                         .consumer_record = &m.consumer_record,
+                                                         .consumer_record = m.consumer_record,
                                                          .collapsed = false,
                                                          .use = use_}));
-    GN_ASSIGN(qp_, nic_.create_queue_pair({.send_ring = m.send_ring.data(),
+    GN_ASSIGN(qp_, nic_.create_queue_pair({.send_ring = m.send_ring,
                                            .send_entries = slots,
-                                           .receive_ring = m.receive_ring.data(),
+                                           .receive_ring = m.receive_ring,
                                            .receive_entries = slots,
                                            .doorbell_record = m.doorbell_record,
-                                           .bell = &m.bell,
+                                           .bell = m.bell,
                                            .send_cq = send_cq_,
                                            .receive_cq = receive_cq_,
                                            .scatter_to_cqe = false}));
-    send_ = {.ring = m.send_ring.data(),
+    send_ = {.ring = m.send_ring,
              .doorbell_record = m.doorbell_record,
-             .bell = &m.bell,
-             .completion = &m.send_cqe,
+             .bell = m.bell,
+             .completion = m.send_cqe,
              .state = &m.send_state,
              .ready = m.ready.data(),
              .entries_log2 = log2,
              .qpn = qp_};
-    completions_ = {.ring = m.receive_cqes.data(),
-                    .consumer_record = &m.consumer_record,
+    completions_ = {.ring = m.receive_cqes,
+                    .consumer_record = m.consumer_record,
                     .state = &m.completion_state,
                     .entries_log2 = log2};
-    receive_ = {.ring = m.receive_ring.data(),
+    receive_ = {.ring = m.receive_ring,
                 .doorbell_record = m.doorbell_record,
-                .buffers = m.base() + m.response_offset,
+                .buffers = m.registered + m.response_offset,
                 .state = &m.receive_state,
                 .buffer_bytes = kResponseBytes,
                 .lkey = keys_.lkey,
@@ -121,6 +140,7 @@ HostQueue::~HostQueue() {
     if (qp_ != 0) {
         if (const auto done = nic_.destroy_queue_pair(qp_); !done.ok()) {
             report(done);
+            memory_->block.abandon();
             nic_.keep(std::move(memory_));  // rings and capsules: the peer's side still reads them
             return;
         }
@@ -130,6 +150,7 @@ HostQueue::~HostQueue() {
     if (!registered_) return;
     if (const auto done = nic_.deregister_memory(keys_); !done.ok()) {
         report(done);
+        memory_->block.abandon();
         nic_.keep(std::move(memory_));
     }
 }
@@ -160,7 +181,7 @@ HostQueue::Posted HostQueue::post_bytes(std::span<const std::byte> bytes, std::u
     rdma::SendTicket ticket = send_.try_reserve();
     if (!ticket.granted())
         return ticket.outcome == rdma::SendOutcome::kFull ? Posted::kFull : Posted::kBroken;
-    std::byte* capsule = memory_->base() + std::size_t{send_.slot(ticket.index)} * kCapsuleStride;
+    std::byte* capsule = memory_->registered + std::size_t{send_.slot(ticket.index)} * kCapsuleStride;
     std::memcpy(capsule, bytes.data(), bytes.size());
     const auto size = static_cast<std::uint32_t>(bytes.size());
     const auto piece = [&](std::uint32_t from, std::uint32_t to) {

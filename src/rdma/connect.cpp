@@ -14,6 +14,8 @@ bool fresh(const QueuePair& qp) {
 }  // namespace
 
 Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
+    if (impl_->shm != nullptr)
+        return error(Errc::kUnsupported, "a client of a node cannot listen for others ({})", service);
     if (impl_->driver != nullptr) return impl_->listen_udp(service, listener);
     const std::lock_guard lock(impl_->wire->mutex);
     const auto [at, added] = impl_->wire->listeners.try_emplace({impl_->context.address, service}, &listener);
@@ -24,6 +26,7 @@ Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
 }
 
 void SoftNic::unlisten(const std::string& service) {
+    if (impl_->shm != nullptr) return;
     Impl::Lock lock(impl_->wire->mutex);
     if (impl_->driver != nullptr) return impl_->unlisten_udp(lock, service);
     const auto at = impl_->wire->listeners.find({impl_->context.address, service});
@@ -78,6 +81,8 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
                                                 const std::string& service,
                                                 std::span<const std::byte> private_data,
                                                 std::uint32_t timeout_ms) {
+    if (impl_->shm != nullptr)  // whatever the address: the wire leads to one node
+        return impl_->shm->connect_queue_pair(number, service, private_data, timeout_ms);
     if (impl_->driver != nullptr)
         return impl_->connect_udp(number, peer_address, service, private_data, timeout_ms);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
@@ -129,6 +134,7 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
 }
 
 void SoftNic::disconnect(QpNumber number) {
+    if (impl_->shm != nullptr) return impl_->shm->disconnect(number);
     const std::lock_guard lock(impl_->wire->mutex);
     QueuePair* const qp = impl_->find(number);
     if (qp == nullptr) return;

@@ -19,7 +19,7 @@ std::int64_t MemoryRegion::pins() const noexcept {
     return sum;
 }
 
-Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t access) {
+Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t access, std::byte* here) {
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     if (base == nullptr || bytes == 0 || address + bytes < address)
         return error(Errc::kInvalidArgument,
@@ -40,6 +40,7 @@ Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t
         if (++region.generation_ == 0) region.generation_ = 1;  // key 0 stands for "none"
         region.base_ = static_cast<std::byte*>(base);
         region.bytes_ = bytes;
+        region.here_ = here == nullptr ? 0 : here - static_cast<std::byte*>(base);
         region.access_.store(access, std::memory_order_relaxed);
         const std::uint32_t key = (i << 8) | region.generation_;
         // Publishes the bounds: pairs with the load in pin().
@@ -108,7 +109,7 @@ MemoryTable::Pin MemoryTable::pin(std::uint32_t key, std::uint64_t address, std:
         return result;
     }
     result.region = &region;
-    result.data = reinterpret_cast<std::byte*>(address);
+    result.data = reinterpret_cast<std::byte*>(address) + region.here_;
     return result;
 }
 

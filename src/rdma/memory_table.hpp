@@ -40,8 +40,9 @@ class MemoryRegion {
 
     std::atomic<std::uint32_t> key_{0};
     std::atomic<std::uint32_t> access_{0};
-    std::byte* base_ = nullptr;
+    std::byte* base_ = nullptr;  ///< as its owner names it
     std::size_t bytes_ = 0;
+    std::ptrdiff_t here_ = 0;  ///< from there to where this process has it
     std::uint8_t generation_ = 0;
     Stripe stripes_[kStripes];
 };
@@ -57,7 +58,8 @@ class MemoryTable {
         for (std::uint32_t i = 0; i < kRegions; ++i) free_.push_back(i);
     }
 
-    Result<MemoryKeys> add(void* base, std::size_t bytes, std::uint32_t access);
+    /// `here`: where this process has the memory, if its owner is another one; null: at `base`.
+    Result<MemoryKeys> add(void* base, std::size_t bytes, std::uint32_t access, std::byte* here = nullptr);
     /// Waits until no pin is left, at most `timeout_ms`; kBusy afterwards, and then the region is registered
     /// as before.
     Result<void> remove(MemoryKeys keys, std::uint32_t timeout_ms);

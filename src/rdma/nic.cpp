@@ -64,6 +64,7 @@ Result<std::unique_ptr<SoftNic>> SoftNic::open(LoopWire& wire, std::string addre
 }
 
 SoftNic::~SoftNic() {
+    if (impl_->shm != nullptr) return;
     for (std::uint32_t i = 0; i < Impl::kQueuePairs; ++i) {
         if (impl_->queue_pairs[i] == nullptr) continue;
         log_warn("rdma: NIC {} is closed with queue pair {:#x} in it", impl_->context.address,
@@ -91,14 +92,38 @@ SoftNic::~SoftNic() {
 }
 
 Result<MemoryKeys> SoftNic::register_memory(void* base, std::size_t bytes, std::uint32_t access) {
+    if (impl_->shm != nullptr) return impl_->shm->register_memory(base, bytes, access);
     return impl_->context.memory.add(base, bytes, access);
 }
 
+Result<MemoryKeys> SoftNic::register_foreign_memory(void* base, std::size_t bytes, std::uint32_t access,
+                                                    std::byte* here) {
+    if (impl_->shm != nullptr)
+        return error(Errc::kUnsupported, "a client of a node has no memory of others to register");
+    return impl_->context.memory.add(base, bytes, access, here);
+}
+
+bool SoftNic::wants_shared_memory() const {
+    return impl_->shm != nullptr;
+}
+
+Result<void> SoftNic::share_memory(void* base, std::size_t bytes, int file, std::size_t offset) {
+    if (impl_->shm == nullptr) return {};
+    return impl_->shm->share(base, bytes, file, offset);
+}
+
+Result<void> SoftNic::unshare_memory(void* base) {
+    if (impl_->shm == nullptr) return {};
+    return impl_->shm->unshare(base);
+}
+
 Result<void> SoftNic::deregister_memory(MemoryKeys keys) {
+    if (impl_->shm != nullptr) return impl_->shm->deregister_memory(keys);
     return impl_->context.memory.remove(keys, kDeregisterMs);
 }
 
 Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& config) {
+    if (impl_->shm != nullptr) return impl_->shm->create_ring(config);
     if (config.ring == nullptr || !aligned(config.ring) || !std::has_single_bit(config.entries) ||
         config.entries > mlx5::kConsumerMask / 2)
         return error(Errc::kInvalidArgument,
@@ -120,6 +145,7 @@ Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& c
 }
 
 Result<void> SoftNic::destroy_completion_queue(CqNumber cq) {
+    if (impl_->shm != nullptr) return impl_->shm->destroy_ring(cq);
     const std::lock_guard lock(impl_->wire->mutex);
     if (cq == 0 || cq > impl_->completion_queues.size() || impl_->completion_queues[cq - 1] == nullptr)
         return error(Errc::kNotFound, "cannot destroy completion queue {}: there is none", cq);
@@ -151,6 +177,7 @@ Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::option
 }
 
 Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
+    if (impl_->shm != nullptr) return impl_->shm->create_queue_pair(config);
     const bool receives = config.receive_ring != nullptr;
     if (config.send_ring == nullptr || !aligned(config.send_ring) ||
         !std::has_single_bit(config.send_entries) || config.send_entries > kLargestQueue)
@@ -197,6 +224,8 @@ Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
 
 Result<QpNumber> SoftNic::create_offload_queue_pair(MessageSink& sink,
                                                     std::optional<std::uint32_t> affinity) {
+    if (impl_->shm != nullptr)
+        return error(Errc::kUnsupported, "a client of a node offloads no target to its NIC");
     const std::lock_guard lock(impl_->wire->mutex);
     auto qp = std::make_unique<QueuePair>();
     qp->sink = &sink;
@@ -204,6 +233,7 @@ Result<QpNumber> SoftNic::create_offload_queue_pair(MessageSink& sink,
 }
 
 Result<void> SoftNic::destroy_queue_pair(QpNumber number) {
+    if (impl_->shm != nullptr) return impl_->shm->destroy_queue_pair(number);
     Impl::Lock lock(impl_->wire->mutex);
     GN_TRY(impl_->quiesce(lock, number));
     QueuePair* const qp = impl_->find(number);
@@ -216,11 +246,13 @@ Result<void> SoftNic::destroy_queue_pair(QpNumber number) {
 }
 
 void SoftNic::keep(std::shared_ptr<void> memory) {
+    if (impl_->shm != nullptr) return impl_->shm->keep(std::move(memory));
     const std::lock_guard lock(impl_->wire->mutex);
     impl_->kept.push_back(std::move(memory));
 }
 
 Result<void> SoftNic::reset_queue_pair(QpNumber number) {
+    if (impl_->shm != nullptr) return impl_->shm->reset(number);
     Impl::Lock lock(impl_->wire->mutex);
     GN_TRY(impl_->quiesce(lock, number));
     QueuePair* const qp = impl_->find(number);
@@ -284,6 +316,7 @@ void SoftNic::Impl::start_anew(QueuePair& qp) {
 }
 
 QpState SoftNic::state(QpNumber number) const {
+    if (impl_->shm != nullptr) return impl_->shm->state(number);
     const QueuePair* const qp = impl_->find(number);
     return qp == nullptr ? QpState::kError : qp->state.load(std::memory_order_acquire);
 }
@@ -294,6 +327,7 @@ Reactor& SoftNic::owner(QpNumber number) {
 }
 
 NicCounters SoftNic::counters() const {
+    if (impl_->shm != nullptr) return impl_->shm->counters();
     using Stripe = NicTally::Stripe;
     const NicTally& t = impl_->context.tally;
     return NicCounters{t.sum(&Stripe::sends),       t.sum(&Stripe::rdma_writes),
@@ -303,6 +337,7 @@ NicCounters SoftNic::counters() const {
 }
 
 const std::string& SoftNic::address() const {
+    if (impl_->shm != nullptr) return impl_->shm->address();
     return impl_->context.address;
 }
 

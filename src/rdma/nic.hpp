@@ -159,6 +159,7 @@ struct NicCounters {
 };
 
 class LoopWire;  // loop_wire.hpp: connects the NICs of one process by address
+class ShmWire;   // shm_wire.hpp: connects to the NIC of another process of this machine
 class UdpWire;   // udp_wire.hpp: connects NICs of any machines, and the Linux kernel's, by RoCEv2
 
 /// One NIC. Owns no queue memory. Destroy queue pairs before completion queues, both before memory regions,
@@ -172,12 +173,27 @@ class SoftNic {
     /// decimal port numbers ("4420") of the RDMA IP port space. One NIC a wire; it runs on the wire's
     /// reactor, one poller. `options.link` must be none.
     static Result<std::unique_ptr<SoftNic>> open(UdpWire& wire, NicOptions options);
+    /// On the shm wire: queues and memory are this process's, the engines that execute them the node's. All
+    /// memory that it is told of (rings, records, bells, regions) must lie in what share_memory() was given.
+    /// No listeners, no offload queue pairs. Calls fail with kIo once the node's process is gone.
+    static Result<std::unique_ptr<SoftNic>> open(ShmWire& wire);
     ~SoftNic();
+
+    /// Whether memory has to be shared before it is named in other calls (the shm wire).
+    [[nodiscard]] bool wants_shared_memory() const;
+    /// [base, base + bytes) is mapped from `file` (PinnedMemory::file) at `offset`; whole pages. Nothing on
+    /// other wires.
+    Result<void> share_memory(void* base, std::size_t bytes, int file, std::size_t offset = 0);
+    /// kBusy while regions, rings or queue pairs lie in it.
+    Result<void> unshare_memory(void* base);
 
     Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access);
     /// Waits (bounded) until nothing under way touches the region any more; kBusy after the deadline, and
     /// then still registered.
     Result<void> deregister_memory(MemoryKeys keys);
+    /// Memory of another process, which names it from `base` on; this one has it at `here`.
+    Result<MemoryKeys> register_foreign_memory(void* base, std::size_t bytes, std::uint32_t access,
+                                               std::byte* here);
 
     Result<CqNumber> create_completion_queue(const CompletionQueueConfig& config);
     Result<void> destroy_completion_queue(CqNumber cq);

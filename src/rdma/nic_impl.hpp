@@ -4,6 +4,7 @@
 
 #include "rdma/late_windows.hpp"
 #include "rdma/loop_wire_impl.hpp"
+#include "rdma/shm/client.hpp"
 #include "rdma/udp/driver.hpp"
 
 #include <atomic>
@@ -26,6 +27,8 @@ struct SoftNic::Impl {
 
     LoopWire::Impl* wire =
         nullptr;  ///< on the udp wire one of the NIC's own: its lock, its engine, its tables
+    shm::Client* shm =
+        nullptr;  ///< of the shm wire: then everything is the node's, and nothing below is used
     udp::Driver* driver = nullptr;                          ///< of the udp wire; null on the loop wire
     std::map<std::string, std::unique_ptr<UdpDoor>> doors;  ///< by service; under the wire's mutex
     NicContext context;

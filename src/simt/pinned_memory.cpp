@@ -4,6 +4,7 @@
 #include <gnstor/simt/pinned_memory.hpp>
 
 #include "simt/cuda_result.hpp"
+#include "simt/shared_file.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -31,21 +32,26 @@ Result<PinnedMemory> PinnedMemory::map(std::size_t bytes, LanesKind lanes, Pinne
     GN_TRY(check_lanes(lanes));
     PinnedMemory memory;
     void* at = MAP_FAILED;
-    if (options.huge_pages && bytes >= kHugePage) {
+    if (options.shareable) {
+        memory.size_ = rounded(bytes, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+        GN_ASSIGN(memory.file_, make_shared_file());
+        GN_TRY(grow_shared_file(memory.file_, memory.size_));
+        at = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_SHARED, memory.file_, 0);
+    } else if (options.huge_pages && bytes >= kHugePage) {
         memory.size_ = rounded(bytes, kHugePage);
         at = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
         memory.huge_pages_ = at != MAP_FAILED;
     }
-    if (at == MAP_FAILED) {
+    if (at == MAP_FAILED && !options.shareable) {
         memory.size_ = rounded(bytes, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
         at = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (at == MAP_FAILED)
-            return error(Errc::kNoSpace, "cannot map {} of memory: {}; use fewer or shallower channels",
-                         format_bytes(memory.size_), std::strerror(errno));
         // Advice only: the kernel may join the pages later, or not.
-        if (options.huge_pages) (void)madvise(at, memory.size_, MADV_HUGEPAGE);
+        if (at != MAP_FAILED && options.huge_pages) (void)madvise(at, memory.size_, MADV_HUGEPAGE);
     }
+    if (at == MAP_FAILED)
+        return error(Errc::kNoSpace, "cannot map {} of memory: {}; use fewer or shallower channels",
+                     format_bytes(memory.size_), std::strerror(errno));
     memory.data_ = static_cast<std::byte*>(at);
     memory.lane_data_ = memory.data_;
 #if GN_WITH_CUDA
@@ -63,6 +69,8 @@ Result<PinnedMemory> PinnedMemory::map(std::size_t bytes, LanesKind lanes, Pinne
 }
 
 void PinnedMemory::release() noexcept {
+    if (file_ >= 0) ::close(file_);  // mappings keep the pages
+    file_ = -1;
     if (data_ == nullptr) return;
 #if GN_WITH_CUDA
     // A dead context refuses; its registrations are gone with it, and the pages are ours either way.
@@ -81,6 +89,7 @@ PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       lane_data_(std::exchange(other.lane_data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
+      file_(std::exchange(other.file_, -1)),
       registered_(std::exchange(other.registered_, false)),
       huge_pages_(std::exchange(other.huge_pages_, false)) {}
 
@@ -90,6 +99,7 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
         data_ = std::exchange(other.data_, nullptr);
         lane_data_ = std::exchange(other.lane_data_, nullptr);
         size_ = std::exchange(other.size_, 0);
+        file_ = std::exchange(other.file_, -1);
         registered_ = std::exchange(other.registered_, false);
         huge_pages_ = std::exchange(other.huge_pages_, false);
     }

@@ -4,6 +4,7 @@
 #include <gnstor/simt/pinned_range.hpp>
 
 #include "simt/cuda_result.hpp"
+#include "simt/shared_file.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -29,9 +30,12 @@ Result<PinnedRange> PinnedRange::reserve(std::size_t bytes_max, LanesKind lanes,
     PinnedRange range;
     range.reserved_ = (bytes_max + page - 1) / page * page;
     range.lanes_ = lanes;
-    range.huge_pages_ = options.huge_pages;
+    range.huge_pages_ = options.huge_pages && !options.shareable;
+    if (options.shareable) {
+        GN_ASSIGN(range.file_, make_shared_file());
+    }
     // Parts can have huge pages only where these may begin.
-    const std::size_t slack = options.huge_pages ? kHugePage - page : 0;
+    const std::size_t slack = range.huge_pages_ ? kHugePage - page : 0;
     void* const at =
         mmap(nullptr, range.reserved_ + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
@@ -78,6 +82,14 @@ Result<std::byte*> PinnedRange::extend(std::size_t bytes) {
 
 /// Memory for reserved addresses: huge pages where asked for and aligned, else small ones.
 Result<void> PinnedRange::back(std::byte* part, std::size_t bytes) {
+    if (file_ >= 0) {
+        GN_TRY(grow_shared_file(file_, size_ + bytes));
+        if (mmap(part, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_,
+                 static_cast<off_t>(size_)) == MAP_FAILED)
+            return error(Errc::kNoSpace, "cannot map {} of memory: {}", format_bytes(bytes),
+                         std::strerror(errno));
+        return {};
+    }
     const bool aligned = (reinterpret_cast<std::uintptr_t>(part) | bytes) % kHugePage == 0;
     if (huge_pages_ && aligned) {
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | MAP_POPULATE;
@@ -104,6 +116,8 @@ void PinnedRange::unregister([[maybe_unused]] std::byte* part) noexcept {
 }
 
 void PinnedRange::release() noexcept {
+    if (file_ >= 0) ::close(file_);  // mappings keep the pages
+    file_ = -1;
     if (data_ == nullptr) return;
     for (std::byte* part : parts_) unregister(part);
     if (munmap(data_, reserved_) != 0)
@@ -122,6 +136,7 @@ PinnedRange::PinnedRange(PinnedRange&& other) noexcept
       reserved_(std::exchange(other.reserved_, 0)),
       lanes_(other.lanes_),
       huge_pages_(other.huge_pages_),
+      file_(std::exchange(other.file_, -1)),
       parts_(std::move(other.parts_)) {}
 
 PinnedRange& PinnedRange::operator=(PinnedRange&& other) noexcept {
@@ -132,6 +147,7 @@ PinnedRange& PinnedRange::operator=(PinnedRange&& other) noexcept {
         reserved_ = std::exchange(other.reserved_, 0);
         lanes_ = other.lanes_;
         huge_pages_ = other.huge_pages_;
+        file_ = std::exchange(other.file_, -1);
         parts_ = std::move(other.parts_);
     }
     return *this;

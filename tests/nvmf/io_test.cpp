@@ -8,7 +8,7 @@ namespace {
 using nvme::IoOpcode;
 using nvme::Status;
 
-enum class Shape : std::uint8_t { kOneReactor, kThreeReactors, kLateWindows, kUdp };
+enum class Shape : std::uint8_t { kOneReactor, kThreeReactors, kLateWindows, kUdp, kShm };
 
 class Io : public ::testing::TestWithParam<Shape> {
   protected:
@@ -17,6 +17,7 @@ class Io : public ::testing::TestWithParam<Shape> {
             std::make_unique<LoopRig>(RigOptions{.one_reactor = GetParam() == Shape::kOneReactor,
                                                  .late_windows = GetParam() == Shape::kLateWindows ? 12u : 0u,
                                                  .udp = GetParam() == Shape::kUdp,
+                                                 .shm = GetParam() == Shape::kShm,
                                                  .target = {}});
         rig_->make_volume();
         host_ = rig_->connect(rig_->host()).value();
@@ -39,12 +40,12 @@ class Io : public ::testing::TestWithParam<Shape> {
     std::unique_ptr<IoClient> io_;
 };
 std::string shape_name(const ::testing::TestParamInfo<Shape>& shape) {
-    constexpr const char* kNames[] = {"OneReactor", "ThreeReactors", "LateWindows", "Udp"};
+    constexpr const char* kNames[] = {"OneReactor", "ThreeReactors", "LateWindows", "Udp", "Shm"};
     return kNames[static_cast<int>(shape.param)];
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, Io,
                          ::testing::Values(Shape::kOneReactor, Shape::kThreeReactors, Shape::kLateWindows,
-                                           Shape::kUdp),
+                                           Shape::kUdp, Shape::kShm),
                          shape_name);
 
 TEST_P(Io, ABlockWrittenInItsCapsuleIsReadBackUnderAKey) {
@@ -158,7 +159,7 @@ TEST_P(Io, WhatTheMemoryRegionForbidsIsATransferErrorOfThatCommandAlone) {
 }
 
 TEST_P(Io, TheKeyIsInvalidatedWhenTheSglAsksForIt) {
-    std::vector<std::byte> memory(4096);
+    const auto memory = rdma::NicMemory::map(rig_->host_nic(), 4096).value();
     const auto keys =
         rig_->host_nic()
             .register_memory(memory.data(), memory.size(), rdma::kLocalWrite | rdma::kRemoteWrite)

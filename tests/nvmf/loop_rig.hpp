@@ -7,6 +7,7 @@
 #include "nvmf/target.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
+#include "rdma/shm_wire.hpp"
 #include "rdma/udp_wire.hpp"
 #include "ssd/drive.hpp"
 
@@ -14,8 +15,11 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -67,6 +71,7 @@ struct RigOptions {
     bool manual_clock = false;
     std::uint32_t late_windows = 0;  ///< of the node's NIC (NicOptions)
     bool udp = false;                ///< packets between the two, instead of pointers
+    bool shm = false;                ///< the host is a client of the node's, over shared memory
     TargetOptions target;
 };
 
@@ -88,10 +93,19 @@ class LoopRig {
             host_nic_ = rdma::SoftNic::open(*udp_host_, nic).value();
             node_nic_ = rdma::SoftNic::open(*udp_node_, nic).value();
         } else {
-            host_nic_ = rdma::SoftNic::open(wire_, "host", nic, host_reactor).value();
             rdma::NicOptions node = nic;
             node.late_windows = options.late_windows;
             node_nic_ = rdma::SoftNic::open(wire_, "node", node, node_reactor).value();
+            if (options.shm) {
+                const auto path = std::filesystem::temp_directory_path() /
+                                  ("gnstor-rig-" + std::to_string(::getpid()) + ".sock");
+                shm_server_ =
+                    rdma::ShmServer::start(wire_, node_reactor, {.path = path, .node = "node"}).value();
+                shm_ = rdma::ShmWire::open(path).value();
+                host_nic_ = rdma::SoftNic::open(*shm_).value();
+            } else {
+                host_nic_ = rdma::SoftNic::open(wire_, "host", nic, host_reactor).value();
+            }
         }
         ssd::DriveOptions drive;
         drive.capacity_bytes = 64u << 20;
@@ -102,9 +116,17 @@ class LoopRig {
         target_ = Target::open(*node_nic_, subsystems, options.target).value();
     }
     ~LoopRig() {
+        if (shm_server_ != nullptr) {  // before the target: it ends the client's connections
+            EXPECT_EQ(host_nic_->counters().strict_violations, 0u);
+            host_nic_.reset();
+            shm_.reset();
+            shm_server_.reset();
+        }
         target_.reset();
         drive_.reset();
-        EXPECT_EQ(host_nic_->counters().strict_violations, 0u);
+        if (host_nic_ != nullptr) {
+            EXPECT_EQ(host_nic_->counters().strict_violations, 0u);
+        }
         EXPECT_EQ(node_nic_->counters().strict_violations, 0u);
         node_nic_.reset();
         host_nic_.reset();
@@ -112,7 +134,7 @@ class LoopRig {
 
     [[nodiscard]] HostOptions host(std::string nqn = client_host_nqn(kWriter)) const {
         HostOptions o;
-        o.peer_address = node_nic_->address();
+        o.peer_address = node_nic_->address();  // a client over shared memory reaches that one node anyway
         o.service = service_;
         o.subsystem_nqn = ssd_subsystem_nqn(drive_->uuid());
         o.host_nqn = std::move(nqn);
@@ -165,6 +187,8 @@ class LoopRig {
     std::string service_ = "ssd-0";
     rdma::LoopWire wire_;
     std::unique_ptr<rdma::UdpWire> udp_host_, udp_node_;
+    std::unique_ptr<rdma::ShmServer> shm_server_;
+    std::unique_ptr<rdma::ShmWire> shm_;
     std::unique_ptr<rdma::SoftNic> host_nic_;
     std::unique_ptr<rdma::SoftNic> node_nic_;
     std::unique_ptr<ssd::Drive> drive_;
@@ -177,8 +201,9 @@ class Buffer {
     Buffer(rdma::SoftNic& nic, std::size_t bytes,
            std::uint32_t access = rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite)
         : nic_(nic),
-          bytes_(bytes),
-          keys_(nic.register_memory(bytes_.data(), bytes_.size(), access).value()) {}
+          bytes_(rdma::NicMemory::map(nic, bytes).value()),
+          keys_(nic.register_memory(bytes_.data(), bytes, access).value()),
+          size_(bytes) {}
     ~Buffer() { EXPECT_TRUE(nic_.deregister_memory(keys_).ok()); }
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
@@ -188,14 +213,15 @@ class Buffer {
                                           keys_.rkey);
     }
     void fill(std::uint8_t seed) {
-        for (std::size_t i = 0; i < bytes_.size(); ++i)
-            bytes_[i] = static_cast<std::byte>(i * 31 + i / 4096 + seed);
+        for (std::size_t i = 0; i < size_; ++i)
+            bytes_.data()[i] = static_cast<std::byte>(i * 31 + i / 4096 + seed);
     }
 
   private:
     rdma::SoftNic& nic_;
-    std::vector<std::byte> bytes_;
+    rdma::NicMemory bytes_;
     rdma::MemoryKeys keys_;
+    std::size_t size_;
 };
 
 /// One command after the other on an I/O queue.

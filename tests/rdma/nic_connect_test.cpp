@@ -71,9 +71,9 @@ TEST_F(NicTest, BadArgumentsAreRefusedWithReasons) {
     EXPECT_EQ(a->register_memory(here, 0, 0).error().code, Errc::kInvalidArgument);
     EXPECT_EQ(a->register_memory(here, 8, 64).error().code, Errc::kInvalidArgument);
     EXPECT_EQ(a->deregister_memory({1, 1}).error().code, Errc::kNotFound);
-    EXPECT_EQ(a->create_completion_queue({cq_a->ring.get(), 3, cq_a->record.get(), false}).error().code,
+    EXPECT_EQ(a->create_completion_queue({cq_a->ring, 3, cq_a->record, false}).error().code,
               Errc::kInvalidArgument);
-    EXPECT_EQ(a->create_completion_queue({cq_a->ring.get(), 4, nullptr, false}).error().code,
+    EXPECT_EQ(a->create_completion_queue({cq_a->ring, 4, nullptr, false}).error().code,
               Errc::kInvalidArgument);
     EXPECT_EQ(a->destroy_completion_queue(77).error().code, Errc::kNotFound);
     EXPECT_EQ(a->destroy_queue_pair(0xABCDEF).error().code, Errc::kNotFound);

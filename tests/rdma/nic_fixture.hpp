@@ -2,7 +2,12 @@
 #pragma once
 
 #include "rdma/rig.hpp"
+#include "rdma/shm_wire.hpp"
 #include "rdma/udp_wire.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
 
 #include <functional>
 #include <thread>
@@ -50,6 +55,14 @@ class NicTest : public ::testing::Test {
         udp_b = must(UdpWire::open({.address = "127.0.1.3", .port = kTestRocePort}, *reactor_b));
         a = must(SoftNic::open(*udp_a, options));
         b = must(SoftNic::open(*udp_b, options));
+#elif GN_TEST_SHM  // and again, with node-a a client of node-b's process
+        Reactor* const rb[] = {reactor_b.get()};
+        b = must(SoftNic::open(wire, "node-b", options, rb));
+        const auto path =
+            std::filesystem::temp_directory_path() / ("gnstor-nic-" + std::to_string(::getpid()));
+        server = must(ShmServer::start(wire, rb, {.path = path, .node = "node-b", .strict = strict}));
+        shm = must(ShmWire::open(path));
+        a = must(SoftNic::open(*shm));
 #else
         Reactor* const ra[] = {reactor_a.get()};
         Reactor* const rb[] = {reactor_b.get()};
@@ -64,6 +77,8 @@ class NicTest : public ::testing::Test {
         cq_a.reset();
         cq_b.reset();
         a.reset();
+        shm.reset();
+        server.reset();
         b.reset();
     }
     std::pair<End*, End*> connected_pair(EndOptions oa = {}, EndOptions ob = {}) {
@@ -76,6 +91,8 @@ class NicTest : public ::testing::Test {
     std::unique_ptr<Reactor> reactor_a, reactor_b;
     LoopWire wire;
     std::unique_ptr<UdpWire> udp_a, udp_b;
+    std::unique_ptr<ShmServer> server;
+    std::unique_ptr<ShmWire> shm;
     std::unique_ptr<SoftNic> a, b;
     std::unique_ptr<ReceiveCq> cq_a, cq_b;
     std::vector<std::unique_ptr<End>> ends;

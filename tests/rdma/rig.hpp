@@ -3,6 +3,7 @@
 
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
+#include "rdma/nic_memory.hpp"
 
 #include <gnstor/rdma/poller.hpp>
 #include <gnstor/rdma/poster.hpp>
@@ -16,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,21 +53,40 @@ inline void must(const Result<void>& result) {
     EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().message);
 }
 
+/// What a NIC is told of, in one block; each part begins at a line of its own.
+class Block {
+  public:
+    Block(SoftNic& nic, std::size_t bytes) : memory_(must(NicMemory::map(nic, bytes))) {}
+    template <class T>
+    T* take(std::size_t count) {
+        T* const at = reinterpret_cast<T*>(memory_.data() + used_);
+        used_ += (count * sizeof(T) + 63) / 64 * 64;
+        EXPECT_LE(used_, memory_.size());
+        return at;
+    }
+
+  private:
+    NicMemory memory_;
+    std::size_t used_ = 0;
+};
+
 /// A receive completion queue that several ends share.
 struct ReceiveCq {
-    ReceiveCq(SoftNic& owner, std::uint32_t entries_log2) : nic(owner) {
+    ReceiveCq(SoftNic& owner, std::uint32_t entries_log2)
+        : nic(owner), block(owner, (std::size_t{64} << entries_log2) + 64) {
         const std::uint32_t entries = 1u << entries_log2;
-        ring = std::make_unique<mlx5::Cqe64[]>(entries);
-        record = std::make_unique<std::uint32_t[]>(4);
+        ring = block.take<mlx5::Cqe64>(entries);
+        record = block.take<std::uint32_t>(4);
         state = std::make_unique<CompletionQueueState>();
-        number = must(nic.create_completion_queue({ring.get(), entries, record.get(), false}));
-        ref = {ring.get(), record.get(), state.get(), entries_log2};
+        number = must(nic.create_completion_queue({ring, entries, record, false}));
+        ref = {ring, record, state.get(), entries_log2};
         prepare_completions(ref);
     }
     ~ReceiveCq() { must(nic.destroy_completion_queue(number)); }
     SoftNic& nic;
-    std::unique_ptr<mlx5::Cqe64[]> ring;
-    std::unique_ptr<std::uint32_t[]> record;
+    Block block;
+    mlx5::Cqe64* ring = nullptr;
+    std::uint32_t* record = nullptr;
     std::unique_ptr<CompletionQueueState> state;
     CqNumber number;
     CompletionQueueRef ref{};
@@ -84,26 +105,30 @@ struct EndOptions {
 struct End {
     End(SoftNic& owner, ReceiveCq& receives, EndOptions o = {}, std::size_t payload_bytes = 1 << 16,
         std::uint32_t access = kLocalWrite | kRemoteRead | kRemoteWrite)
-        : nic(owner), options(o) {
+        : nic(owner),
+          options(o),
+          block(owner, (std::size_t{64} << o.send_log2) +
+                           (std::size_t{16 + o.buffer_bytes} << o.receive_log2) + payload_bytes + 512) {
         const std::uint32_t sends = 1u << o.send_log2;
         const std::uint32_t count = 1u << o.receive_log2;
-        send_ring = std::make_unique<mlx5::SendEntry[]>(sends);
-        send_completion = std::make_unique<mlx5::Cqe64[]>(1);
-        receive_ring = std::make_unique<mlx5::DataSegment[]>(count);
-        words = std::make_unique<std::uint64_t[]>(2);
-        buffers.resize(std::size_t{count} * o.buffer_bytes);
-        payload.resize(payload_bytes);
+        send_ring = block.take<mlx5::SendEntry>(sends);
+        send_completion = block.take<mlx5::Cqe64>(1);
+        receive_ring = block.take<mlx5::DataSegment>(count);
+        words = block.take<std::uint64_t>(2);
+        buffers = {block.take<std::byte>(std::size_t{count} * o.buffer_bytes),
+                   std::size_t{count} * o.buffer_bytes};
+        payload = {block.take<std::byte>(payload_bytes), payload_bytes};
         ready = std::make_unique<std::uint32_t[]>(sends);
         send_state = std::make_unique<SendQueueState>();
         receive_state = std::make_unique<ReceiveQueueState>();
         buffer_keys = must(nic.register_memory(buffers.data(), buffers.size(), kLocalWrite));
         keys = must(nic.register_memory(payload.data(), payload.size(), access));
-        send_cq = must(nic.create_completion_queue({send_completion.get(), 1, nullptr, true}));
+        send_cq = must(nic.create_completion_queue({send_completion, 1, nullptr, true}));
         auto* const record = reinterpret_cast<std::uint32_t*>(&words[1]);
         QueuePairConfig config{};
-        config.send_ring = send_ring.get();
+        config.send_ring = send_ring;
         config.send_entries = sends;
-        config.receive_ring = receive_ring.get();
+        config.receive_ring = receive_ring;
         config.receive_entries = count;
         config.doorbell_record = record;
         config.bell = &words[0];
@@ -111,10 +136,10 @@ struct End {
         config.receive_cq = receives.number;
         config.scatter_to_cqe = o.scatter;
         qpn = must(nic.create_queue_pair(config));
-        send = {send_ring.get(),  record,      &words[0],   send_completion.get(),
+        send = {send_ring,        record,      &words[0],   send_completion,
                 send_state.get(), ready.get(), o.send_log2, qpn};
-        receive = {receive_ring.get(), record,           buffers.data(), receive_state.get(),
-                   o.buffer_bytes,     buffer_keys.lkey, o.receive_log2, qpn};
+        receive = {receive_ring,   record,           buffers.data(), receive_state.get(),
+                   o.buffer_bytes, buffer_keys.lkey, o.receive_log2, qpn};
         if (o.post) post_all_receives(receive);
     }
     ~End() {
@@ -153,12 +178,13 @@ struct End {
 
     SoftNic& nic;
     EndOptions options;
-    std::unique_ptr<mlx5::SendEntry[]> send_ring;
-    std::unique_ptr<mlx5::Cqe64[]> send_completion;
-    std::unique_ptr<mlx5::DataSegment[]> receive_ring;
-    std::unique_ptr<std::uint64_t[]> words;  ///< bell, doorbell record
-    std::vector<std::byte> buffers;
-    std::vector<std::byte> payload;
+    Block block;
+    mlx5::SendEntry* send_ring = nullptr;
+    mlx5::Cqe64* send_completion = nullptr;
+    mlx5::DataSegment* receive_ring = nullptr;
+    std::uint64_t* words = nullptr;  ///< bell, doorbell record
+    std::span<std::byte> buffers;
+    std::span<std::byte> payload;
     std::unique_ptr<std::uint32_t[]> ready;
     std::unique_ptr<SendQueueState> send_state;
     std::unique_ptr<ReceiveQueueState> receive_state;

@@ -15,6 +15,8 @@ namespace gnstor::simt {
 
 struct PinnedOptions {
     bool huge_pages = false;  ///< try huge pages (2 MiB); falls back to small ones without a word
+    /// Backed by a file that another process can be given (file()), which can grow and never shrink.
+    bool shareable = false;
 };
 
 class PinnedMemory {
@@ -32,6 +34,8 @@ class PinnedMemory {
     [[nodiscard]] std::byte* lane_data() const noexcept { return lane_data_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] bool huge_pages() const noexcept { return huge_pages_; }
+    /// Where shareable: the file behind it, from offset 0 on; -1 otherwise.
+    [[nodiscard]] int file() const noexcept { return file_; }
     /// Leaves the pages mapped and registered until the process ends, and forgets them: for memory that an
     /// engine could not be made to let go of.
     void leave_mapped() noexcept { data_ = nullptr; }
@@ -41,6 +45,7 @@ class PinnedMemory {
     std::byte* data_ = nullptr;
     std::byte* lane_data_ = nullptr;
     std::size_t size_ = 0;
+    int file_ = -1;
     bool registered_ = false;
     bool huge_pages_ = false;
 };

@@ -27,6 +27,8 @@ class PinnedRange {
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
     /// What extend() made usable so far.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    /// Where shareable (PinnedOptions): the file behind it, which begins at data(); -1 otherwise.
+    [[nodiscard]] int file() const noexcept { return file_; }
     /// Leaves the pages mapped and registered until the process ends, and forgets them.
     void leave_mapped() noexcept { data_ = nullptr; }
 
@@ -40,6 +42,7 @@ class PinnedRange {
     std::size_t reserved_ = 0;
     LanesKind lanes_ = LanesKind::kCpu;
     bool huge_pages_ = false;
+    int file_ = -1;
     std::vector<std::byte*> parts_;  ///< that CUDA has registered
 };
 

@@ -1,0 +1,75 @@
+// session.hpp: one client of a ShmServer: the NIC that it has on the node's loop wire, and its memory here.
+//
+// Invariants
+//   * every address that the client names is looked for in a block of memory that it shared, whole; the NIC
+//   is told where this process has it (regions keep the client's addresses, which its entries name);
+//   * a block is unmapped only after all that lies in it is gone from the NIC;
+//   * nothing that the client sends ends anything but its own session.
+// One thread: the session's.
+#pragma once
+
+#include "rdma/loop_wire.hpp"
+#include "rdma/nic.hpp"
+#include "rdma/shm/messages.hpp"
+#include "rdma/shm/socket.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gnstor::rdma::shm {
+
+class Session {
+  public:
+    Session(Socket socket, std::unique_ptr<SoftNic> nic, std::string node, std::uint64_t bytes_max);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    /// Serves until the client is gone, or `stop` is set; then gives all back. Bounded after the client's
+    /// end: what the NIC does not let go of in that time is left to it, mapped.
+    void run(const std::atomic<bool>& stop);
+    /// Ends run() soon. Any thread.
+    void end() const { socket_.shut_down(); }
+
+  private:
+    /// Memory of the client, as it names it and as it is mapped here.
+    struct Block {
+        std::uint64_t address = 0, bytes = 0;
+        std::byte* here = nullptr;
+        std::uint32_t users = 0;  ///< regions, rings and queue pairs in it
+    };
+    using Users = std::vector<std::uint64_t>;  ///< blocks, by address; one entry a use
+
+    Answer serve(const Request& request, Descriptor file);
+    Result<void> act(const Request& request, Descriptor file, Answer& answer);
+    Result<void> share(const Request& request, const Descriptor& file);
+    Result<void> unshare(const Request& request);
+    Result<void> register_memory(const Request& request, Answer& answer);
+    Result<void> create_ring(const Request& request, Answer& answer);
+    Result<void> create_queue_pair(const Request& request, Answer& answer);
+    Result<void> connect(const Request& request, Answer& answer);
+
+    /// Where this process has `count` things of the client at `address`; notes the block in `users`.
+    template <class T>
+    Result<T*> locate(std::uint64_t address, std::uint64_t count, Users& users);
+    Result<std::byte*> locate_bytes(std::uint64_t address, std::uint64_t bytes, std::size_t alignment,
+                                    Users& users);
+    void use(const Users& users);
+    void unuse(std::map<std::uint32_t, Users>& owners, std::uint32_t number);
+    /// False: the NIC did not let go of all.
+    bool give_back();
+
+    const Socket socket_;
+    std::unique_ptr<SoftNic> nic_;
+    const std::string node_;
+    const std::uint64_t bytes_max_;
+    std::uint64_t bytes_ = 0;
+    std::map<std::uint64_t, Block> blocks_;  ///< by the client's address
+    std::map<std::uint32_t, Users> regions_, rings_, queue_pairs_;
+};
+
+}  // namespace gnstor::rdma::shm

@@ -1,0 +1,53 @@
+// socket.hpp: a Unix socket that keeps datagrams apart (SOCK_SEQPACKET), with file descriptors beside them.
+// Owns its descriptor. One thread at a time.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace gnstor::rdma::shm {
+
+/// Closes a file descriptor.
+class Descriptor {
+  public:
+    explicit Descriptor(int fd = -1) : fd_(fd) {}
+    ~Descriptor();
+    Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    [[nodiscard]] int get() const { return fd_; }
+
+  private:
+    int fd_;
+};
+
+class Socket {
+  public:
+    explicit Socket(Descriptor fd) : fd_(std::move(fd)) {}
+    static Result<Socket> connect(const std::string& path);
+    /// A listening one at `path`, mode 0600; one that nobody listens at any more is replaced.
+    static Result<Socket> listen(const std::string& path);
+    /// The next connection. kTimedOut: none within `timeout_ms`.
+    Result<Socket> accept(std::uint32_t timeout_ms) const;
+
+    /// Sends all of `bytes` as one datagram, with `file` beside it (-1: none). kIo: the peer is gone.
+    Result<void> send(std::span<const std::byte> bytes, int file = -1) const;
+    /// Receives one datagram of exactly that many bytes; `file`, if given, gets a descriptor that came with
+    /// it. kTimedOut; kIo: the peer is gone; kCorrupt: another length.
+    Result<void> receive(std::span<std::byte> bytes, std::uint32_t timeout_ms,
+                         Descriptor* file = nullptr) const;
+    /// Lets receive() of another thread return with kIo.
+    void shut_down() const;
+
+  private:
+    Descriptor fd_;
+};
+
+}  // namespace gnstor::rdma::shm

@@ -1,0 +1,36 @@
+// shared_file.hpp: files without a name in memory, to be mapped by several processes. Internal to simt/.
+//
+// Sealed against shrinking: whoever maps one can rely on its pages as long as he wishes.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+#include <gnstor/base/units.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+namespace gnstor::simt {
+
+/// An empty one. The caller closes it.
+inline Result<int> make_shared_file() {
+    const int file = ::memfd_create("gnstor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (file < 0) return error(Errc::kNoSpace, "cannot make memory to share: {}", std::strerror(errno));
+    if (::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0) return file;
+    const int why = errno;
+    ::close(file);
+    return error(Errc::kUnsupported, "cannot seal memory to share: {}", std::strerror(why));
+}
+
+/// Zeroed pages up to `bytes`.
+inline Result<void> grow_shared_file(int file, std::size_t bytes) {
+    if (::ftruncate(file, static_cast<off_t>(bytes)) == 0) return {};
+    return error(Errc::kNoSpace, "cannot make {} of memory to share: {}", format_bytes(bytes),
+                 std::strerror(errno));
+}
+
+}  // namespace gnstor::simt

@@ -1,0 +1,312 @@
+// shm_test.cpp: what the shm wire adds to the NIC: sharing memory, refusals, clients that die, that write
+// nonsense over all that they share, nodes that end. Clients that die are processes of their own.
+#include "rdma/nic_fixture.hpp"
+
+#include "rdma/shm/messages.hpp"
+#include "rdma/shm/socket.hpp"
+
+#include <gnstor/base/hash.hpp>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <sched.h>
+
+#include <csignal>
+#include <fstream>
+
+namespace gnstor::rdma::test {
+namespace {
+
+/// A node: NIC, sink for messages, server.
+class Node {
+  public:
+    Node() : path(std::filesystem::temp_directory_path() / ("gnstor-shm-" + std::to_string(::getpid()))) {
+        reactor_ = must(Reactor::start("node"));
+        Reactor* const reactors[] = {reactor_.get()};
+        nic = must(SoftNic::open(wire_, "node", {}, reactors));
+        door_.answer = [this](const ConnectRequest&) {
+            ConnectReply reply;
+            reply.accept = true;
+            const std::lock_guard lock(mutex_);
+            sinks_.push_back(std::make_unique<Echo>(*nic));
+            reply.qp = must(nic->create_offload_queue_pair(*sinks_.back()));
+            queue_pairs_.push_back(reply.qp);
+            return reply;
+        };
+        must(nic->listen(kService, door_));
+        start();
+    }
+    ~Node() {
+        server.reset();
+        nic->unlisten(kService);
+        for (const QpNumber qp : queue_pairs_) must(nic->destroy_queue_pair(qp));
+        nic.reset();
+    }
+    void start() {
+        Reactor* const reactors[] = {reactor_.get()};
+        server = must(ShmServer::start(wire_, reactors, {.path = path, .node = "node"}));
+    }
+
+    const std::filesystem::path path;
+    std::unique_ptr<SoftNic> nic;
+    std::unique_ptr<ShmServer> server;
+
+  private:
+    /// Answers each message with its first 16 bytes.
+    struct Echo : MessageSink {
+        explicit Echo(SoftNic& owner) : nic(owner) {}
+        void on_message(const InboundMessage& m) override {
+            std::array<std::byte, 16> answer{};
+            std::memcpy(answer.data(), m.segments[0].data, std::min<std::uint32_t>(m.segments[0].bytes, 16));
+            nic.release(m.qp, m.token);
+            nic.send(m.qp, answer.data(), answer.size());
+        }
+        void on_error(QpNumber) override {}
+        SoftNic& nic;
+    };
+    std::unique_ptr<Reactor> reactor_;
+    LoopWire wire_;
+    Acceptor door_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Echo>> sinks_;
+    std::vector<QpNumber> queue_pairs_;
+};
+
+/// A client with one queue pair.
+struct Client {
+    explicit Client(const std::filesystem::path& path)
+        : wire(must(ShmWire::open(path))), nic(must(SoftNic::open(*wire))), cq(*nic, 6), end(*nic, cq) {
+        (void)must(nic->connect(end.qpn, "node", kService, {}, 10'000));
+    }
+    /// One message there and its echo back; whether they agree.
+    bool echo(std::uint64_t value) {
+        std::memcpy(end.payload.data(), &value, sizeof value);
+        if (end.post_and_wait([&](SendTicket& t) { end.send.fill_send(t, end.data(0, 64)); }) !=
+            mlx5::kSyndromeNone)
+            return false;
+        std::vector<Received> all;
+        if (!eventually([&] {
+                for (Received& r : reap(cq, {&end.receive, 1})) all.push_back(std::move(r));
+                return !all.empty();
+            }))
+            return false;
+        return all.size() == 1 && std::memcmp(all[0].message.data(), &value, sizeof value) == 0;
+    }
+    std::unique_ptr<ShmWire> wire;
+    std::unique_ptr<SoftNic> nic;
+    ReceiveCq cq;
+    End end;
+};
+
+/// A child process that does `work` and is killed; made before this process has threads.
+class Child {
+  public:
+    template <class Work>
+    explicit Child(Work work) {
+        int go[2], ready[2];
+        EXPECT_EQ(::pipe(go), 0);
+        EXPECT_EQ(::pipe(ready), 0);
+        pid_ = ::fork();
+        if (pid_ == 0) {
+            char byte = 0;
+            if (::read(go[0], &byte, 1) != 1) ::_exit(3);
+            work([&] { (void)!::write(ready[1], "r", 1); });
+            ::_exit(0);
+        }
+        go_ = go[1];
+        ready_ = ready[0];
+        ::close(go[0]);
+        ::close(ready[1]);
+    }
+    ~Child() {
+        kill();
+        ::close(go_);
+        ::close(ready_);
+    }
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+    /// Lets it begin; waits until it says that it is at work.
+    bool begin() const {
+        char byte = 0;
+        return ::write(go_, "g", 1) == 1 && ::read(ready_, &byte, 1) == 1;
+    }
+    void kill() {
+        if (pid_ <= 0) return;
+        ::kill(pid_, SIGKILL);
+        ::waitpid(pid_, nullptr, 0);
+        pid_ = 0;
+    }
+
+  private:
+    pid_t pid_ = 0;
+    int go_ = -1, ready_ = -1;
+};
+
+std::uint32_t mappings_of_shared_files() {
+    std::ifstream maps("/proc/self/maps");
+    std::uint32_t count = 0;
+    for (std::string line; std::getline(maps, line);)
+        count += line.find("memfd:gnstor") != std::string::npos ? 1 : 0;
+    return count;
+}
+
+TEST(ShmWire, ClientsThatAreKilledAtWorkAreForgottenAndOthersGoOn) {
+    const auto path = std::filesystem::temp_directory_path() / ("gnstor-shm-" + std::to_string(::getpid()));
+    std::vector<std::unique_ptr<Child>> children;
+    for (int i = 0; i < 8; ++i)
+        children.push_back(std::make_unique<Child>([path, i](auto ready) {
+            Client client(path);
+            for (std::uint64_t n = 0;; ++n) {
+                if (!client.echo(n * 8 + static_cast<std::uint64_t>(i))) ::_exit(2);
+                if (n == 100) ready();
+            }
+        }));
+    Node node;
+    const std::uint32_t before = mappings_of_shared_files();
+    Client steady(node.path);
+    std::uint64_t echoes = 0;
+    for (const auto& child : children) ASSERT_TRUE(child->begin());
+    EXPECT_EQ(node.server->clients(), 9u);
+    EXPECT_GT(mappings_of_shared_files(), before);
+    for (const auto& child : children) {
+        for (int i = 0; i < 50; ++i, ++echoes) ASSERT_TRUE(steady.echo(echoes));
+        child->kill();
+        for (int i = 0; i < 50; ++i, ++echoes) ASSERT_TRUE(steady.echo(echoes));
+    }
+    ASSERT_TRUE(eventually([&] { return node.server->clients() == 1; }));
+    std::printf("GN_COUNT shm_echoes=%llu\n", static_cast<unsigned long long>(echoes));
+}
+
+TEST(ShmWire, AClientThatWritesNonsenseOverAllItSharesHarmsItselfAlone) {
+    const auto path = std::filesystem::temp_directory_path() / ("gnstor-shm-" + std::to_string(::getpid()));
+    std::vector<std::unique_ptr<Child>> children;
+    for (std::uint64_t seed = 1; seed <= 3; ++seed)
+        children.push_back(std::make_unique<Child>([path, seed](auto ready) {
+            Client client(path);
+            (void)client.echo(1);
+            ready();
+            SplitMix64 random(seed);
+            // Its queues and records: all in one block in front of the payload.
+            auto* const words = reinterpret_cast<std::uint32_t*>(client.end.send_ring);
+            const std::size_t count =
+                static_cast<std::size_t>(client.end.payload.data() - reinterpret_cast<std::byte*>(words)) / 4;
+            for (std::uint64_t n = 0;; ++n) {
+                if (n % 64 == 0) ::sched_yield();  // the node needs a core, too
+                const std::size_t at = random.below(count);
+                const auto value =
+                    static_cast<std::uint32_t>(random.below(3) == 0 ? random.below(64) : random.next());
+                __atomic_store_n(words + at, value, __ATOMIC_RELAXED);
+                __atomic_store_n(client.end.words, random.next(), __ATOMIC_RELAXED);  // the bell
+            }
+        }));
+    Node node;
+    Client steady(node.path);
+    for (const auto& child : children) ASSERT_TRUE(child->begin());
+    std::uint64_t echoes = 0;
+    for (; echoes < 300; ++echoes) ASSERT_TRUE(steady.echo(echoes));
+    children.clear();
+    ASSERT_TRUE(eventually([&] { return node.server->clients() == 1; }));
+    ASSERT_TRUE(steady.echo(echoes));
+    std::printf("GN_COUNT shm_echoes_beside_nonsense=%llu\n", static_cast<unsigned long long>(echoes));
+}
+
+TEST(ShmWire, MemoryThatCouldBeTakenAwayOrIsNotThereIsRefused) {
+    Node node;
+    const auto wire = must(ShmWire::open(node.path));
+    const auto nic = must(SoftNic::open(*wire));
+    EXPECT_TRUE(nic->wants_shared_memory());
+    std::vector<std::byte> heap(4096);
+    EXPECT_EQ(nic->register_memory(heap.data(), heap.size(), kLocalWrite).error().code,
+              Errc::kInvalidArgument);
+    constexpr std::size_t kBytes = 1 << 16;
+    void* const at = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(at, MAP_FAILED);
+    const int unsealed = ::memfd_create("gnstor-test", MFD_ALLOW_SEALING);
+    ASSERT_EQ(::ftruncate(unsealed, kBytes), 0);
+    EXPECT_EQ(nic->share_memory(at, kBytes, unsealed).error().code, Errc::kPermission);
+    ASSERT_EQ(::fcntl(unsealed, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    EXPECT_EQ(nic->share_memory(at, kBytes + 4096, unsealed).error().code, Errc::kInvalidArgument)
+        << "too short";
+    EXPECT_EQ(nic->share_memory(at, 100, unsealed).error().code, Errc::kInvalidArgument) << "no whole pages";
+    EXPECT_EQ(nic->share_memory(at, kBytes, -1).error().code, Errc::kInvalidArgument);
+    must(nic->share_memory(at, kBytes, unsealed));
+    EXPECT_EQ(nic->share_memory(at, kBytes, unsealed).error().code, Errc::kExists);
+    auto* const bytes = static_cast<std::byte*>(at);
+    EXPECT_FALSE(nic->register_memory(bytes + 1, kBytes, kLocalWrite).ok()) << "a byte past the end";
+    EXPECT_FALSE(nic->register_memory(bytes - 1, 16, kLocalWrite).ok());
+    const MemoryKeys keys = must(nic->register_memory(bytes, kBytes, kLocalWrite));
+    EXPECT_EQ(nic->unshare_memory(at).error().code, Errc::kBusy);
+    EXPECT_FALSE(
+        nic->create_completion_queue({reinterpret_cast<mlx5::Cqe64*>(bytes), 2048, nullptr, true}).ok());
+    EXPECT_FALSE(
+        nic->create_completion_queue({reinterpret_cast<mlx5::Cqe64*>(bytes + 1), 1, nullptr, true}).ok());
+    must(nic->deregister_memory(keys));
+    must(nic->unshare_memory(at));
+    EXPECT_EQ(nic->unshare_memory(at).error().code, Errc::kNotFound);
+    ::close(unsealed);
+    ::munmap(at, kBytes);
+}
+
+TEST(ShmWire, SocketsRefuseStrangersAndSayWhatIsWrong) {
+    EXPECT_EQ(ShmWire::open("/nowhere/at/all").error().code, Errc::kNotFound);
+    EXPECT_EQ(ShmWire::open(std::string(300, 'x')).error().code, Errc::kInvalidArgument);
+    Node node;
+    EXPECT_EQ(std::filesystem::status(node.path).permissions() & std::filesystem::perms::all,
+              std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    {
+        const auto socket = must(shm::Socket::connect(node.path.string()));
+        const std::byte few[] = {std::byte{1}};
+        must(socket.send(few));  // not a message: the session ends
+        shm::Answer answer;
+        EXPECT_EQ(socket.receive(std::as_writable_bytes(std::span(&answer, 1)), 10'000).error().code,
+                  Errc::kIo);
+    }
+    const auto socket = must(shm::Socket::connect(node.path.string()));
+    shm::Request request;
+    shm::Answer answer;
+    const auto ask = [&] {
+        must(socket.send(std::as_bytes(std::span(&request, 1))));
+        must(socket.receive(std::as_writable_bytes(std::span(&answer, 1)), 10'000));
+        return answer.failure;
+    };
+    request.version = 77;
+    EXPECT_EQ(ask(), static_cast<std::int32_t>(Errc::kUnsupported));
+    request.version = shm::kVersion;
+    request.kind = static_cast<shm::Kind>(999);
+    EXPECT_EQ(ask(), static_cast<std::int32_t>(Errc::kUnsupported));
+    // Whatever the fields say: an answer, and the node lives.
+    SplitMix64 random(seed_from_environment(3));
+    std::uint32_t asked = 0;
+    for (; asked < 3000; ++asked) {
+        auto bytes = std::as_writable_bytes(std::span(&request, 1));
+        for (std::byte& b : bytes)
+            b = random.below(3) == 0 ? static_cast<std::byte>(random.next()) : std::byte{0};
+        request.magic = shm::kMagic;
+        request.version = shm::kVersion;
+        request.kind = static_cast<shm::Kind>(random.below(14));
+        request.timeout_ms = 10;
+        (void)ask();
+    }
+    std::printf("GN_COUNT shm_random_requests=%u\n", asked);
+    Client client(node.path);
+    EXPECT_TRUE(client.echo(5));
+}
+
+TEST(ShmWire, ANodeThatEndsFailsCallsAndTakesNothingFromTheClient) {
+    Node node;
+    auto client = std::make_unique<Client>(node.path);
+    ASSERT_TRUE(client->echo(1));
+    node.server.reset();
+    EXPECT_EQ(client->nic->state(client->end.qpn), QpState::kError);
+    EXPECT_EQ(client->nic->register_memory(client->end.payload.data(), 64, kLocalWrite).error().code,
+              Errc::kIo);
+    client.reset();  // gives everything back without an error: nobody touches it any more
+    node.start();
+    Client again(node.path);
+    EXPECT_TRUE(again.echo(2));
+}
+
+}  // namespace
+}  // namespace gnstor::rdma::test
