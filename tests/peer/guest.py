@@ -158,12 +158,11 @@ class Guest:
             raise PeerError(f"guest: {what}: not within {seconds} s")
 
     def check_kernel_log(self, expected=()):
-        """Returns the kernel's log; PeerError where it has a warning that none of the patterns `expected` allows."""
-        log = self.text("dmesg")
+        """PeerError where the kernel's log, since it was checked last, has a warning that none of the patterns `expected` allows."""
+        log = self.text("dmesg -c | tee -a /run/earlier-log")
         wrong = [line for line in log.splitlines() if WARNINGS.search(line) and not any(re.search(p, line) for p in expected)]
         if wrong:
             raise PeerError("the guest's kernel warns:\n" + "\n".join(wrong[:20]))
-        return log
 
     def console_end(self, lines=25):
         with contextlib.suppress(OSError):
@@ -173,7 +172,7 @@ class Guest:
     def explain(self):
         """After a failure: what hangs, and what the kernel said, from the second port."""
         try:
-            text = self.ports[1].run("dmesg | tail -n 40; for p in /proc/[0-9]*; do grep -q '^State:.D' $p/status 2>/dev/null"
+            text = self.ports[1].run("cat /run/earlier-log 2>/dev/null | tail -n 15; dmesg | tail -n 40; for p in /proc/[0-9]*; do grep -q '^State:.D' $p/status 2>/dev/null"
                                      " && { cat $p/comm $p/stack; }; done", 20).text
             say("  guest, after the failure:\n" + "\n".join("    " + line for line in text.splitlines()))
         except (PeerError, OSError) as error:

@@ -1,6 +1,7 @@
 """The scenarios by name, in the order in which they run."""
+from .gateway import Gateway
 from .initiator import Initiator
 from .loop import Loop
 from .target import Target
 
-SCENARIOS = {"loop": Loop, "initiator": Initiator, "target": Target}
+SCENARIOS = {"loop": Loop, "initiator": Initiator, "gateway": Gateway, "target": Target}
