@@ -7,6 +7,8 @@ GN_LOGS="$GN_ROOT/build/logs"
 
 # What one preset compiled serves another that compiles it alike (cpu and cuda, host side): the build folder is no part of the question.
 export CCACHE_NOHASHDIR=1
+# Without these the cache refuses whatever is compiled with precompiled headers (the sanitizer presets).
+export CCACHE_SLOPPINESS=pch_defines,time_macros
 
 # quietly LOG COMMAND...: the command's output goes to LOG; its end is shown if the command fails.
 quietly() {
