@@ -1,6 +1,7 @@
 // array_commands.cpp: gnstor up, down, status, ssd list, client add, client list.
 #include "cli/cli.hpp"
 #include "cli/daemon_process.hpp"
+#include "cli/nodes_plan.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
 
@@ -28,12 +29,16 @@ struct UpOptions {
     bool ssds_given = false, capacity_given = false;  ///< said by the user
     std::vector<std::string> of_the_daemon;  ///< said by the user, and meant for a daemon that starts
     bool service_units_given = false;
-    bool existed = true;  ///< the array was there before
+    bool existed = true;                      ///< the array was there before
+    std::uint32_t nodes = 0;                  ///< processes of SSDs; 0: gnstord has them, or as it was begun
+    std::vector<std::string> node_addresses;  ///< of them
+    std::string listen;                       ///< of gnstord, over TCP
+    std::vector<PlannedNode> plan;            ///< what comes of it
 };
 
 /// What `up` says to a daemon that starts; one that runs already works as it was told then.
-constexpr std::array kOfTheDaemon = {"--lease-ms", "--scrub",   "--durability",
-                                     "--direct",   "--profile", "--quarantine-store"};
+constexpr std::array kOfTheDaemon = {"--lease-ms",         "--scrub", "--durability", "--direct", "--profile",
+                                     "--quarantine-store", "--listen"};
 
 std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";
@@ -50,6 +55,11 @@ std::vector<std::string> daemon_arguments(const Context& c, const UpOptions& o) 
                                    "--lease-ms", std::to_string(o.lease_ms),
                                    "--socket",   c.socket_path().string()};
     for (std::string& word : ssd_arguments(o.ssd)) words.push_back(std::move(word));
+    std::vector<std::string> addresses;
+    for (const PlannedNode& node : o.plan) addresses.push_back(node.address);
+    if (!addresses.empty())
+        words.insert(words.end(), {"--nodes", fmt::format("{}", fmt::join(addresses, ","))});
+    if (!o.listen.empty()) words.insert(words.end(), {"--listen", o.listen});
     if (o.quarantine) words.emplace_back("--quarantine-store");
     return words;
 }
@@ -72,7 +82,7 @@ Result<json> describe_array(const Context& c, const UpOptions& o, bool started) 
     const json& ssds = answer.at("ssds");
     const std::uint64_t each = ssds.empty() ? 0 : ssds.front().at("capacity_bytes").get<std::uint64_t>();
     json notes = json::array();
-    if (o.ssds_given && o.ssds != ssds.size())
+    if (o.ssds_given && o.ssds * std::max<std::size_t>(1, o.plan.size()) != ssds.size())
         notes.push_back(fmt::format("the array has {} SSDs; --ssds {} counts only where an array is begun",
                                     ssds.size(), o.ssds));
     GN_ASSIGN(const std::uint64_t asked, parse_bytes(o.capacity));
@@ -89,9 +99,32 @@ Result<json> describe_array(const Context& c, const UpOptions& o, bool started) 
     return json{{"ssds", ssds.size()}, {"ssd_capacity_bytes", each}, {"notes", notes}};
 }
 
+json to_json(const std::vector<NodeState>& nodes) {
+    json list = json::array();
+    for (const NodeState& state : nodes) {
+        json one{
+            {"name", state.node.name}, {"address", state.node.address}, {"running", state.pid.has_value()}};
+        if (state.pid) one["pid"] = *state.pid;
+        list.push_back(std::move(one));
+    }
+    return list;
+}
+
+std::string describe(const std::vector<NodeState>& nodes) {
+    std::string text;
+    for (const NodeState& state : nodes)
+        text += state.pid
+                    ? fmt::format("{} at {} (process {})\n", state.node.name, state.node.address, *state.pid)
+                    : fmt::format("{} at {} does NOT run; 'gnstor up' starts it again\n", state.node.name,
+                                  state.node.address);
+    return text;
+}
+
 int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
     Result<json> about = describe_array(c, o, started);
     if (!about.ok()) return c.out.fail(about.error());
+    const std::vector<NodeState> nodes = node_states(c.directory, o.plan);
+    if (!nodes.empty()) (*about)["nodes"] = to_json(nodes);
     const std::string socket = c.socket_path().string();
     json document{{"state", "up"}, {"started", started}, {"socket", socket}, {"pid", pid}};
     document.update(*about);
@@ -100,6 +133,10 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
         fmt::format("gnstord is {}up at {} with {} SSDs of {} in {} (process {})\n",
                     started ? "" : "already ", socket, about->at("ssds").dump(),
                     format_bytes(about->at("ssd_capacity_bytes").get<std::uint64_t>()), c.directory, pid);
+    text += describe(nodes);
+    if (!nodes.empty())
+        text += fmt::format("next: 'gnstor put FILE --dir {}', 'gnstor status --dir {}'; logs lie in {}\n",
+                            c.directory, c.directory, c.directory);
     for (const json& note : about->at("notes")) text += "note: " + note.get<std::string>() + "\n";
     c.out.text(text);
     return kOk;
@@ -116,15 +153,49 @@ int already_up(const Context& c, const UpOptions& o) {
     return show_up(c, o, false, listener);
 }
 
-int up(const Context& c, UpOptions o) {
-    if (healthy(c)) return already_up(c, o);
-    if (o.foreground) return run_in_foreground(c, o);
+/// Which nodes this array has: as it was begun; a new one as it is asked for.
+Result<void> plan_nodes(const Context& c, UpOptions& o) {
+    const std::filesystem::path folder = c.directory;
+    GN_ASSIGN(o.plan, read_plan(folder));
     std::error_code failed;
-    o.existed = std::filesystem::exists(std::filesystem::path(c.directory) / "ssd-0.store", failed);
+    const bool one_process = std::filesystem::exists(folder / "ssd-0.store", failed);
+    o.existed = one_process || !o.plan.empty();
+    if (o.nodes == 0 && !o.node_addresses.empty())
+        o.nodes = static_cast<std::uint32_t>(o.node_addresses.size());
+    if (o.nodes != 0 && one_process)
+        return error(
+            Errc::kExists,
+            "the array in {} was begun in one process, which has its SSDs; begin one of nodes in another "
+            "folder (--dir)",
+            c.directory);
+    if (o.nodes != 0 && !o.plan.empty() && o.nodes != o.plan.size())
+        return error(Errc::kExists,
+                     "the array in {} has {} nodes, not {}; begin another one in another folder", c.directory,
+                     o.plan.size(), o.nodes);
+    if (o.nodes == 0 || !o.plan.empty()) return {};
+    GN_ASSIGN(o.plan, make_plan(o.nodes, o.node_addresses));
+    return write_plan(folder, o.plan);
+}
+
+Result<void> run_nodes(const Context& c, UpOptions& o) {
+    if (o.plan.empty()) return {};
+    o.ssd.ssds = o.ssds;
+    GN_ASSIGN(o.ssd.ssd_capacity_bytes, parse_bytes(o.capacity));
+    GN_TRY(start_nodes(c.directory, o.plan, o.ssd, std::chrono::seconds(o.wait_s)));
+    return {};
+}
+
+int up(const Context& c, UpOptions o) {
+    std::error_code failed;
     std::filesystem::create_directories(c.directory, failed);
     if (failed)
         return c.out.fail(
             error(Errc::kIo, "the folder {} cannot be made: {}", c.directory, failed.message()));
+    if (const Result<void> planned = plan_nodes(c, o); !planned.ok()) return c.out.fail(planned.error());
+    // Also beside a daemon that runs: a node that was killed is started again.
+    if (const Result<void> running = run_nodes(c, o); !running.ok()) return c.out.fail(running.error());
+    if (healthy(c)) return already_up(c, o);
+    if (o.foreground) return run_in_foreground(c, o);
     const Result<pid_t> pid = spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c));
     if (!pid.ok()) return c.out.fail(pid.error());
     bool ended = false;
@@ -151,16 +222,28 @@ std::optional<pid_t> whom_to_stop(const Context& c) {
     return daemon_of(c.directory);
 }
 
+/// Nodes of the folder, which nobody uses any more.
+Result<std::size_t> stop_own_nodes(const Context& c, std::uint32_t wait_s) {
+    if (!c.socket.empty() && !c.directory_given) return std::size_t{0};
+    GN_ASSIGN(const std::vector<PlannedNode> plan, read_plan(c.directory));
+    return stop_nodes(c.directory, plan, std::chrono::seconds(wait_s));
+}
+
 int down(const Context& c, std::uint32_t wait_s) {
     const std::optional<pid_t> pid = whom_to_stop(c);
     const std::string where = c.socket.empty() ? c.directory : c.socket_path().string();
     if (!pid) {
         std::error_code failed;
         const bool stale = std::filesystem::exists(c.socket_path(), failed);
-        c.out.document({{"state", "down"}, {"stopped", false}, {"stale_socket", stale}});
+        const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);
+        if (!nodes.ok()) return c.out.fail(nodes.error());
+        json document{{"state", "down"}, {"stopped", false}, {"stale_socket", stale}};
+        if (*nodes != 0) document["nodes_stopped"] = *nodes;
+        c.out.document(document);
         c.out.text(
             fmt::format("gnstord is not running on {}{}\n", where,
                         stale ? ": it was killed and left its socket; the next 'gnstor up' removes it" : ""));
+        if (*nodes != 0) c.out.text(fmt::format("{} nodes have stopped\n", *nodes));
         return kOk;
     }
     if (!is_gnstord(*pid))
@@ -175,14 +258,29 @@ int down(const Context& c, std::uint32_t wait_s) {
                                 "gnstord (process {}) has not stopped within {} s; wait for it, or kill it: "
                                 "what was acknowledged is kept",
                                 *pid, wait_s));
-    c.out.document({{"state", "down"}, {"stopped", true}, {"pid", *pid}});
-    c.out.text(fmt::format("gnstord (process {}) has stopped\n", *pid));
+    const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);
+    if (!nodes.ok()) return c.out.fail(nodes.error());
+    json document{{"state", "down"}, {"stopped", true}, {"pid", *pid}};
+    if (*nodes != 0) document["nodes_stopped"] = *nodes;
+    c.out.document(document);
+    c.out.text(fmt::format("gnstord (process {}) has stopped{}\n", *pid,
+                           *nodes != 0 ? fmt::format(", and {} nodes", *nodes) : ""));
     return kOk;
 }
 
 int status(const Context& c) {
+    // Nodes are this folder's; of an array elsewhere the daemon's warnings speak.
+    const bool here = c.array.empty() && (c.socket.empty() || c.directory_given);
+    const Result<std::vector<PlannedNode>> plan =
+        here ? read_plan(c.directory) : Result<std::vector<PlannedNode>>(std::vector<PlannedNode>{});
+    const std::vector<NodeState> nodes =
+        plan.ok() ? node_states(c.directory, *plan) : std::vector<NodeState>{};
     Result<json> answer = c.control().get("/v1/status");
-    if (!answer.ok()) return c.out.fail(answer.error());
+    if (!answer.ok()) {
+        c.out.text(describe(nodes));
+        return c.out.fail(answer.error());
+    }
+    if (!nodes.empty()) (*answer)["nodes"] = to_json(nodes);
     c.out.document(*answer);
     const json& s = *answer;
     std::string text =
@@ -198,6 +296,7 @@ int status(const Context& c) {
                             lease.at("volume_name").get<std::string>(),
                             lease.at("client_name").get<std::string>(), lease.at("epoch").dump(),
                             lease.at("remaining_ms").get<std::uint64_t>() / 1000);
+    text += describe(nodes);
     for (const json& warning : s.at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";
     if (!s.at("superseded").get<std::string>().empty())
         text += "warning: " + s.at("superseded").get<std::string>() + "\n";
@@ -266,6 +365,15 @@ void add_array_commands(CLI::App& app, Context& context) {
         ->check(CLI::Range(100, 86'400'000))
         ->capture_default_str();
     add_ssd_options(*start, o->ssd);
+    start
+        ->add_option("--nodes", o->nodes,
+                     "a new array's SSDs in so many processes of their own, on the udp wire")
+        ->check(CLI::Range(1, 64));
+    start
+        ->add_option("--node-addresses", o->node_addresses,
+                     "ADDR[:PORT] of each node; default: free addresses of the loopback")
+        ->delimiter(',');
+    start->add_option("--listen", o->listen, "HOST:PORT for gnstord to serve on too, with a token");
     start->add_option("--wait", o->wait_s, "seconds to wait until it answers")
         ->check(CLI::Range(1, 3600))
         ->capture_default_str();

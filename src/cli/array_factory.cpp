@@ -3,9 +3,14 @@
 
 #include <gnstor/embedded_array.hpp>
 
+#include <gnstor/base/uuid.hpp>
+
 #include "cli/object_store.hpp"
 #include "daemon/in_process.hpp"
 #include "daemon/sqlite_store.hpp"
+#include "embedded/node.hpp"
+#include "embedded/node_array.hpp"
+#include "gateway/serve.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -23,6 +28,63 @@ class EmbeddedServedArray final : public ServedArray {
 
   private:
     std::unique_ptr<EmbeddedArray> array_;
+};
+
+class ServedNodeArray final : public ServedArray {
+  public:
+    explicit ServedNodeArray(std::unique_ptr<embedded::NodeArray> array) : array_(std::move(array)) {}
+    client::ControlPlane& control() override { return array_->control(); }
+    daemon::Inspector& inspector() override { return *array_; }
+
+  private:
+    std::unique_ptr<embedded::NodeArray> array_;
+};
+
+class UdpServedNode final : public ServedNode {
+  public:
+    explicit UdpServedNode(std::unique_ptr<embedded::Node> node) : node_(std::move(node)) {}
+    std::vector<ServedSsd> ssds() const override {
+        std::vector<ServedSsd> all;
+        for (std::uint32_t i = 0; i < node_->ssd_count(); ++i)
+            all.push_back({node_->subsystem_nqn(i), Uuid{node_->drive(i).uuid()}.to_string(),
+                           node_->drive(i).serial(), node_->drive(i).capacity_blocks() * nvme::kBlockBytes});
+        return all;
+    }
+    std::uint32_t packet_bytes() const override { return node_->udp()->mtu(); }
+
+  private:
+    std::unique_ptr<embedded::Node> node_;
+};
+
+class UdpGateway final : public ServedNode {
+  public:
+    static Result<std::unique_ptr<ServedNode>> open(const RemoteArrayOptions& array,
+                                                    const GatewayVolume& volume, const std::string& port) {
+        std::unique_ptr<UdpGateway> made(new UdpGateway());
+        GN_ASSIGN(made->array_, RemoteArray::open(array));
+        GN_ASSIGN(made->client_, made->array_->connect(gateway::client_options(volume.as)));
+        gateway::VolumeToServe what;
+        what.client = made->client_.get();
+        what.options.volume = volume.name;
+        what.options.read_only = volume.read_only;
+        gateway::ServeOptions options;
+        options.port = port;
+        GN_ASSIGN(made->served_, gateway::serve(made->array_->host_nic(), {&what, 1}, options));
+        return std::unique_ptr<ServedNode>(std::move(made));
+    }
+    std::vector<ServedSsd> ssds() const override {
+        gateway::Gateway& gateway = served_->gateway(0);
+        const nvme::VolumeRecord& volume = gateway.volume();
+        return {{served_->nqn(0), Uuid{gateway.uuid()}.to_string(), gateway.serial(),
+                 volume.geometry.capacity_blocks * nvme::kBlockBytes}};
+    }
+    std::uint32_t packet_bytes() const override { return array_->packet_bytes(); }
+
+  private:
+    UdpGateway() = default;
+    std::unique_ptr<RemoteArray> array_;
+    std::unique_ptr<client::Client> client_;
+    std::unique_ptr<gateway::ServedVolumes> served_;
 };
 
 /// How many SSDs' stores lie in a folder: ssd-0.store and on. A gap is an array with a drive missing.
@@ -59,20 +121,69 @@ Result<EmbeddedArrayOptions> embedded_options(const ArrayOptions& options) {
     embedded.durability = options.durability;
     embedded.direct_io = options.direct_io;
     embedded.profile = options.profile;
-    embedded.engine_threads = std::max(1u, std::thread::hardware_concurrency() / 2);
+    embedded.engine_threads = options.engine_threads != 0
+                                  ? options.engine_threads
+                                  : std::max(1u, std::thread::hardware_concurrency() / 2);
     // An array that is there already has the SSDs that it has.
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));
     embedded.ssds = present != 0 ? present : options.ssds;
     return embedded;
 }
 
+Result<std::unique_ptr<ServedArray>> make_array_of_nodes(const ArrayOptions& options,
+                                                         std::unique_ptr<daemon::RecordStore> store) {
+    // Here they would be opened, and be other SSDs than the nodes'.
+    GN_ASSIGN(const std::uint32_t here, count_stores(options.directory));
+    if (here != 0)
+        return error(
+            Errc::kExists,
+            "{} holds {} SSDs of an array in one process; give an array of nodes a folder of its own",
+            options.directory.string(), here);
+    embedded::NodeArrayOptions nodes;
+    for (const std::string& node : options.nodes) {
+        GN_ASSIGN(embedded::NodeAddress where, embedded::parse_node_address(node));
+        nodes.nodes.push_back(std::move(where));
+    }
+    nodes.address = options.address;
+    nodes.known = options.directory / "nodes.json";
+    nodes.lease_ms = options.lease_ms;
+    nodes.wait_ms = options.wait_ms;
+    GN_ASSIGN(std::unique_ptr<embedded::NodeArray> array, embedded::NodeArray::open(nodes, std::move(store)));
+    return std::unique_ptr<ServedArray>(std::make_unique<ServedNodeArray>(std::move(array)));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ServedArray>> make_array(const ArrayOptions& options,
                                                 std::unique_ptr<daemon::RecordStore> store) {
+    if (!options.nodes.empty()) return make_array_of_nodes(options, std::move(store));
+    std::error_code failed;
+    if (fs::exists(options.directory / "nodes.json", failed))
+        return error(Errc::kState,
+                     "the SSDs of {} are those of nodes (nodes.json there); name them with --nodes",
+                     options.directory.string());
     GN_ASSIGN(const EmbeddedArrayOptions embedded, embedded_options(options));
     GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(embedded, std::move(store)));
     return std::unique_ptr<ServedArray>(std::make_unique<EmbeddedServedArray>(std::move(array)));
+}
+
+Result<std::unique_ptr<ServedNode>> make_node(const ArrayOptions& options, const std::string& address,
+                                              const std::string& port) {
+    GN_ASSIGN(const EmbeddedArrayOptions embedded, embedded_options(options));
+    GN_ASSIGN(std::unique_ptr<embedded::Node> node, embedded::Node::open(embedded, {address, port}));
+    return std::unique_ptr<ServedNode>(std::make_unique<UdpServedNode>(std::move(node)));
+}
+
+Result<std::unique_ptr<ServedNode>> make_gateway(const RemoteArrayOptions& array, const GatewayVolume& volume,
+                                                 const std::string& port) {
+    return UdpGateway::open(array, volume, port);
+}
+
+Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayOptions& options,
+                                                              std::string& wire) {
+    GN_ASSIGN(std::unique_ptr<RemoteArray> array, RemoteArray::open(options));
+    wire = array->wire();
+    return RemoteObjectStore::open(std::move(array));
 }
 
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create) {

@@ -5,6 +5,7 @@
 
 #include <gnstor/client/control_plane.hpp>
 #include <gnstor/embedded_array.hpp>
+#include <gnstor/remote_array.hpp>
 
 #include "daemon/inspector.hpp"
 #include "daemon/records.hpp"
@@ -28,7 +29,13 @@ struct ArrayOptions {
     std::uint32_t scrub_mib = 4;      ///< MiB a second that each service unit checks in the background
     SsdDurability durability = SsdDurability::kDefault;
     bool direct_io = false;
-    std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
+    std::string profile = "none";      ///< of the hardware that is modelled: a name, or a file
+    std::uint32_t engine_threads = 0;  ///< 0: half of the machine's
+    /// The SSDs are those of these nodes (ADDR[:PORT]), other processes on the udp wire; none are opened
+    /// here.
+    std::vector<std::string> nodes;
+    std::string address;             ///< of this process on that wire; empty: chosen
+    std::uint32_t wait_ms = 10'000;  ///< for nodes that do not answer at the start
 };
 
 /// An array that runs while this object lives.
@@ -42,6 +49,35 @@ class ServedArray {
 /// Opens (recovering) or makes the SSDs and takes the array over with the records of `store`.
 Result<std::unique_ptr<ServedArray>> make_array(const ArrayOptions& options,
                                                 std::unique_ptr<daemon::RecordStore> store);
+
+/// One SSD that a node serves.
+struct ServedSsd {
+    std::string nqn, uuid, serial;
+    std::uint64_t capacity_bytes = 0;
+};
+
+/// A node that serves its SSDs to other processes while this object lives.
+class ServedNode {
+  public:
+    virtual ~ServedNode() = default;
+    [[nodiscard]] virtual std::vector<ServedSsd> ssds() const = 0;
+    [[nodiscard]] virtual std::uint32_t packet_bytes() const = 0;  ///< of the wire
+};
+
+/// Opens (recovering) or makes the SSDs and serves them at `address` (IP) and `port` of the udp wire.
+Result<std::unique_ptr<ServedNode>> make_node(const ArrayOptions& options, const std::string& address,
+                                              const std::string& port);
+
+struct GatewayVolume {
+    std::string name;
+    std::string as;  ///< the client that opens it
+    bool read_only = false;
+};
+
+/// A volume of an array that others serve, as an ordinary NVMe namespace at `port` of the array's address
+/// (RemoteArrayOptions), while this object lives: a gateway, src/gateway. Its ssds() are that one subsystem.
+Result<std::unique_ptr<ServedNode>> make_gateway(const RemoteArrayOptions& array, const GatewayVolume& volume,
+                                                 const std::string& port);
 
 struct ObjectInfo {
     std::string name;
@@ -68,5 +104,9 @@ class ObjectStore {
 
 /// `create`: whether a store is begun where there is none (put), or that is an error (get, cat, ls, rm).
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create);
+
+/// The objects of an array that other processes serve. `wire` becomes what joins them, for people.
+Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayOptions& options,
+                                                              std::string& wire);
 
 }  // namespace gnstor::cli

@@ -1,8 +1,7 @@
 // cli.cpp: main() of the gnstor command. Exit codes: 0 done, 1 it failed, 2 wrong usage.
 #include "cli/cli.hpp"
 
-#include "cli/array_address.hpp"
-#include "daemon/token_file.hpp"
+#include "daemon/array_address.hpp"
 
 #include <gnstor/base/units.hpp>
 
@@ -15,24 +14,15 @@ std::filesystem::path Context::socket_path() const {
     return socket.empty() ? std::filesystem::path(directory) / "gnstord.sock" : std::filesystem::path(socket);
 }
 
+std::filesystem::path Context::token_path() const {
+    return token_file.empty() ? std::filesystem::path(directory) / "gnstord.token"
+                              : std::filesystem::path(token_file);
+}
+
 Result<void> Context::resolve() {
     server.socket = socket_path();
     if (array.empty()) return {};
-    GN_ASSIGN(const ArrayAddress where, parse_array_address(array));
-    server.socket = where.socket;
-    if (!where.socket.empty()) return {};
-    server.host = where.host;
-    server.port = where.port;
-    const std::filesystem::path file = token_file.empty() ? std::filesystem::path(directory) / "gnstord.token"
-                                                          : std::filesystem::path(token_file);
-    Result<std::string> token = daemon::read_token(file);
-    if (!token.ok())
-        return error(
-            token.error().code,
-            "{} wants a token: {}; copy the daemon's token file (gnstord.token in its folder) and name "
-            "it with --token-file",
-            array, token.error().message);
-    server.token = *token;
+    GN_ASSIGN(server, daemon::client_options(array, token_path()));
     return {};
 }
 
@@ -79,7 +69,7 @@ int main(int argc, char** argv) {
         ->envname("GNSTOR_ARRAY")
         ->check(CLI::Validator(
             [](const std::string& text) {
-                const auto good = parse_array_address(text);
+                const auto good = gnstor::daemon::parse_array_address(text);
                 return good.ok() ? std::string() : good.error().message;
             },
             "ADDRESS"));
@@ -98,6 +88,7 @@ int main(int argc, char** argv) {
     add_object_commands(app, context);
     add_bench_command(app, context);
     add_doctor_command(app, context);
+    add_node_command(app, context);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

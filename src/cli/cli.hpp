@@ -28,6 +28,7 @@ struct Context {
     /// Makes `server` of the options. Of --array http://… it reads the token.
     Result<void> resolve();
     [[nodiscard]] std::filesystem::path socket_path() const;
+    [[nodiscard]] std::filesystem::path token_path() const;
     [[nodiscard]] daemon::HttpControlPlane control(
         std::chrono::milliseconds deadline = std::chrono::milliseconds(30'000)) const;
 };
@@ -38,6 +39,7 @@ void add_volume_commands(CLI::App& app, Context& context);  ///< volume ...
 void add_object_commands(CLI::App& app, Context& context);  ///< put, get, cat, ls, rm
 void add_bench_command(CLI::App& app, Context& context);    ///< bench
 void add_doctor_command(CLI::App& app, Context& context);   ///< doctor
+void add_node_command(CLI::App& app, Context& context);     ///< node
 
 void add_check_commands(CLI::App& ssd, Context& context);  ///< of `ssd`: check, recover
 

@@ -2,10 +2,13 @@
 
 #include "cli/process.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <string>
 
@@ -46,10 +49,26 @@ std::optional<pid_t> listener_of(const fs::path& socket) {
     return known ? std::optional(peer.pid) : std::nullopt;
 }
 
-std::optional<pid_t> daemon_of(const fs::path& directory) {
-    const std::optional<pid_t> named = read_pid_file(directory / kPidFile);
-    if (!named || !alive(*named) || !holds_open(*named, directory / kLockFile)) return std::nullopt;
+std::optional<pid_t> holder_of(const fs::path& pid_file, const fs::path& lock_file) {
+    const std::optional<pid_t> named = read_pid_file(pid_file);
+    if (!named || !alive(*named) || !holds_open(*named, lock_file)) return std::nullopt;
     return named;
+}
+
+std::optional<pid_t> daemon_of(const fs::path& directory) {
+    return holder_of(directory / kPidFile, directory / kLockFile);
+}
+
+Result<std::unique_ptr<LockedFile>> LockedFile::take(const fs::path& file, const std::string& taken) {
+    const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return error(Errc::kIo, "{} cannot be made: {}", file.string(), std::strerror(errno));
+    std::unique_ptr<LockedFile> held(new LockedFile(fd));
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return error(Errc::kBusy, "{}", taken);
+    return held;
+}
+
+LockedFile::~LockedFile() {
+    ::close(fd_);
 }
 
 bool is_gnstord(pid_t pid) {

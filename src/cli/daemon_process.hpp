@@ -1,11 +1,15 @@
-// daemon_process.hpp: which process is the gnstord behind a socket or of a folder. Unix; one thread; changes
-// nothing.
+// daemon_process.hpp: which process is the gnstord behind a socket or of a folder, and the files by which
+// that is known. Unix; one thread.
 #pragma once
+
+#include <gnstor/base/result.hpp>
 
 #include <sys/types.h>
 
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
 
 namespace gnstor::cli {
 
@@ -13,12 +17,43 @@ namespace gnstor::cli {
 /// does.
 [[nodiscard]] std::optional<pid_t> listener_of(const std::filesystem::path& socket);
 
+/// The process that a pid file names, if it holds this lock file open.
+[[nodiscard]] std::optional<pid_t> holder_of(const std::filesystem::path& pid_file,
+                                             const std::filesystem::path& lock_file);
+
 /// The gnstord that serves a folder: what its pid file names, if that process holds the folder's lock file
 /// open. A pid file may outlive its process, and its number may be another's by now.
 [[nodiscard]] std::optional<pid_t> daemon_of(const std::filesystem::path& directory);
 
 /// Whether the program of a process is gnstord, by its name.
 [[nodiscard]] bool is_gnstord(pid_t pid);
+
+/// A lock file, held until this object or the process goes.
+class LockedFile {
+  public:
+    /// kBusy with `taken` where another process holds it.
+    static Result<std::unique_ptr<LockedFile>> take(const std::filesystem::path& file,
+                                                    const std::string& taken);
+    ~LockedFile();
+    LockedFile(const LockedFile&) = delete;
+    LockedFile& operator=(const LockedFile&) = delete;
+
+  private:
+    explicit LockedFile(int fd) : fd_(fd) {}
+    const int fd_;
+};
+
+/// A file that is removed when this object goes: of a process, after all that it opened since.
+struct RemovedAtEnd {
+    const std::filesystem::path path;
+    explicit RemovedAtEnd(std::filesystem::path p) : path(std::move(p)) {}
+    RemovedAtEnd(const RemovedAtEnd&) = delete;
+    RemovedAtEnd& operator=(const RemovedAtEnd&) = delete;
+    ~RemovedAtEnd() {
+        std::error_code failed;
+        std::filesystem::remove(path, failed);
+    }
+};
 
 inline constexpr char kPidFile[] = "gnstord.pid";
 inline constexpr char kLockFile[] = "gnstord.lock";

@@ -1,19 +1,17 @@
 // gnstord_main.cpp: the daemon program: opens the records and the array, serves the interface until SIGTERM
 // or SIGINT.
-#include "cli/array_address.hpp"
 #include "cli/array_factory.hpp"
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
 #include "daemon/api.hpp"
+#include "daemon/array_address.hpp"
 #include "daemon/http_server.hpp"
 #include "daemon/sqlite_store.hpp"
 #include "daemon/token_file.hpp"
 
 #include <gnstor/base/units.hpp>
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -38,18 +36,6 @@ int failed(const Error& e) {
     return 1;
 }
 
-/// Is gone when the daemon has closed everything it opened after writing it.
-struct PidFile {
-    const std::filesystem::path path;
-    explicit PidFile(std::filesystem::path p) : path(std::move(p)) {}
-    PidFile(const PidFile&) = delete;
-    PidFile& operator=(const PidFile&) = delete;
-    ~PidFile() {
-        std::error_code failed;
-        std::filesystem::remove(path, failed);
-    }
-};
-
 /// Null where TCP was not asked for.
 Result<std::unique_ptr<daemon::HttpServer>> serve_tcp(daemon::Api& api, const DaemonOptions& options) {
     if (!options.tcp) return std::unique_ptr<daemon::HttpServer>();
@@ -65,15 +51,12 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
         return error(Errc::kIo, "the folder {} cannot be made: {}", options.array.directory.string(),
                      failure.message());
     // One gnstord a folder, from before anything in it is opened until everything is closed.
-    const auto lock = options.array.directory / kLockFile;
-    const int fd = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return error(Errc::kIo, "{} cannot be made: {}", lock.string(), std::strerror(errno));
-    const std::unique_ptr<const int, void (*)(const int*)> held(&fd, [](const int* f) { ::close(*f); });
-    if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
-        return error(Errc::kBusy, "another gnstord runs on {}; stop it with 'gnstor down'",
-                     options.array.directory.string());
+    GN_ASSIGN(const std::unique_ptr<LockedFile> lock,
+              LockedFile::take(options.array.directory / kLockFile,
+                               fmt::format("another gnstord runs on {}; stop it with 'gnstor down'",
+                                           options.array.directory.string())));
     // Written before anybody can connect: who finds the socket answering finds this file too.
-    const PidFile pid_file{options.array.directory / kPidFile};
+    const RemovedAtEnd pid_file{options.array.directory / kPidFile};
     GN_TRY(write_pid_file(pid_file.path, ::getpid()));
     GN_ASSIGN(std::unique_ptr<daemon::SqliteRecordStore> store,
               daemon::SqliteRecordStore::open({options.array.directory / "records.db", options.quarantine}));
@@ -112,6 +95,11 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
     app.add_option("--capacity", options.capacity, "of each SSD, as 512MiB or 4G")->capture_default_str();
+    app.add_option("--nodes", options.array.nodes,
+                   "ADDR[:PORT] of the nodes ('gnstor node') whose SSDs are the array; none are opened here")
+        ->delimiter(',');
+    app.add_option("--address", options.array.address,
+                   "IP address of this daemon on the udp wire; default: where the route to the nodes begins");
     app.add_option("--lease-ms", options.array.lease_ms, "how long the right to write lasts")
         ->check(CLI::Range(100, 86'400'000))
         ->capture_default_str();
@@ -141,7 +129,7 @@ int main(int argc, char** argv) {
     options.token_file =
         token_file.empty() ? options.array.directory / "gnstord.token" : std::filesystem::path(token_file);
     if (!listen.empty()) {
-        const Result<cli::ArrayAddress> where = cli::parse_host_port(listen, true);
+        const Result<daemon::ArrayAddress> where = daemon::parse_host_port(listen, true);
         if (!where.ok()) return fmt::print(stderr, "gnstord: --listen: {}\n", where.error().message), 2;
         options.tcp.emplace();
         options.tcp->host = where->host;

@@ -1,5 +1,5 @@
-// object_commands.cpp: gnstor put, get, cat, ls, rm: whole files in an array that is kept in a folder; no
-// daemon is needed.
+// object_commands.cpp: gnstor put, get, cat, ls, rm: whole files in an array that others serve (--array, or
+// the default socket), or in one that is kept in a folder (--store) and needs no daemon.
 #include "cli/cli.hpp"
 
 #include <gnstor/base/units.hpp>
@@ -13,11 +13,26 @@ namespace {
 using nlohmann::json;
 
 struct ObjectOptions {
-    std::string store, name, file, capacity = "1GiB";
+    std::string store, address, name, file, capacity = "1GiB";
     std::uint32_t ssds = 4;
 };
 
-Result<std::unique_ptr<ObjectStore>> open(const ObjectOptions& o, bool create) {
+/// Said once, to people alone: which wire a command goes by.
+void say_wire(const Context& c, const std::string& wire) {
+    if (!c.out.json) fmt::print(stderr, "wire: {}\n", wire);
+}
+
+Result<std::unique_ptr<ObjectStore>> open(const Context& c, const ObjectOptions& o, bool create) {
+    if (o.store.empty()) {
+        RemoteArrayOptions remote;
+        remote.array = c.array.empty() ? "unix:" + c.socket_path().string() : c.array;
+        remote.token_file = c.token_path().string();
+        remote.address = o.address;
+        std::string wire;
+        auto store = open_remote_object_store(remote, wire);
+        if (store.ok()) say_wire(c, wire);
+        return store;
+    }
     ArrayOptions options;
     options.directory = o.store;
     options.ssds = o.ssds;
@@ -46,7 +61,7 @@ Result<int> put(const Context& c, const ObjectOptions& o) {
         return error(Errc::kInvalidArgument,
                      "what is read from standard input needs a name: gnstor put - NAME");
     GN_TRY(daemon::check_name("name", name));
-    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, true));
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, true));
     std::uint64_t moved = 0;
     {
         ProgressLine line("put " + name, bytes);
@@ -61,7 +76,7 @@ Result<int> put(const Context& c, const ObjectOptions& o) {
 
 Result<int> get(const Context& c, const ObjectOptions& o) {
     const std::string target = o.file.empty() ? o.name : o.file;
-    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, false));
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     // Written beside and renamed at the end: a failure leaves no half file.
     const std::string part = target + ".part";
     std::ofstream file(part, std::ios::binary | std::ios::trunc);
@@ -83,8 +98,8 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
     return kOk;
 }
 
-Result<int> cat(const Context&, const ObjectOptions& o) {
-    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, false));
+Result<int> cat(const Context& c, const ObjectOptions& o) {
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     GN_TRY(store->get(o.name, std::cout, {}));
     std::cout.flush();
     if (!std::cout) return error(Errc::kIo, "standard output took not all of '{}'", o.name);
@@ -92,7 +107,7 @@ Result<int> cat(const Context&, const ObjectOptions& o) {
 }
 
 Result<int> ls(const Context& c, const ObjectOptions& o) {
-    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, false));
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     GN_ASSIGN(const std::vector<ObjectInfo> all, store->list());
     json objects = json::array();
     std::vector<std::vector<std::string>> rows;
@@ -106,7 +121,7 @@ Result<int> ls(const Context& c, const ObjectOptions& o) {
 }
 
 Result<int> rm(const Context& c, const ObjectOptions& o) {
-    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(o, false));
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     GN_TRY(store->remove(o.name));
     c.out.document({{"removed", o.name}});
     c.out.text(fmt::format("{} removed\n", o.name));
@@ -120,7 +135,13 @@ void add_object_commands(CLI::App& app, Context& context) {
     const auto add = [&, o](const char* name, const char* what,
                             Result<int> (*run)(const Context&, const ObjectOptions&)) {
         CLI::App* command = app.add_subcommand(name, what);
-        command->add_option("--store", o->store, "folder of the array")->required();
+        CLI::Option* folder = command->add_option(
+            "--store", o->store, "folder of an array that nobody serves; this command opens it");
+        command
+            ->add_option(
+                "--address", o->address,
+                "IP address of this command on the udp wire, for an array that others serve (--array)")
+            ->excludes(folder);
         command->callback([&context, o, run] {
             context.action = [&context, o, run] {
                 const Result<int> done = run(context, *o);

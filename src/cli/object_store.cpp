@@ -36,10 +36,17 @@ bool is_object(const nvme::VolumeRecord& record) {
     return std::string_view(record.owner_name) == kClientName;
 }
 
-std::uint64_t media_errors(const EmbeddedArray& array) {
-    std::uint64_t errors = 0;
-    for (const EmbeddedSsd& ssd : array.ssds()) errors += ssd.media_errors;
-    return errors;
+/// One block for no bytes, more for any: see is_whole().
+std::uint64_t capacity_for(std::uint64_t bytes) {
+    return bytes == 0 ? nvme::kBlockBytes
+                      : std::max<std::uint64_t>(whole_blocks(bytes), 2 * nvme::kBlockBytes);
+}
+
+client::ClientOptions options_of_client() {
+    client::ClientOptions options;
+    options.name = kClientName;
+    options.channels = 1;
+    return options;
 }
 
 /// Reads up to the size of `to`; the rest is zeroed. Returns the bytes read.
@@ -52,56 +59,97 @@ std::size_t read_step(std::istream& from, std::span<std::byte> to) {
 
 }  // namespace
 
+bool is_whole(const nvme::VolumeRecord& record) {
+    const bool has_length =
+        record.byte_length != 0 || record.geometry.capacity_blocks * nvme::kBlockBytes == capacity_for(0);
+    return record.writer == 0 && record.epoch != record.birth_epoch && has_length;
+}
+
 Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArrayOptions& options,
                                                                std::unique_ptr<daemon::RecordStore> records) {
     GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(options, std::move(records)));
-    client::ClientOptions client_options;
-    client_options.name = kClientName;
-    client_options.channels = 1;
-    GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(client_options));
+    GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client()));
     std::unique_ptr<EmbeddedObjectStore> store(new EmbeddedObjectStore(std::move(array), std::move(client)));
-    GN_TRY(store->remove_interrupted());
+    GN_TRY(store->remove_interrupted(true));
     return std::unique_ptr<ObjectStore>(std::move(store));
 }
 
-Result<void> EmbeddedObjectStore::remove_interrupted() {
-    GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, array_->control().list_volumes());
+std::uint64_t EmbeddedObjectStore::media_errors() const {
+    std::uint64_t errors = 0;
+    for (const EmbeddedSsd& ssd : array_->ssds()) errors += ssd.media_errors;
+    return errors;
+}
+
+std::string EmbeddedObjectStore::where() const {
+    return "in " + array_->options().directory.string();
+}
+
+Result<std::unique_ptr<ObjectStore>> RemoteObjectStore::open(std::unique_ptr<RemoteArray> array) {
+    GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client()));
+    std::unique_ptr<RemoteObjectStore> store(new RemoteObjectStore(std::move(array), std::move(client)));
+    GN_TRY(store->remove_interrupted(false));
+    return std::unique_ptr<ObjectStore>(std::move(store));
+}
+
+std::uint32_t RemoteObjectStore::ssds() const {
+    return static_cast<std::uint32_t>(client_->array().ssds.size());
+}
+
+std::filesystem::path RemoteObjectStore::spool_folder() const {
+    std::error_code failed;
+    const auto folder = std::filesystem::temp_directory_path(failed);
+    return failed ? std::filesystem::path("/tmp") : folder;
+}
+
+Result<void> VolumeObjectStore::remove_interrupted(bool alone) {
+    GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, client().control().list_volumes());
     for (const nvme::VolumeRecord& record : volumes) {
-        // Being written, or never opened for it: a put ended before its end, or before its beginning.
-        const bool interrupted = record.writer != 0 || record.epoch == record.birth_epoch;
-        if (!interrupted || !is_object(record)) continue;
+        // Of others who may be at it: only what was opened and whose lease has ended since.
+        const bool over = alone || (record.writer == 0 && record.epoch != record.birth_epoch);
+        if (!over || is_whole(record) || !is_object(record)) continue;
         log_warn("the put of '{}' was interrupted before its end; what there was of it is removed",
                  record.name);
-        GN_TRY(array_->control().delete_volume(record.owner, record.name));
+        GN_TRY(client().control().delete_volume(record.owner, record.name));
     }
     return {};
 }
 
-Result<void> EmbeddedObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
-                                      const Progress& progress) {
+Result<void> VolumeObjectStore::create(const std::string& name, std::uint64_t bytes) {
+    client::CreateVolume request;
+    request.name = name;
+    request.capacity_bytes = capacity_for(bytes);
+    request.replicas = std::min(kReplicas, ssds());
+    auto created = client().create(request);
+    if (created.ok()) return {};
+    if (created.error().code != Errc::kExists) return std::move(created).error();
+    GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, client().control().list_volumes());
+    const auto there = std::find_if(volumes.begin(), volumes.end(),
+                                    [&](const nvme::VolumeRecord& r) { return name == r.name; });
+    if (there != volumes.end() && is_object(*there) && !is_whole(*there))
+        return error(
+            Errc::kExists,
+            "'{}' is being stored by another 'gnstor put', or by one that was killed: wait, or remove it "
+            "('gnstor rm')",
+            name);
+    return error(Errc::kExists,
+                 "there is an object '{}' already; remove it first ('gnstor rm') or give another name", name);
+}
+
+Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
+                                    const Progress& progress) {
     const std::uint64_t room = room_bytes();
     const std::string full = fmt::format(
-        "'{}' does not fit: the store in {} has room for {} more; remove objects, or begin a larger store "
+        "'{}' does not fit: the store {} has room for {} more; remove objects, or begin a larger store "
         "(--capacity, --ssds)",
-        name, array_->options().directory.string(), format_bytes(room));
+        name, where(), format_bytes(room));
     // A volume has its size from the beginning: what comes without one is read to its end first.
     if (bytes == ~0ull) {
-        GN_ASSIGN(const std::unique_ptr<Spool> spool,
-                  Spool::read(from, array_->options().directory, room, full));
+        GN_ASSIGN(const std::unique_ptr<Spool> spool, Spool::read(from, spool_folder(), room, full));
         return put(name, spool->stream(), spool->bytes(), progress);
     }
     if (bytes > room) return error(Errc::kNoSpace, "{}", full);
-    client::CreateVolume request;
-    request.name = name;
-    request.capacity_bytes = whole_blocks(bytes);
-    request.replicas = std::min(kReplicas, array_->options().ssds);
-    if (auto created = client_->create(request); !created.ok()) {
-        if (created.error().code != Errc::kExists) return std::move(created).error();
-        return error(Errc::kExists,
-                     "there is an object '{}' already; remove it first ('gnstor rm') or give another name",
-                     name);
-    }
-    auto volume = client_->open(name, client::OpenMode::kWrite);
+    GN_TRY(create(name, bytes));
+    auto volume = client().open(name, client::OpenMode::kWrite);
     auto done = volume.ok() ? fill(**volume, from, bytes, progress) : Result<void>(std::move(volume).error());
     if (done.ok()) return done;
     if (volume.ok()) volume->reset();
@@ -118,8 +166,8 @@ std::uint64_t EmbeddedObjectStore::room_bytes() const {
     return blocks / std::min(kReplicas, array_->options().ssds) * nvme::kBlockBytes;
 }
 
-Result<void> EmbeddedObjectStore::fill(client::Volume& volume, std::istream& from, std::uint64_t bytes,
-                                       const Progress& progress) {
+Result<void> VolumeObjectStore::fill(client::Volume& volume, std::istream& from, std::uint64_t bytes,
+                                     const Progress& progress) {
     std::vector<std::byte> step(kStepBytes);
     for (std::uint64_t at = 0; at < bytes; at += kStepBytes) {
         const std::uint64_t want = std::min<std::uint64_t>(kStepBytes, bytes - at);
@@ -134,13 +182,16 @@ Result<void> EmbeddedObjectStore::fill(client::Volume& volume, std::istream& fro
     return volume.release();
 }
 
-Result<std::uint64_t> EmbeddedObjectStore::get(const std::string& name, std::ostream& to,
-                                               const Progress& progress) {
-    auto opened = client_->open(name, client::OpenMode::kRead);
+Result<std::uint64_t> VolumeObjectStore::get(const std::string& name, std::ostream& to,
+                                             const Progress& progress) {
+    auto opened = client().open(name, client::OpenMode::kRead);
     if (!opened.ok()) return in_objects_words(std::move(opened).error(), name);
     const std::unique_ptr<client::Volume> volume = std::move(opened).value();
+    if (!is_whole(volume->record()))
+        return error(Errc::kNotFound,
+                     "the object '{}' is not whole: a 'gnstor put' of it goes on, or was killed", name);
     const std::uint64_t bytes = volume->record().byte_length;
-    const std::uint64_t errors_before = media_errors(*array_);
+    const std::uint64_t errors_before = media_errors();
     std::vector<std::byte> step(kStepBytes);
     for (std::uint64_t at = 0; at < bytes; at += kStepBytes) {
         const std::uint64_t want = std::min<std::uint64_t>(kStepBytes, bytes - at);
@@ -150,7 +201,7 @@ Result<std::uint64_t> EmbeddedObjectStore::get(const std::string& name, std::ost
             return error(Errc::kIo, "the output took only {} of {}", format_bytes(at), format_bytes(bytes));
         if (progress) progress(at + want);
     }
-    if (const std::uint64_t errors = media_errors(*array_) - errors_before; errors != 0)
+    if (const std::uint64_t errors = media_errors() - errors_before; errors != 0)
         log_warn(
             "'{}': {} reads met a block whose checksum is wrong; another replica answered them. Store it "
             "again to "
@@ -159,16 +210,17 @@ Result<std::uint64_t> EmbeddedObjectStore::get(const std::string& name, std::ost
     return bytes;
 }
 
-Result<std::vector<ObjectInfo>> EmbeddedObjectStore::list() {
-    GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, array_->control().list_volumes());
+Result<std::vector<ObjectInfo>> VolumeObjectStore::list() {
+    GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, client().control().list_volumes());
     std::vector<ObjectInfo> objects;
     for (const nvme::VolumeRecord& record : volumes)
-        if (is_object(record)) objects.push_back({record.name, record.byte_length, record.geometry.replicas});
+        if (is_object(record) && is_whole(record))
+            objects.push_back({record.name, record.byte_length, record.geometry.replicas});
     return objects;
 }
 
-Result<void> EmbeddedObjectStore::remove(const std::string& name) {
-    auto removed = array_->control().delete_volume(client_->identity().id, name);
+Result<void> VolumeObjectStore::remove(const std::string& name) {
+    auto removed = client().control().delete_volume(client().identity().id, name);
     if (!removed.ok()) return in_objects_words(std::move(removed).error(), name);
     return {};
 }

@@ -1,37 +1,87 @@
-// object_store.hpp: named byte strings in an embedded array: a volume each, of the object's size.
+// object_store.hpp: named byte strings in an array: a volume each, of the object's size. One thread.
 //
-// An object is whole or absent: one whose put was interrupted still has a writer in its record, and is
-// removed when the store is opened next. Stores are locked by the process that has them open. One thread.
+// An object is whole or absent. A put records the length at its end alone, and a volume of one block is an
+// object of no bytes, so that a record says by itself whether its put came to its end (is_whole). An embedded
+// array is locked by the process that has it open: what is not whole there is an interrupted put's, and is
+// removed. In an array that others serve it may be another process's that goes on: it is not shown, and stays
+// until its writer's lease has ended or somebody removes it.
 #pragma once
 
 #include <gnstor/embedded_array.hpp>
+#include <gnstor/remote_array.hpp>
 
 #include "cli/array_factory.hpp"
 
 namespace gnstor::cli {
 
-class EmbeddedObjectStore final : public ObjectStore {
+/// What both kinds share.
+class VolumeObjectStore : public ObjectStore {
   public:
-    static Result<std::unique_ptr<ObjectStore>> open(const EmbeddedArrayOptions& options,
-                                                     std::unique_ptr<daemon::RecordStore> records);
-
     Result<void> put(const std::string& name, std::istream& from, std::uint64_t bytes,
                      const Progress& progress) override;
     Result<std::uint64_t> get(const std::string& name, std::ostream& to, const Progress& progress) override;
     Result<std::vector<ObjectInfo>> list() override;
     Result<void> remove(const std::string& name) override;
 
+  protected:
+    /// Bytes that can still be stored, at best; ~0: not known.
+    [[nodiscard]] virtual std::uint64_t room_bytes() const = 0;
+    [[nodiscard]] virtual std::uint32_t ssds() const = 0;
+    /// Where what comes through a pipe is kept meanwhile.
+    [[nodiscard]] virtual std::filesystem::path spool_folder() const = 0;
+    /// Reads that met a bad checksum so far.
+    [[nodiscard]] virtual std::uint64_t media_errors() const = 0;
+    /// The store, for people: "in FOLDER" or "at ADDRESS".
+    [[nodiscard]] virtual std::string where() const = 0;
+    [[nodiscard]] virtual client::Client& client() const = 0;
+
+    /// Removes what puts left behind that are over. `alone`: nobody else has the array open.
+    Result<void> remove_interrupted(bool alone);
+
+  private:
+    Result<void> fill(client::Volume& volume, std::istream& from, std::uint64_t bytes,
+                      const Progress& progress);
+    Result<void> create(const std::string& name, std::uint64_t bytes);
+};
+
+class EmbeddedObjectStore final : public VolumeObjectStore {
+  public:
+    static Result<std::unique_ptr<ObjectStore>> open(const EmbeddedArrayOptions& options,
+                                                     std::unique_ptr<daemon::RecordStore> records);
+
   private:
     EmbeddedObjectStore(std::unique_ptr<EmbeddedArray> array, std::unique_ptr<client::Client> client)
         : array_(std::move(array)), client_(std::move(client)) {}
-    Result<void> remove_interrupted();
-    /// What can still be stored, at best: flash pages that can be programmed, over the replicas.
-    [[nodiscard]] std::uint64_t room_bytes() const;
-    Result<void> fill(client::Volume& volume, std::istream& from, std::uint64_t bytes,
-                      const Progress& progress);
+    [[nodiscard]] std::uint64_t room_bytes() const override;
+    [[nodiscard]] std::uint32_t ssds() const override { return array_->options().ssds; }
+    [[nodiscard]] std::filesystem::path spool_folder() const override { return array_->options().directory; }
+    [[nodiscard]] std::uint64_t media_errors() const override;
+    [[nodiscard]] std::string where() const override;
+    [[nodiscard]] client::Client& client() const override { return *client_; }
 
     std::unique_ptr<EmbeddedArray> array_;
     std::unique_ptr<client::Client> client_;
 };
+
+class RemoteObjectStore final : public VolumeObjectStore {
+  public:
+    static Result<std::unique_ptr<ObjectStore>> open(std::unique_ptr<RemoteArray> array);
+
+  private:
+    RemoteObjectStore(std::unique_ptr<RemoteArray> array, std::unique_ptr<client::Client> client)
+        : array_(std::move(array)), client_(std::move(client)) {}
+    [[nodiscard]] std::uint64_t room_bytes() const override { return ~0ull; }
+    [[nodiscard]] std::uint32_t ssds() const override;
+    [[nodiscard]] std::filesystem::path spool_folder() const override;
+    [[nodiscard]] std::uint64_t media_errors() const override { return 0; }
+    [[nodiscard]] std::string where() const override { return "of this array"; }
+    [[nodiscard]] client::Client& client() const override { return *client_; }
+
+    std::unique_ptr<RemoteArray> array_;
+    std::unique_ptr<client::Client> client_;
+};
+
+/// Whether the put of this volume came to its end.
+[[nodiscard]] bool is_whole(const nvme::VolumeRecord& record);
 
 }  // namespace gnstor::cli

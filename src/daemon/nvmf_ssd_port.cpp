@@ -20,6 +20,26 @@ nvmf::HostId admin_host_id() {
     return id;
 }
 
+nvmf::HostOptions host_options(const SsdIdentity& ssd, std::uint32_t timeout_ms) {
+    nvmf::HostOptions options;
+    options.peer_address = ssd.nic_address;
+    options.service = ssd.service;
+    options.subsystem_nqn = ssd.subsystem_nqn;
+    options.host_nqn = std::string(nvmf::kAdminHostNqn);
+    options.host_id = admin_host_id();
+    options.keep_alive_ms =
+        0;  // a daemon that is suspended keeps its association; its term protects the drives
+    options.timeout_ms = timeout_ms;
+    options.io_queues = 1;
+    return options;
+}
+
+/// kState of an association says that it has ended; of a port it would say that the daemon was superseded.
+Error transport_error(Error e) {
+    if (e.code == Errc::kState) e.code = Errc::kIo;
+    return e;
+}
+
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
     return std::as_writable_bytes(std::span<T, 1>(&value, 1));
@@ -28,25 +48,42 @@ std::span<std::byte> bytes_of(T& value) {
 }  // namespace
 
 Result<std::unique_ptr<NvmfSsdPort>> NvmfSsdPort::connect(rdma::SoftNic& nic, std::uint32_t slot,
-                                                          const SsdIdentity& identity) {
-    std::unique_ptr<NvmfSsdPort> port(new NvmfSsdPort(nic, slot, identity));
+                                                          const SsdIdentity& identity,
+                                                          NvmfSsdPortOptions options) {
+    std::unique_ptr<NvmfSsdPort> port = later(nic, slot, identity, std::move(options));
     GN_TRY(port->ensure_connected());
     return port;
 }
 
+std::unique_ptr<NvmfSsdPort> NvmfSsdPort::later(rdma::SoftNic& nic, std::uint32_t slot,
+                                                const SsdIdentity& identity, NvmfSsdPortOptions options) {
+    return std::unique_ptr<NvmfSsdPort>(new NvmfSsdPort(nic, slot, identity, std::move(options)));
+}
+
+Result<SsdIdentity> NvmfSsdPort::identify(rdma::SoftNic& nic, SsdIdentity where, std::uint32_t timeout_ms) {
+    GN_ASSIGN(const std::unique_ptr<nvmf::HostController> host,
+              nvmf::HostController::connect(nic, host_options(where, timeout_ms)));
+    GN_ASSIGN(const nvme::IdentifyController controller, host->identify_controller());
+    GN_ASSIGN(const nvme::IdentifyNamespace ns, host->identify_namespace());
+    static_assert(sizeof ns.nguid == sizeof where.uuid, "an NGUID holds a UUID");
+    std::memcpy(where.uuid.data(), ns.nguid, where.uuid.size());
+    where.serial.assign(reinterpret_cast<const char*>(controller.sn), sizeof controller.sn);
+    where.serial.resize(where.serial.find_last_not_of(std::string_view(" \0", 2)) + 1);
+    where.capacity_blocks = ns.nsze;
+    return where;
+}
+
 Result<void> NvmfSsdPort::ensure_connected() {
+    if (options_.reachable && !options_.reachable()) {
+        host_.reset();
+        return error(Errc::kIo, "the node at {} does not answer; see its log, start it again",
+                     identity_.nic_address);
+    }
     if (host_ && host_->connected()) return {};
     host_.reset();
-    nvmf::HostOptions options;
-    options.peer_address = identity_.nic_address;
-    options.service = identity_.service;
-    options.subsystem_nqn = identity_.subsystem_nqn;
-    options.host_nqn = std::string(nvmf::kAdminHostNqn);
-    options.host_id = admin_host_id();
-    options.keep_alive_ms =
-        0;  // a daemon that is suspended keeps its association; its term protects the drives
-    options.io_queues = 1;
-    GN_ASSIGN(host_, nvmf::HostController::connect(nic_, options));
+    auto connected = nvmf::HostController::connect(nic_, host_options(identity_, options_.timeout_ms));
+    if (!connected.ok()) return transport_error(std::move(connected).error());
+    host_ = std::move(connected).value();
     return {};
 }
 
@@ -61,9 +98,16 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
     command.cdw11 = cdw11;
     command.cdw14 = static_cast<std::uint32_t>(term);
     command.cdw15 = static_cast<std::uint32_t>(term >> 32);
-    GN_ASSIGN(const nvme::Completion completion, host_->admin(command, data, direction));
-    if (nvme::ok(completion.result())) return completion.dw0;
-    return ssd_error(completion.result(), what, identity_.subsystem_nqn);
+    auto completion = host_->admin(command, data, direction);
+    if (!completion.ok() && !host_->connected()) {
+        // An association that the drive's process took with it when it was killed is known to be gone only
+        // now. Commands may be repeated (Manager::send): it gets this one once more.
+        GN_TRY(ensure_connected());
+        completion = host_->admin(command, data, direction);
+    }
+    if (!completion.ok()) return transport_error(completion.error());
+    if (nvme::ok(completion->result())) return completion->dw0;
+    return ssd_error(completion->result(), what, identity_.subsystem_nqn);
 }
 
 Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {

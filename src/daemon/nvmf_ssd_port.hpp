@@ -1,20 +1,35 @@
 // nvmf_ssd_port.hpp: the daemon's way to a drive: an NVMe-oF host like any other, on the drive's admin queue,
 // as the array's admin host. One call at a time (SsdPort's rule); every call is bounded by the host's
-// deadline. Reconnects when the association is gone.
+// deadline. Reconnects when the association is gone, as long as its node is said to be there.
 #pragma once
 
 #include "daemon/ssd_port.hpp"
 #include "nvmf/host.hpp"
 
+#include <functional>
 #include <memory>
 
 namespace gnstor::daemon {
+
+struct NvmfSsdPortOptions {
+    std::uint32_t timeout_ms = 10'000;  ///< of connecting, and of each command
+    /// Whether its node answers, as far as somebody knows who asks it all the time: commands to one that does
+    /// not are not tried. Empty: always tried.
+    std::function<bool()> reachable;
+};
 
 class NvmfSsdPort final : public SsdPort {
   public:
     /// `nic` must outlive the port.
     static Result<std::unique_ptr<NvmfSsdPort>> connect(rdma::SoftNic& nic, std::uint32_t slot,
-                                                        const SsdIdentity& identity);
+                                                        const SsdIdentity& identity,
+                                                        NvmfSsdPortOptions options = {});
+    /// Connects when it is needed first: to an SSD that is known from earlier and may be away.
+    static std::unique_ptr<NvmfSsdPort> later(rdma::SoftNic& nic, std::uint32_t slot,
+                                              const SsdIdentity& identity, NvmfSsdPortOptions options);
+    /// What an SSD says of itself (Identify): UUID, serial number, capacity. Address, service and NQN of
+    /// `where` say which.
+    static Result<SsdIdentity> identify(rdma::SoftNic& nic, SsdIdentity where, std::uint32_t timeout_ms);
 
     [[nodiscard]] std::uint32_t slot() const override { return slot_; }
     [[nodiscard]] SsdIdentity identity() const override { return identity_; }
@@ -25,8 +40,8 @@ class NvmfSsdPort final : public SsdPort {
     Result<void> map_set(std::uint64_t term, const nvme::MapSet& map) override;
 
   private:
-    NvmfSsdPort(rdma::SoftNic& nic, std::uint32_t slot, SsdIdentity identity)
-        : nic_(nic), slot_(slot), identity_(std::move(identity)) {}
+    NvmfSsdPort(rdma::SoftNic& nic, std::uint32_t slot, SsdIdentity identity, NvmfSsdPortOptions options)
+        : nic_(nic), slot_(slot), identity_(std::move(identity)), options_(std::move(options)) {}
     Result<void> ensure_connected();
     /// One vendor command: its DW0. A refusal becomes ssd_error, so that the decisions see which it was.
     Result<std::uint32_t> send(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
@@ -36,6 +51,7 @@ class NvmfSsdPort final : public SsdPort {
     rdma::SoftNic& nic_;
     const std::uint32_t slot_;
     const SsdIdentity identity_;
+    const NvmfSsdPortOptions options_;
     std::unique_ptr<nvmf::HostController> host_;
 };
 

@@ -37,7 +37,25 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, rd
     nic.link = node->profile_.network;
     GN_ASSIGN(node->nic_, rdma::SoftNic::open(wire, address, nic, node->nic_reactors_));
     GN_TRY(node->open_drives(options));
-    GN_TRY(node->open_target());
+    GN_TRY(node->open_target(""));
+    return node;
+}
+
+Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, const UdpListen& listen) {
+    std::unique_ptr<Node> node(new Node(listen.address));
+    GN_ASSIGN(node->profile_, load_profile(options.profile));
+    EmbeddedArrayOptions one_nic_thread = options;
+    one_nic_thread.nic_threads = 1;  // a udp wire has one poller
+    GN_TRY(node->start_threads(one_nic_thread));
+    rdma::UdpWireOptions wire;
+    wire.address = listen.address;
+    GN_ASSIGN(node->udp_, rdma::UdpWire::open(wire, *node->nic_reactors_.front()));
+    rdma::NicOptions nic;
+    nic.strict = options.strict_nic;
+    nic.seed = options.seed;
+    GN_ASSIGN(node->nic_, rdma::SoftNic::open(*node->udp_, nic));
+    GN_TRY(node->open_drives(options));
+    GN_TRY(node->open_target(listen.port));
     return node;
 }
 
@@ -100,16 +118,19 @@ Result<void> Node::open_drives(const EmbeddedArrayOptions& options) {
     return {};
 }
 
-Result<void> Node::open_target() {
+/// `port`: a listener that leads to all; empty: each SSD has one of its own.
+Result<void> Node::open_target(const std::string& port) {
     std::vector<nvmf::SubsystemConfig> subsystems;
     for (std::uint32_t i = 0; i < ssd_count(); ++i) {
         nvmf::SubsystemConfig config;
         config.device = drives_[i].get();
-        config.service = service(i);
+        if (port.empty()) config.service = service(i);
         config.drive_reactor = drive_reactors_[first_thread(i)];
         subsystems.push_back(std::move(config));
     }
-    GN_ASSIGN(target_, nvmf::Target::open(*nic_, subsystems));
+    nvmf::TargetOptions target;
+    if (!port.empty()) target.ports.push_back({.service = port, .address = {}});
+    GN_ASSIGN(target_, nvmf::Target::open(*nic_, subsystems, target));
     return {};
 }
 
@@ -137,7 +158,8 @@ EmbeddedSsd Node::describe(std::uint32_t index) const {
     out.scrub_bad = c.scrub_bad;
     out.units_bad = c.units_bad;
     out.lost_blocks = c.lost_blocks;
-    if (auto offload = target_->counters(service(index)); offload.ok()) out.capsules = offload->capsules;
+    if (auto offload = target_->counters(subsystem_nqn(index)); offload.ok())
+        out.capsules = offload->capsules;
     return out;
 }
 

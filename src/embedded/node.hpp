@@ -12,6 +12,7 @@
 #include "nvmf/target.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
+#include "rdma/udp_wire.hpp"
 #include "ssd/drive.hpp"
 
 #include <cstddef>
@@ -30,11 +31,21 @@ constexpr std::size_t first_drive_thread(std::size_t drive, std::size_t units_a_
     return (drive * units_a_drive + drive / drives_of_whole_laps) % threads;
 }
 
+/// Where a node is on the udp wire.
+struct UdpListen {
+    std::string address;        ///< of this machine; port 4791 is taken there
+    std::string port = "4420";  ///< RDMA service of all its SSDs, and of discovery
+};
+
 class Node {
   public:
-    /// Opens the stores and starts serving at `address` on `wire`, which outlives the node.
+    /// Opens the stores and starts serving at `address` on `wire`, which outlives the node. Each SSD has a
+    /// service of its own.
     static Result<std::unique_ptr<Node>> open(const EmbeddedArrayOptions& options, rdma::LoopWire& wire,
                                               const std::string& address);
+    /// The same for other processes and machines, on a udp wire of the node's own. Of the profile only the
+    /// drives count: the network is there.
+    static Result<std::unique_ptr<Node>> open(const EmbeddedArrayOptions& options, const UdpListen& listen);
     ~Node();
     Node(const Node&) = delete;
     Node& operator=(const Node&) = delete;
@@ -50,7 +61,10 @@ class Node {
     [[nodiscard]] const std::string& subsystem_nqn(std::uint32_t index) const {
         return target_->subsystem_nqn(index);
     }
+    /// Of an SSD on the loop wire.
     [[nodiscard]] static std::string service(std::uint32_t index) { return "ssd-" + std::to_string(index); }
+    /// Null on the loop wire.
+    [[nodiscard]] const rdma::UdpWire* udp() const { return udp_.get(); }
     [[nodiscard]] EmbeddedSsd describe(std::uint32_t index) const;
     [[nodiscard]] std::vector<EngineThread> engine_threads() const;
 
@@ -58,7 +72,7 @@ class Node {
     explicit Node(std::string address) : address_(std::move(address)) {}
     Result<void> start_threads(const EmbeddedArrayOptions& options);
     Result<void> open_drives(const EmbeddedArrayOptions& options);
-    Result<void> open_target();
+    Result<void> open_target(const std::string& port);
     /// The drive thread that fetches a drive's commands; its service units follow from there.
     [[nodiscard]] std::size_t first_thread(std::uint32_t drive) const;
 
@@ -70,6 +84,7 @@ class Node {
     std::vector<Reactor*> nic_reactors_;
     std::vector<Reactor*> drive_reactors_;
     std::uint32_t units_a_drive_ = 1;
+    std::unique_ptr<rdma::UdpWire> udp_;
     std::unique_ptr<rdma::SoftNic> nic_;
     std::vector<std::unique_ptr<ssd::Drive>> drives_;
     std::unique_ptr<nvmf::Target> target_;

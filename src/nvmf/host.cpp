@@ -166,6 +166,7 @@ Result<void> HostController::open() {
     bounce_registered_ = true;
     GN_TRY(connect_admin(until));
     GN_TRY(enable(until));
+    if (options_.discovery) return {};
     GN_ASSIGN(const nvme::IdentifyController identify, identify_controller());
     if (identify.ioccsz * 16 < kCapsuleBytesMax || identify.msdbd < 1)
         return error(Errc::kUnsupported, "{} takes capsules of {} bytes only; {} are needed",

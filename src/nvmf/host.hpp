@@ -43,6 +43,7 @@ struct HostOptions {
         10000;  ///< deadline of connecting, and of each admin command unless it says otherwise
     std::uint32_t admin_entries = 32;
     std::uint32_t io_queues = 128;  ///< asked for with Set Features
+    bool discovery = false;         ///< a discovery controller: admin commands alone
 };
 
 /// All that connects one I/O queue. Host memory and queue pair are the caller's.

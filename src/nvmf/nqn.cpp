@@ -24,8 +24,16 @@ std::optional<nvme::ClientId> client_of_host_nqn(std::string_view nqn) {
     return static_cast<nvme::ClientId>(id);
 }
 
+namespace {
+constexpr std::string_view kSsdNqnPrefix = "nqn.2026-11.io.gnstor:ssd:";
+}
+
+bool is_ssd_subsystem(std::string_view nqn) {
+    return nqn.substr(0, kSsdNqnPrefix.size()) == kSsdNqnPrefix && nqn.size() == kSsdNqnPrefix.size() + 36;
+}
+
 std::string ssd_subsystem_nqn(std::span<const std::uint8_t, 16> uuid) {
-    std::string nqn = "nqn.2026-11.io.gnstor:ssd:";
+    std::string nqn(kSsdNqnPrefix);
     for (std::size_t i = 0; i < uuid.size(); ++i) {
         if (i == 4 || i == 6 || i == 8 || i == 10) nqn += '-';
         nqn += fmt::format("{:02x}", uuid[i]);

@@ -32,6 +32,8 @@ std::optional<nvme::ClientId> client_of_host_nqn(std::string_view nqn);
 
 /// The subsystem NQN of a drive, from its UUID.
 std::string ssd_subsystem_nqn(std::span<const std::uint8_t, 16> uuid);
+/// Whether a name has that form.
+bool is_ssd_subsystem(std::string_view nqn);
 
 /// Whether a name is well formed; a subsystem or host must present one.
 bool is_valid_nqn(std::string_view nqn);

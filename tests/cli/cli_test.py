@@ -44,7 +44,7 @@ class Cli(unittest.TestCase):
     def test_wrong_usage_is_exit_code_2(self):
         for words in ([], ["fly"], ["volume"], ["volume", "create"], ["volume", "create", "v", "many"], ["up", "--ssds", "0"],
                       ["up", "--ssds", "65"], ["status", "--output", "xml"], ["volume", "create", "v", "1M", "--replicas", "9"],
-                      ["put", "x"], ["status", "--bogus"]):
+                      ["put"], ["get"], ["status", "--bogus"]):
             self.run_cli(*words, code=2)
         self.run_cli("--help", says="volume")
 

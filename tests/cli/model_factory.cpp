@@ -94,6 +94,19 @@ Result<std::unique_ptr<ServedArray>> make_array(const ArrayOptions& options,
     return std::unique_ptr<ServedArray>(std::move(array));
 }
 
+Result<std::unique_ptr<ServedNode>> make_node(const ArrayOptions&, const std::string&, const std::string&) {
+    return error(Errc::kUnsupported, "models have no nodes");
+}
+
+Result<std::unique_ptr<ServedNode>> make_gateway(const RemoteArrayOptions&, const GatewayVolume&,
+                                                 const std::string&) {
+    return error(Errc::kUnsupported, "models have no wire");
+}
+
+Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayOptions&, std::string&) {
+    return error(Errc::kUnsupported, "models have no wire");
+}
+
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool) {
     std::filesystem::create_directories(options.directory);
     return std::unique_ptr<ObjectStore>(std::make_unique<ModelObjects>(options.directory));

@@ -1,10 +1,10 @@
 // array_address_test.cpp: what people write for a gnstord is understood whole, or refused.
-#include "cli/array_address.hpp"
+#include "daemon/array_address.hpp"
 
 #include <gtest/gtest.h>
 
 using namespace gnstor;
-using namespace gnstor::cli;
+using namespace gnstor::daemon;
 
 namespace {
 

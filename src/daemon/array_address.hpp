@@ -1,14 +1,17 @@
-// array_address.hpp: where a gnstord answers, as people write it: unix:PATH or http://HOST:PORT. Pure.
+// array_address.hpp: where a gnstord answers, as people write it: unix:PATH or http://HOST:PORT. Pure, but
+// for client_options().
 #pragma once
 
 #include <gnstor/base/result.hpp>
+
+#include "daemon/http_client.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
-namespace gnstor::cli {
+namespace gnstor::daemon {
 
 struct ArrayAddress {
     std::filesystem::path socket;  ///< empty: TCP
@@ -22,4 +25,7 @@ Result<ArrayAddress> parse_array_address(std::string_view text);
 /// HOST:PORT, as --listen has it; an IPv6 address in brackets. Port 0 where `any_port`.
 Result<ArrayAddress> parse_host_port(std::string_view text, bool any_port);
 
-}  // namespace gnstor::cli
+/// What asks the gnstord there. Of TCP the token is read out of `token_file`.
+Result<HttpClientOptions> client_options(std::string_view array, const std::filesystem::path& token_file);
+
+}  // namespace gnstor::daemon

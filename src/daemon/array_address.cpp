@@ -1,8 +1,10 @@
-#include "cli/array_address.hpp"
+#include "daemon/array_address.hpp"
+
+#include "daemon/token_file.hpp"
 
 #include <charconv>
 
-namespace gnstor::cli {
+namespace gnstor::daemon {
 namespace {
 
 constexpr std::string_view kUnix = "unix:", kHttp = "http://";
@@ -51,4 +53,22 @@ Result<ArrayAddress> parse_array_address(std::string_view text) {
                  text);
 }
 
-}  // namespace gnstor::cli
+Result<HttpClientOptions> client_options(std::string_view array, const std::filesystem::path& token_file) {
+    GN_ASSIGN(const ArrayAddress where, parse_array_address(array));
+    HttpClientOptions options;
+    options.socket = where.socket;
+    if (!where.socket.empty()) return options;
+    options.host = where.host;
+    options.port = where.port;
+    const Result<std::string> token = read_token(token_file);
+    if (!token.ok())
+        return error(
+            token.error().code,
+            "{} wants a token: {}; copy the daemon's token file (gnstord.token in its folder) and name "
+            "it with --token-file",
+            array, token.error().message);
+    options.token = *token;
+    return options;
+}
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,74 @@
+// node_command.cpp: gnstor node: SSDs of a folder, served to other processes and machines over the udp wire.
+#include "cli/cli.hpp"
+#include "cli/node_process.hpp"
+#include "cli/ssd_options.hpp"
+#include "embedded/node_array.hpp"
+
+#include <gnstor/base/units.hpp>
+
+namespace gnstor::cli {
+namespace {
+
+struct NodeWords {
+    NodeOptions node;
+    std::string listen, capacity = "1GiB";
+};
+
+int node(const Context& c, NodeWords& o) {
+    Result<embedded::NodeAddress> where = embedded::parse_node_address(o.listen);
+    if (!where.ok()) return c.out.fail(where.error());
+    const Result<std::uint64_t> capacity = parse_bytes(o.capacity);
+    if (!capacity.ok()) return c.out.fail(capacity.error());
+    o.node.array.directory = c.directory;
+    o.node.array.ssd_capacity_bytes = *capacity;
+    o.node.address = where->address;
+    o.node.port = where->port;
+    o.node.gateway.as = c.as;
+    o.node.from.array = c.array.empty() ? "unix:" + c.socket_path().string() : c.array;
+    o.node.from.token_file = c.token_path().string();
+    o.node.from.address = where->address;
+    // The folder is the array's, and may be served: what a gateway says of itself lies beside it.
+    if (!o.node.gateway.name.empty()) {
+        const Result<void> named = daemon::check_name("volume", o.node.gateway.name);
+        if (!named.ok()) return c.out.fail(named.error());
+    }
+    if (!o.node.gateway.name.empty()) o.node.array.directory /= "gateway-" + o.node.gateway.name;
+    const Result<void> served = run_node(o.node);
+    return served.ok() ? kOk : c.out.fail(served.error());
+}
+
+}  // namespace
+
+void add_node_command(CLI::App& app, Context& context) {
+    auto o = std::make_shared<NodeWords>();
+    CLI::App* command = app.add_subcommand(
+        "node",
+        "serve the SSDs of a folder to other processes, until SIGTERM; gnstord takes them with --nodes");
+    command->add_option("--listen", o->listen, "ADDR[:PORT]: IP address on the udp wire, RDMA port (4420)")
+        ->required()
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+                const auto good = embedded::parse_node_address(text);
+                return good.ok() ? std::string() : good.error().message;
+            },
+            "ADDR[:PORT]"));
+    command->add_option(
+        "--gateway", o->node.gateway.name,
+        "serve this volume of the array (--array) as an ordinary NVMe namespace, in place of SSDs");
+    command->add_flag("--read-only", o->node.gateway.read_only, "of --gateway: others may write the volume");
+    command->add_option("--ssds", o->node.array.ssds, "how many SSDs a new node gets")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    command->add_option("--capacity", o->capacity, "of each SSD of a new node, as 512MiB or 4G")
+        ->check(size_text())
+        ->capture_default_str();
+    command
+        ->add_option("--engine-threads", o->node.array.engine_threads,
+                     "threads for NIC and SSDs; 0: half of the cores")
+        ->check(CLI::Range(0, 256))
+        ->capture_default_str();
+    add_ssd_options(*command, o->node.array);
+    command->callback([&context, o] { context.action = [&context, o] { return node(context, *o); }; });
+}
+
+}  // namespace gnstor::cli

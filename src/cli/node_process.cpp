@@ -1,0 +1,112 @@
+#include "cli/node_process.hpp"
+
+#include "cli/daemon_process.hpp"
+#include "cli/process.hpp"
+
+#include <gnstor/base/units.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+
+namespace gnstor::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+json describe(const NodeOptions& o, const ServedNode& node) {
+    json ssds = json::array();
+    for (const ServedSsd& ssd : node.ssds())
+        ssds.push_back({{"nqn", ssd.nqn},
+                        {"uuid", ssd.uuid},
+                        {"serial", ssd.serial},
+                        {"capacity_bytes", ssd.capacity_bytes}});
+    return json{{"pid", ::getpid()},
+                {"address", o.address},
+                {"port", o.port},
+                {"wire", "udp"},
+                {"packet_bytes", node.packet_bytes()},
+                {"ssds", ssds}};
+}
+
+Result<void> write_whole(const fs::path& file, const std::string& text) {
+    const fs::path beside = file.string() + ".new";
+    std::ofstream out(beside, std::ios::trunc);
+    out << text;
+    out.close();
+    std::error_code failed;
+    if (out) fs::rename(beside, file, failed);
+    if (!out || failed)
+        return error(Errc::kIo, "{} cannot be written: {}", file.string(),
+                     failed ? failed.message() : std::strerror(errno));
+    return {};
+}
+
+void print(const json& about) {
+    for (const json& ssd : about.at("ssds"))
+        fmt::print("{}  {}  {}  {}\n", ssd.at("nqn").get<std::string>(), ssd.at("uuid").get<std::string>(),
+                   ssd.at("serial").get<std::string>(),
+                   format_bytes(ssd.at("capacity_bytes").get<std::uint64_t>()));
+    fmt::print("gnstor node: serving {} {} at {} port {} over udp, {} bytes a packet\n",
+               about.at("ssds").size(), about.contains("gateway") ? "volume" : "SSDs",
+               about.at("address").get<std::string>(), about.at("port").get<std::string>(),
+               about.at("packet_bytes").dump());
+    std::fflush(stdout);
+}
+
+}  // namespace
+
+Result<void> run_node(const NodeOptions& o) {
+    // Before any thread is started, so that sigwait() alone hears them.
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::error_code failure;
+    fs::create_directories(o.array.directory, failure);
+    if (failure)
+        return error(Errc::kIo, "the folder {} cannot be made: {}", o.array.directory.string(),
+                     failure.message());
+    GN_ASSIGN(
+        const std::unique_ptr<LockedFile> lock,
+        LockedFile::take(o.array.directory / kNodeLockFile,
+                         fmt::format("another node serves {}; stop it first", o.array.directory.string())));
+    const RemovedAtEnd pid_file{o.array.directory / kNodePidFile};
+    GN_TRY(write_pid_file(pid_file.path, ::getpid()));
+    GN_ASSIGN(const std::unique_ptr<ServedNode> node, o.gateway.name.empty()
+                                                          ? make_node(o.array, o.address, o.port)
+                                                          : make_gateway(o.from, o.gateway, o.port));
+    const RemovedAtEnd about_file{o.array.directory / kNodeFile};
+    json about = describe(o, *node);
+    if (!o.gateway.name.empty()) about["gateway"] = o.gateway.name;
+    GN_TRY(write_whole(about_file.path, about.dump(2) + "\n"));
+    print(about);
+    int signal = 0;
+    ::sigwait(&signals, &signal);
+    fmt::print("gnstor node: stopping\n");
+    std::fflush(stdout);
+    return {};
+}
+
+std::optional<pid_t> node_of(const fs::path& directory) {
+    return holder_of(directory / kNodePidFile, directory / kNodeLockFile);
+}
+
+std::optional<json> read_node_file(const fs::path& directory, pid_t pid) {
+    std::ifstream in(directory / kNodeFile);
+    json about = json::parse(in, nullptr, false);
+    if (about.is_discarded() || !about.is_object() || about.value("pid", 0) != pid) return std::nullopt;
+    return about;
+}
+
+}  // namespace gnstor::cli

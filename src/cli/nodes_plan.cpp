@@ -1,0 +1,208 @@
+#include "cli/nodes_plan.hpp"
+
+#include "cli/doctor_facts.hpp"
+#include "cli/node_process.hpp"
+#include "cli/process.hpp"
+#include "cli/ssd_options.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+namespace gnstor::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kPlanFile[] = "up.json";
+constexpr unsigned kFirstHost = 11;  // 127.0.0.1 and its neighbours are people's
+
+fs::path plan_file(const fs::path& directory) {
+    return directory / kPlanFile;
+}
+
+std::chrono::milliseconds left(Clock::time_point until) {
+    return std::max(std::chrono::milliseconds(1),
+                    std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()));
+}
+
+/// The first free run of loopback addresses: a group of them for an array, so that they read well.
+std::optional<std::vector<std::string>> free_addresses(std::size_t count) {
+    const auto bind = machine().bind_roce_port;
+    for (unsigned group = 0; group < 250; ++group) {
+        std::vector<std::string> addresses;
+        for (std::size_t i = 0; i < count; ++i)
+            addresses.push_back(fmt::format("127.0.{}.{}", group, kFirstHost + i));
+        const bool free = std::all_of(addresses.begin(), addresses.end(),
+                                      [&](const std::string& a) { return bind(a) == 0; });
+        if (free) return addresses;
+    }
+    return std::nullopt;
+}
+
+std::vector<std::string> node_arguments(const fs::path& folder, const PlannedNode& node,
+                                        const ArrayOptions& ssd, std::size_t nodes) {
+    const std::size_t threads = std::max<std::size_t>(1, std::thread::hardware_concurrency() / 2 / nodes);
+    std::vector<std::string> words{"node",
+                                   "--dir",
+                                   folder.string(),
+                                   "--listen",
+                                   node.address,
+                                   "--ssds",
+                                   std::to_string(ssd.ssds),
+                                   "--capacity",
+                                   std::to_string(ssd.ssd_capacity_bytes),
+                                   "--engine-threads",
+                                   std::to_string(threads)};
+    for (std::string& word : ssd_arguments(ssd)) words.push_back(std::move(word));
+    return words;
+}
+
+/// This program: nodes are run by the gnstor that starts them.
+fs::path this_program() {
+    std::error_code failed;
+    const auto self = fs::read_symlink("/proc/self/exe", failed);
+    return failed ? fs::path("gnstor") : self;
+}
+
+Result<void> wait_until_it_serves(const fs::path& directory, const NodeState& state,
+                                  Clock::time_point until) {
+    bool ended = false;
+    const bool serves = wait_until(left(until), [&] {
+        ended = !alive(*state.pid);
+        return ended || read_node_file(directory / state.node.name, *state.pid).has_value();
+    });
+    const fs::path log = node_log(directory, state.node);
+    if (ended)
+        return error(Errc::kIo, "{} at {} did not start; its log {} ends with\n{}", state.node.name,
+                     state.node.address, log.string(), tail(log, 5));
+    if (!serves)
+        return error(Errc::kTimedOut, "{} at {} does not serve in time; see {}", state.node.name,
+                     state.node.address, log.string());
+    return {};
+}
+
+void terminate(const std::vector<NodeState>& states) {
+    for (const NodeState& state : states)
+        if (state.started && state.pid) ::kill(*state.pid, SIGTERM);
+    for (const NodeState& state : states)
+        if (state.started && state.pid)
+            (void)wait_until(std::chrono::seconds(10), [&] { return !alive(*state.pid); });
+}
+
+}  // namespace
+
+fs::path node_log(const fs::path& directory, const PlannedNode& node) {
+    return directory / (node.name + ".log");
+}
+
+Result<std::vector<PlannedNode>> read_plan(const fs::path& directory) {
+    std::ifstream in(plan_file(directory));
+    if (!in) return std::vector<PlannedNode>{};
+    try {
+        std::vector<PlannedNode> nodes;
+        const json document = json::parse(in);
+        for (const json& node : document.at("nodes"))
+            nodes.push_back({node.at("name").get<std::string>(), node.at("address").get<std::string>()});
+        return nodes;
+    } catch (const json::exception& e) {
+        return error(Errc::kCorrupt,
+                     "{} does not say which nodes there are ({}); write it again, as {{\"nodes\": "
+                     "[{{\"name\": \"node-0\", \"address\": ADDR}}]}}",
+                     plan_file(directory).string(), e.what());
+    }
+}
+
+Result<void> write_plan(const fs::path& directory, const std::vector<PlannedNode>& nodes) {
+    json list = json::array();
+    for (const PlannedNode& node : nodes) list.push_back({{"name", node.name}, {"address", node.address}});
+    const fs::path beside = plan_file(directory).string() + ".new";
+    std::ofstream out(beside, std::ios::trunc);
+    out << json{{"nodes", list}}.dump(2) << '\n';
+    out.close();
+    std::error_code failed;
+    if (out) fs::rename(beside, plan_file(directory), failed);
+    if (!out || failed)
+        return error(Errc::kIo, "{} cannot be written: {}", plan_file(directory).string(),
+                     failed ? failed.message() : std::strerror(errno));
+    return {};
+}
+
+Result<std::vector<PlannedNode>> make_plan(std::size_t nodes, const std::vector<std::string>& addresses) {
+    std::optional<std::vector<std::string>> chosen = addresses;
+    if (addresses.empty()) chosen = free_addresses(nodes);
+    if (!chosen)
+        return error(
+            Errc::kBusy,
+            "no {} loopback addresses with UDP port 4791 free; 'gnstor doctor --address 127.0.0.{}' says "
+            "who has it",
+            nodes, kFirstHost);
+    if (chosen->size() != nodes)
+        return error(Errc::kInvalidArgument, "{} nodes at {} addresses; give one for each", nodes,
+                     chosen->size());
+    std::vector<PlannedNode> plan;
+    for (std::size_t i = 0; i < nodes; ++i) plan.push_back({fmt::format("node-{}", i), (*chosen)[i]});
+    return plan;
+}
+
+std::vector<NodeState> node_states(const fs::path& directory, const std::vector<PlannedNode>& plan) {
+    std::vector<NodeState> states;
+    for (const PlannedNode& node : plan) states.push_back({node, node_of(directory / node.name), false});
+    return states;
+}
+
+Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std::vector<PlannedNode>& plan,
+                                           const ArrayOptions& ssd, std::chrono::milliseconds deadline) {
+    const auto until = Clock::now() + deadline;
+    std::vector<NodeState> states = node_states(directory, plan);
+    Result<void> good;
+    for (NodeState& state : states) {
+        if (state.pid) continue;
+        const fs::path folder = directory / state.node.name;
+        Result<pid_t> pid =
+            spawn_detached(this_program(), node_arguments(folder, state.node, ssd, plan.size()),
+                           node_log(directory, state.node));
+        if (!pid.ok()) {
+            good = std::move(pid).error();
+            break;
+        }
+        state.pid = *pid;
+        state.started = true;
+    }
+    for (const NodeState& state : states)
+        if (good.ok()) good = wait_until_it_serves(directory, state, until);
+    if (good.ok()) return states;
+    terminate(states);
+    return std::move(good).error();
+}
+
+Result<std::size_t> stop_nodes(const fs::path& directory, const std::vector<PlannedNode>& plan,
+                               std::chrono::milliseconds deadline) {
+    const auto until = Clock::now() + deadline;
+    std::vector<NodeState> states = node_states(directory, plan);
+    std::reverse(states.begin(), states.end());
+    std::size_t stopped = 0;
+    for (const NodeState& state : states) {
+        if (!state.pid) continue;
+        if (::kill(*state.pid, SIGTERM) != 0 && errno != ESRCH)
+            return error(Errc::kPermission, "{} (process {}) cannot be stopped: not yours", state.node.name,
+                         *state.pid);
+        if (!wait_until(left(until), [&] { return !alive(*state.pid); }))
+            return error(
+                Errc::kTimedOut,
+                "{} (process {}) has not stopped in time; wait for it, or kill it: what was acknowledged "
+                "is kept",
+                state.node.name, *state.pid);
+        ++stopped;
+    }
+    return stopped;
+}
+
+}  // namespace gnstor::cli

@@ -1,0 +1,258 @@
+#include "embedded/node_array.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include "client/udp_host.hpp"
+#include "daemon/in_process.hpp"
+#include "daemon/nvmf_ssd_port.hpp"
+#include "embedded/known_ssds.hpp"
+#include "nvmf/discover.hpp"
+#include "nvmf/nqn.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+namespace gnstor::embedded {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool is_port(std::string_view text) {
+    std::uint16_t port = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), port);
+    return !text.empty() && failed == std::errc() && end == text.data() + text.size() && port != 0;
+}
+
+}  // namespace
+
+Result<NodeAddress> parse_node_address(const std::string& text) {
+    NodeAddress out;
+    const auto colon = text.rfind(':');
+    const bool bracketed = !text.empty() && text.front() == '[';
+    const bool one_colon = colon != std::string::npos && text.find(':') == colon;
+    if (bracketed) {
+        const auto end = text.find(']');
+        if (end == std::string::npos || (end + 1 != text.size() && text[end + 1] != ':'))
+            return error(Errc::kInvalidArgument, "'{}' is not ADDR or [ADDR]:PORT", text);
+        out.address = text.substr(1, end - 1);
+        if (end + 1 != text.size()) out.port = text.substr(end + 2);
+    } else if (one_colon) {
+        out.address = text.substr(0, colon);
+        out.port = text.substr(colon + 1);
+    } else {
+        out.address = text;
+    }
+    if (out.address.empty() ||
+        out.address.find_first_not_of("0123456789abcdefABCDEF.:") != std::string::npos || !is_port(out.port))
+        return error(Errc::kInvalidArgument,
+                     "'{}' is not an IP address, with or without a port, as 10.0.0.1, 10.0.0.1:4420 or "
+                     "[fd00::1]:4420",
+                     text);
+    return out;
+}
+
+/// A node as the daemon knows it.
+struct NodeOfArray {
+    KnownNode known;
+    std::atomic<bool> reachable{true};
+    bool changed = false;  ///< it has other SSDs than were found at the start; under the watcher's mutex
+};
+
+// Members are destroyed from the last to the first: the watcher, the daemon, its ports, the NIC.
+struct NodeArray::Impl {
+    NodeArrayOptions options;
+    std::vector<std::unique_ptr<NodeOfArray>> nodes;
+    std::unique_ptr<client::UdpHost> host;
+    std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;
+    std::unique_ptr<daemon::InProcessControlPlane> daemon;
+    std::mutex mutex;  // guards `stopping`, and NodeOfArray::changed
+    std::condition_variable wake;
+    bool stopping = false;
+    std::thread watcher;
+
+    ~Impl() {
+        {
+            const std::scoped_lock lock(mutex);
+            stopping = true;
+        }
+        wake.notify_all();
+        if (watcher.joinable()) watcher.join();
+    }
+
+    Result<std::vector<nvmf::DiscoveredSubsystem>> ask(const NodeAddress& where) {
+        return nvmf::discover(host->nic(), where.address, where.port, options.timeout_ms);
+    }
+    Result<KnownNode> find_ssds(const NodeAddress& where);
+    Result<KnownNode> find_or_wait(const NodeAddress& where, Clock::time_point until);
+    Result<void> find_nodes();
+    Result<void> open_ports();
+    Result<void> start_daemon(std::unique_ptr<daemon::RecordStore> records);
+    void watch();
+    void look_at(NodeOfArray& node);
+};
+
+Result<KnownNode> NodeArray::Impl::find_ssds(const NodeAddress& where) {
+    GN_ASSIGN(const std::vector<nvmf::DiscoveredSubsystem> found, ask(where));
+    KnownNode node;
+    node.where = where;
+    for (const nvmf::DiscoveredSubsystem& subsystem : found) {
+        if (!nvmf::is_ssd_subsystem(subsystem.nqn)) continue;  // a gateway is no drive of the array
+        daemon::SsdIdentity ssd;
+        ssd.nic_address = subsystem.address;
+        ssd.service = subsystem.service;
+        ssd.subsystem_nqn = subsystem.nqn;
+        GN_ASSIGN(ssd, daemon::NvmfSsdPort::identify(host->nic(), std::move(ssd), options.timeout_ms));
+        node.ssds.push_back(std::move(ssd));
+    }
+    if (node.ssds.empty())
+        return error(Errc::kNotFound, "the node at {} serves no SSDs; is it a 'gnstor node'?", where.address);
+    return node;
+}
+
+Result<KnownNode> NodeArray::Impl::find_or_wait(const NodeAddress& where, Clock::time_point until) {
+    for (;;) {
+        Result<KnownNode> found = find_ssds(where);
+        if (found.ok() || Clock::now() >= until) return found;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+}
+
+Result<void> NodeArray::Impl::find_nodes() {
+    std::vector<KnownNode> earlier;
+    if (!options.known.empty()) {
+        GN_ASSIGN(earlier, read_known(options.known));
+    }
+    const auto until = Clock::now() + std::chrono::milliseconds(options.wait_ms);
+    for (const NodeAddress& where : options.nodes) {
+        auto node = std::make_unique<NodeOfArray>();
+        Result<KnownNode> found = find_or_wait(where, until);
+        if (found.ok()) {
+            node->known = std::move(found).value();
+        } else {
+            const auto known = std::find_if(earlier.begin(), earlier.end(),
+                                            [&](const KnownNode& n) { return n.where == where; });
+            if (known == earlier.end())
+                return error(found.error().code,
+                             "the node at {} port {} cannot be asked for its SSDs: {}; start "
+                             "it ('gnstor node --listen {}')",
+                             where.address, where.port, found.error().message, where.address);
+            log_warn("the node at {} does not answer ({}); its {} SSDs are waited for", where.address,
+                     found.error().message, known->ssds.size());
+            node->known = *known;
+            node->reachable.store(false, std::memory_order_relaxed);
+        }
+        nodes.push_back(std::move(node));
+    }
+    if (options.known.empty()) return {};
+    std::vector<KnownNode> now;
+    for (const auto& node : nodes) now.push_back(node->known);
+    return write_known(options.known, now);
+}
+
+Result<void> NodeArray::Impl::open_ports() {
+    std::uint32_t place = 0;
+    for (const auto& node : nodes)
+        for (const daemon::SsdIdentity& ssd : node->known.ssds) {
+            daemon::NvmfSsdPortOptions port;
+            port.timeout_ms = options.timeout_ms;
+            // A flag alone, about nothing else: no ordering.
+            port.reachable = [n = node.get()] { return n->reachable.load(std::memory_order_relaxed); };
+            ports.push_back(daemon::NvmfSsdPort::later(host->nic(), place++, ssd, std::move(port)));
+        }
+    if (place > placement::kMaxSlots)
+        return error(Errc::kInvalidArgument, "the nodes have {} SSDs; an array takes {}", place,
+                     placement::kMaxSlots);
+    return {};
+}
+
+Result<void> NodeArray::Impl::start_daemon(std::unique_ptr<daemon::RecordStore> records) {
+    daemon::InProcessOptions daemon_options;
+    daemon_options.manager.lease_ms = options.lease_ms;
+    daemon_options.manager.grant_ms = options.grant_ms;
+    std::vector<daemon::SsdPort*> drives;
+    for (const auto& port : ports) drives.push_back(port.get());
+    GN_ASSIGN(daemon, daemon::InProcessControlPlane::start(std::move(records), std::move(drives),
+                                                           std::move(daemon_options)));
+    return {};
+}
+
+void NodeArray::Impl::look_at(NodeOfArray& node) {
+    const auto found = ask(node.known.where);
+    const bool was = node.reachable.exchange(found.ok(), std::memory_order_relaxed);
+    if (was && !found.ok())
+        log_warn("the node at {} does not answer: {}", node.known.where.address, found.error().message);
+    if (!was && found.ok()) log_warn("the node at {} answers again", node.known.where.address);
+    if (!found.ok()) return;
+    const bool all = std::all_of(node.known.ssds.begin(), node.known.ssds.end(), [&](const auto& ssd) {
+        return std::any_of(found->begin(), found->end(),
+                           [&](const auto& subsystem) { return subsystem.nqn == ssd.subsystem_nqn; });
+    });
+    const std::scoped_lock lock(mutex);
+    if (!all && !node.changed)
+        log_warn("the node at {} has other SSDs than when this daemon started; restart it to take them",
+                 node.known.where.address);
+    node.changed = !all;
+}
+
+void NodeArray::Impl::watch() {
+    std::unique_lock lock(mutex);
+    while (!stopping) {
+        wake.wait_for(lock, std::chrono::milliseconds(options.ask_ms), [this] { return stopping; });
+        for (std::size_t i = 0; i < nodes.size() && !stopping; ++i) {
+            lock.unlock();
+            look_at(*nodes[i]);
+            lock.lock();
+        }
+    }
+}
+
+NodeArray::NodeArray(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NodeArray::~NodeArray() = default;
+
+Result<std::unique_ptr<NodeArray>> NodeArray::open(const NodeArrayOptions& options,
+                                                   std::unique_ptr<daemon::RecordStore> records) {
+    if (options.nodes.empty()) return error(Errc::kInvalidArgument, "an array needs at least one node");
+    auto impl = std::make_unique<Impl>();
+    impl->options = options;
+    GN_ASSIGN(impl->host, client::UdpHost::open(options.address, options.nodes.front().address));
+    GN_TRY(impl->find_nodes());
+    GN_TRY(impl->open_ports());
+    GN_TRY(impl->start_daemon(std::move(records)));
+    impl->watcher = std::thread([raw = impl.get()] { raw->watch(); });
+    return std::unique_ptr<NodeArray>(new NodeArray(std::move(impl)));
+}
+
+client::ControlPlane& NodeArray::control() {
+    return *impl_->daemon;
+}
+const std::string& NodeArray::address() const {
+    return impl_->host->address();
+}
+
+daemon::ArrayInfo NodeArray::inspect() {
+    daemon::ArrayInfo info = impl_->daemon->inspect();
+    for (const auto& node : impl_->nodes) {
+        const std::string& where = node->known.where.address;
+        if (!node->reachable.load(std::memory_order_relaxed)) {
+            info.warnings.push_back(
+                fmt::format("the node at {} does not answer: its {} SSDs cannot be reached; start it again",
+                            where, node->known.ssds.size()));
+            for (daemon::SsdInfo& ssd : info.ssds)
+                if (ssd.nic_address == where) ssd.trouble = fmt::format("its node {} does not answer", where);
+        }
+        const std::scoped_lock lock(impl_->mutex);
+        if (node->changed)
+            info.warnings.push_back(fmt::format(
+                "the node at {} has other SSDs than when gnstord started; restart gnstord to take them",
+                where));
+    }
+    return info;
+}
+
+}  // namespace gnstor::embedded

@@ -1,0 +1,105 @@
+#include "nvmf/discover.hpp"
+
+#include <gnstor/base/uuid.hpp>
+#include <gnstor/nvme/discovery.hpp>
+
+#include "nvmf/host.hpp"
+#include "nvmf/nqn.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gnstor::nvmf {
+namespace {
+
+constexpr std::uint64_t kRecordsMost = 1024;
+constexpr int kTries = 4;  // of a log that changes while it is read
+
+std::string unpadded(const char* field, std::size_t bytes) {
+    std::string text(field, ::strnlen(field, bytes));
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    return text;
+}
+
+/// `bytes` of the log from its beginning, in pieces that an admin command moves.
+Result<std::vector<std::byte>> read_log(HostController& host, std::uint64_t bytes) {
+    std::vector<std::byte> page(bytes);
+    for (std::uint64_t at = 0; at < bytes;) {
+        const auto piece = static_cast<std::uint32_t>(std::min<std::uint64_t>(4096, bytes - at));
+        nvme::Command command{};
+        command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kGetLogPage);
+        command.flags = nvme::kFlagsSgl;
+        const std::uint32_t dwords = piece / 4 - 1;
+        command.cdw10 = nvme::kLogPageDiscovery | ((dwords & 0xFFFFu) << 16);
+        command.cdw11 = dwords >> 16;
+        command.cdw12 = static_cast<std::uint32_t>(at);
+        command.cdw13 = static_cast<std::uint32_t>(at >> 32);
+        GN_TRY(host.admin_checked("Get Log Page (discovery)", command, std::span(page).subspan(at, piece),
+                                  Direction::kToHost));
+        at += piece;
+    }
+    return page;
+}
+
+std::uint64_t generation_of(std::span<const std::byte> page) {
+    nvme::DiscoveryLogHeader header;
+    std::memcpy(&header, page.data(), sizeof header);
+    return header.generation;
+}
+
+}  // namespace
+
+Result<std::vector<DiscoveredSubsystem>> read_discovery_log(std::span<const std::byte> page,
+                                                            const std::string& peer) {
+    nvme::DiscoveryLogHeader header;
+    if (page.size() < sizeof header)
+        return error(Errc::kCorrupt, "the discovery log of {} ends in its header", peer);
+    std::memcpy(&header, page.data(), sizeof header);
+    if (header.record_format != 0 ||
+        header.records > (page.size() - sizeof header) / sizeof(nvme::DiscoveryEntry))
+        return error(Errc::kCorrupt, "the discovery log of {} says {} records of format {} in {} bytes", peer,
+                     header.records, header.record_format, page.size());
+    std::vector<DiscoveredSubsystem> found;
+    for (std::uint64_t i = 0; i < header.records; ++i) {
+        nvme::DiscoveryEntry entry;
+        std::memcpy(&entry, page.data() + sizeof header + i * sizeof entry, sizeof entry);
+        if (entry.transport != static_cast<std::uint8_t>(nvme::TransportType::kRdma) ||
+            entry.subtype != static_cast<std::uint8_t>(nvme::SubsystemType::kNvm))
+            continue;
+        const auto nqn = nqn_in_field(std::span<const char, kNqnFieldBytes>(entry.subsystem_nqn));
+        if (!nqn)
+            return error(Errc::kCorrupt, "record {} of the discovery log of {} has a malformed NQN", i, peer);
+        found.push_back({std::string(*nqn), unpadded(entry.address, sizeof entry.address),
+                         unpadded(entry.service, sizeof entry.service)});
+    }
+    return found;
+}
+
+Result<std::vector<DiscoveredSubsystem>> discover(rdma::SoftNic& nic, const std::string& address,
+                                                  const std::string& service, std::uint32_t timeout_ms) {
+    HostOptions options;
+    options.peer_address = address;
+    options.service = service;
+    options.subsystem_nqn = std::string(kDiscoveryNqn);
+    options.host_nqn = std::string(kAdminHostNqn);
+    const Uuid id = Uuid::random();
+    std::memcpy(options.host_id.data(), id.bytes.data(), options.host_id.size());
+    options.keep_alive_ms = 0;
+    options.timeout_ms = timeout_ms;
+    options.discovery = true;
+    GN_ASSIGN(const std::unique_ptr<HostController> host, HostController::connect(nic, options));
+    for (int i = 0; i < kTries; ++i) {
+        GN_ASSIGN(const std::vector<std::byte> head, read_log(*host, sizeof(nvme::DiscoveryLogHeader)));
+        nvme::DiscoveryLogHeader header;
+        std::memcpy(&header, head.data(), sizeof header);
+        if (header.records > kRecordsMost)
+            return error(Errc::kCorrupt, "the discovery log of {} says {} records; {} are believed", address,
+                         header.records, kRecordsMost);
+        GN_ASSIGN(const std::vector<std::byte> page,
+                  read_log(*host, sizeof header + header.records * sizeof(nvme::DiscoveryEntry)));
+        if (generation_of(page) == header.generation) return read_discovery_log(page, address);
+    }
+    return error(Errc::kBusy, "the discovery log of {} changes again and again; ask later", address);
+}
+
+}  // namespace gnstor::nvmf

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Arrays of processes: nodes, gnstord and commands, joined by packets on loopback addresses; killed and started again.
+Arguments: the gnstor and gnstord programs."""
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+
+from programs import DEADLINE_S, GNSTOR, Programs, count, main
+
+SMALL = ("--ssds", "2", "--capacity", "64MiB")
+
+
+class Nodes(Programs):
+    def setUp(self):
+        super().setUp()
+        self.children = []
+
+    def tearDown(self):
+        # Daemons before their nodes; reaped here, or `down` would wait for the one that nobody reaps.
+        for process in reversed(self.children):
+            process.terminate()
+            process.wait(DEADLINE_S)
+            process.stdout.close()
+        if (self.dir / "up.json").exists():
+            self.cli("down", code=None)
+        super().tearDown()
+
+    def up(self, nodes=2, *words):
+        up = self.ask("up", "--nodes", nodes, *SMALL, *words)
+        self.assertEqual((up["state"], up["ssds"], len(up["nodes"])), ("up", 2 * nodes, nodes))
+        self.assertTrue(all(node["running"] for node in up["nodes"]), up)
+        return up
+
+    def put(self, name, data, **more):
+        return self.cli("put", self.write(name, data), name, **more)
+
+    def kill(self, pid, how=signal.SIGKILL):
+        fd = os.pidfd_open(pid)
+        os.kill(pid, how)
+        self.assertTrue(select.select([fd], [], [], DEADLINE_S)[0], "the killed process is still there")
+        os.close(fd)
+
+    def until(self, condition, what):
+        """Asks again and again; the asking takes its time."""
+        end = time.monotonic() + DEADLINE_S
+        while not (found := condition()):
+            self.assertLess(time.monotonic(), end, what)
+        return found
+
+    def test_files_go_through_processes_and_come_back(self):
+        up = self.up()
+        data = self.random.randbytes(5_000_001)
+        put = self.put("data", data)
+        addresses = [node["address"] for node in up["nodes"]]
+        self.assertRegex(put.stderr.decode(), r"wire: udp from [\d.]+ to " + ", ".join(map(re.escape, addresses)))
+        self.put("nothing", b"")
+        self.put("one", b"x")
+        self.cli("put", "-", "piped", stdin=b"through a pipe")
+        listed = {o["name"]: o["bytes"] for o in self.ask("ls")["objects"]}
+        self.assertEqual(listed, {"data": len(data), "nothing": 0, "one": 1, "piped": 14})
+        self.cli("get", "data", self.root / "back")
+        self.assertEqual((self.root / "back").read_bytes(), data)
+        self.assertEqual(self.cli("cat", "piped", "--array", f"unix:{self.dir}/gnstord.sock").stdout, b"through a pipe")
+        self.assertEqual(self.cli("cat", "nothing").stdout, b"")
+        self.cli("put", self.root / "data", "data", code=1, says="remove it first")
+        self.cli("get", "absent", code=1, says="no object 'absent'")
+        self.cli("rm", "data")
+        self.assertNotIn("data", {o["name"] for o in self.ask("ls")["objects"]})
+        self.assertEqual(self.ask("down")["nodes_stopped"], 2)
+        self.assertEqual([node["running"] for node in self.ask("up")["nodes"]], [True, True])
+        self.assertEqual(self.cli("cat", "piped").stdout, b"through a pipe")
+        count("bytes", len(data))
+
+    def test_a_killed_node_is_reported_and_up_brings_it_back_with_all_it_held(self):
+        up = self.up()
+        data = self.random.randbytes(1_000_000)
+        self.put("data", data)
+        dead = up["nodes"][1]
+        self.kill(dead["pid"])
+        self.assertEqual([n["running"] for n in self.ask("status")["nodes"]], [True, False])
+        warned = self.until(lambda: [w for w in self.ask("status")["warnings"] if dead["address"] in w], "gnstord does not notice")
+        self.assertIn("does not answer", warned[0])
+        self.assertTrue(any("does not answer" in ssd["trouble"] for ssd in self.ask("ssd", "list")["ssds"]))
+        self.cli("status", says="does NOT run")
+        again = self.ask("up")
+        self.assertFalse(again["started"], "the daemon was there all the time")
+        self.assertTrue(all(node["running"] for node in again["nodes"]))
+        self.until(lambda: not self.ask("status")["warnings"] and self.ask("status")["map_in_force"], "the node is not taken back")
+        self.assertEqual(self.cli("cat", "data").stdout, data)
+        self.put("more", data)
+        self.assertEqual(self.cli("cat", "more").stdout, data)
+        count("kills")
+
+    def test_kills_of_every_process_lose_nothing_that_was_acknowledged(self):
+        self.up()
+        kept = {}
+        for turn in range(3):
+            name = f"kept-{turn}"
+            kept[name] = self.random.randbytes(self.random.randrange(1, 2_000_000))
+            self.put(name, kept[name])
+            pids = [node["pid"] for node in self.ask("status")["nodes"]] + [self.pid()]
+            victims = pids if turn == 2 else [pids[self.random.randrange(3)]]
+            for pid in victims:
+                self.kill(pid)
+                count("kills")
+            self.ask("up")
+            self.until(lambda: not self.ask("status")["warnings"] and self.ask("status")["map_in_force"], "the array does not recover")
+            for held, data in kept.items():
+                self.assertEqual(self.cli("cat", held).stdout, data, (turn, held))
+
+    def test_a_put_that_is_killed_leaves_no_half_object(self):
+        self.up(1, "--lease-ms", "2000")
+        data = self.random.randbytes(30_000_000)
+        path = self.write("big", data)
+        process = subprocess.Popen([GNSTOR, "put", str(path), "big"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.until(lambda: any(v["writer"] for v in self.ask("volume", "list")["volumes"]) or process.poll() is not None, "never written")
+        if process.poll() is None:
+            process.kill()
+        if process.wait(DEADLINE_S) == 0:
+            self.skipTest("the put was quicker than the kill")
+        self.assertEqual(self.ask("ls")["objects"], [])
+        self.cli("get", "big", code=1)
+        # Its lease ends, and the next command clears it away.
+        self.until(lambda: self.cli("put", path, "big", code=None).returncode == 0, "the name stays taken")
+        self.assertEqual(self.cli("cat", "big").stdout, data)
+        count("kills")
+
+    def test_nodes_and_daemon_by_hand_and_a_node_that_comes_late(self):
+        addresses = [f"127.47.{os.getpid() % 250}.{i}" for i in (1, 2)]
+        nodes = [self.node(i, address) for i, address in enumerate(addresses)]
+        about = json.loads((self.root / "n0" / "node.json").read_text())
+        self.assertEqual((about["address"], about["pid"], len(about["ssds"])), (addresses[0], nodes[0].pid, 2))
+        self.assertTrue(all(ssd["nqn"].endswith(ssd["uuid"]) for ssd in about["ssds"]))
+        self.cli("node", "--dir", self.root / "n0", "--listen", "127.47.0.9", code=1, says="another node serves")
+        self.cli("node", "--dir", self.root / "n9", "--listen", addresses[0], *SMALL, code=1, says=addresses[0])
+        self.cli("node", "--dir", self.root / "n9", "--listen", "localhost", code=2)
+        words = ("--dir", str(self.dir), "--nodes", ",".join(addresses))
+        daemon = self.daemon(*words)
+        self.put("data", b"kept" * 10_000)
+        for process in (daemon, nodes[1]):
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(DEADLINE_S), 0)
+        self.assertFalse((self.root / "n1" / "node.json").exists())
+        # Without one of its nodes the daemon begins all the same, and takes it in when it is there.
+        daemon = self.daemon(*words)
+        self.assertTrue(self.ask("status")["warnings"])
+        self.node(1, addresses[1])
+        self.until(lambda: self.ask("status")["map_in_force"] and all(not s["trouble"] for s in self.ask("ssd", "list")["ssds"]),
+                   "the late node is not taken in")
+        self.assertEqual(self.cli("cat", "data").stdout, b"kept" * 10_000)
+
+    def test_a_volume_is_served_to_ordinary_hosts_until_the_gateway_stops(self):
+        self.up(1)
+        self.ask("volume", "create", "disk", "16MiB", "--as", "linux")
+        address = f"127.48.{os.getpid() % 250}.1"
+        process = subprocess.Popen([GNSTOR, "node", "--gateway", "disk", "--as", "linux", "--listen", address], env=self.env,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.served(process, b"serving 1 volume at")
+        about = json.loads((self.dir / "gateway-disk" / "node.json").read_text())
+        self.assertEqual((about["address"], about["gateway"]), (address, "disk"))
+        self.assertEqual(about["ssds"][0]["nqn"], "nqn.2026-11.io.gnstor:volume:disk")
+        self.assertEqual(about["ssds"][0]["capacity_bytes"], 16 << 20)
+        self.assertNotEqual(self.ask("volume", "show", "disk")["writer"], 0)
+        # A gateway is no node of SSDs.
+        refused = subprocess.run([self.env["GNSTORD"], "--dir", str(self.root / "none"), "--nodes", address], env=self.env,
+                                 capture_output=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(b"serves no SSDs", refused.stderr)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(DEADLINE_S), 0)
+        self.assertEqual(self.ask("volume", "show", "disk")["writer"], 0)
+        self.cli("node", "--gateway", "absent", "--listen", address, code=1, says="absent")
+        self.cli("node", "--gateway", "../x", "--listen", address, code=1, says="0x2f")
+
+    def test_what_does_not_fit_is_said(self):
+        self.ask("up", *SMALL)
+        self.cli("put", self.write("f", b"x"), code=1, says="gnstor up --nodes")
+        self.cli("up", "--nodes", "2", code=1, says="begun in one process")
+        self.ask("down")
+        other = self.root / "other"
+        self.to_stop.append(other)
+        self.cli("up", "--dir", other, "--nodes", "2", "--node-addresses", "127.0.0.1", code=1, says="2 nodes at 1 addresses")
+        self.cli("up", "--dir", other, "--nodes", "1", "--node-addresses", "192.0.2.1", *SMALL, code=1, says="did not start")
+        done = subprocess.run([GNSTOR, "ls", "--array", f"unix:{self.root}/no.sock"], env=self.env,
+                              capture_output=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"no.sock", done.stderr)
+
+    def node(self, index, address):
+        process = subprocess.Popen([GNSTOR, "node", "--dir", str(self.root / f"n{index}"), "--listen", address, *SMALL],
+                                   env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.served(process, b"serving 2 SSDs at")
+        return process
+
+    def daemon(self, *words):
+        process = subprocess.Popen([self.env["GNSTORD"], *words], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.served(process, b"gnstord: serving")
+        return process
+
+    def served(self, process, word):
+        self.children.append(process)
+        said = b""
+        while word not in said:
+            self.assertTrue(select.select([process.stdout], [], [], DEADLINE_S)[0], said)
+            piece = os.read(process.stdout.fileno(), 4096)
+            self.assertTrue(piece, said)
+            said += piece
+
+
+if __name__ == "__main__":
+    main("cli_nodes")
