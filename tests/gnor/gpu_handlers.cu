@@ -1,28 +1,13 @@
 // gpu_handlers.cu: callbacks as functors and by index on real GPU warps. Built where nvcc is.
 #include <gtest/gtest.h>
 
-#include "gnor/bench.hpp"
 #include "gnor/callback_cases.hpp"
+#include "gnor/gpu_fixture.hpp"
 
 namespace gnstor::test {
 namespace {
 
-constexpr simt::LanesKind kGpu = simt::LanesKind::kGpu;
-
-class GnorGpuHandlers : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        const auto usable = simt::check_lanes(kGpu);
-        if (!usable.ok()) GTEST_SKIP() << usable.error().message;
-    }
-};
-
-RigOptions gpu_options(Sharing sharing, std::uint32_t channels, std::uint32_t depth = 8) {
-    RigOptions o = options_of(channels, depth);
-    o.lanes = kGpu;
-    o.sharing = sharing;
-    return o;
-}
+class GnorGpuHandlers : public OnGpu {};
 
 template <Sharing kMode>
 void run_chains(std::uint32_t blocks, std::uint32_t threads, std::uint32_t channels) {

@@ -6,27 +6,20 @@
 #include <cstdlib>
 #include <string>
 
+#include "gnor/gpu_fixture.hpp"
 #include "gnor/hang_runs.hpp"
 
 namespace gnstor::test {
 namespace {
 
-constexpr simt::LanesKind kGpu = simt::LanesKind::kGpu;
-
-class GnorGpuHangs : public ::testing::Test {
+class GnorGpuHangs : public OnGpu {
   protected:
     void SetUp() override {
-        const auto usable = simt::check_lanes(kGpu);
-        if (!usable.ok()) GTEST_SKIP() << usable.error().message;
+        OnGpu::SetUp();
         // It takes minutes, and would watch nothing: these kernels have no shared memory.
         if (const char* tool = std::getenv("GN_UNDER_TOOL");
             tool != nullptr && tool == std::string("racecheck"))
             GTEST_SKIP() << "racecheck watches shared memory, of which there is none here";
-    }
-    static RigOptions options(std::uint32_t channels, std::uint32_t depth) {
-        RigOptions o = options_of(channels, depth);
-        o.lanes = kGpu;
-        return o;
     }
     /// Under a tool that makes each access slow, a smaller grid does.
     static std::uint32_t scale() { return std::getenv("GN_UNDER_TOOL") != nullptr ? 16 : 1; }
@@ -35,24 +28,24 @@ class GnorGpuHangs : public ::testing::Test {
 TEST_F(GnorGpuHangs, GridsOfThousandsOfBlocksRunToTheirEnd) {
     // 16384 warps in blocks of two: 132 SMs hold 8448 warps, 4224 such blocks, at once.
     const std::uint32_t blocks = 8192 / scale();
-    Bench b(options(8, 32), 1, 64);
+    Bench b(gpu_options(8, 32), 1, 64);
     b.launch(blocks, 64, WarpsComeAndGo{b.common, 2});
     b.expect_good(std::uint64_t{blocks} * 2 * 4);
     b.rig.expect_clean();
 }
 TEST_F(GnorGpuHangs, AnswersThatNeverComeEndAtDeadlinesAndReclaimMakesTheChannelNew) {
-    EXPECT_GT(
-        run_without_answers(options(1, 32), 16, 32) + run_without_answers(options(4, 32), 64 / scale(), 32),
-        20u);
+    EXPECT_GT(run_without_answers(gpu_options(1, 32), 16, 32) +
+                  run_without_answers(gpu_options(4, 32), 64 / scale(), 32),
+              20u);
 }
 TEST_F(GnorGpuHangs, RequestsLeftBehindByTheirLanesAreFoundAndGivenUp) {
-    run_with_requests_left_behind(options(1, 32), 512 / scale(), 32);
-    run_with_requests_left_behind(options(2, 32), 16, 64);
+    run_with_requests_left_behind(gpu_options(1, 32), 512 / scale(), 32);
+    run_with_requests_left_behind(gpu_options(2, 32), 16, 64);
 }
 TEST_F(GnorGpuHangs, EveryWarpGetsItsShareWhileAllOthersPress) {
     const std::uint32_t warps = 512 / scale(), share = 50;
     for (const std::uint32_t channels : {1u, 4u}) {
-        Bench b(options(channels, 32), 1, 64);
+        Bench b(gpu_options(channels, 32), 1, 64);
         auto finished = simt::DeviceMemory::allocate(4, kGpu).value();
         auto done = simt::DeviceMemory::allocate(warps * 4, kGpu).value();
         b.launch(warps / 4, 128,

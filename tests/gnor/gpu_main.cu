@@ -6,24 +6,13 @@
 #include <string>
 #include <thread>
 
+#include "gnor/gpu_fixture.hpp"
 #include "gnor/pool_bench.hpp"
 
 namespace gnstor::test {
 namespace {
 
-RigOptions gpu_options(std::uint32_t channels, std::uint32_t depth = 32, bool scatter = true) {
-    RigOptions o = options_of(channels, depth, scatter);
-    o.lanes = simt::LanesKind::kGpu;
-    return o;
-}
-
-class GnorGpu : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        const auto usable = simt::check_lanes(simt::LanesKind::kGpu);
-        if (!usable.ok()) GTEST_SKIP() << usable.error().message;
-    }
-};
+class GnorGpu : public OnGpu {};
 
 TEST_F(GnorGpu, HundredsOfWarpsShareOneChannel) {
     Bench b(gpu_options(1), 256, kWarpStride);

@@ -1,27 +1,12 @@
 // gpu_modes.cu: channels of one lane and of one block on real GPU warps. Built where nvcc is.
 #include <gtest/gtest.h>
 
-#include "gnor/bench.hpp"
+#include "gnor/gpu_fixture.hpp"
 
 namespace gnstor::test {
 namespace {
 
-constexpr simt::LanesKind kGpu = simt::LanesKind::kGpu;
-
-class GnorGpuModes : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        const auto usable = simt::check_lanes(kGpu);
-        if (!usable.ok()) GTEST_SKIP() << usable.error().message;
-    }
-};
-
-RigOptions gpu_options(Sharing sharing, std::uint32_t channels, std::uint32_t depth = 8) {
-    RigOptions o = options_of(channels, depth);
-    o.lanes = kGpu;
-    o.sharing = sharing;
-    return o;
-}
+class GnorGpuModes : public OnGpu {};
 
 TEST_F(GnorGpuModes, ALaneWithAChannelOfItsOwnDoesEveryKindOfCommand) {
     Bench b(gpu_options(Sharing::kLane, 16), 16, 4 * 4096);

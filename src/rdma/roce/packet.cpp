@@ -3,6 +3,7 @@
 
 #include <gnstor/base/endian.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 namespace gnstor::rdma::roce {
@@ -139,6 +140,21 @@ void Payload::add(std::span<const std::byte> piece) noexcept {
     if (piece.empty() || count == kPiecesMax) return;
     pieces[count++] = piece;
     bytes += static_cast<std::uint32_t>(piece.size());
+}
+
+void scatter(std::span<const std::byte> bytes, std::span<const std::span<std::byte>> pieces,
+             std::uint64_t at) noexcept {
+    for (const std::span<std::byte> piece : pieces) {
+        if (bytes.empty()) return;
+        if (at >= piece.size()) {
+            at -= piece.size();
+            continue;
+        }
+        const std::size_t take = std::min<std::size_t>(bytes.size(), piece.size() - at);
+        std::memcpy(piece.data() + at, bytes.data(), take);
+        bytes = bytes.subspan(take);
+        at = 0;
+    }
 }
 
 const OpcodeTraits& traits(Opcode opcode) noexcept {

@@ -31,6 +31,11 @@ struct Payload {
     void add(std::span<const std::byte> piece) noexcept;
 };
 
+/// Copies `bytes` to where they belong in memory of several pieces, from byte `at` of it on. What the pieces
+/// have no room for is left out: callers have compared the lengths before.
+void scatter(std::span<const std::byte> bytes, std::span<const std::span<std::byte>> pieces,
+             std::uint64_t at) noexcept;
+
 /// One packet, host byte order. Fields of headers that the operation does not carry are zero.
 struct Packet {
     Opcode opcode{};

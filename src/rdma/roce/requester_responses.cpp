@@ -3,7 +3,6 @@
 #include "rdma/roce/requester.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace gnstor::rdma::roce {
 
@@ -104,20 +103,7 @@ void Requester::on_read_response(TimeNs now, const Packet& packet, Sequence sequ
     // opcode.
     if (packet.payload.bytes != wanted || traits(packet.opcode).last != piece_done)
         return fail(index, mlx5::kBadResponse);
-    std::uint64_t skip = offset;
-    const std::byte* from = packet.payload.count > 0 ? packet.payload.pieces[0].data() : nullptr;
-    for (std::uint32_t i = 0, left = wanted; i < entry.request.count && left > 0; ++i) {
-        const auto piece = entry.request.pieces[i];
-        if (skip >= piece.size()) {
-            skip -= piece.size();
-            continue;
-        }
-        const auto take = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, piece.size() - skip));
-        std::memcpy(piece.data() + skip, from, take);
-        from += take;
-        left -= take;
-        skip = 0;
-    }
+    scatter(packet.payload.pieces[0], std::span(entry.request.pieces).first(entry.request.count), offset);
     ++unacknowledged_;
     reads_out_ -= piece_done ? 1 : 0;
     if (last) finish_oldest();

@@ -36,26 +36,13 @@ bool Responder::execute_send(const Packet& packet) {
         receiving_ = true;
         received_bytes_ = 0;
     }
+    const auto pieces = std::span(receive_.pieces).first(std::min(receive_.count, kPiecesMax));
     std::uint64_t room = 0;
-    for (std::uint32_t i = 0; i < std::min(receive_.count, kPiecesMax); ++i)
-        room += receive_.pieces[i].size();
+    for (const std::span<std::byte> piece : pieces) room += piece.size();
     if (std::uint64_t{received_bytes_} + packet.payload.bytes > room) {
         return refuse(NakCode::kInvalidRequest, mlx5::kLocalLengthError);
     }
-    std::uint64_t skip = received_bytes_;
-    const std::byte* from = packet.payload.count > 0 ? packet.payload.pieces[0].data() : nullptr;
-    for (std::uint32_t i = 0, left = packet.payload.bytes; left > 0; ++i) {
-        const auto piece = receive_.pieces[i];
-        if (skip >= piece.size()) {
-            skip -= piece.size();
-            continue;
-        }
-        const auto take = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, piece.size() - skip));
-        std::memcpy(piece.data() + skip, from, take);
-        from += take;
-        left -= take;
-        skip = 0;
-    }
+    scatter(packet.payload.pieces[0], pieces, received_bytes_);
     received_bytes_ += packet.payload.bytes;
     if (!is.last) return true;
     if (is.ieth && !port_.invalidate(packet.invalidate_rkey)) {

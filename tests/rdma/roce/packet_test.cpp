@@ -117,6 +117,28 @@ TEST(RocePacket, WhatDoesNotFitIsNotEncoded) {
     EXPECT_FALSE(encode(packet, room).ok());
 }
 
+TEST(RocePacket, BytesAreScatteredIntoPiecesFromAnyPlaceOnAndNotBeyondThem) {
+    // Pieces of 3, 0 and 5 bytes, each with a guard behind it.
+    for (std::uint32_t at = 0; at <= 9; ++at) {
+        for (std::uint32_t bytes = 0; bytes <= 9; ++bytes) {
+            std::array<std::byte, 4> first{};
+            std::array<std::byte, 6> third{};
+            const std::array<std::span<std::byte>, 3> pieces{
+                std::span(first).first(3), std::span<std::byte>{}, std::span(third).first(5)};
+            std::array<std::byte, 9> from{};
+            for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i + 1);
+            scatter(std::span(from).first(bytes), pieces, at);
+            for (std::uint32_t i = 0; i < 8; ++i) {
+                const std::byte found = i < 3 ? first[i] : third[i - 3];
+                const bool written = i >= at && i < at + bytes;
+                EXPECT_EQ(found, written ? from[i - at] : std::byte{0}) << bytes << " bytes from " << at;
+            }
+            EXPECT_EQ(first[3], std::byte{0});
+            EXPECT_EQ(third[5], std::byte{0});
+        }
+    }
+}
+
 TEST(RocePacket, TimersAndCreditsAreThoseOfTheTables) {
     EXPECT_EQ(rnr_timer_ns(0), 655'360'000u);
     EXPECT_EQ(rnr_timer_ns(1), 10'000u);
