@@ -170,8 +170,8 @@ class Daemon(Programs):
                       ["up", "--ssds", "-1"], ["up", "--ssds", "x"], ["up", "--capacity", "lots"], ["up", "--capacity", "-1G"],
                       ["up", "--capacity", "99999999999999P"], ["up", "--lease-ms", "1"], ["up", "extra"], ["down", "--wait", "0"],
                       ["volume", "create", "v"], ["volume", "create", "v", "1.5"], ["volume", "create", "v", "1Q"],
-                      ["volume", "create", "v", "1M", "--replicas", "0"], ["status", "--output", "xml"], ["put"], ["put", "f"],
-                      ["get", "--store"], ["cat", "--store", "d"], ["rm", "--store", "d"], ["ls"]):
+                      ["volume", "create", "v", "1M", "--replicas", "0"], ["status", "--output", "xml"], ["put"], ["get"],
+                      ["get", "--store"], ["cat", "--store", "d"], ["rm", "--store", "d"], ["ls", "x"]):
             self.assertTrue(self.cli(*words, code=2).stderr.strip(), words)
         self.assertFalse(self.dir.exists(), "wrong usage made something")
 
