@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -61,11 +62,21 @@ struct ShmServer::Impl {
 
 void ShmServer::Impl::accept_clients() {
     constexpr std::uint32_t kTickMs = 200;
+    bool complained = false;
     // Acquire: pairs with ~ShmServer; nothing is read behind it.
     while (!stop.load(std::memory_order_acquire)) {
         auto came = socket->accept(kTickMs);
         join_those_that_are_over();
-        if (came.ok()) begin(std::move(*came));
+        if (came.ok()) {
+            begin(std::move(*came));
+            continue;
+        }
+        if (came.error().code == Errc::kTimedOut || stop.load(std::memory_order_acquire)) continue;
+        // Out of descriptors, as a rule: whoever waits to be let in goes on waiting, and this thread must not
+        // burn its core meanwhile.
+        if (!complained) log_error("rdma: {}: {}", options.path.string(), came.error().message);
+        complained = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
     }
 }
 

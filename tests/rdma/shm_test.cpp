@@ -9,12 +9,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <sched.h>
 
 #include <csignal>
 #include <fstream>
+#include <thread>
 
 namespace gnstor::rdma::test {
 namespace {
@@ -292,6 +294,82 @@ TEST(ShmWire, SocketsRefuseStrangersAndSayWhatIsWrong) {
     std::printf("GN_COUNT shm_random_requests=%u\n", asked);
     Client client(node.path);
     EXPECT_TRUE(client.echo(5));
+}
+
+std::size_t open_descriptors() {
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+    return count;
+}
+
+/// Sends one request with two descriptors beside it, as no client of ours does.
+bool send_with_two_files(int socket, const shm::Request& request, int file) {
+    iovec piece{const_cast<shm::Request*>(&request), sizeof request};
+    alignas(cmsghdr) std::byte control[CMSG_SPACE(2 * sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* const head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    const int files[] = {file, file};
+    head->cmsg_len = CMSG_LEN(sizeof files);
+    std::memcpy(CMSG_DATA(head), files, sizeof files);
+    return ::sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof request);
+}
+
+TEST(ShmWire, DescriptorsThatNobodyAskedForAreClosed) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    const shm::Descriptor theirs(ends[0]);
+    const shm::Socket mine{shm::Descriptor(ends[1])};
+    const std::size_t before = open_descriptors();
+    shm::Request request;
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_TRUE(send_with_two_files(theirs.get(), request, theirs.get()));
+        shm::Descriptor file;
+        must(mine.receive(std::as_writable_bytes(std::span(&request, 1)), 10'000, &file));
+        EXPECT_GE(file.get(), 0);
+    }
+    EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(ShmWire, ASignalEndsNoWait) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    const shm::Socket theirs{shm::Descriptor(ends[0])}, mine{shm::Descriptor(ends[1])};
+    struct sigaction act {
+    }, before{};
+    act.sa_handler = [](int) {};
+    ASSERT_EQ(::sigaction(SIGUSR1, &act, &before), 0);
+    shm::Request request;
+    Result<void> got = error(Errc::kState, "not run");
+    std::thread waiting([&] { got = mine.receive(std::as_writable_bytes(std::span(&request, 1)), 20'000); });
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    while (std::chrono::steady_clock::now() < until) {
+        ::pthread_kill(waiting.native_handle(), SIGUSR1);
+        ::sched_yield();
+    }
+    const shm::Request sent;
+    must(theirs.send(std::as_bytes(std::span(&sent, 1))));
+    waiting.join();
+    EXPECT_TRUE(got.ok()) << got.error().message;
+    ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
+}
+
+TEST(ShmWire, PagesThatCanBeTakenFromAFileWithoutShrinkingItAreRefused) {
+    constexpr std::size_t kBytes = std::size_t{2} << 20;
+    const shm::Descriptor file(::memfd_create("gnstor-test", MFD_ALLOW_SEALING | MFD_HUGETLB));
+    if (file.get() < 0) GTEST_SKIP() << "this kernel has no huge pages";
+    ASSERT_EQ(::ftruncate(file.get(), kBytes), 0);
+    ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    Node node;
+    const auto wire = must(ShmWire::open(node.path));
+    const auto nic = must(SoftNic::open(*wire));
+    void* const anywhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
+    EXPECT_EQ(nic->share_memory(anywhere, kBytes, file.get()).error().code, Errc::kPermission);
 }
 
 TEST(ShmWire, ANodeThatEndsFailsCallsAndTakesNothingFromTheClient) {

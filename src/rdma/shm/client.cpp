@@ -164,7 +164,7 @@ Result<std::vector<std::byte>> Client::connect_queue_pair(QpNumber qp, const std
                      private_data.size());
     request.kind = Kind::kConnect;
     request.number = qp;
-    request.timeout_ms = timeout_ms;
+    request.timeout_ms = std::min(timeout_ms, kConnectMsMax);
     std::copy(service.begin(), service.end(), request.service.begin());
     std::copy(private_data.begin(), private_data.end(), request.private_data.begin());
     request.private_bytes = static_cast<std::uint16_t>(private_data.size());

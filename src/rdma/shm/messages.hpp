@@ -15,6 +15,7 @@ inline constexpr std::uint32_t kMagic = 0x4D53'4E47;  // "GNSM"
 inline constexpr std::uint16_t kVersion = 1;
 inline constexpr std::size_t kPrivateBytesMax = 512;
 inline constexpr std::size_t kTextMax = 512;
+inline constexpr std::uint32_t kConnectMsMax = 60'000;  ///< longer than that the node waits for nobody
 
 enum class Kind : std::uint16_t {
     kHello,

@@ -5,8 +5,10 @@
 #include <gnstor/base/units.hpp>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +20,6 @@ namespace gnstor::rdma::shm {
 namespace {
 
 constexpr std::uint32_t kTickMs = 200;  // how soon `stop` is seen
-constexpr std::uint32_t kConnectMsMax = 60'000;
 constexpr std::size_t kBlocksMax = 1024;
 constexpr int kGiveBackTries = 6;  // each waits for the NIC's own quiesce timeout
 
@@ -143,8 +144,12 @@ Result<void> Session::share(const Request& r, const Descriptor& file) {
         (after != blocks_.begin() &&
          std::prev(after)->second.address + std::prev(after)->second.bytes > r.address))
         return error(Errc::kExists, "some of the {} bytes at {:#x} are shared already", r.bytes, r.address);
-    // A file that could be cut short would end this process at the next access.
+    // A file that could be cut short would end this process at the next access. So would one of huge pages:
+    // holes may be made in it, and there may be no page left to fill them with.
     struct stat what {};
+    struct statfs where {};
+    if (::fstatfs(file.get(), &where) != 0 || where.f_type == HUGETLBFS_MAGIC)
+        return error(Errc::kPermission, "memory to share must be a file of ordinary pages");
     const int seals = ::fcntl(file.get(), F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
         return error(Errc::kPermission, "memory to share must be a file that is sealed against shrinking");

@@ -7,8 +7,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <limits>
 
 namespace gnstor::rdma::shm {
 namespace {
@@ -33,10 +36,32 @@ const sockaddr* generic(const sockaddr_un& address) {
     return reinterpret_cast<const sockaddr*>(&address);
 }
 
-/// Readable within the time (false: not).
+/// Readable within the time (false: not), whatever signals come meanwhile.
 bool readable(int fd, std::uint32_t timeout_ms) {
-    pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
-    return ::poll(&one, 1, static_cast<int>(timeout_ms)) > 0;
+    using std::chrono::milliseconds;
+    const auto deadline = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
+    for (;;) {
+        const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+        const auto wait = std::clamp<std::int64_t>(left.count(), 0, std::numeric_limits<int>::max());
+        pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
+        const int ready = ::poll(&one, 1, static_cast<int>(wait));
+        if (ready >= 0 || errno != EINTR) return ready > 0;
+    }
+}
+
+/// Takes hold of all descriptors that came with a message: the first goes to `file`, if that is asked for;
+/// the others are closed. Alignment makes room for more than the one that was made room for.
+void take_files(msghdr& message, Descriptor* file) {
+    for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
+        const std::size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (std::size_t i = 0; i < count; ++i) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(head) + i * sizeof fd, sizeof fd);
+            Descriptor came(fd);
+            if (file != nullptr && file->get() < 0) *file = std::move(came);
+        }
+    }
 }
 
 }  // namespace
@@ -114,15 +139,7 @@ Result<void> Socket::receive(std::span<std::byte> bytes, std::uint32_t timeout_m
     do {
         got = ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC | MSG_TRUNC);
     } while (got < 0 && errno == EINTR);
-    if (got > 0) {  // descriptors that nobody asked for are closed as well
-        for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
-            if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-            int fd = -1;
-            std::memcpy(&fd, CMSG_DATA(head), sizeof fd);
-            Descriptor came(fd);
-            if (file != nullptr) *file = std::move(came);
-        }
-    }
+    if (got >= 0) take_files(message, file);
     if (got <= 0) return error(Errc::kIo, "the other process is gone");
     if (got != static_cast<ssize_t>(bytes.size()) || (message.msg_flags & MSG_TRUNC) != 0)
         return error(Errc::kCorrupt, "a message of {} bytes where {} belong", got, bytes.size());
