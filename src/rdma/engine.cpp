@@ -41,8 +41,9 @@ void Engine::mark_dirty(QueuePair& qp) {
 
 std::uint32_t Engine::poll() {
     running_engine = this;
-    for (RemoteQueue* const queue : pinning_) queue->drop_pin();
-    pinning_.clear();
+    // One that fails tells its sink, which may break another.
+    for (std::size_t i = 0; i < noted_.size(); ++i) noted_[i]->on_round();
+    noted_.clear();
     std::uint32_t work = gather_entries();
     for (const Gathered& g : gathered_) execute(*g.qp, g.index);
     if (delays_ != nullptr) work += deliver_delayed();

@@ -51,9 +51,9 @@ class Engine final : public Poller {
     void fail_receive(QueuePair& qp, std::uint8_t syndrome);
     /// A posted entry has ended: its memory is no longer used.
     void finish_entry(QueuePair& qp, std::uint64_t index, std::uint8_t syndrome);
-    /// `queue` has memory pinned, until the next round at most.
-    void note_pin(RemoteQueue& queue) { pinning_.push_back(&queue); }
-    void forget_pin(const RemoteQueue& queue) { std::erase(pinning_, &queue); }
+    /// `queue` has memory pinned, or is broken: RemoteQueue::on_round() in the next round.
+    void note(RemoteQueue& queue) { noted_.push_back(&queue); }
+    void forget(const RemoteQueue& queue) { std::erase(noted_, &queue); }
 
   private:
     struct Gathered {
@@ -112,9 +112,9 @@ class Engine final : public Poller {
     std::vector<QueuePair*> queue_pairs_;
     std::vector<QueuePair*> dirty_;
     std::vector<Gathered> gathered_;
-    std::vector<RemoteQueue*> pinning_;  ///< those that hold memory pinned since this round
-    std::unique_ptr<Delays> delays_;     ///< null until something passed a timed link
-    std::size_t next_ = 0;               ///< where the next round of gathering starts
+    std::vector<RemoteQueue*> noted_;  ///< to be called in the next round
+    std::unique_ptr<Delays> delays_;   ///< null until something passed a timed link
+    std::size_t next_ = 0;             ///< where the next round of gathering starts
 };
 
 }  // namespace gnstor::rdma

@@ -65,6 +65,7 @@ Result<std::unique_ptr<SoftNic>> SoftNic::open(LoopWire& wire, std::string addre
 
 SoftNic::~SoftNic() {
     if (impl_->shm != nullptr) return;
+    impl_->unlisten_all_udp();  // before what they accepted with is destroyed
     for (std::uint32_t i = 0; i < Impl::kQueuePairs; ++i) {
         if (impl_->queue_pairs[i] == nullptr) continue;
         log_warn("rdma: NIC {} is closed with queue pair {:#x} in it", impl_->context.address,

@@ -66,6 +66,7 @@ struct SoftNic::Impl {
     // udp_connect.cpp
     Result<void> listen_udp(const std::string& service, Listener& listener);
     void unlisten_udp(Lock& lock, const std::string& service);
+    void unlisten_all_udp();
     Result<std::vector<std::byte>> connect_udp(QpNumber number, const std::string& peer_address,
                                                const std::string& service,
                                                std::span<const std::byte> private_data,

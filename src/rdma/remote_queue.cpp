@@ -33,7 +33,7 @@ RemoteQueue::RemoteQueue(Engine& engine, QueuePair& qp, std::uint32_t messages, 
 
 RemoteQueue::~RemoteQueue() {
     shut();
-    engine_.forget_pin(*this);
+    engine_.forget(*this);
 }
 
 QueuePair::QueuePair() = default;
@@ -46,6 +46,12 @@ std::uint32_t RemoteQueue::depth() const noexcept {
 }
 
 void RemoteQueue::start(udp::Link& link) {
+    if (qp_.in_error()) {  // failed or disconnected while it was connecting
+        failed_ = true;
+        link.close();
+        connecting.store(false, std::memory_order_release);
+        return;
+    }
     link_ = &link;
     ++qp_.incarnation;
     qp_.state.store(QpState::kReadyToSend, std::memory_order_release);
@@ -67,6 +73,19 @@ void RemoteQueue::shut() {
 void RemoteQueue::drop_pin() noexcept {
     if (pin_.region != nullptr) pin_.region->unpin();
     pin_ = {};
+}
+
+void RemoteQueue::on_round() {
+    drop_pin();
+    if (broken_ && !qp_.in_error()) engine_.fail(qp_);
+}
+
+/// Messages that the sink has keep their memory, so the queue pair (QueuePair::holds).
+void RemoteQueue::hold(std::uint32_t buffer, bool held) {
+    buffer_held_[buffer] = held;
+    const std::uint32_t holds = qp_.holds.load(std::memory_order_relaxed);
+    // Release: pairs with quiesce's load: the message is no longer touched.
+    qp_.holds.store(held ? holds + 1 : holds - 1, std::memory_order_release);
 }
 
 // What the queue pair sends.
@@ -103,19 +122,23 @@ void RemoteQueue::submit(const roce::Request& request) {
         waiting_.push_back(request);
         return;
     }
-    if (const auto posted = link_->post(request); !posted.ok()) {
-        log_error("rdma: queue pair {:#x}: {}", qp_.qpn, posted.error().message);
-        broken_ = true;
-    }
+    if (const auto posted = link_->post(request); !posted.ok()) refused(posted.error());
+}
+
+/// Not failed at once: whoever asked is in the middle of a call.
+void RemoteQueue::refused(const Error& why) {
+    log_error("rdma: queue pair {:#x}: {}", qp_.qpn, why.message);
+    broken_ = true;
+    engine_.note(*this);
 }
 
 void RemoteQueue::submit_waiting() {
     while (link_ != nullptr && !waiting_.empty() && !link_->full()) {
         const roce::Request request = waiting_.front();
         waiting_.pop_front();
-        if (link_->post(request).ok()) continue;
-        broken_ = true;
-        return;
+        const auto posted = link_->post(request);
+        if (posted.ok()) continue;
+        return refused(posted.error());
     }
 }
 
@@ -148,7 +171,8 @@ bool RemoteQueue::open_window(std::uint64_t address, std::uint32_t bytes, std::u
     free_windows_.pop_back();
     Window& opened = *windows_[index];
     idle_bytes_ -= opened.memory.size();
-    if (opened.memory.size() < bytes + kWindowAlignment) opened.memory.resize(bytes + kWindowAlignment);
+    const std::size_t room = std::size_t{bytes} + kWindowAlignment;
+    if (opened.memory.size() < room) opened.memory.resize(room);
     opened.address = address;
     opened.bytes = bytes;
     opened.rkey = rkey;
@@ -219,7 +243,7 @@ void RemoteQueue::release(std::uint64_t token) {
     if (token_incarnation(token) != (qp_.incarnation & 0xFFFFu) || index >= buffer_held_.size() ||
         !buffer_held_[index])
         return;
-    buffer_held_[index] = false;
+    hold(static_cast<std::uint32_t>(index), false);
     free_buffers_.push_back(static_cast<std::uint32_t>(index));
 }
 
@@ -232,7 +256,7 @@ std::byte* RemoteQueue::reach(std::uint32_t rkey, std::uint64_t address, std::ui
         rkey, address, bytes, right == roce::Right::kRemoteRead ? kRemoteRead : kRemoteWrite);
     if (pin.fault != MemoryFault::kNone) return nullptr;
     pin_ = pin;
-    engine_.note_pin(*this);
+    engine_.note(*this);
     return pin.data;
 }
 
@@ -241,6 +265,7 @@ bool RemoteQueue::invalidate(std::uint32_t rkey) {
 }
 
 bool RemoteQueue::take_receive(roce::ReceiveBuffer& receive) {
+    if (broken_) return false;
     if (qp_.offload()) {
         if (free_buffers_.empty()) {
             count(qp_.nic->tally.mine().rnr);
@@ -305,7 +330,7 @@ void RemoteQueue::on_batch() {
     drop_pin();
     for (std::size_t i = 0; i < arrived_.size() && !qp_.in_error(); ++i) {
         const Message arrived = arrived_[i];
-        buffer_held_[arrived.buffer] = true;
+        hold(arrived.buffer, true);
         InboundMessage message{};
         message.qp = qp_.qpn;
         message.token = make_token(arrived.buffer, qp_.incarnation);
@@ -321,7 +346,8 @@ void RemoteQueue::on_batch() {
 void RemoteQueue::on_failed(mlx5::Syndrome why) {
     link_ = nullptr;
     failed_ = true;
-    connecting.store(false, std::memory_order_release);
+    // Where this side connects, its thread looks at both once more, and ends it (connect_udp).
+    if (qp_.offload()) connecting.store(false, std::memory_order_release);
     if (!qp_.in_error())
         log_info("rdma: queue pair {:#x}: its connection ended, syndrome {:#x}", qp_.qpn,
                  static_cast<unsigned>(why));

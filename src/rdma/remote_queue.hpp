@@ -37,8 +37,10 @@ class RemoteQueue final : public udp::Endpoint {
     RemoteQueue(const RemoteQueue&) = delete;
     RemoteQueue& operator=(const RemoteQueue&) = delete;
 
-    /// The link is up: from here on the queue pair sends.
+    /// The link is up: from here on the queue pair sends. But where it was ended meanwhile, the link is
+    /// closed.
     void start(udp::Link& link);
+    /// The link went before start(), or start() has closed it.
     [[nodiscard]] bool failed_early() const noexcept { return failed_; }
     /// Requests that may be under way at the link, for udp::LinkOptions.
     [[nodiscard]] std::uint32_t depth() const noexcept;
@@ -56,6 +58,8 @@ class RemoteQueue final : public udp::Endpoint {
     /// Ends the link, if it is up, and all that waits for it.
     void shut();
     void drop_pin() noexcept;
+    /// The next round of the engine after note(): the pin is dropped, and what is broken fails.
+    void on_round();
 
     // udp::Endpoint
     std::byte* reach(std::uint32_t rkey, std::uint64_t address, std::uint32_t bytes,
@@ -68,6 +72,7 @@ class RemoteQueue final : public udp::Endpoint {
     void on_failed(mlx5::Syndrome why) override;
 
     /// Between Acceptor::on_arrival, or the call of connect(), and the link's being up: not to be destroyed.
+    /// Of a queue pair that connects, until its thread has taken note of whatever came of it.
     std::atomic<bool> connecting{true};
 
   private:
@@ -88,6 +93,8 @@ class RemoteQueue final : public udp::Endpoint {
 
     void submit(const roce::Request& request);
     void submit_waiting();
+    void refused(const Error& why);
+    void hold(std::uint32_t buffer, bool held);
     void finish_window(std::uint32_t index, bool good);
     Window* find_window(std::uint64_t cookie) noexcept;
     void recycle(std::uint32_t index);
@@ -99,10 +106,12 @@ class RemoteQueue final : public udp::Endpoint {
     QueuePair& qp_;
     udp::Link* link_ = nullptr;
     bool failed_ = false;
+    /// A message could not be delivered, or a request not posted: the queue pair fails after the batch, or in
+    /// the next round of the engine, and takes no message more.
+    bool broken_ = false;
 
     // Plain.
     std::vector<std::byte> landing_;  ///< of the message that is arriving
-    bool broken_ = false;  ///< a message could not be delivered: the queue pair fails after the batch
 
     // Offload.
     const std::uint32_t message_bytes_;

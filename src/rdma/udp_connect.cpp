@@ -93,6 +93,11 @@ void SoftNic::Impl::unlisten_udp(Lock& lock, const std::string& service) {
     lock.lock();
 }
 
+void SoftNic::Impl::unlisten_all_udp() {
+    Lock lock(wire->mutex);
+    while (!doors.empty()) unlisten_udp(lock, std::string(doors.begin()->first));
+}
+
 Result<std::vector<std::byte>> SoftNic::Impl::connect_udp(QpNumber number, const std::string& peer_address,
                                                           const std::string& service,
                                                           std::span<const std::byte> private_data,
@@ -121,7 +126,7 @@ Result<std::vector<std::byte>> SoftNic::Impl::connect_udp(QpNumber number, const
             if (!remote.failed_early()) remote.start(*link);
         });
         if (!remote.failed_early()) return accepted;
-        accepted = error(Errc::kIo, "cannot connect to {} {}: the peer ended the connection at once",
+        accepted = error(Errc::kIo, "cannot connect to {} {}: one side ended the connection at once",
                          peer_address, service);
     }
     // In the state in which it was found, or in error.

@@ -7,6 +7,8 @@
 #include <gnstor/base/hash.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <thread>
 
 namespace gnstor::rdma::test {
@@ -197,6 +199,7 @@ TEST_P(UdpNic, AnOffloadTakesMessagesFetchesFillsAndAnswersInOrder) {
 
 TEST_P(UdpNic, MoreMessagesThanTheSinkHoldsWaitAtTheSender) {
     WindowSink sink;
+    sink.let_go_on_error = b.nic.get();
     const QpNumber offload = must(b.nic->create_offload_queue_pair(sink));
     End x(*a.nic, *a.cq);
     join_udp(a, x.qpn, b, offload, 2, 64);
@@ -270,6 +273,71 @@ TEST_P(UdpNic, QueuePairsAreDestroyedInTheMiddleOfTheirTrafficAndOthersGoOn) {
         }),
                   mlx5::kSyndromeNone);
     }
+}
+
+TEST_P(UdpNic, AMessageKeepsItsMemoryUntilTheSinkLetsGoOfIt) {
+    WindowSink sink;
+    const QpNumber offload = must(b.nic->create_offload_queue_pair(sink));
+    End x(*a.nic, *a.cq);
+    join_udp(a, x.qpn, b, offload, 8, 4096);
+    fill(std::span(x.payload).first(4096), 9);
+    ASSERT_EQ(x.post_and_wait([&](SendTicket& t) { x.send.fill_send(t, x.data(0, 4096)); }),
+              mlx5::kSyndromeNone);
+    ASSERT_TRUE(eventually([&] { return sink.count() == 1; }));
+    auto destroyed = std::async(std::launch::async, [&] { return b.nic->destroy_queue_pair(offload); });
+    EXPECT_EQ(destroyed.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+    b.nic->owner(offload).run([&] {
+        const Segment& part = sink.messages[0].segments[0];
+        EXPECT_EQ(std::memcmp(part.data, x.payload.data(), part.bytes), 0);
+        b.nic->release(offload, sink.messages[0].token);
+    });
+    must(destroyed.get());
+}
+
+TEST_P(UdpNic, WhatIsDisconnectedWhileItConnectsStaysDisconnected) {
+    WindowSink sink;
+    const QpNumber offload = must(b.nic->create_offload_queue_pair(sink));
+    End x(*a.nic, *a.cq);
+    std::promise<void> asked, go_on;
+    Acceptor acceptor;
+    acceptor.answer = [&](const ConnectRequest&) {
+        asked.set_value();
+        go_on.get_future().wait();
+        ConnectReply reply;
+        reply.accept = true;
+        reply.qp = offload;
+        reply.messages = 4;
+        reply.message_bytes = 64;
+        return reply;
+    };
+    must(b.nic->listen(kService, acceptor));
+    auto connected = std::async(
+        std::launch::async, [&] { return a.nic->connect(x.qpn, b.nic->address(), kService, {}, 10'000); });
+    asked.get_future().wait();
+    a.nic->disconnect(x.qpn);
+    go_on.set_value();
+    EXPECT_FALSE(connected.get().ok());
+    EXPECT_EQ(a.nic->state(x.qpn), QpState::kError);
+    ASSERT_TRUE(eventually([&] { return b.nic->state(offload) == QpState::kError; }));
+    b.nic->unlisten(kService);
+    must(b.nic->destroy_queue_pair(offload));
+}
+
+TEST_P(UdpNic, ANicThatIsClosedWhileItListensIsNotAskedAnyMore) {
+    End x(*a.nic, *a.cq);
+    Acceptor acceptor;
+    std::atomic<std::uint32_t> asked{0};
+    acceptor.answer = [&](const ConnectRequest&) {
+        ++asked;
+        return ConnectReply{};
+    };
+    must(b.nic->listen(kService, acceptor));
+    EXPECT_EQ(a.nic->connect(x.qpn, b.nic->address(), kService, {}, 10'000).error().code, Errc::kPermission);
+    const std::string address = b.nic->address();
+    b.cq.reset();
+    b.nic.reset();
+    EXPECT_EQ(a.nic->connect(x.qpn, address, kService, {}, 10'000).error().code, Errc::kNotFound);
+    EXPECT_EQ(asked.load(), 1u);
 }
 
 TEST(UdpNicAlone, APeerThatDiesTakesItsConnectionsDownInBoundedTime) {
