@@ -83,6 +83,7 @@ void Engine::look_at_bell(QueuePair& qp) {
     const std::uint64_t posted =
         qp.posted + ((record - static_cast<std::uint32_t>(qp.posted)) & mlx5::kIndexMask);
     if (posted - qp.retired > qp.config.send_entries) {
+        if (qp.in_error()) return;  // said once: the poster may go on for ever
         log_error("rdma: queue pair {:#x}: the doorbell record says {} entries, the ring has {}", qp.qpn,
                   posted - qp.retired, qp.config.send_entries);
         if (qp.strict()) strict_violation(qp, "send queue overflow", posted);
@@ -90,11 +91,12 @@ void Engine::look_at_bell(QueuePair& qp) {
         return;
     }
     qp.posted = posted;
-    if (qp.strict()) strict_check_bell(qp, bell);
+    if (qp.strict() && !qp.in_error()) strict_check_bell(qp, bell);
 }
 
 std::uint32_t Engine::gather_entries() {
     gathered_.clear();
+    std::uint32_t flushed = 0;
     const std::size_t n = queue_pairs_.size();
     // Lanes wrote bells, entries and capsules last: each kind is asked for on all queue pairs before the
     // first is waited for.
@@ -107,7 +109,7 @@ std::uint32_t Engine::gather_entries() {
         QueuePair& qp = *queue_pairs_[(next_ + i) % n];
         if (qp.offload()) continue;
         look_at_bell(qp);
-        if (qp.in_error()) flush_receives(qp);
+        if (qp.in_error()) flushed += flush_receives(qp);
         if (qp.strict()) strict_reread(qp);
         for (std::uint64_t at = qp.executed; at < qp.posted && gathered_.size() < kBatch; ++at) {
             __builtin_prefetch(qp.config.send_ring + (at & (qp.config.send_entries - 1)));
@@ -123,7 +125,7 @@ std::uint32_t Engine::gather_entries() {
         const mlx5::SendEntry& entry = g.qp->config.send_ring[g.index & (g.qp->config.send_entries - 1)];
         __builtin_prefetch(reinterpret_cast<const void*>(be64(entry.segment[0].data.address)));
     }
-    return static_cast<std::uint32_t>(gathered_.size());
+    return static_cast<std::uint32_t>(gathered_.size()) + flushed;
 }
 
 /// Writes the completion of an entry.
@@ -184,14 +186,17 @@ void Engine::fail_receive(QueuePair& qp, std::uint8_t syndrome) {
     (void)qp.receive_cq->write(fields);  // an overrun queue says so itself, by what is missing
 }
 
-/// A queue pair in error gives back its receives, also those posted later.
-void Engine::flush_receives(QueuePair& qp) {
-    if (qp.receive_cq == nullptr || qp.receive_cq->overrun()) return;
+/// A queue pair in error gives back its receives, also those posted later; so many a round, for others wait.
+/// Returns how many.
+std::uint32_t Engine::flush_receives(QueuePair& qp) {
+    if (qp.receive_cq == nullptr || qp.receive_cq->overrun()) return 0;
     const std::uint32_t record =
         be32(simt::load_acquire<Scope::kSystem>(qp.config.doorbell_record + mlx5::kReceiveRecord));
     std::uint32_t left = (record - static_cast<std::uint32_t>(qp.receives_used)) & mlx5::kIndexMask;
-    left = std::min(left, qp.config.receive_entries);
-    for (; left != 0 && !qp.receive_cq->overrun(); --left) fail_receive(qp, mlx5::kFlushed);
+    left = std::min({left, qp.config.receive_entries, kBatch});
+    std::uint32_t flushed = 0;
+    for (; flushed != left && !qp.receive_cq->overrun(); ++flushed) fail_receive(qp, mlx5::kFlushed);
+    return flushed;
 }
 
 void Engine::to_error(QueuePair& qp) {

@@ -78,7 +78,7 @@ class Engine final : public Poller {
     std::uint32_t gather_entries();
     void retire(QueuePair& qp);
     void complete(QueuePair& qp, std::uint64_t index);
-    void flush_receives(QueuePair& qp);
+    std::uint32_t flush_receives(QueuePair& qp);
     void to_error(QueuePair& qp);
     void mark_dirty(QueuePair& qp);
     void let_go(QueuePair& sender, std::uint64_t index);

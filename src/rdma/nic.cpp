@@ -135,11 +135,13 @@ Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& c
         return error(
             Errc::kInvalidArgument,
             "cannot create a completion queue: a collapsed one has 1 entry, any other has a consumer record");
+    // Writes the whole ring: not under the lock that all NICs of the wire share.
+    auto made = std::make_unique<CompletionQueue>(config);
     const std::lock_guard lock(impl_->wire->mutex);
     auto& queues = impl_->completion_queues;
     auto free = std::ranges::find_if(queues, [](const auto& queue) { return queue == nullptr; });
     if (free == queues.end()) free = queues.insert(queues.end(), nullptr);
-    *free = std::make_unique<CompletionQueue>(config);
+    *free = std::move(made);
     if (!config.collapsed)
         (*free)->affinity = impl_->wire->rings.place(impl_->engines.size(), config.use, config.entries);
     return static_cast<CqNumber>(free - queues.begin() + 1);

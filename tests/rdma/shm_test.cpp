@@ -2,6 +2,7 @@
 // nonsense over all that they share, nodes that end. Clients that die are processes of their own.
 #include "rdma/nic_fixture.hpp"
 
+#include "rdma/nic_memory.hpp"
 #include "rdma/shm/messages.hpp"
 #include "rdma/shm/socket.hpp"
 
@@ -370,6 +371,39 @@ TEST(ShmWire, PagesThatCanBeTakenFromAFileWithoutShrinkingItAreRefused) {
     const auto nic = must(SoftNic::open(*wire));
     void* const anywhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
     EXPECT_EQ(nic->share_memory(anywhere, kBytes, file.get()).error().code, Errc::kPermission);
+}
+
+TEST(ShmWire, RingsThatLieInEachOtherMakeTheNodeKeepNoMoreThanItSays) {
+    constexpr std::uint32_t kEntries = 32'768, kCqs = 64;
+    Node node;
+    const auto wire = must(ShmWire::open(node.path));
+    const auto nic = must(SoftNic::open(*wire));
+    const NicMemory memory = must(NicMemory::map(*nic, (kEntries + kCqs + 1) * 64));
+    QueuePairConfig config{};
+    config.send_ring = reinterpret_cast<mlx5::SendEntry*>(memory.data());
+    config.send_entries = kEntries;
+    auto* const cqs = reinterpret_cast<mlx5::Cqe64*>(memory.data() + std::size_t{kEntries} * 64);
+    config.doorbell_record = reinterpret_cast<std::uint32_t*>(cqs + kCqs);
+    config.bell = reinterpret_cast<std::uint64_t*>(cqs + kCqs) + 1;
+    std::vector<CqNumber> rings;
+    std::vector<QpNumber> queue_pairs;
+    Errc refused{};
+    for (std::uint32_t i = 0; i < kCqs; ++i) {
+        rings.push_back(must(nic->create_completion_queue({cqs + i, 1, nullptr, true})));
+        config.send_cq = rings.back();
+        const auto made = nic->create_queue_pair(config);
+        if (!made.ok()) {
+            refused = made.error().code;
+            break;
+        }
+        queue_pairs.push_back(*made);
+    }
+    EXPECT_EQ(refused, Errc::kNoSpace);
+    EXPECT_EQ(queue_pairs.size() * kEntries, std::size_t{1} << 20);
+    must(nic->destroy_queue_pair(queue_pairs.back()));
+    queue_pairs.back() = must(nic->create_queue_pair(config));  // what is given back may be had again
+    for (const QpNumber qp : queue_pairs) must(nic->destroy_queue_pair(qp));
+    for (const CqNumber cq : rings) must(nic->destroy_completion_queue(cq));
 }
 
 TEST(ShmWire, ANodeThatEndsFailsCallsAndTakesNothingFromTheClient) {

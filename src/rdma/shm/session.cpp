@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::uint32_t kTickMs = 200;  // how soon `stop` is seen
 constexpr std::size_t kBlocksMax = 1024;
+// Of all its queue pairs: for each the node has some 200 bytes of its own, wherever the ring lies.
+constexpr std::uint64_t kSendEntriesMax = 1u << 20;
 constexpr int kGiveBackTries = 6;  // each waits for the NIC's own quiesce timeout
 
 }  // namespace
@@ -110,6 +112,7 @@ Result<void> Session::act(const Request& request, Descriptor file, Answer& answe
         case Kind::kDestroyQueuePair:
             GN_TRY(nic_->destroy_queue_pair(number));
             unuse(queue_pairs_, number);
+            send_entries_.erase(number);
             return {};
         case Kind::kReset:
             return nic_->reset_queue_pair(number);
@@ -245,6 +248,11 @@ Result<void> Session::create_ring(const Request& r, Answer& answer) {
 Result<void> Session::create_queue_pair(const Request& r, Answer& answer) {
     Users users;
     QueuePairConfig config{};
+    std::uint64_t entries = r.entries;
+    for (const auto& [number, some] : send_entries_) entries += some;
+    if (entries > kSendEntriesMax)
+        return error(Errc::kNoSpace, "a client may have {} send entries in all its queue pairs",
+                     kSendEntriesMax);
     GN_ASSIGN(config.send_ring, locate<mlx5::SendEntry>(r.address, std::max(1u, r.entries), users));
     config.send_entries = r.entries;
     if (r.receive_ring != 0) {
@@ -260,6 +268,7 @@ Result<void> Session::create_queue_pair(const Request& r, Answer& answer) {
     GN_ASSIGN(answer.value, nic_->create_queue_pair(config));
     use(users);
     queue_pairs_[answer.value] = std::move(users);
+    send_entries_[answer.value] = r.entries;
     return {};
 }
 

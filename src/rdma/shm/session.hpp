@@ -70,6 +70,7 @@ class Session {
     std::uint64_t bytes_ = 0;
     std::map<std::uint64_t, Block> blocks_;  ///< by the client's address
     std::map<std::uint32_t, Users> regions_, rings_, queue_pairs_;
+    std::map<std::uint32_t, std::uint32_t> send_entries_;  ///< of each queue pair
 };
 
 }  // namespace gnstor::rdma::shm
