@@ -110,6 +110,7 @@ bool Connection::take_admin(Capsule& capsule) {
         const std::lock_guard lock(subsystem_->mutex);
         Controllers& controllers = subsystem_->controllers;
         const std::uint16_t id = binding_.controller_id;
+        controllers.heard(id, now_ns_());
         if (opcode == nvme::AdminOpcode::kKeepAlive) {
             outcome = {controllers.keep_alive(id, now_ns_()), 0, true};
         } else if (!controllers.ready(id)) {

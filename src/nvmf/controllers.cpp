@@ -15,6 +15,7 @@ using nvme::Status;
 namespace {
 
 constexpr std::uint16_t kControllerIdMax = 0xFFEF;  // FFF0h and above are reserved (Base 2.0, 3.1.1)
+constexpr std::uint64_t kNever = ~0ull;
 constexpr std::uint8_t kSqEntryLog2 = 6;
 constexpr std::uint8_t kCqEntryLog2 = 4;
 constexpr std::uint8_t kArbitrationRoundRobin = 0;
@@ -65,10 +66,17 @@ std::uint16_t Controllers::free_id() {
     return last_id_;
 }
 
-void Controllers::set_keep_alive(Controller& controller, std::uint32_t ms, std::uint64_t now_ns) {
+void Controllers::set_keep_alive(Controller& controller, std::uint32_t ms, std::uint64_t now_ns) const {
     controller.keep_alive_ms = ms;
-    const std::uint64_t units = (std::uint64_t{ms} + kKeepAliveGranularityMs - 1) / kKeepAliveGranularityMs;
-    controller.expires_ns = now_ns + units * kKeepAliveGranularityMs * 1'000'000u;
+    const std::uint32_t wanted = ms == 0 && kind_ == ControllerKind::kDiscovery ? kDiscoveryIdleMs : ms;
+    const std::uint64_t units =
+        (std::uint64_t{wanted} + kKeepAliveGranularityMs - 1) / kKeepAliveGranularityMs;
+    controller.expires_ns = wanted == 0 ? kNever : now_ns + units * kKeepAliveGranularityMs * 1'000'000u;
+}
+
+void Controllers::heard(std::uint16_t controller_id, std::uint64_t now_ns) {
+    Controller* const controller = kind_ == ControllerKind::kDiscovery ? find(controller_id) : nullptr;
+    if (controller != nullptr && controller->keep_alive_ms == 0) set_keep_alive(*controller, 0, now_ns);
 }
 
 ConnectOutcome Controllers::connect(const ConnectRequest& request, const TransportRequest& transport,
@@ -205,7 +213,7 @@ nvme::Status Controllers::keep_alive(std::uint16_t controller_id, std::uint64_t 
 std::vector<std::uint16_t> Controllers::expire(std::uint64_t now_ns) {
     std::vector<std::uint16_t> ids;
     for (auto& [id, controller] : controllers_) {
-        if (controller.expired || controller.keep_alive_ms == 0 || now_ns < controller.expires_ns) continue;
+        if (controller.expired || controller.expires_ns == kNever || now_ns < controller.expires_ns) continue;
         controller.expired = true;
         controller.status = {.ready = false, .fatal = true, .shutdown = 0};
         ids.push_back(id);

@@ -38,6 +38,9 @@ enum class ControllerKind : std::uint8_t {
 
 /// Keep-alive granularity (KAS): a controller's time is rounded up to a multiple of it.
 inline constexpr std::uint32_t kKeepAliveGranularityMs = 100;
+/// How long a discovery controller without a keep-alive time of its own may be silent (Base 2.0, 3.9): those
+/// who only wanted the log page may vanish, and nothing else would end their connections.
+inline constexpr std::uint32_t kDiscoveryIdleMs = 120'000;
 /// Until CC.EN takes effect at most (CAP.TO), in units of 500 ms; here it is at once.
 inline constexpr std::uint8_t kEnableTimeout500ms = 20;
 /// Asynchronous event requests that a controller holds (AERL + 1).
@@ -88,6 +91,8 @@ class Controllers {
     PropertyOutcome property_set(std::uint16_t controller_id, const nvme::Command& command);
 
     nvme::Status keep_alive(std::uint16_t controller_id, std::uint64_t now_ns);
+    /// A command came: a discovery controller without a keep-alive time lives on by any.
+    void heard(std::uint16_t controller_id, std::uint64_t now_ns);
     /// Controllers whose keep-alive time has passed by `now_ns`; each is reported once and refuses everything
     /// from then on.
     std::vector<std::uint16_t> expire(std::uint64_t now_ns);
@@ -114,7 +119,7 @@ class Controllers {
         bool privileged = false;
         bool expired = false;
         std::uint32_t keep_alive_ms = 0;
-        std::uint64_t expires_ns = 0;  ///< only with keep_alive_ms
+        std::uint64_t expires_ns = 0;
         nvme::Configuration configuration;
         nvme::ControllerStatus status;
         std::uint32_t io_queues_granted = 0;
@@ -123,7 +128,7 @@ class Controllers {
     ConnectOutcome connect_admin(const ConnectRequest& request, std::uint64_t now_ns);
     ConnectOutcome connect_io(const ConnectRequest& request);
     PropertyOutcome configure(Controller& controller, nvme::Configuration wanted);
-    static void set_keep_alive(Controller& controller, std::uint32_t ms, std::uint64_t now_ns);
+    void set_keep_alive(Controller& controller, std::uint32_t ms, std::uint64_t now_ns) const;
     [[nodiscard]] std::uint16_t free_id();
     [[nodiscard]] Controller* find(std::uint16_t controller_id);
     [[nodiscard]] const Controller* find(std::uint16_t controller_id) const;

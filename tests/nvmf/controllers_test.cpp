@@ -212,6 +212,25 @@ TEST_F(ControllersTest, TheNumberOfQueuesIsGrantedUpToTheLimitAndHeld) {
     EXPECT_FALSE(controllers_.set_feature(id, c, 0).handled) << "the write cache is the drive's";
 }
 
+TEST_F(ControllersTest, ADiscoveryControllerWithoutAKeepAliveTimeEndsWhenNothingComesForTwoMinutes) {
+    Controllers discovery{kSubsystem, {}, ControllerKind::kDiscovery};
+    auto r = request(0);
+    r.keep_alive_ms = 0;
+    const auto id = discovery.connect(r, {0, 32, 0}, 0).binding.controller_id;
+    constexpr std::uint64_t kIdle = kDiscoveryIdleMs * kMs;
+    EXPECT_TRUE(discovery.expire(kIdle - 1).empty());
+    discovery.heard(id, kIdle - 1);
+    EXPECT_TRUE(discovery.expire(2 * kIdle - 2).empty()) << "a command came";
+    EXPECT_EQ(discovery.expire(2 * kIdle - 1), std::vector<std::uint16_t>{id});
+    discovery.heard(id, 2 * kIdle);
+    EXPECT_EQ(discovery.keep_alive(id, 2 * kIdle), Status::kKeepAliveExpired);
+    // One that has asked for a time lives by that alone.
+    r.keep_alive_ms = 1000;
+    const auto other = discovery.connect(r, {0, 32, 0}, 0).binding.controller_id;
+    discovery.heard(other, 999 * kMs);
+    EXPECT_EQ(discovery.expire(1000 * kMs), std::vector<std::uint16_t>{other});
+}
+
 TEST_F(ControllersTest, TheKeepAliveTimeCanBeChanged) {
     const auto id = ready_controller();
     nvme::Command c{};
