@@ -67,7 +67,9 @@ Result<std::string> read_or_make_token(const std::filesystem::path& file) {
     GN_ASSIGN(const std::string token, random_token());
     // Written beside it and linked: whoever finds the file finds it whole, and the first one stays.
     const std::string beside = fmt::format("{}.{}", file.string(), ::getpid());
-    const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    // New, whatever lay there: a file or link that somebody else has put there would show him the token.
+    ::unlink(beside.c_str());
+    const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return error(Errc::kIo, "the token file {} cannot be made: {}", file.string(), std::strerror(errno));
     const Descriptor closes = owned(fd);

@@ -97,6 +97,23 @@ TEST_F(TokenFileTest, IsMadeOnceReadableByItsUserAloneAndStays) {
     EXPECT_EQ(std::distance(fs::directory_iterator(dir), fs::directory_iterator()), 1) << "remains";
 }
 
+TEST_F(TokenFileTest, IsNotWrittenThroughWhatSomebodyPutInItsWay) {
+    const fs::path beside = file.string() + "." + std::to_string(::getpid()), bait = dir / "bait";
+    std::ofstream(bait) << "precious";
+    fs::create_symlink(bait, beside);
+    ASSERT_TRUE(read_or_make_token(file).ok());
+    std::string kept;
+    std::ifstream(bait) >> kept;
+    EXPECT_EQ(kept, "precious");
+    fs::remove(file);
+    std::ofstream(beside) << "opened by another, who goes on reading";
+    std::ifstream other(beside);
+    ASSERT_TRUE(read_or_make_token(file).ok());
+    std::string seen;
+    std::getline(other, seen);
+    EXPECT_EQ(seen, "opened by another, who goes on reading");
+}
+
 TEST_F(TokenFileTest, ThatOthersMayReadOrThatHoldsNoneIsRefused) {
     ASSERT_TRUE(read_or_make_token(file).ok());
     for (const mode_t mode : {0640u, 0604u, 0660u, 0601u}) {
