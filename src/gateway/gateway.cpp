@@ -29,6 +29,9 @@ constexpr auto kReclaimPause = std::chrono::seconds(1);
 /// Reads that other replicas could answer wait while a lost SSD is called: a tenth of the time at most.
 constexpr int kReclaimShare = 10;
 constexpr std::uint32_t kUnderWayMost = 1024;
+/// Of a trim: each is a command to every replica. A host that discards a whole disk in one command (Linux, if
+/// it is not told of a limit: 2 TiB) would find it given up by its deadline, again and again.
+constexpr std::uint32_t kTrimChunksMost = 16384;
 constexpr std::uint32_t kChannelDepth = 64;
 constexpr std::uint64_t kPoolBytes = 8u << 20;
 
@@ -133,6 +136,7 @@ Result<void> Gateway::Impl::describe() {
     facts.serial = serial_of(facts.uuid);
     facts.capacity_blocks = volume->record().geometry.capacity_blocks;
     facts.write_cache = cache;
+    facts.trim_blocks_max = kTrimChunksMost << volume->record().geometry.chunk_shift;
     facts.model = "GNStor volume";
     facts.tells_of_changes = true;
     facts.write_protected = options.read_only;

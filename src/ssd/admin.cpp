@@ -198,7 +198,9 @@ AdminReply AdminHandler::identify(const nvme::Command& command, std::span<std::b
         }
         case IdentifyCns::kControllerOfSet: {
             if ((command.cdw11 >> 24) != kNvmCommandSet) return {Status::kInvalidField};
-            const nvme::IdentifyControllerNvm limits{};
+            nvme::IdentifyControllerNvm limits{};
+            limits.dmrsl = facts_.trim_blocks_max;
+            limits.dmsl = facts_.trim_blocks_max;
             copy_out(data, &limits, sizeof limits);
             return {Status::kSuccess};
         }
@@ -274,9 +276,10 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFe
             if (!facts_.tells_of_changes) return {Status::kInvalidLogPage};
             nvme::NamespaceList list{};
             if (features.namespace_changed) list.nsid[0] = kFirstNamespace;
-            // Read means told, unless the host wants to look again.
-            features.namespace_changed = features.namespace_changed && (command.cdw10 & kRetainEvent) != 0;
             fill(list);
+            // Read means told, unless the host wants to look again.
+            if (offset <= bytes && offset % 4 == 0 && (command.cdw10 & kRetainEvent) == 0)
+                features.namespace_changed = features.notice_due = false;
             break;
         }
         case LogPage::kCommandsSupported: {

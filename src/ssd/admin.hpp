@@ -38,6 +38,9 @@ struct DriveFacts {
     bool array_commands = false;    ///< GNStor's own (vendor.hpp)
     bool tells_of_changes = false;  ///< of the namespace, by notices and a log page
     bool write_protected = false;   ///< what is there can be read alone
+    /// Of a dataset management command, all its ranges together (DMRSL, DMSL): what is done in good time. 0:
+    /// any number.
+    std::uint32_t trim_blocks_max = 0;
 };
 
 /// Features of one controller, kept with its admin queue.

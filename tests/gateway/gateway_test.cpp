@@ -38,6 +38,15 @@ TEST(Gateway, AnOrdinaryHostSeesOneNamespaceOfTheVolumesSizeAndItsNameStays) {
         EXPECT_EQ(std::string(c.mn, 13), "GNStor volume");
         EXPECT_EQ(c.vwc, 0) << "the SSDs' own promise";
         EXPECT_EQ(c.oncs, 0x0C);
+        nvme::Command ask{};
+        ask.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify);
+        ask.flags = nvme::kFlagsSgl;
+        ask.cdw10 = static_cast<std::uint32_t>(nvme::IdentifyCns::kControllerOfSet);
+        nvme::IdentifyControllerNvm limits{};
+        const auto bytes = std::as_writable_bytes(std::span(&limits, 1));
+        ASSERT_TRUE(nvme::ok(host.controller->admin(ask, bytes, nvmf::Direction::kToHost)->result()));
+        EXPECT_EQ(limits.dmrsl, 16384u << served->gateway(0).volume().geometry.chunk_shift)
+            << "more is not trimmed in time";
         const auto n = host.controller->identify_namespace().value();
         EXPECT_EQ(n.nsze, kVolumeBlocks);
         EXPECT_EQ(n.lbaf[0].ds, 12);

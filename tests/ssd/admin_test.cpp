@@ -126,6 +126,8 @@ TEST_F(Admin, WhatTheNvmCommandSetAndNamespacesOfAnySetAreSaidToBe) {
     constexpr std::uint32_t kZoned = 2u << 24;
     ASSERT_EQ(run(AdminOpcode::kIdentify, 0, 6).status, Status::kSuccess);
     EXPECT_EQ(as<nvme::IdentifyControllerNvm>().dmrl, 0) << "no limits but those of Identify Controller";
+    EXPECT_EQ(as<nvme::IdentifyControllerNvm>().dmrsl, 0u);
+    EXPECT_EQ(as<nvme::IdentifyControllerNvm>().dmsl, 0u);
     EXPECT_EQ(run(AdminOpcode::kIdentify, 0, 6, kZoned).status, Status::kInvalidField);
     ASSERT_EQ(run(AdminOpcode::kIdentify, 1, 5).status, Status::kSuccess);
     EXPECT_EQ(data[0], std::byte{0});
@@ -226,8 +228,13 @@ TEST_F(Admin, AChangedNamespaceIsListedUntilItsHostHasReadThat) {
     };
     EXPECT_EQ(first(kPage), 0u);
     features.namespace_changed = true;
+    features.notice_due = true;
+    EXPECT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, kPage, 0, &changing, 2).status,
+              Status::kInvalidField);
+    EXPECT_TRUE(features.namespace_changed && features.notice_due) << "nothing was read";
     EXPECT_EQ(first(kPage | kRetain), 1u);
     EXPECT_EQ(first(kPage), 1u);
+    EXPECT_FALSE(features.notice_due) << "of what the host knows";
     EXPECT_EQ(first(kPage), 0u);
     EXPECT_EQ(changing.controller().oaes, 0x100u);
     EXPECT_EQ(handler->controller().oaes, 0u);
