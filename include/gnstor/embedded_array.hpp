@@ -51,6 +51,10 @@ struct EmbeddedArrayOptions {
     /// the CPU's caches, from which it would have to be fetched. No more than a matter of speed.
     bool reads_for_device = false;
     bool direct_io = false;  ///< stores without the page cache (O_DIRECT)
+    /// A Unix socket by which other processes of this machine reach the SSDs over shared memory, at the loop
+    /// wire's speed (RemoteArray); empty: none do.
+    std::filesystem::path shm_socket;
+    std::uint32_t shm_mode = 0600;  ///< of that socket: who may connect
     /// The hardware that drives and network stand for: "none", another built-in name (share/profiles), or the
     /// path of a profile (with a slash, or ending in .json). Contents and counts do not depend on it.
     std::string profile = "none";

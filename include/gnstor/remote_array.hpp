@@ -1,17 +1,20 @@
-// remote_array.hpp: an array that other processes serve, as an object: gnstord over HTTP, SSDs over the udp
-// wire.
+// remote_array.hpp: an array that other processes serve, as an object: gnstord over HTTP, SSDs over the shm
+// or the udp wire.
 //
 //     auto array = gnstor::RemoteArray::open({.array = "unix:/var/lib/gnstor/gnstord.sock"});
 //     auto client = (*array)->connect({.name = "trainer"});
 //
 // What it hands out is what an EmbeddedArray does, so a program works with either. Software NIC; GPU lanes as
-// there. The wire is udp, also on the same machine: shm is not chosen yet. wire() says so.
+// there. The wire: shm where the SSDs are those of a gnstord on this machine (named by its Unix socket), udp
+// where they are nodes'. wire() says which.
+
 #pragma once
 
 #include <gnstor/base/result.hpp>
 #include <gnstor/client/client.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -23,10 +26,13 @@ struct RemoteArrayOptions {
     std::string address = {};  ///< of this process on the udp wire; empty: where the route to the SSDs begins
 };
 
+/// Where a gnstord that has the SSDs in its own process serves them to other processes: beside its socket.
+std::filesystem::path shm_socket_beside(const std::filesystem::path& gnstord_socket);
+
 class RemoteArray {
   public:
-    /// Asks gnstord where the SSDs are, and takes an address on the wire. kUnsupported: they are on a wire
-    /// that ends at their process (an array without nodes). Clients must be gone before it is.
+    /// Asks gnstord where the SSDs are, and takes an address on the wire. kUnsupported: they are in its own
+    /// process, and it was named by HTTP. Clients must be gone before it is.
     static Result<std::unique_ptr<RemoteArray>> open(const RemoteArrayOptions& options);
     ~RemoteArray();
     RemoteArray(const RemoteArray&) = delete;
@@ -37,7 +43,7 @@ class RemoteArray {
     [[nodiscard]] rdma::SoftNic& host_nic();
     /// For people: the wire, both ends, the size of packets.
     [[nodiscard]] std::string wire() const;
-    [[nodiscard]] std::uint32_t packet_bytes() const;  ///< RoCE's MTU
+    [[nodiscard]] std::uint32_t packet_bytes() const;  ///< RoCE's MTU; 0: no packets
 
   private:
     struct Impl;

@@ -162,7 +162,9 @@ Result<std::unique_ptr<ServedArray>> make_array(const ArrayOptions& options,
         return error(Errc::kState,
                      "the SSDs of {} are those of nodes (nodes.json there); name them with --nodes",
                      options.directory.string());
-    GN_ASSIGN(const EmbeddedArrayOptions embedded, embedded_options(options));
+    GN_ASSIGN(EmbeddedArrayOptions embedded, embedded_options(options));
+    embedded.shm_socket = options.shm_socket;
+    embedded.shm_mode = options.shm_mode;
     GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(embedded, std::move(store)));
     return std::unique_ptr<ServedArray>(std::make_unique<EmbeddedServedArray>(std::move(array)));
 }

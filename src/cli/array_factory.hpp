@@ -29,6 +29,8 @@ struct ArrayOptions {
     std::uint32_t scrub_mib = 4;      ///< MiB a second that each service unit checks in the background
     SsdDurability durability = SsdDurability::kDefault;
     bool direct_io = false;
+    std::filesystem::path shm_socket;  ///< where other processes reach the SSDs; empty: none do
+    std::uint32_t shm_mode = 0600;     ///< of that socket
     std::string profile = "none";      ///< of the hardware that is modelled: a name, or a file
     std::uint32_t engine_threads = 0;  ///< 0: half of the machine's
     /// The SSDs are those of these nodes (ADDR[:PORT]), other processes on the udp wire; none are opened

@@ -11,7 +11,9 @@
 #include "daemon/token_file.hpp"
 
 #include <gnstor/base/units.hpp>
+#include <gnstor/remote_array.hpp>
 
+#include <sys/un.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -126,6 +128,14 @@ int main(int argc, char** argv) {
     if (!capacity.ok()) return fmt::print(stderr, "gnstord: --capacity: {}\n", capacity.error().message), 2;
     options.array.ssd_capacity_bytes = *capacity;
     options.http.socket_mode = socket_mode == "0660" ? 0660 : 0600;
+    options.array.shm_mode = options.http.socket_mode;
+    options.array.shm_socket = shm_socket_beside(options.http.socket);
+    if (options.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {
+        fmt::print(stderr,
+                   "gnstord: {} is too long for a socket: no program reaches the SSDs by shared memory\n",
+                   options.array.shm_socket.string());
+        options.array.shm_socket.clear();
+    }
     options.token_file =
         token_file.empty() ? options.array.directory / "gnstord.token" : std::filesystem::path(token_file);
     if (!listen.empty()) {

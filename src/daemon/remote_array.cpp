@@ -4,6 +4,7 @@
 #include "client/udp_host.hpp"
 #include "daemon/array_address.hpp"
 #include "daemon/http_client.hpp"
+#include "rdma/shm_wire.hpp"
 
 #include <arpa/inet.h>
 
@@ -29,7 +30,32 @@ struct RemoteArray::Impl {
     daemon::HttpControlPlane control;
     std::vector<std::string> nodes;  ///< addresses, each once
     std::unique_ptr<client::UdpHost> host;
+    // Instead of it where the SSDs are gnstord's own.
+    std::unique_ptr<rdma::ShmWire> shm;
+    std::unique_ptr<rdma::SoftNic> shm_nic;
+
+    rdma::SoftNic& nic() { return shm_nic != nullptr ? *shm_nic : host->nic(); }
+
+    /// SSDs in gnstord's own process: over shared memory, which a process of the same machine can have.
+    Result<void> open_shm(const daemon::HttpClientOptions& gnstord, const std::string& array) {
+        if (gnstord.socket.empty())
+            return error(
+                Errc::kUnsupported,
+                "the SSDs of {} lie in gnstord's own process, which this machine's programs reach by its "
+                "Unix socket (--array unix:PATH); for other machines start them as nodes ('gnstor up "
+                "--nodes 1')",
+                array);
+        const auto path = shm_socket_beside(gnstord.socket);
+        GN_ASSIGN(shm, rdma::ShmWire::open(path));
+        GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
+        nodes = {path.string()};
+        return {};
+    }
 };
+
+std::filesystem::path shm_socket_beside(const std::filesystem::path& gnstord_socket) {
+    return gnstord_socket.string() + ".shm";
+}
 
 RemoteArray::RemoteArray(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RemoteArray::~RemoteArray() = default;
@@ -39,12 +65,15 @@ Result<std::unique_ptr<RemoteArray>> RemoteArray::open(const RemoteArrayOptions&
               daemon::client_options(options.array, options.token_file));
     auto impl = std::make_unique<Impl>(http);
     GN_ASSIGN(const client::ArrayView view, impl->control.array());
+    const auto elsewhere = [](const client::SsdAddress& ssd) { return is_ip(ssd.nic_address); };
+    if (!view.ssds.empty() && std::none_of(view.ssds.begin(), view.ssds.end(), elsewhere)) {
+        GN_TRY(impl->open_shm(http, options.array));
+        return std::unique_ptr<RemoteArray>(new RemoteArray(std::move(impl)));
+    }
     for (const client::SsdAddress& ssd : view.ssds) {
-        if (!is_ip(ssd.nic_address))
-            return error(Errc::kUnsupported,
-                         "the SSDs of {} are reached within gnstord's own process only; start them as nodes "
-                         "('gnstor up --nodes 1'), and other processes reach them",
-                         options.array);
+        if (!elsewhere(ssd))
+            return error(Errc::kUnsupported, "the SSD at '{}' of {} is at no IP address, and others are",
+                         ssd.nic_address, options.array);
         if (std::find(impl->nodes.begin(), impl->nodes.end(), ssd.nic_address) == impl->nodes.end())
             impl->nodes.push_back(ssd.nic_address);
     }
@@ -56,23 +85,26 @@ Result<std::unique_ptr<RemoteArray>> RemoteArray::open(const RemoteArrayOptions&
 }
 
 Result<std::unique_ptr<client::Client>> RemoteArray::connect(const client::ClientOptions& options) {
-    return client::Client::connect(impl_->control, impl_->host->nic(), options);
+    return client::Client::connect(impl_->control, impl_->nic(), options);
 }
 
 client::ControlPlane& RemoteArray::control() {
     return impl_->control;
 }
 rdma::SoftNic& RemoteArray::host_nic() {
-    return impl_->host->nic();
+    return impl_->nic();
 }
 
 std::uint32_t RemoteArray::packet_bytes() const {
-    return impl_->host->wire().mtu();
+    return impl_->host != nullptr ? impl_->host->wire().mtu() : 0;
 }
 
 std::string RemoteArray::wire() const {
-    return fmt::format("udp from {} to {}, {} bytes a packet (shm is not used yet)",
-                       impl_->host->address(), fmt::join(impl_->nodes, ", "), packet_bytes());
+    if (impl_->host == nullptr)
+        return fmt::format("shm: gnstord works on queues in this process's memory ({})",
+                           impl_->nodes.front());
+    return fmt::format("udp from {} to {}, {} bytes a packet", impl_->host->address(),
+                       fmt::join(impl_->nodes, ", "), packet_bytes());
 }
 
 }  // namespace gnstor

@@ -5,6 +5,7 @@
 #include "daemon/nvmf_ssd_port.hpp"
 #include "embedded/node.hpp"
 #include "rdma/loop_wire.hpp"
+#include "rdma/shm_wire.hpp"
 
 #include <fmt/core.h>
 
@@ -63,6 +64,17 @@ struct EmbeddedArray::Impl {
     std::unique_ptr<rdma::SoftNic> host_nic;  // of the daemon and of all clients in this process
     std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;
     std::unique_ptr<daemon::InProcessControlPlane> daemon;
+    std::unique_ptr<rdma::ShmServer> shm;
+
+    Result<void> serve_other_processes() {
+        if (options.shm_socket.empty()) return {};
+        GN_ASSIGN(shm, rdma::ShmServer::start(wire, node->nic_reactors(),
+                                              {.path = options.shm_socket,
+                                               .node = node->address(),
+                                               .mode = options.shm_mode,
+                                               .strict = options.strict_nic}));
+        return {};
+    }
 
     Result<void> open_host_nic() {
         rdma::NicOptions nic;
@@ -119,6 +131,7 @@ Result<std::unique_ptr<EmbeddedArray>> EmbeddedArray::open(const EmbeddedArrayOp
     GN_TRY(impl->open_host_nic());
     GN_TRY(impl->connect_ports());
     GN_TRY(impl->start_daemon(std::move(records)));
+    GN_TRY(impl->serve_other_processes());
     return std::unique_ptr<EmbeddedArray>(new EmbeddedArray(std::move(impl)));
 }
 

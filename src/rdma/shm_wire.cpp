@@ -124,7 +124,7 @@ Result<std::unique_ptr<ShmServer>> ShmServer::start(LoopWire& wire, std::span<Re
     auto impl = std::make_unique<Impl>();
     impl->wire = &wire;
     impl->reactors.assign(reactors.begin(), reactors.end());
-    GN_ASSIGN(shm::Socket socket, shm::Socket::listen(options.path.string()));
+    GN_ASSIGN(shm::Socket socket, shm::Socket::listen(options.path.string(), options.mode));
     impl->socket = std::make_unique<shm::Socket>(std::move(socket));
     impl->options = std::move(options);
     impl->accepting = std::thread([i = impl.get()] { i->accept_clients(); });

@@ -50,8 +50,9 @@ class ShmWire {
 };
 
 struct ShmServerOptions {
-    std::filesystem::path path;  ///< of the socket; made with mode 0600, an abandoned one is replaced
+    std::filesystem::path path;  ///< of the socket; an abandoned one is replaced
     std::string node;            ///< address on the loop wire that clients' connections go to
+    std::uint32_t mode = 0600;   ///< of the socket: who may connect
     std::uint32_t clients_max = 256;
     bool strict = false;                           ///< of the clients' NICs (NicOptions)
     std::uint64_t client_bytes_max = 64ull << 30;  ///< of memory that one client may share

@@ -27,7 +27,7 @@ class Daemon(Programs):
         self.assertEqual((reopened["started"], reopened["ssds"], len(reopened["notes"])), (True, 3, 2))
         self.assertEqual(reopened["ssd_capacity_bytes"], up["ssd_capacity_bytes"])
         self.assertFalse({e.name for e in self.dir.iterdir()} - {"gnstord.pid", "gnstord.lock", "gnstord.log", "gnstord.sock",
-                         "gnstord.sock.lock", "records.db", "records.db-wal", "records.db-shm", "records.db-journal", "ssd-0.store",
+                         "gnstord.sock.lock", "gnstord.sock.shm", "records.db", "records.db-wal", "records.db-shm", "records.db-journal", "ssd-0.store",
                          "ssd-1.store", "ssd-2.store"}, "files that nobody documented")
 
     def test_down_finds_the_daemon_by_its_socket_alone(self):

@@ -176,9 +176,22 @@ class Nodes(Programs):
         self.cli("node", "--gateway", "absent", "--listen", address, code=1, says="absent")
         self.cli("node", "--gateway", "../x", "--listen", address, code=1, says="0x2f")
 
+    def test_an_array_of_one_process_is_reached_over_shared_memory(self):
+        self.ask("up", *SMALL)
+        contents = os.urandom(5_000_003)
+        self.assertIn("shm", self.cli("put", self.write("big", contents)).stderr.decode())
+        self.assertEqual(self.cli("cat", "big").stdout, contents)
+        self.assertEqual(self.cli("get", "big", self.root / "back").returncode, 0)
+        self.assertEqual((self.root / "back").read_bytes(), contents)
+        self.cli("rm", "big")
+        # Whoever may use the socket of gnstord may use the other, and nobody else.
+        self.assertEqual((self.dir / "gnstord.sock.shm").stat().st_mode & 0o777, 0o600)
+        self.ask("down")
+        self.assertFalse((self.dir / "gnstord.sock.shm").exists())
+
     def test_what_does_not_fit_is_said(self):
         self.ask("up", *SMALL)
-        self.cli("put", self.write("f", b"x"), code=1, says="gnstor up --nodes")
+        self.cli("put", self.write("f", b"x"), "--array", "http://127.0.0.1:9", code=1)
         self.cli("up", "--nodes", "2", code=1, says="begun in one process")
         self.ask("down")
         other = self.root / "other"

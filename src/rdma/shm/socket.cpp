@@ -78,7 +78,7 @@ Result<Socket> Socket::connect(const std::string& path) {
     return Socket(std::move(fd));
 }
 
-Result<Socket> Socket::listen(const std::string& path) {
+Result<Socket> Socket::listen(const std::string& path, std::uint32_t mode) {
     GN_ASSIGN(const sockaddr_un address, address_of(path));
     if (Socket::connect(path).ok())
         return error(Errc::kBusy, "cannot serve shared memory at {}: somebody does already", path);
@@ -89,8 +89,9 @@ Result<Socket> Socket::listen(const std::string& path) {
         ::unlink(path.c_str());
     }
     GN_ASSIGN(Descriptor fd, open_socket());
+    // Of the socket before it has a name, then of the name: at no moment may others connect.
     if (::fchmod(fd.get(), 0600) != 0 || ::bind(fd.get(), generic(address), sizeof address) != 0 ||
-        ::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), 16) != 0)
+        ::chmod(path.c_str(), static_cast<mode_t>(mode)) != 0 || ::listen(fd.get(), 16) != 0)
         return error(Errc::kIo, "cannot serve shared memory at {}: {}", path, std::strerror(errno));
     return Socket(std::move(fd));
 }

@@ -32,8 +32,8 @@ class Socket {
   public:
     explicit Socket(Descriptor fd) : fd_(std::move(fd)) {}
     static Result<Socket> connect(const std::string& path);
-    /// A listening one at `path`, mode 0600; one that nobody listens at any more is replaced.
-    static Result<Socket> listen(const std::string& path);
+    /// A listening one at `path`; one that nobody listens at any more is replaced.
+    static Result<Socket> listen(const std::string& path, std::uint32_t mode = 0600);
     /// The next connection. kTimedOut: none within `timeout_ms`.
     Result<Socket> accept(std::uint32_t timeout_ms) const;
 
