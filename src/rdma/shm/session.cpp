@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -23,7 +24,7 @@ constexpr std::uint32_t kTickMs = 200;  // how soon `stop` is seen
 constexpr std::size_t kBlocksMax = 1024;
 // Of all its queue pairs: for each the node has some 200 bytes of its own, wherever the ring lies.
 constexpr std::uint64_t kSendEntriesMax = 1u << 20;
-constexpr int kGiveBackTries = 6;  // each waits for the NIC's own quiesce timeout
+constexpr auto kGiveBackFor = std::chrono::seconds(60);  // several of the NIC's own quiesce timeouts
 
 }  // namespace
 
@@ -48,18 +49,26 @@ void Session::run(const std::atomic<bool>& stop) {
         if (!socket_.send(std::as_bytes(std::span(&answer, 1))).ok()) break;
     }
     socket_.shut_down();
-    for (int i = 0; i < kGiveBackTries; ++i)
-        if (give_back()) return;
+    // All at once first: what drives still hold of one queue pair is not waited for with the next one at
+    // work.
+    for (const auto& [number, users] : queue_pairs_) nic_->disconnect(number);
+    const auto until = std::chrono::steady_clock::now() + kGiveBackFor;
+    while (std::chrono::steady_clock::now() < until)
+        if (give_back(until)) return;
     log_error("rdma: {}: drives hold a client's memory for good; it stays mapped", nic_->address());
     // Left as it is: engines may go on touching it. Both live as long as the process.
     nic_.release();  // NOLINT(bugprone-unused-return-value)
     blocks_.clear();
 }
 
-bool Session::give_back() {
+bool Session::give_back(std::chrono::steady_clock::time_point until) {
     bool all = true;
     const auto drop = [&](std::map<std::uint32_t, Users>& owners, auto&& destroy) {
         for (auto it = owners.begin(); it != owners.end();) {
+            if (std::chrono::steady_clock::now() >= until) {
+                all = false;
+                return;
+            }
             if (destroy(it->first).ok()) {
                 it = owners.erase(it);
             } else {

@@ -14,6 +14,7 @@
 #include "rdma/shm/socket.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -60,8 +61,8 @@ class Session {
                                     Users& users);
     void use(const Users& users);
     void unuse(std::map<std::uint32_t, Users>& owners, std::uint32_t number);
-    /// False: the NIC did not let go of all.
-    bool give_back();
+    /// False: the NIC did not let go of all, or not in time.
+    bool give_back(std::chrono::steady_clock::time_point until);
 
     const Socket socket_;
     std::unique_ptr<SoftNic> nic_;
