@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint32_t kBurst = 8;             // commands of one queue in a row
 constexpr std::uint64_t kLingerNs = 1'000'000;  // without an answer, before the thread may sleep
+constexpr std::uint64_t kRetryNs = 20'000'000;  // until what met a broken queue pair is begun again
 constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
 
 const auto kMe = simt::self(simt::Lane{});
@@ -131,6 +132,7 @@ void CommandEngine::take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64
     work->queue = &q;
     work->slot = slot;
     work->deadline_ns = now_ns + options_.timeout_ns;
+    work->retry_ns = 0;
     work->begun = false;
     under_way_.push_back(std::move(work));
 }
@@ -141,14 +143,23 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
     ChannelState& state = channel_.state();
     std::uint32_t progress = begun_ != 0 ? gnor::poll_trip(kMe, state) : 0;
     bool ended = false;
+    std::uint32_t left = begun_;  // of those that were begun: not met yet
     for (const auto& work : under_way_) {
-        if (!work->begun && !held_ && begun_ < options_.under_way_max) begin(*work);
+        const bool room = !held_ && begun_ < options_.under_way_max;
+        if (!work->begun && room && now_ns >= work->retry_ns) {
+            begin(*work);
+            ++left;
+        }
         if (work->begun) {
+            --left;
             progress += work->request.step(state, static_cast<std::uint32_t>(now_ns >> 6), now_ns) ? 1 : 0;
-            if (!work->request.done()) continue;
+            if (!work->request.done() || put_off(*work, now_ns)) continue;
             end(*work, work->request.result());
         } else {
-            if (now_ns < work->deadline_ns) break;  // those behind it wait too, and for longer
+            if (now_ns < work->deadline_ns) {
+                if (left == 0 && !room) break;  // those behind it wait too, and for longer
+                continue;
+            }
             end(*work, Status::kTimedOut);
         }
         ++progress;
@@ -181,6 +192,17 @@ void CommandEngine::begin(Work& work) {
     work.request.begin(volume.operation(), cursor, simt::Deadline{work.deadline_ns});
     work.begun = true;
     ++begun_;
+}
+
+/// A queue pair is in error, which reclaim() mends: the command waits for that, and is begun again. A host
+/// that is told of it tries again at once, a few times, and gives its file system an error within a
+/// millisecond.
+bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
+    if (work.request.result() != Status::kQueueError || now_ns + kRetryNs >= work.deadline_ns) return false;
+    work.begun = false;
+    work.retry_ns = now_ns + kRetryNs;
+    --begun_;
+    return true;
 }
 
 /// Answers; the Work is free, which `queue` says.

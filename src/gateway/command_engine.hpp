@@ -8,7 +8,8 @@
 //   while the channel is held;
 //   * memory that a command names is touched by this thread alone, and not after the answer;
 //   * requests are begun in the order in which their commands were fetched, so that a write which was fetched
-//   after another was answered is the newer one;
+//   after another was answered is the newer one; what met a broken queue pair is begun again, before it is
+//   answered;
 //   * once a drive said that the epoch is stale, nothing is written any more: the namespace is write
 //   protected from then on, and hosts are told.
 // One thread, the reactor's, but for what is marked "any thread".
@@ -85,6 +86,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
         std::vector<IoRequest> requests;
         gnor::SteppedRequest<ChannelState> request;
         std::uint64_t deadline_ns = 0;
+        std::uint64_t retry_ns = 0;  ///< not begun before
         bool begun = false;
     };
 
@@ -95,6 +97,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     std::uint32_t advance(std::uint64_t now_ns);
     std::uint32_t linger(std::uint64_t now_ns);
     void begin(Work& work);
+    bool put_off(Work& work, std::uint64_t now_ns);
     void end(Work& work, nvme::Status status);
     void give_up(Work& work);
     void collect();
@@ -109,7 +112,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // by index; null: free
     std::size_t first_queue_ = 0;                            // of the next round
     std::vector<std::unique_ptr<Work>> free_;  // with those under way: one for each entry of an I/O queue
-    std::vector<std::unique_ptr<Work>> under_way_;  // oldest first; those that were begun before the others
+    std::vector<std::unique_ptr<Work>> under_way_;  // oldest first
     std::uint32_t begun_ = 0;                       // of under_way_
     bool held_ = false, stopped_ = false, gave_up_ = false;
     std::uint64_t progress_ns_ = 0;  // when there was any last

@@ -261,7 +261,7 @@ TEST(Gateway, WhenAnotherWriterTakesTheVolumeWritesAreRefusedHostsAreToldAndNoth
     EXPECT_EQ(std::memcmp(host.buffer.data(), theirs.data(), kBlock), 0);
 }
 
-TEST(Gateway, BrokenQueuePairsCostErrorsAtMostAndAreMadeAnewByTheGateway) {
+TEST(Gateway, BrokenQueuePairsCostTimeAloneAndAreMadeAnewByTheGateway) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -270,18 +270,17 @@ TEST(Gateway, BrokenQueuePairsCostErrorsAtMostAndAreMadeAnewByTheGateway) {
     ModelHost model(host, kVolumeBlocks, run_seed() + 3);
     SplitMix64 random(run_seed());
     for (int kill = 0; kill < 3; ++kill) {
-        model.run(kCommands / 8, true, true);
+        model.run(kCommands / 8, true);
         rig.array.nic->disconnect(client->channel(0).queue_pair(static_cast<std::uint32_t>(random.below(4))));
-        model.run(kCommands / 4, false, true);
+        model.run(kCommands / 4, false);
         // A flush meets every SSD: it works once all are connected again.
         ASSERT_TRUE(nvmf::eventually(
             [&] { return nvme::ok(host.status(block_command(IoOpcode::kFlush, 0, 1))); }, 60));
         if (HasFailure()) return;
     }
     EXPECT_GE(served->gateway(0).counters().reclaims, 1u);
-    const std::uint64_t failed = model.failed;
     model.run(kCommands / 4, false);
-    EXPECT_EQ(model.failed, failed);
+    EXPECT_EQ(model.failed, 0u);
     count("gateway_commands", model.done);
 }
 
