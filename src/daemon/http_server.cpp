@@ -106,6 +106,8 @@ void HttpServer::Impl::configure() {
     // connections.
     server.set_socket_options([this](socket_t fd) {
         listening = fd;
+        // bind() makes the file with no more than this: whatever the umask, nobody connects before the chmod.
+        if (!options.socket.empty()) ::fchmod(fd, options.socket_mode);
         const int yes = 1;
         ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     });

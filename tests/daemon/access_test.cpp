@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include <atomic>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -187,6 +188,21 @@ TEST_F(AccessOverHttp, TheUnixSocketHasTheModeThatWasAskedForAndWantsNoToken) {
         o.socket = options.socket;
         EXPECT_TRUE(HttpControlPlane(o).get("/v1/status").ok());
     }
+    // Not for a moment any other, even where the umask takes nothing away.
+    std::atomic<bool> over{false};
+    std::atomic<unsigned> seen{0};
+    std::thread watcher([&] {
+        struct stat info {};
+        while (!over)
+            if (::stat(options.socket.c_str(), &info) == 0) seen |= info.st_mode & 0777u;
+    });
+    options.socket_mode = 0600;
+    const auto old_mask = ::umask(0);
+    for (int i = 0; i < 50; ++i) (void)HttpServer::start(*api, options).value();
+    ::umask(old_mask);
+    over = true;
+    watcher.join();
+    EXPECT_EQ(seen & ~0600u, 0u);
     options.socket_mode = 0666;
     EXPECT_EQ(HttpServer::start(*api, options).error().code, Errc::kInvalidArgument);
 }
