@@ -17,6 +17,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <future>
 #include <thread>
 
 namespace gnstor::rdma::test {
@@ -50,6 +51,11 @@ class Node {
     void start() {
         Reactor* const reactors[] = {reactor_.get()};
         server = must(ShmServer::start(wire_, reactors, {.path = path, .node = "node"}));
+    }
+
+    QpNumber last_queue_pair() {
+        const std::lock_guard lock(mutex_);
+        return queue_pairs_.back();
     }
 
     const std::filesystem::path path;
@@ -353,8 +359,7 @@ TEST(ShmWire, ASignalEndsNoWait) {
         ::pthread_kill(waiting.native_handle(), SIGUSR1);
         ::sched_yield();
     }
-    const shm::Request sent;
-    must(theirs.send(std::as_bytes(std::span(&sent, 1))));
+    must(theirs.send(std::vector<std::byte>(sizeof request)));
     waiting.join();
     EXPECT_TRUE(got.ok()) << got.error().message;
     ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
@@ -404,6 +409,25 @@ TEST(ShmWire, RingsThatLieInEachOtherMakeTheNodeKeepNoMoreThanItSays) {
     queue_pairs.back() = must(nic->create_queue_pair(config));  // what is given back may be had again
     for (const QpNumber qp : queue_pairs) must(nic->destroy_queue_pair(qp));
     for (const CqNumber cq : rings) must(nic->destroy_completion_queue(cq));
+}
+
+TEST(ShmWire, WhatIsGivenBackIsNotTouchedAlsoWhereTheNodeEndsMeanwhile) {
+    Node node;
+    auto client = std::make_unique<Client>(node.path);
+    ASSERT_TRUE(client->echo(1));
+    const QpNumber there = node.last_queue_pair();
+    SoftNic::Window window{};
+    node.nic->owner(there).run([&] {
+        ASSERT_TRUE(node.nic->open_window(there, reinterpret_cast<std::uint64_t>(client->end.payload.data()),
+                                          64, client->end.keys.rkey, WindowUse::kWrite, window));
+    });
+    auto ended = std::async(std::launch::async, [&] { node.server.reset(); });
+    ASSERT_TRUE(eventually([&] { return client->nic->state(client->end.qpn) == QpState::kError; }));
+    auto given_back = std::async(std::launch::async, [&] { client.reset(); });
+    EXPECT_EQ(given_back.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+    node.nic->owner(there).run([&] { node.nic->close_window(there, window); });
+    given_back.get();
+    ended.get();
 }
 
 TEST(ShmWire, ANodeThatEndsFailsCallsAndTakesNothingFromTheClient) {

@@ -44,8 +44,7 @@ Result<Answer> Client::call(const Request& request, int file) {
     if (!done.ok()) {
         // An answer that comes late would be taken for that of another call.
         gone_ = true;
-        ended_ = done.error().code == Errc::kIo;
-        socket_.shut_down();
+        socket_.stop_sending();
         return error(done.error().code == Errc::kTimedOut ? Errc::kTimedOut : Errc::kIo, "the node at {}: {}",
                      address_, done.error().message);
     }
@@ -61,8 +60,20 @@ Result<void> Client::give_back(const Request& request) {
     const auto done = call(request);
     if (done.ok()) return {};
     const std::lock_guard lock(mutex_);
+    if (gone_ && !awaited_) await_end();
     if (ended_) return {};
     return done.error();
+}
+
+// The node closes its socket when it touches our memory no more. An answer that comes late is passed over.
+void Client::await_end() {
+    awaited_ = true;
+    Answer late;
+    Result<void> got;
+    do {
+        got = socket_.receive(std::as_writable_bytes(std::span(&late, 1)), kPatienceMs);
+    } while (got.ok());
+    ended_ = got.error().code == Errc::kIo;
 }
 
 Result<void> Client::share(void* base, std::size_t bytes, int file, std::size_t offset) {

@@ -42,12 +42,14 @@ class Client {
     Result<Answer> call(const Request& request, int file = -1);
     /// A call that gives something back: done as well where the node has ended, and touches nothing any more.
     Result<void> give_back(const Request& request);
+    void await_end();
 
     std::mutex mutex_;
     Socket socket_;
     // Under the mutex.
-    bool gone_ = false;   // no call is made any more
-    bool ended_ = false;  // for the node has closed the socket: its process ended, or it let go of us
+    bool gone_ = false;     // no call is made any more
+    bool awaited_ = false;  // await_end() was called
+    bool ended_ = false;    // the node has closed the socket: its process ended, or it let go of us
     const std::string address_;
     struct KnownState {
         QpState state;

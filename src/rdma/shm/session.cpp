@@ -29,7 +29,10 @@ constexpr auto kGiveBackFor = std::chrono::seconds(60);  // several of the NIC's
 }  // namespace
 
 Session::Session(Socket socket, std::unique_ptr<SoftNic> nic, std::string node, std::uint64_t bytes_max)
-    : socket_(std::move(socket)), nic_(std::move(nic)), node_(std::move(node)), bytes_max_(bytes_max) {}
+    : socket_(std::make_shared<const Socket>(std::move(socket))),
+      nic_(std::move(nic)),
+      node_(std::move(node)),
+      bytes_max_(bytes_max) {}
 
 Session::~Session() {
     nic_.reset();
@@ -41,23 +44,25 @@ void Session::run(const std::atomic<bool>& stop) {
     while (!stop.load(std::memory_order_acquire)) {
         Request request;
         Descriptor file;
-        const auto got = socket_.receive(std::as_writable_bytes(std::span(&request, 1)), kTickMs, &file);
+        const auto got = socket_->receive(std::as_writable_bytes(std::span(&request, 1)), kTickMs, &file);
         if (!got.ok() && got.error().code == Errc::kTimedOut) continue;
         if (!got.ok()) break;
         if (request.magic != kMagic) break;  // not one of ours
         const Answer answer = serve(request, std::move(file));
-        if (!socket_.send(std::as_bytes(std::span(&answer, 1))).ok()) break;
+        if (!socket_->send(std::as_bytes(std::span(&answer, 1))).ok()) break;
     }
-    socket_.shut_down();
+    socket_->stop_receiving();
     // All at once first: what drives still hold of one queue pair is not waited for with the next one at
     // work.
     for (const auto& [number, users] : queue_pairs_) nic_->disconnect(number);
     const auto until = std::chrono::steady_clock::now() + kGiveBackFor;
     while (std::chrono::steady_clock::now() < until)
-        if (give_back(until)) return;
+        if (give_back(until)) return socket_->shut_down();
     log_error("rdma: {}: drives hold a client's memory for good; it stays mapped", nic_->address());
-    // Left as it is: engines may go on touching it. Both live as long as the process.
-    nic_.release();  // NOLINT(bugprone-unused-return-value)
+    // Left as it is: engines may go on touching it, and the client is not told otherwise. All live as
+    // long as the process.
+    nic_.release();                              // NOLINT(bugprone-unused-return-value)
+    new std::shared_ptr<const Socket>(socket_);  // NOLINT(bugprone-unused-return-value)
     blocks_.clear();
 }
 

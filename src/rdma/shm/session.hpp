@@ -34,7 +34,7 @@ class Session {
     /// end: what the NIC does not let go of in that time is left to it, mapped.
     void run(const std::atomic<bool>& stop);
     /// Ends run() soon. Any thread.
-    void end() const { socket_.shut_down(); }
+    void end() const { socket_->stop_receiving(); }
 
   private:
     /// Memory of the client, as it names it and as it is mapped here.
@@ -64,7 +64,9 @@ class Session {
     /// False: the NIC did not let go of all, or not in time.
     bool give_back(std::chrono::steady_clock::time_point until);
 
-    const Socket socket_;
+    /// Closed after everything was given back: to the client its end says that nothing of its memory is
+    /// touched any more.
+    const std::shared_ptr<const Socket> socket_;
     std::unique_ptr<SoftNic> nic_;
     const std::string node_;
     const std::uint64_t bytes_max_;

@@ -120,7 +120,7 @@ Result<void> Socket::send(std::span<const std::byte> bytes, int file) const {
     }
     ssize_t sent = 0;
     do {
-        sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+        sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
     if (sent == static_cast<ssize_t>(bytes.size())) return {};
     return error(Errc::kIo, "the other process is gone: {}", std::strerror(errno));
@@ -149,6 +149,14 @@ Result<void> Socket::receive(std::span<std::byte> bytes, std::uint32_t timeout_m
 
 void Socket::shut_down() const {
     ::shutdown(fd_.get(), SHUT_RDWR);
+}
+
+void Socket::stop_receiving() const {
+    ::shutdown(fd_.get(), SHUT_RD);
+}
+
+void Socket::stop_sending() const {
+    ::shutdown(fd_.get(), SHUT_WR);
 }
 
 }  // namespace gnstor::rdma::shm

@@ -37,14 +37,20 @@ class Socket {
     /// The next connection. kTimedOut: none within `timeout_ms`.
     Result<Socket> accept(std::uint32_t timeout_ms) const;
 
-    /// Sends all of `bytes` as one datagram, with `file` beside it (-1: none). kIo: the peer is gone.
+    /// Sends all of `bytes` as one datagram, with `file` beside it (-1: none). kIo: the peer is gone, or
+    /// does not take what was sent before.
     Result<void> send(std::span<const std::byte> bytes, int file = -1) const;
     /// Receives one datagram of exactly that many bytes; `file`, if given, gets a descriptor that came with
     /// it. kTimedOut; kIo: the peer is gone; kCorrupt: another length.
     Result<void> receive(std::span<std::byte> bytes, std::uint32_t timeout_ms,
                          Descriptor* file = nullptr) const;
-    /// Lets receive() of another thread return with kIo.
+    /// Lets accept() of another thread return.
     void shut_down() const;
+    /// Lets receive() of another thread, and send() of the peer, return with kIo. The peer's receive() does
+    /// so only when this socket is closed.
+    void stop_receiving() const;
+    /// The peer's receive() returns with kIo; what it says can still be received.
+    void stop_sending() const;
 
   private:
     Descriptor fd_;
