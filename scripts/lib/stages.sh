@@ -69,6 +69,7 @@ run_stage() {
     local stage="$1" start=$SECONDS result=ok before=$GN_FAILED
     heading "$stage: $(stage_about "$stage")"
     GN_DID=""
+    await_builder "$stage"
     # `if` turns set -e off inside, so every step of a stage says itself whether it may fail.
     if ! "stage_$stage"; then
         result=FAILED
@@ -79,6 +80,53 @@ run_stage() {
     fi
     printf -- '--- %s: %s in %d s; %s\n' "$stage" "$result" $((SECONDS - start)) "$GN_DID"
     GN_TABLE+="$(printf '  %-8s %-7s %5ds  %s' "$stage" "$result" $((SECONDS - start)) "$GN_DID")"$'\n'
+}
+
+# start_builder: builds what later stages of the plan need while tests run, which leave processors idle while they wait: one preset after
+# the other, on time that nobody else wants. A stage waits for its own, then configures and builds as ever: what failed here says so there.
+GN_BUILDER=""
+start_builder() {
+    local presets=() preset
+    for preset in asan tsan cuda fuzz; do [[ "$GN_PLAN" != *" $preset "* ]] || presets+=("$preset"); done
+    [[ ${#presets[@]} -gt 0 && -z "$GN_BUILDER" ]] || return 0
+    rm -rf "$GN_LOGS/builder"
+    mkdir -p "$GN_LOGS/builder"
+    # A process group of its own, so that all of it ends with this run.
+    set -m
+    (
+        renice -n 19 "$BASHPID" || true
+        # Not even what a test gives away by yielding.
+        chrt --idle --pid 0 "$BASHPID" || true
+        for preset in "${presets[@]}"; do
+            build_ahead "$preset" || true
+            touch "$GN_LOGS/builder/$preset"
+        done
+    ) </dev/null >"$GN_LOGS/builder.log" 2>&1 &
+    GN_BUILDER=$!
+    set +m
+    trap end_builder EXIT
+}
+
+build_ahead() { # PRESET: as its stage does
+    case "$1" in
+        cuda)
+            [[ "$GN_LANES" != gpu ]] || return 0
+            GN_NVCC="$(find_nvcc)" || return 0
+            configure cuda -DGN_TESTS=ON && build cuda gpu_programs
+            ;;
+        fuzz) configure fuzz && build fuzz fuzzers ;;
+        *) configure "$1" && build "$1" ;;
+    esac
+}
+
+await_builder() { # STAGE: until its preset is built, or cannot be
+    [[ -n "$GN_BUILDER" ]] || return 0
+    [[ " asan tsan cuda fuzz " == *" $1 "* ]] || return 0
+    while [[ ! -e "$GN_LOGS/builder/$1" ]] && kill -0 "$GN_BUILDER" 2>/dev/null; do sleep 0.5; done
+}
+
+end_builder() {
+    [[ -z "$GN_BUILDER" ]] || kill -- "-$GN_BUILDER" 2>/dev/null || true
 }
 
 closing() {
@@ -113,6 +161,7 @@ test_preset() {
     local preset="$1" labels="$2" status=0 log="$GN_LOGS/$1-test.log" summary total failed
     shift 2
     build "$preset" || return 1
+    [[ "$preset" != cpu ]] || start_builder
     fixed_addresses ctest --test-dir "build/$preset" -L "$labels" -j "$GN_JOBS" --no-tests=error --output-on-failure --timeout 600 >"$log" 2>&1 || status=1
     if [[ "$GN_VERBOSE" == yes ]]; then cat "$log"; else grep -vE '^ +Start |Passed +[0-9.]+ sec$|^Test project|^$' "$log" || true; fi
     summary="$(grep -E '[0-9]+% tests passed' "$log" | tail -n 1)"
