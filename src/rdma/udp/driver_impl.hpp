@@ -54,10 +54,10 @@ inline constexpr std::uint8_t kAckTimeoutAsked = 17;
 inline constexpr std::uint32_t kConnectionsMax = 1024, kHalfOpenMax = 256;
 /// Of those, of one peer: one that floods us does not keep others from connecting.
 inline constexpr std::uint32_t kHalfOpenOfPeerMax = 64;
-/// Messages of connection management that are looked at: so many at once, and so many a second from then on.
-/// Each is worth some microseconds of the reactor; whoever floods us with them takes no more than a tenth.
 /// Private data of a REQ behind the IP addresses (Annex A11).
 inline constexpr std::uint32_t kConnectPrivateBytes = 56;
+/// Messages of connection management that are looked at: so many at once, and so many a second from then on.
+/// Each is worth some microseconds of the reactor; whoever floods us with them takes no more than a tenth.
 inline constexpr std::uint32_t kMessagesAtOnce = 2048, kMessagesPerSecond = 10'000;
 
 class LinkEnd;
@@ -114,9 +114,9 @@ struct Driver::Impl {
     bool icrc_good(const Arrived& arrived);
     std::uint32_t run_timers(roce::TimeNs now);
     std::uint32_t pump(roce::TimeNs now);
-    /// Encodes and queues; false: no room.
     void count_flow(LinkEnd& link);
     [[nodiscard]] bool may_request(LinkEnd& link);
+    /// Encodes and queues; false: no room.
     bool send(const roce::Packet& packet, const IpAddress& peer);
     /// Completions, the failure if there is one, the next deadline; after whatever happened to the link.
     void settle(LinkEnd& link);
