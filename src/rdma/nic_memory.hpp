@@ -22,7 +22,7 @@ class NicMemory {
                                                         {.shareable = nic.wants_shared_memory()}));
         GN_TRY(nic.share_memory(made.memory_.data(), made.memory_.size(), made.memory_.file()));
         made.nic_ = &nic;
-        return made;
+        return Result<NicMemory>(std::move(made));  // nvcc copies "made" alone
     }
     ~NicMemory() { end(); }
     NicMemory(NicMemory&& other) noexcept
