@@ -2,8 +2,8 @@
 //
 // One thread posts RDMA WRITE or READ entries of one queue pair, so many under way; two NICs execute them, on
 // the wires of this process: loop (pointers), shm (queues in another mapping) and udp (RoCEv2 over loopback).
-// Beside them, in the same run: a plain memcpy of as many bytes, datagrams of the same size over plain UDP sockets (what this kernel can do
-// at all), and a TCP socket.
+// Beside them, in the same run: a plain memcpy of as many bytes, datagrams of the same size over plain UDP
+// sockets (what this kernel can do at all), and a TCP socket.
 #pragma once
 
 #include "result.hpp"
