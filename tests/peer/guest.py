@@ -87,7 +87,9 @@ class Guest:
         self.ports = [Port(os.path.join(self.sockets.name, str(number))) for number in (1, 2)]
 
     def arguments(self):
-        words = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", str(self.memory_mib),
+        # One thread for both processors: with one each, QEMU may execute kernel code in the middle of being patched, and the kernel
+        # dies of a breakpoint that nobody set ("Oops: int3").
+        words = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=single", "-cpu", "max", "-smp", "2", "-m", str(self.memory_mib),
                  "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", f"file:{self.console}",
                  "-kernel", str(self.image.vmlinuz), "-initrd", str(self.image.initramfs),
                  "-append", "console=ttyS0 panic=-1 oops=panic mitigations=off net.ifnames=0",
