@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every RoCEv2 packet of a capture before judges that we did not write: zlib's CRC-32, scapy, tshark.
 
-    capture_check.py FILE OUR-ADDRESS LOST
+    capture_check.py FILE OUR-ADDRESS LOST [spoilt]
 
   * each packet's ICRC and transport headers, by zlib and a second reading of the headers (tests/rdma/roce/oracle_test.py);
   * scapy computes the same ICRC (of every packet of ours, up to SCAPY_MOST evenly chosen ones);
@@ -9,6 +9,9 @@
   * each connection's requests are numbered without a gap, from the number that its receiver named when it was made; as many as LOST
     packets of ours (those that the network dropped before the capture saw them) may be missing where they are due and come later;
   * tshark decodes all of them, none malformed.
+
+With "spoilt", packets of the peer were damaged on purpose before the capture saw them: only ours are judged, and at least one of the
+peer's must be found to be wrong.
 
 Prints GN_COUNT lines; the first packet that is wrong ends it with status 1.
 """
@@ -80,6 +83,14 @@ def judge(number, datagram):
     return found
 
 
+def is_wrong(number, datagram):
+    try:
+        judge(number, datagram)
+        return False
+    except Wrong:
+        return True
+
+
 class Numbers:
     """The numbers of each connection's requests, by the queue pair that they go to."""
 
@@ -132,10 +143,17 @@ class Numbers:
             raise Wrong(f"{self.left_out} requests left out where they were due, but the network dropped nothing")
 
 
-def check(path, ours, lost):
+def check(path, ours, lost, spoilt):
     held, kinds, from_us, total_bytes = [], collections.Counter(), 0, 0
     numbers = Numbers()
     everything = list(packets(path))
+    if spoilt:
+        wrong = sum(1 for number, source, datagram in everything if source != ours and is_wrong(number, datagram))
+        print(f"  capture: {wrong} packets of the peer were damaged")
+        if not wrong:
+            raise Wrong("no packet of the peer is wrong, though they were damaged")
+        print(f"GN_COUNT peer_capture_damaged={wrong}")
+        everything = [packet for packet in everything if packet[1] == ours]
     for number, source, datagram in everything:
         found = judge(number, datagram)
         kinds[found["opcode"]] += 1
@@ -165,11 +183,8 @@ def flip(everything):
         damaged = bytearray(datagram)
         at = dice.choice([a for a in range(28, len(damaged)) if a != 32])  # that byte is masked
         damaged[at] ^= 1 << dice.randrange(8)
-        try:
-            judge(number, bytes(damaged))
-        except Wrong:
-            continue
-        raise Wrong(f"frame {number}: a flipped bit of byte {at} was not noticed")
+        if not is_wrong(number, bytes(damaged)):
+            raise Wrong(f"frame {number}: a flipped bit of byte {at} was not noticed")
     print(f"GN_COUNT peer_capture_flips={FLIPS}")
 
 
@@ -203,10 +218,10 @@ def tshark(path, only, *disabled):
         yield int(number), int(opcode or "-1", 0), bool(malformed)
 
 
-def by_tshark(path, everything):
+def by_tshark(path, everything, more):
     if not shutil.which("tshark"):
         raise Wrong("tshark is not installed")
-    only = f"udp.dstport == {ROCE_PORT} && !icmp"
+    only = f"udp.dstport == {ROCE_PORT} && !icmp{more}"
     # Its guess at RPC over RDMA takes random payloads for headers.
     rows = list(tshark(path, only, "rpcordma"))
     wanted = [(number, datagram[28]) for number, _, datagram in everything]
@@ -223,12 +238,13 @@ def by_tshark(path, everything):
 
 
 def main():
-    path, ours, lost = sys.argv[1:]
+    path, ours, lost = sys.argv[1:4]
+    spoilt = sys.argv[4:] == ["spoilt"]
     try:
-        everything = check(path, ours, int(lost))
+        everything = check(path, ours, int(lost), spoilt)
         flip(everything)
         by_scapy(everything, ours)
-        by_tshark(path, everything)
+        by_tshark(path, everything, f" && ip.src == {ours}" if spoilt else "")
     except Wrong as wrong:
         print(f"capture_check: {path}: {wrong}", file=sys.stderr)
         return 1

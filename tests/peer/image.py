@@ -24,11 +24,12 @@ KERNELS = ("6.1", "6.12")  # of Debian 12 and of its backports
 SUITES = ("bookworm", "bookworm-backports")
 KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # Programs of the guest, by the package that brings them.
-PROGRAMS = {"busybox-static": ["busybox"], "kmod": ["kmod"], "iproute2": ["ip", "rdma"], "nvme-cli": ["nvme"], "fio": ["fio"],
+PROGRAMS = {"busybox-static": ["busybox"], "kmod": ["kmod"], "iproute2": ["ip", "rdma", "tc"], "nvme-cli": ["nvme"], "fio": ["fio"],
             "e2fsprogs": ["mke2fs", "e2fsck"]}
 LINKS = {"modprobe": "kmod", "lsmod": "kmod", "rmmod": "kmod", "mkfs.ext4": "mke2fs", "fsck.ext4": "e2fsck"}
 MODULES = ["virtio_pci", "virtio_net", "virtio_console", "configfs", "rdma_rxe", "rdma_ucm", "nvme_rdma", "nvmet_rdma", "null_blk",
-           "ext4", "crc32c_generic", "crc32_generic", "crc32c_intel", "crc32_pclmul"]
+           "ext4", "crc32c_generic", "crc32_generic", "crc32c_intel", "crc32_pclmul",
+           "sch_netem", "sch_ingress", "ifb", "cls_matchall", "act_mirred"]
 APT_SECONDS = 900  # of one run of apt; its own timeouts are far below
 ATTEMPTS = ["-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=30"]
 
@@ -191,6 +192,7 @@ def lay_out(root):
         (root / name).symlink_to(target)
     shutil.copy(HERE / "guest_init.sh", root / "init")
     (root / "init").chmod(0o755)
+    # Its shell takes its own commands before programs of the same name, so those that differ (tc) are called by their path.
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (root / "etc/group").write_text("root:x:0:\n")
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n")

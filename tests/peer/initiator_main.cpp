@@ -199,9 +199,26 @@ class Lane {
     Piece pieces_[kDepth]{};
 };
 
-Result<void> exercise(std::vector<std::unique_ptr<Lane>>& lanes) {
+/// Keep-alive at a third of its time, between rounds of commands, each of which is far shorter.
+class Heart {
+  public:
+    explicit Heart(nvmf::HostController& controller) : controller_(controller) {}
+    Result<void> beat() {
+        if (simt::now_ns() < due_ns_) return {};
+        due_ns_ = simt::now_ns() + controller_.options().keep_alive_ms * 1'000'000ull / 3;
+        return controller_.keep_alive();
+    }
+
+  private:
+    nvmf::HostController& controller_;
+    std::uint64_t due_ns_ = 0;
+};
+
+Result<void> exercise(std::vector<std::unique_ptr<Lane>>& lanes, nvmf::HostController& controller) {
+    Heart heart(controller);
     for (bool more = true; more;) {
         more = false;
+        GN_TRY(heart.beat());
         for (auto& lane : lanes) {
             GN_ASSIGN(const bool posted, lane->post_writes());
             more = more || posted;
@@ -212,6 +229,7 @@ Result<void> exercise(std::vector<std::unique_ptr<Lane>>& lanes) {
     // As many bytes again as were written, at random places.
     for (bool more = true; more;) {
         more = false;
+        GN_TRY(heart.beat());
         for (auto& lane : lanes) GN_TRY(lane->post_reads());
         for (auto& lane : lanes) {
             GN_TRY(lane->await_all("read"));
@@ -260,8 +278,7 @@ Result<void> run(const Options& options) {
         lanes.push_back(std::make_unique<Lane>(*nic, i * part, part, block, options.seed + i));
         GN_TRY(lanes.back()->open(*controller, static_cast<std::uint16_t>(i + 1)));
     }
-    GN_TRY(exercise(lanes));
-    GN_TRY(controller->keep_alive());
+    GN_TRY(exercise(lanes, *controller));
     Counts sum;
     for (const auto& lane : lanes) {
         sum.reads += lane->counts.reads;

@@ -2,6 +2,7 @@
 from .gateway import Gateway
 from .initiator import Initiator
 from .loop import Loop
+from .lossy import Lossy
 from .target import Target
 
-SCENARIOS = {"loop": Loop, "initiator": Initiator, "gateway": Gateway, "target": Target}
+SCENARIOS = {"loop": Loop, "initiator": Initiator, "gateway": Gateway, "target": Target, "lossy": Lossy}

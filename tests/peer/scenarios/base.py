@@ -28,11 +28,11 @@ class Scenario:
         say(f"  {now - self.since:7.1f} s  {text}")
         self.since = now
 
-    def judge_capture(self, guest):
-        """Only after the guest has ended: its capture is whole then."""
+    def judge_capture(self, guest, spoilt=False):
+        """Only after the guest has ended: its capture is whole then. `spoilt`: what comes from the guest was damaged on its way."""
         self.since = time.monotonic()
         lost = network.dropped() - self.dropped_before
-        done = subprocess.run([sys.executable, HERE / "capture_check.py", guest.capture, HOST_ADDRESS, str(lost)], capture_output=True, text=True,
+        done = subprocess.run([sys.executable, HERE / "capture_check.py", guest.capture, HOST_ADDRESS, str(lost), *(["spoilt"] if spoilt else [])], capture_output=True, text=True,
                               timeout=CAPTURE_SECONDS)
         say(done.stdout.rstrip())
         if done.returncode != 0:
