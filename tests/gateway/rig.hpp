@@ -7,6 +7,7 @@
 #include "nvmf/loop_rig.hpp"
 #include "rdma/udp_wire.hpp"
 #include "support/count.hpp"
+#include "support/loopback.hpp"
 
 #include <gnstor/base/hash.hpp>
 
@@ -59,8 +60,8 @@ class GatewayRig {
         n.pollers = packets ? 1 : static_cast<std::uint32_t>(array.node->nic_reactors().size());
         n.seed = o.seed + 2;
         if (packets) {
-            target_nic = rdma::SoftNic::open(open_udp("127.0.3.2"), n).value();
-            host_nic = rdma::SoftNic::open(open_udp("127.0.3.3"), n).value();
+            target_nic = rdma::SoftNic::open(open_udp(loopback_address(2)), n).value();
+            host_nic = rdma::SoftNic::open(open_udp(loopback_address(3)), n).value();
             return;
         }
         target_nic = rdma::SoftNic::open(array.wire, "gateway", n, array.node->nic_reactors()).value();
@@ -106,7 +107,7 @@ class GatewayRig {
     ArrayRig array;
 
   private:
-    rdma::UdpWire& open_udp(const char* address) {
+    rdma::UdpWire& open_udp(const std::string& address) {
         wire_threads_.push_back(Reactor::start("udp").value());
         udp_.push_back(
             rdma::UdpWire::open({.address = address, .port = kPort, .mtu = 0}, *wire_threads_.back())

@@ -10,6 +10,7 @@
 #include "rdma/shm_wire.hpp"
 #include "rdma/udp_wire.hpp"
 #include "ssd/drive.hpp"
+#include "support/loopback.hpp"
 
 #include <gnstor/simt/time.hpp>
 
@@ -88,8 +89,8 @@ class LoopRig {
         const rdma::NicOptions nic{.strict = options.strict, .seed = options.seed, .pollers = 1};
         if (options.udp) {
             service_ = "4420";
-            udp_host_ = open_udp("127.0.2.2", *host_reactor[0]);
-            udp_node_ = open_udp("127.0.2.3", *node_reactor[0]);
+            udp_host_ = open_udp(gnstor::test::loopback_address(2), *host_reactor[0]);
+            udp_node_ = open_udp(gnstor::test::loopback_address(3), *node_reactor[0]);
             host_nic_ = rdma::SoftNic::open(*udp_host_, nic).value();
             node_nic_ = rdma::SoftNic::open(*udp_node_, nic).value();
         } else {
@@ -178,7 +179,7 @@ class LoopRig {
     void close_target() { target_.reset(); }
 
   private:
-    static std::unique_ptr<rdma::UdpWire> open_udp(const char* address, Reactor& reactor) {
+    static std::unique_ptr<rdma::UdpWire> open_udp(const std::string& address, Reactor& reactor) {
         constexpr std::uint16_t kTestRocePort = 47912;  // 4791 may belong to a kernel RoCE device
         return rdma::UdpWire::open({.address = address, .port = kTestRocePort}, reactor).value();
     }

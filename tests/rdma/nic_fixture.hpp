@@ -4,6 +4,7 @@
 #include "rdma/rig.hpp"
 #include "rdma/shm_wire.hpp"
 #include "rdma/udp_wire.hpp"
+#include "support/loopback.hpp"
 
 #include <unistd.h>
 
@@ -51,8 +52,10 @@ class NicTest : public ::testing::Test {
         options.strict = strict;
         options.seed = seed_from_environment(7);
 #if GN_TEST_UDP  // the same tests again, with packets between the two
-        udp_a = must(UdpWire::open({.address = "127.0.1.2", .port = kTestRocePort}, *reactor_a));
-        udp_b = must(UdpWire::open({.address = "127.0.1.3", .port = kTestRocePort}, *reactor_b));
+        udp_a = must(
+            UdpWire::open({.address = gnstor::test::loopback_address(2), .port = kTestRocePort}, *reactor_a));
+        udp_b = must(
+            UdpWire::open({.address = gnstor::test::loopback_address(3), .port = kTestRocePort}, *reactor_b));
         a = must(SoftNic::open(*udp_a, options));
         b = must(SoftNic::open(*udp_b, options));
 #elif GN_TEST_SHM  // and again, with node-a a client of node-b's process

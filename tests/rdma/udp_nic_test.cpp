@@ -79,7 +79,8 @@ struct WindowSink : KeepingSink {
 
 class UdpNic : public ::testing::TestWithParam<std::uint32_t> {
   protected:
-    Machine a{"127.0.1.2", GetParam()}, b{"127.0.1.3", GetParam()};
+    Machine a{gnstor::test::loopback_address(2), GetParam()};
+    Machine b{gnstor::test::loopback_address(3), GetParam()};
 };
 INSTANTIATE_TEST_SUITE_P(Mtu, UdpNic, ::testing::Values(1024u, 4096u));
 
@@ -341,11 +342,11 @@ TEST_P(UdpNic, ANicThatIsClosedWhileItListensIsNotAskedAnyMore) {
 }
 
 TEST(UdpNicAlone, APeerThatDiesTakesItsConnectionsDownInBoundedTime) {
-    Machine a("127.0.1.2");
+    Machine a(gnstor::test::loopback_address(2));
     End* x = nullptr;
     std::unique_ptr<End> kept;
     {
-        Machine b("127.0.1.3");
+        Machine b(gnstor::test::loopback_address(3));
         End y(*b.nic, *b.cq);
         kept = std::make_unique<End>(*a.nic, *a.cq);
         x = kept.get();
@@ -365,13 +366,15 @@ TEST(UdpNicAlone, WrongAddressesServicesAndPeersAreRefusedWithWords) {
     const auto foreign = UdpWire::open({.address = "192.0.2.1", .port = kTestRocePort}, *reactor);
     ASSERT_FALSE(foreign.ok());
     EXPECT_EQ(foreign.error().code, Errc::kNotFound) << foreign.error().message;
-    Machine a("127.0.1.2");
-    const auto second = UdpWire::open({.address = "127.0.1.2", .port = kTestRocePort}, *reactor);
+    Machine a(gnstor::test::loopback_address(2));
+    const auto second =
+        UdpWire::open({.address = gnstor::test::loopback_address(2), .port = kTestRocePort}, *reactor);
     ASSERT_FALSE(second.ok());
     EXPECT_EQ(second.error().code, Errc::kBusy) << second.error().message;
     End x(*a.nic, *a.cq);
-    EXPECT_EQ(a.nic->connect(x.qpn, "127.0.1.9", "ssd-0", {}, 100).error().code, Errc::kInvalidArgument);
-    EXPECT_FALSE(a.nic->connect(x.qpn, "127.0.1.9", kService, {}, 300).ok());
+    EXPECT_EQ(a.nic->connect(x.qpn, gnstor::test::loopback_address(9), "ssd-0", {}, 100).error().code,
+              Errc::kInvalidArgument);
+    EXPECT_FALSE(a.nic->connect(x.qpn, gnstor::test::loopback_address(9), kService, {}, 300).ok());
     EXPECT_EQ(a.nic->state(x.qpn), QpState::kReset) << "usable for another try";
 }
 
