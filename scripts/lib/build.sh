@@ -64,8 +64,9 @@ progress() { # "[12/340] ..." to a line at each tenth
          { all = 1 } END { if (!all) print "     nothing to build" }'
 }
 
-# has_target PRESET TARGET: whether a configured preset can build it.
-has_target() { cmake --build --preset "$1" --target help 2>/dev/null | grep -qE "^$2(:|$)"; }
+# has_target PRESET TARGET: whether a configured preset can build it. (Not grep -q in a pipe: it ends at the first match, and pipefail then
+# reports the SIGPIPE of the other side.)
+has_target() { cmake --build --preset "$1" --target help 2>/dev/null | grep -E "^$2(:|$)" >/dev/null; }
 
 # program PRESET NAME: the path of a built program.
 program() {

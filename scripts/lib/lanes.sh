@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # lanes.sh: which processor runs device code (CPU or GPU lanes), and where nvcc comes from. Lanes never change silently.
 
-gpu_here() { { have nvidia-smi && nvidia-smi -L 2>/dev/null | grep -q '^GPU'; } || [[ -e /dev/nvidia0 ]]; }
+gpu_here() { { have nvidia-smi && nvidia-smi -L 2>/dev/null | grep '^GPU' >/dev/null; } || [[ -e /dev/nvidia0 ]]; }
 
 gpu_name() { nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 || true; }
 
