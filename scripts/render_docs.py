@@ -148,24 +148,32 @@ def table(name, run):
         lines += [f"Configuration: {settings}. Figures are the median over repeats (least … most).", ""]
     if run["benchmark"] in ("deengine", "pool"):
         return "\n".join(lines + cost_table(run))
-    latencies = [l for l in LATENCIES if all(l[0] in r.get("latency_ns", {}) for c in run["cases"] for r in c["repeats"])]
+    enough = any if run["benchmark"] == "wire" else all  # sockets beside the wires have no latency of single operations
+    latencies = [l for l in LATENCIES if enough(l[0] in r.get("latency_ns", {}) for c in run["cases"] for r in c["repeats"])]
     costs = [c for c in COSTS if any(c[0] in r for case in run["cases"] for r in case["repeats"])]
     beside = BESIDE_PROFILE if run["benchmark"] == "model" else ()
     bounded = any(key.startswith("limit_") for case in run["cases"] for key in case["repeats"][0])
     with_busy = any(BUSY.fullmatch(key) for case in run["cases"] for r in case["repeats"] for key in r)
     heads = ["case", "repeats"] + [title for _, title in beside] + ["IOPS", "GB/s"] + ["of the limit"] * bounded + [title for _, title in latencies + costs]
-    heads += ["engine threads busy, %"] * with_busy
+    heads += ["CPU s/GB"] * (run["benchmark"] == "wire") + ["engine threads busy, %"] * with_busy
     lines += ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     for case in run["cases"]:
         repeats = case["repeats"]
         cells = [name_of(case.get("parameters", {})), str(len(repeats))] + [optional(case, key, 0) for key, _ in beside]
         cells += [spread([r["operations"] / r["seconds"] for r in repeats]),
                  spread([r.get("bytes", 0) / r["seconds"] for r in repeats], 1e9, 3)] + [of_limit(case)] * bounded
-        cells += [spread([r["latency_ns"][key] for r in repeats], 1e3, 1) for key, _ in latencies]
+        cells += [spread([r["latency_ns"][key] for r in repeats], 1e3, 1) if all(key in r.get("latency_ns", {}) for r in repeats) else "—"
+                  for key, _ in latencies]
         cells += [cost(case, key) for key, _ in costs]
+        cells += [cpu_per_gigabyte(case)] if run["benchmark"] == "wire" else []
         cells += [busy(case)] if with_busy else []
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def cpu_per_gigabyte(case):
+    """CPU time of all threads, waiting by polling included, by what they moved."""
+    return spread([(r["engine_cpu_seconds"] + r.get("lane_cpu_seconds", 0)) / r["bytes"] for r in case["repeats"]], 1e-9, 2)
 
 
 def of_limit(case):
