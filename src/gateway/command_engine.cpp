@@ -38,6 +38,7 @@ ssd::NvmeQueue* CommandEngine::add(std::unique_ptr<ssd::ServedQueue> queue) {
         queues_.push_back(std::move(queue));
     else
         *hole = std::move(queue);
+    admin_.join(*q);
     // Whatever is fetched has a place, and with it a deadline.
     for (std::size_t i = 0; !q->queue.is_admin() && i < q->pending.size(); ++i)
         free_.push_back(std::make_unique<Work>());
@@ -48,7 +49,7 @@ bool CommandEngine::remove(const ssd::NvmeQueue* queue) {
     const auto at = std::find_if(queues_.begin(), queues_.end(),
                                  [queue](const auto& q) { return q != nullptr && &q->queue == queue; });
     if (at == queues_.end()) return false;
-    admin_.give_back_events(**at);
+    admin_.leave(**at);
     for (const auto& work : under_way_)
         if (work->queue == at->get()) give_up(*work);
     collect();
@@ -256,7 +257,7 @@ void CommandEngine::stop() {
 void CommandEngine::on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) {
     ssd::ServedQueue& q = *queues_[tag >> 32];
     const auto slot = static_cast<std::uint32_t>(tag);
-    if (!nvme::ok(status)) admin_.note_error(q.queue.id(), q.pending[slot].command, status);
+    if (!nvme::ok(status)) admin_.note_error(q, slot, status);
     q.answer(slot, status, dw0);
 }
 

@@ -246,11 +246,13 @@ Gateway::~Gateway() {
 }
 
 Result<ssd::NvmeQueue*> Gateway::create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
-                                              ssd::Priority priority, bool privileged) {
+                                              ssd::Priority priority, bool privileged,
+                                              std::uint16_t controller) {
     if (depth < 2 || depth > 65536 || (depth & (depth - 1)) != 0)
         return error(Errc::kInvalidArgument,
                      "a queue of depth {} is not possible; choose a power of two of 2 to 65536", depth);
     auto queue = std::make_unique<ssd::ServedQueue>(id, depth, client, priority, privileged);
+    queue->controller = controller;
     ssd::NvmeQueue* made = nullptr;
     impl_->reactor->run([&] { made = impl_->engine->add(std::move(queue)); });
     return made;

@@ -52,7 +52,8 @@ class Gateway final : public ssd::NvmeDevice {
     ~Gateway() override;
 
     Result<ssd::NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
-                                         ssd::Priority priority, bool privileged) override;
+                                         ssd::Priority priority, bool privileged,
+                                         std::uint16_t controller = 0) override;
     /// Ends what was fetched from it, at once.
     Result<void> delete_queue(ssd::NvmeQueue* queue) override;
     /// Of the volume: the same for each opening of it.

@@ -165,6 +165,7 @@ void Connection::hand_over(std::uint32_t index, const Capsule& capsule, std::byt
     if (command == nullptr) return give_back(index, capsule, Status::kInternalError);
     *command = capsule.command;
     command->command_id = static_cast<std::uint16_t>(index);
+    command->metadata = ssd::kHasHostCommandId | capsule.command.command_id;
     command->flags = nvme::kFlagsSgl;
     command->data =
         nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockAddress, reinterpret_cast<std::uintptr_t>(data),

@@ -20,7 +20,7 @@ DiscoveryDevice::DiscoveryDevice(DiscoveryLog log, Reactor& reactor)
 
 Result<ssd::NvmeQueue*> DiscoveryDevice::create_queue(std::uint16_t id, std::uint32_t depth,
                                                       nvme::ClientId client, ssd::Priority priority,
-                                                      bool privileged) {
+                                                      bool privileged, std::uint16_t /*controller*/) {
     if (id != 0) return error(Errc::kUnsupported, "a discovery controller has no I/O queue {}", id);
     auto queue = std::make_unique<ssd::ServedQueue>(id, depth, client, priority, privileged);
     ssd::NvmeQueue* const made = &queue->queue;

@@ -24,7 +24,8 @@ class DiscoveryDevice final : public ssd::NvmeDevice, public Poller {
     std::uint32_t poll() override;
 
     Result<ssd::NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
-                                         ssd::Priority priority, bool privileged) override;
+                                         ssd::Priority priority, bool privileged,
+                                         std::uint16_t controller = 0) override;
     Result<void> delete_queue(ssd::NvmeQueue* queue) override;
     [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const override { return uuid_; }
     [[nodiscard]] const std::string& serial() const override { return serial_; }

@@ -397,8 +397,8 @@ ConnectOutcome TargetControl::make_queue(Connection& connection, Subsystem& subs
     const QueueBinding& binding = outcome.binding;
     // Deeper than the capsules that may be under way: a queue of n holds n - 1 commands.
     const std::uint32_t depth = std::bit_ceil(connection.transport().entries + 1);
-    auto made = subsystem.config.device->create_queue(binding.queue_id, depth, binding.client,
-                                                      binding.priority, binding.privileged);
+    auto made = subsystem.config.device->create_queue(
+        binding.queue_id, depth, binding.client, binding.priority, binding.privileged, binding.controller_id);
     if (made.ok()) {
         connection.record.binding = binding;
         connection.record.bound = true;

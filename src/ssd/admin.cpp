@@ -1,5 +1,7 @@
 #include "ssd/admin.hpp"
 
+#include "ssd/nvme_queue.hpp"
+
 #include <gnstor/nvme/fabrics.hpp>
 
 #include <algorithm>
@@ -57,7 +59,7 @@ void ErrorLog::add(std::uint16_t sq_id, const nvme::Command& command, Status sta
     e = {};
     e.error_count = ++total_;
     e.sq_id = sq_id;
-    e.command_id = command.command_id;
+    e.command_id = host_command_id(command);
     e.status = static_cast<std::uint16_t>(nvme::to_field(status) << 1);
     e.parameter_location = 0xFFFF;  // not told
     e.lba = command.cdw10 | (std::uint64_t{command.cdw11} << 32);

@@ -53,7 +53,8 @@ struct ControllerFeatures {
     std::uint32_t arbitration = ArbitrationWeights{}.encode();  // the drive's: CommandPath fills it in
 };
 
-/// The newest failed commands, newest first.
+/// The newest failed commands, newest first. One a controller (Base 2.0, 5.16.1.2): what others asked for is
+/// not a host's to read.
 class ErrorLog {
   public:
     void add(std::uint16_t sq_id, const nvme::Command& command, nvme::Status status);

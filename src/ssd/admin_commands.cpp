@@ -25,13 +25,27 @@ void AdminCommands::take(ServedQueue& q, std::uint32_t slot, const deengine::Eng
         const Status pointer = data_span(command, bytes, Length::kExact, data);
         if (!nvme::ok(pointer)) return sink_.on_complete(tag, pointer, 0);
     }
-    const AdminReply reply = handler_.handle(command, q.features, data, counters, errors_);
+    const ErrorLog& errors = q.queue.privileged() ? all_errors_ : *q.errors;
+    const AdminReply reply = handler_.handle(command, q.features, data, counters, errors);
     sink_.on_complete(tag, reply.status, reply.dw0);
 }
 
-void AdminCommands::give_back_events(ServedQueue& q) {
+void AdminCommands::join(ServedQueue& q) {
+    if (q.queue.is_admin()) errors_.try_emplace(q.controller, std::make_shared<ErrorLog>());
+    const auto found = errors_.find(q.controller);
+    if (found != errors_.end()) q.errors = found->second;
+}
+
+void AdminCommands::leave(ServedQueue& q) {
     for (const std::uint32_t slot : q.held) sink_.on_complete(q.tag(slot), Status::kAborted, 0);
     q.held.clear();
+    if (q.queue.is_admin()) errors_.erase(q.controller);
+}
+
+void AdminCommands::note_error(const ServedQueue& q, std::uint32_t slot, Status status) {
+    const Command& command = q.pending[slot].command;
+    all_errors_.add(q.queue.id(), command, status);
+    if (q.errors != nullptr) q.errors->add(q.queue.id(), command, status);
 }
 
 void AdminCommands::namespace_changed(ServedQueue& q) {

@@ -1,12 +1,18 @@
 // admin_commands.hpp: the admin commands that every device serves alike: what AdminHandler answers, event
 // requests, which are held, and Abort, which finds those alone.
 //
-// Vendor commands and who may set arbitration are the device's own. Answers go to a sink by tag, at once or,
-// for an event request, when there is an event or its queue closes. One thread: the device's.
+// The error log that a host reads is its controller's: addresses name volumes and clients, and those of
+// others are none of its business. The admin host reads that of all. Vendor commands and who may set
+// arbitration are the device's own. Answers go to a sink by tag, at once or, for an event request, when there
+// is an event or its queue closes. One thread: the device's.
 #pragma once
 
 #include "ssd/admin.hpp"
 #include "ssd/served_queue.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
 
 namespace gnstor::ssd {
 
@@ -18,15 +24,16 @@ class AdminCommands {
 
     /// A fetched command of an admin queue, flags and all.
     void take(ServedQueue& q, std::uint32_t slot, const deengine::EngineCounters& counters);
+    /// Before its first command: the queue shares the error log of its controller, which begins with the
+    /// admin queue.
+    void join(ServedQueue& q);
     /// The queue closes: nothing will happen any more that its host could be told of.
-    void give_back_events(ServedQueue& q);
+    void leave(ServedQueue& q);
     /// Something of the namespace is other than it was: the host of this admin queue is told, if it wants to
     /// be, now or when it asks for events.
     void namespace_changed(ServedQueue& q);
-    /// For the error log.
-    void note_error(std::uint16_t sq_id, const nvme::Command& command, nvme::Status status) {
-        errors_.add(sq_id, command, status);
-    }
+    /// For the error logs: its controller's, and the one of everybody's errors.
+    void note_error(const ServedQueue& q, std::uint32_t slot, nvme::Status status);
     [[nodiscard]] AdminHandler& handler() { return handler_; }
 
   private:
@@ -35,7 +42,8 @@ class AdminCommands {
     void abort(ServedQueue& q, std::uint32_t slot);
 
     AdminHandler handler_;
-    ErrorLog errors_;
+    ErrorLog all_errors_;                                        // what the array's admin host reads
+    std::map<std::uint16_t, std::shared_ptr<ErrorLog>> errors_;  // by controller, while it has an admin queue
     deengine::CompletionSink& sink_;
 };
 

@@ -50,6 +50,7 @@ NvmeQueue* CommandPath::add(std::unique_ptr<ServedQueue> queue) {
     } else {
         *hole = std::move(queue);
     }
+    admin_->join(*q);
     looks_.resize(queues_.size());
     looks_[q->index] = {};
     if (q->queue.is_admin()) {
@@ -76,7 +77,7 @@ bool CommandPath::close(const NvmeQueue* queue) {
     ServedQueue* q = find(queue);
     if (q == nullptr) return false;
     q->closing = true;
-    admin_->give_back_events(*q);
+    admin_->leave(*q);
     if (timer_ != nullptr) {
         // Nobody waits any more: what deEngine has answered, or will, is answered at once.
         std::fill(q->due.begin(), q->due.end(), 0);
@@ -271,7 +272,7 @@ std::uint32_t CommandPath::deliver_in_time() {
 void CommandPath::answer(const Done& done) {
     ServedQueue& q = *queues_[done.tag >> 32];
     const auto slot = static_cast<std::uint32_t>(done.tag);
-    if (!nvme::ok(done.status)) admin_->note_error(q.queue.id(), q.pending[slot].command, done.status);
+    if (!nvme::ok(done.status)) admin_->note_error(q, slot, done.status);
     q.answer(slot, done.status, done.dw0);
 }
 

@@ -228,12 +228,13 @@ Drive::~Drive() {
 }
 
 Result<NvmeQueue*> Drive::create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
-                                       Priority priority, bool privileged) {
+                                       Priority priority, bool privileged, std::uint16_t controller) {
     if (depth < 2 || depth > 65536 || (depth & (depth - 1)) != 0) {
         return error(Errc::kInvalidArgument,
                      "a queue of depth {} is not possible; choose a power of two of 2 to 65536", depth);
     }
     auto queue = std::make_unique<ServedQueue>(id, depth, client, priority, privileged);
+    queue->controller = controller;
     NvmeQueue* made = nullptr;
     impl_->reactor.run([&] { made = impl_->path.add(std::move(queue)); });
     return made;

@@ -29,7 +29,8 @@ class Drive final : public NvmeDevice {
     ~Drive() override;
 
     Result<NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
-                                    Priority priority, bool privileged) override;
+                                    Priority priority, bool privileged,
+                                    std::uint16_t controller = 0) override;
     Result<void> delete_queue(NvmeQueue* queue) override;
 
     /// Of the store's incarnation: another one means that contents were lost. ARRAY.md, rule 10.

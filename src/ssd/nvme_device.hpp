@@ -26,9 +26,11 @@ class NvmeDevice {
   public:
     virtual ~NvmeDevice() = default;
 
-    /// A queue pair; `depth` 2 .. 65536, a power of two. Admin queue: id 0.
+    /// A queue pair; `depth` 2 .. 65536, a power of two. Admin queue: id 0. `controller`: whose queue it is;
+    /// a controller begins with its admin queue and ends with it. Queues of nobody's have 0.
     virtual Result<NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
-                                            Priority priority, bool privileged) = 0;
+                                            Priority priority, bool privileged,
+                                            std::uint16_t controller = 0) = 0;
     /// Waits (bounded) until fetched commands have completed and the device touches no memory named by them.
     virtual Result<void> delete_queue(NvmeQueue* queue) = 0;
 

@@ -4,7 +4,8 @@
 // The host thread owns the submission tail and the completion head, the drive's thread owns the other two:
 // single producer, single consumer, no locks. The data pointer of an entry is an unkeyed SGL data block whose
 // address is a *host virtual address* that stays valid until the completion is reaped: what a NIC's offload
-// does when it rewrites keyed SGLs to bus addresses.
+// does when it rewrites keyed SGLs to bus addresses. Its metadata pointer, which fabrics reserve, may hold
+// the command id of the host at the other end (host_command_id).
 #pragma once
 
 #include <gnstor/nvme/command.hpp>
@@ -17,6 +18,14 @@ namespace gnstor::ssd {
 
 /// Priority classes of weighted round robin with urgent priority class (Base 2.0, 3.4.4.3).
 enum class Priority : std::uint8_t { kUrgent = 0, kHigh = 1, kMedium = 2, kLow = 3 };
+
+/// In the metadata pointer of an entry: bits 15:0 are the id that the host gave the command. The entry's own
+/// is the offload's.
+inline constexpr std::uint64_t kHasHostCommandId = 1ull << 63;
+[[nodiscard]] constexpr std::uint16_t host_command_id(const nvme::Command& command) {
+    return (command.metadata & kHasHostCommandId) != 0 ? static_cast<std::uint16_t>(command.metadata)
+                                                       : command.command_id;
+}
 
 class NvmeQueue {
   public:

@@ -9,6 +9,7 @@
 #include "ssd/nvme_queue.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace gnstor::ssd {
@@ -22,12 +23,14 @@ struct ServedQueue {
     };
     NvmeQueue queue;
     std::vector<Pending> pending;
-    std::vector<std::uint32_t> free;  // of `pending`
-    std::vector<std::uint32_t> held;  // asynchronous event requests, of `pending`
-    std::vector<std::uint64_t> due;   // of `pending`: not answered before; empty where nothing is timed
-    ControllerFeatures features;      // of an admin queue
-    std::uint32_t index = 0;          // among the queues of its device
-    bool closing = false;             // nothing is fetched any more
+    std::vector<std::uint32_t> free;   // of `pending`
+    std::vector<std::uint32_t> held;   // asynchronous event requests, of `pending`
+    std::vector<std::uint64_t> due;    // of `pending`: not answered before; empty where nothing is timed
+    ControllerFeatures features;       // of an admin queue
+    std::uint16_t controller = 0;      // whose it is; 0: nobody's
+    std::shared_ptr<ErrorLog> errors;  // its controller's; null: of an I/O queue without an admin queue
+    std::uint32_t index = 0;           // among the queues of its device
+    bool closing = false;              // nothing is fetched any more
     [[nodiscard]] std::uint32_t outstanding() const {
         return static_cast<std::uint32_t>(pending.size() - free.size());
     }
