@@ -67,7 +67,9 @@ void Driver::Impl::on_datagram(roce::TimeNs now, const Arrived& arrived) {
     if (tap != nullptr && !tap->on_packet(false, arrived.headers, arrived.payload)) return;
     if (link->state == LinkEnd::State::kAccepted) {
         // The RTU was lost or overtaken (IBA 12.9.6): this packet says as much.
+        // The link is up before its endpoint sees the packet, which it may want to answer.
         manager.heard(now, link->id);
+        manager_changed = true;
         serve_manager(now);
     }
     link->connection.on_packet(now, packet);

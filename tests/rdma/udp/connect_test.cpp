@@ -8,6 +8,8 @@
 #include <cstring>
 #include <thread>
 
+#include "rdma/roce/cm_messages.hpp"
+#include "rdma/roce/packet.hpp"
 #include "rdma/udp/rig.hpp"
 #include "support/count.hpp"
 
@@ -242,6 +244,60 @@ TEST(Connect, AThousandConnectionsAreMadeAndEndedByBothSidesAndNothingIsLeft) {
         std::this_thread::yield();
     EXPECT_EQ(pair.left.driver->links() + pair.right.driver->links(), 0u);
     test::count("udp_connections", made);
+}
+
+/// Loses every "ready to use" that goes out.
+class WithoutReady final : public Tap {
+  public:
+    bool on_packet(bool sent, const roce::NetworkHeaders&, std::span<const std::byte> udp_payload) override {
+        roce::Packet packet;
+        if (!sent || roce::decode(udp_payload, packet) != roce::DecodeVerdict::kGood) return true;
+        const auto mad = packet.queue_pair == roce::kManagementQueuePair ? roce::management_datagram(packet)
+                                                                         : std::nullopt;
+        const auto message = mad ? roce::decode_cm(*mad) : std::nullopt;
+        if (!message || message->kind != roce::CmKind::kReadyToUse) return true;
+        ++lost;
+        return false;
+    }
+    std::atomic<std::uint64_t> lost{0};
+};
+
+/// One endpoint for whoever comes first.
+class OneAcceptor final : public Acceptor {
+  public:
+    explicit OneAcceptor(FakeEndpoint& endpoint) : endpoint_(endpoint) {}
+    ArrivalReply on_arrival(const Arrival&) override {
+        ArrivalReply reply;
+        reply.accept = true;
+        reply.qp = 0x100;
+        reply.endpoint = &endpoint_;
+        return reply;
+    }
+    void on_link(QpNumber, Link& link) override { endpoint_.link = &link; }
+
+  private:
+    FakeEndpoint& endpoint_;
+};
+
+TEST(Connect, WhereTheReadyToUseIsLostTheFirstMessageFindsALinkToAnswerOn) {
+    Pair pair;
+    FakeEndpoint endpoint(*pair.left.reactor), accepted(*pair.right.reactor);
+    WithoutReady tap;
+    pair.left.driver->set_tap(&tap);
+    accepted.post_receives(1, 64);
+    std::atomic<bool> answerable{false};
+    accepted.on_message = [&](std::span<const std::byte>) { answerable = accepted.link != nullptr; };
+    OneAcceptor acceptor(accepted);
+    ASSERT_TRUE(pair.right.driver->listen(4420, acceptor).ok());
+    ASSERT_TRUE(pair.connect(endpoint, 7).ok());
+    std::vector<std::byte> message(64);
+    ASSERT_TRUE(endpoint.post(rig::request(RequestKind::kSend, 1, message)).ok());
+    ASSERT_TRUE(accepted.await([&] { return accepted.messages == 1; }));
+    EXPECT_TRUE(answerable) << "a message came before its link";
+    EXPECT_GE(tap.lost, 1u);
+    pair.left.driver->set_tap(nullptr);
+    endpoint.close();
+    ASSERT_TRUE(accepted.await([&] { return accepted.failed.has_value(); }));
 }
 
 TEST(Listen, UnlistenDuringRequestsLeavesNoCallIntoTheAcceptor) {
