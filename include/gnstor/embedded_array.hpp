@@ -7,7 +7,7 @@
 #pragma once
 
 #include <gnstor/base/result.hpp>
-#include <gnstor/client/client.hpp>
+#include <gnstor/client/array.hpp>
 
 #include <cstdint>
 #include <filesystem>
@@ -80,7 +80,7 @@ struct EngineThread {
     std::uint64_t busy_time_ns;  ///< of wall time: rounds in which it did work (Reactor::busy_time_ns)
 };
 
-class EmbeddedArray {
+class EmbeddedArray final : public client::Array {
   public:
     /// Opens the stores (recovering them), starts the engine threads and the daemon's thread.
     /// Records of volumes and clients are rebuilt from the SSDs.
@@ -89,14 +89,12 @@ class EmbeddedArray {
     static Result<std::unique_ptr<EmbeddedArray>> open(const EmbeddedArrayOptions& options,
                                                        std::unique_ptr<daemon::RecordStore> records);
     /// Clients must be gone.
-    ~EmbeddedArray();
-    EmbeddedArray(const EmbeddedArray&) = delete;
-    EmbeddedArray& operator=(const EmbeddedArray&) = delete;
+    ~EmbeddedArray() override;
 
-    Result<std::unique_ptr<client::Client>> connect(const client::ClientOptions& options);
-    [[nodiscard]] client::ControlPlane& control();
-    /// The NIC of every client of this process: for initiators that drive queue pairs of their own.
-    [[nodiscard]] rdma::SoftNic& host_nic();
+    Result<std::unique_ptr<client::Client>> connect(const client::ClientOptions& options) override;
+    [[nodiscard]] client::ControlPlane& control() override;
+    [[nodiscard]] rdma::SoftNic& host_nic() override;
+    [[nodiscard]] std::string wire() const override;
     [[nodiscard]] daemon::InProcessControlPlane& daemon();
 
     /// Stops everything of the daemon: its thread, and calls to control() answer kState. I/O goes on: the

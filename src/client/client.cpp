@@ -333,6 +333,15 @@ Result<bool> Client::volatile_write_cache() {
     return any;
 }
 
+Result<std::vector<SsdCounts>> Client::ssd_counts() {
+    std::vector<SsdCounts> all;
+    for (const auto& session : impl_->sessions) {
+        GN_ASSIGN(const SsdCounts counts, session->counts());
+        all.push_back(counts);
+    }
+    return all;
+}
+
 const ClientIdentity& Client::identity() const {
     return impl_->identity;
 }

@@ -50,6 +50,14 @@ Result<bool> SsdSession::volatile_write_cache() {
     return (identify.vwc & 1u) != 0;
 }
 
+Result<SsdCounts> SsdSession::counts() {
+    GN_ASSIGN(const auto host, this->host());
+    GN_ASSIGN(const nvme::HealthLog health, host->health_log());
+    GN_ASSIGN(const nvme::IdentifyNamespace space, host->identify_namespace());
+    return SsdCounts{ssd_.slot, health.host_reads.low(), health.host_writes.low(), health.media_errors.low(),
+                     space.nuse};
+}
+
 Result<void> SsdSession::reopen() {
     {
         const std::lock_guard lock(mutex_);

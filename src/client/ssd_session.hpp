@@ -5,6 +5,7 @@
 // to the association that it found, so that reopen() takes it from nobody.
 #pragma once
 
+#include <gnstor/client/client.hpp>
 #include <gnstor/client/control_plane.hpp>
 
 #include "gnor/channel.hpp"
@@ -30,6 +31,7 @@ class SsdSession {
     [[nodiscard]] bool alive();
     /// As its Identify Controller says (VWC).
     Result<bool> volatile_write_cache();
+    Result<SsdCounts> counts();
     [[nodiscard]] const SsdAddress& ssd() const { return ssd_; }
     /// A fresh association after the old one was lost; I/O queues must be reset and connected anew, even
     /// those that look well: the SSD's side of the old ones is going.

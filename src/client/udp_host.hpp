@@ -29,6 +29,7 @@ class UdpHost {
 
     [[nodiscard]] rdma::SoftNic& nic() { return *nic_; }
     [[nodiscard]] const rdma::UdpWire& wire() const { return *wire_; }
+    [[nodiscard]] const Reactor& reactor() const { return *reactor_; }
     [[nodiscard]] const std::string& address() const { return wire_->address(); }
 
   private:

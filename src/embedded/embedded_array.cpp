@@ -151,6 +151,10 @@ rdma::SoftNic& EmbeddedArray::host_nic() {
 daemon::InProcessControlPlane& EmbeddedArray::daemon() {
     return *impl_->daemon;
 }
+std::string EmbeddedArray::wire() const {
+    return fmt::format("loop: {} SSDs in this process", impl_->options.ssds);
+}
+
 void EmbeddedArray::suspend_daemon() {
     impl_->daemon->suspend();
 }

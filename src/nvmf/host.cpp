@@ -336,6 +336,15 @@ Result<nvme::IdentifyNamespace> HostController::identify_namespace() {
     return identify;
 }
 
+Result<nvme::HealthLog> HostController::health_log() {
+    nvme::HealthLog log{};
+    nvme::Command command = admin_command(nvme::AdminOpcode::kGetLogPage);
+    command.namespace_id = 0xFFFFFFFFu;  // of the controller
+    command.cdw10 = static_cast<std::uint32_t>(nvme::LogPage::kHealth) | ((sizeof log / 4 - 1) << 16);
+    GN_TRY(admin_checked("Get Log Page (health)", command, bytes_of(log), Direction::kToHost));
+    return log;
+}
+
 Result<void> HostController::keep_alive() {
     GN_TRY(admin_checked("Keep Alive", admin_command(nvme::AdminOpcode::kKeepAlive), {}, Direction::kNone));
     return {};

@@ -95,6 +95,7 @@ class HostController {
     Result<void> property_set(nvme::Property property, std::uint64_t value);
     Result<nvme::IdentifyController> identify_controller();
     Result<nvme::IdentifyNamespace> identify_namespace();
+    Result<nvme::HealthLog> health_log();
     /// To be called at a third of the keep-alive time.
     Result<void> keep_alive();
     /// Number of I/O queues granted for `wanted`.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <gnstor/base/result.hpp>
+#include <gnstor/client/buffer.hpp>
 #include <gnstor/client/control_plane.hpp>
 #include <gnstor/gnor/volume_ref.hpp>
 #include <gnstor/simt/launch.hpp>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace gnstor::rdma {
 class SoftNic;
@@ -40,6 +42,15 @@ struct ClientOptions {
     std::uint32_t transfer_timeout_ms = 30000;  ///< Volume::read and write: for each 16 MiB of a transfer
 };
 
+/// What an SSD counted since it was opened, by its own word (SMART / Health log page, Identify Namespace).
+/// It counts a command before it answers it. NVM Command Set 1.0; NVMe Base 2.0, 5.16.1.3.
+struct SsdCounts {
+    std::uint32_t slot;
+    std::uint64_t reads, writes;  ///< commands, of all clients
+    std::uint64_t media_errors;   ///< reads that met a wrong checksum
+    std::uint64_t blocks_stored;  ///< that hold data now
+};
+
 class Volume;
 
 class Client {
@@ -62,9 +73,13 @@ class Client {
     [[nodiscard]] gnor::Channel& channel(std::uint32_t index);
     [[nodiscard]] std::uint32_t channel_count() const;
 
+    /// New registered memory, zeroed, for kernels and host: whole pages of at least `bytes`. What a program
+    /// should use where it has the choice; it works on every wire.
+    Result<Buffer> map_buffer(std::size_t bytes);
     /// Makes `bytes` at `base` a registered buffer of every channel: kernels then read and write it without a
     /// copy. The memory must be host memory (simt::PinnedMemory where lanes are on a GPU), and stay until
-    /// unregister_buffer, which says kBusy while commands name it: quiesce, or reclaim, then try again.
+    /// unregister_buffer, which says kBusy while commands name it: quiesce, or reclaim, then try again. Not
+    /// on the shm wire, whose node has to map it, too: map_buffer().
     Result<void> register_buffer(void* base, std::size_t bytes);
     Result<void> unregister_buffer(void* base);
 
@@ -81,6 +96,8 @@ class Client {
 
     /// Asks the SSDs: whether any of them has a volatile write cache, so that flush() matters.
     Result<bool> volatile_write_cache();
+    /// Asks every SSD, in order of slot. The daemon is not asked.
+    Result<std::vector<SsdCounts>> ssd_counts();
 
     [[nodiscard]] const ClientIdentity& identity() const;
     /// The newest that this client knows; a reference to an older one stays valid.
@@ -90,6 +107,7 @@ class Client {
 
   private:
     friend class Volume;
+    friend class Buffer;
     struct Impl;
     explicit Client(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
