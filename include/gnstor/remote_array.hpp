@@ -4,19 +4,23 @@
 //     auto array = gnstor::RemoteArray::open({.array = "unix:/var/lib/gnstor/gnstord.sock"});
 //     auto client = (*array)->connect({.name = "trainer"});
 //
-// What it hands out is what an EmbeddedArray does, so a program works with either. Software NIC; GPU lanes as
-// there. The wire: shm where the SSDs are those of a gnstord on this machine (named by its Unix socket), udp
-// where they are nodes'. wire() says which.
+// A client::Array, as an EmbeddedArray is, so a program works with either. Software NIC. The wire: shm where
+// the SSDs are those of a gnstord on this machine (named by its Unix socket), udp where they are nodes'.
+// wire() says which. GPU lanes: compiled for, not run yet.
 
 #pragma once
 
 #include <gnstor/base/result.hpp>
-#include <gnstor/client/client.hpp>
+#include <gnstor/client/array.hpp>
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace gnstor {
 
@@ -26,24 +30,38 @@ struct RemoteArrayOptions {
     std::string address = {};  ///< of this process on the udp wire; empty: where the route to the SSDs begins
 };
 
+/// A process of this machine that serves SSDs: it emulates the hardware.
+struct ServingProcess {
+    pid_t pid;
+    std::string name;
+    std::uint64_t cpu_time_ns;  ///< since it began, all its threads
+};
+
+/// A thread of this process that runs its NIC.
+struct NicThread {
+    std::string name;
+    std::uint64_t cpu_time_ns, busy_time_ns;
+};
+
 /// Where a gnstord that has the SSDs in its own process serves them to other processes: beside its socket.
 std::filesystem::path shm_socket_beside(const std::filesystem::path& gnstord_socket);
 
-class RemoteArray {
+class RemoteArray final : public client::Array {
   public:
     /// Asks gnstord where the SSDs are, and takes an address on the wire. kUnsupported: they are in its own
     /// process, and it was named by HTTP. Clients must be gone before it is.
     static Result<std::unique_ptr<RemoteArray>> open(const RemoteArrayOptions& options);
-    ~RemoteArray();
-    RemoteArray(const RemoteArray&) = delete;
-    RemoteArray& operator=(const RemoteArray&) = delete;
+    ~RemoteArray() override;
 
-    Result<std::unique_ptr<client::Client>> connect(const client::ClientOptions& options);
-    [[nodiscard]] client::ControlPlane& control();
-    [[nodiscard]] rdma::SoftNic& host_nic();
-    /// For people: the wire, both ends, the size of packets.
-    [[nodiscard]] std::string wire() const;
+    Result<std::unique_ptr<client::Client>> connect(const client::ClientOptions& options) override;
+    [[nodiscard]] client::ControlPlane& control() override;
+    [[nodiscard]] rdma::SoftNic& host_nic() override;
+    [[nodiscard]] std::string wire() const override;
     [[nodiscard]] std::uint32_t packet_bytes() const;  ///< RoCE's MTU; 0: no packets
+    /// In order of id. None of other machines, and of other users only what this one may see.
+    [[nodiscard]] std::vector<ServingProcess> serving_processes() const;
+    /// Nothing on the shm wire: the node's engines do its work.
+    [[nodiscard]] std::optional<NicThread> nic_thread() const;
 
   private:
     struct Impl;

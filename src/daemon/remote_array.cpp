@@ -1,9 +1,10 @@
-// remote_array.cpp: gnstor/remote_array.hpp: control plane over HTTP, NIC on the udp wire.
+// remote_array.cpp: gnstor/remote_array.hpp: control plane over HTTP, NIC on the shm or the udp wire.
 #include <gnstor/remote_array.hpp>
 
 #include "client/udp_host.hpp"
 #include "daemon/array_address.hpp"
 #include "daemon/http_client.hpp"
+#include "daemon/serving_processes.hpp"
 #include "rdma/shm_wire.hpp"
 
 #include <arpa/inet.h>
@@ -31,6 +32,7 @@ struct RemoteArray::Impl {
     std::vector<std::string> nodes;  ///< addresses, each once
     std::unique_ptr<client::UdpHost> host;
     // Instead of it where the SSDs are gnstord's own.
+    std::filesystem::path gnstord_socket;
     std::unique_ptr<rdma::ShmWire> shm;
     std::unique_ptr<rdma::SoftNic> shm_nic;
 
@@ -45,6 +47,7 @@ struct RemoteArray::Impl {
                 "Unix socket (--array unix:PATH); for other machines start them as nodes ('gnstor up "
                 "--nodes 1')",
                 array);
+        gnstord_socket = gnstord.socket;
         const auto path = shm_socket_beside(gnstord.socket);
         GN_ASSIGN(shm, rdma::ShmWire::open(path));
         GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
@@ -97,6 +100,17 @@ rdma::SoftNic& RemoteArray::host_nic() {
 
 std::uint32_t RemoteArray::packet_bytes() const {
     return impl_->host != nullptr ? impl_->host->wire().mtu() : 0;
+}
+
+std::vector<ServingProcess> RemoteArray::serving_processes() const {
+    return impl_->host == nullptr ? daemon::process_listening_at(impl_->gnstord_socket)
+                                  : daemon::processes_bound_to(impl_->nodes, rdma::kRocePort);
+}
+
+std::optional<NicThread> RemoteArray::nic_thread() const {
+    if (impl_->host == nullptr) return std::nullopt;
+    const Reactor& reactor = impl_->host->reactor();
+    return NicThread{reactor.name(), reactor.cpu_time_ns(), reactor.busy_time_ns()};
 }
 
 std::string RemoteArray::wire() const {

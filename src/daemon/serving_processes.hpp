@@ -1,0 +1,28 @@
+// serving_processes.hpp: which processes of this machine hold the sockets by which SSDs are reached: who
+// emulates the hardware, for reports of CPU time. Linux (/proc); any thread.
+#pragma once
+
+#include <gnstor/remote_array.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gnstor::daemon {
+
+/// Inodes of the UDP sockets bound to one of `addresses` (IP) and `port`, from the text of /proc/net/udp or
+/// udp6. Lines that are none are left out.
+[[nodiscard]] std::set<std::uint64_t> inodes_bound_to(std::string_view table,
+                                                      const std::vector<std::string>& addresses,
+                                                      std::uint16_t port);
+
+/// Those that hold UDP sockets bound to `addresses` and `port`, as far as this user may look.
+[[nodiscard]] std::vector<ServingProcess> processes_bound_to(const std::vector<std::string>& addresses,
+                                                             std::uint16_t port);
+/// The one that listens at a Unix socket (SO_PEERCRED), if somebody does.
+[[nodiscard]] std::vector<ServingProcess> process_listening_at(const std::filesystem::path& socket);
+
+}  // namespace gnstor::daemon
