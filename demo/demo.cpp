@@ -2,13 +2,12 @@
 #include "demo.hpp"
 
 #include <gnstor/base/units.hpp>
-#include <gnstor/embedded_array.hpp>
 
 #include "gnor/channel.hpp"
 #include "lanes.hpp"
 #include "oracle.hpp"
 #include "report.hpp"
-#include "ssd/store_tool.hpp"
+#include "site.hpp"
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -38,16 +37,6 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// Flips one byte of one stored block in one SSD's store, behind the SSD's back.
-Result<std::string> flip_one_byte(const fs::path& directory, std::uint32_t slot, nvme::VolumeId volume,
-                                  nvme::BlockAddress block) {
-    GN_ASSIGN(const ssd::CorruptedByte flipped,
-              ssd::corrupt_block(directory / fmt::format("ssd-{}.store", slot), volume, block, 1000));
-    return fmt::format(
-        "ssd-{}.store: byte {} was {:02x}h and is {:02x}h now; it belongs to block {} of the volume", slot,
-        flipped.file_offset, flipped.before, flipped.after, block);
-}
-
 /// The demo: what it carries from step to step. Members are destroyed from the last to the first.
 class Demo {
   public:
@@ -60,6 +49,17 @@ class Demo {
           archive_(archive),
           life_(life),
           blocks_(static_cast<std::uint32_t>((archive.bytes + nvme::kBlockBytes - 1) / nvme::kBlockBytes)) {}
+
+    /// An array that is not the demo's own is left as it was.
+    ~Demo() {
+        if (!stored_elsewhere_) return;
+        volume_.reset();
+        if (auto gone = client_->control().delete_volume(client_->identity().id, volume_name_); !gone.ok())
+            std::fprintf(stderr, "demo: its volume '%s' stays in the array: %s\n", volume_name_.c_str(),
+                         gone.error().message.c_str());
+    }
+    Demo(const Demo&) = delete;
+    Demo& operator=(const Demo&) = delete;
 
     Result<bool> run() {
         GN_TRY(open_array());
@@ -74,23 +74,16 @@ class Demo {
 
   private:
     Result<void> open_array() {
-        EmbeddedArrayOptions array;
-        array.ssds = options_.ssds;
-        // Every byte lies on two SSDs; chance makes shares uneven, so leave room.
-        constexpr std::uint64_t kGrain = 64u << 20;
-        array.ssd_capacity_bytes = (archive_.bytes * kReplicas / options_.ssds * 3 / 2 / kGrain + 2) * kGrain;
-        array.engine_threads = options_.engine_threads != 0
-                                   ? options_.engine_threads
-                                   : std::max(1u, std::thread::hardware_concurrency() / 2);
-        array.strict_nic = options_.strict;
-        array.seed = options_.seed;
-        array.reads_for_device = kind_ == simt::LanesKind::kGpu;
-        if (options_.corrupt || options_.kill)
-            array.directory = work_ / "array";  // a byte can be flipped in a file, and it outlives a process
         const auto begin = std::chrono::steady_clock::now();
-        GN_ASSIGN(array_, EmbeddedArray::open(array));
+        if (options_.remote.wanted) {
+            GN_ASSIGN(site_, make_remote_site(options_));
+            if (!site_->alone()) volume_name_ = fmt::format("demo-{}", ::getpid());
+        } else {
+            GN_ASSIGN(site_, make_embedded_site(options_, work_, archive_, kind_ == simt::LanesKind::kGpu));
+        }
         if (life_.number > 1)
             std::printf("   process %u: its SSDs recovered in %.3f s\n", life_.number, seconds_since(begin));
+        if (options_.remote.wanted) std::printf("   wire: %s\n", site_->array().wire().c_str());
         return connect();
     }
 
@@ -99,44 +92,44 @@ class Demo {
         client.name = "demo";
         client.lanes = kind_;
         client.channels = lanes_->channels();
-        GN_ASSIGN(client_, array_->connect(client));
+        GN_ASSIGN(client_, site_->array().connect(client));
         return {};
     }
 
     Result<void> store() {
         if (life_.number == 1)
             heading(2, fmt::format("Store: lanes write a volume of {} replicas on {} SSDs", kReplicas,
-                                   options_.ssds));
+                                   client_->array().ssds.size()));
         client::CreateVolume request;
-        request.name = kVolume;
+        request.name = volume_name_;
         request.capacity_bytes = archive_.bytes;
         request.replicas = kReplicas;
         // An earlier life may have come so far.
         if (auto made = client_->create(request); !made.ok() && made.error().code != Errc::kExists)
             return made.error();
-        GN_ASSIGN(volume_, client_->open(kVolume, client::OpenMode::kWrite));
-        GN_ASSIGN(const simt::PinnedMemory source, load_archive());
+        stored_elsewhere_ = !site_->alone();
+        GN_ASSIGN(volume_, client_->open(volume_name_, client::OpenMode::kWrite));
+        GN_ASSIGN(client::Buffer source, load_archive());
         if (life_.stored_blocks != 0) GN_TRY(read_back(source));
         if (life_.stored_blocks == blocks_) return {};
-        GN_TRY(client_->register_buffer(source.data(), source.size()));
-        const std::vector<EmbeddedSsd> before = array_->ssds();
+        GN_ASSIGN(const std::vector<client::SsdCounts> before, client_->ssd_counts());
         GN_ASSIGN(const std::uint64_t posted_before, posted(&gnor::Counters::writes));
-        auto stored = store_the_rest(source);
-        GN_TRY(client_->unregister_buffer(source.data()));
-        GN_ASSIGN(const StoreOutcome outcome, std::move(stored));
+        GN_ASSIGN(const StoreOutcome outcome, store_the_rest(source));
+        GN_TRY(source.release());
         std::printf("   %s\n   latency of one piece: %s\n",
                     rate(outcome.totals.commands, outcome.totals.bytes, outcome.seconds).c_str(),
                     percentiles(outcome.latency_ns).c_str());
         GN_ASSIGN(const std::uint64_t posted_now, posted(&gnor::Counters::writes));
+        GN_ASSIGN(const std::vector<client::SsdCounts> after, client_->ssd_counts());
         check_counts(fmt::format("writes posted by lanes, {} replicas", kReplicas),
-                     posted_now - posted_before, executed(before, &EmbeddedSsd::writes));
+                     posted_now - posted_before, executed(before, after, &client::SsdCounts::writes));
         GN_TRY(volume_->set_byte_length(archive_.bytes));
         return {};
     }
 
     /// In one kernel, or, if the process may be killed at any moment, in several: what a kernel has stored is
     /// told before the next one begins.
-    Result<StoreOutcome> store_the_rest(const simt::PinnedMemory& source) {
+    Result<StoreOutcome> store_the_rest(const client::Buffer& source) {
         const std::uint32_t chunk = 1u << volume_->record().geometry.chunk_shift;
         const std::uint32_t step =
             options_.kill ? (blocks_ / kStepsMin / chunk + 1) * chunk : blocks_ - life_.stored_blocks;
@@ -155,7 +148,7 @@ class Demo {
     }
 
     /// What earlier lives were told is stored is there, byte by byte.
-    Result<void> read_back(const simt::PinnedMemory& source) {
+    Result<void> read_back(const client::Buffer& source) {
         std::vector<std::byte> found(std::size_t{life_.stored_blocks} * nvme::kBlockBytes);
         GN_TRY(volume_->read(0, found));
         std::uint32_t wrong = 0;
@@ -173,14 +166,13 @@ class Demo {
         if (life_.progress >= 0) (void)!::write(life_.progress, &progress, sizeof progress);
     }
 
-    Result<simt::PinnedMemory> load_archive() {
-        GN_ASSIGN(simt::PinnedMemory memory,
-                  simt::PinnedMemory::map(std::size_t{blocks_} * nvme::kBlockBytes, kind_));
+    Result<client::Buffer> load_archive() {
+        GN_ASSIGN(client::Buffer memory, client_->map_buffer(std::size_t{blocks_} * nvme::kBlockBytes));
         std::ifstream file(archive_.path, std::ios::binary);
         file.read(reinterpret_cast<char*>(memory.data()), static_cast<std::streamsize>(archive_.bytes));
         if (file.gcount() != static_cast<std::streamsize>(archive_.bytes))
             return error(Errc::kIo, "{} became shorter while it was read", archive_.path.string());
-        return Result<simt::PinnedMemory>(std::move(memory));
+        return Result<client::Buffer>(std::move(memory));
     }
 
     Result<void> corrupt_a_store() {
@@ -191,31 +183,27 @@ class Demo {
             placement::place(client_->array().map, volume_->record().geometry, damaged_chunk()).slot[0];
         volume_.reset();
         client_.reset();
-        const EmbeddedArrayOptions options = array_->options();
-        array_.reset();
-        GN_ASSIGN(const std::string what, flip_one_byte(options.directory, slot, id, blocks_ / 2));
+        GN_ASSIGN(const std::string what, site_->flip_one_byte(slot, id, blocks_ / 2));
         std::printf("   %s\n", what.c_str());
-        GN_ASSIGN(array_, EmbeddedArray::open(options));
         GN_TRY(connect());
-        GN_ASSIGN(volume_, client_->open(kVolume, client::OpenMode::kRead));
+        GN_ASSIGN(volume_, client_->open(volume_name_, client::OpenMode::kRead));
         return {};
     }
 
     Result<void> look_through() {
-        heading(3, fmt::format(
-                       "Grep: a kernel looks for \"{}\" and checks every block, with the daemon suspended",
-                       options_.pattern));
-        array_->suspend_daemon();
-        const std::vector<EmbeddedSsd> before = array_->ssds();
-        const auto cpu_before = array_->engine_threads();
+        std::string why_not;
+        GN_ASSIGN(const bool away, site_->suspend_daemon(why_not));
+        heading(3, fmt::format("Grep: a kernel looks for \"{}\" and checks every block{}", options_.pattern,
+                               away ? ", with the daemon suspended" : ""));
+        GN_ASSIGN(const std::vector<client::SsdCounts> before, client_->ssd_counts());
         GN_ASSIGN(const std::uint64_t posted_before, posted(&gnor::Counters::reads));
+        const Hardware hardware_before = site_->hardware();
         tell(Progress::kLooking, blocks_);
         GN_ASSIGN(kernel_, lanes_->grep(*client_, *volume_, grep_request()));
-        after_grep_ = array_->ssds();
-        std::printf("   daemon suspended: %s\n",
-                    array_->daemon_suspended() ? "yes, from before the kernel until after it" : "NO");
-        if (!array_->daemon_suspended()) ++failures_;
-        array_->resume_daemon();
+        hardware_ = site_->hardware();
+        hardware_.cpu_seconds -= hardware_before.cpu_seconds;
+        GN_ASSIGN(after_grep_, client_->ssd_counts());
+        GN_TRY(resume_daemon(away, why_not));
         GN_TRY(check_totals("reading", kernel_.totals));
         std::printf("   %s\n   latency of one piece: %s\n",
                     rate(kernel_.totals.commands, kernel_.totals.bytes, kernel_.seconds).c_str(),
@@ -223,12 +211,26 @@ class Demo {
         std::printf("   load per SSD\n%s", load_by_ssd(before, after_grep_).c_str());
         GN_ASSIGN(const std::uint64_t posted_now, posted(&gnor::Counters::reads));
         check_counts("reads posted by lanes", posted_now - posted_before,
-                     executed(before, &EmbeddedSsd::reads));
+                     executed(before, after_grep_, &client::SsdCounts::reads));
         check_media(before);
         for (std::size_t i = 0; i < before.size(); ++i)
             grep_reads_ += fmt::format(" {}", after_grep_[i].reads - before[i].reads);
-        engine_cpu_ = cpu_since(cpu_before);
         return compare_with_oracle();
+    }
+
+    Result<void> resume_daemon(bool away, const std::string& why_not) {
+        if (!away) {
+            std::printf("   daemon suspended: no, %s\n", why_not.c_str());
+            return {};
+        }
+        GN_ASSIGN(const double seconds, site_->resume_daemon());
+        const std::string how_long =
+            seconds >= kernel_.seconds
+                ? "from before the kernel until after it"
+                : fmt::format("for the first {:.1f} s; SSDs of nodes serve without it for 10 s at most",
+                              seconds);
+        std::printf("   daemon suspended: yes, %s\n", how_long.c_str());
+        return {};
     }
 
     Result<void> compare_with_oracle() {
@@ -272,9 +274,9 @@ class Demo {
         options.lanes = kind_;
         options.channels = 1;
         options.scatter_to_cqe = true;
-        GN_ASSIGN(const std::unique_ptr<client::Client> tracer, array_->connect(options));
+        GN_ASSIGN(const std::unique_ptr<client::Client> tracer, site_->array().connect(options));
         GN_ASSIGN(const std::unique_ptr<client::Volume> volume,
-                  tracer->open(kVolume, client::OpenMode::kRead));
+                  tracer->open(volume_name_, client::OpenMode::kRead));
         GN_ASSIGN(const ReadTrace trace, lanes_->trace(*tracer, *volume, blocks_ / 2));
         std::printf("%s", dissect(trace).c_str());
         return {};
@@ -303,12 +305,17 @@ class Demo {
         lines.push_back(
             fmt::format("real         NVMe commands, capsules, keyed SGLs, mlx5 entries and completions, "
                         "placement, permission"));
-        lines.push_back("             checks, block map, CRCs, leases, two replicas of every block");
-        lines.push_back(fmt::format(
-            "emulated     NIC (software, loop wire{}), {} SSDs ({}): {:.2f} s of CPU of threads{}",
-            options_.strict ? ", strict" : "", options_.ssds,
-            options_.corrupt || options_.kill ? "mapped files" : "memory", engine_cpu_, thread_names()));
-        lines.push_back("not tested   ConnectX and real SSDs; another host; the network");
+        const bool packets = site_->array().wire().starts_with("udp");
+        lines.push_back(
+            fmt::format("             checks, block map, CRCs, leases, two replicas of every block{}",
+                        packets ? ", RoCEv2" : ""));
+        if (options_.remote.wanted) lines.push_back(fmt::format("wire         {}", site_->array().wire()));
+        lines.push_back(
+            fmt::format("emulated     {}{}", site_->emulated(),
+                        hardware_.who.empty()
+                            ? std::string()
+                            : fmt::format(": {:.2f} s of CPU of {}", hardware_.cpu_seconds, hardware_.who)));
+        lines.push_back("not tested   " + site_->not_tested());
         lines.push_back(fmt::format("kernel       {}",
                                     rate(kernel_.totals.commands, kernel_.totals.bytes, kernel_.seconds)));
         lines.push_back(fmt::format("latency      {}", percentiles(kernel_.latency_ns)));
@@ -331,10 +338,12 @@ class Demo {
         std::printf("   [%s] %s\n", holds ? "ok" : "FAILED", what.c_str());
         if (!holds) ++failures_;
     }
+    /// Where others work too, SSDs count theirs as well.
     void check_counts(const std::string& what, std::uint64_t posted_commands, std::uint64_t done) {
-        check(posted_commands == done,
-              fmt::format("{}, counted by channels: {}; executed, counted by SSDs: {}", what, posted_commands,
-                          done));
+        const bool others = !site_->alone() && done > posted_commands;
+        check(posted_commands == done || others,
+              fmt::format("{}, counted by channels: {}; executed, counted by SSDs: {}{}", what,
+                          posted_commands, done, others ? " (with those of other clients)" : ""));
     }
     /// Commands that lanes posted on all channels so far, as these counted them: one a replica, and one more
     /// where another replica had to serve.
@@ -347,7 +356,7 @@ class Demo {
         return sum;
     }
     /// A drive that found a damaged page says so, even though another replica served the read.
-    void check_media(const std::vector<EmbeddedSsd>& before) {
+    void check_media(const std::vector<client::SsdCounts>& before) {
         for (std::size_t i = 0; i < before.size(); ++i) {
             const std::uint64_t found = after_grep_[i].media_errors - before[i].media_errors;
             if (found != 0)
@@ -363,24 +372,12 @@ class Demo {
                      totals.first_failed_block,
                      nvme::status_name(static_cast<nvme::Status>(totals.first_failed_status)));
     }
-    [[nodiscard]] std::uint64_t executed(const std::vector<EmbeddedSsd>& before,
-                                         std::uint64_t EmbeddedSsd::*counter) const {
+    static std::uint64_t executed(const std::vector<client::SsdCounts>& before,
+                                  const std::vector<client::SsdCounts>& after,
+                                  std::uint64_t client::SsdCounts::*counter) {
         std::uint64_t sum = 0;
-        const std::vector<EmbeddedSsd> now = array_->ssds();
-        for (std::size_t i = 0; i < now.size(); ++i) sum += now[i].*counter - before[i].*counter;
+        for (std::size_t i = 0; i < after.size(); ++i) sum += after[i].*counter - before[i].*counter;
         return sum;
-    }
-    [[nodiscard]] double cpu_since(const std::vector<EngineThread>& before) const {
-        double seconds = 0;
-        const std::vector<EngineThread> now = array_->engine_threads();
-        for (std::size_t i = 0; i < now.size(); ++i)
-            seconds += static_cast<double>(now[i].cpu_time_ns - before[i].cpu_time_ns) / 1e9;
-        return seconds;
-    }
-    [[nodiscard]] std::string thread_names() const {
-        std::string names;
-        for (const EngineThread& thread : array_->engine_threads()) names += " " + thread.name;
-        return names;
     }
     [[nodiscard]] GrepRequest grep_request() const {
         GrepRequest request{};
@@ -399,13 +396,15 @@ class Demo {
     const Life& life_;
     const std::uint32_t blocks_;
     std::uint32_t failures_ = 0;
-    std::unique_ptr<EmbeddedArray> array_;
+    std::string volume_name_ = kVolume;
+    bool stored_elsewhere_ = false;  ///< there is a volume in an array of others
+    std::unique_ptr<Site> site_;
     std::unique_ptr<client::Client> client_;
     std::unique_ptr<client::Volume> volume_;
     GrepOutcome kernel_;
-    std::vector<EmbeddedSsd> after_grep_;
+    std::vector<client::SsdCounts> after_grep_;
     std::string grep_reads_;  ///< by slot, for the closing box
-    double engine_cpu_ = 0;
+    Hardware hardware_;       ///< while the kernel looked
 };
 
 }  // namespace

@@ -6,11 +6,24 @@
 
 #include "archive.hpp"
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
 namespace gnstor::demo {
+
+/// An array that other processes serve.
+struct Remote {
+    bool wanted = false;
+    std::string array;        ///< of its gnstord: unix:PATH or http://HOST:PORT; empty: one is started
+    std::string token_file;   ///< of http
+    std::string address;      ///< of this process on the udp wire; empty: chosen
+    std::uint32_t nodes = 2;  ///< of one that is started; 0: gnstord has the SSDs
+    pid_t gnstord = 0;        ///< of one that was started
+    [[nodiscard]] bool own() const { return gnstord != 0; }
+};
 
 /// What the command line said.
 struct Options {
@@ -24,6 +37,7 @@ struct Options {
     bool corrupt = false;
     bool strict = false;
     bool kill = false;
+    Remote remote;
 };
 
 inline constexpr std::uint32_t kReplicas = 2;

@@ -79,6 +79,8 @@ struct StoreJob {
             if (!nvme::ok(status)) note_failure(group, totals, status, block);
             note_commands(group, totals, (count + chunk_blocks - 1) / chunk_blocks,
                           std::uint64_t{count} * nvme::kBlockBytes);
+            // Nobody answers: the other pieces would wait as long each.
+            if (nvme::is_local(status)) return;
         }
     }
 };

@@ -4,7 +4,6 @@
 
 #include <gnstor/client/client.hpp>
 #include <gnstor/simt/device_memory.hpp>
-#include <gnstor/simt/pinned_memory.hpp>
 
 #include "dissect.hpp"
 #include "jobs.hpp"
@@ -45,7 +44,7 @@ class Lanes {
     [[nodiscard]] virtual std::uint32_t channels() const = 0;
     /// Writes blocks first .. first + blocks - 1 of registered memory to the volume's same blocks.
     virtual Result<StoreOutcome> store(client::Client& client, const client::Volume& volume,
-                                       const simt::PinnedMemory& source, std::uint32_t first,
+                                       const client::Buffer& source, std::uint32_t first,
                                        std::uint32_t blocks) = 0;
     virtual Result<GrepOutcome> grep(client::Client& client, const client::Volume& volume,
                                      const GrepRequest& request) = 0;

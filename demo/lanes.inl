@@ -74,7 +74,7 @@ class LanesBase : public Lanes {
     LanesBase(simt::LanesKind kind, Shape shape) : kind_(kind), shape_(shape) {}
 
     Result<StoreOutcome> store(client::Client& client, const client::Volume& volume,
-                               const simt::PinnedMemory& source, std::uint32_t first,
+                               const client::Buffer& source, std::uint32_t first,
                                std::uint32_t blocks) override {
         StoreJob job{};
         job.volume = volume.ref();

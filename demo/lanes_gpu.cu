@@ -1,6 +1,8 @@
 // lanes_gpu.cu: the demo's jobs on GPU lanes.
 #include "lanes.inl"
 
+#include <gnstor/simt/pinned_memory.hpp>
+
 #include <cuda_runtime.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -46,7 +46,8 @@ std::vector<char*> environment_in_c_locale(std::string& locale) {
 
 }  // namespace
 
-Result<ProcessOutput> run_process(const std::vector<std::string>& arguments, std::uint32_t timeout_ms) {
+Result<ProcessOutput> run_process(const std::vector<std::string>& arguments, std::uint32_t timeout_ms,
+                                  Shield shield) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return error(Errc::kIo, "no pipe for {}: {}", arguments[0], std::strerror(errno));
@@ -60,8 +61,17 @@ Result<ProcessOutput> run_process(const std::vector<std::string>& arguments, std
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+    // Signals that this process holds back are its own affair.
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    const int apart = shield == Shield::kFromTerminal ? POSIX_SPAWN_SETPGROUP : 0;
+    posix_spawnattr_setflags(&attributes, static_cast<short>(POSIX_SPAWN_SETSIGMASK | apart));
     pid_t child = -1;
-    const int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environment.data());
+    const int failed = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environment.data());
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     if (failed != 0) {

@@ -23,7 +23,8 @@ std::string rate(std::uint64_t commands, std::uint64_t bytes, double seconds) {
                        static_cast<double>(bytes) / seconds / 1e9, seconds);
 }
 
-std::string load_by_ssd(const std::vector<EmbeddedSsd>& before, const std::vector<EmbeddedSsd>& after) {
+std::string load_by_ssd(const std::vector<client::SsdCounts>& before,
+                        const std::vector<client::SsdCounts>& after) {
     constexpr double kBarWidth = 30;
     std::uint64_t most = 1;
     for (std::size_t i = 0; i < after.size(); ++i) most = std::max(most, after[i].reads - before[i].reads);
@@ -32,9 +33,8 @@ std::string load_by_ssd(const std::vector<EmbeddedSsd>& before, const std::vecto
         const std::uint64_t reads = after[i].reads - before[i].reads;
         const auto bar =
             static_cast<std::size_t>(kBarWidth * static_cast<double>(reads) / static_cast<double>(most));
-        out += fmt::format("    slot {}  {:<30}  {:>7} reads, {:>8} blocks, {:>8} blocks stored\n",
-                           after[i].slot, std::string(bar, '#'), reads,
-                           after[i].blocks_read - before[i].blocks_read, after[i].mapped_blocks);
+        out += fmt::format("    slot {}  {:<30}  {:>7} reads, {:>8} blocks stored\n", after[i].slot,
+                           std::string(bar, '#'), reads, after[i].blocks_stored);
     }
     return out;
 }

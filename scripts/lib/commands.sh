@@ -24,6 +24,11 @@ command_demo() {
     parse_common "$@"
     prepare_lanes -DGN_TESTS=OFF
     has_target "$GN_PRESET" gnstor_demo || die "this checkout has no demo (target gnstor_demo)"
+    # An array in processes of their own is started by these.
+    if [[ " ${GN_REST[*]:-} " == *" --remote "* ]] && has_target "$GN_PRESET" gnstord; then
+        say "building gnstor and gnstord ($GN_PRESET preset, $GN_JOBS jobs)"
+        build "$GN_PRESET" gnstor gnstord || die "building gnstor and gnstord failed"
+    fi
     run_program gnstor_demo --lanes "$GN_LANES" "${GN_REST[@]}"
 }
 
