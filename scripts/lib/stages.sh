@@ -170,6 +170,7 @@ test_preset() {
     GN_PASSED=$((GN_PASSED + ${total:-0} - ${failed:-0}))
     GN_FAILED=$((GN_FAILED + ${failed:-0}))
     cp "build/$preset/Testing/Temporary/LastTest.log" "$GN_LOGS/$preset-output.log" 2>/dev/null || true
+    grep -E '^skipped: ' "$GN_LOGS/$preset-output.log" || true
     local cases
     cases="$(sed -nE 's/^\[  PASSED  \] ([0-9]+) tests?\.$/\1/p' "$GN_LOGS/$preset-output.log" | awk '{ n += $1 } END { print n + 0 }')"
     echo "floors:"

@@ -1,0 +1,46 @@
+"""Namespaces in which we are root, and which end with the process that made them."""
+import os
+import shutil
+import subprocess
+
+from common import PeerError
+
+SECONDS = 20
+PROGRAMS = {"unshare": "util-linux", "ip": "iproute2"}
+
+
+def isolated(command, environment, probe, what):
+    """Runs a command in network, process and mount namespaces of its own and returns its exit status. When it ends, or this
+    process does, the kernel ends all processes in there and removes the devices. PeerError where that is not allowed: `probe` is a
+    command that has to work in there, `what` says in words what it does."""
+    for program, package in PROGRAMS.items():
+        if not shutil.which(program):
+            raise PeerError(f"{program} is missing: install {package}")
+    spaces = ["unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
+    ways = [spaces] if os.getuid() == 0 else [[*spaces, "--user", "--map-root-user"], ["sudo", "-n", *spaces]]
+    reasons = []
+    for way in ways:
+        try:
+            done = subprocess.run([*way, *probe], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
+            if done.returncode == 0:
+                break
+            reasons.append(done.stderr.strip() or f"{way[0]} ends with {done.returncode}")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            reasons.append(str(error))
+    else:
+        raise PeerError(f"{what} cannot be had here ({'; '.join(reasons)}): run as root, or let users make user namespaces "
+                        "and open /dev/net/tun")
+    words = [f"{name}={value}" for name, value in {**environment, "HOME": os.path.expanduser("~"), "PATH": os.environ["PATH"]}.items()]
+    process = subprocess.Popen([*way, "env", *words, *command])
+    while True:
+        try:
+            return process.wait()  # those inside bound themselves
+        except KeyboardInterrupt:
+            continue  # the terminal told those inside as well; they clean up and end
+
+
+def ip(*words):
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=SECONDS)
+    if done.returncode != 0:
+        raise PeerError(f"ip {' '.join(words)} failed: {done.stderr.strip()}")
+    return done.stdout
