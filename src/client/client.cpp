@@ -143,6 +143,11 @@ Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Client::~Client() {
     for (const Proxy::ChoreId chore : impl_->chores) impl_->proxy.remove(chore);
+    const auto dropped = drop_callbacks();  // what they would write to may be gone
+    if (!dropped.ok())
+        log_warn("callbacks of client {} stay: {}", impl_->identity.name, dropped.error().message);
+    else if (*dropped != 0)
+        log_warn("client {} closes with {} callbacks that did not run", impl_->identity.name, *dropped);
     if (auto quiet = quiesce(static_cast<std::uint32_t>(kQuiesceNs / 1'000'000)); !quiet.ok())
         log_warn("client {} closes with commands under way: {}", impl_->identity.name, quiet.error().message);
 }
@@ -155,10 +160,10 @@ ChannelSet Client::channels() const {
     if (auto here = impl_->channel_refs.check_this_gpu(); !here.ok()) {
         log_error("the channels of client {} are not for kernels of this thread: {}", impl_->identity.name,
                   here.error().message);
-        return ChannelSet{};
+        return ChannelSet{.lanes = impl_->options.lanes, .without = nvme::Status::kWrongLanes};
     }
     return ChannelSet{impl_->channel_refs.lane_as<ChannelRef>(),
-                      static_cast<std::uint32_t>(impl_->channels.size())};
+                      static_cast<std::uint32_t>(impl_->channels.size()), impl_->options.lanes};
 }
 gnor::Channel& Client::channel(std::uint32_t index) {
     return *impl_->channels.at(index);
@@ -201,6 +206,24 @@ Result<std::uint32_t> Client::drop_tokens() {
         dropped += commands;
     }
     return dropped;
+}
+
+Result<std::uint32_t> Client::drop_callbacks() {
+    std::uint32_t dropped = 0;
+    for (const auto& channel : impl_->channels) {
+        GN_ASSIGN(const std::uint32_t requests, channel->drop_callbacks());
+        dropped += requests;
+    }
+    return dropped;
+}
+
+Result<std::uint32_t> Client::free_left_buffers() {
+    std::uint32_t in_use = 0;
+    for (const auto& channel : impl_->channels) {
+        GN_ASSIGN(const gnor::Channel::LeftBuffers left, channel->free_left_buffers());
+        in_use += left.in_use;
+    }
+    return in_use;
 }
 
 Result<void> Client::quiesce(std::uint32_t timeout_ms) {

@@ -25,7 +25,7 @@ std::uint64_t boottime_ms() {
 
 Errc code_of(nvme::Status status) {
     if (status == nvme::Status::kCapacityExceeded) return Errc::kNoSpace;
-    if (status == nvme::Status::kTimedOut) return Errc::kTimedOut;
+    if (status == nvme::Status::kTimedOut || status == nvme::Status::kNotSent) return Errc::kTimedOut;
     return nvme::may_retry(status) ? Errc::kBusy : Errc::kIo;
 }
 

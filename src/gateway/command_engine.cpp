@@ -214,7 +214,7 @@ void CommandEngine::end(Work& work, Status status) {
     else
         ++counters_.failed;
     if (status == Status::kStaleEpoch) fence();
-    if (status == Status::kTimedOut) gave_up_ = true;
+    if (status == Status::kTimedOut || status == Status::kNotSent) gave_up_ = true;
     on_complete(work.queue->tag(work.slot), host_status(status), 0);
     work.queue = nullptr;
 }

@@ -1,36 +1,12 @@
-#include "gnor/channel.hpp"
-
+// channel.cpp: a channel's memory and queue pairs made and unmade, commands of the host, its end of errors.
 #include <gnstor/base/log.hpp>
+
+#include "gnor/channel_access.hpp"
 
 #include <cstring>
 #include <utility>
 
 namespace gnstor::gnor {
-
-/// Lane memory for the host: itself with CPU lanes; with GPU lanes a copy, put back by commit().
-class Channel::HostAccess {
-  public:
-    static Result<HostAccess> begin(Channel& channel) {
-        if (channel.options_.lanes == simt::LanesKind::kCpu)
-            return HostAccess(channel, channel.lane_memory_.lane_as<ChannelState>());
-        auto* image = channel.shadow_.lane_as<ChannelState>();
-        GN_TRY(channel.lane_memory_.download(0, image, channel.layout_.lane_bytes));
-        channel.point_receives_at(*image, reinterpret_cast<std::byte*>(image));
-        return HostAccess(channel, image);
-    }
-    Result<void> commit() {
-        if (channel_->options_.lanes == simt::LanesKind::kCpu) return {};
-        channel_->point_receives_at(*state_, static_cast<std::byte*>(channel_->lane_memory_.lane_data()));
-        return channel_->lane_memory_.upload(0, state_, channel_->layout_.lane_bytes);
-    }
-    ChannelState* operator->() const { return state_; }
-    ChannelState& operator*() const { return *state_; }
-
-  private:
-    HostAccess(Channel& channel, ChannelState* state) : channel_(&channel), state_(state) {}
-    Channel* channel_;
-    ChannelState* state_;
-};
 
 namespace {
 
@@ -200,9 +176,9 @@ Channel::~Channel() {
 ChannelRef Channel::ref() const {
     if (auto here = lane_memory_.check_this_gpu(); !here.ok()) {
         log_error("a channel is not for kernels of this thread: {}", here.error().message);
-        return ChannelRef{};
+        return ChannelRef::none(nvme::Status::kWrongLanes);
     }
-    return ChannelRef(lane_memory_.lane_as<ChannelState>());
+    return ChannelRef(lane_memory_.lane_as<ChannelState>(), options_.lanes);
 }
 
 Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Command command,
@@ -353,6 +329,7 @@ Result<Channel::Usage> Channel::usage() {
         const std::uint32_t pending = pending_of(load_control(access->slot(i)));
         u.commands_pending += pending != 0 ? 1 : 0;
         u.commands_with_tokens += state_of(load_control(access->slot(i))) == SlotState::kOwned ? 1 : 0;
+        u.requests_with_callbacks += is_first_with_callback(*access, i) ? 1 : 0;
         for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
             if (((pending >> r) & 1u) != 0) u.queues_pending |= 1ull << slot.target[r];
     }
@@ -395,18 +372,6 @@ Result<std::uint32_t> Channel::count_commands_in(const Region& region) {
         n += pending_of(load_control(slot)) != 0 && lies_in(region.base, region.bytes, slot.wire, 1) ? 1 : 0;
     }
     return n;
-}
-
-Result<std::uint32_t> Channel::drop_tokens() {
-    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
-    std::uint32_t dropped = 0;
-    for (std::uint32_t i = 0; i < access->command_slots; ++i) {
-        if (state_of(load_control(access->slot(i))) != SlotState::kOwned) continue;
-        (void)leave_slot(*access, i);
-        ++dropped;
-    }
-    GN_TRY(access.commit());
-    return dropped;
 }
 
 Result<void> Channel::reclaim(std::uint32_t slot) {

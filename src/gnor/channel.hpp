@@ -74,12 +74,12 @@ class Channel {
     Channel& operator=(const Channel&) = delete;
 
     /// For kernels: valid while this lives. Where the calling thread uses another GPU than the channel was
-    /// made on, an empty one, whose calls say kWrongSharing (the reason is logged).
+    /// made on, an empty one, whose calls say kWrongLanes (the reason is logged).
     [[nodiscard]] ChannelRef ref() const;
     /// The view for the lanes that it was opened for (ChannelOptions::sharing).
     template <Sharing kMode>
     [[nodiscard]] BasicChannelRef<kMode> ref() const {
-        return BasicChannelRef<kMode>(ref().raw());
+        return ref().as<kMode>();
     }
     [[nodiscard]] const ChannelOptions& options() const { return options_; }
     /// The queue pair of a slot of the array, for the connection manager.
@@ -125,12 +125,27 @@ class Channel {
     /// answers, and the tokens are stale. Returns how many commands that were. For kernels that ended without
     /// waiting for, polling or dropping what they sent. Quiet.
     Result<std::uint32_t> drop_tokens();
+    /// Gives up the callbacks that kernels left behind: they never run, whatever comes. Requests that are
+    /// answered give their slots back now, others go into quarantine until their answers come or reclaim().
+    /// Returns how many callbacks that were. For kernels that ended with requests under way, whose functors
+    /// (or what those point at) may be gone; a later kernel that knows them may run them instead, and so does
+    /// quiesce() with CPU lanes. Quiet.
+    Result<std::uint32_t> drop_callbacks();
+    /// Gives back the pool buffers that ended kernels had allocated and did not free; those that a command in
+    /// quarantine may still touch stay, until it ends and this is called again. Afterwards no address that
+    /// alloc() gave before is anybody's. Quiet.
+    struct LeftBuffers {
+        std::uint32_t freed;
+        std::uint32_t in_use;
+    };
+    Result<LeftBuffers> free_left_buffers();
 
     /// Commands in flight, those in quarantine included; free pool blocks. Quiet.
     struct Usage {
         std::uint32_t slots_taken;
         std::uint32_t commands_pending;
-        std::uint32_t commands_with_tokens;  ///< answered or not, that some lane still has to ask for
+        std::uint32_t commands_with_tokens;     ///< answered or not, that some lane still has to ask for
+        std::uint32_t requests_with_callbacks;  ///< answered or not, whose callbacks have not run
         std::uint32_t pool_blocks_free;
         std::uint32_t pool_blocks;     ///< of the pool as it is now
         std::uint64_t queues_pending;  ///< a bit a slot of the array that owes answers
@@ -138,7 +153,7 @@ class Channel {
     Result<Usage> usage();
 
   private:
-    class HostAccess;  // channel.cpp: lane memory, or a copy of it that is put back
+    class HostAccess;  // channel_access.hpp: lane memory, or a copy of it that is put back
 
     Channel(rdma::SoftNic& nic, const ChannelOptions& options, const PoolPlan& plan,
             const ChannelLayout& layout);

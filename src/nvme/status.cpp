@@ -114,6 +114,10 @@ const char* status_name(Status s) noexcept {
             return "channel opened for other lanes";
         case Status::kBufferInUse:
             return "Buffer In Use";
+        case Status::kWrongLanes:
+            return "channel of other lanes or another GPU";
+        case Status::kNotSent:
+            return "not sent before the deadline";
     }
     return "unknown status";
 }

@@ -74,6 +74,13 @@ Result<void> DeviceMemory::download(std::size_t offset, void* to, std::size_t by
     return {};
 }
 
+Result<void> check_same_gpu(int home, int chosen) {
+    if (home == chosen) return {};
+    return error(Errc::kState,
+                 "lane memory lies on GPU {}, and this thread uses GPU {}: call cudaSetDevice({}) before",
+                 home, chosen, home);
+}
+
 Result<void> DeviceMemory::check_this_gpu() const {
 #if GN_WITH_CUDA
     if (lanes_ == LanesKind::kGpu && data_ != nullptr) {
@@ -81,11 +88,7 @@ Result<void> DeviceMemory::check_this_gpu() const {
         cudaPointerAttributes home{};
         GN_TRY(cuda_result(cudaGetDevice(&chosen), "ask which GPU this thread uses"));
         GN_TRY(cuda_result(cudaPointerGetAttributes(&home, data_), "ask where lane memory lies"));
-        if (chosen != home.device)
-            return error(
-                Errc::kState,
-                "lane memory lies on GPU {}, and this thread uses GPU {}: call cudaSetDevice({}) before",
-                home.device, chosen, home.device);
+        return check_same_gpu(home.device, chosen);
     }
 #endif
     return {};

@@ -213,6 +213,34 @@ TEST_F(ClientTest, ChannelsAreForTheLanesThatTheOptionNames) {
     rig.expect_clean(client);
 }
 
+struct CountsCalls {
+    std::uint32_t* calls;
+    void operator()(Status) const { ++*calls; }
+};
+
+TEST_F(ClientTest, CallbacksThatKernelsLeftBehindAreGivenUpByTheHostAndByTheClientsEnd) {
+    auto client = rig.connect("owner", 2);
+    auto volume = rig.volume(*client, "v", 64);
+    const ChannelRef ch = client->channels()[1];
+    std::uint32_t calls = 0;
+    const auto leave_one = [&] {
+        void* const buffer = ch.alloc(kMe, 4096);
+        EXPECT_EQ(volume->ref().read_async(simt::Lane{}, ch, 0, 1, buffer, CountsCalls{&calls}, late()),
+                  Status::kSuccess);
+    };
+    leave_one();
+    leave_one();
+    EXPECT_EQ(client->drop_callbacks().value(), 2u);
+    EXPECT_EQ(client->free_left_buffers().value(), 2u) << "a drive may still write there";
+    GN_ASSERT_OK(client->quiesce(10'000));
+    EXPECT_EQ(client->free_left_buffers().value(), 0u);
+    rig.expect_clean(*client);
+    leave_one();
+    volume.reset();
+    client.reset();
+    EXPECT_EQ(calls, 0u) << "what a callback points at may be gone";
+}
+
 TEST_F(ClientTest, MemoryIsNotTakenBackFromAnyChannelInUseAndASecondCallTakesTheRest) {
     auto client = rig.connect("owner", 2);
     auto volume = rig.volume(*client, "v", 64);

@@ -304,13 +304,14 @@ struct ThroughFaults {
     std::uint32_t first_round;
     std::uint32_t rounds;
     std::uint64_t* progress;  // atomic: operations of all warps
-    std::uint64_t* failed;    // atomic: those that ended with kQueueError, kTimedOut, others
+    std::uint64_t* failed;    // atomic: those that ended with kQueueError, at their deadlines, others
 
     GN_HD
     void note(Status status) const {
         if (nvme::ok(status)) return;
-        add(failed + (status == Status::kQueueError ? 0 : status == Status::kTimedOut ? 1 : 2), 1);
-        if (status != Status::kQueueError && status != Status::kTimedOut)
+        const bool late = status == Status::kTimedOut || status == Status::kNotSent;
+        add(failed + (status == Status::kQueueError ? 0 : late ? 1 : 2), 1);
+        if (status != Status::kQueueError && !late)
             simt::store_relaxed<simt::Scope::kDevice>(&common.report->last_status,
                                                       static_cast<std::uint32_t>(status));
     }

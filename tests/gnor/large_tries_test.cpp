@@ -3,6 +3,8 @@
 // those that nobody commits.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "gnor/bench.hpp"
 
 namespace gnstor::test {
@@ -87,7 +89,7 @@ TEST(LargeTry, ARequestThatWasSentInPartWhenItsDeadlinePassedIsSaidToBeUnderWay)
     // Nothing of this one goes out: no credit is left.
     void* const other = ch.alloc(kMe, 4096);
     const Token second = v.read_async(simt::Lane{}, ch, 0, 1, other, Deadline::in_ns(kShort));
-    EXPECT_EQ(second.status, Status::kTooManyPending);
+    EXPECT_EQ(second.status, Status::kNotSent);
     EXPECT_EQ(ch.free(kMe, other), Status::kSuccess);
     rig.drives[0]->set_rule({});
     const Deadline late = Deadline::in_ns(kLong);
@@ -95,6 +97,70 @@ TEST(LargeTry, ARequestThatWasSentInPartWhenItsDeadlinePassedIsSaidToBeUnderWay)
     rig.drives[0]->answer_kept();
     rig.channels[0]->quiesce(late).value();
     EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+// Command slots: 64. Earlier requests, answered and not waited for, hold 30 of them.
+TEST(LargeTry, ALaneThatWaitsForSlotsHoldsNoneButThoseThatDrivesOweAnswersTo) {
+    Rig rig(narrow(1, 1));
+    const VolumeRef v = rig.volume();
+    const ChannelRef ch = rig.channel();
+    const Deadline late = Deadline::in_ns(10 * kSecond);
+    void* const buffer = ch.alloc(kMe, 64 * 4096);
+    std::vector<Token> held;
+    for (std::uint32_t i = 0; i < 30; ++i) held.push_back(v.read_async(simt::Lane{}, ch, i, 1, buffer, late));
+    rig.channels[0]->quiesce(late).value();
+    ASSERT_EQ(rig.channels[0]->usage().value().slots_taken, 30u);
+    EXPECT_EQ(ch.wait(kMe, v.read_async(simt::Lane{}, ch, 100, 64, buffer, late), late), Status::kSuccess);
+    // What the first of its commands said is not lost when it leaves the request before the last one is sent.
+    rig.drives[0]->set_rule([](const auto&, const nvme::IoFields& f) {
+        return f.block == 200 ? Decision{Decision::kRefuse, Status::kAccessDenied, 0} : Decision{};
+    });
+    const Token refused = v.read_async(simt::Lane{}, ch, 200, 64, buffer, late);
+    ASSERT_TRUE(refused.in_flight());
+    EXPECT_EQ(ch.wait(kMe, refused, late), Status::kAccessDenied);
+    auto called = Status::kSuccess;
+    const auto note = [](void* to, Status status) { *static_cast<Status*>(to) = status; };
+    ASSERT_EQ(v.read_async(simt::Lane{}, ch, 200, 64, buffer, +note, &called, late), Status::kSuccess);
+    rig.channels[0]->quiesce(late).value();
+    EXPECT_EQ(called, Status::kAccessDenied);
+    EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 30u);
+    for (const Token& token : held) EXPECT_EQ(ch.wait(kMe, token, late), Status::kSuccess);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+// A lane waits for credits of a drive that does not answer; lanes that only try have nothing to do with it.
+TEST(LargeTry, OneThatOnlyTriesIsNotHeldUpByALaneThatWaits) {
+    Rig rig(narrow(2, 1));
+    const VolumeRef v = rig.volume();
+    const ChannelRef ch = rig.channel();
+    std::uint32_t block = 1000;  // two neighbours on the drive that answers
+    while (rig.replicas_of(block).slot[0] != 1 || rig.replicas_of(block + 1).slot[0] != 1) ++block;
+    void* const buffer = ch.alloc(kMe, 64 * 4096);
+    void* const other = ch.alloc(kMe, 2 * 4096);
+    rig.drives[0]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
+    const Deadline late = Deadline::in_ns(kLong);
+    Token waiting;
+    std::thread waiter([&] { waiting = v.read_async(simt::Lane{}, ch, 0, 64, buffer, late); });
+    while (rig.drives[0]->kept() != 8 && !late.passed()) std::this_thread::yield();
+    Token tried;
+    const Deadline end = Deadline::in_ns(10 * kSecond);
+    while (!tried.in_flight() && !end.passed()) {
+        tried = v.try_read_async(simt::Lane{}, ch, block, 2, other);
+        if (!tried.in_flight()) {
+            EXPECT_EQ(tried.status, Status::kTooManyPending);
+            std::this_thread::yield();
+        }
+    }
+    EXPECT_EQ(tried.status, Status::kSuccess);
+    EXPECT_EQ(ch.wait(kMe, tried, late), Status::kSuccess);
+    rig.drives[0]->set_rule({});
+    rig.drives[0]->answer_kept();
+    waiter.join();
+    EXPECT_EQ(ch.wait(kMe, waiting, late), Status::kSuccess);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    EXPECT_EQ(ch.free(kMe, other), Status::kSuccess);
     rig.expect_clean();
 }
 

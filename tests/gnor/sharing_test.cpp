@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <string>
+#include <utility>
 
 #include "gnor/bench.hpp"
 
@@ -95,12 +97,10 @@ TEST_P(SharingWarps, WarpsOfTheGridShareChannels) {
 // ---- refusals
 
 template <Sharing kMode>
-void expect_refused(const Rig& rig) {
-    const BasicChannelRef<kMode> ch = rig.channels[0]->ref<kMode>();
+void expect_refused(const Rig& rig, const BasicChannelRef<kMode>& ch, const Status kNo) {
     const VolumeRef v = rig.volume();
     const Deadline late = Deadline::in_ns(kLong);
     std::array<std::byte, 4096> buffer{};
-    constexpr Status kNo = Status::kWrongSharing;
     EXPECT_EQ(v.read(kMe, ch, 0, 1, buffer.data(), late), kNo);
     EXPECT_EQ(v.write(kMe, ch, 0, 1, buffer.data(), late), kNo);
     EXPECT_EQ(v.flush(kMe, ch, late), kNo);
@@ -122,7 +122,7 @@ void expect_refused(const Rig& rig) {
     EXPECT_EQ(status, kNo);
     EXPECT_EQ(ch.drop(Token{0, 1, Status::kSuccess}), kNo);
     // A loop of the batch's steps goes on after the first said no, also with a view that is empty.
-    for (const BasicChannelRef<kMode>& view : {ch, BasicChannelRef<kMode>{}}) {
+    for (const BasicChannelRef<kMode>& view : {ch, BasicChannelRef<kMode>::none(kNo)}) {
         Batch<32> batch;
         batch.init(kMe, simt::Lane{});
         EXPECT_EQ(batch.submit(kMe, simt::Lane{}, v, view, nvme::IoOpcode::kRead, &request), kNo);
@@ -140,9 +140,11 @@ void expect_refused(const Rig& rig) {
 TEST(SharingRefusals, AChannelOpenedForOtherLanesSaysSoAndDoesNothing) {
     for (const Sharing opened : {Sharing::kLane, Sharing::kBlock, Sharing::kGrid}) {
         Rig rig(options_for(opened, 1));
-        if (opened != Sharing::kLane) expect_refused<Sharing::kLane>(rig);
-        if (opened != Sharing::kBlock) expect_refused<Sharing::kBlock>(rig);
-        if (opened != Sharing::kGrid) expect_refused<Sharing::kGrid>(rig);
+        constexpr Status kNo = Status::kWrongSharing;
+        const gnor::Channel& channel = *rig.channels[0];
+        if (opened != Sharing::kLane) expect_refused(rig, channel.ref<Sharing::kLane>(), kNo);
+        if (opened != Sharing::kBlock) expect_refused(rig, channel.ref<Sharing::kBlock>(), kNo);
+        if (opened != Sharing::kGrid) expect_refused(rig, channel.ref<Sharing::kGrid>(), kNo);
         for (auto& d : rig.drives) EXPECT_EQ(d->served(), 0u);
         rig.expect_clean();
     }
@@ -160,6 +162,53 @@ TEST(SharingRefusals, MoreBlocksOrLanesThanChannelsGetNone) {
     EXPECT_EQ(set.shared<Sharing::kLane>().mine(lane).usable(), Status::kWrongSharing) << "8 lanes";
     lane.grid_blocks = 3;
     EXPECT_EQ(set.shared<Sharing::kBlock>().mine(lane).usable(), Status::kWrongSharing);
+}
+
+// ---- lanes of another kind, or of another GPU
+
+/// Memory of a GPU, as a CPU sees it: not at all.
+template <class T>
+T* out_of_reach() {
+    return reinterpret_cast<T*>(std::uintptr_t{64});
+}
+
+TEST(WrongLanes, ChannelsOfAGpuAreRefusedOnCpuLanesAndTheirMemoryIsNotTouched) {
+    const Rig rig;
+    const ChannelRef there(out_of_reach<gnor::ChannelState>(), simt::LanesKind::kGpu);
+    expect_refused(rig, there, Status::kWrongLanes);
+    expect_refused(rig, there.as<Sharing::kBlock>(), Status::kWrongLanes);
+    EXPECT_EQ(there.with<>().usable(), Status::kWrongLanes);
+    const ChannelSet set{out_of_reach<const ChannelRef>(), 2, simt::LanesKind::kGpu};
+    EXPECT_EQ(set.mine(simt::Lane{}).usable(), Status::kWrongLanes);
+    EXPECT_EQ(set[1].usable(), Status::kWrongLanes);
+    EXPECT_EQ(set[2].usable(), Status::kWrongSharing) << "there is none";
+    EXPECT_EQ(set.shared<Sharing::kLane>().mine(simt::Lane{}).usable(), Status::kWrongLanes);
+}
+
+TEST(WrongLanes, ViewsOfAChannelKeepWhatItIsFor) {
+    Rig rig;
+    EXPECT_EQ(rig.channel().with<>().as<Sharing::kGrid>().usable(), Status::kSuccess);
+    EXPECT_EQ(rig.channel().as<Sharing::kLane>().usable(), Status::kWrongSharing);
+    const auto none = ChannelRef::none(Status::kWrongLanes);
+    EXPECT_EQ(none.with<>().usable(), Status::kWrongLanes);
+    EXPECT_EQ(none.as<Sharing::kBlock>().usable(), Status::kWrongLanes);
+    const ChannelSet set{.without = Status::kWrongLanes};
+    EXPECT_EQ(set.mine(simt::Lane{}).usable(), Status::kWrongLanes);
+    EXPECT_EQ(set.shared<Sharing::kBlock>().mine(simt::Lane{}).usable(), Status::kWrongLanes);
+}
+
+TEST(WrongLanes, AThreadThatUsesAnotherGpuIsToldBoth) {
+    EXPECT_TRUE(simt::check_same_gpu(0, 0).ok());
+    EXPECT_TRUE(simt::check_same_gpu(3, 3).ok());
+    for (const auto& [home, chosen] : {std::pair{0, 1}, std::pair{1, 0}, std::pair{2, 7}}) {
+        const auto refused = simt::check_same_gpu(home, chosen);
+        ASSERT_FALSE(refused.ok());
+        EXPECT_EQ(refused.error().code, Errc::kState);
+        const std::string& says = refused.error().message;
+        EXPECT_NE(says.find("lies on GPU " + std::to_string(home)), std::string::npos) << says;
+        EXPECT_NE(says.find("uses GPU " + std::to_string(chosen)), std::string::npos) << says;
+        EXPECT_NE(says.find("cudaSetDevice(" + std::to_string(home) + ")"), std::string::npos) << says;
+    }
 }
 
 #if defined(GN_TEST_WARPS)

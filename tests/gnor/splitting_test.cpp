@@ -69,7 +69,9 @@ TEST(StatusOrder, WorstIsATotalOrderAndTheDeadlineOutranksAll) {
     const nvme::Status all[] = {nvme::Status::kSuccess,    nvme::Status::kStaleMap,
                                 nvme::Status::kNotGranted, nvme::Status::kAccessDenied,
                                 nvme::Status::kStaleEpoch, nvme::Status::kQueueError,
-                                nvme::Status::kTimedOut,   nvme::Status::kNoBuffer};
+                                nvme::Status::kTimedOut,   nvme::Status::kNoBuffer,
+                                nvme::Status::kNotSent,    nvme::Status::kTooManyPending,
+                                nvme::Status::kBadArgument};
     for (const auto a : all)
         for (const auto b : all) {
             EXPECT_EQ(worst(a, b), worst(b, a));
@@ -77,6 +79,11 @@ TEST(StatusOrder, WorstIsATotalOrderAndTheDeadlineOutranksAll) {
             EXPECT_EQ(worst(a, nvme::Status::kTimedOut), nvme::Status::kTimedOut);
         }
     EXPECT_EQ(worst(nvme::Status::kStaleMap, nvme::Status::kAccessDenied), nvme::Status::kAccessDenied);
+    // What says that a buffer may be in use is never hidden by what says that it is not.
+    for (const auto b : all)
+        if (b != nvme::Status::kTimedOut) {
+            EXPECT_EQ(worst(nvme::Status::kQueueError, b), nvme::Status::kQueueError);
+        }
 }
 
 TEST(ChannelMemory, IsTheStatedFormula) {

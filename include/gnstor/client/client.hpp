@@ -67,7 +67,7 @@ class Client {
     Result<nvme::VolumeRecord> create(const CreateVolume& request);
     Result<std::unique_ptr<Volume>> open(const std::string& name, OpenMode mode);
 
-    /// What kernels take. Valid while the client lives. Empty (every call says kWrongSharing, the reason is
+    /// What kernels take. Valid while the client lives. Empty (every call says kWrongLanes, the reason is
     /// logged) where the calling thread uses another GPU than the client was made on.
     [[nodiscard]] ChannelSet channels() const;
     [[nodiscard]] gnor::Channel& channel(std::uint32_t index);
@@ -91,6 +91,14 @@ class Client {
     /// Gives up the tokens that ended kernels left behind, which hold command slots for ever: returns of how
     /// many commands. Call with no kernel using the channels.
     Result<std::uint32_t> drop_tokens();
+    /// Gives up the callbacks that ended kernels left behind: they never run, their requests go on (their
+    /// buffers stay in use until quiesce or reclaim). Returns how many. Call with no kernel using the
+    /// channels. The destructor does it too, and nothing that a callback points at is touched after it. With
+    /// CPU lanes quiesce runs callbacks itself: call this before, where what they point at is gone.
+    Result<std::uint32_t> drop_callbacks();
+    /// Gives back the pool buffers that ended kernels did not free; returns how many a command may still
+    /// touch: those stay (quiesce or reclaim, then again). Call with no kernel using the channels.
+    Result<std::uint32_t> free_left_buffers();
     /// Fetches the map now. When an SSD refuses the one that lanes have, the proxy does it by itself.
     Result<void> refresh_map();
 

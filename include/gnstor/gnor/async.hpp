@@ -43,34 +43,31 @@ GN_HD std::uint64_t queues_of(State& c, std::uint32_t head) {
     return out;
 }
 
+/// A token of the chain that begins at `head`. `so_far`: of its commands that are out of the chain already.
 template <class State>
-GN_HD Token token_for(State& c, std::uint32_t head) {
+GN_HD Token token_for(State& c, std::uint32_t head, nvme::Status so_far = nvme::Status::kSuccess) {
     Token token;
     token.status = nvme::Status::kSuccess;
     token.head = head;
-    if (head != kNone) token.generation = generation_of(load_control<State::kScope>(c.slot(head)));
+    if (head == kNone) return token;
+    token.generation = generation_of(load_control<State::kScope>(c.slot(head)));
+    simt::store_relaxed<State::kScope>(&c.slot(head).merged, static_cast<std::uint32_t>(so_far));
     return token;
 }
 
-/// The right to take further slots and credits while holding some: a lane has it from the first to the last
-/// of a request of several commands. Two lanes that each held half of what they need would wait for each
-/// other, or, where they only try, find nothing every time.
+/// The right to take slots and credits for requests of several commands that are sent at once or not at all:
+/// two lanes that each took half of what they need would both give it back, every time. Whoever has it takes
+/// or gives back, and lets go: nothing is waited for meanwhile.
 template <simt::Scope S>
 class Gathering {
   public:
     GN_HD
-    Gathering(ChannelState& c, std::uint32_t commands) : word_(&c.gathering), left_(commands) {}
-    /// Whether the next slot may be waited for; a request of one command holds nothing meanwhile.
+    explicit Gathering(ChannelState& c) : word_(&c.gathering) {}
     GN_HD
-    bool allowed() {
-        if (left_ <= 1 || held_) return true;
+    bool try_begin() {
         // A look first, so that those who come in vain do not disturb the others.
         held_ = simt::load_relaxed<S>(word_) == 0 && simt::exchange<S>(word_, 1u) == 0;
         return held_;
-    }
-    GN_HD
-    void took_one() {
-        if (--left_ == 0) end();
     }
     GN_HD
     void end() {
@@ -80,42 +77,64 @@ class Gathering {
 
   private:
     std::uint32_t* word_;
-    std::uint32_t left_;
     bool held_ = false;
 };
 
+/// Takes the commands of a request that are answered out of its chain, while the rest of it still waits for
+/// slots: a lane that waits holds none but those that drives owe answers to, so lanes that wait for each
+/// other's come to an end by themselves. `so_far`: worst of the answers. Whether there were any.
+template <class State>
+GN_HD bool reap_answered(State& c, LaneWork& work, nvme::Status& so_far) {
+    std::uint32_t last = kNone;
+    bool any = false;
+    for (std::uint32_t i = work.head; i != kNone;) {
+        const std::uint32_t next = c.slot(i).next;
+        if (pending_of(load_control<State::kScope>(c.slot(i))) != 0) {
+            last = i;
+        } else {
+            so_far = worst(so_far, outcome_of<State::kScope>(c.slot(i)));
+            (last == kNone ? work.head : c.slot(last).next) = next;
+            --work.in_flight;
+            free_slot(c, i);
+            any = true;
+        }
+        i = next;
+    }
+    work.tail = last;
+    return any;
+}
+
 /// Sends all that the lane's cursor names, waiting and polling for slots and credits until `deadline`:
-/// kTimedOut if it was sent in part by then, and kTooManyPending if nothing was. What the channel has not
-/// slots enough for is refused at once (kBadArgument).
+/// kTimedOut if a part of it is under way then, and kNotSent if nothing is. What the channel has not slots
+/// enough for is refused at once (kBadArgument).
 template <class Group, class State>
 GN_HD GN_NOINLINE Token send_all(Group me, State& c, Operation& op, Cursor& cursor, std::uint32_t hint,
                                  simt::Deadline deadline) {
     LaneWork work;
     std::uint32_t backoff = 0;
-    const std::uint32_t commands = cursor.commands(c);
-    if (commands > c.command_slots) return Token{kNone, 0, nvme::Status::kBadArgument};
-    Gathering<State::kScope> gathering(c, commands);
+    auto so_far = nvme::Status::kSuccess;
+    if (cursor.commands(c) > c.command_slots) return Token{kNone, 0, nvme::Status::kBadArgument};
     for (;;) {
-        bool progress = false;
-        if (gathering.allowed()) {
-            const bool had = work.current != kNone;
-            begin_next(me, c, op, cursor, work, kNone, hint, false);
-            const bool begun = !had && work.current != kNone;
-            if (begun) gathering.took_one();
-            progress = post_current(me, c, op, cursor, work, begun, false);
-        }
-        const bool unsent = work.current != kNone || work.has_step || !work.exhausted;
-        if (!unsent) break;
+        const bool had = work.current != kNone;
+        begin_next(me, c, op, cursor, work, kNone, hint, false);
+        const bool begun = !had && work.current != kNone;
+        bool progress = post_current(me, c, op, cursor, work, begun, false) || begun;
+        if (work.current == kNone && !work.has_step && work.exhausted) break;
+        progress = poll_trip(me, c) != 0 || progress;
+        if (!progress) progress = reap_answered(c, work, so_far);
         if (deadline.passed()) {
-            const auto status = work.sent != 0 ? nvme::Status::kTimedOut : nvme::Status::kTooManyPending;
-            cursor.result = worst(cursor.result, status);
+            (void)reap_answered(c, work, so_far);
+            const bool sent = work.head != kNone || (work.current != kNone && work.posted != 0);
+            cursor.result = worst(cursor.result, sent ? nvme::Status::kTimedOut : nvme::Status::kNotSent);
             break;
         }
-        if (poll_trip(me, c) == 0 && !progress) simt::pause(backoff);
+        if (progress)
+            backoff = 0;
+        else
+            simt::pause(backoff);
     }
-    gathering.end();
     count_commands(c, cursor.opcode, work.sent);
-    if (nvme::ok(cursor.result)) return token_for(c, work.head);
+    if (nvme::ok(cursor.result)) return token_for(c, work.head, so_far);
     if (work.current != kNone) leave_slot(c, work.current);
     abandon_chain(c, work.head);
     Token token;
@@ -197,10 +216,10 @@ template <class Group, class State>
 GN_HD std::uint32_t take_everything(Group group, State& c, const Operation& op, Cursor& cursor,
                                     std::uint32_t hint) {
     const bool several = cursor.commands(c) > 1;
-    Gathering<State::kScope> gathering(c, 2);
+    Gathering<State::kScope> gathering(c);
     bool allowed = true;
     if (group.any(several)) {
-        if (group.is_leader()) allowed = gathering.allowed();
+        if (group.is_leader()) allowed = gathering.try_begin();
         allowed = group.shfl(allowed, group.leader());
         group.sync();  // hands on what the leader acquired
     }
@@ -305,6 +324,8 @@ GN_HD ChainState chain_state(State& c, std::uint32_t head) {
 template <class State>
 GN_HD nvme::Status end_chain(State& c, std::uint32_t head, nvme::Status missing) {
     auto out = nvme::Status::kSuccess;
+    if (head != kNone)
+        out = static_cast<nvme::Status>(simt::load_relaxed<State::kScope>(&c.slot(head).merged));
     for (std::uint32_t i = head; i != kNone;) {
         const std::uint32_t next = c.slot(i).next;
         const bool answered = pending_of(load_control<State::kScope>(c.slot(i))) == 0;
@@ -362,7 +383,6 @@ GN_HD void attach_callback(State& c, std::uint32_t head, const Handler& handler)
     CommandSlot& first = c.slot(head);
     first.handler_word = handler_word<Handler>();
     first.handler = bytes;
-    simt::store_relaxed<State::kScope>(&first.merged, 0u);
     simt::store_relaxed<State::kScope>(&first.remaining, commands);
     for (std::uint32_t i = head; i != kNone;) {
         const std::uint32_t next = c.slot(i).next;  // read first: the slot may be gone right after

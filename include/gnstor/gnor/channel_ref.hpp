@@ -10,6 +10,7 @@
 #pragma once
 
 #include <gnstor/gnor/async.hpp>
+#include <gnstor/simt/launch.hpp>
 
 namespace gnstor {
 
@@ -25,13 +26,24 @@ class BasicChannelRef {
 
     BasicChannelRef() = default;
     GN_HD
-    explicit BasicChannelRef(gnor::ChannelState* state) : state_(static_cast<State*>(state)) {}
+    BasicChannelRef(gnor::ChannelState* state, simt::LanesKind lanes)
+        : state_(static_cast<State*>(state)), lanes_(lanes) {}
+    /// A view of no channel, whose calls all say why.
+    GN_HD
+    static BasicChannelRef none(Status why) {
+        BasicChannelRef ref;
+        ref.without_ = why;
+        return ref;
+    }
 
-    /// kWrongSharing: the channel was opened for other lanes than this view is for, or there is none (as a
-    /// ChannelSet says to lanes that it has no channel for).
+    /// kWrongSharing: the channel was opened for another sharing mode than this view's, or there is none (as
+    /// a ChannelSet says to lanes that it has no channel for). kWrongLanes: it is for CPU lanes and these are
+    /// on a GPU, or the other way round: its memory is not looked at.
     GN_HD
     Status usable() const {
-        return state_ != nullptr && state_->sharing == kMode ? Status::kSuccess : Status::kWrongSharing;
+        if (state_ == nullptr) return without_;
+        if (lanes_ != simt::these_lanes()) return Status::kWrongLanes;
+        return state_->sharing == kMode ? Status::kSuccess : Status::kWrongSharing;
     }
 
     /// Registered memory of the channel's pool, 4 KiB aligned, 1 byte up to its largest level (1 MiB, or the
@@ -159,7 +171,13 @@ class BasicChannelRef {
     /// callbacks.hpp says why that is worth naming them. None: the view runs no callbacks.
     template <class... Handlers>
     GN_HD BasicChannelRef<kMode, gnor::Callbacks<Handlers...>> with() const {
-        return BasicChannelRef<kMode, gnor::Callbacks<Handlers...>>(state_);
+        return as<kMode, gnor::Callbacks<Handlers...>>();
+    }
+    /// The same channel as a view of another type.
+    template <Sharing kOther, class OtherRuns = gnor::AnyCallback>
+    GN_HD BasicChannelRef<kOther, OtherRuns> as() const {
+        if (state_ == nullptr) return BasicChannelRef<kOther, OtherRuns>::none(without_);
+        return BasicChannelRef<kOther, OtherRuns>(state_, lanes_);
     }
     GN_HD
     gnor::ChannelState* raw() const { return state_; }
@@ -174,6 +192,8 @@ class BasicChannelRef {
 
   private:
     State* state_ = nullptr;
+    Status without_ = Status::kWrongSharing;  ///< what to say where there is none
+    simt::LanesKind lanes_ = simt::LanesKind::kCpu;
 };
 using ChannelRef = BasicChannelRef<Sharing::kGrid>;
 static_assert(std::is_trivially_copyable_v<ChannelRef>, "kernels take it by value");
@@ -183,14 +203,17 @@ template <Sharing kMode>
 struct BasicChannelSet {
     const ChannelRef* channels = nullptr;
     std::uint32_t count = 0;
+    simt::LanesKind lanes = simt::LanesKind::kCpu;  ///< that they are for; others get none (kWrongLanes)
+    Status without = Status::kWrongSharing;         ///< what an empty set's channels say
 
     /// The channel of the calling lane: warps share them all (kGrid), each block has one (kBlock), each lane
     /// has one (kLane). Where there are fewer channels than blocks or lanes, two would have to share one:
     /// then nobody gets any, and every call says kWrongSharing.
     GN_HD
     BasicChannelRef<kMode> mine(simt::Lane lane) const {
-        if (count == 0) return BasicChannelRef<kMode>{};
-        if constexpr (kMode == Sharing::kGrid) return channels[lane.warp_rank() % count];
+        if (count == 0) return BasicChannelRef<kMode>::none(without);
+        if constexpr (kMode == Sharing::kGrid)
+            return (*this)[static_cast<std::uint32_t>(lane.warp_rank() % count)];
         const bool block = kMode == Sharing::kBlock;
         const std::uint64_t users = block ? lane.grid_blocks : lane.grid_size();
         if (users > count) return BasicChannelRef<kMode>{};
@@ -198,12 +221,15 @@ struct BasicChannelSet {
     }
     GN_HD
     BasicChannelRef<kMode> operator[](std::uint32_t i) const {
-        return BasicChannelRef<kMode>(channels[i].raw());
+        if (i >= count) return BasicChannelRef<kMode>::none(without);
+        // The views lie in those lanes' memory too.
+        if (lanes != simt::these_lanes()) return BasicChannelRef<kMode>::none(Status::kWrongLanes);
+        return channels[i].template as<kMode>();
     }
     /// The same channels for lanes of another mode; they must have been opened for it.
     template <Sharing kOther>
     GN_HD BasicChannelSet<kOther> shared() const {
-        return BasicChannelSet<kOther>{channels, count};
+        return BasicChannelSet<kOther>{channels, count, lanes, without};
     }
 };
 using ChannelSet = BasicChannelSet<Sharing::kGrid>;

@@ -129,7 +129,7 @@ struct alignas(16) CommandSlot {
     std::uint32_t bytes;
     std::uint32_t
         remaining;         // atomic, of a chain's first command: commands whose answers were not merged yet
-    std::uint32_t merged;  // atomic, likewise: worst status so far
+    std::uint32_t merged;  // atomic, likewise: worst status so far; also with a token
     std::uint32_t
         held_run;  ///< the user's run of the pool that it holds, or kNone: in quarantine; with checks: always
     nvme::MapVersion map_version;  ///< of the one map that its targets were chosen by; goes into the command
@@ -209,11 +209,10 @@ struct alignas(64) ChannelState {
     std::uint32_t any_flushed;            // atomic: a callback may wait for a queue pair that was flushed
     std::uint64_t flushed_queues;         // atomic: a bit a queue pair, from its first flushed receive on
     std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
-    std::uint32_t
-        gathering;  // atomic: 1: a lane takes what an asynchronous request of several commands needs
-    Region cache[kMaxRegions];          // atomic words
-    std::uint32_t pool_steps;           // atomic: how many of `pool_keys` are filled
-    std::uint32_t pool_asked;           // atomic: the number of steps that the host was asked for last
+    std::uint32_t gathering;    // atomic: 1: a group takes what tries of several commands need (async.hpp)
+    Region cache[kMaxRegions];  // atomic words
+    std::uint32_t pool_steps;   // atomic: how many of `pool_keys` are filled
+    std::uint32_t pool_asked;   // atomic: the number of steps that the host was asked for last
     PoolKeys pool_keys[kMaxPoolSteps];  // atomic words
     alignas(64) Counters counters;      // atomics
     FirstError first_error;

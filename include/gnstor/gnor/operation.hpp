@@ -94,7 +94,7 @@ GN_HD Begin begin_step(Group group, State& c, const Operation& op, bool wanted, 
     index = take_slot(group, c, has_buffer, hint);
     status = targets.status;
     if (!goes) return Begin::kRefused;
-    status = has_buffer ? nvme::Status::kTimedOut : nvme::Status::kNoBuffer;
+    status = has_buffer ? nvme::Status::kNotSent : nvme::Status::kNoBuffer;
     if (index == kNone) {
         if (bounced && has_buffer) give_pool_run(c, pool_first, pool_blocks);
         return Begin::kLater;
@@ -158,7 +158,7 @@ struct LaneWork {
     bool exhausted = false;
     RetryPause pause;  ///< of the oldest command
     Step step{};
-    nvme::Status stall = nvme::Status::kTimedOut;  ///< what to report if `step` never gets its resources
+    nvme::Status stall = nvme::Status::kNotSent;  ///< what to report if `step` never gets its resources
     std::uint32_t sent = 0, timeouts = 0, bounced = 0;
 
     GN_HD
@@ -320,7 +320,9 @@ GN_HD bool post_current(Group group, State& c, Operation& op, Cursor& cursor, La
     }
     if (expired && work.current != kNone) {
         ++work.timeouts;
-        cursor.report(c.slot(work.current).request, nvme::Status::kTimedOut);
+        // What no replica got is not under way.
+        const auto status = work.posted == 0 ? nvme::Status::kNotSent : nvme::Status::kTimedOut;
+        cursor.report(c.slot(work.current).request, status);
         leave_slot(c, work.current);
         work.current = kNone;
     }

@@ -2,8 +2,8 @@
 //
 // The worst one, by a total order, so that it depends on neither who answered first nor on which lane saw it:
 // success, then what a retry may cure, then a drive's final refusals, then what this side found out, then the
-// deadline (whose promise, "a registered buffer is still in use", must not be hidden by another status).
-// Within a class the larger number.
+// broken queue pair and the deadline (whose promise, "a registered buffer is still in use", must not be
+// hidden by another status). Within a class the larger number.
 #pragma once
 
 #include <gnstor/nvme/status.hpp>
@@ -13,7 +13,8 @@ namespace gnstor::gnor {
 GN_HD
 constexpr std::uint32_t severity(nvme::Status s) {
     if (nvme::ok(s)) return 0;
-    if (s == nvme::Status::kTimedOut) return 4;
+    if (s == nvme::Status::kTimedOut) return 5;
+    if (s == nvme::Status::kQueueError) return 4;
     if (nvme::is_local(s)) return 3;
     return nvme::may_retry(s) ? 1 : 2;
 }

@@ -9,9 +9,11 @@
 //   * registered buffers (channel pool, or registered by the user; 4-byte aligned) are used in place; any
 //     other memory, at any alignment, goes through pool buffers, moved by the calling group. A group of
 //     several lanes cannot share a buffer on one lane's stack (kBadArgument);
-//   * kTimedOut, kQueueError: a registered buffer may still be read or written by the NIC, until the answer
-//   or
-//     reclaim() on the host: neither use it nor give it back before;
+//   * kTimedOut, kQueueError: it was sent, and how it ends is unknown; a registered buffer may still be read
+//     or written by the NIC, until the answer or reclaim() on the host: neither use it nor give it back
+//     before;
+//   * kNotSent, kNoBuffer: the deadline passed while it waited for a command slot or a credit, or for a pool
+//     buffer. Nothing of the call is under way, its buffer is free: it may be made again;
 //   * what a drive refuses for now (kBusy, kNotGranted) is asked again until the deadline, with pauses that
 //     grow; kStaleMap likewise, as soon as the client has published a newer map, which it fetches by itself.
 //     A call that ends with one of these has nothing under way. Asynchronous requests are sent once;
@@ -119,7 +121,7 @@ class VolumeRef {
     }
 
     /// By one lane: sends now, ends with ChannelRef::wait, poll or drop. Waits, until `deadline`, for nothing
-    /// but slots and credits (kTooManyPending: nothing was sent; kTimedOut: a part was, and the buffer stays
+    /// but slots and credits (kNotSent: nothing is under way; kTimedOut: a part is, and the buffer stays
     /// in use). The buffer must be registered (kNotRegistered) and stays in use until the request ends.
     template <ChannelView Channel>
     GN_HD Token read_async(simt::Lane lane, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,

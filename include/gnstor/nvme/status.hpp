@@ -40,17 +40,19 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kVolumeExists = 0x7C6,  ///< VOLUME ADD of a VID or a name that is there
     kNoSuchVolume = 0x7C7,  ///< admin commands on an unknown VID (data commands answer Access Denied)
     // Local: never on a wire.
-    kTimedOut = 0x10001,        ///< the deadline passed; a registered buffer may still be in use
-    kBadArgument = 0x10002,     ///< zero blocks, misaligned buffer, sector range, ...
+    kTimedOut = 0x10001,     ///< the deadline passed after it was sent: outcome unknown, buffer still in use
+    kBadArgument = 0x10002,  ///< zero blocks, misaligned buffer, sector range, ...
     kNotRegistered = 0x10003,   ///< the buffer must lie in a registered region and does not
     kNoBuffer = 0x10004,        ///< the pool is exhausted
     kQueueError = 0x10005,      ///< the queue pair is in error; reclaim() on the host makes it usable again
     kNotWritable = 0x10006,     ///< the volume was opened for reading
-    kTooManyPending = 0x10007,  ///< no command slot for an asynchronous call
+    kTooManyPending = 0x10007,  ///< a call that only tries found no slot or credit: nothing was sent
     kStaleToken = 0x10008,      ///< the token was waited for or dropped before
     kBufferInUse = 0x10009,     ///< a command that nobody waits for any more may still touch the buffer
     kWrongSharing = 0x1000A,    ///< the channel was opened for another sharing mode than the view's
     kNotAllocated = 0x1000B,    ///< the buffer lies in a pool where nothing is allocated (debug check)
+    kWrongLanes = 0x1000D,      ///< the channel is for lanes of another kind (CPU, GPU), or of another GPU
+    kNotSent = 0x1000C,         ///< the deadline passed and nothing is under way: the buffer is free
 };
 
 GN_HD

@@ -13,6 +13,9 @@
 
 namespace gnstor::simt {
 
+/// Whether kernels of a thread that uses GPU `chosen` reach memory of GPU `home`. Pure.
+[[nodiscard]] Result<void> check_same_gpu(int home, int chosen);
+
 class DeviceMemory {
   public:
     DeviceMemory() = default;

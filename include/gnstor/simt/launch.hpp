@@ -26,6 +26,16 @@ namespace gnstor::simt {
 
 enum class LanesKind : std::uint8_t { kCpu, kGpu };
 
+/// What runs the calling code.
+GN_HD
+constexpr LanesKind these_lanes() {
+#if GN_DEVICE_PASS
+    return LanesKind::kGpu;
+#else
+    return LanesKind::kCpu;
+#endif
+}
+
 /// "cpu" or "gpu".
 [[nodiscard]] Result<LanesKind> parse_lanes(std::string_view word);
 [[nodiscard]] std::string_view lanes_name(LanesKind kind) noexcept;

@@ -1,0 +1,237 @@
+// left_behind_test.cpp: kernels that ended with requests under way. The host gives their callbacks and pool
+// buffers up: none runs afterwards, no slot is lost, nothing that a drive may still touch is given to others,
+// and the channel serves as if nothing had been.
+#include <gtest/gtest.h>
+
+#include "gnor/bench.hpp"
+#include "gnor/hang_cases.hpp"
+
+namespace gnstor::test {
+namespace {
+
+const simt::SelfGroup kMe = simt::self(simt::Lane{});
+Deadline late() {
+    return Deadline::in_ns(kLong);
+}
+
+/// Nobody may call it.
+struct Stray {
+    std::uint64_t* calls;
+    GN_HD
+    void operator()(Status) const { add(calls, 1); }
+};
+
+class LeftBehind : public ::testing::Test {
+  protected:
+    void rule_everywhere(Decision::Kind kind) {
+        for (auto& d : rig.drives)
+            d->set_rule([kind](const auto&, const auto&) { return Decision{kind, {}, 0}; });
+    }
+    std::byte* pool(std::uint32_t blocks) { return static_cast<std::byte*>(ch.alloc(kMe, blocks * 4096ull)); }
+    void send(std::uint32_t block, std::uint32_t blocks, void* buffer) {
+        ASSERT_EQ(v.read_async(simt::Lane{}, ch, block, blocks, buffer, Stray{&calls}, late()),
+                  Status::kSuccess);
+    }
+    /// As lanes that know none of the handlers: answers are filed, callbacks stay due.
+    template <class Done>
+    void poll_until(Done done) {
+        const Deadline end = late();
+        while (!done() && !end.passed()) ch.with<>().poll(kMe);
+    }
+    std::uint64_t filed() { return rig.channels[0]->counters().value().completions; }
+    std::uint64_t kept() {
+        std::uint64_t n = 0;
+        for (auto& d : rig.drives) n += d->kept();
+        return n;
+    }
+    gnor::Channel::Usage usage() { return rig.channels[0]->usage().value(); }
+    std::uint32_t drop() { return rig.channels[0]->drop_callbacks().value(); }
+    void reclaim_all() {
+        for (std::uint32_t slot = 0; slot < 4; ++slot) {
+            rig.channels[0]->reclaim(slot).value();
+            rig.connect(0, slot);
+        }
+    }
+    /// All of its slots and credits serve again.
+    void expect_useful() {
+        auto* const buffer = pool(64);
+        for (std::uint32_t round = 0; round < 3; ++round) {
+            std::vector<Token> tokens;
+            for (std::uint32_t i = 0; i < 32; ++i)
+                tokens.push_back(v.read_async(simt::Lane{}, ch, i * 64, 64, buffer, late()));
+            for (const Token& token : tokens) EXPECT_EQ(ch.wait(kMe, token, late()), Status::kSuccess);
+        }
+        EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+        EXPECT_EQ(calls, 0u);
+        rig.expect_clean();
+    }
+
+    Rig rig{};
+    VolumeRef v = rig.volume();
+    ChannelRef ch = rig.channel();
+    std::uint64_t calls = 0;  // atomic
+};
+
+TEST_F(LeftBehind, CallbacksThatAreDueAreGivenUpAndTheirSlotsAndBuffersAreFree) {
+    auto* const buffer = pool(64);
+    send(0, 1, buffer);
+    send(0, 64, buffer);
+    poll_until([&] { return filed() == 5; });
+    EXPECT_EQ(usage().slots_taken, 5u);
+    EXPECT_EQ(usage().requests_with_callbacks, 2u);
+    EXPECT_EQ(drop(), 2u);
+    EXPECT_EQ(usage().slots_taken, 0u);
+    EXPECT_EQ(usage().requests_with_callbacks, 0u);
+    EXPECT_EQ(drop(), 0u);
+    ch.poll(kMe);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    expect_useful();
+}
+
+TEST_F(LeftBehind, CallbacksWithoutAnswersAreGivenUpAndTheirBuffersHeldUntilTheAnswersCome) {
+    auto* const one = pool(1);
+    auto* const many = pool(64);
+    rule_everywhere(Decision::kNever);
+    send(0, 1, one);
+    rig.drives[rig.replicas_of(16).slot[0]]->set_rule({});  // a part of the second one is answered
+    send(0, 64, many);
+    std::uint64_t missing = 1;
+    for (std::uint32_t block = 0; block < 64; block += 16)
+        missing += rig.replicas_of(block).slot[0] != rig.replicas_of(16).slot[0] ? 1 : 0;
+    poll_until([&] { return kept() == missing && filed() == 5 - missing; });
+    EXPECT_EQ(usage().requests_with_callbacks, 2u);
+    EXPECT_EQ(drop(), 2u);
+    EXPECT_EQ(usage().slots_taken, missing);
+    EXPECT_EQ(rig.channels[0]->counters().value().quarantined, missing);
+    EXPECT_EQ(ch.free(kMe, one), Status::kBufferInUse);
+    EXPECT_EQ(ch.free(kMe, many), Status::kBufferInUse);
+    const auto left = rig.channels[0]->free_left_buffers().value();
+    EXPECT_EQ(left.in_use, 2u);
+    EXPECT_EQ(left.freed, 0u);
+    rule_everywhere(Decision::kServe);
+    for (auto& d : rig.drives) d->answer_kept();
+    rig.channels[0]->quiesce(late()).value();
+    EXPECT_EQ(ch.free(kMe, one), Status::kSuccess);
+    EXPECT_EQ(ch.free(kMe, many), Status::kSuccess);
+    expect_useful();
+}
+
+TEST_F(LeftBehind, CallbacksWithoutAnswersEndByReclaimToo) {
+    auto* const buffer = pool(64);
+    rule_everywhere(Decision::kNever);
+    send(0, 64, buffer);
+    ASSERT_EQ(v.write_async(simt::Lane{}, ch, 640, 64, buffer, Stray{&calls}, late()), Status::kSuccess);
+    EXPECT_EQ(drop(), 2u);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kBufferInUse);
+    rule_everywhere(Decision::kServe);
+    reclaim_all();
+    EXPECT_EQ(usage().slots_taken, 0u);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    expect_useful();
+}
+
+// Reclaimed first, they are due with kQueueError, and hold their slots until somebody runs or drops them.
+TEST_F(LeftBehind, CallbacksOfBrokenOrReclaimedQueuePairsAreGivenUp) {
+    for (const bool reclaimed : {false, true}) {
+        auto* const buffer = pool(64);
+        rule_everywhere(Decision::kBreak);
+        send(0, 64, buffer);
+        poll_until([&] { return gnor::is_broken(ch.state(), rig.replicas_of(0).slot[0]); });
+        rule_everywhere(Decision::kServe);
+        if (reclaimed) {
+            reclaim_all();
+            EXPECT_EQ(usage().slots_taken, 4u);
+        }
+        EXPECT_EQ(usage().requests_with_callbacks, 1u);
+        EXPECT_EQ(drop(), 1u);
+        if (!reclaimed) {
+            EXPECT_EQ(ch.free(kMe, buffer), Status::kBufferInUse);
+            reclaim_all();
+        }
+        EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+        expect_useful();
+    }
+}
+
+TEST_F(LeftBehind, TokensAreNotTakenForCallbacksNorCallbacksForTokens) {
+    auto* const buffer = pool(64);
+    const Token token = v.read_async(simt::Lane{}, ch, 0, 64, buffer, late());
+    send(0, 1, buffer);
+    poll_until([&] { return filed() == 5; });
+    EXPECT_EQ(drop(), 1u);
+    EXPECT_EQ(ch.wait(kMe, token, late()), Status::kSuccess);
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    expect_useful();
+}
+
+TEST_F(LeftBehind, BuffersComeBackAndWhatIsStillInUseStays) {
+    for (const std::uint32_t blocks : {1u, 5u, 16u, 100u, 256u}) ASSERT_NE(pool(blocks), nullptr);
+    auto* const used = pool(1);
+    rule_everywhere(Decision::kNever);
+    ASSERT_EQ(v.read(kMe, ch, 0, 1, used, Deadline::in_ns(kShort)), Status::kTimedOut);
+    auto left = rig.channels[0]->free_left_buffers().value();
+    EXPECT_EQ(left.freed, 5u);
+    EXPECT_EQ(left.in_use, 1u);
+    EXPECT_EQ(usage().pool_blocks_free, usage().pool_blocks - 1);
+    rule_everywhere(Decision::kServe);
+    for (auto& d : rig.drives) d->answer_kept();
+    rig.channels[0]->quiesce(late()).value();
+    left = rig.channels[0]->free_left_buffers().value();
+    EXPECT_EQ(left.freed, 1u);
+    EXPECT_EQ(left.in_use, 0u);
+    EXPECT_EQ(ch.free(kMe, used), Status::kBadArgument) << "nobody's any more";
+    expect_useful();
+}
+
+/// Lanes that send what they can with callbacks, and leave.
+struct LanesThatLeaveCallbacks {
+    Common common;
+    std::uint64_t* calls;
+
+    GN_HD
+    void operator()(simt::Lane lane) const {
+        const auto view = common.channels.mine(lane).with<Stray>();
+        const auto rank = static_cast<std::uint32_t>(lane.grid_rank());
+        auto* const buffer = view.alloc(simt::self(lane), 4 * 4096);
+        if (buffer == nullptr) return common.expect(Status::kNoBuffer);
+        for (std::uint32_t i = 0; i < 8; ++i) {
+            const Status sent =
+                rank % 2 == 0 ? common.volume.try_read_async(lane, view, rank * 64, 4, buffer, Stray{calls})
+                              : common.volume.try_write_async(lane, view, rank * 64, 4, buffer, Stray{calls});
+            common.expect(sent == Status::kTooManyPending ? Status::kSuccess : sent);
+        }
+    }
+};
+
+TEST(LeftBehindByManyLanes, CallbacksAndBuffersAreGivenUpAndTheChannelsServeOn) {
+    RigOptions o = options_of(2, 8);
+    o.chunk_shift = 1;
+    Bench b(o, 1, 64);
+    for (std::uint32_t round = 0; round < 5; ++round) {
+        std::uint64_t calls = 0;
+        for (auto& d : b.rig.drives)
+            d->set_rule([n = 0u](const auto&, const auto&) mutable {
+                return Decision{++n % 3 == 0 ? Decision::kNever : Decision::kServe, {}, n % 4};
+            });
+        b.test_warps(4, 5, LanesThatLeaveCallbacks{b.common, &calls});
+        std::uint32_t dropped = 0;
+        for (auto& c : b.rig.channels) dropped += c->drop_callbacks().value();
+        EXPECT_GT(dropped, 0u);
+        const std::uint64_t before = calls;
+        for (std::uint32_t i = 0; i < b.rig.channels.size(); ++i)
+            for (std::uint32_t slot = 0; slot < o.ssds; ++slot) {
+                b.rig.channels[i]->reclaim(slot).value();
+                b.rig.connect(i, slot);
+            }
+        for (auto& d : b.rig.drives) d->set_rule({});
+        for (auto& c : b.rig.channels) EXPECT_EQ(c->free_left_buffers().value().in_use, 0u);
+        b.rig.expect_clean();
+        b.test_warps(4, 5, WarpsComeAndGo{b.common, 2});
+        EXPECT_EQ(calls, before);
+        b.rig.expect_clean();
+    }
+    b.expect_good(5 * 4 * 5 * 8);
+}
+
+}  // namespace
+}  // namespace gnstor::test
