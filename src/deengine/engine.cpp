@@ -248,6 +248,14 @@ void Engine::submit_admin(const nvme::Command& command, Requester from, std::spa
     impl_->sink.on_complete(tag, status, dw0);
 }
 
+void Engine::flush(std::uint64_t tag) {
+    ShardCommand everything{};
+    everything.op = ShardOp::kFlush;
+    everything.stable = true;
+    everything.tag = tag;
+    impl_->flush(everything);
+}
+
 std::uint32_t Engine::poll(std::uint64_t now_ns) {
     return impl_->port->poll(now_ns);
 }

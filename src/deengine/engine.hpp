@@ -121,6 +121,8 @@ class Engine {
     void prefetch_page(const nvme::Command& command) const;
     /// Whether this thread is the one that will move the data of what it submits.
     [[nodiscard]] bool moves_data_itself() const;
+    /// FLUSH of everything, whoever's it is: for a controller that is shut down.
+    void flush(std::uint64_t tag);
     /// A vendor admin command (nvme/vendor.hpp).
     void submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                       std::uint64_t tag, std::uint64_t now_ns);

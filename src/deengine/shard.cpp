@@ -65,7 +65,10 @@ void Shard::Impl::execute(const ShardCommand& c) {
     Status status = Status::kSuccess;
     switch (c.op) {
         case ShardOp::kRead:
-            return answer(c.tag, read(c));
+            status = read(c);
+            // What was read is stable when a read with FUA is answered (NVM Command Set 1.0, 3.2.4).
+            if (!c.stable) return answer(c.tag, status);
+            break;
         case ShardOp::kFlush:
             return answer_when(Wait::kPower, c.tag);
         case ShardOp::kWrite:

@@ -34,7 +34,7 @@ enum class ShardOp : std::uint8_t { kRead, kWrite, kZero, kTrim, kFlush };
 /// thread.
 struct ShardCommand {
     ShardOp op;
-    bool stable;  ///< FUA or FLUSH: answered when it survives power loss, whatever the mode
+    bool stable;  ///< FUA (reads, too) or FLUSH: answered when it survives power loss, whatever the mode
     nvme::VolumeId volume;
     nvme::BlockAddress first;
     std::uint32_t blocks;

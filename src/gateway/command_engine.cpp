@@ -3,6 +3,7 @@
 #include <gnstor/base/log.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace gnstor::gateway {
@@ -17,6 +18,7 @@ constexpr std::uint32_t kBurst = 8;             // commands of one queue in a ro
 constexpr std::uint64_t kLingerNs = 1'000'000;  // without an answer, before the thread may sleep
 constexpr std::uint64_t kRetryNs = 20'000'000;  // until what met a broken queue pair is begun again
 constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
+constexpr std::uint32_t kChunksLookedAt = 64;  // of a command, for the SSDs that it goes to
 
 const auto kMe = simt::self(simt::Lane{});
 
@@ -27,6 +29,8 @@ CommandEngine::CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::D
     : volume_(volume),
       channel_(channel),
       options_(std::move(options)),
+      shares_(options_.under_way_max, channel.state().queues),
+      watch_(volume.geometry.replicas, *volume.operation().map),
       admin_(std::move(facts), *this),
       writable_(volume.mode == VolumeMode::kWrite) {}
 
@@ -132,24 +136,61 @@ void CommandEngine::take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64
     }
     work->queue = &q;
     work->slot = slot;
+    work->ssds = ssds_of(*work);
     work->deadline_ns = now_ns + options_.timeout_ns;
     work->retry_ns = 0;
-    work->begun = false;
+    work->begun = work->ended = false;
     under_way_.push_back(std::move(work));
+}
+
+void CommandEngine::flush(std::function<void(bool)> done) {
+    if (stopped_) return done(false);
+    auto work = std::make_unique<Work>();
+    work->done = std::move(done);
+    work->command.opcode = IoOpcode::kFlush;
+    work->ssds = SsdShares::kMany;
+    work->deadline_ns = simt::now_ns() + options_.timeout_ns;
+    under_way_.push_back(std::move(work));
+}
+
+/// Which SSDs a command goes to, by the map of now. One that is asked in another's place does not count.
+SsdShares::Mask CommandEngine::ssds_of(const Work& work) const {
+    if (work.command.opcode == IoOpcode::kFlush) return SsdShares::kMany;
+    const gnor::Operation op = volume_.operation();
+    const bool read = work.command.opcode == IoOpcode::kRead;
+    SsdShares::Mask mask = 0;
+    std::uint64_t chunks = 0;
+    for (const IoRequest& r : work.requests) {
+        const std::uint64_t last = (std::uint64_t{r.block} + r.blocks - 1) >> op.geometry.chunk_shift;
+        for (std::uint64_t chunk = r.block >> op.geometry.chunk_shift; chunk <= last; ++chunk) {
+            if (++chunks > kChunksLookedAt) return SsdShares::kMany;
+            const auto replicas = placement::place(*op.map, op.geometry, static_cast<std::uint32_t>(chunk));
+            for (std::uint32_t i = 0; i < (read ? std::min(1u, replicas.count) : replicas.count); ++i)
+                mask |= 1ull << replicas.slot[i];
+        }
+    }
+    const auto few = std::max(2u, std::uint32_t{op.geometry.replicas});
+    return static_cast<std::uint32_t>(std::popcount(mask)) > few ? SsdShares::kMany : mask;
 }
 
 /// Everything under way does what it can do now; what has ended is answered.
 std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
     if (under_way_.empty()) return 0;
     ChannelState& state = channel_.state();
+    see_map();
     std::uint32_t progress = begun_ != 0 ? gnor::poll_trip(kMe, state) : 0;
     bool ended = false;
+    SsdShares::Mask kept = 0;     // for the oldest that has no room with its SSDs
     std::uint32_t left = begun_;  // of those that were begun: not met yet
     for (const auto& work : under_way_) {
         const bool room = !held_ && begun_ < options_.under_way_max;
         if (!work->begun && room && now_ns >= work->retry_ns) {
-            begin(*work);
-            ++left;
+            if (shares_.has_room(work->ssds, kept)) {
+                begin(*work);
+                ++left;
+            } else if (kept == 0) {
+                kept = work->ssds;
+            }
         }
         if (work->begun) {
             --left;
@@ -170,10 +211,13 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
     return progress;
 }
 
-/// Those that have ended are free.
+/// Those that have ended are free; the engine's own go.
 void CommandEngine::collect() {
-    for (auto& work : under_way_)
-        if (work->queue == nullptr) free_.push_back(std::move(work));
+    for (auto& work : under_way_) {
+        if (!work->ended) continue;
+        if (work->queue != nullptr) free_.push_back(std::move(work));
+        work.reset();
+    }
     std::erase_if(under_way_, [](const auto& work) { return work == nullptr; });
 }
 
@@ -190,9 +234,47 @@ void CommandEngine::begin(Work& work) {
         cursor.sequence = volume.take_sequences(kMe, count);
         cursor.sequence_each = true;
     }
+    if (command.opcode == IoOpcode::kFlush) work.mark = watch_.flush_begins(has_old_changes());
+    work.map_version = watch_.version();
     work.request.begin(volume.operation(), cursor, simt::Deadline{work.deadline_ns});
     work.begun = true;
     ++begun_;
+    changing_ += VolumeRef::changes(command.opcode) ? 1 : 0;
+    shares_.take(work.ssds);
+}
+
+void CommandEngine::leave_channel(Work& work) {
+    work.begun = false;
+    --begun_;
+    changing_ -= VolumeRef::changes(work.command.opcode) ? 1 : 0;
+    shares_.give(work.ssds);
+}
+
+/// The map may be another one since the last look, without SSDs that hold what was answered.
+void CommandEngine::see_map() {
+    if (!watch_.look_at(*volume_.operation().map, changing_ != 0)) return;
+    log_error(
+        "gateway of volume {}: SSDs with all replicas of writes that were answered and not flushed were "
+        "lost: "
+        "flushes fail from now on. Unmount it on its hosts, start the gateway again and check the file "
+        "system",
+        options_.volume);
+}
+
+/// Whether a change is under way that began under an earlier map than the one in use.
+bool CommandEngine::has_old_changes() const {
+    return changing_ != 0 && std::ranges::any_of(under_way_, [this](const auto& work) {
+               return work->begun && VolumeRef::changes(work->command.opcode) &&
+                      work->map_version != watch_.version();
+           });
+}
+
+/// Of a flush that every SSD of the map has answered well.
+Status CommandEngine::judge_flush(const Work& work) {
+    see_map();
+    if (watch_.lost()) return Status::kInternalError;
+    watch_.flush_ended(work.mark, has_old_changes());
+    return Status::kSuccess;
 }
 
 /// A queue pair is in error, which reclaim() mends: the command waits for that, and is begun again. A host
@@ -200,23 +282,25 @@ void CommandEngine::begin(Work& work) {
 /// millisecond.
 bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
     if (work.request.result() != Status::kQueueError || now_ns + kRetryNs >= work.deadline_ns) return false;
-    work.begun = false;
+    leave_channel(work);
     work.retry_ns = now_ns + kRetryNs;
-    --begun_;
     return true;
 }
 
-/// Answers; the Work is free, which `queue` says.
+/// Answers; the Work is free at the next collect().
 void CommandEngine::end(Work& work, Status status) {
-    if (work.begun) --begun_;
+    if (work.begun) leave_channel(work);
+    work.ended = true;
+    if (nvme::ok(status) && work.command.opcode == IoOpcode::kFlush) status = judge_flush(work);
+    if (nvme::ok(status) && VolumeRef::changes(work.command.opcode)) watch_.answered();
+    if (status == Status::kStaleEpoch) fence();
+    if (status == Status::kTimedOut || status == Status::kNotSent) gave_up_ = true;
+    if (work.queue == nullptr) return work.done(nvme::ok(status));
     if (nvme::ok(status))
         count(work);
     else
         ++counters_.failed;
-    if (status == Status::kStaleEpoch) fence();
-    if (status == Status::kTimedOut || status == Status::kNotSent) gave_up_ = true;
     on_complete(work.queue->tag(work.slot), host_status(status), 0);
-    work.queue = nullptr;
 }
 
 /// Nobody waits for it any more.

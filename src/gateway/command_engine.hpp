@@ -7,9 +7,11 @@
 //   * a fetched command is answered once: when its request has ended, at the latest at its deadline, also
 //   while the channel is held;
 //   * memory that a command names is touched by this thread alone, and not after the answer;
-//   * requests are begun in the order in which their commands were fetched, so that a write which was fetched
-//   after another was answered is the newer one; what met a broken queue pair is begun again, before it is
-//   answered;
+//   * a request is begun after its command was fetched and before that is answered, so that a write which was
+//   fetched after another was answered is the newer one; what met a broken queue pair is begun again, before
+//   it is answered. Those for one SSD are begun in the order in which they were fetched;
+//   * commands for a slow SSD leave places for the others (ssd_shares.hpp);
+//   * a flush that was answered with success is true (loss_watch.hpp);
 //   * once a drive said that the epoch is stale, nothing is written any more: the namespace is write
 //   protected from then on, and hosts are told.
 // One thread, the reactor's, but for what is marked "any thread".
@@ -20,10 +22,13 @@
 #include <gnstor/gnor/volume_ref.hpp>
 
 #include "gateway/block_command.hpp"
+#include "gateway/loss_watch.hpp"
+#include "gateway/ssd_shares.hpp"
 #include "ssd/admin_commands.hpp"
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -69,6 +74,8 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     /// Whether a queue pair of the channel is in error, or a command was given up since the last question:
     /// the client's reclaim() may help.
     bool needs_reclaim();
+    /// As a FLUSH of a host does; `done` says whether it succeeded, once, perhaps within this call.
+    void flush(std::function<void(bool)> done);
     /// Everything ends, with Command Aborted, as does what comes from now on.
     void stop();
 
@@ -80,14 +87,18 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     using ChannelState = ChannelRef::State;
     /// One I/O command.
     struct Work {
-        ssd::ServedQueue* queue = nullptr;
+        ssd::ServedQueue* queue = nullptr;  ///< null: the engine's own flush
         std::uint32_t slot = 0;
+        std::function<void(bool)> done;  ///< of the engine's own
         BlockCommand command;
         std::vector<IoRequest> requests;
         gnor::SteppedRequest<ChannelState> request;
         std::uint64_t deadline_ns = 0;
         std::uint64_t retry_ns = 0;  ///< not begun before
-        bool begun = false;
+        bool begun = false, ended = false;
+        SsdShares::Mask ssds = 0;          ///< that it goes to
+        nvme::MapVersion map_version = 0;  ///< as the loss watch knew it when this began
+        LossWatch::Mark mark;              ///< of a flush
     };
 
     std::uint32_t fetch(std::uint64_t now_ns);
@@ -97,6 +108,11 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     std::uint32_t advance(std::uint64_t now_ns);
     std::uint32_t linger(std::uint64_t now_ns);
     void begin(Work& work);
+    void leave_channel(Work& work);
+    void see_map();
+    [[nodiscard]] bool has_old_changes() const;
+    nvme::Status judge_flush(const Work& work);
+    [[nodiscard]] SsdShares::Mask ssds_of(const Work& work) const;
     bool put_off(Work& work, std::uint64_t now_ns);
     void end(Work& work, nvme::Status status);
     void give_up(Work& work);
@@ -108,12 +124,15 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     const VolumeRef volume_;
     const ChannelRef channel_;
     const EngineOptions options_;
+    SsdShares shares_;
+    LossWatch watch_;
     ssd::AdminCommands admin_;
     std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // by index; null: free
     std::size_t first_queue_ = 0;                            // of the next round
     std::vector<std::unique_ptr<Work>> free_;  // with those under way: one for each entry of an I/O queue
     std::vector<std::unique_ptr<Work>> under_way_;  // oldest first
     std::uint32_t begun_ = 0;                       // of under_way_
+    std::uint32_t changing_ = 0;                    // of begun_: writes, trims and the like
     bool held_ = false, stopped_ = false, gave_up_ = false;
     std::uint64_t progress_ns_ = 0;  // when there was any last
     std::uint32_t backoff_ = 0;

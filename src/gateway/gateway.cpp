@@ -32,8 +32,11 @@ constexpr std::uint32_t kUnderWayMost = 1024;
 /// Of a trim: each is a command to every replica. A host that discards a whole disk in one command (Linux, if
 /// it is not told of a limit: 2 TiB) would find it given up by its deadline, again and again.
 constexpr std::uint32_t kTrimChunksMost = 16384;
-constexpr std::uint32_t kChannelDepth = 64;
+constexpr std::uint32_t kChannelDepth = 128;
 constexpr std::uint64_t kPoolBytes = 8u << 20;
+/// Commands for an SSD that does not answer keep theirs (SsdShares: of half of the places at most), and the
+/// others need some: 8 pieces of 64 KiB for each of 128 commands.
+constexpr std::uint64_t kPoolBytesMost = 64u << 20;
 
 /// A name for the volume's contents that every opening gives alike, and no other volume (RFC 9562, 5.8).
 std::array<std::uint8_t, 16> uuid_of(const nvme::VolumeRecord& record) {
@@ -62,6 +65,7 @@ client::ClientOptions client_options(const std::string& name) {
     options.channels = 1;
     options.depth = kChannelDepth;
     options.pool_bytes = kPoolBytes;
+    options.pool_bytes_max = kPoolBytesMost;
     return options;
 }
 
@@ -263,6 +267,11 @@ Result<void> Gateway::delete_queue(ssd::NvmeQueue* queue) {
     impl_->reactor->run([&] { known = impl_->engine->remove(queue); });
     if (known) return {};
     return error(Errc::kNotFound, "the gateway of volume {} has no such queue", impl_->options.volume);
+}
+
+void Gateway::flush(std::function<void(bool)> done) {
+    impl_->reactor->run([&] { impl_->engine->flush(std::move(done)); });
+    impl_->reactor->wake();
 }
 
 const std::array<std::uint8_t, 16>& Gateway::uuid() const {

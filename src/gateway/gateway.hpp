@@ -4,8 +4,10 @@
 // convenience path: a CPU of this process stands in it, on the way of each command and each byte. As an
 // ssd::NvmeDevice it is given to an nvmf::Target like a drive (serve.hpp does that).
 //
-//   * A completed write is as durable as the volume's writes are, on all replicas; FLUSH flushes all SSDs;
-//   a volatile write cache is reported exactly where an SSD reports one.
+//   * A completed write is as durable as the volume's writes are, on all replicas; FLUSH, and a host that
+//   shuts its controller down, flush all SSDs; a volatile write cache is reported exactly where an SSD
+//   reports one. Where SSDs with all replicas of an answered write are lost before a flush, flushes fail from
+//   then on (loss_watch.hpp).
 //   * The gateway holds the volume's write lease, which its client renews. Once another writer took over, or
 //   the lease ran out, it is read only until it is opened anew: writes end with Namespace Write Protected,
 //   the log and the hosts are told.
@@ -26,6 +28,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -56,6 +59,8 @@ class Gateway final : public ssd::NvmeDevice {
                                          std::uint16_t controller = 0) override;
     /// Ends what was fetched from it, at once.
     Result<void> delete_queue(ssd::NvmeQueue* queue) override;
+    /// As a FLUSH of a host, deadline and all.
+    void flush(std::function<void(bool)> done) override;
     /// Of the volume: the same for each opening of it.
     [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const override;
     [[nodiscard]] const std::string& serial() const override;

@@ -48,6 +48,9 @@ class ConnectionOwner {
     virtual void on_connect_command(Connection& connection) = 0;
     /// The controller was disabled or shut down: its I/O connections must go.
     virtual void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) = 0;
+    /// The controller is told to shut down: the subsystem's device must make stable what it has answered, and
+    /// then Controllers::shutdown_ended().
+    virtual void on_shutdown(Subsystem& subsystem, std::uint16_t controller_id, std::uint32_t shutdown) = 0;
     /// The connection is in error: nothing new comes from it; with an admin queue its controller is gone.
     virtual void on_draining(Connection& connection) = 0;
     /// It may be destroyed. The connection is not touched after this call.

@@ -43,6 +43,7 @@ void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
     // Asked for before the answer goes out: a Connect that follows the answer finds the old queues on their
     // way out.
     if (outcome.close_io_queues) owner_.on_controller_disabled(*subsystem_, binding_.controller_id);
+    if (outcome.shutdown != 0) owner_.on_shutdown(*subsystem_, binding_.controller_id, outcome.shutdown);
     if (!nvme::ok(outcome.status)) return refuse(capsule, outcome.status);
     end(capsule.command.command_id);
     answer(capsule.command.command_id, {.dw0 = static_cast<std::uint32_t>(outcome.value),

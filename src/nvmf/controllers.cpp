@@ -20,6 +20,7 @@ constexpr std::uint8_t kSqEntryLog2 = 6;
 constexpr std::uint8_t kCqEntryLog2 = 4;
 constexpr std::uint8_t kArbitrationRoundRobin = 0;
 constexpr std::uint8_t kArbitrationWeighted = 1;
+constexpr std::uint8_t kShutdownNone = 0, kShutdownOccurring = 1, kShutdownComplete = 2;  // CSTS.SHST
 constexpr std::uint8_t kTransferLog2 = 8;  // MDTS: 2^8 pages of 4 KiB
 static_assert((4096u << kTransferLog2) == kTransferBytesMax,
               "Identify says what capsules are checked against");
@@ -195,12 +196,25 @@ PropertyOutcome Controllers::configure(Controller& controller, nvme::Configurati
         controller.io_queues_granted = options_.queues.io_queues_max;
         outcome.close_io_queues = true;
     }
-    // Nothing volatile is kept here, so a shutdown is complete when it is asked for (Base 2.0, 3.6).
-    if (wanted.shutdown != 0) {
-        status.shutdown = 2;
+    // Complete when the device has made stable what it answered (Base 2.0, 3.6). One that was told is not
+    // told again by a write that changes something else.
+    if (wanted.shutdown != 0 && status.shutdown == kShutdownNone) {
+        status.shutdown = kShutdownOccurring;
         outcome.close_io_queues = true;
+        outcome.shutdown = ++controller.shutdowns;
     }
     return outcome;
+}
+
+void Controllers::shutdown_ended(std::uint16_t controller_id, std::uint32_t shutdown, bool stable) {
+    Controller* const controller = find(controller_id);
+    if (controller == nullptr || controller->shutdowns != shutdown ||
+        controller->status.shutdown != kShutdownOccurring)
+        return;
+    if (stable)
+        controller->status.shutdown = kShutdownComplete;
+    else
+        controller->status.fatal = true;
 }
 
 nvme::Status Controllers::keep_alive(std::uint16_t controller_id, std::uint64_t now_ns) {

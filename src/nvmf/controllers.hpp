@@ -66,6 +66,7 @@ struct PropertyOutcome {
     nvme::Status status = nvme::Status::kSuccess;
     std::uint64_t value = 0;
     bool close_io_queues = false;  ///< the controller was disabled: its I/O connections must go
+    std::uint32_t shutdown = 0;    ///< not 0: it was told to shut down; for shutdown_ended()
 };
 
 struct FeatureOutcome {
@@ -89,6 +90,10 @@ class Controllers {
 
     PropertyOutcome property_get(std::uint16_t controller_id, const nvme::Command& command) const;
     PropertyOutcome property_set(std::uint16_t controller_id, const nvme::Command& command);
+
+    /// What its device kept in volatile caches is stable now, or cannot be made so: then the shutdown is not
+    /// complete, and never will be.
+    void shutdown_ended(std::uint16_t controller_id, std::uint32_t shutdown, bool stable);
 
     nvme::Status keep_alive(std::uint16_t controller_id, std::uint64_t now_ns);
     /// A command came: a discovery controller without a keep-alive time lives on by any.
@@ -123,6 +128,7 @@ class Controllers {
         nvme::Configuration configuration;
         nvme::ControllerStatus status;
         std::uint32_t io_queues_granted = 0;
+        std::uint32_t shutdowns = 0;  ///< that it was told of
         std::set<std::uint16_t> queues;
     };
     ConnectOutcome connect_admin(const ConnectRequest& request, std::uint64_t now_ns);

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 namespace gnstor::nvmf {
@@ -41,7 +42,7 @@ struct ConnectionCounters {
     }
 };
 
-struct Subsystem {
+struct Subsystem : std::enable_shared_from_this<Subsystem> {
     Subsystem(SubsystemConfig c, const ControllerOptions& options, ControllerKind kind = ControllerKind::kIo)
         : config(std::move(c)), controllers(config.nqn, options, kind) {}
 

@@ -33,12 +33,13 @@ class TargetControl final : public ConnectionOwner {
 
     void check_time();
     [[nodiscard]] Result<SubsystemCounters> counters(const std::string& name) const;
-    [[nodiscard]] const std::vector<std::unique_ptr<Subsystem>>& subsystems() const { return subsystems_; }
+    [[nodiscard]] const std::vector<std::shared_ptr<Subsystem>>& subsystems() const { return subsystems_; }
     [[nodiscard]] std::size_t connections_open() const;
 
     // ConnectionOwner: reactors.
     void on_connect_command(Connection& connection) override;
     void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) override;
+    void on_shutdown(Subsystem& subsystem, std::uint16_t controller_id, std::uint32_t shutdown) override;
     void on_draining(Connection& connection) override;
     void on_quiesced(Connection& connection) override;
 
@@ -59,12 +60,13 @@ class TargetControl final : public ConnectionOwner {
         TargetControl& control_;
         const std::size_t index_;
     };
-    enum class EventKind : std::uint8_t { kConnect, kDisabled, kDraining, kQuiesced };
+    enum class EventKind : std::uint8_t { kConnect, kDisabled, kShutdown, kDraining, kQuiesced };
     struct Event {
         EventKind kind;
         Connection* connection;
         Subsystem* subsystem;
         std::uint16_t controller_id;
+        std::uint32_t shutdown = 0;
     };
 
     TargetControl(rdma::SoftNic& nic, TargetOptions options);
@@ -87,6 +89,7 @@ class TargetControl final : public ConnectionOwner {
     [[nodiscard]] SubsystemCounters& tally_of(const Connection& connection);
     [[nodiscard]] bool must_wait(const Connection& connection) const;
     void close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too);
+    void begin_shutdown(const Event& event);
     void expire();
     void destroy_quiesced();
     void destroy(Connection& connection);
@@ -94,9 +97,9 @@ class TargetControl final : public ConnectionOwner {
 
     rdma::SoftNic& nic_;
     const TargetOptions options_;
-    std::vector<std::unique_ptr<Subsystem>> subsystems_;
+    std::vector<std::shared_ptr<Subsystem>> subsystems_;
     std::unique_ptr<DiscoveryDevice> discovery_device_;  // where there are ports
-    std::unique_ptr<Subsystem> discovery_;
+    std::shared_ptr<Subsystem> discovery_;
     std::vector<Subsystem*> all_;  // subsystems_, and discovery_
     std::vector<std::unique_ptr<Door>> doors_;
     std::size_t listening_ = 0;

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gnstor::ssd {
 
@@ -98,6 +99,12 @@ void CommandPath::remove(const NvmeQueue* queue) {
     arbiter_.remove(q->index);
     looks_[q->index] = {};
     queues_[q->index].reset();
+}
+
+void CommandPath::flush(std::function<void(bool)> done) {
+    const std::uint64_t tag = kOwnTag | ++last_flush_;
+    flushes_.emplace(tag, std::move(done));
+    engine_->flush(tag);
 }
 
 std::size_t CommandPath::queues() const {
@@ -255,8 +262,9 @@ std::uint32_t CommandPath::deliver_in_time() {
     std::uint32_t count = 0;
     const std::uint64_t now = done_.empty() && timer_->idle() ? 0 : boot_time_ns();
     for (const Done& done : done_) {
-        const std::vector<std::uint64_t>& due = queues_[done.tag >> 32]->due;
-        const std::uint64_t at = due.empty() ? 0 : due[static_cast<std::uint32_t>(done.tag)];
+        const ServedQueue* const q = (done.tag & kOwnTag) != 0 ? nullptr : queues_[done.tag >> 32].get();
+        const std::uint64_t at =
+            q == nullptr || q->due.empty() ? 0 : q->due[static_cast<std::uint32_t>(done.tag)];
         if (at != 0 && nvme::ok(done.status)) {
             timer_->hold(now, at, done);
             continue;
@@ -270,10 +278,17 @@ std::uint32_t CommandPath::deliver_in_time() {
 }
 
 void CommandPath::answer(const Done& done) {
+    if ((done.tag & kOwnTag) != 0) [[unlikely]]
+        return answer_flush(done);
     ServedQueue& q = *queues_[done.tag >> 32];
     const auto slot = static_cast<std::uint32_t>(done.tag);
     if (!nvme::ok(done.status)) admin_->note_error(q, slot, done.status);
     q.answer(slot, done.status, done.dw0);
+}
+
+void CommandPath::answer_flush(const Done& done) {
+    const auto asked = flushes_.extract(done.tag);
+    asked.mapped()(nvme::ok(done.status));
 }
 
 }  // namespace gnstor::ssd

@@ -21,6 +21,8 @@
 #include "ssd/served_queue.hpp"
 
 #include <array>
+#include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -34,6 +36,8 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     std::uint32_t poll() override;
     void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
 
+    /// Of everything that was answered; `done` is called by a later poll.
+    void flush(std::function<void(bool)> done);
     NvmeQueue* add(std::unique_ptr<ServedQueue> queue);
     /// Nothing is fetched from it any more and event requests are given back; false: not a queue of this
     /// drive.
@@ -70,6 +74,9 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     std::uint32_t deliver();
     std::uint32_t deliver_in_time();
     void answer(const Done& done);
+    void answer_flush(const Done& done);
+    /// In the tags of flushes that no queue asked for; others have the number of a queue above bit 32.
+    static constexpr std::uint64_t kOwnTag = 1ull << 62;
 
     deengine::Engine* engine_ = nullptr;
     bool moves_data_ = false;  // on this thread, not on those of service units
@@ -79,8 +86,10 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     std::vector<ServedQueue*> admin_queues_;
     Arbiter arbiter_;  // of all other queues, whoever's they are
     std::vector<Fetched> batch_;
-    std::vector<Done> done_;                  // room for everything outstanding
-    std::unique_ptr<CompletionTimer> timer_;  // null: answers do not wait
+    std::vector<Done> done_;                                      // room for everything outstanding
+    std::unique_ptr<CompletionTimer> timer_;                      // null: answers do not wait
+    std::map<std::uint64_t, std::function<void(bool)>> flushes_;  // of its own, by tag
+    std::uint64_t last_flush_ = 0;
     std::uint64_t now_ns_ = 0;
 };
 

@@ -262,6 +262,11 @@ Result<void> Drive::delete_queue(NvmeQueue* queue) {
     return {};
 }
 
+void Drive::flush(std::function<void(bool)> done) {
+    impl_->reactor.run([&] { impl_->path.flush(std::move(done)); });
+    impl_->reactor.wake();
+}
+
 const std::array<std::uint8_t, 16>& Drive::uuid() const {
     return impl_->identity.incarnation;
 }

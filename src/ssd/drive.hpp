@@ -1,7 +1,7 @@
 // drive.hpp: one emulated SSD: NVMe queues in front, deEngine inside, a flash backbone behind.
 //
-// Threads: open(), create_queue(), delete_queue() and the destructor from any host thread; poll() from the
-// reactor that it was given to. Admin queues serve Identify, features and GNStor's vendor commands.
+// Threads: open(), create_queue(), delete_queue(), flush() and the destructor from any host thread; poll()
+// from the reactor that it was given to. Admin queues serve Identify, features and GNStor's vendor commands.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -12,6 +12,7 @@
 #include "ssd/nvme_device.hpp"
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,7 @@ class Drive final : public NvmeDevice {
                                     Priority priority, bool privileged,
                                     std::uint16_t controller = 0) override;
     Result<void> delete_queue(NvmeQueue* queue) override;
+    void flush(std::function<void(bool)> done) override;
 
     /// Of the store's incarnation: another one means that contents were lost. ARRAY.md, rule 10.
     [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const override;

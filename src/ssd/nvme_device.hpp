@@ -2,8 +2,8 @@
 //
 // A drive is one; a volume that is served as a namespace (src/gateway) is another. What it says in Identify,
 // its features and its log pages it says itself, on its admin queues: nothing here repeats them.
-// Threads: create_queue() and delete_queue() from any host thread that is not the device's own; the facts
-// from any thread, without waiting.
+// Threads: create_queue(), delete_queue() and flush() from any host thread that is not the device's own; the
+// facts from any thread, without waiting.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace gnstor::ssd {
@@ -33,6 +34,10 @@ class NvmeDevice {
                                             std::uint16_t controller = 0) = 0;
     /// Waits (bounded) until fetched commands have completed and the device touches no memory named by them.
     virtual Result<void> delete_queue(NvmeQueue* queue) = 0;
+    /// Makes all that was answered survive power loss, as a host wants it that shuts its controller down.
+    /// `done` is called once, on the device's thread, perhaps within this call; not where the device goes
+    /// before. False: it did not work.
+    virtual void flush(std::function<void(bool)> done) = 0;
 
     /// What its subsystem is named after where nobody names it.
     [[nodiscard]] virtual const std::array<std::uint8_t, 16>& uuid() const = 0;

@@ -267,6 +267,41 @@ TEST_F(EngineTest, FuaAndFlushAnswerAfterASyncAndPlainWritesDoNotWait) {
     EXPECT_TRUE(rig.holds(at(1), 2)) << "reads go on";
 }
 
+TEST_F(EngineTest, AReadWithFuaAnswersWhenWhatItReadIsStable) {
+    ASSERT_EQ(rig.write(at(0), 1, pattern(1)).status, Status::kSuccess);
+    const std::uint64_t before = rig.flash.syncs;
+    Block got;
+    ASSERT_EQ(rig.read(at(0), got).status, Status::kSuccess);
+    EXPECT_EQ(rig.flash.syncs, before);
+    IoFields f = at(0);
+    f.fua = true;
+    ASSERT_EQ(rig.read(f, got).status, Status::kSuccess);
+    EXPECT_EQ(got, pattern(1));
+    EXPECT_EQ(rig.flash.syncs, before + 1);
+    ASSERT_EQ(rig.read(f, got).status, Status::kSuccess);
+    EXPECT_EQ(rig.flash.syncs, before + 1) << "it is stable by now";
+    ASSERT_EQ(rig.write(at(1), 2, pattern(2)).status, Status::kSuccess);
+    rig.flash.fail_sync = true;
+    EXPECT_EQ(rig.read(f, got).status, Status::kWriteFault);
+    EXPECT_EQ(rig.read(at(0), got).status, Status::kSuccess);
+}
+
+TEST_F(EngineTest, AFlushOfEverythingNeedsNoVolume) {
+    ASSERT_EQ(rig.write(at(0), 1, pattern(1)).status, Status::kSuccess);
+    const std::uint64_t before = rig.flash.syncs;
+    rig.engine->flush(77);
+    (void)rig.engine->poll(rig.now_ns);
+    EXPECT_EQ(rig.answers.last_tag, 77u);
+    EXPECT_EQ(rig.answers.last.status, Status::kSuccess);
+    EXPECT_EQ(rig.flash.syncs, before + 1);
+    ASSERT_EQ(rig.write(at(0), 2, pattern(1)).status, Status::kSuccess);
+    rig.flash.fail_sync = true;
+    rig.engine->flush(78);
+    (void)rig.engine->poll(rig.now_ns);
+    EXPECT_EQ(rig.answers.last_tag, 78u);
+    EXPECT_EQ(rig.answers.last.status, Status::kWriteFault);
+}
+
 TEST_F(EngineTest, WithoutAVolatileCacheOneSyncAnswersAGroupOfWrites) {
     EngineOptions o = default_options();
     o.volatile_cache = false;

@@ -133,10 +133,23 @@ TEST_F(ControllersTest, PropertiesTellAndEnable) {
     EXPECT_EQ(get(id, 0x14, 0), enabled().encode());
     auto c = enabled();
     c.shutdown = 1;
-    EXPECT_TRUE(set_cc(id, c).close_io_queues);
+    const PropertyOutcome told = set_cc(id, c);
+    EXPECT_TRUE(told.close_io_queues);
+    ASSERT_NE(told.shutdown, 0u);
+    EXPECT_EQ(get(id, 0x1C, 0), 0x5u) << "ready, shutdown occurring: the device is not done";
+    EXPECT_EQ(set_cc(id, c).shutdown, 0u) << "told already";
+    controllers_.shutdown_ended(id, told.shutdown, true);
     EXPECT_EQ(get(id, 0x1C, 0), 0x9u) << "ready, shutdown complete";
     EXPECT_TRUE(set_cc(id, {}).close_io_queues);
     EXPECT_EQ(get(id, 0x1C, 0), 0u);
+    // Another one, whose device does not manage it; the end of the first says nothing about it.
+    ASSERT_EQ(set_cc(id, enabled()).status, Status::kSuccess);
+    const PropertyOutcome again = set_cc(id, c);
+    ASSERT_NE(again.shutdown, 0u);
+    controllers_.shutdown_ended(id, told.shutdown, true);
+    EXPECT_EQ(get(id, 0x1C, 0), 0x5u);
+    controllers_.shutdown_ended(id, again.shutdown, false);
+    EXPECT_EQ(get(id, 0x1C, 0), 0x7u) << "ready, fatal, and never complete";
 }
 
 TEST_F(ControllersTest, AConfigurationThatDoesNotFitIsFatal) {

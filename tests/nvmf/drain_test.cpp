@@ -58,6 +58,7 @@ class WatchedConnection final : public rdma::Listener, public rdma::MessageSink,
         connection.answer_connect({Status::kConnectControllerBusy, 0, {}}, nullptr, nullptr);
     }
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
+    void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
     void on_draining(Connection&) override { draining = true; }
     void on_quiesced(Connection&) override { quiesced = true; }
 

@@ -136,7 +136,7 @@ class StockHost {
     void shut_down() {
         cc_.shutdown = 1;
         property_set(nvme::Property::kCc, cc_.encode());
-        EXPECT_EQ(csts().shutdown, 2);
+        EXPECT_TRUE(eventually([this] { return csts().shutdown == 2; })) << "nvme_shutdown_ctrl polls for it";
     }
     nvme::Completion connect_io(StockQueue& queue, std::uint16_t id) {
         transport(queue, id, entries_, controller_id_);

@@ -39,7 +39,7 @@ struct CommandContext {
     nvme::VolumeId volume = 0;
     nvme::ClientId client = 0;
     nvme::Epoch epoch = 0;
-    bool fua = false;  ///< writes and zeroes are answered from stable media (VolumeRef::stable)
+    bool fua = false;  ///< writes, zeroes and reads are answered from stable media (VolumeRef::stable)
 };
 
 /// The 64-byte capsule of a slot's command, and how much of its payload travels with it.
@@ -58,7 +58,8 @@ GN_HD nvme::Command build_command(State& c, const CommandContext& context, std::
     fields.first_sector = slot.first_sector;
     fields.sectors = slot.sectors;
     fields.sequence = slot.sequence;
-    fields.fua = context.fua && (opcode == nvme::IoOpcode::kWrite || opcode == nvme::IoOpcode::kWriteZeroes);
+    fields.fua = context.fua && (opcode == nvme::IoOpcode::kWrite || opcode == nvme::IoOpcode::kWriteZeroes ||
+                                 opcode == nvme::IoOpcode::kRead);
     const bool trim = opcode == nvme::IoOpcode::kDatasetManagement;
     nvme::Command command = trim ? nvme::encode_trim(fields, 1) : nvme::encode_io(opcode, fields);
     command.command_id = command_id(c, index);

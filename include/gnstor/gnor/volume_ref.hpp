@@ -33,7 +33,7 @@ class VolumeRef {
     nvme::Epoch epoch = 0;
     nvme::ClientId client = 0;
     VolumeMode mode = VolumeMode::kRead;
-    /// FUA (NVMe NVM Command Set 1.0, CDW12 bit 30) on every write: see stable().
+    /// FUA (NVMe NVM Command Set 1.0, CDW12 bit 30) on every write and read: see stable().
     bool force_unit_access = false;
     /// Address of the newest placement::ArrayMap, in memory that lanes see; the client stores a new one with
     /// a release.
@@ -46,6 +46,7 @@ class VolumeRef {
     /// kernel does. Without it an answered write is as durable as the array: it survives the end of any
     /// process always, and power loss with `durability = power`; with `durability = process` that is for
     /// flush() to do, for everything answered before it. A trim is made to last by flush alone.
+    /// A read through it is answered when the SSD that serves it has made durable what it read.
     GN_HD
     VolumeRef stable() const {
         VolumeRef copy = *this;

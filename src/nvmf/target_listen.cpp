@@ -1,0 +1,128 @@
+// target_listen.cpp: what a target listens for, and who gets in as far as Connect.
+#include <gnstor/base/log.hpp>
+
+#include "nvmf/target_control.hpp"
+
+#include <algorithm>
+
+namespace gnstor::nvmf {
+
+namespace {
+
+rdma::ConnectReply reject(nvme::RdmaRejectStatus status) {
+    return {.accept = false,
+            .reject_reason = kRejectConsumerDefined,
+            .private_data = transport_reject_data(status),
+            .qp = 0};
+}
+
+}  // namespace
+
+/// Before the control thread starts: the lists of subsystems never change afterwards.
+Result<void> TargetControl::make_subsystems(std::span<const SubsystemConfig> subsystems) {
+    for (SubsystemConfig config : subsystems) {
+        if (config.device == nullptr || (config.service.empty() && options_.ports.empty()))
+            return error(
+                Errc::kInvalidArgument,
+                "a subsystem needs a device, and a service name to listen on or a port of its target");
+        if (config.nqn.empty()) config.nqn = ssd_subsystem_nqn(config.device->uuid());
+        if (!is_valid_nqn(config.nqn))
+            return error(Errc::kInvalidArgument,
+                         "'{}' is not an NVMe qualified name (nqn.yyyy-mm.domain:name)", config.nqn);
+        const auto same = [&](const auto& each) { return each->config.nqn == config.nqn; };
+        if (!options_.ports.empty() &&
+            (config.nqn == kDiscoveryNqn || std::ranges::any_of(subsystems_, same)))
+            return error(Errc::kExists, "two subsystems of one target are called {}: a port cannot tell them",
+                         config.nqn);
+        subsystems_.push_back(std::make_shared<Subsystem>(std::move(config), options_.controllers));
+        const auto& made = subsystems_.back();
+        if (!made->config.service.empty()) add_door(made->config.service, made.get());
+    }
+    for (const auto& each : subsystems_) all_.push_back(each.get());
+    if (options_.ports.empty()) return {};
+    for (const PortConfig& port : options_.ports) add_door(port.service, nullptr);
+    return make_discovery();
+}
+
+/// One record for each subsystem at each port.
+Result<void> TargetControl::make_discovery() {
+    std::vector<DiscoveryRecord> records;
+    for (std::size_t i = 0; i < options_.ports.size(); ++i)
+        for (const auto& subsystem : subsystems_)
+            records.push_back(
+                {.nqn = subsystem->config.nqn,
+                 .address = options_.ports[i].address.empty() ? nic_.address() : options_.ports[i].address,
+                 .service = options_.ports[i].service,
+                 .port_id = static_cast<std::uint16_t>(i + 1),
+                 .admin_entries_max =
+                     static_cast<std::uint16_t>(options_.controllers.queues.admin_entries_max)});
+    Reactor* reactor = options_.discovery_reactor;
+    if (reactor == nullptr && !subsystems_.empty()) reactor = subsystems_.front()->config.drive_reactor;
+    if (reactor == nullptr)
+        return error(Errc::kInvalidArgument,
+                     "a target with ports needs a reactor for discovery: name one, or the first subsystem's");
+    GN_ASSIGN(DiscoveryLog log, DiscoveryLog::make(records));
+    discovery_device_ = std::make_unique<DiscoveryDevice>(std::move(log), *reactor);
+    SubsystemConfig config;
+    config.device = discovery_device_.get();
+    config.nqn = kDiscoveryNqn;
+    config.drive_reactor = reactor;
+    discovery_ =
+        std::make_shared<Subsystem>(std::move(config), options_.controllers, ControllerKind::kDiscovery);
+    all_.push_back(discovery_.get());
+    return {};
+}
+
+void TargetControl::add_door(const std::string& service, Subsystem* only) {
+    doors_.push_back(std::make_unique<Door>(*this, doors_.size(), service, only));
+}
+
+Result<void> TargetControl::listen() {
+    for (; listening_ < doors_.size(); ++listening_)
+        GN_TRY(nic_.listen(doors_[listening_]->service, *doors_[listening_]));
+    return {};
+}
+
+OffloadShard& TargetControl::shard_of(Reactor& reactor) {
+    const std::lock_guard lock(mutex_);
+    auto& shard = shards_[&reactor];
+    if (shard == nullptr) shard = std::make_unique<OffloadShard>(reactor);
+    return *shard;
+}
+
+/// Any thread of the NIC. Makes the queue pair; everything that may block waits for Connect.
+rdma::ConnectReply TargetControl::accept(std::size_t door, const rdma::ConnectRequest& request) {
+    const TransportVerdict verdict =
+        check_transport_request(request.private_data, options_.controllers.queues);
+    if (verdict.reject) return reject(*verdict.reject);
+    {
+        const std::lock_guard lock(mutex_);
+        if (stopping_ || connections_.size() >= options_.connections_max)
+            return reject(nvme::RdmaRejectStatus::kNoResources);
+        ++accepting_;
+    }
+    Subsystem* const only = doors_[door]->only;
+    auto connection = std::make_unique<Connection>(nic_, only, *this, verdict.request, options_.now_ns);
+    connection->record.accepted_ns = options_.now_ns();
+    connection->record.subsystem = only;
+    connection->record.door = door;
+    const Result<rdma::QpNumber> qp = nic_.create_offload_queue_pair(*connection, request.affinity);
+    if (qp.ok()) connection->attach(*qp, shard_of(nic_.owner(*qp)));
+    const std::lock_guard lock(mutex_);
+    --accepting_;
+    progress_.notify_all();
+    if (!qp.ok()) {
+        log_warn("no queue pair for a connection from {}: {}", request.peer, qp.error().message);
+        return reject(nvme::RdmaRejectStatus::kNoResources);
+    }
+    ++tally_of(*connection).connections_accepted;
+    connections_.push_back(std::move(connection));
+    return {.accept = true,
+            .reject_reason = 0,
+            .private_data = transport_accept_data(verdict.request.entries),
+            .qp = *qp,
+            .messages = verdict.request.entries,
+            .message_bytes = kCapsuleBytesMax};
+}
+
+}  // namespace gnstor::nvmf

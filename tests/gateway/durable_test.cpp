@@ -1,0 +1,185 @@
+// durable_test.cpp: what a flush, a read or write with FUA, and a shutdown of a controller promise to an
+// ordinary host; and that an SSD which does not answer holds nobody up who wants nothing of it.
+#include "gateway/model_host.hpp"
+
+#include <gnstor/placement/placement.hpp>
+
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace gnstor::test {
+namespace {
+
+constexpr std::uint32_t kChunkBlocks = 16;
+
+gateway::GatewayOptions options_of(const std::string& volume) {
+    gateway::GatewayOptions o;
+    o.volume = volume;
+    o.command_timeout_ms = 60'000;
+    return o;
+}
+
+/// Its SSDs lie in files, with a volatile cache.
+struct CachedArray {
+    CachedArray() {
+        options = gateway_array();
+        options.directory = folder;
+        options.ssd_capacity_bytes = 64u << 20;
+        options.durability = SsdDurability::kProcess;
+    }
+    ~CachedArray() { std::filesystem::remove_all(folder); }
+    const std::filesystem::path folder =
+        std::filesystem::temp_directory_path() / fmt::format("gn-durable-{}", ::getpid());
+    EmbeddedArrayOptions options;
+};
+
+/// Of all SSDs of the array.
+template <class Count>
+std::uint64_t sum(const GatewayRig& rig, Count count) {
+    std::uint64_t n = 0;
+    for (std::uint32_t i = 0; i < rig.array.options.ssds; ++i)
+        n += count(rig.array.node->drive(i).counters());
+    return n;
+}
+
+struct Served {
+    explicit Served(GatewayRig& rig, const gateway::GatewayOptions& options = options_of("v"))
+        : client(rig.client("gw")) {
+        rig.make_volume(*client, options.volume, 1024);
+        volumes = rig.serve(*client, options).value();
+    }
+    std::unique_ptr<client::Client> client;
+    std::unique_ptr<gateway::ServedVolumes> volumes;
+};
+
+void lose(GatewayRig& rig, std::initializer_list<std::uint32_t> slots) {
+    (void)rig.array.set_map([&](placement::ArrayMap& map) {
+        for (const std::uint32_t s : slots) map.slots[s].state = placement::SlotState::kDown;
+    });
+}
+
+TEST(GatewayDurable, WhereAllReplicasOfAnAnsweredWriteAreLostNoFlushSucceedsAnyMore) {
+    GatewayRig rig;
+    Served v(rig);
+    BlockHost host(rig, *v.volumes, 1), other(rig, *v.volumes, 1);
+    ASSERT_EQ(host.status(block_command(IoOpcode::kWrite, 0, 1), kBlock), Status::kSuccess);
+    lose(rig, {1, 2});
+    EXPECT_EQ(host.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kInternalError);
+    EXPECT_EQ(host.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kInternalError);
+    EXPECT_EQ(other.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kInternalError)
+        << "a file system of another host wrote, too";
+    EXPECT_NE(host.run(block_command(IoOpcode::kFlush, 0, 1), 0).status & 0x8000, 0)
+        << "Do Not Retry: Linux tells its callers at once";
+}
+
+TEST(GatewayDurable, WhileEachWriteHasAReplicaFlushesSucceed) {
+    GatewayRig rig;
+    Served v(rig);
+    BlockHost host(rig, *v.volumes, 1);
+    for (const std::uint32_t slot : {0u, 1u}) {
+        ASSERT_EQ(host.status(block_command(IoOpcode::kWrite, 0, 1), kBlock), Status::kSuccess);
+        lose(rig, {slot});
+        EXPECT_EQ(host.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kSuccess) << slot;
+    }
+}
+
+TEST(GatewayDurable, AReadWithForceUnitAccessMakesStableWhatItRead) {
+    const CachedArray array;
+    GatewayRig rig(array.options);
+    Served v(rig);
+    BlockHost host(rig, *v.volumes, 1);
+    const auto syncs = [&] { return sum(rig, [](const auto& c) { return c.syncs; }); };
+    ASSERT_EQ(host.status(block_command(IoOpcode::kWrite, 3, 1), kBlock), Status::kSuccess);
+    const std::uint64_t before = syncs();
+    nvme::Command read = block_command(IoOpcode::kRead, 3, 1);
+    read.cdw12 |= 1u << 30;
+    ASSERT_EQ(host.status(read, kBlock), Status::kSuccess);
+    EXPECT_GT(syncs(), before);
+}
+
+TEST(GatewayDurable, AHostThatShutsItsControllerDownHasWhatWasAnsweredFlushedFirst) {
+    const CachedArray array;
+    GatewayRig rig(array.options);
+    Served v(rig);
+    BlockHost host(rig, *v.volumes, 1);
+    ASSERT_EQ(host.status(block_command(IoOpcode::kWrite, 3, 1), kBlock), Status::kSuccess);
+    const auto flushes = [&] { return sum(rig, [](const auto& c) { return c.flushes; }); };
+    const std::uint64_t before = flushes();
+    nvmf::HostController& c = *host.controller;
+    auto cc =
+        nvme::Configuration::decode(static_cast<std::uint32_t>(c.property_get(nvme::Property::kCc).value()));
+    cc.shutdown = 1;
+    ASSERT_TRUE(c.property_set(nvme::Property::kCc, cc.encode()).ok());
+    ASSERT_TRUE(nvmf::eventually([&] {
+        const auto csts = c.property_get(nvme::Property::kCsts);
+        return csts.ok() && nvme::ControllerStatus::decode(static_cast<std::uint32_t>(*csts)).shutdown == 2;
+    }));
+    EXPECT_EQ(flushes(), before + array.options.ssds);
+}
+
+/// Posts reads of one block each until `count` are under way on `queue`.
+void post_reads(BlockHost& host, std::uint32_t queue, std::uint64_t block, std::uint32_t count) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+        nvme::Command read = block_command(IoOpcode::kRead, block, 1);
+        read.command_id = static_cast<std::uint16_t>(i);
+        read.data = host.buffer.sgl(host.offset(queue, i), kBlock);
+        ASSERT_TRUE(host.post(queue, read));
+    }
+}
+std::uint32_t reap_all(BlockHost& host, std::uint32_t queue, std::uint32_t count) {
+    nvme::Completion completion{};
+    std::uint32_t good = 0, seen = 0;
+    EXPECT_TRUE(nvmf::eventually(
+        [&] {
+            if (!host.queue(queue).poll(completion)) return false;
+            good += nvme::ok(completion.result()) ? 1 : 0;
+            return ++seen == count;
+        },
+        60));
+    return good;
+}
+
+TEST(GatewayShares, AnSsdThatDoesNotAnswerHoldsUpNoCommandForTheOthers) {
+    EmbeddedArrayOptions array = rig_options(5);  // a thread for the NICs, and one for each of four drives
+    array.nic_threads = 1;
+    GatewayRig rig(array);
+    auto client = rig.client("gw");
+    client::CreateVolume request;
+    request.name = "v";
+    request.capacity_bytes = 1024 * kBlock;
+    request.replicas = 1;
+    (void)client->create(request).value();
+    gateway::GatewayOptions options = options_of("v");
+    options.under_way_max = 16;
+    auto served = rig.serve(*client, options).value();
+    const auto& geometry = served->gateway(0).volume().geometry;
+    ASSERT_EQ(1u << geometry.chunk_shift, kChunkBlocks);
+    std::array<std::uint64_t, 4> block_of{};
+    const placement::ArrayMap map = client->array().map;
+    for (std::uint32_t chunk = 0; chunk < 1024 / kChunkBlocks; ++chunk)
+        block_of.at(placement::place(map, geometry, chunk).slot[0]) = std::uint64_t{chunk} * kChunkBlocks;
+    BlockHost host(rig, *served, 4);
+    constexpr std::uint32_t kEach = BlockHost::kDepth - 1;
+    {
+        const Hold held(*rig.array.node->drive_reactors()[2]);
+        post_reads(host, 1, block_of[2], kEach);
+        post_reads(host, 2, block_of[2], kEach);
+        nvme::Command flush = block_command(IoOpcode::kFlush, 0, 1);
+        flush.command_id = 1;
+        ASSERT_TRUE(host.post(3, flush)) << "it waits for that SSD too, and shall hold nothing up";
+        for (const std::uint32_t slot : {0u, 1u, 3u})
+            for (int again = 0; again < 20; ++again)
+                ASSERT_EQ(host.status(block_command(IoOpcode::kRead, block_of.at(slot), 1), kBlock),
+                          Status::kSuccess)
+                    << "SSD " << slot;
+        nvme::Completion none{};
+        EXPECT_FALSE(host.queue(1).poll(none) || host.queue(2).poll(none) || host.queue(3).poll(none));
+    }
+    EXPECT_EQ(reap_all(host, 1, kEach), kEach);
+    EXPECT_EQ(reap_all(host, 2, kEach), kEach);
+    EXPECT_EQ(reap_all(host, 3, 1), 1u);
+}
+
+}  // namespace
+}  // namespace gnstor::test
