@@ -6,7 +6,8 @@ A test program prints lines of the form      GN_COUNT <name>=<integer>
 
     {"fast": {"nvme_fields_round_trips": 20000}, "long": {...}, "asan": {...}, "tsan": {...}, "fuzz": {"fuzz_capsule": 50000}}
 
-Sections `fast` and `long` are checked where tests of that label ran in the cpu preset; `asan`, `tsan`, `gpu`, `fuzz` and `peer` in their stages.
+Sections `fast` and `long` are checked where tests of that label ran in the cpu preset; `asan`, `tsan`, `gpu`, `fuzz` and `peer` in their stages
+(`peer_short`: what continuous integration runs of that one).
 A counter that has a floor and was not printed fails, as one below its floor does.
 
     floors.py check LOG SECTION...       checks the counters in LOG against these sections of every floors.json
@@ -18,7 +19,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SECTIONS = {"fast", "long", "asan", "tsan", "gpu", "fuzz", "cuda", "example", "peer"}
+SECTIONS = {"fast", "long", "asan", "tsan", "gpu", "fuzz", "cuda", "example", "peer", "peer_short"}
 COUNT = re.compile(r"(?<!\S)GN_COUNT\s+([\w.:/-]+)=(\d+)\s*$", re.M)
 
 

@@ -120,6 +120,18 @@ apt_install() {
     rm -f "$log"
 }
 
+# ensure_patiently KIND: as ensure; where apt did not work (a mirror is busy) again after a while.
+ensure_patiently() {
+    local wait
+    for wait in 15 60 0; do
+        ensure "$1" && return 0
+        [[ "$GN_INSTALL" == yes && "$wait" -gt 0 ]] || return 1
+        warn "trying again in $wait s"
+        sleep "$wait"
+        GN_APT_DEAD=no
+    done
+}
+
 # ensure_build: what demo, bench and gpu-test cannot do without, and the daemon's libraries if they can be had.
 # Sets GN_DAEMON (ON or OFF).
 ensure_build() {

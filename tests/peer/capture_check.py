@@ -27,7 +27,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "rdma/roce"))
 import oracle_test as oracle  # noqa: E402
 
-SCAPY_MOST = 20000
+SCAPY_MOST = 4000
 FLIPS = 500
 MISSING_MOST = 4096  # numbers left out at once
 SEED = int(os.environ.get("GN_SEED", "20261122"), 0)

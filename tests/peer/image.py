@@ -2,11 +2,13 @@
 
 Packages come from a Debian mirror through apt, with a configuration, lists and status of their own: nothing is installed on
 this machine, and the guest is the same on every distribution. apt checks Debian's signatures. They are kept, with their
-SHA-256, in a folder (GN_PEER_CACHE, else ~/.cache/gnstor/peer); once there, no network is needed.
-GN_DEBIAN_MIRROR names another mirror than deb.debian.org.
+SHA-256, in a folder (GN_PEER_CACHE, else ~/.cache/gnstor/peer, else build/peer-cache where there is no such home); once there, no
+network is needed. GN_DEBIAN_MIRROR names a mirror; without it, the one that this machine installs from is asked first, then
+deb.debian.org, through the proxies that this machine's apt uses, each several times.
 """
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import lzma
@@ -17,11 +19,14 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import threading
+import time
 
-from common import HERE, PeerError, say
+from common import HERE, ROOT, PeerError, say
 
 KERNELS = ("6.1", "6.12")  # of Debian 12 and of its backports
 SUITES = ("bookworm", "bookworm-backports")
+MIRROR = "http://deb.debian.org/debian"
 KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # Programs of the guest, by the package that brings them.
 PROGRAMS = {"busybox-static": ["busybox"], "kmod": ["kmod"], "iproute2": ["ip", "rdma", "tc"], "nvme-cli": ["nvme"], "fio": ["fio"],
@@ -30,13 +35,27 @@ LINKS = {"modprobe": "kmod", "lsmod": "kmod", "rmmod": "kmod", "mkfs.ext4": "mke
 MODULES = ["virtio_pci", "virtio_net", "virtio_console", "configfs", "rdma_rxe", "rdma_ucm", "nvme_rdma", "nvmet_rdma", "null_blk",
            "ext4", "crc32c_generic", "crc32_generic", "crc32c_intel", "crc32_pclmul",
            "sch_netem", "sch_ingress", "ifb", "cls_matchall", "act_mirred"]
-APT_SECONDS = 900  # of one run of apt; its own timeouts are far below
+APT_SECONDS = 600  # of one run of apt; its own timeouts are far below
+FETCH_SECONDS = 600  # after these nothing is tried anew
+BACK_OFF_SECONDS = (5, 20, 60)  # between attempts at all mirrors
 ATTEMPTS = ["-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=30"]
 
 
 def cache_folder():
-    named = os.environ.get("GN_PEER_CACHE")
-    return pathlib.Path(named) if named else pathlib.Path.home() / ".cache/gnstor/peer"
+    """The folder, which is there and can be written to."""
+    wanted = []
+    if named := os.environ.get("GN_PEER_CACHE"):
+        wanted.append(pathlib.Path(named).absolute())
+    else:
+        with contextlib.suppress(RuntimeError):  # neither HOME nor an entry in the list of users
+            wanted.append(pathlib.Path.home() / ".cache/gnstor/peer")
+        wanted.append(ROOT / "build/peer-cache")
+    for folder in wanted:
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
+    raise PeerError(f"the guest's packages cannot be kept in {' or '.join(map(str, wanted))}: name a folder with GN_PEER_CACHE")
 
 
 def sha256(path):
@@ -51,10 +70,10 @@ class Image:
         self.kernel, self.release, self.vmlinuz, self.initramfs = kernel, release, vmlinuz, initramfs
 
 
+@functools.cache
 def image(kernel):
     """The image with this kernel ("6.1"), made if it is not there; PeerError where it cannot be had."""
     cache = cache_folder()
-    cache.mkdir(parents=True, exist_ok=True)
     with open(cache / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the holder's waits are bounded: apt's timeouts, and APT_SECONDS
         packages = Packages(cache)
@@ -72,14 +91,39 @@ def image(kernel):
         return Image(kernel, (folder / "release").read_text(), folder / "vmlinuz", folder / "initramfs")
 
 
+def of_this_machine(*command):
+    """What a command of the apt that this machine installs with prints; nothing where it fails."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        if done.returncode == 0:
+            return done.stdout.splitlines()
+    return []
+
+
+@functools.cache
+def mirrors():
+    """Where to ask, in this order."""
+    if named := os.environ.get("GN_DEBIAN_MIRROR"):
+        return [named]
+    rows = [line.split() for line in of_this_machine("apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)")]
+    own = [row[0].rstrip("/") for row in rows if len(row) == 2 and row[1] == SUITES[0] and row[0].startswith("http")]
+    return list(dict.fromkeys([*own, MIRROR]))
+
+
+def ways_out():
+    """The proxies and certificates of this machine's apt, as lines of apt.conf."""
+    return "".join(line + "\n" for line in of_this_machine("apt-config", "dump") if re.fullmatch(r'Acquire::(https?::\S+|ForceIPv\d) "[^"]+";', line))
+
+
 class Packages:
     """The Debian packages in the cache: debs/*.deb, and sets.json: {set: {file: SHA-256}}."""
 
     def __init__(self, cache):
         self.cache, self.debs, self.manifest = cache, cache / "debs", cache / "sets.json"
         self.debs.mkdir(exist_ok=True)
+        self.no_more_at = time.monotonic() + FETCH_SECONDS
         self.sets = json.loads(self.manifest.read_text()) if self.manifest.exists() else {}
-        self.updated = False
+        self.updated_from = None
 
     def get(self, name, kernel):
         """{file: SHA-256} of one set, fetched if it is not there or not what it was."""
@@ -90,22 +134,40 @@ class Packages:
             say(f"peer: a package of '{name}' in {self.debs} is missing or damaged; fetching them again")
             for file in held:
                 (self.debs / file).unlink(missing_ok=True)
-        self.update()
-        files = self.fetch_kernel(kernel) if name.startswith("kernel-") else self.fetch_programs()
+        files = self.patiently(lambda: self.fetch_kernel(kernel) if name.startswith("kernel-") else self.fetch_programs())
         self.sets[name] = {file: sha256(self.debs / file) for file in files}
         written = self.manifest.with_suffix(".part")
         written.write_text(json.dumps(self.sets, indent=1))
         os.replace(written, self.manifest)
         return self.sets[name]
 
-    def update(self):
-        if self.updated:
-            return
+    def patiently(self, fetch):
+        """What `fetch` returns, from the first mirror that has it; a mirror that is busy is asked again."""
         if not KEYRING.exists():
             raise PeerError(f"{KEYRING} is missing, so Debian's packages cannot be checked: install debian-archive-keyring")
         if not shutil.which("apt-get"):
             raise PeerError("apt-get is missing: the guest's packages are fetched with it (Debian or Ubuntu)")
-        mirror = os.environ.get("GN_DEBIAN_MIRROR", "http://deb.debian.org/debian")
+        for wait in (*BACK_OFF_SECONDS, None):
+            for mirror in mirrors():
+                try:
+                    self.update(mirror)
+                    return fetch()
+                except PeerError as error:
+                    failure = error
+                    self.updated_from = None
+                    say(f"peer: {mirror}: {error}")
+            if not wait or time.monotonic() > self.no_more_at:
+                break
+            say(f"peer: asking again in {wait} s")
+            threading.Event().wait(wait)
+        raise PeerError(f"the guest's Debian packages could not be had from {' or '.join(mirrors())}: tried again and again, and in vain. This test "
+                        "needs the network once: see that these addresses are reached (curl -I), name another mirror with GN_DEBIAN_MIRROR, or copy "
+                        f"{self.cache} from a machine that has it (GN_PEER_CACHE names the folder). The last attempt: {failure}")
+
+    def update(self, mirror):
+        """The lists of a mirror, of whose packages the others then know."""
+        if self.updated_from == mirror:
+            return
         apt = self.cache / "apt"
         for folder in ("etc/apt.conf.d", "state/lists/partial", "cache/archives/partial"):
             (apt / folder).mkdir(parents=True, exist_ok=True)
@@ -114,10 +176,11 @@ class Packages:
         (self.cache / "apt.conf").write_text(
             f'Dir "{apt}"; Dir::State "state"; Dir::State::status "{apt}/state/status"; Dir::Cache "cache"; Dir::Etc "etc";\n'
             'Dir::Etc::sourceparts "/dev/null"; Dir::Etc::preferencesparts "/dev/null"; Acquire::Languages "none";\n'
-            'APT::Architecture "amd64"; APT::Architectures { "amd64"; }; APT::Install-Recommends "false"; APT::Sandbox::User "root";\n')
+            'APT::Architecture "amd64"; APT::Architectures { "amd64"; }; APT::Install-Recommends "false"; APT::Sandbox::User "root";\n'
+            + ways_out())
         say(f"peer: reading the package lists of {mirror} ({', '.join(SUITES)})")
         self.apt("apt-get", "update", "--error-on=any", *ATTEMPTS)
-        self.updated = True
+        self.updated_from = mirror
 
     def apt(self, *command, folder=None):
         environment = {**os.environ, "APT_CONFIG": str(self.cache / "apt.conf"), "LC_ALL": "C"}
@@ -128,8 +191,7 @@ class Packages:
             raise PeerError(f"{' '.join(command)}: no end within {APT_SECONDS} s") from None
         if done.returncode != 0:
             last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-6:])
-            raise PeerError(f"the guest's Debian packages could not be had: {' '.join(command[:3])} failed. Is there a network? "
-                            f"GN_DEBIAN_MIRROR names another mirror. Its last lines:\n{last}")
+            raise PeerError(f"{' '.join(command[:3])} failed. Its last lines:\n{last}")
         return done.stdout
 
     def fetch_programs(self):

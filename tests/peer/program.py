@@ -3,7 +3,7 @@ import contextlib
 import os
 import subprocess
 
-from common import Deadline, PeerError
+from common import PATIENCE, Deadline, PeerError
 
 START_SECONDS = 60
 STOP_SECONDS = 30
@@ -57,7 +57,7 @@ class Program:
     def kill(self):
         """As a crash does: nobody is told."""
         self.process.kill()
-        self.process.wait(timeout=STOP_SECONDS)
+        self.process.wait(timeout=STOP_SECONDS * PATIENCE)
         self.process.stdout.close()
 
     def stop(self):
@@ -66,10 +66,10 @@ class Program:
             raise PeerError(f"{self.name} ended by itself with {self.process.returncode}: {self.log_end()}")
         self.process.terminate()
         try:
-            out, _ = self.process.communicate(timeout=STOP_SECONDS)
+            out, _ = self.process.communicate(timeout=STOP_SECONDS * PATIENCE)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise PeerError(f"{self.name} did not end within {STOP_SECONDS} s: {self.log_end()}") from None
+            raise PeerError(f"{self.name} did not end within {STOP_SECONDS * PATIENCE:.0f} s: {self.log_end()}") from None
         self.keep(out)
         if self.process.returncode != 0:
             raise PeerError(f"{self.name} ended with {self.process.returncode}: {self.log_end()}")
@@ -97,9 +97,9 @@ def run(command, log, seconds):
     with open(log, "ab") as errors:
         try:
             done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-                                  timeout=seconds, start_new_session=True)
+                                  timeout=seconds * PATIENCE, start_new_session=True)
         except subprocess.TimeoutExpired:
-            raise PeerError(f"{name}: no end within {seconds} s: {log.read_text(errors='replace')[-1500:]}") from None
+            raise PeerError(f"{name}: no end within {seconds * PATIENCE:.0f} s: {log.read_text(errors='replace')[-1500:]}") from None
     if done.returncode != 0:
         raise PeerError(f"{name} ended with {done.returncode}: {done.stdout.decode(errors='replace')[-1500:]}\n"
                         f"{log.read_text(errors='replace')[-1500:]}")

@@ -6,7 +6,7 @@ import subprocess
 from common import PeerError
 
 SECONDS = 20
-PROGRAMS = {"unshare": "util-linux", "ip": "iproute2"}
+PROGRAMS = {"unshare": "util-linux", "setpriv": "util-linux", "ip": "iproute2"}
 
 
 def isolated(command, environment, probe, what):
@@ -16,7 +16,8 @@ def isolated(command, environment, probe, what):
     for program, package in PROGRAMS.items():
         if not shutil.which(program):
             raise PeerError(f"{program} is missing: install {package}")
-    spaces = ["unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
+    # Who ends without a chance to say so takes it all along.
+    spaces = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"]
     ways = [spaces] if os.getuid() == 0 else [[*spaces, "--user", "--map-root-user"], ["sudo", "-n", *spaces]]
     reasons = []
     for way in ways:
@@ -32,11 +33,16 @@ def isolated(command, environment, probe, what):
                         "and open /dev/net/tun")
     words = [f"{name}={value}" for name, value in {**environment, "HOME": os.path.expanduser("~"), "PATH": os.environ["PATH"]}.items()]
     process = subprocess.Popen([*way, "env", *words, *command])
-    while True:
-        try:
-            return process.wait()  # those inside bound themselves
-        except KeyboardInterrupt:
-            continue  # the terminal told those inside as well; they clean up and end
+    try:
+        while True:
+            try:
+                return process.wait()  # those inside bound themselves
+            except KeyboardInterrupt:
+                continue  # the terminal told those inside as well; they clean up and end
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def ip(*words):

@@ -46,7 +46,7 @@ class Gateway(Scenario):
         if self.nqn not in [record["subnqn"] for record in found["records"]]:
             raise PeerError(f"nvme discover does not show {self.nqn}: {found}")
         self.controller = host.connect(self.guest, HOST_ADDRESS, PORT, self.nqn,
-                                       more="--keep-alive-tmo=5 --reconnect-delay=1 --ctrl-loss-tmo=300")
+                                       more="--reconnect-delay=1 --ctrl-loss-tmo=900")
         self.disk = host.block_device(self.guest, self.controller)
         space = host.json_of(self.guest, f"id-ns {self.disk}")
         if space["nsze"] << space["lbafs"][space["flbas"] & 15]["ds"] != MEGABYTES << 20:

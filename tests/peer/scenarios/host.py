@@ -9,9 +9,10 @@ HOST_NQN = f"nqn.2014-08.org.nvmexpress:uuid:{HOST_ID}"
 
 
 def connect(guest, address, port, nqn, host_nqn=HOST_NQN, host_id=HOST_ID, seconds=60, more=""):
-    """`nvme connect -t rdma`; returns the name of the controller ("nvme0"), which is live."""
+    """`nvme connect -t rdma`; returns the name of the controller ("nvme0"), which is live. Kept alive for longer than the usual 5 s,
+    so that a guest which was not given a processor for a while does not lose it."""
     guest.run("modprobe nvme_rdma")
-    text = guest.text(f"nvme connect -t rdma -a {address} -s {port} -n {nqn} --hostnqn={host_nqn} --hostid={host_id} {more} -o json",
+    text = guest.text(f"nvme connect -t rdma -a {address} -s {port} -n {nqn} --hostnqn={host_nqn} --hostid={host_id} --keep-alive-tmo=15 --nr-write-queues=1 {more} -o json",
                       seconds)
     device = json.loads(text)["device"]
     guest.wait_for(f"[ $(cat /sys/class/nvme/{device}/state) = live ]", 10, f"{device} live")
