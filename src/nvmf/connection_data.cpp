@@ -3,6 +3,7 @@
 #include "nvmf/connection.hpp"
 
 #include <gnstor/base/log.hpp>
+#include <gnstor/nvme/vendor.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -13,9 +14,12 @@ using nvme::Status;
 
 namespace {
 
-/// Data that the drive interprets rather than stores is copied before anyone looks at it: the peer may change
-/// its memory between two looks. Block data may change under way, as on any RDMA target; the drive checksums
-/// what it copied.
+/// Data that the drive interprets rather than stores is copied, once, before anyone looks at it: the peer may
+/// change its memory between two looks. So it has to fit a page; all that there is does. Block data may
+/// change under way, as on any RDMA target; the drive checksums what it copied.
+static_assert(sizeof(nvme::MapSet) <= kInCapsuleBytes && sizeof(nvme::VolumeRecord) <= kInCapsuleBytes &&
+                  256 * sizeof(nvme::DsmRange) <= kInCapsuleBytes,
+              "what is interpreted fits a staging page");
 bool is_block_data(QueueKind kind, const nvme::Command& command) {
     return kind == QueueKind::kIo && !is_fabrics(command) &&
            command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
@@ -39,8 +43,11 @@ Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule
         data = staging(index);
     }
     slot.bytes = capsule.bytes;
-    if (capsule.payload == Payload::kKeyed) {
-        const bool to_drive = capsule.direction == Direction::kToDrive;
+    const bool to_drive = capsule.direction == Direction::kToDrive;
+    // The drive refuses it without its data: the opcode, or the length of 0.
+    const bool too_long =
+        to_drive && capsule.bytes > kInCapsuleBytes && !is_block_data(kind(), capsule.command);
+    if (capsule.payload == Payload::kKeyed && !too_long) {
         const auto use = to_drive ? rdma::WindowUse::kRead : rdma::WindowUse::kWrite;
         if (!nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, use, slot.window))
             return Status::kDataTransferError;
@@ -70,9 +77,9 @@ std::byte* Connection::where_to_answer(Slot& slot, std::uint32_t index, const Ca
     return slot.window.data;
 }
 
-/// The window for reading is ready. What is interpreted rather than stored is copied, if it fits a page.
+/// The window for reading is ready. What is interpreted rather than stored is copied; it fits a page (place).
 std::byte* Connection::take_fetched(Slot& slot, std::uint32_t index, const Capsule& capsule) {
-    if (is_block_data(kind(), capsule.command) || capsule.bytes > kInCapsuleBytes) return slot.window.data;
+    if (is_block_data(kind(), capsule.command)) return slot.window.data;
     std::memcpy(staging(index), slot.window.data, capsule.bytes);
     nic_.close_window(qp_, slot.window);
     slot.holds_window = false;
