@@ -235,10 +235,10 @@ Result<QpNumber> SoftNic::create_offload_queue_pair(MessageSink& sink,
     return impl_->adopt(std::move(qp), affinity);
 }
 
-Result<void> SoftNic::destroy_queue_pair(QpNumber number) {
+Result<void> SoftNic::destroy_queue_pair(QpNumber number, std::optional<std::uint32_t> patience_ms) {
     if (impl_->shm != nullptr) return impl_->shm->destroy_queue_pair(number);
     Impl::Lock lock(impl_->wire->mutex);
-    GN_TRY(impl_->quiesce(lock, number));
+    GN_TRY(impl_->quiesce(lock, number, patience_ms));
     QueuePair* const qp = impl_->find(number);
     if (qp == nullptr) return error(Errc::kState, "queue pair {:#x} was destroyed by another thread", number);
     if (qp->send_cq != nullptr) --qp->send_cq->users;
@@ -246,6 +246,26 @@ Result<void> SoftNic::destroy_queue_pair(QpNumber number) {
     impl_->by_index[number % Impl::kQueuePairs].store(nullptr, std::memory_order_release);
     impl_->queue_pairs[number % Impl::kQueuePairs].reset();
     return {};
+}
+
+void SoftNic::abandon(std::unique_ptr<SoftNic> nic) {
+    Impl& impl = *nic->impl_;
+    const std::lock_guard lock(impl.wire->mutex);
+    for (const auto& qp : impl.queue_pairs) {
+        if (qp == nullptr) continue;
+        Engine* const engine = qp->engine.load();
+        engine->reactor().run([&] {
+            engine->fail(*qp);
+            engine->detach(*qp);
+        });
+    }
+    impl.wire->nics.erase(impl.context.address);
+    for (Reactor* reactor : impl.reactors) impl.wire->release_engine(*reactor);
+    // Never destroyed, and known to be there: no leak to those who look for leaks.
+    static std::mutex mutex;
+    static auto& abandoned = *new std::vector<SoftNic*>;
+    const std::lock_guard keep(mutex);
+    abandoned.push_back(nic.release());
 }
 
 void SoftNic::keep(std::shared_ptr<void> memory) {
@@ -264,8 +284,8 @@ Result<void> SoftNic::reset_queue_pair(QpNumber number) {
     return {};
 }
 
-Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number) {
-    const std::uint32_t timeout_ms = context.options.quiesce_timeout_ms;
+Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number, std::optional<std::uint32_t> patience_ms) {
+    const std::uint32_t timeout_ms = patience_ms.value_or(context.options.quiesce_timeout_ms);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     bool failed = false;
     for (;;) {

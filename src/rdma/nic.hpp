@@ -179,6 +179,10 @@ class SoftNic {
     static Result<std::unique_ptr<SoftNic>> open(ShmWire& wire);
     ~SoftNic();
 
+    /// On the loop wire, where a queue pair could not be destroyed: all that the NIC has stays allocated as
+    /// long as the process, for peers that may touch it; no engine looks at it any more.
+    static void abandon(std::unique_ptr<SoftNic> nic);
+
     /// Whether memory has to be shared before it is named in other calls (the shm wire).
     [[nodiscard]] bool wants_shared_memory() const;
     /// [base, base + bytes) is mapped from `file` (PinnedMemory::file) at `offset`; whole pages. Nothing on
@@ -204,8 +208,9 @@ class SoftNic {
     /// queue by turns.
     Result<QpNumber> create_offload_queue_pair(MessageSink& sink,
                                                std::optional<std::uint32_t> affinity = std::nullopt);
-    /// On return the NIC touches neither its queues nor memory named by its entries.
-    Result<void> destroy_queue_pair(QpNumber qp);
+    /// On return the NIC touches neither its queues nor memory named by its entries. `timeout_ms`: in place
+    /// of the NIC's own (NicOptions::quiesce_timeout_ms).
+    Result<void> destroy_queue_pair(QpNumber qp, std::optional<std::uint32_t> timeout_ms = std::nullopt);
     /// What a queue pair that could not be destroyed may still touch: freed when the NIC is closed.
     void keep(std::shared_ptr<void> memory);
     /// Back to kReset: outstanding work is abandoned, and on return no buffer of it is touched. Reconnect to

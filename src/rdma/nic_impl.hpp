@@ -61,7 +61,7 @@ struct SoftNic::Impl {
     Result<QpNumber> adopt(std::unique_ptr<QueuePair> qp,
                            std::optional<std::uint32_t> affinity = std::nullopt);
     /// Error state, flush; waits until nobody touches its memory; then apart from its peer and its engine.
-    Result<void> quiesce(Lock& lock, QpNumber number);
+    Result<void> quiesce(Lock& lock, QpNumber number, std::optional<std::uint32_t> timeout_ms = std::nullopt);
     void start_anew(QueuePair& qp);
     // udp_connect.cpp
     Result<void> listen_udp(const std::string& service, Listener& listener);

@@ -3,17 +3,22 @@
 
 #include "rdma/nic_impl.hpp"
 #include "rdma/shm/client.hpp"
+#include "rdma/shm/lobby.hpp"
 #include "rdma/shm/session.hpp"
+#include "rdma/shm/shares.hpp"
 
 #include <gnstor/base/log.hpp>
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <list>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace gnstor::rdma {
@@ -39,69 +44,139 @@ Result<std::unique_ptr<SoftNic>> SoftNic::open(ShmWire& wire) {
 
 struct ShmServer::Impl {
     struct Served {
+        std::uint32_t user = 0;
         std::unique_ptr<shm::Session> session;
         std::thread thread;
         std::atomic<bool> over{false};
     };
 
+    explicit Impl(ShmServerOptions o)
+        : options(std::move(o)),
+          shares(options.limits, options.clients_max),
+          lobby(options.silent_max, std::chrono::milliseconds(options.hello_ms)) {}
+
     LoopWire* wire = nullptr;
     std::vector<Reactor*> reactors;
-    ShmServerOptions options;
+    const ShmServerOptions options;
+    shm::Shares shares;  ///< outlives the sessions
     std::unique_ptr<shm::Socket> socket;
     std::atomic<bool> stop{false};
     mutable std::mutex mutex;
     std::list<Served>
         served;  ///< under the mutex; threads end by themselves, and are joined by the accepting one
     std::thread accepting;
-    std::uint64_t number = 0;  ///< of sessions ever; the accepting thread's
+    // The accepting thread's.
+    shm::Lobby lobby;
+    std::uint64_t number = 0;  ///< of sessions ever
+    bool complained = false;
 
     void accept_clients();
-    void begin(shm::Socket socket);
+    bool let_in();
+    void hear(const std::vector<pollfd>& polled);
+    void begin(shm::Lobby::Guest guest, const shm::Request& first, shm::Descriptor file);
+    Result<void> admit(shm::Lobby::Guest& guest, const shm::Request& first, shm::Descriptor& file);
     void join_those_that_are_over();
 };
 
+namespace {
+
+constexpr std::chrono::milliseconds kTick{200};
+
+/// So many milliseconds, rounded up, until `then`; kTick at most.
+int wait_ms(std::optional<shm::Lobby::Time> then, shm::Lobby::Time now) {
+    using std::chrono::milliseconds;
+    const auto left = then ? std::chrono::ceil<milliseconds>(*then - now) : kTick;
+    return static_cast<int>(std::clamp(left, milliseconds(0), kTick).count());
+}
+
+}  // namespace
+
+/// One thread for all that have not said who they are: newcomers, and guests of the lobby.
 void ShmServer::Impl::accept_clients() {
-    constexpr std::uint32_t kTickMs = 200;
-    bool complained = false;
+    std::vector<pollfd> polled;
+    bool accepts = true;
     // Acquire: pairs with ~ShmServer; nothing is read behind it.
     while (!stop.load(std::memory_order_acquire)) {
-        auto came = socket->accept(kTickMs);
+        polled.clear();
+        // Without descriptors newcomers wait to be let in for a while: this thread must not burn its core.
+        polled.push_back({.fd = accepts ? socket->fd() : -1, .events = POLLIN, .revents = 0});
+        for (const auto& guest : lobby.guests())
+            polled.push_back({.fd = guest.socket.fd(), .events = POLLIN, .revents = 0});
+        const int ready = ::poll(polled.data(), polled.size(),
+                                 wait_ms(lobby.next_deadline(), shm::Lobby::Time::clock::now()));
         join_those_that_are_over();
-        if (came.ok()) {
-            begin(std::move(*came));
-            continue;
+        accepts = true;
+        if (ready > 0) {
+            hear(polled);  // first, so that nobody is sent away who has spoken
+            if (polled[0].revents != 0) accepts = let_in();
         }
-        if (came.error().code == Errc::kTimedOut || stop.load(std::memory_order_acquire)) continue;
-        // Out of descriptors, as a rule: whoever waits to be let in goes on waiting, and this thread must not
-        // burn its core meanwhile.
-        if (!complained) log_error("rdma: {}: {}", options.path.string(), came.error().message);
-        complained = true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(kTickMs));
+        lobby.expire(shm::Lobby::Time::clock::now());
     }
 }
 
-void ShmServer::Impl::begin(shm::Socket came) {
-    const std::lock_guard lock(mutex);
-    if (served.size() >= options.clients_max) {
-        log_warn("rdma: a client of {} is turned away: {} are there", options.path.string(), served.size());
-        return;
+/// The next connection. False: there are no descriptors left, or the like.
+bool ShmServer::Impl::let_in() {
+    auto came = socket->accept(0);
+    if (!came.ok()) {
+        if (came.error().code == Errc::kTimedOut || stop.load(std::memory_order_acquire)) return true;
+        if (!complained) log_error("rdma: {}: {}", options.path.string(), came.error().message);
+        complained = true;
+        return lobby.make_room();
     }
+    const auto user = came->peer_user();
+    if (user.ok()) lobby.enter(std::move(*came), *user, shm::Lobby::Time::clock::now());
+    return true;
+}
+
+/// Guests that said something, or went.
+void ShmServer::Impl::hear(const std::vector<pollfd>& polled) {
+    for (std::size_t i = lobby.guests().size(); i-- > 0;) {  // polled[i + 1], from behind: they leave
+        if (polled[i + 1].revents == 0) continue;
+        shm::Lobby::Guest guest = lobby.leave(i);
+        shm::Request first;
+        shm::Descriptor file;
+        const auto got = guest.socket.receive(std::as_writable_bytes(std::span(&first, 1)), 0, &file);
+        if (got.ok() && first.magic == shm::kMagic) begin(std::move(guest), first, std::move(file));
+    }
+}
+
+void ShmServer::Impl::begin(shm::Lobby::Guest guest, const shm::Request& first, shm::Descriptor file) {
+    const auto admitted = admit(guest, first, file);
+    if (admitted.ok()) return;
+    log_warn("rdma: a client of {} is turned away: {}", options.path.string(), admitted.error().message);
+    const shm::Answer answer = shm::refusal(admitted.error());
+    (void)guest.socket.send(
+        std::as_bytes(std::span(&answer, 1)));  // or it hears it from the end of the socket
+}
+
+Result<void> ShmServer::Impl::admit(shm::Lobby::Guest& guest, const shm::Request& first,
+                                    shm::Descriptor& file) {
+    const std::lock_guard lock(mutex);
+    const auto of_user = std::ranges::count(served, guest.user, &Served::user);
+    if (served.size() >= options.clients_max || of_user >= std::int64_t{options.clients_of_user_max})
+        return error(Errc::kNoSpace,
+                     "{} clients are there, {} of user {}; this node serves {}, and {} of one user. End some",
+                     served.size(), of_user, guest.user, options.clients_max, options.clients_of_user_max);
     NicOptions nic;
     nic.strict = options.strict;
     nic.pollers = static_cast<std::uint32_t>(reactors.size());
-    auto opened = SoftNic::open(*wire, fmt::format("shm-{}", ++number), nic, reactors);
-    if (!opened.ok()) {
-        log_error("rdma: no NIC for a client of {}: {}", options.path.string(), opened.error().message);
-        return;
-    }
+    GN_ASSIGN(auto opened, SoftNic::open(*wire, fmt::format("shm-{}", ++number), nic, reactors));
     Served& one = served.emplace_back();
-    one.session = std::make_unique<shm::Session>(std::move(came), std::move(*opened), options.node,
-                                                 options.client_bytes_max);
-    one.thread = std::thread([this, &one] {
-        one.session->run(stop);
-        // Release: pairs with the acquire of whoever joins it.
-        one.over.store(true, std::memory_order_release);
-    });
+    one.user = guest.user;
+    one.session = std::make_unique<shm::Session>(std::move(guest.socket), std::move(opened), options.node,
+                                                 shares, options.end_ms);
+    const auto mine = std::make_shared<shm::Descriptor>(std::move(file));
+    try {
+        one.thread = std::thread([this, &one, first, mine] {
+            one.session->run(first, std::move(*mine), stop);
+            // Release: pairs with the acquire of whoever joins it.
+            one.over.store(true, std::memory_order_release);
+        });
+    } catch (const std::system_error& none) {
+        served.pop_back();
+        return error(Errc::kNoSpace, "no thread for it: {}", none.what());
+    }
+    return {};
 }
 
 void ShmServer::Impl::join_those_that_are_over() {
@@ -121,12 +196,11 @@ ShmServer::ShmServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<ShmServer>> ShmServer::start(LoopWire& wire, std::span<Reactor* const> reactors,
                                                     ShmServerOptions options) {
-    auto impl = std::make_unique<Impl>();
+    auto impl = std::make_unique<Impl>(std::move(options));
     impl->wire = &wire;
     impl->reactors.assign(reactors.begin(), reactors.end());
-    GN_ASSIGN(shm::Socket socket, shm::Socket::listen(options.path.string(), options.mode));
+    GN_ASSIGN(shm::Socket socket, shm::Socket::listen(impl->options.path.string(), impl->options.mode));
     impl->socket = std::make_unique<shm::Socket>(std::move(socket));
-    impl->options = std::move(options);
     impl->accepting = std::thread([i = impl.get()] { i->accept_clients(); });
     return std::unique_ptr<ShmServer>(new ShmServer(std::move(impl)));
 }

@@ -13,6 +13,9 @@
 // when the drives have let go. A node that dies leaves the client's commands unanswered, its calls fail with
 // kIo, and deadlines do the rest.
 //
+// What a client may have of the node's is limited (ShmLimits), so that it takes nothing from others: each is
+// assured of a part. A connection that says nothing holds a place in the lobby (shm/lobby.hpp), no client's.
+//
 // Threads: ShmWire: any host thread, one call at a time inside. ShmServer: one thread that accepts, one a
 // client; they only make control calls of the NIC that each client has on the node's loop wire.
 #pragma once
@@ -49,13 +52,41 @@ class ShmWire {
     std::unique_ptr<Impl> impl_;
 };
 
+/// Of one thing of the node: how much all clients together may have, what each is assured of whatever others
+/// have, and the most that one may have.
+struct ShmLimit {
+    std::uint64_t total, assured, most;
+};
+
+struct ShmLimits {
+    /// The node's own NIC has 4,094, one for each queue pair that is connected; the rest is its own.
+    ShmLimit queue_pairs{3840, 8, 1024};
+    ShmLimit completion_queues{7680, 16, 2048};
+    /// In all send queues. Each costs the node 128 bytes of its own.
+    ShmLimit send_entries{2u << 20, 2048, 1u << 20};
+    /// Of shared memory: mappings of the node's process (vm.max_map_count, 65,530 by default).
+    ShmLimit blocks{32'768, 32, 1024};
+    /// Of shared memory. Pages are the client's, and end with it; those that the node touches first count as
+    /// the node's (its control group), and each GiB that it has touched costs it 2 MiB of page tables. A
+    /// total of 0: three quarters of this machine's memory; a most of 0: half of the total.
+    ShmLimit bytes{0, 16u << 20, 0};
+};
+
 struct ShmServerOptions {
-    std::filesystem::path path;  ///< of the socket; an abandoned one is replaced
-    std::string node;            ///< address on the loop wire that clients' connections go to
-    std::uint32_t mode = 0600;   ///< of the socket: who may connect
+    std::filesystem::path path{};  ///< of the socket; an abandoned one is replaced
+    std::string node{};            ///< address on the loop wire that clients' connections go to
+    std::uint32_t mode = 0600;     ///< of the socket: who may connect
     std::uint32_t clients_max = 256;
-    bool strict = false;                           ///< of the clients' NICs (NicOptions)
-    std::uint64_t client_bytes_max = 64ull << 30;  ///< of memory that one client may share
+    std::uint32_t clients_of_user_max = 192;  ///< of one user (user id): others get in all the same
+    /// Connections that have not said anything: so many wait, so long. A newcomer beyond sends away the
+    /// oldest of the user that has most of them.
+    std::uint32_t silent_max = 64;
+    std::uint32_t hello_ms = 5'000;
+    bool strict = false;  ///< of the clients' NICs (NicOptions)
+    ShmLimits limits{};
+    /// How long the server's end waits for drives that hold clients' memory. What they still hold then stays
+    /// mapped as long as the process.
+    std::uint32_t end_ms = 5'000;
 };
 
 /// A node's end: serves clients until it is destroyed.
@@ -64,7 +95,7 @@ class ShmServer {
     /// `wire` and `reactors` (where the clients' queue pairs are executed) outlive the server.
     static Result<std::unique_ptr<ShmServer>> start(LoopWire& wire, std::span<Reactor* const> reactors,
                                                     ShmServerOptions options);
-    /// Ends all clients' connections; waits (bounded) until the node lets go of their memory.
+    /// Ends all clients' connections; waits until the node lets go of their memory, `end_ms` at most.
     ~ShmServer();
     ShmServer(const ShmServer&) = delete;
     ShmServer& operator=(const ShmServer&) = delete;

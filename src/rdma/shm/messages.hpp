@@ -4,6 +4,7 @@
 
 #include "rdma/nic.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,14 @@ struct Answer {
     std::array<char, kTextMax> text{};  ///< of the failure; ends with 0
     std::array<std::byte, kPrivateBytesMax> private_data{};
 };
+
+/// The answer that says what was wrong.
+[[nodiscard]] inline Answer refusal(const Error& why) {
+    Answer answer;
+    answer.failure = static_cast<std::int32_t>(why.code);
+    std::copy_n(why.message.begin(), std::min(why.message.size(), kTextMax - 1), answer.text.begin());
+    return answer;
+}
 
 static_assert(std::is_trivially_copyable_v<Request> && std::is_trivially_copyable_v<Answer>,
               "they travel as bytes");

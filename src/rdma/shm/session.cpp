@@ -21,71 +21,97 @@ namespace gnstor::rdma::shm {
 namespace {
 
 constexpr std::uint32_t kTickMs = 200;  // how soon `stop` is seen
-constexpr std::size_t kBlocksMax = 1024;
-// Of all its queue pairs: for each the node has some 200 bytes of its own, wherever the ring lies.
-constexpr std::uint64_t kSendEntriesMax = 1u << 20;
-constexpr auto kGiveBackFor = std::chrono::seconds(60);  // several of the NIC's own quiesce timeouts
+// After a client's end, and of one try at one queue pair.
+constexpr auto kGiveBackFor = std::chrono::seconds(60);
+constexpr std::uint32_t kGiveBackTryMs = 20;
 
 }  // namespace
 
-Session::Session(Socket socket, std::unique_ptr<SoftNic> nic, std::string node, std::uint64_t bytes_max)
+Session::Session(Socket socket, std::unique_ptr<SoftNic> nic, std::string node, Shares& shares,
+                 std::uint32_t end_ms)
     : socket_(std::make_shared<const Socket>(std::move(socket))),
       nic_(std::move(nic)),
       node_(std::move(node)),
-      bytes_max_(bytes_max) {}
+      end_ms_(end_ms),
+      has_queue_pairs_(shares.queue_pairs),
+      has_completion_queues_(shares.completion_queues),
+      has_send_entries_(shares.send_entries),
+      has_blocks_(shares.blocks),
+      has_bytes_(shares.bytes) {}
 
-Session::~Session() {
+Session::~Session() = default;
+
+/// The NIC touches nothing any more.
+void Session::close() {
     nic_.reset();
     for (const auto& [address, block] : blocks_) ::munmap(block.here, block.bytes);
+    blocks_.clear();
+    for (Portion* part : portions_) part->give(part->held());
+    socket_->shut_down();
 }
 
-void Session::run(const std::atomic<bool>& stop) {
+void Session::run(const Request& first, Descriptor file, const std::atomic<bool>& stop) {
+    bool going = answer(first, std::move(file));
     // Acquire: pairs with ~ShmServer; nothing is read behind it.
-    while (!stop.load(std::memory_order_acquire)) {
+    while (going && !stop.load(std::memory_order_acquire)) {
         Request request;
-        Descriptor file;
-        const auto got = socket_->receive(std::as_writable_bytes(std::span(&request, 1)), kTickMs, &file);
+        Descriptor came;
+        const auto got = socket_->receive(std::as_writable_bytes(std::span(&request, 1)), kTickMs, &came);
         if (!got.ok() && got.error().code == Errc::kTimedOut) continue;
-        if (!got.ok()) break;
-        if (request.magic != kMagic) break;  // not one of ours
-        const Answer answer = serve(request, std::move(file));
-        if (!socket_->send(std::as_bytes(std::span(&answer, 1))).ok()) break;
+        going = got.ok() && answer(request, std::move(came));
     }
     socket_->stop_receiving();
+    give_all_back(stop);
+}
+
+/// False: the session ends, for the client is not one of ours, or does not take its answers.
+bool Session::answer(const Request& request, Descriptor file) {
+    if (request.magic != kMagic) return false;
+    const Answer answer = serve(request, std::move(file));
+    return socket_->send(std::as_bytes(std::span(&answer, 1))).ok();
+}
+
+void Session::give_all_back(const std::atomic<bool>& stop) {
+    using Clock = std::chrono::steady_clock;
     // All at once first: what drives still hold of one queue pair is not waited for with the next one at
     // work.
     for (const auto& [number, users] : queue_pairs_) nic_->disconnect(number);
-    const auto until = std::chrono::steady_clock::now() + kGiveBackFor;
-    while (std::chrono::steady_clock::now() < until)
-        if (give_back(until)) return socket_->shut_down();
-    log_error("rdma: {}: drives hold a client's memory for good; it stays mapped", nic_->address());
-    // Left as it is: engines may go on touching it, and the client is not told otherwise. All live as
-    // long as the process.
-    nic_.release();                              // NOLINT(bugprone-unused-return-value)
-    new std::shared_ptr<const Socket>(socket_);  // NOLINT(bugprone-unused-return-value)
+    auto until = Clock::now() + kGiveBackFor;
+    bool hurried = false;
+    do {
+        if (!hurried && stop.load(std::memory_order_acquire)) {
+            hurried = true;
+            until = std::min(until, Clock::now() + std::chrono::milliseconds(end_ms_));
+        }
+        if (give_back(until)) return close();
+    } while (Clock::now() < until);
+    abandon();
+}
+
+/// Left as it is, for drives may go on touching it, and the client is not told otherwise: all lives as long
+/// as the process, but no engine looks at it any more.
+void Session::abandon() {
+    log_error("rdma: {}: drives hold a client's memory for good; {} stay mapped", nic_->address(),
+              format_bytes(has_bytes_.held()));
+    nic_->keep(std::const_pointer_cast<Socket>(socket_));
+    SoftNic::abandon(std::move(nic_));
     blocks_.clear();
+    for (Portion* part : portions_) part->forfeit();
 }
 
 bool Session::give_back(std::chrono::steady_clock::time_point until) {
-    bool all = true;
-    const auto drop = [&](std::map<std::uint32_t, Users>& owners, auto&& destroy) {
-        for (auto it = owners.begin(); it != owners.end();) {
-            if (std::chrono::steady_clock::now() >= until) {
-                all = false;
-                return;
-            }
-            if (destroy(it->first).ok()) {
-                it = owners.erase(it);
-            } else {
-                all = false;
-                ++it;
-            }
-        }
+    const auto drop = [until](std::map<std::uint32_t, Users>& owners, auto&& destroy) {
+        std::erase_if(owners, [&](const auto& owner) {
+            return std::chrono::steady_clock::now() < until && destroy(owner.first).ok();
+        });
+        return owners.empty();
     };
-    drop(queue_pairs_, [&](std::uint32_t n) { return nic_->destroy_queue_pair(n); });
-    drop(rings_, [&](std::uint32_t n) { return nic_->destroy_completion_queue(n); });
-    drop(regions_, [&](std::uint32_t n) { return nic_->deregister_memory({n, n}); });
-    return all;
+    // In this order: what a queue pair uses is not let go of before it is gone.
+    return drop(queue_pairs_, [&](std::uint32_t n) { return nic_->destroy_queue_pair(n, kGiveBackTryMs); }) &&
+           drop(rings_, [&](std::uint32_t n) { return nic_->destroy_completion_queue(n); }) &&
+           drop(regions_, [&](std::uint32_t n) {
+               return nic_->deregister_memory({n, n});
+           });
 }
 
 Answer Session::serve(const Request& request, Descriptor file) {
@@ -93,11 +119,7 @@ Answer Session::serve(const Request& request, Descriptor file) {
     Result<void> done = error(Errc::kUnsupported, "this node speaks version {} of the shm wire, not {}",
                               kVersion, request.version);
     if (request.version == kVersion) done = act(request, std::move(file), answer);
-    if (done.ok()) return answer;
-    answer.failure = static_cast<std::int32_t>(done.error().code);
-    const std::string& text = done.error().message;
-    std::copy_n(text.begin(), std::min(text.size(), kTextMax - 1), answer.text.begin());
-    return answer;
+    return done.ok() ? answer : refusal(done.error());
 }
 
 Result<void> Session::act(const Request& request, Descriptor file, Answer& answer) {
@@ -120,12 +142,15 @@ Result<void> Session::act(const Request& request, Descriptor file, Answer& answe
         case Kind::kDestroyRing:
             GN_TRY(nic_->destroy_completion_queue(number));
             unuse(rings_, number);
+            has_completion_queues_.give(1);
             return {};
         case Kind::kCreateQueuePair:
             return create_queue_pair(request, answer);
         case Kind::kDestroyQueuePair:
             GN_TRY(nic_->destroy_queue_pair(number));
             unuse(queue_pairs_, number);
+            has_queue_pairs_.give(1);
+            has_send_entries_.give(send_entries_[number]);
             send_entries_.erase(number);
             return {};
         case Kind::kReset:
@@ -153,9 +178,6 @@ Result<void> Session::share(const Request& r, const Descriptor& file) {
         r.address + r.bytes < r.address)
         return error(Errc::kInvalidArgument, "cannot share {} bytes at {:#x}: give whole pages", r.bytes,
                      r.address);
-    if (blocks_.size() == kBlocksMax || r.bytes > bytes_max_ - bytes_)
-        return error(Errc::kNoSpace, "a client may share {} in {} blocks with this node",
-                     format_bytes(bytes_max_), kBlocksMax);
     const auto after = blocks_.lower_bound(r.address);
     if ((after != blocks_.end() && after->first < r.address + r.bytes) ||
         (after != blocks_.begin() &&
@@ -175,13 +197,23 @@ Result<void> Session::share(const Request& r, const Descriptor& file) {
         static_cast<std::uint64_t>(what.st_size) - r.offset < r.bytes)
         return error(Errc::kInvalidArgument, "the file to share is shorter than {} bytes",
                      r.offset + r.bytes);
-    void* const at = ::mmap(nullptr, r.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
-                            static_cast<off_t>(r.offset));
-    if (at == MAP_FAILED)
-        return error(Errc::kNoSpace, "this node cannot map {}: {}", format_bytes(r.bytes),
-                     std::strerror(errno));
+    GN_TRY(has_blocks_.take(1));
+    auto done = has_bytes_.take(r.bytes);
+    void* at = MAP_FAILED;
+    if (done.ok()) {
+        at = ::mmap(nullptr, r.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
+                    static_cast<off_t>(r.offset));
+        if (at == MAP_FAILED) {
+            done = error(Errc::kNoSpace, "this node cannot map {}: {}", format_bytes(r.bytes),
+                         std::strerror(errno));
+            has_bytes_.give(r.bytes);
+        }
+    }
+    if (!done.ok()) {
+        has_blocks_.give(1);
+        return done;
+    }
     blocks_[r.address] = {r.address, r.bytes, static_cast<std::byte*>(at), 0};
-    bytes_ += r.bytes;
     return {};
 }
 
@@ -192,7 +224,8 @@ Result<void> Session::unshare(const Request& r) {
         return error(Errc::kBusy, "the memory shared from {:#x} on holds {} regions, rings or queue pairs",
                      r.address, at->second.users);
     ::munmap(at->second.here, at->second.bytes);
-    bytes_ -= at->second.bytes;
+    has_bytes_.give(at->second.bytes);
+    has_blocks_.give(1);
     blocks_.erase(at);
     return {};
 }
@@ -253,7 +286,13 @@ Result<void> Session::create_ring(const Request& r, Answer& answer) {
     if (r.record != 0) {
         GN_ASSIGN(config.consumer_record, locate<std::uint32_t>(r.record, 1, users));
     }
-    GN_ASSIGN(answer.value, nic_->create_completion_queue(config));
+    GN_TRY(has_completion_queues_.take(1));
+    const auto made = nic_->create_completion_queue(config);
+    if (!made.ok()) {
+        has_completion_queues_.give(1);
+        return made.error();
+    }
+    answer.value = *made;
     use(users);
     rings_[answer.value] = std::move(users);
     return {};
@@ -262,11 +301,6 @@ Result<void> Session::create_ring(const Request& r, Answer& answer) {
 Result<void> Session::create_queue_pair(const Request& r, Answer& answer) {
     Users users;
     QueuePairConfig config{};
-    std::uint64_t entries = r.entries;
-    for (const auto& [number, some] : send_entries_) entries += some;
-    if (entries > kSendEntriesMax)
-        return error(Errc::kNoSpace, "a client may have {} send entries in all its queue pairs",
-                     kSendEntriesMax);
     GN_ASSIGN(config.send_ring, locate<mlx5::SendEntry>(r.address, std::max(1u, r.entries), users));
     config.send_entries = r.entries;
     if (r.receive_ring != 0) {
@@ -279,7 +313,21 @@ Result<void> Session::create_queue_pair(const Request& r, Answer& answer) {
     config.send_cq = r.send_cq;
     config.receive_cq = r.receive_cq;
     config.scatter_to_cqe = r.scatter_to_cqe != 0;
-    GN_ASSIGN(answer.value, nic_->create_queue_pair(config));
+    GN_TRY(has_queue_pairs_.take(1));
+    auto done = has_send_entries_.take(r.entries);
+    if (done.ok()) {
+        const auto made = nic_->create_queue_pair(config);
+        if (made.ok()) {
+            answer.value = *made;
+        } else {
+            has_send_entries_.give(r.entries);
+            done = made.error();
+        }
+    }
+    if (!done.ok()) {
+        has_queue_pairs_.give(1);
+        return done;
+    }
     use(users);
     queue_pairs_[answer.value] = std::move(users);
     send_entries_[answer.value] = r.entries;

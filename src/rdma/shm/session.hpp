@@ -4,15 +4,19 @@
 //   * every address that the client names is looked for in a block of memory that it shared, whole; the NIC
 //   is told where this process has it (regions keep the client's addresses, which its entries name);
 //   * a block is unmapped only after all that lies in it is gone from the NIC;
-//   * nothing that the client sends ends anything but its own session.
+//   * nothing that the client sends ends anything but its own session;
+//   * what it has of the node is within its shares (shares.hpp), and goes back to them when the NIC has let
+//   go.
 // One thread: the session's.
 #pragma once
 
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
 #include "rdma/shm/messages.hpp"
+#include "rdma/shm/shares.hpp"
 #include "rdma/shm/socket.hpp"
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -25,14 +29,17 @@ namespace gnstor::rdma::shm {
 
 class Session {
   public:
-    Session(Socket socket, std::unique_ptr<SoftNic> nic, std::string node, std::uint64_t bytes_max);
+    /// `shares` outlives it. `end_ms`: how long its end waits for drives where the server ends.
+    Session(Socket socket, std::unique_ptr<SoftNic> nic, std::string node, Shares& shares,
+            std::uint32_t end_ms);
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    /// Serves until the client is gone, or `stop` is set; then gives all back. Bounded after the client's
-    /// end: what the NIC does not let go of in that time is left to it, mapped.
-    void run(const std::atomic<bool>& stop);
+    /// Answers what the client has said already, then serves until it is gone, or `stop` is set; then gives
+    /// all back. Bounded after the client's end, and more so once `stop` is set: what the NIC does not let go
+    /// of in that time is left to it, mapped.
+    void run(const Request& first, Descriptor file, const std::atomic<bool>& stop);
     /// Ends run() soon. Any thread.
     void end() const { socket_->stop_receiving(); }
 
@@ -45,6 +52,7 @@ class Session {
     };
     using Users = std::vector<std::uint64_t>;  ///< blocks, by address; one entry a use
 
+    bool answer(const Request& request, Descriptor file);
     Answer serve(const Request& request, Descriptor file);
     Result<void> act(const Request& request, Descriptor file, Answer& answer);
     Result<void> share(const Request& request, const Descriptor& file);
@@ -61,16 +69,21 @@ class Session {
                                     Users& users);
     void use(const Users& users);
     void unuse(std::map<std::uint32_t, Users>& owners, std::uint32_t number);
-    /// False: the NIC did not let go of all, or not in time.
+    void give_all_back(const std::atomic<bool>& stop);
+    void close();
+    /// One try. False: the NIC did not let go of all.
     bool give_back(std::chrono::steady_clock::time_point until);
+    void abandon();
 
     /// Closed after everything was given back: to the client its end says that nothing of its memory is
     /// touched any more.
     const std::shared_ptr<const Socket> socket_;
     std::unique_ptr<SoftNic> nic_;
     const std::string node_;
-    const std::uint64_t bytes_max_;
-    std::uint64_t bytes_ = 0;
+    const std::uint32_t end_ms_;
+    Portion has_queue_pairs_, has_completion_queues_, has_send_entries_, has_blocks_, has_bytes_;
+    const std::array<Portion*, 5> portions_{&has_queue_pairs_, &has_completion_queues_, &has_send_entries_,
+                                            &has_blocks_, &has_bytes_};
     std::map<std::uint64_t, Block> blocks_;  ///< by the client's address
     std::map<std::uint32_t, Users> regions_, rings_, queue_pairs_;
     std::map<std::uint32_t, std::uint32_t> send_entries_;  ///< of each queue pair

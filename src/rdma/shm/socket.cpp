@@ -103,6 +103,14 @@ Result<Socket> Socket::accept(std::uint32_t timeout_ms) const {
     return Socket(std::move(fd));
 }
 
+Result<std::uint32_t> Socket::peer_user() const {
+    ucred who{};
+    socklen_t bytes = sizeof who;
+    if (::getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0)
+        return error(Errc::kIo, "cannot tell who has connected: {}", std::strerror(errno));
+    return who.uid;
+}
+
 Result<void> Socket::send(std::span<const std::byte> bytes, int file) const {
     iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
     msghdr message{};

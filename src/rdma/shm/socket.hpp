@@ -36,6 +36,9 @@ class Socket {
     static Result<Socket> listen(const std::string& path, std::uint32_t mode = 0600);
     /// The next connection. kTimedOut: none within `timeout_ms`.
     Result<Socket> accept(std::uint32_t timeout_ms) const;
+    /// Who has connected (user id). Any thread.
+    [[nodiscard]] Result<std::uint32_t> peer_user() const;
+    [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
     /// Sends all of `bytes` as one datagram, with `file` beside it (-1: none). kIo: the peer is gone, or
     /// does not take what was sent before.
