@@ -29,6 +29,7 @@ struct UdpWireOptions {
 struct UdpWireCounters {
     std::uint64_t packets_sent, packets_received, bytes_sent, bytes_received;
     std::uint64_t bad_icrc, malformed, unknown_queue_pair, wrong_peer;  ///< dropped
+    std::uint64_t over_budget;       ///< dropped: messages of connection management of who sends too many
     std::uint64_t send_full;         ///< how often the socket took no more: the rest was paced
     std::uint64_t receive_overruns;  ///< packets that the kernel dropped because its buffer was full
     std::uint64_t retransmissions;

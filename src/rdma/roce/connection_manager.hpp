@@ -4,7 +4,8 @@
 // like the transport: time and messages are arguments, messages and events are pulled. Invariants
 //   * a table of constant size; half-open connections that peers began are limited on their own, beyond which
 //   a REQ is
-//     answered with "no resources"; those of one peer again on their own; a refusal keeps its place, to be
+//     answered with "no resources"; those of one peer again on their own, and where peers have taken all
+//     places, one that has fewer than another gets the oldest of that one's; a refusal keeps its place, to be
 //     repeated, only until somebody needs it; answers that belong to no connection wait in a small ring that
 //     may overflow;
 //   * every state but an established one has a deadline, so a silent peer ends in kClosed;
@@ -107,6 +108,7 @@ class ConnectionManager {
         std::uint64_t request_transaction = 0;
         std::uint32_t tries = 0;
         TimeNs deadline = kNever;
+        TimeNs begun = 0;  ///< passive: when the REQ came
         Gid peer{};
         CmMessage message;        ///< newest one sent, for repetition
         CmMessage received;       ///< REQ, REP or REJ, for the event
@@ -121,7 +123,11 @@ class ConnectionManager {
     Slot* take() noexcept;
     Slot* find(CmId id) noexcept;
     Slot* find_request(const Gid& peer, const CmMessage& request) noexcept;
+    [[nodiscard]] static bool half_open(const Slot& slot) noexcept {
+        return slot.passive && (slot.state == State::kRequested || slot.state == State::kReplySent);
+    }
     [[nodiscard]] std::uint32_t half_open_of(const Gid& peer) const noexcept;
+    bool make_room_for(TimeNs now, const Gid& peer);
     void say(TimeNs now, Slot& slot, const CmMessage& message);
     void set_state(Slot& slot, State state) noexcept;
     /// `farewell`: a message that goes out, and again where the peer repeats itself, until the deadline.

@@ -1,7 +1,11 @@
 // connection_manager_messages.cpp: what each message does in each state. IBA volume 1, 12.9.7 and 12.9.8.
 #include "rdma/roce/connection_manager.hpp"
 
+#include <gnstor/base/hash.hpp>
+
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 namespace gnstor::rdma::roce {
 namespace {
@@ -24,9 +28,30 @@ ConnectionManager::Slot* ConnectionManager::find_request(const Gid& peer, const 
 
 std::uint32_t ConnectionManager::half_open_of(const Gid& peer) const noexcept {
     return static_cast<std::uint32_t>(std::count_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-        return slot.passive && (slot.state == State::kRequested || slot.state == State::kReplySent) &&
-               slot.peer == peer;
+        return half_open(slot) && slot.peer == peer;
     }));
+}
+
+// Who floods us from many addresses loses half-open connections to those who have fewer. Peers are told apart
+// by a keyed hash here, so one may be counted with another.
+bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer) {
+    std::array<std::uint16_t, 512> counts{};
+    const auto place = [&](const Gid& gid) {
+        std::uint64_t halves[2];
+        std::memcpy(halves, gid.data(), sizeof halves);
+        return mix64(mix64(halves[0] ^ options_.seed) ^ halves[1]) % counts.size();
+    };
+    for (const Slot& slot : slots_)
+        if (half_open(slot)) ++counts[place(slot.peer)];
+    const auto most = std::max_element(counts.begin(), counts.end());
+    if (*most < counts[place(peer)] + 2) return false;  // nobody has so many that it would be just
+    Slot* oldest = nullptr;
+    for (Slot& slot : slots_) {
+        if (!half_open(slot) || place(slot.peer) != static_cast<std::size_t>(most - counts.begin())) continue;
+        if (oldest == nullptr || slot.begun < oldest->begun) oldest = &slot;
+    }
+    close(now, *oldest, CmEnd::kTimedOut);
+    return true;
 }
 
 // An answer that belongs to no connection. Where the ring is full it is left out: the peer asks again.
@@ -55,12 +80,13 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
     if (std::find(services_.begin(), services_.end(), request.service_id) == services_.end()) {
         return answer(peer, request, CmKind::kReject, RejectReason::kInvalidService, 0);
     }
-    const bool room =
-        half_open_ < options_.half_open_max &&
-        (half_open_ < options_.half_open_of_peer_max || half_open_of(peer) < options_.half_open_of_peer_max);
+    const bool mine =
+        half_open_ < options_.half_open_of_peer_max || half_open_of(peer) < options_.half_open_of_peer_max;
+    const bool room = mine && (half_open_ < options_.half_open_max || make_room_for(now, peer));
     Slot* slot = room ? take() : nullptr;
     if (slot == nullptr) return answer(peer, request, CmKind::kReject, RejectReason::kNoResources, 0);
     slot->passive = true;
+    slot->begun = now;
     slot->peer = peer;
     slot->remote_id = request.local_id;
     slot->request_transaction = request.transaction;

@@ -12,6 +12,7 @@
 
 #include "rdma/roce/connection.hpp"
 #include "rdma/roce/connection_manager.hpp"
+#include "rdma/roce/message_budget.hpp"
 #include "rdma/udp/address.hpp"
 #include "rdma/udp/answering.hpp"
 #include "rdma/udp/driver.hpp"
@@ -56,10 +57,6 @@ inline constexpr std::uint32_t kConnectionsMax = 1024, kHalfOpenMax = 256;
 inline constexpr std::uint32_t kHalfOpenOfPeerMax = 64;
 /// Private data of a REQ behind the IP addresses (Annex A11).
 inline constexpr std::uint32_t kConnectPrivateBytes = 56;
-/// Messages of connection management that are looked at: so many at once, and so many a second from then on.
-/// Each is worth some microseconds of the reactor; whoever floods us with them takes no more than a tenth.
-inline constexpr std::uint32_t kMessagesAtOnce = 2048, kMessagesPerSecond = 10'000;
-
 class LinkEnd;
 
 /// connect() in its thread, waiting; guarded by `mutex`, written by the reactor's thread.
@@ -112,6 +109,7 @@ struct Driver::Impl {
     void on_datagram(roce::TimeNs now, const Arrived& arrived);
     void on_management(roce::TimeNs now, const Arrived& arrived, const roce::Packet& packet);
     bool icrc_good(const Arrived& arrived);
+    [[nodiscard]] bool knows(const IpAddress& peer) const;
     std::uint32_t run_timers(roce::TimeNs now);
     std::uint32_t pump(roce::TimeNs now);
     void count_flow(LinkEnd& link);
@@ -162,8 +160,7 @@ struct Driver::Impl {
     bool manager_changed = false;  ///< events or messages may be there
     roce::TimeNs manager_deadline = roce::kNever;
     std::uint32_t management_psn = 0;
-    std::uint64_t message_tokens = kMessagesAtOnce;
-    roce::TimeNs tokens_at = 0;
+    roce::MessageBudget message_budget;
     std::map<std::uint16_t, Acceptor*> listening;
     /// Requests that acceptors have not answered yet, with what was asked.
     std::unordered_map<roce::CmId, Requested> requests;

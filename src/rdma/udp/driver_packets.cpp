@@ -13,7 +13,6 @@ namespace {
 constexpr roce::TimeNs kIdleReceiveNs = 2'000;
 // Batches of one poll, each way: others on the reactor wait no longer than those take.
 constexpr std::uint32_t kBatchesAPoll = 2;
-constexpr roce::TimeNs kSecondNs = 1'000'000'000;
 
 }  // namespace
 
@@ -71,6 +70,7 @@ void Driver::Impl::on_datagram(roce::TimeNs now, const Arrived& arrived) {
         manager.heard(now, link->id);
         manager_changed = true;
         serve_manager(now);
+        if (link->state == LinkEnd::State::kDead) return;
     }
     link->connection.on_packet(now, packet);
     if (link->in_touched || link->state == LinkEnd::State::kDead) return;
@@ -78,23 +78,22 @@ void Driver::Impl::on_datagram(roce::TimeNs now, const Arrived& arrived) {
     touched.push_back(link);
 }
 
-// Anybody may send these; so many a second are looked at.
+bool Driver::Impl::knows(const IpAddress& peer) const {
+    return flows.contains(peer.gid) ||
+           std::any_of(waiters.begin(), waiters.end(), [&](const Waiter* w) { return w->peer == peer; });
+}
+
+// Anybody may send these; so many a second of each and of all are looked at. What is damaged costs an ICRC.
 void Driver::Impl::on_management(roce::TimeNs now, const Arrived& arrived, const roce::Packet& packet) {
-    if (now > tokens_at) {
-        const std::uint64_t more =
-            std::min<std::uint64_t>(now - tokens_at, kSecondNs) * kMessagesPerSecond / kSecondNs;
-        if (more > 0) {
-            message_tokens = std::min<std::uint64_t>(message_tokens + more, kMessagesAtOnce);
-            tokens_at = now;
-        }
-    }
-    if (message_tokens == 0) return;
-    --message_tokens;
     if (!icrc_good(arrived)) return;
     const auto mad = roce::management_datagram(packet);
     const auto message = mad ? roce::decode_cm(*mad) : std::nullopt;
     if (!message) {
         ++tally.malformed;
+        return;
+    }
+    if (!message_budget.take(now, arrived.source.gid, knows(arrived.source))) {
+        ++tally.over_budget;
         return;
     }
     if (tap != nullptr && !tap->on_packet(false, arrived.headers, arrived.payload)) return;

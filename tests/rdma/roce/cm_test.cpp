@@ -159,6 +159,47 @@ TEST(RoceCm, OnePeersFloodLeavesRoomForOthersAndWhatWasRefusedKeepsNoPlace) {
     EXPECT_LE(manager.open_connections(), options.connections_max);
 }
 
+TEST(RoceCm, FloodsFromManyAddressesLeaveRoomForWhoHasFewer) {
+    CmOptions options;
+    options.connections_max = 256;
+    options.half_open_max = 64;
+    options.half_open_of_peer_max = 32;
+    ConnectionManager manager(options);
+    ASSERT_TRUE(manager.listen(kService).ok());
+    CmMessage request;
+    request.kind = CmKind::kRequest;
+    request.service_id = kService;
+    CmEvent event;
+    std::uint32_t ended = 0;
+    const auto flood = [&](TimeNs now) {
+        for (std::uint32_t i = 0; i < 200; ++i) {
+            request.local_id = request.transaction = static_cast<std::uint32_t>(now) * 1000 + i;
+            manager.on_message(now, address_of(10 + i % 4), request);
+        }
+    };
+    flood(1);
+    EXPECT_EQ(manager.half_open(), options.half_open_max);
+    std::vector<CmId> honest;
+    for (std::uint32_t peer = 100; peer < 108; ++peer) {
+        while (manager.next_event(event)) ended += event.kind == CmEventKind::kClosed ? 1 : 0;
+        request.local_id = request.transaction = peer;
+        manager.on_message(2, address_of(peer), request);
+        bool asked = false;
+        while (manager.next_event(event)) {
+            ended += event.kind == CmEventKind::kClosed ? 1 : 0;
+            if (event.kind != CmEventKind::kRequested) continue;
+            EXPECT_EQ(event.peer, address_of(peer));
+            asked = true;
+            honest.push_back(event.id);
+        }
+        EXPECT_TRUE(asked) << "peer " << peer << " found no place";
+        EXPECT_LE(manager.half_open(), options.half_open_max);
+        flood(peer);
+    }
+    EXPECT_EQ(ended, 8u) << "each took the place of one of the flood's";
+    for (const CmId id : honest) EXPECT_TRUE(manager.accept(200, id, {}).ok()) << "the flood took it back";
+}
+
 // Over a network that loses up to 30 %, whatever one end believes at the end, the other believes too. Beyond
 // that the last word may go lost (and the transport notices), but both still come to an end.
 TEST(RoceCm, BothEndsAgreeWhateverTheNetworkLoses) {

@@ -3,7 +3,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "rdma/roce/cm_messages.hpp"
 #include "rdma/udp/rig.hpp"
@@ -217,6 +220,58 @@ TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersConnectDuringIt) {
     }
     EXPECT_GE(failed, 64u);
     test::count("udp_half_open_failed", failed);
+}
+
+/// Counts connection requests that go out.
+struct CountRequests final : Tap {
+    bool on_packet(bool sent, const roce::NetworkHeaders&, std::span<const std::byte> payload) override {
+        roce::Packet packet;
+        if (!sent || roce::decode(payload, packet) != roce::DecodeVerdict::kGood) return true;
+        const auto mad = roce::management_datagram(packet);
+        const auto message = mad ? roce::decode_cm(*mad) : std::nullopt;
+        if (message && message->kind == roce::CmKind::kRequest) requests.fetch_add(1);
+        return true;
+    }
+    std::atomic<std::uint32_t> requests{0};
+};
+
+// Whoever can damage or make up packets cannot starve connection management with them.
+TEST_F(Hostile, AFloodOfDamagedMessagesKeepsNobodyFromConnecting) {
+    CountRequests counted;
+    pair.left.driver->set_tap(&counted);
+    const UdpWireCounters then = pair.right.driver->counters();
+    std::atomic<bool> stop{false};
+    std::uint64_t sent = 0;
+    std::thread flood([&] {
+        Stranger stranger("127.0.0.66", pair.port());
+        std::array<std::byte, roce::kMadBytes> mad;
+        // Never more at once than the receiver holds: it is the budget that is tested.
+        while (!stop.load()) {
+            for (std::uint32_t i = 0; i < 100; ++i) {
+                roce::encode_cm(connection_request(i), mad);
+                stranger.send(roce::management_packet(mad, i), 1u << (i % 32));
+            }
+            await_received(then.packets_received + stranger.sent);
+        }
+        sent = stranger.sent;
+    });
+    const auto bad = [&] { return pair.right.driver->counters().bad_icrc - then.bad_icrc; };
+    const auto deadline = std::chrono::steady_clock::now() + rig::kPatience;
+    while (bad() < 3000 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    constexpr std::uint32_t kConnects = 10;
+    for (std::uint32_t i = 0; i < kConnects; ++i) {
+        FakeEndpoint honest(*pair.left.reactor, 64);
+        const auto connected = pair.connect(honest, 8);
+        EXPECT_TRUE(connected.ok()) << connected.error().message;
+        honest.close();
+    }
+    expect_unharmed();
+    stop.store(true);
+    flood.join();
+    pair.left.driver->set_tap(nullptr);
+    EXPECT_LE(counted.requests.load(), kConnects + 5) << "requests were not heard, and sent again";
+    EXPECT_EQ(bad(), sent);
+    test::count("udp_hostile_packets", sent);
 }
 
 }  // namespace

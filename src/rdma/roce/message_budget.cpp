@@ -1,0 +1,55 @@
+// message_budget.cpp: see message_budget.hpp.
+#include "rdma/roce/message_budget.hpp"
+
+#include <gnstor/base/hash.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gnstor::rdma::roce {
+namespace {
+constexpr TimeNs kSecondNs = 1'000'000'000;
+}  // namespace
+
+MessageBudget::MessageBudget(const MessageBudgetOptions& options)
+    : price_(kSecondNs / std::max(options.a_second, 1u)),
+      most_(price_ * options.at_once),
+      source_price_(kSecondNs / std::max(options.of_source_a_second, 1u)),
+      source_most_(source_price_ * options.of_source_at_once),
+      light_price_(kSecondNs / std::max(options.light_a_second, 1u)),
+      light_most_(light_price_ * options.light_at_once),
+      seed_(options.seed),
+      common_{most_, 0} {
+    for (Source& source : sources_) {
+        source.heard.level = source_most_;
+        source.light.level = light_most_;
+    }
+}
+
+void MessageBudget::Bucket::fill(TimeNs now, TimeNs most) noexcept {
+    if (now <= at) return;
+    level += std::min(now - at, most - level);
+    at = now;
+}
+
+bool MessageBudget::take(TimeNs now, const Gid& source, bool known) noexcept {
+    std::uint64_t halves[2];
+    static_assert(sizeof halves == sizeof(Gid));
+    std::memcpy(halves, source.data(), sizeof halves);
+    Source& own = sources_[mix64(mix64(halves[0] ^ seed_) ^ halves[1]) % kSources];
+    own.heard.fill(now, source_most_);
+    own.light.fill(now, light_most_);
+    common_.fill(now, most_);
+    // Charged whether the message is heard or not: who is refused goes on being one who floods.
+    const bool light = own.light.level >= light_price_;
+    if (light) own.light.level -= light_price_;
+    if (own.heard.level < source_price_) return false;
+    if (!known) {
+        if (common_.level < (light ? price_ : most_ / 2 + price_)) return false;
+        common_.level -= price_;
+    }
+    own.heard.level -= source_price_;
+    return true;
+}
+
+}  // namespace gnstor::rdma::roce
