@@ -3,6 +3,7 @@
 #include "rdma/roce/responder.hpp"
 
 #include "rdma/roce/mutation.hpp"
+#include "rdma/roce/pacer.hpp"
 
 #include <algorithm>
 
@@ -62,7 +63,7 @@ void Responder::flush() {
         nak_due_ = nak_sent_ = false;
     }
     failed_ = true;
-    acknowledge_at_ = kNever;
+    acknowledge_at_ = paced_until_ = kNever;
     for (Read& read : reads_) read.next = read.end;
 }
 
@@ -72,7 +73,7 @@ void Responder::execute(TimeNs now, const Packet& packet) {
     const Sequence before = expected_;
     bool done = false;
     if (packet.opcode == Opcode::kReadRequest) {
-        done = execute_read(packet);
+        done = execute_read(now, packet);
     } else if (message_ == Message::kWrite) {
         done = execute_write(packet);
     } else {
@@ -103,7 +104,7 @@ void Responder::acknowledge_later(TimeNs now, const Packet& packet) noexcept {
 // 9.7.4.3: an old SEND or WRITE is acknowledged and not executed, an old READ is executed again.
 void Responder::repeat(TimeNs now, const Packet& packet, Sequence sequence) {
     ++counters_.duplicates;
-    if (packet.opcode == Opcode::kReadRequest) return repeat_read(packet, sequence);
+    if (packet.opcode == Opcode::kReadRequest) return repeat_read(now, packet, sequence);
     if constexpr (planted(Mutation::kExecuteOldWrite)) {
         if (packet.opcode == Opcode::kWriteOnly && packet.payload.bytes > 0) {
             std::byte* to =
@@ -114,7 +115,7 @@ void Responder::repeat(TimeNs now, const Packet& packet, Sequence sequence) {
     acknowledge_at_ = std::min(acknowledge_at_, now);
 }
 
-void Responder::repeat_read(const Packet& packet, Sequence sequence) {
+void Responder::repeat_read(TimeNs now, const Packet& packet, Sequence sequence) {
     if constexpr (planted(Mutation::kForgetRetransmittedRead)) return;
     for (Read& read : reads_) {
         if (sequence < read.first || sequence >= read.end) continue;
@@ -128,6 +129,7 @@ void Responder::repeat_read(const Packet& packet, Sequence sequence) {
         if (sequence >= read.next) return;
         read.next = read.start = sequence;
         ++counters_.reads_repeated;
+        if (options_.pacer != nullptr) options_.pacer->lost(now);
         return;
     }
     ++counters_.dropped;
@@ -142,7 +144,14 @@ void Responder::begin_answer(Packet& packet, Opcode opcode, std::uint8_t syndrom
 }
 
 bool Responder::next_packet(TimeNs now, Packet& packet) {
-    if (next_response(packet)) return true;
+    paced_until_ = kNever;
+    if (Read* const read = oldest_unsent()) {
+        if (paced() && !options_.pacer->may_send(now)) {
+            paced_until_ = options_.pacer->next_time(now);
+            return false;
+        }
+        if (next_response(now, *read, packet)) return true;
+    }
     if (nak_due_) {
         nak_due_ = false;
         begin_answer(packet, Opcode::kAcknowledge, nak_syndrome_);
@@ -163,13 +172,23 @@ bool Responder::next_packet(TimeNs now, Packet& packet) {
 }
 
 // The oldest READ with something to send.
-bool Responder::next_response(Packet& packet) {
+Responder::Read* Responder::oldest_unsent() noexcept {
     Read* oldest = nullptr;
     for (Read& read : reads_) {
         if (read.next < read.end && (oldest == nullptr || read.first < oldest->first)) oldest = &read;
     }
-    if (oldest == nullptr) return false;
-    Read& read = *oldest;
+    return oldest;
+}
+
+// Whether more is asked for than a requester with a window like ours asks for at once.
+bool Responder::paced() const noexcept {
+    if (options_.pacer == nullptr) return false;
+    std::uint64_t packets = 0;
+    for (const Read& read : reads_) packets += read.end - read.next;
+    return packets * options_.mtu > options_.pacer->free_bytes();
+}
+
+bool Responder::next_response(TimeNs now, Read& read, Packet& packet) {
     const bool first = read.next == read.start;
     const bool last = read.next + 1 == read.end;
     const std::uint64_t offset = (read.next - read.first) * options_.mtu;
@@ -194,6 +213,7 @@ bool Responder::next_response(Packet& packet) {
     packet.message_number = traits(opcode).aeth ? read.message_number : 0;
     packet.psn = psn_of(read.next);
     packet.payload.add({from, bytes});
+    if (options_.pacer != nullptr) options_.pacer->sent(now, bytes, paced());
     ++read.next;
     read.answered |= last;
     // The newest request was this READ: its last response acknowledges all.

@@ -10,6 +10,8 @@
 //   * nothing is acknowledged before it was executed, and answers go out in the order of the requests: READ
 //   responses
 //     before a NAK or an acknowledgement that would cover them;
+//   * what is asked for at once beyond what a requester has room for goes out at a rate (pacer.hpp), and what
+//     comes after it waits;
 //   * memory is constant: `reads_max` resources, no queue.
 // After an error of the peer it answers only with that error's NAK, again for each request that asks again.
 // Pure; one thread at a time.
@@ -37,7 +39,9 @@ class Responder {
     /// the node's memory itself, good until the next call.
     bool next_packet(TimeNs now, Packet& packet);
     /// When next_packet() will have something that it does not have now.
-    [[nodiscard]] TimeNs next_deadline() const noexcept { return acknowledge_at_; }
+    [[nodiscard]] TimeNs next_deadline() const noexcept {
+        return paced_until_ != kNever ? paced_until_ : acknowledge_at_;
+    }
 
     /// Ends it: nothing is executed or answered any more; a receive that is being filled is flushed.
     void flush();
@@ -63,11 +67,13 @@ class Responder {
     bool fits(const Packet& packet);
     bool execute_send(const Packet& packet);
     bool execute_write(const Packet& packet);
-    bool execute_read(const Packet& packet);
+    bool execute_read(TimeNs now, const Packet& packet);
     void repeat(TimeNs now, const Packet& packet, Sequence sequence);
-    void repeat_read(const Packet& packet, Sequence sequence);
+    void repeat_read(TimeNs now, const Packet& packet, Sequence sequence);
     void acknowledge_later(TimeNs now, const Packet& packet) noexcept;
-    bool next_response(Packet& packet);
+    Read* oldest_unsent() noexcept;
+    [[nodiscard]] bool paced() const noexcept;
+    bool next_response(TimeNs now, Read& read, Packet& packet);
     void begin_answer(Packet& packet, Opcode opcode, std::uint8_t syndrome) const noexcept;
     void nak(std::uint8_t syndrome) noexcept;
     bool refuse(NakCode code, mlx5::Syndrome local);
@@ -91,6 +97,7 @@ class Responder {
     bool nak_sent_ = false;  ///< for the gap (or the missing receive) at `expected_`
     std::uint8_t nak_syndrome_ = 0;
     TimeNs acknowledge_at_ = kNever;
+    TimeNs paced_until_ = kNever;   ///< responses wait until then, and all that goes out behind them
     std::uint32_t unanswered_ = 0;  ///< packets executed since the last acknowledgement
     bool failed_ = false;
     mlx5::Syndrome failure_ = mlx5::kSyndromeNone;

@@ -1,6 +1,7 @@
 // responder_execute.cpp: the packet at the expected number: order of operations, lengths, keys, and its
 // execution. IBA volume 1, 9.7.4.1 (validation of inbound requests), in its order.
 #include "rdma/roce/mutation.hpp"
+#include "rdma/roce/pacer.hpp"
 #include "rdma/roce/responder.hpp"
 
 #include <algorithm>
@@ -81,7 +82,7 @@ bool Responder::execute_write(const Packet& packet) {
     return true;
 }
 
-bool Responder::execute_read(const Packet& packet) {
+bool Responder::execute_read(TimeNs now, const Packet& packet) {
     if (packet.length > kMessageBytesMax) {
         return refuse(NakCode::kInvalidRequest, mlx5::kLocalQpOperationError);
     }
@@ -96,6 +97,7 @@ bool Responder::execute_read(const Packet& packet) {
         return refuse(NakCode::kRemoteAccess, mlx5::kLocalAccessError);
     }
     ++reads_begun_;
+    if (options_.pacer != nullptr) options_.pacer->asked(now, packet.length);
     const std::uint32_t packets = packets_of(packet.length, options_.mtu);
     read = Read{};
     read.first = read.next = read.start = expected_;

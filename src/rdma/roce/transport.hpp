@@ -93,6 +93,8 @@ struct RequesterOptions {
     TimeNs ack_timeout_ns = 4'000'000;   ///< doubled at each timeout in a row, 32 times at most
 };
 
+class Pacer;  // pacer.hpp
+
 struct ResponderOptions {
     std::uint32_t peer_queue_pair = 0;
     std::uint32_t mtu = 1024;
@@ -101,6 +103,7 @@ struct ResponderOptions {
     std::uint32_t ack_every = 16;  ///< packets after which an acknowledgement goes out at once
     TimeNs ack_delay_ns = 20'000;  ///< how long a requested acknowledgement may wait for company
     std::uint8_t rnr_timer = 12;   ///< code of 0.64 ms
+    Pacer* pacer = nullptr;  ///< of the answers to READs, shared by connections; outlives them. Null: none
 };
 
 }  // namespace gnstor::rdma::roce

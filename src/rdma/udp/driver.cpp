@@ -86,9 +86,12 @@ LinkEnd* Driver::Impl::make_link(QpNumber qp, Endpoint& endpoint, const IpAddres
                                  const roce::ResponderOptions& responder) {
     // The number's last user has been told its end, or the number would have been refused.
     if (LinkEnd* const before = find(qp)) forget(*before);
-    links.push_back(std::make_unique<LinkEnd>(*this, qp, endpoint, peer, id, requester, responder));
+    Flow& flow = flows[peer.gid];
+    roce::ResponderOptions paced = responder;
+    paced.pacer = &flow.pacer;
+    links.push_back(std::make_unique<LinkEnd>(*this, qp, endpoint, peer, id, requester, paced));
     LinkEnd* const link = links.back().get();
-    link->flow = &flows[peer.gid];
+    link->flow = &flow;
     ++link->flow->links;
     by_queue_pair[qp] = link;
     by_id[id] = link;

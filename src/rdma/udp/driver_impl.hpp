@@ -13,6 +13,7 @@
 #include "rdma/roce/connection.hpp"
 #include "rdma/roce/connection_manager.hpp"
 #include "rdma/roce/message_budget.hpp"
+#include "rdma/roce/pacer.hpp"
 #include "rdma/udp/address.hpp"
 #include "rdma/udp/answering.hpp"
 #include "rdma/udp/driver.hpp"
@@ -85,6 +86,7 @@ struct Driver::Impl {
         std::uint32_t links = 0, packets = 0;
         std::uint32_t called = 0;      ///< links that may go on and have not been looked at yet
         std::deque<LinkEnd*> waiting;  ///< for room
+        roce::Pacer pacer;             ///< of answers to its READs
     };
     struct Requested {
         roce::CmMessage message;
