@@ -87,8 +87,8 @@ struct ObjectInfo {
     std::uint32_t replicas = 0;
 };
 
-/// Told the bytes moved so far; may be empty.
-using Progress = std::function<void(std::uint64_t)>;
+/// Told the bytes moved so far, and of how many; may be empty.
+using Progress = std::function<void(std::uint64_t bytes, std::uint64_t total)>;
 
 /// Named byte strings, each in a volume of its own; kept in files between commands. One thread.
 class ObjectStore {

@@ -4,6 +4,8 @@
 
 #include <gnstor/base/units.hpp>
 
+#include <unistd.h>
+
 #include <fstream>
 #include <iostream>
 
@@ -66,7 +68,7 @@ Result<int> put(const Context& c, const ObjectOptions& o) {
     {
         ProgressLine line("put " + name, bytes);
         GN_TRY(store->put(name, o.file == "-" ? std::cin : file, bytes,
-                          [&](std::uint64_t n) { line.at(moved = n); }));
+                          [&](std::uint64_t n, std::uint64_t total) { line.at(moved = n, total); }));
     }
     if (bytes != ~0ull) moved = bytes;
     c.out.document({{"name", name}, {"bytes", moved}});
@@ -82,7 +84,8 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
     std::ofstream file(part, std::ios::binary | std::ios::trunc);
     if (!file) return error(Errc::kIo, "{} cannot be written: {}", part, std::strerror(errno));
     ProgressLine line("get " + o.name, ~0ull);
-    Result<std::uint64_t> got = store->get(o.name, file, [&](std::uint64_t n) { line.at(n); });
+    Result<std::uint64_t> got =
+        store->get(o.name, file, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
     file.close();
     std::error_code failed;
     if (!file) got = error(Errc::kIo, "{} could not be written to its end: {}", part, std::strerror(errno));
@@ -100,7 +103,9 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
 
 Result<int> cat(const Context& c, const ObjectOptions& o) {
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
-    GN_TRY(store->get(o.name, std::cout, {}));
+    // Not between the lines of what goes to the same terminal.
+    ProgressLine line("cat " + o.name, ~0ull, ::isatty(1) == 1);
+    GN_TRY(store->get(o.name, std::cout, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); }));
     std::cout.flush();
     if (!std::cout) return error(Errc::kIo, "standard output took not all of '{}'", o.name);
     return kOk;

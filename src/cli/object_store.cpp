@@ -176,7 +176,7 @@ Result<void> VolumeObjectStore::fill(client::Volume& volume, std::istream& from,
             return error(Errc::kIo, "the input ended before its {} bytes; did it change meanwhile?", bytes);
         std::fill(blocks.begin() + static_cast<std::ptrdiff_t>(want), blocks.end(), std::byte{0});
         GN_TRY(volume.write(at / nvme::kBlockBytes, blocks));
-        if (progress) progress(at + want);
+        if (progress) progress(at + want, bytes);
     }
     GN_TRY(volume.set_byte_length(bytes));
     return volume.release();
@@ -199,7 +199,7 @@ Result<std::uint64_t> VolumeObjectStore::get(const std::string& name, std::ostre
         to.write(reinterpret_cast<const char*>(step.data()), static_cast<std::streamsize>(want));
         if (!to)
             return error(Errc::kIo, "the output took only {} of {}", format_bytes(at), format_bytes(bytes));
-        if (progress) progress(at + want);
+        if (progress) progress(at + want, bytes);
     }
     if (const std::uint64_t errors = media_errors() - errors_before; errors != 0)
         log_warn(

@@ -53,10 +53,25 @@ int Output::fail(const Error& e) const {
     return kFailed;
 }
 
-ProgressLine::ProgressLine(std::string what, std::uint64_t total)
+std::string progress_text(const std::string& what, std::uint64_t bytes, std::uint64_t total, double seconds) {
+    constexpr std::uint64_t kWidth = 24;
+    const double rate = seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
+    if (total == ~0ull || total == 0)
+        return fmt::format("{}: {}, {}", what, format_bytes(bytes), format_rate(rate));
+    const double share = std::min(1.0, static_cast<double>(bytes) / static_cast<double>(total));
+    const auto full = static_cast<std::size_t>(share * kWidth);
+    const std::string left = rate > 0 && bytes < total
+                                 ? fmt::format(", {:.0f} s left", static_cast<double>(total - bytes) / rate)
+                                 : std::string();
+    return fmt::format("{}: [{}{}] {:.0f} %, {} of {}, {}{}", what, std::string(full, '#'),
+                       std::string(kWidth - full, '.'), share * 100, format_bytes(bytes), format_bytes(total),
+                       format_rate(rate), left);
+}
+
+ProgressLine::ProgressLine(std::string what, std::uint64_t total, bool quiet)
     : what_(std::move(what)),
       total_(total),
-      terminal_(::isatty(2) == 1),
+      terminal_(!quiet && ::isatty(2) == 1),
       started_(std::chrono::steady_clock::now()),
       last_(started_) {}
 
@@ -64,15 +79,13 @@ ProgressLine::~ProgressLine() {
     if (drawn_) fmt::print(stderr, "\r\x1b[K");
 }
 
-void ProgressLine::at(std::uint64_t bytes) {
+void ProgressLine::at(std::uint64_t bytes, std::uint64_t total) {
     const auto now = std::chrono::steady_clock::now();
     if (!terminal_ || now - last_ < std::chrono::milliseconds(100)) return;
     last_ = now;
     drawn_ = true;
     const double seconds = std::chrono::duration<double>(now - started_).count();
-    const std::string of = total_ == ~0ull ? "" : fmt::format(" of {}", format_bytes(total_));
-    fmt::print(stderr, "\r\x1b[K{}: {}{}, {}", what_, format_bytes(bytes), of,
-               format_rate(static_cast<double>(bytes) / seconds));
+    fmt::print(stderr, "\r\x1b[K{}", progress_text(what_, bytes, total, seconds));
     std::fflush(stderr);
 }
 

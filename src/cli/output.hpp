@@ -31,12 +31,18 @@ class Output {
     [[nodiscard]] int fail(const Error& e) const;
 };
 
-/// A line on a terminal that is drawn over; nothing when standard error is none.
+/// How far a copy is, as its line says: a bar and what is left where the total is known (not ~0).
+[[nodiscard]] std::string progress_text(const std::string& what, std::uint64_t bytes, std::uint64_t total,
+                                        double seconds);
+
+/// A line on a terminal that is drawn over, and gone at the end; nothing when standard error is none, or when
+/// `quiet`: what is shown on the same terminal is not to be torn.
 class ProgressLine {
   public:
-    ProgressLine(std::string what, std::uint64_t total);  ///< total ~0: unknown
+    ProgressLine(std::string what, std::uint64_t total, bool quiet = false);  ///< total ~0: unknown
     ~ProgressLine();
-    void at(std::uint64_t bytes);
+    void at(std::uint64_t bytes) { at(bytes, total_); }
+    void at(std::uint64_t bytes, std::uint64_t total);
 
   private:
     const std::string what_;

@@ -59,7 +59,7 @@ class ModelObjects final : public ObjectStore {
         std::ofstream out(directory_ / name, std::ios::binary);
         std::uint64_t moved = 0;
         for (char c; from.get(c); ++moved) out.put(c);
-        if (progress) progress(moved);
+        if (progress) progress(moved, moved);
         return {};
     }
     Result<std::uint64_t> get(const std::string& name, std::ostream& to, const Progress&) override {

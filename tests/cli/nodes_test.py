@@ -3,10 +3,12 @@
 Arguments: the gnstor and gnstord programs."""
 import json
 import os
+import pty
 import re
 import select
 import signal
 import subprocess
+import threading
 import time
 
 from programs import DEADLINE_S, GNSTOR, Programs, count, main
@@ -188,6 +190,46 @@ class Nodes(Programs):
         self.assertEqual((self.dir / "gnstord.sock.shm").stat().st_mode & 0o777, 0o600)
         self.ask("down")
         self.assertFalse((self.dir / "gnstord.sock.shm").exists())
+
+    def on_a_terminal(self, *words):
+        """What a command shows on a terminal of its standard error, and nothing there of its standard output."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([GNSTOR, *map(str, words)], env=self.env, stdout=subprocess.PIPE, stderr=theirs, stdin=subprocess.DEVNULL)
+        os.close(theirs)
+        shown = b""
+        reader = threading.Thread(target=process.stdout.read)
+        reader.start()
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:  # nobody has it open any more
+                break
+            if not piece:
+                break
+            shown += piece
+        os.close(ours)
+        reader.join()
+        self.assertEqual(process.wait(DEADLINE_S), 0, shown)
+        process.stdout.close()
+        return shown
+
+    def test_long_copies_show_a_bar_on_a_terminal_and_nothing_elsewhere(self):
+        self.ask("up", "--nodes", "1", "--ssds", "1", "--capacity", "256MiB", "--durability", "process")
+        size = 96 << 20
+        path = self.root / "long"
+        path.touch()
+        os.truncate(path, size)
+        for words, name in ((("put", path), "put long"), (("get", "long", self.root / "back"), "get long"), (("cat", "long"), "cat long")):
+            shown = self.on_a_terminal(*words)
+            drawn = re.findall(rb"\r\x1b\[K" + name.encode() + rb": \[([#.]{24})\] (\d+) %, [^\r]* of 96 MiB, [^\r]*/s", shown)
+            self.assertTrue(drawn, shown)
+            percents = [int(percent) for _, percent in drawn]
+            self.assertEqual(percents, sorted(percents))
+            self.assertTrue(all(abs(bar.count(b"#") - 24 * int(percent) / 100) <= 1.3 for bar, percent in drawn), drawn)
+            self.assertTrue(shown.rstrip(b"\r\n").endswith(b"\r\x1b[K"), "the line is cleared at the end")
+            count("bars", len(drawn))
+        self.assertEqual((self.root / "back").stat().st_size, size)
+        self.assertNotIn(b"\r", self.cli("cat", "long").stderr)
 
     def test_what_does_not_fit_is_said(self):
         self.ask("up", *SMALL)
