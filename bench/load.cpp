@@ -86,18 +86,33 @@ std::string stages_of(const Case& c) {
     return text.empty() ? "-" : text;
 }
 
-void print_heading(const LoadSettings& s) {
+/// An array that others serve is what it is.
+void print_served_heading(const LoadSettings& s) {
     std::printf(
-        "bench load on %s lanes: the emulated NICs and SSDs have for every path %s; profile %s\n"
-        "  load        working set of %s, filled; %u repeats of %g s; %u replicas\n"
-        "  central     array engines of gd and basic: %u threads; strong-cpu: %u\n",
-        std::string(simt::lanes_name(s.lanes)).c_str(), describe(s.engine).c_str(), s.profile.c_str(),
-        format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas, s.array_threads, s.threads);
+        "bench load on %s lanes: an array of other processes (%s), through gnor\n"
+        "  load        working set of %s, filled; %u repeats of %g s; %u replicas; volumes are removed at "
+        "the "
+        "end\n",
+        std::string(simt::lanes_name(s.lanes)).c_str(), s.served.array.c_str(),
+        format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas);
+}
+
+void print_heading(const LoadSettings& s) {
+    if (!s.served.array.empty())
+        print_served_heading(s);
+    else
+        std::printf(
+            "bench load on %s lanes: the emulated NICs and SSDs have for every path %s; profile %s\n"
+            "  load        working set of %s, filled; %u repeats of %g s; %u replicas\n"
+            "  central     array engines of gd and basic: %u threads; strong-cpu: %u\n",
+            std::string(simt::lanes_name(s.lanes)).c_str(), describe(s.engine).c_str(), s.profile.c_str(),
+            format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas, s.array_threads,
+            s.threads);
     if (s.rate > 0)
         std::printf(
             "  open loop   %.0f requests a second are meant to be sent; latency counts from when each was\n",
             s.rate);
-    if (s.lanes == simt::LanesKind::kCpu)
+    if (s.lanes == simt::LanesKind::kCpu && s.served.array.empty())
         std::printf("  stand-ins   CPU lanes use the data in place of a GPU; basic's copy is a memcpy\n");
     std::printf("\n");
     std::fflush(stdout);
@@ -166,6 +181,24 @@ std::string work_table(const std::vector<Case>& cases) {
                               text + "\n";
 }
 
+std::string process_lines(const std::vector<Case>& cases) {
+    constexpr std::string_view kBegin = "process_", kEnd = "_cpu_seconds";
+    std::string text;
+    for (const Case& c : cases) {
+        std::string line;
+        if (c.repeats.empty()) continue;
+        for (const auto& [name, value] : c.repeats.front().more)
+            if (name.starts_with(kBegin) && name.ends_with(kEnd))
+                line += fmt::format("{}{} {}", line.empty() ? "" : ", ",
+                                    name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size()),
+                                    cpu_us(c, name));
+        if (!line.empty()) text += fmt::format("  {:<48} {}\n", name_of(c), line);
+    }
+    return text.empty()
+               ? text
+               : "Processes that emulate NIC and SSDs, CPU time in us an I/O (in NIC+SSD above):\n" + text;
+}
+
 nlohmann::json load_json(const std::string& benchmark, const std::vector<std::string>& command,
                          const LoadSettings& s, const std::vector<Case>& cases) {
     const char* commit = std::getenv("GN_COMMIT");
@@ -176,8 +209,34 @@ nlohmann::json load_json(const std::string& benchmark, const std::vector<std::st
     return run;
 }
 
+namespace {
+
+/// How many SSDs an array has that others serve: what its cases are about.
+Result<std::uint32_t> ssds_of(const ServedArrayOptions& served) {
+    GN_ASSIGN(const std::unique_ptr<ServedArray> array, open_served_array(served));
+    GN_ASSIGN(const client::ArrayView view, array->array().control().array());
+    return static_cast<std::uint32_t>(view.ssds.size());
+}
+
+}  // namespace
+
 Result<bool> run_load(const LoadOptions& given) {
     LoadOptions options = given;
+    const bool served = !options.settings.served.array.empty();
+    if (options.paths.empty())
+        options.paths =
+            served ? std::vector<std::string>{"gnor"} : std::vector<std::string>{"gnor", "strong-cpu"};
+    if (served) {
+        for (const std::string& path : options.paths)
+            if (path != path_name(PathKind::kGnor))
+                return error(Errc::kInvalidArgument,
+                             "--path {} stands on the inside of a node, which --array does not reach; gnor "
+                             "alone is measured there",
+                             path);
+        options.settings.steady = true;  // the array stays as it is from repeat to repeat
+        GN_ASSIGN(const std::uint32_t ssds, ssds_of(options.settings.served));
+        options.ssds = {ssds};
+    }
     GN_ASSIGN(options.settings, complete(options.settings));
     GN_TRY(simt::check_lanes(options.settings.lanes));
     GN_ASSIGN(const std::vector<LoadCase> wanted, combinations(options));
@@ -198,9 +257,12 @@ Result<bool> run_load(const LoadOptions& given) {
             cases.push_back(std::move(measured));
         }
     }
-    const nlohmann::json run = load_json("load", options.command, options.settings, cases);
+    nlohmann::json run = load_json("load", options.command, options.settings, cases);
+    run["configuration"]["wire"] = runner.wire().substr(0, runner.wire().find(" ("));  // no folders
+    run["configuration"]["array"] = served ? "served by other processes" : "in this process";
     if (to_people) {
         std::printf("%s\n%s", load_table(cases).c_str(), work_table(cases).c_str());
+        std::printf("Wire: %s\n%s", runner.wire().c_str(), process_lines(cases).c_str());
         std::printf(
             "Median over repeats. init.: CPU time of the initiator an I/O; NIC+SSD: of the threads that "
             "emulate them; "

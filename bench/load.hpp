@@ -4,6 +4,7 @@
 #include "embedded/profile.hpp"
 #include "engine_options.hpp"
 #include "initiators/initiator.hpp"
+#include "initiators/served_array.hpp"
 #include "result.hpp"
 
 #include <string>
@@ -40,6 +41,8 @@ struct LoadSettings {
     double rate = 0;       ///< open loop: requests a second of all clients together; 0: as many as they can
     std::uint64_t seed = 1;
     std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
+    /// Where it names an array of other processes: that one, as it is, with gnor alone.
+    ServedArrayOptions served;
     Verify verify = Verify::kAll;
     /// Arrays are kept from one repeat to the next, writes go on for the whole of a repeat, and drives
     /// collect garbage meanwhile. Else each repeat of writes has a new array and ends with its budget.
@@ -62,6 +65,8 @@ class LoadRunner {
     [[nodiscard]] std::uint64_t checked() const { return checked_; }
     /// Of the initiator last used, for people.
     [[nodiscard]] const std::string& described() const { return described_; }
+    /// Of the array last used.
+    [[nodiscard]] const std::string& wire() const { return wire_; }
 
   private:
     struct Rig;
@@ -77,12 +82,12 @@ class LoadRunner {
     const LoadSettings settings_;
     embedded::Profile profile_;
     std::unique_ptr<Rig> rig_;
-    std::string described_;
+    std::string described_, wire_;
     std::uint64_t wrong_ = 0, checked_ = 0;
 };
 
 struct LoadOptions {
-    std::vector<std::string> paths{"gnor", "strong-cpu"};
+    std::vector<std::string> paths;  ///< none: gnor, and strong-cpu where the array is the benchmark's own
     std::vector<std::string> patterns{"rand"};
     std::vector<std::uint32_t> write_percents{0, 100};
     std::vector<std::uint32_t> bytes{4096};
@@ -101,6 +106,8 @@ Result<bool> run_load(const LoadOptions& options);
 std::string load_table(const std::vector<Case>& cases);
 /// What threads and warps did with their time, by path and stage; empty where nobody measured it.
 std::string work_table(const std::vector<Case>& cases);
+/// CPU time of other processes that emulate hardware, by case; empty where there are none.
+std::string process_lines(const std::vector<Case>& cases);
 /// The rows' results in the schema of docs/runs/README.md.
 nlohmann::json load_json(const std::string& benchmark, const std::vector<std::string>& command,
                          const LoadSettings& s, const std::vector<Case>& cases);

@@ -51,7 +51,7 @@ void add_load_options(CLI::App& app, LoadOptions& o, LoadWords& words) {
            "--path", o.paths,
            "who initiates, by commas: gnor, strong-cpu, gd-deengine, gd, basic, ported-locks, coordinating")
         ->delimiter(',')
-        ->capture_default_str();
+        ->default_str("[gnor,strong-cpu]");
     app.add_option("--pattern", o.patterns, "rand, seq or both")
         ->delimiter(',')
         ->check(CLI::IsMember({"rand", "seq"}))
@@ -73,6 +73,17 @@ void add_load_options(CLI::App& app, LoadOptions& o, LoadWords& words) {
         ->delimiter(',')
         ->capture_default_str();
     add_load_settings(app, o.settings, words);
+    CLI::Option* const array = app.add_option(
+        "--array", o.settings.served.array,
+        "measure an array of other processes: unix:PATH or http://HOST:PORT of its gnstord; gnor alone");
+    app.add_option("--token-file", o.settings.served.token_file, "with --array http://...: gnstord's token")
+        ->needs(array);
+    app.add_option("--address", o.settings.served.address, "with --array: own IP address on the udp wire")
+        ->needs(array);
+    for (const char* of_an_array_of_its_own :
+         {"--ssds", "--engine-threads", "--nic-threads", "--service-units", "--profile", "--array-threads",
+          "--threads", "--client-threads", "--write-budget", "--steady"})
+        array->excludes(app.get_option(of_an_array_of_its_own));
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
     app.add_option("--output", o.output, "on standard output: table or json")
         ->check(CLI::IsMember({"table", "json"}));
@@ -83,6 +94,7 @@ void add_load_options(CLI::App& app, LoadOptions& o, LoadWords& words) {
         "  gnstor bench load --pattern seq,rand --bytes 512,65536 --write-percent 0 --output json\n"
         "  gnstor bench load --clients 1,2,4 --ssds 2,8 --warps 2 --channels 2 --depth 8 --json load.json\n"
         "  gnstor bench load --path gnor --rate 20000 --write-percent 0    (open loop)\n"
+        "  gnstor bench load --array unix:.gnstor/gnstord.sock --path gnor    (after 'gnstor up --nodes 2')\n"
         "  gnstor bench load --profile samsung-pm1743 --replicas 1 --write-percent 30");
 }
 

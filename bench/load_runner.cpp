@@ -1,6 +1,5 @@
 // load_runner.cpp: one case of `bench load`: an array, a fill, repeats, and what is held against what.
 #include "engine_busy.hpp"
-#include "hardware_threads.hpp"
 #include "initiators/bed.hpp"
 #include "load.hpp"
 #include "memory.hpp"
@@ -21,6 +20,19 @@ constexpr std::uint64_t kPassNs = 600'000'000'000;
 
 bool is_power_of_two(std::uint64_t n) {
     return n != 0 && (n & (n - 1)) == 0;
+}
+
+/// Of the processes that emulate hardware, each apart: an initiator on shared memory has no engine of its
+/// own.
+void add_processes(Repeat& repeat, const std::vector<HardwareProcess>& before,
+                   const std::vector<HardwareProcess>& after) {
+    for (const HardwareProcess& process : after)
+        for (const HardwareProcess& was : before) {
+            if (was.name != process.name) continue;
+            const double seconds = process.cpu_seconds - was.cpu_seconds;
+            repeat.more[fmt::format("process_{}_cpu_seconds", process.name)] = seconds;
+            repeat.engine_cpu_seconds += seconds;
+        }
 }
 
 }  // namespace
@@ -61,6 +73,12 @@ nlohmann::json configuration_of(const LoadSettings& s) {
                                     {"steady", s.steady},
                                     {"seed", s.seed}};
     add_to_configuration(s.engine, configuration);
+    // An array that others serve is what they made it, and has gnor alone.
+    if (!s.served.array.empty())
+        for (const char* unknown :
+             {"engine threads", "NIC threads", "service units an SSD", "profile", "write budget", "steady",
+              "threads of strong-cpu", "client threads of the others", "threads of a central engine"})
+            configuration.erase(unknown);
     return configuration;
 }
 
@@ -158,6 +176,7 @@ Result<void> LoadRunner::prepare(const LoadCase& c) {
     auto rig = std::make_unique<Rig>();
     rig->made_for = c;
     BedOptions bed;
+    bed.served = settings_.served;
     bed.ssds = c.ssds;
     bed.engine_threads = settings_.engine.threads;
     bed.nic_threads = settings_.engine.nic_threads;
@@ -168,8 +187,9 @@ Result<void> LoadRunner::prepare(const LoadCase& c) {
     // The fill, with what a central engine or coordinating clients log of it; then the writes of one repeat.
     bed.programmed_bytes = settings_.working_set * settings_.replicas * 9 / 8 + (64u << 20) +
                            (c.write_percent != 0 || settings_.steady ? settings_.write_budget : 0);
-    GN_TRY(check_memory(bed.programmed_bytes));
+    if (settings_.served.array.empty()) GN_TRY(check_memory(bed.programmed_bytes));
     GN_ASSIGN(rig->bed, Bed::build(bed));
+    wire_ = rig->bed->array().wire();
     InitiatorOptions o;
     o.path = c.path;
     o.lanes = settings_.lanes;
@@ -212,11 +232,14 @@ Result<Repeat> LoadRunner::repeat(const LoadCase& c, std::uint32_t index) {
             load.quota = std::max<std::uint64_t>(1, requests / rig_->initiator->members(c.bytes));
         rig_->written = true;
     }
-    const HardwareCounts before = rig_->bed->counts();
-    const std::vector<EngineThread> threads_before = hardware_threads(rig_->bed->array());
+    Bed& bed = *rig_->bed;
+    GN_ASSIGN(const HardwareCounts before, bed.counts());
+    const std::vector<HardwareProcess> processes_before = bed.processes();
+    const std::vector<EngineThread> threads_before = bed.threads();
     GN_ASSIGN(Outcome out, rig_->initiator->run(load));
-    const std::vector<EngineThread> threads_after = hardware_threads(rig_->bed->array());
-    const HardwareCounts after = rig_->bed->counts();
+    const std::vector<EngineThread> threads_after = bed.threads();
+    const std::vector<HardwareProcess> processes_after = bed.processes();
+    GN_ASSIGN(const HardwareCounts after, bed.counts());
     GN_TRY(check_outcome(c, out, after.commands - before.commands));
     Repeat r;
     r.seconds = out.seconds;
@@ -224,6 +247,7 @@ Result<Repeat> LoadRunner::repeat(const LoadCase& c, std::uint32_t index) {
     r.bytes = out.operations * c.bytes;
     r.latency = summarize(std::move(out.latency_ns));
     add_engine(r, threads_before, threads_after);
+    add_processes(r, processes_before, processes_after);
     r.checked = out.checked;
     if (settings_.rate > 0) r.more["offered_per_second"] = settings_.rate;
     r.more["initiator_cpu_seconds"] = out.initiator_cpu_seconds;
@@ -280,7 +304,9 @@ Result<void> LoadRunner::check_outcome(const LoadCase& c, const Outcome& out, st
             path_name(c.path), static_cast<unsigned long long>(out.wrong),
             static_cast<unsigned long long>(out.checked), static_cast<unsigned long long>(out.first_offset));
     }
-    if (executed != out.commands) {
+    // Where others work too, SSDs count theirs as well.
+    const bool others = rig_->bed->served() && executed > out.commands;
+    if (executed != out.commands && !others) {
         ++wrong_;
         std::fprintf(stderr, "WRONG: %s counts %llu commands, SSDs %llu\n", path_name(c.path),
                      static_cast<unsigned long long>(out.commands),

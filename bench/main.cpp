@@ -30,7 +30,10 @@ std::vector<std::string> as_kept(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
         const bool names_file = i > 1 && std::string_view(argv[i - 1]) == "--json";
         const bool names_folder = i > 1 && std::string_view(argv[i - 1]) == "--store";
-        words.push_back(names_folder ? "FOLDER"
+        const bool names_array = i > 1 && std::string_view(argv[i - 1]) == "--array";
+        const bool names_token = i > 1 && std::string_view(argv[i - 1]) == "--token-file";
+        words.push_back(names_folder || names_token                                     ? "FOLDER"
+                        : names_array && std::string_view(argv[i]).starts_with("unix:") ? "unix:SOCKET"
                         : names_file ? std::filesystem::path(argv[i]).filename().string()
                                      : argv[i]);
     }

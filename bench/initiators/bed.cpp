@@ -1,9 +1,7 @@
-// bed.cpp: opens the array with room for what a run programs.
+// bed.cpp: opens the array with room for what a run programs, or finds one that others serve.
 #include "bench/initiators/bed.hpp"
 
 #include "bench/hardware_threads.hpp"
-
-#include <algorithm>
 
 namespace gnstor::bench {
 namespace {
@@ -14,6 +12,10 @@ constexpr std::uint64_t kCapacityGrain = 64u << 20;
 
 Result<std::unique_ptr<Bed>> Bed::build(const BedOptions& options) {
     std::unique_ptr<Bed> bed(new Bed(options));
+    if (!options.served.array.empty()) {
+        GN_TRY(bed->open_served());
+        return bed;
+    }
     EmbeddedArrayOptions array;
     array.ssds = options.ssds;
     // Chance makes shares uneven: half as much again for each.
@@ -32,23 +34,47 @@ Result<std::unique_ptr<Bed>> Bed::build(const BedOptions& options) {
     return bed;
 }
 
-HardwareCounts Bed::counts() const {
+Result<void> Bed::open_served() {
+    GN_ASSIGN(served_, open_served_array(options_.served));
+    client::ClientOptions counter;
+    counter.name = "bench-counts";
+    counter.channels = 1;
+    counter.depth = 8;
+    GN_ASSIGN(counter_, served_->array().connect(counter));
+    options_.ssds = static_cast<std::uint32_t>(counter_->array().ssds.size());
+    return {};
+}
+
+std::vector<EngineThread> Bed::threads() const {
+    return served_ ? served_->nic_threads() : hardware_threads(*array_);
+}
+
+std::vector<HardwareProcess> Bed::processes() const {
+    return served_ ? served_->processes() : std::vector<HardwareProcess>{};
+}
+
+double Bed::cpu_seconds_here() const {
+    double seconds = 0;
+    for (const EngineThread& thread : threads()) seconds += static_cast<double>(thread.cpu_time_ns) / 1e9;
+    return seconds;
+}
+
+Result<HardwareCounts> Bed::counts() {
     HardwareCounts all;
+    all.cpu_seconds = all.cpu_seconds_here = cpu_seconds_here();
+    for (const HardwareProcess& process : processes()) all.cpu_seconds += process.cpu_seconds;
+    if (served_) {
+        GN_ASSIGN(const std::vector<client::SsdCounts> ssds, counter_->ssd_counts());
+        for (const client::SsdCounts& ssd : ssds) all.commands += ssd.reads + ssd.writes;
+        return all;
+    }
     for (const EmbeddedSsd& ssd : array_->ssds()) {
         all.commands += ssd.reads + ssd.writes;
         all.refused += ssd.refused;
         all.pages_programmed += ssd.pages_programmed;
         all.gc_pages_copied += ssd.gc_pages_copied;
     }
-    for (const EngineThread& thread : hardware_threads(*array_))
-        all.cpu_seconds += static_cast<double>(thread.cpu_time_ns) / 1e9;
     return all;
-}
-
-std::uint64_t Bed::free_pages_least() const {
-    std::uint64_t least = ~0ull;
-    for (const EmbeddedSsd& ssd : array_->ssds()) least = std::min(least, ssd.free_pages);
-    return least;
 }
 
 }  // namespace gnstor::bench

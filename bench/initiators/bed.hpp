@@ -1,7 +1,8 @@
 // bed.hpp: the array that initiators are measured on, and what its emulated hardware counts. Host, one
 // thread.
 //
-// Owns the array and the folder of its stores, if any; initiators are gone before it.
+// Owns the array, in memory and in this process, or the way to one that others serve; initiators are gone
+// before it.
 #pragma once
 
 #include <gnstor/embedded_array.hpp>
@@ -10,6 +11,9 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "bench/initiators/served_array.hpp"
 
 namespace gnstor::bench {
 
@@ -22,6 +26,7 @@ struct BedOptions {
     std::uint64_t seed = 1;
     std::string profile = "none";   ///< of the hardware that is modelled: a name, or a file
     bool reads_for_device = false;  ///< a GPU fetches what is read (EmbeddedArrayOptions)
+    ServedArrayOptions served;      ///< where it names an array, that one, as it is: nothing else counts
 };
 
 /// Totals of all SSDs since they were opened.
@@ -30,23 +35,33 @@ struct HardwareCounts {
     std::uint64_t refused = 0;
     std::uint64_t pages_programmed = 0;
     std::uint64_t gc_pages_copied = 0;
-    double cpu_seconds = 0;  ///< of the threads that run NICs and SSDs
+    double cpu_seconds = 0;       ///< of the threads, or processes, that run NICs and SSDs
+    double cpu_seconds_here = 0;  ///< of those, in this process
 };
 
 class Bed {
   public:
     static Result<std::unique_ptr<Bed>> build(const BedOptions& options);
 
-    [[nodiscard]] EmbeddedArray& array() { return *array_; }
+    [[nodiscard]] client::Array& array() { return served_ ? served_->array() : *array_; }
     [[nodiscard]] const BedOptions& options() const { return options_; }
-    [[nodiscard]] HardwareCounts counts() const;
-    /// Pages that the fullest SSD can still program.
-    [[nodiscard]] std::uint64_t free_pages_least() const;
+    /// Whether others serve the array, and may work on it.
+    [[nodiscard]] bool served() const { return served_ != nullptr; }
+    /// Of a served array: reads and writes alone, by the SSDs' health logs.
+    Result<HardwareCounts> counts();
+    /// Threads of this process that emulate hardware.
+    [[nodiscard]] std::vector<EngineThread> threads() const;
+    /// Processes of this machine that do, beside it.
+    [[nodiscard]] std::vector<HardwareProcess> processes() const;
+    [[nodiscard]] double cpu_seconds_here() const;
 
   private:
     explicit Bed(const BedOptions& options) : options_(options) {}
-    const BedOptions options_;
+    Result<void> open_served();
+    BedOptions options_;
     std::unique_ptr<EmbeddedArray> array_;
+    std::unique_ptr<ServedArray> served_;      ///< in place of it
+    std::unique_ptr<client::Client> counter_;  ///< asks its SSDs
 };
 
 }  // namespace gnstor::bench

@@ -2,6 +2,10 @@
 #include "bench/initiators/bed.hpp"
 #include "bench/initiators/cpu_initiator.hpp"
 
+#include <gnstor/base/log.hpp>
+
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <ctime>
@@ -31,6 +35,19 @@ class LaneInitiator final : public Initiator {
           lanes_(std::move(lanes)),
           warps_(warps_for(*lanes_, options.warps, options.depth)),
           data_blocks_(static_cast<std::uint32_t>(options.volume_bytes / nvme::kBlockBytes)) {}
+
+    /// An array that others serve is left as it was.
+    ~LaneInitiator() override {
+        if (!bed_.served()) return;
+        for (Opened& o : clients_) {
+            const std::string name = o.volume->record().name;
+            o.volume.reset();
+            if (auto gone = bed_.array().control().delete_volume(o.client->identity().id, name); !gone.ok())
+                log_warn("the volume '{}' stays in the array: {}", name, gone.error().message);
+        }
+    }
+    LaneInitiator(const LaneInitiator&) = delete;
+    LaneInitiator& operator=(const LaneInitiator&) = delete;
 
     Result<void> open() {
         for (std::uint32_t i = 0; i < options_.clients; ++i) GN_TRY(open_client(i));
@@ -68,11 +85,11 @@ class LaneInitiator final : public Initiator {
         Load own = load;
         const std::uint32_t warps = warps_for(*lanes_, options_.warps, load.depth);
         own.depth = load.depth / warps;
-        const double hardware_before = bed_.counts().cpu_seconds;
+        const double hardware_before = bed_.cpu_seconds_here();
         const double process_before = process_cpu_seconds();
         GN_ASSIGN(Outcome out, lanes_->run(refs, warps, discipline_, own));
         const double process = process_cpu_seconds() - process_before;
-        out.initiator_cpu_seconds = std::max(0.0, process - (bed_.counts().cpu_seconds - hardware_before));
+        out.initiator_cpu_seconds = std::max(0.0, process - (bed_.cpu_seconds_here() - hardware_before));
         return out;
     }
 
@@ -106,7 +123,8 @@ class LaneInitiator final : public Initiator {
         Opened opened;
         GN_ASSIGN(opened.client, bed_.array().connect(o));
         client::CreateVolume volume;
-        volume.name = fmt::format("bench-{}", i);
+        // Of several that measure one array at once each has its own.
+        volume.name = bed_.served() ? fmt::format("bench-{}-{}", ::getpid(), i) : fmt::format("bench-{}", i);
         volume.capacity_bytes = options_.volume_bytes;
         if (discipline_ == Discipline::kCoordinating)
             volume.capacity_bytes +=

@@ -18,8 +18,8 @@ namespace {
 constexpr char kProgram[] = "gnstor_bench";
 constexpr const char* kKinds[] = {"load", "paper", "path", "model", "deengine", "pool"};
 constexpr char kExamples[] =
-    "gnstor bench measures an array of its own, in memory, that goes away with it. Every option: gnstor "
-    "bench load --help\n"
+    "gnstor bench measures an array of its own, in memory, that goes away with it, or with --array one of "
+    "other processes, as it is. Every option: gnstor bench load --help\n"
     "examples:\n"
     "  gnstor bench --path gnor,strong-cpu --bytes 4096,65536 --write-percent 0,100\n"
     "  gnstor bench --path gnor,gd,basic --clients 1,4 --seconds 0.5 --output json\n"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The examples of every benchmark's --help run as they are printed, only shorter: they are taken out of the help itself."""
+"""The examples of every benchmark's --help run as they are printed, only shorter: they are taken out of the help itself. An example on an
+array of other processes runs on one that is started for it. Arguments: gnstor_bench, and gnstor and gnstord where this build has them."""
 import os
 import pathlib
 import re
@@ -9,6 +10,8 @@ import tempfile
 import unittest
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
+GNSTOR, GNSTORD = (os.path.abspath(p) for p in (sys.argv.pop(1), sys.argv.pop(1))) if len(sys.argv) > 2 else (None, None)
+SERVED = ".gnstor"  # the folder that examples name
 KINDS = {"load", "path", "model", "paper", "pool", "deengine"}
 # What makes a run short, by benchmark; an option of the example's own is replaced.
 LOAD = {"--repeats": "1", "--seconds": "0.02", "--working-set": "16MiB", "--write-budget": "32MiB", "--engine-threads": "1"}
@@ -33,6 +36,9 @@ def examples_of(text):
 def shortened(words):
     kind, rest = (words[0], words[1:]) if words[0] in KINDS else ("load", words)
     short, at = dict(SHORT[kind]), 0
+    if "--array" in rest:  # it is what it is
+        for option in ("--engine-threads", "--write-budget"):
+            del short[option]
     kept = []
     while at < len(rest):
         if rest[at] in short:
@@ -41,6 +47,11 @@ def shortened(words):
         kept.append(rest[at])
         at += 1
     return [kind, *kept, *(word for pair in short.items() for word in pair)]
+
+
+def gnstor(*arguments, folder):
+    done = subprocess.run([GNSTOR, *arguments, "--dir", SERVED], capture_output=True, text=True, timeout=200, cwd=folder, env=dict(os.environ, GNSTORD=GNSTORD))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 class Examples(unittest.TestCase):
@@ -55,7 +66,13 @@ class Examples(unittest.TestCase):
                 if kind:
                     self.assertEqual(words[0] if words[0] in KINDS else "load", kind)
                 with self.subTest(words=words), tempfile.TemporaryDirectory() as folder:
+                    if "--array" in words and not GNSTOR:
+                        continue  # a build without processes to serve one
+                    if "--array" in words:
+                        gnstor("up", "--nodes", "2", "--ssds", "1", "--capacity", "256MiB", "--durability", "process", folder=folder)
                     ended = bench(*shortened(words), folder=folder)
+                    if "--array" in words:
+                        gnstor("down", folder=folder)
                     self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
                     for option, name in zip(words, words[1:]):
                         if option == "--json":

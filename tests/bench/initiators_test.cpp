@@ -60,11 +60,11 @@ class EveryPath : public testing::TestWithParam<Way> {
     }
     /// Runs, and holds everything against everything.
     Outcome run(const Load& l) {
-        const HardwareCounts before = bed_->counts();
+        const HardwareCounts before = bed_->counts().value();
         auto done = initiator_->run(l);
         EXPECT_TRUE(done.ok()) << done.error().message;
         if (!done.ok()) return {};
-        const HardwareCounts after = bed_->counts();
+        const HardwareCounts after = bed_->counts().value();
         EXPECT_EQ(done->failures, 0u)
             << nvme::status_name(done->first_status) << " at " << done->first_offset;
         EXPECT_EQ(done->wrong, 0u) << "at " << done->first_offset;
