@@ -1,5 +1,5 @@
 # install.cmake: the library as others find it: find_package(gnstor) gives gnstor::gnstor (every layer up to the embedded array) and
-# gnstor::<layer> for each layer. Public headers go to include/gnstor; the layers' own headers, which some public ones include, to
+# gnstor::<layer> for each layer; with COMPONENTS remote also gnstor::remote, for arrays of other processes. Public headers go to include/gnstor; the layers' own headers, which some public ones include, to
 # include/gnstor/private: not an interface.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -51,6 +51,15 @@ endif()
 install(TARGETS ${exported} EXPORT gnstorTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT gnstorTargets NAMESPACE gnstor:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gnstor)
+# gnstor/remote_array.hpp asks gnstord over HTTP: a component of its own, because it needs cpp-httplib.
+set(GN_REMOTE OFF)
+if(TARGET gnstor_daemon_http)
+    set(GN_REMOTE ON)
+    set_target_properties(gnstor_daemon_http PROPERTIES EXPORT_NAME remote)
+    set_target_properties(gnstor_daemon_api PROPERTIES EXPORT_NAME daemon_api)
+    install(TARGETS gnstor_daemon_http gnstor_daemon_api EXPORT gnstorRemoteTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(EXPORT gnstorRemoteTargets NAMESPACE gnstor:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gnstor)
+endif()
 install(DIRECTORY include/gnstor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gnstor/private FILES_MATCHING PATTERN "*.hpp" PATTERN "*.inl")
 install(DIRECTORY share/profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/gnstor FILES_MATCHING PATTERN "*.json")

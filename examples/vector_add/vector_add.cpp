@@ -4,16 +4,25 @@
 // both halves into registered memory, adds them where they lie, and writes the result; no host code moves
 // data. One source for GPU lanes (nvcc) and CPU lanes. Afterwards the host reads the sum back and compares
 // every element.
+//
+// The array is one in this process, or with --array one that others serve ('gnstor up', or a host's gnstord):
+// the same program, over loop, shared memory or RoCEv2 packets.
 #include <gnstor/client/client.hpp>
 #include <gnstor/embedded_array.hpp>
 #include <gnstor/simt/launch.hpp>
 #include <gnstor/simt/pinned_memory.hpp>
+#if VECTOR_ADD_REMOTE
+#include <gnstor/remote_array.hpp>
+#endif
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,6 +86,7 @@ struct VectorAdd {
 struct Options {
     LanesKind lanes = LanesKind::kCpu;
     std::uint32_t batches = 16;  ///< MB in each vector
+    std::string array;           ///< of other processes; empty: one in this process
 };
 
 double a_of(std::uint64_t i) {
@@ -111,28 +121,30 @@ gnstor::Result<std::uint64_t> count_wrong(gnstor::client::Volume& volume, std::u
     return wrong;
 }
 
-gnstor::Result<bool> run(const Options& options) {
-    // Registered memory comes first, so that it goes last: the NIC may use it for as long as the client
-    // lives.
+/// An array is the same thing to this program wherever it is.
+gnstor::Result<std::unique_ptr<gnstor::client::Array>> open_array(const Options& options) {
+    if (options.array.empty()) {
+        GN_ASSIGN(auto embedded, gnstor::EmbeddedArray::open({}));
+        return std::unique_ptr<gnstor::client::Array>(std::move(embedded));
+    }
+#if VECTOR_ADD_REMOTE
+    GN_ASSIGN(auto remote, gnstor::RemoteArray::open({.array = options.array}));
+    return std::unique_ptr<gnstor::client::Array>(std::move(remote));
+#else
+    return gnstor::error(gnstor::Errc::kUnsupported,
+                         "--array needs the installed library's component remote, which was not found");
+#endif
+}
+
+/// Adds the vectors of a volume that is open for writing. False: something is wrong, and has been said.
+gnstor::Result<bool> add(const Options& options, gnstor::client::Client& client,
+                         gnstor::client::Volume& volume) {
+    GN_TRY(fill(volume, options.batches));
     const bool gpu = options.lanes == LanesKind::kGpu;
     const std::uint32_t warps = std::min<std::uint32_t>(gpu ? 16 : 2, options.batches);
-    GN_ASSIGN(auto buffers,
-              gnstor::simt::PinnedMemory::map(std::size_t{warps} * 2 * kBatchBytes, options.lanes));
+    GN_ASSIGN(auto buffers, client.map_buffer(std::size_t{warps} * 2 * kBatchBytes));
     GN_ASSIGN(auto reports, gnstor::simt::PinnedMemory::map(warps * sizeof(WarpReport), options.lanes));
-    GN_ASSIGN(auto array, gnstor::EmbeddedArray::open({}));
-    gnstor::client::ClientOptions client_options;
-    client_options.name = "vector_add";
-    client_options.lanes = options.lanes;
-    GN_ASSIGN(auto client, array->connect(client_options));
-    gnstor::client::CreateVolume request;
-    request.name = "vectors";
-    request.capacity_bytes = 3ull * options.batches * kBatchBytes;
-    GN_TRY(client->create(request));
-    GN_ASSIGN(auto volume, client->open(request.name, gnstor::client::OpenMode::kWrite));
-    GN_TRY(fill(*volume, options.batches));
-
-    GN_TRY(client->register_buffer(buffers.data(), buffers.size()));
-    const VectorAdd kernel{volume->ref(),       client->channels(),
+    const VectorAdd kernel{volume.ref(),        client.channels(),
                            buffers.lane_data(), reinterpret_cast<WarpReport*>(reports.lane_data()),
                            options.batches,     warps};
     GN_TRY(gnstor::simt::launch(options.lanes, warps, gpu ? gnstor::simt::kWarpLanes : 1, kernel));
@@ -146,15 +158,36 @@ gnstor::Result<bool> run(const Options& options) {
             std::printf("vector_add: warp %u stopped: %s\n", w,
                         gnstor::nvme::status_name(static_cast<gnstor::nvme::Status>(report.status)));
     }
-    GN_TRY(client->unregister_buffer(buffers.data()));
-    GN_ASSIGN(const std::uint64_t wrong, count_wrong(*volume, options.batches));
+    GN_TRY(buffers.release());
+    GN_ASSIGN(const std::uint64_t wrong, count_wrong(volume, options.batches));
     std::printf("vector_add: %s lanes added %llu of %u batches of 1 MB; %llu of %llu sums are wrong\n",
                 std::string(gnstor::simt::lanes_name(options.lanes)).c_str(),
                 static_cast<unsigned long long>(added), options.batches,
                 static_cast<unsigned long long>(wrong),
                 static_cast<unsigned long long>(std::uint64_t{options.batches} * kBatchDoubles));
-    GN_TRY(volume->release());
     return added == options.batches && wrong == 0;
+}
+
+gnstor::Result<bool> run(const Options& options) {
+    GN_ASSIGN(auto array, open_array(options));
+    std::printf("vector_add: wire %s\n", array->wire().c_str());
+    gnstor::client::ClientOptions client_options;
+    client_options.name = "vector_add";
+    client_options.lanes = options.lanes;
+    GN_ASSIGN(auto client, array->connect(client_options));
+    gnstor::client::CreateVolume request;
+    request.name = "vectors-" + std::to_string(::getpid());
+    request.capacity_bytes = 3ull * options.batches * kBatchBytes;
+    GN_TRY(client->create(request));
+    auto correct = [&]() -> gnstor::Result<bool> {
+        GN_ASSIGN(auto volume, client->open(request.name, gnstor::client::OpenMode::kWrite));
+        GN_ASSIGN(const bool good, add(options, *client, *volume));
+        GN_TRY(volume->release());
+        return good;
+    }();
+    // Others' arrays are left as they were.
+    GN_TRY(client->control().delete_volume(client->identity().id, request.name));
+    return correct;
 }
 
 /// False: the command line was not understood, and that has been said.
@@ -174,8 +207,12 @@ bool parse(int argc, char** argv, Options& options) {
                 options.batches = static_cast<std::uint32_t>(batches);
                 continue;
             }
+        } else if (name == "--array" && value != nullptr && *value != '\0') {
+            options.array = value;
+            continue;
         }
-        std::fprintf(stderr, "usage: vector_add [--lanes cpu|gpu] [--batches 1..256]\n");
+        std::fprintf(stderr,
+                     "usage: vector_add [--lanes cpu|gpu] [--batches 1..256] [--array unix:SOCKET]\n");
         return false;
     }
     return true;
