@@ -22,7 +22,9 @@ End::End(std::uint64_t seed, std::uint32_t mtu, std::uint32_t operations, bool t
 }
 
 void End::connect(const RequesterOptions& requester, const ResponderOptions& responder, End& peer) {
-    connection_ = std::make_unique<Connection>(requester, responder, *this);
+    ResponderOptions mine = responder;
+    if (seed_ % 2 == 0) mine.pacer = &pacer_;
+    connection_ = std::make_unique<Connection>(requester, mine, *this);
     peer_ = &peer;
 }
 

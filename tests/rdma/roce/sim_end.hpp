@@ -5,6 +5,7 @@
 #include <gnstor/base/hash.hpp>
 
 #include "rdma/roce/connection.hpp"
+#include "rdma/roce/pacer.hpp"
 
 #include <deque>
 #include <memory>
@@ -70,6 +71,7 @@ class End final : public MemoryPort {
     const bool trespass_;
     SplitMix64 dice_;
     Violation& violation_;
+    Pacer pacer_{{.free_bytes = 1024, .rate_first = 20'000'000, .burst_bytes = 4096}};  ///< every other end's
     std::unique_ptr<Connection> connection_;
     End* peer_ = nullptr;
 
