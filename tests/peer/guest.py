@@ -86,9 +86,9 @@ class Guest:
         self.sockets, self.ports = None, []
 
     def arguments(self):
-        # One processor. With two, QEMU executes them in turn, stopped anywhere, and what a kernel gets away with on a real machine happens:
-        # it dies of code that is being patched ("Oops: int3"), or 6.1's rxe sends a request without the one before it, goes back at our
-        # NAK, and stalls ("nvme0: I/O 1 QID 2 timeout"). Two queues come by nr-write-queues (scenarios/host.py).
+        # One processor: an emulated one that is stopped anywhere for the other was seen to die of code that was being patched ("Oops: int3"),
+        # and, on 6.1, to send a request before the one that precedes it, which rxe does not survive (scenarios/lossy.py). A second
+        # queue comes by nr-write-queues (scenarios/host.py).
         words = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", str(self.memory_mib),
                  "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", f"file:{self.console}",
                  "-kernel", str(self.image.vmlinuz), "-initrd", str(self.image.initramfs),
