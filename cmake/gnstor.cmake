@@ -137,14 +137,23 @@ function(gn_layer name)
     set_property(GLOBAL APPEND PROPERTY GN_LAYERS gnstor_${name})
 endfunction()
 
-# gn_test(name [RAPIDCHECK] SOURCES ... LAYERS ... [LIBRARIES ...] [LABELS fast|long|gpu] [TIMEOUT s]): GoogleTest program test_<name>, one
-# ctest entry. Device tests that need a GPU to run have a .cu source and LABELS gpu.
+# gn_test(name [RAPIDCHECK] [ONE_THREAD] [UNSANITIZED] SOURCES ... LAYERS ... [LIBRARIES ...] [LABELS fast|long|gpu] [TIMEOUT s]):
+# GoogleTest program test_<name>, one ctest entry. Device tests that need a GPU to run have a .cu source and LABELS gpu.
+# ONE_THREAD: all of it happens in one thread, so ThreadSanitizer could see nothing in it and its preset leaves it out. The program is held
+# to that wherever it runs: its pthread_create() (tests/one_thread.cpp) ends it.
+# UNSANITIZED: the sources of another test once more, with a fault planted or with more runs; the sanitizers see the other one.
 # The fuzz preset builds fuzzers alone. A program that reports numbers prints "GN_COUNT <name>=<integer>" lines; floors for them are in
 # tests/<layer>/floors.json (docs/testing.md).
 function(gn_test name)
-    cmake_parse_arguments(arg "RAPIDCHECK" "TIMEOUT" "SOURCES;LAYERS;LIBRARIES;LABELS" ${ARGN})
-    # What cannot be built here is declared all the same (callers may set properties of it), but neither built nor run.
+    cmake_parse_arguments(arg "RAPIDCHECK;ONE_THREAD;UNSANITIZED" "TIMEOUT" "SOURCES;LAYERS;LIBRARIES;LABELS" ${ARGN})
+    if(arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "gnstor: gn_test(${name}) does not know '${arg_UNPARSED_ARGUMENTS}'")
+    endif()
+    # What is not for this build is declared all the same (callers may set properties of it), but neither built nor run.
     set(left_out ${GN_FUZZ})
+    if((arg_ONE_THREAD AND GN_SANITIZE STREQUAL "thread") OR (arg_UNSANITIZED AND GN_SANITIZE))
+        set(left_out ON)
+    endif()
     if(arg_RAPIDCHECK AND NOT GN_RAPIDCHECK)
         message(STATUS "gnstor: no RapidCheck, test_${name} is left out")
         set(left_out ON)
@@ -169,6 +178,9 @@ function(gn_test name)
     foreach(layer ${arg_LAYERS})
         target_link_libraries(test_${name} PRIVATE gnstor_${layer})
     endforeach()
+    if(arg_ONE_THREAD)
+        target_sources(test_${name} PRIVATE $<TARGET_OBJECTS:gnstor_one_thread>)
+    endif()
     if(left_out)
         set_target_properties(test_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
         return()
