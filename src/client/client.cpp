@@ -180,6 +180,10 @@ Result<void> Client::register_buffer(void* base, std::size_t bytes) {
         while (done-- > 0)
             if (auto undone = impl_->channels[done]->unregister_buffer(base); !undone.ok())
                 log_error("a buffer stays registered with channel {}: {}", done, undone.error().message);
+        if (impl_->nic.wants_shared_memory() && registered.error().code == Errc::kInvalidArgument)
+            return error(Errc::kInvalidArgument,
+                         "{}; on the shm wire registered buffers come from Client::map_buffer()",
+                         registered.error().message);
         return registered;
     }
     return {};

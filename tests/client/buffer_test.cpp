@@ -116,6 +116,26 @@ TEST_P(Buffers, AbsurdSizesAreRefusedAndNothingIsLeftBehind) {
     GN_ASSERT_OK(client->map_buffer(4096));
 }
 
+TEST_P(Buffers, MemoryOfTheUsersOwnIsRegisteredWhereTheWireCanReachIt) {
+    std::vector<std::byte> own(kBytes, std::byte{9});
+    const auto registered = client->register_buffer(own.data(), own.size());
+    EXPECT_EQ(registered.ok(), !GetParam());
+    if (!registered.ok()) {
+        EXPECT_NE(registered.error().message.find("map_buffer"), std::string::npos)
+            << registered.error().message;
+    }
+    // Either way lanes may name it.
+    ASSERT_EQ(volume->ref().write(kMe, client->channels()[0], 0, kBlocks, own.data(), late()),
+              Status::kSuccess);
+    std::vector<std::byte> back(kBytes);
+    ASSERT_EQ(volume->ref().read(kMe, client->channels()[0], 0, kBlocks, back.data(), late()),
+              Status::kSuccess);
+    EXPECT_EQ(back, own);
+    if (registered.ok()) {
+        GN_ASSERT_OK(client->unregister_buffer(own.data()));
+    }
+}
+
 TEST_P(Buffers, SsdsCountEachCommandBeforeTheyAnswerIt) {
     std::vector<std::byte> data(kBytes, std::byte{5});
     const auto before = client->ssd_counts().value();
