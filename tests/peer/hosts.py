@@ -27,6 +27,7 @@ def enter():
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True, timeout=SECONDS)
         return
     try:
+        spaces.need_tun()
         status = spaces.isolated([sys.executable, *sys.argv], {INSIDE: "1"}, ["sh", "-c", PROBE], "network namespaces with bridge, veth and tap devices")
     except PeerError as error:
         if os.environ.get("CI"):

@@ -1,6 +1,5 @@
 """The network of the peer test: a namespace that holds our programs at HOST_ADDRESS and, over a tap device, the guest."""
 import json
-import os
 import shutil
 
 import spaces
@@ -14,8 +13,7 @@ def isolated(command, environment):
     """spaces.isolated() for scenarios."""
     if not shutil.which("qemu-system-x86_64"):
         raise PeerError("qemu-system-x86_64 is missing: install qemu-system-x86")
-    if not os.path.exists("/dev/net/tun"):
-        raise PeerError("/dev/net/tun is missing, so no tap device can be made: load the module tun (in a container: pass the device on)")
+    spaces.need_tun()
     return spaces.isolated(command, environment, ["ip", "tuntap", "add", TAP, "mode", "tap"], "a network namespace with a tap device")
 
 

@@ -1,12 +1,25 @@
 """Namespaces in which we are root, and which end with the process that made them."""
+import contextlib
 import os
 import shutil
+import stat
 import subprocess
 
 from common import PeerError
 
-SECONDS = 20
+SECONDS = 60
 PROGRAMS = {"unshare": "util-linux", "setpriv": "util-linux", "ip": "iproute2"}
+TUN = "/dev/net/tun"
+
+
+def need_tun():
+    """PeerError where no tap device can be made. Root makes the node where only that is missing."""
+    if not os.path.exists(TUN):
+        with contextlib.suppress(OSError):
+            os.makedirs(os.path.dirname(TUN), exist_ok=True)
+            os.mknod(TUN, stat.S_IFCHR | 0o600, os.makedev(10, 200))
+    if not os.path.exists(TUN):
+        raise PeerError(f"{TUN} is missing, so no tap device can be made: load the module tun (in a container: pass the device on)")
 
 
 def isolated(command, environment, probe, what):
