@@ -85,15 +85,18 @@ if(GN_FUZZ)
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
 endif()
 
-# GN_PCH: what most sources include, parsed once for all layers and once for all tests. For the sanitizer presets, which
+# GN_PCH: what most sources include, parsed once for all layers and once for all tests. For the sanitizer presets and the fuzzers' layers, which
 # compile again what the cpu preset has compiled without: a source that forgets an include is noticed there.
 function(gn_precompiled kind target)
-    if(NOT GN_PCH OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-        return()
+    if(GN_PCH)
+        target_precompile_headers(${target} REUSE_FROM gnstor_precompiled_${kind})
     endif()
-    target_precompile_headers(${target} REUSE_FROM gnstor_precompiled_${kind})
 endfunction()
-if(GN_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(GN_PCH)
+    if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+        # Else the compiler cache finds nothing again that was compiled with them.
+        add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
+    endif()
     set(headers <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <deque> <filesystem> <functional> <map> <memory> <mutex> <optional>
         <set> <span> <string> <string_view> <thread> <unordered_map> <utility> <vector> <fmt/format.h>)
     add_library(gnstor_precompiled_layer STATIC ${PROJECT_SOURCE_DIR}/cmake/nothing.cpp)
