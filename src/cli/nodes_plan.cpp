@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -33,13 +35,18 @@ std::chrono::milliseconds left(Clock::time_point until) {
                     std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()));
 }
 
-/// The first free run of loopback addresses: a group of them for an array, so that they read well.
+/// A free run of loopback addresses: a group of them for an array, so that they read well. Each call begins
+/// to look elsewhere: another one's nodes may be about to start, or down for a moment, at addresses that look
+/// free.
 std::optional<std::vector<std::string>> free_addresses(std::size_t count) {
     const auto bind = machine().bind_roce_port;
-    for (unsigned group = 0; group < 250; ++group) {
+    constexpr unsigned kGroups = 250;
+    const auto first = static_cast<unsigned>(::getpid());
+    for (unsigned i = 0; i < kGroups; ++i) {
+        const unsigned group = (first + i) % kGroups;
         std::vector<std::string> addresses;
-        for (std::size_t i = 0; i < count; ++i)
-            addresses.push_back(fmt::format("127.0.{}.{}", group, kFirstHost + i));
+        for (std::size_t node = 0; node < count; ++node)
+            addresses.push_back(fmt::format("127.0.{}.{}", group, kFirstHost + node));
         const bool free = std::all_of(addresses.begin(), addresses.end(),
                                       [&](const std::string& a) { return bind(a) == 0; });
         if (free) return addresses;
