@@ -288,7 +288,7 @@ TEST(Gateway, ASsdThatDoesNotAnswerCostsErrorsByTheDeadlineAndNoHang) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
-    auto served = rig.serve(*client, options_of("v", 300)).value();
+    auto served = rig.serve(*client, options_of("v", 1500)).value();
     BlockHost host(rig, *served, 2);
     ModelHost model(host, kVolumeBlocks, run_seed() + 4);
     model.run(kCommands / 8, false);
