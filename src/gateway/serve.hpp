@@ -11,6 +11,7 @@
 #include "nvmf/target.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,11 +32,20 @@ struct VolumeToServe {
     std::string nqn;  ///< empty: volume_subsystem_nqn()
 };
 
+/// Of a gateway's target: queue entries of all hosts, half of them of one, at up to 11 KB each. A Linux host of 64
+/// processors asks for 8192 of them, a volume.
+inline constexpr std::uint32_t kEntriesMost = 1u << 15;
+inline nvmf::TargetOptions target_options() {
+    nvmf::TargetOptions options;
+    options.entries_max = kEntriesMost;
+    return options;
+}
+
 struct ServeOptions {
     /// Where hosts connect, for all volumes and for discovery: a port number on the udp wire, on others any
     /// name. Used where `target` names no ports.
     std::string port = "4420";
-    nvmf::TargetOptions target;
+    nvmf::TargetOptions target = target_options();
 };
 
 class ServedVolumes {

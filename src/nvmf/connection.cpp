@@ -70,6 +70,7 @@ void Connection::on_message(const rdma::InboundMessage& message) {
     if (parsed.verdict == Verdict::kBroken || under_way_ >= transport_.entries) {
         if (parsed.verdict != Verdict::kBroken) counters_.malformed.add();
         nic_.release(message.qp, message.token);
+        broke_rules_ = true;
         fail();
         return;
     }
@@ -224,6 +225,10 @@ void Connection::finish(const nvme::Completion& completion) {
             subsystem_->controllers.complete_identify(binding_.controller_id, identify);
         }
         std::memcpy(slot.window.data, &identify, slot.bytes);
+    }
+    if (nvme::ok(status) && slot.completes_counters) {
+        owner_.add_counters(*subsystem_, *reinterpret_cast<nvme::SsdCountersLog*>(staging(index)));
+        std::memcpy(slot.window.data, staging(index), slot.bytes);
     }
     if (!nvme::ok(status)) counters_.drive_errors.add();
     judge_order(slot);

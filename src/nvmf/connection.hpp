@@ -29,11 +29,14 @@
 #include "nvmf/subsystem.hpp"
 #include "rdma/nic.hpp"
 
+#include <gnstor/nvme/counters_log.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace gnstor::nvmf {
@@ -53,6 +56,8 @@ class ConnectionOwner {
     virtual void on_shutdown(Subsystem& subsystem, std::uint16_t controller_id, std::uint32_t shutdown) = 0;
     /// The connection is in error: nothing new comes from it; with an admin queue its controller is gone.
     virtual void on_draining(Connection& connection) = 0;
+    /// Puts in what of a counters log is the target's.
+    virtual void add_counters(const Subsystem& subsystem, nvme::SsdCountersLog& log) = 0;
     /// It may be destroyed. The connection is not touched after this call.
     virtual void on_quiesced(Connection& connection) = 0;
 };
@@ -91,6 +96,8 @@ class Connection final : public rdma::MessageSink {
     void answer_connect(const ConnectOutcome& outcome, Subsystem* subsystem, ssd::NvmeQueue* queue);
     /// The connection shall be failed soon.
     void request_fail();
+    /// Whether it was ended for what its host sent. Once it is quiesced.
+    [[nodiscard]] bool broke_rules() const { return broke_rules_; }
     [[nodiscard]] bool is_draining() const { return draining_.load(std::memory_order_acquire); }
     [[nodiscard]] rdma::QpNumber qp() const { return qp_; }
     [[nodiscard]] OffloadShard& shard() const { return *shard_; }
@@ -103,7 +110,9 @@ class Connection final : public rdma::MessageSink {
         std::size_t door = 0;            ///< the listener that it came by
         QueueBinding binding;            ///< of a successful Connect
         bool bound = false;
+        std::string peer;      ///< who asked for it
         bool closing = false;  ///< it was told to fail
+        bool failed = false;   ///< and that because of a time limit
         bool quiesced = false;
         ssd::NvmeQueue* queue = nullptr;  ///< to be deleted
     };
@@ -132,6 +141,7 @@ class Connection final : public rdma::MessageSink {
         bool holds_window = false;
         bool fills_window = false;
         bool completes_identify = false;
+        bool completes_counters = false;
         bool event_request = false;  ///< ends only with the queue: not waited for
     };
     struct Answer {
@@ -216,6 +226,7 @@ class Connection final : public rdma::MessageSink {
     std::uint16_t connect_id_ = 0;
     std::uint32_t connect_key_ = 0;
     bool connecting_ = false;
+    bool broke_rules_ = false;
     ConnectOutcome connect_outcome_;
     Subsystem* connect_subsystem_ = nullptr;
     ssd::NvmeQueue* connect_queue_ = nullptr;

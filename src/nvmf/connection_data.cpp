@@ -25,6 +25,14 @@ bool is_block_data(QueueKind kind, const nvme::Command& command) {
            command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
 }
 
+/// The whole of it, so that the target finds its part.
+bool is_counters_log(const Capsule& capsule) {
+    const nvme::Command& c = capsule.command;
+    return c.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kGetLogPage) &&
+           (c.cdw10 & 0xFFu) == nvme::kCountersLogPage && c.cdw12 == 0 && c.cdw13 == 0 &&
+           capsule.bytes == sizeof(nvme::SsdCountersLog);
+}
+
 }  // namespace
 
 /// Makes the data reachable for the drive: where the message, the peer's memory or the staging page has it.
@@ -70,7 +78,8 @@ std::byte* Connection::where_to_answer(Slot& slot, std::uint32_t index, const Ca
     slot.completes_identify =
         slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
         (capsule.command.cdw10 & 0xFFu) == static_cast<std::uint8_t>(nvme::IdentifyCns::kController);
-    if (slot.completes_identify) return staging(index);
+    slot.completes_counters = is_counters_log(capsule);
+    if (slot.completes_identify || slot.completes_counters) return staging(index);
     // An admin command may answer with less than the host has room for. The rest must not be what the NIC had
     // in that memory before.
     std::memset(slot.window.data, 0, slot.window.bytes);

@@ -47,6 +47,10 @@ struct TargetOptions {
     Reactor* discovery_reactor =
         nullptr;  ///< where discovery controllers are served; null: on the first subsystem's drive_reactor
     std::uint32_t connections_max = 16384;
+    /// Of the queues of all connections, admin and I/O; half of them of one peer at most. An entry costs up
+    /// to 10 KB here, so they bound what hosts may have of this machine's memory. Connections beyond that are
+    /// rejected with "no resources".
+    std::uint32_t entries_max = 1u << 20;
     std::uint32_t connect_timeout_ms =
         5000;  ///< from the RDMA connection to a successful Connect; then it is failed
     std::uint32_t drain_timeout_ms =
@@ -63,7 +67,12 @@ struct SubsystemCounters {
     std::uint64_t drive_errors;                   ///< answered with an error by the drive
     std::uint64_t malformed;                      ///< capsules that broke the rules of the transport
     std::uint64_t bytes_to_host, bytes_to_drive;  ///< of I/O commands taken to the drive
-    std::uint64_t connections_accepted, connections_open, connections_failed, keep_alive_expired;
+    std::uint64_t connections_accepted, connections_open;
+    std::uint64_t connections_refused;  ///< requests that were rejected: what they ask for, or no room
+    std::uint64_t connections_failed;   ///< ended for a broken rule or time limit: capsules, Connect, silence
+    std::uint64_t
+        connections_disconnected;      ///< ended otherwise: by the host, with its controller or the target
+    std::uint64_t keep_alive_expired;  ///< controllers
     std::uint64_t staged_writes;  ///< writes with payload in the capsule that was copied, not read in place
 };
 

@@ -102,6 +102,17 @@ SubsystemCounters& TargetControl::tally_of(const Connection& connection) {
     return record.subsystem != nullptr ? record.subsystem->closed : doors_[record.door]->strayed;
 }
 
+void TargetControl::add_counters(const Subsystem& subsystem, nvme::SsdCountersLog& log) {
+    const Result<SubsystemCounters> counted = counters(subsystem.config.nqn);
+    if (!counted.ok()) return;
+    log.capsules = counted->capsules;
+    log.connections_accepted = counted->connections_accepted;
+    log.connections_refused = counted->connections_refused;
+    log.connections_failed = counted->connections_failed;
+    log.connections_disconnected = counted->connections_disconnected;
+    log.keep_alive_expired = counted->keep_alive_expired;
+}
+
 Result<SubsystemCounters> TargetControl::counters(const std::string& name) const {
     const std::lock_guard lock(mutex_);
     const Subsystem* subsystem = subsystem_named(name);
@@ -193,13 +204,14 @@ std::vector<Connection*> TargetControl::snapshot() const {
     return all;
 }
 
-void TargetControl::close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too) {
+void TargetControl::close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too, Why why) {
     for (Connection* connection : snapshot()) {
         Connection::Record& record = connection->record;
         if (record.subsystem != &subsystem || !record.bound || record.binding.controller_id != controller_id)
             continue;
         if (record.binding.queue_id == 0 && !admin_too) continue;
         record.closing = true;
+        record.failed = record.failed || why == Why::kSilence;
         connection->request_fail();
     }
 }
@@ -227,7 +239,7 @@ void TargetControl::expire() {
         for (const std::uint16_t id : expired) {
             log_warn("{}: controller {} fell silent past its keep-alive time; its connections are failed",
                      subsystem->config.nqn, id);
-            close_queues(*subsystem, id, true);
+            close_queues(*subsystem, id, true, Why::kSilence);
         }
         const std::lock_guard lock(mutex_);
         subsystem->closed.keep_alive_expired += expired.size();
@@ -236,7 +248,7 @@ void TargetControl::expire() {
     for (Connection* connection : snapshot()) {
         Connection::Record& record = connection->record;
         if (record.bound || record.closing || now < record.accepted_ns + patience) continue;
-        record.closing = true;
+        record.closing = record.failed = true;
         connection->request_fail();
     }
 }
@@ -339,7 +351,9 @@ void TargetControl::destroy(Connection& connection) {
     const std::lock_guard lock(mutex_);
     SubsystemCounters& tally = tally_of(connection);
     connection.counters().add_to(tally);
-    ++tally.connections_failed;
+    const bool failed = record.failed || connection.broke_rules();
+    ++(failed ? tally.connections_failed : tally.connections_disconnected);
+    give_back(record.peer, connection.transport().entries);
     connections_.remove_if([&](const auto& each) { return each.get() == &connection; });
     progress_.notify_all();
 }

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -37,6 +38,7 @@ class TargetControl final : public ConnectionOwner {
     [[nodiscard]] std::size_t connections_open() const;
 
     // ConnectionOwner: reactors.
+    void add_counters(const Subsystem& subsystem, nvme::SsdCountersLog& log) override;
     void on_connect_command(Connection& connection) override;
     void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) override;
     void on_shutdown(Subsystem& subsystem, std::uint16_t controller_id, std::uint32_t shutdown) override;
@@ -53,7 +55,8 @@ class TargetControl final : public ConnectionOwner {
             return control_.accept(index_, request);
         }
         const std::string service;
-        Subsystem* const only;        // null: of a port
+        Subsystem* const only;  // null: of a port
+        [[nodiscard]] SubsystemCounters& tally() { return only != nullptr ? only->closed : strayed; }
         SubsystemCounters strayed{};  // of connections by a port that reached no subsystem; under mutex_
 
       private:
@@ -75,6 +78,9 @@ class TargetControl final : public ConnectionOwner {
     void add_door(const std::string& service, Subsystem* only);
     Result<void> listen();
     rdma::ConnectReply accept(std::size_t door, const rdma::ConnectRequest& request);
+    [[nodiscard]] bool reserve(const std::string& peer, std::uint32_t entries);
+    void give_back(const std::string& peer, std::uint32_t entries);
+    rdma::ConnectReply refuse(Door& door, nvme::RdmaRejectStatus status);
     OffloadShard& shard_of(Reactor& reactor);
     void post(Event event);
 
@@ -88,7 +94,9 @@ class TargetControl final : public ConnectionOwner {
     [[nodiscard]] Subsystem* wanted(const Connection& connection) const;
     [[nodiscard]] SubsystemCounters& tally_of(const Connection& connection);
     [[nodiscard]] bool must_wait(const Connection& connection) const;
-    void close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too);
+    enum class Why : std::uint8_t { kOrdinary, kSilence };
+    void close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too,
+                      Why why = Why::kOrdinary);
     void begin_shutdown(const Event& event);
     void expire();
     void destroy_quiesced();
@@ -110,8 +118,10 @@ class TargetControl final : public ConnectionOwner {
     std::vector<Event> events_;
     std::list<std::unique_ptr<Connection>> connections_;  // added by accept, removed by the control thread
     std::map<Reactor*, std::unique_ptr<OffloadShard>> shards_;
-    std::uint32_t accepting_ = 0;  // accept() calls under way
-    bool stopping_ = false;        // accept nobody
+    std::uint32_t accepting_ = 0;                      // accept() calls under way
+    std::uint64_t entries_ = 0;                        // of all connections, those being accepted included
+    std::map<std::string, std::uint64_t> entries_of_;  // the same by peer
+    bool stopping_ = false;                            // accept nobody
     bool stop_thread_ = false;
     bool check_now_ = false;
 

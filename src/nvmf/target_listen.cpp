@@ -90,28 +90,62 @@ OffloadShard& TargetControl::shard_of(Reactor& reactor) {
     return *shard;
 }
 
+rdma::ConnectReply TargetControl::refuse(Door& door, nvme::RdmaRejectStatus status) {
+    const std::lock_guard lock(mutex_);
+    ++door.tally().connections_refused;
+    return reject(status);
+}
+
+/// Room for a connection that is about to be made: then somebody is in accept().
+bool TargetControl::reserve(const std::string& peer, std::uint32_t entries) {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || connections_.size() + accepting_ >= options_.connections_max) return false;
+    const auto of_peer = entries_of_.find(peer);
+    const std::uint64_t before = of_peer == entries_of_.end() ? 0 : of_peer->second;
+    const bool fits =
+        entries_ + entries <= options_.entries_max && before + entries <= options_.entries_max / 2;
+    if (!fits) {
+        log_warn(
+            "a connection of {} entries from {} is rejected: hosts have {} of {} entries here, {} of them "
+            "that one, which may have half",
+            entries, peer, entries_, options_.entries_max, before);
+        return false;
+    }
+    entries_ += entries;
+    entries_of_[peer] += entries;
+    ++accepting_;
+    return true;
+}
+
+/// Under mutex_.
+void TargetControl::give_back(const std::string& peer, std::uint32_t entries) {
+    entries_ -= entries;
+    const auto of_peer = entries_of_.find(peer);
+    of_peer->second -= entries;
+    if (of_peer->second == 0) entries_of_.erase(of_peer);
+}
+
 /// Any thread of the NIC. Makes the queue pair; everything that may block waits for Connect.
 rdma::ConnectReply TargetControl::accept(std::size_t door, const rdma::ConnectRequest& request) {
     const TransportVerdict verdict =
         check_transport_request(request.private_data, options_.controllers.queues);
-    if (verdict.reject) return reject(*verdict.reject);
-    {
-        const std::lock_guard lock(mutex_);
-        if (stopping_ || connections_.size() >= options_.connections_max)
-            return reject(nvme::RdmaRejectStatus::kNoResources);
-        ++accepting_;
-    }
+    if (verdict.reject) return refuse(*doors_[door], *verdict.reject);
+    const std::uint32_t entries = verdict.request.entries;
+    if (!reserve(request.peer, entries)) return refuse(*doors_[door], nvme::RdmaRejectStatus::kNoResources);
     Subsystem* const only = doors_[door]->only;
     auto connection = std::make_unique<Connection>(nic_, only, *this, verdict.request, options_.now_ns);
     connection->record.accepted_ns = options_.now_ns();
     connection->record.subsystem = only;
     connection->record.door = door;
+    connection->record.peer = request.peer;
     const Result<rdma::QpNumber> qp = nic_.create_offload_queue_pair(*connection, request.affinity);
     if (qp.ok()) connection->attach(*qp, shard_of(nic_.owner(*qp)));
     const std::lock_guard lock(mutex_);
     --accepting_;
     progress_.notify_all();
     if (!qp.ok()) {
+        give_back(request.peer, entries);
+        ++doors_[door]->tally().connections_refused;
         log_warn("no queue pair for a connection from {}: {}", request.peer, qp.error().message);
         return reject(nvme::RdmaRejectStatus::kNoResources);
     }

@@ -2,6 +2,7 @@
 
 #include "ssd/nvme_queue.hpp"
 
+#include <gnstor/nvme/counters_log.hpp>
 #include <gnstor/nvme/fabrics.hpp>
 
 #include <algorithm>
@@ -50,6 +51,28 @@ std::string uuid_text(const std::array<std::uint8_t, 16>& uuid) {
 /// Get Log Page: NUMD is 0's based, in 4 bytes, CDW10 31:16 and CDW11 15:0.
 std::uint64_t log_page_bytes(const nvme::Command& c) {
     return (((std::uint64_t{c.cdw11 & 0xFFFFu} << 16) | (c.cdw10 >> 16)) + 1) * 4;
+}
+
+nvme::SsdCountersLog counters_log(const deengine::EngineCounters& c) {
+    nvme::SsdCountersLog log{};
+    log.version = nvme::kCountersLogVersion;
+    log.reads = c.reads;
+    log.writes = c.writes;
+    log.flushes = c.flushes;
+    log.trims = c.trims;
+    log.write_zeroes = c.zeroes;
+    log.refused = c.refused;
+    log.media_errors = c.media_errors;
+    log.blocks_read = c.blocks_read;
+    log.blocks_written = c.blocks_written;
+    log.pages_programmed = c.pages_programmed;
+    log.gc_pages_copied = c.gc_pages_copied;
+    log.syncs = c.syncs;
+    log.scrubbed_pages = c.scrubbed;
+    log.scrub_bad_pages = c.scrub_bad;
+    log.bad_units = c.units_bad;
+    log.lost_blocks = c.lost_blocks;
+    return log;
 }
 
 }  // namespace
@@ -308,7 +331,9 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFe
             break;
         }
         default:
-            return {Status::kInvalidLogPage};
+            if (!facts_.array_commands || (command.cdw10 & 0xFFu) != nvme::kCountersLogPage)
+                return {Status::kInvalidLogPage};
+            fill(counters_log(counters));
     }
     if (offset > bytes || offset % 4 != 0) return {Status::kInvalidField};
     copy_out(data, page.data() + offset, bytes - offset);

@@ -2,6 +2,8 @@
 
 #include "ssd/data_pointer.hpp"
 
+#include <gnstor/nvme/counters_log.hpp>
+
 #include <algorithm>
 #include <utility>
 
@@ -19,6 +21,9 @@ void AdminCommands::take(ServedQueue& q, std::uint32_t slot, const deengine::Eng
     if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAsyncEventRequest))
         return hold_event_request(q, slot);
     if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAbort)) return abort(q, slot);
+    const bool counters_log = command.opcode == static_cast<std::uint8_t>(AdminOpcode::kGetLogPage) &&
+                              (command.cdw10 & 0xFFu) == nvme::kCountersLogPage;
+    if (counters_log && !q.queue.privileged()) return sink_.on_complete(tag, Status::kInvalidLogPage, 0);
     std::span<std::byte> data;
     const std::uint32_t bytes = AdminHandler::data_bytes(command);
     if (bytes > 0) {

@@ -1,0 +1,33 @@
+// counters_log.hpp: GNStor's vendor log page C0h: what an SSD and its target count. Little endian.
+//
+// For the array's admin host; others are answered Invalid Log Page. Everything is counted since the SSD, or
+// the target in front of it, was opened. Read whole: Get Log Page with offset 0 and sizeof(SsdCountersLog)
+// bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gnstor::nvme {
+
+inline constexpr std::uint8_t kCountersLogPage = 0xC0;
+inline constexpr std::uint32_t kCountersLogVersion = 1;
+
+struct SsdCountersLog {
+    std::uint32_t version;  ///< kCountersLogVersion; fields are only ever added, at the end
+    std::uint32_t reserved4;
+    std::uint64_t reads, writes, flushes, trims, write_zeroes, refused;  ///< commands
+    std::uint64_t media_errors;
+    std::uint64_t blocks_read, blocks_written;
+    std::uint64_t pages_programmed, gc_pages_copied, syncs;  ///< of flash
+    std::uint64_t scrubbed_pages, scrub_bad_pages, bad_units, lost_blocks;
+    // The target's.
+    std::uint64_t capsules;
+    std::uint64_t connections_accepted, connections_refused, connections_failed, connections_disconnected;
+    std::uint64_t keep_alive_expired;
+    std::uint64_t reserved184[41];
+};
+static_assert(sizeof(SsdCountersLog) == 512, "of one sector, as log pages are");
+static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved184) == 184);
+
+}  // namespace gnstor::nvme
