@@ -117,7 +117,7 @@ ArrayInfo InProcessControlPlane::inspect() {
     if (impl_->options.ssd_counters)
         for (SsdInfo& ssd : info.ssds)
             if (ssd.slot != 0xFFFFFFFFu && ssd.state != "missing")
-                ssd.counters = impl_->options.ssd_counters(ssd.slot);
+                ssd.counters = impl_->options.ssd_counters(ssd);
     return info;
 }
 

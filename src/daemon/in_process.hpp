@@ -26,7 +26,7 @@ struct InProcessOptions {
     std::function<std::uint64_t()> now_ms = boottime_ms;
     std::chrono::milliseconds tick{1000};  ///< 0: no thread, the owner calls tick()
     /// Counters of the drive in a slot, for metrics; may be empty. Called under the mutex.
-    std::function<std::vector<std::pair<std::string, std::uint64_t>>(std::uint32_t slot)> ssd_counters;
+    std::function<SsdCounters(const SsdInfo& ssd)> ssd_counters;
 };
 
 class InProcessControlPlane final : public client::ControlPlane, public Inspector {

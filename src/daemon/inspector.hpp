@@ -11,6 +11,9 @@
 
 namespace gnstor::daemon {
 
+/// Names of [a-z_]+, with values that only grow.
+using SsdCounters = std::vector<std::pair<std::string, std::uint64_t>>;
+
 struct SsdInfo {
     std::uint32_t slot = 0xFFFFFFFFu;  ///< 0xFFFFFFFF: a spare
     std::string state;                 ///< in, missing, spare, rebuilding, joining, down
@@ -20,8 +23,8 @@ struct SsdInfo {
     std::string service;
     std::string subsystem_nqn;
     std::uint64_t capacity_blocks = 0;
-    std::string trouble;                                          ///< empty: none
-    std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< name of [a-z_]+, value that only grows
+    std::string trouble;  ///< empty: none
+    SsdCounters counters;
 };
 
 struct LeaseInfo {

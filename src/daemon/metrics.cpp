@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <iterator>
+#include <map>
 #include <set>
 
 namespace gnstor::daemon {
@@ -45,6 +46,37 @@ class Text {
     std::string text_;
 };
 
+/// What the counters of an SSD are, for those who read them.
+const char* help_of(const std::string& counter) {
+    static const std::map<std::string, const char*> kHelp = {
+        {"reads", "Read commands that the SSD carried out."},
+        {"writes", "Write commands."},
+        {"flushes", "FLUSH commands."},
+        {"trims", "Dataset management commands."},
+        {"write_zeroes", "Write Zeroes commands."},
+        {"refused", "Commands refused for permission, place, map or epoch; some belong to normal work."},
+        {"media_errors", "Reads that met a page which fails its checksums."},
+        {"blocks_read", "Blocks of 4 KiB read by commands."},
+        {"blocks_written", "Blocks of 4 KiB written by commands."},
+        {"pages_programmed", "Flash pages programmed, for whatever reason."},
+        {"gc_pages_copied", "Flash pages copied by garbage collection."},
+        {"syncs", "Times that the SSD made its flash stable."},
+        {"scrubbed_pages", "Flash pages read by the scrub."},
+        {"scrub_bad_pages", "Flash pages that the scrub found bad."},
+        {"bad_units", "Erase units taken out of use."},
+        {"lost_blocks", "Blocks that recovery could not find whole."},
+        {"capsules", "Commands that arrived at the SSD's target, of all kinds."},
+        {"connections_accepted", "Connections (admin and I/O queues) that the SSD's target took."},
+        {"connections_refused", "Connections rejected before Connect: what they asked for, or no room."},
+        {"connections_failed", "Connections ended for a broken rule or a time limit."},
+        {"connections_disconnected",
+         "Connections that ended as connections do, by their hosts for the most part."},
+        {"keep_alive_expired", "Controllers whose hosts fell silent past their keep-alive time."},
+    };
+    const auto found = kHelp.find(counter);
+    return found == kHelp.end() ? "Of the SSD since it was opened." : found->second;
+}
+
 double cpu_seconds() {
     rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
@@ -79,7 +111,7 @@ std::string prometheus_text(const ArrayInfo& info, const RequestCounts& counts) 
     }
     for (const std::string& name : names) {
         const std::string metric = fmt::format("gnstor_ssd_{}_total", name);
-        text.family(metric.c_str(), "counter", "Of the SSD since it was opened.");
+        text.family(metric.c_str(), "counter", help_of(name));
         for (const SsdInfo& ssd : info.ssds)
             for (const auto& [counter, value] : ssd.counters)
                 if (counter == name)

@@ -3,6 +3,8 @@
 
 #include "nvmf/nqn.hpp"
 
+#include <gnstor/base/uuid.hpp>
+
 #include <cstring>
 #include <utility>
 
@@ -10,6 +12,7 @@ namespace gnstor::daemon {
 namespace {
 
 constexpr std::size_t kListBatch = 128;
+constexpr std::uint32_t kCountersTimeoutMs = 1'000;  // whoever looks on holds the daemon up
 
 /// The daemon's host id: fixed, so that all its queues belong to one host.
 nvmf::HostId admin_host_id() {
@@ -156,6 +159,56 @@ Result<void> NvmfSsdPort::map_set(std::uint64_t term, const nvme::MapSet& map) {
     nvme::MapSet copy = map;
     GN_TRY(
         send("MAP SET", nvme::AdminOpcode::kMapSet, term, bytes_of(copy), nvmf::Direction::kToDrive, 0, 0));
+    return {};
+}
+
+/// No connection is made for it: that may take long, and the next grant makes one.
+Result<nvme::SsdCountersLog> NvmfSsdPort::counters() {
+    if ((options_.reachable && !options_.reachable()) || host_ == nullptr || !host_->connected())
+        return error(Errc::kIo, "there is no connection to {} now", identity_.subsystem_nqn);
+    nvme::SsdCountersLog log{};
+    nvme::Command command{};
+    command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kGetLogPage);
+    command.flags = nvme::kFlagsSgl;
+    command.namespace_id = 0xFFFFFFFFu;
+    command.cdw10 = nvme::kCountersLogPage | ((sizeof log / 4 - 1) << 16);
+    auto answered = host_->admin_checked("Get Log Page (counters)", command, bytes_of(log),
+                                         nvmf::Direction::kToHost, kCountersTimeoutMs);
+    if (!answered.ok()) return transport_error(answered.error());
+    if (log.version < nvme::kCountersLogVersion)
+        return error(Errc::kUnsupported, "{} has no counters of a version that this gnstord knows",
+                     identity_.subsystem_nqn);
+    return log;
+}
+
+SsdCounters counters_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, const SsdInfo& ssd) {
+    for (const auto& port : ports) {
+        if (Uuid{port->identity().uuid}.to_string() != ssd.uuid) continue;
+        const Result<nvme::SsdCountersLog> log = port->counters();
+        if (!log.ok()) return {};
+        return {{"reads", log->reads},
+                {"writes", log->writes},
+                {"flushes", log->flushes},
+                {"trims", log->trims},
+                {"write_zeroes", log->write_zeroes},
+                {"refused", log->refused},
+                {"media_errors", log->media_errors},
+                {"blocks_read", log->blocks_read},
+                {"blocks_written", log->blocks_written},
+                {"pages_programmed", log->pages_programmed},
+                {"gc_pages_copied", log->gc_pages_copied},
+                {"syncs", log->syncs},
+                {"scrubbed_pages", log->scrubbed_pages},
+                {"scrub_bad_pages", log->scrub_bad_pages},
+                {"bad_units", log->bad_units},
+                {"lost_blocks", log->lost_blocks},
+                {"capsules", log->capsules},
+                {"connections_accepted", log->connections_accepted},
+                {"connections_refused", log->connections_refused},
+                {"connections_failed", log->connections_failed},
+                {"connections_disconnected", log->connections_disconnected},
+                {"keep_alive_expired", log->keep_alive_expired}};
+    }
     return {};
 }
 

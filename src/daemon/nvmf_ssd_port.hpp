@@ -3,11 +3,15 @@
 // deadline. Reconnects when the association is gone, as long as its node is said to be there.
 #pragma once
 
+#include <gnstor/nvme/counters_log.hpp>
+
+#include "daemon/inspector.hpp"
 #include "daemon/ssd_port.hpp"
 #include "nvmf/host.hpp"
 
 #include <functional>
 #include <memory>
+#include <span>
 
 namespace gnstor::daemon {
 
@@ -38,6 +42,8 @@ class NvmfSsdPort final : public SsdPort {
     Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) override;
     Result<void> volume_remove(std::uint64_t term, nvme::VolumeId volume) override;
     Result<void> map_set(std::uint64_t term, const nvme::MapSet& map) override;
+    /// What the SSD and the target in front of it count.
+    Result<nvme::SsdCountersLog> counters();
 
   private:
     NvmfSsdPort(rdma::SoftNic& nic, std::uint32_t slot, SsdIdentity identity, NvmfSsdPortOptions options)
@@ -54,5 +60,10 @@ class NvmfSsdPort final : public SsdPort {
     const NvmfSsdPortOptions options_;
     std::unique_ptr<nvmf::HostController> host_;
 };
+
+/// For SsdInfo::counters: of the port that has this SSD, as it says now; empty where it does not answer.
+/// Under the rule of one call at a time.
+[[nodiscard]] SsdCounters counters_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports,
+                                      const SsdInfo& ssd);
 
 }  // namespace gnstor::daemon

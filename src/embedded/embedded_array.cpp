@@ -35,24 +35,6 @@ Result<void> check(const EmbeddedArrayOptions& o) {
     return {};
 }
 
-std::vector<std::pair<std::string, std::uint64_t>> named_counters(const EmbeddedSsd& s) {
-    return {{"reads", s.reads},
-            {"writes", s.writes},
-            {"flushes", s.flushes},
-            {"trims", s.trims},
-            {"refused", s.refused},
-            {"media_errors", s.media_errors},
-            {"blocks_read", s.blocks_read},
-            {"blocks_written", s.blocks_written},
-            {"pages_programmed", s.pages_programmed},
-            {"gc_pages_copied", s.gc_pages_copied},
-            {"scrubbed_pages", s.scrubbed},
-            {"scrub_bad_pages", s.scrub_bad},
-            {"bad_units", s.units_bad},
-            {"lost_blocks", s.lost_blocks},
-            {"capsules", s.capsules}};
-}
-
 }  // namespace
 
 // Members are destroyed from the last to the first: clients' NIC use before the node, the node before the
@@ -106,9 +88,8 @@ struct EmbeddedArray::Impl {
         daemon_options.manager.lease_ms = options.lease_ms;
         daemon_options.manager.grant_ms = options.grant_ms;
         daemon_options.manager.seed = options.seed;
-        daemon_options.ssd_counters = [this](std::uint32_t slot) {
-            return slot < node->ssd_count() ? named_counters(node->describe(slot))
-                                            : std::vector<std::pair<std::string, std::uint64_t>>{};
+        daemon_options.ssd_counters = [this](const daemon::SsdInfo& ssd) {
+            return daemon::counters_of(ports, ssd);
         };
         std::vector<daemon::SsdPort*> drives;
         for (const auto& port : ports) drives.push_back(port.get());

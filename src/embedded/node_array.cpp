@@ -175,6 +175,9 @@ Result<void> NodeArray::Impl::start_daemon(std::unique_ptr<daemon::RecordStore> 
     daemon::InProcessOptions daemon_options;
     daemon_options.manager.lease_ms = options.lease_ms;
     daemon_options.manager.grant_ms = options.grant_ms;
+    daemon_options.ssd_counters = [this](const daemon::SsdInfo& ssd) {
+        return daemon::counters_of(ports, ssd);
+    };
     std::vector<daemon::SsdPort*> drives;
     for (const auto& port : ports) drives.push_back(port.get());
     GN_ASSIGN(daemon, daemon::InProcessControlPlane::start(std::move(records), std::move(drives),

@@ -70,6 +70,13 @@ class Nodes(Programs):
         self.assertEqual(self.cli("cat", "nothing").stdout, b"")
         self.cli("put", self.root / "data", "data", code=1, says="remove it first")
         self.cli("get", "absent", code=1, says="no object 'absent'")
+        # gnstord has what the nodes' SSDs count from themselves.
+        counters = [ssd["counters"] for ssd in self.ask("ssd", "list")["ssds"]]
+        self.assertEqual(len(counters), 4)
+        self.assertGreaterEqual(sum(c["blocks_written"] for c in counters), 2 * len(data) // 4096)
+        for counted in counters:
+            self.assertGreaterEqual(counted["connections_accepted"], 2, "gnstord and a client")
+            self.assertEqual((counted["connections_refused"], counted["connections_failed"]), (0, 0))
         self.cli("rm", "data")
         self.assertNotIn("data", {o["name"] for o in self.ask("ls")["objects"]})
         self.assertEqual(self.ask("down")["nodes_stopped"], 2)

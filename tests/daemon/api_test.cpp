@@ -23,8 +23,8 @@ class ApiTest : public ::testing::Test {
     void SetUp() override {
         InProcessOptions options;
         options.tick = std::chrono::milliseconds(0);
-        options.ssd_counters = [](std::uint32_t slot) {
-            return std::vector<std::pair<std::string, std::uint64_t>>{{"reads", slot + 10}, {"writes", slot}};
+        options.ssd_counters = [](const SsdInfo& ssd) {
+            return SsdCounters{{"reads", ssd.slot + 10}, {"writes", ssd.slot}};
         };
         control = InProcessControlPlane::start(std::make_unique<MemoryRecordStore>(), array.ports(), options)
                       .value();
@@ -144,7 +144,7 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
     EXPECT_EQ(send(200, "GET", "/openapi.json"), document);
     const std::string metrics = send(200, "GET", "/metrics").get<std::string>();
     for (const char* line :
-         {"gnstor_ssd_reads_total{slot=\"2\"",
+         {"gnstor_ssd_reads_total{slot=\"2\"", "# HELP gnstor_ssd_reads_total Read commands",
           "gnstor_http_requests_total{route=\"/v1/volumes\",method=\"POST\",code=\"201\"} 1",
           "process_cpu_seconds_total", "gnstor_volumes 0"})
         EXPECT_NE(metrics.find(line), std::string::npos) << line << " is not in\n" << metrics;
