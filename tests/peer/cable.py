@@ -19,6 +19,7 @@ import random
 import select
 import struct
 import sys
+import time
 
 TUNSETIFF = 0x400454CA
 IFF_TAP, IFF_NO_PI = 0x0002, 0x1000
@@ -70,6 +71,7 @@ class Cable:
         if self.left is not None:
             self.left -= 1
             if self.left == 0:
+                self.counts["cut_at_ms"] = int(time.monotonic() * 1000)  # the same clock for all processes
                 say("cut")
         if self.chance(self.lost):
             self.counts["lost"] += 1
