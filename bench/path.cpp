@@ -24,7 +24,9 @@ class PathBench {
         : options_(options), lanes_(std::move(lanes)) {
         summary_.shape = shape;
         summary_.lanes = lanes_->describe(shape);
-        if (shape.alone) summary_.lanes += "; one lane of them works, by itself, one operation at a time";
+        if (shape.alone)
+            summary_.lanes +=
+                "; one lane of them works, by itself, one operation at a time, on a channel of its own";
         summary_.gpu = lanes_->gpu_name();
     }
 
@@ -61,10 +63,12 @@ class PathBench {
     /// The ways that a case of one size and operation is measured, in turn within every repeat.
     struct Ways {
         Case array, plain, fio, fio_sqpoll;
+        Case grid, steps;  ///< of a lone lane
     };
 
     void count_steps(std::uint32_t bytes) {
-        const std::uint32_t ways = 1 + (options_.reference ? 1 : 0) + (fio_ == nullptr ? 0 : fio_ways());
+        const std::uint32_t ways =
+            (options_.alone ? 3 : 1) + (options_.reference ? 1 : 0) + (fio_ == nullptr ? 0 : fio_ways());
         if (options_.read) steps_ += ways * options_.repeats;
         if (options_.write && bytes >= nvme::kBlockBytes) steps_ += ways * options_.repeats;
     }
@@ -147,7 +151,8 @@ class PathBench {
             for (std::uint32_t i = 0; i < options_.repeats; ++i) {
                 const RunRequest r = request(bytes, false, i);
                 GN_TRY(measure_beside(ways, r, i));
-                GN_TRY(measure_array(ways.array, r));
+                if (!options_.alone) GN_TRY(measure_array(ways.array, r));
+                for (const LoneLane& way : lone_lanes(ways)) GN_TRY(measure_alone(way, r));
             }
             keep(std::move(ways));
         }
@@ -161,11 +166,16 @@ class PathBench {
             for (std::uint32_t i = 0; i < options_.repeats; ++i) {
                 RunRequest r = request(bytes, true, i);
                 GN_TRY(measure_beside(ways, r, i));
-                rig_.reset();
-                GN_TRY(renew_rig(options_.write_budget));
-                r.operations_max = rig_->writes_max(bytes);
-                GN_TRY(measure_array(ways.array, r));
-                GN_TRY(compare_all());
+                const auto once = [&](auto measure) -> Result<void> {
+                    rig_.reset();
+                    GN_TRY(renew_rig(options_.write_budget));
+                    r.operations_max = rig_->writes_max(bytes);
+                    GN_TRY(measure());
+                    return compare_all();
+                };
+                if (!options_.alone) GN_TRY(once([&] { return measure_array(ways.array, r); }));
+                for (const LoneLane& way : lone_lanes(ways))
+                    GN_TRY(once([&] { return measure_alone(way, r); }));
             }
             keep(std::move(ways));
         }
@@ -189,6 +199,31 @@ class PathBench {
         GN_ASSIGN(Repeat done, run_on_array(*rig_, *lanes_, summary_.shape, r, summary_.judgement));
         c.repeats.push_back(std::move(done));
         return {};
+    }
+
+    /// How a lone lane is measured: on a channel of its own by the synchronous calls, the same step by step,
+    /// and on a channel that the whole grid might use.
+    struct LoneLane {
+        Case* into;
+        Sharing sharing;
+        bool stepwise;
+    };
+    [[nodiscard]] std::vector<LoneLane> lone_lanes(Ways& ways) const {
+        if (!options_.alone) return {};
+        return {{&ways.array, Sharing::kLane, false},
+                {&ways.steps, Sharing::kLane, true},
+                {&ways.grid, Sharing::kGrid, false}};
+    }
+    Result<void> measure_alone(const LoneLane& way, const RunRequest& r) {
+        announce(*way.into, r);
+        LaneShape shape = summary_.shape;
+        shape.sharing = way.sharing;
+        shape.stepwise = way.stepwise;
+        GN_TRY(rig_->share_channels(way.sharing));
+        GN_ASSIGN(Repeat done, run_on_array(*rig_, *lanes_, shape, r, summary_.judgement));
+        way.into->repeats.push_back(std::move(done));
+        // Filling and reading back are the whole grid's work.
+        return rig_->share_channels(Sharing::kGrid);
     }
 
     Result<void> renew_rig(std::uint64_t write_budget) {
@@ -235,10 +270,15 @@ class PathBench {
             if (options_.rate > 0) c.parameters["load"] = fmt::format("open loop, {:.0f}/s", options_.rate);
             return c;
         };
-        return {named("array"), named("plain copy"), named("fio io_uring"), named("fio io_uring SQPOLL")};
+        return {named("array"),
+                named("plain copy"),
+                named("fio io_uring"),
+                named("fio io_uring SQPOLL"),
+                named("array, channel of the grid"),
+                named("array, step by step")};
     }
     void keep(Ways ways) {
-        for (Case* c : {&ways.array, &ways.plain, &ways.fio, &ways.fio_sqpoll})
+        for (Case* c : {&ways.array, &ways.steps, &ways.grid, &ways.plain, &ways.fio, &ways.fio_sqpoll})
             if (!c->repeats.empty()) cases_.push_back(std::move(*c));
     }
     void announce(const Case& c, const RunRequest& r) {

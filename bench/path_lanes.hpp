@@ -8,6 +8,7 @@
 
 #include "recorder.hpp"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,8 +19,10 @@ namespace gnstor::bench {
 struct LaneShape {
     std::uint32_t warps;
     std::uint32_t channels;
-    std::uint32_t depth;  ///< operations in flight a lane
-    bool alone = false;   ///< one lane by itself, one operation at a time (alone_job.hpp)
+    std::uint32_t depth;               ///< operations in flight a lane
+    bool alone = false;                ///< one lane by itself, one operation at a time (alone_job.hpp)
+    Sharing sharing = Sharing::kGrid;  ///< alone: of the channel that the lane uses
+    bool stepwise = false;             ///< alone: with the time of each step (alone_steps.hpp)
 };
 
 /// One repeat to be run. What is left out of Plan is the lanes' own business.
@@ -47,6 +50,7 @@ struct RunOutcome {
     nvme::Status first_status{};     ///< of the first failure
     std::uint64_t first_offset = 0;
     std::vector<std::uint32_t> latency_ns;  ///< a uniform sample
+    std::map<std::string, double> step_ns;  ///< stepwise: means of an operation, by step; trips to the queue
 };
 
 /// A working set in plain host memory, and room for `replicas` copies of it: what the reference uses.

@@ -100,12 +100,15 @@ class PathLanesBase : public PathLanes {
         const Plan what = plan(shape, request, memory);
         auto* const written = request.write ? written_.lane_as<std::uint32_t>() : nullptr;
         const double cpu_before = process_cpu_seconds();
-        if (shape.alone)
-            GN_TRY(launch(shape, AloneJob{volume.ref(), client.channels(), what, written}));
-        else
+        std::map<std::string, double> steps;
+        if (shape.alone) {
+            GN_ASSIGN(steps, run_alone(shape, client, volume, what, written));
+        } else {
             GN_TRY(launch(shape, PathJob{volume.ref(), client.channels(), what, written}));
+        }
         const double cpu_seconds = process_cpu_seconds() - cpu_before;
         GN_ASSIGN(RunOutcome out, memory.outcome());
+        out.step_ns = std::move(steps);
         out.process_cpu_seconds = cpu_seconds;
         return out;
     }
@@ -199,6 +202,33 @@ class PathLanesBase : public PathLanes {
         SetTotals totals{};
         GN_TRY(memory.download(0, &totals, sizeof totals));
         return totals;
+    }
+
+    /// What each step took, where that is asked for.
+    Result<std::map<std::string, double>> run_alone(const LaneShape& shape, client::Client& client,
+                                                    const client::Volume& volume, const Plan& what,
+                                                    std::uint32_t* written) {
+        GN_ASSIGN(const simt::DeviceMemory memory, simt::DeviceMemory::allocate(sizeof(AloneSums), kind_));
+        auto* const sums = memory.lane_as<AloneSums>();
+        const auto with = [&](auto job) { return launch(shape, job); };
+        const VolumeRef ref = volume.ref();
+        const ChannelSet set = client.channels();
+        if (shape.sharing != Sharing::kLane)
+            GN_TRY(with(AloneJob<Sharing::kGrid, false>{ref, set, what, written, sums}));
+        else if (shape.stepwise)
+            GN_TRY(with(AloneJob<Sharing::kLane, true>{ref, set, what, written, sums}));
+        else
+            GN_TRY(with(AloneJob<Sharing::kLane, false>{ref, set, what, written, sums}));
+        std::map<std::string, double> steps;
+        AloneSums all{};
+        GN_TRY(memory.download(0, &all, sizeof(all)));
+        if (all.operations == 0) return steps;
+        const auto count = static_cast<double>(all.operations);
+        for (std::uint32_t s = 0; s < kAloneSteps; ++s)
+            steps[fmt::format("step_{}_{}_ns", s, kAloneStepNames[s])] =
+                static_cast<double>(all.step_ns[s]) / count;
+        steps["completion_queue_trips"] = static_cast<double>(all.trips) / count;
+        return steps;
     }
 
     /// Every lane at once: on CPU lanes, a thread each.

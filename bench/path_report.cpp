@@ -26,6 +26,19 @@ void print_left_out(const PathOptions& o) {
                         bytes);
 }
 
+/// What an operation of a lone lane consists of.
+void print_steps(const std::vector<Case>& cases) {
+    for (const Case& c : cases) {
+        if (c.repeats.empty()) continue;
+        std::string line;
+        for (const auto& [name, value] : c.repeats.back().more)
+            if (name.rfind("step_", 0) == 0)
+                line += fmt::format("  {} {:.0f}", name.substr(7, name.size() - 10), value);
+        if (!line.empty())
+            std::printf("Steps of %s, ns an operation (last repeat):%s\n", name_of(c).c_str(), line.c_str());
+    }
+}
+
 }  // namespace
 
 void print_heading(const PathOptions& o, const PathSummary& s) {
@@ -70,6 +83,7 @@ void print_results(const PathOptions& o, const PathSummary& s, const std::vector
         "threads that emulate NIC and SSDs;\nlanes: of the lanes' threads (polling included; fio: its "
         "threads).\n%s",
         busy_lines(cases).c_str());
+    print_steps(cases);
     std::printf("Checked: %s reads, every word; %s blocks after writes; %s.\n",
                 format_count(s.judgement.checked).c_str(), format_count(s.compared_blocks).c_str(),
                 s.judgement.wrong == 0 ? "all as written" : "SOME WRONG");

@@ -19,6 +19,7 @@ Repeat repeat_of(const RunRequest& r, RunOutcome& o, simt::LanesKind kind) {
     repeat.lane_waiting_seconds = o.waiting_seconds;
     repeat.checked = o.checked;
     if (r.offered_per_second > 0) repeat.more["offered_per_second"] = r.offered_per_second;
+    for (const auto& [name, value] : o.step_ns) repeat.more[name] = value;
     return repeat;
 }
 

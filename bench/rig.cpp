@@ -60,7 +60,7 @@ Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneSha
     array.profile = options.profile;
     GN_ASSIGN(rig->array_, EmbeddedArray::open(array));
 
-    client::ClientOptions client;
+    client::ClientOptions& client = rig->connection_;
     client.name = "bench";
     client.lanes = lanes.kind();
     client.channels = shape.channels;
@@ -75,6 +75,16 @@ Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneSha
     GN_ASSIGN(rig->volume_, rig->client_->open(kVolume, client::OpenMode::kWrite));
     GN_TRY(lanes.fill(shape, *rig->client_, *rig->volume_, options.working_set, options.seed));
     return rig;
+}
+
+Result<void> Rig::share_channels(Sharing sharing) {
+    if (sharing == connection_.sharing) return {};
+    volume_.reset();
+    client_.reset();
+    connection_.sharing = sharing;
+    GN_ASSIGN(client_, array_->connect(connection_));
+    GN_ASSIGN(volume_, client_->open(kVolume, client::OpenMode::kWrite));
+    return {};
 }
 
 Rig::Folder::~Folder() {

@@ -34,6 +34,8 @@ class Rig {
     static Result<std::unique_ptr<Rig>> build(const RigOptions& options, const LaneShape& shape,
                                               PathLanes& lanes);
 
+    /// Connects anew, with channels for lanes of another mode, and opens the volume again.
+    Result<void> share_channels(Sharing sharing);
     [[nodiscard]] client::Client& client() { return *client_; }
     [[nodiscard]] const client::Volume& volume() const { return *volume_; }
     [[nodiscard]] std::vector<EngineThread> engine_threads() const { return hardware_threads(*array_); }
@@ -56,6 +58,7 @@ class Rig {
     };
 
     const RigOptions options_;
+    client::ClientOptions connection_;
     Folder folder_;
     std::unique_ptr<EmbeddedArray> array_;
     std::unique_ptr<client::Client> client_;

@@ -39,6 +39,12 @@ command_bench() {
     GN_COMMIT="$(git -C "$GN_ROOT" describe --always --dirty 2>/dev/null || echo unknown)"
     export GN_COMMIT
     [[ "${GN_REST[0]:-}" != path || "$GN_LANES" != cpu ]] || ensure bench || warn "without fio: bench path says that it is left out"
+    if [[ "${GN_REST[0]:-}" == targets ]]; then
+        [[ -n "${GN_REST[1]:-}" ]] || die_usage "bench targets FOLDER: name a folder for the raw results"
+        build "$GN_PRESET" gnstor_bench || die "building gnstor_bench failed"
+        "$GN_ROOT/bench/targets.sh" "$(program "$GN_PRESET" gnstor_bench)" "$GN_LANES" "${GN_REST[@]:1}"
+        return
+    fi
     run_program gnstor_bench "${GN_REST[@]}" --lanes "$GN_LANES"
 }
 

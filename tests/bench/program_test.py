@@ -91,6 +91,40 @@ class ShortRun(unittest.TestCase):
         self.assertIn("bytes 4096, read, array", render_docs.table("x.json", self.run_))
 
 
+class LoneLane(unittest.TestCase):
+    """`path --alone`: the whole by the synchronous calls, the steps that it consists of, and the same on a channel of the grid."""
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "path-cpu-test.json")
+            cls.ended = bench("path", "--alone", "--sizes", "512,4096", *ALONE, "--json", str(path))
+            cls.run_ = render_docs.load(path) if path.exists() else None
+
+    def test_it_is_measured_three_ways_and_all_is_checked(self):
+        self.assertEqual(self.ended.returncode, 0, self.ended.stdout + self.ended.stderr)
+        self.assertIn("all as written", self.ended.stdout)
+        self.assertIn("Steps of bytes 4096 read array, step by step", self.ended.stdout)
+        seen = {(c["parameters"]["operation"], c["parameters"]["bytes"], c["parameters"]["path"]) for c in self.run_["cases"]}
+        ways = ("array", "array, step by step", "array, channel of the grid")
+        self.assertEqual(seen, {(o, b, p) for o, b in (("read", 512), ("read", 4096), ("write", 4096)) for p in ways})
+
+    def test_the_steps_are_the_operation(self):
+        timed = 0
+        for case in self.run_["cases"]:
+            for repeat in case["repeats"]:
+                steps = {k: v for k, v in repeat.items() if k.startswith("step_")}
+                self.assertEqual(len(steps), 10 if case["parameters"]["path"].endswith("step by step") else 0)
+                if not steps:
+                    continue
+                timed += 1
+                self.assertTrue(all(v > 0 for v in steps.values()), steps)
+                self.assertGreaterEqual(repeat["completion_queue_trips"], 1)
+                # Between the first look at the clock and the last, within what the whole is taken to last.
+                self.assertLessEqual(sum(steps.values()), repeat["latency_ns"]["mean"] * 1.001)
+        self.assertEqual(timed, 6)
+
+
 class Model(unittest.TestCase):
     """What is achieved is a matter of the machine: here only that every case is measured, kept and shown beside its profile."""
 

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# targets.sh: what docs/performance.md aims at on GPU lanes, measured in one go: each target, what explains it, and what to try next.
+# usage: targets.sh PROGRAM LANES FOLDER [--short]     (./run bench targets FOLDER [--short] builds the program first)
+#
+# One run after the other, each with a raw result of its own in FOLDER (docs/runs/README.md) and an end of its own; then a table of
+# targets beside medians. --short: everything a thousandth as large, to see that it runs. Ends with 1 if a run failed or gave wrong data.
+set -euo pipefail
+
+program="$1" lanes="$2" folder="$3" short="${4:-}"
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+mkdir -p "$folder"
+
+seconds=0.5 large=32GiB small=256MiB budget=16GiB threads=14 nics=5 sector_nics=6 limit=150 nic_sweep="4 6 7"
+if [[ "$short" == --short ]]; then
+    seconds=0.02 large=32MiB small=8MiB budget=64MiB threads=2 nics=1 sector_nics=1 limit=60 nic_sweep="1"
+fi
+failed=0
+
+# measure NAME ARG...: one run, its table on standard output.
+measure() {
+    local name="$1" begun=$SECONDS
+    shift
+    echo "== $name: bench path $*"
+    if timeout "$limit" "$program" path --lanes "$lanes" --no-fio --json "$folder/path-$lanes-$name.json" "$@"; then
+        echo "   ($((SECONDS - begun)) s)"
+    else
+        echo "   FAILED with $? after $((SECONDS - begun)) s"
+        failed=1
+    fi
+}
+
+blocks=(--ops read --no-reference --engine-threads "$threads" --ssds 9 --seconds "$seconds")
+sectors=(--ops read --no-reference --engine-threads "$threads" --ssds 8 --seconds "$seconds" --sizes 512)
+
+# The lone lane: the whole, its steps, and the same on a channel of the grid.
+measure alone --alone --sizes 512,4096 --repeats 5 --seconds "$seconds" --engine-threads "$((threads < 4 ? threads : 4))" --write-budget "$small" --working-set "$small"
+# The targets, on the working set that they name.
+measure blocks "${blocks[@]}" --nic-threads "$nics" --sizes 4096,65536 --repeats 5 --working-set "$large"
+measure sectors "${sectors[@]}" --nic-threads "$sector_nics" --repeats 5 --working-set "$large"
+measure writes --ops write --no-reference --engine-threads "$threads" --nic-threads "$nics" --ssds 9 --sizes 4096 --repeats 3 --seconds "$seconds" \
+    --working-set "$small" --write-budget "$budget"
+# What explains them: how much is the working set's size, the comparing, the split of the cores, the load.
+measure blocks-small "${blocks[@]}" --nic-threads "$nics" --sizes 4096,65536 --repeats 3 --working-set "$small"
+measure sectors-small "${sectors[@]}" --nic-threads "$sector_nics" --repeats 3 --working-set "$small"
+measure blocks-unchecked "${blocks[@]}" --nic-threads "$nics" --sizes 4096,65536 --repeats 3 --working-set "$small" --verify none
+for n in $nic_sweep; do
+    measure "blocks-nics$n" "${blocks[@]}" --nic-threads "$n" --sizes 4096,65536 --repeats 2 --working-set "$small"
+done
+# Each thread runs NICs and a drive: no hop between threads, where a drive's connections lie with it.
+measure blocks-unsplit --ops read --no-reference --engine-threads "$threads" --nic-threads "$threads" --ssds "$threads" --seconds "$seconds" \
+    --sizes 4096,65536 --repeats 3 --working-set "$small"
+measure sectors-unsplit --ops read --no-reference --engine-threads "$threads" --nic-threads "$threads" --ssds "$threads" --seconds "$seconds" \
+    --sizes 512 --repeats 3 --working-set "$small"
+measure blocks-open "${blocks[@]}" --nic-threads "$nics" --sizes 4096 --repeats 3 --working-set "$small" --rate 1000000
+
+python3 "$here/targets.py" "$lanes" "$folder" || failed=1
+exit "$failed"
