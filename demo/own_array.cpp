@@ -66,6 +66,30 @@ class SignalsHeld {
     sigset_t before_{};
 };
 
+/// Where the array's stores and logs lie: in memory where that has room, as its SSDs stand for fast ones (a
+/// busy disk would hold a node up for seconds); else below the demo's own folder. Goes with this object.
+class ArrayFolder {
+  public:
+    ArrayFolder(const fs::path& work, const Archive& archive) : path_(work / "array") {
+        std::error_code failed;
+        const fs::space_info memory = fs::space(kMemory, failed);
+        if (failed || memory.available / 4 < archive.bytes * kReplicas) return;
+        std::string name = (fs::path(kMemory) / "gnstor-demo-XXXXXX").string();
+        if (::mkdtemp(name.data()) != nullptr) path_ = made_ = name;
+    }
+    ~ArrayFolder() {
+        std::error_code ignored;
+        if (!made_.empty()) fs::remove_all(made_, ignored);
+    }
+    ArrayFolder(const ArrayFolder&) = delete;
+    ArrayFolder& operator=(const ArrayFolder&) = delete;
+    [[nodiscard]] const fs::path& path() const { return path_; }
+
+  private:
+    static constexpr char kMemory[] = "/dev/shm";
+    fs::path path_, made_;
+};
+
 class OwnArray {
   public:
     OwnArray(fs::path gnstor, fs::path folder) : gnstor_(std::move(gnstor)), folder_(std::move(folder)) {}
@@ -166,9 +190,9 @@ int attend(pid_t child) {
 }
 
 /// What is worth looking at after a failure; everything else goes with the demo.
-void keep_logs(const fs::path& folder) {
+void keep_logs(const fs::path& folder, const fs::path& work) {
     std::error_code ignored;
-    const fs::path kept = folder.parent_path().string() + "-logs";
+    const fs::path kept = work.string() + "-logs";
     for (auto it = fs::recursive_directory_iterator(folder, ignored);
          !ignored && it != fs::recursive_directory_iterator(); it.increment(ignored)) {
         if (it->path().extension() != ".log") continue;
@@ -183,7 +207,8 @@ void keep_logs(const fs::path& folder) {
 Result<int> run_with_own_array(const Options& given, const fs::path& work, const Archive& archive) {
     GN_ASSIGN(const fs::path gnstor, find_gnstor());
     const SignalsHeld held;
-    const fs::path folder = work / "array";
+    const ArrayFolder place(work, archive);
+    const fs::path& folder = place.path();
     OwnArray array(gnstor, folder);
     Options options = given;
     const std::uint32_t nodes = options.remote.nodes;
@@ -193,7 +218,7 @@ Result<int> run_with_own_array(const Options& given, const fs::path& work, const
                 folder.c_str());
     std::fflush(nullptr);
     if (auto up = array.up(options, archive); !up.ok()) {
-        keep_logs(folder);
+        keep_logs(folder, work);
         return std::move(up).error();
     }
     options.remote.array = array.address();
@@ -206,7 +231,8 @@ Result<int> run_with_own_array(const Options& given, const fs::path& work, const
         run_steps(options, work, archive);
     }
     const int code = attend(child);
-    if (code != 0) keep_logs(folder);
+    const bool interrupted = code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP;
+    if (code != 0 && !interrupted) keep_logs(folder, work);
     GN_TRY(array.down());
     return code;
 }

@@ -92,6 +92,8 @@ class Remote(unittest.TestCase):
         self.assertTrue(nodes, ended.stdout)
         self.assertTrue({int(pid) for pid in nodes.groups()} < set(pids))
         self.assertEqual([p.name for p in self.root.iterdir()], ["hay"], "nothing stays behind")
+        stated = re.search(r"stores and logs in (\S+)", ended.stdout)[1]
+        self.assertFalse(pathlib.Path(stated).exists())
 
     def test_an_array_of_one_process_is_used_over_shared_memory(self):
         ended = self.demo("--remote", "--nodes", "0")
@@ -205,6 +207,7 @@ class Remote(unittest.TestCase):
                 out, err = process.communicate(timeout=DEADLINE_S)
                 self.assertEqual(process.returncode, 128 + number, said + out + err)
                 self.gone(pids)
+                self.assertEqual(sorted(p.name for p in self.root.iterdir()), ["big", "hay"], "nothing stays behind")
                 counts["demo_remote_kills"] += 1
 
 
