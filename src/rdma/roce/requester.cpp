@@ -8,6 +8,7 @@ namespace gnstor::rdma::roce {
 namespace {
 
 constexpr std::uint32_t kBackOffShiftMax = 5;
+constexpr std::uint32_t kProbePackets = 2;  // one that was lost is told by the other
 
 Opcode opcode_of(RequestKind kind, bool first, bool last) noexcept {
     if (kind == RequestKind::kWrite) {
@@ -29,7 +30,8 @@ Requester::Requester(const RequesterOptions& options)
       next_(first_sequence(options.start_psn)),
       cursor_(next_),
       highest_(next_),
-      unacknowledged_(next_) {}
+      unacknowledged_(next_),
+      window_(options.window_packets) {}
 
 Result<void> Requester::post(const Request& request) {
     if (full()) {
@@ -57,12 +59,12 @@ Result<void> Requester::post(const Request& request) {
 
 // Window, the peer's resources for READs, and its credits for SENDs.
 bool Requester::may_send(const Slot& entry, std::uint64_t index) noexcept {
-    if (cursor_ - unacknowledged_ >= options_.window_packets) return false;
+    if (cursor_ - unacknowledged_ >= window_) return false;
     const bool fresh = cursor_ >= highest_;
     if (entry.read()) {
         const Sequence out = piece_end(entry, cursor_) - unacknowledged_;
         // 9.7.1: no more than 2^23 outstanding, or an old number could not be told from a new one.
-        const bool room = out <= options_.window_packets || cursor_ == unacknowledged_;
+        const bool room = out <= window_ || cursor_ == unacknowledged_;
         return room && out < kPsnHalf && (!fresh || reads_out_ < options_.reads_max);
     }
     const bool send = entry.request.kind != RequestKind::kWrite;
@@ -91,8 +93,8 @@ void Requester::build(const Slot& entry, Packet& packet) const {
     // Asked for at the end of a message, where the window closes, midway in it, and where a retransmission
     // ends.
     const std::uint32_t half = std::max<std::uint32_t>(options_.window_packets / 2, 1);
-    packet.ack_request = last || cursor_ + 1 - unacknowledged_ >= options_.window_packets ||
-                         (cursor_ + 1) % half == 0 || cursor_ + 1 == highest_;
+    packet.ack_request = last || cursor_ + 1 - unacknowledged_ >= window_ || (cursor_ + 1) % half == 0 ||
+                         cursor_ + 1 == highest_;
     if (first && entry.request.kind == RequestKind::kWrite) {
         packet.address = entry.request.address;
         packet.rkey = entry.request.rkey;
@@ -140,6 +142,7 @@ void Requester::on_time(TimeNs now) {
     timer_at_ = kNever;
     ++counters_.timeouts;
     if (++timeouts_ > options_.retries) return fail(done_, mlx5::kTransportRetryExceeded);
+    window_ = std::min(kProbePackets, options_.window_packets);
     rewind();
 }
 

@@ -13,7 +13,10 @@
 //     the window, which begin at fixed places of it, so that its answers do not overrun our own receiver;
 //   * between two steps of progress the peer's answers cause one retransmission at most; all others need a
 //   timeout, and
-//     timeouts in a row are bounded: the peer cannot make it send for ever.
+//     timeouts in a row are bounded: the peer cannot make it send for ever;
+//   * after a timeout two packets (or one piece of a READ) go out until an answer comes, then twice as many
+//   with
+//     each: a peer that does not get to what it has in its buffer is not sent a window more.
 // After an error all entries are flushed in order, and later ones at once. Pure; one thread at a time.
 #pragma once
 
@@ -107,6 +110,7 @@ class Requester {
     Sequence highest_;                ///< end of what was ever sent
     Sequence unacknowledged_;
     Sequence retransmitted_at_ = 0;  ///< `unacknowledged_` of the last retransmission that an answer caused
+    std::uint32_t window_;           ///< packets; that of the options, but after a timeout
     std::uint32_t reads_out_ = 0;    ///< pieces of READs
     std::uint32_t timeouts_ = 0, rnr_naks_ = 0;  ///< in a row
     TimeNs timer_at_ = kNever, rnr_until_ = kNever;

@@ -126,6 +126,7 @@ void Requester::finish_oldest() noexcept {
 
 void Requester::progress(TimeNs now) noexcept {
     timeouts_ = rnr_naks_ = 0;
+    window_ = std::min(2 * window_, options_.window_packets);
     timer_at_ = unacknowledged_ < highest_ && rnr_until_ == kNever ? now + options_.ack_timeout_ns : kNever;
     // What was being sent again has arrived after all.
     if (cursor_ < unacknowledged_) rewind();

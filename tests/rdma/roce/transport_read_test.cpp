@@ -44,4 +44,26 @@ TEST_F(RoceTransport, ALongReadIsAskedForInPiecesThatFitTheWindow) {
     EXPECT_TRUE(requester->idle());
 }
 
+// Who did not answer in time may not have got to what it has in its buffer: it is not sent all of it again.
+TEST_F(RoceTransport, AfterATimeoutTwoPacketsGoOutAndTwiceAsManyWithEachAnswer) {
+    post(RequestKind::kWrite, 16 * kMtu);
+    ASSERT_EQ(requests(0).size(), 16u);
+    TimeNs now = requester->next_deadline();
+    requester->on_time(now);
+    const auto again = requests(now);
+    ASSERT_EQ(again.size(), 2u);
+    EXPECT_TRUE(again[1].ack_request) << "or nobody would say that it came";
+    std::vector<std::size_t> rounds;
+    for (auto sent = again; !sent.empty(); sent = requests(now)) {
+        rounds.push_back(sent.size());
+        to_responder(now, sent);
+        now += 1'000'000;
+        to_requester(now, answers(now));
+    }
+    EXPECT_EQ(rounds, (std::vector<std::size_t>{2, 4, 8, 2}));
+    EXPECT_EQ(completions(), Statuses{rdma::mlx5::kSyndromeNone});
+    post(RequestKind::kWrite, 16 * kMtu);
+    EXPECT_EQ(requests(now).size(), 16u) << "and all as before in the end";
+}
+
 }  // namespace
