@@ -59,6 +59,7 @@ class WatchedConnection final : public rdma::Listener, public rdma::MessageSink,
     }
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
+    void add_counters(const Subsystem&, nvme::SsdCountersLog&) override {}
     void on_draining(Connection&) override { draining = true; }
     void on_quiesced(Connection&) override { quiesced = true; }
 
@@ -103,7 +104,9 @@ TEST(Drain, NothingIsToldOfAWindowOnceAConnectionIsQuiesced) {
     const nvme::ConnectData record = connect.data();
     std::memcpy(data.data(), &record, sizeof record);
     std::uint64_t waited = 0;
-    for (int round = 0; round < 20 && !::testing::Test::HasFailure(); ++round)
+    // On a busy machine a window may be there before the connection ends.
+    for (int round = 0; (round < 20 || (waited == 0 && round < 1000)) && !::testing::Test::HasFailure();
+         ++round)
         end_while_fetching(rig, connect, data, round % 2 != 0, waited);
     test::count("nvmf_drains_that_waited_for_a_window", waited);
     EXPECT_GT(waited, 0u);

@@ -74,6 +74,7 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
     void on_connect_command(Connection& c) override { c.answer_connect({}, &subsystem, &drive); }
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
+    void add_counters(const Subsystem&, nvme::SsdCountersLog&) override {}
     void on_draining(Connection&) override {}
     void on_quiesced(Connection&) override { quiesced.store(true); }
 
