@@ -59,7 +59,8 @@ struct ChannelLayout {
 /// to, is 4 bytes and 1.1 bits a 4 KiB block, and 68 bytes a growth step):
 ///   NIC-visible, a queue pair: depth x (64 entry + 64 capsule + 16 receive + 16 response) + 256;
 ///   NIC-visible, shared: 64 x completions + 768, with completions = depth x ssds rounded up to a power of
-///   two; lane memory: 1408 + ssds x (4 x depth + 320) + completions x 144 + bitmaps.
+///   two; lane memory: 1024 + ssds x (4 x depth + 240) + slots x 144 + slots / 4, with as many command slots
+///   as completions, at least 64.
 [[nodiscard]] constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds);
 
 class Channel {

@@ -238,6 +238,36 @@ TEST_F(Failures, AnswersToNoCommandAreCountedAndDropped) {
     rig.expect_clean();
 }
 
+// A drive that answers what it was not asked: its own command is answered, the other drive's is not.
+TEST_F(Failures, ADriveCannotAnswerForAnother) {
+    const std::uint32_t on_one = block_first_on(rig, 1), on_two = block_first_on(rig, 2);
+    auto* const waiting = pool(4096);
+    auto* const other = pool(4096);
+    rig.drives[1]->set_rule(always({Decision::kNever, {}, 0}));
+    const Token token = v.read_async(simt::Lane{}, ch, on_one, 1, waiting, late());
+    ASSERT_TRUE(token.in_flight());
+    const Deadline end = late();
+    while (rig.drives[1]->kept() == 0 && !end.passed()) ch.poll(kMe);
+    const std::uint16_t cid = rig.drives[1]->seen().at(0).cid;
+    rig.drives[2]->set_rule([cid](const nvme::Command&, const IoFields&) {
+        Decision d{Decision::kForeignFirst};
+        d.cid = cid;
+        return d;
+    });
+    EXPECT_EQ(v.read(kMe, ch, on_two, 1, other, late()), Status::kSuccess);
+    EXPECT_EQ(rig.channels[0]->counters().value().stale, 1u);
+    auto status = Status::kSuccess;
+    EXPECT_FALSE(ch.poll(simt::Lane{}, token, status)) << "its drive has not answered";
+    rig.drives[1]->set_block(on_one, pattern_block(on_one, 3));
+    rig.drives[1]->set_rule({});
+    rig.drives[1]->answer_kept();
+    EXPECT_EQ(ch.wait(kMe, token, late()), Status::kSuccess);
+    EXPECT_TRUE(std::equal(waiting, waiting + 4096, pattern_block(on_one, 3).begin()));
+    EXPECT_EQ(ch.free(kMe, waiting), Status::kSuccess);
+    EXPECT_EQ(ch.free(kMe, other), Status::kSuccess);
+    rig.expect_clean();
+}
+
 TEST_F(Failures, AnExhaustedPoolIsSaidSoAndServesAgain) {
     std::vector<void*> held;
     while (void* p = pool(256 * 1024)) held.push_back(p);
@@ -370,22 +400,6 @@ TEST(HostCommand, ConnectTravelsInTheCapsuleAndItsAnswerComesBackWhole) {
         rig.drives[0]->answer_kept();
         rig.expect_clean();
     }
-}
-
-TEST(ChannelOptionsChecks, AreClear) {
-    Rig rig;
-    const auto make = [&](auto edit) {
-        gnor::ChannelOptions o;
-        edit(o);
-        return gnor::Channel::create(*rig.nic, o).ok();
-    };
-    EXPECT_FALSE(make([](auto& o) { o.ssds = 0; }));
-    EXPECT_FALSE(make([](auto& o) { o.ssds = 65; }));
-    EXPECT_FALSE(make([](auto& o) { o.depth = 3; }));
-    EXPECT_FALSE(make([](auto& o) { o.depth = 0; }));
-    EXPECT_FALSE(make([](auto& o) { o.pool_bytes = 4096; }));
-    EXPECT_FALSE(make([](auto& o) { o.pool_bytes = 0; }));
-    EXPECT_FALSE(make([](auto& o) { o.ssds = 64, o.depth = 1024; }));
 }
 
 }  // namespace

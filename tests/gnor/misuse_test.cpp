@@ -41,8 +41,10 @@ TEST(Options, ThatMakeNoSenseAreRefusedWithTheRightOnes) {
     expect("depth 0: give a power of two of 2 to 1024", [](O& o) { o.depth = 0; });
     expect("depth 2048: give a power of two of 2 to 1024", [](O& o) { o.depth = 2048; });
     expect("depth 33", [](O& o) { o.depth = 33; });
+    expect("depth 3:", [](O& o) { o.depth = 3; });
     expect("at most 4096 commands; lower the depth", [](O& o) { o.ssds = 8, o.depth = 1024; });
-    expect("a channel for 0 SSDs", [](O& o) { o.ssds = 0; });
+    expect("a channel for 0 SSDs: give 1 to 64", [](O& o) { o.ssds = 0; });
+    expect("a channel for 65 SSDs", [](O& o) { o.ssds = 65; });
     expect("pool of 0 bytes: give a multiple of 256 KiB", [](O& o) { o.pool_bytes = 0; });
     expect("pool of 4096 bytes", [](O& o) { o.pool_bytes = 4096; });
     expect("give a multiple of 256 KiB", [](O& o) { o.pool_bytes = ~0ull; });

@@ -26,10 +26,11 @@ namespace gnstor::test {
 
 /// What to do with one command. `polls`: answer after so many turns of the reactor.
 struct Decision {
-    enum Kind { kServe, kRefuse, kNever, kTwice, kStaleFirst, kBreak, kShort } kind = kServe;
+    enum Kind { kServe, kRefuse, kNever, kTwice, kStaleFirst, kForeignFirst, kBreak, kShort } kind = kServe;
     nvme::Status status = nvme::Status::kSuccess;
     std::uint32_t polls = 0;
     std::uint32_t bytes = 0;  ///< kShort: how much of the answer is sent
+    std::uint16_t cid = 0;    ///< kForeignFirst: of another drive's command, which is answered as well
 };
 
 class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public Poller {
@@ -317,6 +318,11 @@ class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public
             stale.command_id = static_cast<std::uint16_t>(answer.command_id ^ 0x8000u);
             stale.set_result(nvme::Status::kInternalError);
             nic_.send(h.qp, &stale, sizeof(stale));
+        }
+        if (h.decision.kind == Decision::kForeignFirst) {
+            nvme::Completion foreign = answer;
+            foreign.command_id = h.decision.cid;
+            nic_.send(h.qp, &foreign, sizeof(foreign));
         }
         nic_.send(h.qp, &answer, h.decision.kind == Decision::kShort ? h.decision.bytes : sizeof(answer));
         if (h.decision.kind == Decision::kTwice) nic_.send(h.qp, &answer, sizeof(answer));

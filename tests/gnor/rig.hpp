@@ -120,8 +120,8 @@ class Rig {
     }
     ChannelRef channel(std::uint32_t i = 0) const { return channels[i]->ref(); }
     ChannelSet channel_set() const {
-        return ChannelSet{lane_memory.lane_as<ChannelRef>(kRefs),
-                          static_cast<std::uint32_t>(channels.size()), options.lanes};
+        return ChannelSet{lane_memory.lane_as<ChannelRef>(kRefs), static_cast<std::uint32_t>(channels.size()),
+                          options.lanes};
     }
     placement::Replicas replicas_of(std::uint32_t block) const {
         return placement::place(map, volume().geometry, block >> options.chunk_shift);

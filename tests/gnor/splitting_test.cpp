@@ -66,12 +66,11 @@ RC_GTEST_PROP(Bitmap, RunStartsAreExactlyThoseOfAPlainSearch, (std::uint64_t fre
 }
 
 TEST(StatusOrder, WorstIsATotalOrderAndTheDeadlineOutranksAll) {
-    const nvme::Status all[] = {nvme::Status::kSuccess,    nvme::Status::kStaleMap,
-                                nvme::Status::kNotGranted, nvme::Status::kAccessDenied,
-                                nvme::Status::kStaleEpoch, nvme::Status::kQueueError,
-                                nvme::Status::kTimedOut,   nvme::Status::kNoBuffer,
-                                nvme::Status::kNotSent,    nvme::Status::kTooManyPending,
-                                nvme::Status::kBadArgument};
+    const nvme::Status all[] = {
+        nvme::Status::kSuccess,        nvme::Status::kStaleMap,   nvme::Status::kNotGranted,
+        nvme::Status::kAccessDenied,   nvme::Status::kStaleEpoch, nvme::Status::kQueueError,
+        nvme::Status::kTimedOut,       nvme::Status::kNoBuffer,   nvme::Status::kNotSent,
+        nvme::Status::kTooManyPending, nvme::Status::kBadArgument};
     for (const auto a : all)
         for (const auto b : all) {
             EXPECT_EQ(worst(a, b), worst(b, a));
@@ -90,10 +89,17 @@ TEST(ChannelMemory, IsTheStatedFormula) {
     for (std::uint32_t ssds : {1u, 2u, 4u, 12u, 64u})
         for (std::uint32_t depth : {2u, 8u, 32u, 64u}) {
             const auto l = ChannelLayout::of(depth, ssds, PoolPlan::of({}));
-            EXPECT_EQ(l.nic_bytes + l.lane_fixed, memory_bytes(depth, ssds));
-            EXPECT_GE(l.command_slots, depth * ssds);
-            EXPECT_LT(memory_bytes(depth, ssds),
-                      2048u + 704 + ssds * (168u * depth + 640) + 256u * l.command_slots + 512);
+            // As channel.hpp states it; parts begin at multiples of 64, which costs less than a line each.
+            std::size_t completions = 1;
+            while (completions < std::size_t{depth} * ssds) completions *= 2;
+            const std::size_t slots = completions < 64 ? 64 : completions;
+            const std::size_t nic = ssds * (depth * 160u + 256) + 64 * completions + 768;
+            const std::size_t lane = 1024 + ssds * (4u * depth + 240) + slots * 144 + slots / 4;
+            EXPECT_EQ(l.command_slots, slots);
+            EXPECT_LE(l.nic_bytes, nic) << ssds << " x " << depth;
+            EXPECT_GT(l.nic_bytes + ssds * 64u + 64, nic) << ssds << " x " << depth;
+            EXPECT_LE(l.lane_fixed, lane + 5 * 64) << ssds << " x " << depth;
+            EXPECT_GT(l.lane_fixed + 64, lane) << ssds << " x " << depth;
         }
     std::printf("  4 SSDs x depth 32: %zu bytes\n", memory_bytes(32, 4));
 }
