@@ -29,10 +29,9 @@ void add_load_settings(CLI::App& app, LoadSettings& s, LoadWords& words) {
         ->capture_default_str();
     app.add_option("--repeats", s.repeats, "of every case")->capture_default_str();
     app.add_option("--seconds", s.seconds, "of one repeat")->capture_default_str();
-    app.add_option(
-           "--rate", s.rate,
-           "open loop: requests a second that all clients together mean to send, where lanes initiate; "
-           "0: as many as they can")
+    app.add_option("--rate", s.rate,
+                   "open loop: requests a second that all clients together mean to send; "
+                   "0: as many as they can")
         ->capture_default_str();
     app.add_option("--profile", s.profile, kProfileHelp)->capture_default_str();
     app.add_flag(
@@ -93,7 +92,7 @@ void add_load_options(CLI::App& app, LoadOptions& o, LoadWords& words) {
         "0,50,100\n"
         "  gnstor bench load --pattern seq,rand --bytes 512,65536 --write-percent 0 --output json\n"
         "  gnstor bench load --clients 1,2,4 --ssds 2,8 --warps 2 --channels 2 --depth 8 --json load.json\n"
-        "  gnstor bench load --path gnor --rate 20000 --write-percent 0    (open loop)\n"
+        "  gnstor bench load --path gnor,strong-cpu,basic --rate 20000 --write-percent 0    (open loop)\n"
         "  gnstor bench load --array unix:.gnstor/gnstord.sock --path gnor    (after 'gnstor up --nodes 2')\n"
         "  gnstor bench load --profile samsung-pm1743 --replicas 1 --write-percent 30");
 }

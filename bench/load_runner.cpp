@@ -104,12 +104,6 @@ Result<LoadSettings> complete(LoadSettings s) {
 }
 
 Result<void> check(const LoadCase& c, const LoadSettings& s) {
-    if (s.rate > 0 && !is_lane_initiated(c.path))
-        return error(
-            Errc::kInvalidArgument,
-            "--rate is for paths on which lanes initiate (gnor, ported-locks, coordinating): with {} "
-            "the lanes that time a request do not know when it was meant to be sent",
-            path_name(c.path));
     if (c.bytes < 512 || c.bytes > 65536 || !is_power_of_two(c.bytes))
         return error(Errc::kInvalidArgument, "--bytes takes powers of two from 512 to 65536, not {}",
                      c.bytes);

@@ -12,6 +12,8 @@
 namespace gnstor::bench {
 namespace {
 
+constexpr std::uint32_t kOpenLoopSamples = 1u << 16;  // of latency, a stream; beyond that a uniform choice
+
 double thread_cpu_seconds() {
     timespec t{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -102,9 +104,13 @@ class CpuInitiator final : public Initiator {
         plan.order_seed = load.order_seed ^ 0x5EED;
         plan.duration_ns = load.duration_ns;
         plan.quota = load.quota;
-        plan.samples_a_lane = 0;  // the lanes take latencies
+        plan.interval_ps = load.interval_ps;
+        // In a closed loop the lanes take latencies.
+        plan.samples_a_lane = load.interval_ps != 0 ? kOpenLoopSamples : 0;
         std::vector<LaneResult> results(places_.size());
+        std::vector<std::uint32_t> samples(places_.size() * plan.samples_a_lane);
         plan.results = results.data();
+        plan.samples = samples.data();
 
         GN_TRY(factory_->start());
         GN_ASSIGN(std::unique_ptr<Consumers> consumers, lanes_->start_consumers(mailboxes(), expected(load)));
@@ -133,6 +139,11 @@ class CpuInitiator final : public Initiator {
         for (const auto& port : ports_) sent_after += port->commands();
 
         sum_up(results, streams, out);
+        if (load.interval_ps != 0) out.latency_ns.clear();
+        for (std::size_t i = 0; load.interval_ps != 0 && i < places_.size(); ++i) {
+            const auto row = samples.begin() + static_cast<std::ptrdiff_t>(i * plan.samples_a_lane);
+            out.latency_ns.insert(out.latency_ns.end(), row, row + results[i].samples);
+        }
         out.commands = sent_after - sent_before;
         out.initiator_cpu_seconds = cpu_seconds;
         out.checked = seen.checked;

@@ -55,7 +55,9 @@ bool CpuStream::step() {
     if (progress) {
         idle_since_ns_ = now_ns_;
     } else if (empty_.size() == flights_.size()) {
-        done_ = true;  // nothing under way, and nothing more to begin
+        // Nothing under way. In an open loop there may be nothing to begin yet.
+        done_ = draw_.exhausted(load_) || !recorder_.wants_more(now_ns_);
+        idle_since_ns_ = now_ns_;
     } else if (now_ns_ - idle_since_ns_ > kStreamStallNs) {
         give_up();
     }
@@ -70,11 +72,13 @@ void CpuStream::give_up() {
 
 bool CpuStream::start_fresh() {
     bool progress = false;
-    while (!empty_.empty() && !draw_.exhausted(load_) && recorder_.wants_more(now_ns_)) {
+    while (!empty_.empty() && !draw_.exhausted(load_) && recorder_.wants_more(now_ns_) &&
+           recorder_.due(now_ns_)) {
         const std::uint16_t at = empty_.back();
         empty_.pop_back();
         Flight& f = flights_[at];
         f.drawn = draw_.next(load_);
+        f.intended_ns = recorder_.take_intended(now_ns_);
         recorder_.issued();
         progress = true;
         const bool finishes = f.owes_word;
@@ -243,7 +247,8 @@ bool CpuStream::take_mail() {
 void CpuStream::finish(std::uint32_t flight, nvme::Status status) {
     Flight& f = flights_[flight];
     if (nvme::ok(status)) {
-        recorder_.success(0);  // the lanes took its time
+        // In a closed loop the lanes took its time.
+        recorder_.success(load_.interval_ps != 0 ? simt::now_ns() - f.intended_ns : 0);
         f.owes_word = f.drawn.write;
         if (!f.drawn.write) ++reads_;
         if (f.drawn.write && load_.pass == Pass::kMeasure) {

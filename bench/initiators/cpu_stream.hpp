@@ -5,8 +5,10 @@
 // A write: ask the lanes for the data, wait, [copy from the lanes' memory,] post, wait for the answer, tell
 // the lanes.
 //
-// The lanes take latencies (mailbox.hpp); a closed loop decides on a flight's next request where the last one
-// ended, so the thread draws it for them.
+// In a closed loop the lanes take latencies (mailbox.hpp); it decides on a flight's next request where the
+// last one ended, so the thread draws it for them. In an open loop the thread takes them by its own clock, as
+// it is the one that knows when a request was meant to be sent: a read ends when the lanes have taken it
+// (compared, where that is asked for), a write with the array's answer.
 //
 // Invariants
 //   * a flight is in one stage at a time, and its buffers belong to that stage;
@@ -65,8 +67,9 @@ class CpuStream {
     struct Flight {
         Drawn drawn{};
         FlightStage stage = FlightStage::kEmpty;
-        std::uint64_t stage_ns = 0;  ///< begin of the stage
-        bool owes_word = false;      ///< a write that the lanes do not know to be done
+        std::uint64_t stage_ns = 0;     ///< begin of the stage
+        std::uint64_t intended_ns = 0;  ///< open loop: when it was meant to be sent
+        bool owes_word = false;         ///< a write that the lanes do not know to be done
     };
 
     bool take_mail();
