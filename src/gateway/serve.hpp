@@ -32,8 +32,8 @@ struct VolumeToServe {
     std::string nqn;  ///< empty: volume_subsystem_nqn()
 };
 
-/// Of a gateway's target: queue entries of all hosts, half of them of one, at up to 11 KB each. A Linux host of 64
-/// processors asks for 8192 of them, a volume.
+/// Of a gateway's target: queue entries of all hosts, half of them of one, at up to 11 KB each. A Linux host
+/// of 64 processors asks for 8192 of them, a volume.
 inline constexpr std::uint32_t kEntriesMost = 1u << 15;
 inline nvmf::TargetOptions target_options() {
     nvmf::TargetOptions options;

@@ -5,7 +5,6 @@
 
 #include <gnstor/base/hash.hpp>
 
-#include <chrono>
 #include <thread>
 
 namespace gnstor::nvmf {
@@ -145,9 +144,7 @@ void abuse(LoopRig& rig, bool admin, std::uint64_t count, std::uint64_t seed, Ta
         }
         ASSERT_LT(simt::now_ns(), until) << "the target hangs; GN_SEED replays";
         if (under_way >= kDepth) {
-            // The target's turn, for a queue full: two abusers that spin take the processors from it, and
-            // with one command at a time most of the work is waking it.
-            std::this_thread::sleep_for(std::chrono::microseconds(100));
+            std::this_thread::yield();  // the target's turn
             continue;
         }
         const std::uint32_t size = garbage_capsule(random, bytes, memory, admin);
@@ -205,8 +202,7 @@ TEST_P(Garbage, NeverHurtsTheTargetOrOtherHosts) {
         const std::size_t b = reads % 64;
         EXPECT_EQ(honest(IoOpcode::kRead, static_cast<std::uint32_t>(b), 1 << 19, 0), Status::kSuccess);
         EXPECT_EQ(std::memcmp(good.buffer.data() + b * 4096, good.buffer.data() + (1 << 19), 4096), 0) << b;
-        // A rate, not a wait: what it reads all the time would be most of the work of this test.
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        std::this_thread::yield();  // to whom it shares two processors with
     }
     io_abuser.join();
     admin_abuser.join();

@@ -44,8 +44,8 @@ void print_counters(const rdma::UdpWire& wire, const nvmf::Target& target) {
             "drive {}: capsules {}, reads {}, writes {}, admin {}, refused {}, drive errors {}, "
             "malformed {}, connections {} refused {} failed {} disconnected {}, keep-alive expired {}\n",
             i, s->capsules, s->reads, s->writes, s->admin, s->refused, s->drive_errors, s->malformed,
-            s->connections_accepted, s->connections_refused, s->connections_failed, s->connections_disconnected,
-            s->keep_alive_expired);
+            s->connections_accepted, s->connections_refused, s->connections_failed,
+            s->connections_disconnected, s->keep_alive_expired);
     }
 }
 
