@@ -33,11 +33,14 @@ struct VolumeToServe {
 };
 
 /// Of a gateway's target: queue entries of all hosts, half of them of one, at up to 11 KB each. A Linux host
-/// of 64 processors asks for 8192 of them, a volume.
+/// asks for a queue of 128 entries a processor: it is granted no more queues than a few volumes' fit for, as
+/// a queue that is refused fails its Connect as a whole.
 inline constexpr std::uint32_t kEntriesMost = 1u << 15;
+inline constexpr std::uint32_t kQueuesMost = 32;
 inline nvmf::TargetOptions target_options() {
     nvmf::TargetOptions options;
     options.entries_max = kEntriesMost;
+    options.controllers.queues.io_queues_max = kQueuesMost;
     return options;
 }
 

@@ -195,6 +195,27 @@ TEST(Gateway, TwoVolumesBehindOnePortAreTwoDisksOfTheirOwn) {
     EXPECT_FALSE(gateway::serve(*rig.target_nic, {}).ok());
 }
 
+/// A queue that is refused fails the whole connection of a Linux host, which asks for one a processor.
+TEST(Gateway, AHostOfManyProcessorsIsGrantedQueuesThatAllFitForSeveralVolumes) {
+    GatewayRig rig;
+    auto client = rig.client("gw");
+    rig.make_volume(*client, "v", kVolumeBlocks);
+    auto served = rig.serve(*client, options_of("v")).value();
+    std::vector<std::unique_ptr<nvmf::HostController>> controllers;
+    std::vector<std::unique_ptr<nvmf::HostQueue>> queues;
+    for (int volume = 0; volume < 3; ++volume) {
+        auto controller = nvmf::HostController::connect(*rig.host_nic, rig.host(served->nqn(0))).value();
+        EXPECT_EQ(controller->io_queues(), gateway::kQueuesMost) << "128 were asked for";
+        for (std::uint32_t i = 1; i <= controller->io_queues(); ++i) {
+            auto queue = controller->open_io_queue(static_cast<std::uint16_t>(i), 128);
+            ASSERT_TRUE(queue.ok()) << volume << ", queue " << i << ": " << queue.error().message;
+            queues.push_back(std::move(queue).value());
+        }
+        controllers.push_back(std::move(controller));
+    }
+    queues.clear();
+}
+
 TEST(Gateway, AVolumeOpenedForReadingIsWriteProtectedAndShowsWhatItsWriterWrites) {
     GatewayRig rig;
     auto client = rig.client("gw");
