@@ -235,9 +235,11 @@ TEST_F(Faults, AHeldEngineTimesHostTransfersAndQuiesceOutInsteadOfHanging) {
     Hold hold(*b.rig.node->nic_reactors().front());
     const ChannelRef ch = b.client->channel(0).ref();
     std::vector<std::uint64_t> data(kWordsPerBlock);
-    EXPECT_EQ(b.volume->ref().write(kMe, ch, 0, 1, data.data(), soon()), Status::kTimedOut);
-    EXPECT_EQ(b.volume->ref().flush(kMe, ch, soon()), Status::kTimedOut);
-    EXPECT_EQ(b.volume->ref().trim(kMe, ch, 0, 1, soon()), Status::kTimedOut);
+    // Long enough that a busy machine sends before it: else nothing was sent, and the status says that.
+    const auto sent_by_then = [] { return simt::Deadline::in_ns(200'000'000); };
+    EXPECT_EQ(b.volume->ref().write(kMe, ch, 0, 1, data.data(), sent_by_then()), Status::kTimedOut);
+    EXPECT_EQ(b.volume->ref().flush(kMe, ch, sent_by_then()), Status::kTimedOut);
+    EXPECT_EQ(b.volume->ref().trim(kMe, ch, 0, 1, sent_by_then()), Status::kTimedOut);
     const auto quiet = b.client->quiesce(5);
     ASSERT_FALSE(quiet.ok());
     EXPECT_EQ(quiet.error().code, Errc::kTimedOut);
