@@ -1,5 +1,5 @@
-// fua_test.cpp: which writes are sent with FUA: those of VolumeRef::stable() alone, to every replica, in
-// every form and over retries.
+// fua_test.cpp: what is sent with FUA: writes and reads of VolumeRef::stable() alone; writes to every
+// replica, in every form and over retries.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -25,8 +25,10 @@ class Fua : public ::testing::Test {
             d->set_rule([this](const nvme::Command& c, const nvme::IoFields& f) {
                 const bool changes = c.opcode == static_cast<std::uint8_t>(IoOpcode::kWrite) ||
                                      c.opcode == static_cast<std::uint8_t>(IoOpcode::kWriteZeroes);
+                const bool read = c.opcode == static_cast<std::uint8_t>(IoOpcode::kRead);
                 // DSM's CDW12 is reserved, and a flush has none.
-                if (!changes && f.fua) ++strays;
+                if (!changes && !read && f.fua) ++strays;
+                if (read) ++(f.fua ? reads_with : reads_without);
                 if (changes) ++(f.fua ? with : without);
                 if (refusals-- > 0) return Decision{Decision::kRefuse, Status::kBusy, 0};
                 return Decision{};
@@ -66,7 +68,7 @@ class Fua : public ::testing::Test {
     VolumeRef v = rig.volume();
     ChannelRef ch = rig.channel();
     std::vector<std::byte> data = std::vector<std::byte>(8192);
-    std::atomic<std::uint32_t> with{0}, without{0}, strays{0};
+    std::atomic<std::uint32_t> with{0}, without{0}, reads_with{0}, reads_without{0}, strays{0};
     std::atomic<std::int32_t> refusals{0};
 };
 
@@ -74,14 +76,18 @@ TEST_F(Fua, IsOnNoCommandUnlessAskedFor) {
     const std::uint32_t commands = write_in_every_form(v);
     EXPECT_EQ(without, commands);
     EXPECT_EQ(with, 0u);
+    EXPECT_EQ(reads_with, 0u);
+    EXPECT_EQ(reads_without, 1u);
     EXPECT_EQ(strays, 0u);
     rig.expect_clean();
 }
 
-TEST_F(Fua, IsOnEveryWriteOfAStableVolumeAndOnNothingElse) {
+TEST_F(Fua, IsOnEveryWriteAndReadOfAStableVolumeAndOnNothingElse) {
     const std::uint32_t commands = write_in_every_form(v.stable());
     EXPECT_EQ(with, commands);
     EXPECT_EQ(without, 0u);
+    EXPECT_EQ(reads_with, 1u) << "what is read is stable, too (NVM Command Set 1.0, 3.2.4)";
+    EXPECT_EQ(reads_without, 0u);
     EXPECT_EQ(strays, 0u);
     rig.expect_clean();
 }
