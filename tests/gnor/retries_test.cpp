@@ -127,7 +127,11 @@ TEST_F(Retries, AStaleMapIsAskedAgainOnceThereIsANewerOneAndNotBefore) {
         publisher.join();
         std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> asked;  // by block and map
         for (const auto& s : seen()) ++asked[{s.block, s.map_version}];
-        ASSERT_EQ(asked.size(), 2u * 4) << "4 chunks, under both maps";
+        std::uint32_t newer = 0, older = 0;
+        for (const auto& [key, times] : asked) ++(key.second == stale ? older : newer);
+        ASSERT_EQ(newer, 4u) << "every chunk, under the newer map";
+        // The newer map comes after a refusal; on a busy machine that may be before the last chunk is sent.
+        ASSERT_TRUE(older >= 1 && older <= 4) << older;
         for (const auto& [key, times] : asked) {
             // A read goes from replica to replica, by the newest map there is: the newer one may come between
             // the two that refuse.

@@ -127,9 +127,9 @@ class Capture(unittest.TestCase):
             if found["opcode"] in (0x0C, 0x11, 0x64) or 0x0D <= found["opcode"] <= 0x10:
                 continue
             key = datagram[12:20], found["qp"]
-            # A READ takes the numbers of its responses: 9 at most here.
+            # A READ takes the numbers of its responses: 9 at most here. None, or a step back: sent again, as a busy machine's peer was silent.
             step = (found["psn"] - last.get(key, found["psn"] - 1)) & 0xFFFFFF
-            self.assertTrue(1 <= step <= 10 or step > 0x800000, f"psn {found['psn']} after {last.get(key)}")
+            self.assertTrue(0 <= step <= 10 or step > 0x800000, f"psn {found['psn']} after {last.get(key)}")
             last[key] = found["psn"]
         self.assertEqual(len(last), 3, "two connections, one of them with requests both ways")
 
