@@ -116,25 +116,25 @@ void abuse(LoopRig& rig, bool admin, std::uint64_t count, std::uint64_t seed, Ta
                          .host_nqn = client_host_nqn(kWriter)};
         const IoQueueConnect connect(r);
         queue = HostQueue::create(rig.host_nic(), kDepth).value();
-        ASSERT_TRUE(queue->connect("node", "ssd-0", connect.transport_data(), 30000).ok());
-        ASSERT_TRUE(connect_queue(*queue, connect, simt::now_ns() + 30 * kSecond).ok());
+        ASSERT_TRUE(queue->connect("node", "ssd-0", connect.transport_data(), 100000).ok());
+        ASSERT_TRUE(connect_queue(*queue, connect, simt::now_ns() + 100 * kSecond).ok());
         nvme::Command enable{};
         enable.opcode = 0x7F;
         enable.flags = nvme::kFlagsSgl;
         enable.cdw11 = 0x14;
         enable.cdw12 = nvme::Configuration{.enable = true, .sq_entry_log2 = 6, .cq_entry_log2 = 4}.encode();
         ASSERT_EQ(queue->post(enable), HostQueue::Posted::kYes);
-        ASSERT_TRUE(await_response(*queue, simt::now_ns() + 30 * kSecond).ok());
+        ASSERT_TRUE(await_response(*queue, simt::now_ns() + 100 * kSecond).ok());
     };
     reconnect();
-    std::uint64_t until = simt::now_ns() + 60 * kSecond;
+    std::uint64_t until = simt::now_ns() + 100 * kSecond;
     while (tally.sent < count) {
         nvme::Completion r;
         while (queue->poll(r)) {
             --under_way;
             ++tally.answered;
             tally.good += nvme::ok(r.result()) ? 1 : 0;
-            until = simt::now_ns() + 60 * kSecond;
+            until = simt::now_ns() + 100 * kSecond;
         }
         // Event requests are held: a queue that is full of them is given up, as is one that the target
         // failed.

@@ -21,7 +21,7 @@ TEST(AdminData, NothingIsFetchedThatDoesNotFitTheTargetsOwnCopy) {
         nvme::Command command = stock_command(opcode);
         command.data = memory.sgl(0, bytes);
         EXPECT_TRUE(host.admin().try_post(command));
-        return await_response(host.admin().queue(), simt::now_ns() + 30 * kSecond).value().result();
+        return await_response(host.admin().queue(), simt::now_ns() + 100 * kSecond).value().result();
     };
     // Firmware download, and a vendor command that there is not: of any length.
     for (const std::uint8_t opcode : {0x11, 0xFD}) {

@@ -111,7 +111,7 @@ TEST(Discover, ATargetsOwnControllerSaysWhatItHas) {
     options.udp = true;
     options.target.ports.push_back({.service = "4421", .address = {}});
     LoopRig rig(options);
-    const auto found = discover(rig.host_nic(), rig.node_nic().address(), "4421", 10'000);
+    const auto found = discover(rig.host_nic(), rig.node_nic().address(), "4421", 100'000);
     ASSERT_TRUE(found.ok()) << found.error().message;
     ASSERT_EQ(found->size(), 1u);
     EXPECT_TRUE(is_ssd_subsystem(found->at(0).nqn));

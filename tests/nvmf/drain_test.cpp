@@ -80,7 +80,7 @@ void end_while_fetching(LoopRig& rig, const IoQueueConnect& connect, Buffer& dat
     ASSERT_TRUE(rig.node_nic().listen("watched", watched).ok());
     auto queue = HostQueue::create(rig.host_nic(), kEntries).value();
     const auto accepted =
-        queue->connect(rig.node_nic().address(), "watched", transport_request_data(1, kEntries, 1), 30'000);
+        queue->connect(rig.node_nic().address(), "watched", transport_request_data(1, kEntries, 1), 100'000);
     ASSERT_TRUE(accepted.ok()) << accepted.error().message;
     const auto sgl = data.sgl(0, sizeof(nvme::ConnectData));
     ASSERT_EQ(queue->post(connect.command_keyed(1, sgl.address, sgl.key())), HostQueue::Posted::kYes);

@@ -17,7 +17,7 @@
 namespace gnstor::nvmf {
 namespace {
 
-constexpr std::uint64_t kLongNs = 60'000'000'000;
+constexpr std::uint64_t kLongNs = 100'000'000'000;
 
 /// Takes connections and keeps every message, over errors too, until the test lets it go.
 class Keeper final : public rdma::Listener, public rdma::MessageSink {
@@ -80,7 +80,7 @@ TEST(HostQueueClose, KeepsWhatAPeerThatHangsStillReads) {
         std::vector<std::vector<std::byte>> sent;
         {
             auto queue = HostQueue::create(*host, 8).value();
-            (void)queue->connect("node", "keeper", {}, 10'000).value();
+            (void)queue->connect("node", "keeper", {}, 100'000).value();
             for (std::uint32_t i = 0; i < 8; ++i) {
                 std::vector<std::byte>& message = sent.emplace_back(4096 + 64);
                 for (std::size_t b = 0; b < message.size(); ++b)
@@ -111,7 +111,7 @@ TEST(HostQueueResponses, ShorterThanACompletionBreakTheQueue) {
         Keeper keeper(*node);
         keeper.answer_bytes = bytes;
         auto queue = HostQueue::create(*host, 8).value();
-        (void)queue->connect("node", "keeper", {}, 10'000).value();
+        (void)queue->connect("node", "keeper", {}, 100'000).value();
         ASSERT_EQ(queue->post(nvme::Command{}), HostQueue::Posted::kYes);
         nvme::Completion response{};
         bool answered = false;

@@ -12,12 +12,14 @@ enum class Shape : std::uint8_t { kOneReactor, kThreeReactors, kLateWindows, kUd
 
 class Io : public ::testing::TestWithParam<Shape> {
   protected:
+    static constexpr std::uint16_t kHeldQueue = 3;
     void SetUp() override {
         rig_ =
             std::make_unique<LoopRig>(RigOptions{.one_reactor = GetParam() == Shape::kOneReactor,
                                                  .late_windows = GetParam() == Shape::kLateWindows ? 12u : 0u,
                                                  .udp = GetParam() == Shape::kUdp,
                                                  .shm = GetParam() == Shape::kShm,
+                                                 .held_queue = kHeldQueue,
                                                  .target = {}});
         rig_->make_volume();
         host_ = rig_->connect(rig_->host()).value();
@@ -117,7 +119,7 @@ TEST_P(Io, InCapsuleDataMayLieInSeveralPieces) {
         io_->buffer.fill(static_cast<std::uint8_t>(cut));
         std::memcpy(capsule.data() + 64, io_->buffer.data(), 4096);
         ASSERT_EQ(io_->queue().post_bytes(capsule, cut, 3000), HostQueue::Posted::kYes);
-        ASSERT_EQ(await_response(io_->queue(), simt::now_ns() + 30 * kSecond).value().result(),
+        ASSERT_EQ(await_response(io_->queue(), simt::now_ns() + 100 * kSecond).value().result(),
                   Status::kSuccess);
         ASSERT_EQ(keyed(IoOpcode::kRead, fields(40, 1), 65536, 4096), Status::kSuccess);
         EXPECT_EQ(std::memcmp(io_->buffer.data(), io_->buffer.data() + 65536, 4096), 0) << cut;
@@ -184,14 +186,14 @@ TEST_P(Io, AnIdUnderWayTwiceIsAConflict) {
         c.command_id = 42;
         for (int i = 0; i < 8; ++i) {
             // An answer may come before the send completion of its capsule: the ring may have no room yet.
-            const std::uint64_t until = simt::now_ns() + 30 * kSecond;
+            const std::uint64_t until = simt::now_ns() + 100 * kSecond;
             auto posted = io_->queue().post(c);
             while (posted == HostQueue::Posted::kFull && simt::now_ns() < until)
                 posted = io_->queue().post(c);
             ASSERT_EQ(posted, HostQueue::Posted::kYes);
         }
         for (int i = 0; i < 8; ++i) {
-            const auto r = await_response(io_->queue(), simt::now_ns() + 30 * kSecond).value();
+            const auto r = await_response(io_->queue(), simt::now_ns() + 100 * kSecond).value();
             EXPECT_EQ(r.command_id, 42);
             if (r.result() == Status::kCommandIdConflict)
                 ++conflicts;
@@ -215,7 +217,7 @@ TEST_P(Io, ManyCommandsUnderWayAllCompleteWithTheirOwnData) {
     std::vector<std::uint32_t> block_of(64);
     std::vector<std::uint16_t> idle;
     for (std::uint16_t i = 0; i < 64; ++i) idle.push_back(i);
-    const std::uint64_t until = simt::now_ns() + 60 * kSecond;
+    const std::uint64_t until = simt::now_ns() + 100 * kSecond;
     while (done < kOperations) {
         ASSERT_LT(simt::now_ns(), until);
         if (!idle.empty() && posted < kOperations) {
@@ -251,27 +253,33 @@ TEST_P(Io, ManyCommandsUnderWayAllCompleteWithTheirOwnData) {
 
 TEST_P(Io, MoreCommandsThanTheQueueHoldsFailsTheConnection) {
     // The queue pair has room for 64, but Connect... says 16: the seventeenth under way breaks the rule.
-    const IoQueueConnect connect = host_->io_queue(2, 16);
-    auto queue = HostQueue::create(rig_->host_nic(), 4096).value();
+    constexpr std::uint16_t kHolds = 16;
+    const IoQueueConnect connect = host_->io_queue(kHeldQueue, kHolds);
+    auto queue = HostQueue::create(rig_->host_nic(), 64).value();
     ASSERT_TRUE(host_->connect_transport(queue->qp(), connect).ok());
-    ASSERT_TRUE(connect_queue(*queue, connect, simt::now_ns() + 30 * kSecond).ok());
-    Buffer to(rig_->host_nic(), 1u << 20);
-    const bool failed = eventually(
-        [&] {
-            for (std::uint16_t i = 0; i < 64 && !queue->broken(); ++i) {
-                nvme::Command c = io(IoOpcode::kRead, fields(0, 256), to.sgl(0, 1u << 20));
-                c.command_id = i;
-                (void)queue->post(c);
-            }
-            nvme::Completion r;
-            while (queue->poll(r)) {
-            }
-            return queue->broken();
-        },
-        100);  // packets: while nobody has the time to acknowledge, few go out, and reads complete meanwhile
-    EXPECT_TRUE(failed);
+    ASSERT_TRUE(connect_queue(*queue, connect, simt::now_ns() + 100 * kSecond).ok());
+    const auto read = [&](std::uint16_t id) {
+        nvme::Command c = io(IoOpcode::kRead, fields(0, 1), io_->buffer.sgl(65536, 4096));
+        c.command_id = id;
+        return queue->post(c);
+    };
+    for (std::uint16_t i = 0; i < kHolds; ++i) ASSERT_EQ(read(i), HostQueue::Posted::kYes);
+    // The drive answers none of them, so all that the queue holds are under way: which is no offence.
+    ASSERT_TRUE(eventually([&] { return rig_->held().hold() == kHolds; }));
+    ASSERT_FALSE(queue->broken());
+    EXPECT_EQ(rig_->counters().malformed, 0u);
+    ASSERT_EQ(read(kHolds), HostQueue::Posted::kYes);
+    EXPECT_TRUE(eventually([&] {
+        nvme::Completion r;
+        EXPECT_FALSE(queue->poll(r)) << "an answer to " << r.command_id;
+        return queue->broken();
+    }));
+    EXPECT_EQ(rig_->held().hold(), kHolds) << "it must not reach the drive";
     EXPECT_EQ(io_->status(io(IoOpcode::kRead, fields(1, 1), io_->buffer.sgl(0, 4096))), Status::kSuccess)
         << "others go on";
+    rig_->held().let_go();
+    EXPECT_TRUE(eventually([&] { return rig_->counters().connections_failed == 1; }));
+    EXPECT_EQ(rig_->counters().malformed, 1u);
     queue.reset();
 }
 

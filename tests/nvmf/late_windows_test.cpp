@@ -43,7 +43,7 @@ TEST_F(LateWindows, ConnectDataIsFetched) {
         std::memcpy(buffer.data(), &data, sizeof data);
         const auto sgl = buffer.sgl(0, sizeof data);
         EXPECT_EQ(queue->post(connect.command_keyed(id, sgl.address, sgl.key())), HostQueue::Posted::kYes);
-        return await_response(*queue, simt::now_ns() + 30 * kSecond).value();
+        return await_response(*queue, simt::now_ns() + 100 * kSecond).value();
     };
     const auto refused = try_with(bad, 5);
     EXPECT_EQ(refused.result(), Status::kConnectInvalidParameters);
@@ -67,7 +67,7 @@ TEST_F(LateWindows, ASecondConnectWhileTheFirstIsFetchedIsRefused) {
     for (std::uint16_t id = 1; id <= 2; ++id)
         ASSERT_EQ(queue->post(connect.command_keyed(id, sgl.address, sgl.key())), HostQueue::Posted::kYes);
     for (int i = 0; i < 2; ++i) {
-        const auto r = await_response(*queue, simt::now_ns() + 30 * kSecond).value();
+        const auto r = await_response(*queue, simt::now_ns() + 100 * kSecond).value();
         EXPECT_EQ(r.result(), r.command_id == 1 ? Status::kSuccess : Status::kCommandSequenceError);
     }
 }

@@ -2,6 +2,7 @@
 // addresses; drives in memory, a target, host controllers.
 #pragma once
 
+#include "held_queue.hpp"
 #include "nvmf/host.hpp"
 #include "nvmf/nqn.hpp"
 #include "nvmf/target.hpp"
@@ -36,7 +37,7 @@ inline constexpr std::uint64_t kSecond = 1'000'000'000;
 
 /// Waits for a condition, with a deadline and without a sleep.
 template <class Condition>
-bool eventually(Condition condition, std::uint64_t seconds = 20) {
+bool eventually(Condition condition, std::uint64_t seconds = 100) {
     const std::uint64_t until = simt::now_ns() + seconds * kSecond;
     while (!condition()) {
         if (simt::now_ns() > until) return false;
@@ -73,6 +74,7 @@ struct RigOptions {
     std::uint32_t late_windows = 0;  ///< of the node's NIC (NicOptions)
     bool udp = false;                ///< packets between the two, instead of pointers
     bool shm = false;                ///< the host is a client of the node's, over shared memory
+    std::uint16_t held_queue = 0;    ///< the id of I/O queues that held() keeps from the drive; 0: none
     TargetOptions target;
 };
 
@@ -111,9 +113,15 @@ class LoopRig {
         ssd::DriveOptions drive;
         drive.capacity_bytes = 64u << 20;
         drive_ = ssd::Drive::open(drive, drive_reactor).value();
+        held_ = std::make_unique<HeldQueue>(*drive_, options.held_queue);
+        ssd::NvmeDevice* const device =
+            options.held_queue != 0 ? held_.get() : static_cast<ssd::NvmeDevice*>(drive_.get());
         const SubsystemConfig subsystems[] = {
-            {.device = drive_.get(), .nqn = "", .service = service_, .drive_reactor = &drive_reactor}};
-        if (options.manual_clock) options.target.now_ns = [this] { return clock_ns.load(); };
+            {.device = device, .nqn = "", .service = service_, .drive_reactor = &drive_reactor}};
+        if (options.manual_clock)
+            options.target.now_ns = [this] { return clock_ns.load(); };
+        else
+            options.target.connect_timeout_ms = 100'000;  // a busy machine is no lost host
         target_ = Target::open(*node_nic_, subsystems, options.target).value();
     }
     ~LoopRig() {
@@ -140,8 +148,8 @@ class LoopRig {
         o.subsystem_nqn = ssd_subsystem_nqn(drive_->uuid());
         o.host_nqn = std::move(nqn);
         o.host_id = {1, 2, 3, 4};
-        o.keep_alive_ms = 60000;
-        o.timeout_ms = 30000;
+        o.keep_alive_ms = 0;  // a busy machine is no lost host; tests of that rule set theirs
+        o.timeout_ms = 100'000;
         return o;
     }
     [[nodiscard]] Result<std::unique_ptr<HostController>> connect(const HostOptions& o) const {
@@ -173,6 +181,7 @@ class LoopRig {
     rdma::SoftNic& node_nic() { return *node_nic_; }
     Target& target() { return *target_; }
     ssd::Drive& drive() { return *drive_; }
+    HeldQueue& held() { return *held_; }
     std::atomic<std::uint64_t> clock_ns{1};
 
     /// Takes the target away while hosts are connected.
@@ -193,6 +202,7 @@ class LoopRig {
     std::unique_ptr<rdma::SoftNic> host_nic_;
     std::unique_ptr<rdma::SoftNic> node_nic_;
     std::unique_ptr<ssd::Drive> drive_;
+    std::unique_ptr<HeldQueue> held_;
     std::unique_ptr<Target> target_;
 };
 
@@ -234,7 +244,7 @@ class IoClient {
     nvme::Completion run(nvme::Command command, std::span<const std::byte> in_capsule = {}) {
         command.command_id = next_id_++;
         // An answer may overtake the completion of its own send: the entry is free when that has come.
-        const std::uint64_t deadline = simt::now_ns() + 30 * kSecond;
+        const std::uint64_t deadline = simt::now_ns() + 100 * kSecond;
         HostQueue::Posted posted = queue_->post(command, in_capsule);
         while (posted == HostQueue::Posted::kFull && simt::now_ns() < deadline) {
             std::this_thread::yield();

@@ -43,7 +43,7 @@ class Ports : public ::testing::Test {
         o.subsystem_nqn = target_->subsystem_nqn(drive);
         o.host_nqn = client_host_nqn(kWriter);
         o.host_id = {1};
-        o.timeout_ms = 30000;
+        o.timeout_ms = 100'000;
         return o;
     }
     StockOptions discovery(std::uint32_t keep_alive_s = 0) const {
@@ -198,7 +198,7 @@ TEST_F(Ports, TheDiscoveryLogHasARecordForEachSubsystemAtEachPort) {
 }
 
 TEST_F(Ports, ADiscoveryControllerServesItsFewCommandsAndRefusesAllElse) {
-    StockHost stock(*host_nic_, discovery(30));
+    StockHost stock(*host_nic_, discovery(120));
     ASSERT_NO_FATAL_FAILURE(connect_discovery(stock));
     EXPECT_EQ(stock.admin().keyed(stock_command(0x18), {}).result(), Status::kSuccess) << "keep-alive";
     std::vector<std::byte> page(4096, std::byte{0xEE});

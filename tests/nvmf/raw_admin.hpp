@@ -154,7 +154,7 @@ class RawAdmin {
         StockQueue& admin = stock_[i]->admin();
         if (broken(i)) return false;
         if (!admin.try_post(command)) return false;
-        const std::uint64_t until = simt::now_ns() + 30 * kSecond;
+        const std::uint64_t until = simt::now_ns() + 100 * kSecond;
         if (command.opcode == 0x0C) {
             held_[i].insert(command.command_id);
             return false;

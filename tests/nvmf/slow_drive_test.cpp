@@ -24,7 +24,7 @@ using nvme::IoOpcode;
 using nvme::Status;
 
 constexpr std::uint32_t kEntries = 32;
-constexpr std::uint64_t kLongNs = 60'000'000'000;
+constexpr std::uint64_t kLongNs = 100'000'000'000;
 
 class SlowDrive : public ::testing::Test, public rdma::Listener, public ConnectionOwner {
   protected:
@@ -34,7 +34,7 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
         host = rdma::SoftNic::open(wire, "host", {.strict = true}, reactors).value();
         node->listen("ssd", *this).value();
         queue = HostQueue::create(*host, kEntries).value();
-        (void)queue->connect("node", "ssd", transport_request_data(1, kEntries, 1), 10'000).value();
+        (void)queue->connect("node", "ssd", transport_request_data(1, kEntries, 1), 100'000).value();
         ConnectRequest request;
         request.queue_id = 1;
         request.sq_size = kEntries - 1;

@@ -30,7 +30,7 @@ struct StockOptions {
     std::string service = "4420";
     std::string subsystem_nqn;
     std::string host_nqn = kStockHostNqn;
-    std::uint32_t keep_alive_s = 5;
+    std::uint32_t keep_alive_s = 120;  // Linux says 5 and sends one every 2.5 s; these send none
     std::uint32_t queue_size = 128;
     bool disable_sq_flow = false;
 };
@@ -50,14 +50,14 @@ class StockQueue {
         : nic_(nic), queue_(HostQueue::create(nic, entries).value()) {}
 
     HostQueue& queue() { return *queue_; }
-    nvme::Completion wait() { return await_response(*queue_, simt::now_ns() + 30'000'000'000).value(); }
+    nvme::Completion wait() { return await_response(*queue_, simt::now_ns() + 100'000'000'000).value(); }
     void post(nvme::Command& command, std::span<const std::byte> in_capsule = {}) {
         ASSERT_TRUE(try_post(command, in_capsule));
     }
     /// False: the connection is gone.
     bool try_post(nvme::Command& command, std::span<const std::byte> in_capsule = {}) {
         command.command_id = next_id_++;
-        const std::uint64_t until = simt::now_ns() + 30'000'000'000;
+        const std::uint64_t until = simt::now_ns() + 100'000'000'000;
         auto posted = queue_->post(command, in_capsule);
         while (posted == HostQueue::Posted::kFull && simt::now_ns() < until)
             posted = queue_->post(command, in_capsule);
@@ -221,7 +221,7 @@ class StockHost {
     }
     void transport(StockQueue& queue, std::uint16_t id, std::uint32_t entries, std::uint16_t controller) {
         const auto accepted = queue.queue().connect(options_.peer, options_.service,
-                                                    transport_request_data(id, entries, controller), 30'000);
+                                                    transport_request_data(id, entries, controller), 100'000);
         ASSERT_TRUE(accepted.ok()) << accepted.error().message;
         EXPECT_TRUE(check_transport_accept(*accepted, entries).ok());
     }
