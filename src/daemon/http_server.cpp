@@ -1,5 +1,7 @@
 #include "daemon/http_server.hpp"
 
+#include "daemon/http_connection.hpp"
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -44,7 +46,7 @@ struct HttpServer::Impl {
     explicit Impl(Api& a) : api(a) {}
     Api& api;
     HttpServerOptions options;
-    httplib::Server server;
+    BoundedServer server;
     std::thread listener;
     std::unique_ptr<Descriptor> lock;
     int port = 0;
@@ -79,28 +81,22 @@ void HttpServer::Impl::configure() {
         .Patch("[^]*", serve)
         .Delete("[^]*", serve)
         .Options("[^]*", serve);
-    // What httplib refuses by itself: bodies that are too large, lines that are no HTTP.
+    // What httplib refuses by itself: lines that are no HTTP.
     server.set_error_handler([this](const httplib::Request&, httplib::Response& out) {
         if (!out.body.empty()) return;
-        const char* code = out.status == 413   ? "too_large"
-                           : out.status >= 500 ? "internal"
-                                               : "invalid_argument";
-        put(api.refuse(out.status, code,
-                       out.status == 413
-                           ? fmt::format("the body is above {} bytes", kMaxBodyBytes)
-                           : std::string("this is not an HTTP request that gnstord understands")),
+        put(api.refuse(out.status, out.status >= 500 ? "internal" : "invalid_argument",
+                       "this is not an HTTP request that gnstord understands, or not all of it came"),
             out);
     });
     server.set_exception_handler([this](const httplib::Request&, httplib::Response& out, std::exception_ptr) {
         put(api.refuse(500, "internal", "a defect in gnstord: the request was not carried out"), out);
     });
-    // Well above the interface's own limit: a body that is refused is read first, or its sender would see a
-    // reset, not the answer.
-    server.set_payload_max_length(16 * kMaxBodyBytes);
-    server.set_read_timeout(std::chrono::seconds(5));
-    server.set_write_timeout(std::chrono::seconds(5));
-    server.set_keep_alive_timeout(
-        std::max<time_t>(1, std::chrono::duration_cast<std::chrono::seconds>(options.idle).count()));
+    HttpLimits limits;
+    limits.idle = options.idle;
+    limits.request = options.request;
+    server.configure(limits, [this](const HeadRefusal& refusal, httplib::Response& out) {
+        put(api.refuse(refusal.status, refusal.code, refusal.message), out);
+    });
     server.new_task_queue = [count = options.threads] { return new httplib::ThreadPool(count); };
     // Not SO_REUSEPORT, httplib's default: a second daemon on the port would silently take half of the
     // connections.

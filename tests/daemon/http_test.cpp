@@ -7,6 +7,7 @@
 #include <gnstor/base/hash.hpp>
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -196,6 +197,84 @@ TEST_F(HttpTest, ABodyThatIsTooLargeIsRefusedAsJson) {
             true);
     EXPECT_EQ(answer.rfind("HTTP/1.1 413", 0), 0u) << answer.substr(0, 100);
     EXPECT_NE(answer.find("too_large"), std::string::npos);
+}
+
+/// Sends `head`, then `body` bytes of filling, until the server ends the connection: how many were taken, and
+/// what it said.
+struct Endless {
+    std::uint64_t sent = 0;
+    std::string answer;
+};
+Endless send_endlessly(int fd, const std::string& head, std::uint64_t body) {
+    Endless e;
+    (void)!::send(fd, head.data(), head.size(), MSG_NOSIGNAL);
+    const std::string piece(65536, 'x');
+    while (e.sent < body) {
+        const ssize_t n = ::send(fd, piece.data(), piece.size(), MSG_NOSIGNAL);
+        if (n <= 0) break;
+        e.sent += static_cast<std::uint64_t>(n);
+    }
+    char buffer[4096];
+    for (ssize_t n; (n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0;)
+        e.answer.append(buffer, static_cast<std::size_t>(n));
+    ::close(fd);
+    return e;
+}
+
+TEST_F(HttpTest, OfAHugeBodyABoundedAmountIsReadWhateverTheMethod) {
+    serve();
+    constexpr std::uint64_t kHuge = 100'000'000, kMost = 4u << 20;
+    std::uint64_t refused = 0;
+    for (const char* method : {"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+        for (const char* length :
+             {"Content-Length: 100000000", "Transfer-Encoding: chunked\r\n\r\n5F5E100", "X-None: 1"}) {
+            const std::string head = fmt::format("{} /v1/clients HTTP/1.1\r\n{}\r\n\r\n", method, length);
+            const Endless e = send_endlessly(connect_raw(), head, kHuge);
+            EXPECT_LT(e.sent, kMost) << head;
+            if (std::string(length) != "X-None: 1") {  // a whole request, and no other one after it
+                EXPECT_EQ(e.answer.find("HTTP/1.1 2"), std::string::npos) << head << " -> " << e.answer;
+            }
+            refused += e.answer.find("HTTP/1.1 4") == 0 ? 1 : 0;
+        }
+    EXPECT_TRUE(client()->get("/healthz").ok());
+    EXPECT_GE(refused, 1u) << "a sender that looks is told";
+}
+
+TEST_F(HttpTest, WhatFollowsAHeadThatIsRefusedIsNotTakenForARequest) {
+    serve();
+    const std::string hidden = "GET /healthz HTTP/1.1\r\n\r\n";
+    for (const std::string& lengths :
+         {fmt::format("Content-Length: {}\r\n", hidden.size()),
+          fmt::format("Content-Length: 0\r\nContent-Length: {}\r\n", hidden.size()),
+          std::string("Content-Length: 5x\r\n"), std::string("Transfer-Encoding: chunked\r\n")}) {
+        const std::string answer = raw("GET /healthz HTTP/1.1\r\n" + lengths + "\r\n" + hidden, true);
+        EXPECT_EQ(answer.rfind("HTTP/1.1 4", 0), 0u) << lengths << answer;
+        EXPECT_EQ(answer.find("HTTP/1.1", 1), std::string::npos) << lengths << answer;
+        EXPECT_NE(answer.find("\"message\""), std::string::npos) << lengths << answer;
+    }
+    // Two requests in one piece are two requests.
+    const std::string both = raw("GET /healthz HTTP/1.1\r\n\r\n" + hidden, true);
+    EXPECT_NE(both.find("HTTP/1.1 200", 1), std::string::npos) << both;
+    const std::string none = raw("POST /v1/clients HTTP/1.1\r\n\r\n", true);
+    EXPECT_EQ(none.rfind("HTTP/1.1 4", 0), 0u) << "no length is no body, and nobody waits for one: " << none;
+}
+
+TEST_F(HttpTest, ASenderOfOneByteAtATimeHoldsAThreadForABoundedTime) {
+    options.request = std::chrono::milliseconds(500);
+    serve();
+    for (const std::string& head : {std::string("POST /v1/clients HTTP/1.1\r\nContent-Length: 60000\r\n\r\n"),
+                                    std::string("GET /healthz HTTP/1.1\r\nX: ")}) {
+        const int fd = connect_raw();
+        ASSERT_EQ(::send(fd, head.data(), head.size(), MSG_NOSIGNAL), static_cast<ssize_t>(head.size()));
+        int sent = 0;
+        for (; sent < 2000; ++sent) {  // each after a while without an answer
+            pollfd one{fd, POLLIN, 0};
+            if (::poll(&one, 1, 50) != 0 || ::send(fd, " ", 1, MSG_NOSIGNAL) != 1) break;
+        }
+        EXPECT_LT(sent, 2000) << "100 s, and it still reads: " << head;
+        ::close(fd);
+    }
+    EXPECT_TRUE(client()->get("/healthz").ok());
 }
 
 TEST_F(HttpTest, ASocketInUseIsAClearErrorAndAStaleOneIsReplaced) {
