@@ -28,9 +28,11 @@ quietly() {
 
 # configure PRESET [-D...]
 configure() {
-    local preset="$1" extra=()
+    local preset="$1" extra=() ptx=ON
     shift
-    [[ "$preset" == cuda ]] && extra+=("-DCMAKE_CUDA_COMPILER=$GN_NVCC")
+    # ptxas takes most of a CUDA source's time; where nothing can run what it makes, one program goes through it.
+    [[ "$GN_LANES" != gpu ]] || ptx=OFF
+    [[ "$preset" != cuda ]] || extra+=("-DCMAKE_CUDA_COMPILER=$GN_NVCC" "-DGN_PTX_ONLY=$ptx")
     quietly "$GN_LOGS/$preset-configure.log" cmake --preset "$preset" "-DGN_DAEMON=$GN_DAEMON" "${extra[@]}" "$@" || return 1
     { grep -E '^-- gnstor:' "$GN_LOGS/$preset-configure.log" || true; } | sed 's/^-- /     /'
 }
