@@ -3,9 +3,6 @@
 // nvcc is.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string>
-
 #include "gnor/gpu_fixture.hpp"
 #include "gnor/hang_runs.hpp"
 
@@ -17,12 +14,9 @@ class GnorGpuHangs : public OnGpu {
     void SetUp() override {
         OnGpu::SetUp();
         // It takes minutes, and would watch nothing: these kernels have no shared memory.
-        if (const char* tool = std::getenv("GN_UNDER_TOOL");
-            tool != nullptr && tool == std::string("racecheck"))
+        if (tool() == "racecheck")
             GTEST_SKIP() << "racecheck watches shared memory, of which there is none here";
     }
-    /// Under a tool that makes each access slow, a smaller grid does.
-    static std::uint32_t scale() { return std::getenv("GN_UNDER_TOOL") != nullptr ? 16 : 1; }
 };
 
 TEST_F(GnorGpuHangs, GridsOfThousandsOfBlocksRunToTheirEnd) {

@@ -2,8 +2,6 @@
 // is.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string>
 #include <thread>
 
 #include "gnor/gpu_fixture.hpp"
@@ -103,8 +101,7 @@ TEST_F(GnorGpu, MembersEachGetAPoolBufferOfTheirOwn) {
 }
 TEST_F(GnorGpu, APoolDoublesUnderARunningKernelAndItsMemoryIsRegistered) {
     // The checker takes what was registered after a kernel began for no memory at all.
-    if (const char* tool = std::getenv("GN_UNDER_TOOL"); tool != nullptr && std::string(tool) == "memcheck")
-        GTEST_SKIP() << "memcheck knows the memory of before the launch alone";
+    if (tool() == "memcheck") GTEST_SKIP() << "memcheck knows the memory of before the launch alone";
     PoolBench b(gpu_pool(256u << 10, 4u << 20));
     constexpr std::uint32_t kWarps = 64;
     auto run =

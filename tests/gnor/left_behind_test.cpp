@@ -3,8 +3,7 @@
 // and the channel serves as if nothing had been.
 #include <gtest/gtest.h>
 
-#include "gnor/bench.hpp"
-#include "gnor/hang_cases.hpp"
+#include "gnor/left_runs.hpp"
 
 namespace gnstor::test {
 namespace {
@@ -13,13 +12,6 @@ const simt::SelfGroup kMe = simt::self(simt::Lane{});
 Deadline late() {
     return Deadline::in_ns(kLong);
 }
-
-/// Nobody may call it.
-struct Stray {
-    std::uint64_t* calls;
-    GN_HD
-    void operator()(Status) const { add(calls, 1); }
-};
 
 class LeftBehind : public ::testing::Test {
   protected:
@@ -183,54 +175,28 @@ TEST_F(LeftBehind, BuffersComeBackAndWhatIsStillInUseStays) {
     expect_useful();
 }
 
-/// Lanes that send what they can with callbacks, and leave.
-struct LanesThatLeaveCallbacks {
-    Common common;
-    std::uint64_t* calls;
-
-    GN_HD
-    void operator()(simt::Lane lane) const {
-        const auto view = common.channels.mine(lane).with<Stray>();
-        const auto rank = static_cast<std::uint32_t>(lane.grid_rank());
-        auto* const buffer = view.alloc(simt::self(lane), 4 * 4096);
-        if (buffer == nullptr) return common.expect(Status::kNoBuffer);
-        for (std::uint32_t i = 0; i < 8; ++i) {
-            const Status sent =
-                rank % 2 == 0 ? common.volume.try_read_async(lane, view, rank * 64, 4, buffer, Stray{calls})
-                              : common.volume.try_write_async(lane, view, rank * 64, 4, buffer, Stray{calls});
-            common.expect(sent == Status::kTooManyPending ? Status::kSuccess : sent);
-        }
-    }
-};
-
 TEST(LeftBehindByManyLanes, CallbacksAndBuffersAreGivenUpAndTheChannelsServeOn) {
     RigOptions o = options_of(2, 8);
     o.chunk_shift = 1;
     Bench b(o, 1, 64);
-    for (std::uint32_t round = 0; round < 5; ++round) {
-        std::uint64_t calls = 0;
-        for (auto& d : b.rig.drives)
-            d->set_rule([n = 0u](const auto&, const auto&) mutable {
-                return Decision{++n % 3 == 0 ? Decision::kNever : Decision::kServe, {}, n % 4};
-            });
-        b.test_warps(4, 5, LanesThatLeaveCallbacks{b.common, &calls});
-        std::uint32_t dropped = 0;
-        for (auto& c : b.rig.channels) dropped += c->drop_callbacks().value();
-        EXPECT_GT(dropped, 0u);
-        const std::uint64_t before = calls;
-        for (std::uint32_t i = 0; i < b.rig.channels.size(); ++i)
-            for (std::uint32_t slot = 0; slot < o.ssds; ++slot) {
-                b.rig.channels[i]->reclaim(slot).value();
-                b.rig.connect(i, slot);
-            }
-        for (auto& d : b.rig.drives) d->set_rule({});
-        for (auto& c : b.rig.channels) EXPECT_EQ(c->free_left_buffers().value().in_use, 0u);
-        b.rig.expect_clean();
-        b.test_warps(4, 5, WarpsComeAndGo{b.common, 2});
-        EXPECT_EQ(calls, before);
-        b.rig.expect_clean();
-    }
+    run_with_callbacks_left_behind(b, 5, [&b](const auto& kernel) { b.test_warps(4, 5, kernel); });
     b.expect_good(5 * 4 * 5 * 8);
+}
+
+TEST(LeftBehindByManyLanes, DroppedTokensKeepTheirBuffersUntilTheirAnswersCome) {
+    EXPECT_GT(run_with_dropped_tokens(options_of(2, 8), 8, 4), 0u);
+}
+
+TEST(NobodyAnswers, ANicThatStandsStillEndsEveryCallAtItsDeadlineAndServesOnWhenItGoesOn) {
+    EXPECT_GT(run_without_any_answer(options_of(1, 8), 12, 2, Silent::kNic), 0u);
+}
+
+TEST(NobodyAnswers, DrivesThatNeverDoEndEveryCallAtItsDeadlineAndReclaimMakesTheChannelNew) {
+    EXPECT_GT(run_without_any_answer(options_of(2, 8), 12, 2, Silent::kDrives), 0u);
+}
+
+TEST(SeveralKernels, AtOnceShareOneSetOfChannels) {
+    run_kernels_side_by_side(options_of(2, 8), 2, 4, 1);
 }
 
 }  // namespace
