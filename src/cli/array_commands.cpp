@@ -1,6 +1,7 @@
 // array_commands.cpp: gnstor up, down, status, ssd list, client add, client list.
 #include "cli/cli.hpp"
 #include "cli/daemon_process.hpp"
+#include "cli/node_states.hpp"
 #include "cli/nodes_plan.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
@@ -97,27 +98,6 @@ Result<json> describe_array(const Context& c, const UpOptions& o, bool started) 
         notes.push_back(fmt::format("it works as it was started; for {} stop it first ('gnstor down')",
                                     fmt::join(o.of_the_daemon, ", ")));
     return json{{"ssds", ssds.size()}, {"ssd_capacity_bytes", each}, {"notes", notes}};
-}
-
-json to_json(const std::vector<NodeState>& nodes) {
-    json list = json::array();
-    for (const NodeState& state : nodes) {
-        json one{
-            {"name", state.node.name}, {"address", state.node.address}, {"running", state.pid.has_value()}};
-        if (state.pid) one["pid"] = *state.pid;
-        list.push_back(std::move(one));
-    }
-    return list;
-}
-
-std::string describe(const std::vector<NodeState>& nodes) {
-    std::string text;
-    for (const NodeState& state : nodes)
-        text += state.pid
-                    ? fmt::format("{} at {} (process {})\n", state.node.name, state.node.address, *state.pid)
-                    : fmt::format("{} at {} does NOT run; 'gnstor up' starts it again\n", state.node.name,
-                                  state.node.address);
-    return text;
 }
 
 int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
@@ -275,12 +255,15 @@ int status(const Context& c) {
         here ? read_plan(c.directory) : Result<std::vector<PlannedNode>>(std::vector<PlannedNode>{});
     const std::vector<NodeState> nodes =
         plan.ok() ? node_states(c.directory, *plan) : std::vector<NodeState>{};
+    const std::vector<GatewayProcess> gateways =
+        here ? gateway_processes(c.directory) : std::vector<GatewayProcess>{};
     Result<json> answer = c.control().get("/v1/status");
     if (!answer.ok()) {
-        c.out.text(describe(nodes));
+        c.out.text(describe(nodes) + describe(gateways));
         return c.out.fail(answer.error());
     }
     if (!nodes.empty()) (*answer)["nodes"] = to_json(nodes);
+    if (!gateways.empty()) (*answer)["gateways"] = to_json(gateways);
     c.out.document(*answer);
     const json& s = *answer;
     std::string text =
@@ -296,7 +279,7 @@ int status(const Context& c) {
                             lease.at("volume_name").get<std::string>(),
                             lease.at("client_name").get<std::string>(), lease.at("epoch").dump(),
                             lease.at("remaining_ms").get<std::uint64_t>() / 1000);
-    text += describe(nodes);
+    text += describe(nodes) + describe(gateways);
     for (const json& warning : s.at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";
     if (!s.at("superseded").get<std::string>().empty())
         text += "warning: " + s.at("superseded").get<std::string>() + "\n";

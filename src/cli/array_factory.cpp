@@ -56,7 +56,7 @@ class UdpServedNode final : public ServedNode {
     std::unique_ptr<embedded::Node> node_;
 };
 
-class UdpGateway final : public ServedNode {
+class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
   public:
     static Result<std::unique_ptr<ServedNode>> open(const RemoteArrayOptions& array,
                                                     const GatewayVolume& volume, const std::string& port) {
@@ -68,7 +68,8 @@ class UdpGateway final : public ServedNode {
         what.options.volume = volume.name;
         what.options.read_only = volume.read_only;
         gateway::ServeOptions options;
-        options.port = port;
+        options.port = made->port_ = port;
+        made->read_only_ = volume.read_only;
         GN_ASSIGN(made->served_, gateway::serve(made->array_->host_nic(), {&what, 1}, options));
         return std::unique_ptr<ServedNode>(std::move(made));
     }
@@ -79,13 +80,78 @@ class UdpGateway final : public ServedNode {
                  volume.geometry.capacity_blocks * nvme::kBlockBytes}};
     }
     std::uint32_t packet_bytes() const override { return array_->packet_bytes(); }
+    daemon::GatewayInspector* gateway() override { return this; }
+    daemon::GatewayInfo inspect_gateway() override;
 
   private:
     UdpGateway() = default;
+    std::string port_;
+    bool read_only_ = false;
     std::unique_ptr<RemoteArray> array_;
     std::unique_ptr<client::Client> client_;
     std::unique_ptr<gateway::ServedVolumes> served_;
 };
+
+daemon::GatewayInfo UdpGateway::inspect_gateway() {
+    gateway::Gateway& gateway = served_->gateway(0);
+    const gateway::GatewayCounters done = gateway.counters();
+    const gateway::GatewayState now = gateway.state();
+    daemon::GatewayInfo info;
+    info.volume = gateway.volume().name;
+    info.subsystem_nqn = served_->nqn(0);
+    info.capacity_bytes = gateway.volume().geometry.capacity_blocks * nvme::kBlockBytes;
+    info.read_only = read_only_;
+    info.writable = gateway.writable();
+    // Of the volume's subsystem, and of connections to the port that reached none.
+    nvmf::SubsystemCounters fabric{};
+    for (const std::string& name : {info.subsystem_nqn, port_}) {
+        const Result<nvmf::SubsystemCounters> some = served_->target().counters(name);
+        if (!some.ok()) continue;
+        fabric.capsules += some->capsules;
+        fabric.refused += some->refused;
+        fabric.malformed += some->malformed;
+        fabric.bytes_to_host += some->bytes_to_host;
+        fabric.bytes_to_drive += some->bytes_to_drive;
+        fabric.connections_accepted += some->connections_accepted;
+        fabric.connections_open += some->connections_open;
+        fabric.connections_refused += some->connections_refused;
+        fabric.connections_failed += some->connections_failed;
+        fabric.connections_disconnected += some->connections_disconnected;
+        fabric.keep_alive_expired += some->keep_alive_expired;
+    }
+    info.counters = {{"reads", done.reads},
+                     {"writes", done.writes},
+                     {"flushes", done.flushes},
+                     {"trims", done.trims},
+                     {"write_zeroes", done.write_zeroes},
+                     {"blocks_read", done.blocks_read},
+                     {"blocks_written", done.blocks_written},
+                     {"refused", done.refused + fabric.refused},
+                     {"failed", done.failed},
+                     {"reclaims", done.reclaims},
+                     {"share_waits", done.share_waits},
+                     {"capsules", fabric.capsules},
+                     {"malformed", fabric.malformed},
+                     {"bytes_to_host", fabric.bytes_to_host},
+                     {"bytes_from_host", fabric.bytes_to_drive},
+                     {"connections_accepted", fabric.connections_accepted},
+                     {"connections_refused", fabric.connections_refused},
+                     {"connections_failed", fabric.connections_failed},
+                     {"connections_disconnected", fabric.connections_disconnected},
+                     {"keep_alive_expired", fabric.keep_alive_expired}};
+    info.connections_open = fabric.connections_open;
+    info.under_way = now.under_way;
+    info.waiting = now.waiting;
+    info.places = now.places;
+    info.places_of_one_ssd = now.places_of_one_ssd;
+    info.places_of_many = now.places_of_many;
+    info.ssds = now.ssds;
+    info.many = now.many;
+    info.unflushed = now.unflushed;
+    info.slots_gone = now.slots_gone;
+    info.flushes_fail = now.flushes_fail;
+    return info;
+}
 
 /// How many SSDs' stores lie in a folder: ssd-0.store and on. A gap is an array with a drive missing.
 Result<std::uint32_t> count_stores(const fs::path& directory) {

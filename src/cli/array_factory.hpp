@@ -7,6 +7,7 @@
 #include <gnstor/embedded_array.hpp>
 #include <gnstor/remote_array.hpp>
 
+#include "daemon/gateway_status.hpp"
 #include "daemon/inspector.hpp"
 #include "daemon/records.hpp"
 
@@ -63,7 +64,8 @@ class ServedNode {
   public:
     virtual ~ServedNode() = default;
     [[nodiscard]] virtual std::vector<ServedSsd> ssds() const = 0;
-    [[nodiscard]] virtual std::uint32_t packet_bytes() const = 0;  ///< of the wire
+    [[nodiscard]] virtual std::uint32_t packet_bytes() const = 0;                  ///< of the wire
+    [[nodiscard]] virtual daemon::GatewayInspector* gateway() { return nullptr; }  ///< of a gateway alone
 };
 
 /// Opens (recovering) or makes the SSDs and serves them at `address` (IP) and `port` of the udp wire.

@@ -2,6 +2,7 @@
 #include "cli/cli.hpp"
 #include "cli/node_process.hpp"
 #include "cli/ssd_options.hpp"
+#include "daemon/array_address.hpp"
 #include "embedded/node_array.hpp"
 
 #include <gnstor/base/units.hpp>
@@ -12,6 +13,7 @@ namespace {
 struct NodeWords {
     NodeOptions node;
     std::string listen, capacity = "1GiB";
+    std::string http, token_file;  ///< of a gateway's metrics
 };
 
 int node(const Context& c, NodeWords& o) {
@@ -33,6 +35,15 @@ int node(const Context& c, NodeWords& o) {
         if (!named.ok()) return c.out.fail(named.error());
     }
     if (!o.node.gateway.name.empty()) o.node.array.directory /= "gateway-" + o.node.gateway.name;
+    o.node.token_file =
+        o.token_file.empty() ? o.node.array.directory / "gateway.token" : std::filesystem::path(o.token_file);
+    if (!o.http.empty()) {
+        const Result<daemon::ArrayAddress> at = daemon::parse_host_port(o.http, true);
+        if (!at.ok()) return finish(c, at.error());
+        o.node.tcp.emplace();
+        o.node.tcp->host = at->host;
+        o.node.tcp->port = at->port;
+    }
     const Result<void> served = run_node(o.node);
     return served.ok() ? kOk : c.out.fail(served.error());
 }
@@ -52,10 +63,19 @@ void add_node_command(CLI::App& app, Context& context) {
                 return good.ok() ? std::string() : good.error().message;
             },
             "ADDR[:PORT]"));
-    command->add_option(
+    CLI::Option* const gateway = command->add_option(
         "--gateway", o->node.gateway.name,
         "serve this volume of the array (--array) as an ordinary NVMe namespace, in place of SSDs");
     command->add_flag("--read-only", o->node.gateway.read_only, "of --gateway: others may write the volume");
+    command
+        ->add_option("--http", o->http,
+                     "HOST:PORT of --gateway: serve /metrics there too, for those who bring the token")
+        ->needs(gateway);
+    command
+        ->add_option("--http-token-file", o->token_file,
+                     "what they have to bring; made where it is not there; default: gateway.token in "
+                     "gateway-VOLUME of the folder")
+        ->needs(gateway);
     command->add_option("--ssds", o->node.array.ssds, "how many SSDs a new node gets")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();

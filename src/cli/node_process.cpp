@@ -2,6 +2,8 @@
 
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
+#include "daemon/gateway_api.hpp"
+#include "daemon/token_file.hpp"
 
 #include <gnstor/base/units.hpp>
 
@@ -9,6 +11,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -60,7 +63,47 @@ void print(const json& about) {
                about.at("ssds").size(), about.contains("gateway") ? "volume" : "SSDs",
                about.at("address").get<std::string>(), about.at("port").get<std::string>(),
                about.at("packet_bytes").dump());
+    if (about.contains("http") && about.at("http").contains("listen"))
+        fmt::print("gnstor node: metrics at http://{}/metrics, with the token in {}\n",
+                   about.at("http").at("listen").get<std::string>(),
+                   about.at("http").at("token_file").get<std::string>());
     std::fflush(stdout);
+}
+
+/// A gateway's HTTP interface, while it lives.
+struct GatewayHttp {
+    std::unique_ptr<daemon::GatewayApi> api;
+    std::unique_ptr<daemon::HttpServer> socket, tcp;
+};
+
+Result<GatewayHttp> serve_http(const NodeOptions& o, ServedNode& node) {
+    GatewayHttp http;
+    if (node.gateway() == nullptr) return http;
+    http.api = std::make_unique<daemon::GatewayApi>(*node.gateway());
+    daemon::HttpServerOptions unix_socket;
+    unix_socket.program = "gateway of volume " + o.gateway.name;
+    unix_socket.elsewhere = "stop it first";
+    unix_socket.socket = o.array.directory / kGatewaySocket;
+    if (unix_socket.socket.native().size() < sizeof sockaddr_un{}.sun_path) {
+        GN_ASSIGN(http.socket, daemon::HttpServer::start(*http.api, unix_socket));
+    } else {
+        fmt::print(stderr, "gnstor node: {} is too long for a socket: metrics are served by --http alone\n",
+                   unix_socket.socket.string());
+    }
+    if (!o.tcp) return http;
+    daemon::HttpServerOptions tcp = *o.tcp;
+    tcp.program = unix_socket.program;
+    GN_ASSIGN(tcp.token, daemon::read_or_make_token(o.token_file));
+    GN_ASSIGN(http.tcp, daemon::HttpServer::start(*http.api, tcp));
+    return http;
+}
+
+json describe(const NodeOptions& o, const GatewayHttp& http) {
+    json about = json::object();
+    if (http.socket) about["socket"] = (o.array.directory / kGatewaySocket).string();
+    if (http.tcp) about["listen"] = fmt::format("{}:{}", o.tcp->host, http.tcp->port());
+    if (http.tcp) about["token_file"] = o.token_file.string();
+    return about;
 }
 
 }  // namespace
@@ -86,9 +129,13 @@ Result<void> run_node(const NodeOptions& o) {
     GN_ASSIGN(const std::unique_ptr<ServedNode> node, o.gateway.name.empty()
                                                           ? make_node(o.array, o.address, o.port)
                                                           : make_gateway(o.from, o.gateway, o.port));
+    GN_ASSIGN(const GatewayHttp http, serve_http(o, *node));
     const RemovedAtEnd about_file{o.array.directory / kNodeFile};
     json about = describe(o, *node);
-    if (!o.gateway.name.empty()) about["gateway"] = o.gateway.name;
+    if (!o.gateway.name.empty()) {
+        about["gateway"] = o.gateway.name;
+        about["http"] = describe(o, http);
+    }
     GN_TRY(write_whole(about_file.path, about.dump(2) + "\n"));
     print(about);
     int signal = 0;

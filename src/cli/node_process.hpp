@@ -5,6 +5,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "cli/array_factory.hpp"
+#include "daemon/http_server.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -18,13 +19,17 @@ namespace gnstor::cli {
 
 inline constexpr char kNodeLockFile[] = "node.lock";
 inline constexpr char kNodePidFile[] = "node.pid";
-inline constexpr char kNodeFile[] = "node.json";  ///< there while it serves, and after a kill
+inline constexpr char kNodeFile[] = "node.json";          ///< there while it serves, and after a kill
+inline constexpr char kGatewaySocket[] = "gateway.sock";  ///< what a gateway says of itself; of its HTTP
 
 struct NodeOptions {
     ArrayOptions array;
     std::string address, port = "4420";
     GatewayVolume gateway;    ///< in place of SSDs, where it has a name
     RemoteArrayOptions from;  ///< its array
+    /// Of a gateway: where it says how it does, beside the Unix socket in its folder; and the token of that.
+    std::optional<daemon::HttpServerOptions> tcp;
+    std::filesystem::path token_file;
 };
 
 /// Serves until SIGTERM or SIGINT. Blocks these signals first: call it while there is one thread.

@@ -51,11 +51,12 @@ std::optional<AccessRefusal> refuse_access(std::string_view path, std::string_vi
         return AccessRefusal{
             401,
             "a token is needed here: send 'Authorization: Bearer' and what the daemon's token "
-            "file holds (gnstord.token in its folder; gnstor takes --token-file)"};
+            "file holds (gnstord.token in its folder, gateway.token of a gateway; gnstor takes "
+            "--token-file)"};
     if (!same_secret(given, token))
         return AccessRefusal{401,
                              "this token is not the daemon's; copy its token file anew (gnstord.token in its "
-                             "folder)"};
+                             "folder, gateway.token of a gateway)"};
     return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-# embed_openapi.cmake: openapi.json as a C++ string, in pieces that every compiler takes.
+# embed_openapi.cmake: an OpenAPI document as the C++ string NAME, in pieces that every compiler takes.
 file(READ ${IN} text)
 string(LENGTH "${text}" length)
 set(pieces "")
@@ -9,4 +9,4 @@ while(at LESS length)
     math(EXPR at "${at} + 8000")
 endwhile()
 file(WRITE ${OUT}
-    "#include <string_view>\nnamespace gnstor::daemon {\nextern const std::string_view kOpenApiText;\nconst std::string_view kOpenApiText =\n${pieces};\n}\n")
+    "#include <string_view>\nnamespace gnstor::daemon {\nextern const std::string_view ${NAME};\nconst std::string_view ${NAME} =\n${pieces};\n}\n")

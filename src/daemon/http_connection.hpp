@@ -10,7 +10,7 @@
 // Pool threads of the server, one a connection.
 #pragma once
 
-#include "daemon/api.hpp"
+#include "daemon/http_service.hpp"
 
 #include <httplib.h>
 

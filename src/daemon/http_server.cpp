@@ -43,8 +43,8 @@ bool answers(const std::filesystem::path& path) {
 }  // namespace
 
 struct HttpServer::Impl {
-    explicit Impl(Api& a) : api(a) {}
-    Api& api;
+    explicit Impl(HttpService& s) : service(s) {}
+    HttpService& service;
     HttpServerOptions options;
     BoundedServer server;
     std::thread listener;
@@ -69,9 +69,9 @@ void HttpServer::Impl::put(const Response& response, httplib::Response& out) con
 
 void HttpServer::Impl::configure() {
     const auto serve = [this](const httplib::Request& in, httplib::Response& out) {
-        put(api.handle(Request{in.method, in.target, in.get_header_value("Content-Type"), in.body,
-                               in.get_header_value("Authorization"), in.get_header_value("Origin")},
-                       options.token),
+        put(service.handle(Request{in.method, in.target, in.get_header_value("Content-Type"), in.body,
+                                   in.get_header_value("Authorization"), in.get_header_value("Origin")},
+                           options.token),
             out);
     };
     // The routes are the document's; here every path goes to the one function.
@@ -84,18 +84,21 @@ void HttpServer::Impl::configure() {
     // What httplib refuses by itself: lines that are no HTTP.
     server.set_error_handler([this](const httplib::Request&, httplib::Response& out) {
         if (!out.body.empty()) return;
-        put(api.refuse(out.status, out.status >= 500 ? "internal" : "invalid_argument",
-                       "this is not an HTTP request that gnstord understands, or not all of it came"),
+        put(service.refuse(out.status, out.status >= 500 ? "internal" : "invalid_argument",
+                           "this is not an HTTP request that " + options.program +
+                               " understands, or not all of it came"),
             out);
     });
     server.set_exception_handler([this](const httplib::Request&, httplib::Response& out, std::exception_ptr) {
-        put(api.refuse(500, "internal", "a defect in gnstord: the request was not carried out"), out);
+        put(service.refuse(500, "internal",
+                           "a defect in " + options.program + ": the request was not carried out"),
+            out);
     });
     HttpLimits limits;
     limits.idle = options.idle;
     limits.request = options.request;
     server.configure(limits, [this](const HeadRefusal& refusal, httplib::Response& out) {
-        put(api.refuse(refusal.status, refusal.code, refusal.message), out);
+        put(service.refuse(refusal.status, refusal.code, refusal.message), out);
     });
     server.new_task_queue = [count = options.threads] { return new httplib::ThreadPool(count); };
     // Not SO_REUSEPORT, httplib's default: a second daemon on the port would silently take half of the
@@ -119,10 +122,10 @@ Result<void> HttpServer::Impl::take_socket_path() {
             path, path.size(), sizeof(sockaddr_un::sun_path) - 1);
     const std::string lock_path = path + ".lock";
     lock = std::make_unique<Descriptor>(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    if (lock->fd < 0) return error(Errc::kIo, "gnstord cannot make {}: {}", lock_path, std::strerror(errno));
+    if (lock->fd < 0)
+        return error(Errc::kIo, "{} cannot make {}: {}", options.program, lock_path, std::strerror(errno));
     const Error in_use =
-        error(Errc::kBusy,
-              "another gnstord answers at {}; stop it ('gnstor down') or choose another --socket", path);
+        error(Errc::kBusy, "another {} answers at {}; {}", options.program, path, options.elsewhere);
     if (::flock(lock->fd, LOCK_EX | LOCK_NB) != 0) return in_use;
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0) return {};
@@ -143,7 +146,7 @@ Result<void> HttpServer::Impl::listen_unix() {
     GN_TRY(take_socket_path());
     server.set_address_family(AF_UNIX);
     if (!server.bind_to_port(options.socket.c_str(), 80))
-        return error(Errc::kIo, "gnstord cannot listen on {}: {}", options.socket.string(),
+        return error(Errc::kIo, "{} cannot listen on {}: {}", options.program, options.socket.string(),
                      std::strerror(errno));
     bound = true;
     struct stat info {};
@@ -159,8 +162,8 @@ Result<void> HttpServer::Impl::listen_unix() {
 
 Result<void> HttpServer::Impl::listen_tcp() {
     if (options.token.empty())
-        return error(Errc::kInvalidArgument, "gnstord does not listen on {}:{} without a token", options.host,
-                     options.port);
+        return error(Errc::kInvalidArgument, "{} does not listen on {}:{} without a token", options.program,
+                     options.host, options.port);
     errno = 0;
     if (options.port == 0)
         port = server.bind_to_any_port(options.host.c_str());
@@ -168,16 +171,18 @@ Result<void> HttpServer::Impl::listen_tcp() {
         port = server.bind_to_port(options.host.c_str(), options.port) ? options.port : -1;
     if (port <= 0)
         return error(errno == EADDRINUSE ? Errc::kBusy : Errc::kIo,
-                     "gnstord cannot listen on {}:{} ({}); if another process holds the port, choose one "
-                     "with --listen",
-                     options.host, options.port, errno == 0 ? "no such address" : std::strerror(errno));
+                     "{} cannot listen on {}:{} ({}); if another process holds the port, choose another one "
+                     "(--listen)",
+                     options.program, options.host, options.port,
+                     errno == 0 ? "no such address" : std::strerror(errno));
     return {};
 }
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Result<std::unique_ptr<HttpServer>> HttpServer::start(Api& api, const HttpServerOptions& options) {
-    auto impl = std::make_unique<Impl>(api);
+Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpService& service,
+                                                      const HttpServerOptions& options) {
+    auto impl = std::make_unique<Impl>(service);
     impl->options = options;
     impl->configure();
     GN_TRY(options.socket.empty() ? impl->listen_tcp() : impl->listen_unix());

@@ -1,5 +1,5 @@
-// http_server.hpp: Api on a Unix socket, or on TCP. Owns the listening socket, its lock file and a pool of
-// threads.
+// http_server.hpp: an HttpService on a Unix socket, or on TCP. Owns the listening socket, its lock file and a
+// pool of threads.
 //
 // A Unix socket is guarded by a lock file beside it (<socket>.lock): whoever holds it owns the path, so a
 // socket file that is left over from a killed daemon is replaced, and a living daemon's never. Whoever may
@@ -7,7 +7,9 @@
 // stop() from one thread; requests run on the pool's threads.
 #pragma once
 
-#include "daemon/api.hpp"
+#include <gnstor/base/result.hpp>
+
+#include "daemon/http_service.hpp"
 
 #include <chrono>
 #include <filesystem>
@@ -17,7 +19,9 @@
 namespace gnstor::daemon {
 
 struct HttpServerOptions {
-    std::filesystem::path socket;  ///< Unix socket; empty: TCP
+    std::filesystem::path socket;     ///< Unix socket; empty: TCP
+    std::string program = "gnstord";  ///< as messages call who serves
+    std::string elsewhere = "stop it ('gnstor down') or choose another --socket";  ///< where it is taken
     std::string host = "127.0.0.1";
     int port = 0;                 ///< TCP; 0: any free one
     std::string token{};          ///< TCP: what requests have to bring; never empty there
@@ -29,8 +33,8 @@ struct HttpServerOptions {
 
 class HttpServer {
   public:
-    /// Listens and serves from now on. `api` must outlive it. kBusy: somebody else answers there.
-    static Result<std::unique_ptr<HttpServer>> start(Api& api, const HttpServerOptions& options);
+    /// Listens and serves from now on. `service` must outlive it. kBusy: somebody else answers there.
+    static Result<std::unique_ptr<HttpServer>> start(HttpService& service, const HttpServerOptions& options);
     /// Stops.
     ~HttpServer();
     /// Takes no new connections, finishes requests under way (bounded by the timeouts of reading and of the

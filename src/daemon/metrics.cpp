@@ -1,50 +1,12 @@
 #include "daemon/metrics.hpp"
 
 #include <fmt/core.h>
-#include <sys/resource.h>
 
-#include <iterator>
 #include <map>
 #include <set>
 
 namespace gnstor::daemon {
 namespace {
-
-/// Label values: backslash, quote and newline are escaped.
-std::string label(const std::string& text) {
-    std::string out;
-    for (const char c : text) {
-        if (c == '\\' || c == '"') out += '\\';
-        if (c == '\n')
-            out += "\\n";
-        else
-            out += c;
-    }
-    return out;
-}
-
-class Text {
-  public:
-    void family(const char* name, const char* type, const char* help) {
-        fmt::format_to(std::back_inserter(text_), "# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, help);
-    }
-    template <class Value>
-    void sample(const std::string& name, const std::string& labels, Value value) {
-        if (labels.empty())
-            fmt::format_to(std::back_inserter(text_), "{} {}\n", name, value);
-        else
-            fmt::format_to(std::back_inserter(text_), "{}{{{}}} {}\n", name, labels, value);
-    }
-    template <class Value>
-    void one(const char* name, const char* type, const char* help, Value value) {
-        family(name, type, help);
-        sample(name, "", value);
-    }
-    std::string take() { return std::move(text_); }
-
-  private:
-    std::string text_;
-};
 
 /// What the counters of an SSD are, for those who read them.
 const char* help_of(const std::string& counter) {
@@ -77,17 +39,10 @@ const char* help_of(const std::string& counter) {
     return found == kHelp.end() ? "Of the SSD since it was opened." : found->second;
 }
 
-double cpu_seconds() {
-    rusage usage{};
-    ::getrusage(RUSAGE_SELF, &usage);
-    return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
-}
-
 }  // namespace
 
 std::string prometheus_text(const ArrayInfo& info, const RequestCounts& counts) {
-    Text text;
+    PrometheusText text;
     text.one("gnstor_term", "gauge", "Term of this daemon.", info.term);
     text.one("gnstor_map_version", "gauge", "Version of the array map.", info.map_version);
     text.one("gnstor_map_in_force", "gauge", "1 when every SSD has the map.", info.map_in_force ? 1 : 0);
@@ -103,10 +58,10 @@ std::string prometheus_text(const ArrayInfo& info, const RequestCounts& counts) 
     std::set<std::string> names;
     for (const SsdInfo& ssd : info.ssds) {
         const std::string slot = ssd.slot == 0xFFFFFFFFu ? "spare" : fmt::format("{}", ssd.slot);
-        text.sample(
-            "gnstor_ssd_up",
-            fmt::format("slot=\"{}\",uuid=\"{}\",state=\"{}\"", slot, label(ssd.uuid), label(ssd.state)),
-            ssd.trouble.empty() ? 1 : 0);
+        text.sample("gnstor_ssd_up",
+                    fmt::format("slot=\"{}\",uuid=\"{}\",state=\"{}\"", slot, PrometheusText::label(ssd.uuid),
+                                PrometheusText::label(ssd.state)),
+                    ssd.trouble.empty() ? 1 : 0);
         for (const auto& [name, value] : ssd.counters) names.insert(name);
     }
     for (const std::string& name : names) {
@@ -115,17 +70,12 @@ std::string prometheus_text(const ArrayInfo& info, const RequestCounts& counts) 
         for (const SsdInfo& ssd : info.ssds)
             for (const auto& [counter, value] : ssd.counters)
                 if (counter == name)
-                    text.sample(metric, fmt::format("slot=\"{}\",uuid=\"{}\"", ssd.slot, label(ssd.uuid)),
-                                value);
+                    text.sample(
+                        metric,
+                        fmt::format("slot=\"{}\",uuid=\"{}\"", ssd.slot, PrometheusText::label(ssd.uuid)),
+                        value);
     }
-    text.family("gnstor_http_requests_total", "counter", "Requests by route, method and status.");
-    for (const auto& [key, count] : counts) {
-        const auto& [route, method, code] = key;
-        text.sample("gnstor_http_requests_total",
-                    fmt::format("route=\"{}\",method=\"{}\",code=\"{}\"", label(route), label(method), code),
-                    count);
-    }
-    text.one("process_cpu_seconds_total", "counter", "CPU time of gnstord, user and system.", cpu_seconds());
+    text.of_the_process("gnstord", counts);
     return text.take();
 }
 

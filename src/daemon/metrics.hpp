@@ -2,16 +2,11 @@
 #pragma once
 
 #include "daemon/inspector.hpp"
+#include "daemon/prometheus.hpp"
 
-#include <cstdint>
-#include <map>
 #include <string>
-#include <tuple>
 
 namespace gnstor::daemon {
-
-/// By route (as in the document), method and status.
-using RequestCounts = std::map<std::tuple<std::string, std::string, int>, std::uint64_t>;
 
 [[nodiscard]] std::string prometheus_text(const ArrayInfo& info, const RequestCounts& counts);
 

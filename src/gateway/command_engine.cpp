@@ -139,7 +139,7 @@ void CommandEngine::take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64
     work->ssds = ssds_of(*work);
     work->deadline_ns = now_ns + options_.timeout_ns;
     work->retry_ns = 0;
-    work->begun = work->ended = false;
+    work->begun = work->ended = work->met_no_room = false;
     under_way_.push_back(std::move(work));
 }
 
@@ -188,8 +188,9 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
             if (shares_.has_room(work->ssds, kept)) {
                 begin(*work);
                 ++left;
-            } else if (kept == 0) {
-                kept = work->ssds;
+            } else {
+                if (kept == 0) kept = work->ssds;
+                counters_.share_waits += std::exchange(work->met_no_room, true) ? 0 : 1;
             }
         }
         if (work->begun) {
@@ -367,6 +368,22 @@ void CommandEngine::count(const Work& work) {
             ++counters_.write_zeroes;
             break;
     }
+}
+
+GatewayState CommandEngine::state() const {
+    GatewayState s{};
+    s.under_way = begun_;
+    s.waiting = static_cast<std::uint32_t>(under_way_.size()) - begun_;
+    s.places = options_.under_way_max;
+    s.places_of_one_ssd = shares_.of_one();
+    s.places_of_many = shares_.of_many();
+    for (std::uint32_t slot = 0; slot < volume_.operation().map->slot_count; ++slot)
+        s.ssds.push_back(shares_.used(slot));
+    s.many = shares_.used_by_many();
+    s.unflushed = watch_.unsettled();
+    s.slots_gone = watch_.slots_gone();
+    s.flushes_fail = watch_.lost();
+    return s;
 }
 
 /// What Identify and the health log ask of a drive's counters.

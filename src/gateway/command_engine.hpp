@@ -39,9 +39,21 @@ namespace gnstor::gateway {
 struct GatewayCounters {
     std::uint64_t reads, writes, flushes, trims, write_zeroes;
     std::uint64_t blocks_read, blocks_written;
-    std::uint64_t refused;   ///< by the gateway itself
-    std::uint64_t failed;    ///< on the volume
-    std::uint64_t reclaims;  ///< how often connections to SSDs were made anew
+    std::uint64_t refused;      ///< by the gateway itself
+    std::uint64_t failed;       ///< on the volume
+    std::uint64_t reclaims;     ///< how often connections to SSDs were made anew
+    std::uint64_t share_waits;  ///< commands that met no room with their SSDs (ssd_shares.hpp)
+};
+
+/// How things stand now.
+struct GatewayState {
+    std::uint32_t under_way, waiting;  ///< commands that were begun; that were fetched and not begun
+    std::uint32_t places, places_of_one_ssd, places_of_many;
+    std::vector<std::uint32_t> ssds;  ///< places taken for the SSD of each slot
+    std::uint32_t many;               ///< places taken by commands that go to many
+    std::uint64_t unflushed;          ///< answered changes that no flush has settled (loss_watch.hpp)
+    std::uint32_t slots_gone;
+    bool flushes_fail;
 };
 
 struct EngineOptions {
@@ -80,6 +92,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     void stop();
 
     [[nodiscard]] const GatewayCounters& counters() const { return counters_; }
+    [[nodiscard]] GatewayState state() const;
     /// Any thread.
     [[nodiscard]] bool writable() const { return writable_.load(std::memory_order_relaxed); }
 
@@ -96,6 +109,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
         std::uint64_t deadline_ns = 0;
         std::uint64_t retry_ns = 0;  ///< not begun before
         bool begun = false, ended = false;
+        bool met_no_room = false;          ///< with its SSDs
         SsdShares::Mask ssds = 0;          ///< that it goes to
         nvme::MapVersion map_version = 0;  ///< as the loss watch knew it when this began
         LossWatch::Mark mark;              ///< of a flush

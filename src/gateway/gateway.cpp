@@ -292,6 +292,11 @@ const nvme::VolumeRecord& Gateway::volume() const {
 bool Gateway::writable() const {
     return impl_->engine->writable();
 }
+GatewayState Gateway::state() const {
+    GatewayState copy{};
+    impl_->reactor->run([&] { copy = impl_->engine->state(); });
+    return copy;
+}
 GatewayCounters Gateway::counters() const {
     GatewayCounters copy{};
     impl_->reactor->run([&] { copy = impl_->engine->counters(); });

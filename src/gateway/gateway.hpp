@@ -77,6 +77,7 @@ class Gateway final : public ssd::NvmeDevice {
     [[nodiscard]] bool writable() const;
     /// A copy, taken on the engine's thread.
     [[nodiscard]] GatewayCounters counters() const;
+    [[nodiscard]] GatewayState state() const;  ///< the same
 
   private:
     struct Impl;

@@ -39,4 +39,8 @@ bool LossWatch::look_at(const placement::ArrayMap& map, bool changing) {
     return true;
 }
 
+std::uint32_t LossWatch::slots_gone() const {
+    return static_cast<std::uint32_t>(std::popcount(gone_));
+}
+
 }  // namespace gnstor::gateway

@@ -43,6 +43,10 @@ class LossWatch {
     }
 
     [[nodiscard]] bool lost() const { return lost_; }
+    /// Changes that were answered after the last flush that settled any began; and slots that lost their SSD
+    /// since the last one that settled all before it.
+    [[nodiscard]] std::uint64_t unsettled() const { return answers_ - settled_; }
+    [[nodiscard]] std::uint32_t slots_gone() const;
 
   private:
     std::uint32_t replicas_;

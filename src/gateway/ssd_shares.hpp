@@ -40,6 +40,10 @@ class SsdShares {
     void take(Mask ssds) { change(ssds, 1); }
     void give(Mask ssds) { change(ssds, ~0u); }
     [[nodiscard]] std::uint32_t of_one() const { return one_; }
+    [[nodiscard]] std::uint32_t of_many() const { return many_; }
+    /// Places taken now: by commands for the SSD of a slot, and by those that go to many.
+    [[nodiscard]] std::uint32_t used(std::uint32_t slot) const { return used_[slot]; }
+    [[nodiscard]] std::uint32_t used_by_many() const { return many_used_; }
 
   private:
     static constexpr std::uint32_t kEachAtLeast = 16;

@@ -3,6 +3,7 @@
 Arguments: the gnstor and gnstord programs."""
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -10,6 +11,8 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 
 from programs import DEADLINE_S, GNSTOR, Programs, count, main
 
@@ -166,14 +169,15 @@ class Nodes(Programs):
         self.up(1)
         self.ask("volume", "create", "disk", "16MiB", "--as", "linux")
         address = f"127.48.{os.getpid() % 250}.1"
-        process = subprocess.Popen([GNSTOR, "node", "--gateway", "disk", "--as", "linux", "--listen", address], env=self.env,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.served(process, b"serving 1 volume at")
+        process = subprocess.Popen([GNSTOR, "node", "--gateway", "disk", "--as", "linux", "--listen", address,
+                                    "--http", "127.0.0.1:0"], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.served(process, b"metrics at http://")
         about = json.loads((self.dir / "gateway-disk" / "node.json").read_text())
         self.assertEqual((about["address"], about["gateway"]), (address, "disk"))
         self.assertEqual(about["ssds"][0]["nqn"], "nqn.2026-11.io.gnstor:volume:disk")
         self.assertEqual(about["ssds"][0]["capacity_bytes"], 16 << 20)
         self.assertNotEqual(self.ask("volume", "show", "disk")["writer"], 0)
+        self.what_a_gateway_says(process, about["http"])
         # A gateway is no node of SSDs.
         refused = subprocess.run([self.env["GNSTORD"], "--dir", str(self.root / "none"), "--nodes", address], env=self.env,
                                  capture_output=True, timeout=DEADLINE_S, check=False)
@@ -184,6 +188,28 @@ class Nodes(Programs):
         self.assertEqual(self.ask("volume", "show", "disk")["writer"], 0)
         self.cli("node", "--gateway", "absent", "--listen", address, code=1, says="absent")
         self.cli("node", "--gateway", "../x", "--listen", address, code=1, says="0x2f")
+
+    def what_a_gateway_says(self, process, http):
+        self.assertEqual(pathlib.Path(http["socket"]).stat().st_mode & 0o777, 0o600)
+        url = f"http://{http['listen']}"
+        with urllib.request.urlopen(f"{url}/healthz", timeout=DEADLINE_S) as answer:
+            self.assertEqual(json.load(answer), {"status": "ok"})
+        for token, status in (("", 401), ("Bearer " + "x" * 16, 401), ("Bearer " + pathlib.Path(http["token_file"]).read_text().strip(), 200)):
+            request = urllib.request.Request(f"{url}/metrics", headers={"Authorization": token} if token else {})
+            try:
+                with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+                    code, text = answer.status, answer.read().decode()
+            except urllib.error.HTTPError as refused:
+                code, text = refused.code, refused.read().decode()
+            self.assertEqual(code, status, text)
+        samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        self.assertEqual(samples["gnstor_gateway_writable"], "1")
+        self.assertEqual(samples["gnstor_gateway_flushes_fail"], "0")
+        for name in ("connections_accepted", "connections_failed", "bytes_to_host", "refused", "share_waits", "flushes"):
+            self.assertIn(f"gnstor_gateway_{name}_total", samples)
+        status = self.ask("status")
+        self.assertEqual([(g["volume"], g["pid"], g["says"]["writable"]) for g in status["gateways"]], [("disk", process.pid, True)])
+        self.cli("status", says=f"gateway of volume disk at {status['gateways'][0]['address']} (process {process.pid}): ")
 
     def test_an_array_of_one_process_is_reached_over_shared_memory(self):
         self.ask("up", *SMALL)

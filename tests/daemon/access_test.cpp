@@ -1,5 +1,6 @@
 // access_test.cpp: who may ask: tokens, their file, pages of a browser; over real sockets.
 #include "daemon/access.hpp"
+#include "daemon/api.hpp"
 #include "daemon/http_client.hpp"
 #include "daemon/http_server.hpp"
 #include "daemon/in_process.hpp"

@@ -1,4 +1,5 @@
 // http_test.cpp: the interface over real sockets: bad bytes, many clients at once, stopping, sockets in use.
+#include "daemon/api.hpp"
 #include "daemon/http_client.hpp"
 #include "daemon/http_server.hpp"
 #include "daemon/in_process.hpp"

@@ -64,11 +64,15 @@ TEST(GatewayDurable, WhereAllReplicasOfAnAnsweredWriteAreLostNoFlushSucceedsAnyM
     Served v(rig);
     BlockHost host(rig, *v.volumes, 1), other(rig, *v.volumes, 1);
     ASSERT_EQ(host.status(block_command(IoOpcode::kWrite, 0, 1), kBlock), Status::kSuccess);
+    EXPECT_EQ(v.volumes->gateway(0).state().unflushed, 1u);
+    EXPECT_FALSE(v.volumes->gateway(0).state().flushes_fail);
     lose(rig, {1, 2});
     EXPECT_EQ(host.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kInternalError);
     EXPECT_EQ(host.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kInternalError);
     EXPECT_EQ(other.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kInternalError)
         << "a file system of another host wrote, too";
+    EXPECT_TRUE(v.volumes->gateway(0).state().flushes_fail);
+    EXPECT_EQ(v.volumes->gateway(0).state().slots_gone, 2u);
     EXPECT_NE(host.run(block_command(IoOpcode::kFlush, 0, 1), 0).status & 0x8000, 0)
         << "Do Not Retry: Linux tells its callers at once";
 }
@@ -173,6 +177,12 @@ TEST(GatewayShares, AnSsdThatDoesNotAnswerHoldsUpNoCommandForTheOthers) {
                 ASSERT_EQ(host.status(block_command(IoOpcode::kRead, block_of.at(slot), 1), kBlock),
                           Status::kSuccess)
                     << "SSD " << slot;
+        const gateway::GatewayState state = served->gateway(0).state();
+        EXPECT_EQ(state.ssds.at(2), state.places_of_one_ssd);
+        EXPECT_EQ(state.many, 1u);
+        EXPECT_EQ(state.under_way, state.places_of_one_ssd + 1);
+        EXPECT_EQ(state.under_way + state.waiting, 2 * kEach + 1);
+        EXPECT_GE(served->gateway(0).counters().share_waits, 1u);
         nvme::Completion none{};
         EXPECT_FALSE(host.queue(1).poll(none) || host.queue(2).poll(none) || host.queue(3).poll(none));
     }

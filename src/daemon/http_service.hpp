@@ -1,0 +1,38 @@
+// http_service.hpp: what the HTTP server serves: a function from request to response. Values alone.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace gnstor::daemon {
+
+inline constexpr std::size_t kMaxBodyBytes = 65536;
+inline constexpr std::size_t kMaxTargetBytes = 2048;
+
+struct Request {
+    std::string method;        ///< "GET", ...
+    std::string target;        ///< path and query as they came, percent-encoded
+    std::string content_type;  ///< may be empty
+    std::string body;
+    std::string authorization{}, origin{};  ///< headers; may be empty
+};
+
+struct Response {
+    int status = 200;
+    std::string content_type = "application/json";
+    std::string body;
+    std::string allow{};      ///< of a 405: the methods there are
+    std::string challenge{};  ///< of a 401: WWW-Authenticate
+};
+
+class HttpService {
+  public:
+    virtual ~HttpService() = default;
+    /// Any thread. `token`: what a request has to bring (access.hpp); empty: none.
+    virtual Response handle(const Request& request, std::string_view token = {}) = 0;
+    /// For a request that never became one (too large, malformed): the same form of error. Any thread.
+    [[nodiscard]] virtual Response refuse(int status, std::string_view code, std::string_view message) = 0;
+};
+
+}  // namespace gnstor::daemon
