@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace gnstor::nvmf {
 
@@ -34,7 +35,6 @@ Connection::Connection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner
       now_ns_(std::move(now_ns)),
       ring_(transport.entries),
       slots_(transport.entries),
-      staging_(std::make_unique_for_overwrite<std::byte[]>(std::size_t{transport.entries} * kInCapsuleBytes)),
       ids_(transport.entries) {
     free_.reserve(transport.entries);
     for (std::uint32_t i = transport.entries; i > 0; --i) free_.push_back(i - 1);
@@ -147,8 +147,23 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
     slot.token = message.token;
     slot.holds_message = true;
 
+    const std::uint32_t need = staging_need(slot, capsule, bytes);
+    if (need == 0 || shard_->staging().budget.take(staging_member_, need))
+        return begin(index, capsule, bytes);
+    counters_.waits_for_memory.add();
+    Parked& parked = park(index, capsule);
+    parked.message = message;
+    unstaged_.push_back(index);
+    if (capsule.payload == Payload::kInCapsule) return;
+    slot.holds_message = false;
+    nic_.release(qp_, slot.token);
+}
+
+/// It has the memory that it needs.
+void Connection::begin(std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes) {
+    Slot& slot = slots_[index];
     std::byte* data = nullptr;
-    const Status placed = place(slot, index, capsule, bytes, data);
+    const Status placed = place(slot, capsule, bytes, data);
     if (!nvme::ok(placed)) return give_back(index, capsule, placed);
     if (slot.holds_window && !slot.window.ready) return await_window(index, capsule);
     hand_over(index, capsule, data);
@@ -157,6 +172,17 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
 /// The data is reachable: the command goes to the drive, a Connect to whoever decides about it.
 void Connection::hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data) {
     if (is_fabrics(capsule.command)) return judge_connect(index, capsule, data);
+    if (places_ != nullptr && !places_->budget.take(place_member_, 1)) {
+        counters_.waits_for_turn.add();
+        park(index, capsule).data = data;
+        unplaced_.push_back(index);
+        return;
+    }
+    slots_[index].has_place = places_ != nullptr;
+    to_drive(index, capsule, data);
+}
+
+void Connection::to_drive(std::uint32_t index, const Capsule& capsule, std::byte* data) {
     Slot& slot = slots_[index];
     slot.event_request = kind() == QueueKind::kAdmin &&
                          slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
@@ -204,8 +230,12 @@ std::uint32_t Connection::poll() {
         finish(completion);
         ++work;
     }
-    if (state_ == State::kDraining && at_drive_ == event_requests_ && awaited_.empty() && !connecting_)
+    if (state_ != State::kDraining) return work;
+    drop_waiting();
+    if (at_drive_ == event_requests_ && awaited_.empty() && !connecting_) {
+        leave_budgets();
         state_ = State::kQuiesced;
+    }
     return work;
 }
 
@@ -219,7 +249,7 @@ void Connection::finish(const nvme::Completion& completion) {
     Slot& slot = slots_[index];
     const Status status = completion.result();
     if (nvme::ok(status) && slot.completes_identify) {
-        auto& identify = *reinterpret_cast<nvme::IdentifyController*>(staging(index));
+        auto& identify = *reinterpret_cast<nvme::IdentifyController*>(slot.page.get());
         {
             const std::lock_guard lock(subsystem_->mutex);
             subsystem_->controllers.complete_identify(binding_.controller_id, identify);
@@ -227,8 +257,8 @@ void Connection::finish(const nvme::Completion& completion) {
         std::memcpy(slot.window.data, &identify, slot.bytes);
     }
     if (nvme::ok(status) && slot.completes_counters) {
-        owner_.add_counters(*subsystem_, *reinterpret_cast<nvme::SsdCountersLog*>(staging(index)));
-        std::memcpy(slot.window.data, staging(index), slot.bytes);
+        owner_.add_counters(*subsystem_, *reinterpret_cast<nvme::SsdCountersLog*>(slot.page.get()));
+        std::memcpy(slot.window.data, slot.page.get(), slot.bytes);
     }
     if (!nvme::ok(status)) counters_.drive_errors.add();
     judge_order(slot);
@@ -272,7 +302,11 @@ void Connection::let_go(Slot& slot, bool filled) {
 }
 
 void Connection::free_slot(std::uint32_t index) {
-    slots_[index].busy = false;
+    Slot& slot = slots_[index];
+    if (slot.has_place) give_place(slot);
+    if (slot.page != nullptr) shard_->pages().give(std::move(slot.page));
+    if (slot.has_page) give_staging(kInCapsuleBytes);
+    slot.has_page = slot.busy = false;
     free_.push_back(index);
 }
 
@@ -314,6 +348,7 @@ void Connection::on_error(rdma::QpNumber) {
 void Connection::begin_drain() {
     if (state_ >= State::kDraining) return;
     state_ = State::kDraining;
+    forget_waiting();
     draining_.store(true, std::memory_order_release);  // pairs with is_draining()
     owner_.on_draining(*this);
     // The shard polls until the drive has let go, then says so. Nothing is done here: this may run inside

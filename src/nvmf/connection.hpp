@@ -14,6 +14,13 @@
 //   until on_window_ready(), and a connection that drains waits for that too;
 //   * a window for writing is closed as filled only with a command that has succeeded.
 //
+// Two budgets are shared with the reactor's other connections (turns.hpp): staging memory, that is pages for
+// what is copied and windows where those are the NIC's own memory; and places at the drive. A command that
+// finds too little waits in its slot (connection_turns.cpp). Invariants
+//   * what a slot waits for, or has, is in its flags; a page is back with the slot, a window's memory when
+//   the NIC says so, a place when the drive has answered;
+//   * payload in a capsule that finds no page is read in place.
+//
 // A message that is held keeps back the host's send entries behind it, and with them the room for new ones.
 // So payload is read in place only where the drive takes writes in turn: from the first write that others
 // overtook by far, payload is copied to the staging page, until many in a row were not so overtaken.
@@ -34,6 +41,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -72,6 +80,7 @@ class Connection final : public rdma::MessageSink {
     // From the NIC's poller.
     void on_message(const rdma::InboundMessage& message) override;
     void on_window_ready(rdma::QpNumber qp, std::uint64_t cookie, bool good) override;
+    void on_window_freed(rdma::QpNumber qp, std::uint32_t room) override;
     void on_error(rdma::QpNumber qp) override;
     [[nodiscard]] std::uint32_t fetch_bytes(const rdma::InboundMessage& message) const override;
 
@@ -84,6 +93,9 @@ class Connection final : public rdma::MessageSink {
     void prefetch_answer() const;
     std::uint32_t poll();
     void attend();
+    /// The oldest command that waits for staging memory, or for a place at the drive, has it.
+    void on_staging_granted();
+    void on_place_granted();
     [[nodiscard]] bool wants_polling() const { return busy() && state_ != State::kQuiesced; }
     void announce_if_quiesced();
 
@@ -128,21 +140,30 @@ class Connection final : public rdma::MessageSink {
 
     struct Slot {
         rdma::SoftNic::Window window{};
+        std::unique_ptr<std::byte[]> page;
         std::uint64_t token = 0;
         std::uint32_t invalidate_key = 0;
-        std::uint32_t bytes =
-            0;  ///< to be copied to the window from the staging page, when the drive has answered
-        std::uint64_t turn = 0;  ///< how many commands have ended when it ends, if all end in turn
+        std::uint32_t bytes = 0;  ///< to be copied to the window from the page, when the drive has answered
+        std::uint64_t turn = 0;   ///< how many commands have ended when it ends, if all end in turn
         std::uint16_t command_id = 0;
         std::uint8_t opcode = 0;
         bool carries_blocks = false;  ///< a write with its payload in the capsule
         bool busy = false;
+        bool in_place = false;  ///< the drive reads its payload in the message
+        bool has_page = false;  ///< of the budget; `page` is taken when something is put there
+        bool has_place = false;
         bool holds_message = false;
         bool holds_window = false;
         bool fills_window = false;
         bool completes_identify = false;
         bool completes_counters = false;
         bool event_request = false;  ///< ends only with the queue: not waited for
+    };
+    /// A command that waits: for memory, for its payload, for a place.
+    struct Parked {
+        Capsule capsule;
+        rdma::InboundMessage message;  ///< while the slot holds it
+        std::byte* data;               ///< where the drive will find or put it
     };
     struct Answer {
         nvme::Status status = nvme::Status::kSuccess;
@@ -160,20 +181,31 @@ class Connection final : public rdma::MessageSink {
         return binding_.sq_flow ? static_cast<std::uint16_t>(received_ % ring_) : std::uint16_t{0};
     }
     [[nodiscard]] bool busy() const { return at_drive_ > 0 || state_ == State::kDraining; }
-    [[nodiscard]] std::byte* staging(std::uint32_t slot) {
-        return staging_.get() + std::size_t{slot} * kInCapsuleBytes;
-    }
 
     void serve(Subsystem* subsystem);
     void take(const ParsedCapsule& parsed, const MessageBytes& bytes, const rdma::InboundMessage& message);
     void take_command(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
     void submit(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
-    nvme::Status place(Slot& slot, std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes,
-                       std::byte*& data);
-    std::byte* where_to_answer(Slot& slot, std::uint32_t index, const Capsule& capsule);
-    std::byte* take_fetched(Slot& slot, std::uint32_t index, const Capsule& capsule);
+    nvme::Status place(Slot& slot, const Capsule& capsule, const MessageBytes& bytes, std::byte*& data);
+    std::byte* where_to_answer(Slot& slot, const Capsule& capsule);
+    std::byte* take_fetched(Slot& slot, const Capsule& capsule);
+    [[nodiscard]] std::uint32_t staging_need(Slot& slot, const Capsule& capsule, const MessageBytes& bytes);
+    [[nodiscard]] bool too_long(const Capsule& capsule) const;
     void await_window(std::uint32_t index, const Capsule& capsule);
+    void begin(std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes);
     void hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data);
+    void to_drive(std::uint32_t index, const Capsule& capsule, std::byte* data);
+
+    // connection_turns.cpp
+    [[nodiscard]] std::byte* page(Slot& slot);
+    void join_staging();
+    void join_as_host();
+    void forget_waiting();
+    void drop_waiting();
+    void leave_budgets();
+    void give_staging(std::uint64_t bytes);
+    void give_place(Slot& slot);
+    Parked& park(std::uint32_t index, const Capsule& capsule);
     void give_back(std::uint32_t index, const Capsule& capsule, nvme::Status status);
     void finish(const nvme::Completion& completion);
     void judge_order(const Slot& slot);
@@ -210,16 +242,21 @@ class Connection final : public rdma::MessageSink {
     std::uint32_t ring_;  // entries of the host's submission queue, as Connect says; for the SQ head
     std::vector<Slot> slots_;
     std::vector<std::uint32_t> free_;
-    std::unique_ptr<std::byte[]> staging_;  // a page a slot; untouched pages cost nothing
-    std::vector<std::uint32_t> awaited_;    // slots whose window is not ready, in the order of opening
-    std::vector<Capsule> fetching_;         // of those slots; empty until there is one
-    IdSet ids_;                             // command ids under way
-    std::uint32_t under_way_ = 0;           // commands that have not been answered
-    std::uint32_t at_drive_ = 0;            // of those: at the drive
-    std::uint32_t event_requests_ = 0;      // of those: asynchronous event requests, which end with the queue
-    std::uint32_t received_ = 0;            // commands ever: SQ head
-    std::uint64_t ended_ = 0;               // commands ever that the drive has completed
-    std::uint32_t writes_in_turn_ = 0;      // in a row, with payload in the capsule
+    std::vector<std::uint32_t> awaited_;  // slots whose window is not ready, in the order of opening
+    std::deque<std::uint32_t> unstaged_;  // slots that wait for staging memory
+    std::deque<std::uint32_t> unplaced_;  // slots that wait for a place at the drive
+    std::vector<Parked> parked_;          // of all those slots; empty until there is one
+    FairBudget::Member staging_member_ = 0, place_member_ = 0;
+    Turns* places_ = nullptr;           // at the drive; of I/O queues, from Connect on
+    bool has_staging_ = false;          // staging_member_ is one
+    bool stages_windows_ = false;       // they are the NIC's memory
+    IdSet ids_;                         // command ids under way
+    std::uint32_t under_way_ = 0;       // commands that have not been answered
+    std::uint32_t at_drive_ = 0;        // of those: at the drive
+    std::uint32_t event_requests_ = 0;  // of those: asynchronous event requests, which end with the queue
+    std::uint32_t received_ = 0;        // commands ever: SQ head
+    std::uint64_t ended_ = 0;           // commands ever that the drive has completed
+    std::uint32_t writes_in_turn_ = 0;  // in a row, with payload in the capsule
 
     // Connect under way.
     ConnectRequest connect_request_;

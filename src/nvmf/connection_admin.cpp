@@ -26,6 +26,7 @@ void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
     const auto type = nvme::fabrics_type(capsule.command);
     if (type == nvme::FabricsType::kConnect && state_ == State::kAwaitingConnect) {
         state_ = State::kConnecting;
+        join_staging();
         return submit(capsule, bytes, message);  // judge_connect() has the data next
     }
     nic_.release(message.qp, message.token);
@@ -87,6 +88,7 @@ void Connection::finish_connect() {
     if (good) {
         binding_ = connect_outcome_.binding;
         serve(connect_subsystem_);
+        join_as_host();
         ring_ = std::uint32_t{connect_request_.sq_size} + 1;
     } else {
         counters_.refused.add();

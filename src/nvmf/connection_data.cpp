@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #if defined(__SANITIZE_THREAD__)
 extern "C" void AnnotateIgnoreReadsBegin(const char* file, int line);
@@ -66,51 +67,72 @@ bool is_counters_log(const Capsule& capsule) {
 
 }  // namespace
 
+/// The drive refuses it without its data: the opcode, or the length of 0.
+bool Connection::too_long(const Capsule& capsule) const {
+    return capsule.direction == Direction::kToDrive && capsule.bytes > kInCapsuleBytes &&
+           !is_block_data(kind(), capsule.command);
+}
+
+/// What it will need of staging memory, in bytes, notes in the slot what that is. 0 where it has it, or needs
+/// none.
+std::uint32_t Connection::staging_need(Slot& slot, const Capsule& capsule, const MessageBytes& bytes) {
+    if (capsule.payload == Payload::kNone) return 0;
+    const bool blocks = is_block_data(kind(), capsule.command);
+    slot.carries_blocks = capsule.payload == Payload::kInCapsule && blocks;
+    if (slot.carries_blocks && bytes.contiguous(capsule.offset, capsule.bytes) != nullptr) {
+        slot.has_page = writes_in_turn_ < kInTurnProven &&
+                        shard_->staging().budget.take_now(staging_member_, kInCapsuleBytes);
+        slot.in_place = !slot.has_page;
+        return 0;
+    }
+    if (capsule.payload == Payload::kKeyed && too_long(capsule)) return 0;
+    slot.has_page = capsule.payload == Payload::kInCapsule || !blocks || kind() == QueueKind::kAdmin;
+    const std::uint32_t page = slot.has_page ? kInCapsuleBytes : 0;
+    return page +
+           (capsule.payload == Payload::kKeyed && stages_windows_ ? rdma::window_room(capsule.bytes) : 0);
+}
+
 /// Makes the data reachable for the drive: where the message, the peer's memory or the staging page has it.
 /// What has to be fetched may not be there yet: the window says so.
-Status Connection::place(Slot& slot, std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes,
-                         std::byte*& data) {
-    slot.carries_blocks = capsule.payload == Payload::kInCapsule && is_block_data(kind(), capsule.command);
-    if (slot.carries_blocks && writes_in_turn_ >= kInTurnProven) {
+Status Connection::place(Slot& slot, const Capsule& capsule, const MessageBytes& bytes, std::byte*& data) {
+    if (slot.in_place) {
         // The drive only reads what it writes to flash.
         data = const_cast<std::byte*>(bytes.contiguous(capsule.offset, capsule.bytes));
-        if (data != nullptr) return Status::kSuccess;
+        return Status::kSuccess;
     }
     if (slot.carries_blocks) counters_.staged_writes.add();
     if (capsule.payload == Payload::kInCapsule) {
-        bytes.copy(capsule.offset, capsule.bytes, staging(index));
-        data = staging(index);
+        data = page(slot);
+        bytes.copy(capsule.offset, capsule.bytes, data);
     }
     slot.bytes = capsule.bytes;
     const bool to_drive = capsule.direction == Direction::kToDrive;
-    // The drive refuses it without its data: the opcode, or the length of 0.
-    const bool too_long =
-        to_drive && capsule.bytes > kInCapsuleBytes && !is_block_data(kind(), capsule.command);
-    if (capsule.payload == Payload::kKeyed && !too_long) {
+    if (capsule.payload == Payload::kKeyed && !too_long(capsule)) {
         const auto use = to_drive ? rdma::WindowUse::kRead : rdma::WindowUse::kWrite;
-        if (!nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, use, slot.window))
+        if (!nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, use, slot.window)) {
+            if (stages_windows_) give_staging(rdma::window_room(capsule.bytes));
             return Status::kDataTransferError;
+        }
         slot.holds_window = true;
         slot.fills_window = !to_drive;
         if (!to_drive)
-            data = where_to_answer(slot, index, capsule);
+            data = where_to_answer(slot, capsule);
         else if (slot.window.ready)
-            data = take_fetched(slot, index, capsule);
+            data = take_fetched(slot, capsule);
     }
     // Nothing is read from the message any more.
-    slot.holds_message = false;
-    nic_.release(qp_, slot.token);
+    if (std::exchange(slot.holds_message, false)) nic_.release(qp_, slot.token);
     return Status::kSuccess;
 }
 
 /// Where the drive puts what the host asked for.
-std::byte* Connection::where_to_answer(Slot& slot, std::uint32_t index, const Capsule& capsule) {
+std::byte* Connection::where_to_answer(Slot& slot, const Capsule& capsule) {
     if (kind() == QueueKind::kIo) return slot.window.data;
     slot.completes_identify =
         slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
         (capsule.command.cdw10 & 0xFFu) == static_cast<std::uint8_t>(nvme::IdentifyCns::kController);
     slot.completes_counters = is_counters_log(capsule);
-    if (slot.completes_identify || slot.completes_counters) return staging(index);
+    if (slot.completes_identify || slot.completes_counters) return page(slot);
     // An admin command may answer with less than the host has room for. The rest must not be what the NIC had
     // in that memory before.
     clear_of_peer(slot.window.data, slot.window.bytes);
@@ -118,17 +140,16 @@ std::byte* Connection::where_to_answer(Slot& slot, std::uint32_t index, const Ca
 }
 
 /// The window for reading is ready. What is interpreted rather than stored is copied; it fits a page (place).
-std::byte* Connection::take_fetched(Slot& slot, std::uint32_t index, const Capsule& capsule) {
+std::byte* Connection::take_fetched(Slot& slot, const Capsule& capsule) {
     if (is_block_data(kind(), capsule.command)) return slot.window.data;
-    copy_from_peer(staging(index), slot.window.data, capsule.bytes);
+    copy_from_peer(page(slot), slot.window.data, capsule.bytes);
     nic_.close_window(qp_, slot.window);
     slot.holds_window = false;
-    return staging(index);
+    return page(slot);
 }
 
 void Connection::await_window(std::uint32_t index, const Capsule& capsule) {
-    if (fetching_.empty()) fetching_.resize(slots_.size());  // of wires that fetch: once a connection
-    fetching_[index] = capsule;
+    park(index, capsule);
     awaited_.push_back(index);
 }
 
@@ -141,9 +162,9 @@ void Connection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, bool good
     }
     const std::uint32_t index = *at;
     awaited_.erase(at);
-    const Capsule capsule = fetching_[index];
+    const Capsule capsule = parked_[index].capsule;
     if (good && state_ < State::kDraining)
-        return hand_over(index, capsule, take_fetched(slots_[index], index, capsule));
+        return hand_over(index, capsule, take_fetched(slots_[index], capsule));
     if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
     give_back(index, capsule, Status::kDataTransferError);
 }

@@ -3,8 +3,52 @@
 #include "nvmf/connection.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gnstor::nvmf {
+
+namespace {
+constexpr std::uint32_t kGrantsARound = 64;  // of each budget
+
+FairBudgetOptions staging_budget(const TurnOptions& options) {
+    return {.shared = options.staging_bytes,
+            .assured = options.staging_assured_bytes,
+            .of_client = options.staging_bytes / 2,
+            .turn = kTransferBytesMax,
+            .bound = true};
+}
+}  // namespace
+
+OffloadShard::OffloadShard(Reactor& reactor, const TurnOptions& options)
+    : reactor_(reactor), options_(options), staging_(staging_budget(options)) {
+    reactor_.add(*this);
+}
+
+void OffloadShard::stop() {
+    if (!std::exchange(stopped_, true)) reactor_.remove(*this);
+}
+
+Turns& OffloadShard::places(const Subsystem& subsystem) {
+    const FairBudgetOptions options{.shared = options_.places, .turn = 1, .bound = false};
+    return places_.try_emplace(&subsystem, options).first->second;
+}
+
+/// Clients in turn. What is granted may give something back at once; that is looked at here, or next time.
+std::uint32_t OffloadShard::take_turns() {
+    turns_due_ = false;
+    std::uint32_t granted = 0;
+    const auto serve = [&](Turns& turns, void (Connection::*tell)()) {
+        for (std::uint32_t i = 0; i < kGrantsARound; ++i, ++granted) {
+            const auto member = turns.budget.next();
+            if (!member) return;
+            (turns.members[*member]->*tell)();
+        }
+        turns_due_ = true;
+    };
+    serve(staging_, &Connection::on_staging_granted);
+    for (auto& each : places_) serve(each.second, &Connection::on_place_granted);
+    return granted;
+}
 
 std::uint32_t OffloadShard::poll() {
     std::uint32_t work = 0;
@@ -13,6 +57,7 @@ std::uint32_t OffloadShard::poll() {
         attend();
         ++work;
     }
+    if (turns_due_) work += take_turns();
     // What drives have written lies in other processors' caches: all of it at once, not connection by
     // connection.
     for (const Connection* c = first_active_; c != nullptr; c = c->next_active_) c->prefetch();

@@ -11,19 +11,26 @@
 
 #include <gnstor/base/reactor.hpp>
 
+#include "nvmf/target.hpp"
+#include "nvmf/turns.hpp"
+
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <vector>
 
 namespace gnstor::nvmf {
 
 class Connection;
+struct Subsystem;
 
 class OffloadShard final : public Poller {
   public:
-    explicit OffloadShard(Reactor& reactor) : reactor_(reactor) { reactor_.add(*this); }
-    ~OffloadShard() override { reactor_.remove(*this); }
+    explicit OffloadShard(Reactor& reactor, const TurnOptions& options = {});
+    ~OffloadShard() override { stop(); }
+    /// Not polled any more; connections may still give back to it what they have.
+    void stop();
     OffloadShard(const OffloadShard&) = delete;
     OffloadShard& operator=(const OffloadShard&) = delete;
 
@@ -44,15 +51,29 @@ class OffloadShard final : public Poller {
 
     [[nodiscard]] Reactor& reactor() const { return reactor_; }
 
+    // Reactor's thread: what its connections share.
+    [[nodiscard]] Turns& staging() { return staging_; }
+    [[nodiscard]] Turns& places(const Subsystem& subsystem);
+    [[nodiscard]] StagingPages& pages() { return pages_; }
+    /// Something came back: who waits is looked at in the next round.
+    void look_at_turns() { turns_due_ = true; }
+
   private:
     void attend();
+    std::uint32_t take_turns();
 
     Reactor& reactor_;
+    const TurnOptions options_;
     std::atomic<bool> attention_{false};
     std::mutex mutex_;
     std::vector<Connection*> all_;  // under mutex_
     Connection* first_active_ = nullptr;
     std::vector<Reactor*> to_wake_;
+    bool stopped_ = false;
+    bool turns_due_ = false;
+    Turns staging_;                             // bytes of memory
+    std::map<const Subsystem*, Turns> places_;  // of commands at each drive
+    StagingPages pages_;
 };
 
 }  // namespace gnstor::nvmf

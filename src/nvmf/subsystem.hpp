@@ -24,7 +24,7 @@ class Counter {
 /// Of one connection; written by its poller's thread alone.
 struct ConnectionCounters {
     Counter capsules, reads, writes, flushes, trims, write_zeroes, admin, refused, drive_errors, malformed,
-        bytes_to_host, bytes_to_drive, staged_writes;
+        bytes_to_host, bytes_to_drive, staged_writes, waits_for_memory, waits_for_turn;
     void add_to(SubsystemCounters& sum) const {
         sum.capsules += capsules.get();
         sum.reads += reads.get();
@@ -39,6 +39,8 @@ struct ConnectionCounters {
         sum.bytes_to_host += bytes_to_host.get();
         sum.bytes_to_drive += bytes_to_drive.get();
         sum.staged_writes += staged_writes.get();
+        sum.waits_for_memory += waits_for_memory.get();
+        sum.waits_for_turn += waits_for_turn.get();
     }
 };
 

@@ -41,16 +41,28 @@ struct PortConfig {
     std::string address;  ///< what the discovery log says of it; empty: the NIC's
 };
 
+/// What the connections of one poller of the NIC share (the udp wire has one poller); clients take turns.
+struct TurnOptions {
+    /// Memory for what commands have under way where it has to be the node's own: payload that is copied out
+    /// of capsules, and on wires that move packets all other payload. One client has at most half of it.
+    std::uint64_t staging_bytes = 256u << 20;
+    /// And of each connection's own.
+    std::uint64_t staging_assured_bytes = 64u << 10;
+    /// Commands at one drive from which on clients wait for one another. One that is alone never waits.
+    std::uint32_t places = 64;
+};
+
 struct TargetOptions {
     ControllerOptions controllers;
     std::vector<PortConfig> ports;
     Reactor* discovery_reactor =
         nullptr;  ///< where discovery controllers are served; null: on the first subsystem's drive_reactor
     std::uint32_t connections_max = 16384;
-    /// Of the queues of all connections, admin and I/O; half of them of one peer at most. An entry costs up
-    /// to 10 KB here, so they bound what hosts may have of this machine's memory. Connections beyond that are
-    /// rejected with "no resources".
+    /// Of the queues of all connections, admin and I/O; half of them of one peer at most. An entry costs
+    /// some 5 KB here, so they bound what hosts may have of this machine's memory. Connections beyond that
+    /// are rejected with "no resources".
     std::uint32_t entries_max = 1u << 20;
+    TurnOptions turns;
     std::uint32_t connect_timeout_ms =
         5000;  ///< from the RDMA connection to a successful Connect; then it is failed
     std::uint32_t drain_timeout_ms =
@@ -73,6 +85,8 @@ struct SubsystemCounters {
     std::uint64_t
         connections_disconnected;      ///< ended otherwise: by the host, with its controller or the target
     std::uint64_t keep_alive_expired;  ///< controllers
+    std::uint64_t waits_for_memory;    ///< commands that waited for staging memory
+    std::uint64_t waits_for_turn;      ///< commands that waited because other clients wanted the drive, too
     std::uint64_t staged_writes;  ///< writes with payload in the capsule that was copied, not read in place
 };
 

@@ -13,6 +13,8 @@ using nvme::Status;
 
 namespace {
 
+/// One client may have half of it, and must be able to have the largest command.
+constexpr std::uint64_t kStagingBytesMin = 4 * std::uint64_t{kTransferBytesMax};
 constexpr std::chrono::milliseconds kTick{50};  // how often the clock is looked at
 constexpr std::chrono::milliseconds kConnectWait{
     1};  // how often a Connect that waits for its queue id is tried
@@ -33,6 +35,11 @@ Result<std::unique_ptr<TargetControl>> TargetControl::open(rdma::SoftNic& nic,
                      "a target cannot have queues of {} and {} entries, {} a controller; the limits are "
                      "4096, 32768 and 65535",
                      limits.admin_entries_max, limits.io_entries_max, limits.io_queues_max);
+    if (options.turns.staging_bytes < kStagingBytesMin || options.turns.places == 0)
+        return error(
+            Errc::kInvalidArgument,
+            "a target needs at least {} bytes of staging memory and a place at each drive, not {} and {}",
+            kStagingBytesMin, options.turns.staging_bytes, options.turns.places);
     std::unique_ptr<TargetControl> control(new TargetControl(nic, std::move(options)));
     GN_TRY(control->make_subsystems(subsystems));
     control->thread_ = std::thread([c = control.get()] { c->run(); });
@@ -61,7 +68,7 @@ TargetControl::~TargetControl() {
     lock.unlock();
     if (thread_.joinable()) thread_.join();
     // Whatever a stuck drive still holds: stop polling, then take the queues away; both waits are bounded.
-    shards_.clear();
+    for (const auto& each : shards_) each.second->stop();
     for (const auto& connection : connections_) {
         if (connection->record.queue != nullptr)
             (void)connection->record.subsystem->config.device->delete_queue(connection->record.queue);

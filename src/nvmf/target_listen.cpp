@@ -86,7 +86,7 @@ Result<void> TargetControl::listen() {
 OffloadShard& TargetControl::shard_of(Reactor& reactor) {
     const std::lock_guard lock(mutex_);
     auto& shard = shards_[&reactor];
-    if (shard == nullptr) shard = std::make_unique<OffloadShard>(reactor);
+    if (shard == nullptr) shard = std::make_unique<OffloadShard>(reactor, options_.turns);
     return *shard;
 }
 

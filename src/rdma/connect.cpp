@@ -204,6 +204,11 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
     return true;
 }
 
+bool SoftNic::stages_windows(QpNumber number) const {
+    const QueuePair* const qp = impl_->find(number);
+    return (qp != nullptr && qp->remote != nullptr) || !impl_->late.empty();
+}
+
 void SoftNic::close_window(QpNumber number, const Window& window, bool filled) {
     QueuePair* const qp = impl_->find(number);
     if (qp != nullptr && qp->remote != nullptr)

@@ -58,7 +58,9 @@ void LateWindows::close(QueuePair* qp, const SoftNic::Window& window, bool fille
     if (reaches && refused) engine_.fail(*qp);
     if (reaches && !refused) std::memcpy(late.peer.data, late.memory.get(), late.bytes);
     if (!refused) late.peer.region->unpin();
+    const std::uint32_t room = window_room(late.bytes);
     late_.erase(at);
+    qp->sink->on_window_freed(qp->qpn, room);
 }
 
 }  // namespace gnstor::rdma

@@ -21,6 +21,7 @@
 
 #include "rdma/link_model.hpp"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -104,6 +105,9 @@ class MessageSink {
     virtual void on_window_ready(QpNumber qp, std::uint64_t cookie, bool good) {
         (void)qp, (void)cookie, (void)good;
     }
+    /// So much of this NIC's memory, window_room() of a window, is free again: closed, and sent if it was to
+    /// be. May be called within close_window() and other calls; only to be noted. Where windows are staged.
+    virtual void on_window_freed(QpNumber qp, std::uint32_t room) { (void)qp, (void)room; }
     /// The queue pair went to error (peer gone, protocol violation, destroy): no message follows; let go of
     /// all tokens.
     virtual void on_error(QpNumber qp) = 0;
@@ -132,6 +136,12 @@ class Listener {
     /// Any thread; may create queue pairs. Called once a request; duplicates are the NIC's business.
     virtual ConnectReply on_connect(const ConnectRequest& request) = 0;
 };
+
+/// What a window of so many bytes takes of a NIC's memory, where it is staged there
+/// (SoftNic::stages_windows).
+[[nodiscard]] constexpr std::uint32_t window_room(std::uint32_t bytes) noexcept {
+    return bytes <= 4096 ? 4096 : std::bit_ceil(bytes);
+}
 
 /// Direction of a window into the peer's memory.
 enum class WindowUse : std::uint8_t {
@@ -246,6 +256,8 @@ class SoftNic {
     /// The same for the data path: no words about what was wrong. False: not opened.
     [[nodiscard]] bool open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes,
                                    std::uint32_t rkey, WindowUse use, Window& window);
+    /// Whether windows of a connected queue pair are memory of this NIC, and not the peer's by reference.
+    [[nodiscard]] bool stages_windows(QpNumber qp) const;
     /// `filled`: of one for writing: whether its bytes are the peer's to have (no: the command failed).
     void close_window(QpNumber qp, const Window& window, bool filled = true);
     /// Sends up to 64 bytes to the peer's next receive; with `invalidate_rkey` as SEND_WITH_INVALIDATE (0:

@@ -16,6 +16,7 @@
 #include "rdma/link_model.hpp"
 #include "rdma/memory_table.hpp"
 #include "rdma/nic.hpp"
+#include "rdma/window_memory.hpp"
 
 #include <gnstor/base/hash.hpp>
 
@@ -51,6 +52,7 @@ struct NicTally {
 /// What a queue pair needs of its NIC.
 struct NicContext {
     MemoryTable memory;
+    WindowMemory windows;  ///< of RemoteQueues
     NicTally tally;
     NicOptions options;
     std::string address;

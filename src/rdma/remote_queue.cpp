@@ -11,8 +11,7 @@ namespace gnstor::rdma {
 
 namespace {
 constexpr std::uint32_t kLongestLanding = 1u << 20;  // of a message to a plain queue pair
-constexpr std::size_t kIdleBytesMax = 4u << 20;      // kept for windows to come
-constexpr std::uint32_t kWindowAlignment = 4096;
+constexpr std::size_t kSendsInWindow = 64;           // of the transport, as many packets at most
 
 // Requests of an offload queue pair: what they are in the lowest bit, which one above it.
 constexpr std::uint64_t kSendId = 0, kWindowId = 1;
@@ -143,7 +142,12 @@ void RemoteQueue::submit_waiting() {
 }
 
 void RemoteQueue::send(const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey) {
+    if (broken_) return;
     if (free_sends_.empty()) {
+        if (small_sends_.size() >= 2 * buffer_held_.size() + kSendsInWindow)
+            return refused(error(Errc::kState,
+                                 "the peer goes on asking and acknowledges none of {} answers; it is let go",
+                                 small_sends_.size()));
         free_sends_.push_back(static_cast<std::uint32_t>(small_sends_.size()));
         small_sends_.push_back(std::make_unique<SmallSend>());
     }
@@ -170,17 +174,14 @@ bool RemoteQueue::open_window(std::uint64_t address, std::uint32_t bytes, std::u
     const std::uint32_t index = free_windows_.back();
     free_windows_.pop_back();
     Window& opened = *windows_[index];
-    idle_bytes_ -= opened.memory.size();
-    const std::size_t room = std::size_t{bytes} + kWindowAlignment;
-    if (opened.memory.size() < room) opened.memory.resize(room);
+    opened.memory = qp_.nic->windows.take(bytes);
     opened.address = address;
     opened.bytes = bytes;
     opened.rkey = rkey;
     opened.use = use;
     opened.open = true;
     ++opened.generation;
-    const auto at = reinterpret_cast<std::uintptr_t>(opened.memory.data());
-    window.data = opened.memory.data() + (-at & (kWindowAlignment - 1));
+    window.data = opened.memory.get();
     window.bytes = bytes;
     window.cookie = window_cookie(index, opened.generation);
     window.ready = use == WindowUse::kWrite;
@@ -233,9 +234,9 @@ void RemoteQueue::finish_window(std::uint32_t index, bool good) {
 
 void RemoteQueue::recycle(std::uint32_t index) {
     Window& window = *windows_[index];
-    if (idle_bytes_ + window.memory.size() > kIdleBytesMax) std::vector<std::byte>().swap(window.memory);
-    idle_bytes_ += window.memory.size();
+    qp_.nic->windows.give(std::move(window.memory), window.bytes);
     free_windows_.push_back(index);
+    if (qp_.sink != nullptr) qp_.sink->on_window_freed(qp_.qpn, window_room(window.bytes));
 }
 
 void RemoteQueue::release(std::uint64_t token) {

@@ -9,6 +9,9 @@
 //                         with staging memory, and small SENDs; what the link has no room for waits in order
 // Invariants
 //   * a request of the link is an entry (plain), or a SEND or a window (offload): its id says which;
+//   * SENDs that the peer has not acknowledged are bounded: answers to all its commands twice over, and a
+//   window of them. Only a peer that asks on without taking what it is answered has more: the queue pair
+//   fails;
 //   * memory of this node that the transport was given last stays pinned until the next time it asks, or the
 //   next round of the engine (drop_pin);
 //   * once shut, no link is called, every window that was not ready has been told, and nothing of this node
@@ -79,7 +82,7 @@ class RemoteQueue final : public udp::Endpoint {
     static constexpr std::uint32_t kNothing = ~0u;
     using SmallSend = std::array<std::byte, 64>;
     struct Window {
-        std::vector<std::byte> memory;
+        WindowMemory::Piece memory;
         std::uint64_t address = 0;
         std::uint32_t rkey = 0, bytes = 0;
         WindowUse use = WindowUse::kWrite;
@@ -123,7 +126,6 @@ class RemoteQueue final : public udp::Endpoint {
     std::vector<std::uint32_t> free_sends_;
     std::vector<std::unique_ptr<Window>> windows_;
     std::vector<std::uint32_t> free_windows_;
-    std::size_t idle_bytes_ = 0;  ///< memory of windows that are free
     std::deque<roce::Request> waiting_;
 
     MemoryTable::Pin pin_{};

@@ -49,6 +49,9 @@ class WatchedConnection final : public rdma::Listener, public rdma::MessageSink,
         connection_->on_window_ready(qp, cookie, good);
         ++windows;
     }
+    void on_window_freed(rdma::QpNumber qp, std::uint32_t room) override {
+        connection_->on_window_freed(qp, room);
+    }
     void on_error(rdma::QpNumber qp) override { connection_->on_error(qp); }
     std::uint32_t fetch_bytes(const rdma::InboundMessage& message) const override {
         return connection_->fetch_bytes(message);

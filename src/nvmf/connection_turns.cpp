@@ -1,0 +1,102 @@
+// connection_turns.cpp: a connection as one of many: what it has of the memory and the places that they
+// share, and the commands that wait for their turn.
+#include "nvmf/connection.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include <utility>
+
+namespace gnstor::nvmf {
+
+Connection::Parked& Connection::park(std::uint32_t index, const Capsule& capsule) {
+    if (parked_.empty()) parked_.resize(slots_.size());  // once a connection, where something waits
+    parked_[index].capsule = capsule;
+    return parked_[index];
+}
+
+std::byte* Connection::page(Slot& slot) {
+    if (slot.page == nullptr) slot.page = shard_->pages().take();
+    return slot.page.get();
+}
+
+/// Nobody has said yet who it is.
+void Connection::join_staging() {
+    if (std::exchange(has_staging_, true)) return;
+    stages_windows_ = nic_.stages_windows(qp_);
+    staging_member_ = shard_->staging().join(*this, "peer " + record.peer);
+}
+
+/// Connect has said it.
+void Connection::join_as_host() {
+    const std::string client = "host " + connect_request_.host_nqn;
+    shard_->staging().budget.move(staging_member_, client);
+    if (kind() == QueueKind::kIo) {
+        places_ = &shard_->places(*subsystem_);
+        place_member_ = places_->join(*this, client);
+    }
+    shard_->look_at_turns();
+}
+
+void Connection::give_staging(std::uint64_t bytes) {
+    FairBudget& budget = shard_->staging().budget;
+    budget.give(staging_member_, bytes);
+    if (budget.due()) shard_->look_at_turns();
+}
+
+void Connection::give_place(Slot& slot) {
+    slot.has_place = false;
+    places_->budget.give(place_member_, 1);
+    if (places_->budget.due()) shard_->look_at_turns();
+}
+
+void Connection::on_window_freed(rdma::QpNumber, std::uint32_t room) {
+    if (has_staging_ && stages_windows_) give_staging(room);
+}
+
+void Connection::on_staging_granted() {
+    const std::uint32_t index = unstaged_.front();
+    unstaged_.pop_front();
+    const Parked parked = parked_[index];
+    const std::uint32_t segments = slots_[index].holds_message ? parked.message.segment_count : 0;
+    begin(index, parked.capsule, MessageBytes(std::span(parked.message.segments, segments)));
+}
+
+void Connection::on_place_granted() {
+    const std::uint32_t index = unplaced_.front();
+    unplaced_.pop_front();
+    slots_[index].has_place = true;
+    const Parked parked = parked_[index];
+    to_drive(index, parked.capsule, parked.data);
+}
+
+/// From now on nothing is granted. Within any call; drop_waiting() follows.
+void Connection::forget_waiting() {
+    if (has_staging_) shard_->staging().budget.forget_waiting(staging_member_);
+    if (places_ != nullptr) places_->budget.forget_waiting(place_member_);
+    shard_->look_at_turns();
+}
+
+/// It drains: nothing that waited goes on.
+void Connection::drop_waiting() {
+    for (const std::uint32_t index : std::exchange(unstaged_, {})) {
+        slots_[index].has_page = false;  // it never had it
+        give_back(index, Capsule(parked_[index].capsule), nvme::Status::kInternalError);
+    }
+    for (const std::uint32_t index : std::exchange(unplaced_, {}))
+        give_back(index, Capsule(parked_[index].capsule), nvme::Status::kInternalError);
+}
+
+void Connection::leave_budgets() {
+    if (std::exchange(has_staging_, false)) {
+        FairBudget& budget = shard_->staging().budget;
+        // A command that the drive keeps until its queue goes has neither page nor window.
+        if (budget.held(staging_member_) != 0)
+            log_error("queue pair {:#x}: quiesced with {} bytes of staging memory", qp_,
+                      budget.held(staging_member_));
+        budget.leave(staging_member_);
+    }
+    if (Turns* const places = std::exchange(places_, nullptr)) places->budget.leave(place_member_);
+    shard_->look_at_turns();
+}
+
+}  // namespace gnstor::nvmf
