@@ -171,6 +171,30 @@ TEST_F(PoolByHand, AskingIsHeardOnceAndAnswersAreFoundByTheNextTry) {
     rig->expect_clean();
 }
 
+TEST_F(PoolByHand, WhatTheNicDoesNotRegisterIsNotToBeHad) {
+    make(256u << 10, 1u << 20);
+    auto* const first = take(256u << 10, Status::kSuccess);
+    take(4096, Status::kNoBuffer);
+    // The NIC's regions are all in use.
+    std::vector<std::byte> other(4096);
+    std::vector<rdma::MemoryKeys> held;
+    for (;;) {
+        const auto keys = rig->nic->register_memory(other.data(), other.size(), rdma::kLocalWrite);
+        if (!keys.ok()) break;
+        held.push_back(*keys);
+    }
+    EXPECT_FALSE(rig->channels[0]->grow_pool_if_asked().ok());
+    EXPECT_EQ(rig->channels[0]->pool_bytes(), 256u << 10);
+    take(4096, Status::kNoBuffer);
+    for (const rdma::MemoryKeys& keys : held) rig->nic->deregister_memory(keys).value();
+    EXPECT_TRUE(grow());
+    auto* const second = take(256u << 10, Status::kSuccess);
+    EXPECT_EQ(rig->volume().write(kMe, ch, 0, 64, second, late()), Status::kSuccess);
+    EXPECT_EQ(rig->volume().read(kMe, ch, 0, 64, second, late()), Status::kSuccess);
+    for (void* at : {first, second}) EXPECT_EQ(ch.free(kMe, at), Status::kSuccess);
+    rig->expect_clean();
+}
+
 TEST_F(PoolByHand, ARunOfAGrownStepIsHeldByACommandAtItsEnd) {
     make(1u << 20, 2u << 20);
     auto* first = take(1u << 20, Status::kSuccess);

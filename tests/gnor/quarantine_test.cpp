@@ -111,6 +111,24 @@ TEST_F(Quarantine, ABufferOnABrokenQueuePairIsHeldUntilReclaim) {
     expect_free_again(buffer);
 }
 
+TEST_F(Quarantine, ThePoolBufferOfACallThatTimedOutIsNobodysUntilTheAnswerOrReclaim) {
+    std::vector<std::byte> own(2 * 4096);  // not registered: it passes through the pool
+    for (const bool reclaimed : {false, true}) {
+        rule_everywhere(Decision::kNever);
+        ASSERT_EQ(v.read(kMe, ch, 0, 2, own.data(), soon()), Status::kTimedOut);
+        ASSERT_EQ(rig.channels[0]->counters().value().quarantined, 1u);
+        std::vector<std::byte*> others;
+        while (std::byte* p = pool(4096)) others.push_back(p);
+        EXPECT_EQ(others.size(), rig.options.pool_bytes / 4096 - 2) << "a drive may still write there";
+        for (std::byte* p : others) EXPECT_EQ(ch.free(kMe, p), Status::kSuccess);
+        if (reclaimed)
+            reclaim_all();
+        else
+            answer_all();
+        rig.expect_clean();
+    }
+}
+
 TEST_F(Quarantine, ACallThatEndedLeavesItsBufferFree) {
     for (const std::uint32_t blocks : {1u, 40u}) {
         auto* buffer = pool(blocks * 4096);

@@ -180,6 +180,18 @@ TEST_F(Retries, AReadThatOneReplicaRefusesForItsMapWaitsForTheOtherThatIsBusy) {
     rig.expect_clean();
 }
 
+TEST_F(Retries, AnotherAttemptHasACommandIdOfItsOwn) {
+    refuse_first(2, Status::kBusy);
+    ASSERT_EQ(v.write(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+    std::vector<std::uint16_t> ids;
+    for (const auto& s : replica(0, 0).seen()) ids.push_back(s.cid);
+    ASSERT_GE(ids.size(), 2u);
+    std::sort(ids.begin(), ids.end());
+    EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end())
+        << "a late answer to an earlier attempt would be taken for one to this";
+    rig.expect_clean();
+}
+
 TEST_F(Retries, AFinalRefusalOfAnyReplicaIsNotAskedAgain) {
     replica(0, 0).set_rule([](const nvme::Command&, const IoFields&) {
         return Decision{Decision::kRefuse, Status::kBusy, 0};

@@ -1,0 +1,424 @@
+// turns_test.cpp: what two lanes, or a lane and the NIC, do to each other at every place where they can meet.
+//
+// Nothing in a lane's steps waits, so another lane's whole step can be put before any one atomic of the first
+// one's: each test does that for all of them, one after the other. No threads, no chance. Where atomics do
+// not yield (no GN_TEST_WARPS) only what can be seen between whole steps is tested.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "gnor/pool_plan.hpp"
+#include "gnor/rig.hpp"
+#include "support/count.hpp"
+
+namespace gnstor::test {
+namespace {
+
+namespace mlx5 = rdma::mlx5;
+const simt::SelfGroup kMe = simt::self(simt::Lane{});
+
+#if defined(GN_TEST_WARPS)
+/// Calls `other` once, before the `at`-th atomic of this thread.
+class InTheMiddle : public simt::YieldHook {
+  public:
+    InTheMiddle(std::uint32_t at, const std::function<void()>& other) : at_(at), other_(other) {
+        simt::this_thread_yield_hook() = this;
+    }
+    ~InTheMiddle() override { simt::this_thread_yield_hook() = nullptr; }
+    void on_atomic() override {
+        if (inside_ || seen_++ != at_) return;
+        inside_ = true;
+        other_();
+        inside_ = false;
+        happened = true;
+    }
+    bool happened = false;
+
+  private:
+    const std::uint32_t at_;
+    const std::function<void()>& other_;
+    std::uint32_t seen_ = 0;
+    bool inside_ = false;
+};
+
+/// Puts `other` before each atomic of `one` in turn, and behind the last; `begin` makes everything new
+/// before, `end` looks at what came out.
+void at_every_atomic(const std::function<void()>& begin, const std::function<void()>& one,
+                     const std::function<void()>& other, const std::function<void()>& end) {
+    std::uint64_t places = 0;
+    for (bool more = true; more;) {
+        begin();
+        {
+            InTheMiddle hook(static_cast<std::uint32_t>(places), other);
+            one();
+            more = hook.happened;
+        }
+        if (!more) other();  // behind the last one
+        end();
+        if (::testing::Test::HasFailure()) {
+            ADD_FAILURE() << "with the other before atomic " << places;
+            return;
+        }
+        ++places;
+    }
+    EXPECT_GT(places, 1u) << "nothing was in the middle of anything";
+    count("gnor_places_of_meeting", places);
+}
+#endif
+
+/// A send queue of four entries without a NIC: the test looks at it as one would.
+struct SendMemory {
+    static constexpr std::uint32_t kEntriesLog2 = 2;
+    mlx5::SendEntry ring[1u << kEntriesLog2] = {};
+    mlx5::Cqe64 completion{};
+    rdma::SendQueueState state{};
+    std::uint32_t ready[1u << kEntriesLog2] = {};
+    alignas(64) std::uint32_t records[2] = {};
+    std::uint64_t bell = 0;
+
+    SendMemory() { completion.counter_own = mlx5::kInitialCounterOwn; }
+    rdma::SendQueueRef ref() {
+        return {ring, records, &bell, &completion, &state, ready, kEntriesLog2, kQpn};
+    }
+    std::uint32_t record() const { return be32(records[mlx5::kSendRecord]); }
+    rdma::SendTicket filled() {
+        rdma::SendTicket ticket = ref().try_reserve();
+        EXPECT_TRUE(ticket.granted());
+        ref().fill_send(ticket, mlx5::make_data(0x1000 + ticket.index, 64, 7));
+        return ticket;
+    }
+    void publish_and_ring(const rdma::SendTicket& ticket) {
+        ref().publish(ticket);
+        ref().ring_bell();
+    }
+    /// What a NIC that reads entries the moment it is told of them must find.
+    void look() const {
+        for (std::uint32_t i = 0; i < record(); ++i) {
+            EXPECT_EQ(mlx5::control_opcode(ring[i].control), mlx5::kSend)
+                << "entry " << i << " is not filled";
+            EXPECT_EQ(mlx5::control_index(ring[i].control), i);
+            EXPECT_EQ(be64(ring[i].segment[0].data.address), 0x1000u + i);
+        }
+        if (bell != 0) {
+            EXPECT_LT(mlx5::bell_index(bell), record()) << "a bell that the record does not cover";
+        }
+    }
+    void expect_rung(std::uint32_t entries) const {
+        EXPECT_EQ(state.reserved, entries);
+        EXPECT_EQ(state.published, entries) << "an entry that is ready was not published";
+        EXPECT_EQ(state.rung, entries);
+        EXPECT_EQ(record(), entries) << "a published entry was not rung for";
+        EXPECT_EQ(mlx5::bell_index(bell), entries - 1);
+        EXPECT_EQ(state.ringing, 0u);
+        look();
+    }
+    static constexpr std::uint32_t kQpn = 0x4321;
+};
+
+TEST(Posting, AnEntryBehindOneThatIsNotReadyGoesOutWithItAndNotBefore) {
+    SendMemory memory;
+    const rdma::SendTicket first = memory.filled(), second = memory.filled();
+    memory.publish_and_ring(second);
+    EXPECT_EQ(memory.state.published, 0u);
+    EXPECT_EQ(memory.record(), 0u) << "the NIC is told of an entry that is not ready";
+    EXPECT_EQ(memory.bell, 0u);
+    memory.publish_and_ring(first);
+    memory.expect_rung(2);
+}
+
+/// A command slot with two answers missing and a pool buffer, on a channel whose NIC has nothing to do.
+class SlotRig {
+  public:
+    std::uint32_t begin(gnor::SlotState state) {
+        index = gnor::take_slot(kMe, c, true, 0);
+        gnor::CommandSlot& slot = c.slot(index);
+        slot.pool_first = gnor::take_pool_run(c, 1, 0);
+        slot.pool_blocks = 1;
+        slot.target[0] = 0;
+        slot.target[1] = 1;
+        slot.control |= 3u;
+        cid = gnor::command_id(c, index);
+        if (state == gnor::SlotState::kAbandoned) {
+            EXPECT_TRUE(gnor::leave_slot(c, index));
+        }
+        answered = 0;
+        return index;
+    }
+    void answer(std::uint32_t queue) { answered += gnor::settle(c, queue, cid, Status::kSuccess) ? 1 : 0; }
+    /// In quarantine: nobody else gets the slot or its buffer.
+    void expect_held() {
+        EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 1u);
+        EXPECT_EQ(free_blocks(), rig.options.pool_bytes / 4096 - 1);
+        EXPECT_EQ(rig.channels[0]->counters().value().quarantined, 1u);
+    }
+    void expect_free() {
+        EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 0u);
+        EXPECT_EQ(free_blocks(), rig.options.pool_bytes / 4096);
+        EXPECT_EQ(rig.channels[0]->counters().value().quarantined, 0u);
+    }
+
+    Rig rig{};
+    gnor::ChannelState& c = rig.channel().state();
+    std::uint32_t index = 0, answered = 0;
+    std::uint16_t cid = 0;
+
+  private:
+    std::uint32_t free_blocks() { return rig.channels[0]->usage().value().pool_blocks_free; }
+};
+
+TEST(Slots, AnAnswerIsTakenOnceByTheCommandAndTheDriveThatItIsOf) {
+    SlotRig s;
+    s.begin(gnor::SlotState::kOwned);
+    EXPECT_FALSE(gnor::settle(s.c, 2, s.cid, Status::kSuccess)) << "of a drive that was not asked";
+    const auto other = static_cast<std::uint16_t>(s.cid ^ (1u << s.c.slot_bits));
+    EXPECT_FALSE(gnor::settle(s.c, 0, other, Status::kSuccess)) << "of another generation";
+    s.answer(0);
+    s.answer(0);
+    EXPECT_EQ(s.answered, 1u) << "twice";
+    s.answer(1);
+    EXPECT_EQ(s.answered, 2u);
+    EXPECT_FALSE(gnor::leave_slot(s.c, s.index));
+    s.expect_free();
+    const std::uint16_t before = s.cid;
+    s.begin(gnor::SlotState::kOwned);
+    while (s.index != (before & (s.c.command_slots - 1u))) s.begin(gnor::SlotState::kOwned);
+    EXPECT_NE(s.cid, before) << "the slot's next command must not take the earlier one's late answer";
+    EXPECT_FALSE(gnor::settle(s.c, 0, before, Status::kSuccess));
+}
+
+TEST(Slots, InQuarantineKeepTheirPoolBufferUntilTheLastAnswer) {
+    SlotRig s;
+    s.begin(gnor::SlotState::kAbandoned);
+    s.expect_held();
+    s.answer(1);
+    s.expect_held();
+    s.answer(0);
+    s.expect_free();
+}
+
+/// Credits of each queue that are out.
+class Credits : public ::testing::Test {
+  protected:
+    void expect_out(std::uint32_t slot, std::uint32_t credits, const char* when) {
+        EXPECT_EQ(c.queue(slot).outstanding, credits) << "slot " << slot << ", " << when;
+    }
+    void expect_none_out(const char* when) {
+        for (std::uint32_t slot = 0; slot < rig.options.ssds; ++slot) expect_out(slot, 0, when);
+    }
+    Rig rig{[] {
+        RigOptions o;
+        o.ssds = 2;
+        o.depth = 4;
+        return o;
+    }()};
+    VolumeRef v = rig.volume();
+    ChannelRef ch = rig.channel();
+    gnor::ChannelState& c = ch.state();
+    void* const buffer = ch.alloc(kMe, 4096);
+    const Deadline late = Deadline::in_ns(kLong);
+};
+
+TEST_F(Credits, ComeBackOnceWithEachAnswerAndWithNoOther) {
+    ASSERT_EQ(v.read(kMe, ch, 0, 1, buffer, late), Status::kSuccess);
+    expect_none_out("after a read");
+    ASSERT_FALSE(HasFailure());
+    ASSERT_EQ(v.write(kMe, ch, 0, 1, buffer, late), Status::kSuccess);
+    expect_none_out("after a write");
+    // A command that is answered twice, while another one is under way.
+    const std::uint32_t slot = rig.replicas_of(0).slot[0];
+    rig.drives[slot]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
+    const Token running = v.read_async(simt::Lane{}, ch, 0, 1, buffer, late);
+    while (rig.drives[slot]->kept() == 0 && !late.passed()) (void)ch.poll(kMe);
+    rig.drives[slot]->set_rule([](const auto&, const auto&) { return Decision{Decision::kTwice}; });
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, buffer, late), Status::kSuccess);
+    while (rig.channels[0]->counters().value().stale == 0 && !late.passed()) (void)ch.poll(kMe);
+    expect_out(slot, 1, "after a second answer to a command");
+    rig.drives[slot]->set_rule({});
+    rig.drives[slot]->answer_kept();
+    EXPECT_EQ(ch.wait(kMe, running, late), Status::kSuccess);
+    expect_none_out("after all answers");
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+TEST_F(Credits, OfATryThatFindsTooFewComeBackAsTheyWere) {
+    const std::uint32_t full = rig.replicas_of(0).slot[0], other = 1 - full;
+    rig.drives[full]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
+    std::vector<Token> tokens;
+    for (std::uint32_t i = 0; i < rig.options.depth; ++i)
+        tokens.push_back(v.read_async(simt::Lane{}, ch, 0, 1, buffer, late));
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(v.try_write_async(simt::Lane{}, ch, 0, 1, buffer).status, Status::kTooManyPending);
+        EXPECT_EQ(v.try_read_async(simt::Lane{}, ch, 0, 1, buffer).status, Status::kTooManyPending);
+        expect_out(full, rig.options.depth, "after a try in vain");
+        expect_out(other, 0, "after a try in vain");
+    }
+    while (rig.drives[full]->kept() != rig.options.depth && !late.passed()) (void)ch.poll(kMe);
+    rig.drives[full]->set_rule({});
+    rig.drives[full]->answer_kept();
+    for (const Token& token : tokens) EXPECT_EQ(ch.wait(kMe, token, late), Status::kSuccess);
+    expect_none_out("after all answers");
+    EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+    rig.expect_clean();
+}
+
+#if defined(GN_TEST_WARPS)
+TEST(Turns, OfTwoLanesThatPostLeaveNoEntryUnpublishedOrUnrung) {
+    std::unique_ptr<SendMemory> memory;
+    rdma::SendTicket first, second;
+    const auto fresh = [&] { memory = std::make_unique<SendMemory>(); };
+    const auto post = [&] { memory->publish_and_ring(memory->filled()); };
+    at_every_atomic(fresh, post, post, [&] { memory->expect_rung(2); });
+    const auto both = [&] {
+        fresh();
+        first = memory->filled();
+        second = memory->filled();
+    };
+    const auto post_first = [&] { memory->publish_and_ring(first); };
+    const auto post_second = [&] { memory->publish_and_ring(second); };
+    at_every_atomic(both, post_first, post_second, [&] { memory->expect_rung(2); });
+    at_every_atomic(both, post_second, post_first, [&] { memory->expect_rung(2); });
+}
+
+TEST(Turns, OfTheNicFindWholeEntriesAndNoBellBeforeItsRecord) {
+    std::unique_ptr<SendMemory> memory;
+    const auto fresh = [&] { memory = std::make_unique<SendMemory>(); };
+    const auto look = [&] { memory->look(); };
+    at_every_atomic(
+        fresh,
+        [&] {
+            memory->publish_and_ring(memory->filled());
+            memory->publish_and_ring(memory->filled());
+        },
+        look, [&] { memory->expect_rung(2); });
+}
+
+TEST(Turns, OfTwoLanesGiveTheRightToGatherToOneAndTakeItBack) {
+    Rig rig;
+    gnor::ChannelState& c = rig.channel().state();
+    using Gathering = gnor::Gathering<simt::Scope::kDevice>;
+    std::unique_ptr<Gathering> a, b;
+    bool one = false, other = false;
+    at_every_atomic(
+        [&] {
+            a = std::make_unique<Gathering>(c);
+            b = std::make_unique<Gathering>(c);
+            one = other = false;
+        },
+        [&] { one = a->try_begin(); }, [&] { other = b->try_begin(); },
+        [&] {
+            EXPECT_TRUE(one || other) << "nobody has it, and nobody will";
+            EXPECT_FALSE(one && other) << "two have it";
+            a->end();
+            b->end();
+            EXPECT_EQ(c.gathering, 0u) << "it was left with nobody";
+        });
+}
+
+TEST(Turns, OfTwoLanesGiveNoCreditTwice) {
+    Rig rig;
+    gnor::ChannelState& c = rig.channel().state();
+    gnor::QueueLane& queue = c.queue(0);
+    std::uint32_t one = 0, other = 0;
+    at_every_atomic([&] { one = other = 0; }, [&] { one = gnor::take_credits(c, queue, c.depth - 1); },
+                    [&] { other = gnor::take_credits(c, queue, 3); },
+                    [&] {
+                        EXPECT_EQ(one + other, c.depth) << "all that there are, to whoever came first";
+                        EXPECT_EQ(queue.outstanding, c.depth);
+                        gnor::give_credits(queue, one + other);
+                        EXPECT_EQ(queue.outstanding, 0u);
+                    });
+}
+
+TEST(Turns, OfADeadlineAndTheAnswersFreeASlotOnce) {
+    SlotRig s;
+    const auto begin = [&] { s.begin(gnor::SlotState::kOwned); };
+    const auto leave = [&] { (void)gnor::leave_slot(s.c, s.index); };
+    const auto answer_one = [&] { s.answer(0); };
+    const auto answer_both = [&] {
+        s.answer(0);
+        s.answer(1);
+    };
+    at_every_atomic(begin, leave, answer_both, [&] { s.expect_free(); });
+    at_every_atomic(begin, answer_both, leave, [&] { s.expect_free(); });
+    at_every_atomic(begin, leave, answer_one, [&] {
+        s.expect_held();
+        s.answer(1);
+        s.expect_free();
+    });
+}
+
+TEST(Turns, OfTwoAnswersFreeAnAbandonedSlotOnce) {
+    SlotRig s;
+    const auto begin = [&] { s.begin(gnor::SlotState::kAbandoned); };
+    at_every_atomic(
+        begin, [&] { s.answer(0); }, [&] { s.answer(1); }, [&] { s.expect_free(); });
+    at_every_atomic(
+        begin, [&] { s.answer(0); }, [&] { s.answer(0); },
+        [&] {
+            EXPECT_EQ(s.answered, 1u) << "one answer, delivered twice";
+            s.expect_held();
+            s.answer(1);
+            s.expect_free();
+        });
+}
+
+/// The bitmaps of a pool of two MiB, all free.
+struct PoolMemory {
+    gnor::PoolPlan plan = gnor::PoolPlan::of({2u << 20, 0});
+    std::vector<std::uint64_t> words = std::vector<std::uint64_t>(plan.words);
+    std::vector<bool> used = std::vector<bool>(plan.blocks);
+
+    PoolMemory() { EXPECT_TRUE(levels().give(0, plan.blocks)); }
+    gnor::LevelsRef levels() { return gnor::LevelsRef(&plan.levels, &plan.steps[0], words.data()); }
+    std::uint32_t take(std::uint32_t blocks) {
+        const std::uint32_t first = levels().take(blocks, 0);
+        EXPECT_NE(first, gnor::kNone) << blocks;
+        for (std::uint32_t b = first; first != gnor::kNone && b < first + blocks; ++b) {
+            EXPECT_FALSE(used[b]) << "block " << b << " has two owners";
+            used[b] = true;
+        }
+        return first;
+    }
+    void give(std::uint32_t first, std::uint32_t blocks) {
+        for (std::uint32_t b = first; b < first + blocks; ++b) used[b] = false;
+        EXPECT_TRUE(levels().give(first, blocks)) << "block " << first << " was free";
+    }
+    void expect_whole() {
+        EXPECT_EQ(levels().count_free(), plan.blocks) << "blocks were lost, or are there twice";
+        (void)levels().merge_all();
+        EXPECT_EQ(levels().count_free_units(2), 2u) << "what is free as a whole was not merged";
+        EXPECT_EQ(static_cast<std::uint32_t>(words[plan.steps[0].moves_at]), 0u) << "a move never ended";
+    }
+};
+
+TEST(Turns, OfTwoLanesSplitAndMergeThePoolWithoutLosingABlock) {
+    std::unique_ptr<PoolMemory> pool;
+    const std::uint32_t sizes[] = {1, 5, 16, 20};
+    std::uint32_t one = 0, other = 0;
+    const auto fresh = [&] { pool = std::make_unique<PoolMemory>(); };
+    for (const std::uint32_t mine : sizes)
+        for (const std::uint32_t theirs : sizes) {
+            const auto take = [&] { one = pool->take(mine); };
+            const auto take_too = [&] { other = pool->take(theirs); };
+            at_every_atomic(fresh, take, take_too, [&] {
+                pool->give(one, mine);
+                pool->give(other, theirs);
+                pool->expect_whole();
+            });
+            const auto held = [&] {
+                fresh();
+                take();
+                take_too();
+            };
+            at_every_atomic(
+                held, [&] { pool->give(one, mine); }, [&] { pool->give(other, theirs); },
+                [&] { pool->expect_whole(); });
+        }
+}
+#endif
+
+}  // namespace
+}  // namespace gnstor::test
