@@ -144,15 +144,16 @@ function(gn_layer name)
     set_property(GLOBAL APPEND PROPERTY GN_LAYERS gnstor_${name})
 endfunction()
 
-# gn_test(name [RAPIDCHECK] [ONE_THREAD] [UNSANITIZED] SOURCES ... LAYERS ... [LIBRARIES ...] [LABELS fast|long|gpu] [TIMEOUT s]):
+# gn_test(name [RAPIDCHECK] [ONE_THREAD] [UNSANITIZED] SOURCES ... LAYERS ... [LIBRARIES ...] [LABELS fast|long|gpu] [TIMEOUT s] [COST s]):
 # GoogleTest program test_<name>, one ctest entry. Device tests that need a GPU to run have a .cu source and LABELS gpu.
 # ONE_THREAD: all of it happens in one thread, so ThreadSanitizer could see nothing in it and its preset leaves it out. The program is held
 # to that wherever it runs: its pthread_create() (tests/one_thread.cpp) ends it.
+# COST: seconds that it takes at worst, where that is more than most: ctest begins with those, so that none of them is the last alone.
 # UNSANITIZED: the sources of another test once more, with a fault planted or with more runs; the sanitizers see the other one.
 # The fuzz preset builds fuzzers alone. A program that reports numbers prints "GN_COUNT <name>=<integer>" lines; floors for them are in
 # tests/<layer>/floors.json (docs/testing.md).
 function(gn_test name)
-    cmake_parse_arguments(arg "RAPIDCHECK;ONE_THREAD;UNSANITIZED" "TIMEOUT" "SOURCES;LAYERS;LIBRARIES;LABELS" ${ARGN})
+    cmake_parse_arguments(arg "RAPIDCHECK;ONE_THREAD;UNSANITIZED" "TIMEOUT;COST" "SOURCES;LAYERS;LIBRARIES;LABELS" ${ARGN})
     if(arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "gnstor: gn_test(${name}) does not know '${arg_UNPARSED_ARGUMENTS}'")
     endif()
@@ -200,9 +201,11 @@ function(gn_test name)
         set(arg_LABELS fast)
     endif()
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
-    if("long" IN_LIST arg_LABELS)
-        # First, so that the last to run is not a long one alone.
-        set_tests_properties(${name} PROPERTIES COST 100)
+    if(NOT arg_COST AND "long" IN_LIST arg_LABELS)
+        set(arg_COST 20)
+    endif()
+    if(arg_COST)
+        set_tests_properties(${name} PROPERTIES COST ${arg_COST})
     endif()
 endfunction()
 
