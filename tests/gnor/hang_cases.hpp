@@ -130,7 +130,8 @@ struct LanesThatLeaveRequests {
 };
 
 /// Warps that all run at once press on a channel until the last of them has done its share: who is starved
-/// keeps everybody at it, up to the deadline.
+/// keeps everybody at it, up to the deadline. Nobody is left out for ever: that alone; who is served how
+/// often is fairness_test.cpp's.
 struct WarpsShareFairly {
     Common common;
     std::uint32_t* finished;  ///< atomic: warps that have done their share
