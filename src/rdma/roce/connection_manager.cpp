@@ -15,7 +15,8 @@ constexpr std::uint32_t kIndexMask = (1u << kIndexBits) - 1;
 ConnectionManager::ConnectionManager(const CmOptions& options)
     : options_(options),
       slots_(std::clamp<std::uint32_t>(options.connections_max, 1, kIndexMask + 1)),
-      transaction_(mix64(options.seed)) {
+      transaction_(mix64(options.seed)),
+      dice_(mix64(~options.seed)) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         slots_[i].generation = static_cast<std::uint32_t>(mix64(options.seed + i));
     }

@@ -5,9 +5,10 @@
 //   * a table of constant size; half-open connections that peers began are limited on their own, beyond which
 //   a REQ is
 //     answered with "no resources"; those of one peer again on their own, and where peers have taken all
-//     places, one that has fewer than another gets the oldest of that one's; a refusal keeps its place, to be
-//     repeated, only until somebody needs it; answers that belong to no connection wait in a small ring that
-//     may overflow;
+//     places, one that has fewer than another gets the oldest of that one's, and where all have few, as
+//     forged addresses have, a place is taken from whom less is known of, else from anyone, by chance; a
+//     refusal keeps its place, to be repeated, only until somebody needs it; answers that belong to no
+//     connection wait in a small ring that may overflow;
 //   * every state but an established one has a deadline, so a silent peer ends in kClosed;
 //   * events of a connection come in order: (kRequested or nothing), kConnected, kClosed, each at most once;
 //   after
@@ -17,7 +18,10 @@
 
 #include <gnstor/base/result.hpp>
 
+#include <gnstor/base/hash.hpp>
+
 #include "rdma/roce/cm_messages.hpp"
+#include "rdma/roce/standing.hpp"
 #include "rdma/roce/transport.hpp"
 
 #include <array>
@@ -79,7 +83,11 @@ class ConnectionManager {
     /// A packet for its queue pair came before the RTU (12.9.6): as good as an RTU.
     void heard(TimeNs now, CmId id);
 
-    void on_message(TimeNs now, const Gid& peer, const CmMessage& message);
+    /// `standing`: of a REQ.
+    void on_message(TimeNs now, const Gid& peer, const CmMessage& message,
+                    Standing standing = Standing::kNew);
+    /// Whether it answers what we have told its sender, and nobody else: the id is not to be guessed.
+    [[nodiscard]] bool expects(const Gid& peer, const CmMessage& message) noexcept;
     /// The next message to go out, and to whom.
     bool next_message(Gid& peer, CmMessage& message);
     bool next_event(CmEvent& event);
@@ -109,6 +117,7 @@ class ConnectionManager {
         std::uint32_t tries = 0;
         TimeNs deadline = kNever;
         TimeNs begun = 0;  ///< passive: when the REQ came
+        Standing standing = Standing::kNew;
         Gid peer{};
         CmMessage message;        ///< newest one sent, for repetition
         CmMessage received;       ///< REQ, REP or REJ, for the event
@@ -127,13 +136,14 @@ class ConnectionManager {
         return slot.passive && (slot.state == State::kRequested || slot.state == State::kReplySent);
     }
     [[nodiscard]] std::uint32_t half_open_of(const Gid& peer) const noexcept;
-    bool make_room_for(TimeNs now, const Gid& peer);
+    bool make_room_for(TimeNs now, const Gid& peer, Standing standing);
+    [[nodiscard]] Slot* least_worth_keeping(TimeNs now, Standing standing, bool of_its_like) noexcept;
     void say(TimeNs now, Slot& slot, const CmMessage& message);
     void set_state(Slot& slot, State state) noexcept;
     /// `farewell`: a message that goes out, and again where the peer repeats itself, until the deadline.
     void close(TimeNs now, Slot& slot, CmEnd end, const CmMessage* farewell = nullptr);
     void release(Slot& slot) noexcept;
-    void on_request(TimeNs now, const Gid& peer, const CmMessage& request);
+    void on_request(TimeNs now, const Gid& peer, const CmMessage& request, Standing standing);
     void on_reply(TimeNs now, Slot& slot, const CmMessage& reply);
     void answer(const Gid& peer, const CmMessage& to, CmKind kind, RejectReason reason,
                 std::uint8_t about) noexcept;
@@ -148,6 +158,7 @@ class ConnectionManager {
     std::uint32_t used_ = 0, half_open_ = 0;
     std::uint32_t next_slot_ = 0, next_to_send_ = 0;
     std::uint64_t transaction_;
+    SplitMix64 dice_;
 };
 
 }  // namespace gnstor::rdma::roce

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace gnstor::rdma::roce {
 namespace {
 constexpr TimeNs kReceiptWaitMaxNs = 60'000'000'000;  // a peer may ask for patience, not for ever
+/// A peer that is there answers our REP before that.
+constexpr TimeNs kAnswersWithinNs = 100'000'000;
 constexpr std::uint8_t bit(CmEventKind kind) noexcept {
     return static_cast<std::uint8_t>(1u << static_cast<unsigned>(kind));
 }
@@ -32,10 +35,31 @@ std::uint32_t ConnectionManager::half_open_of(const Gid& peer) const noexcept {
     }));
 }
 
+// Forged addresses have one half-open connection each, as real ones have. Of those of the lowest standing,
+// not above that of who comes: one whose peer should have answered long ago, else any; by chance, so that a
+// flood cannot but leave some for as long as an answer takes. Those who were connected before lose none so.
+ConnectionManager::Slot* ConnectionManager::least_worth_keeping(TimeNs now, Standing standing,
+                                                                bool of_its_like) noexcept {
+    const auto rank = [&](const Slot& slot) {
+        return std::pair{slot.standing, now < slot.begun + kAnswersWithinNs};
+    };
+    Slot* chosen = nullptr;
+    std::uint64_t alike = 0;
+    for (Slot& slot : slots_) {
+        const bool may_lose = slot.standing < standing ||
+                              (of_its_like && slot.standing == standing && standing != Standing::kProven);
+        if (!half_open(slot) || !may_lose) continue;
+        if (chosen != nullptr && rank(slot) > rank(*chosen)) continue;
+        if (chosen == nullptr || rank(slot) < rank(*chosen)) alike = 0;
+        if (dice_.below(++alike) == 0) chosen = &slot;
+    }
+    return chosen;
+}
+
 // Who floods us from many addresses loses half-open connections to those who have fewer. Peers are told apart
 // by a keyed hash here, so one may be counted with another.
-bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer) {
-    std::array<std::uint16_t, 512> counts{};
+bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing standing) {
+    std::array<std::uint16_t, 4096> counts{};
     const auto place = [&](const Gid& gid) {
         std::uint64_t halves[2];
         std::memcpy(halves, gid.data(), sizeof halves);
@@ -44,8 +68,14 @@ bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer) {
     for (const Slot& slot : slots_)
         if (half_open(slot)) ++counts[place(slot.peer)];
     const auto most = std::max_element(counts.begin(), counts.end());
-    if (*most < counts[place(peer)] + 2) return false;  // nobody has so many that it would be just
     Slot* oldest = nullptr;
+    if (*most < counts[place(peer)] + 2) {  // nobody has so many that it would be just
+        const bool has_few = counts[place(peer)] <= 1;
+        oldest = least_worth_keeping(now, standing, has_few);
+        if (oldest == nullptr) return false;
+        close(now, *oldest, CmEnd::kTimedOut);
+        return true;
+    }
     for (Slot& slot : slots_) {
         if (!half_open(slot) || place(slot.peer) != static_cast<std::size_t>(most - counts.begin())) continue;
         if (oldest == nullptr || slot.begun < oldest->begun) oldest = &slot;
@@ -69,7 +99,7 @@ void ConnectionManager::answer(const Gid& peer, const CmMessage& to, CmKind kind
     one.message.about = about;
 }
 
-void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage& request) {
+void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage& request, Standing standing) {
     if (Slot* known = find_request(peer, request)) {
         // The same REQ again: our answer, if there is one already, was lost.
         const bool answered = known->state == State::kReplySent ||
@@ -82,11 +112,12 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
     }
     const bool mine =
         half_open_ < options_.half_open_of_peer_max || half_open_of(peer) < options_.half_open_of_peer_max;
-    const bool room = mine && (half_open_ < options_.half_open_max || make_room_for(now, peer));
+    const bool room = mine && (half_open_ < options_.half_open_max || make_room_for(now, peer, standing));
     Slot* slot = room ? take() : nullptr;
     if (slot == nullptr) return answer(peer, request, CmKind::kReject, RejectReason::kNoResources, 0);
     slot->passive = true;
     slot->begun = now;
+    slot->standing = standing;
     slot->peer = peer;
     slot->remote_id = request.local_id;
     slot->request_transaction = request.transaction;
@@ -95,6 +126,12 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
     set_state(*slot, State::kRequested);
     slot->deadline = now + options_.decision_timeout_ns;
     slot->events = bit(CmEventKind::kRequested);
+}
+
+bool ConnectionManager::expects(const Gid& peer, const CmMessage& message) noexcept {
+    if (message.kind == CmKind::kRequest) return false;
+    const Slot* const slot = find(message.remote_id);
+    return slot != nullptr && slot->peer == peer;
 }
 
 void ConnectionManager::on_reply(TimeNs now, Slot& slot, const CmMessage& reply) {
@@ -113,8 +150,8 @@ void ConnectionManager::on_reply(TimeNs now, Slot& slot, const CmMessage& reply)
     slot.events |= bit(CmEventKind::kConnected);
 }
 
-void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage& message) {
-    if (message.kind == CmKind::kRequest) return on_request(now, peer, message);
+void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage& message, Standing standing) {
+    if (message.kind == CmKind::kRequest) return on_request(now, peer, message, standing);
     Slot* slot = find(message.remote_id);
     // Before the REP we do not know the peer's id.
     const bool new_peer = slot != nullptr && slot->state == State::kRequestSent;
@@ -125,6 +162,9 @@ void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage&
             answer(peer, message, CmKind::kDisconnected, RejectReason::kNone, 0);
         if (message.kind == CmKind::kReply)
             answer(peer, message, CmKind::kReject, RejectReason::kInvalidId, 1);
+        // Its place was given away before its RTU came: it takes itself for connected.
+        if (message.kind == CmKind::kReadyToUse)
+            answer(peer, message, CmKind::kReject, RejectReason::kInvalidId, 2);
         return;
     }
     switch (message.kind) {

@@ -32,7 +32,7 @@ void MessageBudget::Bucket::fill(TimeNs now, TimeNs most) noexcept {
     at = now;
 }
 
-bool MessageBudget::take(TimeNs now, const Gid& source, bool known) noexcept {
+bool MessageBudget::take(TimeNs now, const Gid& source, bool known, Standing standing) noexcept {
     std::uint64_t halves[2];
     static_assert(sizeof halves == sizeof(Gid));
     std::memcpy(halves, source.data(), sizeof halves);
@@ -45,7 +45,11 @@ bool MessageBudget::take(TimeNs now, const Gid& source, bool known) noexcept {
     if (light) own.light.level -= light_price_;
     if (own.heard.level < source_price_) return false;
     if (!known) {
-        if (common_.level < (light ? price_ : most_ / 2 + price_)) return false;
+        const TimeNs left = !light                           ? most_ / 2
+                            : standing == Standing::kNew     ? most_ / 4
+                            : standing == Standing::kRetried ? most_ / 8
+                                                             : 0;
+        if (common_.level < left + price_) return false;
         common_.level -= price_;
     }
     own.heard.level -= source_price_;

@@ -2,15 +2,17 @@
 //
 // Each costs some microseconds, so there are so many a second for all. Nobody gets more than a part of them,
 // and the lower half of what is there is kept for those who have asked for little lately: one who floods,
-// from however few addresses, is in nobody's way. Peers that we have to do with already need nothing of the
-// common part. Only messages that arrived whole are charged (a good ICRC): nobody pays for what others
-// damaged.
+// from however few addresses, is in nobody's way. A quarter is left by those of whom nothing is known, half
+// of that by those who ask again (standing.hpp): a flood from forged addresses, each of which asks for
+// little, takes neither. Peers that we have to do with already need nothing of the common part. Only messages
+// that arrived whole are charged (a good ICRC): nobody pays for what others damaged.
 //
 // Sources are told apart by a keyed hash of their address, so memory is constant; those that meet there share
 // one part. Pure; one thread at a time.
 #pragma once
 
 #include "rdma/roce/cm_messages.hpp"
+#include "rdma/roce/standing.hpp"
 #include "rdma/roce/transport.hpp"
 
 #include <array>
@@ -30,7 +32,7 @@ class MessageBudget {
     explicit MessageBudget(const MessageBudgetOptions& options);
     /// Whether the message is looked at; then it is charged. `known`: its sender is somebody that we are
     /// connected with, or connect to.
-    bool take(TimeNs now, const Gid& source, bool known) noexcept;
+    bool take(TimeNs now, const Gid& source, bool known, Standing standing = Standing::kNew) noexcept;
 
   private:
     static constexpr std::size_t kSources = 1024;

@@ -40,6 +40,11 @@ void AnsweringThread::ask(PendingArrival arrival) {
     changed_.notify_all();
 }
 
+void AnsweringThread::forget(roce::CmId id) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(queue_, [id](const PendingArrival& one) { return one.id == id; });
+}
+
 std::vector<PendingArrival> AnsweringThread::withdraw(std::uint16_t port) {
     std::vector<PendingArrival> forgotten;
     std::unique_lock lock(mutex_);

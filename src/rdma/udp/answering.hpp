@@ -37,6 +37,8 @@ class AnsweringThread {
     AnsweringThread& operator=(const AnsweringThread&) = delete;
 
     void ask(PendingArrival arrival);
+    /// Nobody waits for this one's answer any more. It may be being asked.
+    void forget(roce::CmId id);
     /// Forgets what waits for `port`, and waits until its acceptor is in no call and `answered` in none for
     /// it. Not from within either.
     std::vector<PendingArrival> withdraw(std::uint16_t port);

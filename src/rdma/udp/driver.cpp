@@ -63,7 +63,8 @@ Driver::Impl::Impl(const UdpWireOptions& wire, const IpAddress& bound, std::uint
       guid(dice.next()),
       packets_to_peer_max(std::clamp(socket->receive_buffer_bytes() / 2 / packet_weight(mtu),
                                      kPacketsToPeerMin, kPacketsToPeerMax)),
-      message_budget({.seed = random_seed()}) {
+      message_budget({.seed = random_seed()}),
+      peer_standing(random_seed()) {
     answering = std::make_unique<AnsweringThread>(
         [this](const PendingArrival& arrival, const ArrivalReply& reply) { answered(arrival, reply); });
 }

@@ -181,6 +181,7 @@ void Driver::Impl::accept(roce::TimeNs now, const PendingArrival& arrival, const
 }
 
 void Driver::Impl::on_connected(roce::TimeNs now, const roce::CmEvent& event) {
+    peer_standing.prove(now, event.peer);
     if (const auto found = by_id.find(event.id); found != by_id.end()) {
         LinkEnd& link = *found->second;
         if (link.state != LinkEnd::State::kAccepted) return;
@@ -207,7 +208,7 @@ void Driver::Impl::on_connected(roce::TimeNs now, const roce::CmEvent& event) {
 }
 
 void Driver::Impl::on_closed(roce::TimeNs, const roce::CmEvent& event) {
-    requests.erase(event.id);
+    if (requests.erase(event.id) != 0) answering->forget(event.id);
     if (const auto found = by_id.find(event.id); found != by_id.end()) {
         LinkEnd& link = *found->second;
         link.acceptor = nullptr;

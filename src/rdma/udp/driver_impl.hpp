@@ -14,6 +14,7 @@
 #include "rdma/roce/connection_manager.hpp"
 #include "rdma/roce/message_budget.hpp"
 #include "rdma/roce/pacer.hpp"
+#include "rdma/roce/standing.hpp"
 #include "rdma/udp/address.hpp"
 #include "rdma/udp/answering.hpp"
 #include "rdma/udp/driver.hpp"
@@ -163,6 +164,7 @@ struct Driver::Impl {
     roce::TimeNs manager_deadline = roce::kNever;
     std::uint32_t management_psn = 0;
     roce::MessageBudget message_budget;
+    roce::PeerStanding peer_standing;
     std::map<std::uint16_t, Acceptor*> listening;
     /// Requests that acceptors have not answered yet, with what was asked.
     std::unordered_map<roce::CmId, Requested> requests;
@@ -194,7 +196,8 @@ class LinkEnd final : public Link, private roce::MemoryPort {
           reads_max(requester.reads_max),
           endpoint(&upper),
           connection(requester, responder, *this),
-          peer_queue_pair(requester.peer_queue_pair) {}
+          peer_queue_pair(requester.peer_queue_pair),
+          start_psn(responder.start_psn) {}
 
     Result<void> post(const roce::Request& request) override;
     [[nodiscard]] bool full() const noexcept override { return connection.requester().full(); }
@@ -209,6 +212,7 @@ class LinkEnd final : public Link, private roce::MemoryPort {
     Endpoint* endpoint;  ///< null from kTold on
     roce::Connection connection;
     const std::uint32_t peer_queue_pair;
+    const std::uint32_t start_psn;  ///< of what comes: told in our REP, or REQ
     State state = State::kUp;
     std::uint16_t port = 0;        ///< kAccepted: whose acceptor waits
     Acceptor* acceptor = nullptr;  ///< kAccepted

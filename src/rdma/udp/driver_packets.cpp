@@ -11,6 +11,8 @@ namespace {
 
 // An idle wire asks the kernel for packets no more often than this while its reactor spins for others.
 constexpr roce::TimeNs kIdleReceiveNs = 2'000;
+// By its number a packet is one of the first of its connection.
+constexpr std::uint32_t kFirstPackets = 1024;
 // Batches of one poll, each way: others on the reactor wait no longer than those take.
 constexpr std::uint32_t kBatchesAPoll = 2;
 
@@ -65,7 +67,9 @@ void Driver::Impl::on_datagram(roce::TimeNs now, const Arrived& arrived) {
     if (!icrc_good(arrived)) return;
     if (tap != nullptr && !tap->on_packet(false, arrived.headers, arrived.payload)) return;
     if (link->state == LinkEnd::State::kAccepted) {
-        // The RTU was lost or overtaken (IBA 12.9.6): this packet says as much.
+        // The RTU was lost or overtaken (IBA 12.9.6): this packet says as much, if it comes from somebody
+        // who has our REP.
+        if (((packet.psn - link->start_psn) & roce::kPsnMask) >= kFirstPackets) return;
         // The link is up before its endpoint sees the packet, which it may want to answer.
         manager.heard(now, link->id);
         manager_changed = true;
@@ -92,12 +96,16 @@ void Driver::Impl::on_management(roce::TimeNs now, const Arrived& arrived, const
         ++tally.malformed;
         return;
     }
-    if (!message_budget.take(now, arrived.source.gid, knows(arrived.source))) {
+    const roce::Standing standing = message->kind == roce::CmKind::kRequest
+                                        ? peer_standing.of_request(now, arrived.source.gid, *message)
+                                        : peer_standing.of_peer(now, arrived.source.gid);
+    const bool known = knows(arrived.source) || manager.expects(arrived.source.gid, *message);
+    if (!message_budget.take(now, arrived.source.gid, known, standing)) {
         ++tally.over_budget;
         return;
     }
     if (tap != nullptr && !tap->on_packet(false, arrived.headers, arrived.payload)) return;
-    manager.on_message(now, arrived.source.gid, *message);
+    manager.on_message(now, arrived.source.gid, *message, standing);
     manager_changed = true;
 }
 
