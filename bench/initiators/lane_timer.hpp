@@ -11,14 +11,16 @@ namespace gnstor::bench {
 inline constexpr std::uint32_t kLaneRoundsSampled = 16;
 
 enum class LaneStage : std::uint32_t {
-    kSubmit,   ///< commands and bells; with ported locks, waiting for the lock too
-    kPoll,     ///< completions taken and given out; likewise
+    kSubmit,   ///< commands and bells
+    kPoll,     ///< completions taken and given out
+    kLock,     ///< ported locks: rounds in which no lane of the warp got the channel's lock
     kPayload,  ///< contents made and compared
     kAgree,    ///< coordinating clients: locks of chunks
     kIdle,     ///< nothing to send, nothing came back
 };
-inline constexpr std::uint32_t kLaneStages = 5;
-inline constexpr const char* kLaneStageNames[kLaneStages] = {"submit", "poll", "payload", "agree", "idle"};
+inline constexpr std::uint32_t kLaneStages = 6;
+inline constexpr const char* kLaneStageNames[kLaneStages] = {"submit",  "poll",  "lock",
+                                                             "payload", "agree", "idle"};
 
 class LaneTimer {
   public:
@@ -34,6 +36,9 @@ class LaneTimer {
         sums_ns_[static_cast<std::uint32_t>(stage)] += now - last_ns_;
         last_ns_ = now;
     }
+    /// Whether this round is one of those: for what costs something to know.
+    GN_HD
+    bool timed() const { return timed_; }
     GN_HD
     void store(std::uint64_t* to) const {
         for (std::uint32_t s = 0; s < kLaneStages; ++s) to[s] = sums_ns_[s] * kLaneRoundsSampled;

@@ -212,12 +212,19 @@ class LoadLane {
         // Pairs with the compare_exchange of try_lock.
         simt::store_release<simt::Scope::kDevice>(client_.locks + own_warp_ % client_.channels.count, 0u);
     }
+    /// A round of all lanes around the lock: of `stage` where one of them had it. After the lock was given
+    /// back, so that it is held no longer for being measured.
+    GN_HD
+    void charge_round(bool had, LaneStage stage) {
+        if (timer_.timed()) timer_.charge(group_.any(had) ? stage : LaneStage::kLock);
+    }
     GN_HD
     bool send_locked(std::uint32_t d, nvme::IoOpcode opcode, bool wants, const IoRequest& request) {
         bool sent = false;
         const auto alone = simt::self(lane_);
         std::uint32_t backoff = 0;
         for (bool todo = wants; group_.any(todo);) {
+            const bool todo_before = todo;
             if (todo && try_lock()) {
                 const nvme::Status status =
                     batches_[d].submit(alone, lane_, client_.volume, channel_, opcode, &request);
@@ -227,6 +234,7 @@ class LoadLane {
                 todo = false;
             }
             if (todo) simt::pause(backoff);
+            charge_round(todo_before && !todo, LaneStage::kSubmit);
         }
         return sent;
     }
@@ -236,12 +244,14 @@ class LoadLane {
         const auto alone = simt::self(lane_);
         std::uint32_t backoff = 0;
         for (bool todo = begun_ != 0; group_.any(todo);) {
+            const bool todo_before = todo;
             if (todo && try_lock()) {
                 batches_[0].poll(alone, channel_);
                 unlock();
                 todo = false;
             }
             if (todo) simt::pause(backoff);
+            charge_round(todo_before && !todo, LaneStage::kPoll);
         }
         for (std::uint32_t d = 0; d < s_.flights; ++d) progress = finish(d) || progress;
         return progress;

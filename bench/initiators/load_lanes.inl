@@ -104,8 +104,7 @@ class LoadLanesBase : public LoadLanes {
         options.cpu_workers = kind_ == simt::LanesKind::kCpu ? static_cast<std::uint32_t>(warps) : 0;
         GN_TRY(simt::launch(kind_, static_cast<std::uint32_t>(blocks), warps_a_block_ * warp_lanes_, job,
                             options));
-        return sum_up(lanes, lanes / warp_lanes_, discipline == Discipline::kCoordinating, samples_a_lane,
-                      results, samples, counts);
+        return sum_up(lanes, lanes / warp_lanes_, discipline, samples_a_lane, results, samples, counts);
     }
 
     Result<std::unique_ptr<Consumers>> start_consumers(Mailbox* mailboxes,
@@ -145,7 +144,15 @@ class LoadLanesBase : public LoadLanes {
     [[nodiscard]] virtual std::uint32_t consumer_warps_max() const = 0;
 
   private:
-    static Result<Outcome> sum_up(std::uint64_t lanes, std::uint64_t warps, bool agree,
+    /// Whether there is such a stage on the path.
+    static bool has_stage(Discipline discipline, std::uint64_t stage) {
+        if (stage == static_cast<std::uint64_t>(LaneStage::kAgree))
+            return discipline == Discipline::kCoordinating;
+        if (stage == static_cast<std::uint64_t>(LaneStage::kLock))
+            return discipline == Discipline::kPortedLocks;
+        return true;
+    }
+    static Result<Outcome> sum_up(std::uint64_t lanes, std::uint64_t warps, Discipline discipline,
                                   std::uint32_t samples_a_lane, const simt::DeviceMemory& results,
                                   const simt::DeviceMemory& samples, const simt::DeviceMemory& counts) {
         std::vector<LaneResult> each(lanes);
@@ -170,7 +177,7 @@ class LoadLanesBase : public LoadLanes {
         out.seconds = static_cast<double>(end - begin) / 1e9;
         for (std::uint64_t i = 0; i < warps * kLaneStages; ++i) {
             const char* const stage = kLaneStageNames[i % kLaneStages];
-            if (agree || i % kLaneStages != static_cast<std::uint32_t>(LaneStage::kAgree))
+            if (has_stage(discipline, i % kLaneStages))
                 out.work_seconds[fmt::format("lane_{}", stage)] +=
                     static_cast<double>(numbers[lanes * 2 + i]) / 1e9;
         }

@@ -86,6 +86,8 @@ class EveryPath(unittest.TestCase):
                 lanes = parameters["path"] in ("gnor", "ported-locks", "coordinating")
                 self.assertEqual("work_lane_submit_us" in repeat, lanes)
                 self.assertEqual("work_client_submit_us" in repeat, not lanes)
+                self.assertEqual("work_lane_lock_us" in repeat, parameters["path"] == "ported-locks")
+                self.assertEqual("work_client_copy_us" in repeat, parameters["path"] == "basic")
                 self.assertEqual("work_array_lock_us" in repeat, parameters["path"] in ("gd", "basic"))
                 self.assertEqual("work_array_log_us" in repeat, logs)
                 self.assertGreater(repeat["latency_ns"]["samples"], 0)
