@@ -119,7 +119,7 @@ ArrivalReply FakeAcceptor::on_arrival(const Arrival& arrival) {
     if (decide) {
         if (auto reply = decide(arrival)) return std::move(*reply);
     }
-    auto endpoint = std::make_unique<FakeEndpoint>(reactor, 1 << 20, 2);
+    auto endpoint = std::make_unique<FakeEndpoint>(reactor, memory_bytes.load(), 2);
     endpoint->post_receives(receives, receive_bytes);
     ArrivalReply reply;
     reply.accept = true;
@@ -129,6 +129,7 @@ ArrivalReply FakeAcceptor::on_arrival(const Arrival& arrival) {
     const std::lock_guard lock(mutex);
     reply.qp = next_qp++;
     endpoints.push_back(std::move(endpoint));
+    changed.notify_all();
     return reply;
 }
 
@@ -144,6 +145,11 @@ FakeEndpoint* FakeAcceptor::await_link(std::size_t index) {
     std::unique_lock lock(mutex);
     changed.wait_for(lock, kPatience, [&] { return up.size() > index; });
     return up.size() > index ? up[index].second : nullptr;
+}
+
+bool FakeAcceptor::await_endpoints(std::size_t count) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, kPatience, [&] { return endpoints.size() >= count; });
 }
 
 Result<std::unique_ptr<Driver>> open_without_privilege(const UdpWireOptions& options, Reactor& reactor) {
@@ -202,8 +208,11 @@ roce::Request request(roce::RequestKind kind, std::uint64_t id, std::span<std::b
 }
 
 void fill(std::span<std::byte> bytes, std::uint64_t seed) {
-    for (std::size_t i = 0; i < bytes.size(); ++i)
-        bytes[i] = static_cast<std::byte>(mix64(seed * 0x10001 + i / 8) >> (8 * (i % 8)));
+    for (std::size_t at = 0; at < bytes.size(); at += 8) {
+        const std::uint64_t word = mix64(seed * 0x10001 + at / 8);
+        for (std::size_t i = 0; i < 8 && at + i < bytes.size(); ++i)
+            bytes[at + i] = static_cast<std::byte>(word >> (8 * i));
+    }
 }
 
 bool holds(std::span<const std::byte> bytes, std::uint64_t seed) {

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -26,7 +27,7 @@
 namespace gnstor::rdma::udp::rig {
 
 inline constexpr std::uint32_t kKey = 0x1234, kReadOnlyKey = 0x5678;
-inline constexpr auto kPatience = std::chrono::seconds(60);
+inline constexpr auto kPatience = std::chrono::seconds(100);
 
 class FakeEndpoint final : public Endpoint {
   public:
@@ -91,12 +92,14 @@ class FakeAcceptor final : public Acceptor {
     ArrivalReply on_arrival(const Arrival& arrival) override;
     void on_link(QpNumber qp, Link& link) override;
     FakeEndpoint* await_link(std::size_t index);
+    bool await_endpoints(std::size_t count);
 
     Reactor& reactor;
     QpNumber next_qp;
     LinkOptions options;
     std::function<std::optional<ArrivalReply>(const Arrival&)> decide;  ///< nothing: accept
     std::uint32_t receives = 0, receive_bytes = 0;                      ///< posted before the answer
+    std::atomic<std::size_t> memory_bytes{1 << 20};  ///< of each endpoint; what is written takes its time
 
     std::mutex mutex;  // guards what follows
     std::condition_variable changed;
