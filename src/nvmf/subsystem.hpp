@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nvmf/controllers.hpp"
+#include "nvmf/shutdown_flushes.hpp"
 #include "nvmf/target.hpp"
 
 #include <atomic>
@@ -51,6 +52,7 @@ struct Subsystem : std::enable_shared_from_this<Subsystem> {
     const SubsystemConfig config;
     std::mutex mutex;  ///< of `controllers`: admin and fabrics commands and the control thread; never I/O
     Controllers controllers;
+    ShutdownFlushes flushes;     ///< under the same mutex
     SubsystemCounters closed{};  ///< of connections that are gone; under the target's mutex
 };
 

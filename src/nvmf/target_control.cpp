@@ -186,9 +186,13 @@ void TargetControl::handle(const Event& event) {
         case EventKind::kDisabled:
             close_queues(*event.subsystem, event.controller_id, false);
             return;
-        case EventKind::kShutdown:
-            begin_shutdown(event);
+        case EventKind::kShutdown: {
+            std::unique_lock lock(event.subsystem->mutex);
+            event.subsystem->flushes.want(event.controller_id, event.shutdown);
+            lock.unlock();
+            flush_for_shutdowns(*event.subsystem);
             return;
+        }
         case EventKind::kDraining: {
             Connection::Record& record = event.connection->record;
             record.closing = true;
@@ -223,15 +227,22 @@ void TargetControl::close_queues(Subsystem& subsystem, std::uint16_t controller_
     }
 }
 
-/// The device's answer may come when the target is gone: what it changes, it holds.
-void TargetControl::begin_shutdown(const Event& event) {
-    event.subsystem->config.device->flush([subsystem = event.subsystem->shared_from_this(),
-                                           id = event.controller_id, n = event.shutdown](bool stable) {
+/// One flush at a time; expire() looks again for those who came meanwhile. The device's answer may come when
+/// the target is gone: what it changes, it holds.
+void TargetControl::flush_for_shutdowns(Subsystem& subsystem) {
+    ShutdownFlushes::Wanted wanted;
+    {
+        const std::lock_guard lock(subsystem.mutex);
+        wanted = subsystem.flushes.begin();
+    }
+    if (wanted.empty()) return;
+    subsystem.config.device->flush([of = subsystem.shared_from_this(), wanted](bool stable) {
         if (!stable)
-            log_error("{}: what was answered cannot be made stable, so controller {} does not shut down",
-                      subsystem->config.nqn, id);
-        const std::lock_guard lock(subsystem->mutex);
-        subsystem->controllers.shutdown_ended(id, n, stable);
+            log_error("{}: what was answered cannot be made stable, so {} controllers do not shut down",
+                      of->config.nqn, wanted.size());
+        const std::lock_guard lock(of->mutex);
+        of->flushes.ended();
+        for (const auto& [id, shutdown] : wanted) of->controllers.shutdown_ended(id, shutdown, stable);
     });
 }
 
@@ -248,8 +259,11 @@ void TargetControl::expire() {
                      subsystem->config.nqn, id);
             close_queues(*subsystem, id, true, Why::kSilence);
         }
-        const std::lock_guard lock(mutex_);
-        subsystem->closed.keep_alive_expired += expired.size();
+        {
+            const std::lock_guard lock(mutex_);
+            subsystem->closed.keep_alive_expired += expired.size();
+        }
+        flush_for_shutdowns(*subsystem);
     }
     const std::uint64_t patience = std::uint64_t{options_.connect_timeout_ms} * 1'000'000u;
     for (Connection* connection : snapshot()) {
@@ -354,6 +368,7 @@ void TargetControl::destroy(Connection& connection) {
         if (record.binding.queue_id == 0) close_queues(subsystem, record.binding.controller_id, false);
         const std::lock_guard lock(subsystem.mutex);
         subsystem.controllers.disconnect(record.binding.controller_id, record.binding.queue_id);
+        if (record.binding.queue_id == 0) subsystem.flushes.forget(record.binding.controller_id);
     }
     const std::lock_guard lock(mutex_);
     SubsystemCounters& tally = tally_of(connection);

@@ -97,7 +97,7 @@ class TargetControl final : public ConnectionOwner {
     enum class Why : std::uint8_t { kOrdinary, kSilence };
     void close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too,
                       Why why = Why::kOrdinary);
-    void begin_shutdown(const Event& event);
+    void flush_for_shutdowns(Subsystem& subsystem);
     void expire();
     void destroy_quiesced();
     void destroy(Connection& connection);

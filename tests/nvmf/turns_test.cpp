@@ -24,12 +24,19 @@ nvme::IoFields modest_fields(std::uint32_t block, std::uint64_t sequence) {
     return f;
 }
 
+/// A host that sends no keep-alives, and is not expected to, however long a test takes.
+HostOptions patient(HostOptions options) {
+    options.keep_alive_ms = 0;
+    options.timeout_ms = 100'000;
+    return options;
+}
+
 /// A host with many queues, each kept full of commands of one kind.
 class Greedy {
   public:
     Greedy(LoopRig& rig, std::uint16_t queues, std::uint32_t depth, IoOpcode opcode, std::uint32_t blocks)
         : memory_(rig.host_nic(), kLargest), depth_(depth), opcode_(opcode), blocks_(blocks) {
-        host_ = rig.connect(rig.host()).value();
+        host_ = rig.connect(patient(rig.host())).value();
         for (std::uint16_t q = 1; q <= queues; ++q) queues_.push_back(host_->open_io_queue(q, depth).value());
         under_way_.resize(queues);
         memory_.fill(3);
@@ -92,6 +99,7 @@ class Turns : public ::testing::TestWithParam<Case> {
   protected:
     static RigOptions small_target(bool udp) {
         RigOptions options{.strict = false, .late_windows = udp ? 0u : 3u, .udp = udp, .target = {}};
+        options.target.connect_timeout_ms = 100'000;
         options.target.turns = {.staging_bytes = 4 * kLargest, .staging_assured_bytes = 8192, .places = 4};
         return options;
     }
@@ -107,7 +115,7 @@ TEST_P(Turns, AGreedyClientWithManyQueuePairsLeavesAModestOneItsOwn) {
     LoopRig rig(small_target(GetParam().udp));
     rig.make_volume();
     rig.make_volume(sample_record(kModestVolume, "modest", kModest));
-    auto modest_host = rig.connect(rig.host(client_host_nqn(kModest))).value();
+    auto modest_host = rig.connect(patient(rig.host(client_host_nqn(kModest)))).value();
     IoClient modest(rig.host_nic(), *modest_host, 1);
     Greedy greedy(rig, 8, 8, GetParam().opcode, kBlocksALargest);
     // 64 commands of 1 MiB want sixteen times the memory that there is.
