@@ -180,7 +180,7 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
     see_map();
     std::uint32_t progress = begun_ != 0 ? gnor::poll_trip(kMe, state) : 0;
     bool ended = false;
-    SsdShares::Mask kept = 0;     // for the oldest that has no room with its SSDs
+    SsdShares::Mask kept = 0;     // for the oldest that waits for room with its SSDs
     std::uint32_t left = begun_;  // of those that were begun: not met yet
     for (const auto& work : under_way_) {
         const bool room = !held_ && begun_ < options_.under_way_max;
@@ -189,7 +189,7 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
                 begin(*work);
                 ++left;
             } else {
-                if (kept == 0) kept = work->ssds;
+                kept = SsdShares::keep_for(work->ssds, kept);
                 counters_.share_waits += std::exchange(work->met_no_room, true) ? 0 : 1;
             }
         }

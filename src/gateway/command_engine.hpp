@@ -9,7 +9,9 @@
 //   * memory that a command names is touched by this thread alone, and not after the answer;
 //   * a request is begun after its command was fetched and before that is answered, so that a write which was
 //   fetched after another was answered is the newer one; what met a broken queue pair is begun again, before
-//   it is answered. Those for one SSD are begun in the order in which they were fetched;
+//   it is answered. Commands have no order among each other, as in NVMe: one that waits for room, or is begun
+//   again, is passed by others, though not for ever. Those for the same SSDs are begun, the first time, in the
+//   order in which they were fetched;
 //   * commands for a slow SSD leave places for the others (ssd_shares.hpp);
 //   * a flush that was answered with success is true (loss_watch.hpp);
 //   * once a drive said that the epoch is stale, nothing is written any more: the namespace is write

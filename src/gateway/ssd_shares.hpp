@@ -30,12 +30,16 @@ class SsdShares {
     /// them a place stays free for it, or smaller commands would pass it for ever.
     [[nodiscard]] bool has_room(Mask ssds, Mask kept) const {
         if (ssds == kMany) return many_used_ < many_;
-        if (kept == kMany) kept = 0;  // those have a share of their own
         for (Mask left = ssds; left != 0; left &= left - 1) {
             const auto slot = static_cast<std::uint32_t>(std::countr_zero(left));
             if (used_[slot] + ((kept >> slot) & 1u) >= one_) return false;
         }
         return true;
+    }
+    /// What is kept when a command finds no room, `kept` being what is kept already (0: nothing): the oldest
+    /// one's SSDs. Those that go to many have a share of their own, and nothing is kept for them.
+    [[nodiscard]] static constexpr Mask keep_for(Mask ssds, Mask kept) {
+        return kept == 0 && ssds != kMany ? ssds : kept;
     }
     void take(Mask ssds) { change(ssds, 1); }
     void give(Mask ssds) { change(ssds, ~0u); }

@@ -132,6 +132,21 @@ TEST(SsdShares, WhatWaitsForTwoSsdsIsNotPassedForEver) {
     EXPECT_TRUE(shares.has_room(4, 3)) << "other SSDs are not kept";
 }
 
+TEST(SsdShares, AFlushThatWaitsKeepsNothingAndHidesNobodyWhoDoes) {
+    // In the order of their age: a flush without room, a write to two SSDs without room, reads of one of
+    // them.
+    const SsdShares::Mask behind_flush = SsdShares::keep_for(SsdShares::kMany, 0);
+    EXPECT_EQ(behind_flush, 0u);
+    const SsdShares::Mask behind_write = SsdShares::keep_for(3, behind_flush);
+    EXPECT_EQ(behind_write, 3u);
+    EXPECT_EQ(SsdShares::keep_for(4, behind_write), 3u) << "for the oldest alone";
+    SsdShares shares(256, 8);
+    while (shares.has_room(1, 0)) shares.take(1);
+    shares.give(1);
+    EXPECT_FALSE(shares.has_room(1, behind_write)) << "reads would pass the write for ever";
+    EXPECT_TRUE(shares.has_room(3, 0));
+}
+
 TEST(SsdShares, ThereIsAlwaysAPlace) {
     for (const std::uint32_t places : {1u, 2u, 16u, 128u, 1024u})
         for (const std::uint32_t ssds : {1u, 2u, 3u, 64u}) {
