@@ -105,7 +105,7 @@ GN_HD nvme::Status one_stepwise(simt::Lane lane, const VolumeRef& volume, Channe
     while (gnor::pending_of(gnor::load_control<Channel::State::kScope>(c.slot(index))) != 0) {
         const std::uint32_t arrived = gnor::poll_trip(me, c);
         ++sums.trips;
-        if (arrived == 0) simt::pause(backoff);
+        if (arrived == 0) gnor::pause_between_trips<typename Channel::State>(backoff);
         clock.charge(arrived == 0 ? AloneStep::kWait : AloneStep::kArrival);
         if (arrived != 0 || !deadline.passed()) continue;
         gnor::leave_slot(c, index);

@@ -25,8 +25,9 @@ class MapMemory {
         return memory;
     }
     Result<void> publish(const placement::ArrayMap& map) {
-        GN_ASSIGN(simt::DeviceMemory memory, simt::DeviceMemory::allocate(sizeof map, address_.lanes()));
-        GN_TRY(memory.upload(0, &map, sizeof map));
+        const placement::LaneMap ranked = placement::LaneMap::of(map);
+        GN_ASSIGN(simt::DeviceMemory memory, simt::DeviceMemory::allocate(sizeof ranked, address_.lanes()));
+        GN_TRY(memory.upload(0, &ranked, sizeof ranked));
         const auto address = reinterpret_cast<std::uint64_t>(memory.lane_data());
         maps_.push_back(std::move(memory));
         if (address_.lanes() == simt::LanesKind::kGpu) return address_.upload(0, &address, sizeof address);

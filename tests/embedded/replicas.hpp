@@ -26,7 +26,8 @@ std::uint64_t for_each_replica(client::Client& reader, const std::string& name, 
         for (std::uint32_t s = 0; s < one.slot_count; ++s)
             if (s != slot && one.slots[s].state == placement::SlotState::kIn)
                 one.slots[s].state = placement::SlotState::kRebuilding;
-        const auto address = reinterpret_cast<std::uint64_t>(&one);
+        const placement::LaneMap ranked = placement::LaneMap::of(one);
+        const auto address = reinterpret_cast<std::uint64_t>(&ranked);
         VolumeRef ref = volume->ref();
         ref.current_map = &address;
         for (std::uint64_t first = 0; first < geometry.capacity_blocks; first += chunk) {

@@ -96,8 +96,9 @@ class Rig {
             map.slots[s].weight = 1;
         }
         if (edit) edit(map);
-        const std::size_t at = kMaps + (version % 8) * sizeof(placement::ArrayMap);
-        lane_memory.upload(at, &map, sizeof(map)).value();
+        const std::size_t at = kMaps + (version % 8) * sizeof(placement::LaneMap);
+        const placement::LaneMap ranked = placement::LaneMap::of(map);
+        lane_memory.upload(at, &ranked, sizeof(ranked)).value();
         const std::uint64_t address = reinterpret_cast<std::uint64_t>(lane_memory.lane_as<std::byte>(at));
         if (options.lanes == simt::LanesKind::kGpu)
             lane_memory.upload(kMapCell, &address, sizeof(address)).value();

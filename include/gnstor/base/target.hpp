@@ -2,6 +2,9 @@
 //
 // GN_HD marks code that runs on CPU and GPU lanes alike. In a build without CUDA it is empty, so nothing of
 // CUDA is needed. GN_DEVICE_PASS is 1 only while nvcc compiles the GPU side of a translation unit.
+//
+// GN_DEVICE_UNROLL stands before a loop whose arrays must stay in registers on the GPU: an array in local
+// memory makes each load wait for the one before it, as what it brought is stored in between.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -14,4 +17,17 @@
 #define GN_DEVICE_PASS 1
 #else
 #define GN_DEVICE_PASS 0
+#endif
+
+#if GN_DEVICE_PASS
+#define GN_DEVICE_UNROLL _Pragma("unroll")
+#else
+#define GN_DEVICE_UNROLL
+#endif
+
+// Large functions are compiled once a program, not once a call: kernels stay small, and so does nvcc's time.
+#if defined(__CUDACC__)
+#define GN_NOINLINE __noinline__
+#else
+#define GN_NOINLINE
 #endif

@@ -131,7 +131,7 @@ GN_HD GN_NOINLINE Token send_all(Group me, State& c, Operation& op, Cursor& curs
         if (progress)
             backoff = 0;
         else
-            simt::pause(backoff);
+            pause_between_trips<State>(backoff);
     }
     count_commands(c, cursor.opcode, work.sent);
     if (nvme::ok(cursor.result)) return token_for(c, work.head, so_far);
@@ -362,7 +362,7 @@ GN_HD GN_NOINLINE nvme::Status wait_for(Group group, State& c, const Token& toke
         }
         if (!group.any(waiting)) break;
         if (poll_trip(group, c) == 0)
-            simt::pause(backoff);
+            pause_between_trips<State>(backoff);
         else
             backoff = 0;
     }

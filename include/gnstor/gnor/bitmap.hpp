@@ -10,13 +10,6 @@
 
 #include <cstdint>
 
-// Large functions are compiled once a program, not once a call: kernels stay small, and so does nvcc's time.
-#if defined(__CUDACC__)
-#define GN_NOINLINE __noinline__
-#else
-#define GN_NOINLINE
-#endif
-
 namespace gnstor::gnor {
 
 inline constexpr std::uint32_t kNone = 0xFFFFFFFFu;

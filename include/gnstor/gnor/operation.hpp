@@ -261,7 +261,7 @@ GN_HD bool wants_to_begin(State& c, Cursor& cursor, LaneWork& work, std::uint32_
     if (work.current != kNone || work.in_flight >= window) return false;
     if (!work.has_step && !work.exhausted) {
         work.has_step = cursor.next(c, work.step);
-        work.exhausted = !work.has_step;
+        work.exhausted = !work.has_step || cursor.ended();
     }
     return work.has_step;
 }
@@ -393,10 +393,11 @@ GN_HD GN_NOINLINE nvme::Status run(Group group, State& c, Operation& op, Cursor&
     LaneWork work;
     std::uint32_t backoff = 0;
     const std::uint32_t window = group.size() >= kLoneWindow ? kWarpWindow : kLoneWindow;
-    while (group.any(work.busy())) {
+    for (;;) {
         const bool passed = group.is_leader() && deadline.passed();
         const bool expired = group.shfl(passed, group.leader());
         bool progress = reap_head(group, c, op, cursor, work, expired);
+        if (!group.any(work.busy())) break;  // at once: a further trip would bring nothing of its own
         const bool had = work.current != kNone;
         begin_next(group, c, op, cursor, work, window, hint, expired);
         const bool begun = !had && work.current != kNone;
@@ -406,7 +407,7 @@ GN_HD GN_NOINLINE nvme::Status run(Group group, State& c, Operation& op, Cursor&
         if (group.any(progress))
             backoff = 0;
         else
-            simt::pause(backoff);
+            pause_between_trips<State>(backoff);
     }
     const std::uint32_t sent = sum_of(group, work.sent);
     const std::uint32_t timeouts = sum_of(group, work.timeouts);

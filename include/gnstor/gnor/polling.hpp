@@ -13,6 +13,7 @@
 #pragma once
 
 #include <gnstor/gnor/command_slots.hpp>
+#include <gnstor/simt/time.hpp>
 
 namespace gnstor::gnor {
 
@@ -224,6 +225,20 @@ template <class State>
 GN_HD void run_callbacks(State& c) {
     if constexpr (State::Runs::kAny)
         if (simt::load_relaxed<State::kScope>(&c.any_ready) != 0) run_due_callbacks(c);
+}
+
+/// Between two trips in vain. A GPU lane alone on its channel disturbs nobody by looking again at once; after
+/// so many trips (about a microsecond each) it pauses too.
+template <class State>
+GN_HD void pause_between_trips(std::uint32_t& backoff) {
+#if GN_DEVICE_PASS
+    constexpr std::uint32_t kEagerTrips = 64;
+    if (State::kScope == simt::Scope::kLane && backoff < kEagerTrips) {
+        ++backoff;
+        return;
+    }
+#endif
+    simt::pause(backoff);
 }
 
 /// One trip to the completion queue, if nobody else is there. All members call. Returns how many completions

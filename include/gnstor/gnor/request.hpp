@@ -85,6 +85,10 @@ class Cursor {
         return false;
     }
 
+    /// Whether next() has nothing more to give, as far as is known without looking at another request.
+    GN_HD
+    bool ended() const { return opened_ && piece_ >= pieces_ && request + request_step >= request_count; }
+
     /// How many commands this lane's part of its first request takes; 0: it is wrong, which is reported.
     /// Before next().
     template <class State>

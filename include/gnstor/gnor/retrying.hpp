@@ -25,12 +25,12 @@ struct Operation {
     CommandContext context;
     placement::VolumeGeometry geometry;
     const std::uint64_t* current_map;  ///< address of the newest map; read once an attempt
-    const placement::ArrayMap* map;    ///< the one in use
+    const placement::LaneMap* map;     ///< the one in use
 
     GN_HD
     void load_map() {
         // Pairs with the client's release of a new map: the object it names is whole and never changes.
-        map = reinterpret_cast<const placement::ArrayMap*>(
+        map = reinterpret_cast<const placement::LaneMap*>(
             simt::load_acquire<simt::Scope::kSystem>(current_map));
     }
 };

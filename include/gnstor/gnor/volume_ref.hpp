@@ -35,7 +35,7 @@ class VolumeRef {
     VolumeMode mode = VolumeMode::kRead;
     /// FUA (NVMe NVM Command Set 1.0, CDW12 bit 30) on every write and read: see stable().
     bool force_unit_access = false;
-    /// Address of the newest placement::ArrayMap, in memory that lanes see; the client stores a new one with
+    /// Address of the newest placement::LaneMap, in memory that lanes see; the client stores a new one with
     /// a release.
     const std::uint64_t* current_map = nullptr;
     /// The last sequence that this opening gave out; lanes' memory. Null when opened for reading.

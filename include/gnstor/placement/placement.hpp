@@ -34,6 +34,14 @@ struct ArrayMap {
     Slot slots[kMaxSlots];
 };
 
+/// A map as lanes have it, with what ranking asks of it found once: a lane pays for each word that it loads.
+struct LaneMap : ArrayMap {
+    std::uint64_t members;  ///< a bit a slot that takes part
+    std::uint32_t plain;    ///< 1: members have equal weights, and each a failure domain of its own
+    std::uint32_t reserved;
+    static LaneMap of(const ArrayMap& map);
+};
+
 /// What of a volume placement depends on, and what a lane needs to know of it.
 struct VolumeGeometry {
     std::uint64_t hash_factor;
@@ -55,6 +63,9 @@ struct Replicas {
 /// fewer than `replicas` come back when there are fewer slots. O(slots * replicas).
 GN_HD
 Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk);
+/// The same. Of a plain map no slot is looked at: O(slots).
+GN_HD
+Replicas place(const LaneMap& map, const VolumeGeometry& volume, std::uint32_t chunk);
 
 /// Whether `slot` is among them.
 GN_HD

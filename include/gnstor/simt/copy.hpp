@@ -14,13 +14,6 @@
 #include <cstring>
 #include <type_traits>
 
-#if GN_DEVICE_PASS
-#define GN_UNROLL \
-    _Pragma("unroll")  // keeps the words in registers: an array in memory would double the traffic
-#else
-#define GN_UNROLL
-#endif
-
 namespace gnstor::simt {
 
 namespace detail_copy {
@@ -82,10 +75,10 @@ GN_HD void copy_words(Word* to, const Word* from, std::uint64_t words, std::uint
     const std::uint64_t steps = walk.steps();
     for (std::uint64_t i = 0; i < steps; i += kInFlight) {
         Word held[kInFlight] = {};
-        GN_UNROLL
+        GN_DEVICE_UNROLL
         for (std::uint32_t k = 0; k < kInFlight; ++k)
             if (i + k < steps) held[k] = load_word(from + walk.at(i + k));
-        GN_UNROLL
+        GN_DEVICE_UNROLL
         for (std::uint32_t k = 0; k < kInFlight; ++k)
             if (i + k < steps) store_word(to + walk.at(i + k), held[k]);
     }
@@ -217,5 +210,3 @@ GN_HD void load_words_relaxed(T* to, const T* from, std::uint32_t words) {
 }
 
 }  // namespace gnstor::simt
-
-#undef GN_UNROLL

@@ -40,11 +40,79 @@ inline bool takes_part(const Slot& slot) {
     return slot.state != SlotState::kEmpty && slot.state != SlotState::kDown && slot.weight != 0;
 }
 
+/// Which of the slots 0 .. 63 is the first in a set that is not empty.
+GN_HD
+inline std::uint32_t first_of(std::uint64_t set) {
+#if GN_DEVICE_PASS
+    return static_cast<std::uint32_t>(__ffsll(static_cast<long long>(set)) - 1);
+#else
+    return static_cast<std::uint32_t>(__builtin_ctzll(set));
+#endif
+}
+
+/// The hash that a slot is ranked by for a chunk with this seed; greater is better.
+GN_HD
+inline std::uint64_t rank_hash(std::uint64_t seed, std::uint32_t slot) {
+    return mix64(seed ^ mix64(slot + 1));
+}
+
+/// The best of `members` by their hashes alone, found in one pass. Equal hashes: the lower slot.
+GN_HD
+inline Replicas best_of(std::uint64_t members, std::uint32_t wanted, std::uint64_t seed) {
+    Replicas out{};
+    std::uint64_t best[kMaxReplicas] = {};
+    for (; members != 0; members &= members - 1) {
+        std::uint32_t slot = first_of(members);
+        std::uint64_t hash = rank_hash(seed, slot);
+        GN_DEVICE_UNROLL
+        for (std::uint32_t i = 0; i < kMaxReplicas; ++i) {
+            const bool better = i < out.count ? hash > best[i] : i == out.count;
+            if (!better) continue;
+            const std::uint64_t worse_hash = best[i];
+            const std::uint32_t worse = out.slot[i];
+            best[i] = hash;
+            out.slot[i] = static_cast<std::uint8_t>(slot);
+            hash = worse_hash;
+            slot = worse;
+            if (i == out.count) break;
+        }
+        if (out.count < wanted) ++out.count;
+    }
+    for (std::uint32_t i = out.count; i < kMaxReplicas; ++i) out.slot[i] = 0;
+    return out;
+}
+
+GN_HD
+inline std::uint64_t seed_of(const VolumeGeometry& volume, std::uint32_t chunk) {
+    return mix64(volume.hash_factor ^ (std::uint64_t{volume.volume} << 32 | chunk));
+}
+
 }  // namespace detail
+
+inline LaneMap LaneMap::of(const ArrayMap& map) {
+    LaneMap out{map, 0, 1, 0};
+    const std::uint32_t slots = map.slot_count < kMaxSlots ? map.slot_count : kMaxSlots;
+    for (std::uint32_t s = 0; s < slots; ++s) {
+        if (!detail::takes_part(map.slots[s])) continue;
+        for (std::uint64_t rest = out.members; rest != 0; rest &= rest - 1) {
+            const Slot& other = map.slots[detail::first_of(rest)];
+            if (other.weight != map.slots[s].weight || other.domain == map.slots[s].domain) out.plain = 0;
+        }
+        out.members |= std::uint64_t{1} << s;
+    }
+    return out;
+}
+
+GN_HD
+inline Replicas place(const LaneMap& map, const VolumeGeometry& volume, std::uint32_t chunk) {
+    if (map.plain == 0) return place(static_cast<const ArrayMap&>(map), volume, chunk);
+    const std::uint32_t wanted = volume.replicas < kMaxReplicas ? volume.replicas : kMaxReplicas;
+    return detail::best_of(map.members, wanted, detail::seed_of(volume, chunk));
+}
 
 GN_HD
 inline Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk) {
-    const std::uint64_t seed = mix64(volume.hash_factor ^ (std::uint64_t{volume.volume} << 32 | chunk));
+    const std::uint64_t seed = detail::seed_of(volume, chunk);
     const std::uint32_t slots = map.slot_count < kMaxSlots ? map.slot_count : kMaxSlots;
     const std::uint32_t wanted = volume.replicas < kMaxReplicas ? volume.replicas : kMaxReplicas;
     bool weighted = false;
@@ -69,7 +137,7 @@ inline Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::ui
                     taken = taken || out.slot[i] == s ||
                             (pass == 0 && map.slots[out.slot[i]].domain == slot.domain);
                 if (taken) continue;
-                const std::uint64_t hash = mix64(seed ^ mix64(s + 1));
+                const std::uint64_t hash = detail::rank_hash(seed, s);
                 const std::uint64_t key = detail::rank_key(hash, slot.weight, weighted);
                 // Equal keys (the logarithm is rounded) are ranked by the hash, so that equal weights rank
                 // alike with and without the logarithm: a slot of another weight that comes or goes moves

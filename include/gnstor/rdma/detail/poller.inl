@@ -94,10 +94,9 @@ inline void poison_arrival(const ReceiveSet& receives, mlx5::Cqe64* cqe, const A
         poison_buffer(receives.queues[arrival.queue], arrival.wqe_counter);
 }
 
-/// Posts `count` receives again. By the lane that speaks for the queue, under the lock.
+/// Tells the NIC how many receives are posted.
 GN_HD
-inline void repost(const ReceiveQueueRef& queue, std::uint32_t count) {
-    queue.state->posted += count;
+inline void store_receive_record(const ReceiveQueueRef& queue) {
     // Release: the lanes have read the buffers (ordered by the group's sync); pairs with the NIC's acquire of
     // the record.
     simt::store_release<simt::Scope::kSystem>(
@@ -105,55 +104,94 @@ inline void repost(const ReceiveQueueRef& queue, std::uint32_t count) {
         be32(static_cast<std::uint32_t>(queue.state->posted) & mlx5::kIndexMask));
 }
 
+/// Posts `count` receives again. By the lane that speaks for the queue, under the lock.
+GN_HD
+inline void repost(const ReceiveQueueRef& queue, std::uint32_t count) {
+    queue.state->posted += count;
+    store_receive_record(queue);
+}
+
+/// Tells the NIC how many completions are consumed.
+GN_HD
+inline void store_consumer_record(const CompletionQueueRef& cq) {
+    // Release: the completions were read and poisoned; pairs with the NIC's acquire before it writes them
+    // again.
+    simt::store_release<simt::Scope::kSystem>(
+        cq.consumer_record, be32(static_cast<std::uint32_t>(cq.state->consumer) & mlx5::kConsumerMask));
+}
+
 GN_HD
 inline void consume(const CompletionQueueRef& cq, std::uint64_t upto) {
     cq.state->consumer = upto;
-    // Release: the completions were read and poisoned; pairs with the NIC's acquire before it writes them
-    // again.
-    simt::store_release<simt::Scope::kSystem>(cq.consumer_record,
-                                              be32(static_cast<std::uint32_t>(upto) & mlx5::kConsumerMask));
+    store_consumer_record(cq);
 }
 
-/// A lone lane: looks 8 ahead with loads in parallel, then acquires once, at the newest valid one.
+/// Stores the records that a trip of a lone lane left to its successor: completions first, then receives.
+GN_HD
+inline void settle_debts(const CompletionQueueRef& cq, const ReceiveSet& receives) {
+    if (cq.state->owing == 0) return;
+    store_consumer_record(cq);
+    std::uint32_t queue = 0;
+    for (std::uint64_t rest = cq.state->owed; rest != 0; rest >>= 1, ++queue)
+        if ((rest & 1) != 0) store_receive_record(receives.queues[queue]);
+    cq.state->owing = 0;
+    cq.state->owed = 0;
+}
+
+/// Gives one completion to the visitor, and notes what is owed for it.
+template <class Visitor>
+GN_HD void consume_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t index,
+                         const Glance& seen, Visitor& visit) {
+    const Arrival arrival = to_arrival(cq, receives, index, seen);
+    visit(arrival);
+    poison_arrival(receives, cqe_at(cq, index), arrival);
+    cq.state->consumer = index + 1;
+    cq.state->owing = 1;
+    if (arrival.is_error() || arrival.queue == ReceiveSet::kUnknown) return;
+    ++receives.queues[arrival.queue].state->posted;
+    cq.state->owed |= std::uint64_t{1} << arrival.queue;
+}
+
+/// The completions from the second on that a lone lane found valid together with the first.
+template <class Visitor>
+GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveSet& receives,
+                                    std::uint64_t at, std::uint32_t take, Visitor& visit) {
+    using simt::Scope;
+    // The NIC writes completions in order, each with a release, so acquiring the newest one orders all before
+    // it.
+    (void)simt::load_acquire<Scope::kSystem>(&cqe_at(cq, at + take - 1)->counter_own);
+    Glance loaded[kLoneLaneLooksAhead];  // in registers, so that all loads are in flight together
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i) {
+        const mlx5::Cqe64* cqe = cqe_at(cq, at + i);
+        loaded[i].dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
+        loaded[i].qpn_word = simt::load_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn);
+        loaded[i].own = simt::load_relaxed<Scope::kSystem>(&cqe->counter_own);
+    }
+    Glance seen[kLoneLaneLooksAhead];  // in memory, to be walked through
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i) seen[i] = loaded[i];
+    for (std::uint32_t i = 1; i < take; ++i) consume_alone(cq, receives, at + i, seen[i], visit);
+}
+
+/// A lone lane: looks 8 ahead with loads in flight together, the acquire of the first one last among them.
+/// The records are left to the next trip.
 template <class Visitor>
 GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t at,
                                Visitor& visit) {
     using simt::Scope;
-    constexpr std::uint32_t kAhead = kLoneLaneLooksAhead;
-    Glance seen[kAhead];
-    for (std::uint32_t i = 0; i < kAhead; ++i) {
-        const mlx5::Cqe64* cqe = cqe_at(cq, at + i);
-        seen[i].dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
-        seen[i].qpn_word = simt::load_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn);
-        seen[i].own = simt::load_relaxed<Scope::kSystem>(&cqe->counter_own);
-    }
-    std::uint32_t take = 0;
-    for (std::uint32_t i = 0; i < kAhead; ++i)
-        if (take == i && is_valid(cq, at + i, seen[i].own)) ++take;
-    if (take == 0) return 0;
-    // The NIC writes completions in order, each with a release, so acquiring the newest one orders all before
-    // it.
-    (void)simt::load_acquire<Scope::kSystem>(&cqe_at(cq, at + take - 1)->counter_own);
-    std::uint32_t due[kAhead];  // the queue whose receive is to be posted again
-    for (std::uint32_t i = 0; i < kAhead; ++i) {
-        due[i] = ReceiveSet::kUnknown;
-        if (i >= take) continue;
-        const Arrival arrival = to_arrival(cq, receives, at + i, seen[i]);
-        visit(arrival);
-        poison_arrival(receives, cqe_at(cq, at + i), arrival);
-        if (!arrival.is_error()) due[i] = arrival.queue;
-    }
-    consume(cq, at + take);
-    for (std::uint32_t i = 0; i < kAhead; ++i) {  // one record store a queue: by the first that names it
-        if (due[i] == ReceiveSet::kUnknown) continue;
-        std::uint32_t count = 1;
-        bool first = true;
-        for (std::uint32_t j = 0; j < kAhead; ++j) {
-            if (j < i && due[j] == due[i]) first = false;
-            if (j > i && due[j] == due[i]) ++count;
-        }
-        if (first) repost(receives.queues[due[i]], count);
-    }
+    std::uint32_t own[kLoneLaneLooksAhead];
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i)
+        own[i] = simt::load_relaxed<Scope::kSystem>(&cqe_at(cq, at + i)->counter_own);
+    const Glance first = glance(cq, at);
+    if (!first.valid) return 0;
+    std::uint32_t take = 1;
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i)
+        if (take == i && is_valid(cq, at + i, own[i])) ++take;
+    consume_alone(cq, receives, at, first, visit);
+    if (take > 1) consume_more(cq, receives, at, take, visit);
     return take;
 }
 
@@ -206,6 +244,7 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
     std::uint64_t at = 0;
     if constexpr (S == simt::Scope::kLane) {
         result.taken = true;
+        detail::settle_debts(cq, receives);
         at = cq.state->consumer;
         result.arrived = detail::poll_alone(cq, receives, at, visit);
         return result;
@@ -215,7 +254,10 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
         // last holder left.
         result.taken =
             simt::load_relaxed<S>(&cq.state->lock) == 0 && simt::exchange<S>(&cq.state->lock, 1u) == 0;
-        if (result.taken) at = cq.state->consumer;
+        if (result.taken) {
+            detail::settle_debts(cq, receives);
+            at = cq.state->consumer;
+        }
     }
     result.taken = group.shfl(result.taken, group.leader());
     if (!result.taken) return result;
