@@ -198,6 +198,36 @@ TEST(Placement, VolumesAreSpreadIndependently) {
     EXPECT_NEAR(same, kChunks / 8.0, kChunks / 8.0 * 0.05);
 }
 
+// Lanes place by what was found of the map once; the drive refuses a command that goes by another answer.
+TEST(Placement, LanesPlaceAsDrivesDo) {
+    SplitMix64 random(gnstor::test::run_seed() + 77);
+    std::size_t compared = 0;
+    std::size_t plain = 0;
+    for (int round = 0; round < 4000; ++round) {
+        ArrayMap map = random_map(random);
+        if (round % 2 == 0) {  // equal weights, and mostly a domain of its own each
+            for (std::uint32_t i = 0; i < map.slot_count; ++i) {
+                map.slots[i].weight = 5;
+                map.slots[i].domain = static_cast<std::uint16_t>(random.below(64) == 0 ? 0 : i + 1);
+            }
+        }
+        const LaneMap lanes = LaneMap::of(map);
+        plain += lanes.plain;
+        const VolumeGeometry v = volume(static_cast<std::uint8_t>(random.below(6)), random.next());
+        for (int i = 0; i < 10; ++i, ++compared) {
+            const auto chunk = static_cast<std::uint32_t>(random.next());
+            const Replicas wanted = place(map, v, chunk);
+            const Replicas got = place(lanes, v, chunk);
+            ASSERT_EQ(got.count, wanted.count) << "round " << round;
+            for (std::uint32_t r = 0; r < got.count; ++r)
+                ASSERT_EQ(got.slot[r], wanted.slot[r]) << "round " << round << ", rank " << r;
+        }
+    }
+    EXPECT_GT(plain, 500u);
+    EXPECT_LT(plain, 3500u);
+    std::printf("GN_COUNT placement_lane_maps=%zu\n", compared);
+}
+
 TEST(Placement, NonsenseInAMapStaysWithinBounds) {
     ArrayMap map = even_map(4);
     map.slot_count = 0xFFFFFFFF;
