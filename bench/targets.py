@@ -9,9 +9,9 @@ import sys
 # what, run, operation, bytes, path, target, unit: measured figure from a repeat
 TARGETS = (
     ("random 4 KiB reads", "blocks", "read", 4096, "array", 11.5e6, "IOPS"),
-    ("random 512 B reads", "sectors", "read", 512, "array", 40e6, "IOPS"),
+    ("random 512 B reads", "blocks", "read", 512, "array", 40e6, "IOPS"),
     ("random 4 KiB writes, 2 replicas", "writes", "write", 4096, "array", 6e6, "IOPS"),
-    ("64 KiB reads", "blocks", "read", 65536, "array", 49e9, "B/s"),
+    ("64 KiB reads", "pieces", "read", 65536, "array", 49e9, "B/s"),
     ("one lane, 4 KiB read, median", "alone", "read", 4096, "array", 7000, "ns"),
     ("one lane, 4 KiB read, channel of the grid", "alone", "read", 4096, "array, channel of the grid", None, "ns"),
     ("one lane, 4 KiB read, step by step", "alone", "read", 4096, "array, step by step", None, "ns"),

@@ -10,9 +10,9 @@ program="$1" lanes="$2" folder="$3" short="${4:-}"
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 mkdir -p "$folder"
 
-seconds=0.5 large=32GiB small=256MiB budget=16GiB threads=14 nics=5 sector_nics=6 limit=150 nic_sweep="4 6 7"
+seconds=0.5 large=32GiB small=256MiB budget=16GiB threads=14 halves=7 few=5 limit=150
 if [[ "$short" == --short ]]; then
-    seconds=0.02 large=32MiB small=8MiB budget=64MiB threads=2 nics=1 sector_nics=1 limit=60 nic_sweep="1"
+    seconds=0.02 large=32MiB small=8MiB budget=64MiB threads=2 halves=1 few=1 limit=60
 fi
 failed=0
 
@@ -29,29 +29,24 @@ measure() {
     fi
 }
 
-blocks=(--ops read --no-reference --engine-threads "$threads" --ssds 9 --seconds "$seconds")
-sectors=(--ops read --no-reference --engine-threads "$threads" --ssds 8 --seconds "$seconds" --sizes 512)
+reads=(--ops read --no-reference --engine-threads "$threads" --seconds "$seconds")
+# Each thread runs NICs and a drive; or half of the threads run NICs, and half a drive each.
+both=(--nic-threads "$threads" --ssds "$threads")
+apart=(--nic-threads "$halves" --ssds "$((threads - halves))")
 
 # The lone lane: the whole, its steps, and the same on a channel of the grid.
 measure alone --alone --sizes 512,4096 --repeats 5 --seconds "$seconds" --engine-threads "$((threads < 4 ? threads : 4))" --write-budget "$small" --working-set "$small"
-# The targets, on the working set that they name.
-measure blocks "${blocks[@]}" --nic-threads "$nics" --sizes 4096,65536 --repeats 5 --working-set "$large"
-measure sectors "${sectors[@]}" --nic-threads "$sector_nics" --repeats 5 --working-set "$large"
-measure writes --ops write --no-reference --engine-threads "$threads" --nic-threads "$nics" --ssds 9 --sizes 4096 --repeats 3 --seconds "$seconds" \
+# The targets, on the working set that they name, each with the split of the threads that was best for it.
+measure blocks "${reads[@]}" "${both[@]}" --sizes 512,4096 --repeats 5 --working-set "$large"
+measure pieces "${reads[@]}" "${apart[@]}" --sizes 65536 --repeats 5 --working-set "$large"
+measure writes --ops write --no-reference --engine-threads "$threads" "${both[@]}" --sizes 4096 --repeats 5 --seconds "$seconds" \
     --working-set "$small" --write-budget "$budget"
-# What explains them: how much is the working set's size, the comparing, the split of the cores, the load.
-measure blocks-small "${blocks[@]}" --nic-threads "$nics" --sizes 4096,65536 --repeats 3 --working-set "$small"
-measure sectors-small "${sectors[@]}" --nic-threads "$sector_nics" --repeats 3 --working-set "$small"
-measure blocks-unchecked "${blocks[@]}" --nic-threads "$nics" --sizes 4096,65536 --repeats 3 --working-set "$small" --verify none
-for n in $nic_sweep; do
-    measure "blocks-nics$n" "${blocks[@]}" --nic-threads "$n" --sizes 4096,65536 --repeats 2 --working-set "$small"
-done
-# Each thread runs NICs and a drive: no hop between threads, where a drive's connections lie with it.
-measure blocks-unsplit --ops read --no-reference --engine-threads "$threads" --nic-threads "$threads" --ssds "$threads" --seconds "$seconds" \
-    --sizes 4096,65536 --repeats 3 --working-set "$small"
-measure sectors-unsplit --ops read --no-reference --engine-threads "$threads" --nic-threads "$threads" --ssds "$threads" --seconds "$seconds" \
-    --sizes 512 --repeats 3 --working-set "$small"
-measure blocks-open "${blocks[@]}" --nic-threads "$nics" --sizes 4096 --repeats 3 --working-set "$small" --rate 1000000
+# What explains them: how much is the working set's size, the comparing, the split of the threads, the load.
+measure blocks-small "${reads[@]}" "${both[@]}" --sizes 512,4096,65536 --repeats 3 --working-set "$small"
+measure blocks-unchecked "${reads[@]}" "${both[@]}" --sizes 512,4096,65536 --repeats 3 --working-set "$small" --verify none
+measure blocks-apart "${reads[@]}" "${apart[@]}" --sizes 512,4096,65536 --repeats 3 --working-set "$small"
+measure blocks-few "${reads[@]}" --nic-threads "$few" --ssds "$((threads - few))" --sizes 512,4096,65536 --repeats 3 --working-set "$small"
+measure blocks-open "${reads[@]}" "${both[@]}" --sizes 4096 --repeats 3 --working-set "$small" --rate 1000000
 
 python3 "$here/targets.py" "$lanes" "$folder" || failed=1
 exit "$failed"
