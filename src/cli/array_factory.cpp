@@ -67,6 +67,7 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
         what.client = made->client_.get();
         what.options.volume = volume.name;
         what.options.read_only = volume.read_only;
+        what.options.record = volume.record;
         gateway::ServeOptions options;
         options.port = made->port_ = port;
         made->read_only_ = volume.read_only;
@@ -129,6 +130,7 @@ daemon::GatewayInfo UdpGateway::inspect_gateway() {
                      {"refused", done.refused + fabric.refused},
                      {"failed", done.failed},
                      {"reclaims", done.reclaims},
+                     {"record_writes", done.record_writes},
                      {"share_waits", done.share_waits},
                      {"capsules", fabric.capsules},
                      {"malformed", fabric.malformed},

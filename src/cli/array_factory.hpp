@@ -76,6 +76,7 @@ struct GatewayVolume {
     std::string name;
     std::string as;  ///< the client that opens it
     bool read_only = false;
+    std::filesystem::path record;  ///< gateway::GatewayOptions::record
 };
 
 /// A volume of an array that others serve, as an ordinary NVMe namespace at `port` of the array's address

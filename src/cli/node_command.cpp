@@ -35,6 +35,7 @@ int node(const Context& c, NodeWords& o) {
         if (!named.ok()) return c.out.fail(named.error());
     }
     if (!o.node.gateway.name.empty()) o.node.array.directory /= "gateway-" + o.node.gateway.name;
+    o.node.gateway.record = o.node.array.directory / "loss.record";
     o.node.token_file =
         o.token_file.empty() ? o.node.array.directory / "gateway.token" : std::filesystem::path(o.token_file);
     if (!o.http.empty()) {

@@ -31,6 +31,7 @@ const char* help_of(const std::string& counter) {
         {"malformed", "Capsules that broke the rules of the transport."},
         {"capsules", "Commands that arrived, of all kinds."},
         {"reclaims", "How often connections to SSDs were made anew."},
+        {"record_writes", "Times that the record for a successor was written and synchronized."},
         {"share_waits", "Commands that waited because the SSDs they go to had all places of their share."},
         {"connections_accepted", "Connections of hosts (admin and I/O queues) that were taken."},
         {"connections_refused", "Connections rejected before Connect: what they asked for, or no room."},

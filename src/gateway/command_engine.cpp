@@ -30,9 +30,21 @@ CommandEngine::CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::D
       channel_(channel),
       options_(std::move(options)),
       shares_(options_.under_way_max, channel.state().queues),
-      watch_(volume.geometry.replicas, *volume.operation().map),
+      watch_(options_.has_predecessor
+                 ? LossWatch::resume(volume.geometry.replicas,
+                                     options_.predecessor ? &*options_.predecessor : nullptr,
+                                     *volume.operation().map)
+                 : LossWatch(volume.geometry.replicas, *volume.operation().map)),
       admin_(std::move(facts), *this),
-      writable_(volume.mode == VolumeMode::kWrite) {}
+      writable_(volume.mode == VolumeMode::kWrite) {
+    if (watch_.inherited_loss())
+        log_error(
+            "gateway of volume {}: writes that an earlier gateway answered and that were not flushed may be "
+            "lost{}: the first flush of each host fails. Unmount it on its hosts, check the file system, and "
+            "start the gateway again",
+            options_.volume,
+            options_.predecessor ? ", as their SSDs were" : " (what it left of them cannot be read)");
+}
 
 ssd::NvmeQueue* CommandEngine::add(std::unique_ptr<ssd::ServedQueue> queue) {
     ssd::ServedQueue* const q = queue.get();
@@ -195,8 +207,10 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
         }
         if (work->begun) {
             --left;
-            progress += work->request.step(state, static_cast<std::uint32_t>(now_ns >> 6), now_ns) ? 1 : 0;
-            if (!work->request.done() || put_off(*work, now_ns)) continue;
+            if (!work->request.done())
+                progress +=
+                    work->request.step(state, static_cast<std::uint32_t>(now_ns >> 6), now_ns) ? 1 : 0;
+            if (!work->request.done() || put_off(*work, now_ns) || wait_for_record(*work, now_ns)) continue;
             end(*work, work->request.result());
         } else {
             if (now_ns < work->deadline_ns) {
@@ -251,33 +265,6 @@ void CommandEngine::leave_channel(Work& work) {
     shares_.give(work.ssds);
 }
 
-/// The map may be another one since the last look, without SSDs that hold what was answered.
-void CommandEngine::see_map() {
-    if (!watch_.look_at(*volume_.operation().map, changing_ != 0)) return;
-    log_error(
-        "gateway of volume {}: SSDs with all replicas of writes that were answered and not flushed were "
-        "lost: "
-        "flushes fail from now on. Unmount it on its hosts, start the gateway again and check the file "
-        "system",
-        options_.volume);
-}
-
-/// Whether a change is under way that began under an earlier map than the one in use.
-bool CommandEngine::has_old_changes() const {
-    return changing_ != 0 && std::ranges::any_of(under_way_, [this](const auto& work) {
-               return work->begun && VolumeRef::changes(work->command.opcode) &&
-                      work->map_version != watch_.version();
-           });
-}
-
-/// Of a flush that every SSD of the map has answered well.
-Status CommandEngine::judge_flush(const Work& work) {
-    see_map();
-    if (watch_.lost()) return Status::kInternalError;
-    watch_.flush_ended(work.mark, has_old_changes());
-    return Status::kSuccess;
-}
-
 /// A queue pair is in error, which reclaim() mends: the command waits for that, and is begun again. A host
 /// that is told of it tries again at once, a few times, and gives its file system an error within a
 /// millisecond.
@@ -292,6 +279,8 @@ bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
 void CommandEngine::end(Work& work, Status status) {
     if (work.begun) leave_channel(work);
     work.ended = true;
+    if (nvme::ok(status) && VolumeRef::changes(work.command.opcode) && !record_covers())
+        status = Status::kInternalError;
     if (nvme::ok(status) && work.command.opcode == IoOpcode::kFlush) status = judge_flush(work);
     if (nvme::ok(status) && VolumeRef::changes(work.command.opcode)) watch_.answered();
     if (status == Status::kStaleEpoch) fence();
@@ -382,7 +371,7 @@ GatewayState CommandEngine::state() const {
     s.many = shares_.used_by_many();
     s.unflushed = watch_.unsettled();
     s.slots_gone = watch_.slots_gone();
-    s.flushes_fail = watch_.lost();
+    s.flushes_fail = watch_.lost() || (watch_.inherited_loss() && heard_.empty());
     return s;
 }
 

@@ -13,7 +13,9 @@
 //   again, is passed by others, though not for ever. Those for the same SSDs are begun, the first time, in the
 //   order in which they were fetched;
 //   * commands for a slow SSD leave places for the others (ssd_shares.hpp);
-//   * a flush that was answered with success is true (loss_watch.hpp);
+//   * a flush that was answered with success is true (loss_watch.hpp), also after a restart: a change is
+//   answered when a record of it is stable (loss_record.hpp), which whoever tends the engine writes. Where it
+//   cannot be written, changes end with Internal Error;
 //   * once a drive said that the epoch is stale, nothing is written any more: the namespace is write
 //   protected from then on, and hosts are told.
 // One thread, the reactor's, but for what is marked "any thread".
@@ -28,10 +30,13 @@
 #include "gateway/ssd_shares.hpp"
 #include "ssd/admin_commands.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,10 +46,11 @@ namespace gnstor::gateway {
 struct GatewayCounters {
     std::uint64_t reads, writes, flushes, trims, write_zeroes;
     std::uint64_t blocks_read, blocks_written;
-    std::uint64_t refused;      ///< by the gateway itself
-    std::uint64_t failed;       ///< on the volume
-    std::uint64_t reclaims;     ///< how often connections to SSDs were made anew
-    std::uint64_t share_waits;  ///< commands that met no room with their SSDs (ssd_shares.hpp)
+    std::uint64_t refused;        ///< by the gateway itself
+    std::uint64_t failed;         ///< on the volume
+    std::uint64_t reclaims;       ///< how often connections to SSDs were made anew
+    std::uint64_t record_writes;  ///< of loss records
+    std::uint64_t share_waits;    ///< commands that met no room with their SSDs (ssd_shares.hpp)
 };
 
 /// How things stand now.
@@ -62,6 +68,11 @@ struct EngineOptions {
     std::string volume;  ///< its name, for the log
     std::uint64_t timeout_ns = 0;
     std::uint32_t under_way_max = 0;  ///< commands in the channel; others wait, until their deadlines
+    /// Called when a record has to be written for an answer to be given; empty: none is kept.
+    std::function<void()> record_wanted;
+    bool has_predecessor = false;
+    std::optional<LossRecord> predecessor;  ///< its record; nothing: it cannot be read
+    std::array<std::uint8_t, 16> uuid{};    ///< of the volume, in records
 };
 
 class CommandEngine final : public Poller, public deengine::CompletionSink {
@@ -92,6 +103,11 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     void flush(std::function<void(bool)> done);
     /// Everything ends, with Command Aborted, as does what comes from now on.
     void stop();
+
+    /// The record to be written now, if any; asked for every 100 ms or so, and after record_wanted.
+    std::optional<LossRecord> record_to_write();
+    /// Whether that is stable.
+    void record_written(const LossRecord& record, bool stable);
 
     [[nodiscard]] const GatewayCounters& counters() const { return counters_; }
     [[nodiscard]] GatewayState state() const;
@@ -128,6 +144,9 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     void see_map();
     [[nodiscard]] bool has_old_changes() const;
     nvme::Status judge_flush(const Work& work);
+    /// Whether a change may be answered as far as the record goes.
+    [[nodiscard]] bool record_covers() const;
+    bool wait_for_record(Work& work, std::uint64_t now_ns);
     [[nodiscard]] SsdShares::Mask ssds_of(const Work& work) const;
     bool put_off(Work& work, std::uint64_t now_ns);
     void end(Work& work, nvme::Status status);
@@ -142,6 +161,10 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     const EngineOptions options_;
     SsdShares shares_;
     LossWatch watch_;
+    std::set<std::uint16_t> heard_;     // controllers that were told of an inherited loss
+    std::optional<LossRecord> stable_;  // what the medium says for sure
+    bool record_wanted_ = false, record_fails_ = false;
+    std::uint32_t settled_looks_ = 0;  // of record_to_write(), at a watch with nothing unsettled
     ssd::AdminCommands admin_;
     std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // by index; null: free
     std::size_t first_queue_ = 0;                            // of the next round

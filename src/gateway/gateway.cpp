@@ -5,6 +5,7 @@
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/steps.hpp>
 
+#include "gateway/record_file.hpp"
 #include "gnor/channel.hpp"
 
 #include <fmt/core.h>
@@ -14,6 +15,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace gnstor::gateway {
@@ -77,6 +79,8 @@ struct Gateway::Impl {
     Result<void> open_volume();
     void leave_volume() { volume.reset(); }
     Result<void> describe();
+    Result<void> open_record();
+    void close_record() { record.reset(); }
     Result<void> start_engine();
     void stop_engine();
     Result<void> start_tending();
@@ -87,6 +91,7 @@ struct Gateway::Impl {
     // The thread that tends.
     void tend();
     void look_at_lease();
+    void tend_record();
     void reclaim();
     [[nodiscard]] bool wait(std::chrono::milliseconds most);
 
@@ -94,14 +99,17 @@ struct Gateway::Impl {
     const GatewayOptions options;
     std::unique_ptr<client::Volume> volume;
     ssd::DriveFacts facts;
+    std::unique_ptr<RecordFile> record;  // null: none is kept
+    bool has_predecessor = false;
+    std::optional<LossRecord> predecessor;  // its record; nothing: it cannot be read
     std::unique_ptr<Reactor> reactor;
     std::unique_ptr<CommandEngine> engine;
 
-    bool told_of_lease = false;  // the thread's own, as the next
+    bool told_of_lease = false, told_of_record = false;  // the thread's own, as the next
     Clock::time_point next_reclaim{};
     std::mutex mutex;
     std::condition_variable stop_asked;
-    bool stopping = false;
+    bool stopping = false, record_wanted = false;
     std::thread thread;
 };
 
@@ -109,6 +117,7 @@ constexpr Step<Gateway::Impl> Gateway::Impl::kOpen[] = {
     {"check options", &Impl::check_options, nullptr},
     {"open the volume", &Impl::open_volume, &Impl::leave_volume},
     {"describe the namespace", &Impl::describe, nullptr},
+    {"open the record", &Impl::open_record, &Impl::close_record},
     {"start the engine", &Impl::start_engine, &Impl::stop_engine},
     {"tend lease and connections", &Impl::start_tending, &Impl::stop_tending},
 };
@@ -147,15 +156,46 @@ Result<void> Gateway::Impl::describe() {
     return {};
 }
 
+/// What an earlier gateway has left. Of another life of the volume it concerns nobody.
+Result<void> Gateway::Impl::open_record() {
+    if (options.record.empty() || options.read_only) return {};
+    GN_ASSIGN(record, RecordFile::open(options.record));
+    const Result<std::optional<LossRecord>> left = record->read();
+    if (!left.ok()) {
+        log_error("gateway of volume {}: the record {} of an earlier gateway cannot be used: {}",
+                  options.volume, options.record.string(), left.error().message);
+        has_predecessor = true;
+        return {};
+    }
+    predecessor = *left;
+    if (predecessor && predecessor->volume != facts.uuid) predecessor.reset();
+    has_predecessor = predecessor.has_value();
+    return {};
+}
+
 Result<void> Gateway::Impl::start_engine() {
     GN_ASSIGN(reactor, Reactor::start("gateway"));
     EngineOptions engine_options;
     engine_options.volume = options.volume;
     engine_options.timeout_ns = std::uint64_t{options.command_timeout_ms} * 1'000'000;
     engine_options.under_way_max = options.under_way_max;
+    engine_options.uuid = facts.uuid;
+    engine_options.has_predecessor = has_predecessor;
+    engine_options.predecessor = predecessor;
+    if (record)
+        engine_options.record_wanted = [this] {
+            const std::lock_guard lock(mutex);
+            record_wanted = true;
+            stop_asked.notify_all();
+        };
     engine = std::make_unique<CommandEngine>(volume->ref(), client.channel(options.channel).ref(), facts,
                                              std::move(engine_options));
     reactor->add(*engine);
+    // What an earlier gateway answered, and SSDs still hold, is made stable by this one.
+    if (has_predecessor && (!predecessor || predecessor->dirty)) {
+        reactor->run([this] { engine->flush([](bool) {}); });
+        reactor->wake();
+    }
     return {};
 }
 
@@ -190,12 +230,15 @@ void Gateway::Impl::stop_tending() {
 /// False: the gateway is going.
 bool Gateway::Impl::wait(std::chrono::milliseconds most) {
     std::unique_lock lock(mutex);
-    return !stop_asked.wait_for(lock, most, [this] { return stopping; });
+    (void)stop_asked.wait_for(lock, most, [this] { return stopping || record_wanted; });
+    record_wanted = false;
+    return !stopping;
 }
 
 void Gateway::Impl::tend() {
     while (wait(kLook)) {
         look_at_lease();
+        tend_record();
         if (Clock::now() < next_reclaim) continue;
         bool needed = false;
         reactor->run([&] { needed = engine->needs_reclaim(); });
@@ -215,14 +258,31 @@ void Gateway::Impl::look_at_lease() {
                  options.volume);
 }
 
+/// Answers wait for it: it is written beside the engine, which goes on meanwhile.
+void Gateway::Impl::tend_record() {
+    if (!record) return;
+    std::optional<LossRecord> now;
+    reactor->run([&] { now = engine->record_to_write(); });
+    if (!now) return;
+    const Result<void> written = record->write(*now);
+    if (!written.ok() && !told_of_record)
+        log_error("gateway of volume {}: {}; hosts' writes fail until it can be written again",
+                  options.volume, written.error().message);
+    told_of_record = !written.ok();
+    reactor->run([&] { engine->record_written(*now, written.ok()); });
+    reactor->wake();
+}
+
 /// The client's queue pairs are reset where that is called for. The channel must be quiet meanwhile: what is
 /// under way ends first, or, where an SSD holds it back for long, another time.
 void Gateway::Impl::reclaim() {
     const auto began = Clock::now();
     bool quiet = false;
     reactor->run([this] { engine->hold(); });
-    do reactor->run([&] { quiet = engine->channel_is_quiet(); });
-    while (!quiet && Clock::now() - began < kQuietWait && wait(kQuietLook));
+    do {
+        tend_record();  // what is done may wait for it
+        reactor->run([&] { quiet = engine->channel_is_quiet(); });
+    } while (!quiet && Clock::now() - began < kQuietWait && wait(kQuietLook));
     Result<void> done;
     if (quiet) done = client.reclaim();
     reactor->run([&] { engine->resume(quiet && done.ok()); });

@@ -7,7 +7,8 @@
 //   * A completed write is as durable as the volume's writes are, on all replicas; FLUSH, and a host that
 //   shuts its controller down, flush all SSDs; a volatile write cache is reported exactly where an SSD
 //   reports one. Where SSDs with all replicas of an answered write are lost before a flush, flushes fail from
-//   then on (loss_watch.hpp).
+//   then on (loss_watch.hpp). With a record that holds over the gateway's own death, too: where they are lost
+//   by the time it is started again, the first flush of each host fails.
 //   * The gateway holds the volume's write lease, which its client renews. Once another writer took over, or
 //   the lease ran out, it is read only until it is opened anew: writes end with Namespace Write Protected,
 //   the log and the hosts are told.
@@ -28,6 +29,7 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -41,6 +43,10 @@ struct GatewayOptions {
     /// From a command's arrival to an error for its host, at the latest. Linux gives a command up after 30 s.
     std::uint32_t command_timeout_ms = 20'000;
     std::uint32_t under_way_max = 128;  ///< commands at once, of all queues; 1 .. 1024; more wait
+    /// Where answers that no flush has settled are noted for the gateway that is started after this one
+    /// (loss_record.hpp): a sync at most before the first answer after a time at rest, and after a change of
+    /// the map. Empty, or read_only: nowhere, and a successor knows nothing of them.
+    std::filesystem::path record;
 };
 
 /// What a client of a gateway needs: one channel of CPU lanes, with room for `under_way` large commands.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace gnstor::gateway {
 
@@ -33,10 +34,38 @@ bool LossWatch::look_at(const placement::ArrayMap& map, bool changing) {
     if (answers_ == settled_ && !changing) return false;
     gone_ |= gone;
     // A degraded map had fewer SSDs for a write than the volume has replicas.
-    const std::uint32_t needed = std::max(1u, std::min(replicas_, served));
-    if (lost_ || gone == 0 || static_cast<std::uint32_t>(std::popcount(gone_)) < needed) return false;
-    lost_ = true;
-    return true;
+    fewest_ = std::min(fewest_, served);
+    const std::uint32_t needed = std::max(1u, std::min(replicas_, fewest_));
+    if (gone == 0 || static_cast<std::uint32_t>(std::popcount(gone_)) < needed) return false;
+    told_ = false;  // of this one
+    return !std::exchange(lost_, true);
+}
+
+LossWatch LossWatch::resume(std::uint32_t replicas, const LossRecord* predecessor,
+                            const placement::ArrayMap& map) {
+    LossWatch now(replicas, map);
+    now.inherited_ = predecessor == nullptr || (predecessor->lost && !predecessor->told);
+    if (predecessor == nullptr) return now;
+    LossWatch before(replicas, predecessor->map);
+    before.gone_ = predecessor->gone;
+    before.fewest_ = predecessor->fewest;
+    before.answers_ = predecessor->dirty ? 1 : 0;
+    now.inherited_ = before.look_at(map, false) || now.inherited_;
+    now.answers_ = before.answers_;
+    now.fewest_ = before.fewest_;
+    if (!now.inherited_) now.gone_ = before.gone_;
+    return now;
+}
+
+LossRecord LossWatch::record(bool changing) const {
+    LossRecord record;
+    record.map = map_;
+    record.gone = gone_;
+    record.fewest = fewest_;
+    record.dirty = changing || unsettled() != 0;
+    record.lost = lost_ || inherited_;
+    record.told = told_;
+    return record;
 }
 
 std::uint32_t LossWatch::slots_gone() const {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 namespace gnstor::test {
 namespace {
@@ -72,7 +73,6 @@ TEST(GatewayDurable, WhereAllReplicasOfAnAnsweredWriteAreLostNoFlushSucceedsAnyM
     EXPECT_EQ(other.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kInternalError)
         << "a file system of another host wrote, too";
     EXPECT_TRUE(v.volumes->gateway(0).state().flushes_fail);
-    EXPECT_EQ(v.volumes->gateway(0).state().slots_gone, 2u);
     EXPECT_NE(host.run(block_command(IoOpcode::kFlush, 0, 1), 0).status & 0x8000, 0)
         << "Do Not Retry: Linux tells its callers at once";
 }
@@ -86,6 +86,127 @@ TEST(GatewayDurable, WhileEachWriteHasAReplicaFlushesSucceed) {
         lose(rig, {slot});
         EXPECT_EQ(host.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kSuccess) << slot;
     }
+}
+
+/// A gateway that is started again and again on one record.
+struct Restarted {
+    explicit Restarted(GatewayRig& r) : rig(r), client(r.client("gw")) {
+        std::filesystem::remove(record);
+        rig.make_volume(*client, "v", 1024);
+        start();
+    }
+    ~Restarted() {
+        stop();
+        std::filesystem::remove(record);
+    }
+    void start() {
+        gateway::GatewayOptions options = options_of("v");
+        options.record = record;
+        client.reset();
+        client = rig.client("gw");  // another process, which asks for the map of its day
+        volumes = rig.serve(*client, options).value();
+        host = std::make_unique<BlockHost>(rig, *volumes, 1);
+    }
+    void stop() {
+        host.reset();
+        volumes.reset();
+    }
+    /// As SIGKILL leaves it: nothing is flushed, and the record is what it was at the last answer.
+    void kill() {
+        const auto kept = record.string() + ".kept";
+        std::filesystem::copy_file(record, kept, std::filesystem::copy_options::overwrite_existing);
+        stop();
+        std::filesystem::rename(kept, record);
+    }
+    Status write(std::uint64_t block) {
+        return host->status(block_command(IoOpcode::kWrite, block, 1), kBlock);
+    }
+    Status flush() { return host->status(block_command(IoOpcode::kFlush, 0, 1)); }
+    /// What a successor would find; a blank record where that is half written.
+    [[nodiscard]] gateway::LossRecord said() const {
+        std::ifstream in(record, std::ios::binary);
+        gateway::LossRecordBytes bytes{};
+        in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        const auto decoded = gateway::decode_loss_record(bytes);
+        return decoded.ok() ? *decoded : gateway::LossRecord{};
+    }
+    [[nodiscard]] gateway::GatewayCounters counters() const { return volumes->gateway(0).counters(); }
+
+    const std::filesystem::path record =
+        std::filesystem::temp_directory_path() / fmt::format("gn-loss-{}", ::getpid());
+    GatewayRig& rig;
+    std::unique_ptr<client::Client> client;
+    std::unique_ptr<gateway::ServedVolumes> volumes;
+    std::unique_ptr<BlockHost> host;
+};
+
+TEST(GatewayRestart, AfterAKillAndLostSsdsTheFirstFlushOfEachHostFailsAndTheNextOnesSucceed) {
+    GatewayRig rig;
+    Restarted gateway(rig);
+    ASSERT_EQ(gateway.write(0), Status::kSuccess);
+    gateway.kill();
+    lose(rig, {1, 2});
+    gateway.start();
+    EXPECT_TRUE(gateway.volumes->gateway(0).state().flushes_fail);
+    EXPECT_EQ(gateway.flush(), Status::kInternalError);
+    EXPECT_EQ(gateway.flush(), Status::kSuccess);
+    {
+        BlockHost other(rig, *gateway.volumes, 1);
+        EXPECT_EQ(other.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kInternalError);
+        EXPECT_EQ(other.status(block_command(IoOpcode::kFlush, 0, 1)), Status::kSuccess);
+    }
+    // It was told, and its record says so soon: started again, it has nothing more to tell.
+    EXPECT_TRUE(nvmf::eventually([&] { return gateway.said().told; }, 100));
+    gateway.kill();
+    gateway.start();
+    EXPECT_EQ(gateway.flush(), Status::kSuccess);
+}
+
+TEST(GatewayRestart, WhereNothingCanBeLostNoFlushFails) {
+    GatewayRig rig;
+    Restarted gateway(rig);
+    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "of the first gateway there was";
+    ASSERT_EQ(gateway.write(0), Status::kSuccess);
+    gateway.kill();
+    gateway.start();
+    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "all SSDs are there";
+    ASSERT_EQ(gateway.write(1), Status::kSuccess);
+    gateway.kill();
+    lose(rig, {1});
+    gateway.start();
+    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "each write has another replica";
+    EXPECT_TRUE(
+        nvmf::eventually([&] { return gateway.said().map.slot_count != 0 && !gateway.said().dirty; }, 100));
+    gateway.kill();
+    lose(rig, {2, 3});
+    gateway.start();
+    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "it was flushed before";
+}
+
+TEST(GatewayRestart, ARecordThatCannotBeReadCountsAsALoss) {
+    GatewayRig rig;
+    Restarted gateway(rig);
+    ASSERT_EQ(gateway.write(0), Status::kSuccess);
+    gateway.kill();
+    std::fstream(gateway.record, std::ios::in | std::ios::out | std::ios::binary).seekp(100).put('x');
+    gateway.start();
+    EXPECT_EQ(gateway.flush(), Status::kInternalError);
+    EXPECT_EQ(gateway.flush(), Status::kSuccess);
+}
+
+TEST(GatewayRestart, WritesThatAreNotFlushedCostOneSyncOfTheRecordInAll) {
+    GatewayRig rig;
+    Restarted gateway(rig);
+    const std::uint64_t before = gateway.counters().record_writes;
+    for (std::uint64_t block = 0; block < 50; ++block) ASSERT_EQ(gateway.write(block), Status::kSuccess);
+    // One at the first write; one more where the gateway had noted its rest in between.
+    const std::uint64_t writes = gateway.counters().record_writes - before;
+    EXPECT_GE(writes, 1u);
+    EXPECT_LE(writes, 2u);
+    ASSERT_EQ(gateway.flush(), Status::kSuccess);
+    EXPECT_TRUE(
+        nvmf::eventually([&] { return gateway.counters().record_writes >= before + writes + 1; }, 100))
+        << "at rest the record is put right";
 }
 
 TEST(GatewayDurable, AReadWithForceUnitAccessMakesStableWhatItRead) {
