@@ -1,29 +1,20 @@
 #!/usr/bin/env python3
 """The demo from outside, on input made here, whose answers are known without it: matches across block and chunk borders, damage, bad usage."""
 import pathlib
-import random
 import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from hay import BLOCK, CHUNK, PATTERN, haystack
+
 PROGRAM = sys.argv.pop(1)
-PATTERN = b"needle-in-flash"
-BLOCK, CHUNK = 4096, 65536
 matches_compared = kills = 0
 
 
 def demo(*arguments):
     return subprocess.run([PROGRAM, "--lanes", "cpu", *map(str, arguments)], capture_output=True, text=True, timeout=100)
-
-
-def haystack(size, places):
-    """Random bytes that do not hold the pattern but at `places`."""
-    data = bytearray(random.Random(size).randbytes(size).replace(PATTERN[:4], b"----"))
-    for place in places:
-        data[place:place + len(PATTERN)] = PATTERN
-    return bytes(data)
 
 
 class Demo(unittest.TestCase):

@@ -4,7 +4,6 @@ Arguments: the demo, gnstor, gnstord."""
 import json
 import os
 import pathlib
-import random
 import re
 import signal
 import socket
@@ -15,19 +14,11 @@ import threading
 import time
 import unittest
 
+from hay import CHUNK, PATTERN, haystack
+
 DEMO, GNSTOR, GNSTORD = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
-PATTERN = b"needle-in-flash"
-CHUNK = 65536
 DEADLINE_S = 150
 counts = {"demo_remote_matches": 0, "demo_remote_kills": 0}
-
-
-def haystack(size, places):
-    """Random bytes that do not hold the pattern but at `places`."""
-    data = bytearray(random.Random(size).randbytes(size).replace(PATTERN[:4], b"----"))
-    for place in places:
-        data[place:place + len(PATTERN)] = PATTERN
-    return bytes(data)
 
 
 class Remote(unittest.TestCase):

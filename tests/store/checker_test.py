@@ -16,7 +16,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "scripts"))
-import check_store as cs  # noqa: E402
+from store_check import crc, journal, keys, medium, store  # noqa: E402
 
 MAKE = os.path.abspath(sys.argv.pop(1))
 SEED = int(os.environ.get("GN_SEED", "20261120"))
@@ -40,13 +40,13 @@ class Image:
 
     def __init__(self, path):
         self.data = bytearray(path.read_bytes())
-        self.found = cs.Findings()
-        self.store = cs.Store(path)
+        self.found = store.Findings()
+        self.store = store.Store(path)
         # The file is going to change: its lock and its mapping are given up.
         os.close(self.store.fd)
         self.store.map.close()
         self.store.map = bytes(self.data)
-        self.shard = cs.Shard(self.store, 0, cs.check_metadata(self.store, self.found), cs.Sectors(self.store), self.found)
+        self.shard = journal.Shard(self.store, 0, store.check_metadata(self.store, self.found), medium.Sectors(self.store), self.found)
         self.journal = self.shard.read_journal()
 
     def put(self, at, form, *values):
@@ -56,7 +56,7 @@ class Image:
         self.data[at] ^= bits
 
     def seal(self, at, length, crc_at):
-        self.put(crc_at, "I", cs.crc32c(bytes(self.data[at:at + length])))
+        self.put(crc_at, "I", crc.crc32c(bytes(self.data[at:at + length])))
 
     def seal_record(self, page):
         at = self.store.record_at(page)
@@ -71,14 +71,14 @@ class Image:
 
     def seal_checkpoint(self):
         """Makes the end of the newest checkpoint agree with the records of its parts."""
-        end = self.newest(cs.END)
+        end = self.newest(journal.END)
         parts, _ = self.shard.parts_of(self.journal, end)
         crcs = b"".join(bytes(self.data[self.store.record_at(p.page) + 60:self.store.record_at(p.page) + 64]) for p in parts)
-        self.put(self.store.page_at(end.page) + 64 + 12, "I", cs.crc32c(crcs))
+        self.put(self.store.page_at(end.page) + 64 + 12, "I", crc.crc32c(crcs))
         self.seal_page(end.page)
 
     def newest(self, kind):
-        of = [p for p in self.journal.values() if p.type == kind and (kind == cs.LOG or p.checkpoint == self.shard.checkpoint)]
+        of = [p for p in self.journal.values() if p.type == kind and (kind == journal.LOG or p.checkpoint == self.shard.checkpoint)]
         return max(of, key=lambda p: p.number)
 
     def settled(self, page):
@@ -217,46 +217,46 @@ def serial_twice(i):
 @corruption("journal pages and blocks in one unit")
 def kinds_in_one_unit(i):
     unit = next(u for u in i.shard.units.values() if u.serial and not u.system and u.end > 2)
-    i.data[i.store.record_at(unit.first + 1) + 6] = cs.SYSTEM
+    i.data[i.store.record_at(unit.first + 1) + 6] = store.SYSTEM
     i.seal_record(unit.first + 1)
 
 
 @corruption("magic 0x")
 def journal_magic(i):
-    page = i.newest(cs.MAP).page
+    page = i.newest(journal.MAP).page
     i.flip(i.store.page_at(page))
     i.seal_page(page)
 
 
 @corruption("its header says journal page")
 def journal_number(i):
-    page = i.newest(cs.UNITS).page
+    page = i.newest(journal.UNITS).page
     i.put(i.store.page_at(page) + 8, "Q", 1 << 40)
     i.seal_page(page)
 
 
 @corruption("entries do not fit")
 def journal_count(i):
-    page = i.newest(cs.MAP).page
+    page = i.newest(journal.MAP).page
     i.put(i.store.page_at(page) + 28, "I", 64)
     i.seal_page(page)
 
 
 @corruption("parts")
 def checkpoint_part_damaged(i):
-    i.flip(i.store.page_at(i.newest(cs.MAP).page) + 70)
+    i.flip(i.store.page_at(i.newest(journal.MAP).page) + 70)
 
 
 @corruption("its checksum over its parts")
 def checkpoint_end_crc(i):
-    page = i.newest(cs.END).page
+    page = i.newest(journal.END).page
     i.flip(i.store.page_at(page) + 64 + 12)
     i.seal_page(page)
 
 
 @corruption("buckets of")
 def checkpoint_dimensions(i):
-    page = i.newest(cs.BEGIN).page
+    page = i.newest(journal.BEGIN).page
     i.put(i.store.page_at(page) + 64 + 12, "I", i.shard.keys.buckets + 1)
     i.seal_page(page)
     i.seal_checkpoint()
@@ -265,7 +265,7 @@ def checkpoint_dimensions(i):
 def used_slot(i):
     """Byte of a slot of the newest checkpoint's map that still holds in the end, and the page of the journal."""
     for entry in i.journal.values():
-        if entry.type == cs.MAP and entry.checkpoint == i.shard.checkpoint:
+        if entry.type == journal.MAP and entry.checkpoint == i.shard.checkpoint:
             at = i.store.page_at(entry.page) + 64
             for n in range(8 * entry.count):
                 slot, = struct.unpack_from("<Q", i.data, at + 8 * n)
@@ -297,7 +297,7 @@ def map_slots_exchanged(i):
 
 @corruption("with serial")
 def unit_table(i):
-    page = i.newest(cs.UNITS).page
+    page = i.newest(journal.UNITS).page
     i.data[i.store.page_at(page) + 64 + 12] = 7  # a state that there is not
     i.seal_page(page)
     i.seal_checkpoint()
@@ -305,13 +305,13 @@ def unit_table(i):
 
 @corruption("a log record of type 77")
 def log_record_type(i):
-    entry = max((p for p in i.journal.values() if p.type == cs.LOG and p.number > i.shard.begin_number), key=lambda p: p.number)
+    entry = max((p for p in i.journal.values() if p.type == journal.LOG and p.number > i.shard.begin_number), key=lambda p: p.number)
     i.data[i.store.page_at(entry.page) + 64] = 77
     i.seal_page(entry.page)
 
 
 def old_log_pages(i):
-    return [p for p in i.journal.values() if p.type == cs.LOG and p.number > i.shard.begin_number and i.shard.is_old(p.group)]
+    return [p for p in i.journal.values() if p.type == journal.LOG and p.number > i.shard.begin_number and i.shard.is_old(p.group)]
 
 
 @corruption("is damaged")
@@ -321,15 +321,15 @@ def log_page_damaged(i):
 
 @corruption("is there twice, with different contents")
 def journal_number_twice(i):
-    end = i.newest(cs.END)
-    log = max((p for p in i.journal.values() if p.type == cs.LOG), key=lambda p: p.number)
+    end = i.newest(journal.END)
+    log = max((p for p in i.journal.values() if p.type == journal.LOG), key=lambda p: p.number)
     number = end.number
     i.put(i.store.page_at(log.page) + 8, "Q", number)
-    i.put(i.store.page_at(log.page) + 6, "H", cs.END)
+    i.put(i.store.page_at(log.page) + 6, "H", journal.END)
     i.put(i.store.page_at(log.page) + 28, "I", 1)
     i.put(i.store.record_at(log.page), "I", number & 0xFFFFFFFF)
     i.put(i.store.record_at(log.page) + 8, "Q", number)
-    i.put(i.store.record_at(log.page) + 16, "I", cs.END)
+    i.put(i.store.record_at(log.page) + 16, "I", journal.END)
     i.seal_page(log.page)
 
 
@@ -354,18 +354,18 @@ class Checker(unittest.TestCase):
         counts["blocks"] += len(found)
 
     def test_the_example_of_the_document_holds(self):
-        keys = cs.Keys(16384, 16384)
+        split = keys.Keys(16384, 16384)
         key = 7 << 32 | 12345
-        self.assertEqual((keys.page_bits, keys.buckets, keys.shift), (15, 2276, 11))
-        self.assertEqual((keys.split(key, 0), keys.split(key, 1)), ((640, 0x1E15B85F01), (1193, 0x04BB27C14D)))
-        self.assertEqual(keys.read(640, 0x00F0ADC2F8083E81), (key, 1000))
-        self.assertEqual(keys.read(1193, 0x0025D93E0A683E89), (key, 1000))
+        self.assertEqual((split.page_bits, split.buckets, split.shift), (15, 2276, 11))
+        self.assertEqual((split.split(key, 0), split.split(key, 1)), ((640, 0x1E15B85F01), (1193, 0x04BB27C14D)))
+        self.assertEqual(split.read(640, 0x00F0ADC2F8083E81), (key, 1000))
+        self.assertEqual(split.read(1193, 0x0025D93E0A683E89), (key, 1000))
 
     def test_checksums_of_many_are_those_of_each(self):
         data = random.Random(SEED).randbytes(512 * 33)
-        self.assertEqual(cs.crc32c(b"123456789"), 0xE3069283)
-        self.assertEqual(cs.crc32c_many(data, 512), [cs.crc32c(data[n:n + 512]) for n in range(0, len(data), 512)])
-        self.assertEqual(cs.crc32c_many(data, 64, 60), [cs.crc32c(data[n:n + 60]) for n in range(0, len(data), 64)])
+        self.assertEqual(crc.crc32c(b"123456789"), 0xE3069283)
+        self.assertEqual(crc.crc32c_many(data, 512), [crc.crc32c(data[n:n + 512]) for n in range(0, len(data), 512)])
+        self.assertEqual(crc.crc32c_many(data, 64, 60), [crc.crc32c(data[n:n + 60]) for n in range(0, len(data), 64)])
 
     def test_good_stores_are_accepted_and_each_block_is_the_one_that_was_written(self):
         pick = random.Random(SEED)
@@ -424,7 +424,7 @@ class Checker(unittest.TestCase):
             image = Image(self.path)
             used = [u.first + i for u in image.shard.units.values() for i in range(u.end)]
             # Younger than the checkpoint, and of the last groups.
-            end = max((p.number for p in image.journal.values() if p.type == cs.END), default=0)
+            end = max((p.number for p in image.journal.values() if p.type == journal.END), default=0)
             young = [u.first + i for u, start in image.shard.young for i in range(start, u.end)]
             young += [p.page for p in image.journal.values() if p.number > end]
             last = [p for p in young if image.shard.counts_page(p) and not image.shard.is_old(image.store.record(p).group)]
