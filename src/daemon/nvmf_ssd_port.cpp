@@ -167,13 +167,8 @@ Result<nvme::SsdCountersLog> NvmfSsdPort::counters() {
     if ((options_.reachable && !options_.reachable()) || host_ == nullptr || !host_->connected())
         return error(Errc::kIo, "there is no connection to {} now", identity_.subsystem_nqn);
     nvme::SsdCountersLog log{};
-    nvme::Command command{};
-    command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kGetLogPage);
-    command.flags = nvme::kFlagsSgl;
-    command.namespace_id = 0xFFFFFFFFu;
-    command.cdw10 = nvme::kCountersLogPage | ((sizeof log / 4 - 1) << 16);
-    auto answered = host_->admin_checked("Get Log Page (counters)", command, bytes_of(log),
-                                         nvmf::Direction::kToHost, kCountersTimeoutMs);
+    auto answered = host_->admin_checked("Get Log Page (counters)", nvme::counters_log_command(),
+                                         bytes_of(log), nvmf::Direction::kToHost, kCountersTimeoutMs);
     if (!answered.ok()) return transport_error(answered.error());
     if (log.version < nvme::kCountersLogVersion)
         return error(Errc::kUnsupported, "{} has no counters of a version that this gnstord knows",

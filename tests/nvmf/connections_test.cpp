@@ -84,11 +84,7 @@ TEST(Connections, TheCountersLogIsTheAdminHostsAndHoldsTheTargetsOwn) {
                   Status::kSuccess);
     auto admin = rig.connect(rig.host(std::string{kAdminHostNqn})).value();
     nvme::SsdCountersLog log{};
-    nvme::Command ask{};
-    ask.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kGetLogPage);
-    ask.flags = nvme::kFlagsSgl;
-    ask.namespace_id = 0xFFFFFFFFu;
-    ask.cdw10 = nvme::kCountersLogPage | ((sizeof log / 4 - 1) << 16);
+    const nvme::Command ask = nvme::counters_log_command();
     const auto bytes = std::as_writable_bytes(std::span(&log, 1));
     EXPECT_EQ(writer->admin(ask, bytes, Direction::kToHost)->result(), Status::kInvalidLogPage);
     ASSERT_EQ(admin->admin(ask, bytes, Direction::kToHost)->result(), Status::kSuccess);

@@ -5,6 +5,8 @@
 // bytes.
 #pragma once
 
+#include <gnstor/nvme/command.hpp>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -29,5 +31,15 @@ struct SsdCountersLog {
 };
 static_assert(sizeof(SsdCountersLog) == 512, "of one sector, as log pages are");
 static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved184) == 184);
+
+/// What asks for all of it; where the data goes is the caller's to say.
+inline Command counters_log_command() {
+    Command command{};
+    command.opcode = static_cast<std::uint8_t>(AdminOpcode::kGetLogPage);
+    command.flags = kFlagsSgl;
+    command.namespace_id = 0xFFFFFFFFu;
+    command.cdw10 = kCountersLogPage | ((sizeof(SsdCountersLog) / 4 - 1) << 16);
+    return command;
+}
 
 }  // namespace gnstor::nvme
