@@ -128,6 +128,17 @@ TEST(Posting, AnEntryBehindOneThatIsNotReadyGoesOutWithItAndNotBefore) {
     memory.expect_rung(2);
 }
 
+TEST(Posting, AGroupRingsForWhatItHasPublished) {
+    SendMemory memory;
+    rdma::publish_and_ring(kMe, memory.ref(), memory.filled());
+    memory.expect_rung(1);
+    rdma::publish_and_ring(kMe, memory.ref(), memory.filled(), false);
+    EXPECT_EQ(memory.state.published, 2u);
+    EXPECT_EQ(memory.record(), 1u) << "whoever asks for no bell gets none";
+    memory.ref().ring_bell();
+    memory.expect_rung(2);
+}
+
 /// A command slot with two answers missing and a pool buffer, on a channel whose NIC has nothing to do.
 class SlotRig {
   public:
@@ -280,6 +291,21 @@ TEST(Turns, OfTwoLanesThatPostLeaveNoEntryUnpublishedOrUnrung) {
     const auto post_second = [&] { memory->publish_and_ring(second); };
     at_every_atomic(both, post_first, post_second, [&] { memory->expect_rung(2); });
     at_every_atomic(both, post_second, post_first, [&] { memory->expect_rung(2); });
+    // The one between them is not ready yet: nothing behind it goes out.
+    rdma::SendTicket third;
+    const auto three = [&] {
+        both();
+        third = memory->filled();
+    };
+    const auto post_third = [&] { memory->publish_and_ring(third); };
+    const auto all = [&] {
+        EXPECT_EQ(memory->state.published, 1u);
+        EXPECT_EQ(memory->record(), 1u) << "the NIC is told of an entry that is not ready";
+        post_second();
+        memory->expect_rung(3);
+    };
+    at_every_atomic(three, post_first, post_third, all);
+    at_every_atomic(three, post_third, post_first, all);
 }
 
 TEST(Turns, OfTheNicFindWholeEntriesAndNoBellBeforeItsRecord) {
