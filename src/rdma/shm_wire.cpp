@@ -64,6 +64,9 @@ struct ShmServer::Impl {
     mutable std::mutex mutex;
     std::list<Served>
         served;  ///< under the mutex; threads end by themselves, and are joined by the accepting one
+    /// Users of clients that left something to the NIC: each keeps a place, or what is assured to whoever had
+    /// it next would be more than there is. Under the mutex.
+    std::vector<std::uint32_t> abandoned;
     std::thread accepting;
     // The accepting thread's.
     shm::Lobby lobby;
@@ -152,19 +155,22 @@ void ShmServer::Impl::begin(shm::Lobby::Guest guest, const shm::Request& first, 
 Result<void> ShmServer::Impl::admit(shm::Lobby::Guest& guest, const shm::Request& first,
                                     shm::Descriptor& file) {
     const std::lock_guard lock(mutex);
-    const auto of_user = std::ranges::count(served, guest.user, &Served::user);
-    if (served.size() >= options.clients_max || of_user >= std::int64_t{options.clients_of_user_max})
-        return error(Errc::kNoSpace,
-                     "{} clients are there, {} of user {}; this node serves {}, and {} of one user. End some",
-                     served.size(), of_user, guest.user, options.clients_max, options.clients_of_user_max);
+    const auto places = served.size() + abandoned.size();
+    const auto of_user =
+        std::ranges::count(served, guest.user, &Served::user) + std::ranges::count(abandoned, guest.user);
+    if (places >= options.clients_max || of_user >= std::int64_t{options.clients_of_user_max})
+        return error(
+            Errc::kNoSpace,
+            "{} clients are there, {} of user {}; this node serves {}, and {} of one user. End some{}",
+            places, of_user, guest.user, options.clients_max, options.clients_of_user_max,
+            abandoned.empty() ? "" : "; drives hold the memory of some that have ended: start the node anew");
     NicOptions nic;
     nic.strict = options.strict;
     nic.pollers = static_cast<std::uint32_t>(reactors.size());
     GN_ASSIGN(auto opened, SoftNic::open(*wire, fmt::format("shm-{}", ++number), nic, reactors));
     Served& one = served.emplace_back();
     one.user = guest.user;
-    one.session = std::make_unique<shm::Session>(std::move(guest.socket), std::move(opened), options.node,
-                                                 shares, options.end_ms);
+    one.session = std::make_unique<shm::Session>(std::move(guest.socket), std::move(opened), shares, options);
     const auto mine = std::make_shared<shm::Descriptor>(std::move(file));
     try {
         one.thread = std::thread([this, &one, first, mine] {
@@ -189,7 +195,12 @@ void ShmServer::Impl::join_those_that_are_over() {
             it = next;
         }
     }
-    for (Served& one : over) one.thread.join();
+    for (Served& one : over) {
+        one.thread.join();
+        if (!one.session->abandoned()) continue;
+        const std::lock_guard lock(mutex);
+        abandoned.push_back(one.user);
+    }
 }
 
 ShmServer::ShmServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -84,8 +84,10 @@ struct ShmServerOptions {
     std::uint32_t hello_ms = 5'000;
     bool strict = false;  ///< of the clients' NICs (NicOptions)
     ShmLimits limits{};
-    /// How long the server's end waits for drives that hold clients' memory. What they still hold then stays
-    /// mapped as long as the process.
+    /// How long drives may hold the memory of a client that has ended. What they still hold then stays mapped
+    /// as long as the process, and the client's place is taken: its shares are not another's.
+    std::uint32_t give_back_ms = 60'000;
+    /// The same where the server ends.
     std::uint32_t end_ms = 5'000;
 };
 

@@ -259,5 +259,30 @@ TEST(ShmLimits, AServerEndsInItsTimeAlsoWhereADriveHoldsAClientsMemoryForGood) {
     node.nic->owner(there).run([&] { node.nic->close_window(there, window); });
 }
 
+TEST(ShmLimits, AClientWhoseMemoryADriveHoldsForGoodKeepsItsPlaceWhenItIsGone) {
+    Node node({.clients_max = 2, .give_back_ms = 50});
+    static Client* client = nullptr;  // as above
+    client = new Client(node.path);
+    ASSERT_TRUE(client->echo(1));
+    const QpNumber there = node.last_queue_pair();
+    const auto address = reinterpret_cast<std::uint64_t>(client->end.payload.data());
+    SoftNic::Window window{};
+    node.nic->owner(there).run([&] {
+        ASSERT_TRUE(
+            node.nic->open_window(there, address, 64, client->end.keys.rkey, WindowUse::kWrite, window));
+    });
+    client->nic.reset();
+    client->wire.reset();
+    ASSERT_TRUE(eventually([&] { return node.server->clients() == 0; }));
+    Client next(node.path);  // one place is left of two
+    EXPECT_TRUE(next.echo(2));
+    const auto refused = ShmWire::open(node.path);
+    ASSERT_FALSE(refused.ok()) << "what it has is not another's, too";
+    EXPECT_EQ(refused.error().code, Errc::kNoSpace);
+    EXPECT_NE(refused.error().message.find("start the node anew"), std::string::npos)
+        << refused.error().message;
+    node.nic->owner(there).run([&] { node.nic->close_window(there, window); });
+}
+
 }  // namespace
 }  // namespace gnstor::rdma::test

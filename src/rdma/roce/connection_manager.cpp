@@ -235,6 +235,11 @@ TimeNs ConnectionManager::next_deadline() const noexcept {
     return next;
 }
 
+std::uint32_t ConnectionManager::disconnecting() const noexcept {
+    return static_cast<std::uint32_t>(std::count_if(
+        slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.state == State::kDisconnectSent; }));
+}
+
 bool ConnectionManager::next_message(Gid& peer, CmMessage& message) {
     if (stateless_count_ > 0) {
         const Stateless& one = stateless_[stateless_first_];

@@ -95,6 +95,9 @@ class ConnectionManager {
     [[nodiscard]] TimeNs next_deadline() const noexcept;
     [[nodiscard]] std::uint32_t open_connections() const noexcept { return used_; }
     [[nodiscard]] std::uint32_t half_open() const noexcept { return half_open_; }
+    /// Connections that we have ended, of which the peer has not said that it knows.
+    [[nodiscard]] std::uint32_t disconnecting() const noexcept;
+    [[nodiscard]] TimeNs response_timeout() const noexcept { return options_.response_timeout_ns; }
 
   private:
     enum class State : std::uint8_t {

@@ -20,19 +20,17 @@
 namespace gnstor::rdma::shm {
 namespace {
 
-constexpr std::uint32_t kTickMs = 200;  // how soon `stop` is seen
-// After a client's end, and of one try at one queue pair.
-constexpr auto kGiveBackFor = std::chrono::seconds(60);
-constexpr std::uint32_t kGiveBackTryMs = 20;
+constexpr std::uint32_t kTickMs = 200;        // how soon `stop` is seen
+constexpr std::uint32_t kGiveBackTryMs = 20;  // of one try at one queue pair
 
 }  // namespace
 
-Session::Session(Socket socket, std::unique_ptr<SoftNic> nic, std::string node, Shares& shares,
-                 std::uint32_t end_ms)
+Session::Session(Socket socket, std::unique_ptr<SoftNic> nic, Shares& shares, const ShmServerOptions& options)
     : socket_(std::make_shared<const Socket>(std::move(socket))),
       nic_(std::move(nic)),
-      node_(std::move(node)),
-      end_ms_(end_ms),
+      node_(options.node),
+      give_back_(options.give_back_ms),
+      end_(options.end_ms),
       has_queue_pairs_(shares.queue_pairs),
       has_completion_queues_(shares.completion_queues),
       has_send_entries_(shares.send_entries),
@@ -76,12 +74,12 @@ void Session::give_all_back(const std::atomic<bool>& stop) {
     // All at once first: what drives still hold of one queue pair is not waited for with the next one at
     // work.
     for (const auto& [number, users] : queue_pairs_) nic_->disconnect(number);
-    auto until = Clock::now() + kGiveBackFor;
+    auto until = Clock::now() + give_back_;
     bool hurried = false;
     do {
         if (!hurried && stop.load(std::memory_order_acquire)) {
             hurried = true;
-            until = std::min(until, Clock::now() + std::chrono::milliseconds(end_ms_));
+            until = std::min(until, Clock::now() + end_);
         }
         if (give_back(until)) return close();
     } while (Clock::now() < until);
@@ -97,6 +95,7 @@ void Session::abandon() {
     SoftNic::abandon(std::move(nic_));
     blocks_.clear();
     for (Portion* part : portions_) part->forfeit();
+    abandoned_ = true;
 }
 
 bool Session::give_back(std::chrono::steady_clock::time_point until) {

@@ -29,9 +29,8 @@ namespace gnstor::rdma::shm {
 
 class Session {
   public:
-    /// `shares` outlives it. `end_ms`: how long its end waits for drives where the server ends.
-    Session(Socket socket, std::unique_ptr<SoftNic> nic, std::string node, Shares& shares,
-            std::uint32_t end_ms);
+    /// `shares` outlives it. Of `options`: the node's address, and how long its end waits for drives.
+    Session(Socket socket, std::unique_ptr<SoftNic> nic, Shares& shares, const ShmServerOptions& options);
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
@@ -40,6 +39,8 @@ class Session {
     /// all back. Bounded after the client's end, and more so once `stop` is set: what the NIC does not let go
     /// of in that time is left to it, mapped.
     void run(const Request& first, Descriptor file, const std::atomic<bool>& stop);
+    /// Once run() has returned: something was left to the NIC. Its shares are used for good.
+    [[nodiscard]] bool abandoned() const noexcept { return abandoned_; }
     /// Ends run() soon. Any thread.
     void end() const { socket_->stop_receiving(); }
 
@@ -80,7 +81,8 @@ class Session {
     const std::shared_ptr<const Socket> socket_;
     std::unique_ptr<SoftNic> nic_;
     const std::string node_;
-    const std::uint32_t end_ms_;
+    const std::chrono::milliseconds give_back_, end_;
+    bool abandoned_ = false;
     Portion has_queue_pairs_, has_completion_queues_, has_send_entries_, has_blocks_, has_bytes_;
     const std::array<Portion*, 5> portions_{&has_queue_pairs_, &has_completion_queues_, &has_send_entries_,
                                             &has_blocks_, &has_bytes_};

@@ -6,6 +6,7 @@
 #include "rdma/udp/driver_impl.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 #include <random>
 #include <utility>
@@ -169,16 +170,22 @@ Driver::Driver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
 
 Driver::~Driver() {
     impl_->answering->stop();
-    // Links that were closed just now: their peers are told once, without waiting for what they say to it.
+    // Links that were closed just now: what their peers say to it is waited for, as long as one answer may
+    // take. The wire goes on meanwhile, for others too.
+    Goodbye goodbye;
     impl_->reactor.run([&] {
-        const roce::TimeNs now = Impl::clock();
-        impl_->pump(now);
-        impl_->serve_manager(now);
-        if (!impl_->socket->flush())
-            log_info("udp wire {}: closed while the socket took no more packets; some peers are not told",
-                     address());
+        impl_->goodbye = &goodbye;
+        impl_->manager_changed = true;
     });
+    impl_->reactor.wake();
+    std::unique_lock lock(goodbye.mutex);
+    const bool said = goodbye.changed.wait_for(
+        lock, std::chrono::nanoseconds(impl_->manager.response_timeout()), [&] { return goodbye.said; });
+    lock.unlock();
     impl_->reactor.remove(*this);
+    if (!said)
+        log_info("udp wire {}: closed, and {} peers have not said that they know of it", address(),
+                 impl_->manager.disconnecting());
     impl_->reactor.unwatch(impl_->socket->fd());
 }
 

@@ -84,6 +84,10 @@ void Driver::Impl::serve_manager(roce::TimeNs now) {
         send(roce::management_packet(mad, management_psn++ & roce::kPsnMask), IpAddress{to});
     }
     manager_deadline = manager.next_deadline();
+    if (goodbye == nullptr || manager.disconnecting() != 0) return;
+    const std::lock_guard lock(goodbye->mutex);
+    goodbye->said = true;
+    goodbye->changed.notify_all();
 }
 
 void Driver::Impl::on_event(roce::TimeNs now, const roce::CmEvent& event) {

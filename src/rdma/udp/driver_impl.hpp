@@ -81,6 +81,13 @@ struct Waiter {
     Link** link = nullptr;
 };
 
+/// The destructor in its thread, waiting until all peers have said that they know of the end of their links.
+struct Goodbye {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool said = false;
+};
+
 struct Driver::Impl {
     /// All that is on its way to one peer.
     struct Flow {
@@ -169,6 +176,7 @@ struct Driver::Impl {
     /// Requests that acceptors have not answered yet, with what was asked.
     std::unordered_map<roce::CmId, Requested> requests;
     std::vector<Waiter*> waiters;
+    Goodbye* goodbye = nullptr;  ///< ~Driver() waits
 
     roce::TimeNs receive_at = 0, errors_at = 0;
     Tap* tap = nullptr;

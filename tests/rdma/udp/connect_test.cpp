@@ -263,6 +263,49 @@ class WithoutReady final : public Tap {
     std::atomic<std::uint64_t> lost{0};
 };
 
+/// Hears whether "disconnected" has come.
+class Farewell final : public Tap {
+  public:
+    bool on_packet(bool sent, const roce::NetworkHeaders&, std::span<const std::byte> udp_payload) override {
+        roce::Packet packet;
+        if (sent) return true;
+        if (deaf) return false;
+        if (roce::decode(udp_payload, packet) != roce::DecodeVerdict::kGood) return true;
+        const auto mad = packet.queue_pair == roce::kManagementQueuePair ? roce::management_datagram(packet)
+                                                                         : std::nullopt;
+        const auto message = mad ? roce::decode_cm(*mad) : std::nullopt;
+        if (message && message->kind == roce::CmKind::kDisconnected) heard = true;
+        return true;
+    }
+    std::atomic<bool> heard{false}, deaf{false};
+};
+
+TEST(Connect, ADriverThatEndsWaitsForWhatPeersSayButNotForOnesThatAreGone) {
+    constexpr std::uint64_t kOneAnswerMs = 500;  // CmOptions::response_timeout_ns
+    for (const bool gone : {false, true}) {
+        Farewell tap;
+        Pair pair;
+        FakeAcceptor acceptor(*pair.right.reactor);
+        ASSERT_TRUE(pair.right.driver->listen(4420, acceptor).ok());
+        FakeEndpoint endpoint(*pair.left.reactor);
+        ASSERT_TRUE(pair.connect(endpoint, 7).ok());
+        FakeEndpoint* const other = acceptor.await_link(0);
+        ASSERT_NE(other, nullptr);
+        pair.left.driver->set_tap(&tap);
+        tap.deaf = gone;
+        endpoint.close();
+        const std::uint64_t began = wall_ms();
+        pair.left.driver.reset();
+        const std::uint64_t took = wall_ms() - began;
+        EXPECT_TRUE(tap.heard || took + 1 >= kOneAnswerMs) << "after " << took << " ms";
+        EXPECT_TRUE(!gone || !tap.heard);
+        EXPECT_LT(took, 60'000u);
+        // It was told in either case.
+        EXPECT_TRUE(other->await([&] { return other->failed.has_value(); }));
+        pair.right.driver->unlisten(4420);
+    }
+}
+
 /// One endpoint for whoever comes first.
 class OneAcceptor final : public Acceptor {
   public:
