@@ -1,143 +1,19 @@
-// turns_test.cpp: what two lanes, or a lane and the NIC, do to each other at every place where they can meet.
-//
-// Nothing in a lane's steps waits, so another lane's whole step can be put before any one atomic of the first
-// one's: each test does that for all of them, one after the other. No threads, no chance. Where atomics do
-// not yield (no GN_TEST_WARPS) only what can be seen between whole steps is tested.
+// turns_test.cpp: what two lanes do to each other's slots, credits and pool blocks at every place where they
+// can meet (turns.hpp), and who gets them back. Where atomics do not yield (no GN_TEST_WARPS) only what can
+// be seen between whole steps is tested.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "gnor/pool_plan.hpp"
 #include "gnor/rig.hpp"
-#include "support/count.hpp"
+#include "gnor/turns.hpp"
 
 namespace gnstor::test {
 namespace {
 
-namespace mlx5 = rdma::mlx5;
 const simt::SelfGroup kMe = simt::self(simt::Lane{});
-
-#if defined(GN_TEST_WARPS)
-/// Calls `other` once, before the `at`-th atomic of this thread.
-class InTheMiddle : public simt::YieldHook {
-  public:
-    InTheMiddle(std::uint32_t at, const std::function<void()>& other) : at_(at), other_(other) {
-        simt::this_thread_yield_hook() = this;
-    }
-    ~InTheMiddle() override { simt::this_thread_yield_hook() = nullptr; }
-    void on_atomic() override {
-        if (inside_ || seen_++ != at_) return;
-        inside_ = true;
-        other_();
-        inside_ = false;
-        happened = true;
-    }
-    bool happened = false;
-
-  private:
-    const std::uint32_t at_;
-    const std::function<void()>& other_;
-    std::uint32_t seen_ = 0;
-    bool inside_ = false;
-};
-
-/// Puts `other` before each atomic of `one` in turn, and behind the last; `begin` makes everything new
-/// before, `end` looks at what came out.
-void at_every_atomic(const std::function<void()>& begin, const std::function<void()>& one,
-                     const std::function<void()>& other, const std::function<void()>& end) {
-    std::uint64_t places = 0;
-    for (bool more = true; more;) {
-        begin();
-        {
-            InTheMiddle hook(static_cast<std::uint32_t>(places), other);
-            one();
-            more = hook.happened;
-        }
-        if (!more) other();  // behind the last one
-        end();
-        if (::testing::Test::HasFailure()) {
-            ADD_FAILURE() << "with the other before atomic " << places;
-            return;
-        }
-        ++places;
-    }
-    EXPECT_GT(places, 1u) << "nothing was in the middle of anything";
-    count("gnor_places_of_meeting", places);
-}
-#endif
-
-/// A send queue of four entries without a NIC: the test looks at it as one would.
-struct SendMemory {
-    static constexpr std::uint32_t kEntriesLog2 = 2;
-    mlx5::SendEntry ring[1u << kEntriesLog2] = {};
-    mlx5::Cqe64 completion{};
-    rdma::SendQueueState state{};
-    std::uint32_t ready[1u << kEntriesLog2] = {};
-    alignas(64) std::uint32_t records[2] = {};
-    std::uint64_t bell = 0;
-
-    SendMemory() { completion.counter_own = mlx5::kInitialCounterOwn; }
-    rdma::SendQueueRef ref() {
-        return {ring, records, &bell, &completion, &state, ready, kEntriesLog2, kQpn};
-    }
-    std::uint32_t record() const { return be32(records[mlx5::kSendRecord]); }
-    rdma::SendTicket filled() {
-        rdma::SendTicket ticket = ref().try_reserve();
-        EXPECT_TRUE(ticket.granted());
-        ref().fill_send(ticket, mlx5::make_data(0x1000 + ticket.index, 64, 7));
-        return ticket;
-    }
-    void publish_and_ring(const rdma::SendTicket& ticket) {
-        ref().publish(ticket);
-        ref().ring_bell();
-    }
-    /// What a NIC that reads entries the moment it is told of them must find.
-    void look() const {
-        for (std::uint32_t i = 0; i < record(); ++i) {
-            EXPECT_EQ(mlx5::control_opcode(ring[i].control), mlx5::kSend)
-                << "entry " << i << " is not filled";
-            EXPECT_EQ(mlx5::control_index(ring[i].control), i);
-            EXPECT_EQ(be64(ring[i].segment[0].data.address), 0x1000u + i);
-        }
-        if (bell != 0) {
-            EXPECT_LT(mlx5::bell_index(bell), record()) << "a bell that the record does not cover";
-        }
-    }
-    void expect_rung(std::uint32_t entries) const {
-        EXPECT_EQ(state.reserved, entries);
-        EXPECT_EQ(state.published, entries) << "an entry that is ready was not published";
-        EXPECT_EQ(state.rung, entries);
-        EXPECT_EQ(record(), entries) << "a published entry was not rung for";
-        EXPECT_EQ(mlx5::bell_index(bell), entries - 1);
-        EXPECT_EQ(state.ringing, 0u);
-        look();
-    }
-    static constexpr std::uint32_t kQpn = 0x4321;
-};
-
-TEST(Posting, AnEntryBehindOneThatIsNotReadyGoesOutWithItAndNotBefore) {
-    SendMemory memory;
-    const rdma::SendTicket first = memory.filled(), second = memory.filled();
-    memory.publish_and_ring(second);
-    EXPECT_EQ(memory.state.published, 0u);
-    EXPECT_EQ(memory.record(), 0u) << "the NIC is told of an entry that is not ready";
-    EXPECT_EQ(memory.bell, 0u);
-    memory.publish_and_ring(first);
-    memory.expect_rung(2);
-}
-
-TEST(Posting, AGroupRingsForWhatItHasPublished) {
-    SendMemory memory;
-    rdma::publish_and_ring(kMe, memory.ref(), memory.filled());
-    memory.expect_rung(1);
-    rdma::publish_and_ring(kMe, memory.ref(), memory.filled(), false);
-    EXPECT_EQ(memory.state.published, 2u);
-    EXPECT_EQ(memory.record(), 1u) << "whoever asks for no bell gets none";
-    memory.ref().ring_bell();
-    memory.expect_rung(2);
-}
 
 /// A command slot with two answers missing and a pool buffer, on a channel whose NIC has nothing to do.
 class SlotRig {
@@ -254,6 +130,28 @@ TEST_F(Credits, ComeBackOnceWithEachAnswerAndWithNoOther) {
     rig.expect_clean();
 }
 
+TEST_F(Credits, OfATryOfSeveralCommandsThatFindsTooFewComeBackAsTheyWere) {
+    const std::uint32_t full = rig.replicas_of(0).slot[0], other = 1 - full;
+    rig.drives[full]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
+    std::vector<Token> tokens;
+    for (std::uint32_t i = 0; i + 1 < rig.options.depth; ++i)
+        tokens.push_back(v.read_async(simt::Lane{}, ch, 0, 1, buffer, late));
+    // The first of two commands finds what it needs of both queues, the second does not.
+    void* const two = ch.alloc(kMe, 32 * 4096);
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(v.try_write_async(simt::Lane{}, ch, 0, 32, two).status, Status::kTooManyPending);
+        expect_out(full, rig.options.depth - 1, "after a try in vain");
+        expect_out(other, 0, "after a try in vain");
+    }
+    while (rig.drives[full]->kept() != tokens.size() && !late.passed()) (void)ch.poll(kMe);
+    rig.drives[full]->set_rule({});
+    rig.drives[full]->answer_kept();
+    for (const Token& token : tokens) EXPECT_EQ(ch.wait(kMe, token, late), Status::kSuccess);
+    expect_none_out("after all answers");
+    for (void* at : {buffer, two}) EXPECT_EQ(ch.free(kMe, at), Status::kSuccess);
+    rig.expect_clean();
+}
+
 TEST_F(Credits, OfATryThatFindsTooFewComeBackAsTheyWere) {
     const std::uint32_t full = rig.replicas_of(0).slot[0], other = 1 - full;
     rig.drives[full]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
@@ -276,51 +174,6 @@ TEST_F(Credits, OfATryThatFindsTooFewComeBackAsTheyWere) {
 }
 
 #if defined(GN_TEST_WARPS)
-TEST(Turns, OfTwoLanesThatPostLeaveNoEntryUnpublishedOrUnrung) {
-    std::unique_ptr<SendMemory> memory;
-    rdma::SendTicket first, second;
-    const auto fresh = [&] { memory = std::make_unique<SendMemory>(); };
-    const auto post = [&] { memory->publish_and_ring(memory->filled()); };
-    at_every_atomic(fresh, post, post, [&] { memory->expect_rung(2); });
-    const auto both = [&] {
-        fresh();
-        first = memory->filled();
-        second = memory->filled();
-    };
-    const auto post_first = [&] { memory->publish_and_ring(first); };
-    const auto post_second = [&] { memory->publish_and_ring(second); };
-    at_every_atomic(both, post_first, post_second, [&] { memory->expect_rung(2); });
-    at_every_atomic(both, post_second, post_first, [&] { memory->expect_rung(2); });
-    // The one between them is not ready yet: nothing behind it goes out.
-    rdma::SendTicket third;
-    const auto three = [&] {
-        both();
-        third = memory->filled();
-    };
-    const auto post_third = [&] { memory->publish_and_ring(third); };
-    const auto all = [&] {
-        EXPECT_EQ(memory->state.published, 1u);
-        EXPECT_EQ(memory->record(), 1u) << "the NIC is told of an entry that is not ready";
-        post_second();
-        memory->expect_rung(3);
-    };
-    at_every_atomic(three, post_first, post_third, all);
-    at_every_atomic(three, post_third, post_first, all);
-}
-
-TEST(Turns, OfTheNicFindWholeEntriesAndNoBellBeforeItsRecord) {
-    std::unique_ptr<SendMemory> memory;
-    const auto fresh = [&] { memory = std::make_unique<SendMemory>(); };
-    const auto look = [&] { memory->look(); };
-    at_every_atomic(
-        fresh,
-        [&] {
-            memory->publish_and_ring(memory->filled());
-            memory->publish_and_ring(memory->filled());
-        },
-        look, [&] { memory->expect_rung(2); });
-}
-
 TEST(Turns, OfTwoLanesGiveTheRightToGatherToOneAndTakeItBack) {
     Rig rig;
     gnor::ChannelState& c = rig.channel().state();
@@ -442,6 +295,16 @@ TEST(Turns, OfTwoLanesSplitAndMergeThePoolWithoutLosingABlock) {
             at_every_atomic(
                 held, [&] { pool->give(one, mine); }, [&] { pool->give(other, theirs); },
                 [&] { pool->expect_whole(); });
+            const auto mine_held = [&] {
+                fresh();
+                take();
+            };
+            at_every_atomic(
+                mine_held, [&] { pool->give(one, mine); }, take_too,
+                [&] {
+                    pool->give(other, theirs);
+                    pool->expect_whole();
+                });
         }
 }
 #endif
