@@ -309,7 +309,7 @@ TEST(Gateway, ASsdThatDoesNotAnswerCostsErrorsByTheDeadlineAndNoHang) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
-    auto served = rig.serve(*client, options_of("v", 1500)).value();
+    auto served = rig.serve(*client, options_of("v", 5000)).value();
     BlockHost host(rig, *served, 2);
     ModelHost model(host, kVolumeBlocks, run_seed() + 4);
     model.run(kCommands / 8, false);
@@ -318,7 +318,7 @@ TEST(Gateway, ASsdThatDoesNotAnswerCostsErrorsByTheDeadlineAndNoHang) {
         const std::uint64_t began = simt::now_ns();
         model.run(64, false, true);
         EXPECT_GT(model.failed, 0u);
-        EXPECT_LT(simt::now_ns() - began, 60 * nvmf::kSecond);
+        EXPECT_LT(simt::now_ns() - began, 100 * nvmf::kSecond);
     }
     ASSERT_TRUE(
         nvmf::eventually([&] { return nvme::ok(host.status(block_command(IoOpcode::kFlush, 0, 1))); }, 60));

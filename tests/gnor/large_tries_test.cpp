@@ -69,7 +69,7 @@ RigOptions narrow(std::uint32_t ssds, std::uint32_t replicas) {
 TEST_P(LargeTries, MembersOfAWarpDoNotHoldEachOtherUp) {
     for (const std::uint32_t replicas : {1u, 2u}) {
         Bench b(narrow(replicas, replicas), 1, 64);
-        b.common.timeout_ns = 20 * kSecond;
+        b.common.timeout_ns = kLong;
         auto batch = simt::DeviceMemory::allocate(sizeof(Batch<32>), simt::LanesKind::kCpu).value();
         b.test_warps(1, GetParam(), LargeBatches{b.common, batch.lane_as<Batch<32>>(), 8, 2});
         b.expect_good(GetParam() * 3);
@@ -105,7 +105,7 @@ TEST(LargeTry, ALaneThatWaitsForSlotsHoldsNoneButThoseThatDrivesOweAnswersTo) {
     Rig rig(narrow(1, 1));
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
-    const Deadline late = Deadline::in_ns(10 * kSecond);
+    const Deadline late = Deadline::in_ns(kLong);
     void* const buffer = ch.alloc(kMe, 64 * 4096);
     std::vector<Token> held;
     for (std::uint32_t i = 0; i < 30; ++i) held.push_back(v.read_async(simt::Lane{}, ch, i, 1, buffer, late));
@@ -145,7 +145,7 @@ TEST(LargeTry, OneThatOnlyTriesIsNotHeldUpByALaneThatWaits) {
     std::thread waiter([&] { waiting = v.read_async(simt::Lane{}, ch, 0, 64, buffer, late); });
     while (rig.drives[0]->kept() != 8 && !late.passed()) std::this_thread::yield();
     Token tried;
-    const Deadline end = Deadline::in_ns(10 * kSecond);
+    const Deadline end = Deadline::in_ns(kLong);
     while (!tried.in_flight() && !end.passed()) {
         tried = v.try_read_async(simt::Lane{}, ch, block, 2, other);
         if (!tried.in_flight()) {
@@ -175,7 +175,7 @@ TEST(LargeTry, ABatchThatIsAbandonedBeforeItsCommitGoesOut) {
     const IoRequest request{0, 1, buffer, 0, 0};
     ASSERT_EQ(batch.submit(kMe, lane, rig.volume(), ch, nvme::IoOpcode::kWrite, &request), Status::kSuccess);
     batch.abandon(kMe, lane, ch);
-    rig.channels[0]->quiesce(Deadline::in_ns(5 * kSecond)).value();
+    rig.channels[0]->quiesce(Deadline::in_ns(kLong)).value();
     EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
     rig.expect_clean();
 }

@@ -111,7 +111,7 @@ TEST_F(NotSent, IsSaidRequestByRequestAndTheWorstOfThemOfTheCall) {
     Status statuses[4] = {};
     EXPECT_EQ(v.read_many(kMe, ch, requests, 2, statuses, late()), Status::kSuccess);
     // Long enough for the drives that answer, on a busy machine too.
-    EXPECT_EQ(v.read_many(kMe, ch, requests, 4, statuses, Deadline::in_ns(2 * kSecond)), Status::kTimedOut);
+    EXPECT_EQ(v.read_many(kMe, ch, requests, 4, statuses, Deadline::in_ns(5 * kSecond)), Status::kTimedOut);
     EXPECT_EQ(statuses[0], Status::kSuccess);
     EXPECT_EQ(statuses[1], Status::kSuccess);
     EXPECT_EQ(statuses[2], Status::kTimedOut);
