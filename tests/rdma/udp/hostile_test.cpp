@@ -11,6 +11,7 @@
 #include "rdma/roce/cm_messages.hpp"
 #include "rdma/udp/rig.hpp"
 #include "support/count.hpp"
+#include "support/seed.hpp"
 
 namespace gnstor::rdma::udp {
 namespace {
@@ -223,6 +224,32 @@ TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersConnectDuringIt) {
     }
     EXPECT_GE(failed, kOfAPeer);
     test::count("udp_half_open_failed", failed);
+}
+
+// A REP goes to the address that asked. Who forged that address knows the queue pairs, which are counted, but
+// not the number that the REP says.
+TEST_F(Hostile, AConnectionIsNotMadeByWhoHasNotSeenTheReply) {
+    constexpr std::uint32_t kRequests = 32;
+    Stranger stranger("127.0.0.66", pair.port());
+    const UdpWireCounters then = pair.right.driver->counters();
+    acceptor.memory_bytes = 64;
+    std::array<std::byte, roce::kMadBytes> mad;
+    for (std::uint32_t i = 0; i < kRequests; ++i) {
+        roce::encode_cm(connection_request(i), mad);
+        stranger.send(roce::management_packet(mad, i));
+    }
+    ASSERT_TRUE(acceptor.await_endpoints(1u + kRequests));
+    // Numbers by chance: each has one chance in 2^14.
+    std::vector<std::byte> bytes(16);
+    SplitMix64 dice(gnstor::test::run_seed());
+    std::uint64_t guesses = 0;
+    for (QpNumber qp = 0x100; qp < acceptor.next_qp; ++qp, ++guesses)
+        stranger.send(write_packet(qp, static_cast<std::uint32_t>(dice.next()) & 0xFFFFFFu, bytes));
+    await_received(then.packets_received + stranger.sent);
+    expect_unharmed();
+    const std::lock_guard lock(acceptor.mutex);
+    EXPECT_LE(acceptor.up.size(), 2u) << "one of " << guesses << " guesses may be right";
+    test::count("udp_guessed_numbers", guesses);
 }
 
 /// Counts connection requests that go out.
