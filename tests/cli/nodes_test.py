@@ -9,12 +9,18 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 
 from programs import DEADLINE_S, GNSTOR, Programs, count, main
+
+HOST = os.path.abspath(sys.argv.pop(1))  # gateway_host.cpp
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+from store_check.crc import crc32c  # noqa: E402
 
 SMALL = ("--ssds", "2", "--capacity", "64MiB")
 
@@ -188,6 +194,50 @@ class Nodes(Programs):
         self.assertEqual(self.ask("volume", "show", "disk")["writer"], 0)
         self.cli("node", "--gateway", "absent", "--listen", address, code=1, says="absent")
         self.cli("node", "--gateway", "../x", "--listen", address, code=1, says="0x2f")
+
+    def gateway(self, address):
+        process = subprocess.Popen([GNSTOR, "node", "--gateway", "disk", "--as", "linux", "--listen", address], env=self.env,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.served(process, b"serving 1 volume at")
+        return process
+
+    def host(self, address, *words):
+        """What an ordinary host is answered."""
+        done = subprocess.run([HOST, address, "nqn.2026-11.io.gnstor:volume:disk", *words], capture_output=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return [line.split(": ", 1)[1] for line in done.stdout.decode().splitlines()]
+
+    def test_a_gateway_that_was_killed_is_followed_by_one_that_knows_what_it_answered(self):
+        self.up(1)
+        self.ask("volume", "create", "disk", "16MiB", "--as", "linux")
+        address = f"127.49.{os.getpid() % 250}.1"
+        record = self.dir / "gateway-disk" / "loss.record"
+        process = self.gateway(address)
+        self.assertEqual(self.host(address, "flush", "write:1"), ["Success"] * 2)
+        self.kill(process.pid)
+        self.assertEqual(record.read_bytes()[40], 1, "there are answers that no flush has settled")
+        process = self.gateway(address)
+        self.assertEqual(self.host(address, "flush", "write:2"), ["Success"] * 2, "its SSDs are all there")
+        self.until(lambda: record.read_bytes()[40] == 1, "the write was answered, and is in no record")
+        self.kill(process.pid)
+        # As if all SSDs had been replaced since: the record knows others, under an older map.
+        known = bytearray(record.read_bytes())
+        known[48:52] = (int.from_bytes(known[48:52], "little") - 1).to_bytes(4, "little")
+        for slot in range(int.from_bytes(known[52:56], "little")):
+            known[56 + 24 * slot + 8] ^= 0xFF
+        known[12:16] = crc32c(known[16:]).to_bytes(4, "little")
+        record.write_bytes(known)
+        process = self.gateway(address)
+        said = self.host(address, "flush", "flush", "write:3")
+        self.assertIn("Internal", said[0])
+        self.assertEqual(said[1:], ["Success"] * 2)
+        self.kill(process.pid)
+        # A record that is torn.
+        record.write_bytes(record.read_bytes()[:512] + bytes(3000))
+        self.gateway(address)
+        said = self.host(address, "flush", "flush")
+        self.assertIn("Internal", said[0])
+        self.assertEqual(said[1], "Success")
 
     def what_a_gateway_says(self, process, http):
         self.assertEqual(pathlib.Path(http["socket"]).stat().st_mode & 0o777, 0o600)
