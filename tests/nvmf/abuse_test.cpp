@@ -17,7 +17,7 @@ using nvme::Status;
 constexpr std::uint64_t kCapsules = 60'000;
 constexpr int kRounds = 15;
 #else
-constexpr std::uint64_t kCapsules = 1'500'000;
+constexpr std::uint64_t kCapsules = 600'000;
 constexpr int kRounds = 150;
 #endif
 
