@@ -62,6 +62,11 @@ bool FairBudget::fits(const Client& client, std::uint64_t more) const noexcept {
     return alone || taken_ + more <= options_.shared || below_equal_part(client, more);
 }
 
+/// What it lacks is what all share, not what its client may have of it: then others wait with it.
+bool FairBudget::lacks_of_all(const Client& client, std::uint64_t more) const noexcept {
+    return options_.bound && taken_ + more > options_.shared && client.taken + more <= options_.of_client;
+}
+
 void FairBudget::note_presence(Client& client) noexcept {
     const bool present = client.held != 0 || !client.line.empty();
     if (present == client.present) return;
@@ -99,7 +104,8 @@ bool FairBudget::take(Member member, std::uint64_t amount) {
     State& state = members_[member];
     state.waiting.push_back(amount);
     if (state.waiting.size() == 1) stand_in_line(member);
-    if (!options_.bound || taken_ + need(state, state.waiting.front()) > options_.shared) blocked_ = true;
+    const Client& client = state.client->second;
+    if (!options_.bound || lacks_of_all(client, need(state, state.waiting.front()))) blocked_ = true;
     return false;
 }
 
@@ -182,7 +188,7 @@ std::optional<FairBudget::Member> FairBudget::next() {
             }
             return member;
         }
-        if (options_.bound && taken_ + more > options_.shared) {
+        if (lacks_of_all(*client, more)) {
             blocked_ = true;
             due_ = false;
             return std::nullopt;

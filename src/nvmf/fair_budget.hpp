@@ -87,6 +87,7 @@ class FairBudget {
     }
     [[nodiscard]] bool below_equal_part(const Client& client, std::uint64_t more) const noexcept;
     [[nodiscard]] bool fits(const Client& client, std::uint64_t more) const noexcept;
+    [[nodiscard]] bool lacks_of_all(const Client& client, std::uint64_t more) const noexcept;
     void hold(State& member, std::uint64_t amount) noexcept;
     void note_presence(Client& client) noexcept;
     void stand_in_line(Member member);

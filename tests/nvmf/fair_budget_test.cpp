@@ -259,6 +259,20 @@ TEST(FairBudget, ManySmallRequestsDoNotStarveALargeOne) {
     EXPECT_EQ(budget.next(), large);
 }
 
+TEST(FairBudget, WhoHasAllThatItMayHaveKeepsNobodyElseWaiting) {
+    FairBudget budget({.shared = 100, .assured = 0, .of_client = 50, .turn = 100, .bound = true});
+    const Member full = budget.join("full");
+    const Member other = budget.join("other");
+    const Member small = budget.join("small");
+    ASSERT_TRUE(budget.take(full, 50));
+    ASSERT_TRUE(budget.take(other, 45));
+    ASSERT_FALSE(budget.take(full, 20)) << "neither has it a right to more, nor is there so much";
+    EXPECT_TRUE(budget.take(small, 2));
+    budget.give(small, 1);
+    EXPECT_FALSE(budget.next());
+    EXPECT_TRUE(budget.take(small, 3)) << "it is in nobody's way";
+}
+
 TEST(FairBudget, WhatIsAssuredWaitsForNobody) {
     FairBudget budget({.shared = 100, .assured = 8, .of_client = 50, .turn = 10, .bound = true});
     const Member hogs[] = {budget.join("hog"), budget.join("another")};
