@@ -333,8 +333,6 @@ void PolledQueues::collect() {
         std::memcpy(&response, words, sizeof response);
         arrived_.push_back(response);
     };
-    // A trip leaves its records to the next one.
-    rdma::detail::settle_debts(m.completion_ref, set);
     (void)rdma::detail::poll_alone(m.completion_ref, set, m.poll_state.consumer, visit);
 }
 

@@ -85,10 +85,9 @@ TEST(Wraps, ConsumerAndReceiveRecords) {
     constexpr std::uint64_t kCompletions = (1ull << 24) + (1ull << 18);
     std::uint64_t written = 0;
     std::uint64_t seen = 0;
-    std::uint64_t told = 0;  // of `seen`, by the records: a lone lane's next trip tells of the one before
     std::uint64_t wrong = 0;
     while (seen < kCompletions) {
-        while (written < told + kEntries - written % 3) {  // as full as it gets, and less
+        while (written < seen + kEntries - written % 3) {  // as full as it gets, and less
             const std::uint32_t message[4] = {0, 0, 0, static_cast<std::uint32_t>(written)};
             CompletionFields fields;
             fields.qpn = kQpn;
@@ -99,19 +98,14 @@ TEST(Wraps, ConsumerAndReceiveRecords) {
             ASSERT_TRUE(nic.write(fields)) << "overrun at " << written;
             ++written;
         }
-        told = seen;
         (void)poll(kMe, cq, ReceiveSet{&queue, 1}, [&](const Arrival& arrival) {
             wrong += arrival.dw3 != static_cast<std::uint32_t>(seen) || arrival.queue != 0 ? 1 : 0;
             ++seen;
         });
         ASSERT_EQ(wrong, 0u) << "by completion " << seen;
-        ASSERT_EQ(be32(consumer_record), told & 0xFFFFFF);
-        ASSERT_EQ(be32(receive_record[mlx5::kReceiveRecord]), (told + kEntries) & 0xFFFF);
+        ASSERT_EQ(be32(consumer_record), seen & 0xFFFFFF);
+        ASSERT_EQ(be32(receive_record[mlx5::kReceiveRecord]), (seen + kEntries) & 0xFFFF);
     }
-    while (const std::uint32_t more = poll(kMe, cq, ReceiveSet{&queue, 1}, [](const Arrival&) {}).arrived)
-        seen += more;
-    ASSERT_EQ(seen, written);
-    EXPECT_EQ(be32(consumer_record), seen & 0xFFFFFF) << "a trip in vain tells too";
     while (written < seen + kEntries) {
         CompletionFields fields;
         ASSERT_TRUE(nic.write(fields));

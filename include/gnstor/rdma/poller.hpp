@@ -7,10 +7,6 @@
 // doorbell-record store a queue pair, and moves the consumer index on. The visitor files what arrived and
 // returns; callbacks of users run after the poll.
 //
-// A lone lane leaves the records to the next trip of whoever polls: each is a release, which waits for all
-// stores across PCIe before it, and that is better done while an answer is waited for than before one is
-// handed on. Until then the receives of at most one such trip are not posted.
-//
 // Receive entries are written once (post_all_receives): buffer i belongs to entry i for ever, so posting a
 // receive again is no more than counting the doorbell record on.
 //
@@ -20,8 +16,7 @@
 // finds no receive (RNR).
 //
 // Invariants
-//   * consumer, posted, what is owed and the poison are touched by the holder of the lock alone;
-//   * a trip begins with what an earlier one left owing, so the receives of one trip at most are owed;
+//   * consumer, posted and the poison are touched by the holder of the lock alone;
 //   * a completion is valid when its opcode is not 15 and its owner bit equals the lap's parity (consumer /
 //   entries) & 1;
 //     completions become valid in order, so the valid ones are a prefix;
@@ -54,12 +49,10 @@ inline constexpr std::uint32_t kLargestTrip = simt::kWarpLanes;
 
 /// Shared by the lanes that poll. All zero at the start.
 struct alignas(64) CompletionQueueState {
-    std::uint32_t lock;      ///< 1: some group is polling
-    std::uint32_t owing;     ///< 1: the records of the last trip are still to be stored
+    std::uint32_t lock;  ///< 1: some group is polling
+    std::uint32_t reserved;
     std::uint64_t consumer;  ///< completions consumed
-    std::uint64_t owed;      ///< a bit a receive queue whose record is among them
 };
-inline constexpr std::uint32_t kMostReceiveQueues = 64;  ///< that share a completion queue
 
 /// A receive completion queue as lanes see it.
 struct CompletionQueueRef {
@@ -102,7 +95,7 @@ static_assert(std::is_trivially_copyable_v<ReceiveQueueRef>, "kernels take it by
 /// The receive queues that share a completion queue. `queues` lies in the lanes' memory.
 struct ReceiveSet {
     const ReceiveQueueRef* queues;
-    std::uint32_t count;
+    std::uint32_t count;  ///< at most 64
     static constexpr std::uint32_t kUnknown = 0xFFFFFFFFu;
     /// Which of `queues` has this queue pair number. Fast where numbers are consecutive, as the software NIC
     /// gives them.

@@ -111,51 +111,33 @@ inline void repost(const ReceiveQueueRef& queue, std::uint32_t count) {
     store_receive_record(queue);
 }
 
-/// Tells the NIC how many completions are consumed.
-GN_HD
-inline void store_consumer_record(const CompletionQueueRef& cq) {
-    // Release: the completions were read and poisoned; pairs with the NIC's acquire before it writes them
-    // again.
-    simt::store_release<simt::Scope::kSystem>(
-        cq.consumer_record, be32(static_cast<std::uint32_t>(cq.state->consumer) & mlx5::kConsumerMask));
-}
-
 GN_HD
 inline void consume(const CompletionQueueRef& cq, std::uint64_t upto) {
     cq.state->consumer = upto;
-    store_consumer_record(cq);
+    // Release: the completions were read and poisoned; pairs with the NIC's acquire before it writes them
+    // again.
+    simt::store_release<simt::Scope::kSystem>(cq.consumer_record,
+                                              be32(static_cast<std::uint32_t>(upto) & mlx5::kConsumerMask));
 }
 
-/// Stores the records that a trip of a lone lane left to its successor: completions first, then receives.
-GN_HD
-inline void settle_debts(const CompletionQueueRef& cq, const ReceiveSet& receives) {
-    if (cq.state->owing == 0) return;
-    store_consumer_record(cq);
-    std::uint32_t queue = 0;
-    for (std::uint64_t rest = cq.state->owed; rest != 0; rest >>= 1, ++queue)
-        if ((rest & 1) != 0) store_receive_record(receives.queues[queue]);
-    cq.state->owing = 0;
-    cq.state->owed = 0;
-}
-
-/// Gives one completion to the visitor, and notes what is owed for it.
+/// Gives one completion to the visitor and counts its receive as posted again; `due` has a bit a queue whose
+/// record says so only afterwards.
 template <class Visitor>
 GN_HD void consume_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t index,
-                         const Glance& seen, Visitor& visit) {
+                         const Glance& seen, Visitor& visit, std::uint64_t& due) {
     const Arrival arrival = to_arrival(cq, receives, index, seen);
     visit(arrival);
     poison_arrival(receives, cqe_at(cq, index), arrival);
-    cq.state->consumer = index + 1;
-    cq.state->owing = 1;
     if (arrival.is_error() || arrival.queue == ReceiveSet::kUnknown) return;
     ++receives.queues[arrival.queue].state->posted;
-    cq.state->owed |= std::uint64_t{1} << arrival.queue;
+    due |= std::uint64_t{1} << arrival.queue;
 }
 
 /// The completions from the second on that a lone lane found valid together with the first.
 template <class Visitor>
 GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveSet& receives,
-                                    std::uint64_t at, std::uint32_t take, Visitor& visit) {
+                                    std::uint64_t at, std::uint32_t take, Visitor& visit,
+                                    std::uint64_t& due) {
     using simt::Scope;
     // The NIC writes completions in order, each with a release, so acquiring the newest one orders all before
     // it.
@@ -171,11 +153,10 @@ GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveS
     Glance seen[kLoneLaneLooksAhead];  // in memory, to be walked through
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i) seen[i] = loaded[i];
-    for (std::uint32_t i = 1; i < take; ++i) consume_alone(cq, receives, at + i, seen[i], visit);
+    for (std::uint32_t i = 1; i < take; ++i) consume_alone(cq, receives, at + i, seen[i], visit, due);
 }
 
 /// A lone lane: looks 8 ahead with loads in flight together, the acquire of the first one last among them.
-/// The records are left to the next trip.
 template <class Visitor>
 GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t at,
                                Visitor& visit) {
@@ -190,8 +171,12 @@ GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& r
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i)
         if (take == i && is_valid(cq, at + i, own[i])) ++take;
-    consume_alone(cq, receives, at, first, visit);
-    if (take > 1) consume_more(cq, receives, at, take, visit);
+    std::uint64_t due = 0;
+    consume_alone(cq, receives, at, first, visit, due);
+    if (take > 1) consume_more(cq, receives, at, take, visit, due);
+    consume(cq, at + take);
+    for (std::uint32_t queue = 0; due != 0; due >>= 1, ++queue)  // one record store a queue
+        if ((due & 1) != 0) store_receive_record(receives.queues[queue]);
     return take;
 }
 
@@ -244,7 +229,6 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
     std::uint64_t at = 0;
     if constexpr (S == simt::Scope::kLane) {
         result.taken = true;
-        detail::settle_debts(cq, receives);
         at = cq.state->consumer;
         result.arrived = detail::poll_alone(cq, receives, at, visit);
         return result;
@@ -254,10 +238,7 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
         // last holder left.
         result.taken =
             simt::load_relaxed<S>(&cq.state->lock) == 0 && simt::exchange<S>(&cq.state->lock, 1u) == 0;
-        if (result.taken) {
-            detail::settle_debts(cq, receives);
-            at = cq.state->consumer;
-        }
+        if (result.taken) at = cq.state->consumer;
     }
     result.taken = group.shfl(result.taken, group.leader());
     if (!result.taken) return result;
