@@ -273,6 +273,27 @@ struct PoolMemory {
     }
 };
 
+TEST(Turns, OfALaneThatTakesFromAGroupThatIsBeingMergedLeaveItOneOwner) {
+    std::unique_ptr<PoolMemory> pool;
+    std::uint32_t last = 0, beside = 0, taken = 0;
+    const auto begin = [&] {
+        pool = std::make_unique<PoolMemory>();
+        std::vector<std::uint32_t> group;
+        for (std::uint32_t i = 0; i < 16; ++i) group.push_back(pool->take(1));
+        beside = pool->take(1);  // of another group: so that the first is worth merging
+        last = group.back();
+        group.pop_back();
+        for (const std::uint32_t block : group) pool->give(block, 1);
+    };
+    at_every_atomic(
+        begin, [&] { pool->give(last, 1); }, [&] { taken = pool->take(1); },
+        [&] {
+            pool->give(taken, 1);
+            pool->give(beside, 1);
+            pool->expect_whole();
+        });
+}
+
 TEST(Turns, OfTwoLanesSplitAndMergeThePoolWithoutLosingABlock) {
     std::unique_ptr<PoolMemory> pool;
     const std::uint32_t sizes[] = {1, 5, 16, 20};
