@@ -95,8 +95,10 @@ class Http(Programs):
         for query in ("", "?client=", "?client=x", "?client=-1", "?client=0", "?client=65536", "?client=1&client=2", "?client=1&other=2",
                       "?client=99999999999999999999999", "?client=0x1", "?client=+1", "?client=1%00", "?client=%31%zz", "?Client=1"):
             self.refused("DELETE", "/v1/volumes/v" + query)
-        for method in ("PUT", "PATCH", "OPTIONS"):
+        for method in ("PUT", "PATCH"):
             self.refused(method, "/v1/volumes", body=b"{}", status=405)
+        self.refused("OPTIONS", "/v1/volumes", status=405)
+        self.refused("OPTIONS", "/v1/volumes", body=b"{}", status=400)  # refused before its path is looked at
         self.refused("POST", "/v1/status", body=b"{}", status=405)
         self.refused("DELETE", "/v1/volumes", status=405)
         self.alive()
