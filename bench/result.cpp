@@ -249,7 +249,7 @@ std::string cost_table(const std::vector<Case>& cases) {
                                 shown(0, [](const Repeat& r) { return r.latency.max_ns; }));
         for (const auto& [name, first] : c.repeats[0].more)
             text += fmt::format("    {} {}\n", name,
-                                shown(3, [&name](const Repeat& r) { return r.more.at(name); }));
+                                shown(3, [&key = name](const Repeat& r) { return r.more.at(key); }));
     }
     return text;
 }

@@ -70,6 +70,10 @@ if(GN_SANITIZE STREQUAL "address")
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined> $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>
         $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
     add_link_options(-fsanitize=address,undefined)
+    if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+        # clang tells of it by __has_feature alone; who asks, asks as g++ has it.
+        add_compile_definitions(__SANITIZE_ADDRESS__=1)
+    endif()
 elseif(GN_SANITIZE STREQUAL "thread")
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread> $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>
         $<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
@@ -89,7 +93,7 @@ if(GN_FUZZ)
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
 endif()
 
-# GN_PCH: what most sources include, parsed once for all layers and once for all tests. For the sanitizer presets and the fuzzers' layers, which
+# GN_PCH: what most sources include, parsed once for all layers and once for all tests. For the sanitizer presets, which
 # compile again what the cpu preset has compiled without: a source that forgets an include is noticed there.
 function(gn_precompiled kind target)
     if(GN_PCH)
@@ -150,7 +154,7 @@ endfunction()
 # to that wherever it runs: its pthread_create() (tests/one_thread.cpp) ends it.
 # COST: seconds that it takes at worst, where that is more than most: ctest begins with those, so that none of them is the last alone.
 # UNSANITIZED: the sources of another test once more, with a fault planted or with more runs; the sanitizers see the other one.
-# The fuzz preset builds fuzzers alone. A program that reports numbers prints "GN_COUNT <name>=<integer>" lines; floors for them are in
+# A program that reports numbers prints "GN_COUNT <name>=<integer>" lines; floors for them are in
 # tests/<layer>/floors.json (docs/testing.md).
 function(gn_test name)
     cmake_parse_arguments(arg "RAPIDCHECK;ONE_THREAD;UNSANITIZED" "TIMEOUT;COST" "SOURCES;LAYERS;LIBRARIES;LABELS" ${ARGN})
@@ -158,7 +162,7 @@ function(gn_test name)
         message(FATAL_ERROR "gnstor: gn_test(${name}) does not know '${arg_UNPARSED_ARGUMENTS}'")
     endif()
     # What is not for this build is declared all the same (callers may set properties of it), but neither built nor run.
-    set(left_out ${GN_FUZZ})
+    set(left_out OFF)
     if((arg_ONE_THREAD AND GN_SANITIZE STREQUAL "thread") OR (arg_UNSANITIZED AND GN_SANITIZE))
         set(left_out ON)
     endif()
@@ -209,7 +213,7 @@ function(gn_test name)
     endif()
 endfunction()
 
-# gn_fuzzer(name SOURCES ... LAYERS ...): libFuzzer program fuzz_<name>, only with GN_FUZZ.
+# gn_fuzzer(name SOURCES ... LAYERS ...): libFuzzer program fuzz_<name>, only with GN_FUZZ (the asan preset: fuzzers and tests share its layers).
 function(gn_fuzzer name)
     cmake_parse_arguments(arg "" "" "SOURCES;LAYERS" ${ARGN})
     if(NOT GN_FUZZ)

@@ -26,7 +26,7 @@ libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
 fio|bench|cmd:fio|a yardstick beside bench path
 git|lint|cmd:git|names the tracked files that lint looks at
 python3|test|cmd:python3|house tests, floors, generated documents
-clang|fuzz|cmd:clang++|libFuzzer
+clang|fuzz|cmd:clang++|libFuzzer, and AddressSanitizer with it
 @clang-rt|fuzz|fuzzer|runtime of libFuzzer and the sanitizers for clang
 clang-format-14|lint|cmd:clang-format-14|the layout of the sources (version 14 decides)
 shellcheck|lint|cmd:shellcheck|checks ./run itself

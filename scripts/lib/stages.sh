@@ -89,7 +89,7 @@ run_stage() {
 GN_BUILDER=""
 start_builder() {
     local presets=() preset
-    for preset in asan tsan cuda fuzz; do [[ "$GN_PLAN" != *" $preset "* ]] || presets+=("$preset"); done
+    for preset in asan tsan cuda; do [[ "$GN_PLAN" != *" $preset "* ]] || presets+=("$preset"); done
     [[ ${#presets[@]} -gt 0 && -z "$GN_BUILDER" ]] || return 0
     rm -rf "$GN_LOGS/builder"
     mkdir -p "$GN_LOGS/builder"
@@ -116,14 +116,13 @@ build_ahead() { # PRESET: as its stage does
             GN_NVCC="$(find_nvcc)" || return 0
             configure cuda -DGN_TESTS=ON && build cuda gpu_programs
             ;;
-        fuzz) configure fuzz && build fuzz fuzzers ;;
         *) configure "$1" && build "$1" ;;
     esac
 }
 
 await_builder() { # STAGE: until its preset is built, or cannot be
     [[ -n "$GN_BUILDER" ]] || return 0
-    [[ " asan tsan cuda fuzz " == *" $1 "* ]] || return 0
+    [[ " asan tsan cuda " == *" $1 "* ]] || return 0
     while [[ ! -e "$GN_LOGS/builder/$1" ]] && kill -0 "$GN_BUILDER" 2>/dev/null; do sleep 0.5; done
 }
 
@@ -143,6 +142,7 @@ stage_setup() {
     choose_lanes
     local kinds=(build isal blkid uring daemon test property oracle) kind
     for kind in lint fuzz peer; do [[ "$GN_PLAN" != *" $kind "* ]] || kinds+=("$kind"); done
+    [[ "$GN_PLAN" != *" asan "* ]] || kinds+=(fuzz)
     ensure "${kinds[@]}" || true
     ensure_build || return 1
     ensure test || return 1
@@ -190,7 +190,9 @@ stage_cpu() {
     if [[ "$GN_FAST" == yes ]]; then test_preset cpu fast fast; else test_preset cpu 'fast|long' fast long; fi
 }
 
+# By clang, and with what libFuzzer needs: tests and fuzzers share what they are made of.
 stage_asan() {
+    ensure fuzz || return 1
     configure asan || return 1
     ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:${ASAN_OPTIONS:-}" \
         UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}" test_preset asan 'fast|long' asan
@@ -221,9 +223,9 @@ stage_cuda() {
 
 stage_fuzz() {
     ensure fuzz || return 1
-    configure fuzz || return 1
-    build fuzz fuzzers || return 1
-    local list="build/fuzz/fuzzers.txt" count seconds status=0 log="$GN_LOGS/fuzz-output.log" path corpus
+    configure asan || return 1
+    build asan fuzzers || return 1
+    local list="build/asan/fuzzers.txt" count seconds status=0 log="$GN_LOGS/fuzz-output.log" path corpus
     count="$(grep -c . "$list" || true)"
     [[ "$count" -gt 0 ]] || { GN_DID="skipped: no fuzzers in this checkout"; return 0; }
     # GN_FUZZ_SECONDS is shared by all of them; a run ends earlier only by finding something.

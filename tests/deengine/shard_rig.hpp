@@ -152,7 +152,8 @@ class ShardRig : public CompletionSink {
             // only if nothing was written since.
             if (seen != 0 && (history.sent.empty() || !is_zero(got) || history.sent.back().trim))
                 history.acknowledged = seen;
-            std::erase_if(history.sent, [&](const auto& c) { return c.sequence < history.acknowledged; });
+            std::erase_if(history.sent,
+                          [&h = history](const auto& c) { return c.sequence < h.acknowledged; });
         }
         in_flight.clear();
         return {};

@@ -20,7 +20,8 @@ TEST_F(NicTest, ASendOfThreeSegmentsArrivesWholeInlineAndInBuffers) {
     for (const bool scatter : {true, false}) {
         EndOptions ob;
         ob.scatter = scatter;
-        const auto [x, y] = connected_pair({}, ob);
+        const auto pair = connected_pair({}, ob);
+        const auto x = pair.first, y = pair.second;
         for (std::size_t i = 0; i < 64; ++i) x->payload[i] = static_cast<std::byte>(i * 7 + 1);
         for (const std::uint32_t part : {4u, 16u}) {
             EXPECT_EQ(x->post_and_wait([&](SendTicket& t) {
@@ -42,7 +43,8 @@ TEST_F(NicTest, ASendOfThreeSegmentsArrivesWholeInlineAndInBuffers) {
 }
 
 TEST_F(NicTest, WritePrecedesTheSendBehindItAndReadFetches) {
-    const auto [x, y] = connected_pair();
+    const auto pair = connected_pair();
+    const auto x = pair.first, y = pair.second;
     for (std::size_t i = 0; i < 8192; ++i) x->payload[i] = static_cast<std::byte>(i * 31);
     const auto there = reinterpret_cast<std::uint64_t>(y->payload.data());
     SendTicket t1 = x->send.try_reserve(), t2 = x->send.try_reserve();
@@ -67,7 +69,8 @@ TEST_F(NicTest, WritePrecedesTheSendBehindItAndReadFetches) {
 }
 
 TEST_F(NicTest, SendWithInvalidateTakesTheKeyAway) {
-    const auto [x, y] = connected_pair();
+    const auto pair = connected_pair();
+    const auto x = pair.first, y = pair.second;
     const auto there = reinterpret_cast<std::uint64_t>(y->payload.data());
     EXPECT_EQ(x->post_and_wait(
                   [&](SendTicket& t) { x->send.fill_send_invalidate(t, y->keys.rkey, x->data(0, 16)); }),
@@ -194,7 +197,8 @@ TEST_F(NicTest, EveryFaultGivesItsSyndromeAndTakesBothEndsToErrorWithFlush) {
     for (const Fault& fault : faults) {
         SCOPED_TRACE(fault.name);
         const std::uint64_t before = a->counters().strict_violations + b->counters().strict_violations;
-        const auto [x, y] = connected_pair({}, fault.peer);
+        const auto pair = connected_pair({}, fault.peer);
+        const auto x = pair.first, y = pair.second;
         EXPECT_EQ(x->post_and_wait([&](SendTicket& t) { fault.fill(*x, *y, t); }), fault.syndrome);
         EXPECT_TRUE(eventually([&, p = x, q = y] {
             return a->state(p->qpn) == QpState::kError && b->state(q->qpn) == QpState::kError;
@@ -224,7 +228,8 @@ TEST_F(NicTest, EveryFaultGivesItsSyndromeAndTakesBothEndsToErrorWithFlush) {
 }
 
 TEST_F(NicTest, ReceivesAreUsableAgainAfterAResetAndReconnect) {
-    const auto [x, y] = connected_pair();
+    const auto pair = connected_pair();
+    const auto x = pair.first, y = pair.second;
     for (int round = 0; round < 20; ++round) {
         ASSERT_EQ(x->post_and_wait([&, p = x](SendTicket& t) { p->send.fill_send(t, p->data(0, 24)); }),
                   mlx5::kSyndromeNone);
@@ -243,7 +248,8 @@ TEST_F(NicTest, ReceivesAreUsableAgainAfterAResetAndReconnect) {
 
 // The NIC remembers how many receives it has seen posted. Of an earlier connection it must not.
 TEST_F(NicTest, ReceivesOfAnEarlierConnectionAreNoneOfTheNext) {
-    const auto [x, y] = connected_pair();
+    const auto pair = connected_pair();
+    const auto x = pair.first, y = pair.second;
     for (int i = 0; i < 3; ++i)
         ASSERT_EQ(x->post_and_wait([&, p = x](SendTicket& t) { p->send.fill_send(t, p->data(0, 24)); }),
                   mlx5::kSyndromeNone);
