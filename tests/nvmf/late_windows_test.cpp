@@ -136,7 +136,8 @@ TEST_F(VeryLateWindows, WritesThatAreFetchedWhenTheirConnectionEndsAreDrained) {
     constexpr std::uint16_t kWrites = 32;
     Buffer buffer(rig.host_nic(), kWrites * 8192);
     std::uint64_t fetches = 0;
-    for (int round = 0; round < 50; ++round) {
+    // On a busy machine windows may be there before the connection ends.
+    for (int round = 0; round < 50 || (fetches == 0 && round < 2000); ++round) {
         auto queue = queue_of(*host, 1, kWrites);
         const std::uint64_t before = rig.counters().writes;
         const std::uint64_t arrived = rig.counters().capsules;
