@@ -12,7 +12,7 @@ mkdir -p "$folder"
 
 seconds=0.5 large=32GiB small=256MiB budget=16GiB threads=14 halves=7 few=5 limit=150
 if [[ "$short" == --short ]]; then
-    seconds=0.02 large=32MiB small=8MiB budget=64MiB threads=2 halves=1 few=1 limit=60
+    seconds=0.02 large=32MiB small=8MiB budget=64MiB threads=3 halves=1 few=1 limit=60
 fi
 failed=0
 

@@ -117,22 +117,27 @@ std::uint64_t sum_of(const Options& o, std::uint64_t index) {
     return sum;
 }
 
+/// Writes the data set, as much at a time as the host keeps of it.
 gnstor::Result<void> fill(gnstor::client::Volume& volume, const Options& o) {
-    const std::uint64_t total = (o.records * o.bytes + RecordReader::kBlockBytes - 1) /
-                                RecordReader::kBlockBytes * RecordReader::kBlockBytes;
-    std::vector<std::byte> all(total);
-    for (std::uint64_t i = 0; i < o.records; ++i) {
-        std::byte* const record = all.data() + i * o.bytes;
-        const Header header{i, sum_of(o, i)};
-        std::memcpy(record, &header, sizeof header);
-        for (std::uint32_t w = 0; w < (o.bytes - sizeof header) / 8; ++w) {
-            const std::uint64_t value = feature(i, w);
-            std::memcpy(record + sizeof header + std::size_t{w} * 8, &value, sizeof value);
+    const std::uint64_t total = o.records * o.bytes;
+    std::vector<std::byte> part(kFillBytes / o.bytes * o.bytes);  // whole records, and whole blocks
+    for (std::uint64_t at = 0; at < total; at += part.size()) {
+        const std::uint64_t used = std::min<std::uint64_t>(part.size(), total - at);
+        const std::uint64_t blocks = (used + RecordReader::kBlockBytes - 1) / RecordReader::kBlockBytes;
+        std::fill(part.begin() + static_cast<std::ptrdiff_t>(used), part.end(), std::byte{0});
+        for (std::uint64_t here = 0; here < used; here += o.bytes) {
+            const std::uint64_t index = (at + here) / o.bytes;
+            std::byte* const record = part.data() + here;
+            const Header header{index, sum_of(o, index)};
+            std::memcpy(record, &header, sizeof header);
+            for (std::uint32_t w = 0; w < (o.bytes - sizeof header) / 8; ++w) {
+                const std::uint64_t value = feature(index, w);
+                std::memcpy(record + sizeof header + std::size_t{w} * 8, &value, sizeof value);
+            }
         }
+        const auto bytes = std::span<const std::byte>(part).first(blocks * RecordReader::kBlockBytes);
+        GN_TRY(volume.write(at / RecordReader::kBlockBytes, bytes));
     }
-    for (std::uint64_t at = 0; at < total; at += kFillBytes)
-        GN_TRY(volume.write(at / RecordReader::kBlockBytes,
-                            std::span<const std::byte>(all).subspan(at, std::min(kFillBytes, total - at))));
     return {};
 }
 
@@ -238,7 +243,8 @@ gnstor::Result<bool> run(const Options& o) {
         return good;
     }();
     // Others' arrays are left as they were.
-    GN_TRY(client->control().delete_volume(client->identity().id, request.name));
+    auto deleted = client->control().delete_volume(client->identity().id, request.name);
+    if (correct.ok()) GN_TRY(std::move(deleted));
     return correct;
 }
 

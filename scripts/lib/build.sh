@@ -26,6 +26,15 @@ quietly() {
     return 1
 }
 
+# A folder that another compiler was configured for is begun again: cmake would keep the compiler and forget the rest of the preset.
+forget_other_compiler() { # PRESET COMPILER
+    local cache="$GN_ROOT/build/$1/CMakeCache.txt"
+    [[ -f "$cache" ]] || return 0
+    grep -qE "^CMAKE_CXX_COMPILER:[A-Z]*=(.*/)?$2\$" "$cache" && return 0
+    say "build/$1 was configured for another compiler: begun again"
+    rm -rf "${GN_ROOT:?}/build/$1"
+}
+
 # configure PRESET [-D...]
 configure() {
     local preset="$1" extra=() ptx=ON

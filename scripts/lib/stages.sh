@@ -193,6 +193,7 @@ stage_cpu() {
 # By clang, and with what libFuzzer needs: tests and fuzzers share what they are made of.
 stage_asan() {
     ensure fuzz || return 1
+    forget_other_compiler asan 'clang\+\+'
     configure asan || return 1
     ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:${ASAN_OPTIONS:-}" \
         UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}" test_preset asan 'fast|long' asan
@@ -223,6 +224,7 @@ stage_cuda() {
 
 stage_fuzz() {
     ensure fuzz || return 1
+    forget_other_compiler asan 'clang\+\+'
     configure asan || return 1
     build asan fuzzers || return 1
     local list="build/asan/fuzzers.txt" count seconds status=0 log="$GN_LOGS/fuzz-output.log" path corpus

@@ -10,8 +10,8 @@
 //   * a request is begun after its command was fetched and before that is answered, so that a write which was
 //   fetched after another was answered is the newer one; what met a broken queue pair is begun again, before
 //   it is answered. Commands have no order among each other, as in NVMe: one that waits for room, or is begun
-//   again, is passed by others, though not for ever. Those for the same SSDs are begun, the first time, in the
-//   order in which they were fetched;
+//   again, is passed by others, though not for ever. Those for the same SSDs are begun, the first time, in
+//   the order in which they were fetched;
 //   * commands for a slow SSD leave places for the others (ssd_shares.hpp);
 //   * a flush that was answered with success is true (loss_watch.hpp), also after a restart: a change is
 //   answered when a record of it is stable (loss_record.hpp), which whoever tends the engine writes. Where it

@@ -38,6 +38,7 @@ Result<std::unique_ptr<Channel>> Channel::create(rdma::SoftNic& nic, const Chann
     const PoolOptions pool{options.pool_bytes, options.pool_bytes_max, options.pool_levels};
     GN_TRY(check_pool(pool));
     GN_TRY(simt::check_lanes(options.lanes));
+    GN_TRY(simt::ensure_lane_stack(options.lanes));
     const PoolPlan plan = PoolPlan::of(pool);
     const auto layout = ChannelLayout::of(options.depth, options.ssds, plan);
     std::unique_ptr<Channel> channel(new Channel(nic, options, plan, layout));

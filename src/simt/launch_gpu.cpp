@@ -34,6 +34,14 @@ Result<void> check_lanes(LanesKind kind) {
     return {};
 }
 
+Result<void> ensure_lane_stack(LanesKind kind, std::size_t bytes) {
+    if (kind == LanesKind::kCpu) return {};
+    std::size_t now = 0;
+    GN_TRY(cuda_result(cudaDeviceGetLimit(&now, cudaLimitStackSize), "ask for the stack of GPU lanes"));
+    if (now >= bytes) return {};
+    return cuda_result(cudaDeviceSetLimit(cudaLimitStackSize, bytes), "give GPU lanes their stack");
+}
+
 namespace detail {
 namespace {
 
@@ -124,6 +132,10 @@ Result<void> check_lanes(LanesKind kind) {
                  "GPU lanes: this build has none (no nvcc was found when it was configured); build with "
                  "GN_CUDA=ON, or "
                  "use --lanes cpu");
+}
+
+Result<void> ensure_lane_stack(LanesKind kind, std::size_t) {
+    return check_lanes(kind);
 }
 
 namespace detail {

@@ -45,7 +45,7 @@ class Watchdog {
   private:
     void watch() {
         std::unique_lock lock(mutex_);
-        const auto patience = std::chrono::seconds(tool().empty() ? 60 : 240);
+        const auto patience = std::chrono::seconds(tool().empty() ? 150 : 240);
         if (changed_.wait_for(lock, patience, [this] { return over_; })) return;
         std::fprintf(stderr, "%s has not ended after %lld s: the program ends here\n", name_.c_str(),
                      static_cast<long long>(patience.count()));

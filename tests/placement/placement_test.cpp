@@ -233,8 +233,12 @@ TEST(Placement, NonsenseInAMapStaysWithinBounds) {
     map.slot_count = 0xFFFFFFFF;
     EXPECT_EQ(place(map, volume(255), 1).count, 4u)
         << "more replicas than there can be, more slots than there are";
+    EXPECT_EQ(place(LaneMap::of(map), volume(255), 1).count, 4u);
+    map.slots[2].weight = 0;
+    EXPECT_EQ(place(LaneMap::of(map), volume(4), 1).count, 3u);
     map.slot_count = 0;
     EXPECT_EQ(place(map, volume(2), 1).count, 0u);
+    EXPECT_EQ(place(LaneMap::of(map), volume(2), 1).count, 0u);
     EXPECT_EQ(place(even_map(4), volume(0), 1).count, 0u);
 }
 

@@ -261,7 +261,7 @@ GN_HD bool wants_to_begin(State& c, Cursor& cursor, LaneWork& work, std::uint32_
     if (work.current != kNone || work.in_flight >= window) return false;
     if (!work.has_step && !work.exhausted) {
         work.has_step = cursor.next(c, work.step);
-        work.exhausted = !work.has_step || cursor.ended();
+        work.exhausted = !work.has_step;
     }
     return work.has_step;
 }
@@ -401,6 +401,7 @@ GN_HD GN_NOINLINE nvme::Status run(Group group, State& c, Operation& op, Cursor&
         const bool had = work.current != kNone;
         begin_next(group, c, op, cursor, work, window, hint, expired);
         const bool begun = !had && work.current != kNone;
+        if (!work.has_step && cursor.ended()) work.exhausted = true;
         // A lane's buffer is filled once, in the round in which it was begun.
         progress = post_current(group, c, op, cursor, work, begun, expired) || progress;
         progress = poll_trip(group, c) != 0 || progress;

@@ -17,6 +17,8 @@
 
 namespace gnstor::gnor {
 
+static_assert(placement::kMaxSlots <= rdma::ReceiveSet::kMost, "one receive queue a slot of the array");
+
 template <class State>
 GN_HD void mark_ready(State& c, std::uint32_t index) {
     // Releases the filed answers to the lane that runs the callback (run_callbacks).
@@ -233,8 +235,14 @@ template <class State>
 GN_HD void pause_between_trips(std::uint32_t& backoff) {
 #if GN_DEVICE_PASS
     constexpr std::uint32_t kEagerTrips = 64;
-    if (State::kScope == simt::Scope::kLane && backoff < kEagerTrips) {
-        ++backoff;
+    if constexpr (State::kScope == simt::Scope::kLane) {
+        if (backoff < kEagerTrips) {
+            ++backoff;
+            return;
+        }
+        std::uint32_t pauses = backoff - kEagerTrips;
+        simt::pause(pauses);
+        backoff = pauses + kEagerTrips;
         return;
     }
 #endif

@@ -95,7 +95,8 @@ static_assert(std::is_trivially_copyable_v<ReceiveQueueRef>, "kernels take it by
 /// The receive queues that share a completion queue. `queues` lies in the lanes' memory.
 struct ReceiveSet {
     const ReceiveQueueRef* queues;
-    std::uint32_t count;  ///< at most 64
+    std::uint32_t count;  ///< at most kMost
+    static constexpr std::uint32_t kMost = 64;
     static constexpr std::uint32_t kUnknown = 0xFFFFFFFFu;
     /// Which of `queues` has this queue pair number. Fast where numbers are consecutive, as the software NIC
     /// gives them.

@@ -44,6 +44,15 @@ constexpr LanesKind these_lanes() {
 /// Ok where such lanes can run; else what is missing and what to do.
 [[nodiscard]] Result<void> check_lanes(LanesKind kind);
 
+/// What a lane's calls may need of stack where the compiler cannot tell: callbacks through pointers, and
+/// callbacks that send the next request.
+inline constexpr std::size_t kLaneStackBytes = 4096;
+/// Sees to it that lanes of kernels started from now on have such a stack. GPU lanes: raises
+/// cudaLimitStackSize of the GPU that the calling thread uses (1 KiB unless somebody did before), never
+/// lowers it; the driver keeps that much GPU memory for each lane that can be resident (1.1 GB on an H200).
+/// Without it such calls overwrite each other's variables, silently. CPU lanes: nothing to do. Host thread.
+[[nodiscard]] Result<void> ensure_lane_stack(LanesKind kind, std::size_t bytes = kLaneStackBytes);
+
 struct LaunchOptions {
     std::uint32_t cpu_workers = 0;                  ///< CPU lanes: threads; 0: as many as the machine has
     std::uint32_t shared_bytes = 0;                 ///< GPU lanes: dynamic shared memory of a block
