@@ -66,16 +66,17 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
         fmt::print(stderr, "gnstord: the damaged record store lies in {}\n", store->quarantined().string());
     GN_ASSIGN(const std::unique_ptr<ServedArray> array, make_array(options.array, std::move(store)));
     daemon::Api api(array->control(), array->inspector());
-    GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, options.http));
-    GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> tcp, serve_tcp(api, options));
     for (const std::string& warning : array->inspector().inspect().warnings)
         fmt::print(stderr, "gnstord: {}\n", warning);
-    fmt::print(stderr, "gnstord: serving {} on {}\n", options.array.directory.string(),
-               options.http.socket.string());
+    GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> tcp, serve_tcp(api, options));
     if (tcp)
         fmt::print(stderr, "gnstord: serving {} on http://{}:{}, with the token in {}\n",
                    options.array.directory.string(), options.tcp->host, tcp->port(),
                    options.token_file.string());
+    // The last: who finds the socket answering finds all else that was asked for, and its lines in the log.
+    GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, options.http));
+    fmt::print(stderr, "gnstord: serving {} on {}\n", options.array.directory.string(),
+               options.http.socket.string());
     int signal = 0;
     ::sigwait(&signals, &signal);
     fmt::print(stderr, "gnstord: stopping\n");
