@@ -148,8 +148,7 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
     slot.holds_message = true;
 
     const std::uint32_t need = staging_need(slot, capsule, bytes);
-    if (need == 0 || shard_->staging().budget.take(staging_member_, need))
-        return begin(index, capsule, bytes);
+    if (need == 0 || staging_->budget.take(staging_member_, need)) return begin(index, capsule, bytes);
     counters_.waits_for_memory.add();
     Parked& parked = park(index, capsule);
     parked.message = message;

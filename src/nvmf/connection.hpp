@@ -202,6 +202,7 @@ class Connection final : public rdma::MessageSink {
     void join_as_host();
     void forget_waiting();
     void drop_waiting();
+    void leave_staging();
     void leave_budgets();
     void give_staging(std::uint64_t bytes);
     void give_place(Slot& slot);
@@ -248,7 +249,7 @@ class Connection final : public rdma::MessageSink {
     std::vector<Parked> parked_;          // of all those slots; empty until there is one
     FairBudget::Member staging_member_ = 0, place_member_ = 0;
     Turns* places_ = nullptr;           // at the drive; of I/O queues, from Connect on
-    bool has_staging_ = false;          // staging_member_ is one
+    Turns* staging_ = nullptr;          // memory; the subsystem's, from Connect on; null: member of none
     bool stages_windows_ = false;       // they are the NIC's memory
     IdSet ids_;                         // command ids under way
     std::uint32_t under_way_ = 0;       // commands that have not been answered

@@ -80,8 +80,8 @@ std::uint32_t Connection::staging_need(Slot& slot, const Capsule& capsule, const
     const bool blocks = is_block_data(kind(), capsule.command);
     slot.carries_blocks = capsule.payload == Payload::kInCapsule && blocks;
     if (slot.carries_blocks && bytes.contiguous(capsule.offset, capsule.bytes) != nullptr) {
-        slot.has_page = writes_in_turn_ < kInTurnProven &&
-                        shard_->staging().budget.take_now(staging_member_, kInCapsuleBytes);
+        slot.has_page =
+            writes_in_turn_ < kInTurnProven && staging_->budget.take_now(staging_member_, kInCapsuleBytes);
         slot.in_place = !slot.has_page;
         return 0;
     }

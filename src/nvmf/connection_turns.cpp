@@ -21,15 +21,22 @@ std::byte* Connection::page(Slot& slot) {
 
 /// Nobody has said yet who it is.
 void Connection::join_staging() {
-    if (std::exchange(has_staging_, true)) return;
+    if (staging_ != nullptr) return;
     stages_windows_ = nic_.stages_windows(qp_);
-    staging_member_ = shard_->staging().join(*this, "peer " + record.peer);
+    staging_ = &shard_->staging();
+    staging_member_ = staging_->join(*this, "peer " + record.peer);
 }
 
 /// Connect has said it.
 void Connection::join_as_host() {
     const std::string client = "host " + connect_request_.host_nqn;
-    shard_->staging().budget.move(staging_member_, client);
+    if (subsystem_->controllers.kind() == ControllerKind::kDiscovery) {
+        staging_->budget.move(staging_member_, client);
+    } else {
+        leave_staging();  // what the Connect had of it has come back
+        staging_ = &shard_->staging(*subsystem_);
+        staging_member_ = staging_->join(*this, client);
+    }
     if (kind() == QueueKind::kIo) {
         places_ = &shard_->places(*subsystem_);
         place_member_ = places_->join(*this, client);
@@ -38,7 +45,7 @@ void Connection::join_as_host() {
 }
 
 void Connection::give_staging(std::uint64_t bytes) {
-    FairBudget& budget = shard_->staging().budget;
+    FairBudget& budget = staging_->budget;
     budget.give(staging_member_, bytes);
     if (budget.due()) shard_->look_at_turns();
 }
@@ -50,7 +57,7 @@ void Connection::give_place(Slot& slot) {
 }
 
 void Connection::on_window_freed(rdma::QpNumber, std::uint32_t room) {
-    if (has_staging_ && stages_windows_) give_staging(room);
+    if (staging_ != nullptr && stages_windows_) give_staging(room);
 }
 
 void Connection::on_staging_granted() {
@@ -71,7 +78,7 @@ void Connection::on_place_granted() {
 
 /// From now on nothing is granted. Within any call; drop_waiting() follows.
 void Connection::forget_waiting() {
-    if (has_staging_) shard_->staging().budget.forget_waiting(staging_member_);
+    if (staging_ != nullptr) staging_->budget.forget_waiting(staging_member_);
     if (places_ != nullptr) places_->budget.forget_waiting(place_member_);
     shard_->look_at_turns();
 }
@@ -86,15 +93,18 @@ void Connection::drop_waiting() {
         give_back(index, Capsule(parked_[index].capsule), nvme::Status::kInternalError);
 }
 
+void Connection::leave_staging() {
+    Turns* const staging = std::exchange(staging_, nullptr);
+    if (staging == nullptr) return;
+    // A command that the drive keeps until its queue goes has neither page nor window.
+    if (staging->budget.held(staging_member_) != 0)
+        log_error("queue pair {:#x}: leaves with {} bytes of staging memory", qp_,
+                  staging->budget.held(staging_member_));
+    staging->budget.leave(staging_member_);
+}
+
 void Connection::leave_budgets() {
-    if (std::exchange(has_staging_, false)) {
-        FairBudget& budget = shard_->staging().budget;
-        // A command that the drive keeps until its queue goes has neither page nor window.
-        if (budget.held(staging_member_) != 0)
-            log_error("queue pair {:#x}: quiesced with {} bytes of staging memory", qp_,
-                      budget.held(staging_member_));
-        budget.leave(staging_member_);
-    }
+    leave_staging();
     if (Turns* const places = std::exchange(places_, nullptr)) places->budget.leave(place_member_);
     shard_->look_at_turns();
 }

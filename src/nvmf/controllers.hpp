@@ -115,6 +115,7 @@ class Controllers {
 
     [[nodiscard]] std::size_t size() const { return controllers_.size(); }
     [[nodiscard]] const std::string& subsystem_nqn() const { return subsystem_nqn_; }
+    [[nodiscard]] ControllerKind kind() const { return kind_; }
 
   private:
     struct Controller {

@@ -10,22 +10,29 @@ namespace gnstor::nvmf {
 namespace {
 constexpr std::uint32_t kGrantsARound = 64;  // of each budget
 
-FairBudgetOptions staging_budget(const TurnOptions& options) {
-    return {.shared = options.staging_bytes,
-            .assured = options.staging_assured_bytes,
-            .of_client = options.staging_bytes / 2,
+FairBudgetOptions staging_budget(std::uint64_t bytes, std::uint64_t assured) {
+    return {.shared = bytes,
+            .assured = assured,
+            .of_client = bytes / 2,
             .turn = kTransferBytesMax,
             .bound = true};
 }
 }  // namespace
 
 OffloadShard::OffloadShard(Reactor& reactor, const TurnOptions& options)
-    : reactor_(reactor), options_(options), staging_(staging_budget(options)) {
+    : reactor_(reactor),
+      options_(options),
+      staging_(staging_budget(kStagingBytesMin, options.staging_assured_bytes)) {
     reactor_.add(*this);
 }
 
 void OffloadShard::stop() {
     if (!std::exchange(stopped_, true)) reactor_.remove(*this);
+}
+
+Turns& OffloadShard::staging(const Subsystem& subsystem) {
+    const auto budget = staging_budget(options_.staging_bytes, options_.staging_assured_bytes);
+    return stagings_.try_emplace(&subsystem, budget).first->second;
 }
 
 Turns& OffloadShard::places(const Subsystem& subsystem) {
@@ -46,6 +53,7 @@ std::uint32_t OffloadShard::take_turns() {
         turns_due_ = true;
     };
     serve(staging_, &Connection::on_staging_granted);
+    for (auto& each : stagings_) serve(each.second, &Connection::on_staging_granted);
     for (auto& each : places_) serve(each.second, &Connection::on_place_granted);
     return granted;
 }

@@ -27,6 +27,7 @@ struct Subsystem;
 
 class OffloadShard final : public Poller {
   public:
+    /// `options.staging_bytes` are of each subsystem here.
     explicit OffloadShard(Reactor& reactor, const TurnOptions& options = {});
     ~OffloadShard() override { stop(); }
     /// Not polled any more; connections may still give back to it what they have.
@@ -52,7 +53,11 @@ class OffloadShard final : public Poller {
     [[nodiscard]] Reactor& reactor() const { return reactor_; }
 
     // Reactor's thread: what its connections share.
+    /// Of those that are no subsystem's yet, and of discovery: nothing that they have under way waits for a
+    /// drive.
     [[nodiscard]] Turns& staging() { return staging_; }
+    /// A drive's own: one that hangs keeps what its commands have, and no other drive's wait for that.
+    [[nodiscard]] Turns& staging(const Subsystem& subsystem);
     [[nodiscard]] Turns& places(const Subsystem& subsystem);
     [[nodiscard]] StagingPages& pages() { return pages_; }
     /// Something came back: who waits is looked at in the next round.
@@ -71,8 +76,9 @@ class OffloadShard final : public Poller {
     std::vector<Reactor*> to_wake_;
     bool stopped_ = false;
     bool turns_due_ = false;
-    Turns staging_;                             // bytes of memory
-    std::map<const Subsystem*, Turns> places_;  // of commands at each drive
+    Turns staging_;                               // bytes of memory
+    std::map<const Subsystem*, Turns> stagings_;  // and of each drive's
+    std::map<const Subsystem*, Turns> places_;    // of commands at each drive
     StagingPages pages_;
 };
 

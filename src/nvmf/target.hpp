@@ -44,7 +44,9 @@ struct PortConfig {
 /// What the connections of one poller of the NIC share (the udp wire has one poller); clients take turns.
 struct TurnOptions {
     /// Memory for what commands have under way where it has to be the node's own: payload that is copied out
-    /// of capsules, and on wires that move packets all other payload. One client has at most half of it.
+    /// of capsules, and on wires that move packets all other payload. Each subsystem has an equal share, of
+    /// 4 MiB at least, so that a drive that hangs keeps no other's; one client has at most half of a share.
+    /// 4 MiB more are for connections before Connect, and for discovery.
     std::uint64_t staging_bytes = 256u << 20;
     /// And of each connection's own.
     std::uint64_t staging_assured_bytes = 64u << 10;

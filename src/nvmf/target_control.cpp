@@ -1,5 +1,7 @@
 #include "nvmf/target_control.hpp"
 
+#include "nvmf/turns.hpp"
+
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/time.hpp>
 
@@ -13,8 +15,6 @@ using nvme::Status;
 
 namespace {
 
-/// One client may have half of it, and must be able to have the largest command.
-constexpr std::uint64_t kStagingBytesMin = 4 * std::uint64_t{kTransferBytesMax};
 constexpr std::chrono::milliseconds kTick{50};  // how often the clock is looked at
 constexpr std::chrono::milliseconds kConnectWait{
     1};  // how often a Connect that waits for its queue id is tried

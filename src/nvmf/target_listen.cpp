@@ -2,6 +2,7 @@
 #include <gnstor/base/log.hpp>
 
 #include "nvmf/target_control.hpp"
+#include "nvmf/turns.hpp"
 
 #include <algorithm>
 
@@ -86,7 +87,11 @@ Result<void> TargetControl::listen() {
 OffloadShard& TargetControl::shard_of(Reactor& reactor) {
     const std::lock_guard lock(mutex_);
     auto& shard = shards_[&reactor];
-    if (shard == nullptr) shard = std::make_unique<OffloadShard>(reactor, options_.turns);
+    if (shard == nullptr) {
+        TurnOptions turns = options_.turns;
+        turns.staging_bytes = staging_share(turns.staging_bytes, subsystems_.size());
+        shard = std::make_unique<OffloadShard>(reactor, turns);
+    }
     return *shard;
 }
 

@@ -7,6 +7,7 @@
 #include "nvmf/capsule.hpp"
 #include "nvmf/fair_budget.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,14 @@
 namespace gnstor::nvmf {
 
 class Connection;
+
+/// One client may have half of it, and must be able to have the largest command.
+inline constexpr std::uint64_t kStagingBytesMin = 4 * std::uint64_t{kTransferBytesMax};
+
+/// What each subsystem has of the staging memory of all.
+constexpr std::uint64_t staging_share(std::uint64_t bytes, std::size_t subsystems) {
+    return std::max(bytes / std::max<std::size_t>(subsystems, 1), kStagingBytesMin);
+}
 
 struct Turns {
     explicit Turns(const FairBudgetOptions& options) : budget(options) {}

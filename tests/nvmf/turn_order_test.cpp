@@ -1,6 +1,6 @@
 // turn_order_test.cpp: in which order a drive gets the commands of a client with many queue pairs and of a
-// modest one. The test is the drive: it has the other side of every connection's NVMe queue, and nothing is
-// answered until it says so.
+// modest one, and that a drive that hangs keeps no other drive's memory. The test is the drive: it has the
+// other side of every connection's NVMe queue, and nothing is answered until it says so.
 #include <gnstor/simt/time.hpp>
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,6 +27,8 @@ using nvme::Status;
 
 constexpr std::uint32_t kEntries = 64;
 constexpr std::uint32_t kPlaces = 64;
+constexpr std::uint64_t kStaging =
+    kStagingBytesMin;  // of each drive: two largest commands of a client, of two
 constexpr std::uint64_t kLongNs = 100'000'000'000;
 
 template <class Condition>
@@ -40,13 +43,16 @@ bool eventually(Condition condition) {
 
 /// One queue pair from the host to the drive.
 struct Pair {
+    Subsystem* subsystem = nullptr;
     std::unique_ptr<Connection> connection;
     std::unique_ptr<HostQueue> queue;
     ssd::NvmeQueue drive{1, 2 * kEntries, 0, ssd::Priority::kMedium, false};
     std::uint64_t posted = 0, completed = 0;
     std::uint16_t next_id = 1;
 
-    [[nodiscard]] std::uint64_t at_drive() const { return connection->counters().flushes.get() - completed; }
+    [[nodiscard]] std::uint64_t at_drive() const {
+        return connection->counters().flushes.get() + connection->counters().reads.get() - completed;
+    }
     [[nodiscard]] std::uint64_t arrived() const { return connection->counters().capsules.get() - 1; }
 };
 
@@ -54,9 +60,10 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
   protected:
     void SetUp() override {
         Reactor* const reactors[] = {reactor.get()};
-        node = rdma::SoftNic::open(wire, "node", {}, reactors).value();
+        node = rdma::SoftNic::open(wire, "node", {.late_windows = 3}, reactors).value();
         host = rdma::SoftNic::open(wire, "host", {}, reactors).value();
-        shard = std::make_unique<OffloadShard>(*reactor, TurnOptions{.places = kPlaces});
+        shard = std::make_unique<OffloadShard>(*reactor,
+                                               TurnOptions{.staging_bytes = kStaging, .places = kPlaces});
         node->listen("ssd", *this).value();
     }
     void TearDown() override {
@@ -70,11 +77,14 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
             shard->remove(*pair->connection);
             node->destroy_queue_pair(pair->connection->qp()).value();
         }
+        if (keys) host->deregister_memory(*keys).value();
         node->unlisten("ssd");
     }
-    Pair& connect(const std::string& nqn) {
+    Pair& connect(const std::string& nqn) { return connect(nqn, subsystem); }
+    Pair& connect(const std::string& nqn, Subsystem& to) {
         pairs.push_back(std::make_unique<Pair>());
         Pair& pair = *pairs.back();
+        pair.subsystem = &to;
         pair.queue = HostQueue::create(*host, kEntries).value();
         (void)pair.queue->connect("node", "ssd", transport_request_data(1, kEntries, 1), 100'000).value();
         ConnectRequest request;
@@ -92,7 +102,7 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
     rdma::ConnectReply on_connect(const rdma::ConnectRequest&) override {
         Pair& pair = *pairs.back();
         pair.connection = std::make_unique<Connection>(
-            *node, &subsystem, *this, TransportRequest{1, kEntries, 1}, [] { return simt::now_ns(); });
+            *node, pair.subsystem, *this, TransportRequest{1, kEntries, 1}, [] { return simt::now_ns(); });
         const rdma::QpNumber qp = node->create_offload_queue_pair(*pair.connection).value();
         pair.connection->attach(qp, *shard);
         return {.accept = true,
@@ -104,7 +114,7 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
     }
     // ConnectionOwner
     void on_connect_command(Connection& c) override {
-        c.answer_connect({}, &subsystem, &pairs.back()->drive);
+        c.answer_connect({}, pairs.back()->subsystem, &pairs.back()->drive);
     }
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
@@ -125,6 +135,9 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
         nvme::IoFields f;
         f.volume = 1;
         nvme::Command c = nvme::encode_io(IoOpcode::kFlush, f);
+        return post(pair, c);
+    }
+    static bool post(Pair& pair, nvme::Command c) {
         c.command_id = pair.next_id;
         if (pair.queue->post(c) != HostQueue::Posted::kYes) return false;
         pair.next_id =
@@ -154,9 +167,12 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
     std::unique_ptr<Reactor> reactor = Reactor::start("node").value();
     rdma::LoopWire wire;
     std::unique_ptr<rdma::SoftNic> node, host;
-    Subsystem subsystem{SubsystemConfig{}, ControllerOptions{}};
+    Subsystem subsystem{SubsystemConfig{}, ControllerOptions{}},
+        another{SubsystemConfig{}, ControllerOptions{}};
     std::unique_ptr<OffloadShard> shard;
     std::vector<std::unique_ptr<Pair>> pairs;
+    std::vector<std::byte> memory = std::vector<std::byte>(kTransferBytesMax);
+    std::optional<rdma::MemoryKeys> keys;  // of `memory`, where a test has given it to the host's NIC
     std::atomic<std::size_t> quiesced{0};
     std::uint64_t answered = 0;
 };
@@ -196,6 +212,60 @@ TEST_F(TurnOrder, AClientWithManyQueuePairsHasOneShareOfADrive) {
         return modest.at_drive() >= std::min<std::uint64_t>(before + 8, kEntries - 1);
     }));
     test::count("nvmf_commands_that_waited_for_turns", waits);
+}
+
+TEST_F(TurnOrder, ADriveThatHangsKeepsNoMemoryOfAnotherDrive) {
+    constexpr std::uint32_t kCommands = 8, kWithMemory = kStaging / 2 / kTransferBytesMax;
+    keys =
+        host->register_memory(memory.data(), memory.size(), rdma::kLocalWrite | rdma::kRemoteWrite).value();
+    const auto read = [&] {
+        nvme::IoFields f;
+        f.volume = 1;
+        f.blocks = kTransferBytesMax / 4096;
+        nvme::Command c = nvme::encode_io(IoOpcode::kRead, f);
+        c.data = nvme::SglDescriptor::keyed(reinterpret_cast<std::uintptr_t>(memory.data()),
+                                            kTransferBytesMax, keys->rkey);
+        return c;
+    };
+    for (const nvme::ClientId client : {1, 2}) {
+        Pair& hung = connect(client_host_nqn(client));
+        for (int i = 0; i < int{kCommands}; ++i) {
+            ASSERT_TRUE(eventually([&] { return post(hung, read()); }));
+            ++hung.posted;
+        }
+        const ConnectionCounters& counters = hung.connection->counters();
+        ASSERT_TRUE(eventually([&] { return counters.waits_for_memory.get() == kCommands - kWithMemory; }));
+        ASSERT_TRUE(eventually([&] { return hung.at_drive() == kWithMemory; }));
+    }
+
+    // Nothing of that drive is answered. The other one's memory is there.
+    for (const nvme::ClientId client : {1, 3}) {
+        Pair& other = connect(client_host_nqn(client), another);
+        ASSERT_TRUE(eventually([&] { return post(other, read()); }));
+        nvme::Completion response;
+        ASSERT_TRUE(eventually([&] {
+            serve(other, 1);
+            return other.queue->poll(response);
+        })) << "client "
+            << client;
+        EXPECT_EQ(response.result(), Status::kSuccess);
+    }
+    EXPECT_EQ(at_drive_of({pairs[0].get(), pairs[1].get()}), 2 * kWithMemory);
+
+    // It answers after all: what waited goes on.
+    for (const std::size_t i : {0u, 1u})
+        ASSERT_TRUE(eventually([&] {
+            serve(*pairs[i], ~0u);
+            return pairs[i]->completed == kCommands;
+        }));
+}
+
+TEST(StagingShare, IsAnEqualPartAndEnoughForTheLargestCommandsOfTwoClients) {
+    EXPECT_EQ(staging_share(256u << 20, 1), 256u << 20);
+    EXPECT_EQ(staging_share(256u << 20, 4), 64u << 20);
+    EXPECT_EQ(staging_share(256u << 20, 1000), kStagingBytesMin);
+    EXPECT_EQ(staging_share(256u << 20, 0), 256u << 20) << "a target may have nothing to serve";
+    EXPECT_GE(kStagingBytesMin / 2, kTransferBytesMax + kInCapsuleBytes);
 }
 
 }  // namespace
