@@ -204,8 +204,9 @@ void Connection::to_drive(std::uint32_t index, const Capsule& capsule, std::byte
     if (drive_reactor_ != nullptr) shard_->wake_soon(*drive_reactor_);
 }
 
-/// The command did not get as far as the drive.
+/// The command did not get as far as the drive. After a Connect without its data there may be another one.
 void Connection::give_back(std::uint32_t index, const Capsule& capsule, Status status) {
+    if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
     let_go(slots_[index], false);
     free_slot(index);
     refuse(capsule, status);

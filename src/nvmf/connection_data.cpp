@@ -165,7 +165,6 @@ void Connection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, bool good
     const Capsule capsule = parked_[index].capsule;
     if (good && state_ < State::kDraining)
         return hand_over(index, capsule, take_fetched(slots_[index], capsule));
-    if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
     give_back(index, capsule, Status::kDataTransferError);
 }
 

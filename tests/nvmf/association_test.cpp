@@ -139,6 +139,11 @@ TEST(Association, ConnectDataMayBeFetchedFromTheHostsMemory) {
     ASSERT_EQ(other->post(fourth.command_keyed(5, sgl.address, sgl.key() ^ 0x5555)), HostQueue::Posted::kYes);
     EXPECT_EQ(await_response(*other, simt::now_ns() + 100 * kSecond).value().result(),
               Status::kDataTransferError);
+    const nvme::ConnectData second = fourth.data();
+    std::memcpy(buffer.data(), &second, sizeof second);
+    ASSERT_EQ(other->post(fourth.command_keyed(6, sgl.address, sgl.key())), HostQueue::Posted::kYes);
+    EXPECT_EQ(await_response(*other, simt::now_ns() + 100 * kSecond).value().result(), Status::kSuccess)
+        << "the next Connect is the first that it sees";
     queue.reset();
     other.reset();
 }
