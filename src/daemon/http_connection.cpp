@@ -20,7 +20,7 @@ constexpr std::size_t kDrainBytes = 16 * kMaxBodyBytes;
 constexpr auto kDrainTime = 1000ms;
 
 bool takes_body(const std::string& method) {
-    return method != "GET" && method != "HEAD" && method != "OPTIONS";
+    return method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE";
 }
 
 std::optional<std::uint64_t> number(const std::string& text) {

@@ -226,7 +226,8 @@ TEST_F(HttpTest, OfAHugeBodyABoundedAmountIsReadWhateverTheMethod) {
     serve();
     constexpr std::uint64_t kHuge = 100'000'000, kMost = 4u << 20;
     std::uint64_t refused = 0;
-    for (const char* method : {"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+    for (const char* method :
+         {"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT", "POST", "PUT", "PATCH", "DELETE"})
         for (const char* length :
              {"Content-Length: 100000000", "Transfer-Encoding: chunked\r\n\r\n5F5E100", "X-None: 1"}) {
             const std::string head = fmt::format("{} /v1/clients HTTP/1.1\r\n{}\r\n\r\n", method, length);
@@ -252,6 +253,13 @@ TEST_F(HttpTest, WhatFollowsAHeadThatIsRefusedIsNotTakenForARequest) {
         EXPECT_EQ(answer.rfind("HTTP/1.1 4", 0), 0u) << lengths << answer;
         EXPECT_EQ(answer.find("HTTP/1.1", 1), std::string::npos) << lengths << answer;
         EXPECT_NE(answer.find("\"message\""), std::string::npos) << lengths << answer;
+    }
+    for (const char* method : {"GET", "HEAD", "OPTIONS", "TRACE", "CONNECT"}) {  // they take no body
+        const std::string answer = raw(fmt::format("{} /healthz HTTP/1.1\r\nContent-Length: {}\r\n\r\n{}",
+                                                   method, hidden.size(), hidden),
+                                       true);
+        EXPECT_EQ(answer.rfind("HTTP/1.1 400", 0), 0u) << method << answer;
+        EXPECT_EQ(answer.find("HTTP/1.1", 1), std::string::npos) << method << answer;
     }
     // Two requests in one piece are two requests.
     const std::string both = raw("GET /healthz HTTP/1.1\r\n\r\n" + hidden, true);
