@@ -56,8 +56,8 @@ ConnectionManager::Slot* ConnectionManager::least_worth_keeping(TimeNs now, Stan
     return chosen;
 }
 
-// Who floods us from many addresses loses half-open connections to those who have fewer. Peers are told apart
-// by a keyed hash here, so one may be counted with another.
+// Who has many half-open connections loses them to those who have fewer, but none to who is of lower
+// standing. Peers are told apart by a keyed hash here, so one may be counted with another.
 bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing standing) {
     std::array<std::uint16_t, 4096> counts{};
     const auto place = [&](const Gid& gid) {
@@ -65,19 +65,24 @@ bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing stan
         std::memcpy(halves, gid.data(), sizeof halves);
         return mix64(mix64(halves[0] ^ options_.seed) ^ halves[1]) % counts.size();
     };
-    for (const Slot& slot : slots_)
-        if (half_open(slot)) ++counts[place(slot.peer)];
+    std::uint32_t own = 0;  // whatever their standing
+    for (const Slot& slot : slots_) {
+        if (!half_open(slot)) continue;
+        own += place(slot.peer) == place(peer) ? 1 : 0;
+        if (slot.standing <= standing) ++counts[place(slot.peer)];
+    }
     const auto most = std::max_element(counts.begin(), counts.end());
     Slot* oldest = nullptr;
-    if (*most < counts[place(peer)] + 2) {  // nobody has so many that it would be just
-        const bool has_few = counts[place(peer)] <= 1;
+    if (*most < own + 2) {  // nobody has so many that it would be just
+        const bool has_few = own <= 1;
         oldest = least_worth_keeping(now, standing, has_few);
         if (oldest == nullptr) return false;
         close(now, *oldest, CmEnd::kTimedOut);
         return true;
     }
     for (Slot& slot : slots_) {
-        if (!half_open(slot) || place(slot.peer) != static_cast<std::size_t>(most - counts.begin())) continue;
+        if (!half_open(slot) || slot.standing > standing) continue;
+        if (place(slot.peer) != static_cast<std::size_t>(most - counts.begin())) continue;
         if (oldest == nullptr || slot.begun < oldest->begun) oldest = &slot;
     }
     close(now, *oldest, CmEnd::kTimedOut);

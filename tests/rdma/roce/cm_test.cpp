@@ -200,6 +200,54 @@ TEST(RoceCm, FloodsFromManyAddressesLeaveRoomForWhoHasFewer) {
     for (const CmId id : honest) EXPECT_TRUE(manager.accept(200, id, {}).ok()) << "the flood took it back";
 }
 
+TEST(RoceCm, APeerThatWasConnectedBeforeKeepsAllThatItOpensInAFloodOfFirstRequests) {
+    CmOptions options;
+    options.connections_max = 256;
+    options.half_open_max = 64;
+    options.half_open_of_peer_max = 32;
+    ConnectionManager manager(options);
+    ASSERT_TRUE(manager.listen(kService).ok());
+    CmMessage request;
+    request.kind = CmKind::kRequest;
+    request.service_id = kService;
+    std::uint32_t asked = 0;
+    const auto ask = [&](std::uint32_t from, Standing standing) {
+        request.local_id = request.transaction = ++asked;
+        manager.on_message(asked, address_of(from), request, standing);
+    };
+    constexpr std::uint32_t kProvenPeer = 250, kOpens = 16;
+    std::vector<CmId> opened;
+    std::uint32_t flood_ended = 0;
+    const auto look = [&] {
+        CmEvent event;
+        while (manager.next_event(event)) {
+            const bool proven = event.peer == address_of(kProvenPeer);
+            if (event.kind == CmEventKind::kRequested && proven) opened.push_back(event.id);
+            if (event.kind != CmEventKind::kClosed) continue;
+            EXPECT_FALSE(proven) << "the flood took a place of it, after " << asked << " requests";
+            ++flood_ended;
+        }
+    };
+    // One each, as from forged addresses.
+    const auto flood = [&] {
+        for (std::uint32_t from = 0; from < 200; ++from) {
+            ask(from, Standing::kNew);
+            look();
+        }
+    };
+    flood();
+    ASSERT_EQ(manager.half_open(), options.half_open_max);
+    for (std::uint32_t i = 0; i < kOpens; ++i) {
+        ask(kProvenPeer, Standing::kProven);
+        look();
+        flood();
+    }
+    EXPECT_EQ(opened.size(), kOpens);
+    EXPECT_GT(flood_ended, 0u) << "the flood's own still give way to each other";
+    for (const CmId id : opened) EXPECT_TRUE(manager.accept(asked, id, {}).ok());
+    EXPECT_LE(manager.half_open(), options.half_open_max);
+}
+
 // Over a network that loses up to 30 %, whatever one end believes at the end, the other believes too. Beyond
 // that the last word may go lost (and the transport notices), but both still come to an end.
 TEST(RoceCm, BothEndsAgreeWhateverTheNetworkLoses) {
