@@ -46,9 +46,9 @@ TEST(Proxy, ASlowChoreDoesNotStopTheOthersForGood) {
 
 TEST(Proxy, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
     for (int round = 0; round < 30; ++round) {
-        Proxy proxy;
         std::atomic<std::uint64_t> runs{0}, other{0};
         std::atomic<bool> inside{false};
+        Proxy proxy;  // goes first: its chores count to the end
         const auto id = proxy.add(1ms, [&] {
             inside = true;
             ++runs;
@@ -66,8 +66,8 @@ TEST(Proxy, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
 }
 
 TEST(Proxy, ChoresMayBeAddedAndRemovedFromManyThreads) {
-    Proxy proxy;
     std::atomic<std::uint64_t> runs{0};
+    Proxy proxy;
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
         threads.emplace_back([&] {
@@ -88,8 +88,8 @@ TEST(Proxy, ChoresMayBeAddedAndRemovedFromManyThreads) {
 }
 
 TEST(Proxy, AChoreThatTheThreadIsWaitingForMayGo) {
-    Proxy proxy;
     std::atomic<std::uint64_t> runs{0};
+    Proxy proxy;
     for (std::uint64_t i = 1; i <= 50; ++i) {
         const auto soonest = proxy.add(1h, [] { ADD_FAILURE() << "not for an hour"; });
         const auto later = proxy.add(2h, [] { ADD_FAILURE() << "not for two"; });
