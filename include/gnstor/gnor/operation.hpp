@@ -410,6 +410,7 @@ GN_HD GN_NOINLINE nvme::Status run(Group group, State& c, Operation& op, Cursor&
         else
             pause_between_trips<State>(backoff);
     }
+    group.sync();  // what any member acquired with the answers is ordered before every member's use
     const std::uint32_t sent = sum_of(group, work.sent);
     const std::uint32_t timeouts = sum_of(group, work.timeouts);
     const std::uint32_t bounced = sum_of(group, work.bounced);
