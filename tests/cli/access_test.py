@@ -24,17 +24,17 @@ class Access(Programs):
         super().tearDown()
 
     def serve(self, *words):
-        """gnstord in the foreground of this test; returns once it serves TCP: process, its address."""
+        """gnstord in the foreground of this test; returns once it serves TCP and then its socket: process, address of the former."""
         process = subprocess.Popen([GNSTORD, "--dir", str(self.dir), "--ssds", "2", "--capacity", "64MiB", "--listen", "127.0.0.1:0",
                                     *words], stderr=subprocess.PIPE, env=self.env)
         self.served.append(process)
         said = b""
-        while not (found := re.search(rb"on (http://[\d.]+:\d+), with", said)):
+        while b".sock\n" not in said:  # the socket answers last
             self.assertTrue(select.select([process.stderr], [], [], DEADLINE_S)[0], said)
             piece = os.read(process.stderr.fileno(), 4096)
             self.assertTrue(piece, said)
             said += piece
-        return process, found[1].decode()
+        return process, re.search(rb"on (http://[\d.]+:\d+), with", said)[1].decode()
 
     def test_the_token_file_opens_tcp_and_nothing_else_does(self):
         process, address = self.serve("--socket-mode", "0660")

@@ -184,6 +184,12 @@ class LoopRig {
     HeldQueue& held() { return *held_; }
     std::atomic<std::uint64_t> clock_ns{1};
 
+    /// Blocks until the engine thread has gone through its pollers once more: a wait that leaves it the
+    /// processor, which yields do not where more threads than processors run. With one_reactor: all of them.
+    void round() {
+        reactors_.front()->run([] {});
+    }
+
     /// Takes the target away while hosts are connected.
     void close_target() { target_.reset(); }
 

@@ -166,7 +166,7 @@ class RawAdmin {
             } else if (admin.queue().broken()) {
                 return false;
             } else {
-                std::this_thread::yield();
+                rig_.round();
             }
             require(simt::now_ns() < until, "a command is not answered");
         }
