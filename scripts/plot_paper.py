@@ -42,8 +42,9 @@ def size(count):
 
 
 def middle(case, get):
-    values = sorted(get(repeat) for repeat in case["repeats"])
-    return values[len(values) // 2], values[0], values[-1]
+    """Median, least and most of the repeats that have a value; None where none has."""
+    values = sorted(value for value in map(get, case["repeats"]) if value is not None)
+    return (values[len(values) // 2], values[0], values[-1]) if values else None
 
 
 def rate(repeat):
@@ -51,7 +52,8 @@ def rate(repeat):
 
 
 def latency(repeat):
-    return repeat["latency_ns"]["mean"] / 1e3
+    """None: no request ended in that time, as in a very short repeat on a crowded machine."""
+    return repeat["latency_ns"]["mean"] / 1e3 if repeat["operations"] else None
 
 
 class Svg:
@@ -167,14 +169,16 @@ def limits_by_number(panel, cases, operation, count, numbers, replicas):
 
 
 def top_of(values, extra=()):
-    most = max((most for row in values.values() for _, _, most in row.values()), default=1.0)
+    most = max((most for row in values.values() for _, _, most in row.values()), default=0) or 1.0
     return 1.08 * max([most, *(value for value in extra if value <= 2.5 * most)])
 
 
 def by_key(cases, key, get):
     table = {}
     for case in cases:
-        table.setdefault(key(case["parameters"]), {})[case["parameters"]["path"]] = middle(case, get)
+        row = table.setdefault(key(case["parameters"]), {})
+        if (found := middle(case, get)) is not None:
+            row[case["parameters"]["path"]] = found
     return table
 
 

@@ -86,6 +86,27 @@ TEST_F(Handlers, StayDueUntilAViewThatKnowsThemPolls) {
     rig.channels[0]->quiesce(late()).value();  // the host's view knows all
 }
 
+/// The only request with a callback.
+gnor::CommandSlot& with_callback(gnor::ChannelState& c) {
+    for (std::uint32_t i = 0; i < c.command_slots; ++i)
+        if (gnor::state_of(gnor::load_control(c.slot(i))) == gnor::SlotState::kCallback) return c.slot(i);
+    ADD_FAILURE() << "no request with a callback";
+    return c.slot(0);
+}
+constexpr std::uint64_t kAnotherModule = 2;
+
+TEST_F(Handlers, OfAnotherModuleStayDueForItsOwnLanes) {
+    read(ch, Add{&sum, 3});
+    with_callback(ch.state()).module = kAnotherModule;
+    poll_all(ch);
+    poll_all(ch.with<Add>());
+    EXPECT_EQ(sum, 0u);
+    EXPECT_EQ(rig.channels[0]->usage().value().requests_with_callbacks, 1u);
+    with_callback(ch.state()).module = gnor::this_module();
+    poll_all(ch);
+    EXPECT_EQ(sum, 3u);
+}
+
 TEST_F(Handlers, CarryAsMuchAsASlotHolds) {
     std::uint64_t result = 0;
     read(ch.with<Largest>(), Largest{&result, 0x1111, 0x4444'0000'0000'0000});
@@ -142,6 +163,20 @@ TEST_F(Handlers, OfCComeFromATableByIndex) {
     sent += 5;  // a write has two replicas
     poll_all(ch);
     EXPECT_EQ(sum, 7u + 9 + 7);
+}
+
+TEST_F(Handlers, OfATableAreRunByTheModuleThatPutThemThere) {
+    const CallbackEntry entries[] = {{&add_seven, kAnotherModule}, {nullptr, kAnotherModule}};
+    read(ch, TableCallback{entries, 0, &sum});
+    EXPECT_EQ(with_callback(ch.state()).module, kAnotherModule);
+    poll_all(ch);
+    EXPECT_EQ(sum, 0u);
+    with_callback(ch.state()).module = gnor::this_module();
+    poll_all(ch);
+    EXPECT_EQ(sum, 7u);
+    read(ch, TableCallback{entries, 1, &sum});  // nobody there: anybody's
+    poll_all(ch);
+    EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 0u);
 }
 
 TEST_F(Handlers, OfABatchAreCalledByTheLaneThatSubmitted) {

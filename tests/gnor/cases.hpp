@@ -330,7 +330,8 @@ struct BuffersOnTheStack {
     }
 };
 
-/// Runs callbacks whose commands ended after the last lane had left.
+/// Runs callbacks whose commands ended after the last lane had left. In device tests: the base of a type in
+/// the source that sent them (callbacks.hpp, "module").
 struct RunDueCallbacks {
     Common common;
     GN_HD void operator()(simt::Lane lane) const { common.channels.mine(lane).poll(simt::self(lane)); }

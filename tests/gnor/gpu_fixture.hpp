@@ -80,4 +80,7 @@ inline RigOptions gpu_options(Sharing sharing, std::uint32_t channels, std::uint
     return o;
 }
 
+/// Runs callbacks that are due, in a kernel of gpu_left.cu: of another module than other sources' kernels.
+void poll_from_another_module(Bench& b);
+
 }  // namespace gnstor::test

@@ -9,6 +9,9 @@ namespace {
 
 class GnorGpuHandlers : public OnGpu {};
 
+/// A type of this source alone, and so a kernel of its own: of one type in several, the linker keeps one.
+struct RunDueHere : RunDueCallbacks {};
+
 template <Sharing kMode>
 void run_chains(std::uint32_t blocks, std::uint32_t threads, std::uint32_t channels) {
     constexpr std::uint32_t kLength = 20;
@@ -58,13 +61,18 @@ struct CallsByIndex {
         common.expect(read(2), Status::kBadArgument);
     }
 };
-TEST_F(GnorGpuHandlers, CFunctionsAreCalledByIndex) {
-    Bench b(gpu_options(Sharing::kGrid, 1), 1, 64);
+TEST_F(GnorGpuHandlers, CFunctionsAreCalledByIndexAndByKernelsOfTheirModuleAlone) {
+    Bench b(gpu_options(Sharing::kGrid, 1, 32), 1, 64);  // credits for all: no lane polls, so all stay due
     auto table = CallbackTable::create(kGpu, 2).value();
     table.set<&count_callback>(1).value();
     b.launch(1, 16, CallsByIndex{b.common, table.ref()});
+    const auto due = [&b] { return b.rig.channels[0]->usage().value().requests_with_callbacks; };
     b.rig.channels[0]->quiesce(simt::Deadline::in_ns(kLong)).value();
-    b.launch(1, 1, RunDueCallbacks{b.common});
+    EXPECT_EQ(due(), 32u);
+    poll_from_another_module(b);
+    EXPECT_EQ(due(), 32u) << "it has other addresses for these functions";
+    EXPECT_EQ(b.report().callbacks, 0u);
+    b.launch(1, 1, RunDueHere{{b.common}});
     b.expect_good(16 * 3);
     EXPECT_EQ(b.report().callbacks, 16u) << "an entry that was not set calls nothing";
     EXPECT_EQ(b.rig.channels[0]->usage().value().slots_taken, 0u);

@@ -9,6 +9,9 @@
 namespace gnstor::test {
 namespace {
 
+/// A type of this source alone, and so a kernel of its own: of one type in several, the linker keeps one.
+struct RunDueHere : RunDueCallbacks {};
+
 class GnorGpuLeft : public OnGpu {
   protected:
     void SetUp() override {
@@ -80,4 +83,8 @@ TEST_F(GnorGpuLeft, ChannelsOfTheGpuAreRefusedOnCpuLanes) {
 }
 
 }  // namespace
+
+void poll_from_another_module(Bench& b) {
+    b.launch(1, 1, RunDueHere{{b.common}});
+}
 }  // namespace gnstor::test

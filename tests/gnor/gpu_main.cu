@@ -12,6 +12,9 @@ namespace {
 
 class GnorGpu : public OnGpu {};
 
+/// A type of this source alone, and so a kernel of its own: of one type in several, the linker keeps one.
+struct RunDueHere : RunDueCallbacks {};
+
 TEST_F(GnorGpu, HundredsOfWarpsShareOneChannel) {
     Bench b(gpu_options(1), 256, kWarpStride);
     b.launch(32, 256, WarpsWriteAndRead{b.common, 4, 32, false});
@@ -50,7 +53,7 @@ TEST_F(GnorGpu, TokensAndCallbacksEndOnce) {
     b.launch(2, 32, LanesAsync{b.common, 3});
     b.rig.channels[0]->quiesce(simt::Deadline::in_ns(kLong)).value();
     b.rig.channels[1]->quiesce(simt::Deadline::in_ns(kLong)).value();
-    b.launch(2, 32, RunDueCallbacks{b.common});
+    b.launch(2, 32, RunDueHere{{b.common}});
     b.expect_good(64 * 3 * 6);
     EXPECT_EQ(b.report().callbacks, 64u * 3 * 2);
     for (auto& c : b.rig.channels) EXPECT_EQ(c->usage().value().commands_pending, 0u);

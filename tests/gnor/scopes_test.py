@@ -13,8 +13,9 @@ import sys
 import tempfile
 
 GATES = ("lane", "block", "grid", "grid, any callback")
-# record_error: claims and publishes the first error of a channel, which the host reads under a running kernel.
-FIRST_ERROR = 4
+# record_error: claims and publishes the first error of a channel, which the host reads under a running kernel. One
+# read-modify-write wherever the compiler put a copy of it; a block has hundreds of its own.
+FIRST_ERROR = 10
 
 
 def ptx_of(nvcc, include, gate):

@@ -382,6 +382,7 @@ GN_HD void attach_callback(State& c, std::uint32_t head, const Handler& handler)
     }
     CommandSlot& first = c.slot(head);
     first.handler_word = handler_word<Handler>();
+    first.module = module_of(handler);
     first.handler = bytes;
     simt::store_relaxed<State::kScope>(&first.remaining, commands);
     for (std::uint32_t i = head; i != kNone;) {

@@ -16,7 +16,7 @@ namespace gnstor {
 
 /// What a kernel takes.
 struct CallbackTableRef {
-    const Callback* entries = nullptr;
+    const CallbackEntry* entries = nullptr;
     std::uint32_t count = 0;
 
     GN_HD
@@ -31,9 +31,9 @@ struct CallbackTableRef {
 namespace gnor {
 template <Callback kFunction>
 struct StoreCallback {
-    Callback* to;
+    CallbackEntry* to;
     GN_HD
-    void operator()(simt::Lane) const { *to = kFunction; }
+    void operator()(simt::Lane) const { *to = {kFunction, this_module()}; }
 };
 }  // namespace gnor
 
@@ -43,7 +43,7 @@ class CallbackTable {
     static Result<CallbackTable> create(simt::LanesKind lanes, std::uint32_t entries) {
         if (entries == 0)
             return error(Errc::kInvalidArgument, "a callback table without entries: give at least 1");
-        GN_ASSIGN(auto memory, simt::DeviceMemory::allocate(entries * sizeof(Callback), lanes));
+        GN_ASSIGN(auto memory, simt::DeviceMemory::allocate(entries * sizeof(CallbackEntry), lanes));
         return CallbackTable(lanes, entries, std::move(memory));
     }
     /// Puts a function there. Compiled by nvcc where lanes are on a GPU.
@@ -52,10 +52,10 @@ class CallbackTable {
         if (index >= entries_)
             return error(Errc::kInvalidArgument, "callback {} of a table of {}", index, entries_);
         return simt::launch(lanes_, 1, 1,
-                            gnor::StoreCallback<kFunction>{memory_.lane_as<Callback>() + index});
+                            gnor::StoreCallback<kFunction>{memory_.lane_as<CallbackEntry>() + index});
     }
     [[nodiscard]] CallbackTableRef ref() const {
-        return CallbackTableRef{memory_.lane_as<Callback>(), entries_};
+        return CallbackTableRef{memory_.lane_as<CallbackEntry>(), entries_};
     }
 
   private:

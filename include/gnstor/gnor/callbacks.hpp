@@ -12,8 +12,13 @@
 // are spilled around it by the rules of the call ABI, and lanes whose targets differ take turns. In the loop
 // that polls it would be paid for by every kernel; a comparison with a constant is not noticed.
 //
-// A handler may only *try*: no call that waits. Its slots are free again when it runs. Word and handler hold
-// within one program (on a GPU: one module, as function addresses do).
+// A handler may only *try*: no call that waits. Its slots are free again when it runs.
+//
+// On a GPU the addresses of functions mean something within one *module* alone: one .cu file and what it
+// includes, or all that were linked as device code (-rdc). A kernel of another module has other addresses for
+// the same functions, and calls one of ours without the registers and stack that it needs. So a request also
+// carries whose its addresses are (this_module()); a lane of another module leaves it due. Beware of inline
+// functions that launch kernels: included twice, the linker keeps one, and with it one of the modules.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -37,19 +42,43 @@ struct PointerCallback {
     }
 };
 
-/// An entry of a table of functions in memory that lanes see (callback_table.hpp), looked up when the request
-/// is done.
+/// An entry of a table of functions in memory that lanes see (callback_table.hpp): the function, and the
+/// module whose it is.
+struct CallbackEntry {
+    Callback function;
+    std::uint64_t module;
+};
+
+/// Names such an entry, which is looked up when the request is done.
 struct TableCallback {
-    const Callback* table;
+    const CallbackEntry* table;
     std::uint64_t index;
     void* argument;
     GN_HD
     void operator()(nvme::Status status) const {
-        if (table[index] != nullptr) table[index](argument, status);
+        const Callback function = table[index].function;
+        if (function != nullptr) function(argument, status);
     }
 };
 
 namespace gnor {
+
+#if defined(__CUDACC_RDC__)
+inline __device__ char module_mark;  // one for all that is linked together
+#elif defined(__CUDACC__)
+[[maybe_unused]] static __device__ char module_mark;  // one for each source
+#endif
+
+/// Whose function addresses this code's are: those of a request with another number are not to be called
+/// here. CPU lanes are all of one program.
+GN_HD
+inline std::uint64_t this_module() {
+#if GN_DEVICE_PASS
+    return reinterpret_cast<std::uint64_t>(&module_mark);
+#else
+    return 1;
+#endif
+}
 
 inline constexpr std::uint32_t kHandlerWords = 3;
 inline constexpr std::uint32_t kHandlerBytes = 8 * kHandlerWords;
@@ -75,6 +104,15 @@ GN_HD constexpr void check_handler() {
 template <class Handler>
 GN_HD void invoke(const void* bytes, nvme::Status status) {
     (*static_cast<const Handler*>(bytes))(status);
+}
+/// The module whose lanes may run a handler: its maker's, or of a function in a table whoever put it there.
+template <class Handler>
+GN_HD std::uint64_t module_of(const Handler& handler) {
+    if constexpr (std::is_same_v<Handler, TableCallback>) {
+        const CallbackEntry& entry = handler.table[handler.index];
+        if (entry.function != nullptr) return entry.module;
+    }
+    return this_module();
 }
 /// The word that names a handler's type.
 template <class Handler>

@@ -124,6 +124,7 @@ struct alignas(16) CommandSlot {
     std::uint64_t wire;    ///< what the NIC is told: the same, or the pool buffer
     std::uint64_t sequence;
     std::uint64_t handler_word;  ///< with a callback, of a chain's first command: callbacks.hpp
+    std::uint64_t module;        ///< likewise: whose lanes may run it
     HandlerBytes handler;
     std::uint32_t request;  ///< read_many: which one; with a callback: the first command of the chain
     std::uint32_t bytes;

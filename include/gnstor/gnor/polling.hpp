@@ -213,7 +213,8 @@ GN_HD GN_NOINLINE void run_due_callbacks(State& c) {
         for (; bits != 0; bits &= bits - 1) {
             const std::uint32_t index = w * 64 + detail::lowest_bit(bits);
             // The chain's first slot stays until all of its commands are merged.
-            if (State::Runs::knows(c.slot(c.slot(index).request).handler_word)) {
+            const CommandSlot& head = c.slot(c.slot(index).request);
+            if (head.module == this_module() && State::Runs::knows(head.handler_word)) {
                 finish_callback(c, index);
                 continue;
             }
