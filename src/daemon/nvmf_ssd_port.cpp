@@ -12,6 +12,7 @@ namespace gnstor::daemon {
 namespace {
 
 constexpr std::size_t kListBatch = 128;
+constexpr std::uint32_t kVolumesMost = 65'535;       // VIDs but 0
 constexpr std::uint32_t kCountersTimeoutMs = 1'000;  // whoever looks on holds the daemon up
 
 /// The daemon's host id: fixed, so that all its queues belong to one host.
@@ -125,6 +126,10 @@ Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
         if (header.returned > kListBatch)
             return error(Errc::kCorrupt, "{} lists {} volumes in room for {}", identity_.subsystem_nqn,
                          header.returned, kListBatch);
+        // What an SSD says may be wrong: more than there are VIDs would never end.
+        if (header.total > kVolumesMost || (header.returned != 0 && first + header.returned > header.total))
+            return error(Errc::kCorrupt, "{} lists {} volumes from the {}th on, of {}; an SSD has at most {}",
+                         identity_.subsystem_nqn, header.returned, first, header.total, kVolumesMost);
         list.term = header.term;
         for (std::uint32_t i = 0; i < header.returned; ++i)
             std::memcpy(&list.records.emplace_back(),

@@ -173,7 +173,7 @@ std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flig
         local.unpin();
         return fault;
     }
-    if (invalidate && !peer->nic->memory.invalidate(rkey)) {
+    if (invalidate) {  // the offload end gives no keys away that a peer could take back
         local.unpin();
         return mlx5::kRemoteInvalidRequest;
     }
@@ -206,6 +206,10 @@ std::uint8_t Engine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, 
     if (peer == nullptr || !peer->ready()) {
         local.unpin();
         return mlx5::kTransportRetryExceeded;
+    }
+    if (peer->offload()) {  // a target's memory is nobody's: it comes and gets
+        local.unpin();
+        return mlx5::kRemoteAccessError;
     }
     const mlx5::RemoteAddressSegment& remote = entry.segment[0].remote;
     const MemoryTable::Pin there = peer->nic->memory.pin(be32(remote.rkey), be64(remote.address), local.bytes,

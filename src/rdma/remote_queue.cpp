@@ -253,6 +253,7 @@ void RemoteQueue::release(std::uint64_t token) {
 std::byte* RemoteQueue::reach(std::uint32_t rkey, std::uint64_t address, std::uint32_t bytes,
                               roce::Right right) {
     drop_pin();
+    if (qp_.offload()) return nullptr;  // a target's memory is nobody's: it comes and gets
     const MemoryTable::Pin pin = qp_.nic->memory.pin(
         rkey, address, bytes, right == roce::Right::kRemoteRead ? kRemoteRead : kRemoteWrite);
     if (pin.fault != MemoryFault::kNone) return nullptr;
@@ -262,7 +263,7 @@ std::byte* RemoteQueue::reach(std::uint32_t rkey, std::uint64_t address, std::ui
 }
 
 bool RemoteQueue::invalidate(std::uint32_t rkey) {
-    return qp_.nic->memory.invalidate(rkey);
+    return !qp_.offload() && qp_.nic->memory.invalidate(rkey);
 }
 
 bool RemoteQueue::take_receive(roce::ReceiveBuffer& receive) {

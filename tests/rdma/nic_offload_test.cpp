@@ -88,6 +88,37 @@ TEST_F(NicTest, ResetWaitsForTheSinkAndForWindows) {
     must(b->destroy_queue_pair(offload));
 }
 
+TEST_F(NicTest, NobodyReachesMemoryBehindAnOffloadOrTakesItsKeysAway) {
+    End& y = *ends.emplace_back(std::make_unique<End>(*b, *cq_b));
+    const auto there = mlx5::make_remote(reinterpret_cast<std::uint64_t>(y.payload.data()), y.keys.rkey);
+    y.payload[0] = std::byte{7};
+    const auto syndrome_of = [&](auto fill) {
+        KeepingSink sink;
+        const QpNumber offload = must(b->create_offload_queue_pair(sink));
+        End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
+        join(*a, x.qpn, *b, offload);
+        x.payload[0] = std::byte{9};
+        const auto syndrome = x.post_and_wait([&](SendTicket& t) { fill(x, t); });
+        must(b->destroy_queue_pair(offload));
+        EXPECT_EQ(sink.count(), 0u);
+        EXPECT_EQ(x.payload[0], std::byte{9});
+        return syndrome;
+    };
+    EXPECT_EQ(syndrome_of([&](End& x, SendTicket& t) { x.send.fill_write(t, there, x.data(0, 16)); }),
+              mlx5::kRemoteAccessError);
+    EXPECT_EQ(syndrome_of([&](End& x, SendTicket& t) { x.send.fill_read(t, there, x.data(0, 16)); }),
+              mlx5::kRemoteAccessError);
+    EXPECT_EQ(syndrome_of(
+                  [&](End& x, SendTicket& t) { x.send.fill_send_invalidate(t, y.keys.rkey, x.data(0, 16)); }),
+              mlx5::kRemoteInvalidRequest);
+    EXPECT_EQ(y.payload[0], std::byte{7});
+    End& z = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
+    join(*a, z.qpn, *b, y.qpn);
+    EXPECT_EQ(z.post_and_wait([&](SendTicket& t) { z.send.fill_write(t, there, z.data(0, 16)); }),
+              mlx5::kSyndromeNone)
+        << "the key is as good as before";
+}
+
 TEST_F(NicTest, AWindowThatIsNotOpenedSaysWhetherTheQueuePairTheConnectionOrTheKeyIsAtFault) {
     KeepingSink sink;
     const QpNumber offload = must(b->create_offload_queue_pair(sink));

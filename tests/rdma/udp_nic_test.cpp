@@ -220,6 +220,33 @@ TEST_P(UdpNic, MoreMessagesThanTheSinkHoldsWaitAtTheSender) {
     must(b.nic->destroy_queue_pair(offload));
 }
 
+TEST_P(UdpNic, NobodyReachesMemoryBehindAnOffloadOrTakesItsKeysAway) {
+    End y(*b.nic, *b.cq);
+    const auto there = mlx5::make_remote(reinterpret_cast<std::uint64_t>(y.payload.data()), y.keys.rkey);
+    y.payload[0] = std::byte{7};
+    for (int kind = 0; kind < 3; ++kind) {
+        KeepingSink sink;
+        const QpNumber offload = must(b.nic->create_offload_queue_pair(sink));
+        End x(*a.nic, *a.cq);
+        join_udp(a, x.qpn, b, offload, 8, 4096);
+        EXPECT_EQ(x.post_and_wait([&](SendTicket& t) {
+            if (kind == 0) x.send.fill_write(t, there, x.data(0, 16));
+            if (kind == 1) x.send.fill_read(t, there, x.data(0, 16));
+            if (kind == 2) x.send.fill_send_invalidate(t, y.keys.rkey, x.data(0, 16));
+        }),
+                  mlx5::kRemoteAccessError)
+            << kind;
+        must(b.nic->destroy_queue_pair(offload));
+        EXPECT_EQ(sink.count(), 0u);
+    }
+    EXPECT_EQ(y.payload[0], std::byte{7});
+    End z(*a.nic, *a.cq);
+    join_udp(a, z.qpn, b, y.qpn);
+    EXPECT_EQ(z.post_and_wait([&](SendTicket& t) { z.send.fill_write(t, there, z.data(0, 16)); }),
+              mlx5::kSyndromeNone)
+        << "the key is as good as before";
+}
+
 TEST_P(UdpNic, AWindowUnderAWrongKeyIsToldAndTakesTheConnectionDown) {
     WindowSink sink;
     const QpNumber offload = must(b.nic->create_offload_queue_pair(sink));
