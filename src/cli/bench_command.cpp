@@ -16,7 +16,7 @@ namespace gnstor::cli {
 namespace {
 
 constexpr char kProgram[] = "gnstor_bench";
-constexpr const char* kKinds[] = {"load", "paper", "path", "model", "deengine", "pool"};
+constexpr const char* kKinds[] = {"load", "paper", "path", "model", "deengine", "pool", "wire"};
 constexpr char kExamples[] =
     "gnstor bench measures an array of its own, in memory, that goes away with it, or with --array one of "
     "other processes, as it is. Every option: gnstor bench load --help\n"

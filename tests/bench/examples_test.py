@@ -11,8 +11,9 @@ import unittest
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 GNSTOR, GNSTORD = (os.path.abspath(p) for p in (sys.argv.pop(1), sys.argv.pop(1))) if len(sys.argv) > 2 else (None, None)
+OWN_ENDS = ",".join(f"127.{1 + os.getpid() // 250 % 250}.{1 + os.getpid() % 250}.{end}" for end in (2, 3))
 SERVED = ".gnstor"  # the folder that examples name
-KINDS = {"load", "path", "model", "paper", "pool", "deengine"}
+KINDS = {"load", "path", "model", "paper", "pool", "deengine", "wire"}
 # What makes a run short, by benchmark; an option of the example's own is replaced.
 LOAD = {"--repeats": "1", "--seconds": "0.02", "--working-set": "16MiB", "--write-budget": "32MiB", "--engine-threads": "1"}
 SHORT = {
@@ -21,6 +22,8 @@ SHORT = {
     "pool": {"--repeats": "1", "--allocations": "20000", "--pool": "8MiB"},
     "deengine": {"--repeats": "1", "--map-slots": "262144", "--path-blocks": "8192", "--data": "16MiB", "--wear-blocks": "16384",
                  "--recover-blocks": "16384", "--cores": "1"},
+    # Ends of this process's own: nobody else of this machine is in the way on theirs.
+    "wire": {"--repeats": "1", "--seconds": "0.02", "--depth": "4", "--addresses": OWN_ENDS},
 }
 
 
@@ -79,6 +82,13 @@ class Examples(unittest.TestCase):
                             self.assertTrue(pathlib.Path(folder, name).is_file(), f"{name} was not written")
                     ran += 1
         print(f"\nGN_COUNT bench_examples={ran}", flush=True)
+
+    def test_none_is_left_out_here_or_by_gnstor(self):
+        listed = bench("--help").stdout.split("Subcommands:\n", 1)[1].split("\n\n", 1)[0]
+        self.assertEqual({line.split()[0] for line in listed.splitlines()}, KINDS)
+        for kind in sorted(KINDS) if GNSTOR else []:
+            shown = subprocess.run([GNSTOR, "bench", kind, "--help"], capture_output=True, text=True, timeout=100)
+            self.assertIn(f"Usage: gnstor_bench {kind} ", shown.stdout, shown.stderr)  # words without a kind go to `load`
 
 
 if __name__ == "__main__":
