@@ -7,6 +7,7 @@
 #include "path_options.hpp"
 #include "pool.hpp"
 #include "wire.hpp"
+#include "wire_node.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -90,6 +91,8 @@ Result<bool> start(const LoadWords& words, LoadOptions& options) {
 
 int main(int argc, char** argv) {
     using gnstor::Errc;
+    if (argc == 2 && std::string_view(argv[1]) == gnstor::bench::wire_bench::kNodeWord)
+        return gnstor::bench::wire_bench::run_node();
     gnstor::bench::PathOptions options;
     gnstor::bench::PathWords words;
     CLI::App app{"Measurements of GNStor.", "gnstor_bench"};

@@ -1,11 +1,10 @@
 // wire.cpp: see wire.hpp.
 #include "wire.hpp"
 
-#include <gnstor/base/hash.hpp>
-#include <gnstor/simt/time.hpp>
-
 #include "deengine.hpp"
-#include "wire_pair.hpp"
+#include "wire_mover.hpp"
+#include "wire_report.hpp"
+#include "wire_sockets.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -13,135 +12,12 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 
 namespace gnstor::bench {
 namespace {
 
 using namespace wire_bench;
-
-constexpr std::uint32_t kEntriesLog2 = 6;
-constexpr std::uint64_t kStuckNs = 10'000'000'000;
-
-enum class Direction : std::uint8_t { kWrite, kRead };
-
-/// Puts a pattern of its own into each place of `memory`, so that a byte in the wrong place is seen.
-void fill(std::span<std::byte> memory, std::uint64_t seed) {
-    for (std::size_t at = 0; at + 8 <= memory.size(); at += 8) {
-        const std::uint64_t word = mix64(seed ^ at);
-        std::memcpy(memory.data() + at, &word, 8);
-    }
-}
-
-/// One queue pair kept `depth` deep for a time; place i of both memories belongs to entry i.
-class Mover {
-  public:
-    Mover(Pair& pair, const Work& work, Direction direction)
-        : pair_(pair), work_(work), direction_(direction), began_at_(work.depth) {}
-
-    Result<Repeat> run() {
-        const rdma::SendQueueRef queue = pair_.here().queue();
-        const double cpu = pair_.engine_seconds(), all_cpu = process_cpu_seconds();
-        const std::uint64_t retransmitted = pair_.retransmissions(), overrun = pair_.overruns();
-        const std::uint64_t began = simt::now_ns();
-        const auto end = began + static_cast<std::uint64_t>(work_.seconds * 1e9);
-        const std::uint64_t first = queue.completed();
-        std::uint64_t posted = first, done = first, moved = began, now = began;
-        std::uint32_t backoff = 0;
-        while (done < posted || now < end) {
-            while (posted - done < work_.depth && now < end) GN_TRY(post(queue, posted++, now));
-            queue.ring_bell();
-            const std::uint64_t seen = queue.refresh_completed();
-            now = simt::now_ns();
-            if (queue.broken())
-                return error(Errc::kIo, "the queue pair broke, syndrome {:#x}",
-                             static_cast<unsigned>(queue.syndrome()));
-            if (seen != done) {
-                moved = now;
-                backoff = 0;
-            } else {
-                simt::pause(backoff);  // the engines may need this very core
-            }
-            for (; done < seen; ++done)
-                latencies_.push_back(static_cast<std::uint32_t>(
-                    std::min<std::uint64_t>(now - began_at_[done % work_.depth], ~0u)));
-            if (now - moved > kStuckNs)
-                return error(Errc::kTimedOut, "nothing completed for {} s", kStuckNs / 1'000'000'000);
-        }
-        Repeat r;
-        r.seconds = static_cast<double>(now - began) * 1e-9;
-        r.operations = done - first;
-        r.bytes = r.operations * work_.bytes;
-        r.latency = summarize(std::move(latencies_));
-        r.engine_cpu_seconds = pair_.engine_seconds() - cpu;
-        r.lane_cpu_seconds = process_cpu_seconds() - all_cpu - r.engine_cpu_seconds;
-        r.checked = check();
-        if (pair_.mtu() != 0) {
-            r.more["retransmissions"] = static_cast<double>(pair_.retransmissions() - retransmitted);
-            r.more["receive_overruns"] = static_cast<double>(pair_.overruns() - overrun);
-        }
-        return r;
-    }
-
-  private:
-    Result<void> post(const rdma::SendQueueRef& queue, std::uint64_t index, std::uint64_t now) {
-        rdma::SendTicket ticket = queue.try_reserve();
-        if (!ticket.granted()) return error(Errc::kIo, "no send entry to be had at depth {}", work_.depth);
-        const std::size_t at = index % work_.depth * work_.bytes;
-        if (direction_ == Direction::kWrite)
-            queue.fill_write(ticket, pair_.there().remote(at), pair_.here().local(at, work_.bytes));
-        else
-            queue.fill_read(ticket, pair_.there().remote(at), pair_.here().local(at, work_.bytes));
-        began_at_[index % work_.depth] = now;
-        queue.publish(ticket);
-        return {};
-    }
-
-    /// Places that hold what the other end's do.
-    std::uint64_t check() const {
-        std::uint64_t good = 0;
-        for (std::uint32_t i = 0; i < work_.depth; ++i)
-            good +=
-                std::memcmp(pair_.here().memory().data() + std::size_t{i} * work_.bytes,
-                            pair_.there().memory().data() + std::size_t{i} * work_.bytes, work_.bytes) == 0;
-        return good;
-    }
-
-    Pair& pair_;
-    const Work work_;
-    const Direction direction_;
-    std::vector<std::uint64_t> began_at_;
-    std::vector<std::uint32_t> latencies_;
-};
-
-Result<Repeat> run_memcpy(const Work& work) {
-    const std::size_t bytes = std::size_t{work.depth} * work.bytes;
-    std::vector<std::byte> from(bytes, std::byte{1}), to(bytes);
-    const double cpu = process_cpu_seconds();
-    const deengine_bench::Stopwatch watch;
-    std::uint64_t operations = 0;
-    while (watch.seconds() < work.seconds)
-        for (std::uint32_t i = 0; i < work.depth; ++i, ++operations) {
-            std::memcpy(to.data() + std::size_t{i} * work.bytes, from.data() + std::size_t{i} * work.bytes,
-                        work.bytes);
-            deengine_bench::keep_value(to.data());
-        }
-    Repeat r = deengine_bench::repeat_of(watch.seconds(), operations, operations * work.bytes);
-    r.engine_cpu_seconds = process_cpu_seconds() - cpu;
-    return r;
-}
-
-Result<Repeat> run_on(const WireOptions& o, const std::string& wire, const Work& work, Direction direction) {
-    GN_ASSIGN(const std::unique_ptr<Pair> pair, Pair::open(wire, o.addresses, o.port, o.mtu, kEntriesLog2,
-                                                           std::size_t{work.depth} * work.bytes));
-    fill((direction == Direction::kWrite ? pair->here() : pair->there()).memory(), work.bytes);
-    GN_ASSIGN(const Repeat r, Mover(*pair, work, direction).run());
-    if (r.checked != std::min<std::uint64_t>(work.depth, r.operations))
-        return error(Errc::kCorrupt, "{} of {} places hold other bytes than they should",
-                     work.depth - r.checked, work.depth);
-    return r;
-}
 
 Result<void> check(const WireOptions& o) {
     for (const std::string& wire : o.wires)
@@ -162,36 +38,65 @@ Result<void> check(const WireOptions& o) {
     return {};
 }
 
-void add_steps(std::vector<deengine_bench::Step>& steps, const WireOptions& o, std::uint32_t bytes) {
+struct SocketCase {
+    const char* through;
+    UdpWay way;
+};
+
+std::vector<SocketCase> udp_socket_cases(std::uint32_t bytes, bool offload) {
+    std::vector<SocketCase> all{{"UDP socket", {kLargePacket, false}}, {"UDP socket", {kSmallPacket, false}}};
+    if (bytes > kLargePacket) all.push_back({"UDP socket", {std::min(bytes, kDatagramMax), false}});
+    if (offload) all.push_back({"UDP socket, GSO and GRO", {kLargePacket, true}});
+    return all;
+}
+
+void add_steps(std::vector<deengine_bench::Step>& steps, const WireOptions& o, std::uint32_t bytes,
+               bool offload) {
     const Work work{bytes, o.depth, o.seconds};
-    steps.push_back({{{"through", "memcpy"}, {"bytes", bytes}}, [work] { return run_memcpy(work); }});
     for (const std::string& wire : o.wires)
         for (const Direction direction : {Direction::kWrite, Direction::kRead}) {
             const char* const operation = direction == Direction::kWrite ? "RDMA WRITE" : "RDMA READ";
             for (const std::uint32_t depth : {o.depth, 1u}) {
                 Work deep = work;
                 deep.depth = depth;
+                const Pair::Plan plan{wire, o.addresses, o.port, o.mtu, {}};
                 steps.push_back(
                     {{{"through", wire}, {"operation", operation}, {"bytes", bytes}, {"depth", depth}},
-                     [&o, wire, deep, direction] { return run_on(o, wire, deep, direction); }});
+                     [plan, deep, direction] { return run_on_wire(plan, deep, direction); }});
                 if (o.depth == 1) break;
             }
         }
-    // Payload of a RoCE packet at the largest MTU that loopback takes, and the largest of plain Ethernet's.
-    for (const std::uint32_t datagram : {4096u, 1024u})
+    steps.push_back({{{"through", "memcpy"}, {"bytes", bytes}}, [work] { return run_memcpy(work); }});
+    for (const SocketCase& one : udp_socket_cases(bytes, offload))
         steps.push_back(
-            {{{"through", "UDP socket"}, {"bytes", bytes}, {"datagram", datagram}}, [&o, work, datagram] {
-                 return run_udp_sockets(work, o.addresses[0], o.addresses[1], datagram);
-             }});
+            {{{"through", one.through}, {"bytes", bytes}, {"datagram", one.way.datagram}},
+             [&o, work, one] { return run_udp_sockets(work, o.addresses[0], o.addresses[1], one.way); }});
     steps.push_back({{{"through", "TCP socket"}, {"bytes", bytes}},
                      [&o, work] { return run_tcp_socket(work, o.addresses[0], o.addresses[1]); }});
+}
+
+Result<void> keep(const WireOptions& o, const std::vector<Case>& cases, const Verdicts& verdicts,
+                  const std::string& load_before) {
+    const nlohmann::json configuration = {{"depth", o.depth},
+                                          {"seconds", o.seconds},
+                                          {"mtu", o.mtu},
+                                          {"shm", "client and node, a process each"},
+                                          {"load average before", load_before},
+                                          {"load average after", load_average()}};
+    const char* commit = std::getenv("GN_COMMIT");
+    nlohmann::json run =
+        to_json("wire", o.command, commit != nullptr ? commit : "unknown", configuration, cases);
+    run["verdicts"] = wire_bench::to_json(verdicts);
+    GN_TRY(write_json(o.json, run));
+    std::printf("Raw result: %s\n", o.json.c_str());
+    return {};
 }
 
 }  // namespace
 
 void add_wire_options(CLI::App& app, WireOptions& o, std::string& lanes) {
     app.add_option("--wires", o.wires,
-                   "loop (one process), shm (a client of a node), udp (RoCEv2), by commas")
+                   "loop (one process), shm (a client and a node, a process each), udp (RoCEv2), by commas")
         ->delimiter(',')
         ->capture_default_str();
     app.add_option("--sizes", o.sizes, "bytes an operation, by commas")
@@ -219,22 +124,28 @@ void add_wire_options(CLI::App& app, WireOptions& o, std::string& lanes) {
 
 Result<bool> run_wire(const WireOptions& o) {
     GN_TRY(check(o));
-    std::printf("bench wire on %s: %u repeats of %.2f s\n",
-                describe_machine()["cpu"].get<std::string>().c_str(), o.repeats, o.seconds);
+    const std::string load_before = load_average();
+    std::printf("bench wire on %s; load average %s; %u repeats of %.2f s\n",
+                describe_machine()["cpu"].get<std::string>().c_str(), load_before.c_str(), o.repeats,
+                o.seconds);
+    const auto offload = udp_offload_works();
+    if (!offload.ok()) std::printf("LEFT OUT: UDP with GSO and GRO: %s\n", offload.error().message.c_str());
     std::vector<deengine_bench::Step> steps;
-    for (const std::uint32_t bytes : o.sizes) add_steps(steps, o, bytes);
+    for (const std::uint32_t bytes : o.sizes) add_steps(steps, o, bytes, offload.ok());
     GN_ASSIGN(const std::vector<Case> cases, deengine_bench::measure("wire", o.repeats, std::move(steps)));
+    const Verdicts verdicts = judge(cases);
     std::printf(
-        "\n%s\nMedian over %u repeats (least .. most). Engine CPU: of the threads that run both NICs, or of "
-        "the whole\n"
-        "process for memcpy and sockets. UDP sockets: what arrived.\n",
-        table(cases).c_str(), o.repeats);
-    if (o.json.empty()) return true;
-    const nlohmann::json configuration = {{"depth", o.depth}, {"seconds", o.seconds}, {"mtu", o.mtu}};
-    const char* commit = std::getenv("GN_COMMIT");
-    GN_TRY(write_json(
-        o.json, to_json("wire", o.command, commit != nullptr ? commit : "unknown", configuration, cases)));
-    std::printf("Raw result: %s\n", o.json.c_str());
+        "\n%s\nMedian over %u repeats (least .. most); resent and overruns: of all repeats. CPU time, "
+        "polling "
+        "included. Engine: of the threads that run both\nNICs; on shm of the node's process, and lanes: of "
+        "the "
+        "client's. Of the whole process for memcpy and sockets. Sockets: what arrived.\n\nGB/s over GB/s, of "
+        "the "
+        "same repeat:\n%s",
+        wire_table(cases).c_str(), o.repeats, text_of(verdicts).c_str());
+    if (!o.json.empty()) GN_TRY(keep(o, cases, verdicts, load_before));
+    std::fflush(stdout);
+    GN_TRY(promise_kept(verdicts));
     return true;
 }
 

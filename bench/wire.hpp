@@ -1,9 +1,10 @@
 // wire.hpp: `bench wire`, what moving bytes between two NICs costs, by wire, size and direction. Host.
 //
 // One thread posts RDMA WRITE or READ entries of one queue pair, so many under way; two NICs execute them, on
-// the wires of this process: loop (pointers), shm (queues in another mapping) and udp (RoCEv2 over loopback).
-// Beside them, in the same run: a plain memcpy of as many bytes, datagrams of the same size over plain UDP
-// sockets (what this kernel can do at all), and a TCP socket.
+// each of the wires: loop (pointers, one process), shm (a client's queues in memory that it shares with a
+// node, a process of its own) and udp (RoCEv2 over loopback, both ends in this process).
+// Beside them, in the same run: a plain memcpy of as many bytes, plain UDP sockets in several ways (what this
+// kernel can do at all, wire_sockets.hpp), and a TCP socket.
 #pragma once
 
 #include "result.hpp"
@@ -33,7 +34,7 @@ struct WireOptions {
 
 void add_wire_options(CLI::App& app, WireOptions& options, std::string& lanes);
 
-/// False: bytes were wrong at the other end.
+/// An Error: bytes were wrong at the other end, or the udp wire lost packets by its own overrun.
 Result<bool> run_wire(const WireOptions& options);
 
 namespace wire_bench {
@@ -44,13 +45,6 @@ struct Work {
     std::uint32_t depth = 32;
     double seconds = 0.5;
 };
-
-/// Datagrams of `bytes` of payload each over two UDP sockets on the two addresses, sender and receiver on a
-/// thread each; operations are those that arrived.
-Result<Repeat> run_udp_sockets(const Work& work, const std::string& from, const std::string& to,
-                               std::uint32_t datagram_bytes);
-/// The same bytes through a TCP connection.
-Result<Repeat> run_tcp_socket(const Work& work, const std::string& from, const std::string& to);
 
 /// CPU seconds of this process so far.
 double process_cpu_seconds();

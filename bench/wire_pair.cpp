@@ -1,132 +1,103 @@
 // wire_pair.cpp: see wire_pair.hpp.
 #include "wire_pair.hpp"
 
-#include <fmt/core.h>
-#include <unistd.h>
-
-#include <filesystem>
+#include "wire.hpp"
 
 namespace gnstor::bench::wire_bench {
 
 using namespace rdma;
 
 namespace {
-constexpr char kService[] = "4420";
-
-/// Accepts with the one queue pair there is.
-class Door final : public Listener {
-  public:
-    explicit Door(QpNumber qp) : qp_(qp) {}
-    ConnectReply on_connect(const ConnectRequest&) override {
-        ConnectReply reply;
-        reply.accept = true;
-        reply.qp = qp_;
-        return reply;
-    }
-
-  private:
-    QpNumber qp_;
-};
-}  // namespace
-
-Result<std::unique_ptr<End>> End::create(SoftNic& nic, std::uint32_t entries_log2, std::size_t bytes) {
-    std::unique_ptr<End> end(new End(nic));
-    const std::uint32_t entries = 1u << entries_log2;
-    end->bytes_ = bytes;
-    const std::size_t ring_bytes = entries * sizeof(mlx5::SendEntry);
-    const std::size_t queues = (bytes + 63) / 64 * 64;
-    GN_ASSIGN(end->block_, NicMemory::map(nic, queues + ring_bytes + 3 * 64));
-    std::byte* const at = end->block_.data() + queues;
-    auto* const ring = reinterpret_cast<mlx5::SendEntry*>(at);
-    auto* const completion = reinterpret_cast<mlx5::Cqe64*>(at + ring_bytes);
-    auto* const bell = reinterpret_cast<std::uint64_t*>(at + ring_bytes + 64);
-    auto* const record = reinterpret_cast<std::uint32_t*>(at + ring_bytes + 128);
-    end->ready_ = std::make_unique<std::uint32_t[]>(entries);
-    end->state_ = std::make_unique<SendQueueState>();
-    GN_ASSIGN(end->keys_,
-              nic.register_memory(end->block_.data(), bytes, kLocalWrite | kRemoteRead | kRemoteWrite));
-    GN_ASSIGN(end->cq_, nic.create_completion_queue({completion, 1, nullptr, true}));
-    QueuePairConfig config{};
-    config.send_ring = ring;
-    config.send_entries = entries;
-    config.doorbell_record = record;
-    config.bell = bell;
-    config.send_cq = end->cq_;
-    GN_ASSIGN(end->qp_, nic.create_queue_pair(config));
-    end->send_ = {ring,         record,  bell, completion, end->state_.get(), end->ready_.get(),
-                  entries_log2, end->qp_};
-    return end;
+constexpr std::uint32_t kConnectMs = 5000;
 }
 
-End::~End() {
-    // In this order; what fails is said by the NIC's destructor, which must find nothing left.
-    if (qp_ != 0) (void)nic_.destroy_queue_pair(qp_).ok();
-    if (cq_ != 0) (void)nic_.destroy_completion_queue(cq_).ok();
-    if (keys_.lkey != 0) (void)nic_.deregister_memory(keys_).ok();
-}
-
-mlx5::DataSegment End::local(std::size_t at, std::uint32_t bytes) const {
-    return mlx5::make_data(reinterpret_cast<std::uint64_t>(block_.data() + at), bytes, keys_.lkey);
-}
-
-mlx5::RemoteAddressSegment End::remote(std::size_t at) const {
-    return mlx5::make_remote(reinterpret_cast<std::uint64_t>(block_.data() + at), keys_.rkey);
-}
-
-Result<std::unique_ptr<Pair>> Pair::open(const std::string& wire, std::span<const std::string> addresses,
-                                         std::uint16_t port, std::uint32_t mtu, std::uint32_t entries_log2,
-                                         std::size_t bytes) {
+Result<std::unique_ptr<Pair>> Pair::open(const Plan& plan) {
     std::unique_ptr<Pair> pair(new Pair());
-    for (int i = 0; i < 2; ++i) {
-        GN_ASSIGN(pair->reactors_[i], Reactor::start(i == 0 ? "gn-here" : "gn-there"));
-        if (wire == "udp") {
-            GN_ASSIGN(pair->udp_[i], UdpWire::open({.address = addresses[i], .port = port, .mtu = mtu},
-                                                   *pair->reactors_[i]));
-            GN_ASSIGN(pair->nics_[i], SoftNic::open(*pair->udp_[i], NicOptions{}));
-        } else if (wire == "loop" || i == 1) {
-            Reactor* const reactor = pair->reactors_[i].get();
-            GN_ASSIGN(pair->nics_[i],
-                      SoftNic::open(pair->loop_, i == 0 ? "here" : "there", NicOptions{}, {&reactor, 1}));
-        }
-    }
-    if (wire == "shm") GN_TRY(pair->become_client());
-    for (int i = 0; i < 2; ++i) {
-        GN_ASSIGN(pair->ends_[i], End::create(*pair->nics_[i], entries_log2, bytes));
-    }
-    Door door(pair->there().qp());
-    GN_TRY(pair->nics_[1]->listen(kService, door));
-    const auto connected =
-        pair->nics_[0]->connect(pair->here().qp(), pair->nics_[1]->address(), kService, {}, 5000);
-    pair->nics_[1]->unlisten(kService);
-    if (!connected.ok()) return connected.error();
+    if (plan.wire == "shm")
+        GN_TRY(pair->become_client(plan));
+    else
+        GN_TRY(pair->open_here(plan));
     return pair;
 }
 
-/// The other end's node serves, and this end connects to it.
-Result<void> Pair::become_client() {
-    Reactor* const reactor = reactors_[1].get();
-    const auto path =
-        std::filesystem::temp_directory_path() / fmt::format("gnstor-bench-{}.sock", ::getpid());
-    GN_ASSIGN(server_, ShmServer::start(loop_, {&reactor, 1}, {.path = path, .node = "there"}));
-    GN_ASSIGN(shm_, ShmWire::open(path));
+Result<void> Pair::open_here(const Plan& plan) {
+    for (int i = 0; i < 2; ++i) {
+        GN_ASSIGN(reactors_[i], Reactor::start(i == 0 ? "gn-here" : "gn-there"));
+        Reactor* const reactor = reactors_[i].get();
+        if (plan.wire == "udp") {
+            GN_ASSIGN(udp_[i], UdpWire::open({.address = plan.addresses[static_cast<std::size_t>(i)],
+                                              .port = plan.port,
+                                              .mtu = plan.mtu},
+                                             *reactor));
+            GN_ASSIGN(nics_[i], SoftNic::open(*udp_[i], NicOptions{}));
+        } else {
+            GN_ASSIGN(nics_[i], SoftNic::open(loop_, i == 0 ? "here" : "there", NicOptions{}, {&reactor, 1}));
+        }
+        GN_ASSIGN(ends_[i], End::create(*nics_[i], plan.shape));
+    }
+    Door door(ends_[1]->qp());
+    GN_TRY(nics_[1]->listen(kService, door));
+    auto connected = nics_[0]->connect(here().qp(), nics_[1]->address(), kService, {}, kConnectMs);
+    nics_[1]->unlisten(kService);
+    if (!connected.ok()) return connected.error();
+    return {};
+}
+
+Result<void> Pair::become_client(const Plan& plan) {
+    GN_ASSIGN(node_, NodeProcess::start(plan.shape));
+    GN_ASSIGN(shm_, ShmWire::open(node_->socket_path()));
     GN_ASSIGN(nics_[0], SoftNic::open(*shm_));
+    GN_ASSIGN(ends_[0], End::create(*nics_[0], plan.shape));
+    GN_TRY(nics_[0]->connect(here().qp(), kNodeAddress, kService, {}, kConnectMs));
     return {};
 }
 
 Pair::~Pair() = default;
 
-double Pair::engine_seconds() const {
-    return static_cast<double>(reactors_[0]->cpu_time_ns() + reactors_[1]->cpu_time_ns()) * 1e-9;
+mlx5::RemoteAddressSegment Pair::there(std::size_t at) const {
+    if (node_ != nullptr) return mlx5::make_remote(node_->memory_address() + at, node_->rkey());
+    return mlx5::make_remote(reinterpret_cast<std::uint64_t>(ends_[1]->memory().data() + at),
+                             ends_[1]->rkey());
 }
 
-std::uint64_t Pair::retransmissions() const {
-    if (udp_[0] == nullptr) return 0;
-    return udp_[0]->counters().retransmissions + udp_[1]->counters().retransmissions;
+Result<void> Pair::fill_there(std::uint64_t seed) {
+    if (node_ != nullptr) return node_->fill(seed);
+    fill(ends_[1]->memory(), seed);
+    return {};
 }
 
-std::uint64_t Pair::overruns() const {
-    if (udp_[0] == nullptr) return 0;
-    return udp_[0]->counters().receive_overruns + udp_[1]->counters().receive_overruns;
+Result<std::uint64_t> Pair::count_good_there(std::uint64_t seed, std::uint32_t place_bytes) {
+    if (node_ != nullptr) return node_->count_good(seed, place_bytes);
+    return count_good(ends_[1]->memory(), seed, place_bytes);
+}
+
+double Pair::reactor_seconds() const {
+    double all = 0;
+    for (const auto& reactor : reactors_)
+        if (reactor != nullptr) all += static_cast<double>(reactor->cpu_time_ns()) * 1e-9;
+    return all;
+}
+
+Result<double> Pair::engine_seconds() {
+    if (node_ != nullptr) return node_->cpu_seconds();
+    return reactor_seconds();
+}
+
+double Pair::lane_seconds() const {
+    return process_cpu_seconds() - reactor_seconds();
+}
+
+PacketCounts Pair::packets() const {
+    PacketCounts all;
+    for (const auto& udp : udp_) {
+        if (udp == nullptr) continue;
+        const UdpWireCounters c = udp->counters();
+        all.sent += c.packets_sent;
+        all.retransmissions += c.retransmissions;
+        all.overruns += c.receive_overruns;
+        all.send_full += c.send_full;
+    }
+    return all;
 }
 
 }  // namespace gnstor::bench::wire_bench

@@ -1,78 +1,70 @@
 // wire_pair.hpp: two NICs on one wire, a queue pair on each, connected, with registered memory: what `bench
 // wire` moves bytes through. One host thread posts and waits.
+//
+// On loop and udp both ends are this process's, an engine thread each. On shm the other end is a node's, a
+// process of its own (wire_node.hpp), and this process is its client.
 #pragma once
 
+#include "wire_end.hpp"
+#include "wire_node.hpp"
+
 #include "rdma/loop_wire.hpp"
-#include "rdma/nic.hpp"
-#include "rdma/nic_memory.hpp"
 #include "rdma/shm_wire.hpp"
 #include "rdma/udp_wire.hpp"
 
 #include <gnstor/base/reactor.hpp>
-#include <gnstor/rdma/poster.hpp>
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 namespace gnstor::bench::wire_bench {
 
-/// Queue memory of one end.
-class End {
-  public:
-    static Result<std::unique_ptr<End>> create(rdma::SoftNic& nic, std::uint32_t entries_log2,
-                                               std::size_t bytes);
-    ~End();
-    End(const End&) = delete;
-    End& operator=(const End&) = delete;
-
-    [[nodiscard]] rdma::QpNumber qp() const { return qp_; }
-    [[nodiscard]] const rdma::SendQueueRef& queue() const { return send_; }
-    [[nodiscard]] std::span<std::byte> memory() const { return {block_.data(), bytes_}; }
-    [[nodiscard]] rdma::mlx5::DataSegment local(std::size_t at, std::uint32_t bytes) const;
-    [[nodiscard]] rdma::mlx5::RemoteAddressSegment remote(std::size_t at) const;
-
-  private:
-    explicit End(rdma::SoftNic& nic) : nic_(nic) {}
-
-    rdma::SoftNic& nic_;
-    std::size_t bytes_ = 0;
-    rdma::NicMemory block_;  // payload, then queues
-    std::unique_ptr<std::uint32_t[]> ready_;
-    std::unique_ptr<rdma::SendQueueState> state_;
-    rdma::MemoryKeys keys_{};
-    rdma::CqNumber cq_ = 0;
-    rdma::QpNumber qp_ = 0;
-    rdma::SendQueueRef send_{};
+/// What both ends of the udp wire did so far.
+struct PacketCounts {
+    std::uint64_t sent = 0, retransmissions = 0, overruns = 0, send_full = 0;
 };
 
 class Pair {
   public:
-    /// `wire`: "loop", "shm" (this end is a client of the other's node; both in this process, each with a
-    /// mapping of its own) or "udp". The two addresses and the port are the udp wire's.
-    static Result<std::unique_ptr<Pair>> open(const std::string& wire, std::span<const std::string> addresses,
-                                              std::uint16_t port, std::uint32_t mtu,
-                                              std::uint32_t entries_log2, std::size_t bytes);
+    struct Plan {
+        std::string wire;                    ///< loop, shm or udp
+        std::vector<std::string> addresses;  ///< of the two ends, and the port, and the MTU: udp's
+        std::uint16_t port = 0;
+        std::uint32_t mtu = 0;
+        EndShape shape;
+    };
+    static Result<std::unique_ptr<Pair>> open(const Plan& plan);
     ~Pair();
     [[nodiscard]] End& here() const { return *ends_[0]; }
-    [[nodiscard]] End& there() const { return *ends_[1]; }
-    /// CPU time of the threads that run the NICs.
-    [[nodiscard]] double engine_seconds() const;
-    [[nodiscard]] std::uint64_t retransmissions() const;
-    [[nodiscard]] std::uint64_t overruns() const;
-    [[nodiscard]] std::uint32_t mtu() const { return udp_[0] != nullptr ? udp_[0]->mtu() : 0; }
+    /// A place of the other end's memory.
+    [[nodiscard]] rdma::mlx5::RemoteAddressSegment there(std::size_t at) const;
+    /// As fill() and count_good() of wire_end.hpp, where the memory is.
+    Result<void> fill_there(std::uint64_t seed);
+    Result<std::uint64_t> count_good_there(std::uint64_t seed, std::uint32_t place_bytes);
+
+    /// CPU time of the NICs' engine threads; on shm, of the whole node's process.
+    [[nodiscard]] Result<double> engine_seconds();
+    /// CPU time of all else: who posts and waits, this process's. All of this process on shm.
+    [[nodiscard]] double lane_seconds() const;
+    [[nodiscard]] bool node_is_a_process() const { return node_ != nullptr; }
+    /// False: the node's process is gone, and nothing that was asked of it will be answered.
+    [[nodiscard]] bool other_end_lives() const { return node_ == nullptr || node_->alive(); }
+    [[nodiscard]] bool has_packets() const { return udp_[0] != nullptr; }
+    [[nodiscard]] PacketCounts packets() const;
 
   private:
     Pair() = default;
-    Result<void> become_client();
+    Result<void> open_here(const Plan& plan);
+    Result<void> become_client(const Plan& plan);
+    [[nodiscard]] double reactor_seconds() const;
 
     // Destroyed from the last to the first.
+    std::unique_ptr<NodeProcess> node_;
     std::unique_ptr<Reactor> reactors_[2];
     rdma::LoopWire loop_;
     std::unique_ptr<rdma::UdpWire> udp_[2];
-    std::unique_ptr<rdma::ShmServer> server_;
     std::unique_ptr<rdma::ShmWire> shm_;
     std::unique_ptr<rdma::SoftNic> nics_[2];
     std::unique_ptr<End> ends_[2];

@@ -41,6 +41,8 @@ class WrongUsage(unittest.TestCase):
             (["model", "--depths", "0"], "--depths"), (["model", "--loads", "1.5"], "--loads"), (["model", "--sizes", "100"], "--sizes"),
             (["model", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"),
             (["deengine", "--json", "/nonexistent/folder/x"], "/nonexistent/folder/x"),
+            (["wire", "--wires", "loop,tea"], "tea"), (["wire", "--sizes", "100"], "--sizes"), (["wire", "--depth", "65"], "--depth"),
+            (["wire", "--seconds", "0"], "--seconds"), (["wire", "--addresses", "127.0.0.1"], "--addresses"), (["wire-node"], "bench wire"),
         ):
             with self.subTest(arguments=arguments):
                 ended = bench(*arguments)
