@@ -1,69 +1,24 @@
 // Packets that nobody should send, from plain UDP sockets, beside a connection that must not notice.
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <thread>
 
 #include "rdma/roce/cm_messages.hpp"
 #include "rdma/udp/rig.hpp"
+#include "rdma/udp/stranger.hpp"
 #include "support/count.hpp"
 #include "support/seed.hpp"
 
 namespace gnstor::rdma::udp {
 namespace {
 
+using rig::connection_request;
 using rig::FakeAcceptor;
 using rig::FakeEndpoint;
 using rig::Pair;
+using rig::Stranger;
+using rig::write_packet;
 using roce::RequestKind;
-
-/// A plain socket on an address of its own, which seals packets as a good citizen does, if asked to.
-class Stranger {
-  public:
-    Stranger(const char* address, std::uint16_t port) : port_(port) {
-        fd_ = ::socket(AF_INET, SOCK_DGRAM, 0);
-        const int discover = IP_PMTUDISC_DO;
-        setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
-        own_.sin_family = to_.sin_family = AF_INET;
-        inet_pton(AF_INET, address, &own_.sin_addr);
-        EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&own_), sizeof own_), 0);
-        socklen_t bytes = sizeof own_;
-        getsockname(fd_, reinterpret_cast<sockaddr*>(&own_), &bytes);
-        inet_pton(AF_INET, "127.0.0.3", &to_.sin_addr);
-        to_.sin_port = htons(port);
-    }
-    ~Stranger() { close(fd_); }
-    void send(std::span<const std::byte> bytes) {
-        EXPECT_EQ(
-            sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&to_), sizeof to_),
-            static_cast<ssize_t>(bytes.size()));
-        ++sent;
-    }
-    void send(const roce::Packet& packet, std::uint32_t spoil = 0) {
-        std::vector<std::byte> bytes(roce::encoded_bytes(packet));
-        ASSERT_TRUE(roce::encode(packet, bytes).ok());
-        roce::NetworkHeaders::Ipv4 ip;
-        std::memcpy(ip.source.data(), &own_.sin_addr, 4);
-        std::memcpy(ip.destination.data(), &to_.sin_addr, 4);
-        const auto size = static_cast<std::uint32_t>(bytes.size());
-        roce::seal(roce::NetworkHeaders::make(ip, {ntohs(own_.sin_port), port_}, size), bytes);
-        std::uint32_t crc = 0;
-        std::memcpy(&crc, bytes.data() + size - 4, 4);
-        crc ^= spoil;
-        std::memcpy(bytes.data() + size - 4, &crc, 4);
-        send(bytes);
-    }
-    std::uint64_t sent = 0;
-
-  private:
-    int fd_;
-    const std::uint16_t port_;
-    sockaddr_in own_{}, to_{};
-};
 
 /// A connection under traffic, whose numbers an attacker knows.
 class Hostile : public ::testing::Test {
@@ -111,19 +66,6 @@ class Hostile : public ::testing::Test {
     std::vector<std::byte> before;
     std::uint64_t id = 0, seed = 1000;
 };
-
-roce::Packet write_packet(std::uint32_t qp, std::uint32_t psn, std::span<const std::byte> payload) {
-    roce::Packet packet;
-    packet.opcode = roce::Opcode::kWriteOnly;
-    packet.ack_request = true;
-    packet.queue_pair = qp;
-    packet.psn = psn;
-    packet.address = 16;
-    packet.rkey = rig::kKey;
-    packet.length = static_cast<std::uint32_t>(payload.size());
-    packet.payload.add(payload);
-    return packet;
-}
 
 TEST_F(Hostile, PacketsOfAnotherAddressAreDroppedAndCountedWhateverTheySay) {
     Stranger stranger("127.0.0.66", pair.port());
@@ -177,20 +119,6 @@ TEST_F(Hostile, GarbageIsDroppedAndCounted) {
               stranger.sent);
     expect_unharmed();
     test::count("udp_hostile_packets", stranger.sent);
-}
-
-roce::CmMessage connection_request(std::uint32_t number) {
-    roce::CmMessage req;
-    req.kind = roce::CmKind::kRequest;
-    req.transaction = number;
-    req.local_id = number;
-    req.queue_pair = 2 + number;
-    req.mtu_code = 3;
-    req.service_id = roce::service_of_port(4420);
-    req.responder_resources = req.initiator_depth = 4;
-    req.private_bytes = 92;
-    roce::encode_ip_addresses({}, std::span(req.private_data).first<roce::kIpAddressBytes>());
-    return req;
 }
 
 TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersConnectDuringIt) {
