@@ -7,19 +7,21 @@ A test program prints lines of the form      GN_COUNT <name>=<integer>
     {"fast": {"nvme_fields_round_trips": 20000}, "long": {...}, "asan": {...}, "tsan": {...}, "fuzz": {"fuzz_capsule": 50000}}
 
 Sections `fast` and `long` are checked where tests of that label ran in the cpu preset; `asan`, `tsan`, `gpu`, `fuzz` and `peer` in their stages
-(`peer_short`: what continuous integration runs of that one).
+(`peer_short`: what continuous integration runs of that one). `ci` is checked beside `fast` where CI is set: tests that need programs which are left
+out elsewhere.
 A counter that has a floor and was not printed fails, as one below its floor does.
 
     floors.py check LOG SECTION...       checks the counters in LOG against these sections of every floors.json
     floors.py show LOG                   prints the counters in LOG
 """
 import json
+import os
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SECTIONS = {"fast", "long", "asan", "tsan", "gpu", "fuzz", "cuda", "example", "peer", "peer_short"}
+SECTIONS = {"fast", "long", "asan", "tsan", "gpu", "fuzz", "cuda", "example", "peer", "peer_short", "ci"}
 COUNT = re.compile(r"(?<!\S)GN_COUNT\s+([\w.:/-]+)=(\d+)\s*$", re.M)
 
 
@@ -59,6 +61,10 @@ def check(sums, floors, sections):
     return lines, missed
 
 
+def with_ci(sections):
+    return [*sections, "ci"] if os.environ.get("CI") and "fast" in sections else sections
+
+
 def main(arguments):
     if len(arguments) < 2 or arguments[0] not in ("check", "show"):
         print(__doc__, file=sys.stderr)
@@ -70,7 +76,7 @@ def main(arguments):
             print(f"  {name:<48} {value:>16,}")
         return 0
     try:
-        lines, missed = check(sums, load_floors(), arguments[2:])
+        lines, missed = check(sums, load_floors(), with_ci(arguments[2:]))
     except ValueError as wrong:
         print(f"floors: {wrong}", file=sys.stderr)
         return 1

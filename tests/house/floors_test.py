@@ -5,6 +5,7 @@ import pathlib
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -27,6 +28,13 @@ class Floors(unittest.TestCase):
         self.assertEqual(floors.check({"a": 5, "b": 1}, wanted, ["fast"])[1], 0)
         self.assertEqual(floors.check({"a": 4, "b": 1}, wanted, ["fast"])[1], 1)
         self.assertEqual(floors.check({"a": 5}, wanted, ["fast", "long"])[1], 2)
+
+    def test_what_only_continuous_integration_has_is_checked_there(self):
+        with unittest.mock.patch.dict(floors.os.environ, {"CI": "true"}):
+            self.assertEqual(floors.with_ci(["fast", "long"]), ["fast", "long", "ci"])
+            self.assertEqual(floors.with_ci(["asan"]), ["asan"])
+        with unittest.mock.patch.dict(floors.os.environ, {"CI": ""}):
+            self.assertEqual(floors.with_ci(["fast"]), ["fast"])
 
     def test_an_unknown_section_or_a_floor_of_nothing_is_refused(self):
         for content in ({"slow": {"a": 1}}, {"fast": {"a": 0}}, {"fast": {"a": "7"}}):
