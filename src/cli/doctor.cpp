@@ -75,6 +75,28 @@ DoctorFinding check_port(const DoctorFacts& f) {
             fmt::format("UDP port 4791 is free on {}", fmt::join(addresses, ", ")), ""};
 }
 
+/// The identification in an IPv4 header is under the ICRC, and only a raw socket shows it (udp/socket.cpp).
+DoctorFinding check_raw_socket(const DoctorFacts& f) {
+    const bool v4 = std::any_of(f.ports.begin(), f.ports.end(), [](const PortFacts& port) {
+        return port.address.find(':') == std::string::npos;
+    });
+    if (!v4) return {"raw-socket", Verdict::kGood, "not needed: IPv6 has no identification", ""};
+    if (f.raw_socket_error == 0)
+        return {"raw-socket", Verdict::kGood, "this program may open one: Linux hosts (rxe) are understood",
+                ""};
+    const std::string found = fmt::format(
+        "none can be opened ({}): packets of Linux hosts (rxe) are dropped for their ICRC; "
+        "GNStor's own programs need none",
+        std::strerror(f.raw_socket_error));
+    if (f.raw_socket_error != EPERM && f.raw_socket_error != EACCES)
+        return {"raw-socket", Verdict::kWarning, found,
+                "see whether this kernel or container has raw IPv4 sockets at all"};
+    return {"raw-socket", Verdict::kWarning, found,
+            fmt::format("where Linux hosts are to connect to a node or gateway of this machine: 'setcap "
+                        "cap_net_raw+ep {}', or run it as root",
+                        f.program)};
+}
+
 DoctorFinding check_rdma(const DoctorFacts& f) {
     for (const RdmaDevice& d : f.rdma_devices)
         if (d.roce && !d.software)
@@ -247,9 +269,9 @@ DoctorFinding check_space(const DoctorFacts& f) {
     return {"free-space", Verdict::kGood, found, ""};
 }
 
-constexpr std::array kChecks = {check_port,    check_rdma,          check_mtu,   check_firewall,
-                                check_buffers, check_locked_memory, check_pages, check_gpu,
-                                check_nvcc,    check_versions,      check_space};
+constexpr std::array kChecks = {check_port,     check_raw_socket, check_rdma,          check_mtu,
+                                check_firewall, check_buffers,    check_locked_memory, check_pages,
+                                check_gpu,      check_nvcc,       check_versions,      check_space};
 
 }  // namespace
 

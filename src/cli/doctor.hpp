@@ -45,6 +45,8 @@ struct StoreFile {
 
 struct DoctorFacts {
     std::vector<PortFacts> ports;
+    int raw_socket_error = 0;  ///< errno of an attempt to open one (IPv4, UDP); 0: this program may
+    std::string program;       ///< this program's file
     std::vector<RdmaDevice> rdma_devices;
     std::vector<InterfaceFacts> interfaces;        ///< that carry the addresses asked for
     std::optional<std::uint64_t> locked_memory;    ///< the limit in bytes, ~0: none; nothing: not readable

@@ -175,6 +175,10 @@ DoctorFacts read_facts(const DoctorSources& s, const std::vector<std::string>& a
         if (port.bind_error != 0) find_holder(s.root, port);
         f.ports.push_back(std::move(port));
     }
+    f.raw_socket_error = s.open_raw_socket();
+    std::error_code failed;
+    f.program = fs::read_symlink(s.root / "proc/self/exe", failed).string();
+    if (failed) f.program = "gnstor";
     f.rdma_devices = rdma_devices(s.root);
     f.interfaces = interfaces(s, f.ports);
     std::tie(f.locked_memory, f.may_lock_anyway) = s.locked_memory();
@@ -183,7 +187,6 @@ DoctorFacts read_facts(const DoctorSources& s, const std::vector<std::string>& a
     f.transparent_pages = transparent_pages(s.root);
     f.receive_buffer_max = number_in(s.root / "proc/sys/net/core/rmem_max");
     f.send_buffer_max = number_in(s.root / "proc/sys/net/core/wmem_max");
-    std::error_code failed;
     f.gpu_device = fs::exists(s.root / "dev/nvidiactl", failed);
     f.gpu_driver = gpu_driver(s.root);
     f.nvcc = s.find_nvcc();

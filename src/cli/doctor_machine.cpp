@@ -66,6 +66,13 @@ int bind_roce_port(const std::string& address) {
     return failed;
 }
 
+int open_raw_socket() {
+    const int fd = ::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP);
+    if (fd < 0) return errno;
+    ::close(fd);
+    return 0;
+}
+
 std::vector<LocalAddress> local_addresses() {
     std::vector<LocalAddress> all;
     ifaddrs* list = nullptr;
@@ -173,6 +180,7 @@ std::optional<std::string> output_of(const std::vector<std::string>& command,
 DoctorSources machine() {
     DoctorSources s;
     s.bind_roce_port = bind_roce_port;
+    s.open_raw_socket = open_raw_socket;
     s.local_addresses = local_addresses;
     s.run = [](const std::vector<std::string>& command) { return output_of(command, kCommandDeadline); };
     s.locked_memory = locked_memory;

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -129,6 +130,9 @@ Result<void> run_node(const NodeOptions& o) {
     GN_ASSIGN(const std::unique_ptr<ServedNode> node, o.gateway.name.empty()
                                                           ? make_node(o.array, o.address, o.port)
                                                           : make_gateway(o.from, o.gateway, o.port));
+    // A program that was given CAP_NET_RAW (setcap) is hidden from its own user: status and doctor, the same
+    // program, find a node by the files that it has open.
+    ::prctl(PR_SET_DUMPABLE, 1);
     GN_ASSIGN(const GatewayHttp http, serve_http(o, *node));
     const RemovedAtEnd about_file{o.array.directory / kNodeFile};
     json about = describe(o, *node);

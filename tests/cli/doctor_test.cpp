@@ -22,6 +22,7 @@ namespace {
 DoctorFacts healthy() {
     DoctorFacts f;
     f.ports = {{"10.0.0.1"}};
+    f.program = "/bin/gnstor";
     f.interfaces = {{"eth0", 9000, false}};
     f.locked_memory = ~0ull;
     f.nft = "";
@@ -65,7 +66,7 @@ void expect_found(const DoctorFacts& facts, const std::string& check, Verdict ve
 
 TEST(Doctor, FindsNothingOnAHealthyMachine) {
     const auto all = diagnose(healthy());
-    EXPECT_EQ(all.size(), 11u);
+    EXPECT_EQ(all.size(), 12u);
     for (const DoctorFinding& f : all) {
         EXPECT_EQ(f.verdict, Verdict::kGood) << f.check << ": " << f.found;
         EXPECT_TRUE(f.remedy.empty()) << f.check;
@@ -99,6 +100,19 @@ TEST(Doctor, SaysThatAnAddressIsNotOfThisMachine) {
     expect_found(f, "udp-port", Verdict::kProblem, {"no address of this machine", "ip address"});
     f.ports[0].bind_error = EACCES;
     expect_found(f, "udp-port", Verdict::kProblem, {"cannot be bound"});
+}
+
+TEST(Doctor, WarnsWhereLinuxHostsWouldNotBeUnderstood) {
+    DoctorFacts f = healthy();
+    f.raw_socket_error = EPERM;
+    expect_found(f, "raw-socket", Verdict::kWarning,
+                 {"rxe", "ICRC", "setcap cap_net_raw+ep /bin/gnstor", "as root"});
+    f.raw_socket_error = EPROTONOSUPPORT;
+    expect_found(f, "raw-socket", Verdict::kWarning, {"not supported", "raw IPv4 sockets"});
+    f.ports = {{"fd00::1"}};
+    EXPECT_EQ(finding(f, "raw-socket").verdict, Verdict::kGood) << "IPv6 needs none";
+    f.ports.push_back({"10.0.0.1"});
+    EXPECT_EQ(finding(f, "raw-socket").verdict, Verdict::kWarning);
 }
 
 TEST(Doctor, WarnsOfARoceAdapterButNotOfInfiniband) {
@@ -291,6 +305,7 @@ class DoctorFactsTest : public ::testing::Test {
         root = folder;
         sources.root = root;
         sources.bind_roce_port = [this](const std::string& address) { return bind_errors[address]; };
+        sources.open_raw_socket = [this] { return raw_socket_error; };
         sources.local_addresses = [] {
             return std::vector<LocalAddress>{{"lo", "127.0.0.1", true}, {"eth7", "10.0.0.1", false}};
         };
@@ -311,6 +326,7 @@ class DoctorFactsTest : public ::testing::Test {
     fs::path root;
     DoctorSources sources;
     std::map<std::string, int> bind_errors;
+    int raw_socket_error = 0;
     std::map<std::string, std::optional<std::string>> outputs;
 };
 
@@ -322,7 +338,7 @@ TEST_F(DoctorFactsTest, OfAnEmptyMachineNothingIsKnownAndNothingFails) {
     EXPECT_TRUE(f.rdma_devices.empty() && f.interfaces.empty() && f.stores.empty() && f.gpu_driver.empty());
     EXPECT_FALSE(f.gpu_device);
     EXPECT_EQ(f.free_bytes, 77u);
-    EXPECT_EQ(diagnose(f).size(), 11u);
+    EXPECT_EQ(diagnose(f).size(), 12u);
 }
 
 TEST_F(DoctorFactsTest, ReadsKernelTables) {
@@ -355,6 +371,16 @@ TEST_F(DoctorFactsTest, ReadsKernelTables) {
     EXPECT_TRUE(f.gpu_device);
     EXPECT_EQ(f.nft, "table");
     EXPECT_FALSE(f.iptables);
+}
+
+TEST_F(DoctorFactsTest, AsksWhetherARawSocketMayBeOpened) {
+    EXPECT_EQ(read().raw_socket_error, 0);
+    EXPECT_EQ(read().program, "gnstor") << "no proc, no path";
+    raw_socket_error = EPERM;
+    fs::create_directories(root / "proc/self");
+    fs::create_symlink("/opt/gnstor", root / "proc/self/exe");
+    EXPECT_EQ(read().raw_socket_error, EPERM);
+    EXPECT_EQ(read().program, "/opt/gnstor");
 }
 
 TEST_F(DoctorFactsTest, FindsTheProcessBehindThePort) {

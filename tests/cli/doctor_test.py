@@ -2,12 +2,17 @@
 """gnstor doctor on this machine: what a test can bring about is found, and is gone when it is. Arguments: the gnstor and gnstord programs."""
 import json
 import os
+import pathlib
+import shutil
 import signal
 import socket
+import subprocess
 
-from programs import Programs, count, main
+from programs import DEADLINE_S, GNSTOR, Programs, count, main
 
 ADDRESS = "127.0.47.91"
+NOBODY = 65534
+CAP_NET_RAW = 13  # linux/capability.h
 
 
 class Doctor(Programs):
@@ -37,6 +42,45 @@ class Doctor(Programs):
         self.assertEqual(self.doctor()["udp-port"]["state"], "ok")
         other = self.doctor("--address", "192.0.2.99")["udp-port"]
         self.assertIn("no address of this machine", other["found"])
+
+    def test_a_user_without_capabilities_is_told_and_one_with_sees_his_node(self):
+        own = dict(line.split(":\t", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines())
+        bounded = not int(own["CapBnd"], 16) >> CAP_NET_RAW & 1 or int(own["NoNewPrivs"]) or os.statvfs(self.root).f_flag & os.ST_NOSUID
+        if os.geteuid() != 0 or shutil.which("setcap") is None or bounded:
+            self.skipTest("needs root, setcap, and files with capabilities to be a user with and without one")
+        self.root.chmod(0o755)
+        plain, able, folder = self.root / "gnstor", self.root / "able" / "gnstor", self.root / "node"
+        able.parent.mkdir()
+        folder.mkdir()
+        os.chown(folder, NOBODY, NOBODY)
+        for program in (plain, able):
+            shutil.copy(GNSTOR, program)
+        if subprocess.run(["setcap", "cap_net_raw+ep", able], capture_output=True, check=False).returncode != 0:
+            self.skipTest("this file system keeps no capabilities")
+        # Leaks are looked for by ptrace, which a program with capabilities does not let its user do.
+        env = dict(self.env, ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0")
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": "/", "env": env, "stdout": subprocess.PIPE}
+
+        def doctor(program):
+            count("commands")
+            words = [program, "doctor", "--address", ADDRESS, "--dir", folder, "--output", "json"]
+            done = subprocess.run(words, stderr=subprocess.PIPE, timeout=DEADLINE_S, check=False, **user)
+            return {check["check"]: check for check in json.loads(done.stdout)["checks"]}
+
+        told = doctor(plain)["raw-socket"]
+        self.assertEqual(told["state"], "warning")
+        self.assertIn(f"setcap cap_net_raw+ep {plain}", told["remedy"])
+        words = [able, "node", "--dir", folder, "--listen", ADDRESS, "--ssds", "1", "--capacity", "64MiB"]
+        with subprocess.Popen(words, **user) as node:
+            try:
+                while b"serving 1 SSDs" not in (line := node.stdout.readline()):
+                    self.assertTrue(line, "the node did not start")
+                found = doctor(able)
+            finally:
+                node.terminate()
+            self.assertEqual(node.wait(DEADLINE_S), 0)
+        self.assertEqual(found["raw-socket"]["state"], "ok")
+        self.assertIn(f"gnstor (process {node.pid}), a part of an array", found["udp-port"]["found"])
 
     def test_versions_of_daemon_and_stores_are_compared(self):
         self.assertIn("no daemon runs", self.doctor()["versions"]["found"])
