@@ -23,6 +23,10 @@ constexpr std::uint64_t kFreeBytesLeast = 256ull << 20;
 constexpr std::uint32_t kHeaderBytes = 40 + 8 + 12 + 16 + 4 + 4;
 constexpr std::uint32_t kMtuLeast = 1024 + kHeaderBytes, kMtuBest = 4096 + kHeaderBytes;
 
+std::string counted(std::size_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
+
 std::string software_devices(const DoctorFacts& f) {
     std::vector<std::string> names;
     for (const RdmaDevice& d : f.rdma_devices)
@@ -222,6 +226,17 @@ DoctorFinding check_nvcc(const DoctorFacts& f) {
     return {"nvcc", Verdict::kGood, f.nvcc, ""};
 }
 
+/// Of gnstord, nodes and gateways those that differ from this program, and in what.
+std::vector<std::string> of_other_versions(const DoctorFacts& f) {
+    std::vector<std::string> others;
+    if (f.daemon_version && *f.daemon_version != f.program_version)
+        others.push_back(fmt::format("gnstord of {}", *f.daemon_version));
+    for (const PartFacts& part : f.parts)
+        if (!part.version.empty() && part.version != f.program_version)
+            others.push_back(fmt::format("{} of {}", part.what, part.version));
+    return others;
+}
+
 DoctorFinding check_versions(const DoctorFacts& f) {
     for (const StoreFile& s : f.stores) {
         if (!s.is_store)
@@ -238,16 +253,21 @@ DoctorFinding check_versions(const DoctorFacts& f) {
         return {"versions", Verdict::kProblem,
                 fmt::format("the daemon's version cannot be asked for: {}", f.daemon_trouble),
                 "see gnstord.log; 'gnstor down' and 'gnstor up' start it anew"};
-    if (f.daemon_version && *f.daemon_version != f.program_version)
-        return {
-            "versions", Verdict::kProblem,
-            fmt::format("gnstord is of version {}, this program of {}", *f.daemon_version, f.program_version),
-            "restart the daemon with this program ('gnstor down', 'gnstor up'), or use its own"};
+    if (const std::vector<std::string> others = of_other_versions(f); !others.empty())
+        return {"versions", Verdict::kProblem,
+                fmt::format("this program is of version {}, {}", f.program_version, fmt::join(others, ", ")),
+                "start what differs again with this program ('gnstor down', 'gnstor up'; what was started by "
+                "hand, by hand), or use the program of its version"};
+    for (const PartFacts& part : f.parts)
+        if (part.version.empty())
+            return {"versions", Verdict::kUnknown,
+                    fmt::format("{} does not say of which version it is", part.what),
+                    "an older program may have started it: start it again with this one"};
     return {"versions", Verdict::kGood,
-            fmt::format("program {}, {}, {} of format {}", f.program_version,
+            fmt::format("program {}, {}{}, {} of format {}", f.program_version,
                         f.daemon_version ? "the daemon the same" : "no daemon runs",
-                        f.stores.size() == 1 ? "1 store" : fmt::format("{} stores", f.stores.size()),
-                        f.store_format),
+                        f.parts.empty() ? "" : fmt::format(", {} nodes or gateways too", f.parts.size()),
+                        counted(f.stores.size(), "store"), f.store_format),
             ""};
 }
 

@@ -43,6 +43,12 @@ struct StoreFile {
     std::uint64_t not_yet_on_disk = 0;  ///< bytes of its length that the sparse file has no space for yet
 };
 
+/// A process of the array beside gnstord: a node, a gateway.
+struct PartFacts {
+    std::string what;     ///< for people: which, where
+    std::string version;  ///< of its program; empty: it does not say
+};
+
 struct DoctorFacts {
     std::vector<PortFacts> ports;
     int raw_socket_error = 0;  ///< errno of an attempt to open one (IPv4, UDP); 0: this program may
@@ -60,6 +66,7 @@ struct DoctorFacts {
     std::string program_version;
     std::optional<std::string> daemon_version;  ///< of a gnstord that answers; nothing: none does
     std::string daemon_trouble;                 ///< one is there, but does not answer: why
+    std::vector<PartFacts> parts;               ///< that run
     std::uint32_t store_format = 0;             ///< that this program reads and writes
     std::string directory;                      ///< of the array
     std::vector<StoreFile> stores;              ///< in there

@@ -1,8 +1,12 @@
 // doctor_command.cpp: gnstor doctor: what stands in the way, with remedies. Exit code 1 where something does.
 #include "cli/cli.hpp"
 #include "cli/doctor_facts.hpp"
+#include "cli/node_process.hpp"
+#include "cli/node_states.hpp"
+#include "embedded/node_array.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace gnstor::cli {
 namespace {
@@ -25,6 +29,40 @@ void ask_daemon(const Context& c, DoctorFacts& facts) {
         facts.daemon_version = status->value("version", "before 0.1.0");
 }
 
+/// Of this folder: nodes that 'gnstor up' runs, gateways, and the node whose folder it is.
+std::map<std::string, PartFacts> parts_of_folder(const Context& c) {
+    std::map<std::string, PartFacts> parts;
+    const auto add = [&](const std::string& name, const std::string& address, pid_t pid,
+                         std::string version) {
+        const auto where = embedded::parse_node_address(address);  // gnstord knows nodes without their port
+        parts[where.ok() ? where->address : address] = {
+            fmt::format("{} at {} (process {})", name, address, pid), std::move(version)};
+    };
+    if (const auto plan = read_plan(c.directory); plan.ok())
+        for (const NodeState& node : node_states(c.directory, *plan))
+            if (node.pid) add(node.node.name, node.node.address, *node.pid, node.version);
+    for (const GatewayProcess& gateway : gateway_processes(c.directory))
+        add("the gateway of " + gateway.volume, gateway.address, gateway.pid, gateway.version);
+    const std::optional<pid_t> own = node_of(c.directory);
+    const std::optional<json> about = own ? read_node_file(c.directory, *own) : std::nullopt;
+    if (about) add("the node", about->value("address", ""), *own, version_in(*about));
+    return parts;
+}
+
+/// Nodes as gnstord sees them, wherever they are: the firmware revisions of their SSDs.
+void add_parts_of_array(const Context& c, std::map<std::string, PartFacts>& parts) {
+    const Result<json> answer = c.control(2s).get("/v1/ssds");
+    if (!answer.ok()) return;
+    for (const json& ssd : answer->value("ssds", json::array())) {
+        const std::string address = ssd.value("nic_address", ""), version = ssd.value("firmware", "");
+        // One that is no IP address is in gnstord's own process.
+        if (version.empty() || address.find_first_of(".:") == std::string::npos) continue;
+        PartFacts& part = parts[address];
+        if (part.what.empty()) part.what = "the node at " + address;
+        if (part.version.empty()) part.version = version;
+    }
+}
+
 std::string shown(const std::vector<DoctorFinding>& findings) {
     std::vector<std::vector<std::string>> rows;
     for (const DoctorFinding& f : findings) {
@@ -37,6 +75,11 @@ std::string shown(const std::vector<DoctorFinding>& findings) {
 int doctor(const Context& c, const std::vector<std::string>& addresses) {
     DoctorFacts facts = read_facts(machine(), addresses, c.directory);
     ask_daemon(c, facts);
+    // Processes are this folder's, as for 'gnstor status'.
+    std::map<std::string, PartFacts> parts;
+    if (c.array.empty() && (c.socket.empty() || c.directory_given)) parts = parts_of_folder(c);
+    if (facts.daemon_version) add_parts_of_array(c, parts);
+    for (auto& [address, part] : parts) facts.parts.push_back(std::move(part));
     const std::vector<DoctorFinding> findings = diagnose(facts);
     const auto number = [&](Verdict verdict) {
         return std::count_if(findings.begin(), findings.end(),

@@ -34,11 +34,8 @@ json describe(const NodeOptions& o, const ServedNode& node) {
                         {"uuid", ssd.uuid},
                         {"serial", ssd.serial},
                         {"capacity_bytes", ssd.capacity_bytes}});
-    return json{{"pid", ::getpid()},
-                {"address", o.address},
-                {"port", o.port},
-                {"wire", "udp"},
-                {"packet_bytes", node.packet_bytes()},
+    return json{{"pid", ::getpid()}, {"version", GN_VERSION}, {"address", o.address},
+                {"port", o.port},    {"wire", "udp"},         {"packet_bytes", node.packet_bytes()},
                 {"ssds", ssds}};
 }
 
@@ -158,6 +155,11 @@ std::optional<json> read_node_file(const fs::path& directory, pid_t pid) {
     json about = json::parse(in, nullptr, false);
     if (about.is_discarded() || !about.is_object() || about.value("pid", 0) != pid) return std::nullopt;
     return about;
+}
+
+std::string version_in(const json& about) {
+    const auto version = about.find("version");
+    return version != about.end() && version->is_string() ? version->get<std::string>() : std::string();
 }
 
 }  // namespace gnstor::cli

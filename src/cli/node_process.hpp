@@ -41,4 +41,7 @@ Result<void> run_node(const NodeOptions& options);
 /// What that process said when it began to serve; nothing before, or of an earlier process.
 [[nodiscard]] std::optional<nlohmann::json> read_node_file(const std::filesystem::path& directory, pid_t pid);
 
+/// Of the program, in what its process said; empty: it does not say, as older ones did not.
+[[nodiscard]] std::string version_in(const nlohmann::json& about);
+
 }  // namespace gnstor::cli

@@ -51,7 +51,7 @@ std::vector<GatewayProcess> gateway_processes(const fs::path& directory) {
         if (!pid) continue;
         const std::optional<json> about = read_node_file(it->path(), *pid);
         if (!about || !about->contains("gateway")) continue;
-        all.push_back({about->value("gateway", ""), about->value("address", ""), *pid,
+        all.push_back({about->value("gateway", ""), about->value("address", ""), *pid, version_in(*about),
                        ask(it->path() / kGatewaySocket)});
     }
     std::ranges::sort(all, {}, &GatewayProcess::volume);
@@ -64,6 +64,7 @@ json to_json(const std::vector<NodeState>& nodes) {
         json one{
             {"name", state.node.name}, {"address", state.node.address}, {"running", state.pid.has_value()}};
         if (state.pid) one["pid"] = *state.pid;
+        if (!state.version.empty()) one["version"] = state.version;
         list.push_back(std::move(one));
     }
     return list;
@@ -81,9 +82,11 @@ std::string describe(const std::vector<NodeState>& nodes) {
 
 json to_json(const std::vector<GatewayProcess>& gateways) {
     json list = json::array();
-    for (const GatewayProcess& one : gateways)
+    for (const GatewayProcess& one : gateways) {
         list.push_back(
             {{"volume", one.volume}, {"address", one.address}, {"pid", one.pid}, {"says", one.says}});
+        if (!one.version.empty()) list.back()["version"] = one.version;
+    }
     return list;
 }
 

@@ -17,6 +17,7 @@ namespace gnstor::cli {
 struct GatewayProcess {
     std::string volume, address;
     pid_t pid = 0;
+    std::string version;  ///< of its program; empty: it does not say
     nlohmann::json says;  ///< gateway_openapi.json, Gateway; null: it did not answer
 };
 /// Those that serve volumes from the folders gateway-VOLUME of `directory`.

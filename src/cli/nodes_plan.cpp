@@ -161,7 +161,12 @@ Result<std::vector<PlannedNode>> make_plan(std::size_t nodes, const std::vector<
 
 std::vector<NodeState> node_states(const fs::path& directory, const std::vector<PlannedNode>& plan) {
     std::vector<NodeState> states;
-    for (const PlannedNode& node : plan) states.push_back({node, node_of(directory / node.name), false});
+    for (const PlannedNode& node : plan) {
+        NodeState state{.node = node, .pid = node_of(directory / node.name)};
+        const auto about = state.pid ? read_node_file(directory / node.name, *state.pid) : std::nullopt;
+        if (about) state.version = version_in(*about);
+        states.push_back(std::move(state));
+    }
     return states;
 }
 

@@ -35,6 +35,7 @@ struct NodeState {
     PlannedNode node;
     std::optional<pid_t> pid;  ///< nothing: it does not run
     bool started = false;      ///< by start_nodes
+    std::string version{};     ///< of its program; empty: it does not say
 };
 std::vector<NodeState> node_states(const std::filesystem::path& directory,
                                    const std::vector<PlannedNode>& plan);

@@ -204,6 +204,7 @@ json to_json(const SsdInfo& ssd) {
              {"service", ssd.service},
              {"subsystem_nqn", ssd.subsystem_nqn},
              {"capacity_bytes", ssd.capacity_blocks * 4096},
+             {"firmware", ssd.firmware},
              {"trouble", ssd.trouble},
              {"counters", counters}};
     if (ssd.slot != 0xFFFFFFFFu) out["slot"] = ssd.slot;

@@ -118,6 +118,8 @@ ArrayInfo InProcessControlPlane::inspect() {
         for (SsdInfo& ssd : info.ssds)
             if (ssd.slot != 0xFFFFFFFFu && ssd.state != "missing")
                 ssd.counters = impl_->options.ssd_counters(ssd);
+    if (impl_->options.ssd_firmware)
+        for (SsdInfo& ssd : info.ssds) ssd.firmware = impl_->options.ssd_firmware(ssd);
     return info;
 }
 

@@ -27,6 +27,8 @@ struct InProcessOptions {
     std::chrono::milliseconds tick{1000};  ///< 0: no thread, the owner calls tick()
     /// Counters of the drive in a slot, for metrics; may be empty. Called under the mutex.
     std::function<SsdCounters(const SsdInfo& ssd)> ssd_counters;
+    /// Version of the program that serves a drive; may be empty. Called under the mutex.
+    std::function<std::string(const SsdInfo& ssd)> ssd_firmware;
 };
 
 class InProcessControlPlane final : public client::ControlPlane, public Inspector {

@@ -23,7 +23,8 @@ struct SsdInfo {
     std::string service;
     std::string subsystem_nqn;
     std::uint64_t capacity_blocks = 0;
-    std::string trouble;  ///< empty: none
+    std::string firmware;  ///< version of the program that serves it; empty: it cannot be asked now
+    std::string trouble;   ///< empty: none
     SsdCounters counters;
 };
 

@@ -44,6 +44,14 @@ Error transport_error(Error e) {
     return e;
 }
 
+/// A field of Identify, without the blanks or zeroes behind it.
+template <class Field>
+std::string text_of(const Field& field) {
+    std::string text(reinterpret_cast<const char*>(field), sizeof field);
+    text.resize(text.find_last_not_of(std::string_view(" \0", 2)) + 1);
+    return text;
+}
+
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
     return std::as_writable_bytes(std::span<T, 1>(&value, 1));
@@ -71,8 +79,7 @@ Result<SsdIdentity> NvmfSsdPort::identify(rdma::SoftNic& nic, SsdIdentity where,
     GN_ASSIGN(const nvme::IdentifyNamespace ns, host->identify_namespace());
     static_assert(sizeof ns.nguid == sizeof where.uuid, "an NGUID holds a UUID");
     std::memcpy(where.uuid.data(), ns.nguid, where.uuid.size());
-    where.serial.assign(reinterpret_cast<const char*>(controller.sn), sizeof controller.sn);
-    where.serial.resize(where.serial.find_last_not_of(std::string_view(" \0", 2)) + 1);
+    where.serial = text_of(controller.sn);
     where.capacity_blocks = ns.nsze;
     return where;
 }
@@ -88,6 +95,9 @@ Result<void> NvmfSsdPort::ensure_connected() {
     auto connected = nvmf::HostController::connect(nic_, host_options(identity_, options_.timeout_ms));
     if (!connected.ok()) return transport_error(std::move(connected).error());
     host_ = std::move(connected).value();
+    // Whoever serves it may be another program than before. An SSD that does not say is served all the same.
+    const Result<nvme::IdentifyController> says = host_->identify_controller();
+    firmware_ = says.ok() ? text_of(says->fr) : std::string();
     return {};
 }
 
@@ -179,6 +189,16 @@ Result<nvme::SsdCountersLog> NvmfSsdPort::counters() {
         return error(Errc::kUnsupported, "{} has no counters of a version that this gnstord knows",
                      identity_.subsystem_nqn);
     return log;
+}
+
+std::string NvmfSsdPort::firmware() const {
+    return host_ != nullptr && host_->connected() ? firmware_ : std::string();
+}
+
+std::string firmware_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, const SsdInfo& ssd) {
+    for (const auto& port : ports)
+        if (Uuid{port->identity().uuid}.to_string() == ssd.uuid) return port->firmware();
+    return {};
 }
 
 SsdCounters counters_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, const SsdInfo& ssd) {

@@ -44,6 +44,9 @@ class NvmfSsdPort final : public SsdPort {
     Result<void> map_set(std::uint64_t term, const nvme::MapSet& map) override;
     /// What the SSD and the target in front of it count.
     Result<nvme::SsdCountersLog> counters();
+    /// Version of the program that serves it (FR), asked when it was connected; empty: there is no
+    /// connection now.
+    [[nodiscard]] std::string firmware() const;
 
   private:
     NvmfSsdPort(rdma::SoftNic& nic, std::uint32_t slot, SsdIdentity identity, NvmfSsdPortOptions options)
@@ -59,11 +62,15 @@ class NvmfSsdPort final : public SsdPort {
     const SsdIdentity identity_;
     const NvmfSsdPortOptions options_;
     std::unique_ptr<nvmf::HostController> host_;
+    std::string firmware_;  ///< of that connection
 };
 
 /// For SsdInfo::counters: of the port that has this SSD, as it says now; empty where it does not answer.
 /// Under the rule of one call at a time.
 [[nodiscard]] SsdCounters counters_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports,
+                                      const SsdInfo& ssd);
+/// For SsdInfo::firmware, by the same rule.
+[[nodiscard]] std::string firmware_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports,
                                       const SsdInfo& ssd);
 
 }  // namespace gnstor::daemon

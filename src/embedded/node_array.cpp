@@ -178,6 +178,9 @@ Result<void> NodeArray::Impl::start_daemon(std::unique_ptr<daemon::RecordStore> 
     daemon_options.ssd_counters = [this](const daemon::SsdInfo& ssd) {
         return daemon::counters_of(ports, ssd);
     };
+    daemon_options.ssd_firmware = [this](const daemon::SsdInfo& ssd) {
+        return daemon::firmware_of(ports, ssd);
+    };
     std::vector<daemon::SsdPort*> drives;
     for (const auto& port : ports) drives.push_back(port.get());
     GN_ASSIGN(daemon, daemon::InProcessControlPlane::start(std::move(records), std::move(drives),

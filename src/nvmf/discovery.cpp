@@ -57,7 +57,7 @@ nvme::IdentifyController identify() {
     std::memset(c.sn, ' ', sizeof c.sn);
     std::memset(c.fr, ' ', sizeof c.fr);
     (void)put_text(c.mn, "GNStor discovery");
-    (void)put_text(c.fr, "0.1.0");
+    (void)put_text(c.fr, GN_VERSION);
     c.acl = 3;
     c.lpa = nvme::kLpaExtendedData;
     return c;

@@ -20,7 +20,8 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::string_view kFirmware = "0.1.0";
+constexpr std::string_view kFirmware = GN_VERSION;
+static_assert(kFirmware.size() <= sizeof nvme::IdentifyController::fr, "or versions are compared in part");
 constexpr std::uint16_t kTemperatureKelvin = 300;
 constexpr std::uint32_t kWarningKelvin = 343;
 constexpr std::uint32_t kNvmCommandSet = 0;       // CSI

@@ -93,6 +93,35 @@ class Nodes(Programs):
         self.assertEqual(self.cli("cat", "piped").stdout, b"through a pipe")
         count("bytes", len(data))
 
+    def test_doctor_names_the_process_of_another_version(self):
+        up = self.up()
+        version = self.ask("status")["version"]
+        self.assertEqual([node["version"] for node in up["nodes"]], [version] * 2)
+        self.assertEqual([ssd["firmware"] for ssd in self.ask("ssd", "list")["ssds"]], [version] * 4, "as the SSDs say it themselves")
+        self.ask("volume", "create", "disk", "16MiB", "--as", "linux")
+        self.gateway(f"127.50.{os.getpid() % 250}.1")
+
+        def versions(*words):
+            answer = json.loads(self.cli("doctor", "--output", "json", *words, code=None).stdout)
+            return next(check for check in answer["checks"] if check["check"] == "versions")
+
+        self.assertIn("the daemon the same, 3 nodes or gateways too", versions()["found"])
+        self.assertIn("2 nodes or gateways too", versions("--array", f"unix:{self.dir}/gnstord.sock")["found"], "by their SSDs alone")
+        for file, name in ((self.dir / "node-1" / "node.json", "node-1 at "), (self.dir / "gateway-disk" / "node.json", "the gateway of disk at ")):
+            said = json.loads(file.read_text())
+            file.write_text(json.dumps(said | {"version": "0.0.1"}))
+            found = versions()
+            self.assertEqual(found["state"], "problem")
+            self.assertRegex(found["found"], rf"{name}[\d.]+ \(process {said['pid']}\) of 0\.0\.1$")
+            self.assertTrue(found["remedy"])
+            # As an older program wrote it. A node's SSDs still say it, a gateway has none.
+            file.write_text(json.dumps({key: value for key, value in said.items() if key != "version"}))
+            self.assertEqual(versions()["state"], "ok" if "node-1" in name else "unknown")
+            file.write_text(json.dumps(said))
+            self.assertEqual(versions()["state"], "ok")
+        self.kill(up["nodes"][0]["pid"])
+        self.until(lambda: [ssd["firmware"] for ssd in self.ask("ssd", "list")["ssds"]].count("") == 2, "a version that nobody can ask for is still told")
+
     def test_a_killed_node_is_reported_and_up_brings_it_back_with_all_it_held(self):
         up = self.up()
         data = self.random.randbytes(1_000_000)

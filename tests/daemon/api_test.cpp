@@ -26,6 +26,7 @@ class ApiTest : public ::testing::Test {
         options.ssd_counters = [](const SsdInfo& ssd) {
             return SsdCounters{{"reads", ssd.slot + 10}, {"writes", ssd.slot}};
         };
+        options.ssd_firmware = [](const SsdInfo& ssd) { return ssd.slot == 2 ? "3.2.1" : ""; };
         control = InProcessControlPlane::start(std::make_unique<MemoryRecordStore>(), array.ports(), options)
                       .value();
         api = std::make_unique<Api>(*control, *control);
@@ -125,7 +126,10 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
     EXPECT_EQ(send(200, "GET", "/v1/volumes/v").at("owner_name"), "alice");
     send(200, "GET", "/v1/clients");
     send(200, "GET", "/v1/array");
-    EXPECT_EQ(send(200, "GET", "/v1/ssds").at("ssds").at(2).at("counters").at("reads"), 12);
+    const json ssds = send(200, "GET", "/v1/ssds").at("ssds");
+    EXPECT_EQ(ssds.at(2).at("counters").at("reads"), 12);
+    EXPECT_EQ(ssds.at(2).at("firmware"), "3.2.1");
+    EXPECT_EQ(ssds.at(1).at("firmware"), "");
     const json opened = send(200, "POST", "/v1/volumes/v/open", {{"client", 1}, {"mode", "write"}});
     const json epoch = opened.at("volume").at("epoch");
     EXPECT_EQ(send(200, "GET", "/v1/status").at("leases").at(0).at("client_name"), "alice");
