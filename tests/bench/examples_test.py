@@ -11,7 +11,7 @@ import unittest
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 GNSTOR, GNSTORD = (os.path.abspath(p) for p in (sys.argv.pop(1), sys.argv.pop(1))) if len(sys.argv) > 2 else (None, None)
-OWN_ENDS = ",".join(f"127.{1 + os.getpid() // 250 % 250}.{1 + os.getpid() % 250}.{end}" for end in (2, 3))
+OWN_ENDS = ",".join(f"127.{128 + (os.getpid() >> 8 & 63)}.{os.getpid() & 255}.{end}" for end in (2, 3))
 SERVED = ".gnstor"  # the folder that examples name
 KINDS = {"load", "path", "model", "paper", "pool", "deengine", "wire"}
 # What makes a run short, by benchmark; an option of the example's own is replaced.

@@ -5,6 +5,7 @@
 
 #include <linux/errqueue.h>
 #include <linux/filter.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ constexpr std::uint32_t kBufferBytes = 4224;  // the longest packet with the hea
 static_assert(kBufferBytes >= kPacketBytesMax + kIpv4HeaderBytes + kUdpHeaderBytes);
 constexpr std::uint32_t kComplaintsMax = 8;
 constexpr std::uint32_t kBufferBytesMax = 1u << 30;
+constexpr std::uint32_t kStrangersMax = 1u << 16;  // more than any buffer of a new socket holds
 
 /// A file descriptor that is closed unless it is released.
 class Descriptor {
@@ -59,6 +61,18 @@ std::uint32_t ask_for_buffers(int fd, std::uint32_t bytes_wanted) {
     socklen_t bytes = sizeof granted;
     getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &bytes);
     return static_cast<std::uint32_t>(granted);
+}
+
+/// A raw socket sees the datagrams of everybody from when it is opened to when it is filtered; those are not
+/// ours, and neither are those that found it full. How many did.
+std::uint32_t forget_strangers(int raw) {
+    char none = 0;
+    for (std::uint32_t i = 0; i < kStrangersMax && ::recv(raw, &none, 1, MSG_DONTWAIT | MSG_TRUNC) >= 0;
+         ++i) {
+    }
+    std::array<std::uint32_t, SK_MEMINFO_VARS> memory{};
+    socklen_t bytes = sizeof memory;
+    return getsockopt(raw, SOL_SOCKET, SO_MEMINFO, memory.data(), &bytes) == 0 ? memory[SK_MEMINFO_DROPS] : 0;
 }
 
 /// A raw socket that sees the IPv4 datagrams for `port` at `address`, from their IP header on. Nothing: the
@@ -162,7 +176,10 @@ PacketSocket::PacketSocket(const IpAddress& address, std::uint16_t port, int udp
       in_(std::make_unique<Batch>()),
       out_(std::make_unique<Batch>()) {
     receive_buffer_bytes_ = ask_for_buffers(udp_, buffer_bytes);
-    if (raw_ >= 0) receive_buffer_bytes_ = ask_for_buffers(raw_, buffer_bytes);
+    if (raw_ >= 0) {
+        receive_buffer_bytes_ = ask_for_buffers(raw_, buffer_bytes);
+        last_overruns_ = forget_strangers(raw_);
+    }
     for (Batch* const batch : {in_.get(), out_.get()}) {
         for (std::uint32_t i = 0; i < kBatch; ++i) {
             Slot& slot = batch->slots[i];
