@@ -24,6 +24,12 @@ bool is_ip(const std::string& text) {
            ::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
 }
 
+/// The route to an address of this machine's own begins at it; all of 127.0.0.0/8 is its own.
+bool on_this_machine(const std::string& address) {
+    const Result<std::string> from = client::local_address_for(address);
+    return address.rfind("127.", 0) == 0 || (from.ok() && *from == address);
+}
+
 }  // namespace
 
 struct RemoteArray::Impl {
@@ -117,8 +123,11 @@ std::string RemoteArray::wire() const {
     if (impl_->host == nullptr)
         return fmt::format("shm: gnstord works on queues in this process's memory ({})",
                            impl_->nodes.front());
-    return fmt::format("udp from {} to {}, {} bytes a packet", impl_->host->address(),
-                       fmt::join(impl_->nodes, ", "), packet_bytes());
+    // docs/wire.md, "Which wire, and why".
+    const bool beside = std::all_of(impl_->nodes.begin(), impl_->nodes.end(), on_this_machine);
+    return fmt::format("udp from {} to {}, {} bytes a packet{}", impl_->host->address(),
+                       fmt::join(impl_->nodes, ", "), packet_bytes(),
+                       beside ? " (processes that are nodes serve udp alone, on this machine, too)" : "");
 }
 
 }  // namespace gnstor

@@ -67,7 +67,7 @@ class Nodes(Programs):
         data = self.random.randbytes(5_000_001)
         put = self.put("data", data)
         addresses = [node["address"] for node in up["nodes"]]
-        self.assertRegex(put.stderr.decode(), r"wire: udp from [\d.]+ to " + ", ".join(map(re.escape, addresses)))
+        self.assertRegex(put.stderr.decode(), r"wire: udp from [\d.]+ to " + ", ".join(map(re.escape, addresses)) + r", \d+ bytes a packet \(.*on this machine")
         self.put("nothing", b"")
         self.put("one", b"x")
         self.cli("put", "-", "piped", stdin=b"through a pipe")
