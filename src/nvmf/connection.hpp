@@ -126,6 +126,7 @@ class Connection final : public rdma::MessageSink {
         bool closing = false;  ///< it was told to fail
         bool failed = false;   ///< and that because of a time limit
         bool quiesced = false;
+        std::uint32_t refusals = 0;       ///< how often its queue pair was not to be destroyed yet
         ssd::NvmeQueue* queue = nullptr;  ///< to be deleted
     };
     Record record;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <utility>
 
 namespace gnstor::nvmf {
 
@@ -17,7 +18,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick{50};  // how often the clock is looked at
 constexpr std::chrono::milliseconds kConnectWait{
-    1};  // how often a Connect that waits for its queue id is tried
+    1};                                        // how often a Connect that waits for its queue id is tried
+constexpr std::uint32_t kRefusalsQuiet = 200;  // ticks for which a queue pair may live on unmentioned
 
 }  // namespace
 
@@ -69,10 +71,13 @@ TargetControl::~TargetControl() {
     if (thread_.joinable()) thread_.join();
     // Whatever a stuck drive still holds: stop polling, then take the queues away; both waits are bounded.
     for (const auto& each : shards_) each.second->stop();
-    for (const auto& connection : connections_) {
+    for (auto& connection : connections_) {
         if (connection->record.queue != nullptr)
             (void)connection->record.subsystem->config.device->delete_queue(connection->record.queue);
-        (void)nic_.destroy_queue_pair(connection->qp());
+        const auto destroyed = nic_.destroy_queue_pair(connection->qp());
+        if (destroyed.ok() || destroyed.error().code != Errc::kBusy) continue;
+        log_error("{}: {}", doors_[connection->record.door]->service, destroyed.error().message);
+        nic_.keep(std::shared_ptr<Connection>(std::move(connection)));  // the NIC goes on naming it
     }
 }
 
@@ -174,7 +179,7 @@ void TargetControl::run() {
             next_tick = std::chrono::steady_clock::now() + kTick;
         }
         decide_connects();
-        destroy_quiesced();
+        destroy_quiesced(look);
     }
 }
 
@@ -349,19 +354,31 @@ ConnectOutcome TargetControl::make_queue(Connection& connection, Subsystem& subs
     return {Status::kInternalError, 0, {}};
 }
 
-void TargetControl::destroy_quiesced() {
-    for (Connection* connection : snapshot())
-        if (connection->record.quiesced) destroy(*connection);
+void TargetControl::destroy_quiesced(bool again) {
+    for (Connection* connection : snapshot()) {
+        const Connection::Record& record = connection->record;
+        if (record.quiesced && (record.refusals == 0 || again)) destroy(*connection);
+    }
 }
 
+/// All connections wait for this thread, so it waits for none: a queue pair that the NIC still needs is tried
+/// again at the next tick, and its connection lives as long.
 void TargetControl::destroy(Connection& connection) {
-    connection.shard().remove(connection);
-    const Connection::Record& record = connection.record;
-    if (record.queue != nullptr) {
-        const auto deleted = record.subsystem->config.device->delete_queue(record.queue);
+    Connection::Record& record = connection.record;
+    if (record.refusals == 0) connection.shard().remove(connection);
+    if (ssd::NvmeQueue* const queue = std::exchange(record.queue, nullptr)) {
+        const auto deleted = record.subsystem->config.device->delete_queue(queue);
         if (!deleted.ok()) log_error("{}: {}", record.subsystem->config.nqn, deleted.error().message);
     }
-    const auto destroyed = nic_.destroy_queue_pair(connection.qp());
+    const auto destroyed = nic_.destroy_queue_pair(connection.qp(), 0);
+    if (!destroyed.ok() && destroyed.error().code == Errc::kBusy) {
+        if (++record.refusals == kRefusalsQuiet)
+            log_warn("{}: a connection of {} ended, and its queue pair is not to be had for {} s: {}",
+                     doors_[record.door]->service, record.peer,
+                     std::chrono::duration_cast<std::chrono::seconds>(kRefusalsQuiet * kTick).count(),
+                     destroyed.error().message);
+        return;
+    }
     if (!destroyed.ok()) log_error("{}: {}", doors_[record.door]->service, destroyed.error().message);
     if (record.bound) {
         Subsystem& subsystem = *record.subsystem;

@@ -99,7 +99,7 @@ class TargetControl final : public ConnectionOwner {
                       Why why = Why::kOrdinary);
     void flush_for_shutdowns(Subsystem& subsystem);
     void expire();
-    void destroy_quiesced();
+    void destroy_quiesced(bool again);
     void destroy(Connection& connection);
     [[nodiscard]] std::vector<Connection*> snapshot() const;
 

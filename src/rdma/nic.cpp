@@ -303,10 +303,11 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number, std::optional<s
             (qp->remote != nullptr && qp->remote->connecting.load(std::memory_order_acquire));
         if (busy) {
             if (std::chrono::steady_clock::now() >= deadline)
-                return error(
-                    Errc::kBusy,
-                    "queue pair {:#x}: its messages or windows are still held after {} ms by the peer's sink",
-                    number, timeout_ms);
+                return error(Errc::kBusy,
+                             "queue pair {:#x}: its messages or windows are still held after {} ms by the "
+                             "peer's sink, "
+                             "or it connects",
+                             number, timeout_ms);
             lock.unlock();
             std::this_thread::sleep_for(std::chrono::microseconds(50));
             lock.lock();

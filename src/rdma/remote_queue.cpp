@@ -23,8 +23,9 @@ constexpr std::uint64_t window_cookie(std::uint32_t index, std::uint32_t generat
 }
 }  // namespace
 
-RemoteQueue::RemoteQueue(Engine& engine, QueuePair& qp, std::uint32_t messages, std::uint32_t message_bytes)
-    : engine_(engine), qp_(qp), message_bytes_(message_bytes), buffer_held_(messages) {
+RemoteQueue::RemoteQueue(Engine& engine, QueuePair& qp, Side side, std::uint32_t messages,
+                         std::uint32_t message_bytes)
+    : engine_(engine), qp_(qp), side_(side), message_bytes_(message_bytes), buffer_held_(messages) {
     if (messages != 0)
         message_memory_ = std::make_unique_for_overwrite<std::byte[]>(std::size_t{messages} * message_bytes);
     for (std::uint32_t i = messages; i > 0; --i) free_buffers_.push_back(i - 1);
@@ -44,7 +45,23 @@ std::uint32_t RemoteQueue::depth() const noexcept {
     return std::clamp(2 * static_cast<std::uint32_t>(buffer_held_.size()), 16u, 512u);
 }
 
+// Failed or disconnected before the answer to the peer was ready.
+void RemoteQueue::on_accepted(udp::Link& link) {
+    accepted_ = &link;
+    if (qp_.in_error()) end_accepted();
+}
+
+// Whoever destroys the queue pair waits for this, and not for the peer.
+void RemoteQueue::end_accepted() {
+    udp::Link* const link = std::exchange(accepted_, nullptr);
+    if (link == nullptr) return;
+    failed_ = true;
+    link->close();
+    connecting.store(false, std::memory_order_release);
+}
+
 void RemoteQueue::start(udp::Link& link) {
+    accepted_ = nullptr;
     if (qp_.in_error()) {  // failed or disconnected while it was connecting
         failed_ = true;
         link.close();
@@ -60,6 +77,7 @@ void RemoteQueue::start(udp::Link& link) {
 
 void RemoteQueue::shut() {
     if (udp::Link* const link = std::exchange(link_, nullptr)) link->close();
+    end_accepted();
     drop_pin();
     waiting_.clear();
     for (std::uint32_t i = 0; i < windows_.size(); ++i) {
@@ -346,10 +364,10 @@ void RemoteQueue::on_batch() {
 }
 
 void RemoteQueue::on_failed(mlx5::Syndrome why) {
-    link_ = nullptr;
+    link_ = accepted_ = nullptr;
     failed_ = true;
     // Where this side connects, its thread looks at both once more, and ends it (connect_udp).
-    if (qp_.offload()) connecting.store(false, std::memory_order_release);
+    if (side_ == Side::kAccepts) connecting.store(false, std::memory_order_release);
     if (!qp_.in_error())
         log_info("rdma: queue pair {:#x}: its connection ended, syndrome {:#x}", qp_.qpn,
                  static_cast<unsigned>(why));

@@ -34,8 +34,10 @@ namespace gnstor::rdma {
 
 class RemoteQueue final : public udp::Endpoint {
   public:
+    enum class Side : std::uint8_t { kConnects, kAccepts };
     /// `messages`, `message_bytes`: of an offload queue pair (ConnectReply). `engine` is its thread's.
-    RemoteQueue(Engine& engine, QueuePair& qp, std::uint32_t messages, std::uint32_t message_bytes);
+    RemoteQueue(Engine& engine, QueuePair& qp, Side side, std::uint32_t messages,
+                std::uint32_t message_bytes);
     ~RemoteQueue() override;
     RemoteQueue(const RemoteQueue&) = delete;
     RemoteQueue& operator=(const RemoteQueue&) = delete;
@@ -58,13 +60,14 @@ class RemoteQueue final : public udp::Endpoint {
                      SoftNic::Window& window);
     void close_window(const SoftNic::Window& window, bool filled);
     void release(std::uint64_t token);
-    /// Ends the link, if it is up, and all that waits for it.
+    /// Ends the link, if it is up or was accepted, and all that waits for it.
     void shut();
     void drop_pin() noexcept;
     /// The next round of the engine after note(): the pin is dropped, and what is broken fails.
     void on_round();
 
     // udp::Endpoint
+    void on_accepted(udp::Link& link) override;
     std::byte* reach(std::uint32_t rkey, std::uint64_t address, std::uint32_t bytes,
                      roce::Right right) override;
     bool invalidate(std::uint32_t rkey) override;
@@ -74,7 +77,8 @@ class RemoteQueue final : public udp::Endpoint {
     void on_batch() override;
     void on_failed(mlx5::Syndrome why) override;
 
-    /// Between Acceptor::on_arrival, or the call of connect(), and the link's being up: not to be destroyed.
+    /// Between Acceptor::on_arrival, or the call of connect(), and the link's being up or ended: not to be
+    /// destroyed.
     /// Of a queue pair that connects, until its thread has taken note of whatever came of it.
     std::atomic<bool> connecting{true};
 
@@ -98,6 +102,7 @@ class RemoteQueue final : public udp::Endpoint {
     void submit_waiting();
     void refused(const Error& why);
     void hold(std::uint32_t buffer, bool held);
+    void end_accepted();
     void finish_window(std::uint32_t index, bool good);
     Window* find_window(std::uint64_t cookie) noexcept;
     void recycle(std::uint32_t index);
@@ -107,7 +112,9 @@ class RemoteQueue final : public udp::Endpoint {
 
     Engine& engine_;
     QueuePair& qp_;
+    const Side side_;
     udp::Link* link_ = nullptr;
+    udp::Link* accepted_ = nullptr;  ///< not up yet
     bool failed_ = false;
     /// A message could not be delivered, or a request not posted: the queue pair fails after the batch, or in
     /// the next round of the engine, and takes no message more.

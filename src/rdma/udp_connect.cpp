@@ -2,7 +2,8 @@
 // connections; here queue pairs get their ends of them.
 //
 // A queue pair has its RemoteQueue from before the first message of the connection manager until it is reset
-// or destroyed; while `connecting` it is neither (quiesce waits). The reactor's thread takes no lock.
+// or destroyed; while `connecting` it is neither (quiesce waits; putting it to error ends what was
+// accepted and is not up). The reactor's thread takes no lock.
 #include "rdma/nic_impl.hpp"
 #include "rdma/remote_queue.hpp"
 #include "rdma/udp_wire.hpp"
@@ -49,8 +50,8 @@ class UdpDoor final : public udp::Acceptor {
             reply.reject_reason = kRejectNoResources;
             return reply;
         }
-        qp->remote =
-            std::make_unique<RemoteQueue>(*qp->engine.load(), *qp, decided.messages, decided.message_bytes);
+        qp->remote = std::make_unique<RemoteQueue>(*qp->engine.load(), *qp, RemoteQueue::Side::kAccepts,
+                                                   decided.messages, decided.message_bytes);
         reply.accept = true;
         reply.qp = decided.qp;
         reply.endpoint = qp->remote.get();
@@ -112,7 +113,7 @@ Result<std::vector<std::byte>> SoftNic::Impl::connect_udp(QpNumber number, const
     if (qp->remote != nullptr || qp->state.load(std::memory_order_acquire) != QpState::kReset)
         return error(Errc::kState, "cannot connect queue pair {:#x}: it was used before, reset it", number);
     Engine* const engine = qp->engine.load();
-    qp->remote = std::make_unique<RemoteQueue>(*engine, *qp, 0, 0);
+    qp->remote = std::make_unique<RemoteQueue>(*engine, *qp, RemoteQueue::Side::kConnects, 0, 0);
     RemoteQueue& remote = *qp->remote;
     lock.unlock();  // `connecting` keeps the queue pair
     udp::Link* link = nullptr;

@@ -112,7 +112,7 @@ void ConnectionManager::fill(CmMessage& message, const CmParameters& mine) noexc
 void ConnectionManager::say(TimeNs now, Slot& slot, const CmMessage& message) {
     slot.message = message;
     slot.send = true;
-    slot.deadline = now + options_.response_timeout_ns;
+    slot.deadline = std::min(now + options_.response_timeout_ns, half_open_until(slot));
 }
 
 Result<CmId> ConnectionManager::connect(TimeNs now, const Gid& peer, const CmParameters& mine) {
@@ -211,10 +211,10 @@ void ConnectionManager::on_time(TimeNs now) {
             if (slot.events == 0) release(slot);
             continue;
         }
-        if (slot.state != State::kRequested && slot.tries < options_.retries) {
+        if (slot.state != State::kRequested && slot.tries < options_.retries && now < half_open_until(slot)) {
             ++slot.tries;
             slot.send = true;
-            slot.deadline = now + options_.response_timeout_ns;
+            slot.deadline = std::min(now + options_.response_timeout_ns, half_open_until(slot));
             continue;
         }
         // 12.9.8: who gives up says so, in case the peer is there after all.

@@ -9,7 +9,9 @@
 //     forged addresses have, a place is taken from whom less is known of, else from anyone, by chance; a
 //     refusal keeps its place, to be repeated, only until somebody needs it; answers that belong to no
 //     connection wait in a small ring that may overflow;
-//   * every state but an established one has a deadline, so a silent peer ends in kClosed;
+//   * every state but an established one has a deadline, so a silent peer ends in kClosed; what a peer began
+//   has one
+//     that nothing prolongs, so a talkative one does too;
 //   * events of a connection come in order: (kRequested or nothing), kConnected, kClosed, each at most once;
 //   after
 //     kClosed was taken the id is free.
@@ -37,8 +39,10 @@ struct CmOptions {
     std::uint32_t half_open_of_peer_max = 64;  ///< of those, begun by one peer: others still get through
     std::uint32_t retries = 7;                 ///< of each message
     TimeNs response_timeout_ns = 500'000'000;
-    TimeNs decision_timeout_ns = 10'000'000'000;  ///< how long a listener may think
-    std::uint64_t seed = 1;                       ///< of ids, so that those of a restarted process differ
+    /// From a peer's REQ until its RTU, whatever patience it asks for (MRA) and however long the listener
+    /// thinks. Below the time in which a target expects Connect: a connection that is not up by then is gone.
+    TimeNs half_open_timeout_ns = 4'500'000'000;
+    std::uint64_t seed = 1;  ///< of ids, so that those of a restarted process differ
 };
 
 /// What one side tells the other of its queue pair.
@@ -137,6 +141,10 @@ class ConnectionManager {
     Slot* find_request(const Gid& peer, const CmMessage& request) noexcept;
     [[nodiscard]] static bool half_open(const Slot& slot) noexcept {
         return slot.passive && (slot.state == State::kRequested || slot.state == State::kReplySent);
+    }
+    /// When a half-open connection that a peer began ends in any case; kNever for all others.
+    [[nodiscard]] TimeNs half_open_until(const Slot& slot) const noexcept {
+        return half_open(slot) ? slot.begun + options_.half_open_timeout_ns : kNever;
     }
     [[nodiscard]] std::uint32_t half_open_of(const Gid& peer) const noexcept;
     bool make_room_for(TimeNs now, const Gid& peer, Standing standing);

@@ -129,7 +129,7 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
     slot->remote_queue_pair = request.queue_pair;
     slot->received = request;
     set_state(*slot, State::kRequested);
-    slot->deadline = now + options_.decision_timeout_ns;
+    slot->deadline = half_open_until(*slot);
     slot->events = bit(CmEventKind::kRequested);
 }
 
@@ -181,7 +181,8 @@ void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage&
             if ((slot->state == State::kRequestSent || slot->state == State::kReplySent) &&
                 slot->tries < options_.retries) {
                 const TimeNs wait = TimeNs{4096} << (message.service_timeout & 31u);
-                slot->deadline = std::max(slot->deadline, now + std::min(wait, kReceiptWaitMaxNs));
+                slot->deadline = std::min(half_open_until(*slot),
+                                          std::max(slot->deadline, now + std::min(wait, kReceiptWaitMaxNs)));
                 ++slot->tries;
             }
             return;

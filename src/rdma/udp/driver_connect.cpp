@@ -182,6 +182,7 @@ void Driver::Impl::accept(roce::TimeNs now, const PendingArrival& arrival, const
     link->state = LinkEnd::State::kAccepted;
     link->port = arrival.port;
     link->acceptor = arrival.acceptor;
+    reply.endpoint->on_accepted(*link);
 }
 
 void Driver::Impl::on_connected(roce::TimeNs now, const roce::CmEvent& event) {

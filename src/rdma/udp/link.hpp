@@ -17,9 +17,14 @@
 
 namespace gnstor::rdma::udp {
 
+class Link;
+
 /// A queue pair as the driver sees it.
 class Endpoint : public roce::MemoryPort {
   public:
+    /// The peer is told that its connection is accepted, and may keep the answer to itself: until the link is
+    /// up (Acceptor::on_link) or on_failed(), link.close() ends it, and is all that may be called.
+    virtual void on_accepted(Link& link) { (void)link; }
     /// A posted request ended; in the order of posting. After on_failed() none follows: what was posted and
     /// not finished has completed as flushed before it.
     virtual void on_completion(const roce::Completion& completion) = 0;

@@ -1,5 +1,5 @@
-// stranger.hpp: who sends packets by hand to the right of a rig's pair, from a plain UDP socket on an address
-// of its own. One thread at a time.
+// stranger.hpp: who sends packets by hand, to the right of a rig's pair if nobody else is named, from a plain
+// UDP socket on an address of its own. One thread at a time.
 #pragma once
 
 #include <arpa/inet.h>
@@ -19,7 +19,9 @@ namespace gnstor::rdma::udp::rig {
 class Stranger {
   public:
     /// `own_port`: `port` for one that is answered, which wires do at the port that all have; 0: any.
-    Stranger(const char* address, std::uint16_t port, std::uint16_t own_port = 0) : port_(port) {
+    Stranger(const char* address, std::uint16_t port, std::uint16_t own_port = 0,
+             const char* to = "127.0.0.3")
+        : port_(port) {
         fd_ = ::socket(AF_INET, SOCK_DGRAM, 0);
         const int discover = IP_PMTUDISC_DO;
         setsockopt(fd_, IPPROTO_IP, IP_MTU_DISCOVER, &discover, sizeof discover);
@@ -29,7 +31,7 @@ class Stranger {
         EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&own_), sizeof own_), 0);
         socklen_t bytes = sizeof own_;
         getsockname(fd_, reinterpret_cast<sockaddr*>(&own_), &bytes);
-        inet_pton(AF_INET, "127.0.0.3", &to_.sin_addr);
+        inet_pton(AF_INET, to, &to_.sin_addr);
         to_.sin_port = htons(port);
     }
     ~Stranger() { close(fd_); }
