@@ -156,12 +156,6 @@ void Driver::Impl::accept(roce::TimeNs now, const PendingArrival& arrival, const
                   address_text, arrival.peer, reply.qp, taken ? "connected already" : "none");
         return fail(roce::RejectReason::kNoResources);
     }
-    // A peer that asks from a queue pair which it is connected with has lost that connection.
-    for (const auto& link : links) {
-        if (link->state < LinkEnd::State::kTold && link->peer == request.peer &&
-            link->peer_queue_pair == request.message.queue_pair)
-            end(*link, mlx5::kFlushed);
-    }
     const std::uint32_t psn = random_psn();
     const Halves h = halves(request.message, mtu_of(request.message.mtu_code), psn, reply.options,
                             request.message.ack_timeout);
@@ -185,12 +179,23 @@ void Driver::Impl::accept(roce::TimeNs now, const PendingArrival& arrival, const
     reply.endpoint->on_accepted(*link);
 }
 
+// A peer that asks from a queue pair which it is connected with has lost that connection. Anybody can ask in
+// its name: so not before it has shown that it has the answer.
+void Driver::Impl::end_replaced(const LinkEnd& by) {
+    for (const auto& link : links) {
+        if (link.get() != &by && link->state < LinkEnd::State::kTold && link->peer == by.peer &&
+            link->peer_queue_pair == by.peer_queue_pair)
+            end(*link, mlx5::kFlushed);
+    }
+}
+
 void Driver::Impl::on_connected(roce::TimeNs now, const roce::CmEvent& event) {
     peer_standing.prove(now, event.peer);
     if (const auto found = by_id.find(event.id); found != by_id.end()) {
         LinkEnd& link = *found->second;
         if (link.state != LinkEnd::State::kAccepted) return;
         link.state = LinkEnd::State::kUp;
+        end_replaced(link);
         Acceptor* const acceptor = std::exchange(link.acceptor, nullptr);
         acceptor->on_link(link.qp, link);
         return;

@@ -138,6 +138,7 @@ struct Driver::Impl {
     void on_requested(roce::TimeNs now, const roce::CmEvent& event);
     void on_connected(roce::TimeNs now, const roce::CmEvent& event);
     void on_closed(roce::TimeNs now, const roce::CmEvent& event);
+    void end_replaced(const LinkEnd& by);
     /// The answering thread: what an acceptor said goes to the reactor.
     void answered(const PendingArrival& arrival, const ArrivalReply& reply);
     void accept(roce::TimeNs now, const PendingArrival& arrival, const ArrivalReply& reply);
