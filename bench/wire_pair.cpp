@@ -3,6 +3,8 @@
 
 #include "wire.hpp"
 
+#include <gnstor/simt/time.hpp>
+
 namespace gnstor::bench::wire_bench {
 
 using namespace rdma;
@@ -38,9 +40,22 @@ Result<void> Pair::open_here(const Plan& plan) {
     Door door(ends_[1]->qp());
     GN_TRY(nics_[1]->listen(kService, door));
     auto connected = nics_[0]->connect(here().qp(), nics_[1]->address(), kService, {}, kConnectMs);
+    // Over udp the other end learns by a packet that it is connected, and has to listen until then.
+    const bool agreed = connected.ok() && other_end_ready();
     nics_[1]->unlisten(kService);
     if (!connected.ok()) return connected.error();
+    if (!agreed) return error(Errc::kTimedOut, "the other end was not connected within {} ms", kConnectMs);
     return {};
+}
+
+bool Pair::other_end_ready() const {
+    const std::uint64_t until = simt::now_ns() + kConnectMs * 1'000'000ull;
+    std::uint32_t backoff = 0;
+    while (nics_[1]->state(ends_[1]->qp()) != QpState::kReadyToSend) {
+        if (simt::now_ns() > until) return false;
+        simt::pause(backoff);
+    }
+    return true;
 }
 
 Result<void> Pair::become_client(const Plan& plan) {

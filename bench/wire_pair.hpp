@@ -57,6 +57,7 @@ class Pair {
   private:
     Pair() = default;
     Result<void> open_here(const Plan& plan);
+    [[nodiscard]] bool other_end_ready() const;
     Result<void> become_client(const Plan& plan);
     [[nodiscard]] double reactor_seconds() const;
 

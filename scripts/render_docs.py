@@ -155,7 +155,7 @@ def table(name, run):
     bounded = any(key.startswith("limit_") for case in run["cases"] for key in case["repeats"][0])
     with_busy = any(BUSY.fullmatch(key) for case in run["cases"] for r in case["repeats"] for key in r)
     heads = ["case", "repeats"] + [title for _, title in beside] + ["IOPS", "GB/s"] + ["of the limit"] * bounded + [title for _, title in latencies + costs]
-    heads += ["CPU s/GB"] * (run["benchmark"] == "wire") + ["engine threads busy, %"] * with_busy
+    heads += ["CPU s/GB", "sent again", "overruns", "lost, %"] * (run["benchmark"] == "wire") + ["engine threads busy, %"] * with_busy
     lines += ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     for case in run["cases"]:
         repeats = case["repeats"]
@@ -165,14 +165,36 @@ def table(name, run):
         cells += [spread([r["latency_ns"][key] for r in repeats], 1e3, 1) if all(key in r.get("latency_ns", {}) for r in repeats) else "—"
                   for key, _ in latencies]
         cells += [cost(case, key) for key, _ in costs]
-        cells += [cpu_per_gigabyte(case)] if run["benchmark"] == "wire" else []
+        cells += [cpu_per_gigabyte(case)] + lost_packets(case) if run["benchmark"] == "wire" else []
         cells += [busy(case)] if with_busy else []
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return "\n".join(lines + verdicts(run))
+
+
+def verdicts(run):
+    """Of bench wire: how cases stand to each other and to what is aimed at."""
+    judged = run.get("verdicts")
+    if not judged:
+        return []
+    lines = ["", "GB/s over GB/s of the same repeat; receive overruns of ours: %d (aimed at 0), packets sent again: %d." %
+             (judged["receive_overruns"], judged["retransmissions"]), "", "| case | over | ratio | aimed at |", "|---|---|---:|---|"]
+    for ratio in judged["ratios"]:
+        aim = f"{ratio['target']:.2f}: {'met' if ratio['met'] else 'missed'}" if "target" in ratio else "—"
+        lines.append(f"| {ratio['what']} | {ratio['beside']} | {ratio['median']:.2f} ({ratio['least']:.2f} … {ratio['most']:.2f}) | {aim} |")
+    return lines
+
+
+def lost_packets(case):
+    """Packets of all repeats; of sockets the share that did not arrive."""
+    counts = [f"{sum(r[key] for r in case['repeats']):,.0f}" if all(key in r for r in case["repeats"]) else "—" for key in ("retransmissions", "receive_overruns")]
+    shares = [100 * r["lost_share"] for r in case["repeats"] if "lost_share" in r]
+    return counts + [spread(shares, 1, 1) if len(shares) == len(case["repeats"]) else "—"]
 
 
 def cpu_per_gigabyte(case):
     """CPU time of all threads, waiting by polling included, by what they moved."""
+    if not all(r["bytes"] for r in case["repeats"]):
+        return "—"
     return spread([(r["engine_cpu_seconds"] + r.get("lane_cpu_seconds", 0)) / r["bytes"] for r in case["repeats"]], 1e-9, 2)
 
 

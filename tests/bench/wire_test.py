@@ -92,14 +92,17 @@ class ShortRun(unittest.TestCase):
             self.assertIn(column, header)
         ratios = self.run_["verdicts"]["ratios"]
         self.assertEqual(sum(r.get("target") == 0.8 for r in ratios), 8)
-        self.assertEqual(sum(r.get("target") == 0.5 for r in ratios), 2)
+        # Sockets lose what they cannot take, in so short a run on a busy machine all of it: no ratio then.
+        whole = [c for c in self.cases("UDP socket") if c["parameters"]["datagram"] == 65507]
+        aimed = 2 * all(r["bytes"] for c in whole for r in c["repeats"])
+        self.assertEqual(sum(r.get("target") == 0.5 for r in ratios), aimed)
         for ratio in ratios:
             self.assertLessEqual(ratio["least"], ratio["median"])
             self.assertLessEqual(ratio["median"], ratio["most"])
             if "target" in ratio:
                 self.assertEqual(ratio["met"], ratio["median"] >= ratio["target"])
         self.assertEqual(self.ended.stdout.count("aimed at 0.80: "), 8)
-        self.assertEqual(self.ended.stdout.count("aimed at 0.50: "), 2)
+        self.assertEqual(self.ended.stdout.count("aimed at 0.50: "), aimed)
 
     def test_the_renderer_takes_it(self):
         self.assertIn("bytes 4096, depth 32, RDMA WRITE, shm", render_docs.table("x.json", self.run_))
