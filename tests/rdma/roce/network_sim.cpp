@@ -6,13 +6,27 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <queue>
 
 namespace gnstor::rdma::roce::sim {
 namespace {
 
-constexpr TimeNs kLimitNs = 600'000'000'000;  // far beyond what all retries together take
 constexpr std::uint64_t kEventsMax = 3'000'000;
+/// What is due may wait for a driver that has no room now (pump()), several times in a row.
+constexpr TimeNs kLateMostNs = 2'000'000;
+
+/// How long a requester may go without progress before it has failed: all its timeouts, backed off, and for
+/// each RNR NAK in between its pause and a timeout that begins anew.
+TimeNs silence_most(const RequesterOptions& options, std::uint8_t rnr_timer, std::uint64_t rnr_naks) {
+    TimeNs most = 0, timeout = options.ack_timeout_ns;
+    for (std::uint32_t i = 0; i <= options.retries; ++i) {
+        timeout = options.ack_timeout_ns << std::min(i, 5u);
+        most += timeout + kLateMostNs;
+    }
+    return most + std::min<std::uint64_t>(rnr_naks, options.rnr_retries) *
+                      (timeout + rnr_timer_ns(rnr_timer) + kLateMostNs);
+}
 
 struct Datagram {
     TimeNs at;
@@ -48,6 +62,7 @@ class Network {
             responder.start_psn = profile_.start_psn[1 - i];
             responder.reads_max = requester.reads_max;
             ends_[i].connect(requester, responder, ends_[1 - i]);
+            silences_[i] = {requester, responder.rnr_timer};
         }
     }
 
@@ -59,6 +74,7 @@ class Network {
     void deliver(const Datagram& datagram);
     void pump(std::uint32_t end);
     void conclude();
+    void watch(std::uint32_t end, bool progress);
     [[nodiscard]] bool settled() {
         for (End& end : ends_) {
             if (!end.connection().failed() && !end.finished()) return false;
@@ -72,8 +88,17 @@ class Network {
         return NetworkHeaders::make(ip, {0xC000, kUdpPort}, static_cast<std::uint32_t>(bytes));
     }
 
+    /// A requester that has something to do, since its last step of progress.
+    struct Silence {
+        RequesterOptions options;
+        std::uint8_t rnr_timer = 0;  ///< of the peer
+        TimeNs since = 0;
+        std::uint64_t rnr_naks = 0;  ///< until then
+    };
+
     const Profile profile_;
     SplitMix64 dice_;
+    Silence silences_[2];
     Violation violation_;
     End ends_[2];
     std::priority_queue<Datagram, std::vector<Datagram>, std::greater<>> wire_;
@@ -126,7 +151,10 @@ void Network::deliver(const Datagram& datagram) {
     Packet packet;
     if (decode(datagram.bytes, packet) != DecodeVerdict::kGood) return;
     if (packet.queue_pair != 0x100 + datagram.to) return;
-    ends_[datagram.to].connection().on_packet(now_, packet);
+    Connection& connection = ends_[datagram.to].connection();
+    const std::uint32_t on_their_way = connection.requester().on_their_way();
+    connection.on_packet(now_, packet);
+    watch(datagram.to, connection.requester().on_their_way() < on_their_way);
     ends_[datagram.to].check_writes();
     pump(datagram.to);
 }
@@ -144,12 +172,32 @@ void Network::pump(std::uint32_t end) {
     ends_[end].take_completions();
 }
 
+// It goes on, or fails, or has nothing to do; else its time is limited.
+void Network::watch(std::uint32_t end, bool progress) {
+    const Requester& requester = ends_[end].connection().requester();
+    Silence& silence = silences_[end];
+    const std::uint64_t rnr_naks = requester.counters().rnr_naks;
+    if (progress || requester.failed() || requester.idle()) {
+        silence.since = now_;
+        silence.rnr_naks = rnr_naks;
+        return;
+    }
+    const TimeNs most = silence_most(silence.options, silence.rnr_timer, rnr_naks - silence.rnr_naks);
+    const TimeNs lasts = now_ - silence.since;
+    report_.silence_most = std::max(report_.silence_most, lasts);
+    if (lasts > most) {
+        violation_.add(fmt::format(
+            "a requester has made no progress for {} us and has not failed, which takes {} at most",
+            lasts / 1000, most / 1000));
+    }
+}
+
 Report Network::run() {
     for (std::uint64_t events = 0; violation_.text.empty() && !settled(); ++events) {
         TimeNs next = std::min(act_at_, wire_.empty() ? kNever : wire_.top().at);
         for (End& end : ends_) next = std::min(next, end.connection().next_deadline());
         now_ = std::max(now_, next);
-        if (now_ > kLimitNs || events > kEventsMax) violation_.add("neither done nor failed in bounded time");
+        if (events > kEventsMax) violation_.add("neither done nor failed after very many events");
         if (now_ >= act_at_) {
             for (End& end : ends_) end.act();
             act_at_ = now_ + 10'000 + dice_.below(60'000);
@@ -158,7 +206,10 @@ Report Network::run() {
             wire_.pop();
             deliver(datagram);
         }
-        for (std::uint32_t i = 0; i < 2; ++i) pump(i);
+        for (std::uint32_t i = 0; i < 2; ++i) {
+            pump(i);
+            watch(i, false);
+        }
     }
     conclude();
     return report_;

@@ -25,7 +25,8 @@ struct Report {
     bool wrapped = false;   ///< sequence numbers passed 2^24
     std::uint64_t packets = 0, lost = 0, changed = 0, completions = 0, messages = 0;
     std::uint64_t retransmitted = 0, duplicates = 0, reads_repeated = 0, rnr_naks = 0, sequence_naks = 0;
-    std::uint64_t digest = 0;  ///< of everything that was delivered, and when
+    std::uint64_t silence_most = 0;  ///< nanoseconds without progress of a requester that has something to do
+    std::uint64_t digest = 0;        ///< of everything that was delivered, and when
 };
 Report run(std::uint64_t seed);
 
