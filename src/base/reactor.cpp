@@ -7,6 +7,8 @@
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/reactor.hpp>
 
+#include "base/last_wait.hpp"
+
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
@@ -36,10 +38,6 @@ constexpr std::uint32_t kAsleepWatching = 3;
 
 // Idle rounds that only relax the core before the thread begins to offer it to others.
 constexpr std::uint32_t kRelaxedRounds = 16;
-constexpr auto kComplainAfter = std::chrono::seconds(10);
-// Above what the longest work in a reactor's thread is allowed: the barrier of a drive over a disk that hangs
-// (service_units.cpp), which takes 300 s to give the drive up, with words, and not the process.
-constexpr std::uint32_t kComplaintsMax = 36;
 
 std::uint64_t monotonic_ns() {
     timespec t;
@@ -140,13 +138,10 @@ struct Reactor::Impl {
         bool done = false;
         post(Request{kind, poller, work, &done});
         std::unique_lock lock(mutex);
-        for (std::uint32_t complaints = 0; !answered.wait_for(lock, kComplainAfter, [&] { return done; });) {
-            log_error("reactor {}: no answer to a request for {} s; one of its pollers blocks", name,
-                      kComplainAfter.count() * ++complaints);
-            // Returning would let the caller free what the thread still uses: a defect, ended here with its
-            // name.
-            if (complaints == kComplaintsMax) std::abort();
-        }
+        // Returning would let the caller free what the thread still uses.
+        LastWait{}(
+            answered, lock, [&] { return done; },
+            "reactor " + name + ": no answer to a request; one of its pollers blocks");
     }
 
     void perform(const Request& request) {

@@ -1,10 +1,16 @@
 // proxy.cpp: the proxy thread: chores by due time.
 #include "client/proxy.hpp"
 
+#include "base/last_wait.hpp"
+
 #include <algorithm>
 #include <utility>
 
 namespace gnstor::client {
+
+namespace {
+constexpr const char* kChoreHangs = "the client's proxy thread: a chore has not returned";
+}
 
 Proxy::Proxy() : thread_([this] { loop(); }) {}
 
@@ -14,6 +20,11 @@ Proxy::~Proxy() {
         stopping_ = true;
     }
     changed_.notify_all();
+    {
+        std::unique_lock lock(mutex_);
+        LastWait{}(
+            changed_, lock, [&] { return ended_; }, kChoreHangs);
+    }
     thread_.join();
 }
 
@@ -28,7 +39,8 @@ Proxy::ChoreId Proxy::add(std::chrono::milliseconds period, std::function<void()
 void Proxy::remove(ChoreId id) {
     std::unique_lock lock(mutex_);
     chores_.remove_if([id](const Chore& c) { return c.id == id; });
-    changed_.wait(lock, [&] { return running_ != id; });
+    LastWait{}(
+        changed_, lock, [&] { return running_ != id; }, kChoreHangs);
 }
 
 void Proxy::loop() {
@@ -55,6 +67,8 @@ void Proxy::loop() {
         running_ = 0;
         changed_.notify_all();
     }
+    ended_ = true;
+    changed_.notify_all();
 }
 
 }  // namespace gnstor::client

@@ -2,7 +2,8 @@
 // renewals, newer maps.
 //
 // A chore is called from the proxy's thread alone, about once every `period`; add and remove from any thread.
-// After remove returns, the chore is not running and never will be again.
+// After remove returns, the chore is not running and never will be again. A chore that does not return ends
+// the process after some minutes of words (base/last_wait.hpp): nobody could take away what it uses.
 #pragma once
 
 #include <chrono>
@@ -43,6 +44,7 @@ class Proxy {
     ChoreId next_id_ = 1;
     ChoreId running_ = 0;  ///< 0: none
     bool stopping_ = false;
+    bool ended_ = false;
     std::thread thread_;
 };
 

@@ -52,7 +52,7 @@ Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t
 }
 
 Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const std::uint32_t index = keys.lkey >> 8;
     if (keys.lkey == 0 || index >= kRegions ||
         regions_[index].key_.load(std::memory_order_relaxed) != keys.lkey)
@@ -62,6 +62,8 @@ Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
     // here.
     region.key_.store(0, std::memory_order_seq_cst);
     heavy_fence();
+    // Others may register meanwhile: this place is not free, and nobody else removes a key that is gone.
+    lock.unlock();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     while (region.pins() != 0) {
         if (std::chrono::steady_clock::now() >= deadline) {
@@ -73,6 +75,7 @@ Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
         }
         std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
+    lock.lock();
     free_.push_back(index);
     return {};
 }

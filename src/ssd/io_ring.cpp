@@ -1,4 +1,5 @@
 // io_ring.cpp: an IoQueue by io_uring. Built where liburing is found. One owner thread.
+#include "base/last_wait.hpp"
 #include "ssd/io_queue.hpp"
 
 #include <liburing.h>
@@ -12,8 +13,6 @@ namespace gnstor::ssd {
 
 namespace {
 
-constexpr std::chrono::seconds kEndDeadline{30};
-
 class RingQueue final : public IoQueue {
   public:
     explicit RingQueue(int fd) : fd_(fd) {}
@@ -21,11 +20,16 @@ class RingQueue final : public IoQueue {
     RingQueue& operator=(const RingQueue&) = delete;
     ~RingQueue() override {
         if (!open_) return;
-        // Buffers are freed after this: nothing may still be written to or from them.
-        const auto deadline = std::chrono::steady_clock::now() + kEndDeadline;
+        // Buffers are freed after this: the kernel may not write to or from them any more.
+        const LastWait last;
+        auto complain_at = std::chrono::steady_clock::now() + last.complain_every;
         Done ignored{};
-        while (outstanding_ > 0 && std::chrono::steady_clock::now() < deadline) {
-            if (!reap(ignored)) (void)wait(std::chrono::milliseconds(100));
+        for (std::uint32_t complaints = 0; outstanding_ > 0;) {
+            if (reap(ignored)) continue;
+            (void)wait(std::chrono::milliseconds(100));
+            if (std::chrono::steady_clock::now() < complain_at) continue;
+            last.complain(++complaints, "a disk does not end what the kernel was asked to read and write");
+            complain_at += last.complain_every;
         }
         ::io_uring_queue_exit(&ring_);
     }

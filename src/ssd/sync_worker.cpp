@@ -1,5 +1,7 @@
 #include "ssd/sync_worker.hpp"
 
+#include "base/last_wait.hpp"
+
 #include <utility>
 
 namespace gnstor::ssd {
@@ -12,6 +14,11 @@ SyncWorker::~SyncWorker() {
         stopping_ = true;
     }
     asked_changed_.notify_all();
+    {
+        std::unique_lock lock(mutex_);
+        LastWait{}(
+            ended_, lock, [&] { return over_; }, "a store's sync has not ended");
+    }
     thread_.join();
 }
 
@@ -50,7 +57,7 @@ void SyncWorker::run() {
         const auto pending = [&] { return asked_ > done_.load(std::memory_order_relaxed); };
         const bool failed = failed_.load(std::memory_order_relaxed);
         asked_changed_.wait(lock, [&] { return stopping_ || (pending() && !failed); });
-        if (stopping_) return;
+        if (stopping_) break;
         const std::uint64_t ticket = asked_;
         lock.unlock();
         const bool ok = sync_();
@@ -64,6 +71,8 @@ void SyncWorker::run() {
         ended_.notify_all();
         if (on_end_) on_end_();
     }
+    over_ = true;
+    ended_.notify_all();
 }
 
 }  // namespace gnstor::ssd

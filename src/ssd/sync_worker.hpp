@@ -2,7 +2,8 @@
 // sync.
 //
 // Any thread may ask; each ask has a ticket, and a ticket is done when a sync that began after it has ended.
-// After a failure every ticket fails that is not done yet. The destructor ends a sync in progress first.
+// After a failure every ticket fails that is not done yet. The destructor waits for
+// a sync in progress (base/last_wait.hpp).
 #pragma once
 
 #include <atomic>
@@ -41,6 +42,7 @@ class SyncWorker {
     std::condition_variable ended_;
     std::uint64_t asked_ = 0;  // guarded by mutex_
     bool stopping_ = false;    // guarded by mutex_
+    bool over_ = false;        // guarded by mutex_
     std::atomic<std::uint64_t> done_{0};
     std::atomic<bool> failed_{false};
     std::thread thread_;  // last: it uses all of the above

@@ -132,5 +132,30 @@ TEST(Pins, NorByThreadsThatComeAndGo) {
     fight(3, 50, kRemovals / 10);
 }
 
+TEST(MemoryTable, OthersRegisterWhileARemovalWaitsForItsLastPin) {
+    MemoryTable table;
+    Memory one, other;
+    const auto keys = table.add(one.bytes, 64, kLocalWrite).value();
+    const auto at = reinterpret_cast<std::uint64_t>(one.bytes);
+    const MemoryTable::Pin pin = table.pin(keys.lkey, at, 64, kLocalWrite);
+    ASSERT_EQ(pin.fault, MemoryFault::kNone);
+    bool removed = false;
+    std::thread remover([&] { removed = table.remove(keys, kRemoveMs).ok(); });
+    for (;;) {  // until it has begun
+        const MemoryTable::Pin late = table.pin(keys.lkey, at, 64, kLocalWrite);
+        if (late.fault != MemoryFault::kNone) break;
+        late.region->unpin();
+        std::this_thread::yield();
+    }
+    const auto more = table.add(other.bytes, 64, kLocalWrite);
+    ASSERT_TRUE(more.ok());
+    EXPECT_NE(more->lkey >> 8, keys.lkey >> 8) << "its place is not free";
+    EXPECT_FALSE(table.remove(keys, kRemoveMs).ok()) << "somebody removes it already";
+    EXPECT_TRUE(table.remove(*more, kRemoveMs).ok());
+    pin.region->unpin();
+    remover.join();
+    EXPECT_TRUE(removed) << "in time: nobody waited for it";
+}
+
 }  // namespace
 }  // namespace gnstor::rdma
