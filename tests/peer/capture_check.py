@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Every RoCEv2 packet of a capture before judges that we did not write: zlib's CRC-32, scapy, tshark.
 
-    capture_check.py FILE OUR-ADDRESS LOST [spoilt]
+    capture_check.py FILE OUR-ADDRESS LOST [spoilt] [whole]
 
   * each packet's ICRC and transport headers, by zlib and a second reading of the headers (tests/rdma/roce/oracle_test.py);
-  * scapy computes the same ICRC (of every packet of ours, up to SCAPY_MOST evenly chosen ones);
-  * in packets chosen by a seed one bit is flipped, and that must be reported;
+  * scapy computes the same ICRC: of every packet with "whole", else of those of ours, of SCAPY_MOST evenly chosen ones where there are more;
+  * in packets chosen by a seed one bit is flipped, which zlib must report, and in others scapy;
   * each connection's requests are numbered without a gap, from the number that its receiver named when it was made; as many as LOST
     packets of ours (those that the network dropped before the capture saw them) may be missing where they are due and come later;
   * tshark decodes all of them, none malformed.
@@ -28,7 +28,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "rdma/roce"
 import oracle_test as oracle  # noqa: E402
 
 SCAPY_MOST = 4000
-FLIPS = 500
+FLIPS, SCAPY_FLIPS = 500, 200
 MISSING_MOST = 4096  # numbers left out at once
 SEED = int(os.environ.get("GN_SEED", "20261122"), 0)
 ROCE_PORT = 4791
@@ -176,32 +176,48 @@ def check(path, ours, lost, spoilt):
     return everything
 
 
-def flip(everything):
-    dice = random.Random(SEED)
-    for _ in range(FLIPS):
+def damaged_ones(everything, how_many, dice):
+    """(frame number, byte, datagram) of packets in which one bit of what an ICRC protects, or of the ICRC, is another."""
+    for _ in range(how_many):
         number, _, datagram = dice.choice(everything)
         damaged = bytearray(datagram)
         at = dice.choice([a for a in range(28, len(damaged)) if a != 32])  # that byte is masked
         damaged[at] ^= 1 << dice.randrange(8)
-        if not is_wrong(number, bytes(damaged)):
+        yield number, at, bytes(damaged)
+
+
+def flip(everything):
+    for number, at, damaged in damaged_ones(everything, FLIPS, random.Random(SEED)):
+        if not is_wrong(number, damaged):
             raise Wrong(f"frame {number}: a flipped bit of byte {at} was not noticed")
     print(f"GN_COUNT peer_capture_flips={FLIPS}")
 
 
-def by_scapy(everything, ours):
+def icrc_of_scapy(number, datagram):
+    packet = oracle.IP(datagram)
+    if oracle.BTH not in packet:
+        raise Wrong(f"frame {number}: scapy sees no BTH")
+    packet[oracle.BTH].icrc = None
+    del packet[oracle.IP].chksum, packet[oracle.UDP].chksum
+    return bytes(packet)[-4:]
+
+
+def by_scapy(everything, ours, whole):
     if not oracle.scapy:
         raise Wrong("scapy is not installed (python3-scapy)")
-    mine = [(n, d) for n, source, d in everything if source == ours]
-    chosen = mine[::-(-len(mine) // SCAPY_MOST) or 1]
-    for number, datagram in chosen:
-        packet = oracle.IP(datagram)
-        if oracle.BTH not in packet:
-            raise Wrong(f"frame {number}: scapy sees no BTH")
-        packet[oracle.BTH].icrc = None
-        del packet[oracle.IP].chksum, packet[oracle.UDP].chksum
-        if bytes(packet)[-4:] != datagram[-4:]:
-            raise Wrong(f"frame {number}: scapy computes the ICRC {bytes(packet)[-4:].hex()}, the packet has {datagram[-4:].hex()}")
-    print(f"GN_COUNT peer_capture_scapy={len(chosen)}")
+    chosen = everything
+    if not whole:
+        mine = [packet for packet in everything if packet[1] == ours]
+        chosen = mine[::-(-len(mine) // SCAPY_MOST) or 1]
+    for number, _, datagram in chosen:
+        if (wanted := icrc_of_scapy(number, datagram)) != datagram[-4:]:
+            raise Wrong(f"frame {number}: scapy computes the ICRC {wanted.hex()}, the packet has {datagram[-4:].hex()}")
+    for number, at, damaged in damaged_ones(chosen, SCAPY_FLIPS, random.Random(SEED + 1)):
+        if icrc_of_scapy(number, damaged) == damaged[-4:]:
+            raise Wrong(f"frame {number}: scapy did not notice a flipped bit of byte {at}")
+    print(f"GN_COUNT peer_capture_scapy={len(chosen)}\nGN_COUNT peer_capture_scapy_flips={SCAPY_FLIPS}")
+    if whole:
+        print(f"GN_COUNT peer_capture_scapy_whole={len(chosen)}")
 
 
 def tshark(path, only, *disabled):
@@ -239,11 +255,11 @@ def by_tshark(path, everything, more):
 
 def main():
     path, ours, lost = sys.argv[1:4]
-    spoilt = sys.argv[4:] == ["spoilt"]
+    spoilt, whole = (word in sys.argv[4:] for word in ("spoilt", "whole"))
     try:
         everything = check(path, ours, int(lost), spoilt)
         flip(everything)
-        by_scapy(everything, ours)
+        by_scapy(everything, ours, whole)
         by_tshark(path, everything, f" && ip.src == {ours}" if spoilt else "")
     except Wrong as wrong:
         print(f"capture_check: {path}: {wrong}", file=sys.stderr)

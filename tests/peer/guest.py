@@ -17,10 +17,17 @@ from common import GUEST_ADDRESS, PATIENCE, TAP, Deadline, PeerError, say
 
 BOOT_SECONDS = 90
 BOOTS = 3  # a guest that does not come up has met nothing of ours yet
-# What a kernel says when something is wrong with it, or with its NVMe host or target.
+# What a kernel says, at whatever level, when something is wrong with it, or with its NVMe host or target.
 WARNINGS = re.compile(r"\bBUG\b|WARNING|Call Trace|Oops|blocked for more than|soft lockup|detected stall|I/O error|EXT4-fs (error|warning)"
                       r"|nvme nvme\d+: .*(timeout|timed out|[Ff]ailed|error)|nvmet(_rdma)?: .*(failed|error|fatal)"
                       r"|rxe.*([Ff]ail|error|[Ii]nvalid)")
+KERNEL_LINE = re.compile(r"<(\d+)>\[ *\d+\.\d+\] (.*)")
+WARNING = 4  # this level and those below it (errors, alerts) fail a scenario
+# What it says where nothing is wrong: a virtual device has no speed, and an emulated processor was not given a real one for a while.
+ALWAYS = ["eth0 speed is unknown, defaulting to 1000",
+          r"hrtimer: interrupt took \d+ ns", r"clocksource: .*", r"TSC found unstable after boot, most likely due to broken BIOS\. Use 'tsc=unstable'\.",
+          "sched: RT throttling activated", r"workqueue: \w+( \[\w+\])? hogged CPU for >\d+us \d+ times, consider switching to WQ_UNBOUND",
+          r"nvme nvme\d: long keepalive RTT \(\d+ ms\)"]
 
 
 class Result:
@@ -171,11 +178,18 @@ class Guest:
             raise PeerError(f"guest: {what}: not within {seconds * PATIENCE:.0f} s")
 
     def check_kernel_log(self, expected=()):
-        """PeerError where the kernel's log, since it was checked last, has a warning that none of the patterns `expected` allows."""
-        log = self.text("dmesg -c | tee -a /run/earlier-log")
-        wrong = [line for line in log.splitlines() if WARNINGS.search(line) and not any(re.search(p, line) for p in expected)]
+        """What the kernel has said since it was asked last. PeerError where a line that is a warning by its level or its words is none of
+        `expected`: patterns of whole lines."""
+        lines, wrong = [], []
+        for line in self.text("dmesg -r -c | tee -a /run/earlier-log").splitlines():
+            said = KERNEL_LINE.fullmatch(line.rstrip())
+            lines.append(said[2] if said else line)
+            grave = not said or int(said[1]) & 7 <= WARNING or WARNINGS.search(lines[-1])
+            if grave and not any(re.fullmatch(pattern, lines[-1]) for pattern in (*ALWAYS, *expected)):
+                wrong.append(line)
         if wrong:
-            raise PeerError("the guest's kernel warns:\n" + "\n".join(wrong[:20]))
+            raise PeerError("the guest's kernel warns:\n" + "\n".join(wrong[:40]))
+        return lines
 
     def console_end(self, lines=25):
         with contextlib.suppress(OSError):

@@ -1,9 +1,11 @@
 """A program of ours beside the guest: started, awaited until it says that it is ready, stopped or killed."""
 import contextlib
 import os
+import re
 import subprocess
+import threading
 
-from common import PATIENCE, Deadline, PeerError
+from common import PATIENCE, PeerError
 
 START_SECONDS = 60
 STOP_SECONDS = 30
@@ -13,40 +15,52 @@ def find(folder, name):
     """The program of this name in a build folder."""
     for path in sorted(folder.rglob(name)):
         if path.is_file() and os.access(path, os.X_OK):
-            return path
-    raise PeerError(f"there is no program {name} in {folder}: cmake --build {folder} --target peer_programs")
+            return path.absolute()
+    raise PeerError(f"there is no program {name} in {folder}: cmake --build {folder} --target peer_programs (gnstor and gnstord: configured with GN_DAEMON=ON)")
+
+
+def place(home):
+    return {"cwd": home, "env": {**os.environ, "HOME": str(home.absolute())}} if home else {}
 
 
 class Program:
-    """`with Program(command, log) as program`: runs until it is stopped; its output goes to `log`, one file for all its lives."""
+    """`with Program(command, log) as program`: runs until it is stopped; all that it says goes to `log`, one file for all its lives.
+    `ready`: a pattern that the line fits which says that it is ready; `home`: where it runs and what is its home, if it has one of its own."""
 
-    def __init__(self, command, log, ready="ready"):
-        self.command, self.log, self.ready = [str(word) for word in command], log, ready
+    def __init__(self, command, log, ready="ready$", home=None):
+        self.command, self.log, self.ready, self.home = [str(word) for word in command], log, re.compile(ready), home
         self.name = os.path.basename(self.command[0])
-        self.process = None
-        self.lines = []
+        self.process, self.listener = None, None
+        self.lines, self.is_ready = [], 0
 
     def start(self):
-        """Until it has said that it is ready; `lines`: what it said before."""
-        self.lines = []
-        with open(self.log, "ab") as errors:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
-        deadline = Deadline(START_SECONDS, f"{self.name} to be ready")
-        text = b""
-        while True:
-            deadline.wait_readable(self.process.stdout)
-            data = os.read(self.process.stdout.fileno(), 1 << 16)
-            self.keep(data)
-            text += data
-            self.lines = text.decode(errors="replace").splitlines()
-            if self.ready in self.lines:
-                return
-            if not data:
-                raise PeerError(f"{self.name} ended with {self.process.wait(timeout=5)} before it was ready: {self.log_end()}")
+        """Until it has said that it is ready: the first `is_ready` of its `lines`."""
+        self.lines, self.is_ready = [], 0
+        heard = threading.Event()
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                                        **place(self.home))
+        self.listener = threading.Thread(target=self.listen, args=(heard,), daemon=True)
+        self.listener.start()
+        seconds = START_SECONDS * PATIENCE
+        if not heard.wait(seconds):
+            raise PeerError(f"{self.name} is not ready within {seconds:.0f} s: {self.log_end()}")
+        if not self.is_ready:
+            raise PeerError(f"{self.name} ended with {self.process.wait(timeout=seconds)} before it was ready: {self.log_end()}")
 
-    def keep(self, data):
-        with open(self.log, "ab") as log:
-            log.write(data)
+    def listen(self, heard):
+        """Takes whatever it says, so that it never waits for its reader."""
+        with open(self.log, "ab", buffering=0) as log:
+            for line in self.process.stdout:
+                log.write(line)
+                self.lines.append(line.decode(errors="replace").rstrip())
+                if not self.is_ready and self.ready.match(self.lines[-1]):
+                    self.is_ready = len(self.lines)
+                    heard.set()
+        heard.set()
+
+    def said(self, pattern):
+        """What the parentheses of a pattern stand for, in each line before it was ready that fits it."""
+        return [found[1] for found in (re.match(pattern, line) for line in self.lines[:self.is_ready]) if found]
 
     def log_end(self):
         return self.log.read_text(errors="replace")[-1500:].strip() or "(it said nothing)"
@@ -57,23 +71,26 @@ class Program:
     def kill(self):
         """As a crash does: nobody is told."""
         self.process.kill()
+        self.reap()
+
+    def reap(self):
         self.process.wait(timeout=STOP_SECONDS * PATIENCE)
+        self.listener.join(STOP_SECONDS * PATIENCE)
         self.process.stdout.close()
 
     def stop(self):
-        """Asks it to end; PeerError unless it does so in time, with status 0. Returns its last words."""
+        """Asks it to end; PeerError unless it does so in time, with status 0. Returns the lines that it said after it was ready."""
         if not self.alive():
             raise PeerError(f"{self.name} ended by itself with {self.process.returncode}: {self.log_end()}")
         self.process.terminate()
         try:
-            out, _ = self.process.communicate(timeout=STOP_SECONDS * PATIENCE)
+            self.reap()
         except subprocess.TimeoutExpired:
             self.kill()
             raise PeerError(f"{self.name} did not end within {STOP_SECONDS * PATIENCE:.0f} s: {self.log_end()}") from None
-        self.keep(out)
         if self.process.returncode != 0:
             raise PeerError(f"{self.name} ended with {self.process.returncode}: {self.log_end()}")
-        return out.decode(errors="replace")
+        return self.lines[self.is_ready:]
 
     def __enter__(self):
         try:
@@ -91,13 +108,13 @@ class Program:
             print(f"  {self.name}: {self.log_end()}", flush=True)
 
 
-def run(command, log, seconds):
+def run(command, log, seconds, home=None):
     """Runs a program to its end; PeerError unless that is in time and good. Returns what it printed."""
     name = os.path.basename(str(command[0]))
     with open(log, "ab") as errors:
         try:
             done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-                                  timeout=seconds * PATIENCE, start_new_session=True)
+                                  timeout=seconds * PATIENCE, start_new_session=True, **place(home))
         except subprocess.TimeoutExpired:
             raise PeerError(f"{name}: no end within {seconds * PATIENCE:.0f} s: {log.read_text(errors='replace')[-1500:]}") from None
     if done.returncode != 0:

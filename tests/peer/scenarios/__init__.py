@@ -1,8 +1,11 @@
 """The scenarios by name, in the order in which they run."""
 from .gateway import Gateway
-from .initiator import Initiator
+from .initiator import Initiator, InitiatorAt3000
 from .loop import Loop
 from .lossy import Lossy
-from .target import Target
+from .target import Target, TargetAt9000
 
-SCENARIOS = {"loop": Loop, "initiator": Initiator, "gateway": Gateway, "target": Target, "lossy": Lossy}
+SCENARIOS = {"loop": Loop, "initiator": Initiator, "initiator-3000": InitiatorAt3000, "gateway": Gateway, "target": Target,
+             "target-9000": TargetAt9000, "lossy": Lossy}
+for name, scenario in SCENARIOS.items():
+    scenario.name = name

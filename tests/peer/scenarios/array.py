@@ -6,9 +6,17 @@ FLUSH, WRITE, READ, WRITE_ZEROES = 0x00, 0x01, 0x02, 0x08
 BLOCK = 4096
 ADMIN_HOST = "nqn.2026-11.io.gnstor:admin"
 
-# Status codes (type << 8 | code) as include/gnstor/nvme/status.hpp and docs have them.
-INVALID_OPCODE, LBA_OUT_OF_RANGE, ACCESS_DENIED = 0x001, 0x080, 0x286
-STALE_MAP, STALE_EPOCH, STALE_TERM, VOLUME_EXISTS = 0x7C0, 0x7C2, 0x7C5, 0x7C6
+# Status codes (type << 8 | code) as docs/concepts.md and include/gnstor/nvme/status.hpp have them, and those after which the same command
+# may be sent again. All others have Do Not Retry beside them.
+INVALID_OPCODE, INVALID_FIELD, LBA_OUT_OF_RANGE, CONNECT_INVALID_PARAMETERS, ACCESS_DENIED = 0x001, 0x002, 0x080, 0x182, 0x286
+STALE_MAP, NOT_GRANTED, STALE_EPOCH, BUSY, STALE_TERM, VOLUME_EXISTS = 0x7C0, 0x7C1, 0x7C2, 0x7C4, 0x7C5, 0x7C6
+RETRIED = {STALE_MAP, NOT_GRANTED, BUSY}
+DO_NOT_RETRY = 0x4000
+
+
+def field(status):
+    """The status field of a completion, without its phase."""
+    return status | (DO_NOT_RETRY if status and status not in RETRIED else 0)
 
 
 def client_host(client):

@@ -8,9 +8,11 @@ import network
 from common import HERE, HOST_ADDRESS, PeerError, say
 
 CAPTURE_SECONDS = 900
+PATH_MTU = {1500: 1024, 3000: 2048, 9000: 4096}  # what a packet carries, by the MTU of the link
 
 
 class Scenario:
+    name = ""
     mtu = 1500
 
     def __init__(self, image, folder, programs):
@@ -28,22 +30,25 @@ class Scenario:
         say(f"  {now - self.since:7.1f} s  {text}")
         self.since = now
 
-    def judge_capture(self, guest, spoilt=False):
-        """Only after the guest has ended: its capture is whole then. `spoilt`: what comes from the guest was damaged on its way."""
+    def judge_capture(self, guest, *how, ours=HOST_ADDRESS):
+        """Only after the guest has ended: its capture is whole then. `how`: words for capture_check.py; `ours`: our address."""
         self.since = time.monotonic()
         lost = network.dropped() - self.dropped_before
-        done = subprocess.run([sys.executable, HERE / "capture_check.py", guest.capture, HOST_ADDRESS, str(lost), *(["spoilt"] if spoilt else [])], capture_output=True, text=True,
+        done = subprocess.run([sys.executable, HERE / "capture_check.py", guest.capture, ours, str(lost), *how], capture_output=True, text=True,
                               timeout=CAPTURE_SECONDS)
         say(done.stdout.rstrip())
         if done.returncode != 0:
             raise PeerError(f"the capture is not what it should be: {done.stderr.strip()[-1500:]}")
         self.count("packets", int(re.search(r"peer_capture_packets=(\d+)", done.stdout)[1]))
+        carried = int(re.search(r"connections, MTU (\d+)", done.stdout)[1])
+        if carried != PATH_MTU[self.mtu]:
+            raise PeerError(f"packets of long messages carry {carried} bytes in place of {PATH_MTU[self.mtu]} where the link has MTU {self.mtu}")
         self.step("every packet of the capture judged: zlib, scapy, tshark")
 
     def finish(self, guest):
         """Prints the counters; returns them in words."""
         self.count("guest_commands", guest.commands)
-        name = type(self).__name__.lower()
+        name = self.name.partition("-")[0]  # one at another MTU is counted with it
         for counter, value in self.counts.items():
             say(f"GN_COUNT peer_{name}_{counter}={value}")
         return ", ".join(f"{value:,} {counter.replace('_', ' ')}" for counter, value in self.counts.items())

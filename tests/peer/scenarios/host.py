@@ -4,6 +4,8 @@ import re
 
 from common import PeerError
 
+from . import array
+
 HOST_ID = "11111111-2222-3333-4444-555555555555"
 HOST_NQN = f"nqn.2014-08.org.nvmexpress:uuid:{HOST_ID}"
 
@@ -44,21 +46,21 @@ def verify(guest, device, megabytes, jobs=1, seconds=300, least=4096, most=13107
 
 
 def status(done):
-    """The NVMe status (type and code) that nvme-cli reports; PeerError where it reports none."""
+    """The NVMe status that nvme-cli reports: type and code, and whether Do Not Retry is set; PeerError where it reports none."""
     if done.status == 0:
         return 0
     said = re.search(rb"NVMe status: .*\((0x[0-9a-f]+)\)", done.output, re.I)
     if not said:
         raise PeerError(f"nvme exits with {done.status} and names no NVMe status: {done.text[-500:]}")
-    return int(said[1], 16) & 0x7FF  # without Do Not Retry and More
+    return int(said[1], 16) & (array.DO_NOT_RETRY | 0x7FF)  # without More and the retry delay
 
 
 def command(guest, words, wanted=0, seconds=60):
-    """`nvme WORDS`, which must end with the NVMe status `wanted`."""
+    """`nvme WORDS`, which must end with the NVMe status `wanted`, to be retried or not as that status is."""
     done = guest.run(f"nvme {words}", seconds, None)
-    got = status(done)
+    got, wanted = status(done), array.field(wanted)
     if got != wanted:
-        raise PeerError(f"nvme {words}: status {got:#05x} in place of {wanted:#05x}: {done.text[-500:]}")
+        raise PeerError(f"nvme {words}: status {got:#06x} in place of {wanted:#06x}: {done.text[-500:]}")
     return done
 
 

@@ -1,5 +1,6 @@
 """The kernel's initiator on drives of ours, with GNStor's own commands through nvme-cli."""
 import base64
+import re
 import uuid
 
 import program
@@ -14,11 +15,18 @@ DRIVES, MEGABYTES = 2, 256
 TERM = 3
 VOLUME, OWNER, STRANGER = 7, 9, 10
 BLOCKS = 4096
+LARGEST = 256  # blocks: MDTS
 SIZES = [1, 2, 3, 8, 13, 16]  # blocks of one command; a chunk of a volume is 16 blocks
-# A host that was told of no volume reads its partition table from VID 0, which is nobody's, and is refused; a subsystem that is not
-# there is refused when it is connected to.
-EXPECTED = [r"nvme\d+n1: .*Access Denied|I/O error, dev nvme\d+n1|Buffer I/O error on dev nvme\d+n1|unable to read partition table",
-            r"nvme nvme\d+: (Connect Invalid .*(subsysnqn|SUBNQN)|failed to connect queue: 0 ret=)", r"unable to read RDB block"]
+# A host that was told of no volume looks for a partition table in the first blocks of VID 0, which is nobody's, and is refused.
+NO_TABLE = [r"nvme0c0n1: I/O Cmd\(0x2\) @ LBA [0-3], 1 blocks, I/O Error \(sct 0x2 / sc 0x86\) DNR ?",
+            r"critical medium error, dev nvme0c0n1, sector (0|8|16|24) op 0x0:\(READ\) flags 0x\w+ phys_seg 1 prio class \d",
+            r"Buffer I/O error on dev nvme0n1, logical block [0-3], async page read", r"(Dev nvme0n1: | nvme0n1: )?unable to read (RDB block 0|partition table)",
+            r"(nvme_log_error|buffer_io_error|blk_print_req_error): \d+ callbacks suppressed"]
+RESET = ["nvme nvme0: resetting controller"]  # as it is told to
+NOBODY = "nqn.2026-11.io.gnstor:nobody"
+# What a kernel says of such a name's refusal: which of the two that it has, and the status field as it came.
+REFUSED = [rf'nvme nvme0: Connect Invalid Data Parameter, subsysnqn "{NOBODY}"',
+           f"nvme nvme0: failed to connect queue: 0 ret={array.field(array.CONNECT_INVALID_PARAMETERS)}"]
 
 
 class Initiator(Scenario):
@@ -28,17 +36,20 @@ class Initiator(Scenario):
         target = [program.find(self.programs, "peer_target"), HOST_ADDRESS, PORT, DRIVES, MEGABYTES]
         with Guest(self.image, self.folder, self.mtu) as guest, program.Program(target, self.folder / "target.txt") as ours:
             self.guest = guest
-            self.nqns = [line.split()[2] for line in ours.lines if line.startswith("drive ")]
-            self.step(f"guest and target are up: {ours.lines[-2]}")
+            self.nqns = ours.said(r"drive \d+ (\S+)$")
+            self.step(f"guest and target are up: {ours.lines[ours.is_ready - 2]}")
             self.discover()
             self.administer()
             self.refuse_connects()
             self.write_and_read()
+            self.refuse_commands()
+            self.move_the_most()
+            host.disconnect(guest, self.nqns[0])
             self.refuse_a_stranger()
-            guest.check_kernel_log(EXPECTED)
-            for line in ours.stop().splitlines():
+            guest.check_kernel_log([*NO_TABLE, *RESET])
+            for line in ours.stop():
                 self.step(line)
-        self.judge_capture(guest)
+        self.judge_capture(guest, "whole")
         return self.finish(guest)
 
     def connect(self, host_nqn, number, nqn=None):
@@ -72,7 +83,7 @@ class Initiator(Scenario):
         listed = host.json_of(self.guest, f"list-ns /dev/{device}")
         errors = host.json_of(self.guest, f"error-log /dev/{device}")
         self.count("commands", 5)
-        if about["subnqn"] != self.nqns[0] or about["cntrltype"] != 1 or about["ioccsz"] * 16 < 64 + array.BLOCK:
+        if about["subnqn"] != self.nqns[0] or about["cntrltype"] != 1 or about["ioccsz"] * 16 < 64 + array.BLOCK or 1 << about["mdts"] != LARGEST:
             raise PeerError(f"id-ctrl: {about}")
         if 1 << space["lbafs"][space["flbas"] & 15]["ds"] != array.BLOCK or space["nsze"] * array.BLOCK != MEGABYTES << 20:
             raise PeerError(f"id-ns: {space}")
@@ -100,12 +111,15 @@ class Initiator(Scenario):
 
     def refuse_connects(self):
         """A subsystem that is not there."""
-        words = (f"connect -t rdma -a {HOST_ADDRESS} -s {PORT} -n nqn.2026-11.io.gnstor:nobody --hostnqn={host.HOST_NQN}"
-                 f" --hostid={host.HOST_ID}")
+        self.guest.check_kernel_log(NO_TABLE)
+        words = f"connect -t rdma -a {HOST_ADDRESS} -s {PORT} -n {NOBODY} --hostnqn={host.HOST_NQN} --hostid={host.HOST_ID}"
         if self.guest.run(f"nvme {words}", 60, None).status == 0:
             raise PeerError("nvme connect to a subsystem that is not there succeeds")
+        said = self.guest.check_kernel_log(REFUSED)
+        if missing := [pattern for pattern in REFUSED if not any(re.fullmatch(pattern, line) for line in said)]:
+            raise PeerError(f"of a subsystem that is not there the guest's kernel does not say {missing}, but {said}")
         self.count("refusals")
-        self.step("a subsystem that is not there is refused")
+        self.step("a subsystem that is not there is refused, with its status")
 
     def io(self, device, opcode, words, blocks, file, wanted=0):
         way = {array.WRITE: f"-w -i {file}", array.READ: f"-r --raw-binary >{file}", array.FLUSH: ""}[opcode]
@@ -116,8 +130,8 @@ class Initiator(Scenario):
 
     def write_and_read(self):
         """As the volume's owner."""
-        device = self.connect(array.client_host(OWNER), OWNER)
-        disk = host.block_device(self.guest, device)
+        device = self.device = self.connect(array.client_host(OWNER), OWNER)
+        disk = self.disk = host.block_device(self.guest, device)
         block, sequence = 0, 0
         for blocks in SIZES * 2:
             self.guest.run(f"head -c {blocks * array.BLOCK} /dev/urandom >/tmp/data{block}")
@@ -140,6 +154,9 @@ class Initiator(Scenario):
                   " --data-len=1536 -r --raw-binary >/tmp/read")
         self.guest.run("dd if=/tmp/data0 bs=512 skip=2 count=3 2>/dev/null | cmp - /tmp/read")
         self.step(f"{2 * len(SIZES)} reads and one of three sectors, compared")
+
+    def refuse_commands(self):
+        disk, device = self.disk, self.device
         words, write, read = array.io_words, array.WRITE, array.READ
         for opcode, given, wanted in (
                 (write, words(VOLUME, STRANGER, 0, 1, sequence=90), array.ACCESS_DENIED),
@@ -160,8 +177,27 @@ class Initiator(Scenario):
         noted = host.json_of(self.guest, f"error-log /dev/{device}")["errors"]
         if not any(int(entry["error_count"]) for entry in noted):
             raise PeerError(f"the error log knows nothing of the refusals: {noted}")
-        host.disconnect(self.guest, self.nqns[0])
         self.step("9 refusals, each with its status, and the error log knows")
+
+    def move_the_most(self):
+        """The largest command that the controller takes (MDTS), and what is one block too much for a host and for the target."""
+        first, size = BLOCKS // 2, LARGEST * array.BLOCK
+        self.guest.run(f"head -c {size + array.BLOCK} /dev/urandom >/tmp/most; head -c {size} /tmp/most >/tmp/largest")
+        self.io(self.disk, array.WRITE, array.io_words(VOLUME, OWNER, first, LARGEST, sequence=80), LARGEST, "/tmp/largest")
+        self.io(self.disk, array.READ, array.io_words(VOLUME, OWNER, first, LARGEST), LARGEST, "/tmp/read")
+        self.guest.run("cmp /tmp/largest /tmp/read")
+        # The kernel knows the limit; were it not to, its target does.
+        more = array.io_words(VOLUME, OWNER, first, LARGEST + 1)
+        done = self.guest.run(f"nvme io-passthru {self.disk} --namespace-id=1 --opcode={array.READ} {more} --data-len={size + array.BLOCK} -r", 60, None)
+        if done.status == 0 or "Invalid argument" not in done.text:
+            raise PeerError(f"the guest's kernel takes a command of {size + array.BLOCK} bytes, or refuses it in another way: {done.status}, {done.text[-300:]}")
+        self.count("refusals")
+        for opcode, file in ((array.READ, "/tmp/read"), (array.WRITE, "/tmp/largest")):
+            way = f"-w -i {file}" if opcode == array.WRITE else "-r"
+            self.nvme(f"io-passthru {self.disk} --namespace-id=1 --opcode={opcode} {more} --data-len={size} {way}", array.INVALID_FIELD)
+        self.io(self.disk, array.READ, array.io_words(VOLUME, OWNER, first, LARGEST), LARGEST, "/tmp/read")
+        self.guest.run("cmp /tmp/largest /tmp/read")
+        self.step(f"{LARGEST * array.BLOCK >> 20} MiB in one command, written, read and compared; a block more refused by the kernel, and by the target")
 
     def refuse_a_stranger(self):
         """A client that has no right to the volume, under its own name."""
@@ -172,3 +208,9 @@ class Initiator(Scenario):
         self.io(disk, array.READ, words, 1, "/tmp/read", array.ACCESS_DENIED)
         host.disconnect(self.guest, self.nqns[0])
         self.step("a stranger is refused")
+
+
+class InitiatorAt3000(Initiator):
+    """initiator where packets carry 2048 bytes"""
+
+    mtu = 3000

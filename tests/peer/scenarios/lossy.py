@@ -31,7 +31,7 @@ class Lossy(Scenario):
                 raise PeerError(f"the network was to be spoilt; {dropped} packets were dropped, and our wire says {done}")
             self.count("dropped", dropped)
             guest.check_kernel_log()
-        self.judge_capture(guest, spoilt=True)
+        self.judge_capture(guest, "spoilt")
         return self.finish(guest)
 
     def spoil(self, guest):

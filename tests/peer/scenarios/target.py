@@ -40,3 +40,9 @@ class Target(Scenario):
             guest.check_kernel_log()
         self.judge_capture(guest)
         return self.finish(guest)
+
+
+class TargetAt9000(Target):
+    """target where packets carry 4096 bytes"""
+
+    mtu = 9000
