@@ -21,6 +21,14 @@ std::string unpadded(const char* field, std::size_t bytes) {
     return text;
 }
 
+/// What people and terminals are shown must not speak to the terminal.
+bool is_text(const std::string& text) {
+    return std::none_of(text.begin(), text.end(), [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return byte < 0x20 || byte == 0x7F;
+    });
+}
+
 /// `bytes` of the log from its beginning, in pieces that an admin command moves.
 Result<std::vector<std::byte>> read_log(HostController& host, std::uint64_t bytes) {
     std::vector<std::byte> page(bytes);
@@ -69,8 +77,13 @@ Result<std::vector<DiscoveredSubsystem>> read_discovery_log(std::span<const std:
         const auto nqn = nqn_in_field(std::span<const char, kNqnFieldBytes>(entry.subsystem_nqn));
         if (!nqn)
             return error(Errc::kCorrupt, "record {} of the discovery log of {} has a malformed NQN", i, peer);
-        found.push_back({std::string(*nqn), unpadded(entry.address, sizeof entry.address),
-                         unpadded(entry.service, sizeof entry.service)});
+        DiscoveredSubsystem one{std::string(*nqn), unpadded(entry.address, sizeof entry.address),
+                                unpadded(entry.service, sizeof entry.service)};
+        if (!is_text(one.address) || !is_text(one.service))
+            return error(Errc::kCorrupt,
+                         "record {} of the discovery log of {} has control characters in its address", i,
+                         peer);
+        found.push_back(std::move(one));
     }
     return found;
 }

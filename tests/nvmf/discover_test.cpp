@@ -75,6 +75,12 @@ TEST(Discover, ABrokenLogIsAnError) {
     auto nameless = good;
     std::memset(nameless.subsystem_nqn, 'x', sizeof nameless.subsystem_nqn);
     EXPECT_EQ(code(page({nameless}, 1)), Errc::kCorrupt);
+    auto loud = good;
+    loud.address[3] = '\x1B';
+    EXPECT_EQ(code(page({loud}, 1)), Errc::kCorrupt) << "an address that speaks to a terminal";
+    loud = good;
+    loud.service[1] = '\n';
+    EXPECT_EQ(code(page({loud}, 1)), Errc::kCorrupt);
     auto full = good;
     std::memset(full.address, '1', sizeof full.address);
     EXPECT_EQ(read_discovery_log(page({full}, 1), "peer")->at(0).address.size(), 256u);
