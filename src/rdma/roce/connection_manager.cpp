@@ -17,6 +17,7 @@ ConnectionManager::ConnectionManager(const CmOptions& options)
       slots_(std::clamp<std::uint32_t>(options.connections_max, 1, kIndexMask + 1)),
       transaction_(mix64(options.seed)),
       dice_(mix64(~options.seed)) {
+    half_open_.reserve(slots_.size());
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         slots_[i].generation = static_cast<std::uint32_t>(mix64(options.seed + i));
     }
@@ -48,6 +49,7 @@ ConnectionManager::Slot* ConnectionManager::take() noexcept {
         slot = Slot{};
         slot.generation = generation;
         slot.id = (generation << kIndexBits) | index;
+        slot.words = std::make_unique<Words>();
         ++used_;
         return &slot;
     }
@@ -65,7 +67,10 @@ void ConnectionManager::set_state(Slot& slot, State state) noexcept {
     const auto half = [&](State s) {
         return slot.passive && (s == State::kRequested || s == State::kReplySent);
     };
-    half_open_ += (half(state) ? 1u : 0u) - (half(slot.state) ? 1u : 0u);
+    const auto place = static_cast<std::uint16_t>(slot.id & kIndexMask);
+    if (half(slot.state) && !half(state)) std::erase(half_open_, place);
+    if (half(state) && !half(slot.state)) half_open_.push_back(place);
+    of_peers_ += (of_peers(slot, state) ? 1u : 0u) - (of_peers(slot, slot.state) ? 1u : 0u);
     slot.state = state;
     slot.tries = 0;
 }
@@ -86,6 +91,7 @@ void ConnectionManager::close(TimeNs now, Slot& slot, CmEnd end, const CmMessage
 
 void ConnectionManager::release(Slot& slot) noexcept {
     set_state(slot, State::kFree);
+    slot.words.reset();
     --used_;
 }
 
@@ -110,7 +116,7 @@ void ConnectionManager::fill(CmMessage& message, const CmParameters& mine) noexc
 }
 
 void ConnectionManager::say(TimeNs now, Slot& slot, const CmMessage& message) {
-    slot.message = message;
+    slot.words->message = message;
     slot.send = true;
     slot.deadline = std::min(now + options_.response_timeout_ns, half_open_until(slot));
 }
@@ -149,7 +155,7 @@ Result<void> ConnectionManager::accept(TimeNs now, CmId id, const CmParameters& 
                      "{} bytes of private data do not fit in a REP, which has room for {}",
                      mine.private_data.size(), private_room(CmKind::kReply));
     }
-    CmMessage reply = begin(*slot, CmKind::kReply, slot->received.transaction);
+    CmMessage reply = begin(*slot, CmKind::kReply, slot->words->received.transaction);
     fill(reply, mine);
     set_state(*slot, State::kReplySent);
     say(now, *slot, reply);
@@ -162,7 +168,7 @@ Result<void> ConnectionManager::reject(TimeNs now, CmId id, RejectReason reason,
     if (slot == nullptr || slot->state != State::kRequested) {
         return error(Errc::kState, "connection {:#x} awaits no answer (any more)", id);
     }
-    CmMessage message = begin(*slot, CmKind::kReject, slot->received.transaction);
+    CmMessage message = begin(*slot, CmKind::kReject, slot->words->received.transaction);
     message.reason = reason;
     message.private_bytes =
         static_cast<std::uint32_t>(std::min<std::size_t>(private_data.size(), private_room(CmKind::kReject)));
@@ -218,7 +224,7 @@ void ConnectionManager::on_time(TimeNs now) {
             continue;
         }
         // 12.9.8: who gives up says so, in case the peer is there after all.
-        CmMessage message = begin(slot, CmKind::kReject, slot.received.transaction);
+        CmMessage message = begin(slot, CmKind::kReject, slot.words->received.transaction);
         message.reason = RejectReason::kTimeout;
         message.about = slot.state == State::kReplySent ? 1 : 0;
         const bool tell = slot.passive && slot.state != State::kDisconnectSent;
@@ -255,15 +261,20 @@ bool ConnectionManager::next_message(Gid& peer, CmMessage& message) {
         if (slot.state == State::kFree || !slot.send) continue;
         slot.send = false;
         peer = slot.peer;
-        message = slot.message;
+        message = slot.words->message;
         return true;
     }
     return false;
 }
 
 bool ConnectionManager::next_event(CmEvent& event) {
-    for (Slot& slot : slots_) {
-        if (slot.state == State::kFree || slot.events == 0) continue;
+    // From the last one on: places are taken round about, so the next is seldom far.
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        Slot& slot = slots_[next_to_tell_];
+        if (slot.state == State::kFree || slot.events == 0) {
+            next_to_tell_ = (next_to_tell_ + 1) % static_cast<std::uint32_t>(slots_.size());
+            continue;
+        }
         unsigned kind = 0;
         while ((slot.events & (1u << kind)) == 0) ++kind;
         slot.events = static_cast<std::uint8_t>(slot.events & ~(1u << kind));
@@ -271,7 +282,7 @@ bool ConnectionManager::next_event(CmEvent& event) {
         event.id = slot.id;
         event.end = event.kind == CmEventKind::kClosed ? slot.end : CmEnd::kNone;
         event.peer = slot.peer;
-        event.message = slot.received;
+        event.message = slot.words->received;
         // A message that still goes out, and a REJ that may be asked for again, keep the place until the
         // deadline.
         if (event.kind == CmEventKind::kClosed && !slot.send && slot.deadline == kNever) release(slot);

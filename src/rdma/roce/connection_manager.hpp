@@ -2,13 +2,14 @@
 //
 // Owns the table of connections from the first message to the last, with the retries of each message. Pure
 // like the transport: time and messages are arguments, messages and events are pulled. Invariants
-//   * a table of constant size; half-open connections that peers began are limited on their own, beyond which
-//   a REQ is
-//     answered with "no resources"; those of one peer again on their own, and where peers have taken all
-//     places, one that has fewer than another gets the oldest of that one's, and where all have few, as
-//     forged addresses have, a place is taken from whom less is known of, else from anyone, by chance; a
-//     refusal keeps its place, to be repeated, only until somebody needs it; answers that belong to no
-//     connection wait in a small ring that may overflow;
+//   * a table of constant size, where each peer may begin so many connections, and all so many that some are
+//   left for
+//     our own; half-open ones that peers began are limited on their own, beyond which a REQ is answered with
+//     "no resources"; those of one peer again on their own, and where peers have taken all places, one that
+//     has fewer than another gets the oldest of that one's, and where all have few, as forged addresses have,
+//     a place is taken from whom less is known of, else from anyone, by chance; a refusal keeps its place, to
+//     be repeated, only until somebody needs it; answers that belong to no connection wait in a small ring
+//     that may overflow;
 //   * every state but an established one has a deadline, so a silent peer ends in kClosed; what a peer began
 //   has one
 //     that nothing prolongs, so a talkative one does too;
@@ -27,6 +28,7 @@
 #include "rdma/roce/transport.hpp"
 
 #include <array>
+#include <memory>
 #include <vector>
 
 namespace gnstor::rdma::roce {
@@ -35,6 +37,9 @@ using CmId = std::uint32_t;  ///< our communication id
 
 struct CmOptions {
     std::uint32_t connections_max = 256;  ///< at most 4096
+    std::uint32_t own_places = 0;  ///< of those, that connect() alone takes: peers cannot keep us from others
+    /// Of the others, those that one peer began, in whatever state; not counted once closed.
+    std::uint32_t begun_by_peer_max = 4096;
     std::uint32_t half_open_max = 64;  ///< begun by peers and not established, or ended and not yet forgotten
     std::uint32_t half_open_of_peer_max = 64;  ///< of those, begun by one peer: others still get through
     std::uint32_t retries = 7;                 ///< of each message
@@ -98,7 +103,9 @@ class ConnectionManager {
     void on_time(TimeNs now);
     [[nodiscard]] TimeNs next_deadline() const noexcept;
     [[nodiscard]] std::uint32_t open_connections() const noexcept { return used_; }
-    [[nodiscard]] std::uint32_t half_open() const noexcept { return half_open_; }
+    [[nodiscard]] std::uint32_t half_open() const noexcept {
+        return static_cast<std::uint32_t>(half_open_.size());
+    }
     /// Connections that we have ended, of which the peer has not said that it knows.
     [[nodiscard]] std::uint32_t disconnecting() const noexcept;
     [[nodiscard]] TimeNs response_timeout() const noexcept { return options_.response_timeout_ns; }
@@ -113,6 +120,11 @@ class ConnectionManager {
         kDisconnectSent,
         kClosed,  ///< until kClosed was taken, and a REJ may have to be repeated until the deadline
     };
+    /// Apart, so that walks over all places are short, and those that are free take little.
+    struct Words {
+        CmMessage message;   ///< newest one sent, for repetition
+        CmMessage received;  ///< REQ, REP or REJ, for the event
+    };
     struct Slot {
         State state = State::kFree;
         bool passive = false;
@@ -126,9 +138,8 @@ class ConnectionManager {
         TimeNs begun = 0;  ///< passive: when the REQ came
         Standing standing = Standing::kNew;
         Gid peer{};
-        CmMessage message;        ///< newest one sent, for repetition
-        CmMessage received;       ///< REQ, REP or REJ, for the event
-        std::uint8_t events = 0;  ///< bits of CmEventKind
+        std::unique_ptr<Words> words;  ///< null where it is free
+        std::uint8_t events = 0;       ///< bits of CmEventKind
         CmEnd end = CmEnd::kNone;
     };
     struct Stateless {
@@ -142,6 +153,11 @@ class ConnectionManager {
     [[nodiscard]] static bool half_open(const Slot& slot) noexcept {
         return slot.passive && (slot.state == State::kRequested || slot.state == State::kReplySent);
     }
+    /// Begun by a peer and not over: takes a place of those that peers may have.
+    [[nodiscard]] static bool of_peers(const Slot& slot, State state) noexcept {
+        return slot.passive && state != State::kFree && state != State::kClosed;
+    }
+    [[nodiscard]] bool peer_may_begin(const Gid& peer) const noexcept;
     /// When a half-open connection that a peer began ends in any case; kNever for all others.
     [[nodiscard]] TimeNs half_open_until(const Slot& slot) const noexcept {
         return half_open(slot) ? slot.begun + options_.half_open_timeout_ns : kNever;
@@ -166,8 +182,9 @@ class ConnectionManager {
     std::vector<std::uint64_t> services_;
     std::array<Stateless, 16> stateless_{};
     std::uint32_t stateless_first_ = 0, stateless_count_ = 0;
-    std::uint32_t used_ = 0, half_open_ = 0;
-    std::uint32_t next_slot_ = 0, next_to_send_ = 0;
+    std::uint32_t used_ = 0, of_peers_ = 0;
+    std::vector<std::uint16_t> half_open_;  ///< places, as they came to be so
+    std::uint32_t next_slot_ = 0, next_to_send_ = 0, next_to_tell_ = 0;
     std::uint64_t transaction_;
     SplitMix64 dice_;
 };

@@ -30,9 +30,18 @@ ConnectionManager::Slot* ConnectionManager::find_request(const Gid& peer, const 
 }
 
 std::uint32_t ConnectionManager::half_open_of(const Gid& peer) const noexcept {
-    return static_cast<std::uint32_t>(std::count_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-        return half_open(slot) && slot.peer == peer;
-    }));
+    return static_cast<std::uint32_t>(std::count_if(
+        half_open_.begin(), half_open_.end(), [&](std::uint16_t at) { return slots_[at].peer == peer; }));
+}
+
+// One that we have ended is the peer's until it has said that it knows, or is given up: else one who says
+// nothing has more than its part.
+bool ConnectionManager::peer_may_begin(const Gid& peer) const noexcept {
+    if (of_peers_ < options_.begun_by_peer_max) return true;
+    const auto of_peer = std::count_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+        return of_peers(slot, slot.state) && slot.peer == peer;
+    });
+    return of_peer < std::int64_t{options_.begun_by_peer_max};
 }
 
 // Forged addresses have one half-open connection each, as real ones have. Of those of the lowest standing,
@@ -45,10 +54,11 @@ ConnectionManager::Slot* ConnectionManager::least_worth_keeping(TimeNs now, Stan
     };
     Slot* chosen = nullptr;
     std::uint64_t alike = 0;
-    for (Slot& slot : slots_) {
+    for (const std::uint16_t at : half_open_) {
+        Slot& slot = slots_[at];
         const bool may_lose = slot.standing < standing ||
                               (of_its_like && slot.standing == standing && standing != Standing::kProven);
-        if (!half_open(slot) || !may_lose) continue;
+        if (!may_lose) continue;
         if (chosen != nullptr && rank(slot) > rank(*chosen)) continue;
         if (chosen == nullptr || rank(slot) < rank(*chosen)) alike = 0;
         if (dice_.below(++alike) == 0) chosen = &slot;
@@ -66,8 +76,8 @@ bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing stan
         return mix64(mix64(halves[0] ^ options_.seed) ^ halves[1]) % counts.size();
     };
     std::uint32_t own = 0;  // whatever their standing
-    for (const Slot& slot : slots_) {
-        if (!half_open(slot)) continue;
+    for (const std::uint16_t at : half_open_) {
+        const Slot& slot = slots_[at];
         own += place(slot.peer) == place(peer) ? 1 : 0;
         if (slot.standing <= standing) ++counts[place(slot.peer)];
     }
@@ -80,8 +90,9 @@ bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing stan
         close(now, *oldest, CmEnd::kTimedOut);
         return true;
     }
-    for (Slot& slot : slots_) {
-        if (!half_open(slot) || slot.standing > standing) continue;
+    for (const std::uint16_t at : half_open_) {
+        Slot& slot = slots_[at];
+        if (slot.standing > standing) continue;
         if (place(slot.peer) != static_cast<std::size_t>(most - counts.begin())) continue;
         if (oldest == nullptr || slot.begun < oldest->begun) oldest = &slot;
     }
@@ -107,8 +118,9 @@ void ConnectionManager::answer(const Gid& peer, const CmMessage& to, CmKind kind
 void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage& request, Standing standing) {
     if (Slot* known = find_request(peer, request)) {
         // The same REQ again: our answer, if there is one already, was lost.
-        const bool answered = known->state == State::kReplySent ||
-                              (known->state == State::kClosed && known->message.kind == CmKind::kReject);
+        const bool answered =
+            known->state == State::kReplySent ||
+            (known->state == State::kClosed && known->words->message.kind == CmKind::kReject);
         if (answered) known->send = true;
         return;
     }
@@ -116,8 +128,10 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
         return answer(peer, request, CmKind::kReject, RejectReason::kInvalidService, 0);
     }
     const bool mine =
-        half_open_ < options_.half_open_of_peer_max || half_open_of(peer) < options_.half_open_of_peer_max;
-    const bool room = mine && (half_open_ < options_.half_open_max || make_room_for(now, peer, standing));
+        half_open() < options_.half_open_of_peer_max || half_open_of(peer) < options_.half_open_of_peer_max;
+    const bool full =
+        half_open() >= options_.half_open_max || of_peers_ + options_.own_places >= slots_.size();
+    const bool room = mine && peer_may_begin(peer) && (!full || make_room_for(now, peer, standing));
     Slot* slot = room ? take() : nullptr;
     if (slot == nullptr) return answer(peer, request, CmKind::kReject, RejectReason::kNoResources, 0);
     slot->passive = true;
@@ -127,7 +141,7 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
     slot->remote_id = request.local_id;
     slot->request_transaction = request.transaction;
     slot->remote_queue_pair = request.queue_pair;
-    slot->received = request;
+    slot->words->received = request;
     set_state(*slot, State::kRequested);
     slot->deadline = half_open_until(*slot);
     slot->events = bit(CmEventKind::kRequested);
@@ -148,7 +162,7 @@ void ConnectionManager::on_reply(TimeNs now, Slot& slot, const CmMessage& reply)
     if (slot.state != State::kRequestSent) return;
     slot.remote_id = reply.local_id;
     slot.remote_queue_pair = reply.queue_pair;
-    slot.received = reply;
+    slot.words->received = reply;
     set_state(slot, State::kEstablished);
     say(now, slot, begin(slot, CmKind::kReadyToUse, reply.transaction));
     slot.deadline = kNever;
@@ -190,7 +204,7 @@ void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage&
             // A REQ that the peer rejected, a REP that it gave up on, or an established connection that it
             // forgot.
             if (slot->state == State::kRequested || slot->state == State::kClosed) return;
-            slot->received = message;
+            slot->words->received = message;
             return close(now, *slot, CmEnd::kRejected);
         case CmKind::kDisconnect: {
             if (slot->state == State::kRequestSent || slot->state == State::kRequested) return;

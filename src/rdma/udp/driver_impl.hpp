@@ -53,8 +53,13 @@ inline constexpr std::uint8_t kAckTimeoutMin = 12, kAckTimeoutMax = 14;
 /// What a peer's requester is asked to wait for us (0.54 s; Linux asks the same). Linux's neither backs off
 /// nor forgives: after eight such times without progress the connection is lost.
 inline constexpr std::uint8_t kAckTimeoutAsked = 17;
-/// Connections and half-open ones at once (roce::CmOptions).
-inline constexpr std::uint32_t kConnectionsMax = 1024, kHalfOpenMax = 256;
+/// Connections at once (roce::CmOptions): as many as a NIC has queue pairs.
+inline constexpr std::uint32_t kConnectionsMax = 4096;
+/// Of those, for connections that begin here: a gateway whose hosts take all they get still reaches three
+/// nodes of eight SSDs. And half of the rest is the most that one peer gets.
+inline constexpr std::uint32_t kOwnPlaces = 1024, kBegunByPeerMax = (kConnectionsMax - kOwnPlaces) / 2;
+/// Half-open ones at once.
+inline constexpr std::uint32_t kHalfOpenMax = 256;
 /// Of those, of one peer: one that floods us does not keep others from connecting.
 inline constexpr std::uint32_t kHalfOpenOfPeerMax = 64;
 /// Private data of a REQ behind the IP addresses (Annex A11).

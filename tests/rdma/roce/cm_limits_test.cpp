@@ -87,4 +87,72 @@ TEST(RoceCmLimits, AListenerThatDoesNotDecideHoldsAPlaceNoLonger) {
     EXPECT_EQ(manager.half_open(), 0u);
 }
 
+/// A table of 16: 4 for our own connections, and 6 for one peer.
+CmOptions small_table() {
+    CmOptions options = samples::CmRig::options(1);
+    options.connections_max = 16;
+    options.half_open_max = 4;
+    options.own_places = 4;
+    options.begun_by_peer_max = 6;
+    return options;
+}
+
+/// `peer` asks for so many connections, accepted and made at once; those that it got.
+std::vector<CmId> take_connections(ConnectionManager& manager, const Gid& peer, std::uint32_t first,
+                                   std::uint32_t count) {
+    std::vector<CmId> got;
+    for (std::uint32_t i = first; i < first + count; ++i) {
+        const auto id = ask(manager, 0, peer, i);
+        if (!id) continue;
+        EXPECT_TRUE(manager.accept(0, *id, CmParameters{}).ok());
+        manager.heard(0, *id);
+        got.push_back(*id);
+    }
+    return got;
+}
+
+TEST(RoceCmLimits, APeerThatTakesAllItGetsLeavesPlacesForAnotherAndAllPeersSomeForOurOwn) {
+    ConnectionManager manager(small_table());
+    ASSERT_TRUE(manager.listen(kService).ok());
+    EXPECT_EQ(take_connections(manager, address_of(7), 100, 40).size(), 6u);
+    const auto refused = next_of_kind(manager, CmKind::kReject);
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->reason, RejectReason::kNoResources);
+    EXPECT_EQ(take_connections(manager, address_of(8), 200, 5).size(), 5u) << "another peer";
+    EXPECT_EQ(take_connections(manager, address_of(9), 300, 5).size(), 1u) << "what peers have together";
+    for (std::uint32_t i = 0; i < 4; ++i)
+        EXPECT_TRUE(manager.connect(0, address_of(3), CmParameters{}).ok()) << "our own, number " << i;
+    EXPECT_FALSE(manager.connect(0, address_of(3), CmParameters{}).ok());
+    EXPECT_EQ(manager.open_connections(), 16u);
+}
+
+TEST(RoceCmLimits, AConnectionThatWeEndedIsItsPeersUntilThePeerSaysThatItKnows) {
+    ConnectionManager manager(small_table());
+    ASSERT_TRUE(manager.listen(kService).ok());
+    const auto got = take_connections(manager, address_of(7), 100, 6);
+    ASSERT_EQ(got.size(), 6u);
+    for (const CmId id : got) manager.disconnect(0, id);
+    EXPECT_EQ(manager.disconnecting(), 6u);
+    EXPECT_TRUE(take_connections(manager, address_of(7), 200, 6).empty()) << "it keeps its silence";
+    EXPECT_EQ(take_connections(manager, address_of(8), 300, 2).size(), 2u);
+    CmMessage known;
+    known.kind = CmKind::kDisconnected;
+    known.local_id = 100;
+    known.remote_id = got[0];
+    manager.on_message(0, address_of(7), known);
+    EXPECT_EQ(take_connections(manager, address_of(7), 400, 6).size(), 1u) << "for the one that it answered";
+}
+
+TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereNoPlaceIsLeft) {
+    ConnectionManager manager(small_table());
+    ASSERT_TRUE(manager.listen(kService).ok());
+    ASSERT_EQ(take_connections(manager, address_of(7), 100, 6).size(), 6u);
+    ASSERT_EQ(take_connections(manager, address_of(8), 200, 4).size(), 4u);
+    for (std::uint32_t i = 0; i < 2; ++i) ASSERT_TRUE(ask(manager, 0, address_of(20 + i), 300 + i));
+    EXPECT_TRUE(ask(manager, 1'000'000'000, address_of(30), 400))
+        << "one that nobody has answered for long goes";
+    EXPECT_EQ(manager.half_open(), 2u);
+    EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(7), 500)) << "but for none that has its part";
+}
+
 }  // namespace
