@@ -111,7 +111,10 @@ void Driver::Impl::forget(LinkEnd& link) {
     link.flow->packets -= link.counted_on_their_way;
     link.flow->called -= link.called ? 1 : 0;
     std::erase(link.flow->waiting, &link);
-    if (--link.flow->links == 0) flows.erase(link.peer.gid);
+    if (--link.flow->links == 0)
+        flows.erase(link.peer.gid);
+    else
+        call_waiting(*link.flow);
     link.flow = nullptr;
     link.endpoint = nullptr;
     link.state = LinkEnd::State::kDead;

@@ -128,6 +128,7 @@ struct Driver::Impl {
     std::uint32_t run_timers(roce::TimeNs now);
     std::uint32_t pump(roce::TimeNs now);
     void count_flow(LinkEnd& link);
+    void call_waiting(Flow& flow);
     [[nodiscard]] bool may_request(LinkEnd& link);
     /// Encodes and queues; false: no room.
     bool send(const roce::Packet& packet, const IpAddress& peer);

@@ -117,12 +117,16 @@ void Driver::Impl::make_ready(LinkEnd& link) {
     ready_last = &link;
 }
 
-// What ended makes room: as many links go on as there is room for, who waited longest first.
 void Driver::Impl::count_flow(LinkEnd& link) {
-    Flow& flow = *link.flow;
     const std::uint32_t now = link.connection.requester().on_their_way();
-    flow.packets += now - link.counted_on_their_way;
+    link.flow->packets += now - link.counted_on_their_way;
     link.counted_on_their_way = now;
+    call_waiting(*link.flow);
+}
+
+// What ended makes room: as many links go on as there is room for, who waited longest first. They have
+// nothing else that would wake them, so this follows whatever makes room.
+void Driver::Impl::call_waiting(Flow& flow) {
     while (flow.packets + flow.called < packets_to_peer_max && !flow.waiting.empty()) {
         LinkEnd* const next = flow.waiting.front();
         flow.waiting.pop_front();
@@ -264,6 +268,7 @@ void LinkEnd::close() {
     endpoint = nullptr;
     state = State::kTold;
     connection.flush();
+    driver.count_flow(*this);
     driver.manager.disconnect(Driver::Impl::clock(), id);
     driver.manager_changed = true;
 }
