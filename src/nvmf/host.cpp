@@ -171,8 +171,19 @@ Result<void> HostController::open() {
     if (identify.ioccsz * 16 < kCapsuleBytesMax || identify.msdbd < 1)
         return error(Errc::kUnsupported, "{} takes capsules of {} bytes only; {} are needed",
                      options_.subsystem_nqn, identify.ioccsz * 16, kCapsuleBytesMax);
+    // 0: no limit. Nor is one that no length can reach.
+    const std::uint32_t log2 = page_bytes_log2_ + identify.mdts;
+    if (identify.mdts != 0 && log2 < 64) transfer_bytes_max_ = std::uint64_t{1} << log2;
     GN_ASSIGN(io_queues_, set_queue_count(options_.io_queues));
     return {};
+}
+
+Result<void> HostController::check_transfer(std::uint64_t bytes) const {
+    if (bytes <= transfer_bytes_max_) return {};
+    return error(
+        Errc::kInvalidArgument,
+        "a command to {} cannot move {} bytes: its controller takes {} at most (MDTS); use several commands",
+        options_.subsystem_nqn, bytes, transfer_bytes_max_);
 }
 
 Result<void> HostController::connect_admin(std::uint64_t deadline_ns) {
@@ -206,7 +217,9 @@ Result<void> HostController::enable(std::uint64_t deadline_ns) {
     nvme::Configuration configuration;
     configuration.enable = true;
     // Queues with priorities, where there are such.
-    configuration.arbitration = nvme::Capabilities::decode(capabilities).weighted_round_robin ? 1 : 0;
+    const auto can = nvme::Capabilities::decode(capabilities);
+    configuration.arbitration = can.weighted_round_robin ? 1 : 0;
+    page_bytes_log2_ = 12u + can.page_size_min;
     configuration.sq_entry_log2 = 6;
     configuration.cq_entry_log2 = 4;
     GN_TRY(property_set(nvme::Property::kCc, configuration.encode()));
@@ -262,6 +275,7 @@ Result<nvme::Completion> HostController::admin(const nvme::Command& command, std
     if (data.size() > kAdminDataBytes)
         return error(Errc::kInvalidArgument, "an admin command moves at most {} bytes, not {}",
                      kAdminDataBytes, data.size());
+    GN_TRY(check_transfer(data.size()));
     const std::lock_guard lock(mutex_);
     nvme::Command sent = command;
     sent.data = {};

@@ -21,6 +21,7 @@
 #include "ssd/nvme_queue.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -82,8 +83,8 @@ class HostController {
     HostController(const HostController&) = delete;
     HostController& operator=(const HostController&) = delete;
 
-    /// One admin command with up to 64 KiB of data, of which a copy travels. An NVMe error is a completion,
-    /// not an Error.
+    /// One admin command with up to 64 KiB of data (and transfer_bytes_max()), of which a copy travels. An
+    /// NVMe error is a completion, not an Error.
     Result<nvme::Completion> admin(const nvme::Command& command, std::span<std::byte> data,
                                    Direction direction, std::uint32_t timeout_ms = 0);
     /// The same, with any status but success turned into an Error; returns DW0.
@@ -120,6 +121,12 @@ class HostController {
 
     /// False once the association is known to be gone: connect anew.
     [[nodiscard]] bool connected() const;
+    /// What one command may move, by MDTS of Identify Controller; the largest number where the controller
+    /// names no limit. A discovery controller is not asked: a page, as its log is read by, is always allowed.
+    [[nodiscard]] std::uint64_t transfer_bytes_max() const { return transfer_bytes_max_; }
+    /// kInvalidArgument for more than that. admin() asks it; who posts on an I/O queue, whose commands are
+    /// not seen here, does so himself where the controller may be somebody else's than ours.
+    [[nodiscard]] Result<void> check_transfer(std::uint64_t bytes) const;
     [[nodiscard]] std::uint16_t controller_id() const { return controller_id_; }
     [[nodiscard]] std::uint32_t io_queues() const { return io_queues_; }
     [[nodiscard]] const HostOptions& options() const { return options_; }
@@ -147,6 +154,8 @@ class HostController {
     std::uint16_t next_command_id_ = 0;
     std::uint16_t controller_id_ = 0;
     std::uint32_t io_queues_ = 0;
+    std::uint32_t page_bytes_log2_ = 12;  ///< CAP.MPSMIN, which MDTS counts in
+    std::uint64_t transfer_bytes_max_ = std::numeric_limits<std::uint64_t>::max();
 };
 
 /// An NVMe status as an Error: "what" was refused, why, what to do.

@@ -8,6 +8,10 @@
 //   * a capsule's memory is written again only after the send completion of the entry that carried it (the
 //   poster's credit);
 //   * there is a receive for every command that may be under way: never post more than `entries` unanswered.
+// The same bound is the submission queue's flow control, so SQHD of the responses is not looked at. It tells
+// a host that has more commands than the queue has entries how many were taken out; here a command keeps its
+// place until it is answered, and a target has taken out what it answers. All `entries` may be under way, as
+// Linux's host has them: the target was told of so many at Connect and has a receive for each.
 // One thread at a time.
 #pragma once
 

@@ -65,6 +65,7 @@ class Lane {
                                               rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
         registered_ = true;
         GN_ASSIGN(queue_, controller.open_io_queue(id, 4 * kDepth));
+        controller_ = &controller;
         return {};
     }
 
@@ -154,11 +155,13 @@ class Lane {
 
     std::uint32_t pick_size(std::uint64_t most) {
         const std::uint32_t bytes = kSizes[dice_() % std::size(kSizes)] / block_ * block_;
+        most = std::min(most, controller_->transfer_bytes_max() / block_ * block_);
         return static_cast<std::uint32_t>(std::min<std::uint64_t>(std::max(bytes, block_), most));
     }
 
     Result<void> post(nvme::IoOpcode opcode, std::uint32_t slot, bool inside) {
         const Piece& piece = pieces_[slot];
+        GN_TRY(controller_->check_transfer(piece.bytes));
         const std::uint64_t lba = (first_byte_ + piece.at) / block_;
         nvme::Command command{};
         command.opcode = static_cast<std::uint8_t>(opcode);
@@ -186,6 +189,7 @@ class Lane {
     }
 
     rdma::SoftNic& nic_;
+    nvmf::HostController* controller_ = nullptr;  ///< from open() on
     const std::uint64_t first_byte_;
     const std::uint32_t block_;
     std::mt19937_64 dice_;
@@ -264,11 +268,10 @@ Result<void> run(const Options& options) {
     GN_ASSIGN(const nvme::IdentifyNamespace space, controller->identify_namespace());
     const std::uint32_t block = 1u << space.lbaf[space.flbas & 0x0F].ds;
     fmt::print(
-        "controller {}: model \"{}\", serial \"{}\", {} blocks of {} bytes, capsules of {} bytes, {} I/O "
-        "queues; "
-        "{:.3f} s\n",
+        "controller {}: model \"{}\", serial \"{}\", {} blocks of {} bytes, capsules of {} bytes, {} "
+        "bytes a command at most (2^64 - 1: any), {} I/O queues; {:.3f} s\n",
         controller->controller_id(), trimmed(about.mn, sizeof about.mn), trimmed(about.sn, sizeof about.sn),
-        space.nsze, block, about.ioccsz * 16, controller->io_queues(),
+        space.nsze, block, about.ioccsz * 16, controller->transfer_bytes_max(), controller->io_queues(),
         static_cast<double>(simt::now_ns() - start) * 1e-9);
     if (controller->io_queues() < options.queues)
         return error(Errc::kIo, "asked for {} I/O queues, got {}", options.queues, controller->io_queues());
