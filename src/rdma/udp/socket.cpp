@@ -134,10 +134,12 @@ Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const IpAddress& addres
     if (udp.get() < 0)
         return error(Errc::kIo, "cannot open a UDP socket for {}: {}", address.text(), std::strerror(errno));
     // "Don't fragment" in every packet, and with it identification 0; errors that come back can be asked for.
-    const bool ready = v4 ? set(udp.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO) &&
+    // Not _DO: the kernel would believe for ten minutes whoever says that a path takes less, and send no
+    // payload; the RoCE MTU is what the interface takes.
+    const bool ready = v4 ? set(udp.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) &&
                                 set(udp.get(), IPPROTO_IP, IP_RECVERR, 1)
                           : set(udp.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
-                                set(udp.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO) &&
+                                set(udp.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) &&
                                 set(udp.get(), IPPROTO_IPV6, IPV6_RECVERR, 1);
     if (!ready)
         return error(Errc::kIo, "cannot set up a UDP socket for {}: {}", address.text(),
@@ -335,6 +337,17 @@ void PacketSocket::on_send_error(int why) {
                              : "");
 }
 
+// Said by a router of the path, or by anybody in its name: no reason to send less, but maybe to look.
+void PacketSocket::note_path(const IpAddress& peer, std::uint32_t mtu) {
+    if (complaints_ == kComplaintsMax) return;
+    ++complaints_;
+    log_warn(
+        "udp wire {}: somebody on the path to {} says that packets of more than {} bytes do not pass; "
+        "packets "
+        "go out as before. If connections to it fail, choose a smaller RoCE MTU",
+        address_.text(), peer.text(), mtu);
+}
+
 bool PacketSocket::unreachable(IpAddress& peer) {
     std::array<std::byte, 64> data;
     alignas(cmsghdr) std::array<std::byte, 512> control;
@@ -355,6 +368,7 @@ bool PacketSocket::unreachable(IpAddress& peer) {
             if (!v4 && !v6) continue;
             sock_extended_err what{};
             std::memcpy(&what, CMSG_DATA(one), sizeof what);
+            if (what.ee_errno == EMSGSIZE) note_path(from_socket_address(to), what.ee_info);
             if (what.ee_errno != ECONNREFUSED && what.ee_errno != EHOSTUNREACH &&
                 what.ee_errno != ENETUNREACH)
                 continue;

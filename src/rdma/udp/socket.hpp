@@ -88,6 +88,7 @@ class PacketSocket {
     PacketSocket(const IpAddress& address, std::uint16_t port, int udp, int raw, std::uint32_t buffer_bytes);
     void note_overruns(const msghdr& header) noexcept;
     void on_send_error(int why);
+    void note_path(const IpAddress& peer, std::uint32_t mtu);
 
     struct Slot;
     struct Batch;
