@@ -52,13 +52,15 @@ Result<void> Requester::post(const Request& request) {
     entry.bytes = static_cast<std::uint32_t>(bytes);
     entry.status = failed_ ? mlx5::kFlushed : mlx5::kSyndromeNone;
     next_ += entry.packets;
+    entry.messages_before = messages_;
+    messages_ += messages_of(entry);
     ++posted_;
     if (failed_) done_ = cursor_entry_ = posted_;
     return {};
 }
 
 // Window, the peer's resources for READs, and its credits for SENDs.
-bool Requester::may_send(const Slot& entry, std::uint64_t index) noexcept {
+bool Requester::may_send(const Slot& entry) noexcept {
     if (cursor_ - unacknowledged_ >= window_) return false;
     const bool fresh = cursor_ >= highest_;
     if (entry.read()) {
@@ -69,7 +71,8 @@ bool Requester::may_send(const Slot& entry, std::uint64_t index) noexcept {
     }
     const bool send = entry.request.kind != RequestKind::kWrite;
     // Without credits one message may go out alone; its acknowledgement or RNR NAK says how things stand.
-    return !send || !fresh || cursor_ != entry.first || index < send_limit_ || cursor_ == unacknowledged_;
+    return !send || !fresh || cursor_ != entry.first || entry.messages_before < send_limit_ ||
+           cursor_ == unacknowledged_;
 }
 
 void Requester::build(const Slot& entry, Packet& packet) const {
@@ -120,7 +123,7 @@ void Requester::build(const Slot& entry, Packet& packet) const {
 bool Requester::next_packet(TimeNs now, Packet& packet) {
     if (failed_ || rnr_until_ != kNever || cursor_entry_ == posted_) return false;
     const Slot& entry = slot(cursor_entry_);
-    if (!may_send(entry, cursor_entry_)) return false;
+    if (!may_send(entry)) return false;
     build(entry, packet);
     ++counters_.packets;
     if (cursor_ >= highest_) {

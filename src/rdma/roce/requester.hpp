@@ -70,6 +70,7 @@ class Requester {
     struct Slot {
         Request request;
         Sequence first = 0;
+        std::uint64_t messages_before = 0;  ///< of the connection, as the peer counts them: pieces of READs
         std::uint32_t packets = 0;
         std::uint32_t bytes = 0;
         mlx5::Syndrome status = mlx5::kSyndromeNone;
@@ -84,7 +85,10 @@ class Requester {
         const Sequence end = sequence - (sequence - read.first) % read_packets_ + read_packets_;
         return end < read.end() ? end : read.end();
     }
-    bool may_send(const Slot& entry, std::uint64_t index) noexcept;
+    [[nodiscard]] std::uint32_t messages_of(const Slot& entry) const noexcept {
+        return entry.read() ? (entry.packets + read_packets_ - 1) / read_packets_ : 1;
+    }
+    bool may_send(const Slot& entry) noexcept;
     void build(const Slot& entry, Packet& packet) const;
     void on_acknowledge(TimeNs now, const Packet& packet, Sequence sequence);
     void on_nak(TimeNs now, NakCode code, Sequence sequence);
@@ -114,7 +118,9 @@ class Requester {
     std::uint32_t reads_out_ = 0;    ///< pieces of READs
     std::uint32_t timeouts_ = 0, rnr_naks_ = 0;  ///< in a row
     TimeNs timer_at_ = kNever, rnr_until_ = kNever;
-    std::uint64_t send_limit_ = kNever;  ///< SENDs at entries from this one on wait for credits (9.7.7.2)
+    std::uint64_t messages_ = 0, messages_done_ = 0;  ///< of entries that were posted, and that are done
+    std::uint64_t send_limit_ =
+        kNever;  ///< SENDs with so many messages before them wait for credits (9.7.7.2)
     bool failed_ = false;
     mlx5::Syndrome failure_ = mlx5::kSyndromeNone;
     RequesterCounters counters_;

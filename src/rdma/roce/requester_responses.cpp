@@ -121,6 +121,7 @@ bool Requester::advance(TimeNs now, Sequence target) {
 }
 
 void Requester::finish_oldest() noexcept {
+    messages_done_ += messages_of(slot(done_));
     ++done_;
 }
 
@@ -152,8 +153,9 @@ void Requester::note_credits(const Packet& packet) noexcept {
         send_limit_ = kNever;
         return;
     }
-    const std::uint64_t number = extend(packet.message_number, done_ + kSequenceBase) - kSequenceBase;
-    if (number <= posted_) send_limit_ = number + credits_of(code);
+    const std::uint64_t number =
+        extend(packet.message_number, messages_done_ + kSequenceBase) - kSequenceBase;
+    if (number <= messages_) send_limit_ = number + credits_of(code);
 }
 
 }  // namespace gnstor::rdma::roce

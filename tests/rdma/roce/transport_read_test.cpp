@@ -44,6 +44,33 @@ TEST_F(RoceTransport, ALongReadIsAskedForInPiecesThatFitTheWindow) {
     EXPECT_TRUE(requester->idle());
 }
 
+// The peer has its own count of messages, in which each piece of a READ is one.
+TEST_F(RoceTransport, CreditsAreCountedInMessagesThatThePeerHasSeen) {
+    RequesterOptions options = out(0xFFFFFE);
+    options.window_packets = 8;
+    requester = std::make_unique<Requester>(options);
+    post(RequestKind::kRead, 20 * kMtu + 5);
+    constexpr std::uint32_t kPieces = 6;
+    std::uint32_t pieces = 0;
+    while (!requester->idle()) {
+        const auto sent = requests(0);
+        ASSERT_FALSE(sent.empty());
+        pieces += static_cast<std::uint32_t>(sent.size());
+        to_responder(0, sent);
+        to_requester(0, answers(0));
+    }
+    ASSERT_EQ(pieces, kPieces);
+    for (int i = 0; i < 6; ++i) post(RequestKind::kSend, 10);
+    Packet packet;
+    ASSERT_TRUE(requester->next_packet(0, packet));
+    to_requester(0, {acknowledge(packet.psn, ack_syndrome(2), kPieces + 1)});
+    EXPECT_EQ(requests(0).size(), 2u) << "credits for two";
+    to_requester(0, {acknowledge(packet.psn + 2, ack_syndrome(1), kPieces + 3)});
+    EXPECT_EQ(requests(0).size(), 1u) << "for one, more messages done than requests posted";
+    to_requester(0, {acknowledge(packet.psn + 3, ack_syndrome(), kPieces + 4)});
+    EXPECT_EQ(requests(0).size(), 2u);
+}
+
 // Who did not answer in time may not have got to what it has in its buffer: it is not sent all of it again.
 TEST_F(RoceTransport, AfterATimeoutTwoPacketsGoOutAndTwiceAsManyWithEachAnswer) {
     post(RequestKind::kWrite, 16 * kMtu);
