@@ -44,5 +44,6 @@ class Tree:
         self.guest.run(f"echo 3 >/proc/sys/vm/drop_caches; cd /mnt && sha256sum -c {self.sums} >/run/compared", 300, None)
         good = int(self.guest.text("grep -c ': OK$' /run/compared", status=None) or 0)
         if good != self.files:
-            raise PeerError(f"{good} of {self.files} files are as they were written, {when}: {self.guest.text('tail -n 20 /run/compared')}")
+            others = self.guest.text("grep -v ': OK$' /run/compared | head -n 20", status=None)
+            raise PeerError(f"{good} of {self.files} files are as they were written, {when}: {others}")
         return good
