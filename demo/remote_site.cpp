@@ -5,6 +5,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
@@ -68,7 +69,9 @@ class RemoteSite final : public Site {
             why_not = "it is not the demo's to stop";
             return false;
         }
-        if (array_->packet_bytes() == 0) {
+        const auto serving = array_->serving_processes();
+        if (std::any_of(serving.begin(), serving.end(),
+                        [&](const ServingProcess& each) { return each.pid == remote_.gnstord; })) {
             why_not = "the SSDs are in its process";
             return false;
         }

@@ -26,9 +26,10 @@ trap take_down EXIT
 start_arrays() {
     [[ -x "$prefix/bin/gnstor" && -x "$prefix/bin/gnstord" ]] || return 0
     local common=(--ssds 2 --capacity 256MiB --durability process)
-    arrays+=("$folder/shm" "$folder/udp")
+    arrays+=("$folder/shm" "$folder/node" "$folder/udp")
     "$prefix/bin/gnstor" up --dir "$folder/shm" "${common[@]}" &&
-        "$prefix/bin/gnstor" up --dir "$folder/udp" --nodes 1 "${common[@]}"
+        "$prefix/bin/gnstor" up --dir "$folder/node" --nodes 1 "${common[@]}" &&
+        "$prefix/bin/gnstor" up --dir "$folder/udp" --nodes 2 "${common[@]}"
 }
 
 options=("-DCMAKE_PREFIX_PATH=$prefix" -DCMAKE_BUILD_TYPE=Release)

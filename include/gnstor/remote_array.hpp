@@ -5,8 +5,9 @@
 //     auto client = (*array)->connect({.name = "trainer"});
 //
 // A client::Array, as an EmbeddedArray is, so a program works with either. Software NIC. The wire: shm where
-// the SSDs are those of a gnstord on this machine (named by its Unix socket), udp where they are nodes'.
-// wire() says which. GPU lanes: compiled for, not run yet.
+// all SSDs are of one process of this machine whose shared memory this user may have: gnstord's own (named by
+// its Unix socket) or one node's; udp otherwise. wire() says which, and why. GPU lanes: compiled for, not run
+// yet.
 
 #pragma once
 
@@ -27,7 +28,9 @@ namespace gnstor {
 struct RemoteArrayOptions {
     std::string array;            ///< unix:PATH of gnstord's socket, or http://HOST:PORT
     std::string token_file = {};  ///< of http: what gnstord wants to see (gnstord.token in its folder)
-    std::string address = {};  ///< of this process on the udp wire; empty: where the route to the SSDs begins
+    /// Of this process on the udp wire, which is taken then in any case. Empty: where the route to the SSDs
+    /// begins, if it has to be that wire.
+    std::string address = {};
 };
 
 /// A process of this machine that serves SSDs: it emulates the hardware.
@@ -43,6 +46,8 @@ struct NicThread {
     std::uint64_t cpu_time_ns, busy_time_ns;
 };
 
+/// What a node's socket for processes of its machine is called, in the node's folder.
+inline constexpr const char* kNodeShmSocket = "node.shm";
 /// Where a gnstord that has the SSDs in its own process serves them to other processes: beside its socket.
 std::filesystem::path shm_socket_beside(const std::filesystem::path& gnstord_socket);
 

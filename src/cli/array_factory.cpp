@@ -61,6 +61,7 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
     static Result<std::unique_ptr<ServedNode>> open(const RemoteArrayOptions& array,
                                                     const GatewayVolume& volume, const std::string& port) {
         std::unique_ptr<UdpGateway> made(new UdpGateway());
+        // With an address of its own, so by packets: its hosts come by the same NIC.
         GN_ASSIGN(made->array_, RemoteArray::open(array));
         GN_ASSIGN(made->client_, made->array_->connect(gateway::client_options(volume.as)));
         gateway::VolumeToServe what;
@@ -240,7 +241,11 @@ Result<std::unique_ptr<ServedArray>> make_array(const ArrayOptions& options,
 Result<std::unique_ptr<ServedNode>> make_node(const ArrayOptions& options, const std::string& address,
                                               const std::string& port) {
     GN_ASSIGN(const EmbeddedArrayOptions embedded, embedded_options(options));
-    GN_ASSIGN(std::unique_ptr<embedded::Node> node, embedded::Node::open(embedded, {address, port}));
+    GN_ASSIGN(
+        std::unique_ptr<embedded::Node> node,
+        embedded::Node::open(
+            embedded,
+            {.address = address, .port = port, .shm = options.shm_socket, .shm_mode = options.shm_mode}));
     return std::unique_ptr<ServedNode>(std::make_unique<UdpServedNode>(std::move(node)));
 }
 

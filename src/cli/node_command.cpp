@@ -6,6 +6,9 @@
 #include "embedded/node_array.hpp"
 
 #include <gnstor/base/units.hpp>
+#include <gnstor/remote_array.hpp>
+
+#include <sys/un.h>
 
 namespace gnstor::cli {
 namespace {
@@ -35,6 +38,15 @@ int node(const Context& c, NodeWords& o) {
         if (!named.ok()) return c.out.fail(named.error());
     }
     if (!o.node.gateway.name.empty()) o.node.array.directory /= "gateway-" + o.node.gateway.name;
+    // A gateway's NIC leads to the array, and takes hosts' packets alone.
+    if (o.node.gateway.name.empty()) {
+        o.node.array.shm_socket = std::filesystem::absolute(c.directory) / kNodeShmSocket;
+        if (o.node.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {
+            fmt::print(stderr, "gnstor node: {} is too long for a socket: programs beside it take packets\n",
+                       o.node.array.shm_socket.string());
+            o.node.array.shm_socket.clear();
+        }
+    }
     o.node.gateway.record = o.node.array.directory / "loss.record";
     o.node.token_file =
         o.token_file.empty() ? o.node.array.directory / "gateway.token" : std::filesystem::path(o.token_file);

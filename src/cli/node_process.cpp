@@ -34,8 +34,13 @@ json describe(const NodeOptions& o, const ServedNode& node) {
                         {"uuid", ssd.uuid},
                         {"serial", ssd.serial},
                         {"capacity_bytes", ssd.capacity_bytes}});
-    return json{{"pid", ::getpid()}, {"version", GN_VERSION}, {"address", o.address},
-                {"port", o.port},    {"wire", "udp"},         {"packet_bytes", node.packet_bytes()},
+    return json{{"pid", ::getpid()},
+                {"version", GN_VERSION},
+                {"address", o.address},
+                {"port", o.port},
+                {"wire", "udp"},
+                {"packet_bytes", node.packet_bytes()},
+                {"shm", o.array.shm_socket.string()},
                 {"ssds", ssds}};
 }
 

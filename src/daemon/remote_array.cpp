@@ -37,10 +37,13 @@ struct RemoteArray::Impl {
     daemon::HttpControlPlane control;
     std::vector<std::string> nodes;  ///< addresses, each once
     std::unique_ptr<client::UdpHost> host;
-    // Instead of it where the SSDs are gnstord's own.
-    std::filesystem::path gnstord_socket;
+    // Instead of it where one process of this machine has all SSDs: gnstord or a node.
+    std::filesystem::path serving_socket;  ///< which that process listens at
+    std::string server;                    ///< what it is
     std::unique_ptr<rdma::ShmWire> shm;
     std::unique_ptr<rdma::SoftNic> shm_nic;
+    std::filesystem::path shm_path;
+    std::string why_udp;  ///< although the nodes are on this machine
 
     rdma::SoftNic& nic() { return shm_nic != nullptr ? *shm_nic : host->nic(); }
 
@@ -53,12 +56,36 @@ struct RemoteArray::Impl {
                 "Unix socket (--array unix:PATH); for other machines start them as nodes ('gnstor up "
                 "--nodes 1')",
                 array);
-        gnstord_socket = gnstord.socket;
-        const auto path = shm_socket_beside(gnstord.socket);
+        server = "gnstord";
+        serving_socket = gnstord.socket;
+        return open_shm(shm_socket_beside(gnstord.socket));
+    }
+    Result<void> open_shm(const std::filesystem::path& path) {
         GN_ASSIGN(shm, rdma::ShmWire::open(path));
         GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
-        nodes = {path.string()};
+        shm_path = path;
         return {};
+    }
+
+    /// Over shared memory to the one node of this machine, if that can be had; else `why_udp`.
+    void try_shm_of_node() {
+        if (!std::all_of(nodes.begin(), nodes.end(), on_this_machine)) return;
+        if (nodes.size() > 1) {
+            why_udp = "shared memory leads to one process, and these are several";
+            return;
+        }
+        const auto path = daemon::shm_socket_of_node(nodes.front(), rdma::kRocePort);
+        if (!path) {
+            why_udp = "the node's shared memory is not this user's to see";
+            return;
+        }
+        const Result<void> opened = open_shm(*path);
+        if (!opened.ok()) {
+            why_udp = "no shared memory: " + opened.error().message;
+            return;
+        }
+        server = "the node";
+        serving_socket = *path;
     }
 };
 
@@ -89,7 +116,10 @@ Result<std::unique_ptr<RemoteArray>> RemoteArray::open(const RemoteArrayOptions&
     if (impl->nodes.empty())
         return error(Errc::kState, "the array of {} has no SSDs in its map ('gnstor ssd list')",
                      options.array);
-    GN_ASSIGN(impl->host, client::UdpHost::open(options.address, impl->nodes.front()));
+    if (options.address.empty()) impl->try_shm_of_node();
+    if (impl->shm_nic == nullptr) {
+        GN_ASSIGN(impl->host, client::UdpHost::open(options.address, impl->nodes.front()));
+    }
     return std::unique_ptr<RemoteArray>(new RemoteArray(std::move(impl)));
 }
 
@@ -109,7 +139,7 @@ std::uint32_t RemoteArray::packet_bytes() const {
 }
 
 std::vector<ServingProcess> RemoteArray::serving_processes() const {
-    return impl_->host == nullptr ? daemon::process_listening_at(impl_->gnstord_socket)
+    return impl_->host == nullptr ? daemon::process_listening_at(impl_->serving_socket)
                                   : daemon::processes_bound_to(impl_->nodes, rdma::kRocePort);
 }
 
@@ -121,13 +151,11 @@ std::optional<NicThread> RemoteArray::nic_thread() const {
 
 std::string RemoteArray::wire() const {
     if (impl_->host == nullptr)
-        return fmt::format("shm: gnstord works on queues in this process's memory ({})",
-                           impl_->nodes.front());
-    // docs/wire.md, "Which wire, and why".
-    const bool beside = std::all_of(impl_->nodes.begin(), impl_->nodes.end(), on_this_machine);
+        return fmt::format("shm: {} works on queues in this process's memory ({})", impl_->server,
+                           impl_->shm_path.string());
     return fmt::format("udp from {} to {}, {} bytes a packet{}", impl_->host->address(),
                        fmt::join(impl_->nodes, ", "), packet_bytes(),
-                       beside ? " (processes that are nodes serve udp alone, on this machine, too)" : "");
+                       impl_->why_udp.empty() ? "" : " (" + impl_->why_udp + ")");
 }
 
 }  // namespace gnstor

@@ -59,6 +59,22 @@ std::optional<ServingProcess> look_at(pid_t pid) {
         static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec)};
 }
 
+constexpr std::string_view kSocketLink = "socket:[";
+
+std::set<std::uint64_t> sockets_of(pid_t pid) {
+    std::set<std::uint64_t> inodes;
+    std::error_code failed;
+    for (auto it = fs::directory_iterator(fmt::format("/proc/{}/fd", pid), failed);
+         !failed && it != fs::directory_iterator(); it.increment(failed)) {
+        std::error_code gone;
+        const std::string link = fs::read_symlink(it->path(), gone).string();
+        if (!link.starts_with(kSocketLink)) continue;
+        const std::string_view rest = std::string_view(link).substr(kSocketLink.size());
+        if (const auto inode = number<std::uint64_t>(rest.substr(0, rest.find(']')))) inodes.insert(*inode);
+    }
+    return inodes;
+}
+
 bool holds_one_of(const fs::path& process, const std::set<std::string>& sockets) {
     std::error_code failed;
     for (auto it = fs::directory_iterator(process / "fd", failed); !failed && it != fs::directory_iterator();
@@ -105,6 +121,35 @@ std::vector<ServingProcess> processes_bound_to(const std::vector<std::string>& a
     }
     std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.pid < b.pid; });
     return found;
+}
+
+std::vector<std::string> listening_paths(std::string_view table, const std::set<std::uint64_t>& inodes) {
+    constexpr std::uint64_t kListening = 1u << 16;  // __SO_ACCEPTCON
+    std::vector<std::string> paths;
+    std::istringstream lines{std::string(table)};
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream in(line);
+        // Num, RefCount, Protocol, Flags, Type, St, Inode, Path
+        std::string skipped, flags_word, inode_word, path;
+        if (!(in >> skipped >> skipped >> skipped >> flags_word >> skipped >> skipped >> inode_word))
+            continue;
+        std::getline(in >> std::ws, path);
+        std::uint64_t flags = 0;
+        const auto parsed =
+            std::from_chars(flags_word.data(), flags_word.data() + flags_word.size(), flags, 16);
+        const auto inode = number<std::uint64_t>(inode_word);
+        if (parsed.ec != std::errc() || (flags & kListening) == 0 || !inode || !inodes.contains(*inode))
+            continue;
+        if (!path.empty()) paths.push_back(path);
+    }
+    return paths;
+}
+
+std::optional<fs::path> shm_socket_of_node(const std::string& address, std::uint16_t port) {
+    for (const ServingProcess& process : processes_bound_to({address}, port))
+        for (const std::string& path : listening_paths(text_of("/proc/net/unix"), sockets_of(process.pid)))
+            if (fs::path(path).filename() == kNodeShmSocket) return path;
+    return std::nullopt;
 }
 
 std::vector<ServingProcess> process_listening_at(const fs::path& socket) {

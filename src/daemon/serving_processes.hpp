@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,6 +23,15 @@ namespace gnstor::daemon {
 /// Those that hold UDP sockets bound to `addresses` and `port`, as far as this user may look.
 [[nodiscard]] std::vector<ServingProcess> processes_bound_to(const std::vector<std::string>& addresses,
                                                              std::uint16_t port);
+/// Paths of the Unix sockets that are listened at and whose inode is among these, from the text of
+/// /proc/net/unix. Lines that are none are left out.
+[[nodiscard]] std::vector<std::string> listening_paths(std::string_view table,
+                                                       const std::set<std::uint64_t>& inodes);
+/// Where the node that has this IP address serves processes of its own machine (node.shm): the kernel says
+/// which process holds the port, and what that process listens at. Nothing: it does not, or this user may not
+/// look.
+[[nodiscard]] std::optional<std::filesystem::path> shm_socket_of_node(const std::string& address,
+                                                                      std::uint16_t port);
 /// The one that listens at a Unix socket (SO_PEERCRED), if somebody does.
 [[nodiscard]] std::vector<ServingProcess> process_listening_at(const std::filesystem::path& socket);
 

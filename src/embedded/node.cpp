@@ -56,6 +56,13 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, co
     GN_ASSIGN(node->nic_, rdma::SoftNic::open(*node->udp_, nic));
     GN_TRY(node->open_drives(options));
     GN_TRY(node->open_target(listen.port));
+    if (!listen.shm.empty()) {
+        GN_ASSIGN(node->shm_, rdma::ShmServer::start(node->udp_->inside(), node->nic_reactors_,
+                                                     {.path = listen.shm,
+                                                      .node = listen.address,
+                                                      .mode = listen.shm_mode,
+                                                      .strict = options.strict_nic}));
+    }
     return node;
 }
 

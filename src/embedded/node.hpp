@@ -12,10 +12,12 @@
 #include "nvmf/target.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
+#include "rdma/shm_wire.hpp"
 #include "rdma/udp_wire.hpp"
 #include "ssd/drive.hpp"
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -33,8 +35,10 @@ constexpr std::size_t first_drive_thread(std::size_t drive, std::size_t units_a_
 
 /// Where a node is on the udp wire.
 struct UdpListen {
-    std::string address;        ///< of this machine; port 4791 is taken there
-    std::string port = "4420";  ///< RDMA service of all its SSDs, and of discovery
+    std::string address;             ///< of this machine; port 4791 is taken there
+    std::string port = "4420";       ///< RDMA service of all its SSDs, and of discovery
+    std::filesystem::path shm = {};  ///< socket for processes of this machine (shm wire); empty: none
+    std::uint32_t shm_mode = 0600;   ///< of the socket: who may connect
 };
 
 class Node {
@@ -43,8 +47,9 @@ class Node {
     /// service of its own.
     static Result<std::unique_ptr<Node>> open(const EmbeddedArrayOptions& options, rdma::LoopWire& wire,
                                               const std::string& address);
-    /// The same for other processes and machines, on a udp wire of the node's own. Of the profile only the
-    /// drives count: the network is there.
+    /// The same for other processes and machines, on a udp wire of the node's own and, for processes of this
+    /// machine, over shared memory: one NIC and one target, so both have the same limits, turns and
+    /// controllers. Of the profile only the drives count: the network is there.
     static Result<std::unique_ptr<Node>> open(const EmbeddedArrayOptions& options, const UdpListen& listen);
     ~Node();
     Node(const Node&) = delete;
@@ -88,6 +93,7 @@ class Node {
     std::unique_ptr<rdma::SoftNic> nic_;
     std::vector<std::unique_ptr<ssd::Drive>> drives_;
     std::unique_ptr<nvmf::Target> target_;
+    std::unique_ptr<rdma::ShmServer> shm_;
 };
 
 }  // namespace gnstor::embedded

@@ -16,7 +16,8 @@ bool fresh(const QueuePair& qp) {
 Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
     if (impl_->shm != nullptr)
         return error(Errc::kUnsupported, "a client of a node cannot listen for others ({})", service);
-    if (impl_->driver != nullptr) return impl_->listen_udp(service, listener);
+    // A NIC on the udp wire is on the loop wire inside it too (UdpWire::inside).
+    if (impl_->driver != nullptr) GN_TRY(impl_->listen_udp(service, listener));
     const std::lock_guard lock(impl_->wire->mutex);
     const auto [at, added] = impl_->wire->listeners.try_emplace({impl_->context.address, service}, &listener);
     if (!added)
@@ -28,7 +29,7 @@ Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
 void SoftNic::unlisten(const std::string& service) {
     if (impl_->shm != nullptr) return;
     Impl::Lock lock(impl_->wire->mutex);
-    if (impl_->driver != nullptr) return impl_->unlisten_udp(lock, service);
+    if (impl_->driver != nullptr) impl_->unlisten_udp(lock, service);
     const auto at = impl_->wire->listeners.find({impl_->context.address, service});
     if (at == impl_->wire->listeners.end()) return;
     Listener* const listener = at->second;

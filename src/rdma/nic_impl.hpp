@@ -25,8 +25,7 @@ struct SoftNic::Impl {
     static constexpr std::uint32_t kFirstQueuePair =
         2;  ///< index; 0 and 1 are a NIC's own (connection management)
 
-    LoopWire::Impl* wire =
-        nullptr;  ///< on the udp wire one of the NIC's own: its lock, its engine, its tables
+    LoopWire::Impl* wire = nullptr;  ///< on the udp wire the one inside it: its lock, its engine, its tables
     shm::Client* shm =
         nullptr;  ///< of the shm wire: then everything is the node's, and nothing below is used
     udp::Driver* driver = nullptr;                          ///< of the udp wire; null on the loop wire

@@ -159,6 +159,9 @@ std::uint32_t UdpWire::mtu() const {
 UdpWireCounters UdpWire::counters() const {
     return impl_->driver->counters();
 }
+LoopWire& UdpWire::inside() {
+    return impl_->loop;
+}
 
 Result<std::unique_ptr<SoftNic>> SoftNic::open(UdpWire& wire, NicOptions options) {
     if (!options.link.none())

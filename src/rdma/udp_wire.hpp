@@ -35,6 +35,8 @@ struct UdpWireCounters {
     std::uint64_t retransmissions;
 };
 
+class LoopWire;
+
 class UdpWire {
   public:
     /// Binds the address. kInvalidArgument: no such form of address; kNotFound: not of this machine; kBusy:
@@ -48,6 +50,9 @@ class UdpWire {
     [[nodiscard]] const std::string& address() const;
     [[nodiscard]] std::uint32_t mtu() const;
     [[nodiscard]] UdpWireCounters counters() const;
+    /// The wire inside: its NIC is on it too, under the same address, for processes of this machine that come
+    /// over shared memory (shm_wire.hpp). No packets go over it.
+    [[nodiscard]] LoopWire& inside();
 
     struct Impl;
 

@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -67,7 +68,7 @@ class Nodes(Programs):
         data = self.random.randbytes(5_000_001)
         put = self.put("data", data)
         addresses = [node["address"] for node in up["nodes"]]
-        self.assertRegex(put.stderr.decode(), r"wire: udp from [\d.]+ to " + ", ".join(map(re.escape, addresses)) + r", \d+ bytes a packet \(.*on this machine")
+        self.assertRegex(put.stderr.decode(), r"wire: udp from [\d.]+ to " + ", ".join(map(re.escape, addresses)) + r", \d+ bytes a packet \(.*these are several\)")
         self.put("nothing", b"")
         self.put("one", b"x")
         self.cli("put", "-", "piped", stdin=b"through a pipe")
@@ -92,6 +93,30 @@ class Nodes(Programs):
         self.assertEqual([node["running"] for node in self.ask("up")["nodes"]], [True, True])
         self.assertEqual(self.cli("cat", "piped").stdout, b"through a pipe")
         count("bytes", len(data))
+
+    def test_one_node_is_reached_over_shared_memory_by_who_may(self):
+        self.up(1)
+        socket = self.dir / "node-0" / "node.shm"
+        self.assertEqual(stat.S_IMODE(socket.stat().st_mode), 0o600)
+        data = self.random.randbytes(5_000_001)
+        said = self.put("data", data).stderr.decode()
+        self.assertIn(f"wire: shm: the node works on queues in this process's memory ({socket})", said)
+        self.assertEqual(self.cli("cat", "data", "--array", f"unix:{self.dir}/gnstord.sock").stdout, data)
+        # Who cannot have the shared memory takes packets, and says why.
+        away = socket.rename(socket.with_name("hidden"))
+        cat = self.cli("cat", "data")
+        self.assertEqual(cat.stdout, data)
+        self.assertRegex(cat.stderr.decode(), r"wire: udp from [\d.]+ to [\d.]+, \d+ bytes a packet \(no shared memory: ")
+        away.rename(socket)
+        self.assertIn("wire: shm", self.cli("cat", "data").stderr.decode())
+        node = self.ask("status")["nodes"][0]
+        self.kill(node["pid"])
+        self.ask("up")
+        self.until(lambda: not self.ask("status")["warnings"] and self.ask("status")["map_in_force"], "the node is not taken back")
+        cat = self.cli("cat", "data")
+        self.assertEqual(cat.stdout, data, "after the node was killed and its socket lay there")
+        self.assertIn("wire: shm", cat.stderr.decode())
+        count("kills")
 
     def test_doctor_names_the_process_of_another_version(self):
         up = self.up()

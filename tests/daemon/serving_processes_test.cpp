@@ -40,6 +40,24 @@ TEST(ServingProcesses, LinesThatAreNoneAreLeftOut) {
         EXPECT_TRUE(inodes_bound_to(table, {"127.0.0.1"}, 4791).empty()) << table;
 }
 
+TEST(ServingProcesses, UnixSocketsThatAreListenedAtAreFoundByTheirInode) {
+    using Paths = std::vector<std::string>;
+    constexpr char kUnix[] =
+        "Num       RefCount Protocol Flags    Type St Inode Path\n"
+        "000000000557866e: 00000002 00000000 00000000 0005 03 100 /a/node.shm\n"
+        "000000003e627329: 00000002 00000000 00010000 0005 01 101 /a/node.shm\n"
+        "000000003e627330: 00000002 00000000 00010000 0001 01 102 /with a space/x.sock\n"
+        "000000003e627331: 00000002 00000000 00010000 0001 01 103\n"
+        "000000003e627332: 00000002 00000000 nonsense 0001 01 104 /b\n"
+        "000000003e627333: 00000002 00000000 00010000 0001 01 -1 /c\n"
+        "a b\n\n";
+    EXPECT_EQ(listening_paths(kUnix, {100, 101}), Paths{"/a/node.shm"});
+    EXPECT_EQ(listening_paths(kUnix, {102, 103, 104}), Paths{"/with a space/x.sock"});
+    EXPECT_EQ(listening_paths(kUnix, {}), Paths{});
+    EXPECT_EQ(listening_paths("", {1}), Paths{});
+    EXPECT_FALSE(shm_socket_of_node("127.0.0.1", 1).has_value()) << "nobody has that port";
+}
+
 TEST(ServingProcesses, ThisOneIsFoundByItsUdpSocketWithItsCpuTime) {
     const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     sockaddr_in at{};

@@ -94,12 +94,12 @@ class Remote(unittest.TestCase):
         self.gone(self.pids(ended.stdout))
 
     def test_an_array_that_runs_is_used_and_left_as_it_was(self):
-        for nodes in ([], ["--nodes", "2"]):
+        for nodes, wire in (([], "wire: shm: gnstord works"), (["--nodes", "1"], "wire: shm: the node works"), (["--nodes", "2"], "wire: udp")):
             with self.subTest(nodes=nodes):
                 up = self.serve(*nodes)
                 ended = self.demo("--remote", f"unix:{up['socket']}")
                 self.agreed(ended)
-                self.assertIn("wire: udp" if nodes else "wire: shm", ended.stdout)
+                self.assertIn(wire, ended.stdout)
                 self.assertIn("it is not the demo's to stop", ended.stdout)
                 self.assertEqual(self.gnstor("volume", "list")["volumes"], [])
                 self.assertTrue(self.gnstor("status")["map_in_force"])

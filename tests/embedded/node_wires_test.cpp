@@ -1,0 +1,105 @@
+// node_wires_test.cpp: a node serves packets and shared memory side by side: one target, whichever way hosts
+// come.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "embedded/node.hpp"
+#include "nvmf/host.hpp"
+#include "nvmf/nqn.hpp"
+#include "rdma/shm_wire.hpp"
+#include "support/count.hpp"
+#include "support/loopback.hpp"
+
+namespace gnstor::embedded {
+namespace {
+
+constexpr std::uint32_t kAsks = 200;
+
+class NodeWires : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        EmbeddedArrayOptions options;
+        options.ssds = 2;
+        options.ssd_capacity_bytes = 64u << 20;
+        options.engine_threads = 2;
+        UdpListen listen;
+        listen.address = gnstor::test::loopback_address(4);
+        listen.shm = socket;
+        node = Node::open(options, listen).value();
+        reactor = Reactor::start("host").value();
+        udp = rdma::UdpWire::open({.address = gnstor::test::loopback_address(5)}, *reactor).value();
+        far = rdma::SoftNic::open(*udp, {}).value();
+        shm = rdma::ShmWire::open(socket).value();
+        near = rdma::SoftNic::open(*shm).value();
+    }
+    [[nodiscard]] std::unique_ptr<nvmf::HostController> connect(rdma::SoftNic& nic, std::uint32_t ssd) const {
+        nvmf::HostOptions o;
+        o.peer_address = node->address();
+        o.service = "4420";
+        o.subsystem_nqn = node->subsystem_nqn(ssd);
+        o.host_nqn = nvmf::client_host_nqn(7);
+        o.host_id = {1, 2, 3, 4};
+        o.timeout_ms = 100'000;
+        o.keep_alive_ms = 0;
+        return nvmf::HostController::connect(nic, o).value();
+    }
+    const std::filesystem::path socket =
+        std::filesystem::temp_directory_path() / ("gnstor-node-" + std::to_string(::getpid()) + ".shm");
+    std::unique_ptr<Node> node;
+    std::unique_ptr<Reactor> reactor;
+    std::unique_ptr<rdma::UdpWire> udp;
+    std::unique_ptr<rdma::SoftNic> far;
+    std::unique_ptr<rdma::ShmWire> shm;
+    std::unique_ptr<rdma::SoftNic> near;
+};
+
+TEST_F(NodeWires, HostsOfBothAreControllersOfOneTarget) {
+    const auto by_packets = connect(*far, 0), by_memory = connect(*near, 0), other = connect(*near, 1);
+    EXPECT_NE(by_packets->identify_controller().value().cntlid,
+              by_memory->identify_controller().value().cntlid)
+        << "the drive keeps what belongs to a controller by its id";
+    std::atomic<std::uint32_t> answered{0};
+    const auto ask = [&](nvmf::HostController& host, std::uint32_t ssd) {
+        for (std::uint32_t i = 0; i < kAsks; ++i) {
+            const auto said = host.identify_controller();
+            ASSERT_TRUE(said.ok()) << said.error().message;
+            ASSERT_EQ(std::string(said->subnqn), node->subsystem_nqn(ssd));
+            ++answered;
+        }
+    };
+    std::thread packets([&] { ask(*by_packets, 0); }), memory([&] { ask(*by_memory, 0); });
+    ask(*other, 1);
+    packets.join();
+    memory.join();
+    gnstor::test::count("node_wires_asked", answered);
+}
+
+TEST_F(NodeWires, AHostThatGoesLeavesThoseOfTheOtherWire) {
+    const auto by_packets = connect(*far, 0);
+    {
+        const auto by_memory = connect(*near, 0);
+        EXPECT_TRUE(by_memory->identify_controller().ok());
+    }
+    near.reset();
+    shm.reset();
+    EXPECT_TRUE(by_packets->identify_controller().ok());
+    shm = rdma::ShmWire::open(socket).value();
+    near = rdma::SoftNic::open(*shm).value();
+    EXPECT_TRUE(connect(*near, 1)->identify_controller().ok());
+}
+
+TEST_F(NodeWires, ANodeThatGoesEndsBoth) {
+    const auto by_packets = connect(*far, 0), by_memory = connect(*near, 0);
+    node.reset();
+    EXPECT_FALSE(by_packets->identify_controller().ok());
+    EXPECT_FALSE(by_memory->identify_controller().ok());
+    EXPECT_FALSE(rdma::ShmWire::open(socket).ok());
+}
+
+}  // namespace
+}  // namespace gnstor::embedded
