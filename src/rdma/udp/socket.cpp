@@ -332,9 +332,10 @@ void PacketSocket::on_send_error(int why) {
     const IpAddress peer = from_socket_address(out_->slots[sent_].peer);
     log_warn("udp wire {}: a packet of {} bytes to {} was not sent: {}{}", address_.text(),
              out_->slots[sent_].vector.iov_len, peer.text(), std::strerror(why),
-             why == EMSGSIZE ? "; the path takes less than this interface: choose a smaller RoCE MTU"
-             : why == EPERM  ? "; a firewall of this machine forbids it"
-                             : "");
+             why == EMSGSIZE
+                 ? "; its interface takes less than when the wire was opened: choose a smaller RoCE MTU"
+             : why == EPERM ? "; a firewall of this machine forbids it"
+                            : "");
 }
 
 // Said by a router of the path, or by anybody in its name: no reason to send less, but maybe to look.
