@@ -43,7 +43,7 @@ class RemoteQueueTest : public ::testing::Test {
         qp.nic = &nic;
         qp.sink = &sink;
         qp.qpn = 0x1002;
-        qp.remote = std::make_unique<RemoteQueue>(engine, qp, kMessages, 4160);
+        qp.remote = std::make_unique<RemoteQueue>(engine, qp, RemoteQueue::Side::kAccepts, kMessages, 4160);
         link = std::make_unique<HeldLink>(qp.remote->depth());
         qp.remote->start(*link);
     }
