@@ -6,8 +6,9 @@
 //
 // A client::Array, as an EmbeddedArray is, so a program works with either. Software NIC. The wire: shm where
 // all SSDs are of one process of this machine whose shared memory this user may have: gnstord's own (named by
-// its Unix socket) or one node's; udp otherwise. wire() says which, and why. GPU lanes: compiled for, not run
-// yet.
+// its Unix socket) or one node's; udp otherwise. wire() says which, and why. The shm wire ends with that
+// process: a program that is to outlive its restart names an address, and so takes udp. GPU lanes: compiled
+// for, not run yet.
 
 #pragma once
 

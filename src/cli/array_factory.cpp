@@ -51,6 +51,7 @@ class UdpServedNode final : public ServedNode {
         return all;
     }
     std::uint32_t packet_bytes() const override { return node_->udp()->mtu(); }
+    bool serves_shm() const override { return node_->serves_shm(); }
 
   private:
     std::unique_ptr<embedded::Node> node_;

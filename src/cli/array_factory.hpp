@@ -65,6 +65,7 @@ class ServedNode {
     virtual ~ServedNode() = default;
     [[nodiscard]] virtual std::vector<ServedSsd> ssds() const = 0;
     [[nodiscard]] virtual std::uint32_t packet_bytes() const = 0;                  ///< of the wire
+    [[nodiscard]] virtual bool serves_shm() const { return false; }                ///< too
     [[nodiscard]] virtual daemon::GatewayInspector* gateway() { return nullptr; }  ///< of a gateway alone
 };
 

@@ -10,8 +10,10 @@
 #include <nlohmann/json.hpp>
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -40,7 +42,7 @@ json describe(const NodeOptions& o, const ServedNode& node) {
                 {"port", o.port},
                 {"wire", "udp"},
                 {"packet_bytes", node.packet_bytes()},
-                {"shm", o.array.shm_socket.string()},
+                {"shm", node.serves_shm() ? o.array.shm_socket.string() : ""},
                 {"ssds", ssds}};
 }
 
@@ -109,6 +111,17 @@ json describe(const NodeOptions& o, const GatewayHttp& http) {
     return about;
 }
 
+/// A program that was given CAP_NET_RAW (setcap) has used it for its socket by now. While it has it, it is
+/// hidden from its own user's programs, which find a node by the files that it has open.
+void drop_capabilities() {
+    if (::geteuid() == 0) return;
+    __user_cap_header_struct of{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+    if (::syscall(SYS_capset, &of, none) != 0)
+        fmt::print(stderr, "gnstor node: goes on with its capabilities: {}\n", std::strerror(errno));
+    ::prctl(PR_SET_DUMPABLE, 1);
+}
+
 }  // namespace
 
 Result<void> run_node(const NodeOptions& o) {
@@ -132,9 +145,7 @@ Result<void> run_node(const NodeOptions& o) {
     GN_ASSIGN(const std::unique_ptr<ServedNode> node, o.gateway.name.empty()
                                                           ? make_node(o.array, o.address, o.port)
                                                           : make_gateway(o.from, o.gateway, o.port));
-    // A program that was given CAP_NET_RAW (setcap) is hidden from its own user: status and doctor, the same
-    // program, find a node by the files that it has open.
-    ::prctl(PR_SET_DUMPABLE, 1);
+    drop_capabilities();
     GN_ASSIGN(const GatewayHttp http, serve_http(o, *node));
     const RemovedAtEnd about_file{o.array.directory / kNodeFile};
     json about = describe(o, *node);

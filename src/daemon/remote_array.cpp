@@ -38,7 +38,7 @@ struct RemoteArray::Impl {
     std::vector<std::string> nodes;  ///< addresses, each once
     std::unique_ptr<client::UdpHost> host;
     // Instead of it where one process of this machine has all SSDs: gnstord or a node.
-    std::filesystem::path serving_socket;  ///< which that process listens at
+    std::filesystem::path gnstord_socket;  ///< where it is gnstord
     std::string server;                    ///< what it is
     std::unique_ptr<rdma::ShmWire> shm;
     std::unique_ptr<rdma::SoftNic> shm_nic;
@@ -57,11 +57,11 @@ struct RemoteArray::Impl {
                 "--nodes 1')",
                 array);
         server = "gnstord";
-        serving_socket = gnstord.socket;
-        return open_shm(shm_socket_beside(gnstord.socket));
+        gnstord_socket = gnstord.socket;
+        return open_shm(shm_socket_beside(gnstord.socket), std::nullopt);
     }
-    Result<void> open_shm(const std::filesystem::path& path) {
-        GN_ASSIGN(shm, rdma::ShmWire::open(path));
+    Result<void> open_shm(const std::filesystem::path& path, std::optional<pid_t> process) {
+        GN_ASSIGN(shm, rdma::ShmWire::open(path, process));
         GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
         shm_path = path;
         return {};
@@ -74,18 +74,17 @@ struct RemoteArray::Impl {
             why_udp = "shared memory leads to one process, and these are several";
             return;
         }
-        const auto path = daemon::shm_socket_of_node(nodes.front(), rdma::kRocePort);
-        if (!path) {
-            why_udp = "the node's shared memory is not this user's to see";
+        const auto found = daemon::shm_of_node(nodes.front(), rdma::kRocePort);
+        if (!found) {
+            why_udp = "no shared memory of the node is to be seen by this user";
             return;
         }
-        const Result<void> opened = open_shm(*path);
+        const Result<void> opened = open_shm(found->socket, found->process);
         if (!opened.ok()) {
             why_udp = "no shared memory: " + opened.error().message;
             return;
         }
         server = "the node";
-        serving_socket = *path;
     }
 };
 
@@ -139,8 +138,8 @@ std::uint32_t RemoteArray::packet_bytes() const {
 }
 
 std::vector<ServingProcess> RemoteArray::serving_processes() const {
-    return impl_->host == nullptr ? daemon::process_listening_at(impl_->serving_socket)
-                                  : daemon::processes_bound_to(impl_->nodes, rdma::kRocePort);
+    return impl_->gnstord_socket.empty() ? daemon::processes_bound_to(impl_->nodes, rdma::kRocePort)
+                                         : daemon::process_listening_at(impl_->gnstord_socket);
 }
 
 std::optional<NicThread> RemoteArray::nic_thread() const {

@@ -145,10 +145,10 @@ std::vector<std::string> listening_paths(std::string_view table, const std::set<
     return paths;
 }
 
-std::optional<fs::path> shm_socket_of_node(const std::string& address, std::uint16_t port) {
+std::optional<NodeShm> shm_of_node(const std::string& address, std::uint16_t port) {
     for (const ServingProcess& process : processes_bound_to({address}, port))
         for (const std::string& path : listening_paths(text_of("/proc/net/unix"), sockets_of(process.pid)))
-            if (fs::path(path).filename() == kNodeShmSocket) return path;
+            if (fs::path(path).filename() == kNodeShmSocket) return NodeShm{path, process.pid};
     return std::nullopt;
 }
 

@@ -27,11 +27,14 @@ namespace gnstor::daemon {
 /// /proc/net/unix. Lines that are none are left out.
 [[nodiscard]] std::vector<std::string> listening_paths(std::string_view table,
                                                        const std::set<std::uint64_t>& inodes);
-/// Where the node that has this IP address serves processes of its own machine (node.shm): the kernel says
-/// which process holds the port, and what that process listens at. Nothing: it does not, or this user may not
-/// look.
-[[nodiscard]] std::optional<std::filesystem::path> shm_socket_of_node(const std::string& address,
-                                                                      std::uint16_t port);
+/// Where a process serves others of its own machine.
+struct NodeShm {
+    std::filesystem::path socket;
+    pid_t process;  ///< who has to listen there: paths are another's to make, too
+};
+/// Where the node that has this IP address does (node.shm): the kernel says which process holds the port, and
+/// what that process listens at. Nothing: it does not, or this user may not look.
+[[nodiscard]] std::optional<NodeShm> shm_of_node(const std::string& address, std::uint16_t port);
 /// The one that listens at a Unix socket (SO_PEERCRED), if somebody does.
 [[nodiscard]] std::vector<ServingProcess> process_listening_at(const std::filesystem::path& socket);
 

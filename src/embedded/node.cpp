@@ -1,6 +1,8 @@
 // node.cpp: starts engine threads, NIC, drives and target of one storage node.
 #include "embedded/node.hpp"
 
+#include <gnstor/base/log.hpp>
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,6 +12,15 @@ namespace gnstor::embedded {
 namespace {
 
 constexpr std::uint32_t kSpinWithCoresUs = 2000;
+
+// Of shm clients of a node that peers by packets reach too: up to 3,072 connections of those and 96 x 8 queue
+// pairs assured to these fit into one NIC's 4,094.
+constexpr std::uint32_t kShmClients = 96;
+rdma::ShmLimits beside_packets() {
+    rdma::ShmLimits limits;
+    limits.queue_pairs = {.total = 1000, .assured = 8, .most = 512};
+    return limits;
+}
 
 ssd::Durability durability_of(SsdDurability durability) {
     switch (durability) {
@@ -57,11 +68,18 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, co
     GN_TRY(node->open_drives(options));
     GN_TRY(node->open_target(listen.port));
     if (!listen.shm.empty()) {
-        GN_ASSIGN(node->shm_, rdma::ShmServer::start(node->udp_->inside(), node->nic_reactors_,
-                                                     {.path = listen.shm,
-                                                      .node = listen.address,
-                                                      .mode = listen.shm_mode,
-                                                      .strict = options.strict_nic}));
+        auto server = rdma::ShmServer::start(node->udp_->inside(), node->nic_reactors_,
+                                             {.path = listen.shm,
+                                              .node = node->nic_->address(),
+                                              .mode = listen.shm_mode,
+                                              .clients_max = kShmClients,
+                                              .clients_of_user_max = kShmClients * 3 / 4,
+                                              .strict = options.strict_nic,
+                                              .limits = beside_packets()});
+        if (server.ok())
+            node->shm_ = std::move(server).value();
+        else  // as where the folder is on a file system without sockets
+            log_warn("processes of this machine reach the node by packets alone: {}", server.error().message);
     }
     return node;
 }

@@ -70,6 +70,8 @@ class Node {
     [[nodiscard]] static std::string service(std::uint32_t index) { return "ssd-" + std::to_string(index); }
     /// Null on the loop wire.
     [[nodiscard]] const rdma::UdpWire* udp() const { return udp_.get(); }
+    /// Whether processes of this machine reach it over shared memory (UdpListen::shm).
+    [[nodiscard]] bool serves_shm() const { return shm_ != nullptr; }
     [[nodiscard]] EmbeddedSsd describe(std::uint32_t index) const;
     [[nodiscard]] std::vector<EngineThread> engine_threads() const;
 

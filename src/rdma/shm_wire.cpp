@@ -30,9 +30,10 @@ struct ShmWire::Impl {
 ShmWire::ShmWire(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ShmWire::~ShmWire() = default;
 
-Result<std::unique_ptr<ShmWire>> ShmWire::open(const std::filesystem::path& path) {
+Result<std::unique_ptr<ShmWire>> ShmWire::open(const std::filesystem::path& path,
+                                               std::optional<pid_t> server) {
     auto impl = std::make_unique<Impl>();
-    GN_ASSIGN(impl->client, shm::Client::connect(path.string()));
+    GN_ASSIGN(impl->client, shm::Client::connect(path.string(), server));
     return std::unique_ptr<ShmWire>(new ShmWire(std::move(impl)));
 }
 

@@ -23,9 +23,12 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/base/result.hpp>
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -36,9 +39,10 @@ class LoopWire;
 /// A client's end.
 class ShmWire {
   public:
-    /// Connects to the server at `path`. kNotFound: nobody serves there; kUnsupported: it speaks another
-    /// version.
-    static Result<std::unique_ptr<ShmWire>> open(const std::filesystem::path& path);
+    /// Connects to the server at `path`, some seconds at most. kNotFound: nobody serves there; kUnsupported:
+    /// it speaks another version; kPermission: it is not the process `server`.
+    static Result<std::unique_ptr<ShmWire>> open(const std::filesystem::path& path,
+                                                 std::optional<pid_t> server = std::nullopt);
     /// Its NIC must be gone.
     ~ShmWire();
     ShmWire(const ShmWire&) = delete;
@@ -58,6 +62,8 @@ struct ShmLimit {
     std::uint64_t total, assured, most;
 };
 
+/// Of a process whose shm clients are all that it serves (gnstord). The totals are at least what is assured
+/// to `clients_max` clients.
 struct ShmLimits {
     /// The node's own NIC has 4,094, one for each queue pair that is connected; the rest is its own.
     ShmLimit queue_pairs{3840, 8, 1024};

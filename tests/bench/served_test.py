@@ -59,6 +59,16 @@ class Served(unittest.TestCase):
                 counts["bench_served_requests"] += repeat["operations"]
         self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "left as it was")
 
+    def test_one_nodes_ssds_are_measured_over_shared_memory_with_its_cpu_time(self):
+        up, address = self.serve("--nodes", "1")
+        run = json.loads(bench("load", "--array", address, *SHORT, "--output", "json").stdout)
+        self.assertTrue(run["configuration"]["wire"].startswith("shm: the node"), run["configuration"])
+        process = f"process_gnstor-{up['nodes'][0]['pid']}_cpu_seconds"
+        for repeat in (r for c in run["cases"] for r in c["repeats"]):
+            self.assertEqual([n for n in repeat if n.startswith("process_")], [process])
+            self.assertGreater(repeat[process], 0)
+            counts["bench_served_requests"] += repeat["operations"]
+
     def test_gnstords_own_ssds_are_measured_over_shared_memory(self):
         up, address = self.serve()
         run = json.loads(bench("load", "--array", address, *SHORT, "--clients", "2", "--output", "json").stdout)

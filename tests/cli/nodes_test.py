@@ -110,6 +110,12 @@ class Nodes(Programs):
         away.rename(socket)
         self.assertIn("wire: shm", self.cli("cat", "data").stderr.decode())
         node = self.ask("status")["nodes"][0]
+        # Who stands still is not waited for: by packets it cannot be reached either, and the command ends.
+        os.kill(node["pid"], signal.SIGSTOP)
+        try:
+            self.cli("cat", "data", code=1)
+        finally:
+            os.kill(node["pid"], signal.SIGCONT)
         self.kill(node["pid"])
         self.ask("up")
         self.until(lambda: not self.ask("status")["warnings"] and self.ask("status")["map_in_force"], "the node is not taken back")

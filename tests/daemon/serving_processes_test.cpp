@@ -55,7 +55,7 @@ TEST(ServingProcesses, UnixSocketsThatAreListenedAtAreFoundByTheirInode) {
     EXPECT_EQ(listening_paths(kUnix, {102, 103, 104}), Paths{"/with a space/x.sock"});
     EXPECT_EQ(listening_paths(kUnix, {}), Paths{});
     EXPECT_EQ(listening_paths("", {1}), Paths{});
-    EXPECT_FALSE(shm_socket_of_node("127.0.0.1", 1).has_value()) << "nobody has that port";
+    EXPECT_FALSE(shm_of_node("127.0.0.1", 1).has_value()) << "nobody has that port";
 }
 
 TEST(ServingProcesses, ThisOneIsFoundByItsUdpSocketWithItsCpuTime) {

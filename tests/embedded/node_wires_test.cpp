@@ -20,6 +20,20 @@ namespace {
 
 constexpr std::uint32_t kAsks = 200;
 
+std::filesystem::path socket_path() {
+    return std::filesystem::temp_directory_path() / ("gnstor-node-" + std::to_string(::getpid()) + ".shm");
+}
+
+nvmf::HostOptions host_options() {
+    nvmf::HostOptions o;
+    o.service = "4420";
+    o.host_nqn = nvmf::client_host_nqn(7);
+    o.host_id = {1, 2, 3, 4};
+    o.timeout_ms = 100'000;
+    o.keep_alive_ms = 0;
+    return o;
+}
+
 class NodeWires : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -38,18 +52,12 @@ class NodeWires : public ::testing::Test {
         near = rdma::SoftNic::open(*shm).value();
     }
     [[nodiscard]] std::unique_ptr<nvmf::HostController> connect(rdma::SoftNic& nic, std::uint32_t ssd) const {
-        nvmf::HostOptions o;
+        nvmf::HostOptions o = host_options();
         o.peer_address = node->address();
-        o.service = "4420";
         o.subsystem_nqn = node->subsystem_nqn(ssd);
-        o.host_nqn = nvmf::client_host_nqn(7);
-        o.host_id = {1, 2, 3, 4};
-        o.timeout_ms = 100'000;
-        o.keep_alive_ms = 0;
         return nvmf::HostController::connect(nic, o).value();
     }
-    const std::filesystem::path socket =
-        std::filesystem::temp_directory_path() / ("gnstor-node-" + std::to_string(::getpid()) + ".shm");
+    const std::filesystem::path socket = socket_path();
     std::unique_ptr<Node> node;
     std::unique_ptr<Reactor> reactor;
     std::unique_ptr<rdma::UdpWire> udp;
@@ -77,6 +85,44 @@ TEST_F(NodeWires, HostsOfBothAreControllersOfOneTarget) {
     packets.join();
     memory.join();
     gnstor::test::count("node_wires_asked", answered);
+}
+
+TEST(NodeWiresIpv6, ANodeThatWasNamedInAnotherSpellingIsFoundUnderItsOwn) {
+    EmbeddedArrayOptions options;
+    options.ssds = 1;
+    options.ssd_capacity_bytes = 64u << 20;
+    options.engine_threads = 1;
+    UdpListen listen;
+    listen.address = "0:0:0:0:0:0:0:1";
+    listen.shm = socket_path();
+    auto opened = Node::open(options, listen);
+    if (!opened.ok()) GTEST_SKIP() << opened.error().message;
+    const auto shm = rdma::ShmWire::open(listen.shm).value();
+    const auto nic = rdma::SoftNic::open(*shm).value();
+    nvmf::HostOptions o = host_options();
+    o.subsystem_nqn = (*opened)->subsystem_nqn(0);
+    EXPECT_TRUE(nvmf::HostController::connect(*nic, o).ok());
+}
+
+TEST_F(NodeWires, AFolderThatTakesNoSocketLeavesPackets) {
+    EmbeddedArrayOptions options;
+    options.ssds = 1;
+    options.ssd_capacity_bytes = 64u << 20;
+    options.engine_threads = 1;
+    UdpListen listen;
+    listen.address = gnstor::test::loopback_address(6);
+    listen.shm = "/proc/self/node.shm";
+    const auto other = Node::open(options, listen);
+    ASSERT_TRUE(other.ok()) << other.error().message;
+    EXPECT_FALSE((*other)->serves_shm());
+    EXPECT_TRUE(node->serves_shm());
+}
+
+TEST_F(NodeWires, WhoExpectsAnotherProcessIsNotServed) {
+    EXPECT_TRUE(rdma::ShmWire::open(socket, ::getpid()).ok());
+    const auto refused = rdma::ShmWire::open(socket, 1);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kPermission);
 }
 
 TEST_F(NodeWires, AHostThatGoesLeavesThoseOfTheOtherWire) {

@@ -86,7 +86,7 @@ class Client {
     /// Waits until no channel has a command under way. Call with no kernel using the channels.
     Result<void> quiesce(std::uint32_t timeout_ms);
     /// Brings queue pairs in error back: resets them, frees what they held, reconnects. Call with no kernel
-    /// using the channels.
+    /// using the channels. kIo on the shm wire once its process has ended: open the array anew.
     Result<void> reclaim();
     /// Gives up the tokens that ended kernels left behind, which hold command slots for ever: returns of how
     /// many commands. Call with no kernel using the channels.

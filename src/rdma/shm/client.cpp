@@ -11,6 +11,8 @@ namespace {
 
 /// What the node may take for a call beyond what the call itself asks for: it waits for drives at most.
 constexpr std::uint32_t kPatienceMs = 20'000;
+/// For the first answer, which asks nothing of anybody: who stands still is not waited for.
+constexpr std::uint32_t kHelloMs = 5'000;
 /// How long a state that was asked for is not asked for again: whoever waits for an answer looks all the
 /// time.
 constexpr std::uint64_t kStateFreshNs = 2'000'000;
@@ -25,14 +27,21 @@ std::span<const std::byte> bytes_of(const Request& request) {
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::connect(const std::string& path) {
+Result<std::unique_ptr<Client>> Client::connect(const std::string& path, std::optional<pid_t> server) {
     GN_ASSIGN(Socket socket, Socket::connect(path));
+    if (server && socket.peer() != *server)
+        return error(Errc::kPermission, "process {} listens at {}, and not the node, process {}",
+                     socket.peer(), path, *server);
     std::unique_ptr<Client> client(new Client(std::move(socket), path));
-    GN_TRY(client->call(Request{}));
+    GN_TRY(client->call(Request{}, -1, kHelloMs));
     return client;
 }
 
 Result<Answer> Client::call(const Request& request, int file) {
+    return call(request, file, kPatienceMs);
+}
+
+Result<Answer> Client::call(const Request& request, int file, std::uint32_t patience_ms) {
     const std::lock_guard lock(mutex_);
     if (request.kind != Kind::kState) states_.clear();  // it may change any
     if (gone_) return error(Errc::kIo, "the node at {} is gone; connect anew", address_);
@@ -40,7 +49,7 @@ Result<Answer> Client::call(const Request& request, int file) {
     Result<void> done = socket_.send(bytes_of(request), file);
     if (done.ok())
         done =
-            socket_.receive(std::as_writable_bytes(std::span(&answer, 1)), request.timeout_ms + kPatienceMs);
+            socket_.receive(std::as_writable_bytes(std::span(&answer, 1)), request.timeout_ms + patience_ms);
     if (!done.ok()) {
         // An answer that comes late would be taken for that of another call.
         gone_ = true;

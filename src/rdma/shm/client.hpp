@@ -16,7 +16,8 @@ namespace gnstor::rdma::shm {
 
 class Client {
   public:
-    static Result<std::unique_ptr<Client>> connect(const std::string& path);
+    /// `server`: the process that has to listen there (kPermission: another does).
+    static Result<std::unique_ptr<Client>> connect(const std::string& path, std::optional<pid_t> server);
 
     Result<void> share(void* base, std::size_t bytes, int file, std::size_t offset);
     Result<void> unshare(void* base);
@@ -40,6 +41,7 @@ class Client {
   private:
     Client(Socket socket, std::string path) : socket_(std::move(socket)), address_(std::move(path)) {}
     Result<Answer> call(const Request& request, int file = -1);
+    Result<Answer> call(const Request& request, int file, std::uint32_t patience_ms);
     /// A call that gives something back: done as well where the node has ended, and touches nothing any more.
     Result<void> give_back(const Request& request);
     void await_end();

@@ -16,6 +16,8 @@
 namespace gnstor::rdma::shm {
 namespace {
 
+constexpr time_t kSendSeconds = 5;
+
 Result<sockaddr_un> address_of(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -73,9 +75,20 @@ Descriptor::~Descriptor() {
 Result<Socket> Socket::connect(const std::string& path) {
     GN_ASSIGN(const sockaddr_un address, address_of(path));
     GN_ASSIGN(Descriptor fd, open_socket());
+    // Of connecting too, where a server that stands still has let its backlog fill.
+    const timeval most{.tv_sec = kSendSeconds, .tv_usec = 0};
+    if (::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most) != 0)
+        return error(Errc::kIo, "a Unix socket takes no deadline: {}", std::strerror(errno));
     if (::connect(fd.get(), generic(address), sizeof address) != 0)
-        return error(Errc::kNotFound, "no node serves shared memory at {}: {}", path, std::strerror(errno));
+        return error(Errc::kNotFound, "no node serves shared memory at {}: {}", path,
+                     errno == EAGAIN ? "it does not take connections" : std::strerror(errno));
     return Socket(std::move(fd));
+}
+
+pid_t Socket::peer() const {
+    ucred peer{};
+    socklen_t bytes = sizeof peer;
+    return ::getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 ? peer.pid : 0;
 }
 
 Result<Socket> Socket::listen(const std::string& path, std::uint32_t mode) {

@@ -31,7 +31,10 @@ class Descriptor {
 class Socket {
   public:
     explicit Socket(Descriptor fd) : fd_(std::move(fd)) {}
+    /// Waits some seconds at most; so does send().
     static Result<Socket> connect(const std::string& path);
+    /// The process that listens at the other end, or 0: the kernel does not say.
+    [[nodiscard]] pid_t peer() const;
     /// A listening one at `path`; one that nobody listens at any more is replaced.
     static Result<Socket> listen(const std::string& path, std::uint32_t mode = 0600);
     /// The next connection. kTimedOut: none within `timeout_ms`.
