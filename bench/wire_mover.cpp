@@ -12,7 +12,7 @@
 namespace gnstor::bench::wire_bench {
 namespace {
 
-constexpr std::uint64_t kStuckNs = 10'000'000'000;
+constexpr std::uint64_t kStuckNs = 60'000'000'000;
 constexpr std::uint64_t kLookNs = 100'000'000;  // without a completion: does the other end still live?
 
 /// One queue pair kept `depth` deep for a time; place i of both memories belongs to entry i.

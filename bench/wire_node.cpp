@@ -27,7 +27,7 @@
 namespace gnstor::bench::wire_bench {
 namespace {
 
-constexpr int kAnswerMs = 10'000;
+constexpr int kAnswerMs = 60'000;
 /// Longer than any measurement between two orders.
 constexpr timeval kOrderWait{.tv_sec = 700, .tv_usec = 0};
 constexpr int kOrders = STDIN_FILENO;

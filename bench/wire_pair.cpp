@@ -10,7 +10,7 @@ namespace gnstor::bench::wire_bench {
 using namespace rdma;
 
 namespace {
-constexpr std::uint32_t kConnectMs = 5000;
+constexpr std::uint32_t kConnectMs = 30'000;
 }
 
 Result<std::unique_ptr<Pair>> Pair::open(const Plan& plan) {

@@ -132,7 +132,7 @@ class Nodes(Scenario):
             sha256sum late/direct >>/run/late""", 60)
         gateway.kill()
         state = f"cat /sys/class/nvme/{CONTROLLER}/state"
-        self.guest.wait_for(f"[ $({state}) = connecting ]", 60, "the host notices that its gateway is dead")
+        self.guest.wait_for(f"[ $({state}) = connecting ]", 150, "the host notices that its gateway is dead")
         gateway.start()
         self.count("deaths")
         self.guest.wait_for(f"[ $({state}) = live ]", 120, "the host has reconnected")

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint16_t kPort = 47914;
 constexpr int kSockets = 300;
-constexpr int kDeadlineMs = 10'000;
+constexpr int kAgainMs = 100, kTriesMax = 1000;
 
 /// Sends to an address where nobody listens, as fast as it can.
 class Flood {
@@ -50,6 +50,17 @@ class Flood {
     std::thread thread_;
 };
 
+/// One packet to itself: again where it was lost, as beside a flood it may be.
+bool send_until_readable(PacketSocket& socket, const IpAddress& itself) {
+    pollfd readable{.fd = socket.fd(), .events = POLLIN, .revents = 0};
+    for (int tries = 0; tries < kTriesMax; ++tries) {
+        if (!socket.room().empty()) socket.put(64, itself);
+        (void)socket.flush();
+        if (::poll(&readable, 1, kAgainMs) == 1) return true;
+    }
+    return false;
+}
+
 TEST(PacketSocket, HasNothingOfWhatOthersWereSentWhileItWasOpened) {
     const auto ours = parse_address(gnstor::test::loopback_address(2));
     const auto theirs = parse_address(gnstor::test::loopback_address(3));
@@ -59,14 +70,12 @@ TEST(PacketSocket, HasNothingOfWhatOthersWereSentWhileItWasOpened) {
         auto opened = PacketSocket::open(*ours, kPort, 1u << 20);
         ASSERT_TRUE(opened.ok()) << opened.error().message;
         PacketSocket& socket = **opened;
+        if (!socket.sees_ip_headers())
+            GTEST_SKIP() << "no CAP_NET_RAW: a UDP socket sees no strangers, so there is nothing to test";
         ASSERT_EQ(socket.receive(), 0u) << "socket " << i;
         // What it dropped is told with a packet that it takes.
-        ASSERT_FALSE(socket.room().empty());
-        socket.put(64, *ours);
-        ASSERT_TRUE(socket.flush());
-        pollfd readable{.fd = socket.fd(), .events = POLLIN, .revents = 0};
-        ASSERT_EQ(::poll(&readable, 1, kDeadlineMs), 1);
-        ASSERT_EQ(socket.receive(), 1u);
+        ASSERT_TRUE(send_until_readable(socket, *ours)) << "socket " << i;
+        ASSERT_GE(socket.receive(), 1u);
         ASSERT_EQ(socket.counters().overruns, 0u) << "socket " << i;
     }
     EXPECT_GT(flood.sent(), 0u);
