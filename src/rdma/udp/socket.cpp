@@ -226,7 +226,10 @@ void PacketSocket::note_overruns(const msghdr& header) noexcept {
         if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SO_RXQ_OVFL) continue;
         std::uint32_t dropped = 0;
         std::memcpy(&dropped, CMSG_DATA(one), sizeof dropped);
-        counters_.overruns += dropped - last_overruns_;
+        // A packet that waited while we looked at the number ourselves tells an older one.
+        const std::uint32_t more = dropped - last_overruns_;
+        if (static_cast<std::int32_t>(more) <= 0) continue;
+        counters_.overruns += more;
         last_overruns_ = dropped;
     }
 }
@@ -338,10 +341,11 @@ void PacketSocket::on_send_error(int why) {
                             : "");
 }
 
-// Said by a router of the path, or by anybody in its name: no reason to send less, but maybe to look.
+// Said by a router of the path, or by anybody in its name: no reason to send less, but maybe to look. Counted
+// apart, so that whoever says so does not silence what this machine says.
 void PacketSocket::note_path(const IpAddress& peer, std::uint32_t mtu) {
-    if (complaints_ == kComplaintsMax) return;
-    ++complaints_;
+    if (claims_ == kComplaintsMax) return;
+    ++claims_;
     log_warn(
         "udp wire {}: somebody on the path to {} says that packets of more than {} bytes do not pass; "
         "packets "
@@ -369,6 +373,8 @@ bool PacketSocket::unreachable(IpAddress& peer) {
             if (!v4 && !v6) continue;
             sock_extended_err what{};
             std::memcpy(&what, CMSG_DATA(one), sizeof what);
+            // What this machine says of its own, flush() hears.
+            if (what.ee_origin != SO_EE_ORIGIN_ICMP && what.ee_origin != SO_EE_ORIGIN_ICMP6) continue;
             if (what.ee_errno == EMSGSIZE) note_path(from_socket_address(to), what.ee_info);
             if (what.ee_errno != ECONNREFUSED && what.ee_errno != EHOSTUNREACH &&
                 what.ee_errno != ENETUNREACH)

@@ -101,7 +101,8 @@ class PacketSocket {
     std::uint32_t sent_ = 0, filled_ = 0;  ///< of out_: [sent_, filled_) wait
     int retried_ = 0;                      ///< the error that the packet at sent_ met before; 0: none
     std::uint32_t last_overruns_ = 0;
-    std::uint32_t complaints_ = 0;
+    std::uint32_t complaints_ = 0;  ///< warnings about packets that were not sent
+    std::uint32_t claims_ = 0;      ///< and about what was said of the path
     SocketCounters counters_;
 };
 

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "rdma/udp/rig.hpp"
+#include "rdma/udp/socket.hpp"
 #include "support/loopback.hpp"
 
 namespace gnstor::rdma::udp {
@@ -109,6 +110,26 @@ TEST(PathMtu, ThatSomebodyForgesStopsNoPayload) {
     left.close();
     pair.right.driver->unlisten(4420);
     if (!deceived) GTEST_SKIP() << "this kernel was not deceived: what was written proves nothing";
+}
+
+TEST(PathMtu, ClaimsAboutItDoNotSilenceWarningsAboutPacketsThatWereNotSent) {
+    const std::string own = gnstor::test::loopback_address(2), peer = gnstor::test::loopback_address(3);
+    constexpr std::uint16_t kPort = 47'915;
+    const auto socket = PacketSocket::open(*parse_address(own), kPort, 1u << 20).value();
+    if (!socket->sees_ip_headers()) GTEST_SKIP() << "no CAP_NET_RAW";
+    ::testing::internal::CaptureStderr();
+    IpAddress who;
+    for (int i = 0; i < 64; ++i) {
+        EXPECT_TRUE(forge_fragmentation_needed(own, peer, kPort, 600));
+        EXPECT_FALSE(socket->unreachable(who));
+    }
+    // From a loopback address there is no way to another machine.
+    socket->put(64, *parse_address("192.0.2.1"));
+    EXPECT_TRUE(socket->flush());
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(socket->counters().refused, 1u);
+    EXPECT_NE(said.find("do not pass"), std::string::npos) << "no claim came: nothing is tested\n" << said;
+    EXPECT_NE(said.find("was not sent"), std::string::npos) << said;
 }
 
 }  // namespace
