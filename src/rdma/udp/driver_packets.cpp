@@ -11,8 +11,6 @@ namespace {
 
 // An idle wire asks the kernel for packets no more often than this while its reactor spins for others.
 constexpr roce::TimeNs kIdleReceiveNs = 2'000;
-// By its number a packet is one of the first of its connection.
-constexpr std::uint32_t kFirstPackets = 1024;
 // Batches of one poll, each way: others on the reactor wait no longer than those take.
 constexpr std::uint32_t kBatchesAPoll = 2;
 
@@ -68,8 +66,9 @@ void Driver::Impl::on_datagram(roce::TimeNs now, const Arrived& arrived) {
     if (tap != nullptr && !tap->on_packet(false, arrived.headers, arrived.payload)) return;
     if (link->state == LinkEnd::State::kAccepted) {
         // The RTU was lost or overtaken (IBA 12.9.6): this packet says as much, if it comes from somebody
-        // who has our REP.
-        if (((packet.psn - link->start_psn) & roce::kPsnMask) >= kFirstPackets) return;
+        // who has our REP, and so has the number that it begins with. Others are as good as lost: who sent
+        // them begins again, as nothing was acknowledged yet.
+        if ((packet.psn & roce::kPsnMask) != link->start_psn) return;
         // The link is up before its endpoint sees the packet, which it may want to answer.
         manager.heard(now, link->id);
         manager_changed = true;

@@ -4,8 +4,9 @@
 #include <thread>
 
 #include "rdma/roce/cm_messages.hpp"
+#include "rdma/roce/psn.hpp"
+#include "rdma/udp/raw_peer.hpp"
 #include "rdma/udp/rig.hpp"
-#include "rdma/udp/stranger.hpp"
 #include "support/count.hpp"
 #include "support/seed.hpp"
 
@@ -154,6 +155,28 @@ TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersConnectDuringIt) {
     test::count("udp_half_open_failed", failed);
 }
 
+// Its RTU may be lost, and its first packet stands for it: that one alone, whose number the REP says.
+TEST_F(Hostile, OfAPeersPacketsOnlyTheFirstStandsForItsReadyToUse) {
+    rig::RawPeer peer("127.0.0.66", pair.port(), pair.right_options.address, pair.port());
+    const UdpWireCounters then = pair.right.driver->counters();
+    peer.send(rig::RawPeer::request(5, 9));
+    const auto reply = peer.await(roce::CmKind::kReply);
+    ASSERT_TRUE(reply);
+    const std::vector<std::byte> bytes(16);
+    const auto write = [&](std::uint32_t number) {
+        peer.send(write_packet(reply->queue_pair, (reply->start_psn + number) & roce::kPsnMask, bytes));
+    };
+    for (std::uint32_t number = 1; number <= 16; ++number) write(number);
+    await_received(then.packets_received + peer.sent);
+    pair.right.reactor->run([] {});
+    {
+        const std::lock_guard lock(acceptor.mutex);
+        EXPECT_EQ(acceptor.up.size(), 1u) << "a number near the one that the REP said is none";
+    }
+    write(0);
+    EXPECT_NE(acceptor.await_link(1), nullptr);
+}
+
 // A REP goes to the address that asked. Who forged that address knows the queue pairs, which are counted, but
 // not the number that the REP says.
 TEST_F(Hostile, AConnectionIsNotMadeByWhoHasNotSeenTheReply) {
@@ -167,7 +190,7 @@ TEST_F(Hostile, AConnectionIsNotMadeByWhoHasNotSeenTheReply) {
         stranger.send(roce::management_packet(mad, i));
     }
     ASSERT_TRUE(acceptor.await_endpoints(1u + kRequests));
-    // Numbers by chance: each has one chance in 2^14.
+    // Numbers by chance: each has one chance in 2^24.
     std::vector<std::byte> bytes(16);
     SplitMix64 dice(gnstor::test::run_seed());
     std::uint64_t guesses = 0;
