@@ -40,10 +40,15 @@ class UdpHalfOpen : public ::testing::Test {
 TEST_F(UdpHalfOpen, AQueuePairGoesWithoutTheLeaveOfThePeerThatItWasAcceptedFor) {
     KeepingSink sink;
     const QpNumber qp = must(nic->create_offload_queue_pair(sink));
-    peer.send(RawPeer::patience(accept_with(qp)));
+    const roce::CmMessage reply = accept_with(qp);
+    peer.send(RawPeer::patience(reply));
     const auto gone = nic->destroy_queue_pair(qp, 0);
     EXPECT_TRUE(gone.ok()) << gone.error().message;
-    EXPECT_TRUE(peer.await(roce::CmKind::kDisconnect)) << "the peer is told";
+    const auto told = peer.await(roce::CmKind::kReject);
+    ASSERT_TRUE(told) << "the peer is told";
+    EXPECT_EQ(told->reason, roce::RejectReason::kTimeout);
+    EXPECT_EQ(told->about, 1u);
+    EXPECT_EQ(told->ca_guid, reply.ca_guid) << "by which Linux finds its connection";
     EXPECT_EQ(sink.errors, 1u);
     if (!gone.ok()) must(nic->destroy_queue_pair(qp, 60'000));
 }

@@ -10,6 +10,7 @@ namespace {
 // MAD header, 13.4.3: base version, class, class version, method, status, class specific, transaction,
 // attribute.
 constexpr std::uint32_t kDataAt = 24;
+constexpr std::uint32_t kGuidBytes = 8;
 constexpr std::uint8_t kBaseVersion = 1, kClass = 0x07, kClassVersion = 2, kMethodSend = 0x03;
 constexpr std::uint32_t kRequestRoom = 92;
 
@@ -156,6 +157,7 @@ std::optional<CmMessage> decode_cm(std::span<const std::byte> mad) noexcept {
         case CmKind::kReject:
             m.about = get8(d + 8) >> 6;
             m.reason = static_cast<RejectReason>(get(d + 10, 2));
+            if (m.reason == RejectReason::kTimeout) m.ca_guid = get(d + 12, 8);
             break;
         case CmKind::kDisconnect:
             m.queue_pair = get24(d + 8);
@@ -190,6 +192,10 @@ void encode_cm(const CmMessage& m, std::span<std::byte, kMadBytes> mad) noexcept
         case CmKind::kReject:
             put(d + 8, 1, (m.about & 3u) << 6);
             put(d + 10, 2, static_cast<std::uint16_t>(m.reason));
+            if (m.reason == RejectReason::kTimeout && m.ca_guid != 0) {
+                put(d + 9, 1, kGuidBytes << 1);
+                put(d + 12, 8, m.ca_guid);
+            }
             break;
         case CmKind::kDisconnect:
             put(d + 8, 3, m.queue_pair);

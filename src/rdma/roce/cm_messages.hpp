@@ -54,8 +54,8 @@ struct CmMessage {
     std::uint32_t local_id = 0;   ///< of its sender
     std::uint32_t remote_id = 0;  ///< of its receiver; REQ has none
 
+    std::uint64_t ca_guid = 0;  ///< REQ, REP, and REJ with kTimeout: of its sender
     // REQ and REP
-    std::uint64_t ca_guid = 0;
     std::uint32_t queue_pair = 0;          ///< of its sender; DREQ: of its receiver
     std::uint32_t start_psn = 0;           ///< what its sender expects first: the other side sends from it
     std::uint8_t responder_resources = 0;  ///< READs that its sender answers at once

@@ -89,6 +89,19 @@ void ConnectionManager::close(TimeNs now, Slot& slot, CmEnd end, const CmMessage
     if (slot.events == 0 && farewell == nullptr) release(slot);
 }
 
+// 12.9.8: who gives up a connection that a peer began and has not made says so, in case the peer is there
+// after all; not with a DREQ, which one that has not said RTU does not hear (Linux, and we). 12.6.7.2: with
+// this reason the peer finds its connection by the GUID that our REP named.
+void ConnectionManager::give_up(TimeNs now, Slot& slot, CmEnd end) {
+    CmMessage message = begin(slot, CmKind::kReject, slot.words->received.transaction);
+    message.reason = RejectReason::kTimeout;
+    if (slot.state == State::kReplySent) {
+        message.about = 1;
+        message.ca_guid = slot.words->message.ca_guid;
+    }
+    close(now, slot, end, &message);
+}
+
 void ConnectionManager::release(Slot& slot) noexcept {
     set_state(slot, State::kFree);
     slot.words.reset();
@@ -181,8 +194,9 @@ void ConnectionManager::disconnect(TimeNs now, CmId id) {
     Slot* slot = find(id);
     if (slot == nullptr) return;
     switch (slot->state) {
-        case State::kEstablished:
-        case State::kReplySent: {
+        case State::kReplySent:
+            return give_up(now, *slot, CmEnd::kDisconnected);
+        case State::kEstablished: {
             CmMessage message = begin(*slot, CmKind::kDisconnect, transaction_++);
             message.queue_pair = slot->remote_queue_pair;
             set_state(*slot, State::kDisconnectSent);
@@ -223,13 +237,11 @@ void ConnectionManager::on_time(TimeNs now) {
             slot.deadline = std::min(now + options_.response_timeout_ns, half_open_until(slot));
             continue;
         }
-        // 12.9.8: who gives up says so, in case the peer is there after all.
-        CmMessage message = begin(slot, CmKind::kReject, slot.words->received.transaction);
-        message.reason = RejectReason::kTimeout;
-        message.about = slot.state == State::kReplySent ? 1 : 0;
-        const bool tell = slot.passive && slot.state != State::kDisconnectSent;
         const bool ended = slot.state == State::kDisconnectSent;
-        close(now, slot, ended ? CmEnd::kDisconnected : CmEnd::kTimedOut, tell ? &message : nullptr);
+        if (slot.passive && !ended)
+            give_up(now, slot, CmEnd::kTimedOut);
+        else
+            close(now, slot, ended ? CmEnd::kDisconnected : CmEnd::kTimedOut);
     }
 }
 

@@ -169,6 +169,7 @@ class ConnectionManager {
     void set_state(Slot& slot, State state) noexcept;
     /// `farewell`: a message that goes out, and again where the peer repeats itself, until the deadline.
     void close(TimeNs now, Slot& slot, CmEnd end, const CmMessage* farewell = nullptr);
+    void give_up(TimeNs now, Slot& slot, CmEnd end);
     void release(Slot& slot) noexcept;
     void on_request(TimeNs now, const Gid& peer, const CmMessage& request, Standing standing);
     void on_reply(TimeNs now, Slot& slot, const CmMessage& reply);

@@ -155,4 +155,31 @@ TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereNoPlaceIsLeft) {
     EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(7), 500)) << "but for none that has its part";
 }
 
+TEST(RoceCmLimits, WhoWasAcceptedAndIsGivenUpIsToldByARejectThatItUnderstands) {
+    ConnectionManager manager(small_table()), peer(small_table());
+    ASSERT_TRUE(manager.listen(kService).ok());
+    CmParameters asked;
+    asked.service_id = kService;
+    ASSERT_TRUE(peer.connect(0, address_of(3), asked).ok());
+    const auto id = [&]() -> std::optional<CmId> {
+        manager.on_message(0, address_of(7), *next_of_kind(peer, CmKind::kRequest));
+        CmEvent event;
+        return manager.next_event(event) ? std::optional(event.id) : std::nullopt;
+    }();
+    ASSERT_TRUE(id);
+    CmParameters mine;
+    mine.ca_guid = 77;
+    ASSERT_TRUE(manager.accept(0, *id, mine).ok());
+    ASSERT_TRUE(next_of_kind(manager, CmKind::kReply)) << "which is lost";
+    manager.disconnect(0, *id);
+    const auto told = next_of_kind(manager, CmKind::kReject);
+    ASSERT_TRUE(told) << "it has sent no RTU, so it does not hear a DREQ";
+    EXPECT_EQ(told->about, 1u);
+    EXPECT_EQ(told->ca_guid, 77u) << "by which Linux finds it";
+    peer.on_message(0, address_of(3), *told);
+    CmEvent event;
+    ASSERT_TRUE(peer.next_event(event));
+    EXPECT_EQ(event.end, CmEnd::kRejected);
+}
+
 }  // namespace

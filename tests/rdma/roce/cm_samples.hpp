@@ -45,6 +45,7 @@ inline CmMessage make_cm(SplitMix64& dice, CmKind kind) {
     if (kind == CmKind::kReject || kind == CmKind::kReceipt)
         m.about = static_cast<std::uint8_t>(dice.below(3));
     if (kind == CmKind::kReject) m.reason = static_cast<RejectReason>(1 + dice.below(30));
+    if (m.reason == RejectReason::kTimeout) m.ca_guid = dice.next();
     if (kind == CmKind::kReceipt) m.service_timeout = static_cast<std::uint8_t>(dice.below(32));
     m.private_bytes = private_room(kind);
     for (std::uint32_t i = 0; i < m.private_bytes; ++i)
