@@ -2,14 +2,13 @@
 //
 // Owns the table of connections from the first message to the last, with the retries of each message. Pure
 // like the transport: time and messages are arguments, messages and events are pulled. Invariants
-//   * a table of constant size, where each peer may begin so many connections, and all so many that some are
-//   left for
-//     our own; half-open ones that peers began are limited on their own, beyond which a REQ is answered with
-//     "no resources"; those of one peer again on their own, and where peers have taken all places, one that
-//     has fewer than another gets the oldest of that one's, and where all have few, as forged addresses have,
-//     a place is taken from whom less is known of, else from anyone, by chance; a refusal keeps its place, to
-//     be repeated, only until somebody needs it; answers that belong to no connection wait in a small ring
-//     that may overflow;
+//   * a table of constant size, where a peer may begin as many connections as it leaves free, and all so many
+//     that some are left for our own; half-open ones that peers began are limited on their own, beyond which
+//     a REQ is answered with "no resources"; those of one peer again on their own, and where peers have taken
+//     all places, one that has fewer than another gets the oldest of that one's, and where all have few, as
+//     forged addresses have, a place is taken from whom less is known of, else from anyone, by chance; a
+//     refusal keeps its place, to be repeated, only until somebody needs it; answers that belong to no
+//     connection wait in a small ring that may overflow;
 //   * every state but an established one has a deadline, so a silent peer ends in kClosed; what a peer began
 //   has one
 //     that nothing prolongs, so a talkative one does too;
@@ -38,8 +37,9 @@ using CmId = std::uint32_t;  ///< our communication id
 struct CmOptions {
     std::uint32_t connections_max = 256;  ///< at most 4096
     std::uint32_t own_places = 0;  ///< of those, that connect() alone takes: peers cannot keep us from others
-    /// Of the others, those that one peer began, in whatever state; not counted once closed.
-    std::uint32_t begun_by_peer_max = 4096;
+    /// Of the others a peer begins as many as it leaves free, in whatever state, not counted once closed; and
+    /// so many in any case while there are some.
+    std::uint32_t assured_of_peer = 4096;
     std::uint32_t half_open_max = 64;  ///< begun by peers and not established, or ended and not yet forgotten
     std::uint32_t half_open_of_peer_max = 64;  ///< of those, begun by one peer: others still get through
     std::uint32_t retries = 7;                 ///< of each message

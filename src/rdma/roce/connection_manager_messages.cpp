@@ -16,6 +16,10 @@ constexpr TimeNs kAnswersWithinNs = 100'000'000;
 constexpr std::uint8_t bit(CmEventKind kind) noexcept {
     return static_cast<std::uint8_t>(1u << static_cast<unsigned>(kind));
 }
+bool is_v4(const Gid& gid) noexcept {
+    constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+    return std::equal(kMapped.begin(), kMapped.end(), gid.begin());
+}
 }  // namespace
 
 ConnectionManager::Slot* ConnectionManager::find_request(const Gid& peer, const CmMessage& request) noexcept {
@@ -34,14 +38,27 @@ std::uint32_t ConnectionManager::half_open_of(const Gid& peer) const noexcept {
         half_open_.begin(), half_open_.end(), [&](std::uint16_t at) { return slots_[at].peer == peer; }));
 }
 
-// One that we have ended is the peer's until it has said that it knows, or is given up: else one who says
-// nothing has more than its part.
+// As many as it leaves to others: the first gets half, who comes then a quarter, and so on, down to what is
+// assured, so that no few take all. IPv6 addresses are had by the network, so all of one are one peer here,
+// and each of them leaves to its neighbours as many as it has. One that we have ended is the peer's until it
+// has said that it knows, or is given up: else one who says nothing has more than its part.
 bool ConnectionManager::peer_may_begin(const Gid& peer) const noexcept {
-    if (of_peers_ < options_.begun_by_peer_max) return true;
-    const auto of_peer = std::count_if(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-        return of_peers(slot, slot.state) && slot.peer == peer;
-    });
-    return of_peer < std::int64_t{options_.begun_by_peer_max};
+    const std::int64_t assured = options_.assured_of_peer;
+    const auto left = std::int64_t{static_cast<std::uint32_t>(slots_.size())} - options_.own_places -
+                      std::int64_t{of_peers_};
+    if (of_peers_ < assured || 2 * std::int64_t{of_peers_} < left) return true;  // whoever has them
+    constexpr std::size_t kNetworkBytes = 8;
+    const bool v4 = is_v4(peer);
+    const std::size_t told_apart = v4 ? peer.size() : kNetworkBytes;
+    std::int64_t of_network = 0, of_peer = 0;
+    for (const Slot& slot : slots_) {
+        if (!of_peers(slot, slot.state) || std::memcmp(slot.peer.data(), peer.data(), told_apart) != 0)
+            continue;
+        ++of_network;
+        of_peer += slot.peer == peer ? 1 : 0;
+    }
+    if (of_network >= std::max(assured, left)) return false;
+    return v4 || of_peer < std::max(assured, left - of_network);
 }
 
 // Forged addresses have one half-open connection each, as real ones have. Of those of the lowest standing,
@@ -133,6 +150,12 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
         half_open() >= options_.half_open_max || of_peers_ + options_.own_places >= slots_.size();
     const bool room = mine && peer_may_begin(peer) && (!full || make_room_for(now, peer, standing));
     Slot* slot = room ? take() : nullptr;
+    // Our own connections may have more than the places that are kept for them. A place that is made now may
+    // be free only when its end has been told: who asks again, as all do who hear nothing, gets it then.
+    if (slot == nullptr && room && (full || make_room_for(now, peer, standing))) {
+        slot = take();
+        if (slot == nullptr) return;
+    }
     if (slot == nullptr) return answer(peer, request, CmKind::kReject, RejectReason::kNoResources, 0);
     slot->passive = true;
     slot->begun = now;

@@ -44,7 +44,7 @@ roce::CmOptions manager_options(std::uint64_t seed) {
     roce::CmOptions cm;
     cm.connections_max = kConnectionsMax;
     cm.own_places = kOwnPlaces;
-    cm.begun_by_peer_max = kBegunByPeerMax;
+    cm.assured_of_peer = kAssuredOfPeer;
     cm.half_open_max = kHalfOpenMax;
     cm.half_open_of_peer_max = kHalfOpenOfPeerMax;
     cm.seed = seed;

@@ -56,8 +56,8 @@ inline constexpr std::uint8_t kAckTimeoutAsked = 17;
 /// Connections at once (roce::CmOptions): as many as a NIC has queue pairs.
 inline constexpr std::uint32_t kConnectionsMax = 4096;
 /// Of those, for connections that begin here: a gateway whose hosts take all they get still reaches three
-/// nodes of eight SSDs. And half of the rest is the most that one peer gets.
-inline constexpr std::uint32_t kOwnPlaces = 1024, kBegunByPeerMax = (kConnectionsMax - kOwnPlaces) / 2;
+/// nodes of eight SSDs. Of the rest a peer gets as many as it leaves free, or a few in any case.
+inline constexpr std::uint32_t kOwnPlaces = 1024, kAssuredOfPeer = 16;
 /// Half-open ones at once.
 inline constexpr std::uint32_t kHalfOpenMax = 256;
 /// Of those, of one peer: one that floods us does not keep others from connecting.

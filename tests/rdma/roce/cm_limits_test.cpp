@@ -87,13 +87,13 @@ TEST(RoceCmLimits, AListenerThatDoesNotDecideHoldsAPlaceNoLonger) {
     EXPECT_EQ(manager.half_open(), 0u);
 }
 
-/// A table of 16: 4 for our own connections, and 6 for one peer.
+/// A table of 16: 4 for our own connections, and 2 assured for each peer.
 CmOptions small_table() {
     CmOptions options = samples::CmRig::options(1);
     options.connections_max = 16;
     options.half_open_max = 4;
     options.own_places = 4;
-    options.begun_by_peer_max = 6;
+    options.assured_of_peer = 2;
     return options;
 }
 
@@ -111,15 +111,16 @@ std::vector<CmId> take_connections(ConnectionManager& manager, const Gid& peer, 
     return got;
 }
 
-TEST(RoceCmLimits, APeerThatTakesAllItGetsLeavesPlacesForAnotherAndAllPeersSomeForOurOwn) {
+TEST(RoceCmLimits, APeerThatTakesAllItGetsLeavesAsManyForOthersAndAllPeersSomeForOurOwn) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     EXPECT_EQ(take_connections(manager, address_of(7), 100, 40).size(), 6u);
     const auto refused = next_of_kind(manager, CmKind::kReject);
     ASSERT_TRUE(refused);
     EXPECT_EQ(refused->reason, RejectReason::kNoResources);
-    EXPECT_EQ(take_connections(manager, address_of(8), 200, 5).size(), 5u) << "another peer";
-    EXPECT_EQ(take_connections(manager, address_of(9), 300, 5).size(), 1u) << "what peers have together";
+    EXPECT_EQ(take_connections(manager, address_of(8), 200, 5).size(), 3u) << "half of the rest";
+    EXPECT_EQ(take_connections(manager, address_of(9), 300, 5).size(), 2u) << "what each is assured of";
+    EXPECT_EQ(take_connections(manager, address_of(10), 400, 5).size(), 1u) << "what peers have together";
     for (std::uint32_t i = 0; i < 4; ++i)
         EXPECT_TRUE(manager.connect(0, address_of(3), CmParameters{}).ok()) << "our own, number " << i;
     EXPECT_FALSE(manager.connect(0, address_of(3), CmParameters{}).ok());
@@ -134,25 +135,57 @@ TEST(RoceCmLimits, AConnectionThatWeEndedIsItsPeersUntilThePeerSaysThatItKnows) 
     for (const CmId id : got) manager.disconnect(0, id);
     EXPECT_EQ(manager.disconnecting(), 6u);
     EXPECT_TRUE(take_connections(manager, address_of(7), 200, 6).empty()) << "it keeps its silence";
-    EXPECT_EQ(take_connections(manager, address_of(8), 300, 2).size(), 2u);
     CmMessage known;
     known.kind = CmKind::kDisconnected;
     known.local_id = 100;
     known.remote_id = got[0];
     manager.on_message(0, address_of(7), known);
     EXPECT_EQ(take_connections(manager, address_of(7), 400, 6).size(), 1u) << "for the one that it answered";
+    EXPECT_EQ(take_connections(manager, address_of(8), 300, 2).size(), 2u) << "others wait for nobody";
 }
 
 TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereNoPlaceIsLeft) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     ASSERT_EQ(take_connections(manager, address_of(7), 100, 6).size(), 6u);
-    ASSERT_EQ(take_connections(manager, address_of(8), 200, 4).size(), 4u);
-    for (std::uint32_t i = 0; i < 2; ++i) ASSERT_TRUE(ask(manager, 0, address_of(20 + i), 300 + i));
+    ASSERT_EQ(take_connections(manager, address_of(8), 200, 4).size(), 3u);
+    for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(ask(manager, 0, address_of(20 + i), 300 + i));
     EXPECT_TRUE(ask(manager, 1'000'000'000, address_of(30), 400))
         << "one that nobody has answered for long goes";
-    EXPECT_EQ(manager.half_open(), 2u);
+    EXPECT_EQ(manager.half_open(), 3u);
     EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(7), 500)) << "but for none that has its part";
+}
+
+TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereOurOwnHaveMoreThanTheirPlaces) {
+    ConnectionManager manager(small_table());
+    ASSERT_TRUE(manager.listen(kService).ok());
+    for (std::uint32_t i = 0; i < 14; ++i)
+        ASSERT_TRUE(manager.connect(0, address_of(3), CmParameters{}).ok());
+    for (std::uint32_t i = 0; i < 2; ++i) ASSERT_TRUE(ask(manager, 0, address_of(20 + i), 300 + i));
+    // Its place is free when the end of who had it was told.
+    EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(30), 400));
+    EXPECT_FALSE(next_of_kind(manager, CmKind::kReject)) << "so that it asks again";
+    EXPECT_TRUE(ask(manager, 1'500'000'000, address_of(30), 400));
+    EXPECT_EQ(manager.half_open(), 2u);
+}
+
+TEST(RoceCmLimits, AddressesOfOneIpv6NetworkHaveTogetherWhatAPeerHasAndLeaveSomeToEachOther) {
+    CmOptions options = small_table();
+    options.connections_max = 64;
+    ConnectionManager manager(options);
+    ASSERT_TRUE(manager.listen(kService).ok());
+    const auto v6 = [](std::uint8_t network, std::uint8_t host) {
+        return Gid{0x20, 0x01, 0x0D, 0xB8, 0, 0, 0, network, 0, 0, 0, 0, 0, 0, 0, host};
+    };
+    EXPECT_EQ(take_connections(manager, v6(1, 1), 1000, 60).size(), 20u) << "of 60";
+    EXPECT_EQ(take_connections(manager, v6(1, 2), 2000, 60).size(), 7u);
+    std::size_t others = 0;
+    for (std::uint8_t host = 3; host < 20; ++host)
+        others += take_connections(manager, v6(1, host), 3000u + 100u * host, 60).size();
+    EXPECT_EQ(others, 3u) << "together half";
+    EXPECT_EQ(take_connections(manager, v6(2, 1), 8000, 60).size(), 10u) << "another network";
+    EXPECT_EQ(take_connections(manager, address_of(7), 9000, 60).size(), 10u)
+        << "IPv4 addresses are told apart";
 }
 
 TEST(RoceCmLimits, WhoWasAcceptedAndIsGivenUpIsToldByARejectThatItUnderstands) {

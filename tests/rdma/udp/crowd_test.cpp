@@ -7,6 +7,9 @@
 namespace gnstor::rdma::udp {
 namespace {
 
+/// While it leaves as many.
+constexpr std::uint32_t kOfOnePeer = (kConnectionsMax - kOwnPlaces) / 2;
+
 using rig::FakeAcceptor;
 using rig::FakeEndpoint;
 using rig::Pair;
@@ -18,7 +21,7 @@ TEST(Crowd, APeerThatTakesAllItGetsLeavesRoomForAnotherAndForOurOwnConnections) 
     ASSERT_TRUE(pair.right.driver->listen(4420, acceptor).ok());
     std::vector<std::unique_ptr<FakeEndpoint>> taken;
     std::optional<Error> refused;
-    while (!refused && taken.size() <= kBegunByPeerMax) {
+    while (!refused && taken.size() <= kOfOnePeer) {
         taken.push_back(std::make_unique<FakeEndpoint>(*pair.left.reactor, 64));
         const auto connected = pair.connect(*taken.back(), static_cast<QpNumber>(100 + taken.size()));
         if (!connected.ok()) refused = connected.error();
@@ -28,7 +31,7 @@ TEST(Crowd, APeerThatTakesAllItGetsLeavesRoomForAnotherAndForOurOwnConnections) 
         }
     }
     ASSERT_TRUE(refused) << "it has " << taken.size() << " connections, and no end";
-    EXPECT_EQ(taken.size() - 1, kBegunByPeerMax);
+    EXPECT_EQ(taken.size() - 1, kOfOnePeer);
     EXPECT_EQ(refused->code, Errc::kBusy) << refused->message;
 
     const auto reactor = Reactor::start("gn-test-third").value();
