@@ -238,7 +238,7 @@ stage_fuzz() {
     count="$(grep -c . "$list" || true)"
     [[ "$count" -gt 0 ]] || { GN_DID="skipped: no fuzzers in this checkout"; return 0; }
     # GN_FUZZ_SECONDS is shared by all of them; a run ends earlier only by finding something.
-    seconds=$((${GN_FUZZ_SECONDS:-90} / count))
+    seconds=$((${GN_FUZZ_SECONDS:-96} / count))
     [[ "$seconds" -ge 5 ]] || seconds=5
     : >"$log"
     # As many at once as builds run; each says its end in files of its own, read when all are done.
