@@ -183,7 +183,7 @@ class Remote(unittest.TestCase):
                 out, err = process.communicate(timeout=DEADLINE_S)
                 self.assertLess(time.monotonic() - begin, 100)
                 self.assertEqual(process.returncode, 1, said + out + err)
-                self.assertRegex(err, "demo: .*(failed|does not answer|no association|stale|gone|lost)")
+                self.assertRegex(err, "demo: .*(failed|does not answer|without an answer|no association|stale|gone|lost)")
                 kept = re.search(r"logs of its processes are kept in (\S+)", out)
                 self.assertTrue(list(pathlib.Path(kept[1]).glob("*.log")))
                 self.gone(pids)
