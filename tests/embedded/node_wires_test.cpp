@@ -24,6 +24,14 @@ std::filesystem::path socket_path() {
     return std::filesystem::temp_directory_path() / ("gnstor-node-" + std::to_string(::getpid()) + ".shm");
 }
 
+EmbeddedArrayOptions small(std::uint32_t ssds) {
+    EmbeddedArrayOptions options;
+    options.ssds = ssds;
+    options.ssd_capacity_bytes = 64u << 20;
+    options.engine_threads = ssds;
+    return options;
+}
+
 nvmf::HostOptions host_options() {
     nvmf::HostOptions o;
     o.service = "4420";
@@ -37,14 +45,10 @@ nvmf::HostOptions host_options() {
 class NodeWires : public ::testing::Test {
   protected:
     void SetUp() override {
-        EmbeddedArrayOptions options;
-        options.ssds = 2;
-        options.ssd_capacity_bytes = 64u << 20;
-        options.engine_threads = 2;
         UdpListen listen;
         listen.address = gnstor::test::loopback_address(4);
         listen.shm = socket;
-        node = Node::open(options, listen).value();
+        node = Node::open(small(2), listen).value();
         reactor = Reactor::start("host").value();
         udp = rdma::UdpWire::open({.address = gnstor::test::loopback_address(5)}, *reactor).value();
         far = rdma::SoftNic::open(*udp, {}).value();
@@ -88,14 +92,10 @@ TEST_F(NodeWires, HostsOfBothAreControllersOfOneTarget) {
 }
 
 TEST(NodeWiresIpv6, ANodeThatWasNamedInAnotherSpellingIsFoundUnderItsOwn) {
-    EmbeddedArrayOptions options;
-    options.ssds = 1;
-    options.ssd_capacity_bytes = 64u << 20;
-    options.engine_threads = 1;
     UdpListen listen;
     listen.address = "0:0:0:0:0:0:0:1";
     listen.shm = socket_path();
-    auto opened = Node::open(options, listen);
+    auto opened = Node::open(small(1), listen);
     if (!opened.ok()) GTEST_SKIP() << opened.error().message;
     const auto shm = rdma::ShmWire::open(listen.shm).value();
     const auto nic = rdma::SoftNic::open(*shm).value();
@@ -105,14 +105,10 @@ TEST(NodeWiresIpv6, ANodeThatWasNamedInAnotherSpellingIsFoundUnderItsOwn) {
 }
 
 TEST_F(NodeWires, AFolderThatTakesNoSocketLeavesPackets) {
-    EmbeddedArrayOptions options;
-    options.ssds = 1;
-    options.ssd_capacity_bytes = 64u << 20;
-    options.engine_threads = 1;
     UdpListen listen;
     listen.address = gnstor::test::loopback_address(6);
     listen.shm = "/proc/self/node.shm";
-    const auto other = Node::open(options, listen);
+    const auto other = Node::open(small(1), listen);
     ASSERT_TRUE(other.ok()) << other.error().message;
     EXPECT_FALSE((*other)->serves_shm());
     EXPECT_TRUE(node->serves_shm());
