@@ -1,21 +1,10 @@
 // loop_wire.cpp: see loop_wire.hpp.
 #include "rdma/loop_wire.hpp"
 
-#include <gnstor/base/log.hpp>
-
+#include "base/last_wait.hpp"
 #include "rdma/loop_wire_impl.hpp"
 
-#include <chrono>
-#include <cstdlib>
-
 namespace gnstor::rdma {
-
-namespace {
-
-constexpr std::chrono::seconds kComplainAfter{10};
-constexpr int kComplaintsMax = 12;
-
-}  // namespace
 
 LoopWire::LoopWire() : impl_(std::make_unique<Impl>()) {
     impl_->answerer = std::thread([wire = impl_.get()] { wire->answer_requests(); });
@@ -87,12 +76,8 @@ void LoopWire::Impl::withdraw(Lock& lock, Listener* listener) {
     });
     changed.notify_all();
     const auto free = [this, listener] { return asking == nullptr || asking->listener != listener; };
-    for (int complaints = 0; !changed.wait_for(lock, kComplainAfter, free);) {
-        log_error("loop wire: a listener has not returned from a request for {} s",
-                  kComplainAfter.count() * ++complaints);
-        // Returning would let the caller free what the call uses: a defect, ended here with its name.
-        if (complaints == kComplaintsMax) std::abort();
-    }
+    // Returning would let the caller free what the call uses.
+    LastWait{}(changed, lock, free, "loop wire: a listener has not returned from a request");
 }
 
 }  // namespace gnstor::rdma

@@ -1,20 +1,15 @@
 #include "rdma/udp/answering.hpp"
 
-#include <gnstor/base/log.hpp>
+#include "base/last_wait.hpp"
+
+#include <fmt/format.h>
 
 #include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <utility>
 
 namespace gnstor::rdma::udp {
-namespace {
-constexpr auto kComplainAfter = std::chrono::seconds(10);
-constexpr int kComplaintsMax = 12;
-}  // namespace
-
 AnsweringThread::AnsweringThread(std::function<void(const PendingArrival&, const ArrivalReply&)> answered)
     : answered_(std::move(answered)), thread_([this] {
           pthread_setname_np(pthread_self(), "gn-udp-accept");
@@ -53,12 +48,9 @@ std::vector<PendingArrival> AnsweringThread::withdraw(std::uint16_t port) {
     }
     std::erase_if(queue_, [port](const PendingArrival& one) { return one.port == port; });
     const auto free = [&] { return !in_call_ || port_in_call_ != port; };
-    for (int complaints = 0; !changed_.wait_for(lock, kComplainAfter, free);) {
-        log_error("udp wire: the acceptor of port {} has not returned from a request for {} s", port,
-                  kComplainAfter.count() * ++complaints);
-        // Returning would let the caller free what the call uses: a defect, ended here with its name.
-        if (complaints == kComplaintsMax) std::abort();
-    }
+    // Returning would let the caller free what the call uses.
+    LastWait{}(changed_, lock, free,
+               fmt::format("udp wire: the acceptor of port {} has not returned from a request", port));
     return forgotten;
 }
 
