@@ -62,16 +62,20 @@ struct CallsByIndex {
     }
 };
 TEST_F(GnorGpuHandlers, CFunctionsAreCalledByIndexAndByKernelsOfTheirModuleAlone) {
-    Bench b(gpu_options(Sharing::kGrid, 1, 32), 1, 64);  // credits for all: no lane polls, so all stay due
+    Bench b(gpu_options(Sharing::kGrid, 1, 32), 1,
+            64);  // credits for all: lanes seldom poll, so most stay due
     auto table = CallbackTable::create(kGpu, 2).value();
     table.set<&count_callback>(1).value();
     b.launch(1, 16, CallsByIndex{b.common, table.ref()});
     const auto due = [&b] { return b.rig.channels[0]->usage().value().requests_with_callbacks; };
     b.rig.channels[0]->quiesce(simt::Deadline::in_ns(kLong)).value();
-    EXPECT_EQ(due(), 32u);
+    // Lanes that wait for one another's turn poll, and run what is theirs: under a slow tool, some.
+    const auto left = due();
+    const auto ran = b.report().callbacks;
+    ASSERT_GT(left, 0u) << "nothing is left to be refused";
     poll_from_another_module(b);
-    EXPECT_EQ(due(), 32u) << "it has other addresses for these functions";
-    EXPECT_EQ(b.report().callbacks, 0u);
+    EXPECT_EQ(due(), left) << "it has other addresses for these functions";
+    EXPECT_EQ(b.report().callbacks, ran);
     b.launch(1, 1, RunDueHere{{b.common}});
     b.expect_good(16 * 3);
     EXPECT_EQ(b.report().callbacks, 16u) << "an entry that was not set calls nothing";
