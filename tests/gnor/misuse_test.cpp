@@ -221,6 +221,43 @@ TEST(Tokens, GivenUpByTheHostLeaveAnsweredRequestsToTheirCallbacks) {
     rig.expect_clean();
 }
 
+// ---- batches
+
+/// A member of a block that is larger than its batch: refused, and never told of a request.
+struct SubmitsInALargeBlock {
+    Common common;
+    Batch<32, CountsRuns>* batch;
+    std::uint32_t* runs;
+    void operator()(simt::Lane lane) const {
+        const auto group = simt::warp(lane);
+        const ChannelRef ch = common.channels.mine(lane);
+        batch->init(group, lane);
+        auto* const buffer = ch.alloc(simt::self(lane), 4096);
+        const IoRequest request{lane.thread, 1, buffer, 0, 0};
+        const Status sent = batch->submit(group, lane, common.volume, ch, nvme::IoOpcode::kWrite, &request,
+                                          CountsRuns{runs + lane.thread});
+        common.expect(sent, Status::kBadArgument);
+        batch->commit(group, lane, ch);
+        batch->poll(group, ch);
+        if (batch->dispatch(group, lane, ch).finished) add(&common.report->failures, 1);
+        batch->abandon(group, lane, ch);
+        common.expect(ch.free(simt::self(lane), buffer));
+    }
+};
+
+TEST(Batches, InBlocksOfMoreThreadsThanTheyHaveSlotsSendNothing) {
+    Bench b(options_of(1), 1, 64);
+    auto memory = simt::DeviceMemory::allocate(sizeof(Batch<32, CountsRuns>), simt::LanesKind::kCpu).value();
+    auto* const batch = memory.lane_as<Batch<32, CountsRuns>>();
+    std::array<std::uint32_t, 48> runs{};
+    b.test_warps(3, 16, SubmitsInALargeBlock{b.common, batch, runs.data()}, 3);
+    b.launch(1, 33, SubmitsInALargeBlock{b.common, batch, runs.data()});
+    b.expect_good((48 + 33) * 2);
+    for (const std::uint32_t one : runs) EXPECT_EQ(one, 0u);
+    for (auto& d : b.rig.drives) EXPECT_EQ(d->served(), 0u);
+    b.rig.expect_clean();
+}
+
 // ---- requests of several commands
 
 RigOptions narrow(std::uint32_t ssds, std::uint32_t replicas) {

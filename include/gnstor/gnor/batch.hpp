@@ -2,11 +2,12 @@
 // lanes.
 //
 // A Batch lies in memory that a block's lanes share (__shared__ on a GPU) and has one slot a thread and a
-// bitmap of those in use. submit sends the requests of the lanes whose slot is free, without the bell; commit
-// rings each bell once; poll takes what came back; dispatch gives each lane the result of its request, runs
-// its callback and clears its bit. A request that is not done keeps its slot, and its lane does not submit in
-// the next round. Every step is called by all members of the same group of one warp; warps of a block use one
-// Batch independently.
+// bitmap of those in use. In a larger block two threads would share a slot: submit refuses, so that no slot
+// of such a batch is ever in use. submit sends the requests of the lanes whose slot is free, without the
+// bell; commit rings each bell once; poll takes what came back; dispatch gives each lane the result of its
+// request, runs its callback and clears its bit. A request that is not done keeps its slot, and its lane does
+// not submit in the next round. Every step is called by all members of the same group of one warp; warps of a
+// block use one Batch independently.
 //
 // What a request's callback is, is part of the batch's type: a functor that lies in the slot and is called by
 // the lane that submitted it, directly, in dispatch. No table and no indirect call: the compiler sees the
@@ -41,7 +42,7 @@ struct Batch {
     template <class Group>
     GN_HD void init(Group group, simt::Lane lane) {
         simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
-        mine(lane).unrung = 0;
+        if (fits(lane)) mine(lane).unrung = 0;
         group.sync();
     }
 
@@ -54,12 +55,13 @@ struct Batch {
     /// Sends the request of each member that has one (`request` not null; read at once) and whose slot is
     /// free. A member's result: success: sent; kTooManyPending: its slot, or the channel, is full: try again
     /// after dispatch; else what is wrong with it. Never waits. Buffers must be registered; opcode kRead or
-    /// kWrite, the same for all members.
+    /// kWrite, the same for all members. kBadArgument to every lane of a block of more than kThreads threads.
     template <class Group, ChannelView Channel>
     GN_HD Status submit(Group group, simt::Lane lane, const VolumeRef& volume, Channel channel,
                         nvme::IoOpcode opcode, const IoRequest* request, const Handler& handler = Handler{}) {
         static_assert(std::is_trivially_copyable_v<Handler>, "a handler lies in the batch by its bytes");
         if (opcode != nvme::IoOpcode::kRead && opcode != nvme::IoOpcode::kWrite) return Status::kBadArgument;
+        if (!fits(lane)) return Status::kBadArgument;
         Channel::template check_group<Group>();
         if (const Status unusable = channel.usable(); !nvme::ok(unusable)) return unusable;
         if (!volume.allows(opcode)) return Status::kNotWritable;
@@ -95,7 +97,8 @@ struct Batch {
     /// pairs.
     template <class Group, ChannelView Channel>
     GN_HD void commit(Group group, simt::Lane lane, Channel channel) {
-        if (!nvme::ok(channel.usable())) return;  // submit said so, and sent nothing
+        // submit said so, and sent nothing
+        if (!fits(lane) || !nvme::ok(channel.usable())) return;
         auto& c = channel.state();
         const std::uint64_t own = mine(lane).unrung;
         mine(lane).unrung = 0;
@@ -147,6 +150,9 @@ struct Batch {
     }
 
   private:
+    /// Whether each thread of the block has a slot of its own; the same for all of them.
+    GN_HD
+    static bool fits(simt::Lane lane) { return lane.block_threads <= kThreads; }
     GN_HD
     Slot& mine(simt::Lane lane) { return slots[lane.thread % kThreads]; }
     GN_HD
