@@ -44,6 +44,7 @@ struct LoadSettings {
     /// Where it names an array of other processes: that one, as it is, with gnor alone.
     ServedArrayOptions served;
     Verify verify = Verify::kAll;
+    bool fua = false;  ///< on every command of every path; else on none
     /// Arrays are kept from one repeat to the next, writes go on for the whole of a repeat, and drives
     /// collect garbage meanwhile. Else each repeat of writes has a new array and ends with its budget.
     bool steady = false;

@@ -38,6 +38,9 @@ void add_load_settings(CLI::App& app, LoadSettings& s, LoadWords& words) {
            "--steady", s.steady,
            "keep arrays from one repeat to the next: writes take all of --seconds, drives collect garbage")
         ->capture_default_str();
+    app.add_flag("--fua", s.fua,
+                 "FUA on every command, whoever initiates: answered from stable media; else on none")
+        ->capture_default_str();
     app.add_option("--seed", s.seed, "of contents and order")->capture_default_str();
     app.add_option("--verify", words.verify,
                    "which reads are compared word by word: all, sample (one in 16) or none")

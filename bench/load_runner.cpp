@@ -71,6 +71,7 @@ nlohmann::json configuration_of(const LoadSettings& s) {
                                                : s.verify == Verify::kSample ? "sample"
                                                                              : "none"},
                                     {"steady", s.steady},
+                                    {"FUA", s.fua},
                                     {"seed", s.seed}};
     add_to_configuration(s.engine, configuration);
     // An array that others serve is what they made it, and has gnor alone.
@@ -197,6 +198,7 @@ Result<void> LoadRunner::prepare(const LoadCase& c) {
     o.replicas = settings_.replicas;
     o.bytes_max = kPassBytes;
     o.seed = settings_.seed;
+    o.fua = settings_.fua;
     GN_ASSIGN(rig->initiator, make_initiator(*rig->bed, o));
     described_ = rig->initiator->describe();
     rig_ = std::move(rig);

@@ -70,6 +70,7 @@ Result<HardwareCounts> Bed::counts() {
     }
     for (const EmbeddedSsd& ssd : array_->ssds()) {
         all.commands += ssd.reads + ssd.writes;
+        all.forced += ssd.forced;
         all.refused += ssd.refused;
         all.pages_programmed += ssd.pages_programmed;
         all.gc_pages_copied += ssd.gc_pages_copied;

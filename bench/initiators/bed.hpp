@@ -32,6 +32,7 @@ struct BedOptions {
 /// Totals of all SSDs since they were opened.
 struct HardwareCounts {
     std::uint64_t commands = 0;  ///< reads and writes answered
+    std::uint64_t forced = 0;    ///< of those, with FUA
     std::uint64_t refused = 0;
     std::uint64_t pages_programmed = 0;
     std::uint64_t gc_pages_copied = 0;

@@ -79,7 +79,8 @@ Result<void> CentralEngine::create_pool(client::ControlPlane& control, rdma::Sof
     pool.capacity_bytes = (data * 3 / 2 + 2 * under_way + stocks + (64u << 20)) / kChunkBytes * kChunkBytes;
     pool.chunk_bytes = kChunkBytes;
     pool.replicas = 1;
-    GN_ASSIGN(pool_client_, HostClient::open(control, nic, "array-engine", pool, options_.threads));
+    GN_ASSIGN(pool_client_,
+              HostClient::open(control, nic, "array-engine", pool, options_.threads, options_.fua));
     const placement::ArrayMap& map = pool_client_->map();
     std::vector<std::uint8_t> ssd_of_chunk(pool.capacity_bytes / kChunkBytes);
     for (std::uint32_t c = 0; c < ssd_of_chunk.size(); ++c)

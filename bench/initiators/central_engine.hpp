@@ -46,6 +46,7 @@ struct CentralOptions {
     std::uint32_t replicas = 2;
     std::uint64_t volume_bytes = 0;  ///< of each client
     std::uint32_t depth = 32;        ///< requests under way of one client's stream
+    bool fua = false;                ///< on all that SSDs are asked for, the log's blocks, too
 };
 
 /// Sums of all engine threads over one run.

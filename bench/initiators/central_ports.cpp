@@ -15,6 +15,7 @@ class CentralPorts final : public PortFactory {
         options.replicas = o.replicas;
         options.volume_bytes = o.volume_bytes;
         options.depth = o.depth;
+        options.fua = o.fua;
         threads_ = o.array_threads;
         GN_ASSIGN(engine_,
                   CentralEngine::open(bed.array().control(), bed.array().host_nic(), options, buffers));

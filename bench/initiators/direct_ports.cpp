@@ -21,7 +21,7 @@ class DirectPorts final : public PortFactory {
             volume.replicas = options.replicas;
             GN_ASSIGN(std::unique_ptr<HostClient> client,
                       HostClient::open(bed.array().control(), bed.array().host_nic(),
-                                       fmt::format("bench-client-{}", i), volume, 128));
+                                       fmt::format("bench-client-{}", i), volume, 128, options.fua));
             clients_.push_back(std::move(client));
         }
         return {};

@@ -86,6 +86,9 @@ struct InitiatorOptions {
     std::uint32_t replicas = 2;
     std::uint32_t bytes_max = 65536;  ///< of the largest request
     std::uint64_t seed = 1;
+    /// FUA (NVMe NVM Command Set 1.0, CDW12 bit 30) on every command that SSDs get, whoever sends it; else on
+    /// none. Never by path: a write that waits for stable media stands beside none that does not.
+    bool fua = false;
 };
 
 /// What one run did, all streams together.

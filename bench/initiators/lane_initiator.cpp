@@ -75,7 +75,7 @@ class LaneInitiator final : public Initiator {
         std::vector<ClientRefs> refs;
         for (const Opened& o : clients_) {
             ClientRefs r{};
-            r.volume = o.volume->ref();
+            r.volume = options_.fua ? o.volume->ref().stable() : o.volume->ref();
             r.channels = o.client->channels();
             r.written = o.written.lane_as<std::uint32_t>();
             r.locks = discipline_ != Discipline::kAtomics ? o.locks.lane_as<std::uint32_t>() : nullptr;

@@ -30,8 +30,9 @@ struct alignas(64) Line {
 Result<std::unique_ptr<HostClient>> HostClient::open(client::ControlPlane& control, rdma::SoftNic& nic,
                                                      const std::string& client_name,
                                                      const client::CreateVolume& volume,
-                                                     std::uint32_t queues_max) {
+                                                     std::uint32_t queues_max, bool fua) {
     std::unique_ptr<HostClient> c(new HostClient(control, nic));
+    c->fua_ = fua;
     GN_ASSIGN(c->identity_, control.register_client(client_name));
     GN_ASSIGN(c->view_, control.array());
     const Uuid uuid = Uuid::random();
@@ -288,7 +289,7 @@ bool PolledQueues::post(const Request& request) {
     fields.map_version = client_.map().version;
     fields.first_sector = request.first_sector;
     fields.sectors = request.sectors;
-    fields.fua = request.write;
+    fields.fua = client_.fua_;
     if (request.write) fields.sequence = client_.sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
     nvme::Command command =
         nvme::encode_io(request.write ? nvme::IoOpcode::kWrite : nvme::IoOpcode::kRead, fields);

@@ -29,11 +29,12 @@ namespace gnstor::bench {
 
 class HostClient {
   public:
-    /// Registers `client_name`, creates and opens `volume` for writing, associates with every SSD.
+    /// Registers `client_name`, creates and opens `volume` for writing, associates with every SSD. `fua`: on
+    /// every command of its queues.
     static Result<std::unique_ptr<HostClient>> open(client::ControlPlane& control, rdma::SoftNic& nic,
                                                     const std::string& client_name,
                                                     const client::CreateVolume& volume,
-                                                    std::uint32_t queues_max);
+                                                    std::uint32_t queues_max, bool fua);
     /// Releases the volume. Queues must be gone.
     ~HostClient();
     HostClient(const HostClient&) = delete;
@@ -52,6 +53,7 @@ class HostClient {
     client::ArrayView view_;
     client::OpenedVolume opened_{};
     bool open_ = false;
+    bool fua_ = false;
     std::vector<std::unique_ptr<nvmf::HostController>> ssds_;
     std::uint16_t next_queue_ = 1;
     /// One sequence counter an opening (ARRAY.md, rule 6). Relaxed: only its numbers count.

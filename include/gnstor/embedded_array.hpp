@@ -72,6 +72,7 @@ struct EmbeddedSsd {
         gc_pages_copied;  ///< of flash: the rest of their difference is the journal
     std::uint64_t scrubbed, scrub_bad, units_bad, lost_blocks;
     std::uint64_t capsules;  ///< that arrived at its target offload
+    std::uint64_t forced;    ///< commands with FUA: answered from stable media
 };
 
 struct EngineThread {

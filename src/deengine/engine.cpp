@@ -69,6 +69,7 @@ void Engine::Impl::submit(const nvme::Command& command, Requester from, std::spa
     ShardCommand sent{};
     sent.op = op_of(c.opcode);
     sent.stable = f.fua && !trim;
+    own.forced += sent.stable ? 1 : 0;
     sent.volume = f.volume;
     sent.first = f.block;
     sent.blocks = f.blocks;

@@ -67,6 +67,7 @@ struct EngineCounters {
     std::uint64_t busy;    ///< changes refused for want of room for tombstones
     std::uint64_t corrected, lost_blocks, units_bad, tombstones;
     std::uint64_t scrubbed, scrub_bad;
+    std::uint64_t forced;  ///< commands with FUA
 };
 
 struct RecoveryReport {

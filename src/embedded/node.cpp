@@ -183,6 +183,7 @@ EmbeddedSsd Node::describe(std::uint32_t index) const {
     out.scrub_bad = c.scrub_bad;
     out.units_bad = c.units_bad;
     out.lost_blocks = c.lost_blocks;
+    out.forced = c.forced;
     if (auto offload = target_->counters(subsystem_nqn(index)); offload.ok())
         out.capsules = offload->capsules;
     return out;

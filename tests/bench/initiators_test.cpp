@@ -38,6 +38,7 @@ class EveryPath : public testing::TestWithParam<Way> {
         o.depth = 8;
         o.volume_bytes = kVolumeBytes;
         o.replicas = 2;
+        o.fua = fua_;
         auto made = make_initiator(*bed_, o);
         ASSERT_TRUE(made.ok()) << made.error().message;
         initiator_ = std::move(*made);
@@ -71,6 +72,7 @@ class EveryPath : public testing::TestWithParam<Way> {
         EXPECT_EQ(done->checked, done->reads);
         EXPECT_EQ(after.commands - before.commands, done->commands);
         EXPECT_EQ(after.refused, before.refused);
+        EXPECT_EQ(after.forced - before.forced, fua_ ? done->commands : 0u) << "FUA, alike on every path";
         // A CPU initiator's consumers do not know since when the first request of a flight was wanted.
         EXPECT_LE(done->latency_ns.size(), done->operations);
         const std::uint64_t first =
@@ -91,6 +93,7 @@ class EveryPath : public testing::TestWithParam<Way> {
     std::unique_ptr<Bed> bed_;
     std::unique_ptr<Initiator> initiator_;
     std::uint64_t operations_ = 0;
+    bool fua_ = false;
     static inline std::uint64_t total_ = 0;
 };
 
@@ -127,6 +130,18 @@ TEST_P(EveryPath, MovesTheRightBytesAndCountsThemRight) {
               clients * kVolumeBytes / 4096);
 }
 
+class EveryPathWithFua : public EveryPath {
+  protected:
+    EveryPathWithFua() { fua_ = true; }
+};
+
+TEST_P(EveryPathWithFua, SendsItWithEveryCommand) {
+    run(load(Pass::kFill, 65536, 0, Pattern::kSequential));
+    Load mixed = load(Pass::kMeasure, 4096, 50, Pattern::kRandom);
+    mixed.quota = 240 / initiator_->members(4096);
+    run(mixed);
+}
+
 std::string name_of(const testing::TestParamInfo<Way>& info) {
     std::string name = path_name(info.param.path);
     std::replace(name.begin(), name.end(), '-', '_');
@@ -141,6 +156,14 @@ INSTANTIATE_TEST_SUITE_P(
                     Way{PathKind::kGd, 3, 1, 1, 0}, Way{PathKind::kBasic, 2, 1, 1, 0},
                     Way{PathKind::kPortedLocks, 2, 2, 1, 0}, Way{PathKind::kCoordinating, 2, 2, 1, 0}),
     name_of);
+INSTANTIATE_TEST_SUITE_P(Paths, EveryPathWithFua,
+                         testing::Values(Way{PathKind::kGnor, 1, 2, 1, 0},
+                                         Way{PathKind::kStrongCpu, 1, 1, 1, 2},
+                                         Way{PathKind::kGdDeEngine, 1, 1, 1, 0},
+                                         Way{PathKind::kGd, 1, 1, 1, 0}, Way{PathKind::kBasic, 1, 1, 1, 0},
+                                         Way{PathKind::kPortedLocks, 1, 2, 1, 0},
+                                         Way{PathKind::kCoordinating, 1, 2, 1, 0}),
+                         name_of);
 
 TEST(Paths, AWordThatNamesNoneIsAnsweredWithAllThereAre) {
     for (const PathKind path : kAllPaths) {
