@@ -181,6 +181,7 @@ class Channel {
     ChannelLayout layout_;
     simt::PinnedMemory nic_memory_;
     simt::PinnedRange pool_;
+    std::size_t pool_shared_bytes_ = 0;  ///< of it, from its beginning: what the NIC may be told of
     simt::DeviceMemory lane_memory_;
     simt::DeviceMemory shadow_;  ///< GPU lanes: host copy of lane memory
     rdma::MemoryKeys queue_keys_{};

@@ -7,20 +7,21 @@
 
 namespace gnstor::gnor {
 
-/// The next step: memory, region, keys in the table, count.
+/// The next step: memory, the node's view of it, region, keys in the table, count. One that failed goes on
+/// where it stopped: what is there, or shared, already stays so.
 Result<void> Channel::extend_pool() {
     PoolTable* const table = pool_table();
     const std::uint32_t step = table->count;
+    const std::size_t first = std::size_t{plan_.steps[step].first} * kPoolBlockBytes;
     const std::size_t bytes = std::size_t{plan_.steps[step].blocks} * kPoolBlockBytes;
-    // Memory that could not be registered before is there already.
-    const bool there = pool_.size() > std::size_t{plan_.steps[step].first} * kPoolBlockBytes;
-    if (!there) {
-        GN_ASSIGN(std::byte* const part, pool_.extend(bytes));
-        GN_TRY(nic_.share_memory(part, bytes, pool_.file(), static_cast<std::size_t>(part - pool_.data())));
+    if (pool_.size() == first) GN_TRY(pool_.extend(bytes));
+    std::byte* const part = pool_.data() + first;
+    if (pool_shared_bytes_ == first) {
+        GN_TRY(nic_.share_memory(part, bytes, pool_.file(), first));
+        pool_shared_bytes_ += bytes;
     }
     GN_ASSIGN(const rdma::MemoryKeys keys,
-              nic_.register_memory(pool_.data() + std::size_t{plan_.steps[step].first} * kPoolBlockBytes,
-                                   bytes, rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
+              nic_.register_memory(part, bytes, rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
     table->keys[step] = PoolKeys{keys.lkey, keys.rkey};
     // Publishes memory and keys: pairs with refresh_pool.
     simt::store_release<simt::Scope::kSystem>(&table->count, step + 1);
@@ -68,9 +69,12 @@ void Channel::fill_pool_state(ChannelState& s) {
 
 void Channel::deregister_pool() {
     const PoolTable& table = *pool_table();
-    for (std::uint32_t i = 0; i < table.count; ++i) {
+    for (std::uint32_t i = 0; i < table.count; ++i)
         (void)nic_.deregister_memory({table.keys[i].lkey, table.keys[i].rkey});
-        (void)nic_.unshare_memory(pool_.data() + std::size_t{plan_.steps[i].first} * kPoolBlockBytes);
+    // Also of a step that was shared and could not be registered.
+    for (std::uint32_t i = 0; i < plan_.steps_max; ++i) {
+        const std::size_t first = std::size_t{plan_.steps[i].first} * kPoolBlockBytes;
+        if (first < pool_shared_bytes_) (void)nic_.unshare_memory(pool_.data() + first);
     }
 }
 

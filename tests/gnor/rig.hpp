@@ -6,14 +6,20 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "gnor/channel.hpp"
 #include "gnor/model_target.hpp"
 #include "rdma/loop_wire.hpp"
+#include "rdma/shm_wire.hpp"
 
 namespace gnstor::test {
 
@@ -32,6 +38,7 @@ struct RigOptions {
     bool scatter = true;
     bool strict = true;
     std::uint64_t seed = 1;
+    std::optional<rdma::ShmLimits> shm{};  ///< over the shm wire, of a node that gives its clients so much
 };
 
 /// GN_SEED replays a run that failed.
@@ -53,7 +60,10 @@ class Rig {
         nic_options.strict = o.strict;
         nic_options.seed = o.seed;
         target_nic = std::move(rdma::SoftNic::open(wire, "target", nic_options, reactors).value());
-        nic = std::move(rdma::SoftNic::open(wire, "host", nic_options, reactors).value());
+        if (o.shm)
+            open_shared(reactors);
+        else
+            nic = std::move(rdma::SoftNic::open(wire, "host", nic_options, reactors).value());
         for (std::uint32_t i = 0; i < o.ssds; ++i) {
             drives.push_back(std::make_unique<ModelDrive>(*target_nic, *reactor, i));
             drives.back()->expect_client(kClient, kEpoch);
@@ -150,11 +160,26 @@ class Rig {
     RigOptions options;
     std::unique_ptr<Reactor> reactor;
     rdma::LoopWire wire;
-    std::unique_ptr<rdma::SoftNic> target_nic, nic;
+    std::unique_ptr<rdma::SoftNic> target_nic;
+    std::unique_ptr<rdma::ShmServer> server;  ///< where options.shm, and the channels' end of that wire
+    std::unique_ptr<rdma::ShmWire> shm_wire;
+    std::unique_ptr<rdma::SoftNic> nic;
     std::vector<std::unique_ptr<ModelDrive>> drives;
     std::vector<std::unique_ptr<gnor::Channel>> channels;
     simt::DeviceMemory lane_memory;
     placement::ArrayMap map{};
+
+  private:
+    void open_shared(std::span<Reactor* const> reactors) {
+        rdma::ShmServerOptions o;
+        o.path = std::filesystem::temp_directory_path() / ("gnstor-gnor-" + std::to_string(::getpid()));
+        o.node = "target";
+        o.strict = options.strict;
+        o.limits = *options.shm;
+        server = std::move(rdma::ShmServer::start(wire, reactors, o).value());
+        shm_wire = std::move(rdma::ShmWire::open(o.path).value());
+        nic = std::move(rdma::SoftNic::open(*shm_wire).value());
+    }
 };
 
 /// A block whose bytes say which it is.
