@@ -13,8 +13,8 @@
 namespace gnstor {
 
 /// A request in flight. `status` is kSuccess while it is one; anything else: it was not sent, and that is
-/// why.
-struct Token {
+/// why. One that is thrown away holds its command slots until the host's drop_tokens().
+struct [[nodiscard]] Token {
     std::uint32_t head = gnor::kNone;
     std::uint32_t generation = 0;
     nvme::Status status = nvme::Status::kTooManyPending;

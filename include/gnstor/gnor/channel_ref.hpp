@@ -51,7 +51,7 @@ class BasicChannelRef {
     /// the pool grow, if it may) or no run can have that size (kBadArgument). With a group of several lanes
     /// they all call and share one buffer.
     template <class Group>
-    GN_HD void* alloc(Group group, std::uint64_t bytes, Status* status = nullptr) const {
+    [[nodiscard]] GN_HD void* alloc(Group group, std::uint64_t bytes, Status* status = nullptr) const {
         check_group<Group>();
         Status found = usable();
         std::uint64_t address = 0;
@@ -68,7 +68,8 @@ class BasicChannelRef {
     /// The same, and waits until `deadline` for others to give memory back or the host to register more;
     /// kNoBuffer then. Not from a callback.
     template <class Group>
-    GN_HD void* alloc(Group group, std::uint64_t bytes, Deadline deadline, Status* status = nullptr) const {
+    [[nodiscard]] GN_HD void* alloc(Group group, std::uint64_t bytes, Deadline deadline,
+                                    Status* status = nullptr) const {
         std::uint32_t backoff = 0;
         for (;;) {
             auto found = Status::kSuccess;
@@ -86,7 +87,8 @@ class BasicChannelRef {
     /// all of them together, so that lanes do not race for the same words. All members call; the results are
     /// a member's own.
     template <class Group>
-    GN_HD void* alloc_each(Group group, bool wants, std::uint64_t bytes, Status* status = nullptr) const {
+    [[nodiscard]] GN_HD void* alloc_each(Group group, bool wants, std::uint64_t bytes,
+                                         Status* status = nullptr) const {
         check_group<Group>();
         const Status unusable = usable();
         if (status != nullptr) *status = unusable;
@@ -124,8 +126,7 @@ class BasicChannelRef {
     }
     /// One lane: whether the request is done; then `status` is its result and the token is spent. Never
     /// waits.
-    GN_HD
-    bool poll(simt::Lane lane, const Token& token, Status& status) const {
+    [[nodiscard]] GN_HD bool poll(simt::Lane lane, const Token& token, Status& status) const {
         status = usable();
         if (!nvme::ok(status)) return true;
         status = token.status;
