@@ -38,7 +38,8 @@ class BasicChannelRef {
 
     /// kWrongSharing: the channel was opened for another sharing mode than this view's, or there is none (as
     /// a ChannelSet says to lanes that it has no channel for). kWrongLanes: it is for CPU lanes and these are
-    /// on a GPU, or the other way round: its memory is not looked at.
+    /// on a GPU, or the other way round: its memory is not looked at. Whether it is for this GPU lanes do not
+    /// know: the host looks, when the view is taken (Channel::ref, Client::channels).
     GN_HD
     Status usable() const {
         if (state_ == nullptr) return without_;
