@@ -166,17 +166,34 @@ TEST_F(Handlers, OfCComeFromATableByIndex) {
 }
 
 TEST_F(Handlers, OfATableAreRunByTheModuleThatPutThemThere) {
-    const CallbackEntry entries[] = {{&add_seven, kAnotherModule}, {nullptr, kAnotherModule}};
+    CallbackEntry entries[] = {{&add_seven, kAnotherModule}, {nullptr, kAnotherModule}};
     read(ch, TableCallback{entries, 0, &sum});
     EXPECT_EQ(with_callback(ch.state()).module, kAnotherModule);
     poll_all(ch);
     EXPECT_EQ(sum, 0u);
-    with_callback(ch.state()).module = gnor::this_module();
+    // These lanes are that module's now.
+    entries[0].module = with_callback(ch.state()).module = gnor::this_module();
     poll_all(ch);
     EXPECT_EQ(sum, 7u);
     read(ch, TableCallback{entries, 1, &sum});  // nobody there: anybody's
     poll_all(ch);
     EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 0u);
+}
+
+TEST_F(Handlers, OfATableWhoseEntryWasReplacedAreThoseOfTheNewOneAndNoneOfAnotherModule) {
+    CallbackEntry entries[] = {{&add_seven, gnor::this_module()}, {nullptr, 0}};
+    read(ch, TableCallback{entries, 0, &sum});
+    entries[0].function = &add_nine;
+    poll_all(ch);
+    EXPECT_EQ(sum, 9u);
+    for (const std::uint32_t index : {0u, 1u}) {
+        read(ch, TableCallback{entries, index, &sum});
+        entries[index] = {&add_seven, kAnotherModule};  // whose addresses are none of ours
+        poll_all(ch);
+        EXPECT_EQ(sum, 9u);
+        EXPECT_EQ(rig.channels[0]->usage().value().requests_with_callbacks, 0u) << "it ends all the same";
+        EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 0u);
+    }
 }
 
 TEST_F(Handlers, OfABatchAreCalledByTheLaneThatSubmitted) {

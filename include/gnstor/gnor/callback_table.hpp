@@ -2,7 +2,8 @@
 // on the host.
 //
 // The address of a device function is known to device code alone, so an entry is written by a kernel of one
-// lane that has the function in its type. One host thread; an entry is set before requests name it.
+// lane that has the function in its type. One host thread; an entry is set before requests name it, and stays
+// until they are done: they call what is there then, and nothing where that is another module's.
 #pragma once
 
 #include <gnstor/gnor/callbacks.hpp>

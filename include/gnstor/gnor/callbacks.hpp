@@ -49,16 +49,14 @@ struct CallbackEntry {
     std::uint64_t module;
 };
 
-/// Names such an entry, which is looked up when the request is done.
+/// Names such an entry, which is looked up when the request is done. Where another module has put its
+/// function there meanwhile, nothing is called: the request ends all the same, as where the entry is empty.
 struct TableCallback {
     const CallbackEntry* table;
     std::uint64_t index;
     void* argument;
     GN_HD
-    void operator()(nvme::Status status) const {
-        const Callback function = table[index].function;
-        if (function != nullptr) function(argument, status);
-    }
+    void operator()(nvme::Status status) const;
 };
 
 namespace gnor {
@@ -79,6 +77,17 @@ inline std::uint64_t this_module() {
     return 1;
 #endif
 }
+
+}  // namespace gnor
+
+GN_HD
+inline void TableCallback::operator()(nvme::Status status) const {
+    const CallbackEntry entry = table[index];
+    // These lanes were picked by the module of when the request was sent: module_of.
+    if (entry.function != nullptr && entry.module == gnor::this_module()) entry.function(argument, status);
+}
+
+namespace gnor {
 
 inline constexpr std::uint32_t kHandlerWords = 3;
 inline constexpr std::uint32_t kHandlerBytes = 8 * kHandlerWords;
