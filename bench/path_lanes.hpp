@@ -6,6 +6,7 @@
 #include <gnstor/simt/device_memory.hpp>
 #include <gnstor/simt/pinned_memory.hpp>
 
+#include "bench/cpu_meter.hpp"
 #include "recorder.hpp"
 
 #include <map>
@@ -43,11 +44,10 @@ struct RunRequest {
 struct RunOutcome {
     double seconds = 0;  ///< from the first lane's begin to the last lane's end, by the lanes' clock
     std::uint64_t operations = 0, checked = 0, wrong = 0, failures = 0;
-    bool quota_used = false;         ///< ended by operations_max, before its time
-    double lane_cpu_seconds = 0;     ///< CPU lanes only
-    double process_cpu_seconds = 0;  ///< of all threads of this process while the kernel ran
-    double waiting_seconds = 0;      ///< summed over lanes
-    nvme::Status first_status{};     ///< of the first failure
+    bool quota_used = false;      ///< ended by operations_max, before its time
+    double lane_cpu_seconds = 0;  ///< CPU lanes only
+    double waiting_seconds = 0;   ///< summed over lanes
+    nvme::Status first_status{};  ///< of the first failure
     std::uint64_t first_offset = 0;
     std::vector<std::uint32_t> latency_ns;  ///< a uniform sample
     std::map<std::string, double> step_ns;  ///< stepwise: means of an operation, by step; trips to the queue
@@ -77,9 +77,10 @@ class PathLanes {
     /// Writes the working set's contents of `seed`.
     virtual Result<void> fill(const LaneShape& shape, client::Client& client, const client::Volume& volume,
                               std::uint64_t working_set, std::uint64_t seed) = 0;
-    /// Random reads, or random writes of the contents of seed + 1.
+    /// Random reads, or random writes of the contents of seed + 1. `meter` runs while the kernel does.
     virtual Result<RunOutcome> run(const LaneShape& shape, client::Client& client,
-                                   const client::Volume& volume, const RunRequest& request) = 0;
+                                   const client::Volume& volume, const RunRequest& request,
+                                   CpuMeter& meter) = 0;
     /// Reads all of the working set after writes of the last run(): blocks with another word than they should
     /// have, whether written or left alone.
     virtual Result<std::uint64_t> check(const LaneShape& shape, client::Client& client,

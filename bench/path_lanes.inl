@@ -9,19 +9,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 
 namespace gnstor::bench {
 namespace {
 
 constexpr std::uint64_t kSamplesMax = 1u << 22;  // 16 MiB of latencies, whatever the number of lanes
 constexpr nvme::VolumeId kReferenceVolume = 1;
-
-inline double process_cpu_seconds() {
-    timespec t{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
-}
 
 /// What a run leaves behind in lane memory.
 struct RunMemory {
@@ -92,24 +85,23 @@ class PathLanesBase : public PathLanes {
     }
 
     Result<RunOutcome> run(const LaneShape& shape, client::Client& client, const client::Volume& volume,
-                           const RunRequest& request) override {
+                           const RunRequest& request, CpuMeter& meter) override {
         GN_ASSIGN(const RunMemory memory, RunMemory::allocate(lanes(shape), kind_));
         if (request.write) {
             GN_ASSIGN(written_, simt::DeviceMemory::allocate(bitmap_bytes(request.working_set), kind_));
         }
         const Plan what = plan(shape, request, memory);
         auto* const written = request.write ? written_.lane_as<std::uint32_t>() : nullptr;
-        const double cpu_before = process_cpu_seconds();
+        meter.begin();
         std::map<std::string, double> steps;
         if (shape.alone) {
             GN_ASSIGN(steps, run_alone(shape, client, volume, what, written));
         } else {
             GN_TRY(launch(shape, PathJob{volume.ref(), client.channels(), what, written}));
         }
-        const double cpu_seconds = process_cpu_seconds() - cpu_before;
+        meter.end();
         GN_ASSIGN(RunOutcome out, memory.outcome());
         out.step_ns = std::move(steps);
-        out.process_cpu_seconds = cpu_seconds;
         return out;
     }
 

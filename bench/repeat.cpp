@@ -3,7 +3,6 @@
 
 #include "engine_busy.hpp"
 
-#include <algorithm>
 #include <cstdio>
 
 namespace gnstor::bench {
@@ -50,9 +49,9 @@ Result<void> judge(const char* where, const RunRequest& r, const RunOutcome& o, 
 
 Result<Repeat> run_on_array(Rig& rig, PathLanes& lanes, const LaneShape& shape, const RunRequest& r,
                             Judgement& judgement) {
-    const std::vector<EngineThread> engine_before = rig.engine_threads();
+    CpuMeter meter([&rig] { return rig.engine_threads(); });
     const std::uint64_t commands_before = rig.commands();
-    GN_ASSIGN(RunOutcome outcome, lanes.run(shape, rig.client(), rig.volume(), r));
+    GN_ASSIGN(RunOutcome outcome, lanes.run(shape, rig.client(), rig.volume(), r, meter));
     GN_TRY(judge("array", r, outcome, judgement));
     const std::uint64_t executed = rig.commands() - commands_before;
     const std::uint64_t expected =
@@ -63,10 +62,8 @@ Result<Repeat> run_on_array(Rig& rig, PathLanes& lanes, const LaneShape& shape, 
                      static_cast<unsigned long long>(expected), static_cast<unsigned long long>(executed));
     }
     Repeat repeat = repeat_of(r, outcome, lanes.kind());
-    add_engine(repeat, engine_before, rig.engine_threads());
-    // Whatever the process does beside the hardware that its threads emulate.
-    repeat.more["initiator_cpu_seconds"] =
-        std::max(0.0, outcome.process_cpu_seconds - repeat.engine_cpu_seconds);
+    add_engine(repeat, meter.hardware_before(), meter.hardware_after());
+    repeat.more["initiator_cpu_seconds"] = meter.initiator_seconds();
     return repeat;
 }
 

@@ -53,15 +53,10 @@ std::vector<HardwareProcess> Bed::processes() const {
     return served_ ? served_->processes() : std::vector<HardwareProcess>{};
 }
 
-double Bed::cpu_seconds_here() const {
-    double seconds = 0;
-    for (const EngineThread& thread : threads()) seconds += static_cast<double>(thread.cpu_time_ns) / 1e9;
-    return seconds;
-}
-
 Result<HardwareCounts> Bed::counts() {
     HardwareCounts all;
-    all.cpu_seconds = all.cpu_seconds_here = cpu_seconds_here();
+    for (const EngineThread& thread : threads())
+        all.cpu_seconds += static_cast<double>(thread.cpu_time_ns) / 1e9;
     for (const HardwareProcess& process : processes()) all.cpu_seconds += process.cpu_seconds;
     if (served_) {
         GN_ASSIGN(const std::vector<client::SsdCounts> ssds, counter_->ssd_counts());

@@ -36,8 +36,7 @@ struct HardwareCounts {
     std::uint64_t refused = 0;
     std::uint64_t pages_programmed = 0;
     std::uint64_t gc_pages_copied = 0;
-    double cpu_seconds = 0;       ///< of the threads, or processes, that run NICs and SSDs
-    double cpu_seconds_here = 0;  ///< of those, in this process
+    double cpu_seconds = 0;  ///< of the threads, or processes, that run NICs and SSDs
 };
 
 class Bed {
@@ -54,7 +53,6 @@ class Bed {
     [[nodiscard]] std::vector<EngineThread> threads() const;
     /// Processes of this machine that do, beside it.
     [[nodiscard]] std::vector<HardwareProcess> processes() const;
-    [[nodiscard]] double cpu_seconds_here() const;
 
   private:
     explicit Bed(const BedOptions& options) : options_(options) {}

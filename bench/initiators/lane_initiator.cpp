@@ -8,18 +8,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <ctime>
 
 namespace gnstor::bench {
 namespace {
 
 constexpr std::uint64_t kPoolGrain = 256u << 10;
-
-double process_cpu_seconds() {
-    timespec t{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
-}
 
 Discipline discipline_of(PathKind path) {
     if (path == PathKind::kPortedLocks) return Discipline::kPortedLocks;
@@ -85,11 +78,9 @@ class LaneInitiator final : public Initiator {
         Load own = load;
         const std::uint32_t warps = warps_for(*lanes_, options_.warps, load.depth);
         own.depth = load.depth / warps;
-        const double hardware_before = bed_.cpu_seconds_here();
-        const double process_before = process_cpu_seconds();
-        GN_ASSIGN(Outcome out, lanes_->run(refs, warps, discipline_, own));
-        const double process = process_cpu_seconds() - process_before;
-        out.initiator_cpu_seconds = std::max(0.0, process - (bed_.cpu_seconds_here() - hardware_before));
+        CpuMeter meter([this] { return bed_.threads(); });
+        GN_ASSIGN(Outcome out, lanes_->run(refs, warps, discipline_, own, meter));
+        out.initiator_cpu_seconds = meter.initiator_seconds();
         return out;
     }
 

@@ -7,6 +7,7 @@
 #include <gnstor/simt/device_memory.hpp>
 #include <gnstor/simt/pinned_memory.hpp>
 
+#include "bench/cpu_meter.hpp"
 #include "bench/initiators/initiator.hpp"
 #include "bench/initiators/mailbox.hpp"
 
@@ -72,9 +73,9 @@ class LoadLanes {
     /// Mailboxes that a stream should have, so that its consumers keep up.
     [[nodiscard]] virtual std::uint32_t mailboxes_a_stream() const = 0;
 
-    /// Every warp of every client is a stream.
+    /// Every warp of every client is a stream. `meter` runs while the kernel does.
     virtual Result<Outcome> run(std::span<const ClientRefs> clients, std::uint32_t warps_a_client,
-                                Discipline discipline, const Load& load) = 0;
+                                Discipline discipline, const Load& load, CpuMeter& meter) = 0;
     /// Mailbox i belongs to client owners[i]. `mailboxes` lies in pinned memory of these lanes.
     virtual Result<std::unique_ptr<Consumers>> start_consumers(Mailbox* mailboxes,
                                                                std::span<const Expected> owners) = 0;

@@ -66,7 +66,7 @@ class LoadLanesBase : public LoadLanes {
     }
 
     Result<Outcome> run(std::span<const ClientRefs> clients, std::uint32_t warps_a_client,
-                        Discipline discipline, const Load& load) override {
+                        Discipline discipline, const Load& load, CpuMeter& meter) override {
         const std::uint64_t warps = clients.size() * warps_a_client;
         const std::uint64_t blocks = (warps + warps_a_block_ - 1) / warps_a_block_;
         const std::uint64_t lanes = blocks * warps_a_block_ * warp_lanes_;
@@ -102,8 +102,10 @@ class LoadLanesBase : public LoadLanes {
         s.stage_ns = counts.lane_as<std::uint64_t>(lanes * 16);
         simt::LaunchOptions options;
         options.cpu_workers = kind_ == simt::LanesKind::kCpu ? static_cast<std::uint32_t>(warps) : 0;
+        meter.begin();
         GN_TRY(simt::launch(kind_, static_cast<std::uint32_t>(blocks), warps_a_block_ * warp_lanes_, job,
                             options));
+        meter.end();
         return sum_up(lanes, lanes / warp_lanes_, discipline, samples_a_lane, results, samples, counts);
     }
 

@@ -1,0 +1,41 @@
+// cpu_meter.hpp: CPU time of the process, and of those threads of it that emulate hardware, between two
+// moments: what is left is the initiator's. Host, one thread.
+//
+// All clocks are read at both moments, in the same order, so that neither side of the difference has time
+// that the other has not: whoever reads one of them earlier, or later, finds an initiator that took less than
+// nothing. A difference below zero, by the time that reading takes, stays as it is: that is how it is seen.
+#pragma once
+
+#include <gnstor/embedded_array.hpp>
+
+#include <functional>
+#include <vector>
+
+namespace gnstor::bench {
+
+class CpuMeter {
+  public:
+    /// `hardware`: threads of this process, always in the same order; later ones may come to them.
+    explicit CpuMeter(std::function<std::vector<EngineThread>()> hardware) : hardware_(std::move(hardware)) {}
+
+    /// Right before lanes start, and right after the last one has ended.
+    void begin() { before_ = read(); }
+    void end() { after_ = read(); }
+
+    [[nodiscard]] const std::vector<EngineThread>& hardware_before() const { return before_.hardware; }
+    [[nodiscard]] const std::vector<EngineThread>& hardware_after() const { return after_.hardware; }
+    /// Of the process less its emulated hardware.
+    [[nodiscard]] double initiator_seconds() const;
+
+  private:
+    struct Reading {
+        double process_seconds = 0;
+        std::vector<EngineThread> hardware;
+    };
+    [[nodiscard]] Reading read() const;
+
+    const std::function<std::vector<EngineThread>()> hardware_;
+    Reading before_, after_;
+};
+
+}  // namespace gnstor::bench
