@@ -1,5 +1,5 @@
 // main.cpp: gnstor_bench, the program behind ./run bench: options and exit codes (0 good, 1 failed or wrong
-// data, 2 wrong usage).
+// data, 2 wrong usage, 3 modelled hardware is not what its profile says).
 #include "deengine_options.hpp"
 #include "load_options.hpp"
 #include "model.hpp"
@@ -46,9 +46,14 @@ Result<bool> start(const DeEngineWords& words, DeEngineOptions& options) {
     return run_deengine(options);
 }
 
-Result<bool> start(const ModelWords& words, ModelOptions& options) {
+Result<int> exit_code_of(const Result<bool>& right) {
+    if (!right.ok()) return right.error();
+    return *right ? 0 : 1;
+}
+Result<int> start(const ModelWords& words, ModelOptions& options) {
     GN_TRY(read_model_words(words, options));
-    return run_model(options);
+    GN_ASSIGN(const ModelEnd end, run_model(options));
+    return !end.data_was_right ? 1 : end.outside != 0 ? 3 : 0;
 }
 
 Result<bool> start(const PathWords& words, PathOptions& options) {
@@ -141,16 +146,17 @@ int main(int argc, char** argv) {
     model_options.command = gnstor::bench::as_kept(argc, argv);
     options.command = deengine_options.command = load_options.command = pool_options.command =
         paper_options.command = wire_options.command = gnstor::bench::as_kept(argc, argv);
-    auto agreed = wire->parsed()       ? gnstor::bench::run_wire(wire_options)
-                  : model->parsed()    ? gnstor::bench::start(model_words, model_options)
-                  : paper->parsed()    ? gnstor::bench::start(paper_words, paper_options)
-                  : load->parsed()     ? gnstor::bench::start(load_words, load_options)
-                  : pool->parsed()     ? gnstor::bench::start(pool_words, pool_options)
-                  : deengine->parsed() ? gnstor::bench::start(deengine_words, deengine_options)
-                                       : gnstor::bench::start(words, options);
-    if (!agreed.ok()) {
-        std::fprintf(stderr, "bench: %s\n", agreed.error().message.c_str());
-        return agreed.error().code == Errc::kInvalidArgument ? 2 : 1;
+    using gnstor::bench::exit_code_of, gnstor::bench::start;
+    const auto ended = model->parsed()      ? start(model_words, model_options)
+                       : wire->parsed()     ? exit_code_of(gnstor::bench::run_wire(wire_options))
+                       : paper->parsed()    ? exit_code_of(start(paper_words, paper_options))
+                       : load->parsed()     ? exit_code_of(start(load_words, load_options))
+                       : pool->parsed()     ? exit_code_of(start(pool_words, pool_options))
+                       : deengine->parsed() ? exit_code_of(start(deengine_words, deengine_options))
+                                            : exit_code_of(start(words, options));
+    if (!ended.ok()) {
+        std::fprintf(stderr, "bench: %s\n", ended.error().message.c_str());
+        return ended.error().code == Errc::kInvalidArgument ? 2 : 1;
     }
-    return *agreed ? 0 : 1;
+    return *ended;
 }

@@ -3,13 +3,15 @@
 //
 // What the host can do at all is measured in the same run, without a profile: where a case wants nearly that
 // much, it says something of the host and nothing of the model, and is marked so. What the host's software
-// adds to the latency of one operation is measured there too, and added to what the profile says.
+// adds to the latency of one operation is measured there too, of one that is alone, and added to what the
+// profile says (model_verdict.hpp).
 #include "model.hpp"
 
 #include <gnstor/base/units.hpp>
 
 #include "memory.hpp"
 #include "model_figures.hpp"
+#include "model_verdict.hpp"
 #include "path_options.hpp"
 #include "progress.hpp"
 #include "repeat.hpp"
@@ -18,7 +20,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -27,8 +28,6 @@
 namespace gnstor::bench {
 namespace {
 
-constexpr double kHostShare = 0.85;  ///< of its saturation: above, a case is the host's
-constexpr double kNear = 0.03;
 constexpr double kIdleLoad = 0.5;  ///< of the limit: below, hardly anything queues
 
 struct Kind {
@@ -39,7 +38,8 @@ struct Kind {
 /// What the host does without a model.
 struct HostFigures {
     double per_second = 0;  ///< at the best depth
-    double latency_ns = 0;  ///< of one operation at a time, p50
+    double alone_ns = 0;    ///< of one operation, nothing else under way, p50
+    double crowded_ns = 0;  ///< of one a lane, p50
 };
 
 class ModelBench {
@@ -47,7 +47,7 @@ class ModelBench {
     ModelBench(const ModelOptions& options, std::unique_ptr<PathLanes> lanes, LaneShape shape)
         : options_(options), lanes_(std::move(lanes)), shape_(shape) {}
 
-    Result<bool> run() {
+    Result<ModelEnd> run() {
         if (!options_.json.empty() && !std::ofstream(options_.json, std::ios::app))
             return error(Errc::kInvalidArgument, "cannot write to {}; choose another --json", options_.json);
         load_before_ = load_average();
@@ -61,7 +61,7 @@ class ModelBench {
         progress_.clear();
         print_summary();
         if (!options_.json.empty()) GN_TRY(keep_results());
-        return judgement_.wrong == 0;
+        return ModelEnd{judgement_.wrong == 0, far_};
     }
 
   private:
@@ -89,8 +89,14 @@ class ModelBench {
 
     // ---- measuring
 
-    Result<Repeat> measure_once(const std::string& profile, const Kind& kind, std::uint32_t depth,
-                                double offered, std::uint32_t repeat) {
+    struct Point {
+        std::uint32_t depth;
+        double offered;  ///< 0: closed loop
+        std::string load;
+        bool alone = false;  ///< one lane, one operation at a time
+    };
+    Result<Repeat> measure_once(const std::string& profile, const Kind& kind, const Point& point,
+                                std::uint32_t repeat) {
         // Reads share an array; each repeat of writes has a new one, and ends before its drives collect
         // garbage.
         if (rig_ == nullptr || kind.write || rig_profile_ != profile || rig_write_) {
@@ -110,7 +116,8 @@ class ModelBench {
             rig_write_ = kind.write;
         }
         LaneShape shape = shape_;
-        shape.depth = depth;
+        shape.depth = point.depth;
+        shape.alone = point.alone;
         RunRequest r{};
         r.bytes = kind.bytes;
         r.write = kind.write;
@@ -120,15 +127,10 @@ class ModelBench {
         r.order_seed = options_.seed + 1000 * (repeat + 1);
         r.seconds = options_.seconds;
         r.operations_max = kind.write ? rig_->writes_max(kind.bytes) : ~0ull;
-        r.offered_per_second = offered;
+        r.offered_per_second = point.offered;
         return run_on_array(*rig_, *lanes_, shape, r, judgement_);
     }
 
-    struct Point {
-        std::uint32_t depth;
-        double offered;  ///< 0: closed loop
-        std::string load;
-    };
     /// All repeats of one point; figures that are medians.
     Result<Case> measure_point(const std::string& profile, const Kind& kind, const Point& point) {
         Case c;
@@ -140,7 +142,7 @@ class ModelBench {
         for (std::uint32_t i = 0; i < options_.repeats; ++i) {
             progress_.show(fmt::format("{}: {} of {} bytes, {}, repeat {}", profile,
                                        kind.write ? "writes" : "reads", kind.bytes, point.load, i + 1));
-            GN_ASSIGN(Repeat repeat, measure_once(profile, kind, point.depth, point.offered, i));
+            GN_ASSIGN(Repeat repeat, measure_once(profile, kind, point, i));
             c.repeats.push_back(std::move(repeat));
         }
         return Result<Case>(std::move(c));
@@ -168,13 +170,16 @@ class ModelBench {
             if (std::ranges::find(depths, 1u) == depths.end()) depths.insert(depths.begin(), 1);
             GN_ASSIGN(const HostFigures untimed, measure_alone("none", kind, {depths.back()}));
             GN_ASSIGN(hosts_[kind], measure_alone("unbounded", kind, depths));
+            GN_ASSIGN(Case alone, measure_point("unbounded", kind, {1, 0, "one alone", true}));
+            hosts_[kind].alone_ns = p50_ns_of(alone);
+            cases_.push_back(std::move(alone));
             progress_.clear();
             std::printf(
-                "  %-5s of %5u bytes: %9.0f a second; timed %9.0f a second, one at a time %.2f us: the "
-                "host's part of "
-                "latency\n",
+                "  %-5s of %5u bytes: %9.0f a second; timed %9.0f a second, one alone %.2f us: the host's "
+                "part of "
+                "latency (%.2f us where each lane has one)\n",
                 kind.write ? "write" : "read", kind.bytes, untimed.per_second, hosts_[kind].per_second,
-                hosts_[kind].latency_ns / 1e3);
+                hosts_[kind].alone_ns / 1e3, hosts_[kind].crowded_ns / 1e3);
             std::fflush(stdout);
         }
         return {};
@@ -187,7 +192,7 @@ class ModelBench {
                                   profile, kind,
                                   {depth, 0, fmt::format("{:.0f} in flight", in_flight(depth, kind.bytes))}));
             host.per_second = std::max(host.per_second, rate_of(c));
-            if (depth == 1) host.latency_ns = p50_ns_of(c);
+            if (depth == 1) host.crowded_ns = p50_ns_of(c);
             cases_.push_back(std::move(c));
         }
         return host;
@@ -196,15 +201,16 @@ class ModelBench {
     Result<void> measure(const std::string& name, const embedded::Profile& profile, const Kind& kind) {
         const ModelFigures figures =
             figures_of(profile, kind.write, kind.bytes, options_.ssds, options_.replicas);
-        const double host_ns = hosts_[kind].latency_ns;
-        const Band latency{figures.latency_ns, figures.latency_ns + host_ns};
+        const HostFigures& host = hosts_[kind];
+        GN_ASSIGN(const std::vector<double> crowded, measure_crowds(kind, figures));
+        const Band latency{figures.latency_ns, figures.latency_ns + host.alone_ns};
         progress_.clear();
         std::printf(
             "\n%s, %s of %u bytes: SSDs %.0f a second, network %.0f, latency %.2f us and up to %.2f us of "
             "the "
             "host\n",
             name.c_str(), kind.write ? "writes" : "reads", kind.bytes, figures.drives_per_second,
-            figures.network_per_second, figures.latency_ns / 1e3, host_ns / 1e3);
+            figures.network_per_second, figures.latency_ns / 1e3, host.alone_ns / 1e3);
         std::printf("  %-15s %20s %10s %7s %8s %9s %9s %9s %9s %8s\n", "load", "expected/s", "achieved/s",
                     "ratio", "GB/s", "mean us", "p50 us", "p99 us", "p99.9 us", "latency");
         for (const std::uint32_t depth : options_.depths) {
@@ -212,46 +218,48 @@ class ModelBench {
             const Band expected{std::min(figures.limit(), flying * 1e9 / latency.most),
                                 std::min(figures.limit(), flying * 1e9 / latency.least)};
             const bool idle = depth == 1 && expected.most < figures.limit();
-            GN_TRY(measure_beside(name, kind, {depth, 0, fmt::format("{:.0f} in flight", flying)},
-                                  {figures, expected, latency, idle}));
+            GN_TRY(measure_beside(name, kind, {depth, 0, fmt::format("{:.0f} in flight", flying)}, figures,
+                                  {expected, latency, idle, host.per_second, host.crowded_ns}));
         }
-        for (const double load : options_.loads) {
-            const double offered = load * figures.limit();
-            // Twice what is in flight on average, so that a late one finds room.
-            const double each = 2 * offered * latency.most / 1e9 / in_flight(1, kind.bytes) + 4;
-            const std::uint32_t depth = std::bit_ceil(static_cast<std::uint32_t>(std::min(each, 1e6)));
+        for (std::size_t i = 0; i < options_.loads.size(); ++i) {
+            const double load = options_.loads[i], offered = load * figures.limit();
             GN_TRY(measure_beside(
-                name, kind,
-                {std::min(depth, shape_.depth), offered, fmt::format("{:.0f} % offered", load * 100)},
-                {figures, {offered, offered}, latency, load <= kIdleLoad}));
+                name, kind, open_loop(kind, figures, load, fmt::format("{:.0f} % offered", load * 100)),
+                figures, {{offered, offered}, latency, load <= kIdleLoad, host.per_second, crowded[i]}));
         }
         return {};
     }
-
-    /// The host works partly while modelled time passes (what a drive does with the data), partly before and
-    /// after (what a lane does): what it adds to latency lies between nothing and all of it.
-    struct Band {
-        double least, most;
-        /// 1 inside; else over the bound that it missed.
-        [[nodiscard]] double ratio(double value) const {
-            return value < least ? value / least : value > most ? value / most : 1;
+    [[nodiscard]] Point open_loop(const Kind& kind, const ModelFigures& figures, double load,
+                                  std::string name) {
+        const double offered = load * figures.limit();
+        // Twice what is in flight on average, so that a late one finds room.
+        const double latency_ns = figures.latency_ns + hosts_[kind].crowded_ns;
+        const double each = 2 * offered * latency_ns / 1e9 / in_flight(1, kind.bytes) + 4;
+        const std::uint32_t depth = std::bit_ceil(static_cast<std::uint32_t>(std::min(each, 1e6)));
+        return {std::min(depth, shape_.depth), offered, std::move(name)};
+    }
+    /// Of each load whose latency will be judged: p50 at the same rate, where nothing limits. All of them
+    /// before the profile's own cases, which have another array.
+    Result<std::vector<double>> measure_crowds(const Kind& kind, const ModelFigures& figures) {
+        std::vector<double> crowded(options_.loads.size());
+        for (std::size_t i = 0; i < options_.loads.size(); ++i) {
+            const double load = options_.loads[i];
+            if (load > kIdleLoad || load * figures.limit() > kHostShare * hosts_[kind].per_second) continue;
+            const std::string name = fmt::format("{:.0f} a second offered", load * figures.limit());
+            GN_ASSIGN(Case c, measure_point("unbounded", kind, open_loop(kind, figures, load, name)));
+            crowded[i] = p50_ns_of(c);
+            cases_.push_back(std::move(c));
         }
-        [[nodiscard]] bool near(double value) const { return std::abs(ratio(value) - 1) <= kNear; }
-    };
-    struct Said {
-        const ModelFigures& figures;
-        Band expected, latency;
-        bool idle;  ///< nothing queues: latency has a configured value
-    };
+        return Result<std::vector<double>>(std::move(crowded));
+    }
 
     Result<void> measure_beside(const std::string& name, const Kind& kind, const Point& point,
-                                const Said& said) {
-        const bool of_host = said.expected.most > kHostShare * hosts_[kind].per_second;
-        const std::string expected =
-            said.expected.most < said.expected.least * 1.001
-                ? fmt::format("{:.0f}", said.expected.most)
-                : fmt::format("{:.0f} .. {:.0f}", said.expected.least, said.expected.most);
-        if (of_host && point.offered > 0) {
+                                const ModelFigures& figures, const Expectation& said) {
+        const Band& rates = said.per_second;
+        const std::string expected = rates.most < rates.least * 1.001
+                                         ? fmt::format("{:.0f}", rates.most)
+                                         : fmt::format("{:.0f} .. {:.0f}", rates.least, rates.most);
+        if (said.wants_all_of_the_host() && point.offered > 0) {
             std::printf("  %-15s %20s %10s  left out: more than the host can do\n", point.load.c_str(),
                         expected.c_str(), "-");
             ++left_out_;
@@ -260,27 +268,27 @@ class ModelBench {
         GN_ASSIGN(Case c, measure_point(name, kind, point));
         const double rate = rate_of(c);
         const double p50_ns = p50_ns_of(c);
+        const Verdict verdict = verdict_of(said, rate, p50_ns);
+        c.verdict = words_of(verdict);
         for (Repeat& r : c.repeats) {
-            r.more["expected_per_second_least"] = said.expected.least;
-            r.more["expected_per_second_most"] = said.expected.most;
-            r.more["configured_limit_per_second"] = said.figures.limit();
-            r.more["configured_latency_ns"] = said.figures.latency_ns;
-            r.more["host_latency_ns"] = hosts_[kind].latency_ns;
-            r.more["bound_by_host"] = of_host ? 1 : 0;
+            r.more["expected_per_second_least"] = rates.least;
+            r.more["expected_per_second_most"] = rates.most;
+            r.more["configured_limit_per_second"] = figures.limit();
+            r.more["configured_latency_ns"] = figures.latency_ns;
+            r.more["host_latency_ns"] = hosts_[kind].alone_ns;
+            if (said.host_crowded_ns != 0) r.more["host_crowded_latency_ns"] = said.host_crowded_ns;
+            r.more["bound_by_host"] = said.wants_all_of_the_host() ? 1 : 0;
         }
-        const bool near = said.expected.near(rate) && (!said.idle || said.latency.near(p50_ns));
-        ++(of_host ? of_the_host_ : near ? near_ : far_);
+        ++(is_outside(verdict) ? far_ : verdict == Verdict::kWithin ? near_ : of_the_host_);
         progress_.clear();
         const auto us = [&c](auto Latency::*figure) {
             return median(c, [figure](const Repeat& r) { return double(r.latency.*figure) / 1e3; });
         };
-        std::printf("  %-15s %20s %10.0f %7.3f %8.3f %9.2f %9.2f %9.2f %9.2f %8s%s\n", point.load.c_str(),
-                    expected.c_str(), rate, said.expected.ratio(rate), rate * kind.bytes / 1e9,
-                    us(&Latency::mean_ns), us(&Latency::p50_ns), us(&Latency::p99_ns), us(&Latency::p999_ns),
-                    said.idle ? fmt::format("{:.3f}", said.latency.ratio(p50_ns)).c_str() : "-",
-                    of_host ? "  host"
-                    : near  ? ""
-                            : "  more than 3 % away");
+        std::printf("  %-15s %20s %10.0f %7.3f %8.3f %9.2f %9.2f %9.2f %9.2f %8s  %s\n", point.load.c_str(),
+                    expected.c_str(), rate, rates.ratio(rate), rate * kind.bytes / 1e9, us(&Latency::mean_ns),
+                    us(&Latency::p50_ns), us(&Latency::p99_ns), us(&Latency::p999_ns),
+                    said.idle ? fmt::format("{:.3f}", said.latency_ns.ratio(p50_ns)).c_str() : "-",
+                    c.verdict.c_str());
         std::fflush(stdout);
         cases_.push_back(std::move(c));
         return {};
@@ -290,9 +298,10 @@ class ModelBench {
         std::printf(
             "\nWithin 3 %%: %u of %u cases that the host leaves room for; %u cases are the host's (they want "
             "more "
-            "than %.0f %%\nof what it does where nothing limits), %u open loops were left out for that. "
-            "Medians of %u "
-            "repeats of %g s.\n"
+            "than %.0f %%\nof what it does where nothing limits, or come late by no more than it makes as "
+            "many "
+            "come "
+            "late there), %u open loops were\nleft out for that. Medians of %u repeats of %g s.\n"
             "expected: closed loop, the lower of the limit and what is in flight over the latency of an idle "
             "array, with "
             "none and\nall of the host's part; open loop, what was offered. ratio, latency: 1 inside of "
@@ -302,6 +311,7 @@ class ModelBench {
             "limit). In an open loop it counts from\nwhen an operation was meant to be sent.\n",
             near_, near_ + far_, of_the_host_, kHostShare * 100, left_out_, options_.repeats,
             options_.seconds, kIdleLoad * 100);
+        if (far_ != 0) std::printf("%u CASES OUTSIDE\n", far_);
         if (judgement_.wrong != 0) std::printf("SOME WRONG\n");
         std::printf("Load average of the machine: %s before, %s after.\n", load_before_.c_str(),
                     load_average().c_str());
@@ -355,7 +365,7 @@ Result<void> check_model_options(const ModelOptions& o) {
 
 }  // namespace
 
-Result<bool> run_model(const ModelOptions& given) {
+Result<ModelEnd> run_model(const ModelOptions& given) {
     ModelOptions options = given;
     GN_TRY(check_model_options(options));
     GN_TRY(simt::check_lanes(options.lanes));

@@ -99,6 +99,7 @@ nlohmann::json to_json(const std::string& benchmark, const std::vector<std::stri
     run["machine"] = describe_machine();
     for (const Case& c : cases) {
         nlohmann::json one = {{"parameters", c.parameters}};
+        if (!c.verdict.empty()) one["verdict"] = c.verdict;
         for (const Repeat& r : c.repeats) one["repeats"].push_back(to_json(r));
         run["cases"].push_back(std::move(one));
     }
@@ -119,6 +120,7 @@ Result<Case> case_from_json(const nlohmann::json& one) {
     if (!one.contains("parameters") || !one.contains("repeats") || !one["repeats"].is_array())
         return error(Errc::kCorrupt, "a case without parameters or repeats: {}", one.dump().substr(0, 80));
     c.parameters = one["parameters"];
+    if (one.contains("verdict") && one["verdict"].is_string()) c.verdict = one["verdict"];
     for (const nlohmann::json& kept : one["repeats"]) {
         if (!kept.is_object())
             return error(Errc::kCorrupt, "a repeat that is no object: {}", kept.dump().substr(0, 80));

@@ -43,6 +43,7 @@ struct Repeat {
 struct Case {
     nlohmann::json parameters;
     std::vector<Repeat> repeats;
+    std::string verdict;  ///< where a benchmark judges its cases; empty: it does not
 };
 
 /// Its parameters in a row, for people.

@@ -155,6 +155,8 @@ def table(name, run):
     bounded = any(key.startswith("limit_") for case in run["cases"] for key in case["repeats"][0])
     with_busy = any(BUSY.fullmatch(key) for case in run["cases"] for r in case["repeats"] for key in r)
     heads = ["case", "repeats"] + [title for _, title in beside] + ["IOPS", "GB/s"] + ["of the limit"] * bounded + [title for _, title in latencies + costs]
+    judged = any("verdict" in case for case in run["cases"])  # results before there were verdicts have none
+    heads += ["verdict"] * judged
     heads += ["CPU s/GB", "sent again", "overruns", "lost, %"] * (run["benchmark"] == "wire") + ["engine threads busy, %"] * with_busy
     lines += ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     for case in run["cases"]:
@@ -165,6 +167,7 @@ def table(name, run):
         cells += [spread([r["latency_ns"][key] for r in repeats], 1e3, 1) if all(key in r.get("latency_ns", {}) for r in repeats) else "—"
                   for key, _ in latencies]
         cells += [cost(case, key) for key, _ in costs]
+        cells += [case.get("verdict", "—")] * judged
         cells += [cpu_per_gigabyte(case)] + lost_packets(case) if run["benchmark"] == "wire" else []
         cells += [busy(case)] if with_busy else []
         lines.append("| " + " | ".join(cells) + " |")

@@ -46,6 +46,16 @@ class RenderDocs(unittest.TestCase):
         self.assertIn("| 2.00 (2.00 … 2.00) |", text)
         self.assertIn("| copy | 1 | 5 | 0.000 | — |", text)
 
+    def test_a_case_that_was_judged_shows_its_verdict_and_older_results_have_no_column(self):
+        run = result()
+        self.assertNotIn("verdict", render_docs.render(DOCUMENT, {"path-cpu-a.json": self.load(run)}))
+        run["cases"][0]["verdict"] = "rate outside"
+        run["cases"].append({"parameters": {"operation": "copy"}, "repeats": [{"seconds": 1.0, "operations": 5}]})
+        text = render_docs.render(DOCUMENT, {"path-cpu-a.json": self.load(run)})
+        self.assertIn("| verdict |\n", text)
+        self.assertIn("| rate outside |\n", text)
+        self.assertIn("| copy | 1 | 5 | 0.000 | — |\n", text)
+
     def test_a_shown_file_that_is_not_there_is_named(self):
         with self.assertRaisesRegex(render_docs.BadResult, "no-such.txt"):
             render_docs.render("<!-- file: no-such.txt -->\n<!-- end file -->\n", {})
