@@ -14,8 +14,8 @@ TEST(GnorLanes, HundredsOfWarpsShareOneChannel) {
 }
 
 TEST(GnorLanes, WarpsOnChannelsOfTheirOwn) {
-    Bench b(options_of(4, 8, false), 4, kWarpStride);
-    b.launch(4, 1, WarpsWriteAndRead{b.common, 40, 32, false});
+    Bench b(options_of(32, 8, false), 32, kWarpStride);
+    b.launch(32, 1, WarpsWriteAndRead{b.common, 5, 32, false}, 32);
     b.expect_good(320);
     b.rig.expect_clean();
 }
