@@ -7,6 +7,7 @@
 #include "initiators/served_array.hpp"
 #include "result.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,14 +56,24 @@ nlohmann::json configuration_of(const LoadSettings& s);
 Result<LoadSettings> complete(LoadSettings settings);
 Result<void> check(const LoadCase& c, const LoadSettings& s);
 
+/// Measures cases; what tests of those that keep results stand in for.
+class CaseRunner {
+  public:
+    virtual ~CaseRunner() = default;
+    /// All repeats. Wrong data is counted in wrong(), and said.
+    virtual Result<Case> measure(const LoadCase& c) = 0;
+    [[nodiscard]] virtual std::uint64_t wrong() const = 0;
+};
+/// None where something was wrong: how fast data goes astray is no result, and nobody keeps it.
+Result<std::optional<Case>> measure_right(CaseRunner& runner, const LoadCase& c);
+
 /// Keeps an array from one case to the next where it can.
-class LoadRunner {
+class LoadRunner final : public CaseRunner {
   public:
     explicit LoadRunner(LoadSettings complete);
-    ~LoadRunner();
-    /// All repeats. Wrong data is counted in wrong(), and said.
-    Result<Case> measure(const LoadCase& c);
-    [[nodiscard]] std::uint64_t wrong() const { return wrong_; }
+    ~LoadRunner() override;
+    Result<Case> measure(const LoadCase& c) override;
+    [[nodiscard]] std::uint64_t wrong() const override { return wrong_; }
     [[nodiscard]] std::uint64_t checked() const { return checked_; }
     /// Of the initiator last used, for people.
     [[nodiscard]] const std::string& described() const { return described_; }

@@ -25,7 +25,10 @@ const char* figure_title(std::uint32_t figure);
 /// Its cases for these paths. kInvalidArgument: no such figure, path.
 Result<std::vector<LoadCase>> figure_cases(std::uint32_t figure, const std::vector<std::string>& paths);
 
-/// False: something was wrong.
+/// False: something was wrong, and the cases in which it was are not kept.
 Result<bool> run_paper(const PaperOptions& options);
+/// The same by a runner; the settings are complete and steady.
+Result<bool> measure_figure(const PaperOptions& options, const std::vector<LoadCase>& wanted,
+                            CaseRunner& runner);
 
 }  // namespace gnstor::bench

@@ -97,6 +97,7 @@ nlohmann::json to_json(const std::string& benchmark, const std::vector<std::stri
         {"schema", 1}, {"benchmark", benchmark}, {"commit", commit}, {"configuration", configuration}};
     run["command"] = command;
     run["machine"] = describe_machine();
+    run["cases"] = nlohmann::json::array();
     for (const Case& c : cases) {
         nlohmann::json one = {{"parameters", c.parameters}};
         if (!c.verdict.empty()) one["verdict"] = c.verdict;
