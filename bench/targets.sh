@@ -10,9 +10,9 @@ program="$1" lanes="$2" folder="$3" short="${4:-}"
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 mkdir -p "$folder"
 
-seconds=0.5 large=32GiB small=256MiB budget=16GiB threads=14 halves=7 few=5 limit=150
+seconds=0.5 large=32GiB small=256MiB budget=16GiB threads=14 halves=7 few=5 warps=256 channels=32 limit=150
 if [[ "$short" == --short ]]; then
-    seconds=0.02 large=32MiB small=8MiB budget=64MiB threads=3 halves=1 few=1 limit=60
+    seconds=0.02 large=32MiB small=8MiB budget=64MiB threads=3 halves=1 few=1 warps=8 channels=4 limit=60
 fi
 failed=0
 
@@ -41,12 +41,14 @@ measure blocks "${reads[@]}" "${both[@]}" --sizes 512,4096 --repeats 5 --working
 measure pieces "${reads[@]}" "${apart[@]}" --sizes 65536 --repeats 5 --working-set "$large"
 measure writes --ops write --no-reference --engine-threads "$threads" "${both[@]}" --sizes 4096 --repeats 5 --seconds "$seconds" \
     --working-set "$small" --write-budget "$budget"
-# What explains them: how much is the working set's size, the comparing, the split of the threads, the load.
+# What explains them: how much is the working set's size, the comparing, the split of the threads, the load, the sharing of channels.
 measure blocks-small "${reads[@]}" "${both[@]}" --sizes 512,4096,65536 --repeats 3 --working-set "$small"
 measure blocks-unchecked "${reads[@]}" "${both[@]}" --sizes 512,4096,65536 --repeats 3 --working-set "$small" --verify none
 measure blocks-apart "${reads[@]}" "${apart[@]}" --sizes 512,4096,65536 --repeats 3 --working-set "$small"
 measure blocks-few "${reads[@]}" --nic-threads "$few" --ssds "$((threads - few))" --sizes 512,4096,65536 --repeats 3 --working-set "$small"
 measure blocks-open "${reads[@]}" "${both[@]}" --sizes 4096 --repeats 3 --working-set "$small" --rate 1000000
+measure blocks-one-channel "${reads[@]}" "${both[@]}" --sizes 4096 --repeats 3 --working-set "$small" --channels 1 --warps "$warps"
+measure blocks-a-warp-each "${reads[@]}" "${both[@]}" --sizes 4096 --repeats 3 --working-set "$small" --channels "$channels" --warps "$channels"
 
 python3 "$here/targets.py" "$lanes" "$folder" || failed=1
 exit "$failed"
