@@ -2,7 +2,7 @@
 # packages.sh: what is needed from the distribution, how we see that it is there, and its installation through apt.
 # A package counts as present when its command, header or library is found, wherever it came from.
 
-# name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon, test, bench, fuzz, lint, peer.
+# name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon, test, bench, fuzz, link, lint, peer.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
@@ -28,6 +28,7 @@ git|lint|cmd:git|names the tracked files that lint looks at
 python3|test|cmd:python3|house tests, floors, generated documents
 clang|fuzz|cmd:clang++|libFuzzer, and AddressSanitizer with it
 @clang-rt|fuzz|fuzzer|runtime of libFuzzer and the sanitizers for clang
+lld|link|cmd:ld.lld|links the programs of the sanitizers in a third of the time
 clang-format-14|lint|cmd:clang-format-14|the layout of the sources (version 14 decides)
 shellcheck|lint|cmd:shellcheck|checks ./run itself
 qemu-system-x86|peer|cmd:qemu-system-x86_64|boots the Linux kernels that we are tested against

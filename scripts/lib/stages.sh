@@ -142,11 +142,12 @@ stage_setup() {
     choose_lanes
     local kinds=(build isal blkid uring daemon test property oracle) kind
     for kind in lint fuzz peer; do [[ "$GN_PLAN" != *" $kind "* ]] || kinds+=("$kind"); done
-    [[ "$GN_PLAN" != *" asan "* ]] || kinds+=(fuzz)
+    [[ "$GN_PLAN" != *" asan "* ]] || kinds+=(fuzz link)
     ensure "${kinds[@]}" || true
     ensure_build || return 1
     ensure test || return 1
     [[ "$GN_PLAN" != *" peer "* ]] || start_peer_setup
+    [[ "$GN_PLAN" != *" asan "* ]] || ensure link || warn "without lld, the programs of the asan stage are linked by the slower linker"
     for kind in property oracle; do ensure "$kind" || warn "without them, the tests that need them are left out"; done
     GN_DID="$(g++ --version | head -n 1); cmake $(cmake --version | head -n 1 | grep -oE '[0-9.]+'); $GN_JOBS jobs"
 }

@@ -52,7 +52,7 @@ class Run(unittest.TestCase):
         for row in rows:
             name, kind, probe, why = row.split("|")
             self.assertRegex(name, r"^@?[a-z0-9+.-]+$")
-            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "property", "oracle", "fuzz", "lint", "peer"})
+            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "property", "oracle", "fuzz", "link", "lint", "peer"})
             self.assertRegex(probe, r"^(cmd:|inc:|file:|py:).+|^fuzzer$")
             self.assertTrue(why)
 
