@@ -220,6 +220,8 @@ class PathLanesBase : public PathLanes {
             steps[fmt::format("step_{}_{}_ns", s, kAloneStepNames[s])] =
                 static_cast<double>(all.step_ns[s]) / count;
         steps["completion_queue_trips"] = static_cast<double>(all.trips) / count;
+        steps["left_straight_path"] =
+            static_cast<double>(all.others) / (count + static_cast<double>(all.others));
         return steps;
     }
 

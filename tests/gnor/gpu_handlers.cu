@@ -62,8 +62,8 @@ struct CallsByIndex {
     }
 };
 TEST_F(GnorGpuHandlers, CFunctionsAreCalledByIndexAndByKernelsOfTheirModuleAlone) {
-    Bench b(gpu_options(Sharing::kGrid, 1, 32), 1,
-            64);  // credits for all: lanes seldom poll, so most stay due
+    // Credits for all: lanes seldom poll, so most stay due.
+    Bench b(gpu_options(Sharing::kGrid, 1, 32), 1, 64);
     auto table = CallbackTable::create(kGpu, 2).value();
     table.set<&count_callback>(1).value();
     b.launch(1, 16, CallsByIndex{b.common, table.ref()});

@@ -31,3 +31,10 @@
 #else
 #define GN_NOINLINE
 #endif
+
+// Small functions whose arguments must stay in the caller's registers: what a lone lane waits for.
+#if defined(__CUDACC__)
+#define GN_INLINE __forceinline__
+#else
+#define GN_INLINE inline
+#endif

@@ -47,6 +47,10 @@ class BasicChannelRef {
         return state_->sharing == kMode ? Status::kSuccess : Status::kWrongSharing;
     }
 
+    /// Whether there is one for these lanes, its memory not looked at: usable() but for the sharing mode.
+    GN_HD
+    bool is_here() const { return state_ != nullptr && lanes_ == simt::these_lanes(); }
+
     /// Registered memory of the channel's pool, 4 KiB aligned, 1 byte up to its largest level (1 MiB, or the
     /// pool where that is smaller); null when there is none (`status`: kNoBuffer; the host was asked to let
     /// the pool grow, if it may) or no run can have that size (kBadArgument). With a group of several lanes

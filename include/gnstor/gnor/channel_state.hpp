@@ -166,6 +166,7 @@ struct Counters {
     std::uint64_t doorbells;
     std::uint64_t queue_errors;  ///< error completions
     std::uint64_t callbacks;
+    std::uint64_t straight;   ///< commands that ended on a lone lane's straight path (lone.hpp)
     std::uint64_t malformed;  ///< responses too short to be one: their queue pair counts as broken
 };
 inline constexpr std::uint32_t kCounterWords = sizeof(Counters) / 8;
@@ -209,11 +210,12 @@ struct alignas(64) ChannelState {
     alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
     std::uint32_t any_flushed;            // atomic: a callback may wait for a queue pair that was flushed
     std::uint64_t flushed_queues;         // atomic: a bit a queue pair, from its first flushed receive on
-    std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
-    std::uint32_t gathering;    // atomic: 1: a group takes what tries of several commands need (async.hpp)
-    Region cache[kMaxRegions];  // atomic words
-    std::uint32_t pool_steps;   // atomic: how many of `pool_keys` are filled
-    std::uint32_t pool_asked;   // atomic: the number of steps that the host was asked for last
+    std::uint64_t owed_receives;   ///< a bit a queue pair: posted again, its record not stored yet (lone.hpp)
+    std::uint32_t cached_regions;  // atomic: how many of `cache` are filled
+    std::uint32_t gathering;       // atomic: 1: a group takes what tries of several commands need (async.hpp)
+    Region cache[kMaxRegions];     // atomic words
+    std::uint32_t pool_steps;      // atomic: how many of `pool_keys` are filled
+    std::uint32_t pool_asked;      // atomic: the number of steps that the host was asked for last
     PoolKeys pool_keys[kMaxPoolSteps];  // atomic words
     alignas(64) Counters counters;      // atomics
     FirstError first_error;

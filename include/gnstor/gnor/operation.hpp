@@ -161,6 +161,13 @@ struct LaneWork {
     nvme::Status stall = nvme::Status::kNotSent;  ///< what to report if `step` never gets its resources
     std::uint32_t sent = 0, timeouts = 0, bounced = 0;
 
+    /// What a request is left with whose only command is under way.
+    GN_HD
+    void adopt(std::uint32_t index) {
+        head = tail = index;
+        in_flight = 1;
+        exhausted = true;
+    }
     GN_HD
     bool busy() const { return current != kNone || head != kNone || has_step || !exhausted; }
     GN_HD
@@ -386,11 +393,11 @@ GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneW
     return progress;
 }
 
-/// Carries out what the members' cursors name; returns the worst status of all, the same to all members.
+/// Carries out what the members' cursors name, and what they have under way; returns the worst status of all,
+/// the same to all members.
 template <class Group, class State>
-GN_HD GN_NOINLINE nvme::Status run(Group group, State& c, Operation& op, Cursor& cursor, std::uint32_t hint,
-                                   simt::Deadline deadline) {
-    LaneWork work;
+GN_HD GN_NOINLINE nvme::Status go_on(Group group, State& c, Operation& op, Cursor& cursor, LaneWork& work,
+                                     std::uint32_t hint, simt::Deadline deadline) {
     std::uint32_t backoff = 0;
     const std::uint32_t window = group.size() >= kLoneWindow ? kWarpWindow : kLoneWindow;
     for (;;) {
@@ -420,6 +427,13 @@ GN_HD GN_NOINLINE nvme::Status run(Group group, State& c, Operation& op, Cursor&
         c.count(&Counters::bounce_bytes, bounced);
     }
     return worst_of(group, cursor.result);
+}
+
+template <class Group, class State>
+GN_HD nvme::Status run(Group group, State& c, Operation& op, Cursor& cursor, std::uint32_t hint,
+                       simt::Deadline deadline) {
+    LaneWork work;
+    return go_on(group, c, op, cursor, work, hint, deadline);
 }
 
 }  // namespace gnstor::gnor

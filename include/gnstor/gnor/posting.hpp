@@ -15,9 +15,24 @@ GN_HD bool is_broken(State& c, std::uint32_t queue) {
     return simt::load_relaxed<State::kScope>(&c.queue(queue).broken) != 0;
 }
 
-/// Up to `wanted` credits of one queue. One lane for all that share the queue.
+/// Stores the receive records that a lone lane has put off (lone.hpp).
+template <class State>
+GN_HD GN_NOINLINE void record_owed_receives(State& c) {
+    simt::release_before_stores<simt::Scope::kSystem>();
+    rdma::record_consumed(c.completion_queue(), c.completions.consumer);
+    simt::release_before_stores<simt::Scope::kSystem>();
+    for (std::uint64_t rest = simt::load_relaxed<State::kScope>(&c.owed_receives); rest != 0;
+         rest &= rest - 1)
+        rdma::record_receives(c.receives()[detail::lowest_bit(rest)]);
+    simt::store_relaxed<State::kScope>(&c.owed_receives, 0ull);
+}
+
+/// Up to `wanted` credits of one queue. One lane for all that share the queue. For each credit a receive is
+/// posted.
 template <class State>
 GN_HD std::uint32_t take_credits(State& c, QueueLane& queue, std::uint32_t wanted) {
+    if constexpr (State::kScope == simt::Scope::kLane)
+        if (simt::load_relaxed<State::kScope>(&c.owed_receives) != 0) record_owed_receives(c);
     std::uint32_t seen = simt::load_relaxed<State::kScope>(&queue.outstanding);
     while (seen < c.depth) {
         const std::uint32_t got = c.depth - seen < wanted ? c.depth - seen : wanted;
@@ -42,33 +57,67 @@ struct CommandContext {
     bool fua = false;  ///< writes, zeroes and reads are answered from stable media (VolumeRef::stable)
 };
 
-/// The 64-byte capsule of a slot's command, and how much of its payload travels with it.
-template <class State>
-GN_HD nvme::Command build_command(State& c, const CommandContext& context, std::uint32_t index,
-                                  std::uint32_t& in_capsule) {
-    const CommandSlot& slot = c.slot(index);
-    const auto opcode = static_cast<nvme::IoOpcode>(slot.opcode);
+/// What a capsule says of one command, beside what all of its operation have in common.
+struct CapsuleFields {
+    nvme::IoOpcode opcode;
+    std::uint8_t first_sector, sectors;
+    std::uint16_t command_id;
+    std::uint32_t block, blocks;
+    nvme::MapVersion map_version;
+    std::uint64_t sequence;
+    std::uint64_t wire;  ///< where its data lies, `bytes` of it, for the NIC
+    std::uint32_t bytes, rkey;
+};
+
+/// How much of a command's payload travels with it.
+GN_HD
+inline std::uint32_t bytes_in_capsule(const CapsuleFields& f) {
+    const bool outward = f.opcode == nvme::IoOpcode::kWrite || f.opcode == nvme::IoOpcode::kDatasetManagement;
+    return outward && f.bytes <= kInCapsuleBytes ? f.bytes : 0;
+}
+
+/// The 64-byte capsule.
+GN_HD
+inline nvme::Command build_command(const CommandContext& context, const CapsuleFields& f) {
     nvme::IoFields fields;
     fields.volume = context.volume;
     fields.client = context.client;
-    fields.block = slot.block;
-    fields.blocks = slot.blocks != 0 ? slot.blocks : 1;
+    fields.block = f.block;
+    fields.blocks = f.blocks != 0 ? f.blocks : 1;
     fields.epoch = context.epoch;
-    fields.map_version = slot.map_version;
-    fields.first_sector = slot.first_sector;
-    fields.sectors = slot.sectors;
-    fields.sequence = slot.sequence;
-    fields.fua = context.fua && (opcode == nvme::IoOpcode::kWrite || opcode == nvme::IoOpcode::kWriteZeroes ||
-                                 opcode == nvme::IoOpcode::kRead);
-    const bool trim = opcode == nvme::IoOpcode::kDatasetManagement;
-    nvme::Command command = trim ? nvme::encode_trim(fields, 1) : nvme::encode_io(opcode, fields);
-    command.command_id = command_id(c, index);
-    const bool outward = opcode == nvme::IoOpcode::kWrite || trim;
-    in_capsule = outward && slot.bytes <= kInCapsuleBytes ? slot.bytes : 0;
-    command.data = in_capsule != 0
-                       ? nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset, 0, in_capsule)
-                       : nvme::SglDescriptor::keyed(slot.wire, slot.bytes, slot.bytes != 0 ? slot.rkey : 0);
+    fields.map_version = f.map_version;
+    fields.first_sector = f.first_sector;
+    fields.sectors = f.sectors;
+    fields.sequence = f.sequence;
+    fields.fua =
+        context.fua && (f.opcode == nvme::IoOpcode::kWrite || f.opcode == nvme::IoOpcode::kWriteZeroes ||
+                        f.opcode == nvme::IoOpcode::kRead);
+    const bool trim = f.opcode == nvme::IoOpcode::kDatasetManagement;
+    nvme::Command command = trim ? nvme::encode_trim(fields, 1) : nvme::encode_io(f.opcode, fields);
+    command.command_id = f.command_id;
+    const std::uint32_t in_capsule = bytes_in_capsule(f);
+    command.data = in_capsule != 0 ? nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset, 0, in_capsule)
+                                   : nvme::SglDescriptor::keyed(f.wire, f.bytes, f.bytes != 0 ? f.rkey : 0);
     return command;
+}
+
+/// What a begun slot says.
+template <class State>
+GN_HD CapsuleFields capsule_of(State& c, std::uint32_t index) {
+    const CommandSlot& slot = c.slot(index);
+    CapsuleFields f;
+    f.opcode = static_cast<nvme::IoOpcode>(slot.opcode);
+    f.first_sector = slot.first_sector;
+    f.sectors = slot.sectors;
+    f.command_id = command_id(c, index);
+    f.block = slot.block;
+    f.blocks = slot.blocks;
+    f.map_version = slot.map_version;
+    f.sequence = slot.sequence;
+    f.wire = slot.wire;
+    f.bytes = slot.bytes;
+    f.rkey = slot.rkey;
+    return f;
 }
 
 /// 64 bytes in four stores.
@@ -83,21 +132,29 @@ inline void store_capsule(nvme::Command* to, const nvme::Command& from) {
 #endif
 }
 
-/// Fills send entry and capsule of a granted ticket and marks the replica as pending.
+/// Fills send entry and capsule of a granted ticket.
+template <simt::Scope S>
+GN_HD void fill_capsule(const rdma::BasicSendQueueRef<S>& send, nvme::Command* capsules,
+                        std::uint32_t capsule_lkey, rdma::SendTicket& ticket, const CommandContext& context,
+                        const CapsuleFields& fields, std::uint32_t lkey) {
+    nvme::Command* const capsule = capsules + send.slot(ticket.index);
+    store_capsule(capsule, build_command(context, fields));
+    const std::uint32_t in_capsule = bytes_in_capsule(fields);
+    const auto head =
+        mlx5::make_data(reinterpret_cast<std::uint64_t>(capsule), sizeof(nvme::Command), capsule_lkey);
+    if (in_capsule != 0)
+        send.fill_send(ticket, head, mlx5::make_data(fields.wire, in_capsule, lkey));
+    else
+        send.fill_send(ticket, head);
+}
+
+/// The same for a slot's command, and marks the replica as pending.
 template <class State>
 GN_HD void fill_entry(State& c, const rdma::BasicSendQueueRef<State::kScope>& send, rdma::SendTicket& ticket,
                       const CommandContext& context, std::uint32_t index, std::uint32_t replica) {
     CommandSlot& slot = c.slot(index);
-    QueueLane& queue = c.queue(slot.target[replica]);
-    nvme::Command* const capsule = queue.capsules + send.slot(ticket.index);
-    std::uint32_t in_capsule = 0;
-    store_capsule(capsule, build_command(c, context, index, in_capsule));
-    const auto head =
-        mlx5::make_data(reinterpret_cast<std::uint64_t>(capsule), sizeof(nvme::Command), queue.capsule_lkey);
-    if (in_capsule != 0)
-        send.fill_send(ticket, head, mlx5::make_data(slot.wire, in_capsule, slot.lkey));
-    else
-        send.fill_send(ticket, head);
+    const QueueLane& queue = c.queue(slot.target[replica]);
+    fill_capsule(send, queue.capsules, queue.capsule_lkey, ticket, context, capsule_of(c, index), slot.lkey);
     // Before the entry is published: the answer may come at once. Releases the slot's fields to the poller
     // (load_control).
     simt::fetch_or<State::kScope>(&slot.control, 1u << replica);

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <gnstor/gnor/channel_ref.hpp>
+#include <gnstor/gnor/lone.hpp>
 
 namespace gnstor {
 
@@ -233,15 +234,45 @@ class VolumeRef {
     GN_HD Status one(Group group, Channel channel, nvme::IoOpcode opcode, const IoRequest& request,
                      Deadline deadline) const {
         Channel::template check_group<Group>();
+        gnor::LaneWork work;
+        std::uint64_t sequence = 0;  // none was taken: the first ever is 1
+        if constexpr (Channel::kSharing == Sharing::kLane) {
+            const bool may = channel.is_here() && allows(opcode) && request.buffer != nullptr;
+            if (may && opcode == nvme::IoOpcode::kRead)
+                if (goes_straight<1>(channel, opcode, request, deadline, sequence, work))
+                    return Status::kSuccess;
+            if (may && opcode == nvme::IoOpcode::kWrite)
+                if (goes_straight<gnor::kLoneReplicas>(channel, opcode, request, deadline, sequence, work))
+                    return Status::kSuccess;
+        }
         if (const Status unusable = channel.usable(); !nvme::ok(unusable)) return unusable;
         if (!allows(opcode)) return Status::kNotWritable;
         gnor::Cursor cursor = cursor_for(opcode, &request, 1);
         cursor.first_piece = group.rank();
         cursor.piece_step = group.size();
         cursor.together = group.size() > 1;
-        if (changes(opcode)) cursor.sequence = take_sequences(group, 1);
+        if (changes(opcode)) cursor.sequence = sequence != 0 ? sequence : take_sequences(group, 1);
         gnor::Operation op = operation();
-        return gnor::run(group, channel.state(), op, cursor, Channel::hint(group), deadline);
+        return gnor::go_on(group, channel.state(), op, cursor, work, Channel::hint(group), deadline);
+    }
+
+    /// A lone lane's read or write of one command; whether it was carried out. If not, `work` has what is
+    /// under way of it, and `sequence` what was taken for it.
+    template <std::uint32_t kMost, ChannelView Channel>
+    GN_HD bool goes_straight(Channel channel, nvme::IoOpcode opcode, const IoRequest& request,
+                             Deadline deadline, std::uint64_t& sequence, gnor::LaneWork& work) const {
+        if (changes(opcode)) sequence = take_sequences(simt::self(simt::Lane{}), 1);
+        const gnor::LoneRequest lone{.opcode = opcode,
+                                     .first_sector = request.first_sector,
+                                     .sectors = request.sectors,
+                                     .block = request.block,
+                                     .blocks = request.blocks,
+                                     .address = reinterpret_cast<std::uint64_t>(request.buffer),
+                                     .sequence = sequence};
+        std::uint32_t index = gnor::kNone;
+        const auto end = gnor::carry_alone<kMost>(channel.state(), operation(), lone, deadline, index);
+        if (end == gnor::LoneEnd::kUnderWay) work.adopt(index);
+        return end == gnor::LoneEnd::kDone;
     }
 
     template <class Group, ChannelView Channel>

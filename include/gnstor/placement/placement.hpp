@@ -37,6 +37,7 @@ struct ArrayMap {
 /// A map as lanes have it, with what ranking asks of it found once: a lane pays for each word that it loads.
 struct LaneMap : ArrayMap {
     std::uint64_t members;  ///< a bit a slot that takes part
+    std::uint64_t in;       ///< a bit a slot that is kIn: reads may go there
     std::uint32_t plain;    ///< 1: members have equal weights, and each a failure domain of its own
     std::uint32_t reserved;
     static LaneMap of(const ArrayMap& map);
@@ -66,6 +67,9 @@ Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t 
 /// The same. Of a plain map no slot is looked at: O(slots).
 GN_HD
 Replicas place(const LaneMap& map, const VolumeGeometry& volume, std::uint32_t chunk);
+/// The same, of a map that is plain, from the one word that matters of it.
+GN_HD
+Replicas place_plain(std::uint64_t members, const VolumeGeometry& volume, std::uint32_t chunk);
 
 /// Whether `slot` is among them.
 GN_HD

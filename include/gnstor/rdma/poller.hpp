@@ -161,6 +161,36 @@ struct PollResult {
 template <simt::Scope S = simt::Scope::kDevice, class Group, class Visitor>
 GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives, Visitor&& visit);
 
+// For a lane that has the completion queue to itself (Scope::kLane) and knows what it waits for: a look at
+// the head, and the consumption of what was seen, whose records are stored later, behind a fence that the
+// lane needs anyway. Until then the NIC thinks that there is less room than there is.
+
+enum class Look : std::uint32_t {
+    kNothing,  ///< nothing new, or not whole yet
+    kMessage,  ///< a message that lies in the completion
+    kOther,    ///< an error, or a message in its receive buffer
+};
+/// What a look at one completion brought.
+struct InlineMessage {
+    Look look = Look::kNothing;
+    std::uint32_t qpn = 0;
+    std::uint32_t dw3 = 0;
+};
+GN_HD
+InlineMessage look_alone(const CompletionQueueRef& cq, std::uint64_t at);
+
+/// Consumes it: what it lay in is poisoned, and the caller counts its receive as posted again
+/// (ReceiveQueueState). Stores no record.
+GN_HD
+void take_alone(const CompletionQueueRef& cq, std::uint64_t at);
+
+/// The records that take_alone left out, after simt::release_before_stores. The completion queue's first,
+/// and the receives' behind another fence, so that it cannot overrun.
+GN_HD
+void record_consumed(const CompletionQueueRef& cq, std::uint64_t consumed);
+GN_HD
+void record_receives(const ReceiveQueueRef& queue);
+
 }  // namespace gnstor::rdma
 
 #include <gnstor/rdma/detail/poller.inl>

@@ -149,6 +149,26 @@ struct BasicSendQueueRef {
     GN_HD
     void ring_bell() const;
 
+    /// One lane's own queue (kAlone), with nothing else reserved: publish and ring in parts, so that several
+    /// queues, and other records, share each of the two fences. In this order: fence, record_alone; fence,
+    /// bell_alone. The fence is simt::release_before_stores.
+    GN_HD
+    void record_alone(const SendTicket& ticket) const {
+        static_assert(kAlone, "other lanes may be publishing");
+        const std::uint64_t upto = ticket.index + 1;
+        simt::store_relaxed<S>(&state->published, upto);
+        simt::store_relaxed<S>(&state->rung, upto);
+        simt::store_released<simt::Scope::kSystem>(doorbell_record + mlx5::kSendRecord,
+                                                   be32(static_cast<std::uint32_t>(upto) & mlx5::kIndexMask));
+    }
+    GN_HD
+    void bell_alone(const SendTicket& ticket) const {
+        const mlx5::ControlSegment control = mlx5::make_control(static_cast<std::uint16_t>(ticket.index),
+                                                                static_cast<std::uint8_t>(ticket.mark >> 8),
+                                                                qpn, static_cast<std::uint8_t>(ticket.mark));
+        simt::store_mmio64_released(bell, mlx5::bell_value(control));
+    }
+
     // ---- what came back
     // ------------------------------------------------------------------------------------------------
     /// Entries done: every index below it was executed, and its memory is the lane's again. Reads the

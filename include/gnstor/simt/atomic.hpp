@@ -263,17 +263,41 @@ GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_ident
     }
 }
 
-/// The doorbell: one 64-bit store to a device register, after everything this lane wrote or observed before.
-/// PTX `st.mmio` is relaxed only, so a system fence precedes it on the GPU.
-GN_HD
-inline void store_mmio64_release(std::uint64_t* p, std::uint64_t v) {
+/// Several words that are released together cost a GPU one fence: release_before_stores(), and then
+/// store_released for each. A word so stored is ordered after all that this lane wrote or observed before the
+/// fence, and not after the other words. On a CPU each is a release store, which costs nothing there.
+template <Scope S>
+GN_HD void release_before_stores() {
+    static_assert(S == Scope::kSystem, "for what the NIC and the host look at");
 #if GN_DEVICE_PASS
-    asm volatile("fence.acq_rel.sys;\n\tst.mmio.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v)
-                 : "memory");
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
+template <Scope S, class T>
+GN_HD void store_released(T* p, std::type_identity_t<T> v) {
+#if GN_DEVICE_PASS
+    store_relaxed<S>(p, v);
+#else
+    store_release<S>(p, v);
+#endif
+}
+/// A doorbell behind such a fence.
+GN_HD
+inline void store_mmio64_released(std::uint64_t* p, std::uint64_t v) {
+#if GN_DEVICE_PASS
+    asm volatile("st.mmio.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 #else
     yield_point();
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
 #endif
+}
+
+/// The doorbell: one 64-bit store to a device register, after everything this lane wrote or observed before.
+/// PTX `st.mmio` is relaxed only, so a system fence precedes it on the GPU.
+GN_HD
+inline void store_mmio64_release(std::uint64_t* p, std::uint64_t v) {
+    release_before_stores<Scope::kSystem>();
+    store_mmio64_released(p, v);
 }
 
 }  // namespace gnstor::simt

@@ -90,9 +90,10 @@ inline std::uint64_t seed_of(const VolumeGeometry& volume, std::uint32_t chunk) 
 }  // namespace detail
 
 inline LaneMap LaneMap::of(const ArrayMap& map) {
-    LaneMap out{map, 0, 1, 0};
+    LaneMap out{map, 0, 0, 1, 0};
     const std::uint32_t slots = map.slot_count < kMaxSlots ? map.slot_count : kMaxSlots;
     for (std::uint32_t s = 0; s < slots; ++s) {
+        if (map.slots[s].state == SlotState::kIn) out.in |= std::uint64_t{1} << s;
         if (!detail::takes_part(map.slots[s])) continue;
         for (std::uint64_t rest = out.members; rest != 0; rest &= rest - 1) {
             const Slot& other = map.slots[detail::first_of(rest)];
@@ -104,10 +105,15 @@ inline LaneMap LaneMap::of(const ArrayMap& map) {
 }
 
 GN_HD
+inline Replicas place_plain(std::uint64_t members, const VolumeGeometry& volume, std::uint32_t chunk) {
+    const std::uint32_t wanted = volume.replicas < kMaxReplicas ? volume.replicas : kMaxReplicas;
+    return detail::best_of(members, wanted, detail::seed_of(volume, chunk));
+}
+
+GN_HD
 inline Replicas place(const LaneMap& map, const VolumeGeometry& volume, std::uint32_t chunk) {
     if (map.plain == 0) return place(static_cast<const ArrayMap&>(map), volume, chunk);
-    const std::uint32_t wanted = volume.replicas < kMaxReplicas ? volume.replicas : kMaxReplicas;
-    return detail::best_of(map.members, wanted, detail::seed_of(volume, chunk));
+    return place_plain(map.members, volume, chunk);
 }
 
 GN_HD

@@ -222,6 +222,40 @@ inline void prepare_completions(const CompletionQueueRef& cq) {
     for (std::uint32_t i = 0; i < cq.entries(); ++i) detail::poison(cq.ring + i);
 }
 
+GN_HD
+inline InlineMessage look_alone(const CompletionQueueRef& cq, std::uint64_t at) {
+    const detail::Glance seen = detail::glance(cq, at);
+    const std::uint8_t opcode = mlx5::cqe_opcode(seen.own);
+    const bool in_it =
+        mlx5::cqe_inline32(seen.own) && (opcode == mlx5::kCqeSend || opcode == mlx5::kCqeSendInvalidate);
+    // Words that were loaded too early are loaded again in the next look.
+    const bool whole = seen.valid && (!in_it || (seen.dw3 != kPoison && seen.qpn_word != kPoison));
+    InlineMessage message;
+    if (whole) message.look = in_it ? Look::kMessage : Look::kOther;
+    message.qpn = mlx5::cqe_qpn(seen.qpn_word);
+    message.dw3 = seen.dw3;
+    return message;
+}
+
+GN_HD
+inline void take_alone(const CompletionQueueRef& cq, std::uint64_t at) {
+    detail::poison(detail::cqe_at(cq, at));
+    cq.state->consumer = at + 1;
+}
+
+GN_HD
+inline void record_consumed(const CompletionQueueRef& cq, std::uint64_t consumed) {
+    simt::store_released<simt::Scope::kSystem>(
+        cq.consumer_record, be32(static_cast<std::uint32_t>(consumed) & mlx5::kConsumerMask));
+}
+
+GN_HD
+inline void record_receives(const ReceiveQueueRef& queue) {
+    simt::store_released<simt::Scope::kSystem>(
+        queue.doorbell_record + mlx5::kReceiveRecord,
+        be32(static_cast<std::uint32_t>(queue.state->posted) & mlx5::kIndexMask));
+}
+
 template <simt::Scope S, class Group, class Visitor>
 GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSet& receives,
                       Visitor&& visit) {

@@ -1,0 +1,349 @@
+// lone.hpp: one read or write of one command, by a lane that has its channel to itself: the straight path.
+// CPU and GPU lanes.
+//
+// run() (operation.hpp) carries any request of any group, and a lone lane on a GPU pays for what such a
+// request might need: its structures lie in local memory, and behind each acquire every look at them is a
+// trip to the second-level cache. Here is the same for what lone lanes do most, with everything in registers:
+//   * what does not depend on one another is loaded at once;
+//   * the two fences of a bell serve all replicas, and the records of the completions of the call before as
+//     well: they are *owed* until then (ChannelState::owed_receives);
+//   * nothing is written down of a command that ends as expected, but that its slot's generation is used up.
+// Whatever is not as expected is run()'s: before anything was sent (kNotBegun), or with the command in its
+// slot, under way (kUnderWay).
+//
+// Invariants
+//   * a receive is posted for each credit. The NIC is told of an owed one after the bell's fence, so possibly
+//     later than the bell: such a queue is used only while one more receive is posted than commands are out.
+//     All others take credits by take_credits, which settles what is owed first;
+//   * the completion queue does not overrun: its consumer record is stored a fence before any receive record;
+//   * a command id that was sent is never sent again while its answer may come: success leaves the slot free
+//     with its generation counted on.
+#pragma once
+
+#include <gnstor/gnor/polling.hpp>
+#include <gnstor/gnor/posting.hpp>
+#include <gnstor/gnor/retrying.hpp>
+#include <gnstor/simt/time.hpp>
+
+namespace gnstor::gnor {
+
+inline constexpr std::uint32_t kLoneLooks = 64;    ///< at the completion queue, before run() takes over
+inline constexpr std::uint32_t kLoneReplicas = 2;  ///< of a write; of more, it is run()'s
+
+/// What a lone request has just done: for those who time it. In this order, kLooked as often as it is in
+/// vain.
+enum class LoneStep : std::uint32_t {
+    kChosen,    ///< drives, keys, slot
+    kFilled,    ///< capsules and send entries
+    kRecorded,  ///< fence, records
+    kRung,      ///< fence, bells, receives that were owed
+    kLooked,    ///< at the completion queue, in vain
+    kArrived,   ///< an answer, consumed
+};
+struct NoLoneProbe {
+    GN_HD
+    void operator()(LoneStep) const {}
+};
+
+/// A read or a write of whole blocks, or of sectors of one block, from or to registered memory.
+struct LoneRequest {
+    nvme::IoOpcode opcode;
+    std::uint8_t first_sector, sectors;
+    std::uint32_t block, blocks;
+    std::uint64_t address;
+    std::uint64_t sequence;
+
+    GN_HD
+    std::uint32_t bytes() const {
+        return sectors != 0 ? sectors * nvme::kSectorBytes : blocks * nvme::kBlockBytes;
+    }
+    /// Whether it is one command, and nothing is wrong with it (Cursor says what, if something is).
+    GN_HD
+    bool is_one_command(const placement::VolumeGeometry& geometry) const {
+        const bool whole = sectors == 0 && first_sector == 0;
+        const bool part = opcode == nvme::IoOpcode::kRead && blocks == 1 && sectors != 0 &&
+                          first_sector + sectors <= static_cast<int>(nvme::kSectorsPerBlock);
+        const std::uint64_t end = std::uint64_t{block} + blocks;
+        return (whole || part) && blocks != 0 && end <= geometry.capacity_blocks &&
+               (end - 1) >> geometry.chunk_shift == block >> geometry.chunk_shift && address % 4 == 0;
+    }
+};
+
+/// A command's way to one drive, in registers: behind each fence, what lies in lanes' memory would be loaded
+/// anew.
+template <simt::Scope S>
+struct LonePath {
+    std::uint32_t number = 0;  ///< the array's slot
+    std::uint32_t capsule_lkey = 0;
+    nvme::Command* capsules = nullptr;
+    rdma::BasicSendQueueRef<S> send{};
+    rdma::SendTicket ticket{};
+    std::uint64_t posted = 0;  ///< receives
+};
+
+/// A receive record that is to be stored.
+struct OwedRecord {
+    std::uint32_t* at = nullptr;
+    std::uint32_t value = 0;
+};
+
+/// A command that was sent past its slot, to at most `kMost` drives.
+template <class State, std::uint32_t kMost>
+struct LoneFlight {
+    LonePath<State::kScope> path[kMost];
+    std::uint32_t count = 0;
+    std::uint32_t index = kNone;  ///< the slot that its id names
+    std::uint32_t control = 0;    ///< that slot's, with what is pending
+    std::uint32_t slot_bits = 0;
+    std::uint32_t lkey = 0, rkey = 0;
+    rdma::CompletionQueueRef completions{};
+    std::uint64_t consumed = 0;
+
+    GN_HD
+    std::uint16_t command_id() const {
+        return static_cast<std::uint16_t>(index | (generation_of(control) << slot_bits));
+    }
+    GN_HD
+    bool is_pending(std::uint32_t i) const { return ((pending_of(control) >> i) & 1) != 0; }
+};
+
+/// As choose_targets, of a plain map: a read's first replica that is in, or all of a write's. False: more
+/// than there are paths for, or none.
+template <class State, std::uint32_t kMost>
+GN_HD GN_INLINE bool choose_paths(LoneFlight<State, kMost>& flight, std::uint64_t members, std::uint64_t in,
+                                  const placement::VolumeGeometry& geometry, const LoneRequest& r) {
+    const auto replicas = placement::place_plain(members, geometry, r.block >> geometry.chunk_shift);
+    const bool read = r.opcode == nvme::IoOpcode::kRead;
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i) {
+        if (i >= replicas.count) continue;
+        if (read && (flight.count != 0 || ((in >> replicas.slot[i]) & 1) == 0)) continue;
+        GN_DEVICE_UNROLL
+        for (std::uint32_t k = 0; k < kMost; ++k)
+            if (k == flight.count) flight.path[k].number = replicas.slot[i];
+        ++flight.count;
+    }
+    return flight.count != 0 && flight.count <= kMost;
+}
+
+/// Loads what one path takes. Whether a command can be sent there now, and its receive is certain.
+template <class State>
+GN_HD GN_INLINE bool open_path(State& c, LonePath<State::kScope>& path, std::uint32_t depth,
+                               std::uint64_t owed) {
+    constexpr auto kScope = State::kScope;
+    QueueLane& q = c.queue(path.number);
+    const std::uint32_t broken = simt::load_relaxed<kScope>(&q.broken);
+    const std::uint32_t out = simt::load_relaxed<kScope>(&q.outstanding);
+    const std::uint32_t error = simt::load_relaxed<kScope>(&q.send.error);
+    const std::uint64_t reserved = simt::load_relaxed<kScope>(&q.send.reserved);
+    const std::uint64_t rung = simt::load_relaxed<kScope>(&q.send.rung);
+    std::uint64_t completed = simt::load_relaxed<kScope>(&q.send.completed);
+    path.send = c.send_queue(path.number);
+    path.capsules = q.capsules;
+    path.capsule_lkey = q.capsule_lkey;
+    path.posted = q.receive.posted;
+    const std::uint32_t spare = ((owed >> path.number) & 1) != 0 ? 1 : 0;
+    if ((broken | error) != 0 || reserved != rung || out + spare >= depth) return false;
+    if (reserved - completed >= path.send.entries()) completed = path.send.refresh_completed();
+    path.ticket.index = reserved;
+    path.ticket.outcome = rdma::SendOutcome::kGranted;
+    return reserved - completed < path.send.entries();
+}
+
+/// The rings, the records and the bells, for all paths.
+template <class State, std::uint32_t kMost, class Probe>
+GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::MapVersion version,
+                                const LoneRequest& r, LoneFlight<State, kMost>& flight, std::uint64_t owed,
+                                Probe& probe) {
+    const CapsuleFields fields{
+        .opcode = r.opcode,
+        .first_sector = r.first_sector,
+        .sectors = r.sectors,
+        .command_id = flight.command_id(),
+        .block = r.block,
+        .blocks = r.blocks,
+        .map_version = version,
+        .sequence = r.sequence,
+        .wire = r.address,
+        .bytes = r.bytes(),
+        .rkey = flight.rkey,
+    };
+    OwedRecord record[kMost];
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 0; i < kMost; ++i) {
+        if (owed == 0) continue;
+        const std::uint32_t queue = detail::lowest_bit(owed);
+        record[i].at = c.queue(queue).doorbell_record + mlx5::kReceiveRecord;
+        record[i].value = be32(static_cast<std::uint32_t>(c.queue(queue).receive.posted) & mlx5::kIndexMask);
+        owed &= owed - 1;
+    }
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 0; i < kMost; ++i) {
+        if (i >= flight.count) continue;
+        auto& path = flight.path[i];
+        simt::store_relaxed<State::kScope>(&path.send.state->reserved, path.ticket.index + 1);
+        fill_capsule(path.send, path.capsules, path.capsule_lkey, path.ticket, context, fields, flight.lkey);
+    }
+    probe(LoneStep::kFilled);
+    simt::release_before_stores<simt::Scope::kSystem>();
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 0; i < kMost; ++i)
+        if (i < flight.count) flight.path[i].send.record_alone(flight.path[i].ticket);
+    rdma::record_consumed(flight.completions, flight.consumed);
+    probe(LoneStep::kRecorded);
+    simt::release_before_stores<simt::Scope::kSystem>();
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 0; i < kMost; ++i)
+        if (i < flight.count) flight.path[i].send.bell_alone(flight.path[i].ticket);
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 0; i < kMost; ++i)
+        if (record[i].at != nullptr)
+            simt::store_released<simt::Scope::kSystem>(record[i].at, record[i].value);
+    // More than paths: of calls that left the straight path. They wait for the next.
+    simt::store_relaxed<State::kScope>(&c.owed_receives, owed);
+    probe(LoneStep::kRung);
+}
+
+/// Puts a command that was sent past its slot there, as begin_step and post would have.
+template <class State, std::uint32_t kMost>
+GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, const LoneRequest& r,
+                                     const LoneFlight<State, kMost>& flight) {
+    constexpr auto kScope = State::kScope;
+    simt::fetch_and<kScope>(&c.free_slots()[flight.index / 64], ~(1ull << (flight.index % 64)));
+    CommandSlot& slot = c.slot(flight.index);
+    for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i) {
+        const bool used = i < flight.count;
+        slot.target[i] = used ? static_cast<std::uint8_t>(flight.path[i % kMost].number) : kNoTarget;
+        // What is not pending was answered by a success.
+        simt::store_relaxed<kScope>(&slot.answer[i], static_cast<std::uint32_t>(nvme::Status::kSuccess));
+        if (flight.is_pending(i)) simt::fetch_add<kScope>(&c.queue(slot.target[i]).outstanding, 1u);
+    }
+    slot.next = kNone;
+    slot.opcode = static_cast<std::uint8_t>(r.opcode);
+    slot.first_sector = r.first_sector;
+    slot.sectors = r.sectors;
+    slot.attempts = 0;
+    slot.map_version = version;
+    slot.block = r.block;
+    slot.blocks = r.blocks;
+    slot.pool_first = kNone;
+    slot.pool_blocks = 0;
+    slot.lkey = flight.lkey;
+    slot.rkey = flight.rkey;
+    slot.buffer = slot.wire = r.address;
+    slot.sequence = r.sequence;
+    slot.request = 0;
+    slot.bytes = r.bytes();
+    slot.held_run = kNone;
+    simt::store_relaxed<kScope>(&slot.control, flight.control);
+}
+
+/// Waits for the answers. False: something else came, or nothing did; what is still pending stands in
+/// `flight.control`.
+template <class State, std::uint32_t kMost, class Probe>
+GN_HD GN_INLINE bool reap_alone(State& c, LoneFlight<State, kMost>& flight, simt::Deadline deadline,
+                                Probe& probe) {
+    constexpr auto kScope = State::kScope;
+    const std::uint32_t expected = flight.command_id();
+    std::uint64_t owed = simt::load_relaxed<kScope>(&c.owed_receives);
+    bool as_expected = true;
+    std::uint32_t looks = 0, backoff = 0;
+    while (as_expected && pending_of(flight.control) != 0) {
+        const rdma::InlineMessage seen = rdma::look_alone(flight.completions, flight.consumed);
+        if (seen.look == rdma::Look::kNothing) {
+            as_expected = ++looks < kLoneLooks && !deadline.passed();
+            if (as_expected) pause_between_trips<State>(backoff);
+            probe(LoneStep::kLooked);
+            continue;
+        }
+        // The id and, above the phase bit, status 0: success.
+        const bool answers =
+            seen.look == rdma::Look::kMessage && (seen.dw3 & 0xFFFFu) == expected && (seen.dw3 >> 17) == 0;
+        as_expected = false;
+        GN_DEVICE_UNROLL
+        for (std::uint32_t i = 0; i < kMost; ++i) {
+            auto& path = flight.path[i];
+            if (!answers || as_expected || !flight.is_pending(i) || path.send.qpn != seen.qpn) continue;
+            as_expected = true;
+            rdma::take_alone(flight.completions, flight.consumed++);
+            c.queue(path.number).receive.posted = ++path.posted;
+            owed |= std::uint64_t{1} << path.number;
+            flight.control &= ~(1u << i);
+        }
+        probe(LoneStep::kArrived);
+    }
+    simt::store_relaxed<kScope>(&c.owed_receives, owed);
+    return pending_of(flight.control) == 0;
+}
+
+enum class LoneEnd : std::uint32_t { kNotBegun, kUnderWay, kDone };
+
+/// One lane; `c` is its own, if it was opened so. kDone: success. kUnderWay: in slot `index`, for run() to
+/// end. `op` has loaded its map.
+template <std::uint32_t kMost, class State, class Probe = NoLoneProbe>
+GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const LoneRequest& r,
+                                    simt::Deadline deadline, std::uint32_t& index, Probe probe = {}) {
+    static_assert(State::kScope == simt::Scope::kLane, "nobody else touches the channel meanwhile");
+    constexpr auto kScope = State::kScope;
+    // One trip for all of this, behind the acquire of the map.
+    const std::uint64_t members = op.map->members, in = op.map->in;
+    const std::uint32_t plain = op.map->plain;
+    const nvme::MapVersion version = op.map->version;
+    const Sharing sharing = c.sharing;
+    const std::uint32_t checks = c.checks, queues = c.queues, depth = c.depth, slot_words = c.slot_words;
+    const std::uint32_t any_ready = simt::load_relaxed<kScope>(&c.any_ready);
+    const std::uint32_t any_flushed = simt::load_relaxed<kScope>(&c.any_flushed);
+    const std::uint64_t owed = simt::load_relaxed<kScope>(&c.owed_receives);
+    const std::uint64_t pool_base = c.pool_base, pool_bytes = c.pool_bytes;
+    LoneFlight<State, kMost> flight;
+    flight.lkey = c.pool_lkey;
+    flight.rkey = c.pool_rkey;
+    flight.slot_bits = c.slot_bits;
+    flight.completions = c.completion_queue();
+    flight.consumed = c.completions.consumer;
+    std::uint64_t free = simt::load_relaxed<kScope>(&c.free_slots()[0]);
+    std::uint32_t before = simt::load_relaxed<kScope>(&c.slot(0).control);  // mostly it is this one
+    if (sharing != Sharing::kLane || (checks | any_ready | any_flushed) != 0 || plain == 0 ||
+        !r.is_one_command(op.geometry) || !choose_paths(flight, members, in, op.geometry, r))
+        return LoneEnd::kNotBegun;
+    if (!lies_in(pool_base, pool_bytes, r.address, r.bytes())) {
+        const Keys keys = find_keys(c, r.address, r.bytes());
+        if (!keys.found) return LoneEnd::kNotBegun;
+        flight.lkey = keys.lkey;
+        flight.rkey = keys.rkey;
+    }
+    bool open = true;
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 0; i < kMost; ++i)
+        if (i < flight.count)
+            open = flight.path[i].number < queues && open_path(c, flight.path[i], depth, owed) && open;
+    std::uint32_t word = 0;
+    while (free == 0 && ++word < slot_words) free = simt::load_relaxed<kScope>(&c.free_slots()[word]);
+    if (!open || free == 0 || deadline.passed()) return LoneEnd::kNotBegun;
+    flight.index = word * 64 + detail::lowest_bit(free);
+    CommandSlot& slot = c.slot(flight.index);
+    if (flight.index != 0) before = simt::load_relaxed<kScope>(&slot.control);
+    const std::uint32_t generation = (generation_of(before) + 1) & 0xFFFFu;
+    const std::uint32_t count = flight.count;
+    flight.control = make_control(generation, SlotState::kOwned, (1u << count) - 1);
+    probe(LoneStep::kChosen);
+    send_alone(c, op.context, version, r, flight, owed, probe);
+    index = flight.index;
+    count_commands(c, r.opcode, count);
+    c.count(&Counters::doorbells, count);
+    // Loaded while the NIC is at work, stored afterwards.
+    const std::uint64_t polls = c.counters.polls, completions = c.counters.completions,
+                        straight = c.counters.straight;
+    const bool done = reap_alone(c, flight, deadline, probe);
+    const std::uint32_t answered = count - detail::count_bits(pending_of(flight.control));
+    simt::store_relaxed<kScope>(&c.counters.polls, polls + answered);
+    simt::store_relaxed<kScope>(&c.counters.completions, completions + answered);
+    simt::store_relaxed<kScope>(&c.counters.straight, straight + answered);
+    if (done)
+        simt::store_relaxed<kScope>(&slot.control, make_control(generation, SlotState::kFree, 0));
+    else
+        put_into_slot(c, version, r, flight);
+    return done ? LoneEnd::kDone : LoneEnd::kUnderWay;
+}
+
+}  // namespace gnstor::gnor

@@ -1,0 +1,308 @@
+// lone_test.cpp: the straight path of a lane that has its channel to itself: the same results as by run(),
+// whatever the drives answer; nothing owed is forgotten; ids and rings come round.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <tuple>
+
+#include "gnor/rig.hpp"
+
+namespace gnstor::test {
+namespace {
+
+using nvme::IoFields;
+using nvme::IoOpcode;
+using LoneChannel = BasicChannelRef<Sharing::kLane>;
+
+const simt::SelfGroup kMe = simt::self(simt::Lane{});
+Deadline late() {
+    return Deadline::in_ns(kLong);
+}
+
+RigOptions lone(std::uint32_t depth = 8, std::uint32_t replicas = 2) {
+    RigOptions o;
+    o.sharing = Sharing::kLane;
+    o.depth = depth;
+    o.replicas = replicas;
+    o.seed = seed_from_environment(1);
+    return o;
+}
+
+struct LoneRig {
+    explicit LoneRig(const RigOptions& o = lone()) : rig(o) {}
+    std::byte* pool(std::uint64_t bytes) { return static_cast<std::byte*>(ch.alloc(kMe, bytes)); }
+    Status write(std::uint32_t block, std::uint32_t version, Deadline deadline = late()) {
+        const auto data = pattern_block(block, version);
+        std::memcpy(buffer, data.data(), data.size());
+        return v.write(kMe, ch, block, 1, buffer, deadline);
+    }
+    /// Whether a read succeeds and brings this version of the block.
+    ::testing::AssertionResult reads(std::uint32_t block, std::uint32_t version) {
+        std::memset(buffer, 0xEE, nvme::kBlockBytes);
+        const Status status = v.read(kMe, ch, block, 1, buffer, late());
+        if (!nvme::ok(status)) return ::testing::AssertionFailure() << static_cast<std::uint32_t>(status);
+        const auto data = pattern_block(block, version);
+        if (std::memcmp(buffer, data.data(), data.size()) == 0) return ::testing::AssertionSuccess();
+        return ::testing::AssertionFailure() << "block " << block << " is not version " << version;
+    }
+    gnor::Counters counters() { return rig.channels[0]->counters().value(); }
+    void rule_everywhere(const ModelDrive::Rule& rule) {
+        for (auto& d : rig.drives) d->set_rule(rule);
+    }
+    void end() {
+        EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
+        EXPECT_EQ(rig.nic->counters().rnr, 0u) << "a command without a receive";
+        rig.expect_clean();
+    }
+
+    Rig rig;
+    VolumeRef v = rig.volume();
+    LoneChannel ch = rig.channel().as<Sharing::kLane>();
+    std::byte* buffer = pool(64 * 1024);
+};
+
+TEST(Lone, ReadsAndWritesGoStraightAndRingsComeRound) {
+    LoneRig t(lone(4));  // send rings of 4: a hundred laps and more
+    for (std::uint32_t i = 0; i < 600; ++i) {
+        ASSERT_EQ(t.write(i % 50, i), Status::kSuccess) << i;
+        ASSERT_TRUE(t.reads(i % 50, i)) << i;
+    }
+    const auto n = t.counters();
+    EXPECT_EQ(n.writes, 1200u);
+    EXPECT_EQ(n.reads, 600u);
+    EXPECT_EQ(n.completions, 1800u);
+    EXPECT_EQ(n.doorbells, 1800u);
+    EXPECT_GT(n.straight, 900u) << "more than half, whatever else the machine has to do";
+    EXPECT_EQ(n.stale + n.refusals + n.timeouts, 0u);
+    t.end();
+}
+
+TEST(Lone, SectorsLargeRequestsAndUsersMemoryToo) {
+    LoneRig t;
+    std::vector<std::byte> own(16 * 4096 + 64);
+    std::byte* const mine = own.data() + (64 - reinterpret_cast<std::uintptr_t>(own.data()) % 64) % 64;
+    ASSERT_TRUE(t.rig.channels[0]->register_buffer(mine, 16 * 4096).ok());
+    for (std::uint32_t b = 0; b < 16; ++b)
+        std::memcpy(mine + b * 4096, pattern_block(b, 9).data(), nvme::kBlockBytes);
+    ASSERT_EQ(t.v.write(kMe, t.ch, 0, 16, mine, late()), Status::kSuccess);
+    ASSERT_EQ(t.v.read(kMe, t.ch, 0, 16, t.buffer, late()), Status::kSuccess);
+    EXPECT_EQ(std::memcmp(mine, t.buffer, 16 * 4096), 0);
+    for (std::uint32_t s = 0; s < 8; ++s) {
+        ASSERT_EQ(t.v.read_sectors(kMe, t.ch, 3, s, 1, t.buffer, late()), Status::kSuccess);
+        EXPECT_EQ(std::memcmp(mine + 3 * 4096 + s * 512, t.buffer, 512), 0) << s;
+    }
+    EXPECT_GT(t.counters().straight, 0u);
+    t.end();
+}
+
+TEST(Lone, WhatIsWrongWithARequestIsSaidAsEver) {
+    LoneRig t;
+    const auto end = static_cast<std::uint32_t>(t.rig.options.capacity_blocks);
+    EXPECT_EQ(t.v.read(kMe, t.ch, end, 1, t.buffer, late()), Status::kLbaOutOfRange);
+    EXPECT_EQ(t.v.read(kMe, t.ch, end - 1, 2, t.buffer, late()), Status::kLbaOutOfRange);
+    EXPECT_EQ(t.v.read(kMe, t.ch, 0, 0, t.buffer, late()), Status::kBadArgument);
+    EXPECT_EQ(t.v.read(kMe, t.ch, 0, 1, nullptr, late()), Status::kBadArgument);
+    EXPECT_EQ(t.v.read(kMe, t.ch, 0, 1, t.buffer + 2, late()), Status::kBadArgument);
+    EXPECT_EQ(t.v.read_sectors(kMe, t.ch, 0, 7, 2, t.buffer, late()), Status::kBadArgument);
+    EXPECT_EQ(t.v.read(kMe, t.ch, 0, 1, t.buffer, Deadline{0}), Status::kNotSent);
+    EXPECT_EQ(t.rig.volume(VolumeMode::kRead).write(kMe, t.ch, 0, 1, t.buffer, late()), Status::kNotWritable);
+    // Blocks on both sides of a chunk's end, and memory that is not registered, are run()'s.
+    std::vector<std::byte> plain(2 * 4096);
+    EXPECT_EQ(t.v.write(kMe, t.ch, 15, 2, t.buffer, late()), Status::kSuccess);
+    EXPECT_EQ(t.v.read(kMe, t.ch, 15, 2, plain.data(), late()), Status::kSuccess);
+    EXPECT_EQ(std::memcmp(plain.data(), t.buffer, plain.size()), 0);
+    EXPECT_EQ(t.counters().straight, 0u);
+    t.end();
+}
+
+// Each kind of answer, on the straight path and by run() on a channel of the grid: the same results.
+TEST(Lone, EveryKindOfAnswerEndsAsItDoesElsewhere) {
+    using Kind = Decision::Kind;
+    struct Case {
+        Kind kind;
+        Status status;
+        std::uint32_t polls;
+        Status ends;  ///< of a read with one replica
+    };
+    for (const Case& one : {
+             Case{Kind::kServe, {}, 0, Status::kSuccess},
+             Case{Kind::kServe, {}, 300, Status::kSuccess},  // late: the looks do not suffice
+             Case{Kind::kTwice, {}, 0, Status::kSuccess},
+             Case{Kind::kStaleFirst, {}, 0, Status::kSuccess},
+             Case{Kind::kRefuse, Status::kLbaOutOfRange, 0, Status::kLbaOutOfRange},
+             Case{Kind::kRefuse, Status::kBusy, 0, Status::kSuccess},  // asked again
+             Case{Kind::kNever, {}, 0, Status::kTimedOut},
+         }) {
+        for (const bool straight : {true, false}) {
+            RigOptions o = lone(8, 1);
+            o.sharing = straight ? Sharing::kLane : Sharing::kGrid;
+            Rig rig(o);
+            const VolumeRef v = rig.volume();
+            const auto read = [&](auto ch, void* buffer, Deadline deadline) {
+                return v.read(kMe, ch, 5, 1, buffer, deadline);
+            };
+            void* const buffer = rig.channel().as<Sharing::kLane>().usable() == Status::kSuccess
+                                     ? rig.channel().as<Sharing::kLane>().alloc(kMe, 4096)
+                                     : rig.channel().alloc(kMe, 4096);
+            const auto go = [&](Deadline deadline) {
+                return straight ? read(rig.channel().as<Sharing::kLane>(), buffer, deadline)
+                                : read(rig.channel(), buffer, deadline);
+            };
+            ASSERT_EQ(go(late()), Status::kSuccess);
+            std::atomic<int> times = 1;
+            for (auto& d : rig.drives)
+                d->set_rule([&](const nvme::Command&, const IoFields&) {
+                    return times-- > 0 ? Decision{one.kind, one.status, one.polls} : Decision{};
+                });
+            const bool never = one.kind == Kind::kNever;
+            EXPECT_EQ(go(never ? Deadline::in_ns(kShort) : late()), one.ends)
+                << "kind " << one.kind << (straight ? ", straight" : ", by run()");
+            for (auto& d : rig.drives) d->answer_kept();
+            rig.channels[0]->quiesce(late()).value();
+            for (int i = 0; i < 20; ++i) ASSERT_EQ(go(late()), Status::kSuccess) << "and goes on";
+            const auto n = rig.channels[0]->counters().value();
+            EXPECT_EQ(n.straight != 0, straight);
+            EXPECT_EQ(n.stale, one.kind == Kind::kTwice || one.kind == Kind::kStaleFirst ? 1u : 0u);
+            rig.expect_clean(1);
+        }
+    }
+}
+
+// A second answer comes when the next command is under way, to the same drive by the same slot.
+TEST(Lone, ASecondAnswerIsNotTakenForOneToTheNextCommand) {
+    LoneRig t(lone(8, 1));
+    for (std::uint32_t b = 0; b < 2; ++b) ASSERT_EQ(t.write(b, b + 1), Status::kSuccess);
+    t.rule_everywhere([](const nvme::Command&, const IoFields& f) {
+        return f.block == 0 ? Decision{Decision::kTwice, {}, 0} : Decision{Decision::kServe, {}, 30};
+    });
+    for (int round = 0; round < 50; ++round) {
+        ASSERT_TRUE(t.reads(0, 1));
+        ASSERT_TRUE(t.reads(1, 2)) << round;
+    }
+    t.rule_everywhere({});
+    t.rig.channels[0]->quiesce(late()).value();
+    EXPECT_EQ(t.counters().stale, 50u);
+    t.end();
+}
+
+// One of two replicas answers, the other refuses or is silent: the write says so, and the first answer, taken
+// on the straight path, is not waited for again.
+TEST(Lone, WritesOfWhichOneReplicaFailsAreNotSuccesses) {
+    for (const auto& [kind, status] : {std::pair{Decision::kRefuse, Status::kInternalError},
+                                       std::pair{Decision::kNever, Status::kTimedOut}}) {
+        for (std::uint32_t which = 0; which < 2; ++which) {
+            LoneRig t;
+            ASSERT_EQ(t.write(3, 1), Status::kSuccess);
+            const auto bad = t.rig.replicas_of(3).slot[which];
+            t.rig.drives[bad]->set_rule([kind = kind](const nvme::Command&, const IoFields&) {
+                return Decision{kind, Status::kInternalError, 0};
+            });
+            EXPECT_EQ(t.write(3, 2, Deadline::in_ns(kShort)), status);
+            t.rule_everywhere({});
+            for (auto& d : t.rig.drives) d->answer_kept();
+            t.rig.channels[0]->quiesce(late()).value();
+            ASSERT_EQ(t.write(3, 3), Status::kSuccess);
+            ASSERT_TRUE(t.reads(3, 3));
+            EXPECT_EQ(t.rig.drives[bad]->block(3), pattern_block(3, 3));
+            t.end();
+        }
+    }
+}
+
+// Straight reads leave receives owed; requests that take all the credits of a queue need all its receives.
+TEST(Lone, WhatIsOwedIsSettledBeforeAllCreditsAreTaken) {
+    for (const std::uint32_t depth : {2u, 4u}) {
+        LoneRig t(lone(depth, 1));
+        ASSERT_EQ(t.write(3, 1), Status::kSuccess);
+        for (int round = 0; round < 30; ++round) {
+            ASSERT_TRUE(t.reads(3, 1));
+            ASSERT_TRUE(t.reads(3, 1));
+            std::vector<Token> tokens;
+            // All at once to one drive, which answers late: so all receives are in use together.
+            t.rule_everywhere([](const nvme::Command&, const IoFields&) {
+                return Decision{Decision::kServe, {}, 20};
+            });
+            for (std::uint32_t i = 0; i < depth; ++i)
+                tokens.push_back(t.v.read_async(simt::Lane{}, t.ch, 3, 1, t.buffer + i * 4096, late()));
+            for (const Token& token : tokens) ASSERT_EQ(t.ch.wait(kMe, token, late()), Status::kSuccess);
+            t.rule_everywhere({});
+        }
+        EXPECT_EQ(t.rig.nic->counters().rnr + t.rig.target_nic->counters().rnr, 0u);
+        t.end();
+    }
+}
+
+TEST(Lone, AnswersToOthersMeanwhileAreFiled) {
+    LoneRig t(lone(8, 1));
+    for (std::uint32_t b = 0; b < 8; ++b) ASSERT_EQ(t.write(b * 16, b), Status::kSuccess);
+    auto* const more = t.pool(64 * 1024);
+    for (int round = 0; round < 50; ++round) {
+        std::vector<Token> tokens;
+        for (std::uint32_t i = 0; i < 4; ++i)
+            tokens.push_back(t.v.read_async(simt::Lane{}, t.ch, i * 16, 1, more + i * 4096, late()));
+        for (std::uint32_t i = 4; i < 8; ++i) ASSERT_TRUE(t.reads(i * 16, i));
+        for (std::uint32_t i = 0; i < 4; ++i) {
+            ASSERT_EQ(t.ch.wait(kMe, tokens[i], late()), Status::kSuccess);
+            ASSERT_EQ(std::memcmp(more + i * 4096, pattern_block(i * 16, i).data(), 4096), 0);
+        }
+    }
+    EXPECT_EQ(t.ch.free(kMe, more), Status::kSuccess);
+    t.end();
+}
+
+TEST(Lone, ABrokenQueuePairEndsTheCallAndIsPassedByAfterwards) {
+    LoneRig t;
+    ASSERT_EQ(t.write(3, 1), Status::kSuccess);
+    const auto first = t.rig.replicas_of(3).slot[0];
+    t.rig.drives[first]->set_rule([](const nvme::Command&, const IoFields&) {
+        return Decision{Decision::kBreak, {}, 0};
+    });
+    // Into the user's own memory a second drive is not asked while the first may still write there.
+    EXPECT_EQ(t.v.read(kMe, t.ch, 3, 1, t.buffer, late()), Status::kQueueError);
+    t.rig.drives[first]->set_rule({});
+    for (int i = 0; i < 5; ++i)
+        EXPECT_EQ(t.v.read(kMe, t.ch, 3, 1, t.buffer, late()), Status::kSuccess) << "of the other replica";
+    EXPECT_EQ(t.write(3, 2), Status::kQueueError) << "one replica cannot be reached";
+    t.rig.channels[0]->reclaim(first).value();
+    t.rig.connect(0, first);
+    ASSERT_EQ(t.write(3, 4), Status::kSuccess);
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(t.reads(3, 4));
+    t.end();
+}
+
+TEST(Lone, MapsThatAreNotPlainAndReplicasThatAreNotInAreHeeded) {
+    LoneRig t;
+    ASSERT_EQ(t.write(3, 1), Status::kSuccess);
+    const auto replicas = t.rig.replicas_of(3);
+    t.rig.set_map(2, [&](placement::ArrayMap& map) {
+        map.slots[replicas.slot[0]].state = placement::SlotState::kRebuilding;
+    });
+    for (auto& d : t.rig.drives) d->forget();
+    const auto straight = t.counters().straight;
+    ASSERT_TRUE(t.reads(3, 1));
+    EXPECT_TRUE(t.rig.drives[replicas.slot[0]]->seen().empty()) << "it is being rebuilt: nobody reads there";
+    EXPECT_EQ(t.rig.drives[replicas.slot[1]]->seen().size(), 1u);
+    EXPECT_GE(t.counters().straight, straight);
+    t.rig.set_map(3, [](placement::ArrayMap& map) { map.slots[0].weight = 2; });
+    const auto plain = t.counters().straight;
+    const Status status = t.write(3, 5);
+    ASSERT_EQ(status, Status::kSuccess);
+    ASSERT_TRUE(t.reads(3, 5));
+    EXPECT_EQ(t.counters().straight, plain) << "ranked by weights: run()'s";
+    t.end();
+}
+
+TEST(Lone, ResponsesInReceiveBuffersAreRunsToRead) {
+    RigOptions o = lone();
+    o.scatter = false;
+    LoneRig t(o);
+    for (std::uint32_t i = 0; i < 50; ++i) {
+        ASSERT_EQ(t.write(i, i), Status::kSuccess);
+        ASSERT_TRUE(t.reads(i, i));
+    }
+    EXPECT_EQ(t.counters().straight, 0u);
+    t.end();
+}
+
+}  // namespace
+}  // namespace gnstor::test
