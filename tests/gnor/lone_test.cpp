@@ -292,6 +292,18 @@ TEST(Lone, MapsThatAreNotPlainAndReplicasThatAreNotInAreHeeded) {
     t.end();
 }
 
+TEST(Lone, BuffersAreCheckedWhereThatIsAskedFor) {
+    RigOptions o = lone();
+    o.check_buffers = true;
+    LoneRig t(o);
+    auto* const mine = t.pool(4096);
+    ASSERT_EQ(t.v.read(kMe, t.ch, 0, 1, mine, late()), Status::kSuccess);
+    ASSERT_EQ(t.ch.free(kMe, mine), Status::kSuccess);
+    EXPECT_EQ(t.v.read(kMe, t.ch, 0, 1, mine, late()), Status::kNotAllocated);
+    EXPECT_EQ(t.counters().straight, 0u);
+    t.end();
+}
+
 TEST(Lone, ResponsesInReceiveBuffersAreRunsToRead) {
     RigOptions o = lone();
     o.scatter = false;

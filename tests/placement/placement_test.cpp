@@ -221,6 +221,13 @@ TEST(Placement, LanesPlaceAsDrivesDo) {
             ASSERT_EQ(got.count, wanted.count) << "round " << round;
             for (std::uint32_t r = 0; r < got.count; ++r)
                 ASSERT_EQ(got.slot[r], wanted.slot[r]) << "round " << round << ", rank " << r;
+            if (lanes.plain == 0 || got.count == 0) continue;
+            ASSERT_EQ(gnstor::placement::place_first(lanes.members, v, chunk), wanted.slot[0])
+                << "round " << round;
+        }
+        for (std::uint32_t i = 0; i < gnstor::placement::kMaxSlots; ++i) {
+            const bool in = i < map.slot_count && map.slots[i].state == SlotState::kIn;
+            ASSERT_EQ((lanes.in >> i) & 1, in ? 1u : 0u);
         }
     }
     EXPECT_GT(plain, 500u);

@@ -112,8 +112,14 @@ struct LoneFlight {
 template <class State, std::uint32_t kMost>
 GN_HD GN_INLINE bool choose_paths(LoneFlight<State, kMost>& flight, std::uint64_t members, std::uint64_t in,
                                   const placement::VolumeGeometry& geometry, const LoneRequest& r) {
-    const auto replicas = placement::place_plain(members, geometry, r.block >> geometry.chunk_shift);
+    const std::uint32_t chunk = r.block >> geometry.chunk_shift;
     const bool read = r.opcode == nvme::IoOpcode::kRead;
+    if (read && geometry.replicas != 0 && members != 0 && (members & ~in) == 0) {
+        flight.path[0].number = placement::place_first(members, geometry, chunk);
+        flight.count = 1;
+        return true;
+    }
+    const auto replicas = placement::place_plain(members, geometry, chunk);
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i) {
         if (i >= replicas.count) continue;

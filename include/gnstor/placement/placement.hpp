@@ -70,6 +70,9 @@ Replicas place(const LaneMap& map, const VolumeGeometry& volume, std::uint32_t c
 /// The same, of a map that is plain, from the one word that matters of it.
 GN_HD
 Replicas place_plain(std::uint64_t members, const VolumeGeometry& volume, std::uint32_t chunk);
+/// The first of them; `members` is not empty. For lanes that ask for no more: slots are hashed side by side.
+GN_HD
+std::uint32_t place_first(std::uint64_t members, const VolumeGeometry& volume, std::uint32_t chunk);
 
 /// Whether `slot` is among them.
 GN_HD

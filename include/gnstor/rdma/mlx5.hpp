@@ -131,6 +131,7 @@ static_assert(sizeof(Cqe64) == 64 && offsetof(Cqe64, imm_inval_pkey) == 36, "mlx
 static_assert(offsetof(Cqe64, byte_cnt) == 44 && offsetof(Cqe64, timestamp_high) == 48, "mlx5_cqe64");
 static_assert(offsetof(Cqe64, timestamp_low) == 52 && offsetof(Cqe64, sop_drop_qpn) == 56, "mlx5_cqe64");
 static_assert(offsetof(Cqe64, counter_own) == 60, "op_own is the last byte of the last word");
+static_assert(offsetof(Cqe64, sop_drop_qpn) % 8 == 0, "loaded together with the last word");
 
 // Words of a completion, as loaded.
 GN_HD

@@ -263,6 +263,23 @@ GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_ident
     }
 }
 
+/// Two neighbouring words, 8-byte aligned, loaded at once: of `p[0]` and of `p[1]`. As load_acquire of both.
+/// A GPU's loads of pinned memory that touch the same 32 bytes wait for one another.
+struct WordPair {
+    std::uint32_t first, second;
+};
+template <Scope S>
+GN_HD WordPair load_acquire_pair(const std::uint32_t* p) {
+#if GN_DEVICE_PASS
+    const auto both = load_acquire<S>(reinterpret_cast<const std::uint64_t*>(p));
+#else
+    using Both __attribute__((may_alias)) = std::uint64_t;
+    yield_point();
+    const std::uint64_t both = __atomic_load_n(reinterpret_cast<const Both*>(p), __ATOMIC_ACQUIRE);
+#endif
+    return WordPair{static_cast<std::uint32_t>(both), static_cast<std::uint32_t>(both >> 32)};
+}
+
 /// Several words that are released together cost a GPU one fence: release_before_stores(), and then
 /// store_released for each. A word so stored is ordered after all that this lane wrote or observed before the
 /// fence, and not after the other words. On a CPU each is a release store, which costs nothing there.

@@ -111,6 +111,30 @@ inline Replicas place_plain(std::uint64_t members, const VolumeGeometry& volume,
 }
 
 GN_HD
+GN_NOINLINE inline std::uint32_t place_first(std::uint64_t members, const VolumeGeometry& volume,
+                                             std::uint32_t chunk) {
+    const std::uint64_t seed = detail::seed_of(volume, chunk);
+    std::uint64_t best = 0;
+    std::uint32_t first = kMaxSlots;
+    // In steps whose hashes do not depend on one another, of numbers that the compiler knows.
+    constexpr std::uint32_t kStep = 4;
+    GN_DEVICE_UNROLL
+    for (std::uint32_t at = 0; at < kMaxSlots; at += kStep) {
+        if (((members >> at) & ((1u << kStep) - 1)) == 0) continue;
+        std::uint64_t hash[kStep];
+        GN_DEVICE_UNROLL
+        for (std::uint32_t i = 0; i < kStep; ++i) hash[i] = detail::rank_hash(seed, at + i);
+        GN_DEVICE_UNROLL
+        for (std::uint32_t i = 0; i < kStep; ++i) {
+            const bool better = ((members >> (at + i)) & 1) != 0 && (first == kMaxSlots || hash[i] > best);
+            best = better ? hash[i] : best;
+            first = better ? at + i : first;
+        }
+    }
+    return first;
+}
+
+GN_HD
 inline Replicas place(const LaneMap& map, const VolumeGeometry& volume, std::uint32_t chunk) {
     if (map.plain == 0) return place(static_cast<const ArrayMap&>(map), volume, chunk);
     return place_plain(map.members, volume, chunk);

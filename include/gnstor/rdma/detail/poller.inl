@@ -26,16 +26,18 @@ inline mlx5::Cqe64* cqe_at(const CompletionQueueRef& cq, std::uint64_t index) {
     return cq.ring + (static_cast<std::uint32_t>(index) & (cq.entries() - 1));
 }
 
-/// Two loads ahead and an acquire: in flight together, since an acquire holds back only what follows it.
+/// A load ahead and an acquire of two words: in flight together, since an acquire holds back only what
+/// follows it, and as they lie in different sectors of 32 bytes.
 GN_HD
 inline Glance glance(const CompletionQueueRef& cq, std::uint64_t index) {
     using simt::Scope;
     const mlx5::Cqe64* cqe = cqe_at(cq, index);
     Glance g;
     g.dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
-    g.qpn_word = simt::load_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn);
     // Pairs with the NIC's release of the last word: the completion and the message are whole after it.
-    g.own = simt::load_acquire<Scope::kSystem>(&cqe->counter_own);
+    const auto last = simt::load_acquire_pair<Scope::kSystem>(&cqe->sop_drop_qpn);
+    g.qpn_word = last.first;
+    g.own = last.second;
     g.valid = is_valid(cq, index, g.own);
     return g;
 }
@@ -147,8 +149,9 @@ GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveS
     for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i) {
         const mlx5::Cqe64* cqe = cqe_at(cq, at + i);
         loaded[i].dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
-        loaded[i].qpn_word = simt::load_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn);
-        loaded[i].own = simt::load_relaxed<Scope::kSystem>(&cqe->counter_own);
+        const auto last = simt::load_acquire_pair<Scope::kSystem>(&cqe->sop_drop_qpn);
+        loaded[i].qpn_word = last.first;
+        loaded[i].own = last.second;
     }
     Glance seen[kLoneLaneLooksAhead];  // in memory, to be walked through
     GN_DEVICE_UNROLL
