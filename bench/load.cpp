@@ -104,7 +104,7 @@ void print_heading(const LoadSettings& s) {
         std::printf(
             "bench load on %s lanes: the emulated NICs and SSDs have for every path %s; profile %s\n"
             "  load        working set of %s, filled; %u repeats of %g s; %u replicas\n"
-            "  central     array engines of gd and basic: %u threads; strong-cpu: %u\n",
+            "  threads     at most, as cores allow: array engines of gd and basic %u, strong-cpu %u\n",
             std::string(simt::lanes_name(s.lanes)).c_str(), describe(s.engine).c_str(), s.profile.c_str(),
             format_bytes(s.working_set).c_str(), s.repeats, s.seconds, s.replicas, s.array_threads,
             s.threads);
@@ -255,6 +255,7 @@ Result<bool> run_load(const LoadOptions& given) {
     if (to_people) print_heading(options.settings);
     LoadRunner runner(options.settings);
     std::vector<Case> cases;
+    std::vector<std::string> described;
     std::size_t begun = 0;
     {
         const Progress progress;
@@ -264,6 +265,8 @@ Result<bool> run_load(const LoadOptions& given) {
                                       c.ssds));
             GN_ASSIGN(std::optional<Case> measured, measure_right(runner, c));
             if (measured) cases.push_back(std::move(*measured));
+            if (std::ranges::find(described, runner.described()) == described.end())
+                described.push_back(runner.described());
         }
     }
     nlohmann::json run = load_json("load", options.command, options.settings, cases);
@@ -271,6 +274,7 @@ Result<bool> run_load(const LoadOptions& given) {
     run["configuration"]["array"] = served ? "served by other processes" : "in this process";
     if (to_people) {
         std::printf("%s\n%s", load_table(cases).c_str(), work_table(cases).c_str());
+        for (const std::string& one : described) std::printf("  %s\n", one.c_str());
         std::printf("Wire: %s\n%s", runner.wire().c_str(), process_lines(cases).c_str());
         std::printf(
             "Median over repeats. init.: CPU time of the initiator an I/O; NIC+SSD: of the threads that "

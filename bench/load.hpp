@@ -29,11 +29,12 @@ nlohmann::json parameters_of(const LoadCase& c);
 struct LoadSettings {
     simt::LanesKind lanes = simt::LanesKind::kCpu;
     std::uint32_t replicas = 2;
-    std::uint32_t channels = 1;        ///< of each client, where lanes initiate
-    std::uint32_t warps = 0;           ///< likewise; 0: as many as use the data of a CPU initiator's
-    std::uint32_t threads = 0;         ///< strong-cpu; 0: chosen
-    std::uint32_t client_threads = 0;  ///< gd-deengine, gd, basic; 0: one a client, as cores allow
-    std::uint32_t array_threads = 0;   ///< central engine; 0: 8, or the cores where there are fewer
+    std::uint32_t channels = 1;  ///< of each client, where lanes initiate
+    std::uint32_t warps = 0;     ///< likewise; 0: as many as use the data of a CPU initiator's
+    /// At most, as cores allow (load_threads.hpp).
+    std::uint32_t threads = 0;         ///< strong-cpu; 0: the cores that engine threads leave
+    std::uint32_t client_threads = 0;  ///< gd-deengine, gd, basic; 0: one a client
+    std::uint32_t array_threads = 0;   ///< central engine; 0: 8
     EngineOptions engine;
     std::uint64_t working_set = 64u << 20;    ///< of all clients together
     std::uint64_t write_budget = 512u << 20;  ///< bytes that the writes of one repeat may program on all SSDs

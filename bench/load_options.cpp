@@ -13,13 +13,15 @@ void add_load_settings(CLI::App& app, LoadSettings& s, LoadWords& words) {
                    "of a client, where lanes initiate; they share its --depth; 0: 8 on a GPU, 1 on CPU lanes")
         ->capture_default_str();
     app.add_option("--threads", s.threads,
-                   "of strong-cpu, for all clients; 0: cores that engine threads leave")
+                   "of strong-cpu, for all clients, at most; 0: the cores that engine threads leave")
         ->capture_default_str();
     app.add_option("--client-threads", s.client_threads,
-                   "of gd-deengine, gd and basic, for all clients; 0: one a client, as cores allow")
+                   "of gd-deengine, gd and basic, for all clients, at most; 0: one a client, as cores allow")
         ->capture_default_str();
-    app.add_option("--array-threads", s.array_threads,
-                   "of a central array engine; 0: 8, or all cores if fewer")
+    app.add_option(
+           "--array-threads", s.array_threads,
+           "of a central array engine, at most: with engine and client threads never more than cores; "
+           "0: 8")
         ->capture_default_str();
     add_engine_options(app, s.engine);
     app.add_option("--working-set", words.working_set, "of all clients together, such as 1GiB")

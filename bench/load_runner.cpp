@@ -2,6 +2,7 @@
 #include "engine_busy.hpp"
 #include "initiators/bed.hpp"
 #include "load.hpp"
+#include "load_threads.hpp"
 #include "memory.hpp"
 #include "model_figures.hpp"
 
@@ -16,7 +17,12 @@ constexpr std::uint32_t kPassBytes = 65536;  // of a request that fills or compa
 constexpr std::uint64_t kNever = ~0ull;
 constexpr std::uint64_t kMostBytes = 1ull << 40;
 constexpr double kRateMax = 1e9;
+constexpr std::uint32_t kArrayThreadsMax = 64, kThreadsMax = 256;
 constexpr std::uint64_t kPassNs = 600'000'000'000;
+
+std::uint32_t cores_here() {
+    return std::max(1u, std::thread::hardware_concurrency());
+}
 
 bool is_power_of_two(std::uint64_t n) {
     return n != 0 && (n & (n - 1)) == 0;
@@ -60,9 +66,8 @@ nlohmann::json configuration_of(const LoadSettings& s) {
                                     {"replicas", s.replicas},
                                     {"channels a client", s.channels},
                                     {"warps a client", s.warps},
-                                    {"threads of strong-cpu", s.threads},
-                                    {"client threads of the others", s.client_threads},
-                                    {"threads of a central engine", s.array_threads},
+                                    {"threads of strong-cpu, at most", s.threads},
+                                    {"threads of a central engine, at most", s.array_threads},
                                     {"working set", s.working_set},
                                     {"write budget", s.write_budget},
                                     {"offered a second", s.rate},
@@ -73,21 +78,29 @@ nlohmann::json configuration_of(const LoadSettings& s) {
                                     {"steady", s.steady},
                                     {"FUA", s.fua},
                                     {"seed", s.seed}};
+    configuration["client threads of the others"] = "a client, as cores allow";
+    if (s.client_threads != 0) configuration["client threads of the others"] = s.client_threads;
     add_to_configuration(s.engine, configuration);
     // An array that others serve is what they made it, and has gnor alone.
     if (!s.served.array.empty())
-        for (const char* unknown :
-             {"engine threads", "NIC threads", "service units an SSD", "profile", "write budget", "steady",
-              "threads of strong-cpu", "client threads of the others", "threads of a central engine"})
+        for (const char* unknown : {"engine threads", "NIC threads", "service units an SSD", "profile",
+                                    "write budget", "steady", "threads of strong-cpu, at most",
+                                    "client threads of the others", "threads of a central engine, at most"})
             configuration.erase(unknown);
     return configuration;
 }
 
 Result<LoadSettings> complete(LoadSettings s) {
-    const std::uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+    const std::uint32_t cores = cores_here();
     GN_ASSIGN(s.engine, complete(s.engine));
     if (s.array_threads == 0) s.array_threads = std::min(8u, cores);
     if (s.threads == 0) s.threads = cores > s.engine.threads ? cores - s.engine.threads : 1;
+    if (s.array_threads > kArrayThreadsMax)
+        return error(Errc::kInvalidArgument, "--array-threads takes 0 to {}, not {}", kArrayThreadsMax,
+                     s.array_threads);
+    if (std::max(s.threads, s.client_threads) > kThreadsMax)
+        return error(Errc::kInvalidArgument, "--threads and --client-threads take 0 to {}, not {}",
+                     kThreadsMax, std::max(s.threads, s.client_threads));
     if (s.warps == 0) s.warps = s.lanes == simt::LanesKind::kGpu ? 8 : 1;
     if (s.repeats == 0 || s.repeats > 1000)
         return error(Errc::kInvalidArgument, "--repeats takes 1 to 1000, not {}", s.repeats);
@@ -192,8 +205,9 @@ Result<void> LoadRunner::prepare(const LoadCase& c) {
     o.channels = settings_.channels;
     o.warps = settings_.warps;
     o.depth = c.depth;
-    o.threads = c.path == PathKind::kStrongCpu ? settings_.threads : settings_.client_threads;
-    o.array_threads = settings_.array_threads;
+    const LoadThreads threads = threads_for(c, settings_, cores_here());
+    o.threads = std::max(1u, threads.client);
+    o.array_threads = std::max(1u, threads.array);
     o.volume_bytes = volume_bytes(c);
     o.replicas = settings_.replicas;
     o.bytes_max = kPassBytes;
@@ -321,6 +335,13 @@ Result<Case> LoadRunner::measure(const LoadCase& c) {
     GN_ASSIGN(profile_, embedded::load_profile(settings_.profile));
     Case result;
     result.parameters = parameters_of(c);
+    // Of an array that others serve only they know.
+    if (settings_.served.array.empty()) {
+        const LoadThreads threads = threads_for(c, settings_, cores_here());
+        result.threads["engine"] = threads.engine;
+        if (threads.client != 0) result.threads["client"] = threads.client;
+        if (threads.array != 0) result.threads["array"] = threads.array;
+    }
     for (std::uint32_t i = 0; i < settings_.repeats; ++i) {
         GN_ASSIGN(Repeat one, repeat(c, i));
         result.repeats.push_back(std::move(one));

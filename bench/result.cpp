@@ -101,6 +101,7 @@ nlohmann::json to_json(const std::string& benchmark, const std::vector<std::stri
     for (const Case& c : cases) {
         nlohmann::json one = {{"parameters", c.parameters}};
         if (!c.verdict.empty()) one["verdict"] = c.verdict;
+        if (!c.threads.empty()) one["threads"] = c.threads;
         for (const Repeat& r : c.repeats) one["repeats"].push_back(to_json(r));
         run["cases"].push_back(std::move(one));
     }
@@ -121,6 +122,9 @@ Result<Case> case_from_json(const nlohmann::json& one) {
     if (!one.contains("parameters") || !one.contains("repeats") || !one["repeats"].is_array())
         return error(Errc::kCorrupt, "a case without parameters or repeats: {}", one.dump().substr(0, 80));
     c.parameters = one["parameters"];
+    if (one.contains("threads") && one["threads"].is_object())
+        for (const auto& [kind, count] : one["threads"].items())
+            if (count.is_number_unsigned()) c.threads[kind] = count;
     if (one.contains("verdict") && one["verdict"].is_string()) c.verdict = one["verdict"];
     for (const nlohmann::json& kept : one["repeats"]) {
         if (!kept.is_object())

@@ -43,6 +43,9 @@ struct Repeat {
 struct Case {
     nlohmann::json parameters;
     std::vector<Repeat> repeats;
+    /// That polled, by what they are, where a benchmark shares cores out: what it did, and not what it was
+    /// asked for.
+    std::map<std::string, std::uint32_t> threads;
     std::string verdict;  ///< where a benchmark judges its cases; empty: it does not
 };
 

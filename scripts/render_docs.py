@@ -157,6 +157,8 @@ def table(name, run):
     heads = ["case", "repeats"] + [title for _, title in beside] + ["IOPS", "GB/s"] + ["of the limit"] * bounded + [title for _, title in latencies + costs]
     judged = any("verdict" in case for case in run["cases"])  # results before there were verdicts have none
     heads += ["verdict"] * judged
+    shared_out = any("threads" in case for case in run["cases"])
+    heads += ["threads"] * shared_out
     heads += ["CPU s/GB", "sent again", "overruns", "lost, %"] * (run["benchmark"] == "wire") + ["engine threads busy, %"] * with_busy
     lines += ["| " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) - 1)]
     for case in run["cases"]:
@@ -168,6 +170,7 @@ def table(name, run):
                   for key, _ in latencies]
         cells += [cost(case, key) for key, _ in costs]
         cells += [case.get("verdict", "—")] * judged
+        cells += [", ".join(f"{kind} {count}" for kind, count in case.get("threads", {}).items()) or "—"] * shared_out
         cells += [cpu_per_gigabyte(case)] + lost_packets(case) if run["benchmark"] == "wire" else []
         cells += [busy(case)] if with_busy else []
         lines.append("| " + " | ".join(cells) + " |")

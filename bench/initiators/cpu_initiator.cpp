@@ -45,7 +45,7 @@ class CpuInitiator final : public Initiator {
           options_(options),
           lanes_(std::move(lanes)),
           stride_(std::max(options.bytes_max, nvme::kBlockBytes)) {
-        threads_ = threads_of(options, bed.options().engine_threads);
+        threads_ = options.threads;
         places_ = place_streams(options.clients, threads_, options.depth);
     }
     ~CpuInitiator() override {
@@ -155,14 +155,6 @@ class CpuInitiator final : public Initiator {
     }
 
   private:
-    static std::uint32_t threads_of(const InitiatorOptions& o, std::uint32_t engine_threads) {
-        if (o.threads != 0) return o.threads;
-        const std::uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-        const std::uint32_t spare = cores > engine_threads ? cores - engine_threads : 1;
-        if (o.path == PathKind::kStrongCpu) return spare;
-        // More threads than cores would take turns at polling: clients that share one are better off.
-        return std::min(o.clients, is_central(o.path) ? std::max(1u, spare / 2) : spare);
-    }
     [[nodiscard]] bool copies() const { return options_.path == PathKind::kBasic; }
     [[nodiscard]] std::size_t bitmap_words() const {
         return (options_.volume_bytes / nvme::kBlockBytes + 31) / 32;

@@ -21,7 +21,7 @@ Result<void> check(const InitiatorOptions& o, const LoadLanes& lanes, std::uint3
     GN_TRY(within("--warps", o.warps, 1, 4096));
     const bool by_lanes = is_lane_initiated(o.path);
     GN_TRY(within("--depth", o.depth, 1, by_lanes ? lanes.depth_max() * o.warps : kMailFlights));
-    GN_TRY(within("--threads", o.threads, 0, 256));
+    GN_TRY(within("--threads", o.threads, 1, 256));
     GN_TRY(within("--array-threads", o.array_threads, 1, 64));
     GN_TRY(within("--replicas", o.replicas, 1, std::min(ssds, placement::kMaxReplicas)));
     if (o.lanes == simt::LanesKind::kCpu && o.clients * o.warps > 256)

@@ -74,13 +74,11 @@ inline constexpr PathKind kAllPaths[] = {PathKind::kGnor,        PathKind::kStro
 struct InitiatorOptions {
     PathKind path = PathKind::kGnor;
     simt::LanesKind lanes = simt::LanesKind::kCpu;
-    std::uint32_t clients = 1;   ///< 1 .. 32
-    std::uint32_t channels = 1;  ///< of a client (lane-initiated)
-    std::uint32_t warps = 0;     ///< of a client (lane-initiated); 0: 8 on a GPU, 1 on CPU lanes
-    std::uint32_t depth = 32;    ///< requests in flight a client, whoever initiates: streams share them
-    /// CPU-initiated: of all clients together. 0: strong-cpu has the cores that engine threads leave; the
-    /// others a thread a client, but no more than half of those cores where an array engine needs the rest.
-    std::uint32_t threads = 0;
+    std::uint32_t clients = 1;        ///< 1 .. 32
+    std::uint32_t channels = 1;       ///< of a client (lane-initiated)
+    std::uint32_t warps = 0;          ///< of a client (lane-initiated); 0: 8 on a GPU, 1 on CPU lanes
+    std::uint32_t depth = 32;         ///< requests in flight a client, whoever initiates: streams share them
+    std::uint32_t threads = 1;        ///< CPU-initiated: of all clients together
     std::uint32_t array_threads = 8;  ///< central engine: threads
     std::uint64_t volume_bytes = 0;   ///< of each client
     std::uint32_t replicas = 2;

@@ -150,19 +150,19 @@ std::string name_of(const testing::TestParamInfo<Way>& info) {
 
 INSTANTIATE_TEST_SUITE_P(
     Paths, EveryPath,
-    testing::Values(Way{PathKind::kGnor, 1, 2, 1, 0}, Way{PathKind::kGnor, 3, 2, 2, 0},
+    testing::Values(Way{PathKind::kGnor, 1, 2, 1, 1}, Way{PathKind::kGnor, 3, 2, 2, 1},
                     Way{PathKind::kStrongCpu, 1, 1, 1, 2}, Way{PathKind::kStrongCpu, 3, 1, 1, 2},
-                    Way{PathKind::kGdDeEngine, 2, 1, 1, 0}, Way{PathKind::kGd, 1, 1, 1, 0},
-                    Way{PathKind::kGd, 3, 1, 1, 0}, Way{PathKind::kBasic, 2, 1, 1, 0},
-                    Way{PathKind::kPortedLocks, 2, 2, 1, 0}, Way{PathKind::kCoordinating, 2, 2, 1, 0}),
+                    Way{PathKind::kGdDeEngine, 2, 1, 1, 2}, Way{PathKind::kGd, 1, 1, 1, 1},
+                    Way{PathKind::kGd, 3, 1, 1, 2}, Way{PathKind::kBasic, 2, 1, 1, 2},
+                    Way{PathKind::kPortedLocks, 2, 2, 1, 1}, Way{PathKind::kCoordinating, 2, 2, 1, 1}),
     name_of);
 INSTANTIATE_TEST_SUITE_P(Paths, EveryPathWithFua,
-                         testing::Values(Way{PathKind::kGnor, 1, 2, 1, 0},
+                         testing::Values(Way{PathKind::kGnor, 1, 2, 1, 1},
                                          Way{PathKind::kStrongCpu, 1, 1, 1, 2},
-                                         Way{PathKind::kGdDeEngine, 1, 1, 1, 0},
-                                         Way{PathKind::kGd, 1, 1, 1, 0}, Way{PathKind::kBasic, 1, 1, 1, 0},
-                                         Way{PathKind::kPortedLocks, 1, 2, 1, 0},
-                                         Way{PathKind::kCoordinating, 1, 2, 1, 0}),
+                                         Way{PathKind::kGdDeEngine, 1, 1, 1, 1},
+                                         Way{PathKind::kGd, 1, 1, 1, 1}, Way{PathKind::kBasic, 1, 1, 1, 1},
+                                         Way{PathKind::kPortedLocks, 1, 2, 1, 1},
+                                         Way{PathKind::kCoordinating, 1, 2, 1, 1}),
                          name_of);
 
 TEST(Paths, AWordThatNamesNoneIsAnsweredWithAllThereAre) {
@@ -198,6 +198,7 @@ TEST(Paths, OptionsThatCannotBeAreNamed) {
     refused([](auto& o) { o.depth = 0; }, "--depth");
     refused([](auto& o) { o.depth = 4000; }, "--depth");
     refused([](auto& o) { o.replicas = 3; }, "--replicas");
+    refused([](auto& o) { o.threads = 0; }, "--threads");
     refused([](auto& o) { o.array_threads = 0; }, "--array-threads");
     refused([](auto& o) { o.volume_bytes = 5; }, "1 MiB");
 }

@@ -80,6 +80,8 @@ class EveryPath(unittest.TestCase):
                 self.assertEqual(repeat["bytes"], repeat["operations"] * 4096)
                 self.assertGreater(repeat["initiator_cpu_seconds"], 0)
                 self.assertEqual("array_cpu_seconds" in repeat, parameters["path"] in ("gd", "basic"))
+                self.assertEqual(case["threads"], {"engine": 1, **({"client": 1} if parameters["path"] not in ("gnor", "ported-locks", "coordinating") else {}),
+                                                   **({"array": 1} if parameters["path"] in ("gd", "basic") else {})})
                 self.assertEqual("stage_copy_us" in repeat, parameters["path"] == "basic")
                 logs = parameters["path"] in ("gd", "basic") and parameters["operation"] != "read"
                 self.assertEqual("stage_log_us" in repeat, logs)
