@@ -219,6 +219,14 @@ nlohmann::json load_json(const std::string& benchmark, const std::vector<std::st
 
 namespace {
 
+/// From where to where it counts, on every path.
+const char* latency_words(const LoadSettings& s) {
+    if (s.rate == 0) return "from the consumer's being ready for a request until it sees the request done";
+    return s.verify == Verify::kNone
+               ? "from when a request was meant to be sent until the consumer has its data, or the answer"
+               : "from when a request was meant to be sent until its data is compared, or it is answered";
+}
+
 /// How many SSDs an array has that others serve: what its cases are about.
 Result<std::uint32_t> ssds_of(const ServedArrayOptions& served) {
     GN_ASSIGN(const std::unique_ptr<ServedArray> array, open_served_array(served));
@@ -279,11 +287,9 @@ Result<bool> run_load(const LoadOptions& given) {
         std::printf(
             "Median over repeats. init.: CPU time of the initiator an I/O; NIC+SSD: of the threads that "
             "emulate them; "
-            "array: of a\ncentral engine. Latency: from the consumer's being ready for a request until it "
-            "sees "
-            "the request done.\n"
+            "array: of a\ncentral engine. Latency: %s.\n"
             "Checked: %s requests, every word; %s.\n",
-            format_count(runner.checked()).c_str(),
+            latency_words(options.settings), format_count(runner.checked()).c_str(),
             runner.wrong() == 0 ? "all as written" : "SOME WRONG: such cases are left out");
     } else {
         std::printf("%s\n", run.dump(1).c_str());

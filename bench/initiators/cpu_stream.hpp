@@ -8,7 +8,8 @@
 // In a closed loop the lanes take latencies (mailbox.hpp); it decides on a flight's next request where the
 // last one ended, so the thread draws it for them. In an open loop the thread takes them by its own clock, as
 // it is the one that knows when a request was meant to be sent: a read ends when the lanes have taken it
-// (compared, where that is asked for), a write with the array's answer.
+// (compared, where that is asked for: so it does where lanes initiate, load_job.hpp), a write with the
+// array's answer.
 //
 // Invariants
 //   * a flight is in one stage at a time, and its buffers belong to that stage;

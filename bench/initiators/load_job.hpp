@@ -341,7 +341,7 @@ class LoadLane {
                 end(f);
             } else {
                 check = f.step == Step::kData && !f.drawn.write && recorder_.chooses_to_check();
-                advance(f);
+                advance(f, check);
             }
         }
         timer_.charge(LaneStage::kPoll);
@@ -350,7 +350,7 @@ class LoadLane {
         return result.finished;
     }
     GN_HD
-    void advance(Flight& f) {
+    void advance(Flight& f, bool check) {
         if (f.step == Step::kMap) {
             f.step = Step::kData;
             return;
@@ -361,7 +361,7 @@ class LoadLane {
             ++logged_;
             return;
         }
-        recorder_.success(simt::now_ns() - f.begin_ns);
+        if (!check || s_.load.interval_ps == 0) recorder_.success(simt::now_ns() - f.begin_ns);
         if (!f.drawn.write) ++reads_;
         end(f);
     }
@@ -396,7 +396,9 @@ class LoadLane {
             const std::uint64_t offset = group_.shfl(f.drawn.offset, who);
             const bool right =
                 as_expected(group_, expected, offset, s_.load.bytes, reinterpret_cast<const void*>(from));
-            if (group_.lane() == who) recorder_.compared(right, offset);
+            if (group_.lane() != who) continue;
+            recorder_.compared(right, offset);
+            if (s_.load.interval_ps != 0) recorder_.success(simt::now_ns() - f.begin_ns);  // cpu_stream.hpp
         }
         group_.sync();
     }
