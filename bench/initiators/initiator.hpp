@@ -20,8 +20,9 @@
 // Rules that hold for all of them
 //   * the same NIC, SSDs, models and engine threads below; one volume a client;
 //   * what was read counts once the lanes may use it, what is written is made by the lanes: with CPU
-//     initiators through a mailbox a stream, whose round trip is the stage "hand-over". Latencies leave that
-//     stage out, in favour of the CPU initiators;
+//     initiators through a mailbox a stream, whose round trip is the stage "hand-over". The lanes take
+//     latencies (mailbox.hpp), so these hold it: from being ready for a request (for a write: once its data
+//     is made) until they see it done;
 //   * every word that `verify` asks for is compared by the lanes; commands that SSDs counted must be those
 //   that
 //     the initiator says it sent;

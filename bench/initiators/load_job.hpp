@@ -155,13 +155,14 @@ class LoadLane {
         if (fresh) {
             f.drawn = draw_.next(s_.load);
             f.step = coordinates() ? Step::kAgree : Step::kData;
-            f.begin_ns = recorder_.take_intended(coordinates() ? simt::now_ns() : 0);
+            f.begin_ns = recorder_.take_intended(0);
             ++begun_;
             recorder_.issued();
         }
         timer_.charge(LaneStage::kSubmit);
         fill_each(fresh && f.drawn.write, f);
         timer_.charge(LaneStage::kPayload);
+        if (fresh && coordinates() && f.begin_ns == 0) f.begin_ns = simt::now_ns();  // contents are made
         if (f.step == Step::kAgree && agree(f)) f.step = Step::kMap;
         if (coordinates()) timer_.charge(LaneStage::kAgree);
         const bool wants = !f.flying && f.step != Step::kNone && f.step != Step::kAgree;
