@@ -69,9 +69,16 @@ bool is_of_load(const Case& c) {
     return !c.repeats.empty();
 }
 
-/// What was measured so far; empty where the file is not there yet.
-Result<std::vector<Case>> load_measured(const std::string& path, const nlohmann::json& configuration,
-                                        const std::string& benchmark) {
+/// Its memory aside, which differs a little from one start of a machine to the next, and binds nothing here.
+bool is_same_machine(nlohmann::json one, nlohmann::json other) {
+    for (nlohmann::json* machine : {&one, &other})
+        if (machine->is_object()) machine->erase("memory");
+    return one == other;
+}
+
+/// What was measured so far, on this machine; empty where the file is not there yet. `nothing`: the result
+/// that would be kept if no case had been measured.
+Result<std::vector<Case>> load_measured(const std::string& path, const nlohmann::json& nothing) {
     std::vector<Case> cases;
     std::error_code failed;
     if (!std::filesystem::exists(path, failed) && !failed) return cases;
@@ -83,9 +90,8 @@ Result<std::vector<Case>> load_measured(const std::string& path, const nlohmann:
     const bool whole = run.is_object() && run.contains("configuration") && run.contains("benchmark") &&
                        run.contains("commit") && run.contains("cases") && run["cases"].is_array();
     if (!whole) return error(Errc::kCorrupt, "{} is no result of a benchmark; choose another --json", path);
-    const char* commit = std::getenv("GN_COMMIT");
-    if (run["benchmark"] != benchmark || run["configuration"] != configuration ||
-        run["commit"] != (commit != nullptr ? commit : "unknown"))
+    if (run["benchmark"] != nothing["benchmark"] || run["configuration"] != nothing["configuration"] ||
+        run["commit"] != nothing["commit"])
         return error(
             Errc::kInvalidArgument,
             "{} holds another figure, other options or another commit; choose another --json, or remove it",
@@ -100,7 +106,12 @@ Result<std::vector<Case>> load_measured(const std::string& path, const nlohmann:
                          path, one.dump().substr(0, 80));
         cases.push_back(std::move(kept));
     }
-    return cases;
+    const nlohmann::json there = run.value("machine", nlohmann::json::object());
+    if (is_same_machine(there, nothing["machine"])) return cases;
+    std::printf(
+        "%zu cases of %s were measured on another machine and are measured again; that is %s, this is %s\n",
+        cases.size(), path.c_str(), there.dump().c_str(), nothing["machine"].dump().c_str());
+    return std::vector<Case>{};
 }
 
 /// The old file or the new one, never half of one.
@@ -165,7 +176,7 @@ Result<bool> measure_figure(const PaperOptions& options, const std::vector<LoadC
                             CaseRunner& runner) {
     const std::string benchmark = fmt::format("paper-figure-{}", options.figure);
     GN_ASSIGN(std::vector<Case> cases,
-              load_measured(options.json, configuration_of(options.settings), benchmark));
+              load_measured(options.json, load_json(benchmark, options.command, options.settings, {})));
     const auto is_measured = [&cases](const LoadCase& c) {
         const nlohmann::json parameters = parameters_of(c);
         for (const Case& one : cases)

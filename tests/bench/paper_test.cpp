@@ -82,5 +82,26 @@ TEST_F(Figure, ACaseWithWrongDataIsNotKeptAndIsMeasuredAgain) {
     EXPECT_EQ(kept()["cases"].size(), 8u);
 }
 
+TEST_F(Figure, CasesOfAnotherMachineAreMeasuredAgain) {
+    MadeUp first;
+    ASSERT_TRUE(command(first));
+    const nlohmann::json here = kept()["machine"];
+    const auto measured_with = [&](const char* key, const nlohmann::json& value) {
+        nlohmann::json changed = kept();
+        changed["machine"][key] = value;
+        std::ofstream(options_.json) << changed;
+        MadeUp again;
+        EXPECT_TRUE(command(again));
+        return again.measured.size();
+    };
+    EXPECT_EQ(measured_with("kernel", here["kernel"]), 0u);
+    EXPECT_EQ(measured_with("memory", "1 kB"), 0u) << "the same machine, started again";
+    for (const char* key : {"cpu", "gpu", "kernel", "cores"}) {
+        EXPECT_EQ(measured_with(key, "another"), 8u) << key;
+        EXPECT_EQ(kept()["cases"].size(), 8u);
+        EXPECT_EQ(kept()["machine"], here) << "none of the other one's is left";
+    }
+}
+
 }  // namespace
 }  // namespace gnstor::bench
