@@ -187,7 +187,8 @@ Result<void> check(const PoolBenchOptions& o) {
 Result<void> keep(const PoolBenchOptions& o, const std::vector<Case>& cases) {
     nlohmann::json mix;
     for (const Share& s : kMix) mix[std::to_string(s.blocks * 4) + " KiB"] = s.percent;
-    const nlohmann::json configuration = {{"pool", format_bytes(o.pool_bytes)},
+    const nlohmann::json configuration = {{"lanes", "cpu"},
+                                          {"pool", format_bytes(o.pool_bytes)},
                                           {"allocations", o.allocations},
                                           {"percent in use", {o.low_percent, o.high_percent}},
                                           {"percent of requests", mix},
@@ -217,7 +218,8 @@ void add_pool_options(CLI::App& app, PoolBenchOptions& o, PoolBenchWords& words)
         ->capture_default_str();
     app.add_option("--high", o.high_percent, "of the pool in use when lanes go over to freeing")
         ->capture_default_str();
-    app.add_option("--lanes", words.lanes, "as ./run gives them to every benchmark; this one runs CPU lanes")
+    app.add_option("--lanes", words.lanes,
+                   "as ./run gives them to every benchmark; this one runs CPU lanes, and says so")
         ->check(CLI::IsMember({"cpu", "gpu"}));
     app.add_option("--seed", o.seed, "of sizes and order")->capture_default_str();
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
@@ -229,6 +231,8 @@ void add_pool_options(CLI::App& app, PoolBenchOptions& o, PoolBenchWords& words)
 
 Result<void> read_pool_words(const PoolBenchWords& words, PoolBenchOptions& o) {
     GN_ASSIGN(o.pool_bytes, parse_bytes(words.pool));
+    if (words.lanes == "gpu")
+        std::fprintf(stderr, "bench pool runs CPU lanes, here as everywhere: it has no kernel for a GPU\n");
     if (o.lanes_most == 0) o.lanes_most = std::max(1u, std::thread::hardware_concurrency());
     return {};
 }

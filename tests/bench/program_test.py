@@ -185,6 +185,16 @@ class Model(unittest.TestCase):
         self.assertIn(" | verdict |", table)
 
 
+class Pool(unittest.TestCase):
+    def test_lanes_of_a_gpu_that_it_has_no_kernel_for_are_not_passed_over_in_silence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "pool.json")
+            ended = bench("pool", "--lanes", "gpu", "--allocations", "20000", "--pool", "8MiB", "--repeats", "1", "--most-lanes", "1", "--json", str(path))
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertIn("CPU lanes", ended.stderr)
+            self.assertEqual(json.loads(path.read_text())["configuration"]["lanes"], "cpu")
+
+
 class DeEngine(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
