@@ -65,8 +65,18 @@ void add_bench_command(CLI::App& app, Context& context) {
                                               [&given](const char* kind) { return given.front() == kind; });
             if (!named) words.emplace_back("load");
             words.insert(words.end(), given.begin(), given.end());
-            if (context.out.json && (!named || given.front() == "load" || given.front() == "path"))
+            if (context.out.json) {
+                const std::string& kind = words[1];
+                if (kind != "load" && kind != "path") {
+                    (void)context.out.fail(error(
+                        Errc::kInvalidArgument,
+                        "bench {} prints tables alone: leave --output json out, and give --json FILE behind "
+                        "'bench {}' for a result that programs read",
+                        kind, kind));
+                    return kUsage;
+                }
                 words.insert(words.end(), {"--output", "json"});
+            }
             return context.out.fail(become(*program, std::move(words)));
         };
     });

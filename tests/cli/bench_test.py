@@ -42,6 +42,13 @@ class Bench(unittest.TestCase):
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         self.assertEqual(json.loads(ended.stdout)["benchmark"], "load")
 
+    def test_a_benchmark_that_prints_tables_alone_says_so_where_json_is_asked_for(self):
+        for kind in ("model", "paper", "pool", "deengine", "wire"):
+            ended = gnstor("--output", "json", "bench", kind)
+            self.assertEqual((ended.returncode, ended.stdout), (2, ""), ended.stderr)
+            self.assertIn(f"bench {kind} prints tables alone", ended.stderr)
+            self.assertIn("--json FILE", ended.stderr)
+
     def test_wrong_words_end_with_2_and_are_named(self):
         for words, word in ((["--path", "spdk"], "gd-deengine"), (["--frobnicate"], "--frobnicate"), (["paper", "--figure", "77", "--json", "x"], "--figure")):
             ended = gnstor("bench", *words)
