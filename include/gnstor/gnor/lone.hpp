@@ -210,10 +210,12 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
     probe(LoneStep::kRung);
 }
 
-/// Puts a command that was sent past its slot there, as begin_step and post would have.
+/// Puts a command that was sent past its slot there, as begin_step and post would have. By value: what a
+/// function is given the address of lies in local memory from its first word on, and each load that is stored
+/// there is waited for by itself.
 template <class State, std::uint32_t kMost>
-GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, const LoneRequest& r,
-                                     const LoneFlight<State, kMost>& flight) {
+GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, LoneRequest r,
+                                     LoneFlight<State, kMost> flight) {
     constexpr auto kScope = State::kScope;
     simt::fetch_and<kScope>(&c.free_slots()[flight.index / 64], ~(1ull << (flight.index % 64)));
     CommandSlot& slot = c.slot(flight.index);

@@ -110,10 +110,9 @@ inline Replicas place_plain(std::uint64_t members, const VolumeGeometry& volume,
     return detail::best_of(members, wanted, detail::seed_of(volume, chunk));
 }
 
+namespace detail {
 GN_HD
-GN_NOINLINE inline std::uint32_t place_first(std::uint64_t members, const VolumeGeometry& volume,
-                                             std::uint32_t chunk) {
-    const std::uint64_t seed = detail::seed_of(volume, chunk);
+GN_NOINLINE inline std::uint32_t first_by_hash(std::uint64_t members, std::uint64_t seed) {
     std::uint64_t best = 0;
     std::uint32_t first = kMaxSlots;
     // In steps whose hashes do not depend on one another, of numbers that the compiler knows.
@@ -123,7 +122,7 @@ GN_NOINLINE inline std::uint32_t place_first(std::uint64_t members, const Volume
         if (((members >> at) & ((1u << kStep) - 1)) == 0) continue;
         std::uint64_t hash[kStep];
         GN_DEVICE_UNROLL
-        for (std::uint32_t i = 0; i < kStep; ++i) hash[i] = detail::rank_hash(seed, at + i);
+        for (std::uint32_t i = 0; i < kStep; ++i) hash[i] = rank_hash(seed, at + i);
         GN_DEVICE_UNROLL
         for (std::uint32_t i = 0; i < kStep; ++i) {
             const bool better = ((members >> (at + i)) & 1) != 0 && (first == kMaxSlots || hash[i] > best);
@@ -132,6 +131,12 @@ GN_NOINLINE inline std::uint32_t place_first(std::uint64_t members, const Volume
         }
     }
     return first;
+}
+}  // namespace detail
+
+GN_HD
+inline std::uint32_t place_first(std::uint64_t members, const VolumeGeometry& volume, std::uint32_t chunk) {
+    return detail::first_by_hash(members, detail::seed_of(volume, chunk));
 }
 
 GN_HD
