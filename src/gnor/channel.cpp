@@ -398,6 +398,9 @@ Result<void> Channel::reclaim(std::uint32_t slot) {
     auto* completion = const_cast<mlx5::Cqe64*>(q.send_completion);
     std::memset(completion, 0, sizeof(*completion));
     simt::store_relaxed<simt::Scope::kSystem>(&completion->counter_own, mlx5::kInitialCounterOwn);
+    // Before receives are there again: a lone lane may have left this record behind (lone.hpp).
+    simt::release_before_stores<simt::Scope::kSystem>();
+    rdma::record_consumed(c.completion_queue(), c.completions.consumer);
     rdma::post_all_receives(c.receives()[slot]);
     simt::store_relaxed<simt::Scope::kDevice>(&q.outstanding, 0u);
     simt::fetch_and<simt::Scope::kDevice>(&c.flushed_queues, ~(1ull << slot));

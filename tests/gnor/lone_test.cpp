@@ -2,8 +2,8 @@
 // whatever the drives answer; nothing owed is forgotten; ids and rings come round.
 #include <gtest/gtest.h>
 
-#include <map>
-#include <tuple>
+#include <algorithm>
+#include <atomic>
 
 #include "gnor/rig.hpp"
 
@@ -230,6 +230,128 @@ TEST(Lone, WhatIsOwedIsSettledBeforeAllCreditsAreTaken) {
         EXPECT_EQ(t.rig.nic->counters().rnr + t.rig.target_nic->counters().rnr, 0u);
         t.end();
     }
+}
+
+/// Looks, when the records are stored and the bell is not rung yet, at what each queue owes the NIC.
+struct OwedProbe {
+    gnor::ChannelState* c;
+    std::uint32_t* most;
+    void operator()(gnor::LoneStep step) const {
+        if (step != gnor::LoneStep::kRecorded) return;
+        for (std::uint32_t q = 0; q < c->queues; ++q) {
+            const std::uint32_t record = be32(c->queue(q).doorbell_record[rdma::mlx5::kReceiveRecord]);
+            const auto posted = static_cast<std::uint32_t>(c->queue(q).receive.posted);
+            *most = std::max(*most, (posted - record) & rdma::mlx5::kIndexMask);
+        }
+    }
+};
+// A write leaves a receive owed on each of its queues, a read of the same chunk takes one of them.
+TEST(Lone, NoQueueEverOwesTwoReceives) {
+    LoneRig t;
+    std::uint32_t most = 0;
+    const OwedProbe probe{t.ch.raw(), &most};
+    SplitMix64 random(t.rig.options.seed);
+    std::uint32_t straight = 0;
+    for (std::uint32_t i = 0; i < 2000; ++i) {
+        const auto block = static_cast<std::uint32_t>(random.below(1000));
+        const bool write = random.below(3) == 0;
+        const gnor::LoneRequest request{.opcode = write ? IoOpcode::kWrite : IoOpcode::kRead,
+                                        .first_sector = 0,
+                                        .sectors = 0,
+                                        .block = block,
+                                        .blocks = 1,
+                                        .address = reinterpret_cast<std::uint64_t>(t.buffer),
+                                        .sequence = write ? t.v.take_sequences(kMe, 1) : 0};
+        gnor::Operation op = t.v.operation();
+        std::uint32_t index = gnor::kNone;
+        auto& c = t.ch.state();
+        const auto end = write ? gnor::carry_alone<gnor::kLoneReplicas>(c, op, request, late(), index, probe)
+                               : gnor::carry_alone<1>(c, op, request, late(), index, probe);
+        ASSERT_LE(most, 1u) << "after " << i << " calls";
+        straight += end == gnor::LoneEnd::kDone ? 1 : 0;
+        if (end == gnor::LoneEnd::kDone) continue;
+        gnor::Cursor cursor = t.v.cursor_for(request.opcode, nullptr, 0);
+        gnor::LaneWork work;
+        work.exhausted = true;
+        if (end == gnor::LoneEnd::kUnderWay) work.adopt(index);
+        ASSERT_EQ(gnor::go_on(kMe, c, op, cursor, work, 0, late()), Status::kSuccess);
+    }
+    EXPECT_GT(straight, 200u);
+    EXPECT_EQ(most, 1u);
+    t.end();
+}
+
+// One write, one sequence, whichever way it goes.
+TEST(Lone, AWriteTakesOneSequenceOnEveryWay) {
+    LoneRig t;
+    std::uint32_t version = 1;
+    std::atomic<int> refusals = 0;
+    t.rule_everywhere([&](const nvme::Command&, const IoFields&) {
+        return refusals-- > 0 ? Decision{Decision::kRefuse, Status::kBusy, 0} : Decision{};
+    });
+    const auto expect_next = [&](std::uint64_t sequence, std::size_t replicas, const VolumeRef& v, int busy) {
+        for (auto& d : t.rig.drives) d->forget();
+        refusals = busy;
+        ASSERT_EQ(v.write(kMe, t.ch, 3, 1, t.buffer, late()), Status::kSuccess);
+        std::size_t seen = 0;
+        for (auto& d : t.rig.drives)
+            for (const auto& one : d->seen()) {
+                EXPECT_EQ(one.sequence, sequence);
+                ++seen;
+            }
+        EXPECT_GE(seen, replicas);
+    };
+    VolumeRef three = t.v;
+    three.geometry.replicas = 3;
+    std::uint64_t sequence = 0;
+    for (int round = 0; round < 5; ++round) {
+        expect_next(++sequence, 2, t.v, 0);
+        expect_next(++sequence, 3, three, 0);  // more than paths: run()'s from the beginning
+        expect_next(++sequence, 2, t.v, 1);    // left in the middle
+        t.rig.set_map(++version, [](placement::ArrayMap& map) { map.slots[0].weight = 2; });
+        expect_next(++sequence, 2, t.v, 0);  // not plain
+        t.rig.set_map(++version);
+    }
+    refusals = 0;
+    t.end();
+}
+
+TEST(Lone, StableCallsCarryFuaAndOthersDoNot) {
+    LoneRig t;
+    std::atomic<int> with = 0, without = 0;
+    t.rule_everywhere([&](const nvme::Command&, const IoFields& f) {
+        ++(f.fua ? with : without);
+        return Decision{};
+    });
+    const VolumeRef stable = t.v.stable();
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_EQ(stable.write(kMe, t.ch, 3, 1, t.buffer, late()), Status::kSuccess);
+        ASSERT_EQ(stable.read(kMe, t.ch, 3, 1, t.buffer, late()), Status::kSuccess);
+        ASSERT_EQ(t.v.read(kMe, t.ch, 3, 1, t.buffer, late()), Status::kSuccess);
+    }
+    EXPECT_EQ(with, 60);
+    EXPECT_EQ(without, 20);
+    EXPECT_GT(t.counters().straight, 0u);
+    t.end();
+}
+
+TEST(Lone, ViewsThatAreNotOneLanesAreToldAndNothingIsTaken) {
+    RigOptions o = lone();
+    o.sharing = Sharing::kGrid;
+    Rig rig(o);
+    const VolumeRef v = rig.volume();
+    std::byte buffer[nvme::kBlockBytes];
+    const auto refused = [&](const VolumeRef& volume, LoneChannel ch) {
+        return volume.write(kMe, ch, 0, 1, buffer, late()) == Status::kWrongSharing &&
+               volume.read(kMe, ch, 0, 1, buffer, late()) == Status::kWrongSharing;
+    };
+    VolumeRef nobodys = v;
+    nobodys.current_map = nullptr;
+    EXPECT_TRUE(refused(v, rig.channel().as<Sharing::kLane>()));
+    EXPECT_TRUE(refused(v, LoneChannel{}));
+    EXPECT_TRUE(refused(nobodys, rig.channel().as<Sharing::kLane>()));
+    EXPECT_EQ(v.take_sequences(kMe, 1), 1u) << "none was taken by what was refused";
+    EXPECT_EQ(rig.channels[0]->counters().value().writes, 0u);
 }
 
 TEST(Lone, AnswersToOthersMeanwhileAreFiled) {

@@ -13,7 +13,8 @@
 //
 // Invariants
 //   * a receive is posted for each credit. The NIC is told of an owed one after the bell's fence, so possibly
-//     later than the bell: such a queue is used only while one more receive is posted than commands are out.
+//     later than the bell: such a queue is used only while one more receive is posted than commands are out,
+//     and it never owes two, as a call settles what its own queues owe before anything else.
 //     All others take credits by take_credits, which settles what is owed first;
 //   * the completion queue does not overrun: its consumer record is stored a fence before any receive record;
 //   * a command id that was sent is never sent again while its answer may come: success leaves the slot free
@@ -150,7 +151,10 @@ GN_HD GN_INLINE bool open_path(State& c, LonePath<State::kScope>& path, std::uin
     path.posted = q.receive.posted;
     const std::uint32_t spare = ((owed >> path.number) & 1) != 0 ? 1 : 0;
     if ((broken | error) != 0 || reserved != rung || out + spare >= depth) return false;
-    if (reserved - completed >= path.send.entries()) completed = path.send.refresh_completed();
+    if (reserved - completed >= path.send.entries()) {
+        completed = path.send.refresh_completed();
+        if (path.send.broken()) return false;
+    }
     path.ticket.index = reserved;
     path.ticket.outcome = rdma::SendOutcome::kGranted;
     return reserved - completed < path.send.entries();
@@ -178,10 +182,12 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i) {
         if (owed == 0) continue;
-        const std::uint32_t queue = detail::lowest_bit(owed);
+        // A path's own first: so no queue that is used ever owes more than one.
+        const std::uint64_t own = i < flight.count ? owed & (std::uint64_t{1} << flight.path[i].number) : 0;
+        const std::uint32_t queue = detail::lowest_bit(own != 0 ? own : owed);
+        owed &= ~(std::uint64_t{1} << queue);
         record[i].at = c.queue(queue).doorbell_record + mlx5::kReceiveRecord;
         record[i].value = be32(static_cast<std::uint32_t>(c.queue(queue).receive.posted) & mlx5::kIndexMask);
-        owed &= owed - 1;
     }
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i) {
@@ -205,7 +211,7 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
     for (std::uint32_t i = 0; i < kMost; ++i)
         if (record[i].at != nullptr)
             simt::store_released<simt::Scope::kSystem>(record[i].at, record[i].value);
-    // More than paths: of calls that left the straight path. They wait for the next.
+    // More than paths, as a read's behind a write's of two replicas: they wait for the next.
     simt::store_relaxed<State::kScope>(&c.owed_receives, owed);
     probe(LoneStep::kRung);
 }

@@ -237,7 +237,9 @@ class VolumeRef {
         gnor::LaneWork work;
         std::uint64_t sequence = 0;  // none was taken: the first ever is 1
         if constexpr (Channel::kSharing == Sharing::kLane) {
-            const bool may = channel.is_here() && allows(opcode) && request.buffer != nullptr;
+            // On a GPU the channel's mode is looked at with all else (carry_alone): by itself it is a trip.
+            const bool here = GN_DEVICE_PASS ? channel.is_here() : nvme::ok(channel.usable());
+            const bool may = here && allows(opcode) && request.buffer != nullptr && current_map != nullptr;
             if (may && opcode == nvme::IoOpcode::kRead)
                 if (goes_straight<1>(channel, opcode, request, deadline, sequence, work))
                     return Status::kSuccess;

@@ -263,21 +263,42 @@ GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_ident
     }
 }
 
-/// Two neighbouring words, 8-byte aligned, loaded at once: of `p[0]` and of `p[1]`. As load_acquire of both.
-/// A GPU's loads of pinned memory that touch the same 32 bytes wait for one another.
+/// Two neighbouring words, 8-byte aligned, loaded at once: of `p[0]` and of `p[1]`. A GPU's loads of pinned
+/// memory that touch the same 32 bytes wait for one another. Whoever writes them may do so one by one, which
+/// neither PTX's memory model nor C++'s speaks of: this relies on processors that load 8 aligned bytes at
+/// once, and the caller must bear a pair of which only one word is new.
 struct WordPair {
     std::uint32_t first, second;
 };
+namespace detail {
+GN_HD
+constexpr WordPair split(std::uint64_t both) {
+    return WordPair{static_cast<std::uint32_t>(both), static_cast<std::uint32_t>(both >> 32)};
+}
+#if GN_DEVICE_PASS
+using PairWord = std::uint64_t;
+#else
+using PairWord __attribute__((may_alias)) = std::uint64_t;
+#endif
+}  // namespace detail
+template <Scope S>
+GN_HD WordPair load_relaxed_pair(const std::uint32_t* p) {
+#if GN_DEVICE_PASS
+    return detail::split(load_relaxed<S>(reinterpret_cast<const std::uint64_t*>(p)));
+#else
+    yield_point();
+    return detail::split(__atomic_load_n(reinterpret_cast<const detail::PairWord*>(p), __ATOMIC_RELAXED));
+#endif
+}
+/// The same, as load_acquire of both.
 template <Scope S>
 GN_HD WordPair load_acquire_pair(const std::uint32_t* p) {
 #if GN_DEVICE_PASS
-    const auto both = load_acquire<S>(reinterpret_cast<const std::uint64_t*>(p));
+    return detail::split(load_acquire<S>(reinterpret_cast<const std::uint64_t*>(p)));
 #else
-    using Both __attribute__((may_alias)) = std::uint64_t;
     yield_point();
-    const std::uint64_t both = __atomic_load_n(reinterpret_cast<const Both*>(p), __ATOMIC_ACQUIRE);
+    return detail::split(__atomic_load_n(reinterpret_cast<const detail::PairWord*>(p), __ATOMIC_ACQUIRE));
 #endif
-    return WordPair{static_cast<std::uint32_t>(both), static_cast<std::uint32_t>(both >> 32)};
 }
 
 /// Several words that are released together cost a GPU one fence: release_before_stores(), and then

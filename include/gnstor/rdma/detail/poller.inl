@@ -149,7 +149,7 @@ GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveS
     for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i) {
         const mlx5::Cqe64* cqe = cqe_at(cq, at + i);
         loaded[i].dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
-        const auto last = simt::load_acquire_pair<Scope::kSystem>(&cqe->sop_drop_qpn);
+        const auto last = simt::load_relaxed_pair<Scope::kSystem>(&cqe->sop_drop_qpn);
         loaded[i].qpn_word = last.first;
         loaded[i].own = last.second;
     }
