@@ -1,5 +1,6 @@
-// poster_gate.cu: the device poster in kernels small enough that ptx_order_test.py can follow every path
-// through them.
+// poster_gate.cu: the device poster, and the straight path's own order of the same stores, in kernels small
+// enough that ptx_order_test.py can follow every path through them.
+#include <gnstor/gnor/lone.hpp>
 #include <gnstor/rdma/poster.hpp>
 
 using gnstor::rdma::SendOutcome;
@@ -27,4 +28,17 @@ extern "C" __global__ void gate_warp(SendQueueRef queue, gnstor::rdma::mlx5::Dat
     SendTicket ticket = gnstor::rdma::try_reserve(group, queue, true);
     if (ticket.granted()) queue.fill_send(ticket, data);
     gnstor::rdma::publish_and_ring(group, queue, ticket);
+}
+
+using LoneState = gnstor::gnor::SharedState<gnstor::Sharing::kLane, gnstor::gnor::AnyCallback>;
+using LoneFlight = gnstor::gnor::LoneFlight<LoneState, 1>;
+
+// The straight path: one command to one drive, with the records of the completions of the call before.
+extern "C" __global__ void gate_straight_path(LoneState* channel, gnstor::gnor::CommandContext context,
+                                              gnstor::nvme::MapVersion version,
+                                              gnstor::gnor::LoneRequest request, LoneFlight flight,
+                                              std::uint64_t owed) {
+    flight.count = 1;
+    gnstor::gnor::NoLoneProbe probe;
+    gnstor::gnor::send_alone(*channel, context, version, request, flight, owed, probe);
 }

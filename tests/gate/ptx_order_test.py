@@ -7,6 +7,11 @@ poster_gate.cu, follows the control flow of each kernel and asserts, for every p
   entry stores (4 x 16 bytes)  ->  hand-over by an acq_rel atomic  ->  st.release.sys (doorbell record)
                                ->  fence.acq_rel.sys               ->  exactly one 64-bit st.mmio (the bell)
 
+The straight path of a lone lane shares its fences among what it hands over, and so has an order of its own:
+
+  capsule and entry (8 x 16 bytes)  ->  fence.acq_rel.sys  ->  the doorbell record and the completion queue's
+  consumer record  ->  fence.acq_rel.sys  ->  the bell  ->  receive records, which rely on the second fence
+
 Then it proves that it can fail: it breaks the PTX in every way named in MUTATIONS, and each must be found.
 PTX ISA 8.7: 8 (memory consistency model), 9.7.9.12 (st, st.mmio), 9.7.13.4 (fence).
 """
@@ -127,6 +132,60 @@ def check(kernel, entry_store_on_every_path):
     return [kernel.text[i] for i in entries + [record] + guards + [bell]]
 
 
+RECORD_OF_MANY = r"st\.relaxed\.sys(\.global)?\.[bu]32\b"
+
+
+def fewest(kernel, statements, goal):
+    """How many of `statements` the path with the fewest passes from the start to one of `goal`."""
+    fewest_to, todo = {0: 0}, [0]
+    while todo:
+        i = todo.pop()
+        if i in goal:
+            continue
+        count = fewest_to[i] + (i in statements)
+        for after in kernel.after(i):
+            if count < fewest_to.get(after, 1 << 30):
+                fewest_to[after] = count
+                todo.append(after)
+    return min((fewest_to[i] for i in goal if i in fewest_to), default=0)
+
+
+def check_straight(kernel):
+    """As check, for the straight path: two fences, between them the records, behind the second the rest."""
+    entries, records, fences = kernel.find(ENTRY_STORE), kernel.find(RECORD_OF_MANY), kernel.find(FENCE)
+    bells = kernel.find(MMIO)
+    rule(len(kernel.find(MMIO_ANY)) == 1 and len(bells) == 1, "not one mmio store, 64-bit, relaxed, of system scope")
+    bell = bells[0]
+    rule(bell in kernel.reach([0]), "the bell can not be reached")
+    rule(bell not in kernel.reach(kernel.after(bell)), "the bell may be rung twice")
+    rule(len(fences) == 2, f"{len(fences)} system-scope fences, not two")
+    early = [i for i in records if bell in kernel.reach(kernel.after(i))]
+    late = [i for i in records if i not in early]
+    rule(len(early) == 2, f"{len(early)} records before the bell, not the doorbell record and the consumer record")
+    rule(late, "no receive record behind the bell")
+    rule(unconditional(kernel, fences + early + [bell] + entries), "a piece of the order is predicated: some path skips it")
+    stored = fewest(kernel, entries, early)
+    rule(stored == 8, f"a path stores {stored} times 16 bytes of capsule and entry before a record, not eight times")
+    for record in early:
+        rule(bell not in kernel.reach([0], avoiding=[record]), "a path rings the bell without one of the records before")
+        rule(record not in kernel.reach([0], avoiding=fences), "a path reaches a record without a release before")
+        rule(bell not in kernel.reach(kernel.after(record), avoiding=fences), "a path from a record to the bell has no release")
+        after = [i for i in entries if i in kernel.reach(kernel.after(record))]
+        rule(not after, f"a store of capsule or entry may come after a record: {[kernel.text[i] for i in after]}")
+        for receive in late:
+            rule(receive not in kernel.reach(kernel.after(record), avoiding=fences),
+                 "a path from a record to a receive record has no release")
+    for entry in entries:
+        rule(not set(early) & kernel.reach(kernel.after(entry), avoiding=fences),
+             f"a path from '{kernel.text[entry]}' to a record has no release")
+    second = [f for f in fences if bell in kernel.reach(kernel.after(f), avoiding=fences)]
+    rule(len(second) == 1, "not one fence is the bell's")
+    between = [i for i in kernel.reach(kernel.after(second[0]), avoiding=[bell]) if bell in kernel.reach([i])]
+    stores = [kernel.text[i] for i in between if i in kernel.find(ANY_STORE)]
+    rule(not stores, f"a store lies between the second fence and the bell: {stores}")
+    return [kernel.text[i] for i in entries + [fences[0]] + early + [fences[1], bell] + late]
+
+
 def kernels_of(ptx):
     found = {}
     for match in re.finditer(r"\.entry\s+(\w+)\s*\(", ptx):
@@ -151,12 +210,12 @@ MUTATIONS = [
     ("the record is written for some lanes only", r"st\.release\.sys\.u32", "@%p1 st.release.sys.u32"),
     ("no release before the bell", FENCE_LINE, ""),
     ("the release before the bell reaches the GPU alone", r"fence\.acq_rel\.sys", "fence.acq_rel.gpu"),
-    ("the release comes after the bell", f"({FENCE_LINE})({BELL_LINE})", r"\2\1"),
+    ("the release comes after the bell", f"({FENCE_LINE})(.*?)({BELL_LINE})", r"\2\3\1"),
     ("the bell is not rung", BELL_LINE, ""),
     ("the bell is rung twice", f"({BELL_LINE})", r"\1\1"),
     ("the bell is an ordinary store", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.relaxed.sys.global.u64"),
     ("the bell is 32 bits wide", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.mmio.relaxed.sys.global.u32"),
-    ("the bell comes before the record", f"({RECORD_LINE})(.*?)({FENCE_LINE})({BELL_LINE})", r"\3\4\2\1"),
+    ("the bell comes before the record", f"({RECORD_LINE})(.*?)({FENCE_LINE})(.*?)({BELL_LINE})", r"\2\3\4\5\1"),
     ("a store slips between release and bell", f"({FENCE_LINE})", r"\1\n\tst.relaxed.sys.u32 [%rd1], %r1;"),
     ("a quarter of the entry is not written", r"\n[^\n]*st\.global\.v4\.[bu]32[^\n]*\+48\][^\n]*", ""),
     ("a quarter of the entry is written after the record",
@@ -168,15 +227,45 @@ MUTATIONS = [
 ]
 
 
-def self_test(ptx, name, entry_store_on_every_path):
+# The same for the straight path. Its first fence, the two records, its second fence, the bell, a receive record:
+SEVERAL = r"\n[^\n]*st\.relaxed\.sys\.u32[^\n]*"
+ORDER = f"({FENCE_LINE})(.*?)({SEVERAL})(.*?)({SEVERAL})(.*?)({FENCE_LINE})(.*?)({BELL_LINE})(.*?)({SEVERAL})"
+QUARTER = r"\n[^\n]*st\.global\.v4\.[bu]32[^\n]*\+48\][^\n]*"
+STRAIGHT_MUTATIONS = [
+    ("no release before the records", ORDER, r"\2\3\4\5\6\7\8\9\10\11"),
+    ("the release before the records reaches the GPU alone", ORDER, r"\n\tfence.acq_rel.gpu;\2\3\4\5\6\7\8\9\10\11"),
+    ("no release before the bell", ORDER, r"\1\2\3\4\5\6\8\9\10\11"),
+    ("the release before the bell reaches the GPU alone", ORDER, r"\1\2\3\4\5\6\n\tfence.acq_rel.gpu;\8\9\10\11"),
+    ("the first record comes before the release", ORDER, r"\2\3\1\4\5\6\7\8\9\10\11"),
+    ("the second record comes behind the second release", ORDER, r"\1\2\3\4\6\7\5\8\9\10\11"),
+    ("the second record comes behind the bell", ORDER, r"\1\2\3\4\6\7\8\9\5\10\11"),
+    ("the first record is not written", ORDER, r"\1\2\4\5\6\7\8\9\10\11"),
+    ("the second record is not written", ORDER, r"\1\2\3\4\6\7\8\9\10\11"),
+    ("a receive record comes before the second release", ORDER, r"\1\2\3\4\5\11\6\7\8\9\10"),
+    ("a receive record is not written", ORDER, r"\1\2\3\4\5\6\7\8\9\10"),
+    ("a record is written for some lanes only", ORDER, r"\1\2\n\t@%p1 st.relaxed.sys.u32 [%rd1], %r1;\4\5\6\7\8\9\10\11"),
+    ("a branch jumps past the records and their release", ORDER,
+     r"\n\t@%p1 bra $L__skip;\1\2\3\4\5\6\7\n$L__skip:\8\9\10\11"),
+    ("a store slips between release and bell", ORDER,
+     r"\1\2\3\4\5\6\7\n\tst.relaxed.sys.u64 [%rd1], %rd1;\8\9\10\11"),
+    ("the bell is not rung", BELL_LINE, ""),
+    ("the bell is rung twice", f"({BELL_LINE})", r"\1\1"),
+    ("the bell is an ordinary store", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.relaxed.sys.global.u64"),
+    ("the bell is 32 bits wide", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.mmio.relaxed.sys.global.u32"),
+    ("a quarter of capsule or entry is not written", QUARTER, ""),
+    ("a quarter is written behind the release", f"({QUARTER})(.*?)({FENCE_LINE})", r"\2\3\1"),
+]
+
+
+def self_test(ptx, name, check, mutations):
     """Every mutation must be applicable, and found."""
     start, end = body_span(ptx, name)
-    for what, pattern, replacement in MUTATIONS:
+    for what, pattern, replacement in mutations:
         mutated, count = re.subn(pattern, replacement, ptx[start:end], flags=re.S)
         if count == 0:
             raise Broken(f"mutation '{what}' did not apply to {name}: the self-test tests nothing")
         try:
-            check(kernels_of(ptx[:start] + mutated + ptx[end:])[name], entry_store_on_every_path)
+            check(kernels_of(ptx[:start] + mutated + ptx[end:])[name])
         except Broken as found:
             print(f"  mutated: {what}\n    found: {str(found)[:110]}")
             continue
@@ -204,13 +293,15 @@ def main():
         ptx = compile_to_ptx(arguments.nvcc, arguments.source, arguments.include, arguments.arch)
         kernels = kernels_of(ptx)
         # In the warp's kernel a lane without a ticket fills nothing, so its path has no entry stores.
-        for name, on_every_path in (("gate_one_lane", True), ("gate_warp", False)):
+        gates = (("gate_one_lane", lambda k: check(k, True), MUTATIONS), ("gate_warp", lambda k: check(k, False), MUTATIONS),
+                 ("gate_straight_path", check_straight, STRAIGHT_MUTATIONS))
+        for name, holds, mutations in gates:
             rule(name in kernels, f"no kernel {name} in the PTX")
             print(f"{name}: {len(kernels[name].text)} statements; matched, in this order on every path:")
-            for line in check(kernels[name], on_every_path):
+            for line in holds(kernels[name]):
                 print(f"  {line}")
-            self_test(ptx, name, on_every_path)
-        print(f"2 kernels in order, {2 * len(MUTATIONS)} mutations found")
+            self_test(ptx, name, holds, mutations)
+        print(f"{len(gates)} kernels in order, {sum(len(m) for _, _, m in gates)} mutations found")
     except Broken as broken:
         print(f"FAILED: {broken}", file=sys.stderr)
         return 1
