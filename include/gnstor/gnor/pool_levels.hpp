@@ -172,7 +172,7 @@ class BasicLevelsRef {
             const std::uint64_t after = simt::fetch_add<S>(moves(), std::uint64_t{0});
             if (before == after && under_way(after) == 0) break;
             for (std::uint32_t k = 0; k < kPoolPauses && under_way(load(moves())) != 0; ++k)
-                simt::pause(backoff);
+                simt::give_way(backoff);
         }
         return kNone;
     }

@@ -39,6 +39,19 @@ inline void pause(std::uint32_t& backoff) {
 #endif
 }
 
+/// As pause, for who waits for one lane that is about to do a certain thing. The threads of CPU lanes may
+/// have lost their core just then, and yielding brings them back only when it suits the scheduler: after a
+/// few times this one sleeps (100 us).
+GN_HD
+inline void give_way(std::uint32_t& backoff) {
+    pause(backoff);
+#if !GN_DEVICE_PASS
+    constexpr std::uint32_t kYields = 32;
+    const timespec away{0, 100'000};
+    if (backoff > kYields) nanosleep(&away, nullptr);
+#endif
+}
+
 /// A point in time after which a wait ends with Status::kTimedOut. Trivially copyable.
 struct Deadline {
     std::uint64_t at_ns;
