@@ -4,8 +4,10 @@
 #include <gnstor/base/units.hpp>
 
 #include "engine_busy.hpp"
+#include "initiators/bed.hpp"
 #include "initiators/load_lanes.hpp"
 #include "progress.hpp"
+#include "serving_processes.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -51,14 +53,6 @@ Middle middle(const Case& c, Get get) {
     for (const Repeat& r : c.repeats) values.push_back(get(r));
     std::sort(values.begin(), values.end());
     return {values.front(), values[values.size() / 2], values.back()};
-}
-
-std::string cpu_us(const Case& c, const std::string& name) {
-    for (const Repeat& r : c.repeats)
-        if (!r.more.contains(name) || r.operations == 0) return "-";
-    return fmt::format("{:.2f}", middle(c, [&name](const Repeat& r) {
-                                     return r.more.at(name) / static_cast<double>(r.operations) * 1e6;
-                                 }).median);
 }
 
 /// Achieved over what the profile's drives or network allow, whichever is less.
@@ -141,17 +135,18 @@ std::string load_table(const std::vector<Case>& cases) {
             return r.engine_cpu_seconds / static_cast<double>(r.operations) * 1e6;
         });
         const nlohmann::json& p = c.parameters;
-        text += fmt::format(fmt::runtime(kRow), p["path"].get<std::string>(), p["pattern"].get<std::string>(),
-                            p["operation"].get<std::string>(), p["bytes"].get<std::uint32_t>(),
-                            p["clients"].get<std::uint32_t>(), p["SSDs"].get<std::uint32_t>(),
-                            fmt::format("{:.0f} ({:.0f} .. {:.0f})", iops.median, iops.least, iops.most),
-                            fmt::format("{:.3f}", rate.median), of_limit(c, iops.median),
-                            us([](const Repeat& r) { return r.latency.mean_ns; }),
-                            us([](const Repeat& r) { return r.latency.p50_ns; }),
-                            us([](const Repeat& r) { return r.latency.p99_ns; }),
-                            us([](const Repeat& r) { return r.latency.p999_ns; }),
-                            cpu_us(c, "initiator_cpu_seconds"), fmt::format("{:.2f}", hardware.median),
-                            cpu_us(c, "array_cpu_seconds"), stages_of(c));
+        text +=
+            fmt::format(fmt::runtime(kRow), p["path"].get<std::string>(), p["pattern"].get<std::string>(),
+                        p["operation"].get<std::string>(), p["bytes"].get<std::uint32_t>(),
+                        p["clients"].get<std::uint32_t>(), p["SSDs"].get<std::uint32_t>(),
+                        fmt::format("{:.0f} ({:.0f} .. {:.0f})", iops.median, iops.least, iops.most),
+                        fmt::format("{:.3f}", rate.median), of_limit(c, iops.median),
+                        us([](const Repeat& r) { return r.latency.mean_ns; }),
+                        us([](const Repeat& r) { return r.latency.p50_ns; }),
+                        us([](const Repeat& r) { return r.latency.p99_ns; }),
+                        us([](const Repeat& r) { return r.latency.p999_ns; }),
+                        us_an_operation(c, "initiator_cpu_seconds"), fmt::format("{:.2f}", hardware.median),
+                        us_an_operation(c, "array_cpu_seconds"), stages_of(c));
     }
     return text + busy_lines(cases);
 }
@@ -179,24 +174,6 @@ std::string work_table(const std::vector<Case>& cases) {
     return text.empty() ? text
                         : "Time of threads (client, array) and warps (lane) by what they did, us an I/O:\n" +
                               text + "\n";
-}
-
-std::string process_lines(const std::vector<Case>& cases) {
-    constexpr std::string_view kBegin = "process_", kEnd = "_cpu_seconds";
-    std::string text;
-    for (const Case& c : cases) {
-        std::string line;
-        if (c.repeats.empty()) continue;
-        for (const auto& [name, value] : c.repeats.front().more)
-            if (name.starts_with(kBegin) && name.ends_with(kEnd))
-                line += fmt::format("{}{} {}", line.empty() ? "" : ", ",
-                                    name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size()),
-                                    cpu_us(c, name));
-        if (!line.empty()) text += fmt::format("  {:<48} {}\n", name_of(c), line);
-    }
-    return text.empty()
-               ? text
-               : "Processes that emulate NIC and SSDs, CPU time in us an I/O (in NIC+SSD above):\n" + text;
 }
 
 Result<std::optional<Case>> measure_right(CaseRunner& runner, const LoadCase& c) {
@@ -227,13 +204,6 @@ const char* latency_words(const LoadSettings& s) {
                : "from when a request was meant to be sent until its data is compared, or it is answered";
 }
 
-/// How many SSDs an array has that others serve: what its cases are about.
-Result<std::uint32_t> ssds_of(const ServedArrayOptions& served) {
-    GN_ASSIGN(const std::unique_ptr<ServedArray> array, open_served_array(served));
-    GN_ASSIGN(const client::ArrayView view, array->array().control().array());
-    return static_cast<std::uint32_t>(view.ssds.size());
-}
-
 }  // namespace
 
 Result<bool> run_load(const LoadOptions& given) {
@@ -250,7 +220,7 @@ Result<bool> run_load(const LoadOptions& given) {
                              "alone is measured there",
                              path);
         options.settings.steady = true;  // the array stays as it is from repeat to repeat
-        GN_ASSIGN(const std::uint32_t ssds, ssds_of(options.settings.served));
+        GN_ASSIGN(const std::uint32_t ssds, served_ssds(options.settings.served));
         options.ssds = {ssds};
     }
     GN_ASSIGN(options.settings, complete(options.settings));

@@ -119,8 +119,6 @@ Result<bool> run_load(const LoadOptions& options);
 std::string load_table(const std::vector<Case>& cases);
 /// What threads and warps did with their time, by path and stage; empty where nobody measured it.
 std::string work_table(const std::vector<Case>& cases);
-/// CPU time of other processes that emulate hardware, by case; empty where there are none.
-std::string process_lines(const std::vector<Case>& cases);
 /// The rows' results in the schema of docs/runs/README.md.
 nlohmann::json load_json(const std::string& benchmark, const std::vector<std::string>& command,
                          const LoadSettings& s, const std::vector<Case>& cases);

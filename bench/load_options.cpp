@@ -3,6 +3,8 @@
 
 #include <gnstor/base/units.hpp>
 
+#include "served_options.hpp"
+
 namespace gnstor::bench {
 
 void add_load_settings(CLI::App& app, LoadSettings& s, LoadWords& words) {
@@ -77,17 +79,9 @@ void add_load_options(CLI::App& app, LoadOptions& o, LoadWords& words) {
         ->delimiter(',')
         ->capture_default_str();
     add_load_settings(app, o.settings, words);
-    CLI::Option* const array = app.add_option(
-        "--array", o.settings.served.array,
-        "measure an array of other processes: unix:PATH or http://HOST:PORT of its gnstord; gnor alone");
-    app.add_option("--token-file", o.settings.served.token_file, "with --array http://...: gnstord's token")
-        ->needs(array);
-    app.add_option("--address", o.settings.served.address, "with --array: own IP address on the udp wire")
-        ->needs(array);
-    for (const char* of_an_array_of_its_own :
-         {"--ssds", "--engine-threads", "--nic-threads", "--service-units", "--profile", "--array-threads",
-          "--threads", "--client-threads", "--write-budget", "--steady"})
-        array->excludes(app.get_option(of_an_array_of_its_own));
+    add_served_options(app, o.settings.served, "gnor alone",
+                       {"--ssds", "--engine-threads", "--nic-threads", "--service-units", "--profile",
+                        "--array-threads", "--threads", "--client-threads", "--write-budget", "--steady"});
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
     app.add_option("--output", o.output, "on standard output: table or json")
         ->check(CLI::IsMember({"table", "json"}));

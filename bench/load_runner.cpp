@@ -5,6 +5,7 @@
 #include "load_threads.hpp"
 #include "memory.hpp"
 #include "model_figures.hpp"
+#include "serving_processes.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -26,19 +27,6 @@ std::uint32_t cores_here() {
 
 bool is_power_of_two(std::uint64_t n) {
     return n != 0 && (n & (n - 1)) == 0;
-}
-
-/// Of the processes that emulate hardware, each apart: an initiator on shared memory has no engine of its
-/// own.
-void add_processes(Repeat& repeat, const std::vector<HardwareProcess>& before,
-                   const std::vector<HardwareProcess>& after) {
-    for (const HardwareProcess& process : after)
-        for (const HardwareProcess& was : before) {
-            if (was.name != process.name) continue;
-            const double seconds = process.cpu_seconds - was.cpu_seconds;
-            repeat.more[fmt::format("process_{}_cpu_seconds", process.name)] = seconds;
-            repeat.engine_cpu_seconds += seconds;
-        }
 }
 
 }  // namespace

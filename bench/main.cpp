@@ -25,18 +25,25 @@ constexpr char kExamples[] =
     "  gnstor bench path --sizes 512,4096 --ops read\n"
     "  gnstor bench model --profiles samsung-pm1743 --sizes 4096 --ops read";
 
+std::string value_as_kept(const std::string& option, const std::string& value) {
+    if (option == "--store" || option == "--token-file") return "FOLDER";
+    if (option == "--array" && value.starts_with("unix:")) return "unix:SOCKET";
+    return option == "--json" ? std::filesystem::path(value).filename().string() : value;
+}
+
 /// The command as the raw result keeps it: without folders of this machine.
 std::vector<std::string> as_kept(int argc, char** argv) {
     std::vector<std::string> words{"gnstor_bench"};
+    std::string option;  // that the next word belongs to
     for (int i = 1; i < argc; ++i) {
-        const bool names_file = i > 1 && std::string_view(argv[i - 1]) == "--json";
-        const bool names_folder = i > 1 && std::string_view(argv[i - 1]) == "--store";
-        const bool names_array = i > 1 && std::string_view(argv[i - 1]) == "--array";
-        const bool names_token = i > 1 && std::string_view(argv[i - 1]) == "--token-file";
-        words.push_back(names_folder || names_token                                     ? "FOLDER"
-                        : names_array && std::string_view(argv[i]).starts_with("unix:") ? "unix:SOCKET"
-                        : names_file ? std::filesystem::path(argv[i]).filename().string()
-                                     : argv[i]);
+        const std::string word = argv[i];
+        const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
+        if (equals != std::string::npos)
+            words.push_back(word.substr(0, equals + 1) +
+                            value_as_kept(word.substr(0, equals), word.substr(equals + 1)));
+        else
+            words.push_back(value_as_kept(option, word));
+        option = word;
     }
     return words;
 }

@@ -101,14 +101,14 @@ class ModelBench {
         // garbage.
         if (rig_ == nullptr || kind.write || rig_profile_ != profile || rig_write_) {
             rig_.reset();
-            RigOptions o{options_.ssds,
-                         options_.replicas,
-                         options_.engine,
-                         options_.working_set,
-                         kind.write ? options_.write_budget : 0,
-                         options_.seed,
-                         *std::max_element(options_.sizes.begin(), options_.sizes.end()),
-                         {}};
+            RigOptions o;
+            o.ssds = options_.ssds;
+            o.replicas = options_.replicas;
+            o.engine = options_.engine;
+            o.working_set = options_.working_set;
+            o.write_budget = kind.write ? options_.write_budget : 0;
+            o.seed = options_.seed;
+            o.bytes_max = *std::max_element(options_.sizes.begin(), options_.sizes.end());
             o.profile = profile;
             GN_TRY(check_memory(o.working_set * o.replicas + o.write_budget));
             GN_ASSIGN(rig_, Rig::build(o, shape_, *lanes_));

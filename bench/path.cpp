@@ -77,7 +77,7 @@ class PathBench {
     Result<void> check_memory() const {
         const std::uint64_t copies = 1 + options_.replicas;
         const std::uint64_t array = options_.working_set * options_.replicas + options_.write_budget;
-        const bool in_memory = options_.store.empty();
+        const bool in_memory = options_.store.empty() && options_.served.array.empty();
         return bench::check_memory((in_memory ? array : 0) +
                                    (options_.reference ? options_.working_set * copies : 0) +
                                    (options_.fio && in_memory ? options_.working_set : 0));
@@ -89,6 +89,7 @@ class PathBench {
         if (!options_.fio) return "left out, as asked (--no-fio)";
         if (options_.lanes != simt::LanesKind::kCpu)
             return "left out: it stands beside CPU lanes, which have the cores that it has";
+        if (!options_.served.array.empty()) return "left out: where the array's stores lie is its own affair";
         if (options_.profile != "none") return "left out: the array takes the time of modelled hardware";
         if (options_.rate > 0) return "left out: its open loop counts latency from another moment";
         return "";
@@ -227,12 +228,23 @@ class PathBench {
     }
 
     Result<void> renew_rig(std::uint64_t write_budget) {
-        progress_.show(fmt::format("[{}/{}] filling a new array", step_, steps_));
-        const RigOptions o{options_.ssds,         options_.replicas, options_.engine,
-                           options_.working_set,  write_budget,      options_.seed,
-                           options_.sizes.back(), options_.store,    options_.durability,
-                           options_.direct_io,    options_.profile};
+        progress_.show(fmt::format("[{}/{}] filling a new {}", step_, steps_,
+                                   options_.served.array.empty() ? "array" : "volume"));
+        RigOptions o;
+        o.ssds = options_.ssds;
+        o.replicas = options_.replicas;
+        o.engine = options_.engine;
+        o.working_set = options_.working_set;
+        o.write_budget = write_budget;
+        o.seed = options_.seed;
+        o.bytes_max = options_.sizes.back();
+        o.store = options_.store;
+        o.durability = options_.durability;
+        o.direct_io = options_.direct_io;
+        o.profile = options_.profile;
+        o.served = options_.served;
         GN_ASSIGN(rig_, Rig::build(o, summary_.shape, *lanes_));
+        summary_.wire = rig_->bed().array().wire();
         return {};
     }
 
@@ -302,6 +314,9 @@ class PathBench {
 
 Result<bool> run_path(const PathOptions& given) {
     PathOptions options = given;
+    if (!options.served.array.empty()) {
+        GN_ASSIGN(options.ssds, served_ssds(options.served));
+    }
     GN_TRY(check_options(options));
     GN_TRY(simt::check_lanes(options.lanes));
     const bool gpu = options.lanes == simt::LanesKind::kGpu;

@@ -5,6 +5,7 @@
 #include <gnstor/embedded_array.hpp>
 #include <gnstor/simt/launch.hpp>
 
+#include "bench/initiators/served_array.hpp"
 #include "engine_options.hpp"
 #include "recorder.hpp"
 
@@ -38,6 +39,7 @@ struct PathOptions {
     SsdDurability durability = SsdDurability::kDefault;
     bool direct_io = false;        ///< stores without the page cache
     std::string profile = "none";  ///< of the hardware that is modelled: a name, or a file
+    ServedArrayOptions served;     ///< where it names an array of other processes: that one, as it is
     std::string json;              ///< path of the raw result; empty: none
     std::string output;            ///< "table" or "json" on standard output
     std::vector<std::string> command;

@@ -3,6 +3,8 @@
 
 #include <gnstor/base/units.hpp>
 
+#include "served_options.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -22,6 +24,7 @@ constexpr char kExamples[] =
     "most)\n"
     "  gnstor bench path --engine-threads 2 --nic-threads 1 --service-units 2 --ssds 2 --json path.json\n"
     "  gnstor bench path --profile gnstor-paper --sizes 65536 --ops read    (modelled SSDs and network)\n"
+    "  gnstor bench path --array unix:.gnstor/gnstord.sock --sizes 4096    (after 'gnstor up --nodes 2')\n"
     "  gnstor bench path --store . --durability power --sizes 4096 --ops write    (drives in files of this "
     "folder)";
 
@@ -74,6 +77,9 @@ void add_path_options(CLI::App& path, PathOptions& o, PathWords& words) {
         ->option_text("process|power");
     path.add_flag("--direct", o.direct_io, "stores without the page cache (O_DIRECT)");
     path.add_option("--profile", o.profile, kProfileHelp)->capture_default_str();
+    add_served_options(path, o.served, "reads and writes of a volume that is removed at the end",
+                       {"--ssds", "--engine-threads", "--nic-threads", "--service-units", "--profile",
+                        "--write-budget", "--store", "--durability", "--direct"});
     path.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
     path.add_option("--output", o.output, "on standard output: table or json")
         ->check(CLI::IsMember({"table", "json"}));

@@ -5,6 +5,7 @@
 
 #include "engine_busy.hpp"
 #include "path_options.hpp"
+#include "serving_processes.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +13,12 @@
 namespace gnstor::bench {
 namespace {
 
+bool is_served(const PathOptions& o) {
+    return !o.served.array.empty();
+}
+
 std::string drives_of(const PathOptions& o) {
+    if (is_served(o)) return "served by other processes";
     if (o.store.empty()) return "memory";
     const bool process = o.durability == SsdDurability::kProcess;
     return fmt::format("{} files, durability {}", o.direct_io ? "O_DIRECT" : "mapped",
@@ -43,11 +49,17 @@ void print_steps(const std::vector<Case>& cases) {
 
 void print_heading(const PathOptions& o, const PathSummary& s) {
     std::printf("bench path on %s\n", s.lanes.c_str());
-    std::printf(
-        "  array       %u SSDs of %s, %u replicas, %s, %u channel%s; NIC and SSDs are emulated on the same "
-        "machine\n",
-        o.ssds, drives_of(o).c_str(), o.replicas, describe(o.engine).c_str(), s.shape.channels,
-        s.shape.channels == 1 ? "" : "s");
+    if (is_served(o))
+        std::printf("  array       %u SSDs that other processes serve (%s), %u replicas, %u channel%s\n",
+                    o.ssds, o.served.array.c_str(), o.replicas, s.shape.channels,
+                    s.shape.channels == 1 ? "" : "s");
+    else
+        std::printf(
+            "  array       %u SSDs of %s, %u replicas, %s, %u channel%s; NIC and SSDs are emulated on the "
+            "same "
+            "machine\n",
+            o.ssds, drives_of(o).c_str(), o.replicas, describe(o.engine).c_str(), s.shape.channels,
+            s.shape.channels == 1 ? "" : "s");
     std::printf(
         "  load        uniformly random over a filled working set of %s; %u repeats of %g s; checked: %s\n",
         format_bytes(o.working_set).c_str(), o.repeats, o.seconds, verify_words(o.verify));
@@ -59,7 +71,12 @@ void print_heading(const PathOptions& o, const PathSummary& s) {
     if (o.profile != "none")
         std::printf("  profile     %s: SSDs and network take the time of the hardware that it describes\n",
                     o.profile.c_str());
-    if (o.write)
+    if (o.write && is_served(o))
+        std::printf(
+            "  writes      each repeat has a new volume; its drives collect garbage as they must; afterwards "
+            "every\n"
+            "              block of the working set is read and compared\n");
+    else if (o.write)
         std::printf(
             "  writes      each repeat has a new array and ends before its drives collect garbage\n      "
             "        (%s programmed); afterwards every block of the working set is read and compared\n",
@@ -83,6 +100,7 @@ void print_results(const PathOptions& o, const PathSummary& s, const std::vector
         "threads that emulate NIC and SSDs;\nlanes: of the lanes' threads (polling included; fio: its "
         "threads).\n%s",
         busy_lines(cases).c_str());
+    std::printf("Wire: %s\n%s", s.wire.c_str(), process_lines(cases).c_str());
     print_steps(cases);
     std::printf("Checked: %s reads, every word; %s blocks after writes; %s.\n",
                 format_count(s.judgement.checked).c_str(), format_count(s.compared_blocks).c_str(),
@@ -114,8 +132,9 @@ nlohmann::json result_of(const PathOptions& o, const PathSummary& s, const std::
                                     {"seed", o.seed},
                                     {"load average before", s.load_before},
                                     {"load average after", load_average()}};
+    configuration["wire"] = s.wire.substr(0, s.wire.find(" ("));  // no folders
     if (o.alone) configuration["one lane alone"] = true;
-    add_to_configuration(o.engine, configuration);
+    if (!is_served(o)) add_to_configuration(o.engine, configuration);
     const char* commit = std::getenv("GN_COMMIT");
     nlohmann::json run =
         to_json("path", o.command, commit != nullptr ? commit : "unknown", configuration, cases);

@@ -12,6 +12,7 @@ struct PathSummary {
     LaneShape shape{};
     std::string lanes;        ///< in words
     std::string gpu;          ///< empty on CPU lanes
+    std::string wire;         ///< between lanes and SSDs, in words
     std::string fio;          ///< what stands in the table, or why nothing does
     std::string load_before;  ///< average of the machine
     Judgement judgement;

@@ -2,6 +2,7 @@
 #include "repeat.hpp"
 
 #include "engine_busy.hpp"
+#include "serving_processes.hpp"
 
 #include <cstdio>
 
@@ -49,20 +50,27 @@ Result<void> judge(const char* where, const RunRequest& r, const RunOutcome& o, 
 
 Result<Repeat> run_on_array(Rig& rig, PathLanes& lanes, const LaneShape& shape, const RunRequest& r,
                             Judgement& judgement) {
-    CpuMeter meter([&rig] { return rig.engine_threads(); });
-    const std::uint64_t commands_before = rig.commands();
+    Bed& bed = rig.bed();
+    CpuMeter meter([&bed] { return bed.threads(); });
+    GN_ASSIGN(const HardwareCounts before, bed.counts());
+    const std::vector<HardwareProcess> processes_before = bed.processes();
     GN_ASSIGN(RunOutcome outcome, lanes.run(shape, rig.client(), rig.volume(), r, meter));
+    const std::vector<HardwareProcess> processes_after = bed.processes();
+    GN_ASSIGN(const HardwareCounts after, bed.counts());
     GN_TRY(judge("array", r, outcome, judgement));
-    const std::uint64_t executed = rig.commands() - commands_before;
+    const std::uint64_t executed = after.commands - before.commands;
     const std::uint64_t expected =
         outcome.operations * (r.write ? rig.volume().record().geometry.replicas : 1u);
-    if (executed != expected) {
+    // Where others work too, SSDs count theirs as well.
+    const bool others = bed.served() && executed > expected;
+    if (executed != expected && !others) {
         ++judgement.wrong;
         std::fprintf(stderr, "WRONG: lanes count %llu commands, SSDs %llu\n",
                      static_cast<unsigned long long>(expected), static_cast<unsigned long long>(executed));
     }
     Repeat repeat = repeat_of(r, outcome, lanes.kind());
     add_engine(repeat, meter.hardware_before(), meter.hardware_after());
+    add_processes(repeat, processes_before, processes_after);
     repeat.more["initiator_cpu_seconds"] = meter.initiator_seconds();
     return repeat;
 }

@@ -200,6 +200,14 @@ std::string name_of(const Case& c) {
     return name;
 }
 
+std::string us_an_operation(const Case& c, const std::string& name) {
+    for (const Repeat& r : c.repeats)
+        if (!r.more.contains(name) || r.operations == 0) return "-";
+    return fmt::format("{:.2f}", spread(c.repeats, [&name](const Repeat& r) {
+                                     return r.more.at(name) / static_cast<double>(r.operations) * 1e6;
+                                 }).median);
+}
+
 std::string table(const std::vector<Case>& cases) {
     constexpr const char* kRow = "{:<30} {:>32} {:>7} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}\n";
     std::string text = fmt::format(fmt::runtime(kRow), "case", "IOPS (least .. most)", "GB/s", "mean us",

@@ -52,6 +52,10 @@ struct Case {
 /// Its parameters in a row, for people.
 std::string name_of(const Case& c);
 
+/// Median over repeats of what took so many seconds (Repeat::more), in us an operation; "-" where it was not
+/// measured.
+std::string us_an_operation(const Case& c, const std::string& name);
+
 /// CPU, cores, memory, GPU and kernel of this machine.
 nlohmann::json describe_machine();
 

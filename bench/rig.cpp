@@ -10,9 +10,7 @@
 namespace gnstor::bench {
 namespace {
 
-constexpr char kVolume[] = "bench";
 constexpr std::uint64_t kPoolGrain = 256u << 10;
-constexpr std::uint64_t kCapacityGrain = 64u << 20;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t grain) {
     return (value + grain - 1) / grain * grain;
@@ -33,19 +31,14 @@ std::uint64_t pool_bytes(const RigOptions& options, const LaneShape& shape, cons
 
 Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneShape& shape, PathLanes& lanes) {
     std::unique_ptr<Rig> rig(new Rig(options));
-    EmbeddedArrayOptions array;
-    array.ssds = options.ssds;
-    // Chance makes shares uneven: half as much again for each.
-    const std::uint64_t programmed = options.working_set * options.replicas + options.write_budget;
-    array.ssd_capacity_bytes = round_up(programmed / options.ssds * 3 / 2, kCapacityGrain) + kCapacityGrain;
-    // What will be programmed lies in memory that the drives have already: writes are measured, not the
-    // system that gives pages (and no more than that: the machine's memory was checked against it).
-    array.ssd_memory_at_opening = programmed / options.ssds;
-    array.engine_threads = options.engine.threads;
-    array.nic_threads = options.engine.nic_threads;
-    array.service_units = options.engine.service_units;
-    array.reads_for_device = lanes.kind() == simt::LanesKind::kGpu;
-    array.seed = options.seed;
+    BedOptions bed;
+    bed.ssds = options.ssds;
+    bed.programmed_bytes = options.working_set * options.replicas + options.write_budget;
+    bed.engine_threads = options.engine.threads;
+    bed.nic_threads = options.engine.nic_threads;
+    bed.service_units = options.engine.service_units;
+    bed.reads_for_device = lanes.kind() == simt::LanesKind::kGpu;
+    bed.seed = options.seed;
     if (!options.store.empty()) {
         std::string name = (options.store / "gnstor-bench-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr)
@@ -53,26 +46,27 @@ Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneSha
                          "cannot make a folder in {} for the drives' stores; choose another --store",
                          options.store.string());
         rig->folder_.path = name;
-        array.directory = name;
-        array.direct_io = options.direct_io;
+        bed.directory = name;
+        bed.direct_io = options.direct_io;
     }
-    array.durability = options.durability;
-    array.profile = options.profile;
-    GN_ASSIGN(rig->array_, EmbeddedArray::open(array));
+    bed.durability = options.durability;
+    bed.profile = options.profile;
+    bed.served = options.served;
+    GN_ASSIGN(rig->bed_, Bed::build(bed));
 
     client::ClientOptions& client = rig->connection_;
-    client.name = "bench";
+    client.name = "bench-path";
     client.lanes = lanes.kind();
     client.channels = shape.channels;
     client.pool_bytes = pool_bytes(options, shape, lanes);
-    GN_ASSIGN(rig->client_, rig->array_->connect(client));
+    GN_ASSIGN(rig->client_, rig->bed_->array().connect(client));
 
     client::CreateVolume volume;
-    volume.name = kVolume;
+    volume.name = rig->bed_->volume_name(0);
     volume.capacity_bytes = options.working_set;
     volume.replicas = options.replicas;
     GN_TRY(rig->client_->create(volume));
-    GN_ASSIGN(rig->volume_, rig->client_->open(kVolume, client::OpenMode::kWrite));
+    GN_ASSIGN(rig->volume_, rig->client_->open(volume.name, client::OpenMode::kWrite));
     GN_TRY(lanes.fill(shape, *rig->client_, *rig->volume_, options.working_set, options.seed));
     return rig;
 }
@@ -82,9 +76,13 @@ Result<void> Rig::share_channels(Sharing sharing) {
     volume_.reset();
     client_.reset();
     connection_.sharing = sharing;
-    GN_ASSIGN(client_, array_->connect(connection_));
-    GN_ASSIGN(volume_, client_->open(kVolume, client::OpenMode::kWrite));
+    GN_ASSIGN(client_, bed_->array().connect(connection_));
+    GN_ASSIGN(volume_, client_->open(bed_->volume_name(0), client::OpenMode::kWrite));
     return {};
+}
+
+Rig::~Rig() {
+    if (client_ != nullptr) bed_->leave(*client_, volume_);
 }
 
 Rig::Folder::~Folder() {
@@ -92,13 +90,8 @@ Rig::Folder::~Folder() {
     if (!path.empty()) std::filesystem::remove_all(path, ignored);
 }
 
-std::uint64_t Rig::commands() const {
-    std::uint64_t all = 0;
-    for (const EmbeddedSsd& ssd : array_->ssds()) all += ssd.reads + ssd.writes;
-    return all;
-}
-
 std::uint64_t Rig::writes_max(std::uint32_t bytes) const {
+    if (bed_->served()) return ~std::uint64_t{0};
     const placement::VolumeGeometry& geometry = volume_->record().geometry;
     const std::uint64_t blocks = options_.working_set / nvme::kBlockBytes;
     const std::uint64_t chunks = (blocks + (1ull << geometry.chunk_shift) - 1) >> geometry.chunk_shift;
@@ -108,7 +101,7 @@ std::uint64_t Rig::writes_max(std::uint32_t bytes) const {
         for (std::uint32_t r = 0; r < options_.replicas; ++r) ++replicas_on[targets.slot[r]];
     }
     double least = 1e18;
-    for (const EmbeddedSsd& ssd : array_->ssds()) {
+    for (const EmbeddedSsd& ssd : bed_->ssds()) {
         const double share =
             static_cast<double>(replicas_on[ssd.slot]) / static_cast<double>(chunks);  // of all writes
         if (share == 0) continue;

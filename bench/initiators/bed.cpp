@@ -1,7 +1,11 @@
 // bed.cpp: opens the array with room for what a run programs, or finds one that others serve.
 #include "bench/initiators/bed.hpp"
 
+#include <gnstor/base/log.hpp>
+
 #include "bench/hardware_threads.hpp"
+
+#include <unistd.h>
 
 namespace gnstor::bench {
 namespace {
@@ -9,6 +13,12 @@ namespace {
 constexpr std::uint64_t kCapacityGrain = 64u << 20;
 
 }  // namespace
+
+Result<std::uint32_t> served_ssds(const ServedArrayOptions& served) {
+    GN_ASSIGN(const std::unique_ptr<ServedArray> array, open_served_array(served));
+    GN_ASSIGN(const client::ArrayView view, array->array().control().array());
+    return static_cast<std::uint32_t>(view.ssds.size());
+}
 
 Result<std::unique_ptr<Bed>> Bed::build(const BedOptions& options) {
     std::unique_ptr<Bed> bed(new Bed(options));
@@ -28,7 +38,11 @@ Result<std::unique_ptr<Bed>> Bed::build(const BedOptions& options) {
     array.seed = options.seed;
     array.profile = options.profile;
     array.reads_for_device = options.reads_for_device;
-    // As in `bench path`: writes are measured, not the system that gives pages.
+    array.directory = options.directory;
+    array.durability = options.durability;
+    array.direct_io = options.direct_io;
+    // What will be programmed lies in memory that the drives have already: writes are measured, not the
+    // system that gives pages (and no more than that: the machine's memory was checked against it).
     array.ssd_memory_at_opening = options.programmed_bytes / options.ssds;
     GN_ASSIGN(bed->array_, EmbeddedArray::open(array));
     return bed;
@@ -43,6 +57,23 @@ Result<void> Bed::open_served() {
     GN_ASSIGN(counter_, served_->array().connect(counter));
     options_.ssds = static_cast<std::uint32_t>(counter_->array().ssds.size());
     return {};
+}
+
+std::string Bed::volume_name(std::uint32_t i) const {
+    return served_ ? fmt::format("bench-{}-{}", ::getpid(), i) : fmt::format("bench-{}", i);
+}
+
+void Bed::leave(const client::Client& client, std::unique_ptr<client::Volume>& volume) {
+    if (volume == nullptr) return;
+    const std::string name = volume->record().name;
+    volume.reset();
+    if (!served_) return;
+    if (auto gone = array().control().delete_volume(client.identity().id, name); !gone.ok())
+        log_warn("the volume '{}' stays in the array: {}", name, gone.error().message);
+}
+
+std::vector<EmbeddedSsd> Bed::ssds() const {
+    return served_ ? std::vector<EmbeddedSsd>{} : array_->ssds();
 }
 
 std::vector<EngineThread> Bed::threads() const {

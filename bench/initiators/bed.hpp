@@ -24,9 +24,12 @@ struct BedOptions {
     std::uint32_t service_units = 1;             ///< of an SSD
     std::uint64_t programmed_bytes = 64u << 20;  ///< that all SSDs together take without collecting garbage
     std::uint64_t seed = 1;
-    std::string profile = "none";   ///< of the hardware that is modelled: a name, or a file
-    bool reads_for_device = false;  ///< a GPU fetches what is read (EmbeddedArrayOptions)
-    ServedArrayOptions served;      ///< where it names an array, that one, as it is: nothing else counts
+    std::string profile = "none";     ///< of the hardware that is modelled: a name, or a file
+    bool reads_for_device = false;    ///< a GPU fetches what is read (EmbeddedArrayOptions)
+    std::filesystem::path directory;  ///< of the drives' stores; empty: memory
+    SsdDurability durability = SsdDurability::kDefault;
+    bool direct_io = false;
+    ServedArrayOptions served;  ///< where it names an array, that one, as it is: nothing else counts
 };
 
 /// Totals of all SSDs since they were opened.
@@ -39,6 +42,9 @@ struct HardwareCounts {
     double cpu_seconds = 0;  ///< of the threads, or processes, that run NICs and SSDs
 };
 
+/// How many SSDs an array has that others serve: what its cases are about.
+Result<std::uint32_t> served_ssds(const ServedArrayOptions& served);
+
 class Bed {
   public:
     static Result<std::unique_ptr<Bed>> build(const BedOptions& options);
@@ -47,6 +53,12 @@ class Bed {
     [[nodiscard]] const BedOptions& options() const { return options_; }
     /// Whether others serve the array, and may work on it.
     [[nodiscard]] bool served() const { return served_ != nullptr; }
+    /// For volume `i` of a run: of several runs that measure one served array each has its own.
+    [[nodiscard]] std::string volume_name(std::uint32_t i) const;
+    /// Closes a volume; an array that others serve is left without it, as it was.
+    void leave(const client::Client& client, std::unique_ptr<client::Volume>& volume);
+    /// Of this process's array; none of a served one.
+    [[nodiscard]] std::vector<EmbeddedSsd> ssds() const;
     /// Of a served array: reads and writes alone, by the SSDs' health logs.
     Result<HardwareCounts> counts();
     /// Threads of this process that emulate hardware.

@@ -2,10 +2,6 @@
 #include "bench/initiators/bed.hpp"
 #include "bench/initiators/cpu_initiator.hpp"
 
-#include <gnstor/base/log.hpp>
-
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 
@@ -29,15 +25,8 @@ class LaneInitiator final : public Initiator {
           warps_(warps_for(*lanes_, options.warps, options.depth)),
           data_blocks_(static_cast<std::uint32_t>(options.volume_bytes / nvme::kBlockBytes)) {}
 
-    /// An array that others serve is left as it was.
     ~LaneInitiator() override {
-        if (!bed_.served()) return;
-        for (Opened& o : clients_) {
-            const std::string name = o.volume->record().name;
-            o.volume.reset();
-            if (auto gone = bed_.array().control().delete_volume(o.client->identity().id, name); !gone.ok())
-                log_warn("the volume '{}' stays in the array: {}", name, gone.error().message);
-        }
+        for (Opened& o : clients_) bed_.leave(*o.client, o.volume);
     }
     LaneInitiator(const LaneInitiator&) = delete;
     LaneInitiator& operator=(const LaneInitiator&) = delete;
@@ -114,8 +103,7 @@ class LaneInitiator final : public Initiator {
         Opened opened;
         GN_ASSIGN(opened.client, bed_.array().connect(o));
         client::CreateVolume volume;
-        // Of several that measure one array at once each has its own.
-        volume.name = bed_.served() ? fmt::format("bench-{}-{}", ::getpid(), i) : fmt::format("bench-{}", i);
+        volume.name = bed_.volume_name(i);
         volume.capacity_bytes = options_.volume_bytes;
         if (discipline_ == Discipline::kCoordinating)
             volume.capacity_bytes +=

@@ -9,17 +9,22 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <system_error>
 
 namespace gnstor::cli {
 namespace {
 
 constexpr char kProgram[] = "gnstor_bench";
-constexpr const char* kKinds[] = {"load", "paper", "path", "model", "deengine", "pool", "wire"};
+constexpr std::initializer_list<const char*> kKinds = {"load",     "paper", "path", "model",
+                                                       "deengine", "pool",  "wire"};
 constexpr char kExamples[] =
-    "gnstor bench measures an array of its own, in memory, that goes away with it, or with --array one of "
-    "other processes, as it is. Every option: gnstor bench load --help\n"
+    "gnstor bench measures an array of its own, in memory, that goes away with it, or with --array (before "
+    "or behind 'bench'; load and path) one of other processes, as it is. Every option: gnstor bench load "
+    "--help\n"
     "examples:\n"
     "  gnstor bench --path gnor,strong-cpu --bytes 4096,65536 --write-percent 0,100\n"
     "  gnstor bench --path gnor,gd,basic --clients 1,4 --seconds 0.5 --output json\n"
@@ -46,6 +51,57 @@ Error become(const std::filesystem::path& program, std::vector<std::string> word
     return error(Errc::kIo, "cannot start {}: {}", program.string(), std::strerror(errno));
 }
 
+bool is_one_of(const std::string& word, std::initializer_list<const char*> words) {
+    return std::any_of(words.begin(), words.end(), [&word](const char* one) { return word == one; });
+}
+
+/// Those that can measure an array of other processes, and can print JSON.
+bool measures_arrays(const std::string& kind) {
+    return is_one_of(kind, {"load", "path"});
+}
+
+/// What gnstor itself was told of an array (--array, or $GNSTOR_ARRAY) is what is measured.
+Result<void> name_array(const Context& context, std::vector<std::string>& words) {
+    const bool named = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+        return word == "--array" || word.starts_with("--array=");
+    });
+    if (context.array.empty() || named) return {};
+    const std::string& kind = words[1];
+    const char* const environment = std::getenv("GNSTOR_ARRAY");
+    const bool told_here = environment == nullptr || context.array != environment;
+    if (!measures_arrays(kind)) {
+        if (!told_here) return {};
+        return error(Errc::kInvalidArgument,
+                     "bench {} measures an array of its own alone: leave --array out (load and path take it)",
+                     kind);
+    }
+    if (!told_here)
+        std::fprintf(stderr, "gnstor: bench %s measures the array at %s (GNSTOR_ARRAY)\n", kind.c_str(),
+                     context.array.c_str());
+    words.insert(words.end(), {"--array", context.array});
+    if (context.array.starts_with("http"))
+        words.insert(words.end(), {"--token-file", context.token_path().string()});
+    return {};
+}
+
+/// The command line of the benchmark program.
+Result<std::vector<std::string>> words_of(const Context& context, const std::vector<std::string>& given) {
+    std::vector<std::string> words{kProgram};
+    if (given.empty() || !is_one_of(given.front(), kKinds)) words.emplace_back("load");
+    words.insert(words.end(), given.begin(), given.end());
+    const std::string& kind = words[1];
+    if (context.out.json) {
+        if (!measures_arrays(kind))
+            return error(Errc::kInvalidArgument,
+                         "bench {} prints tables alone: leave --output json out, and give --json FILE behind "
+                         "'bench {}' for a result that programs read",
+                         kind, kind);
+        words.insert(words.end(), {"--output", "json"});
+    }
+    GN_TRY(name_array(context, words));
+    return words;
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app, Context& context) {
@@ -58,26 +114,10 @@ void add_bench_command(CLI::App& app, Context& context) {
         context.action = [bench, &context]() -> int {
             const auto program = find_program();
             if (!program.ok()) return context.out.fail(program.error());
-            std::vector<std::string> given = bench->remaining();
-            std::vector<std::string> words{kProgram};
-            const bool named =
-                !given.empty() && std::any_of(std::begin(kKinds), std::end(kKinds),
-                                              [&given](const char* kind) { return given.front() == kind; });
-            if (!named) words.emplace_back("load");
-            words.insert(words.end(), given.begin(), given.end());
-            if (context.out.json) {
-                const std::string& kind = words[1];
-                if (kind != "load" && kind != "path") {
-                    (void)context.out.fail(error(
-                        Errc::kInvalidArgument,
-                        "bench {} prints tables alone: leave --output json out, and give --json FILE behind "
-                        "'bench {}' for a result that programs read",
-                        kind, kind));
-                    return kUsage;
-                }
-                words.insert(words.end(), {"--output", "json"});
-            }
-            return context.out.fail(become(*program, std::move(words)));
+            auto words = words_of(context, bench->remaining());
+            if (words.ok()) return context.out.fail(become(*program, std::move(*words)));
+            (void)context.out.fail(words.error());
+            return kUsage;
         };
     });
 }

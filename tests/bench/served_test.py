@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`bench load --array`: arrays of other processes measured over both wires, checked, named, and left as they were; what is refused.
+"""`bench load --array` and `bench path --array`: arrays of other processes measured over both wires, checked, named, and left as they were; what is refused.
 Arguments: gnstor_bench, gnstor, gnstord."""
 import json
 import os
@@ -59,6 +59,49 @@ class Served(unittest.TestCase):
                 counts["bench_served_requests"] += repeat["operations"]
         self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "left as it was")
 
+    def test_the_whole_path_is_measured_over_packets_and_its_volumes_go(self):
+        up, address = self.serve("--nodes", "2")
+        result = self.dir.parent / "r.json"
+        ended = bench("path", "--array", address, *SHORT, "--sizes", "512,4096", "--no-reference", "--json", result)
+        self.assertIn("Wire: udp from ", ended.stdout)
+        self.assertIn("4 SSDs that other processes serve", ended.stdout)
+        # 4 MiB after each of two repeats of writes.
+        self.assertRegex(ended.stdout, "Checked: [0-9,]+ reads, every word; 2,048 blocks after writes; all as written")
+        text = result.read_text()
+        run = json.loads(text)
+        self.assertTrue(run["configuration"]["wire"].startswith("udp from "), run["configuration"])
+        self.assertEqual((run["configuration"]["ssds"], run["configuration"]["drives"]), (4, "served by other processes"))
+        self.assertNotIn("engine threads", run["configuration"], "they are the nodes' own affair")
+        self.assertNotIn(str(self.dir), text, "no folder of this machine")
+        self.assertIn("unix:SOCKET", run["command"])
+        processes = {f"process_gnstor-{node['pid']}_cpu_seconds" for node in up["nodes"]}
+        self.assertEqual([(c["parameters"]["operation"], c["parameters"]["bytes"]) for c in run["cases"]], [("read", 512), ("read", 4096), ("write", 4096)])
+        for repeat in (r for c in run["cases"] for r in c["repeats"]):
+            self.assertEqual({name for name in repeat if name.startswith("process_")}, processes)
+            self.assertGreater(repeat["engine_cpu_seconds"], sum(repeat[name] for name in processes))
+            counts["bench_served_requests"] += repeat["operations"]
+        self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "left as it was")
+
+    def test_one_lane_alone_on_shared_memory_and_gnstors_own_array_option(self):
+        up, address = self.serve("--nodes", "1")
+        words = [GNSTOR, "--array", address, "--output", "json", "bench", "path", "--alone", *SHORT, "--sizes", "4096", "--ops", "read"]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=150)
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        run = json.loads(ended.stdout)
+        self.assertTrue(run["configuration"]["wire"].startswith("shm: the node"), run["configuration"])
+        self.assertEqual(len(run["cases"]), 3)
+        for repeat in (r for c in run["cases"] for r in c["repeats"]):
+            self.assertEqual([n for n in repeat if n.startswith("process_")], [f"process_gnstor-{up['nodes'][0]['pid']}_cpu_seconds"])
+        # Told by the environment, it says so; a benchmark that has no use for it is not stopped by that, but by the word.
+        told = subprocess.run([GNSTOR, "bench", *SHORT, "--bytes", "4096", "--write-percent", "0"], capture_output=True, text=True, timeout=150, env=dict(ENV, GNSTOR_ARRAY=address))
+        self.assertEqual(told.returncode, 0, told.stdout + told.stderr)
+        self.assertIn("(GNSTOR_ARRAY)", told.stderr)
+        self.assertIn("Wire: shm", told.stdout)
+        refused = subprocess.run([GNSTOR, "--array", address, "bench", "pool"], capture_output=True, text=True, timeout=150)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("array of its own alone", refused.stderr)
+        self.assertEqual(self.gnstor("volume", "list")["volumes"], [])
+
     def test_one_nodes_ssds_are_measured_over_shared_memory_with_its_cpu_time(self):
         up, address = self.serve("--nodes", "1")
         run = json.loads(bench("load", "--array", address, *SHORT, "--output", "json").stdout)
@@ -91,6 +134,10 @@ class Served(unittest.TestCase):
         ):
             with self.subTest(arguments=arguments):
                 self.assertIn(word, bench("load", "--array", "unix:/nonexistent", *arguments, code=code).stderr)
+        for arguments, word in ((["--ssds", "4"], "--ssds"), (["--store", "."], "--store"), (["--profile", "none"], "--profile"), (["--durability", "power"], "--durability")):
+            with self.subTest(arguments=arguments):
+                self.assertIn(word, bench("path", "--array", "unix:/nonexistent", *arguments, code=2).stderr)
+        self.assertIn("no socket /nonexistent", bench("path", "--array", "unix:/nonexistent", code=1).stderr)
         self.assertIn("unix:PATH", bench("load", "--array", "nowhere", code=2).stderr)
         self.assertIn("--array", bench("load", "--token-file", "x", code=2).stderr)
         self.assertIn("--array", bench("paper", "--figure", "9", "--json", "x", "--array", "unix:/x", code=2).stderr)

@@ -1,0 +1,18 @@
+// served_options.cpp: the words of --array.
+#include "served_options.hpp"
+
+namespace gnstor::bench {
+
+void add_served_options(CLI::App& app, ServedArrayOptions& options, const std::string& what,
+                        std::initializer_list<const char*> own) {
+    CLI::Option* const array = app.add_option(
+        "--array", options.array,
+        "measure an array of other processes: unix:PATH or http://HOST:PORT of its gnstord; " + what);
+    app.add_option("--token-file", options.token_file, "with --array http://...: gnstord's token")
+        ->needs(array);
+    app.add_option("--address", options.address, "with --array: own IP address on the udp wire")
+        ->needs(array);
+    for (const char* option : own) array->excludes(app.get_option(option));
+}
+
+}  // namespace gnstor::bench
