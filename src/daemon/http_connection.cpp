@@ -1,5 +1,7 @@
 #include "daemon/http_connection.hpp"
 
+#include "daemon/connection_pool.hpp"
+
 #include <fmt/core.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -126,6 +128,7 @@ void BoundedStream::get_local_ip_and_port(std::string& ip, int& port) const {
 
 void BoundedServer::configure(const HttpLimits& limits, Refuse refuse) {
     limits_ = limits;
+    refuse_ = refuse;
     set_payload_max_length(kMaxBodyBytes);
     // What its answers say of it.
     set_keep_alive_timeout(
@@ -138,7 +141,24 @@ void BoundedServer::configure(const HttpLimits& limits, Refuse refuse) {
     });
 }
 
+void BoundedServer::turn_away(socket_t fd) const {
+    httplib::Response out;
+    refuse_({503, "busy", "too many connections at once; try again"}, out);
+    const std::string answer = fmt::format(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: {}\r\nContent-Length: {}\r\nRetry-After: 1\r\n"
+        "Connection: close\r\n\r\n{}",
+        out.get_header_value("Content-Type"), out.body.size(), out.body);
+    // Whoever does not take it at once has not read anything: its buffer is empty.
+    (void)!::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::shutdown(fd, SHUT_RDWR);
+    ::close(fd);
+}
+
 bool BoundedServer::process_and_close_socket(socket_t fd) {
+    if (ConnectionPool::turning_away()) {
+        turn_away(fd);
+        return false;
+    }
     BoundedStream stream(fd, limits_);
     bool good = true, readable = true;
     for (std::size_t left = keep_alive_max_count_; good && readable && left != 0; --left) {

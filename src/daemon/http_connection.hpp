@@ -6,7 +6,8 @@
 // looked at when its head is there, and read through a stream of our own. Invariants
 //   * of one request at most kMaxHeadBytes and kMaxBodyBytes are read, whatever its method and headers say;
 //   * it has arrived within HttpLimits::request, or its connection ends: slow senders hold no thread;
-//   * what follows a head that was refused, or was none, is not taken for a request.
+//   * what follows a head that was refused, or was none, is not taken for a request;
+//   * a connection too many (connection_pool.hpp) is answered without a look at what it wants.
 // Pool threads of the server, one a connection.
 #pragma once
 
@@ -82,7 +83,9 @@ class BoundedServer final : public httplib::Server {
 
   private:
     bool process_and_close_socket(socket_t fd) override;
+    void turn_away(socket_t fd) const;
     HttpLimits limits_;
+    Refuse refuse_;
 };
 
 }  // namespace gnstor::daemon

@@ -1,5 +1,6 @@
 #include "daemon/http_server.hpp"
 
+#include "daemon/connection_pool.hpp"
 #include "daemon/http_connection.hpp"
 
 #include <fcntl.h>
@@ -100,7 +101,9 @@ void HttpServer::Impl::configure() {
     server.configure(limits, [this](const HeadRefusal& refusal, httplib::Response& out) {
         put(service.refuse(refusal.status, refusal.code, refusal.message), out);
     });
-    server.new_task_queue = [count = options.threads] { return new httplib::ThreadPool(count); };
+    server.new_task_queue = [threads = options.threads, connections = options.connections] {
+        return new ConnectionPool(threads, connections);
+    };
     // Not SO_REUSEPORT, httplib's default: a second daemon on the port would silently take half of the
     // connections.
     server.set_socket_options([this](socket_t fd) {

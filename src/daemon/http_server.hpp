@@ -27,7 +27,8 @@ struct HttpServerOptions {
     std::string token{};          ///< TCP: what requests have to bring; never empty there
     unsigned socket_mode = 0600;  ///< of the Unix socket: 0600, or 0660 for a group
     unsigned threads = 8;
-    std::chrono::milliseconds idle{1000};       ///< how long a silent connection is kept
+    unsigned connections = 256;            ///< at once, those that wait for a thread included; more get 503
+    std::chrono::milliseconds idle{1000};  ///< how long a silent connection is kept
     std::chrono::milliseconds request{10'000};  ///< how long a request may take to arrive
 };
 

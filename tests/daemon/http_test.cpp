@@ -286,6 +286,33 @@ TEST_F(HttpTest, ASenderOfOneByteAtATimeHoldsAThreadForABoundedTime) {
     EXPECT_TRUE(client()->get("/healthz").ok());
 }
 
+TEST_F(HttpTest, ConnectionsBeyondTheLimitAreTurnedAwayAtOnceAndTheOthersAreServed) {
+    options.threads = 2;
+    options.connections = 5;
+    options.idle = std::chrono::seconds(20);
+    serve();
+    std::vector<int> silent;
+    for (int i = 0; i < 5; ++i) silent.push_back(connect_raw());
+    for (int i = 0; i < 40; ++i) {
+        const std::string answer = raw("GET /healthz HTTP/1.1\r\n\r\n", true);
+        EXPECT_EQ(answer.rfind("HTTP/1.1 503", 0), 0u) << answer;
+        EXPECT_NE(answer.find("too many connections"), std::string::npos) << answer;
+        EXPECT_NE(answer.find("Retry-After"), std::string::npos) << answer;
+    }
+    const auto refused = client()->get("/healthz");
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("too many connections"), std::string::npos)
+        << refused.error().message;
+    const std::string asked = "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n";
+    for (const int fd : silent) {  // all that were taken are answered, those that waited for a thread too
+        ASSERT_EQ(::send(fd, asked.data(), asked.size(), MSG_NOSIGNAL), static_cast<ssize_t>(asked.size()));
+        char buffer[64] = {};
+        ASSERT_GT(::recv(fd, buffer, sizeof(buffer) - 1, 0), 0);
+        EXPECT_EQ(std::string(buffer).rfind("HTTP/1.1 200", 0), 0u) << buffer;
+        ::close(fd);
+    }
+}
+
 TEST_F(HttpTest, ASocketInUseIsAClearErrorAndAStaleOneIsReplaced) {
     serve();
     struct stat info {};
