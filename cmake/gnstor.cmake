@@ -117,6 +117,15 @@ function(gn_busy target)
     endif()
 endfunction()
 
+# gn_counts_memory(target): its operator new and delete are those of tests/support/live_bytes.cpp, which count. clang's ThreadSanitizer puts
+# its own into each program, and no less strong: of both the linker takes the first, ours, which calls the malloc() that the sanitizer sees.
+function(gn_counts_memory target)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/live_bytes.cpp)
+    if(GN_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+        target_link_options(${target} PRIVATE -Wl,--allow-multiple-definition)
+    endif()
+endfunction()
+
 # GN_PCH: what most sources include, parsed once for all layers and once for all tests. For the sanitizer presets, which
 # compile again what the cpu preset has compiled without: a source that forgets an include is noticed there.
 function(gn_precompiled kind target)
