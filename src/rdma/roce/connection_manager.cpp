@@ -231,7 +231,7 @@ void ConnectionManager::on_time(TimeNs now) {
             if (slot.events == 0) release(slot);
             continue;
         }
-        if (slot.state != State::kRequested && slot.tries < options_.retries && now < half_open_until(slot)) {
+        if (slot.state != State::kRequested && slot.tries < retries_of(slot) && now < half_open_until(slot)) {
             ++slot.tries;
             slot.send = true;
             slot.deadline = std::min(now + options_.response_timeout_ns, half_open_until(slot));

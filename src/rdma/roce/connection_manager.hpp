@@ -42,7 +42,10 @@ struct CmOptions {
     std::uint32_t assured_of_peer = 4096;
     std::uint32_t half_open_max = 64;  ///< begun by peers and not established, or ended and not yet forgotten
     std::uint32_t half_open_of_peer_max = 64;  ///< of those, begun by one peer: others still get through
-    std::uint32_t retries = 7;                 ///< of each message
+    std::uint32_t retries = 7;                 ///< of each message but REQ
+    /// Of a REQ, 8 s in all, where the caller waits so long: a host that is busy, or loads its drivers first,
+    /// may need more than the 4 s of the others for its first answer. As many as the REQ itself states.
+    std::uint32_t request_retries = 15;
     TimeNs response_timeout_ns = 500'000'000;
     /// From a peer's REQ until its RTU, whatever patience it asks for (MRA) and however long the listener
     /// thinks. Below the time in which a target expects Connect: a connection that is not up by then is gone.
@@ -161,6 +164,9 @@ class ConnectionManager {
     /// When a half-open connection that a peer began ends in any case; kNever for all others.
     [[nodiscard]] TimeNs half_open_until(const Slot& slot) const noexcept {
         return half_open(slot) ? slot.begun + options_.half_open_timeout_ns : kNever;
+    }
+    [[nodiscard]] std::uint32_t retries_of(const Slot& slot) const noexcept {
+        return slot.state == State::kRequestSent ? options_.request_retries : options_.retries;
     }
     [[nodiscard]] std::uint32_t half_open_of(const Gid& peer) const noexcept;
     bool make_room_for(TimeNs now, const Gid& peer, Standing standing);

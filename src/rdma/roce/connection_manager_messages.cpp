@@ -216,7 +216,7 @@ void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage&
             return heard(now, slot->id);
         case CmKind::kReceipt:
             if ((slot->state == State::kRequestSent || slot->state == State::kReplySent) &&
-                slot->tries < options_.retries) {
+                slot->tries < retries_of(*slot)) {
                 const TimeNs wait = TimeNs{4096} << (message.service_timeout & 31u);
                 slot->deadline = std::min(half_open_until(*slot),
                                           std::max(slot->deadline, now + std::min(wait, kReceiptWaitMaxNs)));

@@ -99,7 +99,7 @@ TEST(RoceCm, NobodyThereASayerOfNoAndAMissingServiceAllEnd) {
     }
     ASSERT_EQ(dead.events[0].size(), 1u);
     EXPECT_EQ(dead.events[0][0].end, CmEnd::kTimedOut);
-    EXPECT_EQ(dead.sent, 8u) << "once and seven retries";
+    EXPECT_EQ(dead.sent, 16u) << "once and fifteen retries";
 }
 
 TEST(RoceCm, AFloodOfHalfOpenConnectionsIsBoundedAndPasses) {
@@ -128,6 +128,56 @@ TEST(RoceCm, AFloodOfHalfOpenConnectionsIsBoundedAndPasses) {
     }
     rig.managers[1].on_time(20'000'000'000);
     EXPECT_EQ(rig.managers[1].half_open(), 0u) << "nobody answered them in time";
+}
+
+TEST(RoceCm, ARequestIsRepeatedForAsLongAsItSaysAndOtherMessagesForHalfOfThat) {
+    const CmOptions options = CmRig::options(5);
+    ConnectionManager manager(options);
+    const auto messages_until_closed = [&](TimeNs now) {
+        std::uint32_t sent = 0;
+        Gid peer;
+        CmMessage message;
+        CmEvent event;
+        for (bool closed = false; !closed; now = manager.next_deadline()) {
+            if (now == kNever) return 0u;
+            manager.on_time(now);
+            while (manager.next_message(peer, message)) {
+                ++sent;
+                EXPECT_TRUE(message.kind != CmKind::kRequest ||
+                            message.cm_retries == options.request_retries);
+            }
+            while (manager.next_event(event)) closed = event.kind == CmEventKind::kClosed;
+        }
+        return sent;
+    };
+    CmParameters mine;
+    mine.service_id = kService;
+    mine.local_gid = address_of(0);
+    mine.remote_gid = address_of(1);
+    ASSERT_TRUE(manager.connect(0, address_of(1), mine).ok());
+    EXPECT_EQ(messages_until_closed(0), 16u) << "nobody answers";
+    // A host that needs 6 s for its first answer, and says no more afterwards.
+    const auto id = manager.connect(10'000'000'000, address_of(1), mine);
+    ASSERT_TRUE(id.ok());
+    Gid peer;
+    CmMessage request, reply;
+    TimeNs now = 10'000'000'000;
+    for (; now <= 16'000'000'000; now = manager.next_deadline()) {
+        manager.on_time(now);
+        while (manager.next_message(peer, request)) {
+        }
+    }
+    reply.kind = CmKind::kReply;
+    reply.transaction = request.transaction;
+    reply.local_id = 77;
+    reply.remote_id = request.local_id;
+    reply.queue_pair = 9;
+    manager.on_message(now, address_of(1), reply);
+    CmEvent event;
+    ASSERT_TRUE(manager.next_event(event));
+    EXPECT_EQ(event.kind, CmEventKind::kConnected);
+    manager.disconnect(now, *id);
+    EXPECT_EQ(messages_until_closed(now), 8u) << "DREQ with its repetitions";
 }
 
 TEST(RoceCm, OnePeersFloodLeavesRoomForOthersAndWhatWasRefusedKeepsNoPlace) {
