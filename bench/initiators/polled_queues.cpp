@@ -230,8 +230,8 @@ PolledQueues::~PolledQueues() {
 bool PolledQueues::has_room(Queue& q) {
     if (q.unanswered == entries_) return false;
     if (q.posted - q.completed < entries_) return true;
-    // Pairs with the NIC's release of the completion's last word: entries up to it are no longer touched.
-    const std::uint32_t own = simt::load_acquire<simt::Scope::kSystem>(&q.send_completion->counter_own);
+    // Entries up to it are no longer touched by the NIC.
+    const std::uint32_t own = rdma::acquire_last_words(q.send_completion).counter_own;
     if (mlx5::cqe_opcode(own) == mlx5::kCqeInvalid) return false;
     if (mlx5::cqe_is_error(own)) broken_ = true;
     q.completed +=

@@ -1,6 +1,7 @@
 // completion_queue.cpp: see completion_queue.hpp.
 #include "rdma/completion_queue.hpp"
 
+#include <gnstor/rdma/completion_words.hpp>
 #include <gnstor/simt/atomic.hpp>
 
 #include <sched.h>
@@ -72,13 +73,10 @@ bool CompletionQueue::write(const CompletionFields& fields) {
     simt::store_relaxed<Scope::kSystem>(&cqe->byte_cnt, be32(fields.bytes));
     simt::store_relaxed<Scope::kSystem>(&cqe->timestamp_low, static_cast<std::uint32_t>(fields.syndrome)
                                                                  << 24);
-    simt::store_relaxed<Scope::kSystem>(
-        &cqe->sop_drop_qpn, be32((static_cast<std::uint32_t>(fields.send_opcode) << 24) | fields.qpn));
     auto op_own = static_cast<std::uint8_t>((fields.opcode << 4) | owner);
     if (with_data && !error) op_own |= mlx5::kInlineScatter32;
-    // Release: pairs with the lanes' acquire of the last word.
-    simt::store_release<Scope::kSystem>(&cqe->counter_own,
-                                        mlx5::make_counter_own(fields.wqe_counter, op_own));
+    release_last_words(cqe, {be32((static_cast<std::uint32_t>(fields.send_opcode) << 24) | fields.qpn),
+                             mlx5::make_counter_own(fields.wqe_counter, op_own)});
     unlock();
     return true;
 }

@@ -108,8 +108,7 @@ class AnsweringNic {
         answer.command_id = command.command_id;
         auto* const sent = const_cast<mlx5::Cqe64*>(q_.send_completion);
         const auto index = static_cast<std::uint16_t>(done_);
-        simt::store_release<simt::Scope::kSystem>(&sent->counter_own,
-                                                  mlx5::make_counter_own(index, mlx5::kCqeRequest << 4));
+        rdma::release_last_words(sent, {0, mlx5::make_counter_own(index, mlx5::kCqeRequest << 4)});
         rdma::CompletionFields fields;
         fields.qpn = q_.qpn;
         fields.wqe_counter = index;

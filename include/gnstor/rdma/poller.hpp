@@ -28,12 +28,13 @@
 //   not taken for the one before.
 //
 // Reading ahead: op_own and the words that matter at once (DW3 of a 16-byte response, queue pair number) are
-// loaded in parallel, for one trip instead of two; the number together with op_own, which it lies beside.
+// loaded in parallel, for one trip instead of two; the number with op_own (completion_words.hpp).
 // What was loaded ahead is used only if it is not kPoison; otherwise the word is loaded again after the
 // acquire of op_own. The NIC writes each word once a lap, so a word that is no poison is this lap's.
 #pragma once
 
 #include <gnstor/base/target.hpp>
+#include <gnstor/rdma/completion_words.hpp>
 #include <gnstor/rdma/mlx5.hpp>
 #include <gnstor/simt/atomic.hpp>
 #include <gnstor/simt/group.hpp>

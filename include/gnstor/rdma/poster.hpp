@@ -26,6 +26,7 @@
 #pragma once
 
 #include <gnstor/base/target.hpp>
+#include <gnstor/rdma/completion_words.hpp>
 #include <gnstor/rdma/mlx5.hpp>
 #include <gnstor/simt/atomic.hpp>
 #include <gnstor/simt/group.hpp>

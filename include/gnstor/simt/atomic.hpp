@@ -264,9 +264,10 @@ GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_ident
 }
 
 /// Two neighbouring words, 8-byte aligned, loaded at once: of `p[0]` and of `p[1]`. A GPU's loads of pinned
-/// memory that touch the same 32 bytes wait for one another. Whoever writes them may do so one by one, which
-/// neither PTX's memory model nor C++'s speaks of: this relies on processors that load 8 aligned bytes at
-/// once, and the caller must bear a pair of which only one word is new.
+/// memory that touch the same 32 bytes wait for one another. An acquire pairs with a release of both alone
+/// (store_release_pair). Where single words are stored besides, which neither PTX's memory model nor C++'s
+/// speaks of, this relies on processors that load 8 aligned bytes at once, and the caller must bear a pair of
+/// which only one word is new.
 struct WordPair {
     std::uint32_t first, second;
 };
@@ -300,6 +301,16 @@ GN_HD WordPair load_acquire_pair(const std::uint32_t* p) {
     return detail::split(__atomic_load_n(reinterpret_cast<const detail::PairWord*>(p), __ATOMIC_ACQUIRE));
 #endif
 }
+
+/// Both at once, as store_release of one word of 8 bytes. Host.
+#if !GN_DEVICE_PASS
+template <Scope S>
+void store_release_pair(std::uint32_t* p, WordPair v) {
+    yield_point();
+    const std::uint64_t both = v.first | (std::uint64_t{v.second} << 32);
+    __atomic_store_n(reinterpret_cast<detail::PairWord*>(p), both, __ATOMIC_RELEASE);
+}
+#endif
 
 /// Several words that are released together cost a GPU one fence: release_before_stores(), and then
 /// store_released for each. A word so stored is ordered after all that this lane wrote or observed before the

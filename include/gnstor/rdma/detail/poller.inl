@@ -34,10 +34,9 @@ inline Glance glance(const CompletionQueueRef& cq, std::uint64_t index) {
     const mlx5::Cqe64* cqe = cqe_at(cq, index);
     Glance g;
     g.dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
-    // Pairs with the NIC's release of the last word: the completion and the message are whole after it.
-    const auto last = simt::load_acquire_pair<Scope::kSystem>(&cqe->sop_drop_qpn);
-    g.qpn_word = last.first;
-    g.own = last.second;
+    const LastWords last = acquire_last_words(cqe);
+    g.qpn_word = last.sop_drop_qpn;
+    g.own = last.counter_own;
     g.valid = is_valid(cq, index, g.own);
     return g;
 }
@@ -143,7 +142,7 @@ GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveS
     using simt::Scope;
     // The NIC writes completions in order, each with a release, so acquiring the newest one orders all before
     // it.
-    (void)simt::load_acquire<Scope::kSystem>(&cqe_at(cq, at + take - 1)->counter_own);
+    (void)acquire_last_words(cqe_at(cq, at + take - 1));
     Glance loaded[kLoneLaneLooksAhead];  // in registers, so that all loads are in flight together
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i) {

@@ -23,9 +23,8 @@ GN_HD std::uint64_t BasicSendQueueRef<S>::refresh_completed() const {
     using simt::Scope;
     // Acquire, so that the completion read below is at least as new as the one that this count came from.
     const std::uint64_t before = simt::load_acquire<S>(&state->completed);
-    // Pairs with the NIC's release of the completion's last word: all entries up to it are no longer touched
-    // by the NIC.
-    const std::uint32_t own = simt::load_acquire<Scope::kSystem>(&completion->counter_own);
+    // All entries up to it are no longer touched by the NIC.
+    const std::uint32_t own = acquire_last_words(completion).counter_own;
     if (mlx5::cqe_opcode(own) == mlx5::kCqeInvalid) return before;
     if (mlx5::cqe_is_error(own)) {
         const std::uint32_t low = simt::load_relaxed<Scope::kSystem>(&completion->timestamp_low);

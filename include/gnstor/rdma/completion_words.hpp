@@ -1,0 +1,29 @@
+// completion_words.hpp: the last 8 bytes of a completion: queue pair number, counter, owner. The NIC releases
+// them at once and whoever looks acquires them at once: a lane's look is one trip for both words, and store
+// and load are of the same size, as the memory models of C++ and PTX want it.
+#pragma once
+
+#include <gnstor/rdma/mlx5.hpp>
+#include <gnstor/simt/atomic.hpp>
+
+namespace gnstor::rdma {
+
+struct LastWords {
+    std::uint32_t sop_drop_qpn, counter_own;  ///< as they lie in memory
+};
+
+/// Everything of the completion that `counter_own` says is there, and the message, is visible behind it.
+GN_HD
+inline LastWords acquire_last_words(const mlx5::Cqe64* cqe) {
+    // Pairs with release_last_words.
+    const auto pair = simt::load_acquire_pair<simt::Scope::kSystem>(&cqe->sop_drop_qpn);
+    return LastWords{pair.first, pair.second};
+}
+/// By the NIC, when all the rest is written.
+inline void release_last_words(mlx5::Cqe64* cqe, const LastWords& words) {
+    // Pairs with acquire_last_words.
+    simt::store_release_pair<simt::Scope::kSystem>(&cqe->sop_drop_qpn,
+                                                   {words.sop_drop_qpn, words.counter_own});
+}
+
+}  // namespace gnstor::rdma
