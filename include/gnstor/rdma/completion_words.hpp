@@ -20,6 +20,7 @@ inline LastWords acquire_last_words(const mlx5::Cqe64* cqe) {
     return LastWords{pair.first, pair.second};
 }
 /// By the NIC, when all the rest is written.
+GN_HD
 inline void release_last_words(mlx5::Cqe64* cqe, const LastWords& words) {
     // Pairs with acquire_last_words.
     simt::store_release_pair<simt::Scope::kSystem>(&cqe->sop_drop_qpn,

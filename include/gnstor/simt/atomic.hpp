@@ -302,15 +302,17 @@ GN_HD WordPair load_acquire_pair(const std::uint32_t* p) {
 #endif
 }
 
-/// Both at once, as store_release of one word of 8 bytes. Host.
-#if !GN_DEVICE_PASS
+/// Both at once, as store_release of one word of 8 bytes.
 template <Scope S>
-void store_release_pair(std::uint32_t* p, WordPair v) {
-    yield_point();
+GN_HD void store_release_pair(std::uint32_t* p, WordPair v) {
     const std::uint64_t both = v.first | (std::uint64_t{v.second} << 32);
+#if GN_DEVICE_PASS
+    store_release<S>(reinterpret_cast<std::uint64_t*>(p), both);
+#else
+    yield_point();
     __atomic_store_n(reinterpret_cast<detail::PairWord*>(p), both, __ATOMIC_RELEASE);
-}
 #endif
+}
 
 /// Several words that are released together cost a GPU one fence: release_before_stores(), and then
 /// store_released for each. A word so stored is ordered after all that this lane wrote or observed before the
