@@ -134,8 +134,7 @@ void Connection::take_command(const Capsule& capsule, const MessageBytes& bytes,
         submit(admin, bytes, message);
 }
 
-void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
-                        const rdma::InboundMessage& message) {
+std::uint32_t Connection::take_slot(const Capsule& capsule) {
     const std::uint32_t index = free_.back();  // under_way_ <= entries, so there is one
     free_.pop_back();
     Slot& slot = slots_[index];
@@ -144,6 +143,13 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
     slot.command_id = capsule.command.command_id;
     slot.opcode = capsule.command.opcode;
     slot.invalidate_key = capsule.invalidate_key;
+    return index;
+}
+
+void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
+                        const rdma::InboundMessage& message) {
+    const std::uint32_t index = take_slot(capsule);
+    Slot& slot = slots_[index];
     slot.token = message.token;
     slot.holds_message = true;
 
@@ -268,11 +274,12 @@ void Connection::finish(const nvme::Completion& completion) {
     const std::uint16_t id = slot.command_id;
     const std::uint32_t invalidate_key = slot.invalidate_key;
     const std::uint32_t written = slot.fills_window && nvme::ok(status) ? slot.bytes : 0;
+    const bool unanswered = slot.unanswered;
     --at_drive_;
     if (slot.event_request) --event_requests_;
     free_slot(index);
     end(id);
-    if (state_ >= State::kDraining) return;
+    if (unanswered || state_ >= State::kDraining) return;
     // A completion queue entry by its dwords (Base 2.0, 3.3.3.2), as the NIC will load it: stores that are
     // narrower than the load behind them hold it up.
     const std::uint32_t response[4] = {

@@ -158,7 +158,8 @@ class Connection final : public rdma::MessageSink {
         bool fills_window = false;
         bool completes_identify = false;
         bool completes_counters = false;
-        bool event_request = false;  ///< ends only with the queue: not waited for
+        bool event_request = false;  ///< ends only with the queue or a reset: not waited for
+        bool unanswered = false;     ///< the controller was reset meanwhile
     };
     /// A command that waits: for memory, for its payload, for a place.
     struct Parked {
@@ -187,6 +188,7 @@ class Connection final : public rdma::MessageSink {
     void take(const ParsedCapsule& parsed, const MessageBytes& bytes, const rdma::InboundMessage& message);
     void take_command(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
     void submit(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
+    std::uint32_t take_slot(const Capsule& capsule);
     nvme::Status place(Slot& slot, const Capsule& capsule, const MessageBytes& bytes, std::byte*& data);
     std::byte* where_to_answer(Slot& slot, const Capsule& capsule);
     std::byte* take_fetched(Slot& slot, const Capsule& capsule);
@@ -223,6 +225,7 @@ class Connection final : public rdma::MessageSink {
     // connection_admin.cpp
     void take_fabrics(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
     void judge_connect(std::uint32_t index, const Capsule& capsule, const std::byte* data);
+    void reset(const Capsule& capsule);
     bool take_admin(Capsule& capsule);
     bool take_abort(Capsule& capsule);
     void finish_connect();

@@ -46,9 +46,18 @@ void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
     if (outcome.close_io_queues) owner_.on_controller_disabled(*subsystem_, binding_.controller_id);
     if (outcome.shutdown != 0) owner_.on_shutdown(*subsystem_, binding_.controller_id, outcome.shutdown);
     if (!nvme::ok(outcome.status)) return refuse(capsule, outcome.status);
+    if (outcome.reset) return reset(capsule);
     end(capsule.command.command_id);
     answer(capsule.command.command_id, {.dw0 = static_cast<std::uint32_t>(outcome.value),
                                         .dw1 = static_cast<std::uint32_t>(outcome.value >> 32)});
+}
+
+/// A controller reset (Base 2.0, 3.7.2): event requests end unanswered, features are as at the beginning. The
+/// device learns it by the Property Set, which is answered behind all that came before it: from then on their
+/// ids and places are free. No host sends a device one: they end here.
+void Connection::reset(const Capsule& capsule) {
+    for (Slot& slot : slots_) slot.unanswered = slot.unanswered || (slot.busy && slot.event_request);
+    to_drive(take_slot(capsule), capsule, nullptr);
 }
 
 /// The data of a Connect is in the slot's staging page. What is well formed the control thread decides.

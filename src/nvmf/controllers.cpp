@@ -194,7 +194,7 @@ PropertyOutcome Controllers::configure(Controller& controller, nvme::Configurati
     } else if (!wanted.enable && was_enabled) {
         status = {};
         controller.io_queues_granted = options_.queues.io_queues_max;
-        outcome.close_io_queues = true;
+        outcome.close_io_queues = outcome.reset = true;
     }
     // Complete when the device has made stable what it answered (Base 2.0, 3.6). One that was told is not
     // told again by a write that changes something else.
@@ -239,6 +239,7 @@ FeatureOutcome Controllers::set_feature(std::uint16_t controller_id, const nvme:
                                         std::uint64_t now_ns) {
     Controller* controller = find(controller_id);
     if (controller == nullptr) return {Status::kCommandSequenceError, 0, true};
+    if ((command.cdw10 & nvme::kFeatureSave) != 0) return {Status::kFeatureNotSaveable, 0, true};
     switch (static_cast<nvme::Feature>(command.cdw10 & 0xFFu)) {
         case nvme::Feature::kNumberOfQueues: {
             if (kind_ == ControllerKind::kDiscovery) return {Status::kInvalidField, 0, true};

@@ -65,7 +65,8 @@ struct ConnectOutcome {
 struct PropertyOutcome {
     nvme::Status status = nvme::Status::kSuccess;
     std::uint64_t value = 0;
-    bool close_io_queues = false;  ///< the controller was disabled: its I/O connections must go
+    bool close_io_queues = false;  ///< disabled or shut down: its I/O connections must go
+    bool reset = false;            ///< disabled: what its device holds for it must go
     std::uint32_t shutdown = 0;    ///< not 0: it was told to shut down; for shutdown_ended()
 };
 

@@ -1,5 +1,6 @@
 #include "nvmf/discovery_device.hpp"
 
+#include "nvmf/capsule.hpp"
 #include "ssd/data_pointer.hpp"
 
 #include <algorithm>
@@ -52,6 +53,7 @@ void DiscoveryDevice::take(ssd::ServedQueue& q, std::uint32_t slot) {
     const nvme::Command& command = q.pending[slot].command;
     const Status flags = ssd::check_flags(command);
     if (!nvme::ok(flags)) return q.answer(slot, flags, 0);
+    if (is_fabrics(command)) return reset(q, slot);
     if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAbort)) return abort(q, slot);
     if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAsyncEventRequest)) {
         if (q.held.size() >= ssd::kAsyncEventRequests)
@@ -67,6 +69,14 @@ void DiscoveryDevice::take(ssd::ServedQueue& q, std::uint32_t slot) {
     }
     const ssd::AdminReply reply = commands_.handle(command, q.features, data);
     q.answer(slot, reply.status, reply.dw0);
+}
+
+/// The Property Set that disables the controller; the offload keeps all others.
+void DiscoveryDevice::reset(ssd::ServedQueue& q, std::uint32_t slot) {
+    for (const std::uint32_t held : q.held) q.answer(held, Status::kSuccess, 0);
+    q.held.clear();
+    q.features = {};
+    q.answer(slot, Status::kSuccess, 0);
 }
 
 /// DW0 bit 0: 0 if the command was aborted. Only held event requests can be.

@@ -1,7 +1,8 @@
 // discovery_device.hpp: what stands behind the discovery subsystem: admin queues, served on a reactor.
 //
 // Invariant: whatever was fetched is answered in the same poll, but for event requests, which are held until
-// they are aborted or their queue goes. Threads: as NvmeDevice says; poll() is the reactor's.
+// they are aborted, their controller is reset or their queue goes. Threads: as NvmeDevice says; poll() is the
+// reactor's.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -36,6 +37,7 @@ class DiscoveryDevice final : public ssd::NvmeDevice, public Poller {
 
   private:
     void take(ssd::ServedQueue& q, std::uint32_t slot);
+    void reset(ssd::ServedQueue& q, std::uint32_t slot);
     void abort(ssd::ServedQueue& q, std::uint32_t slot);
 
     const DiscoveryCommands commands_;

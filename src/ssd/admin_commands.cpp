@@ -18,6 +18,7 @@ void AdminCommands::take(ServedQueue& q, std::uint32_t slot, const deengine::Eng
     const std::uint64_t tag = q.tag(slot);
     const Status flags = check_flags(command);
     if (!nvme::ok(flags)) return sink_.on_complete(tag, flags, 0);
+    if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kFabrics)) return reset(q, slot);
     if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAsyncEventRequest))
         return hold_event_request(q, slot);
     if (command.opcode == static_cast<std::uint8_t>(AdminOpcode::kAbort)) return abort(q, slot);
@@ -45,6 +46,15 @@ void AdminCommands::leave(ServedQueue& q) {
     for (const std::uint32_t slot : q.held) sink_.on_complete(q.tag(slot), Status::kAborted, 0);
     q.held.clear();
     if (q.queue.is_admin()) errors_.erase(q.controller);
+}
+
+/// The one fabrics command that its queue's offload lets through is the Property Set that disables the
+/// controller. It tells nobody of the requests that end here, so they are no errors.
+void AdminCommands::reset(ServedQueue& q, std::uint32_t slot) {
+    for (const std::uint32_t held : q.held) sink_.on_complete(q.tag(held), Status::kSuccess, 0);
+    q.held.clear();
+    q.features = {};
+    sink_.on_complete(q.tag(slot), Status::kSuccess, 0);
 }
 
 void AdminCommands::note_error(const ServedQueue& q, std::uint32_t slot, Status status) {

@@ -1,10 +1,10 @@
 // admin_commands.hpp: the admin commands that every device serves alike: what AdminHandler answers, event
-// requests, which are held, and Abort, which finds those alone.
+// requests, which are held, Abort, which finds those alone, and the reset of their controller.
 //
 // The error log that a host reads is its controller's: addresses name volumes and clients, and those of
 // others are none of its business. The admin host reads that of all. Vendor commands and who may set
 // arbitration are the device's own. Answers go to a sink by tag, at once or, for an event request, when there
-// is an event or its queue closes. One thread: the device's.
+// is an event, its controller is reset or its queue closes. One thread: the device's.
 #pragma once
 
 #include "ssd/admin.hpp"
@@ -37,6 +37,7 @@ class AdminCommands {
     [[nodiscard]] AdminHandler& handler() { return handler_; }
 
   private:
+    void reset(ServedQueue& q, std::uint32_t slot);
     void hold_event_request(ServedQueue& q, std::uint32_t slot);
     void give_notice(ServedQueue& q, std::uint32_t slot);
     void abort(ServedQueue& q, std::uint32_t slot);

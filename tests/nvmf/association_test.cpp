@@ -4,6 +4,8 @@
 
 #include <gnstor/nvme/features.hpp>
 
+#include <optional>
+
 namespace gnstor::nvmf {
 namespace {
 
@@ -252,53 +254,75 @@ TEST(Association, VendorCommandsNeedTheAdminHost) {
     EXPECT_EQ(admin->volume_delete(kTerm - 1, 151).error().code, Errc::kState) << "an older term";
 }
 
-TEST(Association, EventRequestsAreHeldAbortedAndEndWithTheQueue) {
-    LoopRig rig;
-    auto host = rig.connect(rig.host()).value();
-    // A second admin queue, driven by hand: it has commands that are not answered at once.
-    auto queue = HostQueue::create(rig.host_nic(), 16).value();
-    ConnectRequest request{.queue_id = 0,
-                           .sq_size = 15,
-                           .attributes = 0,
-                           .keep_alive_ms = 0,
-                           .host_id = {1, 2, 3, 4},
-                           .controller_id = nvme::kAnyController,
-                           .subsystem_nqn = rig.target().subsystem_nqn(0),
-                           .host_nqn = client_host_nqn(kWriter)};
-    const IoQueueConnect connect(request);
-    ASSERT_TRUE(queue->connect("node", "ssd-0", connect.transport_data(), 10000).ok());
-    ASSERT_TRUE(connect_queue(*queue, connect, simt::now_ns() + 100 * kSecond).ok());
-    const auto post = [&](nvme::AdminOpcode opcode, std::uint16_t id, std::uint32_t cdw10 = 0) {
+/// A second admin queue, driven by hand: it has commands that are not answered at once.
+class ByHand {
+  public:
+    explicit ByHand(LoopRig& rig) : queue_(HostQueue::create(rig.host_nic(), 16).value()) {
+        ConnectRequest request{.queue_id = 0,
+                               .sq_size = 15,
+                               .attributes = 0,
+                               .keep_alive_ms = 0,
+                               .host_id = {1, 2, 3, 4},
+                               .controller_id = nvme::kAnyController,
+                               .subsystem_nqn = rig.target().subsystem_nqn(0),
+                               .host_nqn = client_host_nqn(kWriter)};
+        const IoQueueConnect connect(request);
+        EXPECT_TRUE(queue_->connect("node", "ssd-0", connect.transport_data(), 10000).ok());
+        EXPECT_TRUE(connect_queue(*queue_, connect, simt::now_ns() + 100 * kSecond).ok());
+    }
+    void post(nvme::AdminOpcode opcode, std::uint16_t id, std::uint32_t cdw10 = 0, std::uint32_t cdw11 = 0) {
         nvme::Command c{};
         c.opcode = static_cast<std::uint8_t>(opcode);
         c.flags = nvme::kFlagsSgl;
         c.command_id = id;
         c.cdw10 = cdw10;
-        ASSERT_EQ(queue->post(c), HostQueue::Posted::kYes);
-    };
-    nvme::PropertyCommand enable{
-        .opcode = 0x7F,
-        .flags = nvme::kFlagsSgl,
-        .command_id = 1,
-        .type = 0,
-        .reserved5 = {},
-        .attributes = 0,
-        .reserved41 = {},
-        .offset = 0x14,
-        .value = nvme::Configuration{.enable = true, .sq_entry_log2 = 6, .cq_entry_log2 = 4}.encode(),
-        .reserved56 = {}};
-    nvme::Command wire;
-    std::memcpy(&wire, &enable, sizeof wire);
-    ASSERT_EQ(queue->post(wire), HostQueue::Posted::kYes);
-    const auto next = [&] { return await_response(*queue, simt::now_ns() + 100 * kSecond).value(); };
-    EXPECT_EQ(next().command_id, 1);
-    for (std::uint16_t id = 10; id < 14; ++id) post(nvme::AdminOpcode::kAsyncEventRequest, id);
-    post(nvme::AdminOpcode::kAsyncEventRequest, 14);
-    EXPECT_EQ(next().command_id, 14) << "four are held, the fifth is refused";
-    post(nvme::AdminOpcode::kAbort, 20, 12u << 16);
+        c.cdw11 = cdw11;
+        ASSERT_EQ(queue_->post(c), HostQueue::Posted::kYes);
+    }
+    nvme::Completion next() { return await_response(*queue_, simt::now_ns() + 100 * kSecond).value(); }
+    nvme::Completion run(nvme::AdminOpcode opcode, std::uint16_t id, std::uint32_t cdw10 = 0,
+                         std::uint32_t cdw11 = 0) {
+        post(opcode, id, cdw10, cdw11);
+        const nvme::Completion c = next();
+        EXPECT_EQ(c.command_id, id);
+        return c;
+    }
+    void enable(bool on, std::uint16_t id = 1) {
+        nvme::PropertyCommand set{
+            .opcode = 0x7F,
+            .flags = nvme::kFlagsSgl,
+            .command_id = id,
+            .type = 0,
+            .reserved5 = {},
+            .attributes = 0,
+            .reserved41 = {},
+            .offset = 0x14,
+            .value = nvme::Configuration{.enable = on, .sq_entry_log2 = 6, .cq_entry_log2 = 4}.encode(),
+            .reserved56 = {}};
+        nvme::Command wire;
+        std::memcpy(&wire, &set, sizeof wire);
+        ASSERT_EQ(queue_->post(wire), HostQueue::Posted::kYes);
+        const nvme::Completion c = next();
+        EXPECT_EQ(c.command_id, id);
+        EXPECT_EQ(c.result(), Status::kSuccess);
+    }
+
+  private:
+    std::unique_ptr<HostQueue> queue_;
+};
+
+TEST(Association, EventRequestsAreHeldAbortedAndEndWithTheQueue) {
+    LoopRig rig;
+    auto host = rig.connect(rig.host()).value();
+    auto queue = std::make_optional<ByHand>(rig);
+    queue->enable(true);
+    for (std::uint16_t id = 10; id < 14; ++id) queue->post(nvme::AdminOpcode::kAsyncEventRequest, id);
+    queue->post(nvme::AdminOpcode::kAsyncEventRequest, 14);
+    EXPECT_EQ(queue->next().command_id, 14) << "four are held, the fifth is refused";
+    queue->post(nvme::AdminOpcode::kAbort, 20, 12u << 16);
     std::uint32_t seen = 0;
     for (int i = 0; i < 2; ++i) {
-        const auto c = next();
+        const auto c = queue->next();
         seen += c.command_id;
         if (c.command_id == 12) {
             EXPECT_EQ(c.result(), Status::kAborted);
@@ -308,11 +332,34 @@ TEST(Association, EventRequestsAreHeldAbortedAndEndWithTheQueue) {
         }
     }
     EXPECT_EQ(seen, 32u);
-    post(nvme::AdminOpcode::kAbort, 21, 99u << 16);
-    EXPECT_EQ(next().dw0, 1u) << "nothing of that id";
+    EXPECT_EQ(queue->run(nvme::AdminOpcode::kAbort, 21, 99u << 16).dw0, 1u) << "nothing of that id";
     queue.reset();
     EXPECT_TRUE(eventually([&] { return rig.target().connections_open() == 1; }))
         << "event requests hold nothing up";
+}
+
+TEST(Association, AResetEndsEventRequestsUnansweredAndSetsFeaturesBack) {
+    constexpr std::uint32_t kEvents = 0x0B;
+    LoopRig rig;
+    ByHand queue(rig);
+    queue.enable(true);
+    // More rounds than the queue has entries, or the device has places: none is lost.
+    for (int round = 0; round < 50; ++round) {
+        EXPECT_EQ(queue.run(nvme::AdminOpcode::kGetFeatures, 2, kEvents).dw0, 0u) << "as at the beginning";
+        EXPECT_EQ(queue.run(nvme::AdminOpcode::kSetFeatures, 3, kEvents, 0x100).result(), Status::kSuccess);
+        EXPECT_EQ(queue.run(nvme::AdminOpcode::kGetFeatures, 4, kEvents).dw0, 0x100u);
+        for (std::uint16_t id = 50; id < 54; ++id) queue.post(nvme::AdminOpcode::kAsyncEventRequest, id);
+        EXPECT_EQ(queue.run(nvme::AdminOpcode::kAsyncEventRequest, 54).result(),
+                  Status::kAsyncEventLimitExceeded)
+            << "round " << round << ": four places, whoever had them before, and no more";
+        queue.enable(false);
+        queue.enable(true);
+    }
+    EXPECT_EQ(queue.run(nvme::AdminOpcode::kAbort, 60, 50u << 16).dw0, 1u) << "it is not there any more";
+    queue.post(nvme::AdminOpcode::kAsyncEventRequest, 50);
+    queue.post(nvme::AdminOpcode::kAbort, 61, 50u << 16);
+    EXPECT_EQ(queue.next().command_id + queue.next().command_id, 50 + 61) << "the new one can be aborted";
+    EXPECT_EQ(rig.counters().malformed, 0u);
 }
 
 }  // namespace

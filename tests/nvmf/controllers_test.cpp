@@ -135,12 +135,16 @@ TEST_F(ControllersTest, PropertiesTellAndEnable) {
     c.shutdown = 1;
     const PropertyOutcome told = set_cc(id, c);
     EXPECT_TRUE(told.close_io_queues);
+    EXPECT_FALSE(told.reset) << "a shutdown is none";
     ASSERT_NE(told.shutdown, 0u);
     EXPECT_EQ(get(id, 0x1C, 0), 0x5u) << "ready, shutdown occurring: the device is not done";
     EXPECT_EQ(set_cc(id, c).shutdown, 0u) << "told already";
     controllers_.shutdown_ended(id, told.shutdown, true);
     EXPECT_EQ(get(id, 0x1C, 0), 0x9u) << "ready, shutdown complete";
-    EXPECT_TRUE(set_cc(id, {}).close_io_queues);
+    const auto disabled = set_cc(id, {});
+    EXPECT_TRUE(disabled.close_io_queues);
+    EXPECT_TRUE(disabled.reset);
+    EXPECT_FALSE(set_cc(id, {}).reset) << "it is disabled";
     EXPECT_EQ(get(id, 0x1C, 0), 0u);
     // Another one, whose device does not manage it; the end of the first says nothing about it.
     ASSERT_EQ(set_cc(id, enabled()).status, Status::kSuccess);
@@ -242,6 +246,21 @@ TEST_F(ControllersTest, ADiscoveryControllerWithoutAKeepAliveTimeEndsWhenNothing
     const auto other = discovery.connect(r, {0, 32, 0}, 0).binding.controller_id;
     discovery.heard(other, 999 * kMs);
     EXPECT_EQ(discovery.expire(1000 * kMs), std::vector<std::uint16_t>{other});
+}
+
+TEST_F(ControllersTest, NoFeatureCanBeSaved) {
+    const auto id = ready_controller();
+    nvme::Command c{};
+    for (const auto feature : {nvme::Feature::kNumberOfQueues, nvme::Feature::kKeepAliveTimer,
+                               nvme::Feature::kAsyncEventConfiguration}) {
+        c.cdw10 = static_cast<std::uint32_t>(feature) | nvme::kFeatureSave;
+        c.cdw11 = 1;
+        const auto refused = controllers_.set_feature(id, c, 0);
+        EXPECT_TRUE(refused.handled);
+        EXPECT_EQ(refused.status, Status::kFeatureNotSaveable);
+    }
+    c.cdw10 = static_cast<std::uint32_t>(nvme::Feature::kKeepAliveTimer);
+    EXPECT_EQ(controllers_.get_feature(id, c).dw0, 1000u) << "and nothing was set";
 }
 
 TEST_F(ControllersTest, TheKeepAliveTimeCanBeChanged) {

@@ -146,6 +146,7 @@ class RawAdmin {
             nvme::Command command;
             std::memcpy(&command, &wire, sizeof command);
             if (!exchange(i, command, answer)) return;
+            if (!on) held_[i].clear();  // and an answer to one of them is nobody's from here on
         }
     }
 

@@ -12,8 +12,23 @@ namespace {
 using nvme::Status;
 
 /// Has queues, answers nothing, and ends flushes when it is told to.
-class HangingDevice final : public ssd::NvmeDevice {
+/// Answers whatever it is sent, and no flush.
+class HangingDevice final : public ssd::NvmeDevice, public Poller {
   public:
+    explicit HangingDevice(Reactor& reactor) : reactor_(reactor) { reactor_.add(*this); }
+    ~HangingDevice() override { reactor_.remove(*this); }
+    std::uint32_t poll() override {
+        const std::lock_guard lock(mutex_);
+        std::uint32_t work = 0;
+        for (const auto& queue : queues_) {
+            for (nvme::Command command; queue->fetch(command); ++work) {
+                nvme::Completion done{};
+                done.command_id = command.command_id;
+                queue->complete(done);
+            }
+        }
+        return work;
+    }
     Result<ssd::NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
                                          ssd::Priority priority, bool privileged, std::uint16_t) override {
         const std::lock_guard lock(mutex_);
@@ -44,6 +59,7 @@ class HangingDevice final : public ssd::NvmeDevice {
     }
 
   private:
+    Reactor& reactor_;
     mutable std::mutex mutex_;
     std::vector<std::unique_ptr<ssd::NvmeQueue>> queues_;
     std::vector<std::function<void(bool)>> flushes_;
@@ -51,7 +67,7 @@ class HangingDevice final : public ssd::NvmeDevice {
     const std::string serial_ = "HANGS";
 };
 
-/// An admin queue driven by hand: property commands are answered without the device.
+/// An admin queue driven by hand: of its commands the device sees a reset alone.
 class ByHand {
   public:
     ByHand(rdma::SoftNic& nic, const std::string& subsystem) : queue_(HostQueue::create(nic, 16).value()) {
@@ -102,7 +118,7 @@ TEST(ShutdownFlush, ADeviceThatHangsIsAskedOnceHoweverOftenControllersAreShutDow
     rdma::LoopWire wire;
     auto node = rdma::SoftNic::open(wire, "node", {}, reactors).value();
     auto host = rdma::SoftNic::open(wire, "host", {}, reactors).value();
-    HangingDevice device;
+    HangingDevice device(*reactor);
     const SubsystemConfig subsystems[] = {
         {.device = &device, .nqn = "", .service = "hangs", .drive_reactor = reactor.get()}};
     TargetOptions options;
