@@ -1,6 +1,7 @@
 // object_commands.cpp: gnstor put, get, cat, ls, rm: whole files in an array that others serve (--array, or
 // the default socket), or in one that is kept in a folder (--store) and needs no daemon.
 #include "cli/cli.hpp"
+#include "cli/target_file.hpp"
 
 #include <gnstor/base/units.hpp>
 
@@ -78,24 +79,14 @@ Result<int> put(const Context& c, const ObjectOptions& o) {
 
 Result<int> get(const Context& c, const ObjectOptions& o) {
     const std::string target = o.file.empty() ? o.name : o.file;
+    GN_ASSIGN(const std::unique_ptr<TargetFile> file, TargetFile::at(target));
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
-    // Written beside and renamed at the end: a failure leaves no half file.
-    const std::string part = target + ".part";
-    std::ofstream file(part, std::ios::binary | std::ios::trunc);
-    if (!file) return error(Errc::kIo, "{} cannot be written: {}", part, std::strerror(errno));
     ProgressLine line("get " + o.name, ~0ull);
-    Result<std::uint64_t> got =
-        store->get(o.name, file, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
-    file.close();
-    std::error_code failed;
-    if (!file) got = error(Errc::kIo, "{} could not be written to its end: {}", part, std::strerror(errno));
-    if (got.ok()) std::filesystem::rename(part, target, failed);
-    if (got.ok() && failed)
-        got = error(Errc::kIo, "{} cannot be renamed to {}: {}", part, target, failed.message());
-    if (!got.ok()) {
-        std::filesystem::remove(part, failed);
-        return std::move(got).error();
-    }
+    const Result<std::uint64_t> got =
+        store->get(o.name, file->stream(), [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
+    GN_TRY(file->state());  // it knows more than the stream that it failed
+    if (!got.ok()) return got.error();
+    GN_TRY(file->finish());
     c.out.document({{"name", o.name}, {"bytes", *got}, {"file", target}});
     c.out.text(fmt::format("{}: {} written to {}\n", o.name, format_bytes(*got), target));
     return kOk;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The gnstor command from outside: exit codes, JSON, sentences. Arguments: the gnstor and gnstord programs (model drives)."""
-import json, os, signal, socket, subprocess, sys, tempfile, unittest
+import json, os, signal, socket, stat, subprocess, sys, tempfile, unittest
 
 GNSTOR, GNSTORD = sys.argv.pop(1), sys.argv.pop(1)
 calls = 0
@@ -146,10 +146,120 @@ class Cli(unittest.TestCase):
             self.assertEqual(f.read(), data)
         self.assertEqual(self.run_cli("cat", "piped", *store).stdout, b"through a pipe")
         self.run_cli("get", "nothing", target + "2", *store, code=1, says="not stored")
-        self.assertFalse(os.path.exists(target + "2") or os.path.exists(target + "2.part"))
+        self.assertEqual(sorted(os.listdir(self.temp.name)), ["array", "in", "out", "store"] if os.path.exists(self.dir) else ["in", "out", "store"])
         self.assertEqual(len(self.ask("ls", *store)["objects"]), 2)
         self.run_cli("rm", "blob", *store)
         self.run_cli("rm", "blob", *store, code=1)
+
+    def place(self):
+        """A store with the object 'blob', a folder to get it into, a function that gets it there."""
+        store, place = os.path.join(self.temp.name, "store"), os.path.join(self.temp.name, "place")
+        os.mkdir(store), os.mkdir(place)
+        self.run_cli("put", "-", "blob", "--store", store, stdin=b"contents")
+        return store, place, lambda name, **more: self.run_cli("get", "blob", os.path.join(place, name), "--store", store, **more)
+
+    def start_slow_get(self, store, name, target):
+        """A get in its middle: the model reads a FIFO, and has taken all of 1 MiB but what a pipe and a buffer hold."""
+        global calls
+        calls += 1
+        os.mkfifo(os.path.join(store, name))
+        get = subprocess.Popen([GNSTOR, "get", name, target, "--store", store], env=self.env, stdout=subprocess.DEVNULL)
+        slow = open(os.path.join(store, name), "wb", buffering=0)
+        self.assertEqual(slow.write(name[:1].encode() * (1 << 20)), 1 << 20)
+        return get, slow
+
+    def test_get_touches_nothing_but_its_target(self):
+        store, place, get = self.place()
+        inside = lambda name: os.path.join(place, name)
+        for name in ("g.part", ".g", "kept"):
+            with open(inside(name), "w") as f:
+                f.write("mine")
+        before = sorted(os.listdir(place))
+        self.run_cli("get", "nosuch", inside("g"), "--store", store, code=1, says="not stored")
+        self.run_cli("get", "nosuch", inside("kept"), "--store", store, code=1, says="not stored")
+        self.run_cli("get", "blob", place, "--store", store, code=1, says="is a folder")
+        get("no/folder", code=1, says=f"no folder {inside('no')}")
+        get("kept/file", code=1, says="cannot be written")
+        os.symlink("circle", inside("circle"))
+        get("circle", code=1, says="cannot be written")
+        os.unlink(inside("circle"))
+        self.assertEqual(sorted(os.listdir(place)), before)
+        get("g")
+        self.assertEqual(sorted(os.listdir(place)), sorted([*before, "g"]))
+        for name, text in (("g.part", "mine"), (".g", "mine"), ("kept", "mine"), ("g", "contents")):
+            with open(inside(name)) as f:
+                self.assertEqual(f.read(), text, name)
+
+    def test_get_writes_where_links_lead_and_keeps_modes(self):
+        _, place, get = self.place()
+        inside = lambda name: os.path.join(place, name)
+        mode = lambda name: stat.S_IMODE(os.stat(inside(name)).st_mode)
+        os.mkdir(inside("far"))
+        os.symlink("far/real", inside("hop"))
+        os.symlink(inside("hop"), inside("link"))
+        before = os.umask(0o027)
+        try:
+            get("link")  # leads to nothing yet
+        finally:
+            os.umask(before)
+        self.assertEqual(mode("far/real"), 0o640, "of a new file the umask decides")
+        os.chmod(inside("far/real"), 0o751)
+        with open(inside("far/real"), "w") as f:
+            f.write("old and longer than the new")
+        get("link")
+        self.assertTrue(os.path.islink(inside("link")) and os.path.islink(inside("hop")))
+        with open(inside("far/real")) as f:
+            self.assertEqual(f.read(), "contents")
+        self.assertEqual(mode("far/real"), 0o751)
+        self.assertEqual(os.listdir(inside("far")), ["real"])
+
+    def test_get_writes_into_what_is_no_file(self):
+        _, place, get = self.place()
+        fifo, device = os.path.join(place, "fifo"), os.path.join(place, "null")
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        get("fifo")
+        self.assertEqual(os.read(reader, 100), b"contents")
+        os.close(reader)
+        self.assertTrue(stat.S_ISFIFO(os.stat(fifo).st_mode))
+        try:
+            os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+            open(device, "wb").close()
+        except OSError:
+            return  # only root makes devices, and not everywhere
+        get("null")
+        self.assertTrue(stat.S_ISCHR(os.stat(device).st_mode), "a device was replaced")
+        self.assertEqual(sorted(os.listdir(place)), ["fifo", "null"])
+
+    def test_two_gets_to_one_target_do_not_mix(self):
+        store, place, _ = self.place()
+        target = os.path.join(place, "g")
+        gets = [self.start_slow_get(store, name, target) for name in ("a", "b")]
+        self.assertFalse(os.path.exists(target))
+        for (get, slow), byte in zip(gets, (b"a", b"b")):
+            slow.write(byte * 1000)
+            slow.close()
+            self.assertEqual(get.wait(120), 0)
+            with open(target, "rb") as f:
+                self.assertEqual(f.read(), byte * ((1 << 20) + 1000))
+        self.assertEqual(os.listdir(place), ["g"])
+
+    def test_a_get_that_a_signal_ends_leaves_no_file(self):
+        store, place, _ = self.place()
+        target = os.path.join(place, "g")
+        with open(target, "w") as f:
+            f.write("as it was")
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            get, slow = self.start_slow_get(store, number.name, target)
+            parts = [name for name in os.listdir(place) if name != "g"]
+            self.assertEqual(len(parts), 1, "it is in its middle")
+            self.assertRegex(parts[0], r"^\.g\.gnstor-[0-9a-f]{16}$")
+            get.send_signal(number)
+            self.assertEqual(get.wait(120), -number)
+            slow.close()
+            self.assertEqual(os.listdir(place), ["g"])
+            with open(target) as f:
+                self.assertEqual(f.read(), "as it was")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,239 @@
+// target_file.cpp: the temporary file, its removal by signals, its way to the target's name.
+#include "cli/target_file.hpp"
+
+#include <fmt/core.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <streambuf>
+#include <vector>
+
+namespace gnstor::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBufferBytes = 64u << 10;
+constexpr std::size_t kNameBytesMax = 200;  // of NAME_MAX; the rest is for what makes the name unique
+constexpr int kLinksMost = 40;              // the kernel's own limit
+constexpr int kNamesTried = 16;
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+
+// What a handler can reach is static: the file to remove, and whether there is one.
+std::array<char, PATH_MAX> removed_path;
+std::atomic<bool> removed_armed{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler takes no locks");
+
+extern "C" void remove_and_end(int signal) {
+    const int before = errno;
+    // Pairs with the release in RemovedOnSignal: the path is whole.
+    if (removed_armed.load(std::memory_order_acquire)) (void)::unlink(removed_path.data());
+    errno = before;
+    (void)::raise(signal);  // SA_RESETHAND: ends the process, by this signal, when the handler returns
+}
+
+/// While it lives, the signals that end this process remove the file first.
+class RemovedOnSignal {
+  public:
+    explicit RemovedOnSignal(const std::string& path) {
+        std::memcpy(removed_path.data(), path.c_str(), path.size() + 1);
+        // Pairs with the acquire in remove_and_end(), which another thread may run.
+        removed_armed.store(true, std::memory_order_release);
+        struct sigaction action {};
+        action.sa_handler = remove_and_end;
+        action.sa_flags = static_cast<int>(SA_RESETHAND);
+        for (std::size_t i = 0; i < kSignals.size(); ++i) {
+            (void)::sigaction(kSignals[i], nullptr, &before_[i]);
+            if (before_[i].sa_handler != SIG_IGN) (void)::sigaction(kSignals[i], &action, nullptr);
+        }
+    }
+    ~RemovedOnSignal() {
+        // Pairs with remove_and_end(): from here on the name may be somebody else's.
+        removed_armed.store(false, std::memory_order_release);
+        for (std::size_t i = 0; i < kSignals.size(); ++i)
+            (void)::sigaction(kSignals[i], &before_[i], nullptr);
+    }
+    RemovedOnSignal(const RemovedOnSignal&) = delete;
+    RemovedOnSignal& operator=(const RemovedOnSignal&) = delete;
+
+  private:
+    std::array<struct sigaction, kSignals.size()> before_{};
+};
+
+class TargetBuffer final : public std::streambuf, public TargetFile {
+  public:
+    /// `there`: what the target is, where it is anything. `straight`: no file beside it.
+    TargetBuffer(fs::path path, std::optional<struct stat> there, bool straight)
+        : path_(std::move(path)), there_(there), straight_(straight), buffer_(kBufferBytes), stream_(this) {
+        setp(buffer_.data(), buffer_.data() + buffer_.size());
+    }
+    ~TargetBuffer() override {
+        if (fd_ >= 0) ::close(fd_);
+        if (!part_.empty()) (void)::unlink(part_.c_str());
+    }
+    TargetBuffer(const TargetBuffer&) = delete;
+    TargetBuffer& operator=(const TargetBuffer&) = delete;
+
+    std::ostream& stream() override { return stream_; }
+    [[nodiscard]] Result<void> state() const override { return state_; }
+
+    Result<void> finish() override {
+        if (!drain()) return state_;
+        const int fd = fd_;
+        fd_ = -1;
+        if (::close(fd) != 0)
+            return failed(fmt::format("{} could not be written to its end", path_.string()));
+        if (straight_) return {};
+        if (::rename(part_.c_str(), path_.c_str()) != 0)
+            return failed(fmt::format("{} cannot be replaced", path_.string()));
+        part_.clear();
+        on_signal_.reset();
+        return {};
+    }
+
+  protected:
+    int_type overflow(int_type c) override {
+        if (!drain()) return traits_type::eof();
+        if (!traits_type::eq_int_type(c, traits_type::eof())) sputc(traits_type::to_char_type(c));
+        return traits_type::not_eof(c);
+    }
+    std::streamsize xsputn(const char* data, std::streamsize size) override {
+        if (size <= epptr() - pptr()) return std::streambuf::xsputn(data, size);
+        return drain() && write(data, static_cast<std::size_t>(size)) ? size : 0;
+    }
+    int sync() override { return 0; }  // finish() writes the rest; nobody reads before
+
+  private:
+    Result<void> failed(const std::string& what) {
+        return state_ = error(Errc::kIo, "{}: {}", what, std::strerror(errno));
+    }
+
+    bool drain() {
+        if (!state_.ok() || (fd_ < 0 && !open())) return false;
+        const auto size = static_cast<std::size_t>(pptr() - pbase());
+        setp(buffer_.data(), buffer_.data() + buffer_.size());
+        return write(buffer_.data(), size);
+    }
+
+    bool write(const char* data, std::size_t size) {
+        while (size > 0) {
+            const ssize_t n = ::write(fd_, data, size);
+            if (n < 0 && errno == EINTR) continue;
+            if (n <= 0) {
+                (void)failed(fmt::format("{} could not be written to its end", path_.string()));
+                return false;
+            }
+            data += n;
+            size -= static_cast<std::size_t>(n);
+        }
+        return true;
+    }
+
+    bool open() {
+        if (straight_) {
+            do fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+            while (fd_ < 0 && errno == EINTR);
+            if (fd_ < 0) (void)failed(fmt::format("{} cannot be written", path_.string()));
+            return fd_ >= 0;
+        }
+        std::random_device random;
+        for (int tried = 0; fd_ < 0 && tried < kNamesTried; ++tried) {
+            const std::string name = path_.filename().string().substr(0, kNameBytesMax);
+            const std::string part =
+                (path_.parent_path() / fmt::format(".{}.gnstor-{:08x}{:08x}", name, random(), random()))
+                    .string();
+            if (part.size() >= PATH_MAX) {
+                errno = ENAMETOOLONG;
+                break;
+            }
+            // Before there is a file, so that no signal comes between.
+            on_signal_.emplace(part);
+            // Of a new file the umask decides; one that takes another's place is nobody else's until it does.
+            fd_ = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there_ ? 0600 : 0666);
+            if (fd_ >= 0) {
+                part_ = part;
+                break;
+            }
+            on_signal_.reset();
+            if (errno != EEXIST && errno != EINTR) break;
+        }
+        if (fd_ < 0) {
+            const fs::path folder = path_.parent_path();
+            (void)failed(fmt::format("{} cannot be written: no file can be made beside it in {}",
+                                     path_.string(), folder.empty() ? "." : folder.string()));
+            return false;
+        }
+        return !there_ || keep_owner_and_mode();
+    }
+
+    bool keep_owner_and_mode() {
+        mode_t mode = there_->st_mode & 0777u;
+        // Another's file: where it may not be his again, its group's rights are not given to a wrong group.
+        if (::fchown(fd_, there_->st_uid, there_->st_gid) != 0 &&
+            ::fchown(fd_, static_cast<uid_t>(-1), there_->st_gid) != 0)
+            mode &= ~static_cast<mode_t>(070);
+        if (::fchmod(fd_, mode) == 0) return true;
+        (void)failed(fmt::format("{} cannot get the mode of what it replaces", part_));
+        return false;
+    }
+
+    const fs::path path_;
+    const std::optional<struct stat> there_;
+    const bool straight_;
+    int fd_ = -1;
+    std::string part_;  ///< empty: there is none (any more)
+    std::optional<RemovedOnSignal> on_signal_;
+    Result<void> state_;
+    std::vector<char> buffer_;
+    std::ostream stream_;
+};
+
+/// Where a chain of symbolic links ends, which need not be there.
+Result<fs::path> without_links(const fs::path& path) {
+    fs::path at = path;
+    std::error_code failed;
+    for (int links = 0; fs::is_symlink(at, failed); ++links) {
+        const fs::path to = fs::read_symlink(at, failed);
+        if (failed || links == kLinksMost)
+            return error(Errc::kIo, "{} cannot be written: its symbolic links lead nowhere", path.string());
+        at = to.is_absolute() ? to : at.parent_path() / to;
+    }
+    return at;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TargetFile>> TargetFile::at(const fs::path& path) {
+    struct stat info {};
+    const bool there = ::stat(path.c_str(), &info) == 0;
+    if (!there && errno != ENOENT)
+        return error(Errc::kIo, "{} cannot be written: {}", path.string(), std::strerror(errno));
+    if (there && S_ISDIR(info.st_mode))
+        return error(Errc::kInvalidArgument, "{} is a folder; name the file that is to be written in it",
+                     path.string());
+    if (there && ::access(path.c_str(), W_OK) != 0)
+        return error(Errc::kIo, "{} cannot be written: {}; name another file", path.string(),
+                     std::strerror(errno));
+    if (there && !S_ISREG(info.st_mode))
+        return std::unique_ptr<TargetFile>(std::make_unique<TargetBuffer>(path, info, true));
+    GN_ASSIGN(const fs::path real, without_links(path));
+    struct stat folder {};
+    const fs::path parent = real.has_parent_path() ? real.parent_path() : fs::path(".");
+    if (::stat(parent.c_str(), &folder) != 0 || !S_ISDIR(folder.st_mode) || !real.has_filename())
+        return error(Errc::kNotFound, "{} cannot be written: there is no folder {}; make it first (mkdir -p)",
+                     path.string(), parent.string());
+    return std::unique_ptr<TargetFile>(
+        std::make_unique<TargetBuffer>(real, there ? std::optional<struct stat>(info) : std::nullopt, false));
+}
+
+}  // namespace gnstor::cli
