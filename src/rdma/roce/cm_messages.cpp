@@ -70,6 +70,7 @@ void decode_request(const std::byte* d, CmMessage& m) noexcept {
     m.responder_resources = get8(d + 35);
     m.initiator_depth = get8(d + 39);
     m.response_timeout = get8(d + 43) >> 3;
+    m.transport_service = (get8(d + 43) >> 1) & 3u;
     m.flow_control = (get8(d + 43) & 1u) != 0;
     m.start_psn = get24(d + 44);
     m.retry_count = get8(d + 47) & 7u;
@@ -89,8 +90,9 @@ void encode_request(const CmMessage& m, std::byte* d) noexcept {
     put(d + 32, 3, m.queue_pair);
     put(d + 35, 1, m.responder_resources);
     put(d + 39, 1, m.initiator_depth);
-    // Remote response timeout 7:3, transport service 2:1 (0: reliable connection), end-to-end flow control 0.
-    put(d + 43, 1, ((m.response_timeout & 31u) << 3) | (m.flow_control ? 1u : 0u));
+    // Remote response timeout 7:3, transport service 2:1, end-to-end flow control 0.
+    put(d + 43, 1,
+        ((m.response_timeout & 31u) << 3) | ((m.transport_service & 3u) << 1) | (m.flow_control ? 1u : 0u));
     put(d + 44, 3, m.start_psn);
     put(d + 47, 1, ((m.response_timeout & 31u) << 3) | (m.retry_count & 7u));
     put(d + 48, 2, m.partition_key);

@@ -40,10 +40,17 @@ enum class RejectReason : std::uint16_t {
     kUnsupported = 5,
     kInvalidId = 6,
     kInvalidService = 8,
+    kInvalidTransport = 9,  ///< another transport service than a reliable connection
     kStaleConnection = 10,
+    /// Primary remote port GID rejected. The table has no reason for a partition that the receiver's port is
+    /// no member of; Linux gives this one: the peer's path names what is not to be had here.
+    kInvalidPath = 12,
     kInvalidMtu = 26,  ///< larger than the receiver's interface takes
     kConsumer = 28,    ///< the listener said no; its private data says why
 };
+
+/// Transport service types of a REQ, 12.6.5: 1 is UC, 2 RD, 3 others. Nothing else is served.
+inline constexpr std::uint8_t kReliableConnection = 0;
 
 using Gid = std::array<std::uint8_t, 16>;  ///< an IPv6 address, or ::ffff:a.b.c.d
 
@@ -66,6 +73,7 @@ struct CmMessage {
     std::uint64_t service_id = 0;
     Gid local_gid{}, remote_gid{};
     std::uint8_t mtu_code = 3;  ///< 1: 256 … 5: 4096
+    std::uint8_t transport_service = kReliableConnection;
     std::uint8_t retry_count = 7;
     std::uint8_t ack_timeout = 14;       ///< 4.096 us * 2^n
     std::uint8_t response_timeout = 20;  ///< of CM messages, as the sender's own and what it grants

@@ -20,6 +20,11 @@ bool is_v4(const Gid& gid) noexcept {
     constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
     return std::equal(kMapped.begin(), kMapped.end(), gid.begin());
 }
+/// The same partition, and not both its limited members (10.9.3). We are a full member of the default one.
+bool may_talk(std::uint16_t one, std::uint16_t other) noexcept {
+    constexpr std::uint16_t kFullMember = 0x8000;
+    return ((one ^ other) & ~kFullMember) == 0 && ((one | other) & kFullMember) != 0;
+}
 }  // namespace
 
 ConnectionManager::Slot* ConnectionManager::find_request(const Gid& peer, const CmMessage& request) noexcept {
@@ -144,6 +149,10 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
     if (std::find(services_.begin(), services_.end(), request.service_id) == services_.end()) {
         return answer(peer, request, CmKind::kReject, RejectReason::kInvalidService, 0);
     }
+    if (request.transport_service != kReliableConnection)
+        return answer(peer, request, CmKind::kReject, RejectReason::kInvalidTransport, 0);
+    if (!may_talk(request.partition_key, kDefaultPkey))
+        return answer(peer, request, CmKind::kReject, RejectReason::kInvalidPath, 0);
     const bool mine =
         half_open() < options_.half_open_of_peer_max || half_open_of(peer) < options_.half_open_of_peer_max;
     const bool full =

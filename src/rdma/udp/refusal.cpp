@@ -24,6 +24,10 @@ const char* reason_name(roce::RejectReason reason) noexcept {
             return "it does not know the connection";
         case roce::RejectReason::kInvalidService:
             return "nobody listens on that port";
+        case roce::RejectReason::kInvalidTransport:
+            return "it serves reliable connections alone";
+        case roce::RejectReason::kInvalidPath:
+            return "it has no port of that address and partition";
         case roce::RejectReason::kStaleConnection:
             return "it holds an old connection of this queue pair";
         case roce::RejectReason::kInvalidMtu:

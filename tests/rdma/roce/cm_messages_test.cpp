@@ -44,6 +44,8 @@ RC_GTEST_PROP(RoceCmMessage, SurvivesTheWayToBytesAndBack, (std::uint64_t seed))
         RC_ASSERT(got->local_gid == sent.local_gid && got->remote_gid == sent.remote_gid);
         RC_ASSERT(got->retry_count == sent.retry_count && got->ack_timeout == sent.ack_timeout);
         RC_ASSERT(got->response_timeout == sent.response_timeout && got->cm_retries == sent.cm_retries);
+        RC_ASSERT(got->transport_service == sent.transport_service);
+        RC_ASSERT(got->partition_key == sent.partition_key);
         RC_ASSERT(got->hop_limit == sent.hop_limit);
     }
 }

@@ -36,6 +36,9 @@ inline CmMessage make_cm(SplitMix64& dice, CmKind kind) {
                     3};
         }
         m.mtu_code = static_cast<std::uint8_t>(1 + dice.below(5));
+        m.transport_service = static_cast<std::uint8_t>(dice.below(8) == 0 ? dice.below(4) : 0);
+        m.partition_key =
+            dice.below(8) == 0 ? static_cast<std::uint16_t>(dice.next()) : std::uint16_t{kDefaultPkey};
         m.retry_count = static_cast<std::uint8_t>(dice.below(8));
         m.ack_timeout = static_cast<std::uint8_t>(dice.below(32));
         m.response_timeout = static_cast<std::uint8_t>(dice.below(32));

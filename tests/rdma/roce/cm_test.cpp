@@ -30,6 +30,35 @@ const CmEvent* find_event(const CmRig& rig, std::uint32_t node, CmEventKind kind
     return nullptr;
 }
 
+/// What a manager that listens says to a REQ that was changed: kNone, where it asks its listener.
+template <class Change>
+RejectReason said_to(Change change) {
+    CmRig rig(1, 0);
+    EXPECT_TRUE(rig.managers[1].listen(kService).ok());
+    EXPECT_TRUE(rig.managers[0].connect(0, address_of(1), parameters(0x11)).ok());
+    rig.pump();
+    change(rig.wire.begin()->second.second);
+    rig.step();
+    if (find_event(rig, 1, CmEventKind::kRequested) != nullptr) return RejectReason::kNone;
+    EXPECT_EQ(rig.managers[1].half_open(), 0u) << "a refusal of this kind keeps no place";
+    while (rig.step() && find_event(rig, 0, CmEventKind::kClosed) == nullptr) {
+    }
+    const CmEvent* const closed = find_event(rig, 0, CmEventKind::kClosed);
+    EXPECT_TRUE(closed != nullptr && closed->end == CmEnd::kRejected);
+    return closed == nullptr ? RejectReason::kNone : closed->message.reason;
+}
+
+TEST(RoceCm, ARequestThatCannotBeServedIsRejectedWithItsReason) {
+    EXPECT_EQ(said_to([](CmMessage&) {}), RejectReason::kNone);
+    for (const std::uint8_t service : {1, 2, 3})
+        EXPECT_EQ(said_to([&](CmMessage& m) { m.transport_service = service; }),
+                  RejectReason::kInvalidTransport);
+    for (const std::uint16_t key : {0x1234, 0x8001, 0x0000, 0x8000, 0xFFFE, 0x7FFE})
+        EXPECT_EQ(said_to([&](CmMessage& m) { m.partition_key = key; }), RejectReason::kInvalidPath) << key;
+    EXPECT_EQ(said_to([](CmMessage& m) { m.partition_key = 0x7FFF; }), RejectReason::kNone)
+        << "a limited member of our partition, of which we are a full one";
+}
+
 TEST(RoceCm, TwoEndsConnectExchangeWhatTheyNeedAndPart) {
     CmRig rig(1, 0);
     ASSERT_TRUE(rig.managers[1].listen(kService).ok());
