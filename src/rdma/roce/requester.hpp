@@ -13,7 +13,8 @@
 //     the window, which begin at fixed places of it, so that its answers do not overrun our own receiver;
 //   * between two steps of progress the peer's answers cause one retransmission at most; all others need a
 //   timeout, and
-//     timeouts in a row are bounded: the peer cannot make it send for ever;
+//     timeouts in a row are bounded, and RNR NAKs by number or by time: the peer cannot make it send for
+//     ever;
 //   * after a timeout two packets (or one piece of a READ) go out until an answer comes, then twice as many
 //   with
 //     each: a peer that does not get to what it has in its buffer is not sent a window more.
@@ -118,6 +119,7 @@ class Requester {
     std::uint32_t reads_out_ = 0;    ///< pieces of READs
     std::uint32_t timeouts_ = 0, rnr_naks_ = 0;  ///< in a row
     TimeNs timer_at_ = kNever, rnr_until_ = kNever;
+    TimeNs rnr_since_ = 0;                            ///< the first of rnr_naks_
     std::uint64_t messages_ = 0, messages_done_ = 0;  ///< of entries that were posted, and that are done
     std::uint64_t send_limit_ =
         kNever;  ///< SENDs with so many messages before them wait for credits (9.7.7.2)

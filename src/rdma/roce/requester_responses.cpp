@@ -76,8 +76,12 @@ void Requester::on_rnr(TimeNs now, std::uint8_t timer, Sequence sequence) {
     if (!advance(now, sequence)) return responses_lost();
     if (rnr_until_ != kNever) return;  // the same one twice
     ++counters_.rnr_naks;
-    if (++rnr_naks_ > options_.rnr_retries) return fail(done_, mlx5::kRnrRetryExceeded);
+    if (rnr_naks_++ == 0) rnr_since_ = now;
+    const bool enough = options_.rnr_retries == kRnrByTime ? now - rnr_since_ >= kRnrPatienceNs
+                                                           : rnr_naks_ > options_.rnr_retries;
+    if (enough) return fail(done_, mlx5::kRnrRetryExceeded);
     rnr_until_ = now + rnr_timer_ns(timer);
+    timeouts_ = 0;  // the peer is there
     timer_at_ = kNever;
     rewind();
 }

@@ -81,6 +81,11 @@ class MemoryPort {
     virtual void received(const Received& received) = 0;
 };
 
+/// By the specification (9.7.5.2.8) this number of RNR retries is without limit. Here it is limited by time:
+/// so long a peer may have no receive posted, without any progress, however often it says so.
+inline constexpr std::uint32_t kRnrByTime = 7;
+inline constexpr TimeNs kRnrPatienceNs = 5'000'000'000;
+
 struct RequesterOptions {
     std::uint32_t peer_queue_pair = 0;
     std::uint32_t mtu = 1024;
@@ -89,7 +94,7 @@ struct RequesterOptions {
     std::uint32_t reads_max = 4;         ///< READs under way at once: the peer's responder resources
     std::uint32_t window_packets = 256;  ///< unacknowledged packets, and answers to READs, on their way
     std::uint32_t retries = 7;           ///< timeouts in a row, without progress, that are survived
-    std::uint32_t rnr_retries = 7;       ///< the same for RNR NAKs. No number means "for ever"
+    std::uint32_t rnr_retries = 7;       ///< the same for RNR NAKs; kRnrByTime: for kRnrPatienceNs
     TimeNs ack_timeout_ns = 4'000'000;   ///< doubled at each timeout in a row, 32 times at most
 };
 

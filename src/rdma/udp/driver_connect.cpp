@@ -16,7 +16,6 @@ constexpr std::uint32_t kQueuePairMin = 2,
 constexpr std::uint32_t kWindowPacketsMin = 4;
 constexpr std::uint8_t kMtuCodeMax = 5;  // 4096
 constexpr roce::TimeNs kIdleErrorsNs = 10'000'000;
-constexpr std::uint32_t kRetries = 7;
 
 constexpr std::uint32_t mtu_of(std::uint8_t code) noexcept {
     return 128u << code;
@@ -49,7 +48,8 @@ Halves halves(const roce::CmMessage& theirs, std::uint32_t mtu, std::uint32_t my
     h.requester.reads_max = std::min<std::uint32_t>(mine.reads_max, theirs.responder_resources);
     h.responder.reads_max = std::max<std::uint32_t>(theirs.initiator_depth, 1);
     h.requester.window_packets = std::max(kWindowBytes / mtu, kWindowPacketsMin);
-    h.requester.retries = h.requester.rnr_retries = kRetries;
+    h.requester.retries = theirs.retry_count;  // a REP has none: all seven, as our REQ says
+    h.requester.rnr_retries = theirs.rnr_retries;
     h.requester.ack_timeout_ns = ack_timeout_ns(ack_timeout);
     return h;
 }

@@ -16,16 +16,15 @@ constexpr std::uint64_t kEventsMax = 3'000'000;
 /// What is due may wait for a driver that has no room now (pump()), several times in a row.
 constexpr TimeNs kLateMostNs = 2'000'000;
 
-/// How long a requester may go without progress before it has failed: all its timeouts, backed off, and for
-/// each RNR NAK in between its pause and a timeout that begins anew.
+/// How long a requester may go without progress before it has failed: all its timeouts, backed off; again for
+/// each RNR NAK that it puts up with, and its pause; where those are limited by time, by that instead.
 TimeNs silence_most(const RequesterOptions& options, std::uint8_t rnr_timer, std::uint64_t rnr_naks) {
-    TimeNs most = 0, timeout = options.ack_timeout_ns;
-    for (std::uint32_t i = 0; i <= options.retries; ++i) {
-        timeout = options.ack_timeout_ns << std::min(i, 5u);
-        most += timeout + kLateMostNs;
-    }
-    return most + std::min<std::uint64_t>(rnr_naks, options.rnr_retries) *
-                      (timeout + rnr_timer_ns(rnr_timer) + kLateMostNs);
+    TimeNs most = 0;
+    for (std::uint32_t i = 0; i <= options.retries; ++i)
+        most += (options.ack_timeout_ns << std::min(i, 5u)) + kLateMostNs;
+    const TimeNs each = most + rnr_timer_ns(rnr_timer) + kLateMostNs;
+    if (rnr_naks != 0 && options.rnr_retries == kRnrByTime) return most + kRnrPatienceNs + each;
+    return most + std::min<std::uint64_t>(rnr_naks, options.rnr_retries) * each;
 }
 
 struct Datagram {
@@ -56,6 +55,7 @@ class Network {
             requester.depth = 16;
             requester.reads_max = 1 + static_cast<std::uint32_t>(seed % 4);
             requester.window_packets = 8 + static_cast<std::uint32_t>(seed % 40);
+            if (!profile_.gentle) requester.rnr_retries = 1 + static_cast<std::uint32_t>(seed % 7);
             ResponderOptions responder;
             responder.peer_queue_pair = 0x100 + (1 - i);
             responder.mtu = profile_.mtu;

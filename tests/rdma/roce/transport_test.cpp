@@ -73,21 +73,59 @@ TEST_F(RoceTransport, SilenceIsAnsweredByBackOffAndThenByAnError) {
 }
 
 TEST_F(RoceTransport, AMissingReceiveIsWaitedForAndNotForEver) {
-    post(RequestKind::kSend, 10);
-    TimeNs now = 0;
-    for (std::uint32_t i = 0; i < 8; ++i) {
-        to_responder(now, requests(now));
-        const auto answer = answers(now);
-        ASSERT_EQ(answer.size(), 1u);
-        EXPECT_EQ(ack_kind(answer[0].syndrome), AckKind::kRnrNak);
-        to_requester(now, answer);
-        if (requester->failed()) break;
-        EXPECT_TRUE(requests(now).empty()) << "before the time that the NAK gave is over";
-        EXPECT_EQ(requester->next_deadline(), now + rnr_timer_ns(12));
-        now = requester->next_deadline();
-        requester->on_time(now);
+    for (const std::uint32_t retries : {0u, 3u, 6u, kRnrByTime}) {
+        RequesterOptions options = out(0xFFFFFE);
+        options.rnr_retries = retries;
+        requester = std::make_unique<Requester>(options);
+        responder = std::make_unique<Responder>(in(0xFFFFFE), node);
+        post(RequestKind::kSend, 10);
+        TimeNs now = 0;
+        std::uint32_t naks = 0;
+        while (!requester->failed()) {
+            to_responder(now, requests(now));
+            const auto answer = answers(now);
+            ASSERT_EQ(answer.size(), 1u);
+            ASSERT_EQ(ack_kind(answer[0].syndrome), AckKind::kRnrNak);
+            to_requester(now, answer);
+            ASSERT_LE(++naks, 10'000u);
+            if (requester->failed()) break;
+            ASSERT_TRUE(requests(now).empty()) << "before the time that the NAK gave is over";
+            ASSERT_EQ(requester->next_deadline(), now + rnr_timer_ns(12));
+            now = requester->next_deadline();
+            requester->on_time(now);
+        }
+        EXPECT_EQ(completions(), Statuses{mlx5::kRnrRetryExceeded});
+        if (retries != kRnrByTime) {
+            EXPECT_EQ(naks, retries + 1);
+        } else {
+            EXPECT_GE(now, kRnrPatienceNs) << "not by number";
+            EXPECT_LE(now, kRnrPatienceNs + rnr_timer_ns(12));
+        }
     }
-    EXPECT_EQ(completions(), Statuses{mlx5::kRnrRetryExceeded});
+}
+
+TEST_F(RoceTransport, ProgressRenewsThePatienceWithAMissingReceive) {
+    TimeNs now = 0;
+    const auto wait_for_most_of_it = [&] {
+        const TimeNs until = now + kRnrPatienceNs * 3 / 4;
+        while (now < until) {
+            to_responder(now, requests(now));
+            to_requester(now, answers(now));
+            ASSERT_FALSE(requester->failed());
+            now = requester->next_deadline();
+            requester->on_time(now);
+        }
+        ++node.posted;
+        to_responder(now, requests(now));
+        now += 1'000'000;
+        to_requester(now, answers(now));
+        ASSERT_TRUE(requester->idle());
+    };
+    for (int i = 0; i < 3; ++i) {
+        post(RequestKind::kSend, 10);
+        wait_for_most_of_it();
+        EXPECT_EQ(completions(), Statuses{mlx5::kSyndromeNone});
+    }
 }
 
 TEST_F(RoceTransport, AReceiveThatComesInTimeTakesTheMessage) {
