@@ -1,5 +1,6 @@
 // besieged_test.cpp: a pair under load, beside attackers who have connections and others who have none: it
-// keeps its throughput, compared with itself without them in the same run, and memory is bounded.
+// keeps a third of its throughput at least, compared with itself without them in
+// the same run, and memory is bounded.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -30,7 +31,7 @@ constexpr int kSlices = 15;  // of each kind
 constexpr std::uint32_t kBlockBytes = 4096, kLanes = 16, kBeatBlocks = 4;
 constexpr auto kStandstill = std::chrono::milliseconds(20);
 /// What attacks may cost those who are none of theirs, and what is allocated during them at most.
-constexpr double kSlowerMost = 4;
+constexpr double kSlowerMost = 3;
 constexpr std::int64_t kMemoryMost = 4 << 20;
 constexpr std::uint32_t kHalfOpenOfPeer = 64;
 
