@@ -18,7 +18,7 @@
 //     the new life begins above that epoch. A deletion is marked on every drive (kVolumeDeleting) before any
 //     of them purges, so that a rebuild from drives never takes a half-purged volume for a living one.
 //   * the map changes only while no volume exists: a drive that is missing keeps its slot, and changes wait
-//   for it.
+//   for it; the failure domains of slots, on which placement depends, never change under a volume.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -108,6 +108,7 @@ class Manager {
     Result<void> merge_records(Takeover& t);
     Result<void> plan_map(Takeover& t);
     Result<void> map_from_ports(Takeover& t, std::uint32_t version);
+    [[nodiscard]] Result<void> label_domains(placement::ArrayMap& map) const;
     void learn_clients(Takeover& t);
     void reconcile(Takeover& t, std::uint64_t now_ms);
     void settle_live(const Takeover& t);

@@ -1,4 +1,5 @@
 // manager_activate.cpp: store, activate, in force (ARRAY.md, rule 2).
+#include "daemon/failure_domains.hpp"
 #include "daemon/manager.hpp"
 
 namespace gnstor::daemon {
@@ -132,6 +133,7 @@ Result<void> Manager::change_volume(nvme::VolumeRecord record) {
     }
     record.revision += 1;
     record.slot_count = records_.map.slot_count;
+    record.domains_check = domains_check(records_.map);
     Change change;
     change.put_volumes.push_back(record);
     if (record.revision == 1) change.begin_creations.push_back(record.geometry.volume);

@@ -3,6 +3,7 @@
 //
 // A drive that lags is brought up; a record that a drive has newer than the store (a lost or an old store) is
 // adopted; whatever cannot be told apart safely is refused with what to bring back, never guessed.
+#include "daemon/failure_domains.hpp"
 #include "daemon/manager.hpp"
 
 #include <gnstor/base/uuid.hpp>
@@ -210,7 +211,6 @@ Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
             return error(Errc::kInvalidArgument, "SSD {} asks for slot {}, which another SSD has",
                          drive.identity.serial, s);
         slot.state = placement::SlotState::kIn;
-        slot.domain = static_cast<std::uint16_t>(s);
         slot.weight = static_cast<std::uint32_t>(
             std::max<std::uint64_t>(1, drive.identity.capacity_blocks * 1000 / largest));
         std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), slot.ssd_uuid);
@@ -227,9 +227,31 @@ Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
             "volume '{}' lies on an array of {} slots and {} SSDs are here; bring exactly its SSDs back",
             record.name, record.slot_count, used);
     }
+    GN_TRY(label_domains(map));
     t.change.map = map;
     records_.map = map;
     return {};
+}
+
+/// By node; without the map's record as the volumes say that it was, which may be by SSD.
+Result<void> Manager::label_domains(placement::ArrayMap& map) const {
+    std::vector<std::string> nodes(map.slot_count);
+    for (const Drive& drive : drives_) nodes[drive.slot] = drive.identity.nic_address;
+    const nvme::VolumeRecord* misplaced = nullptr;
+    for (const bool by_node : {true, false}) {
+        if (by_node)
+            label_by_node(map, nodes);
+        else
+            label_by_ssd(map);
+        misplaced = nullptr;
+        for (const auto& [id, record] : records_.volumes)
+            if (record.domains_check != domains_check(map)) misplaced = &record;
+        if (misplaced == nullptr) return {};
+    }
+    return error(Errc::kState,
+                 "the records are lost, and volume '{}' was placed on SSDs that were divided among nodes in "
+                 "another way; name the nodes as before, in the same order, each with the SSDs that it had",
+                 misplaced->name);
 }
 
 Result<void> Manager::plan_map(Takeover& t) {

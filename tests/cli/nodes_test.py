@@ -207,6 +207,19 @@ class Nodes(Programs):
         self.assertEqual(self.cli("cat", "big").stdout, data)
         count("kills")
 
+    def test_a_read_outlives_a_node_of_several_ssds(self):
+        up = self.ask("up", "--nodes", "2", "--ssds", "2", "--capacity", "256MiB", "--durability", "process")
+        data = self.random.randbytes(64 << 20)
+        self.put("data", data)
+        # What the pipe does not take yet has not been read either, but for a little.
+        process = subprocess.Popen([GNSTOR, "cat", "data"], env=self.env, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        first = process.stdout.read(65536)
+        self.kill(up["nodes"][1]["pid"])
+        rest, _ = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(process.returncode, 0)
+        self.assertTrue(first + rest == data, "other bytes than were put")
+        count("kills")
+
     def test_nodes_and_daemon_by_hand_and_a_node_that_comes_late(self):
         addresses = [f"127.47.{os.getpid() % 250}.{i}" for i in (1, 2)]
         nodes = [self.node(i, address) for i, address in enumerate(addresses)]

@@ -18,6 +18,7 @@ namespace gnstor::daemon::test {
 /// What a drive keeps; outlives the port.
 struct ModelFlash {
     std::array<std::uint8_t, 16> uuid{};
+    std::string node = "model";  ///< the address at which it is
     std::uint64_t term = 0;
     std::map<nvme::VolumeId, nvme::VolumeRecord> volumes;
     std::map<nvme::VolumeId, nvme::Epoch> purged;       ///< last epoch of earlier lives
@@ -42,7 +43,7 @@ class ModelSsd final : public SsdPort {
     std::uint32_t slot() const override { return slot_; }
     SsdIdentity identity() const override {
         return SsdIdentity{flash_.uuid,
-                           "model",
+                           flash_.node,
                            fmt::format("{}", slot_),
                            fmt::format("nqn.2026-11.io.gnstor:ssd:{}", slot_),
                            fmt::format("MODEL{}", slot_),

@@ -46,7 +46,10 @@ struct VolumeRecord {
     std::uint64_t revision;  ///< raised by gnstord at every change of the record: equal revision, equal bytes
     std::uint32_t
         slot_count;  ///< of the map when the record changed: a rebuild notices SSDs that are missing
-    std::uint8_t reserved[60];
+    /// Of the map's failure domains when the record changed, or 0: each slot its own
+    /// (daemon/failure_domains.hpp).
+    std::uint32_t domains_check;
+    std::uint8_t reserved[56];
 };
 static_assert(sizeof(VolumeRecord) == 384, "VOLUME ADD carries 384 bytes");
 inline constexpr std::uint32_t kVolumeWorldReadable = 1u;  ///< any client may read
