@@ -348,6 +348,41 @@ TEST_F(DoctorFactsTest, FindsTheProcessBehindThePort) {
     EXPECT_FALSE(read({"127.0.0.1"}).ports[0].holder_known);
 }
 
+TEST_F(DoctorFactsTest, TheHolderIsOfTheAddressAskedForAndAStrangerBeforeOurs) {
+    const std::string tail = " 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 ";
+    const auto tables = [&](const std::string& v4, const std::string& v6) {
+        put("proc/net/udp", "heading\n" + v4);
+        put("proc/net/udp6", "heading\n" + v6);
+    };
+    const auto process = [&](const std::string& pid, const std::string& name, const std::string& inode) {
+        put("proc/" + pid + "/comm", name + "\n");
+        fs::create_directories(root / "proc" / pid / "fd");
+        fs::create_symlink("socket:[" + inode + "]", root / "proc" / pid / "fd/3");
+    };
+    const auto holder = [&](const std::string& address) {
+        bind_errors[address] = EADDRINUSE;
+        const PortFacts port = read({address}).ports[0];
+        return port.holder_known ? port.holder : "";
+    };
+    process("111", "gnstor", "11");
+    process("222", "stranger", "22");
+    const std::string ours = "1: 0100007F:12B7" + tail + "11 2\n",
+                      other = "2: 0900007F:12B7" + tail + "22 2\n";
+    tables(ours + other, "");
+    EXPECT_EQ(holder("127.0.0.1"), "gnstor");
+    EXPECT_EQ(holder("127.0.0.9"), "stranger");
+    EXPECT_EQ(holder("127.0.0.5"), "") << "neither is there";
+    EXPECT_EQ(holder("0.0.0.0"), "stranger") << "one of ours hides no other";
+    tables(ours, "2: 00000000000000000000000000000000:12B7" + tail + "22 2\n");
+    EXPECT_EQ(holder("127.0.0.5"), "stranger") << "any address is this one too";
+    tables(ours, "2: 000000FD000000000000000001000000:12B7" + tail + "22 2\n");
+    EXPECT_EQ(holder("fd00::1"), "stranger");
+    EXPECT_EQ(holder("fd00::2"), "");
+    EXPECT_EQ(holder("127.0.0.1"), "gnstor");
+    fs::remove(root / "proc/222/fd/3");
+    EXPECT_EQ(holder("0.0.0.0"), "") << "nor one that is not to be seen";
+}
+
 TEST_F(DoctorFactsTest, LooksAtTheHeadsOfStores) {
     ssd::Superblock head{};
     std::memcpy(head.magic, ssd::kStoreMagic.data(), sizeof head.magic);
