@@ -136,11 +136,13 @@ DoctorFinding check_mtu(const DoctorFacts& f) {
 DoctorFinding check_firewall(const DoctorFacts& f) {
     const FirewallWord nft = f.nft ? read_nft(*f.nft) : FirewallWord::kNothing;
     const FirewallWord tables = f.iptables ? read_iptables(*f.iptables) : FirewallWord::kNothing;
-    for (const auto& [word, tool] : {std::pair(nft, "nftables"), std::pair(tables, "iptables")}) {
+    const FirewallWord tables6 = f.ip6tables ? read_iptables(*f.ip6tables) : FirewallWord::kNothing;
+    for (const auto& [word, tool] :
+         {std::pair(nft, "nftables"), std::pair(tables, "iptables"), std::pair(tables6, "ip6tables")}) {
         const std::string remedy =
-            word == nft && tool[0] == 'n'
+            tool[0] == 'n'
                 ? "accept it: 'nft insert rule inet filter input udp dport 4791 accept' (in your own table)"
-                : "accept it: 'iptables -I INPUT -p udp --dport 4791 -j ACCEPT'";
+                : fmt::format("accept it: '{} -I INPUT -p udp --dport 4791 -j ACCEPT'", tool);
         if (word == FirewallWord::kDropRule)
             return {"firewall", Verdict::kProblem, fmt::format("a rule of {} drops UDP port 4791", tool),
                     remedy};
@@ -149,7 +151,7 @@ DoctorFinding check_firewall(const DoctorFacts& f) {
                     fmt::format("{} drops what no rule accepts, and none accepts UDP port 4791", tool),
                     remedy};
     }
-    if (!f.nft && !f.iptables)
+    if (!f.nft && !f.iptables && !f.ip6tables)
         return {"firewall", Verdict::kUnknown, "the firewall's rules cannot be read",
                 "look as root, with nft or iptables installed; peers must reach UDP port 4791"};
     return {"firewall", Verdict::kGood, "no rule keeps UDP port 4791 away, as far as they can be read", ""};
@@ -195,8 +197,22 @@ DoctorFinding check_pages(const DoctorFacts& f) {
         return {"huge-pages", Verdict::kWarning,
                 "transparent huge pages are off: block maps and pools miss the TLB",
                 "'echo madvise > /sys/kernel/mm/transparent_hugepage/enabled'"};
-    return {"huge-pages", Verdict::kGood, fmt::format("transparent huge pages: {}", *f.transparent_pages),
-            ""};
+    std::string found = fmt::format("transparent huge pages: {}", *f.transparent_pages);
+    if (f.huge_pages && f.huge_pages_free)
+        found += *f.huge_pages == 0
+                     ? ", none reserved (vm.nr_hugepages): pools that want huge pages get transparent ones"
+                     : fmt::format(", reserved {}, free {}: pools that want huge pages take these first",
+                                   *f.huge_pages, *f.huge_pages_free);
+    // Nothing advises the kernel on shared pools (simt/shared_file.hpp): "advise" is as good as "never" to
+    // them.
+    if (f.shared_pages)
+        found += fmt::format(
+            ", of shared memory: {} ({})", *f.shared_pages,
+            *f.shared_pages == "always" || *f.shared_pages == "within_size" || *f.shared_pages == "force"
+                ? "pools that processes share may have them"
+                : "pools that processes share have small pages; 'within_size' in "
+                  "/sys/kernel/mm/transparent_hugepage/shmem_enabled gives them large ones");
+    return {"huge-pages", Verdict::kGood, found, ""};
 }
 
 DoctorFinding check_gpu(const DoctorFacts& f) {

@@ -58,7 +58,11 @@ struct DoctorFacts {
     std::optional<std::uint64_t> locked_memory;    ///< the limit in bytes, ~0: none; nothing: not readable
     bool may_lock_anyway = false;                  ///< CAP_IPC_LOCK
     std::optional<std::string> nft, iptables;      ///< their rules as text; nothing: not readable
+    std::optional<std::string> ip6tables;          ///< likewise; not asked for where all addresses are IPv4
     std::optional<std::string> transparent_pages;  ///< the chosen word: always, madvise, never
+    std::optional<std::string> shared_pages;       ///< the same of shmem_enabled
+    std::optional<std::uint64_t> huge_pages,
+        huge_pages_free;  ///< reserved (HugePages_Total), and free of these
     std::optional<std::uint64_t> receive_buffer_max, send_buffer_max;  ///< net.core.?mem_max
     bool gpu_device = false;                                           ///< the NVIDIA device node
     std::string gpu_driver, nvcc;                                      ///< version, path; empty: none

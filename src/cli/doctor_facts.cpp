@@ -154,12 +154,21 @@ std::vector<InterfaceFacts> interfaces(const DoctorSources& s, const std::vector
     return all;
 }
 
-std::optional<std::string> transparent_pages(const fs::path& root) {
-    const auto line = first_line(root / "sys/kernel/mm/transparent_hugepage/enabled");
+/// The word in brackets of a file that shows every choice.
+std::optional<std::string> chosen_word(const fs::path& file) {
+    const auto line = first_line(file);
     if (!line) return std::nullopt;
     const auto from = line->find('['), to = line->find(']');
     if (from == std::string::npos || to == std::string::npos || to < from) return std::nullopt;
     return line->substr(from + 1, to - from - 1);
+}
+
+/// A line "KEY:   NUMBER" of proc/meminfo.
+std::optional<std::uint64_t> memory_line(const fs::path& root, const std::string& key) {
+    std::ifstream in(root / "proc/meminfo");
+    for (std::string line; std::getline(in, line);)
+        if (line.rfind(key + ":", 0) == 0) return std::strtoull(line.c_str() + key.size() + 1, nullptr, 10);
+    return std::nullopt;
 }
 
 /// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  …": the word that begins with a digit and has
@@ -219,7 +228,15 @@ DoctorFacts read_facts(const DoctorSources& s, const std::vector<std::string>& a
     std::tie(f.locked_memory, f.may_lock_anyway) = s.locked_memory();
     f.nft = s.run({"nft", "list", "ruleset"});
     f.iptables = s.run({"iptables", "-S"});
-    f.transparent_pages = transparent_pages(s.root);
+    // Where no address is asked for, peers may come by either.
+    if (addresses.empty() || std::any_of(addresses.begin(), addresses.end(), [](const std::string& address) {
+            return address.find(':') != std::string::npos;
+        }))
+        f.ip6tables = s.run({"ip6tables", "-S"});
+    f.transparent_pages = chosen_word(s.root / "sys/kernel/mm/transparent_hugepage/enabled");
+    f.shared_pages = chosen_word(s.root / "sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    f.huge_pages = memory_line(s.root, "HugePages_Total");
+    f.huge_pages_free = memory_line(s.root, "HugePages_Free");
     f.receive_buffer_max = number_in(s.root / "proc/sys/net/core/rmem_max");
     f.send_buffer_max = number_in(s.root / "proc/sys/net/core/wmem_max");
     f.gpu_device = fs::exists(s.root / "dev/nvidiactl", failed);

@@ -146,6 +146,9 @@ TEST(Doctor, FindsTheRuleThatDropsThePort) {
     expect_found(f, "firewall", Verdict::kProblem, {"nftables", "none accepts", "nft insert rule"});
     f.nft.reset();
     expect_found(f, "firewall", Verdict::kUnknown, {"as root"});
+    f.iptables = "-P INPUT ACCEPT\n";
+    f.ip6tables = "-P INPUT DROP\n";
+    expect_found(f, "firewall", Verdict::kProblem, {"ip6tables drops what", "'ip6tables -I INPUT"});
 }
 
 TEST(Doctor, WantsSocketBuffersForABurst) {
@@ -167,6 +170,23 @@ TEST(Doctor, WantsMemoryThatMayBeLocked) {
     EXPECT_EQ(finding(f, "locked-memory").verdict, Verdict::kGood);
     f.locked_memory.reset();
     expect_found(f, "locked-memory", Verdict::kUnknown, {"ulimit -l"});
+}
+
+TEST(Doctor, SaysWhichPoolsGetHugePages) {
+    DoctorFacts f = healthy();
+    f.huge_pages = f.huge_pages_free = 0;
+    f.shared_pages = "advise";
+    const auto said = [&](const char* words) {
+        EXPECT_NE(finding(f, "huge-pages").found.find(words), std::string::npos)
+            << words << " is not in: " << finding(f, "huge-pages").found;
+    };
+    said("none reserved (vm.nr_hugepages)");
+    said("of shared memory: advise (pools that processes share have small pages");
+    f.huge_pages = 64;
+    f.huge_pages_free = 3;
+    f.shared_pages = "within_size";
+    said("reserved 64, free 3");
+    said("within_size (pools that processes share may have them)");
 }
 
 TEST(Doctor, WantsHugePages) {
@@ -296,11 +316,20 @@ TEST_F(DoctorFactsTest, ReadsKernelTables) {
     put("sys/class/infiniband/mlx5_0/ports/1/link_layer", "InfiniBand\n");
     put("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul\n");
     put("dev/nvidiactl", "");
+    put("sys/kernel/mm/transparent_hugepage/shmem_enabled", "always within_size advise [never] deny force\n");
+    put("proc/meminfo", "MemTotal:  9 kB\nHugePages_Total:      64\nHugePages_Free:        3\n");
+    outputs["ip6tables"] = "six";
     outputs["nft"] = "table";
     const DoctorFacts f = read();
     EXPECT_EQ(f.receive_buffer_max, 212992u);
     EXPECT_EQ(f.send_buffer_max, 4194304u);
     EXPECT_EQ(f.transparent_pages, "madvise");
+    EXPECT_EQ(f.shared_pages, "never");
+    EXPECT_EQ(f.huge_pages, 64u);
+    EXPECT_EQ(f.huge_pages_free, 3u);
+    EXPECT_EQ(f.ip6tables, "six");
+    EXPECT_EQ(read({"10.0.0.1", "fd00::1"}).ip6tables, "six");
+    EXPECT_FALSE(read({"10.0.0.1"}).ip6tables) << "no IPv6 is asked for";
     ASSERT_EQ(f.interfaces.size(), 1u) << "any address: all but the loopback";
     EXPECT_EQ(f.interfaces[0].name, "eth7");
     EXPECT_EQ(f.interfaces[0].mtu, 1500u);
