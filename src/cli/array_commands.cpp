@@ -122,6 +122,26 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
     return kOk;
 }
 
+/// Until its map is in force: no command works before. gnstord stays in any case, as SSDs may come later.
+Result<void> wait_until_it_serves(const Context& c, const UpOptions& o) {
+    std::string missing;
+    const bool serves = wait_until(std::chrono::seconds(o.wait_s), [&] {
+        const Result<json> status = c.control(2s).get("/v1/status");
+        if (!status.ok()) {
+            missing = status.error().message;
+            return false;
+        }
+        missing = fmt::format("{}", fmt::join(status->at("warnings").get<std::vector<std::string>>(), "; "));
+        return status->at("map_in_force").get<bool>();
+    });
+    if (serves) return {};
+    return error(
+        Errc::kTimedOut,
+        "gnstord is up in {} and stays so, but its map was not in force within {} s ({}); bring back "
+        "what is missing: 'gnstor status' says when it is there",
+        c.directory, o.wait_s, missing);
+}
+
 int already_up(const Context& c, const UpOptions& o) {
     const pid_t listener = listener_of(c.socket_path()).value_or(0);
     const std::optional<pid_t> of_folder = daemon_of(c.directory);
@@ -130,6 +150,8 @@ int already_up(const Context& c, const UpOptions& o) {
                                 "gnstord (process {}) answers at {}, but for another folder than {}; choose "
                                 "another --socket, or stop it with 'gnstor down --socket {}'",
                                 listener, c.socket_path().string(), c.directory, c.socket_path().string()));
+    if (const Result<void> serves = wait_until_it_serves(c, o); !serves.ok())
+        return c.out.fail(serves.error());
     return show_up(c, o, false, listener);
 }
 
@@ -191,6 +213,8 @@ int up(const Context& c, UpOptions o) {
         return c.out.fail(error(Errc::kTimedOut, "gnstord did not answer within {} s and was stopped; see {}",
                                 o.wait_s, log_file(c).string()));
     }
+    if (const Result<void> serves = wait_until_it_serves(c, o); !serves.ok())
+        return c.out.fail(serves.error());
     return show_up(c, o, true, *pid);
 }
 
@@ -357,7 +381,7 @@ void add_array_commands(CLI::App& app, Context& context) {
                      "ADDR[:PORT] of each node; default: free addresses of the loopback")
         ->delimiter(',');
     start->add_option("--listen", o->listen, "HOST:PORT for gnstord to serve on too, with a token");
-    start->add_option("--wait", o->wait_s, "seconds to wait until it answers")
+    start->add_option("--wait", o->wait_s, "seconds to wait until it serves")
         ->check(CLI::Range(1, 3600))
         ->capture_default_str();
     start->add_flag("--foreground", o->foreground, "stay in the foreground, log to the terminal");

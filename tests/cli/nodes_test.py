@@ -220,6 +220,19 @@ class Nodes(Programs):
         self.assertTrue(first + rest == data, "other bytes than were put")
         count("kills")
 
+    def test_up_fails_while_the_array_does_not_serve_and_leaves_gnstord_there(self):
+        up = self.up()
+        still = up["nodes"][1]["pid"]
+        os.kill(still, signal.SIGSTOP)
+        try:
+            self.until(lambda: not self.ask("status")["map_in_force"], "the map stays in force without a node")
+            self.cli("up", "--wait", "1", code=1, says="was not in force within 1 s")
+        finally:
+            os.kill(still, signal.SIGCONT)
+        again = self.ask("up")
+        self.assertEqual((again["pid"], again["started"]), (up["pid"], False))
+        self.put("data", b"at once")
+
     def test_nodes_and_daemon_by_hand_and_a_node_that_comes_late(self):
         addresses = [f"127.47.{os.getpid() % 250}.{i}" for i in (1, 2)]
         nodes = [self.node(i, address) for i, address in enumerate(addresses)]
