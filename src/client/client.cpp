@@ -132,9 +132,12 @@ void Client::Impl::keep_alive_by_proxy() {
     if (options.keep_alive_ms == 0) return;
     const auto period = std::chrono::milliseconds(std::max(1u, options.keep_alive_ms / 3));
     for (const auto& session : sessions) {
-        chores.push_back(proxy.add(period, [s = session.get()] {
-            if (auto kept = s->keep_alive(); !kept.ok())
+        // A line a loss, however long it lasts.
+        chores.push_back(proxy.add(period, [s = session.get(), lost = false]() mutable {
+            const auto kept = s->keep_alive();
+            if (!kept.ok() && !lost)
                 log_warn("no keep-alive to {}: {}", s->ssd().subsystem_nqn, kept.error().message);
+            lost = !kept.ok();
         }));
     }
 }
