@@ -52,7 +52,7 @@ TEST_F(Permission, EveryFieldOfARecordIsChecked) {
         {"bytes behind the name", [](auto& r) { r.name[60] = 'x'; }},
         {"owner name not terminated", [](auto& r) { std::memset(r.owner_name, 'a', sizeof(r.owner_name)); }},
         {"owner name with a control character", [](auto& r) { r.owner_name[0] = 7; }},
-        {"reserved", [](auto& r) { r.reserved[59] = 1; }},
+        {"reserved", [](auto& r) { r.reserved[sizeof(r.reserved) - 1] = 1; }},
     };
     ASSERT_EQ(rig.add(make_record(9, 1)), Status::kSuccess);
     for (const auto& [what, change] : wrong) {
