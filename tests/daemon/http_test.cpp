@@ -301,8 +301,11 @@ TEST_F(HttpTest, ConnectionsBeyondTheLimitAreTurnedAwayAtOnceAndTheOthersAreServ
     }
     const auto refused = client()->get("/healthz");
     ASSERT_FALSE(refused.ok());
-    EXPECT_NE(refused.error().message.find("too many connections"), std::string::npos)
-        << refused.error().message;
+    // Whoever asks after it was turned away finds the connection gone, and does not read the answer.
+    const std::string& why = refused.error().message;
+    EXPECT_TRUE(why.find("too many connections") != std::string::npos ||
+                why.find("ended the connection without an answer; ask again") != std::string::npos)
+        << why;
     const std::string asked = "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n";
     for (const int fd : silent) {  // all that were taken are answered, those that waited for a thread too
         ASSERT_EQ(::send(fd, asked.data(), asked.size(), MSG_NOSIGNAL), static_cast<ssize_t>(asked.size()));
