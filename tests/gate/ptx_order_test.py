@@ -203,6 +203,12 @@ def body_span(ptx, name):
 # Ways to break the order: (what it stands for, pattern in the kernel, replacement).
 RECORD_LINE, FENCE_LINE = r"\n[^\n]*st\.release\.sys\.u32[^\n]*", r"\n[^\n]*fence\.acq_rel\.sys;"
 BELL_LINE = r"\n[^\n]*st\.mmio[^\n]*"
+BELL_MUTATIONS = [
+    ("the bell is not rung", BELL_LINE, ""),
+    ("the bell is rung twice", f"({BELL_LINE})", r"\1\1"),
+    ("the bell is an ordinary store", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.relaxed.sys.global.u64"),
+    ("the bell is 32 bits wide", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.mmio.relaxed.sys.global.u32"),
+]
 MUTATIONS = [
     ("the record is stored without a release", r"st\.release\.sys\.u32", "st.relaxed.sys.u32"),
     ("the record is released to the GPU alone", r"st\.release\.sys\.u32", "st.release.gpu.u32"),
@@ -211,10 +217,7 @@ MUTATIONS = [
     ("no release before the bell", FENCE_LINE, ""),
     ("the release before the bell reaches the GPU alone", r"fence\.acq_rel\.sys", "fence.acq_rel.gpu"),
     ("the release comes after the bell", f"({FENCE_LINE})(.*?)({BELL_LINE})", r"\2\3\1"),
-    ("the bell is not rung", BELL_LINE, ""),
-    ("the bell is rung twice", f"({BELL_LINE})", r"\1\1"),
-    ("the bell is an ordinary store", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.relaxed.sys.global.u64"),
-    ("the bell is 32 bits wide", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.mmio.relaxed.sys.global.u32"),
+    *BELL_MUTATIONS,
     ("the bell comes before the record", f"({RECORD_LINE})(.*?)({FENCE_LINE})(.*?)({BELL_LINE})", r"\2\3\4\5\1"),
     ("a store slips between release and bell", f"({FENCE_LINE})", r"\1\n\tst.relaxed.sys.u32 [%rd1], %r1;"),
     ("a quarter of the entry is not written", r"\n[^\n]*st\.global\.v4\.[bu]32[^\n]*\+48\][^\n]*", ""),
@@ -248,10 +251,7 @@ STRAIGHT_MUTATIONS = [
      r"\n\t@%p1 bra $L__skip;\1\2\3\4\5\6\7\n$L__skip:\8\9\10\11"),
     ("a store slips between release and bell", ORDER,
      r"\1\2\3\4\5\6\7\n\tst.relaxed.sys.u64 [%rd1], %rd1;\8\9\10\11"),
-    ("the bell is not rung", BELL_LINE, ""),
-    ("the bell is rung twice", f"({BELL_LINE})", r"\1\1"),
-    ("the bell is an ordinary store", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.relaxed.sys.global.u64"),
-    ("the bell is 32 bits wide", r"st\.mmio\.relaxed\.sys\.global\.u64", "st.mmio.relaxed.sys.global.u32"),
+    *BELL_MUTATIONS,
     ("a quarter of capsule or entry is not written", QUARTER, ""),
     ("a quarter is written behind the release", f"({QUARTER})(.*?)({FENCE_LINE})", r"\2\3\1"),
 ]
