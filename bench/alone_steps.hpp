@@ -78,13 +78,13 @@ GN_HD nvme::Status one_stepwise(simt::Lane lane, const VolumeRef& volume, Channe
     const auto me = simt::self(lane);
     AloneSums own{};
     AloneClock clock(own);
-    gnor::LoneRequest lone{.opcode = opcode,
-                           .first_sector = request.first_sector,
-                           .sectors = request.sectors,
-                           .block = request.block,
-                           .blocks = request.blocks,
-                           .address = reinterpret_cast<std::uint64_t>(request.buffer),
-                           .sequence = 0};
+    gnor::OneCommand lone{.opcode = opcode,
+                          .first_sector = request.first_sector,
+                          .sectors = request.sectors,
+                          .block = request.block,
+                          .blocks = request.blocks,
+                          .address = reinterpret_cast<std::uint64_t>(request.buffer),
+                          .sequence = 0};
     if (VolumeRef::changes(opcode)) lone.sequence = volume.take_sequences(me, 1);
     gnor::Operation op = volume.operation();
     clock.charge(AloneStep::kPrepare);

@@ -72,7 +72,10 @@ Result<void> Channel::set_up() {
                                             access->consumer_record, false, options_.use}));
     completion_queues_.push_back(receive_cq);
     rdma::prepare_completions(access->completion_queue());
-    for (std::uint32_t slot = 0; slot < options_.ssds; ++slot) GN_TRY(create_queue(slot, *access));
+    for (std::uint32_t slot = 0; slot < options_.ssds; ++slot) {
+        GN_TRY(create_queue(slot, *access));
+        access->queue(slot).broken = ((options_.absent >> slot) & 1u) != 0 ? 1 : 0;
+    }
     return access.commit();
 }
 

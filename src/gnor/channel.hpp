@@ -27,8 +27,9 @@
 namespace gnstor::gnor {
 
 struct ChannelOptions {
-    std::uint32_t ssds = 1;                 ///< slots of the array: one queue pair each; 1 .. 64
-    std::uint32_t depth = 32;               ///< commands in flight a queue pair; a power of two, 2 .. 1024
+    std::uint32_t ssds = 1;    ///< slots of the array: one queue pair each; 1 .. 64
+    std::uint64_t absent = 0;  ///< a bit a slot that no SSD fills: as if its queue pair had broken
+    std::uint32_t depth = 32;  ///< commands in flight a queue pair; a power of two, 2 .. 1024
     std::uint64_t pool_bytes = 8ull << 20;  ///< registered pool; a multiple of 256 KiB
     std::uint64_t pool_bytes_max = 0;       ///< it may grow to this; 0: it does not (PoolOptions)
     std::array<std::uint32_t, kMaxPoolLevels> pool_levels = PoolOptions{}.levels;

@@ -71,7 +71,7 @@ class HiddenFromTsan {
 };
 
 const char* name_of(Collective what) {
-    constexpr const char* kNames[] = {"sync", "warp", "ballot", "shfl", "match"};
+    constexpr const char* kNames[] = {"sync", "warp", "ballot", "shfl", "match", "sum", "unite"};
     return kNames[static_cast<std::size_t>(what)];
 }
 

@@ -36,7 +36,7 @@ using LoneFlight = gnstor::gnor::LoneFlight<LoneState, 1>;
 // The straight path: one command to one drive, with the records of the completions of the call before.
 extern "C" __global__ void gate_straight_path(LoneState* channel, gnstor::gnor::CommandContext context,
                                               gnstor::nvme::MapVersion version,
-                                              gnstor::gnor::LoneRequest request, LoneFlight flight,
+                                              gnstor::gnor::OneCommand request, LoneFlight flight,
                                               std::uint64_t owed) {
     flight.count = 1;
     gnstor::gnor::NoLoneProbe probe;

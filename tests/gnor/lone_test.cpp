@@ -255,13 +255,13 @@ TEST(Lone, NoQueueEverOwesTwoReceives) {
     for (std::uint32_t i = 0; i < 2000; ++i) {
         const auto block = static_cast<std::uint32_t>(random.below(1000));
         const bool write = random.below(3) == 0;
-        const gnor::LoneRequest request{.opcode = write ? IoOpcode::kWrite : IoOpcode::kRead,
-                                        .first_sector = 0,
-                                        .sectors = 0,
-                                        .block = block,
-                                        .blocks = 1,
-                                        .address = reinterpret_cast<std::uint64_t>(t.buffer),
-                                        .sequence = write ? t.v.take_sequences(kMe, 1) : 0};
+        const gnor::OneCommand request{.opcode = write ? IoOpcode::kWrite : IoOpcode::kRead,
+                                       .first_sector = 0,
+                                       .sectors = 0,
+                                       .block = block,
+                                       .blocks = 1,
+                                       .address = reinterpret_cast<std::uint64_t>(t.buffer),
+                                       .sequence = write ? t.v.take_sequences(kMe, 1) : 0};
         gnor::Operation op = t.v.operation();
         std::uint32_t index = gnor::kNone;
         auto& c = t.ch.state();

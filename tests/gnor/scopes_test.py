@@ -30,7 +30,7 @@ def ptx_of(nvcc, include, gate):
 def count(ptx):
     found = collections.Counter()
     for line in ptx.splitlines():
-        atom = re.match(r"\s*(?:@!?%p\d+ )?atom\.[\w.]*\.(cta|gpu|sys)\.", line)
+        atom = re.match(r"\s*(?:@!?%p\d+ )?(?:atom|red)\.[\w.]*\.(cta|gpu|sys)\.", line)
         if atom:
             found[atom.group(1)] += 1
     # An indirect call names its prototype; a direct one names a function.

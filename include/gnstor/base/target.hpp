@@ -19,10 +19,14 @@
 #define GN_DEVICE_PASS 0
 #endif
 
+// GN_DEVICE_ROLLED stands before a loop that mostly ends at once: unrolled, it is instructions that a lone
+// warp waits for, one line of them after the other.
 #if GN_DEVICE_PASS
 #define GN_DEVICE_UNROLL _Pragma("unroll")
+#define GN_DEVICE_ROLLED _Pragma("unroll 1")
 #else
 #define GN_DEVICE_UNROLL
+#define GN_DEVICE_ROLLED
 #endif
 
 // Large functions are compiled once a program, not once a call: kernels stay small, and so does nvcc's time.

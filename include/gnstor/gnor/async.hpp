@@ -290,7 +290,7 @@ GN_HD GN_NOINLINE Token send_at_once(Group group, State& c, Operation& op, Curso
         at = c.slot(at).next;
         replica = 0;
     }
-    const std::uint32_t sent = sum_of(group, count);
+    const std::uint32_t sent = group.sum(count);
     if (group.is_leader()) count_commands(c, cursor.opcode, sent);
     if (nvme::ok(cursor.result) && nvme::ok(stuck)) return head != kNone ? token : token_for(c, kNone);
     take_back(c, nvme::ok(stuck) ? kNone : head);
@@ -318,6 +318,28 @@ GN_HD ChainState chain_state(State& c, std::uint32_t head) {
         state = ChainState::kRunning;
     }
     return state;
+}
+
+/// Ends a chain of one command that worked and has nothing to give back but its slot. False: it goes on, or
+/// there is more to it (chain_state, end_chain). All that it looks at is loaded at once.
+template <class State>
+GN_HD GN_INLINE bool end_single(State& c, std::uint32_t head) {
+    if (head == kNone) return false;
+    CommandSlot& slot = c.slot(head);
+    const std::uint32_t control = load_control<State::kScope>(slot);
+    const std::uint32_t none = slot.next & slot.pool_first & slot.held_run;
+    std::uint32_t bad = simt::load_relaxed<State::kScope>(&slot.merged);
+    GN_DEVICE_UNROLL
+    for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r) {
+        const std::uint32_t answer = simt::load_relaxed<State::kScope>(&slot.answer[r]);
+        bad |= slot.target[r] != kNoTarget ? answer : 0;
+    }
+    static_assert(static_cast<std::uint32_t>(nvme::Status::kSuccess) == 0, "what is left of all of them");
+    if (pending_of(control) != 0 || none != kNone || bad != 0) return false;
+    simt::store_relaxed<State::kScope>(&slot.control,
+                                       make_control(generation_of(control), SlotState::kFree, 0));
+    give_run<State::kScope>(c.free_slots(), head, 1);
+    return true;
 }
 
 /// Ends a chain: the worst of its answers, kQueueError or kTimedOut for those that are missing.

@@ -15,6 +15,7 @@
 // The status that dispatch returns does for callers without any.
 #pragma once
 
+#include <gnstor/gnor/together.hpp>
 #include <gnstor/gnor/volume_ref.hpp>
 
 namespace gnstor {
@@ -67,21 +68,27 @@ struct Batch {
         if (!volume.allows(opcode)) return Status::kNotWritable;
         const bool full = is_pending(lane);
         const bool wanted = request != nullptr && !full;
+        if (!group.any(wanted)) return request != nullptr ? Status::kTooManyPending : Status::kSuccess;
+        std::uint64_t sequence = 0;
+        if (VolumeRef::changes(opcode)) sequence = volume.take_sequences(group, group.size()) + group.rank();
+        const gnor::SentTogether sent =
+            opcode == nvme::IoOpcode::kRead
+                ? together<1>(group, volume, channel, opcode, request, wanted, sequence)
+                : together<gnor::kTogetherReplicas>(group, volume, channel, opcode, request, wanted,
+                                                    sequence);
+        if (sent.begun) {
+            if (wanted) keep(lane, sent.head, sent.queues, handler);
+            return request != nullptr && full ? Status::kTooManyPending : Status::kSuccess;
+        }
         gnor::Cursor cursor = volume.cursor_for(opcode, request, wanted ? 1 : 0);
         cursor.must_be_registered = true;
-        if (VolumeRef::changes(opcode))
-            cursor.sequence = volume.take_sequences(group, group.size()) + group.rank();
+        cursor.sequence = sequence;
         gnor::Operation op = volume.operation();
         const Token token =
             gnor::send_at_once(group, channel.state(), op, cursor, Channel::hint(group), false);
         if (request != nullptr && full) return Status::kTooManyPending;
         if (!wanted || !token.in_flight()) return wanted ? token.status : Status::kSuccess;
-        const std::uint64_t unrung = mine(lane).unrung | gnor::queues_of(channel.state(), token.head);
-        Slot& slot = mine(lane);
-        slot.unrung = unrung;
-        slot.head = token.head;
-        __builtin_memcpy(slot.handler, &handler, sizeof(handler));
-        simt::fetch_or<simt::Scope::kBlock>(&pending[word(lane)], bit(lane));
+        keep(lane, token.head, gnor::queues_of(channel.state(), token.head), handler);
         return Status::kSuccess;
     }
 
@@ -102,12 +109,12 @@ struct Batch {
         auto& c = channel.state();
         const std::uint64_t own = mine(lane).unrung;
         mine(lane).unrung = 0;
-        std::uint64_t due = 0;
-        for (auto rest = group.ballot(own != 0); !rest.empty(); rest = rest.without_lowest())
-            due |= group.shfl(own, rest.lowest());
+        const std::uint64_t due = group.unite(own);
         if (group.is_leader()) c.count(&gnor::Counters::doorbells, gnor::detail::count_bits(due));
-        for (std::uint32_t i = 0; due != 0; due &= due - 1, ++i)
-            if (i % group.size() == group.rank()) c.send_queue(gnor::detail::lowest_bit(due)).ring_bell();
+        group.sync();  // whoever rings has seen what the others published: shfl and its like order nothing
+        // Each member its own, so that they ring side by side.
+        for (std::uint32_t n = gnor::detail::count_bits(due), i = group.rank(); i < n; i += group.size())
+            c.send_queue(gnor::detail::nth_bit(due, i)).ring_bell();
         group.sync();
     }
 
@@ -126,9 +133,12 @@ struct Batch {
         auto& c = channel.state();
         if (is_pending(lane)) {
             const Slot slot = mine(lane);
-            if (gnor::chain_state(c, slot.head) != gnor::ChainState::kRunning) {
+            result.finished = gnor::end_single(c, slot.head);
+            if (!result.finished && gnor::chain_state(c, slot.head) != gnor::ChainState::kRunning) {
                 result.finished = true;
                 result.status = gnor::end_chain(c, slot.head, Status::kQueueError);
+            }
+            if (result.finished) {
                 simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
                 gnor::invoke<Handler>(slot.handler, result.status);
             }
@@ -150,6 +160,35 @@ struct Batch {
     }
 
   private:
+    /// The straight path, where it is one (together.hpp).
+    template <std::uint32_t kMost, class Group, ChannelView Channel>
+    GN_HD static gnor::SentTogether together(Group group, const VolumeRef& volume, Channel channel,
+                                             nvme::IoOpcode opcode, const IoRequest* request, bool wanted,
+                                             std::uint64_t sequence) {
+        gnor::OneCommand one{};
+        one.opcode = opcode;
+        one.sequence = sequence;
+        if (wanted) {
+            one.first_sector = request->first_sector;
+            one.sectors = request->sectors;
+            one.block = request->block;
+            one.blocks = request->blocks;
+            one.address = reinterpret_cast<std::uint64_t>(request->buffer);
+        }
+        const bool whole = !wanted || request->buffer != nullptr;
+        if (volume.current_map == nullptr || group.any(!whole)) return gnor::SentTogether{};
+        return gnor::send_together<kMost>(group, channel.state(), volume.operation(), one, wanted,
+                                          Channel::hint(group));
+    }
+    /// Puts what was sent into this lane's slot.
+    GN_HD
+    void keep(simt::Lane lane, std::uint32_t head, std::uint64_t queues, const Handler& handler) {
+        Slot& slot = mine(lane);
+        slot.unrung |= queues;
+        slot.head = head;
+        __builtin_memcpy(slot.handler, &handler, sizeof(handler));
+        simt::fetch_or<simt::Scope::kBlock>(&pending[word(lane)], bit(lane));
+    }
     /// Whether each thread of the block has a slot of its own; the same for all of them.
     GN_HD
     static bool fits(simt::Lane lane) { return lane.block_threads <= kThreads; }

@@ -27,6 +27,7 @@ inline std::uint32_t lowest_bit(std::uint64_t v) {
 /// The number of the `n`-th set bit; n < count_bits(v).
 GN_HD
 inline std::uint32_t nth_bit(std::uint64_t v, std::uint32_t n) {
+    GN_DEVICE_ROLLED
     for (; n != 0; --n) v &= v - 1;
     return lowest_bit(v);
 }
@@ -67,6 +68,12 @@ constexpr std::uint64_t aligned_starts(std::uint32_t length) {
 }
 }  // namespace detail
 
+/// One of `count` words that those with `hint` begin with: as `hint % count`, without a division.
+GN_HD
+constexpr std::uint32_t spread_over(std::uint32_t hint, std::uint32_t count) {
+    return static_cast<std::uint32_t>((std::uint64_t{hint * 0x9E3779B9u} * count) >> 32);
+}
+
 /// Takes `length` neighbouring bits (1 .. 64) of one word, looking at word `first_word` first and then at all
 /// others once round. Returns the first bit's number, or kNone when no word has such a run.
 template <simt::Scope S = simt::Scope::kDevice>
@@ -83,7 +90,8 @@ GN_HD std::uint32_t take_run(std::uint64_t* words, std::uint32_t word_count, std
             const std::uint32_t bit = detail::lowest_bit(starts);
             const std::uint64_t taken = detail::run_mask(length) << bit;
             // Takes the run; acquires what its last holder wrote before give_run's release.
-            const std::uint64_t seen = simt::compare_exchange<S>(&words[w], free, free & ~taken);
+            const std::uint64_t seen =
+                simt::compare_exchange<S, simt::Order::kAcquire>(&words[w], free, free & ~taken);
             if (seen == free) return w * 64 + bit;
             free = seen;
         }
@@ -103,18 +111,21 @@ struct TakenBits {
     std::uint32_t at(std::uint32_t rank) const { return word * 64 + detail::nth_bit(bits, rank); }
 };
 
-/// Up to `wanted` (>= 1) bits, whichever, of the first word that has any, looking as take_run does.
+/// Up to `wanted` (>= 1) bits, whichever, of the first word that has any, looking as take_run does;
+/// `first_word` < `word_count`.
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD TakenBits take_some(std::uint64_t* words, std::uint32_t word_count, std::uint32_t wanted,
                           std::uint32_t first_word) {
-    for (std::uint32_t i = 0; i < word_count; ++i) {
-        const std::uint32_t w = (first_word + i) % word_count;
+    std::uint32_t w = first_word;
+    for (std::uint32_t i = 0; i < word_count; ++i, w = w + 1 < word_count ? w + 1 : 0) {
         std::uint64_t free = simt::load_relaxed<S>(&words[w]);
         while (free != 0) {
             std::uint64_t rest = free;
+            GN_DEVICE_ROLLED
             for (std::uint32_t n = 0; n < wanted; ++n) rest &= rest - 1;
             // As in take_run.
-            const std::uint64_t seen = simt::compare_exchange<S>(&words[w], free, rest);
+            const std::uint64_t seen =
+                simt::compare_exchange<S, simt::Order::kAcquire>(&words[w], free, rest);
             if (seen == free) return TakenBits{w, free & ~rest};
             free = seen;
         }
@@ -128,7 +139,7 @@ template <simt::Scope S = simt::Scope::kDevice>
 GN_HD bool give_run(std::uint64_t* words, std::uint32_t first, std::uint32_t length) {
     const std::uint64_t mask = detail::run_mask(length) << (first % 64);
     // Releases the holder's accesses to whoever takes the run next (take_run).
-    return (simt::fetch_or<S>(&words[first / 64], mask) & mask) == 0;
+    return (simt::fetch_or<S, simt::Order::kRelease>(&words[first / 64], mask) & mask) == 0;
 }
 
 /// How many bits are free; exact only while nobody takes or gives.

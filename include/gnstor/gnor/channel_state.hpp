@@ -166,7 +166,7 @@ struct Counters {
     std::uint64_t doorbells;
     std::uint64_t queue_errors;  ///< error completions
     std::uint64_t callbacks;
-    std::uint64_t straight;   ///< commands that ended on a lone lane's straight path (lone.hpp)
+    std::uint64_t straight;   ///< commands of the straight paths: ended by a lone lane, sent by a batch
     std::uint64_t malformed;  ///< responses too short to be one: their queue pair counts as broken
 };
 inline constexpr std::uint32_t kCounterWords = sizeof(Counters) / 8;
@@ -261,7 +261,7 @@ struct alignas(64) ChannelState {
     std::uint32_t* pool_length() { return at<std::uint32_t>(pool_length_offset); }
     template <simt::Scope S>
     GN_HD void count_within(std::uint64_t Counters::*counter, std::uint64_t n) {
-        if (n != 0) simt::fetch_add<S>(&(counters.*counter), n);
+        if (n != 0) simt::add<S>(&(counters.*counter), n);
     }
 
     // As the whole grid and the host see it; SharedState says it for others.

@@ -34,8 +34,8 @@ constexpr std::uint32_t pending_of(std::uint32_t control) {
 
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD std::uint32_t load_control(CommandSlot& slot) {
-    // Pairs with the read-modify-writes of others on the word: what they wrote into the slot before is
-    // visible.
+    // Pairs with the read-modify-writes by which answers are filed and slots handed over. What the owner
+    // wrote before it sent the command comes with the answer, by way of the NIC.
     return simt::load_acquire<S>(&slot.control);
 }
 
@@ -69,7 +69,8 @@ GN_HD std::uint32_t take_slot(Group group, State& c, bool wanted, std::uint32_t 
         if (open.empty()) break;
         TakenBits taken;
         if (group.is_leader())
-            taken = take_some<State::kScope>(c.free_slots(), c.slot_words, open.count(), hint % c.slot_words);
+            taken = take_some<State::kScope>(c.free_slots(), c.slot_words, open.count(),
+                                             spread_over(hint, c.slot_words));
         taken.word = group.shfl(taken.word, group.leader());
         taken.bits = group.shfl(taken.bits, group.leader());
         if (taken.bits == 0) break;

@@ -21,6 +21,7 @@
 //     with its generation counted on.
 #pragma once
 
+#include <gnstor/gnor/one_command.hpp>
 #include <gnstor/gnor/polling.hpp>
 #include <gnstor/gnor/posting.hpp>
 #include <gnstor/gnor/retrying.hpp>
@@ -44,30 +45,6 @@ enum class LoneStep : std::uint32_t {
 struct NoLoneProbe {
     GN_HD
     void operator()(LoneStep) const {}
-};
-
-/// A read or a write of whole blocks, or of sectors of one block, from or to registered memory.
-struct LoneRequest {
-    nvme::IoOpcode opcode;
-    std::uint8_t first_sector, sectors;
-    std::uint32_t block, blocks;
-    std::uint64_t address;
-    std::uint64_t sequence;
-
-    GN_HD
-    std::uint32_t bytes() const {
-        return sectors != 0 ? sectors * nvme::kSectorBytes : blocks * nvme::kBlockBytes;
-    }
-    /// Whether it is one command, and nothing is wrong with it (Cursor says what, if something is).
-    GN_HD
-    bool is_one_command(const placement::VolumeGeometry& geometry) const {
-        const bool whole = sectors == 0 && first_sector == 0;
-        const bool part = opcode == nvme::IoOpcode::kRead && blocks == 1 && sectors != 0 &&
-                          first_sector + sectors <= static_cast<int>(nvme::kSectorsPerBlock);
-        const std::uint64_t end = std::uint64_t{block} + blocks;
-        return (whole || part) && blocks != 0 && end <= geometry.capacity_blocks &&
-               (end - 1) >> geometry.chunk_shift == block >> geometry.chunk_shift && address % 4 == 0;
-    }
 };
 
 /// A command's way to one drive, in registers: behind each fence, what lies in lanes' memory would be loaded
@@ -108,31 +85,6 @@ struct LoneFlight {
     bool is_pending(std::uint32_t i) const { return ((pending_of(control) >> i) & 1) != 0; }
 };
 
-/// As choose_targets, of a plain map: a read's first replica that is in, or all of a write's. False: more
-/// than there are paths for, or none.
-template <class State, std::uint32_t kMost>
-GN_HD GN_INLINE bool choose_paths(LoneFlight<State, kMost>& flight, std::uint64_t members, std::uint64_t in,
-                                  const placement::VolumeGeometry& geometry, const LoneRequest& r) {
-    const std::uint32_t chunk = r.block >> geometry.chunk_shift;
-    const bool read = r.opcode == nvme::IoOpcode::kRead;
-    if (read && geometry.replicas != 0 && members != 0 && (members & ~in) == 0) {
-        flight.path[0].number = placement::place_first(members, geometry, chunk);
-        flight.count = 1;
-        return true;
-    }
-    const auto replicas = placement::place_plain(members, geometry, chunk);
-    GN_DEVICE_UNROLL
-    for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i) {
-        if (i >= replicas.count) continue;
-        if (read && (flight.count != 0 || ((in >> replicas.slot[i]) & 1) == 0)) continue;
-        GN_DEVICE_UNROLL
-        for (std::uint32_t k = 0; k < kMost; ++k)
-            if (k == flight.count) flight.path[k].number = replicas.slot[i];
-        ++flight.count;
-    }
-    return flight.count != 0 && flight.count <= kMost;
-}
-
 /// Loads what one path takes. Whether a command can be sent there now, and its receive is certain.
 template <class State>
 GN_HD GN_INLINE bool open_path(State& c, LonePath<State::kScope>& path, std::uint32_t depth,
@@ -163,21 +115,9 @@ GN_HD GN_INLINE bool open_path(State& c, LonePath<State::kScope>& path, std::uin
 /// The rings, the records and the bells, for all paths.
 template <class State, std::uint32_t kMost, class Probe>
 GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::MapVersion version,
-                                const LoneRequest& r, LoneFlight<State, kMost>& flight, std::uint64_t owed,
+                                const OneCommand& r, LoneFlight<State, kMost>& flight, std::uint64_t owed,
                                 Probe& probe) {
-    const CapsuleFields fields{
-        .opcode = r.opcode,
-        .first_sector = r.first_sector,
-        .sectors = r.sectors,
-        .command_id = flight.command_id(),
-        .block = r.block,
-        .blocks = r.blocks,
-        .map_version = version,
-        .sequence = r.sequence,
-        .wire = r.address,
-        .bytes = r.bytes(),
-        .rkey = flight.rkey,
-    };
+    const CapsuleFields fields = capsule_of(r, version, flight.command_id(), flight.rkey);
     OwedRecord record[kMost];
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i) {
@@ -220,7 +160,7 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
 /// function is given the address of lies in local memory from its first word on, and each load that is stored
 /// there is waited for by itself.
 template <class State, std::uint32_t kMost>
-GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, LoneRequest r,
+GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, OneCommand r,
                                      LoneFlight<State, kMost> flight) {
     constexpr auto kScope = State::kScope;
     simt::fetch_and<kScope>(&c.free_slots()[flight.index / 64], ~(1ull << (flight.index % 64)));
@@ -232,23 +172,7 @@ GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, LoneReq
         simt::store_relaxed<kScope>(&slot.answer[i], static_cast<std::uint32_t>(nvme::Status::kSuccess));
         if (flight.is_pending(i)) simt::fetch_add<kScope>(&c.queue(slot.target[i]).outstanding, 1u);
     }
-    slot.next = kNone;
-    slot.opcode = static_cast<std::uint8_t>(r.opcode);
-    slot.first_sector = r.first_sector;
-    slot.sectors = r.sectors;
-    slot.attempts = 0;
-    slot.map_version = version;
-    slot.block = r.block;
-    slot.blocks = r.blocks;
-    slot.pool_first = kNone;
-    slot.pool_blocks = 0;
-    slot.lkey = flight.lkey;
-    slot.rkey = flight.rkey;
-    slot.buffer = slot.wire = r.address;
-    slot.sequence = r.sequence;
-    slot.request = 0;
-    slot.bytes = r.bytes();
-    slot.held_run = kNone;
+    describe(slot, r, version, flight.lkey, flight.rkey);
     simt::store_relaxed<kScope>(&slot.control, flight.control);
 }
 
@@ -295,7 +219,7 @@ enum class LoneEnd : std::uint32_t { kNotBegun, kUnderWay, kDone };
 /// One lane; `c` is its own, if it was opened so. kDone: success. kUnderWay: in slot `index`, for run() to
 /// end. `op` has loaded its map.
 template <std::uint32_t kMost, class State, class Probe = NoLoneProbe>
-GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const LoneRequest& r,
+GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneCommand& r,
                                     simt::Deadline deadline, std::uint32_t& index, Probe probe = {}) {
     static_assert(State::kScope == simt::Scope::kLane, "nobody else touches the channel meanwhile");
     constexpr auto kScope = State::kScope;
@@ -318,8 +242,13 @@ GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const LoneReq
     std::uint64_t free = simt::load_relaxed<kScope>(&c.free_slots()[0]);
     std::uint32_t before = simt::load_relaxed<kScope>(&c.slot(0).control);  // mostly it is this one
     if (sharing != Sharing::kLane || (checks | any_ready | any_flushed) != 0 || plain == 0 ||
-        !r.is_one_command(op.geometry) || !choose_paths(flight, members, in, op.geometry, r))
+        !r.is_one(op.geometry))
         return LoneEnd::kNotBegun;
+    const Chosen<kMost> chosen = choose_plain<kMost>(members, in, op.geometry, r);
+    if (chosen.count == 0) return LoneEnd::kNotBegun;
+    flight.count = chosen.count;
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 0; i < kMost; ++i) flight.path[i].number = chosen.slot[i];
     if (!lies_in(pool_base, pool_bytes, r.address, r.bytes())) {
         const Keys keys = find_keys(c, r.address, r.bytes());
         if (!keys.found) return LoneEnd::kNotBegun;

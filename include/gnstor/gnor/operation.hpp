@@ -418,9 +418,9 @@ GN_HD GN_NOINLINE nvme::Status go_on(Group group, State& c, Operation& op, Curso
             pause_between_trips<State>(backoff);
     }
     group.sync();  // what any member acquired with the answers is ordered before every member's use
-    const std::uint32_t sent = sum_of(group, work.sent);
-    const std::uint32_t timeouts = sum_of(group, work.timeouts);
-    const std::uint32_t bounced = sum_of(group, work.bounced);
+    const std::uint32_t sent = group.sum(work.sent);
+    const std::uint32_t timeouts = group.sum(work.timeouts);
+    const std::uint32_t bounced = group.sum(work.bounced);
     if (group.is_leader()) {
         count_commands(c, cursor.opcode, sent);
         c.count(&Counters::timeouts, timeouts);

@@ -27,7 +27,8 @@ GN_HD void mark_ready(State& c, std::uint32_t index) {
 }
 
 /// Which replica of the slot a response of `queue` with this command id answers, or kNone: no command in
-/// flight. `control` is what the answer rests on.
+/// flight. `control` is what the answer rests on. To an answer that its command caused the slot says what was
+/// sent; a drive that answers before it was asked may, on a GPU, be compared with what the slot held before.
 template <class State>
 GN_HD std::uint32_t match_response(State& c, std::uint32_t queue, std::uint32_t cid, std::uint32_t control) {
     const CommandSlot& slot = c.slot(cid & (c.command_slots - 1));
@@ -53,10 +54,11 @@ GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status
         if (replica == kNone) return false;
         simt::store_relaxed<State::kScope>(&slot.answer[replica], static_cast<std::uint32_t>(status));
         // Releases the answer: pairs with load_control of the waiter.
-        const std::uint32_t was =
-            simt::compare_exchange<State::kScope>(&slot.control, seen, seen & ~(1u << replica));
+        // What `seen` brought was acquired when it was loaded.
+        const std::uint32_t was = simt::compare_exchange<State::kScope, simt::Order::kRelease>(
+            &slot.control, seen, seen & ~(1u << replica));
         if (was == seen) break;
-        seen = was;
+        seen = load_control<State::kScope>(slot);
     }
     const bool last = pending_of(seen) == (1u << replica);
     if (!last && state_of(seen) == SlotState::kCallback &&
@@ -82,6 +84,27 @@ struct TripTally {
     std::uint32_t refused = 0;
     std::uint32_t errors = 0;
     std::uint32_t malformed = 0;
+
+    // The counts in one word, so that members add them up at once: of a trip none is above kLargestTrip.
+    static constexpr std::uint32_t kBits = 6;
+    static_assert(rdma::kLargestTrip < 1u << kBits && rdma::kLoneLaneLooksAhead < 1u << kBits &&
+                      5 * kBits <= 32,
+                  "each count has its bits");
+    GN_HD
+    std::uint32_t pack() const {
+        return filed | stale << kBits | refused << 2 * kBits | errors << 3 * kBits | malformed << 4 * kBits;
+    }
+    GN_HD
+    static TripTally unpack(std::uint32_t word) {
+        constexpr std::uint32_t kMask = (1u << kBits) - 1;
+        TripTally t;
+        t.filed = word & kMask;
+        t.stale = word >> kBits & kMask;
+        t.refused = word >> 2 * kBits & kMask;
+        t.errors = word >> 3 * kBits & kMask;
+        t.malformed = word >> 4 * kBits & kMask;
+        return t;
+    }
 };
 
 /// The queue pair brings no more answers that could be relied on: whoever waits for one ends with
@@ -110,8 +133,13 @@ GN_HD void file_arrival(State& c, const rdma::Arrival& arrival, TripTally& tally
     }
     const std::uint32_t cid = arrival.dw3 & 0xFFFFu;
     const auto status = nvme::from_field(static_cast<std::uint16_t>(arrival.dw3 >> 17));
-    const std::uint32_t block = c.slot(cid & (c.command_slots - 1)).block;
-    const nvme::MapVersion map_version = c.slot(cid & (c.command_slots - 1)).map_version;
+    std::uint32_t block = 0;
+    nvme::MapVersion map_version = 0;
+    if (!nvme::ok(status)) {  // before it is settled: then the slot may be another command's
+        const CommandSlot& slot = c.slot(cid & (c.command_slots - 1));
+        block = slot.block;
+        map_version = slot.map_version;
+    }
     if (!settle(c, arrival.queue, cid, status)) {
         ++tally.stale;
         return;
@@ -123,15 +151,6 @@ GN_HD void file_arrival(State& c, const rdma::Arrival& arrival, TripTally& tally
     ++tally.refused;
     if (status == nvme::Status::kStaleMap) note_stale_map(c, map_version);
     record_error(c, status, arrival.queue, block, 0);
-}
-
-/// Sum over the members; the same for all. Small counts only.
-template <class Group>
-GN_HD std::uint32_t sum_of(Group group, std::uint32_t mine) {
-    std::uint32_t total = 0;
-    for (auto rest = group.ballot(mine != 0); !rest.empty(); rest = rest.without_lowest())
-        total += group.shfl(mine, rest.lowest());
-    return total;
 }
 
 /// Frees a slot whose part in a callback request is over, or leaves it in quarantine for reclaim().
@@ -261,23 +280,19 @@ GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, State& c, bool callbacks 
                                   [&](const rdma::Arrival& arrival) { file_arrival(c, arrival, tally); });
     if (result.taken && result.arrived != 0) {
         for (; tally.due != 0; --tally.due, tally.queues >>= 8)
-            // Releases: the receive was posted again; pairs with take_credit.
-            simt::fetch_add<State::kScope>(
+            // Releases: the receive was posted again; pairs with take_credits.
+            simt::fetch_add<State::kScope, simt::Order::kRelease>(
                 &c.queue(static_cast<std::uint32_t>(tally.queues & 0xFF)).outstanding, ~0u);
-        const std::uint32_t filed = sum_of(group, tally.filed);
-        const std::uint32_t stale = sum_of(group, tally.stale);
-        const std::uint32_t refused = sum_of(group, tally.refused);
-        const std::uint32_t errors = sum_of(group, tally.errors);
-        const std::uint32_t malformed = sum_of(group, tally.malformed);
+        const TripTally all = TripTally::unpack(group.sum(tally.pack()));
         if (group.is_leader()) {
             c.count(&Counters::polls, 1);
-            c.count(&Counters::completions, filed);
-            c.count(&Counters::stale, stale);
-            c.count(&Counters::refusals, refused);
-            c.count(&Counters::queue_errors, errors);
-            c.count(&Counters::malformed, malformed);
+            c.count(&Counters::completions, all.filed);
+            c.count(&Counters::stale, all.stale);
+            c.count(&Counters::refusals, all.refused);
+            c.count(&Counters::queue_errors, all.errors);
+            c.count(&Counters::malformed, all.malformed);
             // After the trip: every answer that came before a flushed receive is filed.
-            if (errors + malformed != 0) simt::exchange<State::kScope>(&c.any_flushed, 1u);
+            if (all.errors + all.malformed != 0) simt::exchange<State::kScope>(&c.any_flushed, 1u);
         }
     }
     if (callbacks) {

@@ -37,7 +37,8 @@ GN_HD std::uint32_t take_credits(State& c, QueueLane& queue, std::uint32_t wante
     while (seen < c.depth) {
         const std::uint32_t got = c.depth - seen < wanted ? c.depth - seen : wanted;
         // Acquires: whoever gave these credits back had posted their receives again (poll_trip).
-        const std::uint32_t was = simt::compare_exchange<State::kScope>(&queue.outstanding, seen, seen + got);
+        const std::uint32_t was = simt::compare_exchange<State::kScope, simt::Order::kAcquire>(
+            &queue.outstanding, seen, seen + got);
         if (was == seen) return got;
         seen = was;
     }
@@ -155,9 +156,9 @@ GN_HD void fill_entry(State& c, const rdma::BasicSendQueueRef<State::kScope>& se
     CommandSlot& slot = c.slot(index);
     const QueueLane& queue = c.queue(slot.target[replica]);
     fill_capsule(send, queue.capsules, queue.capsule_lkey, ticket, context, capsule_of(c, index), slot.lkey);
-    // Before the entry is published: the answer may come at once. Releases the slot's fields to the poller
-    // (load_control).
-    simt::fetch_or<State::kScope>(&slot.control, 1u << replica);
+    // Before the entry is published: the answer may come at once. What publishing releases brings this, and
+    // the slot's fields, by way of the NIC to whoever finds the answer (poller.hpp).
+    simt::fetch_or<State::kScope, simt::kReleasedLater>(&slot.control, 1u << replica);
 }
 
 enum class PostOutcome : std::uint32_t { kIdle, kPosted, kNoCredit, kBroken };
@@ -362,6 +363,18 @@ GN_HD void drop_entry(State& c, std::uint32_t index, std::uint32_t replica) {
     rdma::SendTicket ticket = noted_ticket(c, send, index, replica);
     send.fill_nop(ticket);
     send.publish(ticket);
+    send.ring_bell();
+}
+
+/// Gives a run of reserved entries back, likewise. One lane.
+template <class State>
+GN_HD GN_NOINLINE void drop_entries(State& c, std::uint32_t queue, std::uint64_t first, std::uint32_t count) {
+    const auto send = c.send_queue(queue);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        rdma::SendTicket ticket{first + i, rdma::SendOutcome::kGranted, 0};
+        send.fill_nop(ticket);
+        send.publish(ticket);
+    }
     send.ring_bell();
 }
 

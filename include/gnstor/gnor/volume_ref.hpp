@@ -225,7 +225,11 @@ class VolumeRef {
     GN_HD std::uint64_t take_sequences(Group group, std::uint32_t count) const {
         std::uint64_t first = 0;
         if (group.is_leader())
-            first = simt::fetch_add<simt::Scope::kDevice>(last_sequence, std::uint64_t{count}) + 1;
+            // Of two lanes that take one after the other the later one gets the later one, whatever else
+            // they see of each other.
+            first = simt::fetch_add<simt::Scope::kDevice, simt::Order::kRelaxed>(last_sequence,
+                                                                                 std::uint64_t{count}) +
+                    1;
         return group.shfl(first, group.leader());
     }
 
@@ -264,13 +268,13 @@ class VolumeRef {
     GN_HD bool goes_straight(Channel channel, nvme::IoOpcode opcode, const IoRequest& request,
                              Deadline deadline, std::uint64_t& sequence, gnor::LaneWork& work) const {
         if (changes(opcode)) sequence = take_sequences(simt::self(simt::Lane{}), 1);
-        const gnor::LoneRequest lone{.opcode = opcode,
-                                     .first_sector = request.first_sector,
-                                     .sectors = request.sectors,
-                                     .block = request.block,
-                                     .blocks = request.blocks,
-                                     .address = reinterpret_cast<std::uint64_t>(request.buffer),
-                                     .sequence = sequence};
+        const gnor::OneCommand lone{.opcode = opcode,
+                                    .first_sector = request.first_sector,
+                                    .sectors = request.sectors,
+                                    .block = request.block,
+                                    .blocks = request.blocks,
+                                    .address = reinterpret_cast<std::uint64_t>(request.buffer),
+                                    .sequence = sequence};
         std::uint32_t index = gnor::kNone;
         const auto end = gnor::carry_alone<kMost>(channel.state(), operation(), lone, deadline, index);
         if (end == gnor::LoneEnd::kUnderWay) work.adopt(index);

@@ -95,9 +95,10 @@ struct BasicSendQueueRef {
 
     // ---- reserve
     // ---------------------------------------------------------------------------------------------------
-    /// Takes up to `wanted` (>= 1) consecutive entries: as many as there is room for. One lane.
+    /// Takes up to `wanted` (>= 1) consecutive entries: as many as there is room for, or, if told so, all or
+    /// none. One lane.
     GN_HD
-    SendRun try_reserve_run(std::uint32_t wanted) const;
+    SendRun try_reserve_run(std::uint32_t wanted, bool whole = false) const;
     /// Takes one entry. One lane.
     GN_HD
     SendTicket try_reserve() const {

@@ -22,7 +22,25 @@ namespace gnstor::simt {
 /// Such words are for memory that one lane has to itself; the host may look at them meanwhile.
 enum class Scope { kLane, kBlock, kDevice, kSystem };
 
+/// What a read-modify-write orders beside itself. On a GPU a release is a fence, which waits for all that the
+/// lane has stored: with stores to pinned memory on their way about half a microsecond. So hot paths name
+/// what they need, and say what pairs with it.
+enum class Order { kRelaxed, kAcquire, kRelease, kBoth };
+
+/// Of a word that a later release of the same lane brings to whoever looks: relaxed on a GPU. On a CPU a
+/// release, which costs nothing there, and by which ThreadSanitizer sees what otherwise goes by way of a NIC
+/// that has the memory at other addresses.
+inline constexpr Order kReleasedLater = GN_DEVICE_PASS ? Order::kRelaxed : Order::kRelease;
+
 namespace detail {
+#if !GN_DEVICE_PASS
+GN_HD
+constexpr int gcc_order(Order o) {
+    if (o == Order::kRelaxed) return __ATOMIC_RELAXED;
+    if (o == Order::kAcquire) return __ATOMIC_ACQUIRE;
+    return o == Order::kRelease ? __ATOMIC_RELEASE : __ATOMIC_ACQ_REL;
+}
+#endif
 // One lane's own words. On a CPU each access is whole, so that a host thread may look; on a GPU it is plain.
 template <class T>
 GN_HD T load_own(const T* p) {
@@ -69,22 +87,29 @@ inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || size
     else                                                                                               \
         asm volatile("st." SEM "." SCOPE ".u64 [%0], %1;" ::"l"(p), "l"(static_cast<std::uint64_t>(v)) \
                      : "memory");
-#define GN_PTX_RMW(OP, SCOPE, T32, T64)                                    \
+#define GN_PTX_RMW(SEM, OP, T32, T64, SCOPE)                               \
     if constexpr (sizeof(T) == 4) {                                        \
         std::uint32_t old;                                                 \
-        asm volatile("atom.acq_rel." SCOPE "." OP "." T32 " %0, [%1], %2;" \
+        asm volatile("atom." SEM "." SCOPE "." OP "." T32 " %0, [%1], %2;" \
                      : "=r"(old)                                           \
                      : "l"(p), "r"(static_cast<std::uint32_t>(v))          \
                      : "memory");                                          \
         return static_cast<T>(old);                                        \
     } else {                                                               \
         std::uint64_t old;                                                 \
-        asm volatile("atom.acq_rel." SCOPE "." OP "." T64 " %0, [%1], %2;" \
+        asm volatile("atom." SEM "." SCOPE "." OP "." T64 " %0, [%1], %2;" \
                      : "=l"(old)                                           \
                      : "l"(p), "l"(static_cast<std::uint64_t>(v))          \
                      : "memory");                                          \
         return static_cast<T>(old);                                        \
     }
+#define GN_PTX_RED_ADD(SEM, SCOPE)                                                                          \
+    if constexpr (sizeof(T) == 4)                                                                           \
+        asm volatile("red." SEM "." SCOPE ".add.u32 [%0], %1;" ::"l"(p), "r"(static_cast<std::uint32_t>(v)) \
+                     : "memory");                                                                           \
+    else                                                                                                    \
+        asm volatile("red." SEM "." SCOPE ".add.u64 [%0], %1;" ::"l"(p), "l"(static_cast<std::uint64_t>(v)) \
+                     : "memory");
 #define GN_BY_SCOPE(STATEMENT, ...)             \
     if constexpr (S == Scope::kBlock) {         \
         STATEMENT(__VA_ARGS__, "cta")           \
@@ -93,7 +118,16 @@ inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || size
     } else {                                    \
         STATEMENT(__VA_ARGS__, "sys")           \
     }
-#define GN_PTX_RMW_OP(OP, T32, T64, SCOPE) GN_PTX_RMW(OP, SCOPE, T32, T64)
+#define GN_BY_ORDER(STATEMENT, ...)                    \
+    if constexpr (O == Order::kRelaxed) {              \
+        GN_BY_SCOPE(STATEMENT, "relaxed", __VA_ARGS__) \
+    } else if constexpr (O == Order::kAcquire) {       \
+        GN_BY_SCOPE(STATEMENT, "acquire", __VA_ARGS__) \
+    } else if constexpr (O == Order::kRelease) {       \
+        GN_BY_SCOPE(STATEMENT, "release", __VA_ARGS__) \
+    } else {                                           \
+        GN_BY_SCOPE(STATEMENT, "acq_rel", __VA_ARGS__) \
+    }
 #endif
 }  // namespace detail
 
@@ -161,8 +195,19 @@ GN_HD void store_release(T* p, std::type_identity_t<T> v) {
     }
 }
 
-/// Adds (wrapping) and returns the value before. Acquire and release, as all read-modify-writes here.
+/// A store in the order kReleasedLater.
 template <Scope S, class T>
+GN_HD void store_released_later(T* p, std::type_identity_t<T> v) {
+#if GN_DEVICE_PASS
+    store_relaxed<S>(p, v);
+#else
+    store_release<S>(p, v);
+#endif
+}
+
+/// Adds (wrapping) and returns the value before. Acquire and release unless said otherwise, as all
+/// read-modify-writes here.
+template <Scope S, Order O = Order::kBoth, class T>
 GN_HD T fetch_add(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
     if constexpr (S == Scope::kLane) {
@@ -170,15 +215,31 @@ GN_HD T fetch_add(T* p, std::type_identity_t<T> v) {
         return detail::replace_own(p, was, static_cast<T>(was + v));
     } else {
 #if GN_DEVICE_PASS
-        GN_BY_SCOPE(GN_PTX_RMW_OP, "add", "u32", "u64")
+        GN_BY_ORDER(GN_PTX_RMW, "add", "u32", "u64")
 #else
         yield_point();
-        return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
+        return __atomic_fetch_add(p, v, detail::gcc_order(O));
 #endif
     }
 }
 
+/// Adds, orders nothing and brings nothing back: a count. A GPU's lane does not wait for it.
 template <Scope S, class T>
+GN_HD void add(T* p, std::type_identity_t<T> v) {
+    static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
+    if constexpr (S == Scope::kLane) {
+        detail::store_own(p, static_cast<T>(detail::load_own(p) + v));
+    } else {
+#if GN_DEVICE_PASS
+        GN_BY_SCOPE(GN_PTX_RED_ADD, "relaxed")
+#else
+        yield_point();
+        __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+#endif
+    }
+}
+
+template <Scope S, Order O = Order::kBoth, class T>
 GN_HD T fetch_or(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
     if constexpr (S == Scope::kLane) {
@@ -186,15 +247,15 @@ GN_HD T fetch_or(T* p, std::type_identity_t<T> v) {
         return detail::replace_own(p, was, static_cast<T>(was | v));
     } else {
 #if GN_DEVICE_PASS
-        GN_BY_SCOPE(GN_PTX_RMW_OP, "or", "b32", "b64")
+        GN_BY_ORDER(GN_PTX_RMW, "or", "b32", "b64")
 #else
         yield_point();
-        return __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL);
+        return __atomic_fetch_or(p, v, detail::gcc_order(O));
 #endif
     }
 }
 
-template <Scope S, class T>
+template <Scope S, Order O = Order::kBoth, class T>
 GN_HD T fetch_and(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
     if constexpr (S == Scope::kLane) {
@@ -202,41 +263,41 @@ GN_HD T fetch_and(T* p, std::type_identity_t<T> v) {
         return detail::replace_own(p, was, static_cast<T>(was & v));
     } else {
 #if GN_DEVICE_PASS
-        GN_BY_SCOPE(GN_PTX_RMW_OP, "and", "b32", "b64")
+        GN_BY_ORDER(GN_PTX_RMW, "and", "b32", "b64")
 #else
         yield_point();
-        return __atomic_fetch_and(p, v, __ATOMIC_ACQ_REL);
+        return __atomic_fetch_and(p, v, detail::gcc_order(O));
 #endif
     }
 }
 
-template <Scope S, class T>
+template <Scope S, Order O = Order::kBoth, class T>
 GN_HD T exchange(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
     if constexpr (S == Scope::kLane) {
         return detail::replace_own(p, detail::load_own(p), v);
     } else {
 #if GN_DEVICE_PASS
-        GN_BY_SCOPE(GN_PTX_RMW_OP, "exch", "b32", "b64")
+        GN_BY_ORDER(GN_PTX_RMW, "exch", "b32", "b64")
 #else
         yield_point();
-        return __atomic_exchange_n(p, v, __ATOMIC_ACQ_REL);
+        return __atomic_exchange_n(p, v, detail::gcc_order(O));
 #endif
     }
 }
 
 #if GN_DEVICE_PASS
-#define GN_PTX_CAS(UNUSED, SCOPE)                                                                            \
+#define GN_PTX_CAS(SEM, SCOPE)                                                                               \
     if constexpr (sizeof(T) == 4) {                                                                          \
         std::uint32_t old;                                                                                   \
-        asm volatile("atom.acq_rel." SCOPE ".cas.b32 %0, [%1], %2, %3;"                                      \
+        asm volatile("atom." SEM "." SCOPE ".cas.b32 %0, [%1], %2, %3;"                                      \
                      : "=r"(old)                                                                             \
                      : "l"(p), "r"(static_cast<std::uint32_t>(expected)), "r"(static_cast<std::uint32_t>(v)) \
                      : "memory");                                                                            \
         return static_cast<T>(old);                                                                          \
     } else {                                                                                                 \
         std::uint64_t old;                                                                                   \
-        asm volatile("atom.acq_rel." SCOPE ".cas.b64 %0, [%1], %2, %3;"                                      \
+        asm volatile("atom." SEM "." SCOPE ".cas.b64 %0, [%1], %2, %3;"                                      \
                      : "=l"(old)                                                                             \
                      : "l"(p), "l"(static_cast<std::uint64_t>(expected)), "l"(static_cast<std::uint64_t>(v)) \
                      : "memory");                                                                            \
@@ -245,7 +306,7 @@ GN_HD T exchange(T* p, std::type_identity_t<T> v) {
 #endif
 
 /// Stores `v` if the word holds `expected`; returns what it held (equal to `expected` exactly on success).
-template <Scope S, class T>
+template <Scope S, Order O = Order::kBoth, class T>
 GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
     if constexpr (S == Scope::kLane) {
@@ -254,10 +315,20 @@ GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_ident
         return was;
     } else {
 #if GN_DEVICE_PASS
-        GN_BY_SCOPE(GN_PTX_CAS, "")
+        if constexpr (O == Order::kRelaxed) {
+            GN_BY_SCOPE(GN_PTX_CAS, "relaxed")
+        } else if constexpr (O == Order::kAcquire) {
+            GN_BY_SCOPE(GN_PTX_CAS, "acquire")
+        } else if constexpr (O == Order::kRelease) {
+            GN_BY_SCOPE(GN_PTX_CAS, "release")
+        } else {
+            GN_BY_SCOPE(GN_PTX_CAS, "acq_rel")
+        }
 #else
         yield_point();
-        __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        constexpr bool kAcquires = O == Order::kAcquire || O == Order::kBoth;
+        __atomic_compare_exchange_n(p, &expected, v, false, detail::gcc_order(O),
+                                    kAcquires ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED);
         return expected;
 #endif
     }
@@ -357,7 +428,8 @@ inline void store_mmio64_release(std::uint64_t* p, std::uint64_t v) {
 #undef GN_PTX_LOAD
 #undef GN_PTX_STORE
 #undef GN_PTX_RMW
-#undef GN_PTX_RMW_OP
+#undef GN_PTX_RED_ADD
+#undef GN_BY_ORDER
 #undef GN_PTX_CAS
 #undef GN_BY_SCOPE
 #endif

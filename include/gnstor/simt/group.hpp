@@ -48,7 +48,7 @@ struct Site {
 #if !defined(__CUDACC__)
 /// Which collective a lane calls: members must agree on it. Only kSync orders memory (CUDA C++ Programming
 /// Guide, "Warp Vote Functions", "Warp Shuffle Functions": these imply no memory barrier).
-enum class Collective : std::uint8_t { kSync, kWarp, kBallot, kShfl, kMatch };
+enum class Collective : std::uint8_t { kSync, kWarp, kBallot, kShfl, kMatch, kSum, kUnite };
 
 /// What a test warp implements: a meeting of the lanes in `mask`, each bringing one 64-bit value.
 class WarpRendezvous {
@@ -183,6 +183,10 @@ class SelfGroup {
     GN_HD LaneSet match(T) const {
         return LaneSet(1u << lane_);
     }
+    GN_HD
+    std::uint32_t sum(std::uint32_t v) const { return v; }
+    GN_HD
+    std::uint64_t unite(std::uint64_t v) const { return v; }
 
   private:
     std::uint32_t lane_;
@@ -293,6 +297,42 @@ class MaskGroup {
 #else
         (void)v;
         return LaneSet(1u);
+#endif
+    }
+
+    /// What all members bring, added up (wrapping); the same for all.
+    GN_HD
+    std::uint32_t sum(std::uint32_t v GN_SITE_PARAMETER) const {
+#if GN_DEVICE_PASS
+        return __reduce_add_sync(mask_, v);
+#elif !defined(__CUDACC__)
+        if (lane_.rendezvous == nullptr) return v;
+        std::uint64_t values[kWarpLanes] = {};
+        const std::uint32_t present = exchange_values(Collective::kSum, v, values, site);
+        std::uint32_t total = 0;
+        for (std::uint32_t i = 0; i < kWarpLanes; ++i)
+            if (((present >> i) & 1u) != 0) total += static_cast<std::uint32_t>(values[i]);
+        return total;
+#else
+        return v;
+#endif
+    }
+    /// Bits that any member brings; the same for all.
+    GN_HD
+    std::uint64_t unite(std::uint64_t v GN_SITE_PARAMETER) const {
+#if GN_DEVICE_PASS
+        const std::uint64_t high = __reduce_or_sync(mask_, static_cast<unsigned>(v >> 32));
+        return high << 32 | __reduce_or_sync(mask_, static_cast<unsigned>(v));
+#elif !defined(__CUDACC__)
+        if (lane_.rendezvous == nullptr) return v;
+        std::uint64_t values[kWarpLanes] = {};
+        const std::uint32_t present = exchange_values(Collective::kUnite, v, values, site);
+        std::uint64_t bits = 0;
+        for (std::uint32_t i = 0; i < kWarpLanes; ++i)
+            if (((present >> i) & 1u) != 0) bits |= values[i];
+        return bits;
+#else
+        return v;
 #endif
     }
 

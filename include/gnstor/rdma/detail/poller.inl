@@ -272,8 +272,8 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
     if (group.is_leader()) {
         // A look first, so that those who come in vain do not disturb the holder; then acquire of what the
         // last holder left.
-        result.taken =
-            simt::load_relaxed<S>(&cq.state->lock) == 0 && simt::exchange<S>(&cq.state->lock, 1u) == 0;
+        result.taken = simt::load_relaxed<S>(&cq.state->lock) == 0 &&
+                       simt::exchange<S, simt::Order::kAcquire>(&cq.state->lock, 1u) == 0;
         if (result.taken) at = cq.state->consumer;
     }
     result.taken = group.shfl(result.taken, group.leader());

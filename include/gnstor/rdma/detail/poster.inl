@@ -48,7 +48,7 @@ GN_HD std::uint64_t BasicSendQueueRef<S>::refresh_completed() const {
 }
 
 template <simt::Scope S>
-GN_HD SendRun BasicSendQueueRef<S>::try_reserve_run(std::uint32_t wanted) const {
+GN_HD SendRun BasicSendQueueRef<S>::try_reserve_run(std::uint32_t wanted, bool whole) const {
     SendRun run;
     std::uint64_t done = completed();
     bool refreshed = false;
@@ -65,10 +65,10 @@ GN_HD SendRun BasicSendQueueRef<S>::try_reserve_run(std::uint32_t wanted) const 
             refreshed = true;
             continue;
         }
-        if (room == 0) return run;
+        if (room == 0 || (whole && room < wanted)) return run;
         const std::uint32_t count = room < wanted ? static_cast<std::uint32_t>(room) : wanted;
         // Whoever wins owns the entries; that they are free was acquired with `done`.
-        if (simt::compare_exchange<S>(&state->reserved, next, next + count) == next) {
+        if (simt::compare_exchange<S, simt::Order::kRelaxed>(&state->reserved, next, next + count) == next) {
             run.first = next;
             run.count = count;
             run.outcome = SendOutcome::kGranted;
@@ -117,6 +117,12 @@ GN_HD void BasicSendQueueRef<S>::advance_published(std::uint64_t first, std::uin
 
 template <simt::Scope S>
 GN_HD void BasicSendQueueRef<S>::advance_among_others(std::uint64_t first, std::uint32_t count) const {
+    // Mostly all before it is published and nothing behind it is ready: then these two are all that it takes.
+    // The same two as below, and for the same reasons.
+    const std::uint64_t behind = first + count;
+    if (simt::compare_exchange<S, simt::Order::kRelease>(&state->published, first, behind) == first &&
+        !is_ready(simt::fetch_or<S>(ready + slot(behind), 0u), behind))
+        return;
     for (;;) {
         const std::uint64_t head = simt::load_acquire<S>(&state->published);
         std::uint64_t to = head;
@@ -134,7 +140,7 @@ GN_HD void BasicSendQueueRef<S>::advance_among_others(std::uint64_t first, std::
         }
         // Release: whoever rings acquires `published`, and with it the bytes of all entries below. A failure
         // means that another lane moved it: look again from there.
-        simt::compare_exchange<S>(&state->published, head, to);
+        simt::compare_exchange<S, simt::Order::kRelease>(&state->published, head, to);
     }
 }
 
@@ -146,9 +152,10 @@ GN_HD void BasicSendQueueRef<S>::ring_bell() const {
     using simt::Scope;
     for (;;) {
         if (simt::exchange<S>(&state->ringing, 1u) != 0) return;
+        const std::uint64_t rung = simt::load_relaxed<S>(&state->rung);
         // Pairs with the compare_exchange of advance_published: brings the entries' bytes.
         const std::uint64_t upto = simt::load_acquire<S>(&state->published);
-        if (upto != simt::load_relaxed<S>(&state->rung)) {
+        if (upto != rung) {
             // The NIC was not told of entry upto - 1 yet, so its slot and ready word cannot be of a later
             // lap.
             const std::uint32_t mark = simt::load_relaxed<S>(ready + slot(upto - 1));

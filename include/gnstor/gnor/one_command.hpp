@@ -1,0 +1,111 @@
+// one_command.hpp: a request that is one command, and the drives that a plain map names for it. CPU and GPU
+// lanes.
+//
+// What the straight paths begin with: of a lone lane (lone.hpp) and of a group whose members have a request
+// each (together.hpp). All of it is values, so that lanes keep it in registers.
+#pragma once
+
+#include <gnstor/gnor/posting.hpp>
+
+namespace gnstor::gnor {
+
+/// A read or a write of whole blocks, or of sectors of one block, from or to registered memory.
+struct OneCommand {
+    nvme::IoOpcode opcode;
+    std::uint8_t first_sector, sectors;
+    std::uint32_t block, blocks;
+    std::uint64_t address;
+    std::uint64_t sequence;
+
+    GN_HD
+    std::uint32_t bytes() const {
+        return sectors != 0 ? sectors * nvme::kSectorBytes : blocks * nvme::kBlockBytes;
+    }
+    /// Whether it is one command, and nothing is wrong with it (Cursor says what, if something is).
+    GN_HD
+    bool is_one(const placement::VolumeGeometry& geometry) const {
+        const bool whole = sectors == 0 && first_sector == 0;
+        const bool part = opcode == nvme::IoOpcode::kRead && blocks == 1 && sectors != 0 &&
+                          first_sector + sectors <= static_cast<int>(nvme::kSectorsPerBlock);
+        const std::uint64_t end = std::uint64_t{block} + blocks;
+        return (whole || part) && blocks != 0 && end <= geometry.capacity_blocks &&
+               (end - 1) >> geometry.chunk_shift == block >> geometry.chunk_shift && address % 4 == 0;
+    }
+};
+
+/// Slots of the array that a command goes to; `count` 0: none, or more than there is room for.
+template <std::uint32_t kMost>
+struct Chosen {
+    std::uint32_t slot[kMost] = {};
+    std::uint32_t count = 0;
+};
+
+/// As choose_targets (operation.hpp), of a plain map: a read's first replica that is in, or all of a write's.
+template <std::uint32_t kMost>
+GN_HD GN_INLINE Chosen<kMost> choose_plain(std::uint64_t members, std::uint64_t in,
+                                           const placement::VolumeGeometry& geometry, const OneCommand& r) {
+    Chosen<kMost> out;
+    const std::uint32_t chunk = r.block >> geometry.chunk_shift;
+    const bool read = r.opcode == nvme::IoOpcode::kRead;
+    if (read && geometry.replicas != 0 && members != 0 && (members & ~in) == 0) {
+        out.slot[0] = placement::place_first(members, geometry, chunk);
+        out.count = 1;
+        return out;
+    }
+    const auto replicas = placement::place_plain(members, geometry, chunk);
+    GN_DEVICE_UNROLL
+    for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i) {
+        if (i >= replicas.count) continue;
+        if (read && (out.count != 0 || ((in >> replicas.slot[i]) & 1) == 0)) continue;
+        GN_DEVICE_UNROLL
+        for (std::uint32_t k = 0; k < kMost; ++k)
+            if (k == out.count) out.slot[k] = replicas.slot[i];
+        ++out.count;
+    }
+    if (out.count > kMost) out.count = 0;
+    return out;
+}
+
+/// What the command's slot says of it, but for its targets and its control word, as begin_step has it.
+GN_HD
+inline void describe(CommandSlot& slot, const OneCommand& r, nvme::MapVersion version, std::uint32_t lkey,
+                     std::uint32_t rkey) {
+    slot.next = kNone;
+    slot.opcode = static_cast<std::uint8_t>(r.opcode);
+    slot.first_sector = r.first_sector;
+    slot.sectors = r.sectors;
+    slot.attempts = 0;
+    slot.map_version = version;
+    slot.block = r.block;
+    slot.blocks = r.blocks;
+    slot.pool_first = kNone;
+    slot.pool_blocks = 0;
+    slot.lkey = lkey;
+    slot.rkey = rkey;
+    slot.buffer = slot.wire = r.address;
+    slot.sequence = r.sequence;
+    slot.request = 0;
+    slot.bytes = r.bytes();
+    slot.held_run = kNone;
+}
+
+/// What its capsule says.
+GN_HD
+inline CapsuleFields capsule_of(const OneCommand& r, nvme::MapVersion version, std::uint16_t command_id,
+                                std::uint32_t rkey) {
+    return CapsuleFields{
+        .opcode = r.opcode,
+        .first_sector = r.first_sector,
+        .sectors = r.sectors,
+        .command_id = command_id,
+        .block = r.block,
+        .blocks = r.blocks,
+        .map_version = version,
+        .sequence = r.sequence,
+        .wire = r.address,
+        .bytes = r.bytes(),
+        .rkey = rkey,
+    };
+}
+
+}  // namespace gnstor::gnor
