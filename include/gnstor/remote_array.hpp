@@ -5,10 +5,10 @@
 //     auto client = (*array)->connect({.name = "trainer"});
 //
 // A client::Array, as an EmbeddedArray is, so a program works with either. Software NIC. The wire: shm where
-// all SSDs are of one process of this machine whose shared memory this user may have: gnstord's own (named by
-// its Unix socket) or one node's; udp otherwise. wire() says which, and why. The shm wire ends with that
-// process: a program that is to outlive its restart names an address, and so takes udp. GPU lanes: compiled
-// for, not run yet.
+// all SSDs are of processes of this machine whose shared memory this user may have: gnstord's own (named by
+// its Unix socket) or nodes'; udp otherwise. wire() says which, and why. To one process alone, the shm wire
+// ends with it: a program that is to outlive its restart names an address, and so takes udp. With several
+// nodes Client::reclaim() finds the one that has come back. GPU lanes: compiled for, not run yet.
 
 #pragma once
 
@@ -66,7 +66,7 @@ class RemoteArray final : public client::Array {
     [[nodiscard]] std::uint32_t packet_bytes() const;  ///< RoCE's MTU; 0: no packets
     /// In order of id. None of other machines, and of other users only what this one may see.
     [[nodiscard]] std::vector<ServingProcess> serving_processes() const;
-    /// Nothing on the shm wire: the node's engines do its work.
+    /// Nothing on the shm wire: the nodes' engines do its work.
     [[nodiscard]] std::optional<NicThread> nic_thread() const;
 
   private:

@@ -30,6 +30,12 @@ bool on_this_machine(const std::string& address) {
     return address.rfind("127.", 0) == 0 || (from.ok() && *from == address);
 }
 
+Result<rdma::ShmNode::Place> place_of(const std::string& node) {
+    const auto found = daemon::shm_of_node(node, rdma::kRocePort);
+    if (!found) return error(Errc::kNotFound, "that of the node {} is not to be seen by this user", node);
+    return rdma::ShmNode::Place{found->socket, found->process};
+}
+
 }  // namespace
 
 struct RemoteArray::Impl {
@@ -37,12 +43,11 @@ struct RemoteArray::Impl {
     daemon::HttpControlPlane control;
     std::vector<std::string> nodes;  ///< addresses, each once
     std::unique_ptr<client::UdpHost> host;
-    // Instead of it where one process of this machine has all SSDs: gnstord or a node.
+    // Instead of it where processes of this machine have all SSDs: gnstord, or nodes.
     std::filesystem::path gnstord_socket;  ///< where it is gnstord
-    std::string server;                    ///< what it is
+    std::string servers;                   ///< what they are, and do
     std::unique_ptr<rdma::ShmWire> shm;
     std::unique_ptr<rdma::SoftNic> shm_nic;
-    std::filesystem::path shm_path;
     std::string why_udp;  ///< although the nodes are on this machine
 
     rdma::SoftNic& nic() { return shm_nic != nullptr ? *shm_nic : host->nic(); }
@@ -56,35 +61,34 @@ struct RemoteArray::Impl {
                 "Unix socket (--array unix:PATH); for other machines start them as nodes ('gnstor up "
                 "--nodes 1')",
                 array);
-        server = "gnstord";
+        servers = "gnstord works";
         gnstord_socket = gnstord.socket;
-        return open_shm(shm_socket_beside(gnstord.socket), std::nullopt);
-    }
-    Result<void> open_shm(const std::filesystem::path& path, std::optional<pid_t> process) {
-        GN_ASSIGN(shm, rdma::ShmWire::open(path, process));
+        GN_ASSIGN(shm, rdma::ShmWire::open(shm_socket_beside(gnstord.socket)));
         GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
-        shm_path = path;
         return {};
     }
 
-    /// Over shared memory to the one node of this machine, if that can be had; else `why_udp`.
-    void try_shm_of_node() {
+    /// Over shared memory to nodes that are all of this machine.
+    Result<void> open_shm_of_nodes() {
+        if (nodes.size() == 1) {
+            GN_ASSIGN(const rdma::ShmNode::Place place, place_of(nodes.front()));
+            GN_ASSIGN(shm, rdma::ShmWire::open(place.socket, place.server));
+            servers = "the node works";
+        } else {
+            std::vector<rdma::ShmNode> all;
+            for (const std::string& node : nodes) all.push_back({node, [node] { return place_of(node); }});
+            GN_ASSIGN(shm, rdma::ShmWire::open(std::move(all)));
+            servers = "the nodes work";
+        }
+        GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
+        return {};
+    }
+
+    /// That, if it can be had; else `why_udp`.
+    void try_shm_of_nodes() {
         if (!std::all_of(nodes.begin(), nodes.end(), on_this_machine)) return;
-        if (nodes.size() > 1) {
-            why_udp = "shared memory leads to one process, and these are several";
-            return;
-        }
-        const auto found = daemon::shm_of_node(nodes.front(), rdma::kRocePort);
-        if (!found) {
-            why_udp = "no shared memory of the node is to be seen by this user";
-            return;
-        }
-        const Result<void> opened = open_shm(found->socket, found->process);
-        if (!opened.ok()) {
+        if (const Result<void> opened = open_shm_of_nodes(); !opened.ok())
             why_udp = "no shared memory: " + opened.error().message;
-            return;
-        }
-        server = "the node";
     }
 };
 
@@ -115,7 +119,7 @@ Result<std::unique_ptr<RemoteArray>> RemoteArray::open(const RemoteArrayOptions&
     if (impl->nodes.empty())
         return error(Errc::kState, "the array of {} has no SSDs in its map ('gnstor ssd list')",
                      options.array);
-    if (options.address.empty()) impl->try_shm_of_node();
+    if (options.address.empty()) impl->try_shm_of_nodes();
     if (impl->shm_nic == nullptr) {
         GN_ASSIGN(impl->host, client::UdpHost::open(options.address, impl->nodes.front()));
     }
@@ -150,8 +154,8 @@ std::optional<NicThread> RemoteArray::nic_thread() const {
 
 std::string RemoteArray::wire() const {
     if (impl_->host == nullptr)
-        return fmt::format("shm: {} works on queues in this process's memory ({})", impl_->server,
-                           impl_->shm_path.string());
+        return fmt::format("shm: {} on queues in this process's memory ({})", impl_->servers,
+                           impl_->shm_nic->address());
     return fmt::format("udp from {} to {}, {} bytes a packet{}", impl_->host->address(),
                        fmt::join(impl_->nodes, ", "), packet_bytes(),
                        impl_->why_udp.empty() ? "" : " (" + impl_->why_udp + ")");

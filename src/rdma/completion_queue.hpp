@@ -6,15 +6,21 @@
 //     acquires one has all before it;
 //   * no entry is written before the consumer record shows that it was consumed: otherwise the queue has
 //   overrun, and
-//     every queue pair that completes into it goes to error.
+//     every queue pair that completes into it goes to error;
+//   * in a ring with tickets (tickets.hpp), which NICs of several processes fill, both hold of each entry by
+//   itself: completions become valid in any order, and lanes take the valid prefix.
 // Several engines may complete into one ring: each write holds a spin lock for a few stores, never across a
 // wait. A collapsed queue belongs to one queue pair, so to one engine at a time, and needs none.
 #pragma once
 
 #include "rdma/nic.hpp"
+#include "rdma/tickets.hpp"
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
 
 namespace gnstor::rdma {
 
@@ -30,8 +36,14 @@ struct CompletionFields {
     const std::byte* inline_data = nullptr;
 };
 
+/// Whether a ring and its record are what a NIC takes.
+[[nodiscard]] Result<void> check(const CompletionQueueConfig& config);
+/// Marks all entries as never written, and nothing as consumed.
+void prepare_ring(const CompletionQueueConfig& config);
+
 class CompletionQueue {
   public:
+    /// Prepares the ring, but one with tickets.
     explicit CompletionQueue(const CompletionQueueConfig& config);
 
     /// Any engine. False: the queue has overrun (now or before), and nothing was written.
@@ -39,6 +51,7 @@ class CompletionQueue {
     /// A hint: the next entries will be written soon. Lanes touched them last. Any engine, without the lock.
     void prefetch(std::uint32_t count) const noexcept {
         // Relaxed: whichever entry another engine writes just now, a hint misses by one.
+        if (taker_) return;  // where other processes are is not known without looking
         const std::uint64_t next = producer_.load(std::memory_order_relaxed);
         for (std::uint32_t i = 0; i < count; ++i)
             __builtin_prefetch(&config_.ring[(next + i) & (config_.entries - 1)], 1);
@@ -50,6 +63,16 @@ class CompletionQueue {
     /// Marks a collapsed entry as never written, for a queue pair that starts anew.
     void restart_collapsed();
 
+    // Of a ring with tickets: by its owner, for queue pairs of a process that has ended.
+    /// Writes `fields`, with its number, where such a queue pair took a place and never wrote. Returns whose
+    /// those were.
+    std::vector<QpNumber> complete_for(const std::function<bool(QpNumber)>& is_gone, CompletionFields fields);
+    /// Completions of a queue pair that have not been consumed, as far as the record says.
+    struct Waiting {
+        std::uint32_t completions = 0, errors = 0;  ///< the latter are in both
+    };
+    [[nodiscard]] Waiting waiting_of(QpNumber qp) const;
+
     std::uint32_t affinity =
         0;  ///< of the queue pairs that receive through it (ConnectRequest); set at creation
     std::atomic<std::uint32_t> users{0};  ///< queue pairs that complete here; under the NIC's control mutex
@@ -60,6 +83,13 @@ class CompletionQueue {
         return (static_cast<std::uint32_t>(producer_.load(std::memory_order_relaxed)) - consumed_) &
                mlx5::kConsumerMask;
     }
+    /// Where the next completion goes. Nothing: the queue has overrun. Under the lock.
+    [[nodiscard]] std::optional<std::uint64_t> next_place(QpNumber qpn);
+    /// What the entry's last word says that is of this position.
+    [[nodiscard]] std::uint8_t owner_at(std::uint64_t position) const noexcept {
+        return static_cast<std::uint8_t>((position >> entries_log2_) & 1);
+    }
+    static void store(mlx5::Cqe64* cqe, std::uint8_t owner, const CompletionFields& fields);
     void lock() noexcept;
     void unlock() noexcept {
         if (!config_.collapsed) locked_.store(false, std::memory_order_release);
@@ -69,6 +99,7 @@ class CompletionQueue {
     std::uint32_t entries_log2_;
     std::atomic<std::uint64_t> producer_{0};  ///< written under the lock; relaxed, the lock orders it
     std::uint32_t consumed_ = 0;              ///< as last read of the consumer record
+    std::optional<tickets::Taker> taker_;  ///< instead of those two, in a ring with tickets; under the lock
     std::atomic<bool> overrun_{false};
     std::atomic<bool> locked_{false};
 };

@@ -82,8 +82,8 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
                                                 const std::string& service,
                                                 std::span<const std::byte> private_data,
                                                 std::uint32_t timeout_ms) {
-    if (impl_->shm != nullptr)  // whatever the address: the wire leads to one node
-        return impl_->shm->connect_queue_pair(number, service, private_data, timeout_ms);
+    if (impl_->shm != nullptr)
+        return impl_->shm->connect_queue_pair(number, peer_address, service, private_data, timeout_ms);
     if (impl_->driver != nullptr)
         return impl_->connect_udp(number, peer_address, service, private_data, timeout_ms);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);

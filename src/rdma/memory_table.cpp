@@ -1,10 +1,15 @@
 // memory_table.cpp: see memory_table.hpp.
 #include "rdma/memory_table.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
 namespace gnstor::rdma {
+
+namespace {
+constexpr std::uint32_t kLatePinTries = 2000;  // of 50 us: pins under an old key are over in nanoseconds
+}
 
 void MemoryRegion::unpin() noexcept {
     // Release: pairs with the loads of pins(): what was done with the memory is done before it is given back.
@@ -19,7 +24,44 @@ std::int64_t MemoryRegion::pins() const noexcept {
     return sum;
 }
 
-Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t access, std::byte* here) {
+/// Under the mutex; nobody has the region pinned.
+Result<MemoryKeys> MemoryTable::fill(std::uint32_t index, std::uint8_t generation, std::byte* base,
+                                     std::size_t bytes, std::uint32_t access, std::byte* here) {
+    MemoryRegion& region = regions_[index];
+    region.generation_ = generation;
+    region.base_ = base;
+    region.bytes_ = bytes;
+    region.here_ = here == nullptr ? 0 : here - base;
+    region.access_.store(access, std::memory_order_relaxed);
+    const std::uint32_t key = (index << 8) | generation;
+    // Publishes the bounds: pairs with the load in pin().
+    region.key_.store(key, std::memory_order_seq_cst);
+    return MemoryKeys{key, key};
+}
+
+Result<MemoryKeys> MemoryTable::add_as(std::uint32_t key, std::byte* base, std::size_t bytes,
+                                       std::uint32_t access, std::byte* here) {
+    const std::uint32_t index = key >> 8;
+    if (index >= kRegions || (key & 0xFF) == 0)
+        return error(Errc::kInvalidArgument, "cannot register memory under key {:#x}: there is no such key",
+                     key);
+    std::unique_lock lock(mutex_);
+    for (std::uint32_t tries = 0;; ++tries) {
+        const auto at = std::ranges::find(free_, index);
+        if (at == free_.end() || tries == kLatePinTries)
+            return error(Errc::kExists, "cannot register memory under key {:#x}: its place is taken", key);
+        if (regions_[index].pins() == 0) {
+            free_.erase(at);
+            return fill(index, static_cast<std::uint8_t>(key & 0xFF), base, bytes, access, here);
+        }
+        lock.unlock();
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        lock.lock();
+    }
+}
+
+Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t access, std::byte* here,
+                                    std::uint32_t key) {
     const auto address = reinterpret_cast<std::uintptr_t>(base);
     if (base == nullptr || bytes == 0 || address + bytes < address)
         return error(Errc::kInvalidArgument,
@@ -27,6 +69,7 @@ Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t
     if ((access & ~(kLocalWrite | kRemoteRead | kRemoteWrite)) != 0)
         return error(Errc::kInvalidArgument, "cannot register memory with access {:#x}: unknown rights",
                      access);
+    if (key != 0) return add_as(key, static_cast<std::byte*>(base), bytes, access, here);
     const std::lock_guard lock(mutex_);
     for (std::size_t left = free_.size(); left != 0; --left) {
         const std::uint32_t i = free_.front();
@@ -37,15 +80,9 @@ Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t
             free_.push_back(i);
             continue;
         }
-        if (++region.generation_ == 0) region.generation_ = 1;  // key 0 stands for "none"
-        region.base_ = static_cast<std::byte*>(base);
-        region.bytes_ = bytes;
-        region.here_ = here == nullptr ? 0 : here - static_cast<std::byte*>(base);
-        region.access_.store(access, std::memory_order_relaxed);
-        const std::uint32_t key = (i << 8) | region.generation_;
-        // Publishes the bounds: pairs with the load in pin().
-        region.key_.store(key, std::memory_order_seq_cst);
-        return MemoryKeys{key, key};
+        auto generation = static_cast<std::uint8_t>(region.generation_ + 1);
+        if (generation == 0) generation = 1;  // key 0 stands for "none"
+        return fill(i, generation, static_cast<std::byte*>(base), bytes, access, here);
     }
     return error(Errc::kNoSpace,
                  "cannot register memory: all {} regions of the NIC are in use; deregister some", kRegions);

@@ -58,8 +58,11 @@ class MemoryTable {
         for (std::uint32_t i = 0; i < kRegions; ++i) free_.push_back(i);
     }
 
-    /// `here`: where this process has the memory, if its owner is another one; null: at `base`.
-    Result<MemoryKeys> add(void* base, std::size_t bytes, std::uint32_t access, std::byte* here = nullptr);
+    /// `here`: where this process has the memory, if its owner is another one; null: at `base`. `key`: that
+    /// it is to have (kExists: its place is taken), where the owner keeps the order of free ones itself, as
+    /// for tables of several processes; 0: any.
+    Result<MemoryKeys> add(void* base, std::size_t bytes, std::uint32_t access, std::byte* here = nullptr,
+                           std::uint32_t key = 0);
     /// Waits until no pin is left, at most `timeout_ms`; kBusy afterwards, and then the region is registered
     /// as before.
     Result<void> remove(MemoryKeys keys, std::uint32_t timeout_ms);
@@ -77,6 +80,11 @@ class MemoryTable {
     bool invalidate(std::uint32_t rkey) noexcept;
 
   private:
+    Result<MemoryKeys> fill(std::uint32_t index, std::uint8_t generation, std::byte* base, std::size_t bytes,
+                            std::uint32_t access, std::byte* here);
+    Result<MemoryKeys> add_as(std::uint32_t key, std::byte* base, std::size_t bytes, std::uint32_t access,
+                              std::byte* here);
+
     std::mutex mutex_;
     std::unique_ptr<MemoryRegion[]> regions_;
     std::deque<std::uint32_t> free_;  ///< under the mutex

@@ -98,10 +98,10 @@ Result<MemoryKeys> SoftNic::register_memory(void* base, std::size_t bytes, std::
 }
 
 Result<MemoryKeys> SoftNic::register_foreign_memory(void* base, std::size_t bytes, std::uint32_t access,
-                                                    std::byte* here) {
+                                                    std::byte* here, std::uint32_t key) {
     if (impl_->shm != nullptr)
         return error(Errc::kUnsupported, "a client of a node has no memory of others to register");
-    return impl_->context.memory.add(base, bytes, access, here);
+    return impl_->context.memory.add(base, bytes, access, here, key);
 }
 
 bool SoftNic::wants_shared_memory() const {
@@ -125,16 +125,7 @@ Result<void> SoftNic::deregister_memory(MemoryKeys keys) {
 
 Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& config) {
     if (impl_->shm != nullptr) return impl_->shm->create_ring(config);
-    if (config.ring == nullptr || !aligned(config.ring) || !std::has_single_bit(config.entries) ||
-        config.entries > mlx5::kConsumerMask / 2)
-        return error(Errc::kInvalidArgument,
-                     "cannot create a completion queue of {} entries at {}: needs 64-byte alignment and a "
-                     "power of two",
-                     config.entries, static_cast<const void*>(config.ring));
-    if (config.collapsed ? config.entries != 1 : config.consumer_record == nullptr)
-        return error(
-            Errc::kInvalidArgument,
-            "cannot create a completion queue: a collapsed one has 1 entry, any other has a consumer record");
+    GN_TRY(check(config));
     // Writes the whole ring: not under the lock that all NICs of the wire share.
     auto made = std::make_unique<CompletionQueue>(config);
     const std::lock_guard lock(impl_->wire->mutex);
@@ -162,10 +153,16 @@ Result<void> SoftNic::destroy_completion_queue(CqNumber cq) {
 }
 
 Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::optional<std::uint32_t> affinity) {
-    for (std::uint32_t i = kFirstQueuePair; i < kQueuePairs - 1; ++i) {
+    const QpNumber wanted = qp->config.number;
+    const std::uint32_t place = wanted % kQueuePairs;
+    if (wanted != 0 && (wanted >> 24 != 0 || place < kFirstQueuePair || place >= kQueuePairs - 1 ||
+                        queue_pairs[place] != nullptr))
+        return error(Errc::kExists, "cannot create queue pair {:#x} of NIC {}: its place is taken", wanted,
+                     context.address);
+    for (std::uint32_t i = wanted != 0 ? place : kFirstQueuePair; i < kQueuePairs - 1; ++i) {
         if (queue_pairs[i] != nullptr) continue;
         qp->nic = &context;
-        qp->qpn = (((generations[i]++) & 0xFFFu) << 12) | i;
+        qp->qpn = wanted != 0 ? wanted : (((generations[i]++) & 0xFFFu) << 12) | i;
         qp->dice = SplitMix64(mix64(context.options.seed ^ qp->qpn));
         homes[i] = engines[affinity.value_or(next_engine) % engines.size()];
         if (!affinity) ++next_engine;
@@ -179,8 +176,7 @@ Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::option
                  kQueuePairs - 1 - kFirstQueuePair, context.address);
 }
 
-Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
-    if (impl_->shm != nullptr) return impl_->shm->create_queue_pair(config);
+Result<void> check(const QueuePairConfig& config) {
     const bool receives = config.receive_ring != nullptr;
     if (config.send_ring == nullptr || !aligned(config.send_ring) ||
         !std::has_single_bit(config.send_entries) || config.send_entries > kLargestQueue)
@@ -196,6 +192,13 @@ Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
                      config.receive_entries, kLargestQueue);
     if (config.doorbell_record == nullptr || config.bell == nullptr || !aligned(config.bell))
         return error(Errc::kInvalidArgument, "cannot create a queue pair without doorbell record and bell");
+    return {};
+}
+
+Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
+    if (impl_->shm != nullptr) return impl_->shm->create_queue_pair(config);
+    GN_TRY(check(config));
+    const bool receives = config.receive_ring != nullptr;
     const std::lock_guard lock(impl_->wire->mutex);
     const auto cq = [this](CqNumber n) -> CompletionQueue* {
         return n == 0 || n > impl_->completion_queues.size() ? nullptr

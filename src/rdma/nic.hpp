@@ -62,6 +62,9 @@ struct CompletionQueueConfig {
     std::uint32_t* consumer_record;  ///< doorbell record: big-endian consumer index, 24 bits
     bool collapsed = false;  ///< every completion overwrites entry 0: only the newest counts (send queues)
     RingUse use = RingUse::kLanes;
+    /// Of a ring that NICs of several processes fill: a word an entry (tickets.hpp), which its owner has
+    /// prepared, as the ring itself: no NIC does.
+    std::uint64_t* tickets = nullptr;
 };
 
 struct QueuePairConfig {
@@ -75,6 +78,7 @@ struct QueuePairConfig {
     CqNumber send_cq;
     CqNumber receive_cq;
     bool scatter_to_cqe = false;  ///< responses of up to 32 bytes land in the completion itself
+    QpNumber number = 0;          ///< that it is to have: one of this NIC's that is free; 0: any
 };
 
 /// A local memory range that a message or window refers to.
@@ -185,7 +189,9 @@ class SoftNic {
     static Result<std::unique_ptr<SoftNic>> open(UdpWire& wire, NicOptions options);
     /// On the shm wire: queues and memory are this process's, the engines that execute them the node's. All
     /// memory that it is told of (rings, records, bells, regions) must lie in what share_memory() was given.
-    /// No listeners, no offload queue pairs. Calls fail with kIo once the node's process is gone.
+    /// No listeners, no offload queue pairs. Calls fail with kIo once the node's process is gone. Of a wire
+    /// to several nodes connect() says by its address which of them a queue pair goes to; those of a node
+    /// that is gone are in error, and may be reset and connected again once it is back.
     static Result<std::unique_ptr<SoftNic>> open(ShmWire& wire);
     ~SoftNic();
 
@@ -205,9 +211,10 @@ class SoftNic {
     /// Waits (bounded) until nothing under way touches the region any more; kBusy after the deadline, and
     /// then still registered.
     Result<void> deregister_memory(MemoryKeys keys);
-    /// Memory of another process, which names it from `base` on; this one has it at `here`.
+    /// Memory of another process, which names it from `base` on; this one has it at `here`. `key`: that it is
+    /// to have, if free (MemoryTable); 0: any.
     Result<MemoryKeys> register_foreign_memory(void* base, std::size_t bytes, std::uint32_t access,
-                                               std::byte* here);
+                                               std::byte* here, std::uint32_t key = 0);
 
     Result<CqNumber> create_completion_queue(const CompletionQueueConfig& config);
     Result<void> destroy_completion_queue(CqNumber cq);

@@ -4,7 +4,7 @@
 
 #include "rdma/late_windows.hpp"
 #include "rdma/loop_wire_impl.hpp"
-#include "rdma/shm/client.hpp"
+#include "rdma/shm/remote_nic.hpp"
 #include "rdma/udp/driver.hpp"
 
 #include <atomic>
@@ -26,7 +26,7 @@ struct SoftNic::Impl {
         2;  ///< index; 0 and 1 are a NIC's own (connection management)
 
     LoopWire::Impl* wire = nullptr;  ///< on the udp wire the one inside it: its lock, its engine, its tables
-    shm::Client* shm =
+    shm::RemoteNic* shm =
         nullptr;  ///< of the shm wire: then everything is the node's, and nothing below is used
     udp::Driver* driver = nullptr;                          ///< of the udp wire; null on the loop wire
     std::map<std::string, std::unique_ptr<UdpDoor>> doors;  ///< by service; under the wire's mutex

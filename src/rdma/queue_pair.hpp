@@ -138,6 +138,9 @@ struct QueuePair {
     }
 };
 
+/// Whether a plain queue pair's rings, record and bell are what a NIC takes.
+[[nodiscard]] Result<void> check(const QueuePairConfig& config);
+
 /// Message tokens: the entry's index and the connection it came by.
 inline std::uint64_t make_token(std::uint64_t index, std::uint32_t incarnation) noexcept {
     return (index << 16) | (incarnation & 0xFFFFu);

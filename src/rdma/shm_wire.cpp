@@ -4,6 +4,7 @@
 #include "rdma/nic_impl.hpp"
 #include "rdma/shm/client.hpp"
 #include "rdma/shm/lobby.hpp"
+#include "rdma/shm/nodes.hpp"
 #include "rdma/shm/session.hpp"
 #include "rdma/shm/shares.hpp"
 
@@ -24,7 +25,7 @@
 namespace gnstor::rdma {
 
 struct ShmWire::Impl {
-    std::unique_ptr<shm::Client> client;
+    std::unique_ptr<shm::RemoteNic> remote;
 };
 
 ShmWire::ShmWire(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -33,13 +34,25 @@ ShmWire::~ShmWire() = default;
 Result<std::unique_ptr<ShmWire>> ShmWire::open(const std::filesystem::path& path,
                                                std::optional<pid_t> server) {
     auto impl = std::make_unique<Impl>();
-    GN_ASSIGN(impl->client, shm::Client::connect(path.string(), server));
+    GN_ASSIGN(impl->remote, shm::Client::connect(path.string(), server));
     return std::unique_ptr<ShmWire>(new ShmWire(std::move(impl)));
+}
+
+Result<std::unique_ptr<ShmWire>> ShmWire::open(std::vector<ShmNode> nodes) {
+    // A lone lane that finds several completions acquires the newest of them (poller.hpp). That orders what
+    // one process wrote everywhere, and what several wrote where loads stay in their order.
+#if defined(__x86_64__)
+    auto impl = std::make_unique<Impl>();
+    GN_ASSIGN(impl->remote, shm::Nodes::connect(std::move(nodes)));
+    return std::unique_ptr<ShmWire>(new ShmWire(std::move(impl)));
+#else
+    return error(Errc::kUnsupported, "shared memory of {} nodes at once is for x86-64", nodes.size());
+#endif
 }
 
 Result<std::unique_ptr<SoftNic>> SoftNic::open(ShmWire& wire) {
     auto impl = std::make_unique<Impl>();
-    impl->shm = wire.impl_->client.get();
+    impl->shm = wire.impl_->remote.get();
     return std::unique_ptr<SoftNic>(new SoftNic(std::move(impl)));
 }
 

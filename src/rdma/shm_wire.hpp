@@ -27,14 +27,27 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace gnstor::rdma {
 
 class LoopWire;
+
+/// One of several nodes that a client has on its machine.
+struct ShmNode {
+    struct Place {
+        std::filesystem::path socket;
+        std::optional<pid_t> server{};  ///< the process that has to listen there
+    };
+    std::string address;  ///< as the NIC's connect() names it
+    /// Where it serves. Asked anew after the node has ended, by whoever connects to it again.
+    std::function<Result<Place>()> find;
+};
 
 /// A client's end.
 class ShmWire {
@@ -43,6 +56,10 @@ class ShmWire {
     /// it speaks another version; kPermission: it is not the process `server`.
     static Result<std::unique_ptr<ShmWire>> open(const std::filesystem::path& path,
                                                  std::optional<pid_t> server = std::nullopt);
+    /// To several nodes, which fill the same completion rings (shm/nodes.hpp). All of them have to be there;
+    /// later they may end and come back. kUnsupported besides: this processor orders what two processes wrote
+    /// otherwise than lanes expect.
+    static Result<std::unique_ptr<ShmWire>> open(std::vector<ShmNode> nodes);
     /// Its NIC must be gone.
     ~ShmWire();
     ShmWire(const ShmWire&) = delete;

@@ -58,13 +58,17 @@ class NicTest : public ::testing::Test {
             UdpWire::open({.address = gnstor::test::loopback_address(3), .port = kTestRocePort}, *reactor_b));
         a = must(SoftNic::open(*udp_a, options));
         b = must(SoftNic::open(*udp_b, options));
-#elif GN_TEST_SHM  // and again, with node-a a client of node-b's process
+#elif GN_TEST_SHM      // and again, with node-a a client of node-b's process
         Reactor* const rb[] = {reactor_b.get()};
         b = must(SoftNic::open(wire, "node-b", options, rb));
         const auto path =
             std::filesystem::temp_directory_path() / ("gnstor-nic-" + std::to_string(::getpid()));
         server = must(ShmServer::start(wire, rb, {.path = path, .node = "node-b", .strict = strict}));
+#if GN_TEST_SHM_NODES  // of one that might be several
+        shm = must(ShmWire::open({{ "node-b", [path] { return Result(ShmNode::Place{path}); } }}));
+#else
         shm = must(ShmWire::open(path));
+#endif
         a = must(SoftNic::open(*shm));
 #else
         Reactor* const ra[] = {reactor_a.get()};

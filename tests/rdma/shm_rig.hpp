@@ -23,8 +23,8 @@ namespace gnstor::rdma::test {
 /// A node: NIC, sink for messages, server.
 class Node {
   public:
-    explicit Node(ShmServerOptions server_options = {})
-        : path(std::filesystem::temp_directory_path() / ("gnstor-shm-" + std::to_string(::getpid()))),
+    explicit Node(ShmServerOptions server_options = {}, const std::string& name = std::to_string(::getpid()))
+        : path(std::filesystem::temp_directory_path() / ("gnstor-shm-" + name)),
           options(std::move(server_options)) {
         reactor_ = must(Reactor::start("node"));
         Reactor* const reactors[] = {reactor_.get()};

@@ -1,5 +1,6 @@
 // shm_test.cpp: what the shm wire adds to the NIC: sharing memory, refusals, clients that die, that write
 // nonsense over all that they share, nodes that end. Clients that die are processes of their own.
+#include "rdma/child.hpp"
 #include "rdma/shm_rig.hpp"
 
 #include <gnstor/base/hash.hpp>
@@ -7,7 +8,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include <sched.h>
 
@@ -18,50 +18,6 @@
 
 namespace gnstor::rdma::test {
 namespace {
-
-/// A child process that does `work` and is killed; made before this process has threads.
-class Child {
-  public:
-    template <class Work>
-    explicit Child(Work work) {
-        int go[2], ready[2];
-        EXPECT_EQ(::pipe(go), 0);
-        EXPECT_EQ(::pipe(ready), 0);
-        pid_ = ::fork();
-        if (pid_ == 0) {
-            char byte = 0;
-            if (::read(go[0], &byte, 1) != 1) ::_exit(3);
-            work([&] { (void)!::write(ready[1], "r", 1); });
-            ::_exit(0);
-        }
-        go_ = go[1];
-        ready_ = ready[0];
-        ::close(go[0]);
-        ::close(ready[1]);
-    }
-    ~Child() {
-        kill();
-        ::close(go_);
-        ::close(ready_);
-    }
-    Child(const Child&) = delete;
-    Child& operator=(const Child&) = delete;
-    /// Lets it begin; waits until it says that it is at work.
-    bool begin() const {
-        char byte = 0;
-        return ::write(go_, "g", 1) == 1 && ::read(ready_, &byte, 1) == 1;
-    }
-    void kill() {
-        if (pid_ <= 0) return;
-        ::kill(pid_, SIGKILL);
-        ::waitpid(pid_, nullptr, 0);
-        pid_ = 0;
-    }
-
-  private:
-    pid_t pid_ = 0;
-    int go_ = -1, ready_ = -1;
-};
 
 std::uint32_t mappings_of_shared_files() {
     std::ifstream maps("/proc/self/maps");

@@ -80,7 +80,8 @@ void Requester::on_rnr(TimeNs now, std::uint8_t timer, Sequence sequence) {
     const bool enough = options_.rnr_retries == kRnrByTime ? now - rnr_since_ >= kRnrPatienceNs
                                                            : rnr_naks_ > options_.rnr_retries;
     if (enough) return fail(done_, mlx5::kRnrRetryExceeded);
-    rnr_until_ = now + rnr_timer_ns(timer);
+    // The peer names the pause, 10 us at least: each costs a window more, and it may say so for seconds.
+    rnr_until_ = now + std::max(rnr_timer_ns(timer), rnr_naks_ > kRnrByTime ? kRnrPauseNs : TimeNs{0});
     timeouts_ = 0;  // the peer is there
     timer_at_ = kNever;
     rewind();

@@ -85,6 +85,8 @@ class MemoryPort {
 /// so long a peer may have no receive posted, without any progress, however often it says so.
 inline constexpr std::uint32_t kRnrByTime = 7;
 inline constexpr TimeNs kRnrPatienceNs = 5'000'000'000;
+/// The least pause from the eighth RNR NAK in a row on: what is sent in that time is bounded, too.
+inline constexpr TimeNs kRnrPauseNs = 500'000;
 
 struct RequesterOptions {
     std::uint32_t peer_queue_pair = 0;

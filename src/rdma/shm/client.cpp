@@ -74,6 +74,17 @@ Result<void> Client::give_back(const Request& request) {
     return done.error();
 }
 
+bool Client::gone() {
+    const std::lock_guard lock(mutex_);
+    return gone_;
+}
+
+bool Client::ended() {
+    const std::lock_guard lock(mutex_);
+    if (gone_ && !awaited_) await_end();
+    return ended_;
+}
+
 // The node closes its socket when it touches our memory no more. An answer that comes late is passed over.
 void Client::await_end() {
     awaited_ = true;
@@ -106,12 +117,14 @@ Result<void> Client::unshare(void* base) {
     return give_back(request);
 }
 
-Result<MemoryKeys> Client::register_memory(void* base, std::size_t bytes, std::uint32_t access) {
+Result<MemoryKeys> Client::register_memory_as(std::uint32_t key, void* base, std::size_t bytes,
+                                              std::uint32_t access) {
     Request request;
     request.kind = Kind::kRegister;
     request.address = address_of(base);
     request.bytes = bytes;
     request.access = access;
+    request.number = key;
     GN_ASSIGN(const Answer answer, call(request));
     return MemoryKeys{answer.value, answer.second};
 }
@@ -130,6 +143,7 @@ Result<CqNumber> Client::create_ring(const CompletionQueueConfig& config) {
     request.address = address_of(config.ring);
     request.entries = config.entries;
     request.record = address_of(config.consumer_record);
+    request.tickets = address_of(config.tickets);
     request.collapsed = config.collapsed ? 1 : 0;
     request.use = static_cast<std::uint32_t>(config.use);
     GN_ASSIGN(const Answer answer, call(request));
@@ -155,6 +169,7 @@ Result<QpNumber> Client::create_queue_pair(const QueuePairConfig& config) {
     request.send_cq = config.send_cq;
     request.receive_cq = config.receive_cq;
     request.scatter_to_cqe = config.scatter_to_cqe ? 1 : 0;
+    request.number = config.number;
     GN_ASSIGN(const Answer answer, call(request));
     return answer.value;
 }
@@ -174,7 +189,8 @@ Result<void> Client::reset(QpNumber qp) {
     return {};
 }
 
-Result<std::vector<std::byte>> Client::connect_queue_pair(QpNumber qp, const std::string& service,
+Result<std::vector<std::byte>> Client::connect_queue_pair(QpNumber qp, const std::string& /*peer_address*/,
+                                                          const std::string& service,
                                                           std::span<const std::byte> private_data,
                                                           std::uint32_t timeout_ms) {
     Request request;

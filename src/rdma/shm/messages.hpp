@@ -13,7 +13,7 @@
 namespace gnstor::rdma::shm {
 
 inline constexpr std::uint32_t kMagic = 0x4D53'4E47;  // "GNSM"
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;
 inline constexpr std::size_t kPrivateBytesMax = 512;
 inline constexpr std::size_t kTextMax = 512;
 inline constexpr std::uint32_t kConnectMsMax = 60'000;  ///< longer than that the node waits for nobody
@@ -43,9 +43,11 @@ struct Request {
     std::uint64_t address = 0, bytes = 0, offset = 0;  ///< kShare, kUnshare, kRegister; rings: `address`
     std::uint64_t record = 0;                          ///< consumer record, doorbell record
     std::uint64_t receive_ring = 0, bell = 0;
+    std::uint64_t tickets = 0;  ///< kCreateRing: of one that several nodes fill; 0: of one of this node alone
     std::uint32_t entries = 0, receive_entries = 0;
     std::uint32_t access = 0;
-    std::uint32_t number = 0;  ///< of a queue, a queue pair, an lkey
+    /// Of a queue, a queue pair, an lkey; what is made is to have it, where it is not 0.
+    std::uint32_t number = 0;
     std::uint32_t send_cq = 0, receive_cq = 0, rkey = 0;
     std::uint32_t timeout_ms = 0;
     std::uint32_t use = 0;

@@ -265,8 +265,8 @@ void Session::unuse(std::map<std::uint32_t, Users>& owners, std::uint32_t number
 Result<void> Session::register_memory(const Request& r, Answer& answer) {
     Users users;
     GN_ASSIGN(std::byte* const here, locate_bytes(r.address, r.bytes, 1, users));
-    GN_ASSIGN(const MemoryKeys keys,
-              nic_->register_foreign_memory(reinterpret_cast<void*>(r.address), r.bytes, r.access, here));
+    GN_ASSIGN(const MemoryKeys keys, nic_->register_foreign_memory(reinterpret_cast<void*>(r.address),
+                                                                   r.bytes, r.access, here, r.number));
     answer.value = keys.lkey;
     answer.second = keys.rkey;
     use(users);
@@ -284,6 +284,9 @@ Result<void> Session::create_ring(const Request& r, Answer& answer) {
     config.use = static_cast<RingUse>(r.use);
     if (r.record != 0) {
         GN_ASSIGN(config.consumer_record, locate<std::uint32_t>(r.record, 1, users));
+    }
+    if (r.tickets != 0) {
+        GN_ASSIGN(config.tickets, locate<std::uint64_t>(r.tickets, std::max(1u, r.entries), users));
     }
     GN_TRY(has_completion_queues_.take(1));
     const auto made = nic_->create_completion_queue(config);
@@ -312,6 +315,7 @@ Result<void> Session::create_queue_pair(const Request& r, Answer& answer) {
     config.send_cq = r.send_cq;
     config.receive_cq = r.receive_cq;
     config.scatter_to_cqe = r.scatter_to_cqe != 0;
+    config.number = r.number;
     GN_TRY(has_queue_pairs_.take(1));
     auto done = has_send_entries_.take(r.entries);
     if (done.ok()) {

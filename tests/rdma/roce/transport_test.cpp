@@ -104,6 +104,31 @@ TEST_F(RoceTransport, AMissingReceiveIsWaitedForAndNotForEver) {
     }
 }
 
+TEST_F(RoceTransport, APeerThatAlwaysNamesTheShortestPauseIsSentLittle) {
+    RequesterOptions options = out(0xFFFFFE);
+    options.rnr_retries = kRnrByTime;
+    requester = std::make_unique<Requester>(options);
+    responder = std::make_unique<Responder>(in(0xFFFFFE), node);
+    post(RequestKind::kSend, 10);
+    TimeNs now = 0;
+    std::uint32_t naks = 0;
+    while (!requester->failed()) {
+        to_responder(now, requests(now));
+        auto answer = answers(now);
+        ASSERT_EQ(answer.size(), 1u);
+        answer[0].syndrome = rnr_syndrome(1);
+        to_requester(now, answer);
+        if (++naks <= 7) {
+            ASSERT_EQ(requester->next_deadline(), now + rnr_timer_ns(1)) << "the first few as it says";
+        }
+        ASSERT_LE(naks, 10'010u);
+        if (requester->failed()) break;
+        now = requester->next_deadline();
+        requester->on_time(now);
+    }
+    EXPECT_GE(now, kRnrPatienceNs) << "for as long as others have";
+}
+
 TEST_F(RoceTransport, ProgressRenewsThePatienceWithAMissingReceive) {
     TimeNs now = 0;
     const auto wait_for_most_of_it = [&] {

@@ -1,0 +1,344 @@
+// shm_nodes_test.cpp: a client of several nodes at once: one completion ring that all of them fill, nodes
+// that are killed at work and come back, whoever scribbles. Nodes are processes of their own.
+#include "rdma/child.hpp"
+#include "rdma/shm_rig.hpp"
+#include "rdma/tickets.hpp"
+
+#include "support/count.hpp"
+
+#include <gnstor/base/hash.hpp>
+
+#include <atomic>
+#include <fstream>
+#include <map>
+#include <thread>
+
+namespace gnstor::rdma::test {
+namespace {
+
+std::string name_of(std::uint32_t node) {
+    return std::to_string(::getpid()) + "-" + std::to_string(node);
+}
+std::filesystem::path socket_of(const std::string& name) {
+    return std::filesystem::temp_directory_path() / ("gnstor-shm-" + name);
+}
+std::string address_of(std::uint32_t node) {
+    return "node-" + std::to_string(node);
+}
+
+/// A node that serves until it is killed. Made before this process has threads.
+std::unique_ptr<Child> node_child(std::uint32_t number, const ShmServerOptions& options = {}) {
+    return std::make_unique<Child>([name = name_of(number), options](auto ready) {
+        const Node node(options, name);
+        ready();
+        for (;;) ::pause();
+    });
+}
+
+std::vector<ShmNode> places(std::uint32_t nodes) {
+    std::vector<ShmNode> all;
+    for (std::uint32_t i = 0; i < nodes; ++i)
+        all.push_back(
+            {address_of(i), [path = socket_of(name_of(i))] { return Result(ShmNode::Place{path}); }});
+    return all;
+}
+
+/// A client of several nodes: queue pairs to each, and one ring for what all of them answer.
+struct Several {
+    explicit Several(std::uint32_t nodes, std::uint32_t each = 1, std::uint32_t ring_log2 = 8)
+        : nodes_(nodes),
+          wire(must(ShmWire::open(places(nodes)))),
+          nic(must(SoftNic::open(*wire))),
+          cq(*nic, ring_log2) {
+        for (std::uint32_t i = 0; i < nodes * each; ++i) {
+            ends.push_back(std::make_unique<End>(*nic, cq));
+            connect(i);
+        }
+        for (const auto& end : ends) receives.push_back(end->receive);
+        answers = std::vector<std::atomic<std::uint64_t>>(ends.size());
+        errors = std::vector<std::atomic<std::uint32_t>>(ends.size());
+    }
+    void connect(std::uint32_t end) {
+        (void)must(nic->connect(ends[end]->qpn, address_of(end % nodes_), kService, {}, 10'000));
+    }
+    /// One trip to the ring, as any lane makes it: answers are filed for whoever waits. Any thread.
+    void look() {
+        (void)poll(simt::self(lone_lane()), cq.ref,
+                   ReceiveSet{receives.data(), std::uint32_t(receives.size())}, [&](const Arrival& a) {
+                       if (a.queue == ReceiveSet::kUnknown) return void(++strangers);
+                       if (a.is_error()) return void(++errors[a.queue]);
+                       std::uint64_t value = 0;
+                       std::memcpy(&value, a.message, sizeof value);
+                       answers[a.queue].store(value, std::memory_order_release);
+                       ++echoes;
+                   });
+    }
+    /// Sends a value; false: the queue pair is in error.
+    bool send(std::size_t end, std::uint64_t value) {
+        End& e = *ends[end];
+        std::memcpy(e.payload.data(), &value, sizeof value);
+        return e.post_and_wait([&](SendTicket& t) { e.send.fill_send(t, e.data(0, 64)); }) ==
+               mlx5::kSyndromeNone;
+    }
+    /// A value there and back. False: the queue pair went to error.
+    bool echo(std::size_t end, std::uint64_t value) {
+        if (!send(end, value)) return false;
+        EXPECT_TRUE(eventually([&] {
+            look();
+            return answers[end].load(std::memory_order_acquire) == value || errors[end].load() != 0;
+        }));
+        return answers[end].load() == value;
+    }
+    void start_anew(std::size_t end) {
+        must(nic->reset_queue_pair(ends[end]->qpn));
+        while (reaped_something()) {
+        }
+        ends[end]->start_anew();
+        errors[end] = 0;
+    }
+    bool reaped_something() {
+        const std::uint64_t before = cq.state->consumer;
+        look();
+        return cq.state->consumer != before;
+    }
+
+    const std::uint32_t nodes_;
+    std::unique_ptr<ShmWire> wire;
+    std::unique_ptr<SoftNic> nic;
+    ReceiveCq cq;
+    std::vector<std::unique_ptr<End>> ends;
+    std::vector<ReceiveQueueRef> receives;
+    std::vector<std::atomic<std::uint64_t>> answers;
+    std::vector<std::atomic<std::uint32_t>> errors;
+    std::atomic<std::uint64_t> echoes{0}, strangers{0};
+};
+
+TEST(ShmNodes, LanesOfManyThreadsWorkOnSeveralNodesThroughOneRing) {
+    constexpr std::uint32_t kNodes = 3, kEach = 3, kAsks = 3000;
+    std::vector<std::unique_ptr<Child>> children;
+    for (std::uint32_t i = 0; i < kNodes; ++i) children.push_back(node_child(i));
+    for (const auto& child : children) ASSERT_TRUE(child->begin());
+    Several client(kNodes, kEach);
+    std::map<QpNumber, int> numbers;
+    for (const auto& end : client.ends) ++numbers[end->qpn];
+    EXPECT_EQ(numbers.size(), kNodes * kEach)
+        << "numbers that two nodes gave out say nothing in a ring of both";
+    std::atomic<std::uint32_t> failed{0};
+    std::vector<std::thread> lanes;
+    for (std::size_t end = 0; end < client.ends.size(); ++end)
+        lanes.emplace_back([&, end] {
+            for (std::uint64_t n = 1; n <= kAsks; ++n)
+                if (!client.echo(end, n * 16 + end)) return void(++failed);
+        });
+    for (auto& lane : lanes) lane.join();
+    EXPECT_EQ(failed.load(), 0u);
+    EXPECT_EQ(client.strangers.load(), 0u);
+    EXPECT_EQ(client.echoes.load(), std::uint64_t{kNodes} * kEach * kAsks);
+    EXPECT_EQ(client.nic->counters().error_completions, 0u);
+    gnstor::test::count("shm_nodes_echoes", client.echoes.load());
+}
+
+TEST(ShmNodes, ANodeThatIsKilledAtWorkEndsItsQueuePairsAndTheOthersGoOnAndItsSuccessorIsFound) {
+    constexpr std::uint32_t kKills = 12;
+    const auto steady = node_child(0);
+    std::vector<std::unique_ptr<Child>> successors;
+    for (std::uint32_t i = 0; i <= kKills; ++i) successors.push_back(node_child(1));
+    ASSERT_TRUE(steady->begin() && successors[0]->begin());
+    Several client(2, 2);
+    SplitMix64 random(seed_from_environment(11));
+    for (std::uint32_t kill = 0; kill < kKills; ++kill) {
+        std::atomic<bool> stop{false};
+        std::atomic<std::uint64_t> steady_echoes{0}, moments{0};
+        std::vector<std::thread> lanes;
+        for (std::size_t end = 0; end < client.ends.size(); ++end)
+            lanes.emplace_back([&, end] {
+                std::uint64_t n = (std::uint64_t{kill} + 1) << 32;
+                for (; client.echo(end, ++n); ++moments) {
+                    if (end % 2 != 0) continue;
+                    ++steady_echoes;
+                    if (stop.load()) return;
+                }
+                EXPECT_EQ(end % 2, 1u) << "a queue pair of the node that lives";
+            });
+        const std::uint64_t wanted = 200 + random.below(400);
+        EXPECT_TRUE(eventually([&] { return moments.load() > wanted; }));
+        successors[kill]->kill();
+        // The dead node's lanes have ended by errors, the others' go on after that.
+        lanes[1].join();
+        lanes[3].join();
+        const std::uint64_t before = steady_echoes.load();
+        EXPECT_TRUE(eventually([&] { return steady_echoes.load() > before + 500; }));
+        stop.store(true);
+        lanes[0].join();
+        lanes[2].join();
+        for (const std::size_t end : {1u, 3u}) {
+            EXPECT_TRUE(
+                eventually([&] { return client.nic->state(client.ends[end]->qpn) == QpState::kError; }));
+            EXPECT_EQ(client.nic->connect(client.ends[end]->qpn, address_of(1), kService, {}, 1000).ok(),
+                      false)
+                << "neither is anybody there, nor was it reset";
+        }
+        ASSERT_TRUE(successors[kill + 1]->begin());
+        for (const std::uint32_t end : {1u, 3u}) {
+            client.start_anew(end);
+            client.connect(end);
+            ASSERT_TRUE(client.echo(end, kill));
+        }
+    }
+    EXPECT_EQ(client.strangers.load(), 0u);
+    gnstor::test::count("shm_nodes_killed", kKills);
+}
+
+/// Tickets of this process's rings: the block that a client of several nodes keeps them in.
+std::uint64_t* words_of_tickets() {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        if (line.find("memfd:gnstor") == std::string::npos) continue;
+        const auto from = std::stoull(line, nullptr, 16);
+        const auto to = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
+        if (to - from == (256u << 10)) return reinterpret_cast<std::uint64_t*>(from);
+    }
+    return nullptr;
+}
+
+TEST(ShmNodes, APlaceThatADeadNodeTookHoldsUpNobody) {
+    const auto lives = node_child(0), dies = node_child(1);
+    ASSERT_TRUE(lives->begin() && dies->begin());
+    Several client(2);
+    for (std::uint64_t n = 1; n < 50; ++n) ASSERT_TRUE(client.echo(n % 2, n));
+    std::uint64_t* const words = words_of_tickets();
+    ASSERT_NE(words, nullptr);
+    // As if it had been killed between taking a place and writing the completion.
+    tickets::Taker taker(words, 1u << client.cq.ref.entries_log2, client.cq.record);
+    std::uint64_t place = 0;
+    ASSERT_EQ(taker.take(client.ends[1]->qpn, place), tickets::Taker::Outcome::kTaken);
+    ASSERT_TRUE(client.send(0, 1000));
+    ASSERT_TRUE(client.send(0, 1001));
+    for (int i = 0; i < 1000; ++i) client.look();
+    EXPECT_LT(client.answers[0].load(), 1000u) << "completions become visible in their order";
+    dies->kill();
+    EXPECT_TRUE(eventually([&] {
+        client.look();
+        return client.answers[0].load() == 1001 && client.errors[1].load() == 1;
+    }));
+    EXPECT_EQ(client.errors[0].load(), 0u);
+    for (std::uint64_t n = 1002; n < 1400; ++n) ASSERT_TRUE(client.echo(0, n));
+    EXPECT_EQ(client.errors[1].load(), 1u) << "one flushed receive, not two";
+}
+
+TEST(ShmNodes, AFlushedReceiveWaitsForRoomThatIsTheDeadNodesOwn) {
+    const auto lives = node_child(0), dies = node_child(1);
+    ASSERT_TRUE(lives->begin() && dies->begin());
+    Several client(2, 1, 5);  // as many completions as receives, and no more
+    const std::uint32_t all = client.ends[1]->receive.entries();
+    ASSERT_EQ(1u << client.cq.ref.entries_log2, 2 * all);
+    for (std::uint32_t i = 0; i < all; ++i)
+        ASSERT_TRUE(client.send(1, i + 1));  // nobody looks at the answers
+    EXPECT_TRUE(eventually([&] { return client.nic->counters().completions >= 2 * all; }));
+    dies->kill();
+    EXPECT_TRUE(eventually([&] { return client.nic->state(client.ends[1]->qpn) == QpState::kError; }));
+    for (std::uint32_t i = 0; i < client.ends[0]->receive.entries(); ++i) ASSERT_TRUE(client.send(0, i + 1));
+    EXPECT_TRUE(eventually([&] {
+        client.look();
+        return client.errors[1].load() == 1 && client.answers[0].load() == client.ends[0]->receive.entries();
+    }));
+    EXPECT_EQ(client.answers[1].load(), all) << "what it had answered is seen";
+}
+
+TEST(ShmNodes, MemoryAndKeysAreTheSameAtAllNodesAlsoAtOneThatComesBack) {
+    const auto lives = node_child(0), dies = node_child(1), follows = node_child(1);
+    ASSERT_TRUE(lives->begin() && dies->begin());
+    Several client(2);
+    for (const std::size_t end : {0u, 1u}) ASSERT_TRUE(client.echo(end, 7));
+    // Keys of before have gaps, which a node that counted by itself would fill.
+    auto passing = std::make_unique<End>(*client.nic, client.cq),
+         stays = std::make_unique<End>(*client.nic, client.cq);
+    passing.reset();
+    dies->kill();
+    EXPECT_TRUE(eventually([&] { return client.nic->state(client.ends[1]->qpn) == QpState::kError; }));
+    // Made while it is away: shared, registered, and one that both have known goes.
+    auto end = std::make_unique<End>(*client.nic, client.cq);
+    ASSERT_TRUE(follows->begin());
+    client.start_anew(1);
+    client.connect(1);
+    ASSERT_TRUE(client.echo(1, 8));
+    (void)must(client.nic->connect(end->qpn, address_of(1), kService, {}, 10'000));
+    (void)must(client.nic->connect(stays->qpn, address_of(1), kService, {}, 10'000));
+    const MemoryKeys keys = end->keys;
+    for (auto* each : {&end, &stays}) {
+        client.receives.push_back((*each)->receive);
+        client.ends.push_back(std::move(*each));
+    }
+    client.answers = std::vector<std::atomic<std::uint64_t>>(4);
+    client.errors = std::vector<std::atomic<std::uint32_t>>(4);
+    for (std::size_t i = 0; i < 4; ++i) ASSERT_TRUE(client.echo(i, 20 + i));
+    client.receives.resize(2);
+    client.ends.resize(2);
+    EXPECT_EQ(client.nic->deregister_memory(keys).error().code, Errc::kNotFound);
+    for (const std::size_t i : {0u, 1u}) ASSERT_TRUE(client.echo(i, 30 + i));
+}
+
+TEST(ShmNodes, AClientThatScribblesOverTicketsHarmsItselfAlone) {
+    const auto node_a = node_child(0), node_b = node_child(1);
+    const Child scribbler([](auto ready) {
+        // The nodes are the parent's.
+        const auto name = std::to_string(::getppid());
+        std::vector<ShmNode> all;
+        for (std::uint32_t i = 0; i < 2; ++i)
+            all.push_back({address_of(i), [path = socket_of(name + "-" + std::to_string(i))] {
+                               return Result(ShmNode::Place{path});
+                           }});
+        const auto wire = must(ShmWire::open(std::move(all)));
+        const auto nic = must(SoftNic::open(*wire));
+        SplitMix64 random(3);
+        for (std::uint64_t n = 0;; ++n) {
+            ReceiveCq cq(*nic, 4);
+            End end(*nic, cq);
+            (void)must(nic->connect(end.qpn, address_of(n % 2), kService, {}, 10'000));
+            std::uint64_t* const words = words_of_tickets();
+            for (std::uint32_t i = 0; i < 200; ++i) {
+                __atomic_store_n(words + random.below(16), random.next(), __ATOMIC_RELAXED);
+                if (!end.send.broken())
+                    (void)end.post_and_wait([&](SendTicket& t) { end.send.fill_send(t, end.data(0, 64)); });
+            }
+            if (n == 2) ready();
+        }
+    });
+    ASSERT_TRUE(node_a->begin() && node_b->begin());
+    Several steady(2);
+    ASSERT_TRUE(scribbler.begin());
+    for (std::uint64_t n = 1; n <= 600; ++n) ASSERT_TRUE(steady.echo(n % 2, n));
+    gnstor::test::count("shm_nodes_beside_scribbles", 600);
+}
+
+TEST(ShmNodes, WhatOneOfThemRefusesNoneKeepsAndStrangersAreNamed) {
+    ShmServerOptions few;
+    few.limits.blocks = {.total = 4096, .assured = 8, .most = 100};
+    const auto one = node_child(0), other = node_child(1, few);
+    ASSERT_TRUE(one->begin());
+    EXPECT_EQ(ShmWire::open(places(2)).error().code, Errc::kNotFound) << "all of them, or none";
+    ASSERT_TRUE(other->begin());
+    Several client(2);
+    const auto stranger = client.nic->connect(client.ends[0]->qpn, "node-7", kService, {}, 1000);
+    EXPECT_EQ(stranger.error().code, Errc::kNotFound);
+    // Blocks of the one that has less left are the limit of both: a call fails, and what was done is undone.
+    std::vector<NicMemory> blocks;
+    Errc refused{};
+    for (std::uint32_t i = 0; i < 200 && refused == Errc{}; ++i) {
+        auto made = NicMemory::map(*client.nic, 4096);
+        if (made.ok())
+            blocks.push_back(std::move(made).value());
+        else
+            refused = made.error().code;
+    }
+    EXPECT_EQ(refused, Errc::kNoSpace);
+    EXPECT_GT(blocks.size(), 80u);
+    // What the other one had taken already is given back: it would say that the addresses are shared.
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(NicMemory::map(*client.nic, 4096).error().code, Errc::kNoSpace);
+    blocks.pop_back();
+    EXPECT_TRUE(NicMemory::map(*client.nic, 4096).ok());
+    for (const std::size_t end : {0u, 1u}) EXPECT_TRUE(client.echo(end, 5));
+}
+
+}  // namespace
+}  // namespace gnstor::rdma::test
