@@ -141,9 +141,8 @@ int main(int argc, char** argv) {
                        "either, one is started and taken down at the end")
             ->expected(0, 1)
             ->default_str("");
-    app.add_option(
-           "--nodes", options.remote.nodes,
-           "of an array that --remote starts: processes of SSDs, over udp; 0: gnstord has them, over shm")
+    app.add_option("--nodes", options.remote.nodes,
+                   "of an array that --remote starts: processes of SSDs; 0: gnstord has them")
         ->check(CLI::Range(0, 16))
         ->capture_default_str();
     app.add_option("--token-file", options.remote.token_file,
@@ -152,7 +151,7 @@ int main(int argc, char** argv) {
     app.footer(
         "Examples:\n"
         "  gnstor_demo --input /usr/include --pattern sizeof\n"
-        "  gnstor_demo --remote                     (2 nodes and gnstord as processes, over RoCEv2 packets)\n"
+        "  gnstor_demo --remote                     (2 nodes and gnstord as processes, over shared memory)\n"
         "  gnstor_demo --remote --nodes 0           (gnstord has the SSDs, over shared memory)\n"
         "  gnstor_demo --remote unix:.gnstor/gnstord.sock");
     try {

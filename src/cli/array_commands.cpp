@@ -13,6 +13,7 @@
 
 #include <array>
 #include <csignal>
+#include <utility>
 
 namespace gnstor::cli {
 namespace {
@@ -26,6 +27,7 @@ struct UpOptions {
     std::uint64_t lease_ms = 300'000;
     ArrayOptions ssd;  ///< what is said of the SSDs, beside number and capacity
     std::uint32_t wait_s = 60;
+    std::chrono::steady_clock::time_point until{};  ///< wait_s after the beginning, of all waits together
     bool foreground = false, quarantine = false;
     bool ssds_given = false, capacity_given = false;  ///< said by the user
     std::vector<std::string> of_the_daemon;  ///< said by the user, and meant for a daemon that starts
@@ -122,18 +124,34 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
     return kOk;
 }
 
+/// What --wait leaves; enough for one look in any case.
+std::chrono::milliseconds left(const UpOptions& o) {
+    const auto now = std::chrono::steady_clock::now();
+    return std::max<std::chrono::milliseconds>(
+        1s, std::chrono::duration_cast<std::chrono::milliseconds>(o.until - now));
+}
+
 /// Until its map is in force: no command works before. gnstord stays in any case, as SSDs may come later.
-Result<void> wait_until_it_serves(const Context& c, const UpOptions& o) {
+Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pid) {
     std::string missing;
-    const bool serves = wait_until(std::chrono::seconds(o.wait_s), [&] {
+    bool ended = false, said = false;
+    const bool serves = wait_until(left(o), [&] {
+        ended = !alive(pid);
+        if (ended) return true;
         const Result<json> status = c.control(2s).get("/v1/status");
         if (!status.ok()) {
             missing = status.error().message;
             return false;
         }
+        if (status->at("map_in_force").get<bool>()) return true;
         missing = fmt::format("{}", fmt::join(status->at("warnings").get<std::vector<std::string>>(), "; "));
-        return status->at("map_in_force").get<bool>();
+        if (!missing.empty() && !std::exchange(said, true) && !c.out.json)
+            fmt::print(stderr, "gnstord is up and waits: {}\n", missing);
+        return false;
     });
+    if (ended)
+        return error(Errc::kIo, "gnstord (process {}) ended before it served; its log {} ends with\n{}", pid,
+                     log_file(c).string(), tail(log_file(c), 5));
     if (serves) return {};
     return error(
         Errc::kTimedOut,
@@ -150,7 +168,7 @@ int already_up(const Context& c, const UpOptions& o) {
                                 "gnstord (process {}) answers at {}, but for another folder than {}; choose "
                                 "another --socket, or stop it with 'gnstor down --socket {}'",
                                 listener, c.socket_path().string(), c.directory, c.socket_path().string()));
-    if (const Result<void> serves = wait_until_it_serves(c, o); !serves.ok())
+    if (const Result<void> serves = wait_until_it_serves(c, o, listener); !serves.ok())
         return c.out.fail(serves.error());
     return show_up(c, o, false, listener);
 }
@@ -188,6 +206,7 @@ Result<void> run_nodes(const Context& c, UpOptions& o) {
 }
 
 int up(const Context& c, UpOptions o) {
+    o.until = std::chrono::steady_clock::now() + std::chrono::seconds(o.wait_s);
     std::error_code failed;
     std::filesystem::create_directories(c.directory, failed);
     if (failed)
@@ -201,7 +220,7 @@ int up(const Context& c, UpOptions o) {
     const Result<pid_t> pid = spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c));
     if (!pid.ok()) return c.out.fail(pid.error());
     bool ended = false;
-    const bool answered = wait_until(std::chrono::seconds(o.wait_s), [&] {
+    const bool answered = wait_until(left(o), [&] {
         ended = !alive(*pid);
         return ended || healthy(c);
     });
@@ -213,7 +232,7 @@ int up(const Context& c, UpOptions o) {
         return c.out.fail(error(Errc::kTimedOut, "gnstord did not answer within {} s and was stopped; see {}",
                                 o.wait_s, log_file(c).string()));
     }
-    if (const Result<void> serves = wait_until_it_serves(c, o); !serves.ok())
+    if (const Result<void> serves = wait_until_it_serves(c, o, *pid); !serves.ok())
         return c.out.fail(serves.error());
     return show_up(c, o, true, *pid);
 }

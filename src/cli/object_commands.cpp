@@ -87,6 +87,7 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
     GN_TRY(file->state());  // it knows more than the stream that it failed
     if (!got.ok()) return got.error();
     GN_TRY(file->finish());
+    if (file->is_standard_output()) return kOk;
     c.out.document({{"name", o.name}, {"bytes", *got}, {"file", target}});
     c.out.text(fmt::format("{}: {} written to {}\n", o.name, format_bytes(*got), target));
     return kOk;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -72,9 +73,15 @@ class RemovedOnSignal {
 
 class TargetBuffer final : public std::streambuf, public TargetFile {
   public:
-    /// `there`: what the target is, where it is anything. `straight`: no file beside it.
-    TargetBuffer(fs::path path, std::optional<struct stat> there, bool straight)
-        : path_(std::move(path)), there_(there), straight_(straight), buffer_(kBufferBytes), stream_(this) {
+    /// `there`: what the target is, where it is anything. `straight`: no file beside it. `own`: it is this
+    /// descriptor.
+    TargetBuffer(fs::path path, std::optional<struct stat> there, bool straight, std::optional<int> own = {})
+        : path_(std::move(path)),
+          there_(there),
+          straight_(straight),
+          own_(own),
+          buffer_(kBufferBytes),
+          stream_(this) {
         setp(buffer_.data(), buffer_.data() + buffer_.size());
     }
     ~TargetBuffer() override {
@@ -86,9 +93,17 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
 
     std::ostream& stream() override { return stream_; }
     [[nodiscard]] Result<void> state() const override { return state_; }
+    [[nodiscard]] bool is_standard_output() const override {
+        struct stat out {};
+        return there_ && ::fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == there_->st_dev &&
+               out.st_ino == there_->st_ino;
+    }
 
     Result<void> finish() override {
         if (!drain()) return state_;
+        // Before the name is its: after a power cut it leads to all of the new contents, or to the old.
+        if (!straight_ && ::fsync(fd_) != 0 && errno != EINVAL)  // EINVAL: not to be had on that file system
+            return failed(fmt::format("{} could not be written to its end", path_.string()));
         const int fd = fd_;
         fd_ = -1;
         if (::close(fd) != 0)
@@ -141,7 +156,9 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
 
     bool open() {
         if (straight_) {
-            do fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+            do
+                fd_ = own_ ? ::fcntl(*own_, F_DUPFD_CLOEXEC, 0)
+                           : ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
             while (fd_ < 0 && errno == EINTR);
             if (fd_ < 0) (void)failed(fmt::format("{} cannot be written", path_.string()));
             return fd_ >= 0;
@@ -190,6 +207,7 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
     const fs::path path_;
     const std::optional<struct stat> there_;
     const bool straight_;
+    const std::optional<int> own_;
     int fd_ = -1;
     std::string part_;  ///< empty: there is none (any more)
     std::optional<RemovedOnSignal> on_signal_;
@@ -211,6 +229,22 @@ Result<fs::path> without_links(const fs::path& path) {
     return at;
 }
 
+/// The descriptor of this process that the path is a name of, as /dev/stdout, /dev/fd/5 and links to them
+/// are. Whatever it leads to, it has its own place in it, and others write behind that.
+std::optional<int> own_descriptor(const fs::path& path) {
+    const fs::path descriptors = fmt::format("/proc/{}/fd", ::getpid());
+    fs::path at = path;
+    std::error_code failed;
+    for (int links = 0; links < kLinksMost && fs::is_symlink(at, failed); ++links) {
+        const fs::path parent = at.has_parent_path() ? at.parent_path() : fs::path(".");
+        if (fs::canonical(parent, failed) == descriptors && !failed) return std::atoi(at.filename().c_str());
+        const fs::path to = fs::read_symlink(at, failed);
+        if (failed) break;
+        at = to.is_absolute() ? to : at.parent_path() / to;
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TargetFile>> TargetFile::at(const fs::path& path) {
@@ -221,6 +255,8 @@ Result<std::unique_ptr<TargetFile>> TargetFile::at(const fs::path& path) {
     if (there && S_ISDIR(info.st_mode))
         return error(Errc::kInvalidArgument, "{} is a folder; name the file that is to be written in it",
                      path.string());
+    if (const std::optional<int> own = there ? own_descriptor(path) : std::nullopt)
+        return std::unique_ptr<TargetFile>(std::make_unique<TargetBuffer>(path, info, true, own));
     if (there && ::access(path.c_str(), W_OK) != 0)
         return error(Errc::kIo, "{} cannot be written: {}; name another file", path.string(),
                      std::strerror(errno));

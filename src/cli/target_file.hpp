@@ -7,7 +7,8 @@
 //   over
 //     it by finish(); gone with this object without that, and with the process on SIGINT, SIGTERM and SIGHUP.
 //     A symbolic link stays: what it leads to is the target. Mode and, where allowed, owner are kept;
-//   * a device, a FIFO, a socket: written straight into, neither truncated nor replaced.
+//   * a device, a FIFO, a socket: written straight into, neither truncated nor replaced;
+//   * an open descriptor of this process (/dev/stdout, /dev/fd/5): written there, whatever it leads to.
 // One thread; one object at a time, because a process has one set of signal handlers.
 #pragma once
 
@@ -29,6 +30,8 @@ class TargetFile {
     [[nodiscard]] virtual std::ostream& stream() = 0;
     /// The first failure to make or write the file; the stream only knows that there was one.
     [[nodiscard]] virtual Result<void> state() const = 0;
+    /// Whether what is said on standard output would come behind the contents.
+    [[nodiscard]] virtual bool is_standard_output() const = 0;
     /// Everything has come: the target has it afterwards, or is as it was.
     virtual Result<void> finish() = 0;
 };

@@ -8,6 +8,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <future>
 #include <utility>
 
 namespace gnstor::client {
@@ -18,6 +19,7 @@ constexpr std::uint32_t kCpuChannels = 4;
 constexpr std::uint32_t kChannelsMax = 127;  // and the client's own one
 constexpr std::uint64_t kPoolGrain = 256u << 10;
 constexpr std::uint64_t kQuiesceNs = 10'000'000'000;
+constexpr std::uint32_t kQuiesceLookMs = 100;                  // whether there is anything to wait for
 constexpr std::uint64_t kLateAnswersNs = 1'000'000;            // for those that are there already
 constexpr auto kMapLook = std::chrono::milliseconds(20);       // a load a channel
 constexpr auto kPoolLook = std::chrono::milliseconds(5);       // likewise
@@ -84,10 +86,9 @@ Result<void> Client::Impl::open() {
 
 Result<void> Client::Impl::open_sessions() {
     for (const SsdAddress& ssd : views.back().ssds) {
-        if (ssd.slot != sessions.size())
-            return error(Errc::kUnsupported,
-                         "slot {} of the array is not served by any SSD; bring it back first",
-                         sessions.size());
+        if (ssd.slot >= placement::kMaxSlots ||
+            (!sessions.empty() && ssd.slot <= sessions.back()->ssd().slot))
+            return error(Errc::kUnsupported, "the daemon names slot {} of the array out of order", ssd.slot);
         GN_ASSIGN(std::unique_ptr<SsdSession> session,
                   SsdSession::open(nic, ssd, identity, host_id, options.keep_alive_ms, options.channels + 1));
         sessions.push_back(std::move(session));
@@ -114,7 +115,9 @@ Result<void> Client::Impl::open_channels() {
 Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t queue_id, rdma::RingUse use,
                                                                   simt::LanesKind lanes, Sharing sharing) {
     gnor::ChannelOptions channel_options;
-    channel_options.ssds = static_cast<std::uint32_t>(sessions.size());
+    channel_options.absent = ~0ull;  // but for those that there are
+    channel_options.ssds = sessions.back()->ssd().slot + 1;
+    for (const auto& session : sessions) channel_options.absent &= ~(1ull << session->ssd().slot);
     channel_options.depth = options.depth;
     channel_options.pool_bytes = options.pool_bytes;
     channel_options.pool_bytes_max = options.pool_bytes_max;
@@ -131,15 +134,43 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
 void Client::Impl::keep_alive_by_proxy() {
     if (options.keep_alive_ms == 0) return;
     const auto period = std::chrono::milliseconds(std::max(1u, options.keep_alive_ms / 3));
-    for (const auto& session : sessions) {
-        // A line a loss, however long it lasts.
-        chores.push_back(proxy.add(period, [s = session.get(), lost = false]() mutable {
-            const auto kept = s->keep_alive();
-            if (!kept.ok() && !lost)
-                log_warn("no keep-alive to {}: {}", s->ssd().subsystem_nqn, kept.error().message);
-            lost = !kept.ok();
+    for (const auto& session : sessions)
+        chores.push_back(proxy.add(period, [this, s = session.get()] {
+            const bool known = is_lost(*s);
+            keep_alive(*s);
+            if (!known && is_lost(*s)) keep_others_alive();
         }));
+}
+
+bool Client::Impl::is_lost(const SsdSession& session) const {
+    return ((lost.load() >> session.ssd().slot) & 1u) != 0;
+}
+
+// What an SSD has taken and not answered nobody answers once its node is dead, and a queue pair that waits
+// for answers alone sends nothing by which it would notice. With the association its queues end, so that
+// lanes turn to other replicas.
+void Client::Impl::keep_alive(SsdSession& session) {
+    const std::uint32_t slot = session.ssd().slot;
+    const std::uint64_t bit = 1ull << slot;
+    const auto kept = session.keep_alive();
+    if (kept.ok()) {
+        lost.fetch_and(~bit);
+        return;
     }
+    // A line a loss, however long it lasts.
+    if ((lost.fetch_or(bit) & bit) == 0)
+        log_warn("no keep-alive to {}: {}", session.ssd().subsystem_nqn, kept.error().message);
+    session.if_lost([&] {
+        for (const auto& channel : channels) nic.disconnect(channel->queue_pair(slot));
+        nic.disconnect(host_channel->queue_pair(slot));
+    });
+}
+
+void Client::Impl::keep_others_alive() {
+    std::vector<std::future<void>> asked;  // without threads to be had one after the other, by wait()
+    for (const auto& session : sessions)
+        if (!is_lost(*session)) asked.push_back(std::async([this, s = session.get()] { keep_alive(*s); }));
+    for (const auto& each : asked) each.wait();
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -151,7 +182,10 @@ Client::~Client() {
         log_warn("callbacks of client {} stay: {}", impl_->identity.name, dropped.error().message);
     else if (*dropped != 0)
         log_warn("client {} closes with {} callbacks that did not run", impl_->identity.name, *dropped);
-    if (auto quiet = quiesce(static_cast<std::uint32_t>(kQuiesceNs / 1'000'000)); !quiet.ok())
+    const auto deadline = simt::Deadline::in_ns(kQuiesceNs);
+    auto quiet = quiesce(kQuiesceLookMs);
+    while (!quiet.ok() && !deadline.passed() && impl_->answers_may_come()) quiet = quiesce(kQuiesceLookMs);
+    if (!quiet.ok())
         log_warn("client {} closes with commands under way: {}", impl_->identity.name, quiet.error().message);
 }
 
@@ -238,6 +272,24 @@ Result<void> Client::quiesce(std::uint32_t timeout_ms) {
     for (const auto& channel : impl_->channels) GN_TRY(channel->quiesce(deadline));
     const std::lock_guard no_transfer(impl_->host_lanes);
     return impl_->host_channel->quiesce(deadline);
+}
+
+// Through a queue pair in error nothing is answered any more.
+bool Client::Impl::answers_may_come() {
+    const auto may = [this](gnor::Channel& channel) {
+        const auto usage = channel.usage();
+        if (!usage.ok()) return false;
+        for (const auto& session : sessions) {
+            const std::uint32_t slot = session->ssd().slot;
+            if (((usage->queues_pending >> slot) & 1u) != 0 &&
+                nic.state(channel.queue_pair(slot)) == rdma::QpState::kReadyToSend)
+                return true;
+        }
+        return false;
+    };
+    const std::lock_guard no_transfer(host_lanes);
+    return may(*host_channel) ||
+           std::any_of(channels.begin(), channels.end(), [&](const auto& channel) { return may(*channel); });
 }
 
 Result<void> Client::Impl::reset_queue(gnor::Channel& channel, SsdSession& session, std::uint16_t queue_id) {

@@ -42,11 +42,12 @@ struct Client::Impl {
     std::list<ArrayView> views;  ///< all that were ever current, as array() hands out references
     std::atomic<const ArrayView*> view{nullptr};
     simt::DeviceMemory channel_refs;
-    std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot
+    std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot; none where an SSD is missing
     std::vector<std::unique_ptr<gnor::Channel>> channels;
     std::mutex host_lanes;                        ///< one transfer of Volume::read or write at a time
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
     std::uint64_t associations_anew = 0;  ///< a bit a slot whose queue pairs are still those of a lost one
+    std::atomic<std::uint64_t> lost{0};   ///< a bit a slot that the last keep-alive did not reach
     Proxy proxy;                          ///< keep-alives to SSDs
     std::chrono::steady_clock::time_point next_map_look;  ///< the thread of `renewals` alone, as what follows
     std::chrono::milliseconds map_pause{0};
@@ -63,11 +64,17 @@ struct Client::Impl {
                                                         simt::LanesKind lanes, Sharing sharing);
     /// Resets the queue pair that a channel has for an SSD, and connects it anew.
     Result<void> reset_queue(gnor::Channel& channel, SsdSession& session, std::uint16_t queue_id);
+    /// Of commands under way, by any of the living SSDs.
+    [[nodiscard]] bool answers_may_come();
     Result<void> reclaim(gnor::Channel& channel, std::uint16_t queue_id);
     /// Frees what a host transfer that timed out left in quarantine, as far as the SSDs let it. Under
     /// host_lanes.
     void settle_host_channel();
     void keep_alive_by_proxy();
+    void keep_alive(SsdSession& session);
+    /// All that were not lost, at once: each takes its time to see the end, and the living wait for no other.
+    void keep_others_alive();
+    [[nodiscard]] bool is_lost(const SsdSession& session) const;
     /// Fetches the array's map; whether it is newer than the one that lanes have.
     Result<bool> refresh_map();
     void follow_maps_by_proxy();

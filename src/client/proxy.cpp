@@ -31,7 +31,8 @@ Proxy::~Proxy() {
 Proxy::ChoreId Proxy::add(std::chrono::milliseconds period, std::function<void()> chore) {
     const std::lock_guard lock(mutex_);
     const ChoreId id = next_id_++;
-    chores_.push_back({id, period, Clock::now() + period, std::move(chore)});
+    chores_.push_back(
+        {id, period, Clock::now() + period, std::make_shared<std::function<void()>>(std::move(chore))});
     changed_.notify_all();
     return id;
 }
@@ -60,9 +61,9 @@ void Proxy::loop() {
         }
         due->next = Clock::now() + due->period;
         running_ = due->id;
-        const std::function<void()> run = due->run;  // the chore may be removed while it runs
+        const auto run = due->run;  // the chore may be removed while it runs
         lock.unlock();
-        run();
+        (*run)();
         lock.lock();
         running_ = 0;
         changed_.notify_all();

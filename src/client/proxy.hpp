@@ -1,9 +1,10 @@
 // proxy.hpp: the client's proxy thread: does on the CPU, now and then, what is not I/O: keep-alives, lease
 // renewals, newer maps.
 //
-// A chore is called from the proxy's thread alone, about once every `period`; add and remove from any thread.
-// After remove returns, the chore is not running and never will be again. A chore that does not return ends
-// the process after some minutes of words (base/last_wait.hpp): nobody could take away what it uses.
+// A chore is called from the proxy's thread alone, about once every `period`, and keeps what it remembers;
+// add and remove from any thread. After remove returns, the chore is not running and never will be again. A
+// chore that does not return ends the process after some minutes of words (base/last_wait.hpp): nobody could
+// take away what it uses.
 #pragma once
 
 #include <chrono>
@@ -34,7 +35,7 @@ class Proxy {
         ChoreId id;
         std::chrono::milliseconds period;
         Clock::time_point next;
-        std::function<void()> run;
+        std::shared_ptr<std::function<void()>> run;  ///< shared with the run: it may be removed meanwhile
     };
     void loop();
 

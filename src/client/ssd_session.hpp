@@ -1,7 +1,7 @@
 // ssd_session.hpp: a client's association with one SSD: the admin connection, and the I/O queues of its
 // channels.
 //
-// keep_alive() comes from the proxy's thread, the rest from the client's host thread. Whoever calls holds on
+// keep_alive() comes from the proxy's threads, the rest from the client's host thread. Whoever calls holds on
 // to the association that it found, so that reopen() takes it from nobody.
 #pragma once
 
@@ -27,6 +27,12 @@ class SsdSession {
     /// Fabrics Connect.
     Result<void> connect_queue(gnor::Channel& channel, std::uint16_t queue_id);
     Result<void> keep_alive();
+    /// Calls `then` if the association is known to be lost; none is made anew meanwhile. The proxy's threads.
+    template <class Then>
+    void if_lost(Then then) {
+        const std::lock_guard lock(mutex_);
+        if (host_ == nullptr || !host_->connected()) then();
+    }
     /// Asks the SSD: false where the association is lost, also if nobody has noticed yet.
     [[nodiscard]] bool alive();
     /// As its Identify Controller says (VWC).

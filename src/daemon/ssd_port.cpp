@@ -38,7 +38,10 @@ Error ssd_error(nvme::Status status, std::string_view command, std::string_view 
         default:
             break;
     }
-    return error(code, "SSD {} answered {} with \"{}\"", ssd, command, nvme::status_name(status));
+    // Fields that mean something since are reserved to an older firmware.
+    const char* const advice =
+        status == nvme::Status::kInvalidField ? "; is the program that serves it older than gnstord?" : "";
+    return error(code, "SSD {} answered {} with \"{}\"{}", ssd, command, nvme::status_name(status), advice);
 }
 
 }  // namespace gnstor::daemon

@@ -67,7 +67,8 @@ struct EngineCounters {
     std::uint64_t busy;    ///< changes refused for want of room for tombstones
     std::uint64_t corrected, lost_blocks, units_bad, tombstones;
     std::uint64_t scrubbed, scrub_bad;
-    std::uint64_t forced;  ///< commands with FUA
+    std::uint64_t forced;                      ///< commands with FUA
+    std::uint64_t data_pages, data_pages_new;  ///< that may hold blocks at once; the same with no bad unit
 };
 
 struct RecoveryReport {

@@ -130,10 +130,11 @@ Result<FirmwareState> FirmwareState::parse(std::span<const std::byte> blob, std:
         const auto item = reader.get<VolumeItem>();
         const auto status = state.permissions.add(item.record, max_volumes, mdts_blocks);
         if (!nvme::ok(status))
-            return error(
-                Errc::kCorrupt,
-                "drive metadata holds volume {} that is refused ({}); was it written with other limits?",
-                item.record.geometry.volume, nvme::status_name(status));
+            return error(Errc::kCorrupt,
+                         "drive metadata holds volume {} that is refused ({}); was it written by a newer "
+                         "program, or with "
+                         "other limits?",
+                         item.record.geometry.volume, nvme::status_name(status));
         state.permissions.find(item.record.geometry.volume)->floor = item.floor;
     }
     for (std::uint32_t i = 0; i < h.deleted; ++i) {

@@ -271,6 +271,8 @@ void Shard::Impl::refresh_gauges() {
     counters.units_erased = pool.units_erased();
     counters.tombstones = tombstones.size();
     counters.units_bad = pool.units() - pool.good_units();
+    counters.data_pages = limit;
+    counters.data_pages_new = room.data_pages(pool.units(), pages_per_unit);
 }
 
 Shard::Shard(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

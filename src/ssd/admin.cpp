@@ -24,6 +24,7 @@ constexpr std::string_view kFirmware = GN_VERSION;
 static_assert(kFirmware.size() <= sizeof nvme::IdentifyController::fr, "or versions are compared in part");
 constexpr std::uint16_t kTemperatureKelvin = 300;
 constexpr std::uint32_t kWarningKelvin = 343;
+constexpr std::uint8_t kSpareThreshold = 10;      // percent
 constexpr std::uint32_t kNvmCommandSet = 0;       // CSI
 constexpr std::uint32_t kRetainEvent = 1u << 15;  // RAE, CDW10 of Get Log Page
 
@@ -52,6 +53,14 @@ std::string uuid_text(const std::array<std::uint8_t, 16>& uuid) {
 /// Get Log Page: NUMD is 0's based, in 4 bytes, CDW10 31:16 and CDW11 15:0.
 std::uint64_t log_page_bytes(const nvme::Command& c) {
     return (((std::uint64_t{c.cdw11 & 0xFFFFu} << 16) | (c.cdw10 >> 16)) + 1) * 4;
+}
+
+/// Percent (Base 2.0, 5.16.1.3): what bad units have left of the pages that a new drive has beyond those that
+/// it promises. 0: it holds less than it promised, or exactly that.
+std::uint8_t available_spare(const deengine::EngineCounters& c, std::uint64_t promised) {
+    if (c.data_pages >= c.data_pages_new) return 100;  // also where there is no flash, as at a gateway
+    if (c.data_pages <= promised) return 0;
+    return static_cast<std::uint8_t>((c.data_pages - promised) * 100 / (c.data_pages_new - promised));
 }
 
 nvme::SsdCountersLog counters_log(const deengine::EngineCounters& c) {
@@ -274,11 +283,12 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFe
             break;
         case LogPage::kHealth: {
             nvme::HealthLog h{};
-            h.critical_warning = facts_.write_protected ? nvme::kHealthReadOnly : 0;
             h.temperature[0] = kTemperatureKelvin & 0xFF;
             h.temperature[1] = kTemperatureKelvin >> 8;
-            h.available_spare = 100;
-            h.spare_threshold = 10;
+            h.available_spare = available_spare(counters, facts_.capacity_blocks);
+            h.spare_threshold = kSpareThreshold;
+            h.critical_warning = facts_.write_protected ? nvme::kHealthReadOnly : 0;
+            if (h.available_spare < h.spare_threshold) h.critical_warning |= nvme::kHealthSpareLow;
             const auto units = [](std::uint64_t blocks) {
                 return (blocks * nvme::kSectorsPerBlock + 999) / 1000;
             };

@@ -40,7 +40,7 @@ class Served(unittest.TestCase):
     def test_nodes_are_measured_over_packets_each_process_apart(self):
         up, address = self.serve("--nodes", "2")
         result = self.dir.parent / "r.json"
-        ended = bench("load", "--array", address, *SHORT, "--write-percent", "0,50,100", "--json", result)
+        ended = bench("load", "--array", address, "--address", f"127.52.{os.getpid() % 250}.1", *SHORT, "--write-percent", "0,50,100", "--json", result)
         self.assertIn("Wire: udp from ", ended.stdout)
         self.assertIn("all as written", ended.stdout)
         run = json.loads(result.read_text())
@@ -59,10 +59,25 @@ class Served(unittest.TestCase):
                 counts["bench_served_requests"] += repeat["operations"]
         self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "left as it was")
 
+    def test_nodes_of_this_machine_are_measured_over_shared_memory(self):
+        up, address = self.serve("--nodes", "2")
+        result = self.dir.parent / "r.json"
+        ended = bench("load", "--array", address, *SHORT, "--write-percent", "0,50", "--json", result)
+        self.assertIn("Wire: shm: the nodes work on queues in this process's memory", ended.stdout)
+        self.assertIn("all as written", ended.stdout)
+        run = json.loads(result.read_text())
+        self.assertEqual(run["configuration"]["wire"], "shm: the nodes work on queues in this process's memory")
+        processes = {f"process_gnstor-{node['pid']}_cpu_seconds" for node in up["nodes"]}
+        for repeat in (r for c in run["cases"] for r in c["repeats"]):
+            self.assertEqual({name for name in repeat if name.startswith("process_")}, processes)
+            self.assertGreater(repeat["operations"], 0)
+            counts["bench_served_requests"] += repeat["operations"]
+        self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "left as it was")
+
     def test_the_whole_path_is_measured_over_packets_and_its_volumes_go(self):
         up, address = self.serve("--nodes", "2")
         result = self.dir.parent / "r.json"
-        ended = bench("path", "--array", address, *SHORT, "--sizes", "512,4096", "--no-reference", "--json", result)
+        ended = bench("path", "--array", address, "--address", f"127.52.{os.getpid() % 250}.2", *SHORT, "--sizes", "512,4096", "--no-reference", "--json", result)
         self.assertIn("Wire: udp from ", ended.stdout)
         self.assertIn("4 SSDs that other processes serve", ended.stdout)
         # 4 MiB after each of two repeats of writes.

@@ -231,6 +231,29 @@ class Cli(unittest.TestCase):
         self.assertTrue(stat.S_ISCHR(os.stat(device).st_mode), "a device was replaced")
         self.assertEqual(sorted(os.listdir(place)), ["fifo", "null"])
 
+    def test_get_writes_into_descriptors_that_are_open_already(self):
+        global calls
+        _, place, get = self.place()
+        store, out = os.path.join(self.temp.name, "store"), os.path.join(place, "out")
+        # A file that others write to as well: in its turn, not instead of them.
+        words = [GNSTOR, "get", "blob", "/dev/stdout", "--store", store]
+        with open(out, "wb") as f:
+            for _ in range(2):
+                calls += 1
+                f.write(b"before ")
+                f.flush()
+                subprocess.run(words, env=self.env, stdout=f, check=True, timeout=120)
+                f.seek(0, os.SEEK_END)
+        with open(out, "rb") as f:
+            self.assertEqual(f.read(), b"before contentsbefore contents")
+        os.symlink("/dev/fd/1", os.path.join(place, "link"))
+        with open(out, "ab") as f:
+            subprocess.run([*words[:3], os.path.join(place, "link"), *words[4:]], env=self.env, stdout=f, check=True, timeout=120)
+        with open(out, "rb") as f:
+            self.assertEqual(f.read(), b"before contentsbefore contentscontents")
+        self.assertEqual(get("/dev/stdout").stdout, b"contents", "a pipe; nothing is said behind it")
+        self.assertEqual(sorted(os.listdir(place)), ["link", "out"])
+
     def test_two_gets_to_one_target_do_not_mix(self):
         store, place, _ = self.place()
         target = os.path.join(place, "g")

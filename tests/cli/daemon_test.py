@@ -93,6 +93,29 @@ class Daemon(Programs):
         self.assertEqual(self.cli("cat", "data", "--store", self.dir).stdout, data, "the other replica has it")
         count("scrubbed")
 
+    def test_any_drive_that_is_lost_leaves_its_volumes_readable_and_brought_back_makes_them_whole(self):
+        self.ask("up", *SMALL)
+        data = os.urandom(4_000_000)
+        source = self.root / "data"
+        source.write_bytes(data)
+        self.cli("put", source, "data")
+        for slot in (0, 1):
+            self.ask("down")
+            store, kept = self.dir / f"ssd-{slot}.store", self.root / f"kept-{slot}"
+            store.rename(kept)
+            self.cli("ssd", "format", store, "--capacity", "64MiB")
+            self.ask("up")
+            self.assertEqual([ssd["state"] for ssd in self.ask("ssd", "list")["ssds"]].count("missing"), 1)
+            self.assertEqual(self.cli("cat", "data").stdout, data, f"without slot {slot}")
+            self.cli("put", source, "more", code=1, says=f"slot {slot} is missing")
+            self.ask("down")
+            kept.rename(store)
+            self.ask("up")
+            self.assertEqual(self.cli("cat", "data").stdout, data)
+            self.cli("rm", "more", code=None)
+            self.cli("put", source, "more")
+            self.cli("rm", "more")
+
     def test_a_killed_daemon_leaves_a_clear_word_and_a_whole_array(self):
         self.ask("up", *SMALL)
         self.ask("volume", "create", "kept", "8MiB", "--as", "alice")

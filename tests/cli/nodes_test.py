@@ -67,8 +67,17 @@ class Nodes(Programs):
         up = self.up()
         data = self.random.randbytes(5_000_001)
         put = self.put("data", data)
-        addresses = [node["address"] for node in up["nodes"]]
-        self.assertRegex(put.stderr.decode(), r"wire: udp from [\d.]+ to " + ", ".join(map(re.escape, addresses)) + r", \d+ bytes a packet \(.*these are several\)")
+        sockets = ", ".join(str(self.dir / f"node-{i}" / "node.shm") for i in range(2))
+        self.assertIn(f"wire: shm: the nodes work on queues in this process's memory ({sockets})", put.stderr.decode())
+        # An address of its own makes it take packets; so does one node whose shared memory cannot be had.
+        addresses = ", ".join(re.escape(node["address"]) for node in up["nodes"])
+        listed = self.cli("cat", "data", "--array", f"unix:{self.dir}/gnstord.sock", "--address", f"127.51.{os.getpid() % 250}.1")
+        self.assertEqual(listed.stdout, data)
+        self.assertRegex(listed.stderr.decode(), r"wire: udp from [\d.]+ to " + addresses + r", \d+ bytes a packet$")
+        socket = self.dir / "node-1" / "node.shm"
+        away = socket.rename(socket.with_name("hidden"))
+        self.assertRegex(self.cli("cat", "data").stderr.decode(), r"wire: udp from [\d.]+ to " + addresses + r", \d+ bytes a packet \(no shared memory: ")
+        away.rename(socket)
         self.put("nothing", b"")
         self.put("one", b"x")
         self.cli("put", "-", "piped", stdin=b"through a pipe")
@@ -227,10 +236,17 @@ class Nodes(Programs):
         try:
             self.until(lambda: not self.ask("status")["map_in_force"], "the map stays in force without a node")
             self.cli("up", "--wait", "1", code=1, says="was not in force within 1 s")
+            # And longer than gnstord itself nobody waits for it.
+            waiting = subprocess.Popen([GNSTOR, "up", "--wait", "3600"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            self.assertIn(b"gnstord is up and waits", waiting.stderr.readline())
+            self.kill(up["pid"])
+            _, said = waiting.communicate(timeout=DEADLINE_S)
+            self.assertEqual(waiting.returncode, 1)
+            self.assertIn(b"ended before it served", said)
         finally:
             os.kill(still, signal.SIGCONT)
         again = self.ask("up")
-        self.assertEqual((again["pid"], again["started"]), (up["pid"], False))
+        self.assertTrue(again["started"])
         self.put("data", b"at once")
 
     def test_nodes_and_daemon_by_hand_and_a_node_that_comes_late(self):

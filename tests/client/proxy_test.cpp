@@ -44,6 +44,13 @@ TEST(Proxy, ASlowChoreDoesNotStopTheOthersForGood) {
     wait_until(slow, 3);
 }
 
+TEST(Proxy, AChoreKeepsWhatItRemembers) {
+    std::atomic<std::uint64_t> newest{0};
+    Proxy proxy;
+    (void)proxy.add(1ms, [&newest, own = std::uint64_t{0}]() mutable { newest = ++own; });
+    wait_until(newest, 5);
+}
+
 TEST(Proxy, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
     for (int round = 0; round < 30; ++round) {
         std::atomic<std::uint64_t> runs{0}, other{0};

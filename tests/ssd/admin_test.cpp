@@ -188,6 +188,32 @@ TEST_F(Admin, HealthAndErrorLogsTellWhatHappened) {
     EXPECT_EQ(nvme::from_field(static_cast<std::uint16_t>(e[0].status >> 1)), Status::kAccessDenied);
 }
 
+TEST_F(Admin, AvailableSpareIsWhatBadUnitsHaveLeftAndLittleOfItIsAWarning) {
+    const auto health = [&](std::uint64_t data_pages, std::uint64_t data_pages_new) {
+        counters.data_pages = data_pages;
+        counters.data_pages_new = data_pages_new;
+        EXPECT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, 2u | (127u << 16)).status, Status::kSuccess);
+        return as<nvme::HealthLog>();
+    };
+    struct Case {
+        std::uint64_t data_pages;
+        int spare, warning;
+    };
+    // 1000 blocks are promised.
+    for (const Case& c : {Case{3000, 100, 0}, Case{2999, 99, 0}, Case{2000, 50, 0}, Case{1200, 10, 0},
+                          Case{1199, 9, 1}, Case{1001, 0, 1}, Case{1000, 0, 1}, Case{0, 0, 1}}) {
+        const nvme::HealthLog h = health(c.data_pages, 3000);
+        EXPECT_EQ(h.available_spare, c.spare) << c.data_pages;
+        EXPECT_EQ(h.spare_threshold, 10);
+        EXPECT_EQ(h.critical_warning, c.warning) << c.data_pages;
+    }
+    EXPECT_EQ(health(1000, 1000).available_spare, 100)
+        << "a drive without any to spare, and without bad units";
+    EXPECT_EQ(health(0, 0).critical_warning, 0) << "no flash";
+    handler->set_write_protected();
+    EXPECT_EQ(health(0, 3000).critical_warning, 9) << "one warning does not hide the other";
+}
+
 TEST_F(Admin, ALogPageMayBeReadInPiecesButNotFromBeyondItsEnd) {
     ASSERT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, 3u | (1u << 16), 0, nullptr, 8).status,
               Status::kSuccess);

@@ -1,5 +1,7 @@
 // Failures of flash: they strike where and as often as their plan says, stay where they struck, and what they
 // make bad is never programmed again.
+#include <gnstor/nvme/identify.hpp>
+
 #include "backbones.hpp"
 #include "drive_rig.hpp"
 
@@ -171,6 +173,28 @@ TEST(FaultFlash, ADriveReadsWhatNeededCorrection) {
     testing::Page to;
     EXPECT_EQ(rig.read(5, to), nvme::Status::kSuccess);
     EXPECT_EQ(to, page);
+}
+
+TEST(FaultFlash, BadUnitsUseTheDrivesSpareUpAsItsHealthLogSays) {
+    int before = 101;
+    for (std::uint32_t bad = 0; before != 0; ++bad) {
+        DriveOptions o{.capacity_bytes = 4u << 20, .file = {}, .pages_per_unit = 64, .serial = ""};
+        for (std::uint32_t unit = 0; unit < bad; ++unit) o.faults.bad_units.push_back(3 + unit);
+        testing::DriveRig rig(o);
+        nvme::HealthLog h{};
+        nvme::Command c{};
+        c.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kGetLogPage);
+        c.flags = nvme::kFlagsSgl;
+        c.namespace_id = 0xFFFFFFFF;
+        c.cdw10 = static_cast<std::uint32_t>(nvme::LogPage::kHealth) | ((sizeof h / 4 - 1) << 16);
+        c.data = testing::sgl(&h, sizeof h);
+        ASSERT_EQ(testing::call(*rig.admin, *rig.reactor, c).result(), nvme::Status::kSuccess);
+        EXPECT_EQ(h.available_spare == 100, bad == 0);
+        EXPECT_LT(h.available_spare, before) << bad << " bad units";
+        EXPECT_EQ(h.critical_warning, h.available_spare < h.spare_threshold ? 1 : 0);
+        before = h.available_spare;
+        ASSERT_LT(bad, 64u) << "as many units as the promise has";
+    }
 }
 
 }  // namespace

@@ -313,6 +313,7 @@ static_assert(sizeof(HealthLog) == 512 && offsetof(HealthLog, data_units_read) =
 static_assert(offsetof(HealthLog, host_reads) == 64 && offsetof(HealthLog, power_cycles) == 112);
 static_assert(offsetof(HealthLog, media_errors) == 160 && offsetof(HealthLog, error_entries) == 176);
 
+inline constexpr std::uint8_t kHealthSpareLow = 1u << 0;  ///< critical_warning: spare below its threshold
 inline constexpr std::uint8_t kHealthReadOnly = 1u << 3;  ///< critical_warning: all media is read only
 
 /// Firmware slot information. Base 2.0, figure 210.
