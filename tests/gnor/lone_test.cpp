@@ -28,6 +28,19 @@ RigOptions lone(std::uint32_t depth = 8, std::uint32_t replicas = 2) {
     return o;
 }
 
+/// Whether a call goes straight, asked until one did: the answer has to come within a few looks, which the
+/// engine of a busy machine may miss many times over, but not for ever.
+template <class Call>
+bool goes_straight(const gnor::Channel& channel, const Call& call) {
+    const auto straight = [&] { return channel.counters().value().straight; };
+    const std::uint64_t before = straight();
+    for (const Deadline end = late(); straight() == before;) {
+        if (end.passed()) return false;
+        call();
+    }
+    return true;
+}
+
 struct LoneRig {
     explicit LoneRig(const RigOptions& o = lone()) : rig(o) {}
     std::byte* pool(std::uint64_t bytes) { return static_cast<std::byte*>(ch.alloc(kMe, bytes)); }
@@ -46,6 +59,10 @@ struct LoneRig {
         return ::testing::AssertionFailure() << "block " << block << " is not version " << version;
     }
     gnor::Counters counters() { return rig.channels[0]->counters().value(); }
+    template <class Call>
+    bool goes_straight(const Call& call) {
+        return test::goes_straight(*rig.channels[0], call);
+    }
     void rule_everywhere(const ModelDrive::Rule& rule) {
         for (auto& d : rig.drives) d->set_rule(rule);
     }
@@ -72,8 +89,9 @@ TEST(Lone, ReadsAndWritesGoStraightAndRingsComeRound) {
     EXPECT_EQ(n.reads, 600u);
     EXPECT_EQ(n.completions, 1800u);
     EXPECT_EQ(n.doorbells, 1800u);
-    EXPECT_GT(n.straight, 900u) << "more than half, whatever else the machine has to do";
     EXPECT_EQ(n.stale + n.refusals + n.timeouts, 0u);
+    EXPECT_TRUE(t.goes_straight([&] { EXPECT_EQ(t.write(7, 601), Status::kSuccess); }));
+    EXPECT_TRUE(t.goes_straight([&] { EXPECT_TRUE(t.reads(7, 601)); }));
     t.end();
 }
 
@@ -91,7 +109,12 @@ TEST(Lone, SectorsLargeRequestsAndUsersMemoryToo) {
         ASSERT_EQ(t.v.read_sectors(kMe, t.ch, 3, s, 1, t.buffer, late()), Status::kSuccess);
         EXPECT_EQ(std::memcmp(mine + 3 * 4096 + s * 512, t.buffer, 512), 0) << s;
     }
-    EXPECT_GT(t.counters().straight, 0u);
+    const auto whole = [&] { EXPECT_EQ(t.v.read(kMe, t.ch, 0, 16, mine, late()), Status::kSuccess); };
+    const auto sector = [&] {
+        EXPECT_EQ(t.v.read_sectors(kMe, t.ch, 3, 1, 1, t.buffer, late()), Status::kSuccess);
+    };
+    EXPECT_TRUE(t.goes_straight(whole)) << "a chunk, into the user's own memory";
+    EXPECT_TRUE(t.goes_straight(sector));
     t.end();
 }
 
@@ -161,7 +184,11 @@ TEST(Lone, EveryKindOfAnswerEndsAsItDoesElsewhere) {
             rig.channels[0]->quiesce(late()).value();
             for (int i = 0; i < 20; ++i) ASSERT_EQ(go(late()), Status::kSuccess) << "and goes on";
             const auto n = rig.channels[0]->counters().value();
-            EXPECT_EQ(n.straight != 0, straight);
+            if (straight)
+                EXPECT_TRUE(
+                    goes_straight(*rig.channels[0], [&] { EXPECT_EQ(go(late()), Status::kSuccess); }));
+            else
+                EXPECT_EQ(n.straight, 0u);
             EXPECT_EQ(n.stale, one.kind == Kind::kTwice || one.kind == Kind::kStaleFirst ? 1u : 0u);
             rig.expect_clean(1);
         }
@@ -251,7 +278,6 @@ TEST(Lone, NoQueueEverOwesTwoReceives) {
     std::uint32_t most = 0;
     const OwedProbe probe{t.ch.raw(), &most};
     SplitMix64 random(t.rig.options.seed);
-    std::uint32_t straight = 0;
     for (std::uint32_t i = 0; i < 2000; ++i) {
         const auto block = static_cast<std::uint32_t>(random.below(1000));
         const bool write = random.below(3) == 0;
@@ -268,7 +294,6 @@ TEST(Lone, NoQueueEverOwesTwoReceives) {
         const auto end = write ? gnor::carry_alone<gnor::kLoneReplicas>(c, op, request, late(), index, probe)
                                : gnor::carry_alone<1>(c, op, request, late(), index, probe);
         ASSERT_LE(most, 1u) << "after " << i << " calls";
-        straight += end == gnor::LoneEnd::kDone ? 1 : 0;
         if (end == gnor::LoneEnd::kDone) continue;
         gnor::Cursor cursor = t.v.cursor_for(request.opcode, nullptr, 0);
         gnor::LaneWork work;
@@ -276,7 +301,6 @@ TEST(Lone, NoQueueEverOwesTwoReceives) {
         if (end == gnor::LoneEnd::kUnderWay) work.adopt(index);
         ASSERT_EQ(gnor::go_on(kMe, c, op, cursor, work, 0, late()), Status::kSuccess);
     }
-    EXPECT_GT(straight, 200u);
     EXPECT_EQ(most, 1u);
     t.end();
 }
@@ -331,7 +355,8 @@ TEST(Lone, StableCallsCarryFuaAndOthersDoNot) {
     }
     EXPECT_EQ(with, 60);
     EXPECT_EQ(without, 20);
-    EXPECT_GT(t.counters().straight, 0u);
+    EXPECT_TRUE(
+        t.goes_straight([&] { EXPECT_TRUE(nvme::ok(stable.read(kMe, t.ch, 3, 1, t.buffer, late()))); }));
     t.end();
 }
 
@@ -400,11 +425,10 @@ TEST(Lone, MapsThatAreNotPlainAndReplicasThatAreNotInAreHeeded) {
         map.slots[replicas.slot[0]].state = placement::SlotState::kRebuilding;
     });
     for (auto& d : t.rig.drives) d->forget();
-    const auto straight = t.counters().straight;
     ASSERT_TRUE(t.reads(3, 1));
     EXPECT_TRUE(t.rig.drives[replicas.slot[0]]->seen().empty()) << "it is being rebuilt: nobody reads there";
     EXPECT_EQ(t.rig.drives[replicas.slot[1]]->seen().size(), 1u);
-    EXPECT_GE(t.counters().straight, straight);
+    EXPECT_TRUE(t.goes_straight([&] { EXPECT_TRUE(t.reads(3, 1)); }));
     t.rig.set_map(3, [](placement::ArrayMap& map) { map.slots[0].weight = 2; });
     const auto plain = t.counters().straight;
     const Status status = t.write(3, 5);
