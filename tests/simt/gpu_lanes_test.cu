@@ -36,7 +36,7 @@ struct GroupsKernel {
     Failures* out;
     GN_HD
     void expect(bool holds) const {
-        fetch_add<Scope::kDevice>(&out->checks, 1u);
+        add<Scope::kDevice>(&out->checks, 1u);
         if (!holds) fetch_add<Scope::kDevice>(&out->failures, 1u);
     }
     GN_HD
@@ -51,6 +51,10 @@ struct GroupsKernel {
             expect(g.shfl(std::uint64_t{me} << 40, w - 1) == std::uint64_t{w - 1} << 40);
             expect(g.shfl(static_cast<std::uint16_t>(me), w - 1) == w - 1);
             expect(g.match(me % 3).contains(me));
+            expect(g.sum(me) == w * (w - 1) / 2 && g.sum(0xFFFFFFFFu) == 0u - w);
+            const std::uint64_t all = w == 32 ? 0xFFFFFFFFull : (1ull << w) - 1;
+            expect(g.unite(std::uint64_t{1} << me) == all &&
+                   g.unite(std::uint64_t{1} << (me + 32)) == all << 32);
             g.sync();
         }
         if (me % 3 == 1) {
@@ -72,7 +76,7 @@ TEST_F(GpuLanes, GroupsAnswerAsOnTestWarps) {
     Failures seen{};
     ASSERT_TRUE(memory.download(0, &seen, sizeof seen).ok());
     EXPECT_EQ(seen.failures, 0u);
-    EXPECT_GE(seen.checks, 64u * 256u * 7u);
+    EXPECT_GE(seen.checks, 64u * 256u * 9u);
     test::count("simt_gpu_checks", seen.checks);
 }
 
@@ -81,7 +85,7 @@ TEST(CudaBuild, TheSameKernelRunsOnCpuLanes) {
     const auto result = launch(LanesKind::kCpu, 8, 32, GroupsKernel{&seen});
     ASSERT_TRUE(result.ok()) << result.error().message;
     EXPECT_EQ(seen.failures, 0u);
-    EXPECT_GE(seen.checks, 8u * 32u * 7u);
+    EXPECT_GE(seen.checks, 8u * 32u * 9u);
 }
 
 struct CopyKernel {

@@ -23,8 +23,7 @@ inline constexpr std::uint32_t kTogetherReplicas = 2;  ///< of a write; of more,
 struct SentTogether {
     bool begun = false;          ///< false: nothing was sent, of nobody
     std::uint32_t head = kNone;  ///< the member's slot
-    std::uint32_t generation = 0;
-    std::uint64_t queues = 0;  ///< that its command went to, a bit each
+    std::uint64_t queues = 0;    ///< that its command went to, a bit each
 };
 
 /// A member's command on its way to at most `kMost` drives. `sharers`, `chief`: of the members whose i-th
@@ -100,10 +99,10 @@ GN_HD GN_INLINE bool take_ways(Group group, State& c, GroupFlight<kMost>& flight
     return false;
 }
 
-/// Writes a member's command down, into its slot, its capsules and its send entries. Returns the generation.
+/// Writes a member's command down, into its slot, its capsules and its send entries.
 template <std::uint32_t kMost, class State>
-GN_HD GN_INLINE std::uint32_t fill_ways(State& c, const Operation& op, nvme::MapVersion version,
-                                        const OneCommand& r, GroupFlight<kMost>& flight) {
+GN_HD GN_INLINE void fill_ways(State& c, const Operation& op, nvme::MapVersion version, const OneCommand& r,
+                               GroupFlight<kMost>& flight) {
     CommandSlot& slot = c.slot(flight.index);
     const std::uint32_t before = simt::load_relaxed<State::kScope>(&slot.control);
     const std::uint32_t generation = (generation_of(before) + 1) & 0xFFFFu;
@@ -124,9 +123,8 @@ GN_HD GN_INLINE std::uint32_t fill_ways(State& c, const Operation& op, nvme::Map
     }
     // Before the entries are published: the answers may come at once. As fill_entry's, and for all replicas:
     // the slot was nobody else's.
-    simt::store_released_later<State::kScope>(
+    simt::store_released<State::kScope>(
         &slot.control, make_control(generation, SlotState::kOwned, (1u << flight.to.count) - 1));
-    return generation;
 }
 
 /// Sends `r` of each member with `wanted`, without the bell. All members call. `op` has loaded its map.
@@ -182,7 +180,7 @@ GN_HD GN_INLINE SentTogether send_together(Group group, State& c, const Operatio
     out.begun = true;
     if (wanted) {
         out.head = flight.index;
-        out.generation = fill_ways(c, op, version, r, flight);
+        fill_ways(c, op, version, r, flight);
     }
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i) {

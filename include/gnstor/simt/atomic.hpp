@@ -118,15 +118,15 @@ inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || size
     } else {                                    \
         STATEMENT(__VA_ARGS__, "sys")           \
     }
-#define GN_BY_ORDER(STATEMENT, ...)                    \
-    if constexpr (O == Order::kRelaxed) {              \
-        GN_BY_SCOPE(STATEMENT, "relaxed", __VA_ARGS__) \
-    } else if constexpr (O == Order::kAcquire) {       \
-        GN_BY_SCOPE(STATEMENT, "acquire", __VA_ARGS__) \
-    } else if constexpr (O == Order::kRelease) {       \
-        GN_BY_SCOPE(STATEMENT, "release", __VA_ARGS__) \
-    } else {                                           \
-        GN_BY_SCOPE(STATEMENT, "acq_rel", __VA_ARGS__) \
+#define GN_BY_ORDER(STATEMENT, ...)                                  \
+    if constexpr (O == Order::kRelaxed) {                            \
+        GN_BY_SCOPE(STATEMENT, "relaxed" __VA_OPT__(, ) __VA_ARGS__) \
+    } else if constexpr (O == Order::kAcquire) {                     \
+        GN_BY_SCOPE(STATEMENT, "acquire" __VA_OPT__(, ) __VA_ARGS__) \
+    } else if constexpr (O == Order::kRelease) {                     \
+        GN_BY_SCOPE(STATEMENT, "release" __VA_OPT__(, ) __VA_ARGS__) \
+    } else {                                                         \
+        GN_BY_SCOPE(STATEMENT, "acq_rel" __VA_OPT__(, ) __VA_ARGS__) \
     }
 #endif
 }  // namespace detail
@@ -193,16 +193,6 @@ GN_HD void store_release(T* p, std::type_identity_t<T> v) {
         __atomic_store_n(p, v, __ATOMIC_RELEASE);
 #endif
     }
-}
-
-/// A store in the order kReleasedLater.
-template <Scope S, class T>
-GN_HD void store_released_later(T* p, std::type_identity_t<T> v) {
-#if GN_DEVICE_PASS
-    store_relaxed<S>(p, v);
-#else
-    store_release<S>(p, v);
-#endif
 }
 
 /// Adds (wrapping) and returns the value before. Acquire and release unless said otherwise, as all
@@ -315,15 +305,7 @@ GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_ident
         return was;
     } else {
 #if GN_DEVICE_PASS
-        if constexpr (O == Order::kRelaxed) {
-            GN_BY_SCOPE(GN_PTX_CAS, "relaxed")
-        } else if constexpr (O == Order::kAcquire) {
-            GN_BY_SCOPE(GN_PTX_CAS, "acquire")
-        } else if constexpr (O == Order::kRelease) {
-            GN_BY_SCOPE(GN_PTX_CAS, "release")
-        } else {
-            GN_BY_SCOPE(GN_PTX_CAS, "acq_rel")
-        }
+        GN_BY_ORDER(GN_PTX_CAS)
 #else
         yield_point();
         constexpr bool kAcquires = O == Order::kAcquire || O == Order::kBoth;
@@ -387,7 +369,8 @@ GN_HD void store_release_pair(std::uint32_t* p, WordPair v) {
 
 /// Several words that are released together cost a GPU one fence: release_before_stores(), and then
 /// store_released for each. A word so stored is ordered after all that this lane wrote or observed before the
-/// fence, and not after the other words. On a CPU each is a release store, which costs nothing there.
+/// fence, and not after the other words. On a CPU each is a release store, which costs nothing there. Without
+/// such a fence it is a store in the order kReleasedLater.
 template <Scope S>
 GN_HD void release_before_stores() {
     static_assert(S == Scope::kSystem, "for what the NIC and the host look at");
