@@ -69,15 +69,8 @@ struct EmbeddedArray::Impl {
 
     Result<void> connect_ports() {
         for (std::uint32_t i = 0; i < node->ssd_count(); ++i) {
-            daemon::SsdIdentity identity;
-            identity.uuid = node->drive(i).uuid();
-            identity.nic_address = node->address();
-            identity.service = embedded::Node::service(i);
-            identity.subsystem_nqn = node->subsystem_nqn(i);
-            identity.serial = node->drive(i).serial();
-            identity.capacity_blocks = node->drive(i).capacity_blocks();
             GN_ASSIGN(std::unique_ptr<daemon::NvmfSsdPort> port,
-                      daemon::NvmfSsdPort::connect(*host_nic, i, identity));
+                      daemon::NvmfSsdPort::connect(*host_nic, i, node->identity(i)));
             ports.push_back(std::move(port));
         }
         return {};

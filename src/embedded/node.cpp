@@ -48,7 +48,7 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, rd
     nic.link = node->profile_.network;
     GN_ASSIGN(node->nic_, rdma::SoftNic::open(wire, address, nic, node->nic_reactors_));
     GN_TRY(node->open_drives(options));
-    GN_TRY(node->open_target(""));
+    GN_TRY(node->open_target());
     return node;
 }
 
@@ -66,7 +66,8 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, co
     nic.seed = options.seed;
     GN_ASSIGN(node->nic_, rdma::SoftNic::open(*node->udp_, nic));
     GN_TRY(node->open_drives(options));
-    GN_TRY(node->open_target(listen.port));
+    node->port_ = listen.port;
+    GN_TRY(node->open_target());
     if (!listen.shm.empty()) {
         auto server = rdma::ShmServer::start(node->udp_->inside(), node->nic_reactors_,
                                              {.path = listen.shm,
@@ -143,20 +144,31 @@ Result<void> Node::open_drives(const EmbeddedArrayOptions& options) {
     return {};
 }
 
-/// `port`: a listener that leads to all; empty: each SSD has one of its own.
-Result<void> Node::open_target(const std::string& port) {
+Result<void> Node::open_target() {
     std::vector<nvmf::SubsystemConfig> subsystems;
     for (std::uint32_t i = 0; i < ssd_count(); ++i) {
         nvmf::SubsystemConfig config;
         config.device = drives_[i].get();
-        if (port.empty()) config.service = service(i);
+        if (port_.empty()) config.service = service(i);
         config.drive_reactor = drive_reactors_[first_thread(i)];
         subsystems.push_back(std::move(config));
     }
     nvmf::TargetOptions target;
-    if (!port.empty()) target.ports.push_back({.service = port, .address = {}});
+    if (!port_.empty()) target.ports.push_back({.service = port_, .address = {}});
     GN_ASSIGN(target_, nvmf::Target::open(*nic_, subsystems, target));
     return {};
+}
+
+daemon::SsdIdentity Node::identity(std::uint32_t index) const {
+    const ssd::Drive& drive = *drives_[index];
+    daemon::SsdIdentity out;
+    out.uuid = drive.uuid();
+    out.nic_address = address_;
+    out.service = port_.empty() ? service(index) : port_;
+    out.subsystem_nqn = subsystem_nqn(index);
+    out.serial = drive.serial();
+    out.capacity_blocks = drive.capacity_blocks();
+    return out;
 }
 
 EmbeddedSsd Node::describe(std::uint32_t index) const {

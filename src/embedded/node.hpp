@@ -8,6 +8,7 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/embedded_array.hpp>
 
+#include "daemon/ssd_port.hpp"
 #include "embedded/profile.hpp"
 #include "nvmf/target.hpp"
 #include "rdma/loop_wire.hpp"
@@ -68,6 +69,8 @@ class Node {
     }
     /// Of an SSD on the loop wire.
     [[nodiscard]] static std::string service(std::uint32_t index) { return "ssd-" + std::to_string(index); }
+    /// As a daemon knows it: which incarnation it is, and where a host reaches it.
+    [[nodiscard]] daemon::SsdIdentity identity(std::uint32_t index) const;
     /// Null on the loop wire.
     [[nodiscard]] const rdma::UdpWire* udp() const { return udp_.get(); }
     /// Whether processes of this machine reach it over shared memory (UdpListen::shm).
@@ -79,7 +82,7 @@ class Node {
     explicit Node(std::string address) : address_(std::move(address)) {}
     Result<void> start_threads(const EmbeddedArrayOptions& options);
     Result<void> open_drives(const EmbeddedArrayOptions& options);
-    Result<void> open_target(const std::string& port);
+    Result<void> open_target();
     /// The drive thread that fetches a drive's commands; its service units follow from there.
     [[nodiscard]] std::size_t first_thread(std::uint32_t drive) const;
 
@@ -94,6 +97,7 @@ class Node {
     std::unique_ptr<rdma::UdpWire> udp_;
     std::unique_ptr<rdma::SoftNic> nic_;
     std::vector<std::unique_ptr<ssd::Drive>> drives_;
+    std::string port_;  ///< of a listener that leads to all; empty: each SSD has one of its own
     std::unique_ptr<nvmf::Target> target_;
     std::unique_ptr<rdma::ShmServer> shm_;
 };

@@ -49,16 +49,7 @@ class LostNode : public ::testing::Test {
         GN_ASSERT_OK(volume->write(0, data));
     }
     [[nodiscard]] daemon::SsdIdentity identity(std::uint32_t slot) const {
-        const embedded::Node& node = *nodes[slot / kSsdsOfNode];
-        const std::uint32_t i = slot % kSsdsOfNode;
-        daemon::SsdIdentity id;
-        id.uuid = node.drive(i).uuid();
-        id.nic_address = node.address();
-        id.service = "4420";
-        id.subsystem_nqn = node.subsystem_nqn(i);
-        id.serial = node.drive(i).serial();
-        id.capacity_blocks = node.drive(i).capacity_blocks();
-        return id;
+        return nodes[slot / kSsdsOfNode]->identity(slot % kSsdsOfNode);
     }
     /// The first block of a chunk whose reads go to this slot.
     [[nodiscard]] std::uint64_t block_at(std::uint32_t slot) const {

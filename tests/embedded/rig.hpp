@@ -109,7 +109,7 @@ class ArrayRig {
         nic = rdma::SoftNic::open(wire, "host", n, node->nic_reactors()).value();
         std::vector<daemon::SsdPort*> raw;
         for (std::uint32_t i = 0; i < o.ssds; ++i) {
-            ports.push_back(daemon::NvmfSsdPort::connect(*nic, i, identity(i)).value());
+            ports.push_back(daemon::NvmfSsdPort::connect(*nic, i, node->identity(i)).value());
             raw.push_back(ports.back().get());
         }
         daemon::InProcessOptions d;
@@ -182,17 +182,6 @@ class ArrayRig {
             EXPECT_EQ(usage.pool_blocks_free, usage.pool_blocks) << "channel " << i;
             EXPECT_EQ(c.counters().value().quarantined, 0u) << "channel " << i;
         }
-    }
-
-    [[nodiscard]] daemon::SsdIdentity identity(std::uint32_t i) const {
-        daemon::SsdIdentity id;
-        id.uuid = node->drive(i).uuid();
-        id.nic_address = node->address();
-        id.service = embedded::Node::service(i);
-        id.subsystem_nqn = node->subsystem_nqn(i);
-        id.serial = node->drive(i).serial();
-        id.capacity_blocks = node->drive(i).capacity_blocks();
-        return id;
     }
 
     // Destroyed from the last to the first.
