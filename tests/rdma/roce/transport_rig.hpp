@@ -77,6 +77,14 @@ struct Rig : testing::Test {
         request.invalidate_rkey = key;
         ASSERT_TRUE(requester->post(request).ok());
     }
+    /// By a new connection.
+    void send_where_no_receive_is(std::uint32_t retries) {
+        RequesterOptions options = out(0xFFFFFE);
+        options.rnr_retries = retries;
+        requester = std::make_unique<Requester>(options);
+        responder = std::make_unique<Responder>(in(0xFFFFFE), node);
+        post(RequestKind::kSend, 10);
+    }
     std::vector<Packet> requests(TimeNs now) {
         std::vector<Packet> all;
         for (Packet packet; requester->next_packet(now, packet);) all.push_back(packet);

@@ -74,11 +74,7 @@ TEST_F(RoceTransport, SilenceIsAnsweredByBackOffAndThenByAnError) {
 
 TEST_F(RoceTransport, AMissingReceiveIsWaitedForAndNotForEver) {
     for (const std::uint32_t retries : {0u, 3u, 6u, kRnrByTime}) {
-        RequesterOptions options = out(0xFFFFFE);
-        options.rnr_retries = retries;
-        requester = std::make_unique<Requester>(options);
-        responder = std::make_unique<Responder>(in(0xFFFFFE), node);
-        post(RequestKind::kSend, 10);
+        send_where_no_receive_is(retries);
         TimeNs now = 0;
         std::uint32_t naks = 0;
         while (!requester->failed()) {
@@ -105,11 +101,7 @@ TEST_F(RoceTransport, AMissingReceiveIsWaitedForAndNotForEver) {
 }
 
 TEST_F(RoceTransport, APeerThatAlwaysNamesTheShortestPauseIsSentLittle) {
-    RequesterOptions options = out(0xFFFFFE);
-    options.rnr_retries = kRnrByTime;
-    requester = std::make_unique<Requester>(options);
-    responder = std::make_unique<Responder>(in(0xFFFFFE), node);
-    post(RequestKind::kSend, 10);
+    send_where_no_receive_is(kRnrByTime);
     TimeNs now = 0;
     std::uint32_t naks = 0;
     while (!requester->failed()) {
