@@ -1,4 +1,4 @@
-// client.cpp: a client's connections to every SSD, its channels, and what the proxy thread does for them.
+// client.cpp: a client's connections to every SSD, and its channels. What its own threads do: upkeep.cpp.
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/uuid.hpp>
 
@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
-#include <future>
+#include <map>
 #include <utility>
 
 namespace gnstor::client {
@@ -19,13 +18,9 @@ constexpr std::uint32_t kCpuChannels = 4;
 constexpr std::uint32_t kChannelsMax = 127;  // and the client's own one
 constexpr std::uint64_t kPoolGrain = 256u << 10;
 constexpr std::uint64_t kQuiesceNs = 10'000'000'000;
-constexpr std::uint32_t kQuiesceLookMs = 100;                  // whether there is anything to wait for
-constexpr std::uint64_t kLateAnswersNs = 1'000'000;            // for those that are there already
-constexpr auto kMapLook = std::chrono::milliseconds(20);       // a load a channel
-constexpr auto kPoolLook = std::chrono::milliseconds(5);       // likewise
-constexpr auto kPoolPause = std::chrono::seconds(1);           // after memory that was not to be had
-constexpr std::uint64_t kPoolGrowth = 4;                       // two doublings, where nothing else is said
-constexpr auto kMapPauseMax = std::chrono::milliseconds(640);  // between two questions that were in vain
+constexpr std::uint32_t kQuiesceLookMs = 100;        // whether there is anything to wait for
+constexpr std::uint64_t kLateAnswersNs = 1'000'000;  // for those that are there already
+constexpr std::uint64_t kPoolGrowth = 4;             // two doublings, where nothing else is said
 
 Result<void> check(const ClientOptions& o) {
     if (o.channels == 0 || o.channels > kChannelsMax)
@@ -45,6 +40,11 @@ Result<void> check(const ClientOptions& o) {
     if (o.transfer_timeout_ms == 0)
         return error(Errc::kInvalidArgument, "a host transfer needs a timeout of at least 1 ms");
     return simt::check_lanes(o.lanes);
+}
+
+/// An SSD that is not there now, in place of one that turns this client away.
+bool may_come_back(Errc why) {
+    return why == Errc::kTimedOut || why == Errc::kIo || why == Errc::kNotFound;
 }
 
 }  // namespace
@@ -89,9 +89,22 @@ Result<void> Client::Impl::open_sessions() {
         if (ssd.slot >= placement::kMaxSlots ||
             (!sessions.empty() && ssd.slot <= sessions.back()->ssd().slot))
             return error(Errc::kUnsupported, "the daemon names slot {} of the array out of order", ssd.slot);
-        GN_ASSIGN(std::unique_ptr<SsdSession> session,
-                  SsdSession::open(nic, ssd, identity, host_id, options.keep_alive_ms, options.channels + 1));
-        sessions.push_back(std::move(session));
+        sessions.push_back(std::make_unique<SsdSession>(nic, ssd, identity, host_id, options.keep_alive_ms,
+                                                        options.channels + 1));
+    }
+    std::map<std::string, Error> silent;  // what happened at addresses where nobody answers
+    for (const auto& session : sessions) {
+        const std::string& address = session->ssd().nic_address;
+        const auto known = silent.find(address);
+        const Result<void> opened = known != silent.end() ? known->second : session->reopen();
+        if (opened.ok()) continue;
+        if (!may_come_back(opened.error().code)) return opened;
+        // The others of a node that did not answer in all that time are not waited for as long.
+        if (opened.error().code == Errc::kTimedOut) silent.emplace(address, opened.error());
+        lost.fetch_or(1ull << session->ssd().slot);
+        log_warn("client {} does without {}, until reclaim() reaches it: {}", identity.name,
+                 session->ssd().subsystem_nqn, opened.error().message);
+        if (std::ranges::all_of(sessions, [this](const auto& s) { return is_lost(*s); })) return opened;
     }
     return {};
 }
@@ -117,7 +130,8 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
     gnor::ChannelOptions channel_options;
     channel_options.absent = ~0ull;  // but for those that there are
     channel_options.ssds = sessions.back()->ssd().slot + 1;
-    for (const auto& session : sessions) channel_options.absent &= ~(1ull << session->ssd().slot);
+    for (const auto& session : sessions)
+        if (!is_lost(*session)) channel_options.absent &= ~(1ull << session->ssd().slot);
     channel_options.depth = options.depth;
     channel_options.pool_bytes = options.pool_bytes;
     channel_options.pool_bytes_max = options.pool_bytes_max;
@@ -127,50 +141,9 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
     channel_options.check_buffers = options.check_buffers;
     channel_options.scatter_to_cqe = options.scatter_to_cqe;
     GN_ASSIGN(std::unique_ptr<gnor::Channel> channel, gnor::Channel::create(nic, channel_options));
-    for (const auto& session : sessions) GN_TRY(session->connect_queue(*channel, queue_id));
+    for (const auto& session : sessions)
+        if (!is_lost(*session)) GN_TRY(session->connect_queue(*channel, queue_id));
     return channel;
-}
-
-void Client::Impl::keep_alive_by_proxy() {
-    if (options.keep_alive_ms == 0) return;
-    const auto period = std::chrono::milliseconds(std::max(1u, options.keep_alive_ms / 3));
-    for (const auto& session : sessions)
-        chores.push_back(proxy.add(period, [this, s = session.get()] {
-            const bool known = is_lost(*s);
-            keep_alive(*s);
-            if (!known && is_lost(*s)) keep_others_alive();
-        }));
-}
-
-bool Client::Impl::is_lost(const SsdSession& session) const {
-    return ((lost.load() >> session.ssd().slot) & 1u) != 0;
-}
-
-// What an SSD has taken and not answered nobody answers once its node is dead, and a queue pair that waits
-// for answers alone sends nothing by which it would notice. With the association its queues end, so that
-// lanes turn to other replicas.
-void Client::Impl::keep_alive(SsdSession& session) {
-    const std::uint32_t slot = session.ssd().slot;
-    const std::uint64_t bit = 1ull << slot;
-    const auto kept = session.keep_alive();
-    if (kept.ok()) {
-        lost.fetch_and(~bit);
-        return;
-    }
-    // A line a loss, however long it lasts.
-    if ((lost.fetch_or(bit) & bit) == 0)
-        log_warn("no keep-alive to {}: {}", session.ssd().subsystem_nqn, kept.error().message);
-    session.if_lost([&] {
-        for (const auto& channel : channels) nic.disconnect(channel->queue_pair(slot));
-        nic.disconnect(host_channel->queue_pair(slot));
-    });
-}
-
-void Client::Impl::keep_others_alive() {
-    std::vector<std::future<void>> asked;  // without threads to be had one after the other, by wait()
-    for (const auto& session : sessions)
-        if (!is_lost(*session)) asked.push_back(std::async([this, s = session.get()] { keep_alive(*s); }));
-    for (const auto& each : asked) each.wait();
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -293,8 +266,12 @@ bool Client::Impl::answers_may_come() {
 }
 
 Result<void> Client::Impl::reset_queue(gnor::Channel& channel, SsdSession& session, std::uint16_t queue_id) {
-    GN_TRY(channel.reclaim(session.ssd().slot));
-    return session.connect_queue(channel, queue_id);
+    const std::uint32_t slot = session.ssd().slot;
+    auto done = channel.reclaim(slot);
+    if (done.ok()) done = session.connect_queue(channel, queue_id);
+    // Lanes pass it by, until it is tried again.
+    if (!done.ok()) GN_TRY(channel.give_up(slot));
+    return done;
 }
 
 Result<void> Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_id) {
@@ -305,7 +282,6 @@ Result<void> Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_i
         const bool stuck = (((usage.queues_pending | associations_anew) >> slot) & 1u) != 0 ||
                            nic.state(channel.queue_pair(slot)) != rdma::QpState::kReadyToSend;
         if (!stuck) continue;
-        // One SSD that does not come back keeps none of the others away.
         auto done = reset_queue(channel, *session, queue_id);
         if (!done.ok() && first.ok()) first = std::move(done);
     }
@@ -329,17 +305,25 @@ void Client::Impl::settle_host_channel() {
 }
 
 Result<void> Client::reclaim() {
+    Result<void> first;
+    // One SSD that does not come back keeps none of the others away.
+    const auto go_on = [&](Result<void> done) {
+        if (!done.ok() && first.ok()) first = std::move(done);
+    };
     for (const auto& session : impl_->sessions) {
         if (session->alive()) continue;
-        impl_->associations_anew |= 1ull << session->ssd().slot;
-        GN_TRY(session->reopen());
+        const std::uint64_t bit = 1ull << session->ssd().slot;
+        impl_->associations_anew |= bit;
+        auto opened = session->reopen();
+        if (opened.ok()) impl_->lost.fetch_and(~bit);
+        go_on(std::move(opened));
     }
     for (std::size_t i = 0; i < impl_->channels.size(); ++i)
-        GN_TRY(impl_->reclaim(*impl_->channels[i], static_cast<std::uint16_t>(i + 1)));
+        go_on(impl_->reclaim(*impl_->channels[i], static_cast<std::uint16_t>(i + 1)));
     const std::lock_guard no_transfer(impl_->host_lanes);
-    GN_TRY(impl_->reclaim(*impl_->host_channel, impl_->host_queue_id()));
-    impl_->associations_anew = 0;
-    return {};
+    go_on(impl_->reclaim(*impl_->host_channel, impl_->host_queue_id()));
+    if (first.ok()) impl_->associations_anew = 0;
+    return first;
 }
 
 Result<void> Client::refresh_map() {
@@ -362,53 +346,14 @@ Result<bool> Client::Impl::refresh_map() {
     return true;
 }
 
-void Client::Impl::follow_maps_by_proxy() {
-    (void)renewals.add(kMapLook, [this] { look_for_refused_map(); });
-}
-
-// Lanes that were refused for their map wait for a newer one (gnor/retrying.hpp). The daemon may not have it
-// yet either: then it is asked again, less often each time, as long as lanes say so.
-void Client::Impl::look_for_refused_map() {
-    const nvme::MapVersion ours = view.load(std::memory_order_acquire)->map.version;
-    bool refused = host_channel->refused_map() == ours;
-    for (const auto& channel : channels) refused = refused || channel->refused_map() == ours;
-    const auto now = std::chrono::steady_clock::now();
-    if (!refused || now < next_map_look) return;
-    host_channel->clear_refused_map();
-    for (const auto& channel : channels) channel->clear_refused_map();
-    const auto newer = refresh_map();
-    if (!newer.ok()) log_warn("client {} looks for a newer map: {}", identity.name, newer.error().message);
-    const bool found = newer.ok() && *newer;
-    map_pause = found ? std::chrono::milliseconds(0)
-                      : std::min<std::chrono::milliseconds>(kMapPauseMax, map_pause * 2 + kMapLook);
-    next_map_look = now + map_pause;
-}
-
-void Client::Impl::grow_pools_by_proxy() {
-    for (const auto& channel : channels) growths.push_back({channel.get()});
-    growths.push_back({host_channel.get()});
-    if (options.pool_bytes_max == options.pool_bytes) return;
-    (void)pools.add(kPoolLook, [this] { grow_pools(); });
-}
-
-// Lanes that found nothing free in a pool said so, and try again (gnor/pool.hpp). Memory that is not to be
-// had is no end: commands that are answered give theirs back.
-void Client::Impl::grow_pools() {
-    const auto now = std::chrono::steady_clock::now();
-    for (PoolGrowth& growth : growths) {
-        if (now < growth.next_try) continue;
-        const auto grown = growth.channel->grow_pool_if_asked();
-        if (grown.ok()) continue;
-        growth.next_try = now + kPoolPause;
-        if (std::exchange(growth.complained, true)) continue;
-        log_warn("a channel of client {} stays with a pool of {} bytes: {}", identity.name,
-                 growth.channel->pool_bytes(), grown.error().message);
-    }
-}
-
 Result<bool> Client::volatile_write_cache() {
     bool any = false;
     for (const auto& session : impl_->sessions) {
+        // Of one that is away it is unknown: as if it had one, so that flushes are sent.
+        if (impl_->is_lost(*session)) {
+            any = true;
+            continue;
+        }
         GN_ASSIGN(const bool has, session->volatile_write_cache());
         any = any || has;
     }

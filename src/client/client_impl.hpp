@@ -47,7 +47,7 @@ struct Client::Impl {
     std::mutex host_lanes;                        ///< one transfer of Volume::read or write at a time
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
     std::uint64_t associations_anew = 0;  ///< a bit a slot whose queue pairs are still those of a lost one
-    std::atomic<std::uint64_t> lost{0};   ///< a bit a slot that the last keep-alive did not reach
+    std::atomic<std::uint64_t> lost{0};   ///< a bit a slot that the last keep-alive, or open(), did not reach
     Proxy proxy;                          ///< keep-alives to SSDs
     std::chrono::steady_clock::time_point next_map_look;  ///< the thread of `renewals` alone, as what follows
     std::chrono::milliseconds map_pause{0};
@@ -58,6 +58,7 @@ struct Client::Impl {
     Proxy pools;  ///< of channels, that lanes wait for: behind no daemon and no SSD that hangs
 
     Result<void> open();
+    /// With all SSDs that answer, of which there has to be one. Others count as lost.
     Result<void> open_sessions();
     Result<void> open_channels();
     Result<std::unique_ptr<gnor::Channel>> open_channel(std::uint16_t queue_id, rdma::RingUse use,

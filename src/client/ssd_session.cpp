@@ -5,13 +5,12 @@
 
 namespace gnstor::client {
 namespace {
-constexpr std::uint32_t kConnectTimeoutMs = 10'000;
-}
 
-Result<std::unique_ptr<SsdSession>> SsdSession::open(rdma::SoftNic& nic, const SsdAddress& ssd,
-                                                     const ClientIdentity& identity,
-                                                     const nvmf::HostId& host_id, std::uint32_t keep_alive_ms,
-                                                     std::uint32_t channels) {
+constexpr std::uint32_t kConnectTimeoutMs = 10'000;
+
+nvmf::HostOptions options_for(const SsdAddress& ssd, const ClientIdentity& identity,
+                              const nvmf::HostId& host_id, std::uint32_t keep_alive_ms,
+                              std::uint32_t channels) {
     nvmf::HostOptions options;
     options.peer_address = ssd.nic_address;
     options.service = ssd.service;
@@ -20,10 +19,14 @@ Result<std::unique_ptr<SsdSession>> SsdSession::open(rdma::SoftNic& nic, const S
     options.host_id = host_id;
     options.keep_alive_ms = keep_alive_ms;
     options.io_queues = channels;
-    std::unique_ptr<SsdSession> session(new SsdSession(nic, ssd, std::move(options)));
-    GN_TRY(session->reopen());
-    return session;
+    return options;
 }
+
+}  // namespace
+
+SsdSession::SsdSession(rdma::SoftNic& nic, const SsdAddress& ssd, const ClientIdentity& identity,
+                       const nvmf::HostId& host_id, std::uint32_t keep_alive_ms, std::uint32_t channels)
+    : nic_(nic), ssd_(ssd), options_(options_for(ssd, identity, host_id, keep_alive_ms, channels)) {}
 
 Result<std::shared_ptr<nvmf::HostController>> SsdSession::host() const {
     const std::lock_guard lock(mutex_);

@@ -18,10 +18,9 @@ namespace gnstor::client {
 
 class SsdSession {
   public:
-    static Result<std::unique_ptr<SsdSession>> open(rdma::SoftNic& nic, const SsdAddress& ssd,
-                                                    const ClientIdentity& identity,
-                                                    const nvmf::HostId& host_id, std::uint32_t keep_alive_ms,
-                                                    std::uint32_t channels);
+    /// Without an association: reopen() makes one.
+    SsdSession(rdma::SoftNic& nic, const SsdAddress& ssd, const ClientIdentity& identity,
+               const nvmf::HostId& host_id, std::uint32_t keep_alive_ms, std::uint32_t channels);
 
     /// Connects the queue pair that `channel` has for this SSD as I/O queue `queue_id`: RDMA connection, then
     /// Fabrics Connect.
@@ -39,21 +38,18 @@ class SsdSession {
     Result<bool> volatile_write_cache();
     Result<SsdCounts> counts();
     [[nodiscard]] const SsdAddress& ssd() const { return ssd_; }
-    /// A fresh association after the old one was lost; I/O queues must be reset and connected anew, even
-    /// those that look well: the SSD's side of the old ones is going.
+    /// A fresh association, the first or after the old one was lost; I/O queues must be reset and connected
+    /// anew, even those that look well: the SSD's side of the old ones is going.
     Result<void> reopen();
 
   private:
-    SsdSession(rdma::SoftNic& nic, SsdAddress ssd, nvmf::HostOptions options)
-        : nic_(nic), ssd_(std::move(ssd)), options_(std::move(options)) {}
-
     rdma::SoftNic& nic_;
     const SsdAddress ssd_;
     const nvmf::HostOptions options_;
     [[nodiscard]] Result<std::shared_ptr<nvmf::HostController>> host() const;
 
     mutable std::mutex mutex_;                    ///< guards the pointer
-    std::shared_ptr<nvmf::HostController> host_;  ///< null from a failed reopen() on
+    std::shared_ptr<nvmf::HostController> host_;  ///< null before the first reopen() and from a failed one on
 };
 
 }  // namespace gnstor::client

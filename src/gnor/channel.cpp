@@ -411,4 +411,10 @@ Result<void> Channel::reclaim(std::uint32_t slot) {
     return access.commit();
 }
 
+Result<void> Channel::give_up(std::uint32_t slot) {
+    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+    simt::store_release<simt::Scope::kDevice>(&access->queue(slot).broken, 1u);
+    return access.commit();
+}
+
 }  // namespace gnstor::gnor

@@ -28,7 +28,7 @@ namespace gnstor::gnor {
 
 struct ChannelOptions {
     std::uint32_t ssds = 1;    ///< slots of the array: one queue pair each; 1 .. 64
-    std::uint64_t absent = 0;  ///< a bit a slot that no SSD fills: as if its queue pair had broken
+    std::uint64_t absent = 0;  ///< a bit a slot with no SSD to connect to: as if its queue pair had broken
     std::uint32_t depth = 32;  ///< commands in flight a queue pair; a power of two, 2 .. 1024
     std::uint64_t pool_bytes = 8ull << 20;  ///< registered pool; a multiple of 256 KiB
     std::uint64_t pool_bytes_max = 0;       ///< it may grow to this; 0: it does not (PoolOptions)
@@ -123,6 +123,8 @@ class Channel {
     /// who still hold a token), frees what was in quarantine. On return the NIC touches no buffer of theirs;
     /// the queue pair must be connected again. Quiet.
     Result<void> reclaim(std::uint32_t slot);
+    /// After that, where it cannot be connected: lanes pass the queue pair by, as one that broke. Quiet.
+    Result<void> give_up(std::uint32_t slot);
     /// Gives up the tokens that lanes left behind: their requests go on, their slots come back with the
     /// answers, and the tokens are stale. Returns how many commands that were. For kernels that ended without
     /// waiting for, polling or dropping what they sent. Quiet.

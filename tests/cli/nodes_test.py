@@ -227,6 +227,9 @@ class Nodes(Programs):
         rest, _ = process.communicate(timeout=DEADLINE_S)
         self.assertEqual(process.returncode, 0)
         self.assertTrue(first + rest == data, "other bytes than were put")
+        late = self.cli("cat", "data")
+        self.assertTrue(late.stdout == data, "other bytes for a command that begins while the node is away")
+        self.assertIn(b"does without", late.stderr)
         count("kills")
 
     def test_up_fails_while_the_array_does_not_serve_and_leaves_gnstord_there(self):

@@ -91,16 +91,7 @@ class SeveralNodes : public ::testing::Test {
         }
     }
     [[nodiscard]] daemon::SsdIdentity identity(std::uint32_t slot) const {
-        const embedded::Node& node = *nodes[slot / kSsdsEach];
-        const std::uint32_t i = slot % kSsdsEach;
-        daemon::SsdIdentity id;
-        id.uuid = node.drive(i).uuid();
-        id.nic_address = node.address();
-        id.service = "4420";
-        id.subsystem_nqn = node.subsystem_nqn(i);
-        id.serial = node.drive(i).serial();
-        id.capacity_blocks = node.drive(i).capacity_blocks();
-        return id;
+        return nodes[slot / kSsdsEach]->identity(slot % kSsdsEach);
     }
     /// Reads blocks here and there, and compares. The first status that is no success, or success.
     Status read(std::uint32_t lane, std::uint32_t times, std::uint32_t& done) {
@@ -169,6 +160,46 @@ TEST_F(SeveralNodes, LanesReadOnWhileOneGoesAndReclaimIsEnoughOnceItIsBack) {
         EXPECT_EQ(client->channel(i).counters().value().quarantined, 0u);
     }
     count("several_nodes_reads", reads);
+}
+
+TEST_F(SeveralNodes, AClientThatComesWhileOneIsAwayDoesWithoutItUntilReclaim) {
+    GN_ASSERT_OK(daemon->share_volume(client->identity().id, "v", 0));
+    client::ClientOptions c;
+    c.name = "late";
+    c.channels = 1;
+    c.keep_alive_ms = 3000;
+    for (std::uint32_t away = 0; away < kNodes; ++away) {
+        nodes[away].reset();
+        auto late_comer = client::Client::connect(*daemon, *nic, c);
+        GN_ASSERT_OK(late_comer);
+        client::Client& late_client = **late_comer;
+        const auto v = late_client.open("v", client::OpenMode::kRead).value();
+        std::vector<std::byte> back(std::size_t{kBlocks} * nvme::kBlockBytes);
+        const auto expect_all = [&](const char* when) {
+            std::ranges::fill(back, std::byte{0});
+            GN_ASSERT_OK(v->read(0, back));
+            std::uint64_t wrong = 0;
+            for (std::size_t i = 0; i < back.size() / 8; ++i) {
+                std::uint64_t word = 0;
+                std::memcpy(&word, back.data() + 8 * i, sizeof word);
+                wrong += word == mix64(i) ? 0 : 1;
+            }
+            EXPECT_EQ(wrong, 0u) << when << " node " << away;
+        };
+        expect_all("without");
+        EXPECT_FALSE(late_client.reclaim().ok()) << "it is not there";
+        expect_all("still without");
+        EXPECT_TRUE(late_client.volatile_write_cache().value()) << "of one that is away it is unknown";
+        start(away);
+        give_map(away);
+        GN_ASSERT_OK(late_client.reclaim());
+        const std::uint64_t before = nodes[away]->describe(0).reads;
+        expect_all("with");
+        EXPECT_GT(nodes[away]->describe(0).reads, before) << "it serves reads again";
+        GN_ASSERT_OK(client->reclaim());  // the one that was there before
+    }
+    for (auto& node : nodes) node.reset();
+    EXPECT_FALSE(client::Client::connect(*daemon, *nic, c).ok()) << "nobody is there";
 }
 
 }  // namespace

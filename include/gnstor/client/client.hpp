@@ -55,8 +55,8 @@ class Volume;
 
 class Client {
   public:
-    /// Registers `options.name`, connects to every SSD of the array through `nic`. `control` and `nic` must
-    /// outlive the client.
+    /// Registers `options.name`, connects through `nic` to all SSDs that answer, at least one; lanes pass the
+    /// others by, as broken ones, until reclaim(). `control` and `nic` must outlive the client.
     static Result<std::unique_ptr<Client>> connect(ControlPlane& control, rdma::SoftNic& nic,
                                                    const ClientOptions& options);
     /// Volumes must be gone. Commands still under way are waited for, bounded; then queue pairs are reset.

@@ -1,0 +1,109 @@
+// upkeep.cpp: what a client's own threads do: keep-alives to SSDs, newer maps, pools that grow
+// (client_impl.hpp says which thread does what).
+#include <gnstor/base/log.hpp>
+
+#include "client/client_impl.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <utility>
+#include <vector>
+
+namespace gnstor::client {
+namespace {
+
+constexpr auto kMapLook = std::chrono::milliseconds(20);       // a load a channel
+constexpr auto kPoolLook = std::chrono::milliseconds(5);       // likewise
+constexpr auto kPoolPause = std::chrono::seconds(1);           // after memory that was not to be had
+constexpr auto kMapPauseMax = std::chrono::milliseconds(640);  // between two questions that were in vain
+
+}  // namespace
+
+void Client::Impl::keep_alive_by_proxy() {
+    if (options.keep_alive_ms == 0) return;
+    const auto period = std::chrono::milliseconds(std::max(1u, options.keep_alive_ms / 3));
+    for (const auto& session : sessions)
+        chores.push_back(proxy.add(period, [this, s = session.get()] {
+            const bool known = is_lost(*s);
+            keep_alive(*s);
+            if (!known && is_lost(*s)) keep_others_alive();
+        }));
+}
+
+bool Client::Impl::is_lost(const SsdSession& session) const {
+    return ((lost.load() >> session.ssd().slot) & 1u) != 0;
+}
+
+// What an SSD has taken and not answered nobody answers once its node is dead, and a queue pair that waits
+// for answers alone sends nothing by which it would notice. With the association its queues end, so that
+// lanes turn to other replicas.
+void Client::Impl::keep_alive(SsdSession& session) {
+    const std::uint32_t slot = session.ssd().slot;
+    const std::uint64_t bit = 1ull << slot;
+    const auto kept = session.keep_alive();
+    if (kept.ok()) {
+        lost.fetch_and(~bit);
+        return;
+    }
+    // A line a loss, however long it lasts.
+    if ((lost.fetch_or(bit) & bit) == 0)
+        log_warn("no keep-alive to {}: {}", session.ssd().subsystem_nqn, kept.error().message);
+    session.if_lost([&] {
+        for (const auto& channel : channels) nic.disconnect(channel->queue_pair(slot));
+        nic.disconnect(host_channel->queue_pair(slot));
+    });
+}
+
+void Client::Impl::keep_others_alive() {
+    std::vector<std::future<void>> asked;  // without threads to be had one after the other, by wait()
+    for (const auto& session : sessions)
+        if (!is_lost(*session)) asked.push_back(std::async([this, s = session.get()] { keep_alive(*s); }));
+    for (const auto& each : asked) each.wait();
+}
+
+void Client::Impl::follow_maps_by_proxy() {
+    (void)renewals.add(kMapLook, [this] { look_for_refused_map(); });
+}
+
+// Lanes that were refused for their map wait for a newer one (gnor/retrying.hpp). The daemon may not have it
+// yet either: then it is asked again, less often each time, as long as lanes say so.
+void Client::Impl::look_for_refused_map() {
+    const nvme::MapVersion ours = view.load(std::memory_order_acquire)->map.version;
+    bool refused = host_channel->refused_map() == ours;
+    for (const auto& channel : channels) refused = refused || channel->refused_map() == ours;
+    const auto now = std::chrono::steady_clock::now();
+    if (!refused || now < next_map_look) return;
+    host_channel->clear_refused_map();
+    for (const auto& channel : channels) channel->clear_refused_map();
+    const auto newer = refresh_map();
+    if (!newer.ok()) log_warn("client {} looks for a newer map: {}", identity.name, newer.error().message);
+    const bool found = newer.ok() && *newer;
+    map_pause = found ? std::chrono::milliseconds(0)
+                      : std::min<std::chrono::milliseconds>(kMapPauseMax, map_pause * 2 + kMapLook);
+    next_map_look = now + map_pause;
+}
+
+void Client::Impl::grow_pools_by_proxy() {
+    for (const auto& channel : channels) growths.push_back({channel.get()});
+    growths.push_back({host_channel.get()});
+    if (options.pool_bytes_max == options.pool_bytes) return;
+    (void)pools.add(kPoolLook, [this] { grow_pools(); });
+}
+
+// Lanes that found nothing free in a pool said so, and try again (gnor/pool.hpp). Memory that is not to be
+// had is no end: commands that are answered give theirs back.
+void Client::Impl::grow_pools() {
+    const auto now = std::chrono::steady_clock::now();
+    for (PoolGrowth& growth : growths) {
+        if (now < growth.next_try) continue;
+        const auto grown = growth.channel->grow_pool_if_asked();
+        if (grown.ok()) continue;
+        growth.next_try = now + kPoolPause;
+        if (std::exchange(growth.complained, true)) continue;
+        log_warn("a channel of client {} stays with a pool of {} bytes: {}", identity.name,
+                 growth.channel->pool_bytes(), grown.error().message);
+    }
+}
+
+}  // namespace gnstor::client
