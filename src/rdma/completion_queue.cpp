@@ -5,6 +5,7 @@
 #include <gnstor/simt/atomic.hpp>
 
 #include <sched.h>
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -112,6 +113,12 @@ void CompletionQueue::store(mlx5::Cqe64* cqe, std::uint8_t owner, const Completi
                              mlx5::make_counter_own(fields.wqe_counter, op_own)});
 }
 
+bool CompletionQueue::is_written(std::uint64_t position) const {
+    const std::uint32_t last =
+        acquire_last_words(config_.ring + (position & (config_.entries - 1))).counter_own;
+    return mlx5::cqe_opcode(last) != mlx5::kCqeInvalid && mlx5::cqe_owner(last) == owner_at(position);
+}
+
 std::vector<QpNumber> CompletionQueue::complete_for(const std::function<bool(QpNumber)>& is_gone,
                                                     CompletionFields fields) {
     std::vector<QpNumber> written;
@@ -120,14 +127,12 @@ std::vector<QpNumber> CompletionQueue::complete_for(const std::function<bool(QpN
         const std::uint64_t ticket = simt::load_acquire<Scope::kSystem>(config_.tickets + i);
         fields.qpn = tickets::qpn_of(ticket);
         if (!is_gone(fields.qpn)) continue;
-        const std::uint8_t owner = owner_at(tickets::position_of(ticket));
-        const std::uint32_t last = acquire_last_words(config_.ring + i).counter_own;
-        if (mlx5::cqe_opcode(last) != mlx5::kCqeInvalid && mlx5::cqe_owner(last) == owner) continue;
+        if (is_written(tickets::position_of(ticket))) continue;
         // Consumed and taken anew in between: what was seen is its new taker's, whose ticket came before it.
         // If the ticket still stands, this is a hole: nobody else writes it, and nobody takes it before it
         // was consumed.
         if (simt::load_acquire<Scope::kSystem>(config_.tickets + i) != ticket) continue;
-        store(config_.ring + i, owner, fields);
+        store(config_.ring + i, owner_at(tickets::position_of(ticket)), fields);
         written.push_back(fields.qpn);
     }
     return written;
@@ -148,6 +153,26 @@ CompletionQueue::Waiting CompletionQueue::waiting_of(QpNumber qp) const {
         waiting.errors += mlx5::cqe_is_error(last) ? 1 : 0;
     }
     return waiting;
+}
+
+bool CompletionQueue::is_settled(QpNumber qp) const {
+    const std::uint32_t consumed = be32(simt::load_acquire<Scope::kSystem>(config_.consumer_record));
+    std::vector<std::uint64_t> tickets(config_.entries);
+    std::uint32_t until = 0;  // its newest completion, counted from the consumer's record
+    for (std::uint32_t i = 0; i < config_.entries; ++i) {
+        tickets[i] = simt::load_acquire<Scope::kSystem>(config_.tickets + i);
+        const auto behind =
+            (static_cast<std::uint32_t>(tickets::position_of(tickets[i])) - consumed) & mlx5::kConsumerMask;
+        if (tickets::qpn_of(tickets[i]) == qp && behind < config_.entries)
+            until = std::max(until, behind + 1);
+    }
+    for (const std::uint64_t ticket : tickets) {
+        const std::uint64_t position = tickets::position_of(ticket);
+        // A later lap's place is no place before its: what lay there was consumed.
+        if (((static_cast<std::uint32_t>(position) - consumed) & mlx5::kConsumerMask) >= until) continue;
+        if (!is_written(position)) return false;
+    }
+    return true;
 }
 
 }  // namespace gnstor::rdma

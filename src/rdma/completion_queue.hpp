@@ -72,6 +72,9 @@ class CompletionQueue {
         std::uint32_t completions = 0, errors = 0;  ///< the latter are in both
     };
     [[nodiscard]] Waiting waiting_of(QpNumber qp) const;
+    /// Whether lanes that look can see all completions of a queue pair that takes no places any more: nobody
+    /// has taken a place before them and not written it yet.
+    [[nodiscard]] bool is_settled(QpNumber qp) const;
 
     std::uint32_t affinity =
         0;  ///< of the queue pairs that receive through it (ConnectRequest); set at creation
@@ -89,6 +92,8 @@ class CompletionQueue {
     [[nodiscard]] std::uint8_t owner_at(std::uint64_t position) const noexcept {
         return static_cast<std::uint8_t>((position >> entries_log2_) & 1);
     }
+    /// Whether its entry holds the completion of this position.
+    [[nodiscard]] bool is_written(std::uint64_t position) const;
     static void store(mlx5::Cqe64* cqe, std::uint8_t owner, const CompletionFields& fields);
     void lock() noexcept;
     void unlock() noexcept {

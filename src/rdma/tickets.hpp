@@ -9,7 +9,8 @@
 // Invariants, while nobody scribbles
 //   * position p is taken only when p - 1 was, and when the completion of p - entries was consumed;
 //   * so the tickets of a ring say where it stands, also to a process that comes later.
-// Nothing in the words is to be trusted: Taker ends after a bounded number of steps, whatever they say.
+// Nothing in the words is to be trusted: Taker ends after a bounded number of steps, which does not grow with
+// the ring, whatever they say.
 #pragma once
 
 #include <gnstor/rdma/mlx5.hpp>
@@ -57,18 +58,26 @@ class Taker {
     /// Takes the next position for a completion of `qpn`. kFull: it has not been consumed since the last lap.
     Outcome take(std::uint32_t qpn, std::uint64_t& position) noexcept {
         // As often as honest others may come before, and far more.
-        for (std::uint64_t steps = kStepsSpared + 2 * (std::uint64_t{mask_} + 1); steps != 0; --steps) {
+        std::uint32_t searches = kSearches, passed = 0, to_search = kStepsToSearch;
+        for (std::uint32_t steps = kSteps; steps != 0 && searches != 0; --steps) {
             std::uint64_t* const word = words_ + (front_ & mask_);
             // Acquire: with it comes what its taker knew to be consumed.
             const std::uint64_t seen = simt::load_acquire<simt::Scope::kSystem>(word);
             const std::int64_t ahead = ahead_of(seen, front_);
             if (ahead >= 0) {  // others took it, or a later lap's
                 front_ += static_cast<std::uint64_t>(ahead) + 1;
+                // Less often each time: whoever searches while many others take places may come late again.
+                if (++passed == to_search) {
+                    find_front();
+                    passed = 0;
+                    to_search *= 2;
+                }
                 continue;
             }
             if (ahead !=
                 -static_cast<std::int64_t>(mask_) - 1) {  // idle for 2^39 completions, or scribbled over
                 find_front();
+                --searches;
                 continue;
             }
             if (!has_room()) {
@@ -88,10 +97,23 @@ class Taker {
     }
 
   private:
-    static constexpr std::uint64_t kStepsSpared = 16'384;
+    static constexpr std::uint32_t kSteps = 4096, kSearches = 64;
+    static constexpr std::uint32_t kStepsToSearch =
+        16;  ///< places one by one, before the front is searched for
 
+    /// Words up to the front are of the newest lap, those from there on of the lap before it.
     void find_front() noexcept {
-        front_ = (position_of(simt::load_acquire<simt::Scope::kSystem>(words_)) + 1) & kPositionMask;
+        const std::uint64_t first = position_of(simt::load_acquire<simt::Scope::kSystem>(words_));
+        std::uint64_t low = 1, high = mask_ + 1;
+        while (low < high) {
+            const std::uint64_t middle = low + (high - low) / 2;
+            const std::uint64_t seen = simt::load_acquire<simt::Scope::kSystem>(words_ + middle);
+            if (ahead_of(seen, first + middle) >= 0)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        front_ = (first + low) & kPositionMask;
         consumed_ = front_ - mask_ - 1;  // as if full: the record is read first
     }
     [[nodiscard]] bool has_room() const noexcept { return front_ - consumed_ <= mask_; }

@@ -44,9 +44,11 @@ class Child {
         char byte = 0;
         return ::write(go_, "g", 1) == 1 && ::read(ready_, &byte, 1) == 1;
     }
+    /// Without waiting for its end.
+    void strike() const { ::kill(pid_, SIGKILL); }
     void kill() {
         if (pid_ <= 0) return;
-        ::kill(pid_, SIGKILL);
+        strike();
         ::waitpid(pid_, nullptr, 0);
         pid_ = 0;
     }

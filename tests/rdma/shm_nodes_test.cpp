@@ -226,6 +226,94 @@ TEST(ShmNodes, APlaceThatADeadNodeTookHoldsUpNobody) {
     EXPECT_EQ(client.errors[1].load(), 1u) << "one flushed receive, not two";
 }
 
+// Else lanes would see completions of its last life in its next one.
+TEST(ShmNodes, AQueuePairIsResetOnlyWhenAllThatItCompletedCanBeSeen) {
+    const auto stands_still = node_child(0), works = node_child(1);
+    ASSERT_TRUE(stands_still->begin() && works->begin());
+    Several client(2);
+    for (std::uint64_t n = 1; n < 50; ++n) ASSERT_TRUE(client.echo(n % 2, n));
+    tickets::Taker taker(words_of_tickets(), 1u << client.cq.ref.entries_log2, client.cq.record);
+    std::uint64_t place = 0;
+    ASSERT_EQ(taker.take(client.ends[0]->qpn, place), tickets::Taker::Outcome::kTaken);
+    const std::uint64_t before = client.nic->counters().completions;
+    ASSERT_TRUE(client.send(1, 1000));
+    // Of the send and of the answer, which lies behind the place that was taken.
+    EXPECT_TRUE(eventually([&] { return client.nic->counters().completions >= before + 2; }));
+    const auto refused = client.nic->reset_queue_pair(client.ends[1]->qpn);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kBusy);
+    stands_still->kill();
+    EXPECT_TRUE(eventually([&] { return client.nic->state(client.ends[0]->qpn) == QpState::kError; }));
+    client.start_anew(1);
+    EXPECT_EQ(client.answers[1].load(), 1000u) << "seen before the queue pair lives again";
+    client.connect(1);
+    for (std::uint64_t n = 2000; n < 2100; ++n) ASSERT_TRUE(client.echo(1, n));
+    EXPECT_EQ(client.strangers.load(), 0u);
+}
+
+TEST(ShmNodes, AQueuePairThatIsDestroyedWhenItsNodeEndsLeavesNoPlaceOpen) {
+    constexpr std::uint32_t kEnds = 16;
+    const auto lives = node_child(0);
+    std::vector<std::unique_ptr<Child>> mortal;
+    for (std::uint32_t i = 0; i < kEnds; ++i) mortal.push_back(node_child(1));
+    ASSERT_TRUE(lives->begin() && mortal[0]->begin());
+    Several client(2);
+    std::uint64_t n = 0;
+    for (std::uint32_t i = 0; i < kEnds; ++i) {
+        ASSERT_TRUE(client.echo(1, ++n));
+        tickets::Taker taker(words_of_tickets(), 1u << client.cq.ref.entries_log2, client.cq.record);
+        std::uint64_t place = 0;
+        ASSERT_EQ(taker.take(client.ends[1]->qpn, place), tickets::Taker::Outcome::kTaken);
+        // Whoever sees its end first: the watcher, or the call that asks it to destroy the queue pair.
+        mortal[i]->strike();
+        client.ends[1].reset();
+        mortal[i]->kill();
+        ASSERT_TRUE(client.echo(0, ++n)) << i;
+        if (i + 1 == kEnds) break;
+        ASSERT_TRUE(mortal[i + 1]->begin());
+        client.ends[1] = std::make_unique<End>(*client.nic, client.cq);
+        client.receives[1] = client.ends[1]->receive;
+        client.errors[1] = 0;
+        client.connect(1);
+    }
+    client.ends.resize(1);
+}
+
+// As a client does that finds another way to an SSD.
+TEST(ShmNodes, AQueuePairGoesOverToAnotherNodeAndNotPastTheEndOfItsOwn) {
+    constexpr std::uint32_t kEnds = 8;
+    const auto lives = node_child(0);
+    std::vector<std::unique_ptr<Child>> mortal;
+    for (std::uint32_t i = 0; i < kEnds; ++i) mortal.push_back(node_child(1));
+    ASSERT_TRUE(lives->begin());
+    std::unique_ptr<Several> client;
+    for (std::uint32_t i = 0; i < kEnds; ++i) {
+        ASSERT_TRUE(mortal[i]->begin());
+        if (client == nullptr) client = std::make_unique<Several>(2);
+        client->start_anew(1);
+        client->connect(1);
+        ASSERT_TRUE(client->echo(1, 10 + i));
+        client->start_anew(1);
+        const QpNumber qp = client->ends[1]->qpn;
+        if (i % 2 == 0) {
+            (void)must(client->nic->connect(qp, address_of(0), kService, {}, 10'000));
+            ASSERT_TRUE(client->echo(1, 100 + i));
+            mortal[i]->kill();
+            ASSERT_TRUE(client->echo(1, 200 + i)) << "of a node that it has left";
+            continue;
+        }
+        // Whoever sees the end first, nothing is connected that is in error.
+        mortal[i]->strike();
+        if (client->nic->connect(qp, address_of(0), kService, {}, 10'000).ok())
+            ASSERT_TRUE(client->echo(1, 100 + i));
+        else
+            EXPECT_TRUE(eventually([&] { return client->nic->state(qp) == QpState::kError; }));
+        mortal[i]->kill();
+    }
+    EXPECT_TRUE(client->echo(0, 1000));
+    EXPECT_EQ(client->strangers.load(), 0u);
+}
+
 TEST(ShmNodes, AFlushedReceiveWaitsForRoomThatIsTheDeadNodesOwn) {
     const auto lives = node_child(0), dies = node_child(1);
     ASSERT_TRUE(lives->begin() && dies->begin());

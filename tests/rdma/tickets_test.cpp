@@ -152,7 +152,7 @@ class Before final : public simt::YieldHook {
 TEST(Tickets, AWriterThatIsOvertakenAtAnyOfItsStepsTakesTheNextPlace) {
     for (const std::uint32_t overtaken_by : {1u, 2u, kEntries - 1, kEntries, 5 * kEntries + 3})
         for (const bool from_full : {false, true})
-            for (std::uint32_t atomic = 1; atomic <= 12; ++atomic) {
+            for (std::uint32_t atomic = 1; atomic <= 24; ++atomic) {
                 Ring ring;
                 CompletionQueue slow(ring.config()), quick(ring.config());
                 // `slow` knows the front, and in one case that the ring is full as far as it has looked.
@@ -184,6 +184,104 @@ TEST(Tickets, AWriterThatIsOvertakenAtAnyOfItsStepsTakesTheNextPlace) {
                 for (const Ring::Came& came : all) EXPECT_EQ(came.counter, came.qpn == kFirst ? 7 : next++);
                 EXPECT_EQ(next, passed);
             }
+}
+
+// The owner of the ring looks at what a writer that ended has left, while lanes consume and others go on.
+TEST(Tickets, ACompletionThatIsConsumedAndWrittenOverWhileItIsLookedAtIsNeitherAHoleNorAnError) {
+    constexpr QpNumber kGone = kFirst + 9;
+    std::uint32_t interrupted = 0;
+    for (const bool counted : {false, true})
+        for (std::uint32_t atomic = 1; atomic <= 3 * kEntries; ++atomic) {
+            Ring ring;
+            CompletionQueue mine(ring.config()), ends(ring.config()), lives(ring.config());
+            for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(ends.write(receive_of(kGone, i)));
+            std::uint32_t of_gone = 0;
+            {
+                const Before consumed(atomic, [&] {
+                    ++interrupted;
+                    for (const Ring::Came& came : ring.take()) of_gone += came.qpn == kGone ? 1 : 0;
+                    CompletionFields fields = flushed();
+                    fields.qpn = kFirst;
+                    for (std::uint32_t i = 0; i < kEntries; ++i) ASSERT_TRUE(lives.write(fields));
+                });
+                if (counted)
+                    ASSERT_EQ(mine.waiting_of(kGone).errors, 0u) << atomic;
+                else
+                    ASSERT_TRUE(mine.complete_for([](QpNumber qp) { return qp == kGone; }, flushed()).empty())
+                        << atomic;
+            }
+            std::uint32_t of_living = 0;
+            for (auto came = ring.take(); !came.empty(); came = ring.take())
+                for (const Ring::Came& one : came) ++(one.qpn == kGone ? of_gone : of_living);
+            ASSERT_EQ(of_gone, 3u);
+            ASSERT_TRUE(of_living == 0 || of_living == kEntries) << of_living;
+        }
+    EXPECT_GT(interrupted, 2 * kEntries);
+}
+
+/// How many atomics a call takes.
+class Counting final : public simt::YieldHook {
+  public:
+    Counting() { simt::this_thread_yield_hook() = this; }
+    ~Counting() override { simt::this_thread_yield_hook() = nullptr; }
+    Counting(const Counting&) = delete;
+    Counting& operator=(const Counting&) = delete;
+    void on_atomic() override { ++atomics; }
+    std::uint64_t atomics = 0;
+};
+
+TEST(Tickets, WhatAWriterDoesDoesNotGrowWithTheRingWhateverTheWordsSay) {
+    constexpr std::uint32_t kMany = 1u << 18;
+    SplitMix64 random(seed_from_environment(8));
+    std::vector<std::uint64_t> words(kMany);
+    std::uint32_t record = 0;
+    std::uint64_t most = 0;
+    const auto take = [&](std::uint32_t times) {
+        const Counting count;
+        tickets::Taker taker(words.data(), kMany, &record);
+        std::uint64_t place = 0;
+        std::uint32_t taken = 0;
+        for (std::uint32_t i = 0; i < times; ++i) {
+            const std::uint64_t before = i == 0 ? 0 : count.atomics;  // of the first, with finding the front
+            taken += taker.take(kFirst, place) == tickets::Taker::Outcome::kTaken ? 1 : 0;
+            most = std::max(most, count.atomics - before);
+        }
+        return taken;
+    };
+    // Where a newcomer's front is anywhere in the ring, it is found by halving.
+    for (const std::uint32_t front : {0u, 1u, 77u, kMany / 2, kMany - 1}) {
+        for (std::uint32_t i = 0; i < kMany; ++i)
+            words[i] = tickets::make(kMany + i - (i < front ? 0 : kMany), 1);
+        record = be32((kMany + front) & mlx5::kConsumerMask);
+        most = 0;
+        EXPECT_EQ(take(1), 1u) << front;
+        EXPECT_LT(most, 30u) << front;
+    }
+    // Who was passed by many finds it again, too.
+    {
+        tickets::Taker slow(words.data(), kMany, &record), quick(words.data(), kMany, &record);
+        record = be32((2 * kMany - 1) & mlx5::kConsumerMask);
+        std::uint64_t place = 0;
+        for (std::uint32_t i = 0; i < 10'000; ++i)
+            ASSERT_EQ(quick.take(kFirst, place), tickets::Taker::Outcome::kTaken);
+        const Counting count;
+        ASSERT_EQ(slow.take(kFirst, place), tickets::Taker::Outcome::kTaken);
+        EXPECT_EQ(place, 2 * kMany - 1 + 10'000u);
+        EXPECT_LT(count.atomics, 100u);
+    }
+    // Each word is a third of all positions ahead of the one before: no search, and no end.
+    for (std::uint32_t i = 0; i < kMany; ++i)
+        words[i] = tickets::make((kMany + i + i * (tickets::kPositionMask / 3)) & tickets::kPositionMask, 1);
+    most = 0;
+    (void)take(1);
+    for (int round = 0; round < 200; ++round) {
+        const std::uint64_t kind = random.below(3);
+        for (std::uint32_t i = 0; i < kMany; i += kind == 2 ? 64 : 1)
+            words[i] = kind == 0 ? random.next() : tickets::make(random.below(4 * kMany), kFirst);
+        record = static_cast<std::uint32_t>(random.next());
+        (void)take(3);
+    }
+    EXPECT_LT(most, 12'000u);
 }
 #endif
 
@@ -259,6 +357,46 @@ TEST(Tickets, APlaceThatWasTakenAndNeverWrittenIsCompletedForWhoEnded) {
         holes += hole ? 1 : 0;
     }
     gnstor::test::count("rdma_tickets_holes", holes);
+}
+
+TEST(Tickets, AQueueIsSettledOnceNothingLiesOpenBeforeItsNewestCompletion) {
+    // Also where the consumer's record, of 24 bits, begins anew.
+    for (const std::uint64_t lap : {0u, 5u, (1u << 24) / kEntries - 1}) {
+        Ring ring(lap * kEntries);
+        CompletionQueue one(ring.config()), other(ring.config()), mine(ring.config());
+        const auto write = [&](CompletionQueue& queue, QpNumber qp) {
+            EXPECT_TRUE(queue.write(receive_of(qp, 0)));
+        };
+        for (std::uint32_t i = 0; i < kEntries - 3; ++i) write(other, kFirst + 2);
+        while (!ring.take().empty()) {
+        }
+        EXPECT_TRUE(mine.is_settled(kFirst)) << "nothing came yet";
+        write(one, kFirst);
+        EXPECT_TRUE(mine.is_settled(kFirst));
+        tickets::Taker stands(ring.words, kEntries, &ring.record);
+        std::uint64_t hole = 0;
+        ASSERT_EQ(stands.take(kFirst + 1, hole), tickets::Taker::Outcome::kTaken);
+        EXPECT_TRUE(mine.is_settled(kFirst)) << "the place lies behind its newest";
+        EXPECT_FALSE(mine.is_settled(kFirst + 1)) << "it is its own";
+        write(other, kFirst + 2);
+        EXPECT_TRUE(mine.is_settled(kFirst));
+        EXPECT_FALSE(mine.is_settled(kFirst + 2));
+        write(one, kFirst);
+        EXPECT_FALSE(mine.is_settled(kFirst)) << "it has one behind the place now";
+        while (!ring.take().empty()) {
+        }
+        EXPECT_FALSE(mine.is_settled(kFirst)) << "lanes got as far as the place";
+        EXPECT_EQ(mine.complete_for([](QpNumber qp) { return qp == kFirst + 1; }, flushed()).size(), 1u);
+        for (const QpNumber qp : {kFirst, kFirst + 1, kFirst + 2}) EXPECT_TRUE(mine.is_settled(qp));
+        while (!ring.take().empty()) {
+        }
+        for (std::uint32_t i = 0; i < 3 * kEntries; ++i) {
+            write(other, kFirst + 2);
+            (void)ring.take();
+        }
+        ASSERT_EQ(stands.take(kFirst + 1, hole), tickets::Taker::Outcome::kTaken);
+        EXPECT_TRUE(mine.is_settled(kFirst)) << "all of its own was consumed laps ago";
+    }
 }
 
 TEST(Tickets, WordsThatAreWrittenOverEndTheQueueAndNothingElse) {

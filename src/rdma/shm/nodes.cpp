@@ -5,6 +5,7 @@
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/atomic.hpp>
+#include <gnstor/simt/time.hpp>
 
 #include <fcntl.h>
 #include <sys/eventfd.h>
@@ -17,6 +18,17 @@ namespace gnstor::rdma::shm {
 using simt::Scope;
 
 namespace {
+
+/// For completions that another node is about to write: it has taken their places.
+constexpr std::uint64_t kSettleNs = 1'000'000'000;
+
+/// What one node keeps all of them have to know. Where that fails, the node's next life is told (link()).
+template <class T>
+void restored(Client& client, const Result<T>& done) {
+    if (!done.ok())
+        log_error("rdma: {} does not know memory any more that other nodes keep: {}; start it again",
+                  client.address(), done.error().message);
+}
 
 /// Done, or it was done before.
 bool gone_from(const Result<void>& done) {
@@ -96,8 +108,18 @@ Result<void> Nodes::unshare(void* base) {
     if (block == blocks_.end()) return error(Errc::kNotFound, "no memory is shared from {} on", base);
     if (in_use(at, block->second.bytes))
         return error(Errc::kBusy, "the memory shared from {} on holds regions, rings or queue pairs", base);
-    for (const Node* const node : those_there())
-        if (const auto done = node->client->unshare(base); !gone_from(done)) return done;
+    std::vector<Client*> done;
+    for (const Node* const node : those_there()) {
+        const auto unshared = node->client->unshare(base);
+        if (gone_from(unshared)) {
+            done.push_back(node->client.get());
+            continue;
+        }
+        const Block& b = block->second;
+        for (Client* const other : done)
+            restored(*other, other->share(base, b.bytes, b.file.get(), b.offset));
+        return unshared;
+    }
     blocks_.erase(block);
     return {};
 }
@@ -145,11 +167,23 @@ Result<MemoryKeys> Nodes::register_memory(void* base, std::size_t bytes, std::ui
 
 Result<void> Nodes::deregister_memory(MemoryKeys keys) {
     const std::lock_guard call(calls_);
-    if (!regions_.contains(keys.lkey))
+    const auto region = regions_.find(keys.lkey);
+    if (region == regions_.end())
         return error(Errc::kNotFound, "cannot deregister key {:#x}: no region has it", keys.lkey);
-    for (const Node* const node : those_there())
-        if (const auto done = node->client->deregister_memory(keys); !gone_from(done)) return done;
-    regions_.erase(keys.lkey);
+    std::vector<Client*> done;
+    for (const Node* const node : those_there()) {
+        const auto deregistered = node->client->deregister_memory(keys);
+        if (gone_from(deregistered)) {
+            done.push_back(node->client.get());
+            continue;
+        }
+        // Commands of one that is at work there go on, and the others' will again.
+        const Region& r = region->second;
+        for (Client* const other : done)
+            restored(*other, other->register_memory_as(keys.lkey, r.base, r.bytes, r.access));
+        return deregistered;
+    }
+    regions_.erase(region);
     keys_.give(keys.lkey);
     return {};
 }
@@ -254,21 +288,40 @@ Result<Nodes::Pair*> Nodes::find(QpNumber qp) {
     return &pair->second;
 }
 
-/// At no node any more.
-void Nodes::forget(Pair& pair) {
-    const std::lock_guard lock(mutex_);
-    pair.at = nullptr;
-    pair.lost = pair.owed = false;
+Result<void> Nodes::settle(QpNumber qp, Pair& pair) {
+    const simt::Deadline end = simt::Deadline::in_ns(kSettleNs);
+    for (std::uint32_t backoff = 0;;) {
+        {
+            // At once: the watcher writes nothing more for it afterwards.
+            const std::lock_guard lock(mutex_);
+            pair.settled =
+                pair.config.receive_ring == nullptr || rings_.at(pair.config.receive_cq).mine->is_settled(qp);
+            if (pair.settled) {
+                if (pair.lost) pair.at = nullptr;
+                pair.lost = pair.owed = false;
+                return {};
+            }
+        }
+        if (end.passed())
+            return error(
+                Errc::kBusy,
+                "queue pair {:#x} was reset, but another node stands still between taking a place in "
+                "their completion queue and writing there, before completions of this one; reset it "
+                "again when that node goes on or has ended",
+                qp);
+        simt::pause(backoff);
+    }
+    return {};
 }
 
 Result<void> Nodes::destroy_queue_pair(QpNumber qp) {
     const std::lock_guard call(calls_);
     GN_ASSIGN(Pair* const pair, find(qp));
-    const bool lost = [&] {
-        const std::lock_guard lock(mutex_);
-        return pair->lost;
-    }();
-    if (pair->at != nullptr && !lost) GN_TRY(pair->at->client->destroy_queue_pair(qp));
+    if (pair->at != nullptr && !is_lost(*pair)) {
+        GN_TRY(pair->at->client->destroy_queue_pair(qp));
+        // While it is known: places that its node took for it and did not write are filled by its number.
+        (void)buried_if_ended(*pair->at);
+    }
     const std::lock_guard lock(mutex_);
     --rings_.at(pair->config.send_cq).users;
     if (pair->config.receive_ring != nullptr) --rings_.at(pair->config.receive_cq).users;
@@ -280,18 +333,11 @@ Result<void> Nodes::destroy_queue_pair(QpNumber qp) {
 Result<void> Nodes::reset(QpNumber qp) {
     const std::lock_guard call(calls_);
     GN_ASSIGN(Pair* const pair, find(qp));
-    const bool lost = [&] {
-        const std::lock_guard lock(mutex_);
-        return pair->lost;
-    }();
-    if (pair->at != nullptr && !lost) {
-        Node& node = *pair->at;
-        const auto done = node.client->reset(qp);
-        if (done.ok()) return {};
-        if (!node.client->gone() || !node.client->ended()) return done;
-        bury(node, node.client);
+    if (pair->at != nullptr && !is_lost(*pair)) {
+        const auto done = pair->at->client->reset(qp);
+        if (!done.ok() && !buried_if_ended(*pair->at)) return done;
     }
-    forget(*pair);
+    GN_TRY(settle(qp, *pair));
     simt::store_relaxed<Scope::kSystem>(pair->config.bell, 0u);
     simt::store_relaxed<Scope::kSystem>(pair->config.doorbell_record + mlx5::kReceiveRecord, 0u);
     simt::store_relaxed<Scope::kSystem>(pair->config.doorbell_record + mlx5::kSendRecord, 0u);
@@ -312,7 +358,8 @@ Result<void> Nodes::make(Pair& pair, Node& node) {
     }
     const auto made = node.client->create_queue_pair(config);
     if (made.ok()) return {};
-    forget(pair);
+    const std::lock_guard lock(mutex_);
+    if (!pair.lost) pair.at = nullptr;  // else it is in error until it is reset
     return made.error();
 }
 
@@ -330,13 +377,18 @@ Result<std::vector<std::byte>> Nodes::connect_queue_pair(QpNumber qp, const std:
     GN_TRY(ensure(**node));
     {
         const std::lock_guard lock(mutex_);
-        if (pair->lost)
-            return error(Errc::kState, "cannot connect queue pair {:#x}: its node ended, reset it", qp);
+        if (!pair->settled)
+            return error(Errc::kState, "cannot connect queue pair {:#x}: its reset was not done", qp);
     }
-    if (pair->at != nullptr && pair->at != node->get()) {
+    if (pair->at != nullptr && pair->at != node->get() && !is_lost(*pair)) {
         GN_TRY(pair->at->client->destroy_queue_pair(qp));
-        forget(*pair);
+        if (!buried_if_ended(*pair->at)) {
+            const std::lock_guard lock(mutex_);
+            pair->at = nullptr;
+        }
     }
+    if (is_lost(*pair))
+        return error(Errc::kState, "cannot connect queue pair {:#x}: its node ended, reset it", qp);
     if (pair->at == nullptr) GN_TRY(make(*pair, **node));
     return (*node)->client->connect_queue_pair(qp, peer_address, service, private_data, timeout_ms);
 }

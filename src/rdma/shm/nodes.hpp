@@ -85,9 +85,10 @@ class Nodes final : public RemoteNic {
     };
     struct Pair {
         QueuePairConfig config;
-        Node* at = nullptr;  ///< where it was made
-        bool lost = false;   ///< that node ended
-        bool owed = false;   ///< its flushed receive has found no room yet
+        Node* at = nullptr;   ///< where it was made
+        bool lost = false;    ///< that node ended
+        bool owed = false;    ///< its flushed receive has found no room yet
+        bool settled = true;  ///< false: a reset was begun, and lanes cannot see all of its last life yet
     };
 
     explicit Nodes(std::vector<ShmNode> nodes);
@@ -98,7 +99,9 @@ class Nodes final : public RemoteNic {
     Result<Pair*> find(QpNumber qp);
     Result<void> make(Pair& pair, Node& node);
     Result<CqNumber> ring_at(Node& node, CqNumber cq);
-    void forget(Pair& pair);
+    /// Waits until lanes can see all that the queue pair completed in its life, to which its node adds
+    /// nothing more. Of one that is lost, that life is over then.
+    Result<void> settle(QpNumber qp, Pair& pair);
 
     // nodes_watch.cpp
     /// Finds the node and tells it all that is shared and registered. It is not there.
@@ -107,6 +110,10 @@ class Nodes final : public RemoteNic {
     Result<void> ensure(Node& node);
     void watch();
     void wake();
+    /// Whether its node was seen to end.
+    [[nodiscard]] bool is_lost(const Pair& pair);
+    /// Where the node was asked and turned out to have ended, before the watcher saw it: bury().
+    bool buried_if_ended(Node& node);
     /// The node has ended: its queue pairs go to error.
     void bury(Node& node, const std::shared_ptr<Client>& client);
     void write_owed();

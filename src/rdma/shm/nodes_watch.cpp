@@ -54,9 +54,20 @@ Result<void> Nodes::link(Node& node) {
     return {};
 }
 
+// Whoever is gone and has not ended may still be at work in our memory.
+bool Nodes::buried_if_ended(Node& node) {
+    if (!node.client->gone() || !node.client->ended()) return false;
+    bury(node, node.client);
+    return true;
+}
+
+bool Nodes::is_lost(const Pair& pair) {
+    const std::lock_guard lock(mutex_);
+    return pair.lost;
+}
+
 Result<void> Nodes::ensure(Node& node) {
-    // Whoever is gone and has not ended may still be at work in our memory: that is no place for another one.
-    if (node.client->gone() && node.client->ended()) bury(node, node.client);
+    (void)buried_if_ended(node);
     {
         const std::lock_guard lock(mutex_);
         if (node.there) return {};
