@@ -150,7 +150,8 @@ class Manager {
     Records records_;
     std::map<nvme::VolumeId, Live> live_;
     std::vector<Drive> drives_;
-    bool map_in_force_ = false;
+    bool map_in_force_ = false;     ///< at the last word of every drive
+    nvme::MapVersion told_ = 0;     ///< the newest that was in force once: clients may have it
     std::uint64_t granted_ms_ = 0;  ///< when the SSDs last got their grants
     bool unsure_ = false;           ///< a save failed and the store was not read since
     std::string superseded_;        ///< not empty: another daemon took over, nothing may be changed

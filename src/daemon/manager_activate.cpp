@@ -119,6 +119,7 @@ Result<void> Manager::activate_map() {
         if (!sent.ok() && first.ok()) first = std::move(sent);
     }
     map_in_force_ = first.ok();
+    if (map_in_force_) told_ = records_.map.version;
     return first;
 }
 

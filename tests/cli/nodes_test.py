@@ -227,6 +227,8 @@ class Nodes(Programs):
         rest, _ = process.communicate(timeout=DEADLINE_S)
         self.assertEqual(process.returncode, 0)
         self.assertTrue(first + rest == data, "other bytes than were put")
+        # Also when gnstord has noticed, and grants are renewed without it.
+        self.until(lambda: not self.ask("status")["map_in_force"], "gnstord does not notice")
         late = self.cli("cat", "data")
         self.assertTrue(late.stdout == data, "other bytes for a command that begins while the node is away")
         self.assertIn(b"does without", late.stderr)

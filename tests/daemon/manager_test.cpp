@@ -46,6 +46,45 @@ TEST_F(ManagerTest, GrantsAreRenewedAtAThirdOfTheirTimeAndNotBefore) {
     EXPECT_EQ(commands(), refused + 1);
 }
 
+// A version that was in force has the same bytes for ever: who comes then may have it. One that never was is
+// nobody's.
+TEST_F(ManagerTest, AMapThatWasInForceIsToldOnAlsoWhileADriveDoesNotAnswer) {
+    options.grant_ms = 9000;
+    start();
+    const auto before = manager->array();
+    ASSERT_TRUE(before.ok());
+    refuse(2);
+    now += options.grant_ms;
+    (void)manager->tick(now);
+    EXPECT_FALSE(manager->info(now).map_in_force) << "a drive has not confirmed it";
+    const auto meanwhile = manager->array();
+    ASSERT_TRUE(meanwhile.ok()) << meanwhile.error().message;
+    EXPECT_EQ(meanwhile->map.version, before->map.version);
+    EXPECT_EQ(meanwhile->ssds.size(), before->ssds.size());
+    heal();
+    (void)manager->tick(now);
+    EXPECT_TRUE(manager->info(now).map_in_force);
+}
+
+TEST_F(ManagerTest, AMapThatADriveHasNotHeardOfIsToldToNobody) {
+    std::uint32_t unheard = 0;
+    for (std::uint32_t answered = 0; answered < 12; ++answered) {
+        lose_store();
+        array = ModelArray(4);
+        array.drives[2]->fault = [left = answered](bool) mutable {
+            return left == 0 ? Fault::kRefuse : (--left, Fault::kNone);
+        };
+        auto started = Manager::start(*store, array.ports(), options, now);
+        if (!started.ok() || (*started)->info(now).map_in_force) continue;
+        ++unheard;
+        expect_error((*started)->array(), Errc::kBusy, "not in force yet");
+        heal();
+        (void)(*started)->tick(now);
+        EXPECT_TRUE((*started)->array().ok());
+    }
+    EXPECT_GT(unheard, 0u) << "none stood still between being found and being told";
+}
+
 TEST_F(ManagerTest, BadRequestsAreRefusedWithASentence) {
     const auto a = client("alice");
     const auto make = [&](client::CreateVolume r) { return manager->create_volume(a, r); };
