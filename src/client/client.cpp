@@ -42,10 +42,22 @@ Result<void> check(const ClientOptions& o) {
     return simt::check_lanes(o.lanes);
 }
 
-/// An SSD that is not there now, in place of one that turns this client away.
-bool may_come_back(Errc why) {
-    return why == Errc::kTimedOut || why == Errc::kIo || why == Errc::kNotFound;
-}
+/// SsdSession::reopen() of several: the others of a node that did not answer in all that time are not waited
+/// for as long.
+class Reopening {
+  public:
+    Result<void> operator()(SsdSession& session) {
+        const auto silent = silent_.find(session.ssd().nic_address);
+        if (silent != silent_.end()) return silent->second;
+        auto opened = session.reopen();
+        if (!opened.ok() && opened.error().code == Errc::kTimedOut)
+            silent_.emplace(session.ssd().nic_address, opened.error());
+        return opened;
+    }
+
+  private:
+    std::map<std::string, Error> silent_;  ///< by address
+};
 
 }  // namespace
 
@@ -92,20 +104,21 @@ Result<void> Client::Impl::open_sessions() {
         sessions.push_back(std::make_unique<SsdSession>(nic, ssd, identity, host_id, options.keep_alive_ms,
                                                         options.channels + 1));
     }
-    std::map<std::string, Error> silent;  // what happened at addresses where nobody answers
-    for (const auto& session : sessions) {
-        const std::string& address = session->ssd().nic_address;
-        const auto known = silent.find(address);
-        const Result<void> opened = known != silent.end() ? known->second : session->reopen();
-        if (opened.ok()) continue;
-        if (!may_come_back(opened.error().code)) return opened;
-        // The others of a node that did not answer in all that time are not waited for as long.
-        if (opened.error().code == Errc::kTimedOut) silent.emplace(address, opened.error());
-        lost.fetch_or(1ull << session->ssd().slot);
-        log_warn("client {} does without {}, until reclaim() reaches it: {}", identity.name,
-                 session->ssd().subsystem_nqn, opened.error().message);
-        if (std::ranges::all_of(sessions, [this](const auto& s) { return is_lost(*s); })) return opened;
-    }
+    Reopening reopen;
+    for (const auto& session : sessions)
+        if (const auto opened = reopen(*session); !opened.ok()) GN_TRY(do_without(*session, opened.error()));
+    return {};
+}
+
+Result<void> Client::Impl::do_without(const SsdSession& session, const Error& why) {
+    // Not one that turns this client away.
+    if (why.code != Errc::kTimedOut && why.code != Errc::kIo && why.code != Errc::kNotFound &&
+        why.code != Errc::kState)
+        return why;
+    lost.fetch_or(session.bit());
+    log_warn("client {} does without {}, until reclaim() reaches it: {}", identity.name,
+             session.ssd().subsystem_nqn, why.message);
+    if (std::ranges::all_of(sessions, [this](const auto& s) { return is_lost(*s); })) return why;
     return {};
 }
 
@@ -129,9 +142,10 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
                                                                   simt::LanesKind lanes, Sharing sharing) {
     gnor::ChannelOptions channel_options;
     channel_options.absent = ~0ull;  // but for those that there are
-    channel_options.ssds = sessions.back()->ssd().slot + 1;
+    // All slots of the map: a flush that goes by one whose SSD nobody knows yet must not succeed.
+    channel_options.ssds = std::max(views.back().map.slot_count, sessions.back()->ssd().slot + 1);
     for (const auto& session : sessions)
-        if (!is_lost(*session)) channel_options.absent &= ~(1ull << session->ssd().slot);
+        if (!is_lost(*session)) channel_options.absent &= ~session->bit();
     channel_options.depth = options.depth;
     channel_options.pool_bytes = options.pool_bytes;
     channel_options.pool_bytes_max = options.pool_bytes_max;
@@ -141,8 +155,13 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
     channel_options.check_buffers = options.check_buffers;
     channel_options.scatter_to_cqe = options.scatter_to_cqe;
     GN_ASSIGN(std::unique_ptr<gnor::Channel> channel, gnor::Channel::create(nic, channel_options));
-    for (const auto& session : sessions)
-        if (!is_lost(*session)) GN_TRY(session->connect_queue(*channel, queue_id));
+    for (const auto& session : sessions) {
+        if (is_lost(*session)) continue;
+        const auto connected = session->connect_queue(*channel, queue_id);
+        if (connected.ok()) continue;
+        GN_TRY(do_without(*session, connected.error()));
+        GN_TRY(channel->give_up(session->ssd().slot));
+    }
     return channel;
 }
 
@@ -274,18 +293,17 @@ Result<void> Client::Impl::reset_queue(gnor::Channel& channel, SsdSession& sessi
     return done;
 }
 
-Result<void> Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_id) {
-    Result<void> first;
+void Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_id, Reclaimed& reclaimed) {
     for (const auto& session : sessions) {
-        const std::uint32_t slot = session->ssd().slot;
-        GN_ASSIGN(const gnor::Channel::Usage usage, channel.usage());
-        const bool stuck = (((usage.queues_pending | associations_anew) >> slot) & 1u) != 0 ||
-                           nic.state(channel.queue_pair(slot)) != rdma::QpState::kReadyToSend;
-        if (!stuck) continue;
-        auto done = reset_queue(channel, *session, queue_id);
-        if (!done.ok() && first.ok()) first = std::move(done);
+        const auto usage = channel.usage();
+        if (!usage.ok()) return reclaimed.failed(~0ull, usage.error());
+        const std::uint64_t stuck = usage->queues_pending | usage->queues_broken | associations_anew;
+        if ((stuck & session->bit()) == 0 &&
+            nic.state(channel.queue_pair(session->ssd().slot)) == rdma::QpState::kReadyToSend)
+            continue;
+        if (const auto done = reset_queue(channel, *session, queue_id); !done.ok())
+            reclaimed.failed(session->bit(), done.error());
     }
-    return first;
 }
 
 void Client::Impl::settle_host_channel() {
@@ -305,25 +323,25 @@ void Client::Impl::settle_host_channel() {
 }
 
 Result<void> Client::reclaim() {
-    Result<void> first;
-    // One SSD that does not come back keeps none of the others away.
-    const auto go_on = [&](Result<void> done) {
-        if (!done.ok() && first.ok()) first = std::move(done);
-    };
+    Impl::Reclaimed reclaimed;
+    Reopening reopen;
+    std::uint64_t reopened = 0;
     for (const auto& session : impl_->sessions) {
         if (session->alive()) continue;
-        const std::uint64_t bit = 1ull << session->ssd().slot;
-        impl_->associations_anew |= bit;
-        auto opened = session->reopen();
-        if (opened.ok()) impl_->lost.fetch_and(~bit);
-        go_on(std::move(opened));
+        impl_->associations_anew |= session->bit();
+        const auto opened = reopen(*session);
+        if (opened.ok())
+            reopened |= session->bit();
+        else
+            reclaimed.failed(session->bit(), opened.error());
     }
     for (std::size_t i = 0; i < impl_->channels.size(); ++i)
-        go_on(impl_->reclaim(*impl_->channels[i], static_cast<std::uint16_t>(i + 1)));
+        impl_->reclaim(*impl_->channels[i], static_cast<std::uint16_t>(i + 1), reclaimed);
     const std::lock_guard no_transfer(impl_->host_lanes);
-    go_on(impl_->reclaim(*impl_->host_channel, impl_->host_queue_id()));
-    if (first.ok()) impl_->associations_anew = 0;
-    return first;
+    impl_->reclaim(*impl_->host_channel, impl_->host_queue_id(), reclaimed);
+    impl_->associations_anew &= reclaimed.slots;
+    impl_->lost.fetch_and(~reopened);
+    return reclaimed.first;
 }
 
 Result<void> Client::refresh_map() {

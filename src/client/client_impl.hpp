@@ -60,6 +60,8 @@ struct Client::Impl {
     Result<void> open();
     /// With all SSDs that answer, of which there has to be one. Others count as lost.
     Result<void> open_sessions();
+    /// An SSD that is not there now counts as lost. The error: it is, or it was the last one.
+    Result<void> do_without(const SsdSession& session, const Error& why);
     Result<void> open_channels();
     Result<std::unique_ptr<gnor::Channel>> open_channel(std::uint16_t queue_id, rdma::RingUse use,
                                                         simt::LanesKind lanes, Sharing sharing);
@@ -67,7 +69,16 @@ struct Client::Impl {
     Result<void> reset_queue(gnor::Channel& channel, SsdSession& session, std::uint16_t queue_id);
     /// Of commands under way, by any of the living SSDs.
     [[nodiscard]] bool answers_may_come();
-    Result<void> reclaim(gnor::Channel& channel, std::uint16_t queue_id);
+    /// What a reclaim() could not bring back, and why. One SSD keeps none of the others away.
+    struct Reclaimed {
+        std::uint64_t slots = 0;
+        Result<void> first;
+        void failed(std::uint64_t which, const Error& why) {
+            slots |= which;
+            if (first.ok()) first = why;
+        }
+    };
+    void reclaim(gnor::Channel& channel, std::uint16_t queue_id, Reclaimed& reclaimed);
     /// Frees what a host transfer that timed out left in quarantine, as far as the SSDs let it. Under
     /// host_lanes.
     void settle_host_channel();

@@ -38,6 +38,7 @@ class SsdSession {
     Result<bool> volatile_write_cache();
     Result<SsdCounts> counts();
     [[nodiscard]] const SsdAddress& ssd() const { return ssd_; }
+    [[nodiscard]] std::uint64_t bit() const { return 1ull << ssd_.slot; }  ///< in words of a bit a slot
     /// A fresh association, the first or after the old one was lost; I/O queues must be reset and connected
     /// anew, even those that look well: the SSD's side of the old ones is going.
     Result<void> reopen();

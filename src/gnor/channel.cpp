@@ -337,6 +337,9 @@ Result<Channel::Usage> Channel::usage() {
         for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
             if (((pending >> r) & 1u) != 0) u.queues_pending |= 1ull << slot.target[r];
     }
+    for (std::uint32_t s = 0; s < options_.ssds; ++s)
+        u.queues_broken |=
+            simt::load_relaxed<simt::Scope::kDevice>(&access->queue(s).broken) != 0 ? 1ull << s : 0;
     u.pool_blocks_free = count_free_blocks(*access);
     u.pool_blocks = static_cast<std::uint32_t>(pool_bytes() / kPoolBlockBytes);
     return u;

@@ -153,6 +153,7 @@ class Channel {
         std::uint32_t pool_blocks_free;
         std::uint32_t pool_blocks;     ///< of the pool as it is now
         std::uint64_t queues_pending;  ///< a bit a slot of the array that owes answers
+        std::uint64_t queues_broken;   ///< likewise, that lanes pass by until reclaim()
     };
     Result<Usage> usage();
 

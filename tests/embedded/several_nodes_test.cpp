@@ -162,6 +162,18 @@ TEST_F(SeveralNodes, LanesReadOnWhileOneGoesAndReclaimIsEnoughOnceItIsBack) {
     count("several_nodes_reads", reads);
 }
 
+// As after a reclaim() that reset it and could not connect it: the connection is well, and lanes pass it by.
+TEST_F(SeveralNodes, AQueuePairThatWasGivenUpIsBroughtBackByReclaim) {
+    const std::vector<std::uint64_t> one(kWordsPerBlock, 1);
+    const auto write = [&] {
+        return volume->ref().write(kMe, client->channel(0).ref(), 0, 1, one.data(), late());
+    };
+    for (std::uint32_t slot = 0; slot < kSsdsEach; ++slot) GN_ASSERT_OK(client->channel(0).give_up(slot));
+    EXPECT_EQ(write(), Status::kQueueError) << "each block has a replica on the first node";
+    GN_ASSERT_OK(client->reclaim());
+    EXPECT_EQ(write(), Status::kSuccess);
+}
+
 TEST_F(SeveralNodes, AClientThatComesWhileOneIsAwayDoesWithoutItUntilReclaim) {
     GN_ASSERT_OK(daemon->share_volume(client->identity().id, "v", 0));
     client::ClientOptions c;

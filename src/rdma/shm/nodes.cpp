@@ -26,8 +26,9 @@ constexpr std::uint64_t kSettleNs = 1'000'000'000;
 template <class T>
 void restored(Client& client, const Result<T>& done) {
     if (!done.ok())
-        log_error("rdma: {} does not know memory any more that other nodes keep: {}; start it again",
-                  client.address(), done.error().message);
+        log_error(
+            "rdma: {} does not know memory any more that other nodes keep: {}; where it runs, start it again",
+            client.address(), done.error().message);
 }
 
 /// Done, or it was done before.
@@ -359,7 +360,8 @@ Result<void> Nodes::make(Pair& pair, Node& node) {
     const auto made = node.client->create_queue_pair(config);
     if (made.ok()) return {};
     const std::lock_guard lock(mutex_);
-    if (!pair.lost) pair.at = nullptr;  // else it is in error until it is reset
+    // A node that did not answer may make it yet, and one that ended has put it in error.
+    if (!pair.lost && !node.client->gone()) pair.at = nullptr;
     return made.error();
 }
 
