@@ -22,18 +22,30 @@ namespace {
 /// For completions that another node is about to write: it has taken their places.
 constexpr std::uint64_t kSettleNs = 1'000'000'000;
 
-/// What one node keeps all of them have to know. Where that fails, the node's next life is told (link()).
-template <class T>
-void restored(Client& client, const Result<T>& done) {
-    if (!done.ok())
-        log_error(
-            "rdma: {} does not know memory any more that other nodes keep: {}; where it runs, start it again",
-            client.address(), done.error().message);
-}
-
 /// Done, or it was done before.
 bool gone_from(const Result<void>& done) {
     return done.ok() || done.error().code == Errc::kNotFound;
+}
+
+/// What one node keeps all of them have to know: where one refuses to let it go, those that did get it back.
+template <class NodesThere, class Take, class Restore>
+Result<void> take_from_all(const NodesThere& there, const Take& take, const Restore& restore) {
+    std::vector<Client*> done;
+    for (const auto* const node : there) {
+        const auto taken = take(*node->client);
+        if (gone_from(taken)) {
+            done.push_back(node->client.get());
+            continue;
+        }
+        for (Client* const other : done)
+            // Its next life is told (link()).
+            if (const auto restored = restore(*other); !restored.ok())
+                log_error(
+                    "rdma: {} does not know memory that other nodes keep: {}; where it runs, start it again",
+                    other->address(), restored.error().message);
+        return taken;
+    }
+    return {};
 }
 
 }  // namespace
@@ -109,18 +121,10 @@ Result<void> Nodes::unshare(void* base) {
     if (block == blocks_.end()) return error(Errc::kNotFound, "no memory is shared from {} on", base);
     if (in_use(at, block->second.bytes))
         return error(Errc::kBusy, "the memory shared from {} on holds regions, rings or queue pairs", base);
-    std::vector<Client*> done;
-    for (const Node* const node : those_there()) {
-        const auto unshared = node->client->unshare(base);
-        if (gone_from(unshared)) {
-            done.push_back(node->client.get());
-            continue;
-        }
-        const Block& b = block->second;
-        for (Client* const other : done)
-            restored(*other, other->share(base, b.bytes, b.file.get(), b.offset));
-        return unshared;
-    }
+    const Block& b = block->second;
+    GN_TRY(take_from_all(
+        those_there(), [&](Client& client) { return client.unshare(base); },
+        [&](Client& client) { return client.share(base, b.bytes, b.file.get(), b.offset); }));
     blocks_.erase(block);
     return {};
 }
@@ -171,19 +175,10 @@ Result<void> Nodes::deregister_memory(MemoryKeys keys) {
     const auto region = regions_.find(keys.lkey);
     if (region == regions_.end())
         return error(Errc::kNotFound, "cannot deregister key {:#x}: no region has it", keys.lkey);
-    std::vector<Client*> done;
-    for (const Node* const node : those_there()) {
-        const auto deregistered = node->client->deregister_memory(keys);
-        if (gone_from(deregistered)) {
-            done.push_back(node->client.get());
-            continue;
-        }
-        // Commands of one that is at work there go on, and the others' will again.
-        const Region& r = region->second;
-        for (Client* const other : done)
-            restored(*other, other->register_memory_as(keys.lkey, r.base, r.bytes, r.access));
-        return deregistered;
-    }
+    const Region& r = region->second;
+    GN_TRY(take_from_all(
+        those_there(), [&](Client& client) { return client.deregister_memory(keys); },
+        [&](Client& client) { return client.register_memory_as(keys.lkey, r.base, r.bytes, r.access); }));
     regions_.erase(region);
     keys_.give(keys.lkey);
     return {};
