@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace gnstor::gnor {
 
@@ -156,6 +157,10 @@ class Channel {
         std::uint64_t queues_broken;   ///< likewise, that lanes pass by until reclaim()
     };
     Result<Usage> usage();
+    /// Where the channel stands, a few lines of text for a report: who holds what, what is sent and
+    /// unanswered, what the NIC was told. Any one thread. With GPU lanes also under a running kernel, torn
+    /// between words; with CPU lanes quiet.
+    Result<std::string> describe() const;
 
   private:
     class HostAccess;  // channel_access.hpp: lane memory, or a copy of it that is put back

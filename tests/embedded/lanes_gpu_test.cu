@@ -1,8 +1,10 @@
 // lanes_gpu_test.cu: the cases on real GPU warps against a whole array. Built where nvcc is, run where a GPU
 // is.
 #include <cstdlib>
+#include <string_view>
 
 #include "embedded/bench.hpp"
+#include "gnor/pool_cases.hpp"
 
 namespace gnstor::test {
 namespace {
@@ -21,6 +23,38 @@ BenchOptions gpu(std::uint32_t channels = 4, std::uint32_t depth = 32) {
     o.engine_threads = 4;
     return o;
 }
+
+/// A client whose channel has a pool that is too small for the warps that come.
+class GrowingPool : public LaneBench {
+  public:
+    GrowingPool(std::uint64_t bytes, std::uint64_t bytes_max, std::uint32_t warps)
+        : LaneBench(simt::LanesKind::kGpu, warps, 64, run_seed(), kLongNs),
+          rig(rig_options(4)),
+          client(connect(bytes, bytes_max)),
+          volume(rig.volume(*client, "v", warps * 512)) {
+        common.volume = volume->ref();
+        common.channels = client->channels();
+    }
+    [[nodiscard]] std::uint32_t* counter() const { return reinterpret_cast<std::uint32_t*>(common.memory); }
+    void expect_good(std::uint64_t floor) {
+        count("array_pool_operations", expect_good_report(floor).operations);
+    }
+
+    ArrayRig rig;
+    std::unique_ptr<client::Client> client;
+    std::unique_ptr<client::Volume> volume;
+
+  private:
+    std::unique_ptr<client::Client> connect(std::uint64_t bytes, std::uint64_t bytes_max) {
+        client::ClientOptions o;
+        o.name = "grower";
+        o.lanes = simt::LanesKind::kGpu;
+        o.channels = 1;
+        o.pool_bytes = bytes;
+        o.pool_bytes_max = bytes_max;
+        return std::move(client::Client::connect(*rig.control, *rig.nic, o).value());
+    }
+};
 
 class ArrayGpu : public ::testing::Test {
   protected:
@@ -59,6 +93,17 @@ TEST_F(ArrayGpu, AGridFarLargerThanWhatRunsAtOnce) {
     b.expect_good(16384 / scale() / scale());
     b.expect_tagged();
     b.expect_clean();
+}
+TEST_F(ArrayGpu, APoolGrowsByItsClientsProxyUnderARunningKernel) {
+    const char* const tool = std::getenv("GN_UNDER_TOOL");
+    if (tool != nullptr && std::string_view(tool) == "memcheck")
+        GTEST_SKIP() << "memcheck takes what was registered after a kernel began for no memory at all";
+    constexpr std::uint32_t kWarps = 64;
+    GrowingPool b(256u << 10, 4u << 20, kWarps);
+    b.launch(16, 128, PoolGrows{b.common, b.counter(), kWarps, 16});
+    b.expect_good(kWarps * 4);
+    EXPECT_EQ(b.client->channel(0).pool_bytes(), 4u << 20);
+    b.rig.expect_clean(*b.client);
 }
 TEST_F(ArrayGpu, ContendedBlocksEndEqualOnAllReplicas) {
     for (const std::uint32_t replicas : {2u, 4u}) {

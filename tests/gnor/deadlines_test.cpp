@@ -23,7 +23,7 @@ Deadline late() {
 }
 
 /// Watches the calling thread, and lets it go by `end` once it has used up a second of processor time.
-/// What ends at a deadline of 20 ms uses a fiftieth of that, on a busy machine too: a thread that is not run
+/// What ends at a deadline of 100 ms uses a tenth of that, on a busy machine too: a thread that is not run
 /// uses none.
 class SpinsForEver {
   public:

@@ -27,6 +27,8 @@ TEST_F(GnorGpuModes, WarpsOfABlockShareItsChannel) {
 }
 TEST_F(GnorGpuModes, LoneLanesOfABlockShareItsChannel) {
     Bench b(gpu_options(Sharing::kBlock, 4), 256, 4 * 4096);
+    // docs/testing.md: under a tool it has stood still.
+    const Beside witness([&b](const Beside::OverWithin& over) { describe_when_slow(b.rig, over); });
     b.launch(4, 64, shared_by<Sharing::kBlock>(LanesAlone{b.common, 2, 0}));
     b.expect_good(256 * 2 * 6);
     b.launch(4, 64, shared_by<Sharing::kBlock>(PoolStress{b.common, 100}));

@@ -21,8 +21,8 @@ class LeftBehind : public ::testing::Test {
     }
     std::byte* pool(std::uint32_t blocks) { return static_cast<std::byte*>(ch.alloc(kMe, blocks * 4096ull)); }
     void send(std::uint32_t block, std::uint32_t blocks, void* buffer) {
-        ASSERT_EQ(v.read_async(simt::Lane{}, ch, block, blocks, buffer, Stray{&calls}, late()),
-                  Status::kSuccess);
+        // Without a trip of polling, in which the callback of the one before might run.
+        ASSERT_EQ(v.try_read_async(simt::Lane{}, ch, block, blocks, buffer, Stray{&calls}), Status::kSuccess);
     }
     /// As lanes that know none of the handlers: answers are filed, callbacks stay due.
     template <class Done>

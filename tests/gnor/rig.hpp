@@ -48,8 +48,8 @@ inline std::uint64_t seed_from_environment(std::uint64_t otherwise) {
 }
 
 inline constexpr std::uint64_t kSecond = 1'000'000'000ull;
-inline constexpr std::uint64_t kLong = 60 * kSecond;  ///< a deadline that nothing healthy reaches
-inline constexpr std::uint64_t kShort = 20'000'000ull;
+inline constexpr std::uint64_t kLong = 60 * kSecond;     ///< a deadline that nothing healthy reaches
+inline constexpr std::uint64_t kShort = 100'000'000ull;  ///< in which a busy machine sends, too
 
 class Rig {
   public:

@@ -2,7 +2,7 @@
 
 A read and an asynchronous read with a handler, compiled for a lane, a block and the grid: a lone lane has no
 read-modify-writes but those of the channel's first error, a block has them in block scope, and a view that knows its
-handlers has no indirect call. Needs nvcc, not a GPU.
+handlers has no indirect call. Those of 64 bits are instructions for global memory. Needs nvcc, not a GPU.
 """
 import argparse
 import collections
@@ -33,6 +33,9 @@ def count(ptx):
         atom = re.match(r"\s*(?:@!?%p\d+ )?(?:atom|red)\.[\w.]*\.(cta|gpu|sys)\.", line)
         if atom:
             found[atom.group(1)] += 1
+            # Of 64 bits and any window: the compiler puts an emulation behind it, for shared and local memory.
+            if re.search(r"\.[bu]64\s", line) and ".global." not in line:
+                found["any window"] += 1
     # An indirect call names its prototype; a direct one names a function.
     found["indirect"] = len(re.findall(r"^\s*prototype_\d+\s*:\s*\.callprototype", ptx, re.M))
     return found
@@ -53,6 +56,7 @@ def main():
         ("a lone lane has those of the first error alone", found["lane"]["gpu"] <= FIRST_ERROR),
         ("a block has them in block scope", found["block"]["cta"] > 20 and found["block"]["gpu"] <= FIRST_ERROR),
         ("the grid has them in device scope", found["grid"]["gpu"] > 20 and found["grid"]["cta"] == 0),
+        ("those of 64 bits name the window of global memory", all(found[name]["any window"] == 0 for name in GATES)),
         ("views that know their handlers call nothing indirectly",
          all(found[name]["indirect"] == 0 for name in GATES[:3])),
         ("a view of any callback does (or this looked in vain)", found[GATES[3]]["indirect"] > 0),

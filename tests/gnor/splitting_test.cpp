@@ -101,6 +101,7 @@ TEST(ChannelMemory, IsTheStatedFormula) {
             EXPECT_LE(l.lane_fixed, lane + 5 * 64) << ssds << " x " << depth;
             EXPECT_GT(l.lane_fixed + 64, lane) << ssds << " x " << depth;
         }
+    EXPECT_LE(memory_bytes(32, 4), 51'216u) << "docs/performance.md states it beside a target of 50 KB";
     std::printf("  4 SSDs x depth 32: %zu bytes\n", memory_bytes(32, 4));
 }
 

@@ -64,7 +64,7 @@ GN_HD Keys find_pool_keys(State& c, std::uint64_t address, std::uint64_t bytes) 
 
 /// The keys of registered memory that holds all of [address, address + bytes).
 template <class State>
-GN_HD Keys find_keys(State& c, std::uint64_t address, std::uint64_t bytes) {
+GN_HD GN_NOINLINE Keys find_keys(State& c, std::uint64_t address, std::uint64_t bytes) {
     if (lies_in(c.pool_base, c.pool_bytes, address, bytes)) return pool_keys(c, 0);
     if (lies_in(c.pool_base, c.pool_bytes_max, address, bytes)) return find_pool_keys(c, address, bytes);
     // Pairs with the release in refresh_regions.

@@ -85,7 +85,10 @@ class BasicChannelRef {
                 return buffer;
             }
             // Commands that end give pool buffers back.
-            if (gnor::poll_trip(group, *state_) == 0) simt::pause(backoff);
+            if (gnor::poll_trip(group, *state_) != 0)
+                backoff = 0;
+            else
+                gnor::pause_between_trips<State>(backoff);
         }
     }
     /// A buffer of its own for each member that `wants` one, of `bytes` bytes, the same for all; taken for

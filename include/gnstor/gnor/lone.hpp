@@ -241,10 +241,11 @@ GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneComm
     flight.consumed = c.completions.consumer;
     std::uint64_t free = simt::load_relaxed<kScope>(&c.free_slots()[0]);
     std::uint32_t before = simt::load_relaxed<kScope>(&c.slot(0).control);  // mostly it is this one
-    if (sharing != Sharing::kLane || (checks | any_ready | any_flushed) != 0 || plain == 0 ||
-        !r.is_one(op.geometry))
-        return LoneEnd::kNotBegun;
-    const Chosen<kMost> chosen = choose_plain<kMost>(members, in, op.geometry, r);
+    // No branch on the first of these loads: the compiler would put those that are needed later behind it,
+    // and they would be a trip of their own. Without drives to choose from nothing is chosen.
+    const bool may = sharing == Sharing::kLane && (checks | any_ready | any_flushed) == 0 && plain != 0;
+    const Chosen<kMost> chosen =
+        choose_plain<kMost>(may && r.is_one(op.geometry) ? members : 0, in, op.geometry, r);
     if (chosen.count == 0) return LoneEnd::kNotBegun;
     flight.count = chosen.count;
     GN_DEVICE_UNROLL

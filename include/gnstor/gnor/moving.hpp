@@ -12,11 +12,11 @@
 
 namespace gnstor::gnor {
 
-/// For each member with `moves`: copies `bytes` from `from` to `to`. All members call.
+/// Each member of `rest` in turn. By its own: a GPU's copy of any alignment is several thousand instructions,
+/// which a request without a pool buffer would otherwise jump over in each round.
 template <class Group>
-GN_HD void move_each(Group group, bool moves, std::uint64_t to, std::uint64_t from, std::uint32_t bytes) {
-    auto rest = group.ballot(moves);
-    if (rest.empty()) return;
+GN_HD GN_NOINLINE void move_some(Group group, simt::LaneSet rest, std::uint64_t to, std::uint64_t from,
+                                 std::uint32_t bytes) {
     group.sync();
     for (; !rest.empty(); rest = rest.without_lowest()) {
         const std::uint32_t who = rest.lowest();
@@ -27,6 +27,13 @@ GN_HD void move_each(Group group, bool moves, std::uint64_t to, std::uint64_t fr
     }
     // The owner may free or send the buffer only after every lane's part.
     group.sync();
+}
+
+/// For each member with `moves`: copies `bytes` from `from` to `to`. All members call.
+template <class Group>
+GN_HD void move_each(Group group, bool moves, std::uint64_t to, std::uint64_t from, std::uint32_t bytes) {
+    const simt::LaneSet movers = group.ballot(moves);
+    if (!movers.empty()) move_some(group, movers, to, from, bytes);
 }
 
 }  // namespace gnstor::gnor

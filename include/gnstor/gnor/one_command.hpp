@@ -40,19 +40,13 @@ struct Chosen {
     std::uint32_t count = 0;
 };
 
-/// As choose_targets (operation.hpp), of a plain map: a read's first replica that is in, or all of a write's.
+/// By the ranks of all of a chunk's replicas.
 template <std::uint32_t kMost>
-GN_HD GN_INLINE Chosen<kMost> choose_plain(std::uint64_t members, std::uint64_t in,
-                                           const placement::VolumeGeometry& geometry, const OneCommand& r) {
+GN_HD GN_INLINE Chosen<kMost> choose_ranked(std::uint64_t members, std::uint64_t in,
+                                            const placement::VolumeGeometry& geometry, const OneCommand& r) {
     Chosen<kMost> out;
-    const std::uint32_t chunk = r.block >> geometry.chunk_shift;
     const bool read = r.opcode == nvme::IoOpcode::kRead;
-    if (read && geometry.replicas != 0 && members != 0 && (members & ~in) == 0) {
-        out.slot[0] = placement::place_first(members, geometry, chunk);
-        out.count = 1;
-        return out;
-    }
-    const auto replicas = placement::place_plain(members, geometry, chunk);
+    const auto replicas = placement::place_plain(members, geometry, r.block >> geometry.chunk_shift);
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i) {
         if (i >= replicas.count) continue;
@@ -64,6 +58,29 @@ GN_HD GN_INLINE Chosen<kMost> choose_plain(std::uint64_t members, std::uint64_t 
     }
     if (out.count > kMost) out.count = 0;
     return out;
+}
+
+/// The same by its own, for those who seldom need it.
+template <std::uint32_t kMost>
+GN_HD GN_NOINLINE Chosen<kMost> choose_ranked_apart(std::uint64_t members, std::uint64_t in,
+                                                    placement::VolumeGeometry geometry, OneCommand r) {
+    return choose_ranked<kMost>(members, in, geometry, r);
+}
+
+/// As choose_targets (operation.hpp), of a plain map: a read's first replica that is in, or all of a write's.
+template <std::uint32_t kMost>
+GN_HD GN_INLINE Chosen<kMost> choose_plain(std::uint64_t members, std::uint64_t in,
+                                           const placement::VolumeGeometry& geometry, const OneCommand& r) {
+    const bool read = r.opcode == nvme::IoOpcode::kRead;
+    if (read && geometry.replicas != 0 && members != 0 && (members & ~in) == 0) {
+        Chosen<kMost> out;
+        out.slot[0] = placement::place_first(members, geometry, r.block >> geometry.chunk_shift);
+        out.count = 1;
+        return out;
+    }
+    // One drive is a read's: what is left are maps with drives that are not in.
+    if constexpr (kMost == 1) return choose_ranked_apart<kMost>(members, in, geometry, r);
+    return choose_ranked<kMost>(members, in, geometry, r);
 }
 
 /// What the command's slot says of it, but for its targets and its control word, as begin_step has it.

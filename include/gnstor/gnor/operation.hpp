@@ -208,8 +208,8 @@ GN_HD void fail_command(State& c, Cursor& cursor, std::uint32_t index, nvme::Sta
 /// unanswered: it becomes current. Otherwise no drive is left to ask, and it ends with what that means after
 /// `refused`.
 template <class State>
-GN_HD void start_again(State& c, const Operation& op, Cursor& cursor, LaneWork& work, std::uint32_t index,
-                       nvme::Status refused) {
+GN_HD GN_NOINLINE void start_again(State& c, const Operation& op, Cursor& cursor, LaneWork& work,
+                                   std::uint32_t index, nvme::Status refused) {
     CommandSlot& slot = c.slot(index);
     const Targets targets = choose_targets(c, op, step_of(slot));
     if (targets.count == 0) {  // success: a flush of a slot that the newer map has nobody in

@@ -261,12 +261,12 @@ GN_HD void pause_between_trips(std::uint32_t& backoff) {
             return;
         }
         std::uint32_t pauses = backoff - kEagerTrips;
-        simt::pause(pauses);
+        simt::pause_for_others(pauses);
         backoff = pauses + kEagerTrips;
         return;
     }
 #endif
-    simt::pause(backoff);
+    simt::pause_for_others(backoff);
 }
 
 /// One trip to the completion queue, if nobody else is there. All members call. Returns how many completions

@@ -59,8 +59,8 @@ class Cursor {
     std::uint64_t capacity_blocks = 0;
     nvme::Status result = nvme::Status::kSuccess;  ///< worst of what this lane carried
 
-    GN_HD
-    void report(std::uint32_t i, nvme::Status status) {
+    /// By its own, as what goes wrong: it is said in many places, and seldom.
+    GN_HD GN_NOINLINE void report(std::uint32_t i, nvme::Status status) {
         result = worst(result, status);
         if (statuses != nullptr) statuses[i] = worst(statuses[i], status);
     }
@@ -110,7 +110,7 @@ class Cursor {
 
     /// Reports `status` for everything this lane has not begun.
     template <class State>
-    GN_HD void give_up(State& c, nvme::Status status) {
+    GN_HD GN_NOINLINE void give_up(State& c, nvme::Status status) {
         Step unused;
         while (next(c, unused)) {
             report(unused.request, status);

@@ -26,8 +26,13 @@ class SteppedRequest {
         cursor_ = cursor;
         work_ = LaneWork{};
         deadline_ = deadline;
+        window_ = kLoneWindow;
         done_ = false;
     }
+
+    /// From now on up to so many of its commands are under way; until then kLoneWindow.
+    GN_HD
+    void set_window(std::uint32_t commands) { window_ = commands; }
 
     /// Does what can be done now (simt::now_ns()); whether that was anything. Not once it is done().
     GN_HD
@@ -53,7 +58,7 @@ class SteppedRequest {
         const auto me = simt::self(simt::Lane{});
         bool progress = reap_head(me, c, op_, cursor_, work_, expired);
         const bool had = work_.current != kNone;
-        begin_next(me, c, op_, cursor_, work_, kLoneWindow, hint, expired);
+        begin_next(me, c, op_, cursor_, work_, window_, hint, expired);
         const bool begun = !had && work_.current != kNone;
         progress = post_current(me, c, op_, cursor_, work_, begun, expired) || progress;
         if (work_.busy()) return progress || begun;
@@ -68,6 +73,7 @@ class SteppedRequest {
     Cursor cursor_{};
     LaneWork work_{};
     simt::Deadline deadline_{0};
+    std::uint32_t window_ = kLoneWindow;
     bool done_ = true;
 };
 

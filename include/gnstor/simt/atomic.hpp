@@ -2,7 +2,10 @@
 //
 // Control words shared between lanes, or between lanes and the NIC, are touched through these functions
 // alone; payload is plain memory ordered by them. There are no bare fences: ThreadSanitizer cannot see them,
-// and an acquire load costs a GPU nothing extra. Words are 32 or 64 bits, naturally aligned.
+// and an acquire load costs a GPU nothing extra. Words are 32 or 64 bits, naturally aligned. A word of 64
+// bits that read-modify-writes touch must not lie in a GPU's shared or local memory: they are instructions
+// for global memory (pinned memory of the host is part of that), since where the address could be anything
+// the compiler puts an emulation for the other two behind each, some 40 instructions.
 //
 // On the GPU these are PTX instructions with an explicit scope (PTX ISA 8.2, "Memory Consistency Model"); on
 // the CPU they are the compiler's atomics, and the scope is ignored. A test build (GN_TEST_WARPS) may yield
@@ -69,6 +72,10 @@ template <class T>
 inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8);
 
 #if GN_DEVICE_PASS
+/// The address of a word that lies in global memory, in the window of that.
+__device__ inline std::uint64_t global_address(const void* p) {
+    return static_cast<std::uint64_t>(__cvta_generic_to_global(p));
+}
 // One PTX instruction a macro expansion: OP.SEM.SCOPE.TYPE on a generic address.
 #define GN_PTX_LOAD(SEM, SCOPE)                                                           \
     if constexpr (sizeof(T) == 4) {                                                       \
@@ -87,28 +94,29 @@ inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || size
     else                                                                                               \
         asm volatile("st." SEM "." SCOPE ".u64 [%0], %1;" ::"l"(p), "l"(static_cast<std::uint64_t>(v)) \
                      : "memory");
-#define GN_PTX_RMW(SEM, OP, T32, T64, SCOPE)                               \
-    if constexpr (sizeof(T) == 4) {                                        \
-        std::uint32_t old;                                                 \
-        asm volatile("atom." SEM "." SCOPE "." OP "." T32 " %0, [%1], %2;" \
-                     : "=r"(old)                                           \
-                     : "l"(p), "r"(static_cast<std::uint32_t>(v))          \
-                     : "memory");                                          \
-        return static_cast<T>(old);                                        \
-    } else {                                                               \
-        std::uint64_t old;                                                 \
-        asm volatile("atom." SEM "." SCOPE "." OP "." T64 " %0, [%1], %2;" \
-                     : "=l"(old)                                           \
-                     : "l"(p), "l"(static_cast<std::uint64_t>(v))          \
-                     : "memory");                                          \
-        return static_cast<T>(old);                                        \
+#define GN_PTX_RMW(SEM, OP, T32, T64, SCOPE)                                              \
+    if constexpr (sizeof(T) == 4) {                                                       \
+        std::uint32_t old;                                                                \
+        asm volatile("atom." SEM "." SCOPE "." OP "." T32 " %0, [%1], %2;"                \
+                     : "=r"(old)                                                          \
+                     : "l"(p), "r"(static_cast<std::uint32_t>(v))                         \
+                     : "memory");                                                         \
+        return static_cast<T>(old);                                                       \
+    } else {                                                                              \
+        std::uint64_t old;                                                                \
+        asm volatile("atom." SEM "." SCOPE ".global." OP "." T64 " %0, [%1], %2;"         \
+                     : "=l"(old)                                                          \
+                     : "l"(detail::global_address(p)), "l"(static_cast<std::uint64_t>(v)) \
+                     : "memory");                                                         \
+        return static_cast<T>(old);                                                       \
     }
 #define GN_PTX_RED_ADD(SEM, SCOPE)                                                                          \
     if constexpr (sizeof(T) == 4)                                                                           \
         asm volatile("red." SEM "." SCOPE ".add.u32 [%0], %1;" ::"l"(p), "r"(static_cast<std::uint32_t>(v)) \
                      : "memory");                                                                           \
     else                                                                                                    \
-        asm volatile("red." SEM "." SCOPE ".add.u64 [%0], %1;" ::"l"(p), "l"(static_cast<std::uint64_t>(v)) \
+        asm volatile("red." SEM "." SCOPE ".global.add.u64 [%0], %1;" ::"l"(detail::global_address(p)),     \
+                     "l"(static_cast<std::uint64_t>(v))                                                     \
                      : "memory");
 #define GN_BY_SCOPE(STATEMENT, ...)             \
     if constexpr (S == Scope::kBlock) {         \
@@ -287,9 +295,10 @@ GN_HD T exchange(T* p, std::type_identity_t<T> v) {
         return static_cast<T>(old);                                                                          \
     } else {                                                                                                 \
         std::uint64_t old;                                                                                   \
-        asm volatile("atom." SEM "." SCOPE ".cas.b64 %0, [%1], %2, %3;"                                      \
+        asm volatile("atom." SEM "." SCOPE ".global.cas.b64 %0, [%1], %2, %3;"                               \
                      : "=l"(old)                                                                             \
-                     : "l"(p), "l"(static_cast<std::uint64_t>(expected)), "l"(static_cast<std::uint64_t>(v)) \
+                     : "l"(detail::global_address(p)), "l"(static_cast<std::uint64_t>(expected)),            \
+                       "l"(static_cast<std::uint64_t>(v))                                                    \
                      : "memory");                                                                            \
         return static_cast<T>(old);                                                                          \
     }

@@ -27,7 +27,8 @@ inline std::uint64_t now_ns() {
 #endif
 }
 
-/// Waits a little, longer each time with the same `backoff` (start it at 0). A CPU lane yields its core.
+/// Waits a little, longer each time with the same `backoff` (start it at 0). A CPU lane yields its core; a
+/// GPU lane sleeps, about a microsecond at most.
 GN_HD
 inline void pause(std::uint32_t& backoff) {
 #if GN_DEVICE_PASS
@@ -37,6 +38,25 @@ inline void pause(std::uint32_t& backoff) {
     ++backoff;
     if (backoff > 4) sched_yield();
 #endif
+}
+
+/// As pause, for who waits for what other lanes of its warp may hold. A GPU's lanes that have gone different
+/// ways take turns, and nothing says how the hardware shares them out; the one that holds what the others
+/// wait for gets its turn when all of them sleep at once. So a lane that has come back in vain 16,384 times
+/// in a row (tens of milliseconds) sleeps longer and longer, up to half a millisecond, also where a turn
+/// takes many times longer than a microsecond.
+GN_HD
+inline void pause_for_others(std::uint32_t& backoff) {
+#if GN_DEVICE_PASS
+    constexpr std::uint32_t kOften = 1u << 14, kOftenEach = 1u << 8, kDoublings = 9;
+    if (backoff >= kOften) {
+        const std::uint32_t doublings = (backoff - kOften) / kOftenEach;
+        __nanosleep(1024u << doublings);
+        if (doublings < kDoublings) ++backoff;
+        return;
+    }
+#endif
+    pause(backoff);
 }
 
 /// As pause, for who waits for one lane that is about to do a certain thing. The threads of CPU lanes may

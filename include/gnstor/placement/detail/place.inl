@@ -119,6 +119,7 @@ GN_NOINLINE inline std::uint32_t first_by_hash(std::uint64_t members, std::uint6
     constexpr std::uint32_t kStep = 4;
     GN_DEVICE_UNROLL
     for (std::uint32_t at = 0; at < kMaxSlots; at += kStep) {
+        if (members >> at == 0) break;  // few arrays have so many
         if (((members >> at) & ((1u << kStep) - 1)) == 0) continue;
         std::uint64_t hash[kStep];
         GN_DEVICE_UNROLL

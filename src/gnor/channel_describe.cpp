@@ -1,0 +1,106 @@
+// channel_describe.cpp: where a channel stands, in words: for who wants to know what its lanes wait for.
+//
+// Works on a copy of lane memory, and on what the NIC sees as it is. Nothing here is asked by the path of a
+// request.
+#include "gnor/channel_access.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace gnstor::gnor {
+namespace {
+
+using Text = std::back_insert_iterator<std::string>;
+
+const char* name_of(Sharing sharing) {
+    if (sharing == Sharing::kLane) return "one lane";
+    return sharing == Sharing::kBlock ? "one block" : "the grid";
+}
+
+/// Commands by what has become of them.
+struct SlotCounts {
+    std::uint32_t waited_for = 0, abandoned = 0, with_callbacks = 0, ended = 0;
+    std::uint32_t pending[rdma::ReceiveSet::kMost] = {};  ///< answers missing, by queue pair
+};
+
+SlotCounts count_slots(ChannelState& c) {
+    SlotCounts n;
+    for (std::uint32_t i = 0; i < c.command_slots; ++i) {
+        CommandSlot& slot = c.slot(i);
+        const std::uint32_t control = load_control(slot);
+        n.waited_for += state_of(control) == SlotState::kOwned ? 1 : 0;
+        n.abandoned += state_of(control) == SlotState::kAbandoned ? 1 : 0;
+        n.with_callbacks += state_of(control) == SlotState::kCallback ? 1 : 0;
+        n.ended += state_of(control) == SlotState::kEnded ? 1 : 0;
+        for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+            if (((pending_of(control) >> r) & 1u) != 0 && slot.target[r] < c.queues)
+                ++n.pending[slot.target[r]];
+    }
+    return n;
+}
+
+/// Completions that lie in front of the consumer: only a look, so one that comes meanwhile may be missed.
+std::uint32_t count_arrived(const ChannelState& c) {
+    const std::uint32_t entries = 1u << c.completion_entries_log2;
+    std::uint32_t n = 0;
+    for (std::uint64_t at = c.completions.consumer; n < entries; ++n, ++at) {
+        const std::uint32_t own =
+            simt::load_relaxed<simt::Scope::kSystem>(&c.completion_ring[at & (entries - 1)].counter_own);
+        const bool mine = mlx5::cqe_opcode(own) != mlx5::kCqeInvalid &&
+                          mlx5::cqe_owner(own) == ((at >> c.completion_entries_log2) & 1u);
+        if (!mine) break;
+    }
+    return n;
+}
+
+void describe_queue(Text out, ChannelState& c, std::uint32_t i, std::uint32_t pending) {
+    const QueueLane& q = c.queue(i);
+    const std::uint32_t own = simt::load_relaxed<simt::Scope::kSystem>(&q.send_completion->counter_own);
+    const auto record = [&](std::uint32_t which) {
+        return be32(simt::load_relaxed<simt::Scope::kSystem>(q.doorbell_record + which));
+    };
+    fmt::format_to(
+        out,
+        "queue {}: {} of {} credits out, {} answers missing; entries reserved {}, published {}, rung "
+        "{}, completed {}",
+        i, q.outstanding, c.depth, pending, q.send.reserved, q.send.published, q.send.rung, q.send.completed);
+    if (mlx5::cqe_opcode(own) != mlx5::kCqeInvalid)
+        fmt::format_to(out, " (the NIC says up to {})", mlx5::cqe_wqe_counter(own));
+    fmt::format_to(out, "; send record {}; receives posted {}, record {}", record(mlx5::kSendRecord),
+                   q.receive.posted, record(mlx5::kReceiveRecord));
+    if (q.send.ringing != 0) fmt::format_to(out, "; a lane is ringing");
+    if (q.send.error != 0) fmt::format_to(out, "; send error {:#x}", q.send.error & 0xFFu);
+    if (q.broken != 0) fmt::format_to(out, "; broken");
+    fmt::format_to(out, "\n");
+}
+
+}  // namespace
+
+Result<std::string> Channel::describe() const {
+    GN_ASSIGN(auto copy, simt::DeviceMemory::allocate(layout_.lane_bytes, simt::LanesKind::kCpu));
+    GN_TRY(lane_memory_.download(0, copy.lane_as<std::byte>(), layout_.lane_bytes));
+    ChannelState& c = *copy.lane_as<ChannelState>();
+    const SlotCounts n = count_slots(c);
+    std::string text;
+    const Text out(text);
+    fmt::format_to(out,
+                   "channel of {}: {} of {} command slots free; {} waited for, {} abandoned, {} with "
+                   "callbacks, {} ended\n",
+                   name_of(c.sharing), count_free(c.free_slots(), c.slot_words), c.command_slots,
+                   n.waited_for, n.abandoned, n.with_callbacks, n.ended);
+    fmt::format_to(out, "completions: {}, {} consumed, record {}, {} in front\n",
+                   c.completions.lock != 0 ? "a group is polling" : "nobody is polling",
+                   c.completions.consumer, be32(simt::load_relaxed<simt::Scope::kSystem>(c.consumer_record)),
+                   count_arrived(c));
+    for (std::uint32_t i = 0; i < c.queues; ++i) describe_queue(out, c, i, n.pending[i]);
+    fmt::format_to(out, "pool: {} of {} blocks free, {} of {} steps known, {} asked for\n",
+                   count_free_blocks(c), pool_bytes() / kPoolBlockBytes, c.pool_steps, c.pool_steps_max,
+                   c.pool_asked);
+    if (c.gathering != 0) fmt::format_to(out, "a group gathers what several commands need\n");
+    if (c.any_ready != 0) fmt::format_to(out, "a callback may be due\n");
+    if (c.any_flushed != 0) fmt::format_to(out, "a callback may wait for a flushed queue pair\n");
+    return text;
+}
+
+}  // namespace gnstor::gnor
