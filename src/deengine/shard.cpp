@@ -16,7 +16,8 @@ using nvme::Status;
 constexpr std::uint32_t kCheckpointPagesPerPoll = 8;  ///< at least
 constexpr std::uint32_t kPagesPerCheckpointPage = 4;  ///< programmed since the slice before
 constexpr std::uint32_t kIdlePagesPerPoll = 8;
-constexpr std::uint32_t kPrefetchBlocks = 4;           ///< how far a multi-block read looks ahead in the map
+constexpr std::uint32_t kMapAhead = 12;                ///< how far a multi-block read looks ahead in the map
+constexpr std::uint32_t kPagesAhead = 8;               ///< and how many of its pages are asked for
 constexpr std::uint32_t kMaxGroupDistance = 1u << 30;  ///< group numbers are compared modulo 2^32
 constexpr std::size_t kWaitersReserved = 4096;
 
@@ -96,13 +97,28 @@ void Shard::Impl::answer(std::uint64_t tag, Status status) {
 
 Status Shard::Impl::read(const ShardCommand& c) {
     if (c.sectors != 0) return read_block(make_key(c.volume, c.first), c.first_sector, c.sectors, c.data);
+    if (c.blocks > 1) {
+        for (std::uint32_t i = 0; i < std::min(c.blocks, kMapAhead); ++i)
+            map.prefetch(make_key(c.volume, c.first + i));
+        for (std::uint32_t i = 0; i < std::min(c.blocks, kPagesAhead); ++i)
+            prefetch_page(make_key(c.volume, c.first + i), 0);
+    }
     for (std::uint32_t i = 0; i < c.blocks; ++i) {
-        if (i + kPrefetchBlocks < c.blocks) map.prefetch(make_key(c.volume, c.first + i + kPrefetchBlocks));
+        if (i + kMapAhead < c.blocks) map.prefetch(make_key(c.volume, c.first + i + kMapAhead));
+        if (i + kPagesAhead < c.blocks) prefetch_page(make_key(c.volume, c.first + i + kPagesAhead), 0);
         const Status s = read_block(make_key(c.volume, c.first + i), 0, nvme::kSectorsPerBlock,
                                     c.data + std::size_t{i} * nvme::kBlockBytes);
         if (!ok(s)) return s;
     }
     return Status::kSuccess;
+}
+
+/// Announces what the copy of a block will wait for: stores on devices read the pages of several together.
+void Shard::Impl::prefetch_page(BlockKey key, std::uint32_t first_sector) const {
+    const auto entry = map.find(key);
+    if (!entry) return;
+    flash.prefetch(entry->page);
+    if (first_sector < nvme::kSectorsPerBlock) flash.prefetch_data(entry->page, first_sector);
 }
 
 Status Shard::Impl::read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors,
@@ -297,10 +313,7 @@ void Shard::prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const {
     impl_->map.prefetch(make_key(volume, block));
 }
 void Shard::prefetch_page(nvme::VolumeId volume, nvme::BlockAddress block, std::uint32_t first_sector) const {
-    const auto entry = impl_->map.find(make_key(volume, block));
-    if (!entry) return;
-    impl_->flash.prefetch(entry->page);
-    if (first_sector < nvme::kSectorsPerBlock) impl_->flash.prefetch_data(entry->page, first_sector);
+    impl_->prefetch_page(make_key(volume, block), first_sector);
 }
 Result<void> Shard::close() {
     return impl_->close();

@@ -45,6 +45,7 @@ struct Shard::Impl {
     std::uint32_t poll(std::uint64_t now_ns);
     void prefetch(BlockKey key) const;
     nvme::Status read(const ShardCommand& c);
+    void prefetch_page(BlockKey key, std::uint32_t first_sector) const;
     nvme::Status read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors, std::byte* to);
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
     bool purge(nvme::VolumeId volume);

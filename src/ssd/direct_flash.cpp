@@ -162,6 +162,8 @@ const std::byte* DirectFlash::fetch(PageNumber page, std::uint32_t first, std::u
     const std::uint32_t bytes = sectors ? count * nvme::kSectorBytes : nvme::kBlockBytes;
     if (const std::byte* there = announced(page); there != nullptr)
         return there + std::size_t{first} * nvme::kSectorBytes;
+    // What was announced behind this page is read meanwhile. A refusal is told by whoever waits for it.
+    (void)queue_->submit();
     if (!read_all(shared_.direct.get(), scratch_.data() + from, bytes, page_offset(page) + from))
         return nullptr;
     return scratch_.data() + std::size_t{first} * nvme::kSectorBytes;

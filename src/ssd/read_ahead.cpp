@@ -18,14 +18,17 @@ std::uint32_t ReadAhead::find(PageNumber page) const {
 std::uint32_t ReadAhead::announce(PageNumber page) {
     if (find(page) != kNone) return kNone;
     const auto count = static_cast<std::uint32_t>(slots_.size());
-    for (std::uint32_t tried = 0; tried < count; ++tried) {
-        const std::uint32_t buffer = next_;
-        next_ = (next_ + 1) % count;
+    std::uint32_t oldest = kNone;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const std::uint32_t buffer = (next_ + i) % count;
         if (slots_[buffer].flying) continue;
-        slots_[buffer] = {page, true, false};
-        return buffer;
+        if (oldest == kNone || slots_[buffer].page == kNoPage) oldest = buffer;
+        if (slots_[buffer].page == kNoPage) break;  // nobody loses a page
     }
-    return kNone;
+    if (oldest == kNone) return kNone;
+    next_ = (oldest + 1) % count;
+    slots_[oldest] = {page, true, false};
+    return oldest;
 }
 
 void ReadAhead::ended(std::uint32_t buffer, bool whole) {

@@ -2,7 +2,7 @@
 // in which.
 //
 // Bounded: an announcement without a free buffer is forgotten, for it is a hint. A page is taken once; a
-// buffer that nobody came for is given to the next announcement when it is the oldest. One owner thread.
+// buffer that nobody came for is given to an announcement only when none is free. One owner thread.
 #pragma once
 
 #include "deengine/flash.hpp"
