@@ -19,6 +19,10 @@ constexpr std::uint64_t kLingerNs = 1'000'000;  // without an answer, before the
 constexpr std::uint64_t kRetryNs = 20'000'000;  // until what met a broken queue pair is begun again
 constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
 constexpr std::uint32_t kChunksLookedAt = 64;  // of a command, for the SSDs that it goes to
+/// Commands under way for a trim or a write of zeroes: each is a command a chunk, moves no bytes, and waits
+/// until its SSD has made it last, so 8 at once would be as many waits as there are chunks, by 8. One of them
+/// at a time has this: half of an SSD's queue.
+constexpr std::uint32_t kWideWindow = 64;
 
 const auto kMe = simt::self(simt::Lane{});
 
@@ -207,9 +211,7 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
         }
         if (work->begun) {
             --left;
-            if (!work->request.done())
-                progress +=
-                    work->request.step(state, static_cast<std::uint32_t>(now_ns >> 6), now_ns) ? 1 : 0;
+            if (!work->request.done()) progress += step(*work, now_ns) ? 1 : 0;
             if (!work->request.done() || put_off(*work, now_ns) || wait_for_record(*work, now_ns)) continue;
             end(*work, work->request.result());
         } else {
@@ -226,6 +228,22 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
     return progress;
 }
 
+/// The oldest that has a use for the wide window has it, as long as it has.
+bool CommandEngine::step(Work& work, std::uint64_t now_ns) {
+    if (work.may_be_wide && wide_ == nullptr) {
+        wide_ = &work;
+        work.request.set_window(kWideWindow);
+    }
+    const bool progress =
+        work.request.step(channel_.state(), static_cast<std::uint32_t>(now_ns >> 6), now_ns);
+    if (work.request.done()) give_window_up(work);
+    return progress;
+}
+
+void CommandEngine::give_window_up(const Work& work) {
+    if (wide_ == &work) wide_ = nullptr;
+}
+
 /// Those that have ended are free; the engine's own go.
 void CommandEngine::collect() {
     for (auto& work : under_way_) {
@@ -234,6 +252,15 @@ void CommandEngine::collect() {
         work.reset();
     }
     std::erase_if(under_way_, [](const auto& work) { return work == nullptr; });
+}
+
+bool CommandEngine::moves_no_bytes_in_many_chunks(const Work& work) const {
+    const IoOpcode opcode = work.command.opcode;
+    if (opcode != IoOpcode::kDatasetManagement && opcode != IoOpcode::kWriteZeroes) return false;
+    std::uint64_t chunks = 0;
+    for (const IoRequest& request : work.requests)
+        chunks += (std::uint64_t{request.blocks} >> volume_.geometry.chunk_shift) + 1;
+    return chunks > gnor::kLoneWindow;
 }
 
 void CommandEngine::begin(Work& work) {
@@ -251,6 +278,7 @@ void CommandEngine::begin(Work& work) {
     }
     if (command.opcode == IoOpcode::kFlush) work.mark = watch_.flush_begins(has_old_changes());
     work.map_version = watch_.version();
+    work.may_be_wide = moves_no_bytes_in_many_chunks(work);
     work.request.begin(volume.operation(), cursor, simt::Deadline{work.deadline_ns});
     work.begun = true;
     ++begun_;
@@ -260,6 +288,7 @@ void CommandEngine::begin(Work& work) {
 
 void CommandEngine::leave_channel(Work& work) {
     work.begun = false;
+    give_window_up(work);
     --begun_;
     changing_ -= VolumeRef::changes(work.command.opcode) ? 1 : 0;
     shares_.give(work.ssds);

@@ -127,6 +127,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
         std::uint64_t deadline_ns = 0;
         std::uint64_t retry_ns = 0;  ///< not begun before
         bool begun = false, ended = false;
+        bool may_be_wide = false;          ///< many commands, none of which moves bytes
         bool met_no_room = false;          ///< with its SSDs
         SsdShares::Mask ssds = 0;          ///< that it goes to
         nvme::MapVersion map_version = 0;  ///< as the loss watch knew it when this began
@@ -139,8 +140,11 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     void take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64_t now_ns);
     std::uint32_t advance(std::uint64_t now_ns);
     std::uint32_t linger(std::uint64_t now_ns);
+    [[nodiscard]] bool moves_no_bytes_in_many_chunks(const Work& work) const;
     void begin(Work& work);
     void leave_channel(Work& work);
+    bool step(Work& work, std::uint64_t now_ns);
+    void give_window_up(const Work& work);
     void see_map();
     [[nodiscard]] bool has_old_changes() const;
     nvme::Status judge_flush(const Work& work);
@@ -171,6 +175,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     std::vector<std::unique_ptr<Work>> free_;  // with those under way: one for each entry of an I/O queue
     std::vector<std::unique_ptr<Work>> under_way_;  // oldest first
     std::uint32_t begun_ = 0;                       // of under_way_
+    const Work* wide_ = nullptr;                    // of them, who has the wide window
     std::uint32_t changing_ = 0;                    // of begun_: writes, trims and the like
     bool held_ = false, stopped_ = false, gave_up_ = false;
     std::uint64_t progress_ns_ = 0;  // when there was any last

@@ -265,16 +265,24 @@ std::uint32_t reap_all(BlockHost& host, std::uint32_t queue, std::uint32_t count
     return good;
 }
 
-TEST(GatewayShares, AnSsdThatDoesNotAnswerHoldsUpNoCommandForTheOthers) {
-    EmbeddedArrayOptions array = rig_options(5);  // a thread for the NICs, and one for each of four drives
-    array.nic_threads = 1;
-    GatewayRig rig(array);
-    auto client = rig.client("gw");
+/// A thread for the NICs, and one for each of four drives.
+EmbeddedArrayOptions a_thread_a_drive() {
+    EmbeddedArrayOptions o = rig_options(5);
+    o.nic_threads = 1;
+    return o;
+}
+void make_unreplicated(client::Client& owner, std::uint64_t blocks) {
     client::CreateVolume request;
     request.name = "v";
-    request.capacity_bytes = 1024 * kBlock;
+    request.capacity_bytes = blocks * kBlock;
     request.replicas = 1;
-    (void)client->create(request).value();
+    (void)owner.create(request).value();
+}
+
+TEST(GatewayShares, AnSsdThatDoesNotAnswerHoldsUpNoCommandForTheOthers) {
+    GatewayRig rig(a_thread_a_drive());
+    auto client = rig.client("gw");
+    make_unreplicated(*client, 1024);
     gateway::GatewayOptions options = options_of("v");
     options.under_way_max = 16;
     auto served = rig.serve(*client, options).value();
@@ -310,6 +318,54 @@ TEST(GatewayShares, AnSsdThatDoesNotAnswerHoldsUpNoCommandForTheOthers) {
     EXPECT_EQ(reap_all(host, 1, kEach), kEach);
     EXPECT_EQ(reap_all(host, 2, kEach), kEach);
     EXPECT_EQ(reap_all(host, 3, 1), 1u);
+}
+
+// Each of a trim's commands waits for its SSD to make it last: eight under way would take as many syncs as
+// there are chunks, by eight.
+TEST(GatewayShares, ATrimOfManyChunksHasManyCommandsUnderWayAndTheNextOneHasThemAfterIt) {
+    constexpr std::uint64_t kWide = 64, kFew = 8, kBlocks = 8192;
+    GatewayRig rig(a_thread_a_drive());
+    auto client = rig.client("gw");
+    make_unreplicated(*client, kBlocks);
+    auto served = rig.serve(*client, options_of("v")).value();
+    std::array<std::vector<nvme::DsmRange>, 4> chunks_of;
+    for (std::uint32_t chunk = 0; chunk < kBlocks / kChunkBlocks; ++chunk)
+        chunks_of
+            .at(placement::place(client->array().map, served->gateway(0).volume().geometry, chunk).slot[0])
+            .push_back({0, kChunkBlocks, std::uint64_t{chunk} * kChunkBlocks});
+    ASSERT_GT(chunks_of[3].size(), kWide + kFew);
+    ASSERT_GT(chunks_of[2].size(), kFew + 5);
+    BlockHost host(rig, *served, 1);
+    const auto post_trim = [&](std::uint16_t id, std::span<const nvme::DsmRange> ranges) {
+        std::memcpy(host.buffer.data() + host.offset(0, id), ranges.data(), ranges.size_bytes());
+        nvme::Command command = trim_command(static_cast<std::uint32_t>(ranges.size()));
+        command.command_id = id;
+        command.data = host.buffer.sgl(host.offset(0, id), static_cast<std::uint32_t>(ranges.size_bytes()));
+        return host.post(0, command);
+    };
+    const std::uint64_t before = rig.array.nic->counters().sends;
+    const auto expect_sent = [&](std::uint64_t wanted) {
+        const auto sent = [&] { return rig.array.nic->counters().sends - before; };
+        EXPECT_TRUE(nvmf::eventually([&] { return sent() >= wanted; })) << sent();
+        for (int round = 0; round < 20; ++round) (void)served->gateway(0).state();
+        EXPECT_EQ(sent(), wanted) << "the engine has been round so often";
+    };
+    {
+        Hold second(*rig.array.node->drive_reactors()[2]);
+        const Hold third(*rig.array.node->drive_reactors()[3]);
+        ASSERT_TRUE(post_trim(1, std::span(chunks_of[2]).first(1)));  // has no use for it
+        expect_sent(1);
+        ASSERT_TRUE(post_trim(2, std::span(chunks_of[2]).subspan(1, kFew + 4)));
+        expect_sent(1 + kFew + 4);
+        ASSERT_TRUE(post_trim(3, chunks_of[3]));
+        expect_sent(1 + kFew + 4 + kFew);
+        second.release();
+        EXPECT_EQ(reap_all(host, 0, 2), 2u);
+        expect_sent(1 + kFew + 4 + kWide);
+    }
+    EXPECT_EQ(reap_all(host, 0, 1), 1u);
+    EXPECT_EQ(served->gateway(0).counters().trims, 3u);
+    EXPECT_EQ(served->gateway(0).counters().failed, 0u);
 }
 
 }  // namespace
