@@ -22,13 +22,15 @@ constexpr char kProgram[] = "gnstor_bench";
 constexpr std::initializer_list<const char*> kKinds = {"load",     "paper", "path", "model",
                                                        "deengine", "pool",  "wire"};
 constexpr char kExamples[] =
-    "gnstor bench measures an array of its own, in memory, that goes away with it, or with --array (before "
-    "or behind 'bench'; load and path) one of other processes, as it is. Every option: gnstor bench load "
-    "--help\n"
+    "IOPS, GB/s, latency and CPU time, by who initiates the I/O\n"
+    "usage: gnstor bench [load|paper|path|model|deengine|pool|wire] [options]     (none named: load)\n"
+    "It measures an array of its own, in memory, that goes away with it, or with --array (before or behind "
+    "'bench'; load and path) one of other processes, as it is.\n"
     "examples:\n"
     "  gnstor bench --path gnor,strong-cpu --bytes 4096,65536 --write-percent 0,100\n"
     "  gnstor bench --path gnor,gd,basic --clients 1,4 --seconds 0.5 --output json\n"
-    "  gnstor bench paper --figure 13 --json figure-13.json      (the same command goes on where it was)";
+    "  gnstor bench paper --figure 13 --json figure-13.json      (the same command goes on where it was)\n"
+    "what load takes (the others: gnstor bench KIND --help):\n\n";
 
 /// Beside this program, where it is installed, or where the build puts it.
 Result<std::filesystem::path> find_program() {
@@ -109,12 +111,19 @@ void add_bench_command(CLI::App& app, Context& context) {
         app.add_subcommand("bench", "IOPS, GB/s, latency and CPU time, by who initiates the I/O");
     bench->prefix_command();
     bench->fallthrough(false);
-    bench->footer(kExamples);
+    bench->set_help_flag();  // its options are the benchmark program's to list
     bench->callback([bench, &context] {
         context.action = [bench, &context]() -> int {
+            const std::vector<std::string> given = bench->remaining();
+            const bool helps = !given.empty() && is_one_of(given.front(), {"-h", "--help"});
+            if (helps) {
+                std::fputs(kExamples, stdout);
+                std::fflush(stdout);
+            }
             const auto program = find_program();
             if (!program.ok()) return context.out.fail(program.error());
-            auto words = words_of(context, bench->remaining());
+            auto words = helps ? Result<std::vector<std::string>>({kProgram, "load", "--help"})
+                               : words_of(context, given);
             if (words.ok()) return context.out.fail(become(*program, std::move(*words)));
             (void)context.out.fail(words.error());
             return kUsage;

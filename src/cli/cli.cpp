@@ -2,6 +2,7 @@
 #include "cli/cli.hpp"
 
 #include "daemon/array_address.hpp"
+#include "daemon/build_name.hpp"
 
 #include <gnstor/base/units.hpp>
 
@@ -58,6 +59,8 @@ int main(int argc, char** argv) {
     context.directory = default_directory();
     std::string output = "table";
     CLI::App app("gnstor: a storage array that GPU kernels use by themselves");
+    app.set_version_flag("--version", "gnstor " + std::string(gnstor::daemon::build_name()),
+                         "of this program");
     app.require_subcommand(1);
     app.fallthrough();
     CLI::Option* directory =

@@ -1,6 +1,8 @@
 // doctor.cpp: the checks, one function each.
 #include "cli/doctor.hpp"
 
+#include "daemon/build_name.hpp"
+
 #include <gnstor/base/units.hpp>
 
 #include <fmt/core.h>
@@ -245,10 +247,10 @@ DoctorFinding check_nvcc(const DoctorFacts& f) {
 /// Of gnstord, nodes and gateways those that differ from this program, and in what.
 std::vector<std::string> of_other_versions(const DoctorFacts& f) {
     std::vector<std::string> others;
-    if (f.daemon_version && *f.daemon_version != f.program_version)
+    if (f.daemon_version && !daemon::same_build(*f.daemon_version, f.program_version))
         others.push_back(fmt::format("gnstord of {}", *f.daemon_version));
     for (const PartFacts& part : f.parts)
-        if (!part.version.empty() && part.version != f.program_version)
+        if (!part.version.empty() && !daemon::same_build(part.version, f.program_version))
             others.push_back(fmt::format("{} of {}", part.what, part.version));
     return others;
 }

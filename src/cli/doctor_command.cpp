@@ -3,6 +3,7 @@
 #include "cli/doctor_facts.hpp"
 #include "cli/node_process.hpp"
 #include "cli/node_states.hpp"
+#include "daemon/build_name.hpp"
 #include "embedded/node_array.hpp"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ using nlohmann::json;
 using namespace std::chrono_literals;
 
 void ask_daemon(const Context& c, DoctorFacts& facts) {
-    facts.program_version = GN_VERSION;
+    facts.program_version = daemon::build_name();
 #ifdef GN_WITH_CUDA
     facts.built_for_gpu = true;
 #endif

@@ -6,6 +6,7 @@
 #include "cli/ssd_options.hpp"
 #include "daemon/api.hpp"
 #include "daemon/array_address.hpp"
+#include "daemon/build_name.hpp"
 #include "daemon/http_server.hpp"
 #include "daemon/sqlite_store.hpp"
 #include "daemon/token_file.hpp"
@@ -93,6 +94,7 @@ int main(int argc, char** argv) {
     cli::DaemonOptions options;
     std::string directory, socket, listen, token_file, socket_mode = "0600";
     CLI::App app("gnstord: the daemon of a GNStor array");
+    app.set_version_flag("--version", "gnstord " + std::string(daemon::build_name()), "of this program");
     app.add_option("--dir", directory, "folder of the SSDs' stores and the records")->required();
     app.add_option("--ssds", options.array.ssds, "emulated SSDs")
         ->check(CLI::Range(1, 64))

@@ -2,6 +2,7 @@
 
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
+#include "daemon/build_name.hpp"
 #include "daemon/gateway_api.hpp"
 #include "daemon/token_file.hpp"
 
@@ -37,7 +38,7 @@ json describe(const NodeOptions& o, const ServedNode& node) {
                         {"serial", ssd.serial},
                         {"capacity_bytes", ssd.capacity_bytes}});
     return json{{"pid", ::getpid()},
-                {"version", GN_VERSION},
+                {"version", daemon::build_name()},
                 {"address", o.address},
                 {"port", o.port},
                 {"wire", "udp"},

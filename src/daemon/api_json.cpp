@@ -1,5 +1,7 @@
 #include "daemon/api_json.hpp"
 
+#include "daemon/build_name.hpp"
+
 #include <gnstor/base/uuid.hpp>
 
 #include <algorithm>
@@ -220,7 +222,7 @@ json status_to_json(const ArrayInfo& info, std::size_t volumes) {
                           {"client_name", lease.client_name},
                           {"epoch", lease.epoch},
                           {"remaining_ms", lease.remaining_ms}});
-    return json{{"version", GN_VERSION},
+    return json{{"version", build_name()},
                 {"term", info.term},
                 {"map_version", info.map_version},
                 {"map_in_force", info.map_in_force},

@@ -1,7 +1,7 @@
 #include "daemon/http_server.hpp"
 
-#include "daemon/connection_pool.hpp"
-#include "daemon/http_connection.hpp"
+#include "daemon/http_exchange.hpp"
+#include "daemon/waiting_room.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,9 +12,11 @@
 
 #include <httplib.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
-#include <thread>
+#include <exception>
 
 namespace gnstor::daemon {
 namespace {
@@ -41,23 +43,35 @@ bool answers(const std::filesystem::path& path) {
            errno == EAGAIN;
 }
 
+/// Threads that are joined, when what they were given is done.
+struct Pool {
+    explicit Pool(std::size_t count) : threads(count) {}
+    ~Pool() { threads.shutdown(); }
+    Pool(const Pool&) = delete;
+    Pool& operator=(const Pool&) = delete;
+    httplib::ThreadPool threads;
+};
+
 }  // namespace
 
 struct HttpServer::Impl {
     explicit Impl(HttpService& s) : service(s) {}
     HttpService& service;
     HttpServerOptions options;
-    BoundedServer server;
-    std::thread listener;
+    ExchangeServer server;
+    std::unique_ptr<WaitingRoom> room;
+    std::unique_ptr<Pool> pool;  ///< gives back to the room: gone before it
     std::unique_ptr<Descriptor> lock;
     int port = 0;
-    int listening = -1;  ///< httplib's socket, for its backlog
+    int listening = -1;  ///< the server's socket
     bool bound = false;
 
     void configure();
     Result<void> take_socket_path();
     Result<void> listen_unix();
     Result<void> listen_tcp();
+    Result<void> open_room();
+    void serve(std::size_t place, const WholeRequest& request);
     void put(const Response& response, httplib::Response& out) const;
 };
 
@@ -69,19 +83,17 @@ void HttpServer::Impl::put(const Response& response, httplib::Response& out) con
 }
 
 void HttpServer::Impl::configure() {
-    const auto serve = [this](const httplib::Request& in, httplib::Response& out) {
+    // Every path goes to the one function (the routes are the document's), before httplib would read a body.
+    server.set_pre_routing_handler([this](const httplib::Request& in, httplib::Response& out) {
+        constexpr std::array kServed = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
+        if (std::find(kServed.begin(), kServed.end(), in.method) == kServed.end())
+            return httplib::Server::HandlerResponse::Unhandled;
         put(service.handle(Request{in.method, in.target, in.get_header_value("Content-Type"), in.body,
                                    in.get_header_value("Authorization"), in.get_header_value("Origin")},
                            options.token),
             out);
-    };
-    // The routes are the document's; here every path goes to the one function.
-    server.Get("[^]*", serve)
-        .Post("[^]*", serve)
-        .Put("[^]*", serve)
-        .Patch("[^]*", serve)
-        .Delete("[^]*", serve)
-        .Options("[^]*", serve);
+        return httplib::Server::HandlerResponse::Handled;
+    });
     // What httplib refuses by itself: lines that are no HTTP.
     server.set_error_handler([this](const httplib::Request&, httplib::Response& out) {
         if (!out.body.empty()) return;
@@ -95,15 +107,9 @@ void HttpServer::Impl::configure() {
                            "a defect in " + options.program + ": the request was not carried out"),
             out);
     });
-    HttpLimits limits;
-    limits.idle = options.idle;
-    limits.request = options.request;
-    server.configure(limits, [this](const HeadRefusal& refusal, httplib::Response& out) {
-        put(service.refuse(refusal.status, refusal.code, refusal.message), out);
-    });
-    server.new_task_queue = [threads = options.threads, connections = options.connections] {
-        return new ConnectionPool(threads, connections);
-    };
+    // What its answers say of it.
+    server.set_keep_alive_timeout(
+        std::max<time_t>(1, std::chrono::duration_cast<std::chrono::seconds>(options.idle).count()));
     // Not SO_REUSEPORT, httplib's default: a second daemon on the port would silently take half of the
     // connections.
     server.set_socket_options([this](socket_t fd) {
@@ -181,6 +187,32 @@ Result<void> HttpServer::Impl::listen_tcp() {
     return {};
 }
 
+Result<void> HttpServer::Impl::open_room() {
+    ::listen(listening, 128);  // httplib's backlog of 5 turns clients away on a Unix socket
+    pool = std::make_unique<Pool>(options.threads);
+    room = std::make_unique<WaitingRoom>(
+        WaitingRoomOptions{options.connections, server.requests_a_connection(), options.idle, options.request,
+                           options.answer},
+        WaitingRoom::Host{[this](std::size_t place, WholeRequest request) {
+                              (void)pool->threads.enqueue(
+                                  [this, place, request = std::move(request)] { serve(place, request); });
+                          },
+                          [this](const HttpRefusal& refusal, bool with_body) {
+                              return closing_answer(
+                                  service.refuse(refusal.status, refusal.code, refusal.message), with_body);
+                          }});
+    return room->start(listening);
+}
+
+void HttpServer::Impl::serve(std::size_t place, const WholeRequest& request) {
+    HttpAnswer answer;  // none, and the connection ends
+    try {
+        answer = server.answer(request);
+    } catch (const std::exception&) {  // httplib passes on what it has no memory for
+    }
+    room->give_back(place, std::move(answer));
+}
+
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpService& service,
@@ -189,11 +221,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(HttpService& service,
     impl->options = options;
     impl->configure();
     GN_TRY(options.socket.empty() ? impl->listen_tcp() : impl->listen_unix());
-    ::listen(impl->listening, 128);  // httplib's backlog of 5 turns clients away on a Unix socket
-    impl->listener = std::thread([raw = impl.get()] { raw->server.listen_after_bind(); });
-    // stop() is heard only by a server that runs: wait for it, bounded.
-    for (int i = 0; i < 5000 && !impl->server.is_running(); ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    GN_TRY(impl->open_room());
     return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
@@ -202,9 +230,11 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::stop() {
-    if (!impl_->listener.joinable()) return;
-    impl_->server.stop();
-    impl_->listener.join();
+    if (!impl_->room) return;
+    impl_->room->stop();
+    impl_->pool.reset();
+    impl_->room.reset();
+    impl_->server.close_listener();
     if (impl_->bound) ::unlink(impl_->options.socket.c_str());
     impl_->lock.reset();
 }

@@ -1,5 +1,5 @@
-// http_server.hpp: an HttpService on a Unix socket, or on TCP. Owns the listening socket, its lock file and a
-// pool of threads.
+// http_server.hpp: an HttpService on a Unix socket, or on TCP. Owns the listening socket, its lock file, the
+// thread that waits for connections (waiting_room.hpp) and a pool of threads that serve them.
 //
 // A Unix socket is guarded by a lock file beside it (<socket>.lock): whoever holds it owns the path, so a
 // socket file that is left over from a killed daemon is replaced, and a living daemon's never. Whoever may
@@ -27,9 +27,12 @@ struct HttpServerOptions {
     std::string token{};          ///< TCP: what requests have to bring; never empty there
     unsigned socket_mode = 0600;  ///< of the Unix socket: 0600, or 0660 for a group
     unsigned threads = 8;
-    unsigned connections = 256;            ///< at once, those that wait for a thread included; more get 503
-    std::chrono::milliseconds idle{1000};  ///< how long a silent connection is kept
+    /// At once, those that wait for a thread included. One more takes the place of one that waits for a
+    /// request; where all of them are served, it gets 503.
+    unsigned connections = 256;
+    std::chrono::milliseconds idle{1000};       ///< how long a silent connection is kept
     std::chrono::milliseconds request{10'000};  ///< how long a request may take to arrive
+    std::chrono::milliseconds answer{30'000};   ///< how long an answer may take to be fetched
 };
 
 class HttpServer {
@@ -38,8 +41,8 @@ class HttpServer {
     static Result<std::unique_ptr<HttpServer>> start(HttpService& service, const HttpServerOptions& options);
     /// Stops.
     ~HttpServer();
-    /// Takes no new connections, finishes requests under way (bounded by the timeouts of reading and of the
-    /// drives), joins.
+    /// Takes no new connections, ends those that wait, finishes requests under way (bounded by the drives'
+    /// timeouts, and 2 s for their answers), joins.
     void stop();
     [[nodiscard]] int port() const;  ///< TCP: the one that was taken
 

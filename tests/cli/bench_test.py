@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 GNSTOR = os.path.abspath(sys.argv.pop(1))
-SHORT = ["--repeats", "1", "--seconds", "0.02", "--working-set", "4MiB", "--write-budget", "8MiB", "--engine-threads", "1"]
+SHORT = ["--repeats", "1", "--seconds", "0.05", "--working-set", "4MiB", "--write-budget", "8MiB", "--engine-threads", "1"]
 
 
 def gnstor(*arguments, program=GNSTOR):
@@ -22,8 +22,12 @@ class Bench(unittest.TestCase):
     def test_the_examples_of_its_help_run(self):
         shown = gnstor("bench", "--help")
         self.assertEqual(shown.returncode, 0, shown.stderr)
-        examples = re.findall(r"^ +gnstor bench (.+?)(?:  +\(.*)?$", shown.stdout, re.M)
+        # Those of load, whose help follows, are bench_examples' to run.
+        own = shown.stdout[:shown.stdout.index("what load takes")]
+        examples = re.findall(r"^ +gnstor bench (.+?)(?:  +\(.*)?$", own, re.M)
         self.assertEqual(len(examples), 3, shown.stdout)
+        for option in ("--path", "--write-percent", "--clients", "--ssds", "--profile", "--output"):
+            self.assertIn(option, shown.stdout)
         with tempfile.TemporaryDirectory() as folder:
             for example in examples:
                 words = example.replace("figure-13.json", str(pathlib.Path(folder, "figure.json"))).split()

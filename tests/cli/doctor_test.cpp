@@ -32,8 +32,8 @@ DoctorFacts healthy() {
     f.gpu_device = f.built_for_gpu = true;
     f.gpu_driver = "580.65.06";
     f.nvcc = "/usr/local/cuda/bin/nvcc";
-    f.program_version = "1.2.3";
-    f.daemon_version = "1.2.3";
+    f.program_version = "1.2.3+c0ffee0";
+    f.daemon_version = "1.2.3+c0ffee0";
     f.store_format = 2;
     f.directory = "/array";
     f.stores = {{"/array/ssd-0.store", true, 2, 1u << 20}};
@@ -215,8 +215,8 @@ TEST(Doctor, TellsWhatAGpuLacks) {
 
 TEST(Doctor, NoticesVersionsThatDoNotFit) {
     DoctorFacts f = healthy();
-    f.daemon_version = "1.0.0";
-    expect_found(f, "versions", Verdict::kProblem, {"1.0.0", "1.2.3", "gnstor down"});
+    f.daemon_version = "1.2.3+0ddba11";
+    expect_found(f, "versions", Verdict::kProblem, {"1.2.3+0ddba11", "1.2.3+c0ffee0", "gnstor down"});
     f.daemon_version.reset();
     EXPECT_EQ(finding(f, "versions").verdict, Verdict::kGood);
     f.daemon_trouble = "gnstord does not answer";

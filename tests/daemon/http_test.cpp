@@ -1,19 +1,10 @@
 // http_test.cpp: the interface over real sockets: bad bytes, many clients at once, stopping, sockets in use.
-#include "daemon/api.hpp"
-#include "daemon/http_client.hpp"
-#include "daemon/http_server.hpp"
-#include "daemon/in_process.hpp"
-#include "daemon/model_ssd.hpp"
+#include "daemon/http_rig.hpp"
 
 #include <gnstor/base/hash.hpp>
 
-#include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include <atomic>
 #include <fstream>
@@ -24,64 +15,6 @@ using namespace gnstor::daemon;
 using namespace gnstor::daemon::test;
 
 namespace {
-
-class HttpTest : public ::testing::Test {
-  protected:
-    void SetUp() override {
-        char folder[] = "/tmp/gnstor-http-XXXXXX";
-        ASSERT_NE(::mkdtemp(folder), nullptr);
-        dir = folder;
-        control = InProcessControlPlane::start(std::make_unique<MemoryRecordStore>(), array.ports(),
-                                               InProcessOptions{})
-                      .value();
-        api = std::make_unique<Api>(*control, *control);
-        options.socket = dir / "s";
-        options.threads = 16;
-    }
-    void TearDown() override {
-        server.reset();
-        std::filesystem::remove_all(dir);
-    }
-    void serve() {
-        auto started = HttpServer::start(*api, options);
-        ASSERT_TRUE(started.ok()) << started.error().message;
-        server = std::move(started).value();
-    }
-    std::unique_ptr<HttpControlPlane> client() {
-        return std::make_unique<HttpControlPlane>(
-            HttpClientOptions{options.socket, "127.0.0.1", server ? server->port() : 0, options.token});
-    }
-    [[nodiscard]] int connect_raw() const {
-        const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
-        sockaddr_un address{};
-        address.sun_family = AF_UNIX;
-        std::strcpy(address.sun_path, options.socket.c_str());
-        EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-        const timeval wait{20, 0};
-        ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-        return fd;
-    }
-    /// Sends bytes and returns what came back until the server closed. `more`: as if more could follow; else
-    /// half-closes (httplib then drops the connection where it would wait, and answers nobody).
-    [[nodiscard]] std::string raw(const std::string& bytes, bool more = false) const {
-        const int fd = connect_raw();
-        (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (!more) ::shutdown(fd, SHUT_WR);
-        std::string answer;
-        char buffer[4096];
-        for (ssize_t n; (n = ::recv(fd, buffer, sizeof(buffer), 0)) > 0;)
-            answer.append(buffer, static_cast<std::size_t>(n));
-        ::close(fd);
-        return answer;
-    }
-
-    std::filesystem::path dir;
-    ModelArray array{3};
-    std::unique_ptr<InProcessControlPlane> control;
-    std::unique_ptr<Api> api;
-    HttpServerOptions options;
-    std::unique_ptr<HttpServer> server;
-};
 
 TEST_F(HttpTest, TheClientSeesWhatTheDaemonKnowsToTheByte) {
     serve();
@@ -284,36 +217,6 @@ TEST_F(HttpTest, ASenderOfOneByteAtATimeHoldsAThreadForABoundedTime) {
         ::close(fd);
     }
     EXPECT_TRUE(client()->get("/healthz").ok());
-}
-
-TEST_F(HttpTest, ConnectionsBeyondTheLimitAreTurnedAwayAtOnceAndTheOthersAreServed) {
-    options.threads = 2;
-    options.connections = 5;
-    options.idle = std::chrono::seconds(20);
-    serve();
-    std::vector<int> silent;
-    for (int i = 0; i < 5; ++i) silent.push_back(connect_raw());
-    for (int i = 0; i < 40; ++i) {
-        const std::string answer = raw("GET /healthz HTTP/1.1\r\n\r\n", true);
-        EXPECT_EQ(answer.rfind("HTTP/1.1 503", 0), 0u) << answer;
-        EXPECT_NE(answer.find("too many connections"), std::string::npos) << answer;
-        EXPECT_NE(answer.find("Retry-After"), std::string::npos) << answer;
-    }
-    const auto refused = client()->get("/healthz");
-    ASSERT_FALSE(refused.ok());
-    // Whoever asks after it was turned away finds the connection gone, and does not read the answer.
-    const std::string& why = refused.error().message;
-    EXPECT_TRUE(why.find("too many connections") != std::string::npos ||
-                why.find("ended the connection without an answer; ask again") != std::string::npos)
-        << why;
-    const std::string asked = "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n";
-    for (const int fd : silent) {  // all that were taken are answered, those that waited for a thread too
-        ASSERT_EQ(::send(fd, asked.data(), asked.size(), MSG_NOSIGNAL), static_cast<ssize_t>(asked.size()));
-        char buffer[64] = {};
-        ASSERT_GT(::recv(fd, buffer, sizeof(buffer) - 1, 0), 0);
-        EXPECT_EQ(std::string(buffer).rfind("HTTP/1.1 200", 0), 0u) << buffer;
-        ::close(fd);
-    }
 }
 
 TEST_F(HttpTest, ASocketInUseIsAClearErrorAndAStaleOneIsReplaced) {

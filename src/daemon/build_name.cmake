@@ -1,0 +1,26 @@
+# build_name.cmake: OUT defines gnstor::daemon::kBuildName: the version, behind a plus sign the commit that git finds in ROOT, and where src/ or
+# include/ differ from it, in what ('.dirty.' and the beginning of a hash of the difference). Without git, or where ROOT is no repository, the
+# version alone. OUT is written only where that changes it. Takes no lock of the repository's.
+set(name ${VERSION})
+if(EXISTS ${ROOT}/.git)
+    set(git ${CMAKE_COMMAND} -E env GIT_OPTIONAL_LOCKS=0 git -C ${ROOT})
+    execute_process(COMMAND ${git} describe --always --abbrev=12 --exclude=*
+        OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+    execute_process(COMMAND ${git} diff --no-color --no-ext-diff HEAD -- src include OUTPUT_VARIABLE difference ERROR_QUIET)
+    if(NOT failed AND commit)
+        string(APPEND name "+${commit}")
+        if(NOT difference STREQUAL "")
+            string(SHA256 hash "${difference}")
+            string(SUBSTRING ${hash} 0 8 hash)
+            string(APPEND name ".dirty.${hash}")
+        endif()
+    endif()
+endif()
+set(text "#include <string_view>\nnamespace gnstor::daemon {\nextern const std::string_view kBuildName;\nconst std::string_view kBuildName = \"${name}\";\n}\n")
+set(before "")
+if(EXISTS ${OUT})
+    file(READ ${OUT} before)
+endif()
+if(NOT before STREQUAL text)
+    file(WRITE ${OUT} "${text}")
+endif()
