@@ -220,6 +220,7 @@ Result<void> HostController::enable(std::uint64_t deadline_ns) {
     const auto can = nvme::Capabilities::decode(capabilities);
     configuration.arbitration = can.weighted_round_robin ? 1 : 0;
     page_bytes_log2_ = 12u + can.page_size_min;
+    io_entries_max_ = std::uint32_t{can.max_queue_entries} + 1;
     configuration.sq_entry_log2 = 6;
     configuration.cq_entry_log2 = 4;
     GN_TRY(property_set(nvme::Property::kCc, configuration.encode()));
@@ -389,6 +390,11 @@ IoQueueConnect HostController::io_queue(std::uint16_t queue_id, std::uint32_t en
 
 Result<void> HostController::connect_transport(rdma::QpNumber qp, const IoQueueConnect& queue,
                                                std::uint32_t timeout_ms) {
+    // Here, where it can be said in words: the target rejects the connection by a number.
+    if (queue.entries() > io_entries_max_)
+        return error(Errc::kInvalidArgument,
+                     "{} has I/O queues of {} commands at most, not of {}; use a smaller depth",
+                     options_.subsystem_nqn, io_entries_max_, queue.entries());
     GN_ASSIGN(const std::vector<std::byte> accepted,
               nic_.connect(qp, options_.peer_address, options_.service, queue.transport_data(),
                            timeout_ms != 0 ? timeout_ms : options_.timeout_ms));

@@ -155,6 +155,7 @@ class HostController {
     std::uint16_t controller_id_ = 0;
     std::uint32_t io_queues_ = 0;
     std::uint32_t page_bytes_log2_ = 12;  ///< CAP.MPSMIN, which MDTS counts in
+    std::uint32_t io_entries_max_ = 0;    ///< CAP.MQES, as a number of entries
     std::uint64_t transfer_bytes_max_ = std::numeric_limits<std::uint64_t>::max();
 };
 

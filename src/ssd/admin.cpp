@@ -24,8 +24,11 @@ constexpr std::string_view kFirmware = GN_VERSION;
 static_assert(kFirmware.size() <= sizeof nvme::IdentifyController::fr, "or versions are compared in part");
 constexpr std::uint16_t kTemperatureKelvin = 300;
 constexpr std::uint32_t kWarningKelvin = 343;
-constexpr std::uint8_t kSpareThreshold = 10;      // percent
-constexpr std::uint32_t kNvmCommandSet = 0;       // CSI
+constexpr std::uint8_t kSpareThreshold = 10;  // percent
+constexpr std::uint32_t kNvmCommandSet = 0;   // CSI
+/// RTD3 Entry Latency: a shutdown is complete when the medium has what was answered, and hosts wait so long
+/// for that (Linux: 5 s where a controller names none, and then goes without).
+constexpr std::uint32_t kShutdownUs = 30'000'000;
 constexpr std::uint32_t kRetainEvent = 1u << 15;  // RAE, CDW10 of Get Log Page
 
 template <std::size_t N>
@@ -118,6 +121,7 @@ nvme::IdentifyController AdminHandler::controller() const {
     c.ctratt = nvme::kCtrattHostId128;
     c.cntrltype = nvme::kControllerTypeIo;
     std::memcpy(c.fguid, facts_.uuid.data(), sizeof c.fguid);
+    c.rtd3e = kShutdownUs;
     c.oaes = facts_.tells_of_changes ? nvme::kOaesNamespaceAttribute : 0;
     c.acl = 3;
     c.aerl = kAsyncEventRequests - 1;

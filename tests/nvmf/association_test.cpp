@@ -70,7 +70,11 @@ TEST(Association, AnIoQueueIsRefusedForWhatDoesNotFit) {
     auto host = rig.connect(rig.host()).value();
     EXPECT_EQ(host->set_queue_count(4).value(), 4u);
     EXPECT_FALSE(host->open_io_queue(5, 16).ok()) << "only four were granted";
-    EXPECT_FALSE(host->open_io_queue(1, 1025).ok()) << "MQES";
+    const auto deep = host->open_io_queue(1, 1025);
+    ASSERT_FALSE(deep.ok()) << "MQES";
+    EXPECT_NE(deep.error().message.find("1024 commands at most, not of 1025; use a smaller depth"),
+              std::string::npos)
+        << deep.error().message;
     auto first = host->open_io_queue(1, 16);
     ASSERT_TRUE(first.ok()) << first.error().message;
     const auto second = host->open_io_queue(1, 16);

@@ -6,28 +6,17 @@ failure with what its kernel said. `check_kernel_log` holds against it what a ke
 import base64
 import contextlib
 import os
-import re
 import signal
 import socket
 import subprocess
 import tempfile
 import time
 
+import kernel_log
 from common import GUEST_ADDRESS, PATIENCE, TAP, Deadline, PeerError, say
 
 BOOT_SECONDS = 90
 BOOTS = 3  # a guest that does not come up has met nothing of ours yet
-# What a kernel says, at whatever level, when something is wrong with it, or with its NVMe host or target.
-WARNINGS = re.compile(r"\bBUG\b|WARNING|Call Trace|Oops|blocked for more than|soft lockup|detected stall|I/O error|EXT4-fs (error|warning)"
-                      r"|nvme nvme\d+: .*(timeout|timed out|[Ff]ailed|error)|nvmet(_rdma)?: .*(failed|error|fatal)"
-                      r"|rxe.*([Ff]ail|error|[Ii]nvalid)")
-KERNEL_LINE = re.compile(r"<(\d+)>\[ *\d+\.\d+\] (.*)")
-WARNING = 4  # this level and those below it (errors, alerts) fail a scenario
-# What it says where nothing is wrong: a virtual device has no speed, and an emulated processor was not given a real one for a while.
-ALWAYS = ["eth0 speed is unknown, defaulting to 1000",
-          r"hrtimer: interrupt took \d+ ns", r"clocksource: .*", r"TSC found unstable after boot, most likely due to broken BIOS\. Use 'tsc=unstable'\.",
-          "sched: RT throttling activated", r"workqueue: \w+( \[\w+\])? hogged CPU for >\d+us \d+ times, consider switching to WQ_UNBOUND",
-          r"nvme nvme\d: long keepalive RTT \(\d+ ms\)"]
 
 
 class Result:
@@ -48,8 +37,14 @@ class Port:
         self.path, self.socket, self.buffer, self.number = path, None, b"", 0
 
     def connect(self):
+        """Whether qemu listens: its socket has a name (bind) before it takes connections (listen)."""
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.connect(str(self.path))
+        try:
+            self.socket.connect(str(self.path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            self.socket.close()
+            return False
+        return True
 
     def fill(self, deadline):
         deadline.wait_readable(self.socket)
@@ -133,11 +128,10 @@ class Guest:
         # A session of its own: an interrupt from the terminal reaches the harness alone, which then ends this in order.
         with open(self.folder / "qemu.txt", "wb") as log:
             self.process = subprocess.Popen(self.arguments(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        self.await_ports(deadline)
         try:
             # All first: the guest's end of a port that nobody holds here blocks.
             for port in self.ports:
-                port.connect()
+                self.connect(port, deadline)
             hello = [port.line(deadline) for port in self.ports][0]
         except PeerError as error:
             raise PeerError(f"{error}; its console ended with:\n{self.console_end()}") from None
@@ -151,9 +145,9 @@ class Guest:
         say(f"  guest: Linux {self.image.release} up after {self.boot_seconds:.1f} s, MTU {self.mtu}")
         return self
 
-    def await_ports(self, deadline):
-        """QEMU makes its sockets before it runs the guest; it may also end at once, with a reason."""
-        while not all(os.path.exists(port.path) for port in self.ports):
+    def connect(self, port, deadline):
+        """QEMU listens before it runs the guest; it may also end at once, with a reason."""
+        while not port.connect():
             deadline.left()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout=0.05)
@@ -178,18 +172,12 @@ class Guest:
             raise PeerError(f"guest: {what}: not within {seconds * PATIENCE:.0f} s")
 
     def check_kernel_log(self, expected=()):
-        """What the kernel has said since it was asked last. PeerError where a line that is a warning by its level or its words is none of
-        `expected`: patterns of whole lines."""
-        lines, wrong = [], []
-        for line in self.text("dmesg -r -c | tee -a /run/earlier-log").splitlines():
-            said = KERNEL_LINE.fullmatch(line.rstrip())
-            lines.append(said[2] if said else line)
-            grave = not said or int(said[1]) & 7 <= WARNING or WARNINGS.search(lines[-1])
-            if grave and not any(re.fullmatch(pattern, lines[-1]) for pattern in (*ALWAYS, *expected)):
-                wrong.append(line)
+        """What the kernel has said since it was asked last. PeerError where something is wrong in it that is none of `expected`: patterns
+        of whole lines."""
+        said, wrong = kernel_log.judge(self.text("dmesg -r -c | tee -a /run/earlier-log"), expected)
         if wrong:
-            raise PeerError("the guest's kernel warns:\n" + "\n".join(wrong[:40]))
-        return lines
+            raise PeerError("the guest's kernel warns: " + " | ".join(wrong[:10]) + (f" | and {len(wrong) - 10} lines more" if len(wrong) > 10 else ""))
+        return said
 
     def console_end(self, lines=25):
         with contextlib.suppress(OSError):

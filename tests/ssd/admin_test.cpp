@@ -86,6 +86,7 @@ TEST_F(Admin, IdentifyControllerDescribesADriveBehindRdma) {
     EXPECT_EQ(c.icdoff, 0);
     EXPECT_EQ(c.msdbd, 1);
     EXPECT_NE(c.kas, 0);
+    EXPECT_EQ(c.rtd3e, 30'000'000u) << "hosts must wait for a medium that syncs";
     EXPECT_EQ(c.ver, 0x00020000u);
     EXPECT_STREQ(c.subnqn, "nqn.2014-08.org.nvmexpress:uuid:10111213-1415-1617-1819-1a1b1c1d1e1f");
     EXPECT_EQ(cached->controller().vwc, 1);
