@@ -116,8 +116,8 @@ void print_heading(const LoadSettings& s) {
 
 std::string load_table(const std::vector<Case>& cases) {
     constexpr const char* kRow =
-        "{:<12} {:<5} {:<11} {:>6} {:>4} {:>4} {:>30} {:>8} {:>14} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8} "
-        " {}\n";
+        "{:<12} {:<5} {:<11} {:>6} {:>4} {:>4} {:>30} {:>8} {:>14} {:>23} {:>8} {:>23} {:>8} {:>9} {:>8} "
+        "{:>8}  {}\n";
     std::string text =
         fmt::format(fmt::runtime(kRow), "path", "order", "operation", "bytes", "cl.", "SSDs",
                     "IOPS (least .. most)", "GB/s", "of the limit", "mean us", "p50 us", "p99 us", "p99.9 us",
@@ -126,6 +126,10 @@ std::string load_table(const std::vector<Case>& cases) {
         if (c.repeats.empty()) continue;
         const auto us = [&c](auto get) {
             return fmt::format("{:.1f}", middle(c, [&get](const Repeat& r) { return get(r) / 1e3; }).median);
+        };
+        const auto us_spread = [&c](auto get) {
+            const Middle m = middle(c, [&get](const Repeat& r) { return get(r) / 1e3; });
+            return fmt::format("{:.1f} ({:.1f} .. {:.1f})", m.median, m.least, m.most);
         };
         const Middle iops =
             middle(c, [](const Repeat& r) { return static_cast<double>(r.operations) / r.seconds; });
@@ -141,9 +145,9 @@ std::string load_table(const std::vector<Case>& cases) {
                         p["clients"].get<std::uint32_t>(), p["SSDs"].get<std::uint32_t>(),
                         fmt::format("{:.0f} ({:.0f} .. {:.0f})", iops.median, iops.least, iops.most),
                         fmt::format("{:.3f}", rate.median), of_limit(c, iops.median),
-                        us([](const Repeat& r) { return r.latency.mean_ns; }),
+                        us_spread([](const Repeat& r) { return r.latency.mean_ns; }),
                         us([](const Repeat& r) { return r.latency.p50_ns; }),
-                        us([](const Repeat& r) { return r.latency.p99_ns; }),
+                        us_spread([](const Repeat& r) { return r.latency.p99_ns; }),
                         us([](const Repeat& r) { return r.latency.p999_ns; }),
                         us_an_operation(c, "initiator_cpu_seconds"), fmt::format("{:.2f}", hardware.median),
                         us_an_operation(c, "array_cpu_seconds"), stages_of(c));

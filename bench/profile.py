@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Where the CPU time of `bench path` goes on CPU lanes: samples of Linux perf, by thread, stage and function.
+"""Where the CPU time of `bench path` goes: samples of Linux perf, by thread, stage and function. Of GPU lanes, that of the engine threads.
 
-    bench/profile.py PROGRAM [--ops read,write] [--bytes 4096] [--seconds 6] [--out FILE] [-- more options of `bench path`]
+    bench/profile.py PROGRAM [--lanes cpu|gpu] [--ops read,write] [--bytes 4096] [--seconds 6] [--out FILE] [-- more options of `bench path`]
 
 Runs the program once an operation under `perf record` (software clock, no hardware counters needed), skips the time in which the array
 is filled, and divides the sampled shares by the operations that lanes completed: CPU time an operation, by stage and by function. The
@@ -18,7 +18,8 @@ import tempfile
 
 # The first pattern that a symbol matches names its stage. Inlined functions count where they were inlined.
 STAGES = (
-    ("payload: copy and CRC-32C", r"copy_sectors_crc32c|crc32_iscsi|crc32c|memcpy|memmove"),
+    ("gn-pages: memory of drives, ahead of its use", r"^gn-pages$"),
+    ("payload: copy and CRC-32C", r"copy_sectors_crc32c|copy_by_vectors|crc32_iscsi|crc32c|memcpy|memmove"),
     ("benchmark's own work", r"gnstor::bench::|introsort|insertion_sort|unguarded_linear"),
     ("kernel: page faults", r"page_fault|anonymous_page|clear_page|handle_mm_fault|get_page_from|memcg|charge|folio|zap_|unmap|rmqueue|"
                             r"alloc_pages|alloc_frozen|lru_|rcu_read|vma|__pte|pte_|error_entry|free_unref|free_pcp|mmap_lock|cgroup|mod_node|"
@@ -61,7 +62,7 @@ def sample(program, operation, arguments, more):
     """(samples as Counter of (thread, symbol, kernel), the case of the raw result, what the program printed)"""
     with tempfile.TemporaryDirectory() as folder:
         data, result = pathlib.Path(folder, "perf.data"), pathlib.Path(folder, "result.json")
-        command = [program, "path", "--lanes", "cpu", "--ops", operation, "--sizes", str(arguments.bytes), "--repeats", "1", "--no-reference",
+        command = [program, "path", "--lanes", arguments.lanes, "--ops", operation, "--sizes", str(arguments.bytes), "--repeats", "1", "--no-reference",
                    "--seconds", str(arguments.seconds), "--json", str(result), *more]
         delay = str(int(arguments.delay * 1000))
         done = subprocess.run(["perf", "record", "-q", "-e", "cpu-clock", "-F", "4999", "-D", delay, "-o", str(data), "--", *command],
@@ -72,8 +73,10 @@ def sample(program, operation, arguments, more):
         counts = collections.Counter()
         for line in text.splitlines():
             match = re.match(r"\s*(\S+)\s+[0-9a-f]+ (.*) \(([^()]*)\)$", line)
-            if match:
-                counts[("engine" if match[1].startswith("gn-") else "lanes", match[2], "kernel" in match[3])] += 1
+            if match and (match[1].startswith("gn-") or arguments.lanes == "cpu"):
+                # The helper that gets memory is one stage, whatever the kernel does for it.
+                symbol, kernel = ("gn-pages", False) if match[1] == "gn-pages" else (match[2], "kernel" in match[3])
+                counts[("engine" if match[1].startswith("gn-") else "lanes", symbol, kernel)] += 1
         return counts, json.loads(result.read_text()), command
 
 
@@ -93,6 +96,7 @@ def listing(title, counts, cost_us, shown):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
+    parser.add_argument("--lanes", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--ops", default="read,write")
     parser.add_argument("--bytes", type=int, default=4096)
     parser.add_argument("--seconds", type=float, default=6)
@@ -108,7 +112,8 @@ def main():
         counts, run, command = sample(arguments.program, operation, arguments, more)
         repeat = run["cases"][0]["repeats"][0]
         if not lines:
-            lines += [f"machine   {run['machine']['cpu']}, {run['machine']['cores']} cores, {run['machine']['kernel']}",
+            known = [run["machine"]["cpu"], run["machine"].get("gpu"), f"{run['machine']['cores']} cores", run["machine"]["kernel"]]
+            lines += ["machine   " + ", ".join(one for one in known if one),
                       f"commit    {arguments.commit}"]
         lines += ["", f"{operation} of {arguments.bytes} bytes: {repeat['operations'] / repeat['seconds']:,.0f} IOPS over {repeat['seconds']:.1f} s; "
                       f"load average {run['configuration']['load average before']} before, {run['configuration']['load average after']} after",

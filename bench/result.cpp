@@ -1,6 +1,7 @@
 // result.cpp: statistics, JSON and tables of benchmark runs.
 #include "result.hpp"
 
+#include <fmt/core.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -72,6 +73,25 @@ Latency summarize(std::vector<std::uint32_t> nanoseconds) {
     return l;
 }
 
+namespace {
+
+/// Of this program's host code: the same commit does differently where it is optimised across libraries.
+std::string compiler() {
+#if defined(__clang__)
+    const std::string name =
+        fmt::format("clang++ {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+    const std::string name = fmt::format("g++ {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+#ifdef GN_LTO
+    return name + " across libraries";
+#else
+    return name;
+#endif
+}
+
+}  // namespace
+
 nlohmann::json describe_machine() {
     utsname name{};
     uname(&name);
@@ -80,6 +100,7 @@ nlohmann::json describe_machine() {
     machine["cores"] = sysconf(_SC_NPROCESSORS_ONLN);
     machine["memory"] = first_line_with("/proc/meminfo", "MemTotal");
     machine["kernel"] = std::string(name.sysname) + " " + name.release;
+    machine["compiler"] = compiler();
     return machine;
 }
 

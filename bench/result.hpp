@@ -56,7 +56,7 @@ std::string name_of(const Case& c);
 /// measured.
 std::string us_an_operation(const Case& c, const std::string& name);
 
-/// CPU, cores, memory, GPU and kernel of this machine.
+/// CPU, cores, memory, GPU and kernel of this machine, and what compiled this program.
 nlohmann::json describe_machine();
 
 /// Of the machine, over the last minute; "unknown" where it does not say.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Targets of GPU lanes beside the medians of one session of targets.sh, and the steps of a lone lane's operation.
-usage: targets.py LANES FOLDER. Ends with 1 where a raw result is missing."""
+usage: targets.py LANES FOLDER. Ends with 1 where a raw result is missing. docs/performance.md gets its table of targets from TARGETS, too
+(scripts/render_docs.py)."""
 import json
 import pathlib
 import statistics
@@ -9,12 +10,20 @@ import sys
 # what, run, operation, bytes, path, target, unit: measured figure from a repeat
 TARGETS = (
     ("random 4 KiB reads", "blocks", "read", 4096, "array", 11.5e6, "IOPS"),
+    ("random 4 KiB reads, 5 threads for NICs, 9 for SSDs", "blocks-few-large", "read", 4096, "array", 11.5e6, "IOPS"),
     ("random 512 B reads", "blocks", "read", 512, "array", 40e6, "IOPS"),
     ("random 4 KiB writes, 2 replicas", "writes", "write", 4096, "array", 6e6, "IOPS"),
     ("64 KiB reads", "pieces", "read", 65536, "array", 49e9, "B/s"),
+    ("64 KiB reads, 5 threads for NICs, 9 for SSDs", "blocks-few-large", "read", 65536, "array", 49e9, "B/s"),
     ("one lane, 4 KiB read, median", "alone", "read", 4096, "array", 7000, "ns"),
+    ("one lane, 4 KiB read, NIC and SSDs on one thread", "alone-one-thread", "read", 4096, "array", 7000, "ns"),
     ("one lane, 4 KiB read, channel of the grid", "alone", "read", 4096, "array, channel of the grid", None, "ns"),
     ("one lane, 4 KiB read, step by step", "alone", "read", 4096, "array, step by step", None, "ns"),
+    ("4 KiB reads, 8 warps on one channel", "blocks-one-channel-8", "read", 4096, "array", None, "IOPS"),
+    ("4 KiB reads, 32 warps on one channel", "blocks-one-channel-32", "read", 4096, "array", None, "IOPS"),
+    ("4 KiB reads, 128 warps on one channel", "blocks-one-channel-128", "read", 4096, "array", None, "IOPS"),
+    ("4 KiB reads, all warps on one channel", "blocks-one-channel", "read", 4096, "array", None, "IOPS"),
+    ("4 KiB reads, a warp on each channel", "blocks-a-warp-each", "read", 4096, "array", None, "IOPS"),
 )
 
 
@@ -34,12 +43,17 @@ def case_of(run, operation, size, path):
     return None
 
 
-def said(value, unit):
+def measured_of(case, unit):
+    """Median of the repeats; None where nothing was measured."""
+    return statistics.median(figure(r, unit) for r in case["repeats"]) if case and case.get("repeats") else None
+
+
+def said(value, unit, micro="us"):
     if value is None:
         return "-"
     if unit == "IOPS":
         return f"{value / 1e6:.2f} M/s"
-    return f"{value / 1e9:.1f} GB/s" if unit == "B/s" else f"{value / 1000:.1f} us"
+    return f"{value / 1e9:.1f} GB/s" if unit == "B/s" else f"{value / 1000:.1f} {micro}"
 
 
 def main():
@@ -49,11 +63,11 @@ def main():
     for what, name, operation, size, path, target, unit in TARGETS:
         file = folder / f"path-{lanes}-{name}.json"
         case = case_of(json.loads(file.read_text()), operation, size, path) if file.exists() else None
-        if case is None or not case.get("repeats"):
+        measured = measured_of(case, unit)
+        if measured is None:
             missing += 1
             print(f"{what:44} {said(target, unit):>12} {'MISSING':>12}")
             continue
-        measured = statistics.median(figure(r, unit) for r in case["repeats"])
         print(f"{what:44} {said(target, unit):>12} {said(measured, unit):>12}")
         steps = sorted({k for r in case["repeats"] for k in r if k.startswith("step_")})
         for step in steps:

@@ -10,9 +10,11 @@ program="$1" lanes="$2" folder="$3" short="${4:-}"
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 mkdir -p "$folder"
 
-seconds=0.5 large=32GiB small=256MiB budget=16GiB threads=14 halves=7 few=5 warps=256 channels=32 limit=150
+seconds=0.5 large=32GiB middle=8GiB small=256MiB budget=16GiB threads=14 halves=7 few=5 warps=256 channels=32 limit=150
+share=1
 if [[ "$short" == --short ]]; then
-    seconds=0.02 large=32MiB small=8MiB budget=64MiB threads=3 halves=1 few=1 warps=8 channels=4 limit=60
+    seconds=0.1 large=32MiB middle=16MiB small=8MiB budget=64MiB threads=3 halves=1 few=1 warps=8 channels=4 limit=60
+    share=8
 fi
 failed=0
 
@@ -34,19 +36,25 @@ reads=(--ops read --no-reference --engine-threads "$threads" --seconds "$seconds
 both=(--nic-threads "$threads" --ssds "$threads")
 apart=(--nic-threads "$halves" --ssds "$((threads - halves))")
 
-# The lone lane: the whole, its steps, and the same on a channel of the grid.
-measure alone --alone --sizes 512,4096 --repeats 5 --seconds "$seconds" --engine-threads "$((threads < 4 ? threads : 4))" --write-budget "$small" --working-set "$small"
-# The targets, on the working set that they name, each with the split of the threads that was best for it.
+# The lone lane: the whole, its steps, and the same on a channel of the grid. NIC and drives on threads of their own, and all on one.
+lone=(--alone --repeats 5 --seconds "$seconds" --write-budget "$small" --working-set "$small")
+measure alone "${lone[@]}" --sizes 512,4096 --engine-threads "$((threads < 4 ? threads : 4))"
+measure alone-one-thread "${lone[@]}" --sizes 4096 --ops read --engine-threads 1
+# The targets, on the working set that they name. Writes have less: each repeat fills an array of its own, twice what is said here.
 measure blocks "${reads[@]}" "${both[@]}" --sizes 512,4096 --repeats 5 --working-set "$large"
-measure pieces "${reads[@]}" "${apart[@]}" --sizes 65536 --repeats 5 --working-set "$large"
+measure pieces "${reads[@]}" "${both[@]}" --sizes 65536 --repeats 5 --working-set "$large"
 measure writes --ops write --no-reference --engine-threads "$threads" "${both[@]}" --sizes 4096 --repeats 5 --seconds "$seconds" \
-    --working-set "$small" --write-budget "$budget"
+    --working-set "$middle" --write-budget "$budget"
+measure blocks-few-large "${reads[@]}" --nic-threads "$few" --ssds "$((threads - few))" --sizes 4096,65536 --repeats 3 --working-set "$large"
 # What explains them: how much is the working set's size, the comparing, the split of the threads, the load, the sharing of channels.
 measure blocks-small "${reads[@]}" "${both[@]}" --sizes 512,4096,65536 --repeats 3 --working-set "$small"
 measure blocks-unchecked "${reads[@]}" "${both[@]}" --sizes 512,4096,65536 --repeats 3 --working-set "$small" --verify none
 measure blocks-apart "${reads[@]}" "${apart[@]}" --sizes 512,4096,65536 --repeats 3 --working-set "$small"
 measure blocks-few "${reads[@]}" --nic-threads "$few" --ssds "$((threads - few))" --sizes 512,4096,65536 --repeats 3 --working-set "$small"
 measure blocks-open "${reads[@]}" "${both[@]}" --sizes 4096 --repeats 3 --working-set "$small" --rate 1000000
+for some in 8 32 128; do
+    measure "blocks-one-channel-$some" "${reads[@]}" "${both[@]}" --sizes 4096 --repeats 3 --working-set "$small" --channels 1 --warps "$((some / share))"
+done
 measure blocks-one-channel "${reads[@]}" "${both[@]}" --sizes 4096 --repeats 3 --working-set "$small" --channels 1 --warps "$warps"
 measure blocks-a-warp-each "${reads[@]}" "${both[@]}" --sizes 4096 --repeats 3 --working-set "$small" --channels "$channels" --warps "$channels"
 

@@ -57,6 +57,19 @@ if(NOT GN_CUDA STREQUAL "OFF")
     endif()
 endif()
 
+# A read crosses NIC, target offload, drive and firmware, a library each: what the linker may inline among them is 8 % more reads
+# of 512 B (docs/performance.md). Host code alone: nvcc's objects are linked as they are. Every program is compiled once more when
+# it is linked, so tests are built without.
+if(GN_LTO)
+    if(NOT CMAKE_CXX_COMPILER_AR OR NOT CMAKE_CXX_COMPILER_RANLIB)
+        message(FATAL_ERROR "gnstor: GN_LTO=ON needs the compiler's own archiver (gcc-ar, llvm-ar); install it, or use GN_LTO=OFF")
+    endif()
+    set(CMAKE_AR ${CMAKE_CXX_COMPILER_AR})
+    set(CMAKE_RANLIB ${CMAKE_CXX_COMPILER_RANLIB})
+    add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-flto=auto> $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-flto=thin>)
+    add_link_options($<$<LINK_LANG_AND_ID:CXX,GNU>:-flto=auto> $<$<LINK_LANG_AND_ID:CXX,Clang>:-flto=thin>)
+endif()
+
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 

@@ -11,8 +11,20 @@ namespace gnstor::bench {
 namespace {
 
 constexpr std::uint64_t kCapacityGrain = 64u << 20;
+constexpr std::uint64_t kMostMemory = 2;  ///< no drive has twice as many pages as it promises
+
+/// Chance makes shares uneven: half as much again for each.
+std::uint64_t capacity_of_each(const BedOptions& options) {
+    const std::uint64_t share = options.programmed_bytes / options.ssds * 3 / 2;
+    return (share + kCapacityGrain - 1) / kCapacityGrain * kCapacityGrain + kCapacityGrain;
+}
 
 }  // namespace
+
+std::uint64_t memory_of(const BedOptions& options) {
+    if (!options.whole_memory) return options.programmed_bytes;
+    return capacity_of_each(options) * options.ssds * 3 / 2;  // small drives keep up to a third in reserve
+}
 
 Result<std::uint32_t> served_ssds(const ServedArrayOptions& served) {
     GN_ASSIGN(const std::unique_ptr<ServedArray> array, open_served_array(served));
@@ -28,10 +40,7 @@ Result<std::unique_ptr<Bed>> Bed::build(const BedOptions& options) {
     }
     EmbeddedArrayOptions array;
     array.ssds = options.ssds;
-    // Chance makes shares uneven: half as much again for each.
-    const std::uint64_t share = options.programmed_bytes / options.ssds * 3 / 2;
-    array.ssd_capacity_bytes =
-        (share + kCapacityGrain - 1) / kCapacityGrain * kCapacityGrain + kCapacityGrain;
+    array.ssd_capacity_bytes = capacity_of_each(options);
     array.engine_threads = options.engine_threads;
     array.nic_threads = options.nic_threads;
     array.service_units = options.service_units;
@@ -43,7 +52,8 @@ Result<std::unique_ptr<Bed>> Bed::build(const BedOptions& options) {
     array.direct_io = options.direct_io;
     // What will be programmed lies in memory that the drives have already: writes are measured, not the
     // system that gives pages (and no more than that: the machine's memory was checked against it).
-    array.ssd_memory_at_opening = options.programmed_bytes / options.ssds;
+    array.ssd_memory_at_opening = options.whole_memory ? kMostMemory * array.ssd_capacity_bytes
+                                                       : options.programmed_bytes / options.ssds;
     GN_ASSIGN(bed->array_, EmbeddedArray::open(array));
     return bed;
 }

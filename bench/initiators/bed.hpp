@@ -23,6 +23,7 @@ struct BedOptions {
     std::uint32_t nic_threads = 0;               ///< of those; 0: chosen
     std::uint32_t service_units = 1;             ///< of an SSD
     std::uint64_t programmed_bytes = 64u << 20;  ///< that all SSDs together take without collecting garbage
+    bool whole_memory = false;  ///< they will collect it: every page that they have will be programmed
     std::uint64_t seed = 1;
     std::string profile = "none";     ///< of the hardware that is modelled: a name, or a file
     bool reads_for_device = false;    ///< a GPU fetches what is read (EmbeddedArrayOptions)
@@ -31,6 +32,9 @@ struct BedOptions {
     bool direct_io = false;
     ServedArrayOptions served;  ///< where it names an array, that one, as it is: nothing else counts
 };
+
+/// Of the memory that its drives will have, which are memory.
+[[nodiscard]] std::uint64_t memory_of(const BedOptions& options);
 
 /// Totals of all SSDs since they were opened.
 struct HardwareCounts {

@@ -41,7 +41,7 @@ configure() {
     shift
     # ptxas takes most of a CUDA source's time; where nothing can run what it makes, one program goes through it.
     [[ "$GN_LANES" != gpu ]] || ptx=OFF
-    [[ "$preset" != cuda ]] || extra+=("-DCMAKE_CUDA_COMPILER=$GN_NVCC" "-DGN_PTX_ONLY=$ptx")
+    [[ "$preset" != cuda && "$preset" != release-cuda ]] || extra+=("-DCMAKE_CUDA_COMPILER=$GN_NVCC" "-DGN_PTX_ONLY=$ptx")
     quietly "$GN_LOGS/$preset-configure.log" cmake --preset "$preset" "-DGN_DAEMON=$GN_DAEMON" "${extra[@]}" "$@" || return 1
     { grep -E '^-- gnstor:' "$GN_LOGS/$preset-configure.log" || true; } | sed 's/^-- /     /'
 }
@@ -50,7 +50,10 @@ configure() {
 build() {
     local preset="$1" log="$GN_LOGS/$1-build.log" status
     shift
-    local command=(nice cmake --build --preset "$preset" -j "$GN_JOBS")
+    # Nor is the checkout part of the question, but where precompiled headers name it: a clean clone finds what another has compiled.
+    local checkout="$GN_ROOT"
+    [[ "$preset" != asan && "$preset" != tsan ]] || checkout=""
+    local command=(env "CCACHE_BASEDIR=$checkout" nice cmake --build --preset "$preset" -j "$GN_JOBS")
     [[ $# -gt 0 ]] && command+=(--target "$@")
     mkdir -p "$GN_LOGS"
     if [[ "$GN_VERBOSE" == yes || -t 1 ]]; then
@@ -87,6 +90,7 @@ program() {
     echo "$path"
 }
 
+release_of_lanes() { if [[ "$GN_LANES" == gpu ]]; then echo release-cuda; else echo release; fi; } # what is measured
 preset_of_lanes() { if [[ "$GN_LANES" == gpu ]]; then echo cuda; else echo cpu; fi; }
 
 # fixed_addresses COMMAND...: runs it without address randomisation where the kernel randomises more bits than the sanitizers of these

@@ -1,12 +1,15 @@
 # shellcheck shell=bash
 # commands.sh: the commands of ./run, other than test's stages.
 
-# prepare_lanes: lanes chosen, packages there, nvcc there if they are GPU lanes; the preset is configured. Sets GN_PRESET.
+# prepare_lanes PRESETS [-D...]: lanes chosen, packages there, nvcc there if they are GPU lanes; the preset that the function PRESETS names for
+# them is configured. Sets GN_PRESET.
 prepare_lanes() {
+    local presets="$1"
+    shift
     choose_lanes
     ensure_build
     [[ "$GN_LANES" != gpu ]] || ensure_nvcc
-    GN_PRESET="$(preset_of_lanes)"
+    GN_PRESET="$("$presets")"
     configure "$GN_PRESET" "$@" || die "configuring failed"
 }
 
@@ -22,7 +25,7 @@ run_program() {
 
 command_demo() {
     parse_common "$@"
-    prepare_lanes -DGN_TESTS=OFF
+    prepare_lanes preset_of_lanes -DGN_TESTS=OFF
     has_target "$GN_PRESET" gnstor_demo || die "this checkout has no demo (target gnstor_demo)"
     # An array in processes of their own is started by these.
     if [[ " ${GN_REST[*]:-} " == *" --remote "* ]] && has_target "$GN_PRESET" gnstord; then
@@ -34,7 +37,7 @@ command_demo() {
 
 command_bench() {
     parse_common "$@"
-    prepare_lanes -DGN_TESTS=OFF
+    prepare_lanes release_of_lanes
     has_target "$GN_PRESET" gnstor_bench || die "this checkout has no benchmarks (target gnstor_bench)"
     GN_COMMIT="$(git -C "$GN_ROOT" describe --always --dirty 2>/dev/null || echo unknown)"
     export GN_COMMIT
@@ -54,7 +57,7 @@ command_sim() {
     [[ "$GN_LANES" != gpu ]] || die_usage "sim runs no device code; --lanes cpu, or none"
     GN_LANES=cpu
     ensure test || die "the packages above are needed to build the simulator"
-    prepare_lanes -DGN_TESTS=ON
+    prepare_lanes preset_of_lanes -DGN_TESTS=ON
     run_program gnstor_sim "${GN_REST[@]}"
 }
 

@@ -24,6 +24,9 @@ GN_PASSED=0
 GN_FAILED=0
 GN_TABLE=""
 GN_DID=""
+GN_WRONG="" # a line each of what failed, for the end of a long log
+
+wrong() { GN_WRONG+="$(printf '  %s: %s' "$1" "$2")"$'\n'; } # STAGE WHAT
 
 command_test() {
     local fast=no only=() stages=()
@@ -75,7 +78,7 @@ run_stage() {
     # `if` turns set -e off inside, so every step of a stage says itself whether it may fail.
     if ! "stage_$stage"; then
         result=FAILED
-        [[ "$GN_FAILED" -gt "$before" ]] || GN_FAILED=$((GN_FAILED + 1))
+        [[ "$GN_FAILED" -gt "$before" ]] || { GN_FAILED=$((GN_FAILED + 1)); wrong "$stage" "the stage itself; see its heading above"; }
         [[ "$stage" != setup ]] || { warn "nothing else can run"; GN_TABLE+="$(printf '  %-8s %-7s %5ds  %s' setup FAILED $((SECONDS - start)) "$GN_DID")"$'\n'; closing; exit 1; }
     elif [[ "$GN_DID" == skipped* ]]; then
         result=skipped
@@ -134,6 +137,7 @@ end_background() {
 closing() {
     heading "all stages, $SECONDS s (lanes: ${GN_LANES:-none})"
     printf '%s' "$GN_TABLE"
+    [[ -z "$GN_WRONG" ]] || printf 'failed:\n%s' "$GN_WRONG"
     echo "$GN_PASSED passed, $GN_FAILED failed"
     [[ "$GN_FAILED" == 0 ]]
 }
@@ -157,6 +161,7 @@ stage_lint() {
     lint_checks || status=1
     GN_PASSED=$((GN_PASSED + GN_LINT_PASSED))
     GN_FAILED=$((GN_FAILED + GN_LINT_FAILED))
+    [[ "$GN_LINT_FAILED" == 0 ]] || wrong lint "$GN_LINT_FAILED checks; see its heading above"
     GN_DID="$((GN_LINT_PASSED + GN_LINT_FAILED)) checks"
     return $status
 }
@@ -165,8 +170,8 @@ stage_lint() {
 test_preset() {
     local preset="$1" labels="$2" status=0 log="$GN_LOGS/$1-test.log" summary total failed at_once="$GN_JOBS"
     shift 2
-    # Tests wait as much as they work. What that leaves of the processors the builder takes; of the last preset there is none.
-    [[ "$preset" != tsan ]] || at_once=$((GN_JOBS + (GN_JOBS + 1) / 2))
+    # Tests wait as much as they work. What that leaves of the processors the builder takes, which is done by the time of the sanitizers.
+    [[ "$preset" != tsan && "$preset" != asan ]] || at_once=$((GN_JOBS + (GN_JOBS + 1) / 2))
     build "$preset" || return 1
     [[ "$preset" != cpu ]] || start_builder
     fixed_addresses ctest --test-dir "build/$preset" -L "$labels" -j "$at_once" --no-tests=error --output-on-failure --timeout 600 >"$log" 2>&1 || status=1
@@ -176,12 +181,14 @@ test_preset() {
     failed="$(sed -nE 's/.*, ([0-9]+) tests? failed.*/\1/p' <<<"$summary")"
     GN_PASSED=$((GN_PASSED + ${total:-0} - ${failed:-0}))
     GN_FAILED=$((GN_FAILED + ${failed:-0}))
+    local name
+    while read -r name; do wrong "$preset" "$name"; done < <(sed -nE '/^The following tests FAILED:/,/^$/ s/^\s*[0-9]+ - (.*)$/\1/p' "$log")
     cp "build/$preset/Testing/Temporary/LastTest.log" "$GN_LOGS/$preset-output.log" 2>/dev/null || true
     grep -E '^skipped: ' "$GN_LOGS/$preset-output.log" || true
     local cases
     cases="$(sed -nE 's/^\[  PASSED  \] ([0-9]+) tests?\.$/\1/p' "$GN_LOGS/$preset-output.log" | awk '{ n += $1 } END { print n + 0 }')"
     echo "floors:"
-    python3 scripts/floors.py check "$GN_LOGS/$preset-output.log" "$@" || { status=1; GN_FAILED=$((GN_FAILED + 1)); }
+    python3 scripts/floors.py check "$GN_LOGS/$preset-output.log" "$@" || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong "$preset" "a floor"; }
     GN_DID="${total:-0} programs, $cases test cases, $(counter_sum "$GN_LOGS/$preset-output.log") counted operations"
     return $status
 }
@@ -263,11 +270,12 @@ stage_fuzz() {
             echo "GN_COUNT $name=$(sed -nE 's/^stat::number_of_executed_units: +([0-9]+)/\1/p' "$GN_LOGS/$name.log")" >>"$log"
         else
             GN_FAILED=$((GN_FAILED + 1))
+            wrong fuzz "$name"
             status=1
         fi
     done <"$list"
     echo "floors:"
-    python3 scripts/floors.py check "$log" fuzz || { status=1; GN_FAILED=$((GN_FAILED + 1)); }
+    python3 scripts/floors.py check "$log" fuzz || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong fuzz "a floor"; }
     GN_DID="$count fuzzers, $(counter_sum "$log") executions"
     return $status
 }
@@ -304,6 +312,7 @@ stage_example() {
             GN_DID+="$name "
         else
             GN_FAILED=$((GN_FAILED + 1))
+            wrong example "$name"
             status=1
         fi
     done
@@ -339,7 +348,9 @@ stage_peer() {
     PYTHONUNBUFFERED=1 /usr/bin/python3 tests/peer/peer.py run --keep build/peer "${arguments[@]}" 2>&1 | tee "$log" || status=1
     passed="$(awk -F= '/^GN_COUNT peer_scenarios=/ { n += $2 } END { print n + 0 }' "$log")"
     failed="$(grep -cE '^FAILED ' "$log" || true)"
-    [[ "$status" == 0 || "$failed" != 0 ]] || failed=1
+    local line
+    while read -r line; do wrong peer "$line"; done < <(sed -nE 's/^FAILED //p' "$log")
+    [[ "$status" == 0 || "$failed" != 0 ]] || { failed=1; wrong peer "no scenario, but the harness; see its heading above"; }
     GN_PASSED=$((GN_PASSED + passed))
     GN_FAILED=$((GN_FAILED + failed))
     case "${arguments[*]}" in
@@ -348,7 +359,7 @@ stage_peer() {
     esac
     if [[ -n "$floors" && "$failed" == 0 ]]; then
         echo "floors:"
-        python3 scripts/floors.py check "$log" "$floors" || { status=1; GN_FAILED=$((GN_FAILED + 1)); }
+        python3 scripts/floors.py check "$log" "$floors" || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong peer "a floor"; }
     fi
     GN_DID="$passed scenarios passed; captures, consoles and logs in build/peer"
     return $status

@@ -15,7 +15,7 @@ OWN_ENDS = ",".join(f"127.{128 + (os.getpid() >> 8 & 63)}.{os.getpid() & 255}.{e
 SERVED = ".gnstor"  # the folder that examples name
 KINDS = {"load", "path", "model", "paper", "pool", "deengine", "wire"}
 # What makes a run short, by benchmark; an option of the example's own is replaced.
-LOAD = {"--repeats": "1", "--seconds": "0.02", "--working-set": "16MiB", "--write-budget": "32MiB", "--engine-threads": "1"}
+LOAD = {"--repeats": "1", "--seconds": "0.1", "--working-set": "16MiB", "--write-budget": "32MiB", "--engine-threads": "1"}
 SHORT = {
     "load": LOAD, "paper": LOAD, "path": LOAD,
     "model": {**LOAD, "--write-budget": "64MiB", "--depths": "1", "--loads": "0.001"},
@@ -23,7 +23,7 @@ SHORT = {
     "deengine": {"--repeats": "1", "--map-slots": "262144", "--path-blocks": "8192", "--data": "16MiB", "--wear-blocks": "16384",
                  "--recover-blocks": "16384", "--cores": "1"},
     # Ends of this process's own: nobody else of this machine is in the way on theirs.
-    "wire": {"--repeats": "1", "--seconds": "0.02", "--depth": "4", "--addresses": OWN_ENDS},
+    "wire": {"--repeats": "1", "--seconds": "0.1", "--depth": "4", "--addresses": OWN_ENDS},
 }
 
 

@@ -11,7 +11,7 @@ import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = sys.argv.pop(1)
-SHORT = ["--repeats", "1", "--seconds", "0.02", "--working-set", "4MiB", "--write-budget", "8MiB", "--engine-threads", "1",
+SHORT = ["--repeats", "1", "--seconds", "0.05", "--working-set", "4MiB", "--write-budget", "8MiB", "--engine-threads", "1",
          "--array-threads", "1", "--threads", "1"]
 PATHS = ["gnor", "strong-cpu", "gd-deengine", "gd", "basic", "ported-locks", "coordinating"]
 
@@ -51,7 +51,7 @@ class WrongUsage(unittest.TestCase):
 
 class OpenLoop(unittest.TestCase):
     def test_sends_what_it_means_to_and_no_more(self):
-        ended = bench("load", *[w for w in SHORT if w not in ("--seconds", "0.02")], "--seconds", "0.2", "--path", ",".join(PATHS), "--write-percent", "0,50", "--rate", "2000", "--output", "json")
+        ended = bench("load", *[w for w in SHORT if w not in ("--seconds", "0.05")], "--seconds", "0.2", "--path", ",".join(PATHS), "--write-percent", "0,50", "--rate", "2000", "--output", "json")
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         cases = json.loads(ended.stdout)["cases"]
         self.assertEqual(len(cases), len(PATHS) * 2)
@@ -64,6 +64,17 @@ class OpenLoop(unittest.TestCase):
             self.assertGreater(repeat["latency_ns"]["p50"], 0)
             # Every member sends once an interval, the first time within the first.
             self.assertLessEqual(repeat["operations"], 0.2 * 2000 + 32)
+
+
+    def test_latency_counts_from_the_intended_send_where_no_path_keeps_up(self):
+        # A thousand times what any of them does: all wait for their turn longer and longer. Timed from the real send they would not.
+        seconds = 0.2
+        ended = bench("load", *[w for w in SHORT if w not in ("--seconds", "0.05")], "--seconds", str(seconds), "--path", ",".join(PATHS),
+                      "--write-percent", "0", "--rate", "1000000000", "--output", "json")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        for case in json.loads(ended.stdout)["cases"]:
+            # Requests that end evenly over that time were meant to be sent at its very beginning: half of them waited for half of it.
+            self.assertGreater(case["repeats"][0]["latency_ns"]["p50"], seconds * 1e9 / 8, case["parameters"])
 
 
 class EveryPath(unittest.TestCase):

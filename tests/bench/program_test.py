@@ -137,8 +137,10 @@ class Model(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "model-cpu-test.json")
             cls.ended = bench("model", "--profiles", "gnstor-paper,samsung-pm1743", "--sizes", "4096,65536", "--depths", "1,8", "--loads", "0.001",
-                              "--repeats", "1", "--seconds", "0.02", "--working-set", "4MiB", "--write-budget", "64MiB", "--json", str(path))
-            cls.run_ = render_docs.load(path) if path.exists() else None
+                              "--repeats", "1", "--seconds", "0.1", "--working-set", "4MiB", "--write-budget", "64MiB", "--json", str(path))
+            if cls.ended.returncode not in (0, 3):
+                raise AssertionError(f"bench model ended with {cls.ended.returncode}:\n{cls.ended.stdout}{cls.ended.stderr}")
+            cls.run_ = render_docs.load(path)
 
     def test_every_profile_is_measured_in_closed_and_open_loop_beside_the_host(self):
         self.assertIn(self.ended.returncode, (0, 3), self.ended.stdout + self.ended.stderr)

@@ -38,6 +38,7 @@ TEST(RawResult, LeavesOutWhatWasNotMeasured) {
     c.repeats = {bare, full};
     const nlohmann::json run = to_json("path", {"gnstor_bench", "path"}, "abc", {{"lanes", "cpu"}}, {c});
     EXPECT_EQ(run["schema"], 1);
+    EXPECT_NE(run["machine"].value("compiler", "").find("++ "), std::string::npos) << run["machine"];
     const nlohmann::json& first = run["cases"][0]["repeats"][0];
     EXPECT_FALSE(first.contains("latency_ns"));
     EXPECT_FALSE(first.contains("engine_cpu_seconds"));
