@@ -5,24 +5,22 @@ usage: scripts/plot_paper.py FILE.json [OUT.svg]      (default: FILE with .svg)
        scripts/plot_paper.py --docs [--check]         (docs/runs/paper-figure-*.json to docs/plots/; --check writes nothing and fails
                                                        where a plot is not what its result gives)
 
-Everything drawn comes out of FILE; the claims in the caption and lines marked so are the paper's. Dashed lines: what the modelled SSDs and network of the
-run allow (the paper's where it had no model). Plain SVG written here: the same bytes for the same result, on every machine.
+Bars and curves come out of FILE; the claims in the caption and lines marked so are the paper's. Dashed lines are what is ideal (paper_ideals.py); where one
+lies above the scale its value stands at the panel's upper edge. Plain SVG written here: the same bytes for the same results, on every machine.
 """
 import json
 import pathlib
 import re
 import sys
+import textwrap
 from xml.sax.saxutils import escape
+
+import paper_ideals
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 COLOURS = {"gnor": "#1b7837", "strong-cpu": "#2166ac", "gd-deengine": "#92c5de", "gd": "#f4a582", "basic": "#b2182b",
            "ported-locks": "#999999", "coordinating": "#555555"}
-# The paper's limits, of one SSD by (operation, bytes) and of the links, in the unit of the axes: 10^9 bytes a second. The paper's own GB/s are
-# 1024 MB/s (its network: 21.6 GB/s = 22,118 MB/s) and its MB taken as 2^20 bytes, as share/profiles/gnstor-paper.json has them; its claims below
-# are quoted as it prints them.
-PAPER_MB, PAPER_GB = 2**20 / 1e9, 2**30 / 1e9
-PAPER_SSD = {("read", 4096): 3250 * PAPER_MB, ("write", 4096): 2980 * PAPER_MB, ("read", 65536): 6988 * PAPER_MB, ("write", 65536): 4950 * PAPER_MB}
-PAPER_NETWORK, PAPER_PCIE = 21.6 * PAPER_GB, 25.1 * PAPER_GB
+# As the paper prints them: its GB/s are 2^30 bytes a second.
 CLAIMS = {
     9: "The paper (A100, 200 Gb/s, modelled SSDs): Basic 0.5 / 0.3 GB/s at 4 KB read / write; GD 1.2x and 1.3x above it; GNStor 3.2x above Basic "
        "and 0.8x above GD on average at 4 KB.",
@@ -30,11 +28,16 @@ CLAIMS = {
     11: "The paper: GNStor reaches 11.8 / 5.6 / 9.6 GB/s at 4 KB read, 4 KB write, 64 KB write, and 21.5 GB/s at 64 KB read with two clients; "
         "GD 2.8 / 0.9 GB/s at 4 KB; Basic 4.4 / 4.1 GB/s at 64 KB.",
     12: "The paper: GNStor 13.6 / 6.6 GB/s at 4 KB sequential read / write with five SSDs (3.6x and 4.8x above GD); Basic and GD gain little.",
-    13: "The paper: GD+deEngine writes 49.9 % (4 KB) and 24.7 % (64 KB) more than GD; GNStor a further 49.6 % on average, with 31.2 % less latency.",
+    13: "The paper: GD+deEngine writes 49.9 % (4 KB) and 24.7 % (64 KB) more than GD; GNStor a further 49.6 % on average, with 31.2 % less latency. "
+        "Locks ported from a CPU driver (ported-locks) cost it 86.6 % of throughput, clients that coordinate themselves (coordinating) 72.0 %.",
 }
 TITLES = {9: "Throughput by pattern (one client, 32 in flight)", 10: "Latency by pattern (one client, one in flight)",
           11: "Throughput by number of clients", 12: "Throughput by number of SSDs (sequential, 8 clients)",
           13: "Ablation: throughput and latency (random, one client)"}
+# Ideals by what they are: the row above the panel in which one that is off the scale stands, and which end of its line has its label, so that labels of
+# lines that lie close together do not.
+PLACES = {"SSDs": (0, "start"), "network": (1, "end"), "PCIe": (2, "middle"), "SSD + network": (0, "start")}
+MARGIN, WIDTH, HEIGHT, FIRST_ROW, ROW = 70, 440, 220, 136, 310
 
 
 def size(count):
@@ -72,6 +75,12 @@ class Svg:
         turned = f' transform="rotate({turn} {x:.1f} {y:.1f})"' if turn else ""
         self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size_}" text-anchor="{anchor}" fill="{colour}"{turned}>{escape(words)}</text>')
 
+    def text_on_bars(self, x, y, words, size_, anchor):
+        """Twice, the first time as a white rim: not every program that shows SVG knows paint-order."""
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size_}" text-anchor="{anchor}" fill="white" stroke="white" stroke-width="2.5" '
+                          f'stroke-linejoin="round" aria-hidden="true">{escape(words)}</text>')
+        self.text(x, y, words, size_, anchor, "#222")
+
     def dump(self):
         return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" viewBox="0 0 {self.width} {self.height}" '
                 f'font-family="sans-serif"><rect width="100%" height="100%" fill="white"/>\n' + "\n".join(self.parts) + "\n</svg>\n")
@@ -80,31 +89,50 @@ class Svg:
 class Panel:
     """One set of axes; values from 0 to `top`."""
 
-    def __init__(self, svg, x, y, w, h, title, unit, top):
-        self.svg, self.x, self.y, self.w, self.h, self.top = svg, x, y, w, h, top or 1.0
-        svg.text(x + w / 2, y - 6, title, 12, "middle")
+    def __init__(self, svg, place, title, unit, top):
+        self.svg, self.w, self.h, self.top = svg, WIDTH, HEIGHT, top or 1.0
+        self.x, self.y = MARGIN + 500 * (place % 2), FIRST_ROW + ROW * (place // 2)
+        x, y, w, h = self.x, self.y, self.w, self.h
+        svg.text(x + w / 2, y - 42, title, 12, "middle")
         svg.line([(x, y), (x, y + h), (x + w, y + h)], "#444", 1)
         for i in range(5):
             value = self.top * i / 4
             svg.line([(x - 3, self.at(value)), (x, self.at(value))], "#444", 1)
-            svg.text(x - 5, self.at(value) + 4, f"{value:.3g}", 9, "end")
+            svg.text(x - 5, self.at(value) + 4, f"{value:.3g}" if value < 1000 else f"{value:.0f}", 9, "end")
         svg.text(x - 34, y + h / 2, unit, 10, "middle", turn=-90)
 
     def at(self, value):
         return self.y + self.h - self.h * min(value, self.top) / self.top
 
-    def limit(self, value, words):
-        """A line of the paper's hardware; left out where it lies far above everything that was measured."""
-        if value > self.top:
+    def ideals(self, columns):
+        """What is ideal for each group, from left to right."""
+        step = self.w / max(1, len(columns))
+        for what in PLACES:
+            for first, end, ideal in spans(columns, what):
+                close = any(0 < self.at(ideal.value) - self.at(other.value) < 12 for other in columns[first] if other.value <= self.top)
+                self.ideal(ideal, self.x + step * (first + 0.04), self.x + step * (end - 0.04), close)
+
+    def ideal(self, ideal, left, right, below):
+        """`below`: another line runs where the label would stand."""
+        row, anchor = PLACES[ideal.what]
+        if ideal.value > self.top:
+            self.svg.text((left + right) / 2, self.y - 6 - 11 * row, f"{ideal.label()} \u2191", 8, "middle", "#444")
             return
-        self.svg.line([(self.x, self.at(value)), (self.x + self.w, self.at(value))], "#888", 1, "4 3")
-        self.svg.text(self.x + self.w, self.at(value) - 3, words, 8, "end", "#666")
+        y = self.at(ideal.value)
+        self.svg.line([(left, y), (right, y)], "#222", 1, "4 3")
+        self.svg.text_on_bars({"start": left, "middle": (left + right) / 2, "end": right}[anchor], y + (9 if below else -3), ideal.label(), 8, anchor)
 
 
-    def limit_of_group(self, index, groups, value):
-        if value <= self.top:
-            step = self.w / max(1, groups)
-            self.svg.line([(self.x + step * (index + 0.04), self.at(value)), (self.x + step * (index + 0.96), self.at(value))], "#888", 1, "4 3")
+def spans(columns, what):
+    """(first, end, ideal) of neighbouring groups that have the same ideal: one line and one label for them."""
+    found = []
+    for n, column in enumerate(columns):
+        for ideal in (i for i in column if i.what == what):
+            if found and found[-1][1] == n and found[-1][2] == ideal:
+                found[-1] = (found[-1][0], n + 1, ideal)
+            else:
+                found.append((n, n + 1, ideal))
+    return found
 
 
 def bars(panel, groups, paths, values):
@@ -134,43 +162,10 @@ def curves(panel, numbers, paths, values):
             panel.svg.rect(x - 2, y - 2, 4, 4, COLOURS[path])
 
 
-def allowed(cases, operation, count, ssds, replicas):
-    """GB/s that SSDs and network allow: of the run's profile, or the paper's; with the words that say which."""
-    for case in cases:
-        parameters, first = case["parameters"], case["repeats"][0]
-        if (parameters["operation"], parameters["bytes"], parameters["SSDs"]) == (operation, count, ssds) and "limit_drives_per_second" in first:
-            return (first["limit_drives_per_second"] * count / 1e9, first.get("limit_network_per_second", 0) * count / 1e9, "")
-    copies = replicas if operation == "write" else 1
-    return PAPER_SSD[(operation, count)] * ssds / copies, PAPER_NETWORK / copies, " (paper)"
-
-
-def limits(panel, cases, operation, count, ssds, replicas, measured):
-    """Ideal lines, where they are in reach of what was measured."""
-    drives, network, whose = allowed(cases, operation, count, ssds, replicas)
-    for value, words in ((drives, f"SSDs {drives:.1f}{whose}"), (network, f"network {network:.1f}{whose}"), (PAPER_PCIE, f"PCIe {PAPER_PCIE:.1f} (paper)")):
-        if 0 < value <= 2.5 * measured:
-            panel.limit(value, words)
-
-
-def limits_by_number(panel, cases, operation, count, numbers, replicas):
-    """The line of the SSDs rises with their number; network and PCIe do not."""
-    if not numbers:
-        return
-    step = panel.w / len(numbers)
-    found = [allowed(cases, operation, count, number, replicas) for number in numbers]
-    points = [(panel.x + step * (n + 0.5), panel.at(drives)) for n, (drives, _, _) in enumerate(found) if drives <= panel.top]
-    if points:
-        panel.svg.line(points, "#888", 1, "4 3")
-        panel.svg.text(points[-1][0], points[-1][1] - 4, f"SSDs{found[0][2]}", 8, "end", "#666")
-    network = found[-1][1]
-    for value, words in ((network, f"network {network:.1f}{found[-1][2]}"), (PAPER_PCIE, f"PCIe {PAPER_PCIE:.1f} (paper)")):
-        if value > 0:
-            panel.limit(value, words)
-
-
-def top_of(values, extra=()):
+def top_of(values, columns):
+    """Room for all that was measured, and for ideals that do not make it look small."""
     most = max((most for row in values.values() for _, _, most in row.values()), default=0) or 1.0
-    return 1.08 * max([most, *(value for value in extra if value <= 2.5 * most)])
+    return 1.08 * max([most, *(ideal.value for column in columns for ideal in column if ideal.value <= 2 * most)])
 
 
 def by_key(cases, key, get):
@@ -182,12 +177,39 @@ def by_key(cases, key, get):
     return table
 
 
-def draw(run):
-    figure = int(re.fullmatch(r"paper-figure-(\d+)", run["benchmark"]).group(1))
-    cases, config = run["cases"], run["configuration"]
-    paths = [path for path in COLOURS if any(case["parameters"]["path"] == path for case in cases)]
-    kinds = [("read", 4096), ("write", 4096), ("read", 65536), ("write", 65536)]
-    svg = Svg(1040, 700 if figure in (11, 12, 13) else 450)
+def panel_of(svg, place, run, paths, title, cases, key, get, shape):
+    """Cases by `key`, all paths beside each other, as `shape` draws them, with what is ideal for each group."""
+    values = by_key(cases, key, get)
+    groups = sorted(values)
+    ideal_of = paper_ideals.throughput if get is rate else paper_ideals.latency
+    columns = [ideal_of(run, next(case for case in cases if key(case["parameters"]) == group)) for group in groups]
+    panel = Panel(svg, place, title, "GB/s" if get is rate else "us (mean)", top_of(values, columns))
+    shape(panel, groups, paths, values)
+    panel.ideals(columns)
+
+
+def of(run, **wanted):
+    return [case for case in run["cases"] if all(case["parameters"][key] == value for key, value in wanted.items())]
+
+
+def by_pattern(svg, run, paths, get):
+    for place, count in enumerate((4096, 65536)):
+        panel_of(svg, place, run, paths, size(count), of(run, bytes=count), lambda p: f"{p['pattern']} {p['operation']}", get, bars)
+
+
+def by_number(svg, run, paths, what):
+    for place, (operation, count) in enumerate((("read", 4096), ("write", 4096), ("read", 65536), ("write", 65536))):
+        panel_of(svg, place, run, paths, f"{size(count)} {operation}, by {what}", of(run, bytes=count, operation=operation), lambda p: p[what], rate, curves)
+
+
+def by_operation(svg, run, paths):
+    for place, (get, count) in enumerate(((rate, 4096), (rate, 65536), (latency, 4096), (latency, 65536))):
+        title = f"{size(count)}, {'throughput' if get is rate else 'latency'}"
+        panel_of(svg, place, run, paths, title, of(run, bytes=count), lambda p: p["operation"], get, bars)
+
+
+def head(svg, run, figure, paths):
+    config = run["configuration"]
     svg.text(20, 24, f"Figure {figure}: {TITLES[figure]}", 16)
     machine = run["machine"].get("gpu") or run["machine"]["cpu"]
     svg.text(20, 42, f"{config['lanes']} lanes on {machine}; {config['replicas']} replicas; {config['engine threads']} engine threads for NICs and SSDs "
@@ -195,44 +217,28 @@ def draw(run):
     for i, path in enumerate(paths):
         svg.rect(20 + 120 * i, 52, 10, 10, COLOURS[path])
         svg.text(34 + 120 * i, 61, path, 11)
+
+
+def caption(svg, words, y):
+    for line in textwrap.wrap(words, 165, break_on_hyphens=False):
+        svg.text(20, y, line, 11, colour="#444")
+        y += 15
+
+
+def draw(run):
+    figure = int(re.fullmatch(r"paper-figure-(\d+)", run["benchmark"]).group(1))
+    paths = [path for path in COLOURS if of(run, path=path)]
+    rows = 2 if figure in (11, 12, 13) else 1
+    bottom = FIRST_ROW + ROW * (rows - 1) + HEIGHT
+    svg = Svg(1040, bottom + 115)
+    head(svg, run, figure, paths)
     if figure in (9, 10):
-        get, unit = (rate, "GB/s") if figure == 9 else (latency, "us (mean)")
-        for i, count in enumerate((4096, 65536)):
-            mine = [case for case in cases if case["parameters"]["bytes"] == count]
-            values = by_key(mine, lambda p: f"{p['pattern']} {p['operation']}", get)
-            panel = Panel(svg, 70 + 500 * i, 100, 440, 250, size(count), unit, top_of(values))
-            bars(panel, sorted(values), paths, values)
-            for g, group in enumerate(sorted(values)):
-                if figure == 9:
-                    panel.limit_of_group(g, len(values), min(v for v in allowed(cases, group.split()[1], count, 4, config["replicas"])[:2] if v > 0))
+        by_pattern(svg, run, paths, rate if figure == 9 else latency)
     elif figure in (11, 12):
-        what = "clients" if figure == 11 else "SSDs"
-        for i, (operation, count) in enumerate(kinds):
-            mine = [case for case in cases if case["parameters"]["bytes"] == count and case["parameters"]["operation"] == operation]
-            values = by_key(mine, lambda p: p[what], rate)
-            numbers = sorted(values)
-            most = 4 if figure == 11 else max(numbers, default=4)
-            top = top_of(values, (*allowed(cases, operation, count, most, config["replicas"])[:2], PAPER_PCIE))
-            panel = Panel(svg, 70 + 500 * (i % 2), 100 + 280 * (i // 2), 440, 210, f"{size(count)} {operation}, by {what}", "GB/s", top)
-            curves(panel, numbers, paths, values)
-            if figure == 11:
-                limits(panel, cases, operation, count, 4, config["replicas"], top_of(values) / 1.08)
-            else:
-                limits_by_number(panel, cases, operation, count, numbers, config["replicas"])
+        by_number(svg, run, paths, "clients" if figure == 11 else "SSDs")
     else:
-        for i, (get, unit, count) in enumerate(((rate, "GB/s", 4096), (rate, "GB/s", 65536), (latency, "us (mean)", 4096), (latency, "us (mean)", 65536))):
-            mine = [case for case in cases if case["parameters"]["bytes"] == count]
-            values = by_key(mine, lambda p: p["operation"], get)
-            panel = Panel(svg, 70 + 500 * (i % 2), 100 + 280 * (i // 2), 440, 210, f"{size(count)}, {'throughput' if get is rate else 'latency'}", unit,
-                          top_of(values))
-            bars(panel, sorted(values), paths, values)
-    words, line, y = (CLAIMS[figure] + " The paper's GB/s are 2^30 bytes a second.").split(), "", svg.height - 34
-    for word in words:
-        if len(line) + len(word) > 165:
-            svg.text(20, y, line, 11, colour="#444")
-            line, y = "", y + 15
-        line += (" " if line else "") + word
-    svg.text(20, y, line, 11, colour="#444")
+        by_operation(svg, run, paths)
+    caption(svg, f"{CLAIMS[figure]} The paper's GB/s are 2^30 bytes a second. {paper_ideals.explained(run, figure != 10, figure in (10, 13))}", bottom + 40)
     return svg.dump()
 
 

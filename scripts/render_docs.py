@@ -7,9 +7,12 @@ A document holds, for each table,
     ...generated...
     <!-- end runs -->
 
-and gets one table for each result whose name matches, in order of name (with `work:` in place of `runs:`: what threads did with their time; `ratios:`: ways to initiate beside each other); between
-<!-- file: NAME --> and <!-- end file --> it gets the text of docs/runs/NAME as it is. Plots of the paper's figures (plot_paper.py) are kept in step too. `--check` writes nothing and fails if a document differs
-from what its results say; without it, the documents are rewritten. A result that does not follow the schema is refused by name.
+and gets one table for each result whose name matches, in order of name (with `work:` in place of `runs:`: what threads did with their time, of all cases or, with NAME=VALUE behind the pattern, of those
+that have this parameter; `ratios:`: ways to initiate beside each other); between
+<!-- targets: SESSION ... --> and <!-- end targets --> what is aimed at (bench/targets.py) beside the medians of sessions of `./run bench targets`, whose results
+are SESSION-*.json; between <!-- file: NAME --> and <!-- end file --> the text of docs/runs/NAME as it is. Plots of the paper's figures (plot_paper.py) are kept in step too. `--check` writes nothing and fails if a document differs
+from what its results say; without it, the documents are rewritten. A result that does not follow the schema is refused by name, and so are a marker that is not
+of this form, a pattern or a session that no result has, and a marker without its end.
 """
 import fnmatch
 import json
@@ -22,7 +25,10 @@ import paper_ratios
 import plot_paper
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- runs: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end runs -->)", re.S)
+sys.path.append(str(ROOT / "bench"))  # behind the library's own: bench/profile.py has the name of a module of it
+import targets  # noqa: E402
+
+BLOCK = re.compile(r"(<!-- runs: (?P<pattern>\S+) -->\n)(?P<body>.*?)(<!-- end runs -->)", re.S)
 FILE = re.compile(r"(<!-- file: (?P<name>[\w.-]+) -->\n)(?P<body>.*?)(<!-- end file -->)", re.S)
 LATENCIES = (("mean", "mean µs"), ("p50", "p50 µs"), ("p99", "p99 µs"), ("p999", "p99.9 µs"))
 EXTRAS = (("bytes_a_block", "bytes a block", 2), ("times_reference", "times the reference", 2),
@@ -38,8 +44,11 @@ WORK = ("hand-over", "copy", "submit", "poll", "lock", "table", "space", "log", 
 COSTS = (("initiator_cpu_seconds", "initiator CPU µs/op"), ("array_cpu_seconds", "array engine CPU µs/op"), ("engine_cpu_seconds", "engine CPU µs/op"), ("lane_cpu_seconds", "lanes CPU µs/op"))
 
 
-RATIO_BLOCK = re.compile(r"(<!-- ratios: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end ratios -->)", re.S)
-WORK_BLOCK = re.compile(r"(<!-- work: (?P<pattern>[^ ]+) -->\n)(?P<body>.*?)(<!-- end work -->)", re.S)
+RATIO_BLOCK = re.compile(r"(<!-- ratios: (?P<pattern>\S+) -->\n)(?P<body>.*?)(<!-- end ratios -->)", re.S)
+TARGETS_BLOCK = re.compile(r"(<!-- targets: (?P<sessions>[\w. -]+) -->\n)(?P<body>.*?)(<!-- end targets -->)", re.S)
+WORK_BLOCK = re.compile(r"(<!-- work: (?P<pattern>\S+)(?P<only>(?: \w+=[^\s=]+)*) -->\n)(?P<body>.*?)(<!-- end work -->)", re.S)
+BLOCKS = (BLOCK, FILE, RATIO_BLOCK, TARGETS_BLOCK, WORK_BLOCK)
+MARKER = re.compile(r"<!--\s*(?:end\s+)?(?:runs|work|ratios|targets|file)\s*(?::[^\n>]*>?|-->)")
 
 
 BUSY = re.compile(r"busy_gn-(nic|ssd|engine)-\d+")
@@ -135,7 +144,7 @@ def machine_line(machine):
     known = [str(machine[k]) for k in ("cpu", "gpu") if machine.get(k)]
     if machine.get("cores"):
         known.append(f"{machine['cores']} cores")
-    known += [str(machine[k]) for k in ("memory", "kernel") if machine.get(k)]
+    known += [str(machine[k]) for k in ("memory", "kernel", "compiler") if machine.get(k)]
     return ", ".join(known)
 
 
@@ -214,23 +223,59 @@ def of_limit(case):
     return f"{spread([100 * r['operations'] / r['seconds'] / limit for r in case['repeats']], 1, 1)} % of {word}"
 
 
-def work_table(name, run):
-    """Time of threads and warps by what they did with it, µs an I/O, medians: who `client` (threads that initiate), `array` (a central engine's), `lane`."""
+def work_table(name, run, only=""):
+    """Time of threads and warps by what they did with it, µs an I/O, medians: who `client` (threads that initiate), `array` (a central engine's), `lane`;
+    then stages of an I/O with all waiting (`stage`). Of the cases whose parameters are as `only` says, one NAME=VALUE or several."""
+    wanted = [condition.split("=") for condition in only.split()]
+    cases = [case for case in run["cases"] if all(str(case["parameters"].get(key)) == value for key, value in wanted)]
+    if not cases:
+        raise BadResult(f"{name}: no case with {only.strip() or 'parameters'}")
     lines = [f"**{run['benchmark']}** · commit `{run['commit']}` · {machine_line(run['machine'])} · [raw result](runs/{name})", ""]
-    found = {key for case in run["cases"] for r in case["repeats"] for key in r if key.startswith("work_") and not key.endswith("_idle_us")}
+    found = {key for case in cases for r in case["repeats"] for key in r if key.startswith("work_") and not key.endswith("_idle_us")}
     heads = sorted(found, key=lambda key: (key.split("_")[1], WORK.index(key.split("_")[2]) if key.split("_")[2] in WORK else len(WORK), key))
+    stages = sorted({key for case in cases for r in case["repeats"] for key in r if key.startswith("stage_")}) if heads else []
     if not heads:
         return "\n".join(lines + ["No stages were measured."])
-    lines += ["| case | " + " | ".join(f"{key.split('_')[1]}: {key.split('_')[2]}" for key in heads) + " |", "|---|" + "---:|" * len(heads)]
-    for case in run["cases"]:
-        cells = [f"{statistics.median([r[key] for r in case['repeats']]):.2f}" if all(key in r for r in case["repeats"]) else "—" for key in heads]
+    titles = [f"{key.split('_')[1]}: {key.split('_')[2]}" for key in heads] + [f"stage: {key.split('_')[1]}" for key in stages]
+    lines += ["| case | " + " | ".join(titles) + " |", "|---|" + "---:|" * len(titles)]
+    for case in cases:
+        cells = [f"{statistics.median([r[key] for r in case['repeats']]):.2f}" if all(key in r for r in case["repeats"]) else "—" for key in heads + stages]
         if any(cell != "—" for cell in cells):
             lines.append("| " + " | ".join([name_of(case["parameters"])] + cells) + " |")
     return "\n".join(lines)
 
 
+def targets_table(sessions, runs):
+    """What is aimed at, and the median of the repeats of every session; a dash where a session has no such result."""
+    none = {"cases": [], "configuration": {}}
+    for session in sessions:
+        if not any(f"{session}-{name}.json" in runs for _, name, *_ in targets.TARGETS):
+            raise BadResult(f"targets: session {session} has no result in docs/runs/ that a target is measured by")
+    lines = ["| measurement | working set | target | " + " | ".join(f"`{session}`" for session in sessions) + " |", "|---|---:|---:|" + "---:|" * len(sessions)]
+    for what, name, operation, size, path, target, unit in targets.TARGETS:
+        found = [runs.get(f"{session}-{name}.json", none) for session in sessions]
+        sizes = list(dict.fromkeys(run["configuration"]["working set"] for run in found if "working set" in run.get("configuration", {})))
+        measured = [targets.said(targets.measured_of(targets.case_of(run, operation, size, path), unit), unit, "µs") for run in found]
+        lines.append("| " + " | ".join([what, ", ".join(sizes) or "-", targets.said(target, unit, "µs"), *measured]) + " |")
+    return "\n".join(lines)
+
+
+def check_markers(text):
+    """Raises BadResult for a marker that no block begins or ends with: nothing would be generated there, or what follows would be lost."""
+    used = set()
+    for block in BLOCKS:
+        for match in block.finditer(text):
+            used |= {match.start(), match.start(match.re.groups)}
+    for marker in MARKER.finditer(text):
+        if marker.start() not in used:
+            line = text.count("\n", 0, marker.start()) + 1
+            raise BadResult(f"line {line}: '{marker[0]}' belongs to no block: it is mistyped, or the other end of its block is missing")
+
+
 def render(text, runs):
-    """The document with every block generated; raises BadResult for a pattern that no result matches."""
+    """The document with every block generated; raises BadResult for a marker that makes no block, and for one that names no result."""
+    check_markers(text)
+
     def copy(match):
         path = ROOT / "docs" / "runs" / match["name"]
         if not path.is_file():
@@ -240,11 +285,15 @@ def render(text, runs):
     def of_all(make):
         def replace(match):
             names = sorted(n for n in runs if fnmatch.fnmatch(n, match["pattern"]))
-            body = "\n\n".join(make(n, runs[n]) for n in names)
-            return f"{match[1]}\n{body or 'No results yet.'}\n\n{match[4]}"
+            if not names:
+                raise BadResult(f"{match[1].strip()}: no result in docs/runs/ has such a name")
+            only = [match["only"]] if "only" in match.re.groupindex else []
+            body = "\n\n".join(make(n, runs[n], *only) for n in names)
+            return f"{match[1]}\n{body}\n\n{match[match.re.groups]}"
         return replace
     text = WORK_BLOCK.sub(of_all(work_table), BLOCK.sub(of_all(table), text))
     text = RATIO_BLOCK.sub(of_all(lambda _, run: paper_ratios.ratio_tables(run)), text)
+    text = TARGETS_BLOCK.sub(lambda match: f"{match[1]}\n{targets_table(match['sessions'].split(), runs)}\n\n{match[4]}", text)
     return FILE.sub(copy, text)
 
 
@@ -263,7 +312,7 @@ def main(arguments):
         try:
             after = render(before, runs)
         except BadResult as wrong:
-            print(f"render_docs: {wrong}", file=sys.stderr)
+            print(f"render_docs: docs/{path.name}: {wrong}", file=sys.stderr)
             return 1
         if after == before:
             continue

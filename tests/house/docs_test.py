@@ -2,14 +2,17 @@
 """Generated tables show every repeat's spread, and a result that does not follow the schema is refused by name."""
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+import paper_ideals  # noqa: E402
 import plot_paper  # noqa: E402
 import render_docs  # noqa: E402
+from render_docs import targets  # noqa: E402
 
 DOCUMENT = "# t\n\n<!-- runs: path-cpu*.json -->\nold\n<!-- end runs -->\ntail\n"
 
@@ -60,6 +63,24 @@ class RenderDocs(unittest.TestCase):
         with self.assertRaisesRegex(render_docs.BadResult, "no-such.txt"):
             render_docs.render("<!-- file: no-such.txt -->\n<!-- end file -->\n", {})
 
+    def test_a_pattern_that_no_result_matches_is_an_error(self):
+        for kind in ("runs", "work", "ratios"):
+            with self.subTest(kind=kind), self.assertRaisesRegex(render_docs.BadResult, f"{kind}: path-cqu.*no result in docs/runs/ has such a name"):
+                render_docs.render(f"<!-- {kind}: path-cqu*.json -->\nold\n<!-- end {kind} -->\n", {"path-cpu-a.json": self.load(result())})
+
+    def test_a_marker_that_makes_no_block_is_an_error_that_names_its_line(self):
+        runs = {"path-cpu-a.json": self.load(result())}
+        block = "<!-- runs: path-cpu*.json -->\nold\n<!-- end runs -->\n"
+        for marker in ("<!-- runs: path-cpu*.json clients=1 -->", "<!-- work: path-cpu*.json path = gd -->", "<!-- ratios: path-cpu*.json-->",
+                       "<!-- targets: path/gpu -->", "<!-- file: sim 16.txt -->", "<!--runs: path-cpu*.json -->"):
+            kind = re.search(r"\w+", marker)[0]
+            with self.subTest(marker=marker), self.assertRaisesRegex(render_docs.BadResult, f"line 4: '{re.escape(marker)}' belongs to no block"):
+                render_docs.render(f"{block}{marker}\nold\n<!-- end {kind} -->\n", runs)
+        for lost in ("<!-- run: path-cpu*.json -->\nold\n<!-- end runs -->\n",  # of another kind
+                     "<!-- runs: path-cpu*.json -->\nwords that would go\n" + block, block + "<!-- runs: path-cpu*.json -->\n"):  # without its end
+            with self.subTest(lost=lost), self.assertRaisesRegex(render_docs.BadResult, "belongs to no block"):
+                render_docs.render(lost, runs)
+
     def test_rendering_again_changes_nothing(self):
         runs = {"path-cpu-a.json": self.load(result())}
         once = render_docs.render(DOCUMENT, runs)
@@ -80,6 +101,56 @@ class RenderDocs(unittest.TestCase):
                 self.load(content)
 
 
+def session_of_targets(median_seconds):
+    """A read of 4 KiB blocks by lanes, of 1,000 operations a repeat."""
+    repeats = [{"seconds": s, "operations": 1000, "bytes": 4096000} for s in (0.9 * median_seconds, median_seconds, 3 * median_seconds)]
+    return result(configuration={"working set": "32 GiB"},
+                  cases=[{"parameters": {"operation": "read", "bytes": 4096, "path": "array"}, "repeats": repeats}])
+
+
+class Targets(unittest.TestCase):
+    MARKED = "<!-- targets: path-gpu-a path-gpu-b -->\nold\n<!-- end targets -->\ntail\n"
+    OTHER = {"path-gpu-b-writes.json": session_of_targets(1e-4)}  # a session that lacks what is asked for
+
+    def row(self, runs, what):
+        found = [line for line in render_docs.render(self.MARKED, runs).split("\n") if line.startswith(f"| {what} |")]
+        self.assertEqual(len(found), 1, what)
+        return found[0]
+
+    def test_every_target_has_a_row_and_every_named_session_a_column(self):
+        text = render_docs.render(self.MARKED, {"path-gpu-a-blocks.json": session_of_targets(1e-4), **self.OTHER})
+        self.assertIn("| measurement | working set | target | `path-gpu-a` | `path-gpu-b` |\n", text)
+        for what, *_ in targets.TARGETS:
+            self.assertIn(f"\n| {what} |", text)
+        self.assertNotIn("old", text)
+        self.assertTrue(text.endswith("<!-- end targets -->\ntail\n"))
+
+    def test_a_cell_is_the_median_of_the_repeats_and_a_dash_where_a_session_lacks_the_result(self):
+        self.assertEqual(self.row({"path-gpu-a-blocks.json": session_of_targets(1e-4), **self.OTHER}, "random 4 KiB reads"),
+                         "| random 4 KiB reads | 32 GiB | 11.50 M/s | 10.00 M/s | - |")
+
+    def test_a_result_without_the_case_is_a_dash_too(self):
+        self.assertEqual(self.row({"path-gpu-a-blocks.json": session_of_targets(1e-4), **self.OTHER}, "random 512 B reads"),
+                         "| random 512 B reads | 32 GiB | 40.00 M/s | - | - |")
+
+    def test_a_changed_result_changes_the_table(self):
+        runs = {"path-gpu-a-writes.json": session_of_targets(1e-4), "path-gpu-b-blocks.json": session_of_targets(1e-4)}
+        once = render_docs.render(self.MARKED, runs)
+        self.assertEqual(once, render_docs.render(once, runs))
+        self.assertNotEqual(once, render_docs.render(once, {**runs, "path-gpu-b-blocks.json": session_of_targets(2e-4)}))
+
+    def test_a_session_without_any_result_is_an_error(self):
+        for runs in ({}, {"path-gpu-b-other.json": session_of_targets(1e-4)}):
+            with self.assertRaisesRegex(render_docs.BadResult, "session path-gpu-b has no result"):
+                render_docs.render(self.MARKED, {"path-gpu-a-blocks.json": session_of_targets(1e-4), **runs})
+
+    def test_sessions_of_other_working_sets_name_each(self):
+        small = session_of_targets(1e-4)
+        small["configuration"]["working set"] = "256 MiB"
+        row = self.row({"path-gpu-a-blocks.json": small, "path-gpu-b-blocks.json": session_of_targets(1e-4)}, "random 4 KiB reads")
+        self.assertIn("| 256 MiB, 32 GiB |", row)
+
+
 def figure(number, **changes):
     repeats = [{"seconds": 1.0, "operations": n, "bytes": n * 4096, "latency_ns": {"mean": 50000}, "work_array_lock_us": 0.25, "work_array_idle_us": 9.0,
                 "limit_drives_per_second": 800_000.0, "limit_network_per_second": 900_000.0} for n in (100_000, 200_000, 400_000)]
@@ -87,6 +158,11 @@ def figure(number, **changes):
              for path in ("gnor", "gd") for operation in ("read", "write")]
     return {"schema": 1, "benchmark": f"paper-figure-{number}", "command": ["bench"], "commit": "abc", "machine": {"cpu": "x"},
             "configuration": {"lanes": "cpu", "replicas": 2, "engine threads": 1, "profile": "none"}, "cases": cases, **changes}
+
+
+def labels(image):
+    """The words of a plot; white rims left out."""
+    return re.findall(r'<text (?![^>]*aria-hidden)[^>]*>([^<]*)</text>', image)
 
 
 class PaperFigures(unittest.TestCase):
@@ -108,12 +184,108 @@ class PaperFigures(unittest.TestCase):
             source.unlink()
             self.assertEqual(plot_paper.plot_docs(True, root), 1)
 
+    def test_every_throughput_figure_labels_what_is_ideal_and_whose_it_is(self):
+        for number in (9, 11, 12, 13):
+            with self.subTest(figure=number):
+                words = labels(plot_paper.draw(figure(number)))
+                for said in ("SSDs 3.3", "network 3.7", "PCIe 27.0 (paper) \u2191"):  # this figure is of CPU lanes: no PCIe of its own
+                    self.assertTrue(any(said in word for word in words), f"{said}: {words}")
+
+    def test_figures_of_a_machine_whose_link_was_measured_say_its_pcie_and_configured_latency(self):
+        plain = json.loads((ROOT / "docs/runs" / paper_ideals.PCIE_RUN).read_text())
+        run = figure(13, machine=plain["machine"])
+        run["configuration"]["profile"] = "gnstor-paper"
+        words = labels(plot_paper.draw(run))
+        measured = next(c for c in plain["cases"] if c["parameters"] == {"bytes": 4096, "operation": "read", "path": "plain copy"})
+        middle = sorted(r["bytes"] / r["seconds"] / 1e9 for r in measured["repeats"])[len(measured["repeats"]) // 2]
+        self.assertTrue(any(f"PCIe {middle:.1f} (H200)" in word for word in words), words)
+        self.assertFalse(any(word.startswith("PCIe") and "(paper)" in word for word in words), words)
+        self.assertTrue(any(word.startswith("SSD + network 42.5") for word in words), words)
+        self.assertTrue(any(word.startswith("SSD + network 42.5") for word in labels(plot_paper.draw({**run, "benchmark": "paper-figure-10"}))))
+
+    def test_a_latency_that_no_run_states_has_no_line(self):
+        self.assertFalse(any(word.startswith("SSD + network") for word in labels(plot_paper.draw(figure(10)))))
+
+    def test_the_caption_says_of_each_ideal_whose_it_is(self):
+        plain = {"path": "plain copy", "operation": "read", "bytes": 4096}
+        run = figure(13, machine={"cpu": "x", "gpu": "NVIDIA H9"})
+        with tempfile.TemporaryDirectory() as folder:
+            runs = pathlib.Path(folder)
+
+            def said(cases, with_latency=False):
+                measured = {"machine": run["machine"], "configuration": {"replicas": 2}, "cases": cases}
+                (runs / paper_ideals.PCIE_RUN).write_text(json.dumps(measured))
+                return paper_ideals.explained(run, True, with_latency, runs)
+            cases = [{"parameters": {**plain, "operation": operation}, "repeats": [{"bytes": 4096, "seconds": 1.0}]} for operation in ("read", "write")]
+            self.assertIn("PCIe is what plain copies by lanes of NVIDIA H9", said(cases))
+            self.assertNotIn("(paper)", said(cases))
+            self.assertIn("PCIe, where not marked (paper), is what plain copies", said(cases[:1]))
+            self.assertIn("What is marked (paper)", said(cases[:1]))
+            self.assertNotIn("plain copies", said([]))  # the same GPU, but no copy of this size
+            self.assertIn("What is marked (paper)", said([]))
+            self.assertNotIn("latency", said(cases, True))  # no run states it
+
+    def test_the_configured_latency_is_of_the_run_that_the_document_names(self):
+        self.assertIn(f"(runs/{paper_ideals.MODEL_RUN})", (ROOT / "docs/paper.md").read_text())
+        run = figure(10)
+        run["configuration"]["profile"] = "p"
+        with tempfile.TemporaryDirectory() as folder:
+            for name, nanoseconds in (("model-a.json", 1000), (paper_ideals.MODEL_RUN, 2000)):
+                first = {"parameters": {"profile": "p", "operation": "read", "bytes": 4096}, "repeats": [{"configured_latency_ns": nanoseconds}]}
+                pathlib.Path(folder, name).write_text(json.dumps({"configuration": {"replicas": 2}, "cases": [first]}))
+            self.assertEqual([ideal.value for ideal in paper_ideals.latency(run, run["cases"][0], pathlib.Path(folder))], [2.0])
+
+    def test_an_ideal_is_a_line_where_it_is_near_and_words_above_the_panel_where_it_is_far(self):
+        def with_network(limit):
+            run = json.loads(json.dumps(figure(11)))
+            for case in run["cases"]:
+                for repeat in case["repeats"]:
+                    repeat["limit_network_per_second"] = limit
+            return plot_paper.draw(run)
+        near, far = with_network(700_000.0), with_network(9_000_000.0)
+        self.assertEqual([word for word in set(labels(near)) if word.startswith("network")], ["network 2.9"])
+        self.assertEqual([word for word in set(labels(far)) if word.startswith("network")], ["network 36.9 \u2191"])
+        self.assertEqual(near.count("stroke-dasharray") - far.count("stroke-dasharray"), 2)  # the panels of 4 KiB, read and written
+
+    def test_neighbours_with_the_same_ideal_share_its_line(self):
+        ideals = [paper_ideals.Ideal("SSDs", value, "") for value in (1.0, 1.0, 2.0)]
+        self.assertEqual([(first, end) for first, end, _ in plot_paper.spans([[i] for i in ideals], "SSDs")], [(0, 2), (2, 3)])
+
+    def test_the_papers_losses_stand_beside_the_straw_designs(self):
+        caption = " ".join(labels(plot_paper.draw(figure(13))))
+        for claim in ("86.6 %", "72.0 %"):
+            self.assertIn(claim, caption)
+
     def test_tables_show_the_share_of_the_limit_and_what_threads_did(self):
         runs = {"paper-figure-13-x.json": figure(13)}
         text = render_docs.render("<!-- runs: paper-*.json -->\n<!-- end runs -->\n<!-- work: paper-*.json -->\n<!-- end work -->\n", runs)
         self.assertIn("25.0 (12.5 … 50.0) % of drives", text)
         self.assertIn("array: lock", text)
         self.assertNotIn("array: idle", text)
+
+    def test_what_threads_did_is_shown_of_the_cases_that_are_asked_for_with_their_stages(self):
+        run = json.loads(json.dumps(figure(11)))
+        run["cases"][2]["parameters"]["clients"] = 32
+        for repeat in run["cases"][2]["repeats"]:
+            repeat["stage_log_us"] = 7.0
+        text = render_docs.render("<!-- work: paper-*.json clients=32 operation=read -->\n<!-- end work -->\n", {"paper-figure-11-x.json": run})
+        self.assertTrue(text.endswith("\n\n<!-- end work -->\n"))
+        self.assertEqual(render_docs.render(text, {"paper-figure-11-x.json": run}), text)
+        self.assertIn("| case | array: lock | stage: log |\n", text)
+        self.assertIn("clients 32, SSDs 4, depth 32 | 0.25 | 7.00 |\n", text)
+        self.assertNotIn("clients 1,", text)
+        again = "<!-- work: paper-*.json clients=1 -->\n<!-- end work -->\n"
+        self.assertNotIn("stage", render_docs.render(again, {"paper-figure-11-x.json": run}))
+        with self.assertRaisesRegex(render_docs.BadResult, "paper-figure-11-x.json: no case with clients=5"):
+            render_docs.render(again.replace("=1", "=5"), {"paper-figure-11-x.json": run})
+
+    def test_a_value_that_is_asked_for_may_have_dashes(self):
+        run = json.loads(json.dumps(figure(11)))
+        run["cases"][0]["parameters"]["path"] = "gd-deengine"
+        text = render_docs.render("<!-- work: paper-*.json path=gd-deengine -->\nold\n<!-- end work -->\n", {"paper-figure-11-x.json": run})
+        self.assertNotIn("old", text)
+        self.assertIn("| gd-deengine, ", text)
+        self.assertNotIn("| gnor, ", text)
 
     def test_ratios_are_of_medians_with_a_mean_over_the_cases_of_a_size(self):
         run = json.loads(json.dumps(figure(9)))  # cases share their repeats until then
