@@ -207,10 +207,13 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
     }
     CommandSlot& s = c.slot(index);
     s.pool_first = block;
-    s.pool_blocks = 1;
     s.target[0] = static_cast<std::uint8_t>(slot);
     s.block = 0;
-    s.wire = 0;
+    s.buffer = 0;
+    // Whatever the command is: its pool buffer is one block, like that of a write of one.
+    s.opcode = static_cast<std::uint8_t>(nvme::IoOpcode::kWrite);
+    s.sectors = 0;
+    s.blocks = 1;
     const auto send = c.send_queue(slot);
     rdma::SendTicket ticket;
     if (take_credits(c, c.queue(slot), 1) == 1) {
@@ -376,7 +379,10 @@ Result<std::uint32_t> Channel::count_commands_in(const Region& region) {
     std::uint32_t n = 0;
     for (std::uint32_t i = 0; i < access->command_slots; ++i) {
         CommandSlot& slot = access->slot(i);
-        n += pending_of(load_control(slot)) != 0 && lies_in(region.base, region.bytes, slot.wire, 1) ? 1 : 0;
+        n += pending_of(load_control(slot)) != 0 &&
+                     lies_in(region.base, region.bytes, wire_of(*access, slot), 1)
+                 ? 1
+                 : 0;
     }
     return n;
 }

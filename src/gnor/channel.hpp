@@ -61,7 +61,7 @@ struct ChannelLayout {
 /// to, is 4 bytes and 1.1 bits a 4 KiB block, and 68 bytes a growth step):
 ///   NIC-visible, a queue pair: depth x (64 entry + 64 capsule + 16 receive + 16 response) + 256;
 ///   NIC-visible, shared: 64 x completions + 768, with completions = depth x ssds rounded up to a power of
-///   two; lane memory: 1024 + ssds x (4 x depth + 240) + slots x 144 + slots / 4, with as many command slots
+///   two; lane memory: 1024 + ssds x (4 x depth + 240) + slots x 128 + slots / 4, with as many command slots
 ///   as completions, at least 64.
 [[nodiscard]] constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds);
 
@@ -211,8 +211,8 @@ constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssd
     for (; l.command_slots < depth * ssds; l.command_slots <<= 1) ++l.slot_bits;
     l.completion_entries = 1;
     while (l.completion_entries < depth * ssds) l.completion_entries <<= 1;
-    const auto take = [](std::size_t& at, std::size_t bytes) {
-        const std::size_t here = (at + 63) / 64 * 64;
+    const auto take = [](std::size_t& at, std::size_t bytes, std::size_t grain = 64) {
+        const std::size_t here = (at + grain - 1) / grain * grain;
         at = here + bytes;
         return here;
     };
@@ -220,7 +220,7 @@ constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssd
     l.queues = take(at, sizeof(QueueLane) * ssds);
     l.ready_marks = take(at, std::size_t{4} * ssds * depth);
     l.receives = take(at, sizeof(rdma::ReceiveQueueRef) * ssds);
-    l.slots = take(at, sizeof(CommandSlot) * l.command_slots);
+    l.slots = take(at, sizeof(CommandSlot) * l.command_slots, alignof(CommandSlot));
     l.free_words = take(at, l.command_slots / 8);
     l.ready_words = take(at, l.command_slots / 8);
     l.lane_fixed = at;
@@ -251,6 +251,6 @@ constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds) {
     const ChannelLayout l = ChannelLayout::of(depth, ssds, PoolPlan{});
     return l.nic_bytes + l.lane_fixed;
 }
-static_assert(memory_bytes(32, 4) < 56 * 1024, "about 50 KB at 4 SSDs and depth 32, as DESIGN.md says");
+static_assert(memory_bytes(32, 4) <= 50'000, "50 KB at 4 SSDs and depth 32, as DESIGN.md says");
 
 }  // namespace gnstor::gnor

@@ -23,7 +23,9 @@ class SlotRig {
         index = gnor::take_slot(kMe, c, true, 0);
         gnor::CommandSlot& slot = c.slot(index);
         slot.pool_first = gnor::take_pool_run(c, 1, 0);
-        slot.pool_blocks = 1;
+        slot.opcode = static_cast<std::uint8_t>(nvme::IoOpcode::kRead);
+        slot.sectors = 0;
+        slot.blocks = 1;
         slot.target[0] = 0;
         slot.target[1] = 1;
         slot.control |= 3u;

@@ -104,8 +104,9 @@ inline constexpr std::uint32_t kGenerationShift = 16;  ///< control 31:16
 
 /// One command in flight (to one drive, or the same to all replicas). Plain fields are the owner's; `answer`
 /// is the poller's until the pending bit of that replica is cleared, `target` belongs to the owner until the
-/// bit is set.
-struct alignas(16) CommandSlot {
+/// bit is set. What follows from other fields is not here (payload_bytes, wire_of: pool.hpp): a slot is one
+/// line of a GPU's cache.
+struct alignas(128) CommandSlot {
     std::uint32_t control;  // atomic: generation, state, pending
     std::uint32_t next;     ///< chain of one request's commands, or kNone
     std::uint32_t answer[placement::kMaxReplicas];
@@ -117,26 +118,36 @@ struct alignas(16) CommandSlot {
     std::uint32_t block;
     std::uint32_t blocks;
     std::uint32_t pool_first;  ///< first block of the command's pool buffer, or kNone
-    std::uint32_t pool_blocks;
+    /// The user's run of the pool that it holds, or kNone: in quarantine; with checks: always.
+    std::uint32_t held_run;
     std::uint32_t lkey;
     std::uint32_t rkey;
     std::uint64_t buffer;  ///< where the user wants the data
-    std::uint64_t wire;    ///< what the NIC is told: the same, or the pool buffer
     std::uint64_t sequence;
     std::uint64_t handler_word;  ///< with a callback, of a chain's first command: callbacks.hpp
     std::uint64_t module;        ///< likewise: whose lanes may run it
     HandlerBytes handler;
     std::uint32_t request;  ///< read_many: which one; with a callback: the first command of the chain
-    std::uint32_t bytes;
     std::uint32_t
         remaining;         // atomic, of a chain's first command: commands whose answers were not merged yet
     std::uint32_t merged;  // atomic, likewise: worst status so far; also with a token
-    std::uint32_t
-        held_run;  ///< the user's run of the pool that it holds, or kNone: in quarantine; with checks: always
     nvme::MapVersion map_version;  ///< of the one map that its targets were chosen by; goes into the command
 };
 
-static_assert(sizeof(CommandSlot) == 144, "what memory_bytes says of it");
+static_assert(sizeof(CommandSlot) == 128, "what memory_bytes says of it");
+
+/// How many bytes a command moves: of a read or write of `sectors` of a block, of one of `blocks` where there
+/// are no `sectors`, of a trim its one range.
+GN_HD
+inline std::uint32_t payload_bytes(nvme::IoOpcode opcode, std::uint32_t sectors, std::uint32_t blocks) {
+    if (opcode == nvme::IoOpcode::kDatasetManagement) return sizeof(nvme::DsmRange);
+    if (opcode != nvme::IoOpcode::kRead && opcode != nvme::IoOpcode::kWrite) return 0;
+    return sectors != 0 ? sectors * nvme::kSectorBytes : blocks * nvme::kBlockBytes;
+}
+GN_HD
+inline std::uint32_t payload_bytes(const CommandSlot& slot) {
+    return payload_bytes(static_cast<nvme::IoOpcode>(slot.opcode), slot.sectors, slot.blocks);
+}
 
 /// One queue pair as lanes see it, besides its ReceiveQueueRef: the path to the drive that fills one slot of
 /// the array.

@@ -94,7 +94,7 @@ inline std::uint32_t target_count(const CommandSlot& slot) {
 template <class State>
 GN_HD void free_slot(State& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
-    if (slot.pool_first != kNone) give_pool_run(c, slot.pool_first, slot.pool_blocks);
+    if (slot.pool_first != kNone) give_pool_run(c, slot.pool_first, pool_blocks_of(payload_bytes(slot)));
     if (slot.held_run != kNone) release_run(c, slot.held_run);
     const std::uint32_t control = simt::load_relaxed<State::kScope>(&slot.control);
     simt::store_relaxed<State::kScope>(&slot.control,
@@ -125,7 +125,7 @@ GN_HD bool leave_slot(State& c, std::uint32_t index) {
         free_slot(c, index);
         return false;
     }
-    if (slot.pool_first == kNone && slot.held_run == kNone) slot.held_run = hold_run(c, slot.wire);
+    if (slot.pool_first == kNone && slot.held_run == kNone) slot.held_run = hold_run(c, slot.buffer);
     // Counted first: the count must not be missing when the poller takes it back.
     c.count(&Counters::quarantined, 1);
     if (hand_over<State::kScope>(slot, SlotState::kAbandoned)) return true;

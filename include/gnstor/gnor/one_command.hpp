@@ -96,13 +96,11 @@ inline void describe(CommandSlot& slot, const OneCommand& r, nvme::MapVersion ve
     slot.block = r.block;
     slot.blocks = r.blocks;
     slot.pool_first = kNone;
-    slot.pool_blocks = 0;
     slot.lkey = lkey;
     slot.rkey = rkey;
-    slot.buffer = slot.wire = r.address;
+    slot.buffer = r.address;
     slot.sequence = r.sequence;
     slot.request = 0;
-    slot.bytes = r.bytes();
     slot.held_run = kNone;
 }
 

@@ -88,7 +88,7 @@ GN_HD Begin begin_step(Group group, State& c, const Operation& op, bool wanted, 
     if (wanted) targets = choose_targets(c, op, step);
     const bool goes = targets.count != 0;
     const bool bounced = goes && step.bytes != 0 && !step.registered;
-    const std::uint32_t pool_blocks = bounced ? (step.bytes + kPoolBlockBytes - 1) / kPoolBlockBytes : 0;
+    const std::uint32_t pool_blocks = bounced ? pool_blocks_of(step.bytes) : 0;
     const std::uint32_t pool_first = take_bounce_run(group, c, pool_blocks, hint);
     const bool has_buffer = goes && (!bounced || pool_first != kNone);
     index = take_slot(group, c, has_buffer, hint);
@@ -109,20 +109,17 @@ GN_HD Begin begin_step(Group group, State& c, const Operation& op, bool wanted, 
     slot.block = step.block;
     slot.blocks = step.blocks;
     slot.pool_first = pool_first;
-    slot.pool_blocks = pool_blocks;
     const Keys keys =
         bounced ? pool_keys(c, pool_step_of(c, pool_first)) : Keys{true, false, step.lkey, step.rkey};
     slot.lkey = keys.lkey;
     slot.rkey = keys.rkey;
     slot.buffer = step.buffer;
-    slot.wire = bounced ? pool_address(c, pool_first) : step.buffer;
     slot.sequence = step.sequence;
     slot.request = step.request;
-    slot.bytes = step.bytes;
     // Where it is asked for, the buffer is held from here on: free() finds it in use.
-    if (c.checks != 0 && !bounced && step.bytes != 0) slot.held_run = hold_run(c, slot.wire);
+    if (c.checks != 0 && !bounced && step.bytes != 0) slot.held_run = hold_run(c, slot.buffer);
     if (step.opcode == nvme::IoOpcode::kDatasetManagement)
-        *reinterpret_cast<nvme::DsmRange*>(slot.wire) = nvme::DsmRange{0, step.blocks, step.block};
+        *reinterpret_cast<nvme::DsmRange*>(wire_of(c, slot)) = nvme::DsmRange{0, step.blocks, step.block};
     return Begin::kBegun;
 }
 
@@ -136,7 +133,7 @@ inline Step step_of(const CommandSlot& slot) {
     step.attempts = slot.attempts;
     step.block = slot.block;
     step.blocks = slot.blocks;
-    step.bytes = slot.bytes;
+    step.bytes = payload_bytes(slot);
     step.request = slot.request;
     step.fixed_target =
         slot.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kFlush) ? slot.target[0] : kNone;
@@ -303,8 +300,9 @@ GN_HD bool post_current(Group group, State& c, Operation& op, Cursor& cursor, La
     const bool moves = begun && c.slot(work.current).pool_first != kNone &&
                        c.slot(work.current).opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kWrite);
     const CommandSlot* fresh = moves ? &c.slot(work.current) : nullptr;
-    work.bounced += moves ? fresh->bytes : 0;
-    move_each(group, moves, moves ? fresh->wire : 0, moves ? fresh->buffer : 0, moves ? fresh->bytes : 0);
+    const std::uint32_t bytes = moves ? payload_bytes(*fresh) : 0;
+    work.bounced += bytes;
+    move_each(group, moves, moves ? wire_of(c, *fresh) : 0, moves ? fresh->buffer : 0, bytes);
     for (bool more = true; more;) {
         const bool wanted = work.current != kNone && !expired;
         const PostOutcome outcome = post(group, c, op.context, wanted, work.current, work.posted);
@@ -387,8 +385,9 @@ GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneW
         }
     }
     const CommandSlot* slot = moves ? &c.slot(done) : nullptr;
-    work.bounced += moves ? slot->bytes : 0;
-    move_each(group, moves, moves ? slot->buffer : 0, moves ? slot->wire : 0, moves ? slot->bytes : 0);
+    const std::uint32_t bytes = moves ? payload_bytes(*slot) : 0;
+    work.bounced += bytes;
+    move_each(group, moves, moves ? slot->buffer : 0, moves ? wire_of(c, *slot) : 0, bytes);
     if (done != kNone) free_slot(c, done);
     return progress;
 }

@@ -22,6 +22,18 @@ inline std::uint64_t pool_address(const ChannelState& c, std::uint32_t first) {
     return c.pool_base + std::uint64_t{first} * kPoolBlockBytes;
 }
 
+/// Where the NIC is told that a command's data lies: in its pool buffer, or where the user wants it.
+GN_HD
+inline std::uint64_t wire_of(const ChannelState& c, const CommandSlot& slot) {
+    return slot.pool_first != kNone ? pool_address(c, slot.pool_first) : slot.buffer;
+}
+
+/// Blocks of the pool buffer of a command that moves so many bytes.
+GN_HD
+inline std::uint32_t pool_blocks_of(std::uint32_t bytes) {
+    return (bytes + kPoolBlockBytes - 1) / kPoolBlockBytes;
+}
+
 /// The step that a block of the pool lies in: each is as large as all before it.
 GN_HD
 inline std::uint32_t pool_step_of(const ChannelState& c, std::uint32_t block) {

@@ -115,8 +115,8 @@ GN_HD CapsuleFields capsule_of(State& c, std::uint32_t index) {
     f.blocks = slot.blocks;
     f.map_version = slot.map_version;
     f.sequence = slot.sequence;
-    f.wire = slot.wire;
-    f.bytes = slot.bytes;
+    f.wire = wire_of(c, slot);
+    f.bytes = payload_bytes(slot);
     f.rkey = slot.rkey;
     return f;
 }

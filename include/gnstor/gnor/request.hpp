@@ -205,10 +205,9 @@ class Cursor {
         step.registered = keys_.found;
         step.lkey = keys_.lkey;
         step.rkey = keys_.rkey;
-        if (opcode == nvme::IoOpcode::kDatasetManagement) step.bytes = sizeof(nvme::DsmRange);
+        step.bytes = payload_bytes(opcode, r.sectors, p.blocks);
         if (!has_data()) return;
         step.buffer = reinterpret_cast<std::uint64_t>(r.buffer) + std::uint64_t{p.offset} * nvme::kBlockBytes;
-        step.bytes = r.sectors != 0 ? r.sectors * nvme::kSectorBytes : p.blocks * nvme::kBlockBytes;
     }
 
     bool opened_ = false;
