@@ -9,9 +9,11 @@
 #include "report.hpp"
 #include "site.hpp"
 
+#include <poll.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -32,6 +34,7 @@ namespace {
 
 constexpr char kVolume[] = "archive";
 constexpr std::uint32_t kStepsMin = 32;  ///< kernels that store, where the process may be killed
+constexpr int kKillWaitMs = 60'000;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -166,6 +169,14 @@ class Demo {
         if (life_.progress >= 0) (void)!::write(life_.progress, &progress, sizeof progress);
     }
 
+    /// Who listens may have been busy elsewhere while all this was done, and its kill is on its way. Goes on
+    /// without it if the listener is gone (its end of the pipe is closed), or after a time.
+    void await_kill() const {
+        pollfd listener{life_.progress, 0, 0};
+        while (::poll(&listener, 1, kKillWaitMs) < 0 && errno == EINTR) {
+        }
+    }
+
     Result<client::Buffer> load_archive() {
         GN_ASSIGN(client::Buffer memory, client_->map_buffer(std::size_t{blocks_} * nvme::kBlockBytes));
         std::ifstream file(archive_.path, std::ios::binary);
@@ -200,6 +211,7 @@ class Demo {
         const Hardware hardware_before = site_->hardware();
         tell(Progress::kLooking, blocks_);
         GN_ASSIGN(kernel_, lanes_->grep(*client_, *volume_, grep_request()));
+        if (life_.doomed) await_kill();
         hardware_ = site_->hardware();
         hardware_.cpu_seconds -= hardware_before.cpu_seconds;
         GN_ASSIGN(after_grep_, client_->ssd_counts());

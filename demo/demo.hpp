@@ -47,6 +47,7 @@ struct Life {
     std::uint32_t number = 1;
     std::uint32_t stored_blocks = 0;  ///< acknowledged to earlier lives: they must be there
     int progress = -1;                ///< pipe for Progress messages; -1: nobody listens
+    bool doomed = false;              ///< who listens kills it: it waits for that once its kernel has looked
     std::string kills;                ///< of earlier lives, for the closing words; empty: none
 };
 

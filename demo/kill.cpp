@@ -115,6 +115,8 @@ class Killer {
         return ending;
     }
     [[nodiscard]] std::uint32_t kills() const { return next_; }
+    /// A process that starts now is killed: at the latest while it looks.
+    [[nodiscard]] bool left() const { return next_ < kPlan.size(); }
     [[nodiscard]] std::string summary() const {
         if (next_ == 0) return {};
         return fmt::format("{} times by SIGKILL: {} storing, {} opening, {} looking", next_, counts_[0],
@@ -123,7 +125,6 @@ class Killer {
     [[nodiscard]] const char* last_moment() const { return kMomentNames[last_]; }
 
   private:
-    [[nodiscard]] bool left() const { return next_ < kPlan.size(); }
     [[nodiscard]] Moment moment() const { return kPlan[next_]; }
     [[nodiscard]] bool moment_is(Moment m) const { return left() && moment() == m; }
     /// Takes messages for `wait_ms` (-1: to the end), or until one of kind `until`.
@@ -157,6 +158,7 @@ Result<bool> run_with_kills(const Options& options, const std::filesystem::path&
     Life life;
     for (;; ++life.number) {
         life.kills = killer.summary();
+        life.doomed = killer.left();
         GN_ASSIGN(const Process process, start(options, work, archive, life));
         const Ending ending = killer.attend(process, life.stored_blocks);
         if (!ending.killed) {

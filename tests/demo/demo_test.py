@@ -10,6 +10,7 @@ import unittest
 from hay import BLOCK, CHUNK, PATTERN, haystack
 
 PROGRAM = sys.argv.pop(1)
+PLANNED_KILLS = 8  # kPlan of kill.cpp
 matches_compared = kills = 0
 
 
@@ -74,6 +75,7 @@ class Demo(unittest.TestCase):
             self.assertEqual(self.found(ended), len(places))
             self.assertIn("every answer agrees", ended.stdout)
             died = ended.stdout.count("was killed (SIGKILL)")
+            self.assertEqual(died, PLANNED_KILLS)
             self.assertIn(f"{died} times by SIGKILL", ended.stdout)
             read_back = re.findall(r"\[ok\] (\d+) blocks were acknowledged to killed processes and read back: 0 differ", ended.stdout)
             self.assertEqual(read_back[-1], str(size // BLOCK), "the last process has all blocks from its predecessors")
