@@ -90,8 +90,12 @@ class Nodes(Programs):
         self.cli("put", self.root / "data", "data", code=1, says="remove it first")
         self.cli("get", "absent", code=1, says="no object 'absent'")
         # gnstord has what the nodes' SSDs count from themselves.
-        counters = [ssd["counters"] for ssd in self.ask("ssd", "list")["ssds"]]
-        self.assertEqual(len(counters), 4)
+        def counted_by_ssds():
+            counters = [ssd["counters"] for ssd in self.ask("ssd", "list")["ssds"]]
+            self.assertEqual(len(counters), 4)
+            return all(counters) and counters  # a node that was slow to answer has none this time
+
+        counters = self.until(counted_by_ssds, "gnstord never has the counters of all SSDs")
         self.assertGreaterEqual(sum(c["blocks_written"] for c in counters), 2 * len(data) // 4096)
         for counted in counters:
             self.assertGreaterEqual(counted["connections_accepted"], 2, "gnstord and a client")
