@@ -22,14 +22,14 @@ Deadline late() {
     return Deadline::in_ns(kLong);
 }
 
-/// Watches the calling thread, and lets it go by `end` once it has used up a second of processor time.
-/// What ends at a deadline of 100 ms uses a tenth of that, on a busy machine too: a thread that is not run
-/// uses none.
+/// Watches the calling thread, and lets it go by `end` once it has used up ten seconds of processor time.
+/// What ends at a deadline of 100 ms uses a hundredth of that, on a busy machine too: a thread that is not
+/// run uses none, but for what a virtual machine counts while it stands still itself.
 class SpinsForEver {
   public:
     explicit SpinsForEver(std::function<void()> end) : end_(std::move(end)) {
         pthread_getcpuclockid(pthread_self(), &clock_);
-        until_ns_ = used_ns() + kSecond;
+        until_ns_ = used_ns() + 10 * kSecond;
         thread_ = std::thread([this] { watch(); });
     }
     /// Whether it had to be let go. By the thread that is watched.

@@ -84,8 +84,8 @@ TEST_F(Failures, EveryStatusOfADriveComesBackFromAWrite) {
         rule_everywhere(always({Decision::kRefuse, s, 0}));
         const auto expect = [&](auto call) {
             // One that is asked again until the deadline may have just been asked when that came.
-            Status got = call(nvme::may_retry(s) ? soon() : late());
-            while (nvme::may_retry(s) && got == Status::kTimedOut) got = call(soon());
+            Status got = nvme::may_retry(s) ? sent_in(kShort, call) : call(late());
+            while (nvme::may_retry(s) && got == Status::kTimedOut) got = sent_in(kShort, call);
             EXPECT_EQ(got, s);
         };
         expect([&](Deadline until) { return v.write(kMe, ch, 0, 40, data.data(), until); });
@@ -153,13 +153,16 @@ TEST_F(Failures, AStaleMapIsRetriedUnderTheNewOneWithTheSameSequence) {
 TEST_F(Failures, ADeadlineEndsTheWaitAndQuarantinesUntilTheAnswer) {
     rule_everywhere(always({Decision::kNever, {}, 0}));
     auto* buffer = pool(4096);
-    EXPECT_EQ(v.read(kMe, ch, 0, 1, buffer, soon()), Status::kTimedOut);
-    EXPECT_EQ(v.write(kMe, ch, 0, 20, data.data(), soon()), Status::kTimedOut);
+    const auto read = [&](Deadline until) { return v.read(kMe, ch, 0, 1, buffer, until); };
+    const auto write = [&](Deadline until) { return v.write(kMe, ch, 0, 20, data.data(), until); };
+    EXPECT_EQ(sent_in(kShort, read), Status::kTimedOut);
+    EXPECT_EQ(sent_in(kShort, write), Status::kTimedOut);
     const auto counters = rig.channels[0]->counters().value();
     EXPECT_EQ(counters.quarantined, 3u);
     EXPECT_GE(counters.timeouts, 2u);
     EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 3u);
     EXPECT_FALSE(rig.channels[0]->quiesce(soon()).ok());
+    rig.wait_kept(5);  // of the read, and two for each of two replicas
     rule_everywhere({});
     EXPECT_EQ(v.write(kMe, ch, 0, 20, data.data(), late()), Status::kSuccess);
     for (auto& d : rig.drives) d->answer_kept();
@@ -173,7 +176,8 @@ TEST_F(Failures, AChannelWhoseSlotsAreAllInQuarantineIsUsableAgainAfterReclaim) 
     auto* buffer = pool(64 * 4096);
     std::uint32_t not_sent = 0;
     for (std::uint32_t i = 0; i < 40; ++i) {
-        const Status status = v.write(kMe, ch, i * 64, 64, buffer, soon());
+        const auto write = [&](Deadline until) { return v.write(kMe, ch, i * 64, 64, buffer, until); };
+        const Status status = i == 0 ? sent_in(kShort, write) : write(soon());
         if (status == Status::kNotSent)
             ++not_sent;
         else
@@ -400,6 +404,8 @@ TEST(HostCommand, ConnectTravelsInTheCapsuleAndItsAnswerComesBackWhole) {
         }
         rig.drives[0]->set_rule(always({Decision::kNever, {}, 0}));
         EXPECT_FALSE(rig.channels[0]->execute_from_host(0, connect, data, 20).ok());
+        rig.wait_kept(1);
+        rig.drives[0]->set_rule({});
         rig.drives[0]->answer_kept();
         rig.expect_clean();
     }

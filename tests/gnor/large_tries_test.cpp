@@ -83,19 +83,20 @@ TEST(LargeTry, ARequestThatWasSentInPartWhenItsDeadlinePassedIsSaidToBeUnderWay)
     const ChannelRef ch = rig.channel();
     rig.drives[0]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
     void* const buffer = ch.alloc(kMe, 16 * 4096);
-    const Token t = v.read_async(simt::Lane{}, ch, 0, 16, buffer, Deadline::in_ns(kShort));
-    EXPECT_EQ(t.status, Status::kTimedOut);
+    const auto read = [&](Deadline until) {
+        return v.read_async(simt::Lane{}, ch, 0, 16, buffer, until).status;
+    };
+    EXPECT_EQ(sent_in(kShort, read), Status::kTimedOut);
     EXPECT_EQ(ch.free(kMe, buffer), Status::kBufferInUse);
     // Nothing of this one goes out: no credit is left.
     void* const other = ch.alloc(kMe, 4096);
     const Token second = v.read_async(simt::Lane{}, ch, 0, 1, other, Deadline::in_ns(kShort));
     EXPECT_EQ(second.status, Status::kNotSent);
     EXPECT_EQ(ch.free(kMe, other), Status::kSuccess);
+    rig.wait_kept(8);
     rig.drives[0]->set_rule({});
-    const Deadline late = Deadline::in_ns(kLong);
-    while (rig.drives[0]->kept() != 8 && !late.passed()) (void)ch.poll(kMe);
     rig.drives[0]->answer_kept();
-    rig.channels[0]->quiesce(late).value();
+    rig.channels[0]->quiesce(Deadline::in_ns(kLong)).value();
     EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
     rig.expect_clean();
 }

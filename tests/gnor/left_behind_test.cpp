@@ -160,7 +160,8 @@ TEST_F(LeftBehind, BuffersComeBackAndWhatIsStillInUseStays) {
     for (const std::uint32_t blocks : {1u, 5u, 16u, 100u, 256u}) ASSERT_NE(pool(blocks), nullptr);
     auto* const used = pool(1);
     rule_everywhere(Decision::kNever);
-    ASSERT_EQ(v.read(kMe, ch, 0, 1, used, Deadline::in_ns(kShort)), Status::kTimedOut);
+    const auto read = [&](Deadline until) { return v.read(kMe, ch, 0, 1, used, until); };
+    ASSERT_EQ(sent_in(kShort, read), Status::kTimedOut);
     auto left = rig.channels[0]->free_left_buffers().value();
     EXPECT_EQ(left.freed, 5u);
     EXPECT_EQ(left.in_use, 1u);

@@ -113,8 +113,10 @@ TEST(Lone, EveryKindOfAnswerEndsAsItDoesElsewhere) {
                     return times-- > 0 ? Decision{one.kind, one.status, one.polls} : Decision{};
                 });
             const bool never = one.kind == Kind::kNever;
-            EXPECT_EQ(go(never ? Deadline::in_ns(kShort) : late()), one.ends)
+            EXPECT_EQ(never ? sent_in(kShort, go) : go(late()), one.ends)
                 << "kind " << one.kind << (straight ? ", straight" : ", by run()");
+            if (never) rig.wait_kept(1);
+            for (auto& d : rig.drives) d->set_rule({});
             for (auto& d : rig.drives) d->answer_kept();
             rig.channels[0]->quiesce(late()).value();
             for (int i = 0; i < 20; ++i) ASSERT_EQ(go(late()), Status::kSuccess) << "and goes on";
@@ -159,7 +161,10 @@ TEST(Lone, WritesOfWhichOneReplicaFailsAreNotSuccesses) {
             t.rig.drives[bad]->set_rule([kind = kind](const nvme::Command&, const IoFields&) {
                 return Decision{kind, Status::kInternalError, 0};
             });
-            EXPECT_EQ(t.write(3, 2, kind == Decision::kNever ? Deadline::in_ns(kShort) : late()), status);
+            const bool never = kind == Decision::kNever;
+            const auto write = [&](Deadline until) { return t.write(3, 2, until); };
+            EXPECT_EQ(never ? sent_in(kShort, write) : write(late()), status);
+            if (never) t.rig.wait_kept(1);
             t.rule_everywhere({});
             for (auto& d : t.rig.drives) d->answer_kept();
             t.rig.channels[0]->quiesce(late()).value();

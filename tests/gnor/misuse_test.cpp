@@ -12,9 +12,6 @@ namespace gnstor::test {
 namespace {
 
 const simt::SelfGroup kMe = simt::self(simt::Lane{});
-Deadline soon() {
-    return Deadline::in_ns(kShort);
-}
 Deadline late() {
     return Deadline::in_ns(kLong);
 }
@@ -128,7 +125,8 @@ TEST_F(CheckedBuffers, ABufferIsNotFreedWhileACommandThatSomebodyWaitsForUsesIt)
 TEST_F(CheckedBuffers, AreHeldOnceByOneThatTimesOutAndFreeAfterItsAnswer) {
     auto* const buffer = static_cast<std::byte*>(ch.alloc(kMe, 65536));
     answer(Decision::kNever);
-    EXPECT_EQ(v.write(kMe, ch, 0, 1, buffer, soon()), Status::kTimedOut);
+    const auto write = [&](Deadline until) { return v.write(kMe, ch, 0, 1, buffer, until); };
+    EXPECT_EQ(sent_in(kShort, write), Status::kTimedOut);
     EXPECT_EQ(ch.free(kMe, buffer), Status::kBufferInUse);
     answer(Decision::kServe);
     for (auto& d : rig.drives) d->answer_kept();
@@ -155,7 +153,10 @@ TEST(RegisteredMemory, IsNotTakenBackWhileACommandNamesIt) {
     for (auto& d : rig.drives)
         d->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever, {}, 0}; });
     auto* const inside = reinterpret_cast<std::byte*>(memory.data()) + 8192;
-    EXPECT_EQ(rig.volume().read(kMe, rig.channel(), 0, 1, inside, soon()), Status::kTimedOut);
+    const auto read = [&](Deadline until) {
+        return rig.volume().read(kMe, rig.channel(), 0, 1, inside, until);
+    };
+    EXPECT_EQ(sent_in(kShort, read), Status::kTimedOut);
     const auto refused = rig.channels[0]->unregister_buffer(memory.data());
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, Errc::kBusy);

@@ -11,9 +11,6 @@ namespace {
 using nvme::IoFields;
 
 const auto kMe = simt::self(simt::Lane{});
-Deadline soon() {
-    return Deadline::in_ns(kShort);
-}
 Deadline late() {
     return Deadline::in_ns(kLong);
 }
@@ -63,7 +60,8 @@ class Quarantine : public ::testing::Test {
 TEST_F(Quarantine, ABufferOfACallThatTimedOutIsHeldUntilTheAnswer) {
     auto* buffer = pool(4096);
     rule_everywhere(Decision::kNever);
-    ASSERT_EQ(v.read(kMe, ch, 0, 1, buffer, soon()), Status::kTimedOut);
+    const auto read = [&](Deadline until) { return v.read(kMe, ch, 0, 1, buffer, until); };
+    ASSERT_EQ(sent_in(kShort, read), Status::kTimedOut);
     expect_held(buffer, 4096);
     answer_all();
     expect_free_again(buffer);
@@ -72,8 +70,10 @@ TEST_F(Quarantine, ABufferOfACallThatTimedOutIsHeldUntilTheAnswer) {
 TEST_F(Quarantine, ABufferIsHeldAsAWholeByCommandsAnywhereInIt) {
     auto* buffer = pool(64 * 4096);
     rule_everywhere(Decision::kNever);
-    ASSERT_EQ(v.write(kMe, ch, 0, 1, buffer + 63 * 4096, soon()), Status::kTimedOut);
-    ASSERT_EQ(v.read(kMe, ch, 16, 2, buffer + 20 * 4096, soon()), Status::kTimedOut);
+    const auto write = [&](Deadline until) { return v.write(kMe, ch, 0, 1, buffer + 63 * 4096, until); };
+    const auto read = [&](Deadline until) { return v.read(kMe, ch, 16, 2, buffer + 20 * 4096, until); };
+    ASSERT_EQ(sent_in(kShort, write), Status::kTimedOut);
+    ASSERT_EQ(sent_in(kShort, read), Status::kTimedOut);
     expect_held(buffer, 64 * 4096);
     // One of the two is over.
     rig.drives[rig.replicas_of(16).slot[0]]->answer_kept();
@@ -84,7 +84,8 @@ TEST_F(Quarantine, ABufferIsHeldAsAWholeByCommandsAnywhereInIt) {
 TEST_F(Quarantine, AReclaimFreesTheBuffersOfItsCommands) {
     auto* buffer = pool(2 * 4096);
     rule_everywhere(Decision::kNever);
-    ASSERT_EQ(v.write(kMe, ch, 0, 2, buffer, soon()), Status::kTimedOut);
+    const auto write = [&](Deadline until) { return v.write(kMe, ch, 0, 2, buffer, until); };
+    ASSERT_EQ(sent_in(kShort, write), Status::kTimedOut);
     expect_held(buffer, 2 * 4096);
     rig.channels[0]->reclaim(rig.replicas_of(0).slot[0]).value();
     expect_held(buffer, 2 * 4096);  // the other replica's command is under way
@@ -115,7 +116,8 @@ TEST_F(Quarantine, ThePoolBufferOfACallThatTimedOutIsNobodysUntilTheAnswerOrRecl
     std::vector<std::byte> own(2 * 4096);  // not registered: it passes through the pool
     for (const bool reclaimed : {false, true}) {
         rule_everywhere(Decision::kNever);
-        ASSERT_EQ(v.read(kMe, ch, 0, 2, own.data(), soon()), Status::kTimedOut);
+        const auto read = [&](Deadline until) { return v.read(kMe, ch, 0, 2, own.data(), until); };
+        ASSERT_EQ(sent_in(kShort, read), Status::kTimedOut);
         ASSERT_EQ(rig.channels[0]->counters().value().quarantined, 1u);
         std::vector<std::byte*> others;
         while (std::byte* p = pool(4096)) others.push_back(p);

@@ -88,10 +88,15 @@ TEST_F(Retries, RefusalsUntilTheDeadlineEndWithTheStatusAfterPausesThatGrew) {
         // The bound is of pauses alone, 4 us to 8 ms: 12 of them last 16 ms, and 100 ms have room for 11
         // more.
         for (const bool write : {true, false}) {
-            for (auto& d : rig.drives) d->forget();
-            const Deadline until = Deadline::in_ns(100'000'000);
-            const Status got = write ? v.write(kMe, ch, 0, 1, data.data(), until)
-                                     : v.read(kMe, ch, 0, 1, data.data(), until);
+            // Where a thread stands still until the deadline, fewer are asked, or none: then once more.
+            Status got = Status::kNotSent;
+            for (int tries = 0; tries < 5 && (tries == 0 || seen().size() < 2); ++tries) {
+                for (auto& d : rig.drives) d->forget();
+                const Deadline until = Deadline::in_ns(100'000'000);
+                got = write ? v.write(kMe, ch, 0, 1, data.data(), until)
+                            : v.read(kMe, ch, 0, 1, data.data(), until);
+                rig.channels[0]->quiesce(late()).value();
+            }
             // Its deadline may come between a command and its answer.
             EXPECT_TRUE(got == s || got == Status::kTimedOut) << nvme::status_name(got);
             EXPECT_LE(seen().size(), 2u * 26);

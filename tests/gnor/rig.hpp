@@ -14,12 +14,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gnor/channel.hpp"
 #include "gnor/model_target.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/shm_wire.hpp"
+#include "support/sent.hpp"
 
 namespace gnstor::test {
 
@@ -136,6 +138,18 @@ class Rig {
     }
     placement::Replicas replicas_of(std::uint32_t block) const {
         return placement::place(map, volume().geometry, block >> options.chunk_shift);
+    }
+    /// Waits until the drives keep so many commands back. A command whose call has timed out may still be on
+    /// its way, and one that comes after answer_kept() would be kept for ever.
+    void wait_kept(std::size_t commands) {
+        const auto kept = [&] {
+            std::size_t n = 0;
+            for (auto& drive : drives) n += drive->kept();
+            return n;
+        };
+        const simt::Deadline end = simt::Deadline::in_ns(kLong);
+        while (kept() != commands && !end.passed()) std::this_thread::yield();
+        EXPECT_EQ(kept(), commands) << "commands that the drives keep back";
     }
     /// Nothing was wrong on the wire, nothing is in flight, no slot and no pool block is lost.
     void expect_clean(std::uint32_t pool_blocks_in_use = 0) {
