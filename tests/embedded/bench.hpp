@@ -4,6 +4,7 @@
 #include "embedded/replicas.hpp"
 #include "support/count.hpp"
 #include "support/lane_bench.hpp"
+#include "support/sent.hpp"
 
 namespace gnstor::test {
 

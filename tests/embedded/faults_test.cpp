@@ -74,7 +74,9 @@ TEST_F(Faults, AQueuePairKilledUnderLanesIsReportedReclaimedAndNothingAcknowledg
     SplitMix64 random(run_seed() + 5);
     std::uint32_t launch = 0;
     std::uint64_t noticed = 0;
-    for (std::uint32_t kill = 0; kill < kKills; ++kill) {
+    std::uint32_t kills = 0;
+    const auto end = late();
+    while (kills < kKills && !end.passed()) {
         gnor::Channel& channel = b.client->channel(static_cast<std::uint32_t>(random.below(2)));
         const auto slot = static_cast<std::uint32_t>(random.below(4));
         const std::uint64_t before = done(), failures_before = failures();
@@ -82,11 +84,14 @@ TEST_F(Faults, AQueuePairKilledUnderLanesIsReportedReclaimedAndNothingAcknowledg
         GN_ASSERT_OK(run);
         wait_for(late(), before + random.below(kWarps * kRounds / 2), *run);
         b.rig.nic->disconnect(channel.queue_pair(slot));
+        // Where this thread stood still, the lanes have little left to notice it by: that is not one of them.
+        const bool under_lanes = done() < before + kWarps * kRounds * 3 / 4;
         GN_ASSERT_OK(run->wait(late()));
+        kills += under_lanes ? 1 : 0;
         const auto first = channel.first_error();
         GN_ASSERT_OK(first);
         if (failures() != failures_before) {
-            ++noticed;
+            noticed += under_lanes ? 1 : 0;
             ASSERT_TRUE(first->has_value());
             EXPECT_EQ((*first)->queue, slot);
             EXPECT_EQ((*first)->status, static_cast<std::uint32_t>(Status::kQueueError));
@@ -101,9 +106,10 @@ TEST_F(Faults, AQueuePairKilledUnderLanesIsReportedReclaimedAndNothingAcknowledg
         EXPECT_EQ(failures(), settled) << "a reclaimed channel must work, GN_SEED=" << run_seed();
     }
     EXPECT_EQ(failed[1] + failed[2], 0u) << "last status " << std::hex << b.report().last_status;
+    EXPECT_EQ(kills, kKills);
     EXPECT_GE(noticed, kKills / 2);
     expect_nothing_lost();
-    count("array_queue_pairs_killed", kKills);
+    count("array_queue_pairs_killed", kills);
     count("array_kills_noticed", noticed);
     b.expect_clean();
 }
@@ -230,7 +236,10 @@ TEST_F(Faults, AnAssociationThatExpiredComesBackByReclaim) {
         EXPECT_EQ(back, data);
     }
     std::printf("  %llu of %u writes met a lost association\n", static_cast<unsigned long long>(lost), 3u);
-    GN_ASSERT_OK(client->reclaim());
+    // One of the other channels' may be lost at that moment, too.
+    auto reclaimed = client->reclaim();
+    for (const auto end = late(); !reclaimed.ok() && !end.passed();) reclaimed = client->reclaim();
+    GN_ASSERT_OK(reclaimed);
     volume.reset();
     b.rig.expect_clean(*client);
 }
@@ -239,11 +248,11 @@ TEST_F(Faults, AHeldEngineTimesHostTransfersAndQuiesceOutInsteadOfHanging) {
     Hold hold(*b.rig.node->nic_reactors().front());
     const ChannelRef ch = b.client->channel(0).ref();
     std::vector<std::uint64_t> data(kWordsPerBlock);
-    // Long enough that a busy machine sends before it: else nothing was sent, and the status says that.
-    const auto sent_by_then = [] { return simt::Deadline::in_ns(200'000'000); };
-    EXPECT_EQ(b.volume->ref().write(kMe, ch, 0, 1, data.data(), sent_by_then()), Status::kTimedOut);
-    EXPECT_EQ(b.volume->ref().flush(kMe, ch, sent_by_then()), Status::kTimedOut);
-    EXPECT_EQ(b.volume->ref().trim(kMe, ch, 0, 1, sent_by_then()), Status::kTimedOut);
+    const VolumeRef v = b.volume->ref();
+    const auto expect_timed_out = [](auto call) { EXPECT_EQ(sent_in(200'000'000, call), Status::kTimedOut); };
+    expect_timed_out([&](auto until) { return v.write(kMe, ch, 0, 1, data.data(), until); });
+    expect_timed_out([&](auto until) { return v.flush(kMe, ch, until); });
+    expect_timed_out([&](auto until) { return v.trim(kMe, ch, 0, 1, until); });
     const auto quiet = b.client->quiesce(5);
     ASSERT_FALSE(quiet.ok());
     EXPECT_EQ(quiet.error().code, Errc::kTimedOut);
