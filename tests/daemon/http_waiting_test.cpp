@@ -269,12 +269,19 @@ TEST_F(HttpWaitingTest, SilenceEndsAConnectionBeforeARequestAndBetweenTwo) {
     options.idle = 200ms;
     serve();
     const auto begun = std::chrono::steady_clock::now();
-    Peer silent = peer(), asked = peer();
-    asked.send(kAsk);
-    EXPECT_EQ(asked.answer().rfind("HTTP/1.1 200", 0), 0u);
+    Peer silent = peer();
+    // Where this thread or the server's stands still before the request is read, the connection ends as a
+    // silent one does: then another one asks.
+    std::optional<Peer> asked;
+    std::string answer;
+    for (int tries = 0; tries < 5 && answer.empty(); ++tries) {
+        asked.emplace(peer());
+        if (asked->is_taken(kAsk)) answer = asked->answer();
+    }
+    EXPECT_EQ(answer.rfind("HTTP/1.1 200", 0), 0u);
     EXPECT_EQ(silent.end(), "");
     EXPECT_GE(std::chrono::steady_clock::now() - begun, options.idle);
-    EXPECT_EQ(asked.end(), "");
+    EXPECT_EQ(asked->end(), "");
 }
 
 TEST_F(HttpWaitingTest, ARequestThatDoesNotComeWholeInTimeIsRefused) {
