@@ -8,7 +8,7 @@ Lines on standard input, each answered by "ok":
     spoil LOST DOUBLED LATE DAMAGED    parts in a thousand, of the RoCEv2 packets both ways
     cut AFTER                          drops everything once so many more RoCEv2 packets have passed; says "cut" then
     mend                               as at the beginning
-    count                              before its "ok": one line of counters
+    count                              before its "ok": one line of counters; back_at_ms/FROM/TO: when the first RoCEv2 packet passed since it was mended
 
 Other packets (ARP, TCP) pass unharmed unless it is cut. Ends with its standard input. (The kernel's own netem is not everywhere.)
 """
@@ -17,6 +17,7 @@ import fcntl
 import os
 import random
 import select
+import socket
 import struct
 import sys
 import time
@@ -50,6 +51,7 @@ class Cable:
         self.mend()
 
     def mend(self):
+        self.back = {}  # address pairs whose RoCEv2 packets have passed since then: when the first did
         self.lost = self.doubled = self.damaged = self.delayed = 0
         self.left = None  # packets until the cut; 0: cut
         self.flush()
@@ -68,10 +70,13 @@ class Cable:
             self.put(frame, to)
             return
         self.counts["packets"] += 1
+        pair = frame[26:34]
+        if pair not in self.back:
+            self.back[pair] = now_ms()
         if self.left is not None:
             self.left -= 1
             if self.left == 0:
-                self.counts["cut_at_ms"] = int(time.monotonic() * 1000)  # the same clock for all processes
+                self.counts["cut_at_ms"] = now_ms()
                 say("cut")
         if self.chance(self.lost):
             self.counts["lost"] += 1
@@ -104,6 +109,10 @@ class Cable:
             self.counts["dropped"] += 1
 
 
+def now_ms():
+    return int(time.monotonic() * 1000)  # the same clock for all processes
+
+
 def say(text):
     print(text, flush=True)
 
@@ -117,7 +126,8 @@ def obey(cable, line):
     elif words[0] == "mend":
         cable.mend()
     elif words[0] == "count":
-        say(" ".join(f"{name}={value}" for name, value in sorted(cable.counts.items())))
+        back = {f"back_at_ms/{socket.inet_ntoa(pair[:4])}/{socket.inet_ntoa(pair[4:])}": at for pair, at in cable.back.items()}
+        say(" ".join(f"{name}={value}" for name, value in sorted((cable.counts | back).items())))
     say("ok")
 
 
