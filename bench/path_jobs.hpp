@@ -101,8 +101,9 @@ class PathLane {
                 continue;
             }
             if (idle_since == 0) idle_since = now;
-            // In an open loop there may be nothing to wait for.
-            if (group_.any(in_flight_ != 0 && now - idle_since > kStallNs)) return give_up();
+            // In an open loop there may be nothing to wait for. What was drawn and finds no room waits, too.
+            const bool waits = in_flight_ != 0 || (more && recorder_.due(now));
+            if (group_.any(waits && now - idle_since > kStallNs)) return give_up();
             simt::pause(backoff);
         }
     }
@@ -110,7 +111,7 @@ class PathLane {
     GN_HD
     void give_up() {
         for (std::uint32_t d = 0; d < plan_.depth; ++d) {
-            if (flights_[d].state == State::kFlying)
+            if (flights_[d].state != State::kEmpty)
                 recorder_.failure(nvme::Status::kTimedOut, flights_[d].offset);
             batches_[d].abandon(group_, lane_, channel_);
         }
@@ -143,7 +144,7 @@ class PathLane {
             recorder_.failure(status, f.offset);
         }
         if (group_.any(sent)) batches_[d].commit(group_, lane_, channel_);
-        return sent;
+        return sent || fresh;
     }
 
     GN_HD

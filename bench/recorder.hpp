@@ -78,10 +78,13 @@ class Recorder {
         *result_ = own_;
     }
 
-    /// Whether this lane should issue another operation; counts nothing.
+    /// Whether this lane should issue another operation; counts nothing. Its first one it issues though its
+    /// time is up: a lane that got no processor for so long would else have measured nothing. In an open loop
+    /// only if that was to be sent before the end: there is nothing to wait for then.
     GN_HD
     bool wants_more(std::uint64_t now_ns) {
-        if (own_.failures != 0 || now_ns >= end_at_) return false;
+        if (own_.failures != 0) return false;
+        if (now_ns >= end_at_ && (issued_ != 0 || intended_ns() >= end_at_)) return false;
         if (issued_ < plan_.quota) return true;
         own_.quota_used = 1;
         return false;

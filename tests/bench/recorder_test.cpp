@@ -70,6 +70,7 @@ TEST_F(RecorderTest, EndsWithItsTimeAndAfterAFailure) {
     p.duration_ns = 1000;
     Recorder late(p, 0);
     late.begin();
+    late.issued();
     EXPECT_FALSE(late.wants_more(simt::now_ns() + 1'000'000'000));
     const Plan q = plan(8, 100);
     Recorder failed(q, 0);
@@ -81,6 +82,35 @@ TEST_F(RecorderTest, EndsWithItsTimeAndAfterAFailure) {
     EXPECT_EQ(result_.failures, 2u);
     EXPECT_EQ(static_cast<nvme::Status>(result_.first_status), nvme::Status::kAccessDenied);
     EXPECT_EQ(result_.first_offset, 4096u);
+}
+
+TEST_F(RecorderTest, IssuesItsFirstThoughItsTimeIsUp) {
+    Plan p = plan(8, 100);
+    p.duration_ns = 1000;
+    for (const std::uint64_t interval_ps : {std::uint64_t{0}, std::uint64_t{900'000}}) {
+        p.interval_ps = interval_ps;
+        Recorder recorder(p, 0);
+        recorder.begin();
+        const std::uint64_t late = simt::now_ns() + 1'000'000'000;
+        EXPECT_TRUE(recorder.wants_more(late));
+        EXPECT_TRUE(recorder.due(late));
+        recorder.take_intended(late);
+        recorder.issued();
+        EXPECT_FALSE(recorder.wants_more(late));
+    }
+    const Plan q = plan(8, 0);
+    Recorder without_quota(q, 0);
+    without_quota.begin();
+    EXPECT_FALSE(without_quota.wants_more(simt::now_ns() + 2 * q.duration_ns));
+}
+
+TEST_F(RecorderTest, IssuesNothingThatWasToBeSentAfterTheEnd) {
+    Plan p = plan(8, 100);
+    p.duration_ns = 1;
+    p.interval_ps = 3'600'000'000'000'000;  // an hour: where in it the lane begins is drawn, and after 1 ns
+    Recorder recorder(p, 0);
+    recorder.begin();
+    EXPECT_FALSE(recorder.wants_more(simt::now_ns() + 1));
 }
 
 TEST_F(RecorderTest, KeepsAllLatenciesThatFitAndAUniformSampleOfMore) {
