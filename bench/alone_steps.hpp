@@ -32,7 +32,9 @@ struct AloneSums {
     std::uint64_t step_ns[kAloneSteps];
     std::uint64_t trips;  ///< looks at the completion queue
     std::uint64_t operations;
-    std::uint64_t others;  ///< that left the straight path: in no sum
+    std::uint64_t total_ns;  ///< of the same operations, as their latency is taken
+    std::uint64_t others;    ///< that left the straight path: in no sum
+    /// Of an operation that went straight; total_ns is added by who takes its latency.
     GN_HD
     void add(const AloneSums& more) {
         for (std::uint32_t i = 0; i < kAloneSteps; ++i) step_ns[i] += more.step_ns[i];

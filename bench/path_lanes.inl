@@ -214,11 +214,15 @@ class PathLanesBase : public PathLanes {
         std::map<std::string, double> steps;
         AloneSums all{};
         GN_TRY(memory.download(0, &all, sizeof(all)));
-        if (all.operations == 0) return steps;
+        if (all.operations == 0) {
+            if (all.others != 0) steps["left_straight_path"] = 1;
+            return steps;
+        }
         const auto count = static_cast<double>(all.operations);
         for (std::uint32_t s = 0; s < kAloneSteps; ++s)
             steps[fmt::format("step_{}_{}_ns", s, kAloneStepNames[s])] =
                 static_cast<double>(all.step_ns[s]) / count;
+        steps["steps_total_ns"] = static_cast<double>(all.total_ns) / count;
         steps["completion_queue_trips"] = static_cast<double>(all.trips) / count;
         steps["left_straight_path"] =
             static_cast<double>(all.others) / (count + static_cast<double>(all.others));

@@ -113,20 +113,38 @@ class LoneLane(unittest.TestCase):
         self.assertEqual(seen, {(o, b, p) for o, b in (("read", 512), ("read", 4096), ("write", 4096)) for p in ways})
 
     def test_the_steps_are_the_operation(self):
-        timed = 0
-        for case in self.run_["cases"]:
-            for repeat in case["repeats"]:
-                steps = {k: v for k, v in repeat.items() if k.startswith("step_")}
-                wanted = STEPS if case["parameters"]["path"].endswith("step by step") else set()
-                self.assertEqual(set(steps), wanted)
-                if not steps:
-                    continue
-                timed += 1
-                self.assertTrue(all(v > 0 for v in steps.values()), steps)
-                self.assertGreaterEqual(repeat["completion_queue_trips"], 1)
-                # Between the first look at the clock and the last, within what the whole is taken to last.
-                self.assertLessEqual(sum(steps.values()), repeat["latency_ns"]["mean"] * 1.001)
-        self.assertEqual(timed, 6)
+        # Where the machine has other things to do, no operation of a repeat may stay on the straight path, or a clock may not tick within a
+        # step of the few that did: such a case is measured again, a few times.
+        untimed = {("read", 512), ("read", 4096), ("write", 4096)}
+        cases = self.run_["cases"]
+        for _ in range(5):
+            for case in cases:
+                self.check_steps(case, untimed)
+            if not untimed:
+                return
+            cases = []
+            for operation, size in sorted(untimed):
+                ended = bench("path", "--alone", "--ops", operation, "--sizes", str(size), *ALONE, "--output", "json")
+                self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+                cases += json.loads(ended.stdout)["cases"]
+        self.assertEqual(untimed, set())
+
+    def check_steps(self, case, untimed):
+        for repeat in case["repeats"]:
+            steps = {k: v for k, v in repeat.items() if k.startswith("step_")}
+            if not case["parameters"]["path"].endswith("step by step"):
+                self.assertEqual(steps, {})
+                continue
+            straight = repeat["left_straight_path"] < 1
+            self.assertEqual(set(steps), STEPS if straight else set())
+            if not straight:
+                continue
+            self.assertGreaterEqual(repeat["completion_queue_trips"], 1)
+            # Between the first look at the clock and the last, within what these operations are taken to last.
+            self.assertLessEqual(sum(steps.values()), repeat["steps_total_ns"] * 1.001)
+            self.assertLessEqual(repeat["steps_total_ns"] * (1 - repeat["left_straight_path"]), repeat["latency_ns"]["mean"] + 1)
+            if all(v > 0 for v in steps.values()):
+                untimed.discard((case["parameters"]["operation"], case["parameters"]["bytes"]))
 
 
 class Model(unittest.TestCase):
