@@ -35,18 +35,19 @@ std::chrono::milliseconds left(Clock::time_point until) {
                     std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()));
 }
 
-/// A free run of loopback addresses: a group of them for an array, so that they read well. Each call begins
-/// to look elsewhere: another one's nodes may be about to start, or down for a moment, at addresses that look
-/// free.
+/// A free run of loopback addresses: a group of them for an array, so that they read well. Each process
+/// begins to look elsewhere: another one's nodes may be about to start, or down for a moment, at addresses
+/// that look free. There are enough groups that processes of the same time do not begin at the same one.
 std::optional<std::vector<std::string>> free_addresses(std::size_t count) {
     const auto bind = machine().bind_roce_port;
-    constexpr unsigned kGroups = 250;
+    constexpr unsigned kNetworks = 40, kGroupsEach = 250, kGroups = kNetworks * kGroupsEach;
     const auto first = static_cast<unsigned>(::getpid());
     for (unsigned i = 0; i < kGroups; ++i) {
         const unsigned group = (first + i) % kGroups;
         std::vector<std::string> addresses;
         for (std::size_t node = 0; node < count; ++node)
-            addresses.push_back(fmt::format("127.0.{}.{}", group, kFirstHost + node));
+            addresses.push_back(
+                fmt::format("127.{}.{}.{}", group / kGroupsEach, group % kGroupsEach, kFirstHost + node));
         const bool free = std::all_of(addresses.begin(), addresses.end(),
                                       [&](const std::string& a) { return bind(a) == 0; });
         if (free) return addresses;
