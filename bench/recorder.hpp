@@ -78,9 +78,10 @@ class Recorder {
         *result_ = own_;
     }
 
-    /// Whether this lane should issue another operation; counts nothing. Its first one it issues though its
-    /// time is up: a lane that got no processor for so long would else have measured nothing. In an open loop
-    /// only if that was to be sent before the end: there is nothing to wait for then.
+    /// Whether this lane should issue another operation; counts nothing. Its first one (on `path`, one for
+    /// each place in flight) it issues though its time is up: a lane that got no processor for so long would
+    /// else have measured nothing. In an open loop only if that was to be sent before the end: there is
+    /// nothing to wait for then.
     GN_HD
     bool wants_more(std::uint64_t now_ns) {
         if (own_.failures != 0) return false;

@@ -70,8 +70,8 @@ def main():
             continue
         print(f"{what:44} {said(target, unit):>12} {said(measured, unit):>12}")
         steps = sorted({k for r in case["repeats"] for k in r if k.startswith("step_")})
-        for step in steps:
-            print(f"    {step[5:-3]:40} {'':>12} {statistics.median(r[step] for r in case['repeats']):>9.0f} ns")
+        for step in steps:  # a repeat in which no operation stayed on the straight path has none
+            print(f"    {step[5:-3]:40} {'':>12} {statistics.median(r[step] for r in case['repeats'] if step in r):>9.0f} ns")
         trips = [r["completion_queue_trips"] for r in case["repeats"] if "completion_queue_trips" in r]
         if trips:
             print(f"    {'trips to the completion queue':40} {'':>12} {statistics.median(trips):>9.1f}")

@@ -37,7 +37,7 @@ std::chrono::milliseconds left(Clock::time_point until) {
 
 /// A free run of loopback addresses: a group of them for an array, so that they read well. Each process
 /// begins to look elsewhere: another one's nodes may be about to start, or down for a moment, at addresses
-/// that look free. There are enough groups that processes of the same time do not begin at the same one.
+/// that look free. Processes whose numbers are near each other begin at different groups.
 std::optional<std::vector<std::string>> free_addresses(std::size_t count) {
     const auto bind = machine().bind_roce_port;
     constexpr unsigned kNetworks = 40, kGroupsEach = 250, kGroups = kNetworks * kGroupsEach;

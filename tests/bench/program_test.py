@@ -175,6 +175,7 @@ class Model(unittest.TestCase):
         self.assertEqual(len(sections), 8, self.ended.stdout)
         for profile, operation, size, text in sections:
             self.assertNotEqual((profile, operation, int(size), "open") in seen, "left out: more than the host can do" in text, text)
+        self.assertTrue(any(loop == "open" and profile in ("gnstor-paper", "samsung-pm1743") for profile, _, _, loop in seen), "not one open loop")
         self.assertIn("Within 3 %", self.ended.stdout)
         self.assertIn("the host alone", self.ended.stdout)
 

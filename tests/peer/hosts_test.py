@@ -188,6 +188,7 @@ class Hosts(Programs):
             self.until(self.whole, "the node is not taken back")
             if words[0] == "put":
                 self.cli("rm", words[2])
+            (self.root / "out").unlink(missing_ok=True)
         self.fail(f"{TRIES} times it was quicker than the cut")
 
     def join_again(self):
