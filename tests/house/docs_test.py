@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -143,6 +144,18 @@ class Targets(unittest.TestCase):
         for runs in ({}, {"path-gpu-b-other.json": session_of_targets(1e-4)}):
             with self.assertRaisesRegex(render_docs.BadResult, "session path-gpu-b has no result"):
                 render_docs.render(self.MARKED, {"path-gpu-a-blocks.json": session_of_targets(1e-4), **runs})
+
+    def test_a_session_is_told_where_a_repeat_has_no_steps(self):
+        run = session_of_targets(1e-4)
+        case = run["cases"][0]
+        case["parameters"]["path"] = "array, step by step"
+        for repeat, wait in zip(case["repeats"], (None, 100, 300)):
+            repeat.update({"latency_ns": {"p50": 8000}} | ({"step_5_wait_ns": wait} if wait else {"left_straight_path": 1}))
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "path-gpu-alone.json").write_text(json.dumps(run))
+            ended = subprocess.run([sys.executable, ROOT / "bench/targets.py", "gpu", folder], capture_output=True, text=True, timeout=60)
+        self.assertEqual((ended.returncode, ended.stderr), (1, ""), "other results are missing")
+        self.assertRegex(ended.stdout, r"\n +5_wait +200 ns\n")
 
     def test_sessions_of_other_working_sets_name_each(self):
         small = session_of_targets(1e-4)
