@@ -26,6 +26,7 @@ json to_json(const deengine::RecoveryReport& r) {
             {"pages_outdated", r.pages_outdated},
             {"pages_unreadable", r.pages_unreadable},
             {"blocks_lost", r.blocks_lost},
+            {"blocks_doubtful", r.blocks_doubtful},
             {"tombstones", r.tombstones},
             {"volumes", r.volumes},
             {"memory_bytes", r.memory_bytes},
@@ -117,6 +118,8 @@ std::string describe(const ssd::Recovered& r, const RecoverOptions& o, std::uint
                         format_count(p.units_half_erased), format_count(p.units_bad));
     text += fmt::format("  lost      {} blocks unreadable, {} gone\n", format_count(p.pages_unreadable),
                         format_count(p.blocks_lost));
+    text += fmt::format("  in doubt  {} blocks, whose older versions are kept\n",
+                        format_count(p.blocks_doubtful));
     text += fmt::format("  cost      {:.3f} s ({:.3f} s a GiB of flash), {} of memory ({} a GiB)\n",
                         r.seconds, r.seconds / gib, format_bytes(p.memory_bytes),
                         format_bytes(static_cast<std::uint64_t>(static_cast<double>(p.memory_bytes) / gib)));

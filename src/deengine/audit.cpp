@@ -68,6 +68,20 @@ void audit_tombstones(const Shard::Impl& shard, Findings& findings) {
     });
 }
 
+/// A doubt that is settled is gone.
+void audit_doubts(const Shard::Impl& shard, Findings& findings) {
+    shard.doubts.for_each([&](BlockKey key, const WriteOrder& order) {
+        WriteOrder present = shard.tombstones.find(key).value_or(WriteOrder{});
+        PageOob oob{};
+        if (const auto entry = shard.map.find(key);
+            entry && has_data(shard.flash.read_oob(entry->page, oob)) && oob.kind == PageKind::kData)
+            present = WriteOrder::of(oob);
+        if (present >= order)
+            findings.add("block {}:{} is in doubt although its version is not older", key_volume(key),
+                         key_block(key));
+    });
+}
+
 }  // namespace
 
 std::vector<std::string> Shard::audit() const {
@@ -89,6 +103,7 @@ std::vector<std::string> Shard::audit() const {
     });
     audit_units(shard, mapped, findings);
     audit_tombstones(shard, findings);
+    audit_doubts(shard, findings);
     return findings.take();
 }
 

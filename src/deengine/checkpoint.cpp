@@ -19,6 +19,17 @@ std::uint32_t parts_for(std::uint64_t entries, std::uint32_t per_part) {
     return static_cast<std::uint32_t>((entries + per_part - 1) / per_part);
 }
 
+LogRecord doubt_record(BlockKey key, const WriteOrder& order) {
+    LogRecord record{};
+    record.type = LogType::kDoubt;
+    record.volume = key_volume(key);
+    record.first = key_block(key);
+    record.blocks = order.crc;
+    record.epoch = order.epoch;
+    record.sequence = order.sequence;
+    return record;
+}
+
 }  // namespace
 
 std::uint32_t log_pages_due(std::uint32_t units, std::uint32_t pages_per_unit) {
@@ -36,12 +47,14 @@ std::uint32_t journal_share(std::uint32_t units, std::uint32_t pages_per_unit, s
 }
 
 CheckpointWriter::CheckpointWriter(Journal& journal, UnitPool& pool, BlockMap& map,
-                                   const Tombstones& tombstones, const std::vector<VolumeFloor>& floors)
+                                   const Tombstones& tombstones, const std::vector<VolumeFloor>& floors,
+                                   const Doubts& doubts)
     : journal_(journal),
       pool_(pool),
       map_(map),
       tombstones_(tombstones),
       floors_(floors),
+      doubts_(doubts),
       payload_(kJournalPayload) {
     moved_.reserve(std::size_t{kMovedPerPart} * 2);
 }
@@ -78,7 +91,8 @@ std::uint64_t CheckpointWriter::pages_needed() const {
     };
     return 2 + parts(pool_.units(), sizeof(CheckpointUnit)) + parts(map_.buckets(), BlockMap::kBucketBytes) +
            parts(tombstones_.size(), sizeof(CheckpointTombstone)) +
-           parts(floors_.size(), sizeof(CheckpointFloor)) + parts(records_.size(), sizeof(LogRecord));
+           parts(floors_.size(), sizeof(CheckpointFloor)) +
+           parts(records_.size() + doubts_.size(), sizeof(LogRecord));
 }
 
 bool CheckpointWriter::start() {
@@ -134,8 +148,8 @@ bool CheckpointWriter::step_page(std::uint32_t group) {
                 },
                 Phase::kRecords, group);
         case Phase::kRecords:
-            return write_list<LogRecord>(JournalPage::kCheckpointRecords, records_, as_is, Phase::kDurable,
-                                         group);
+            return write_list<LogRecord>(JournalPage::kCheckpointRecords, records_then_, as_is,
+                                         Phase::kDurable, group);
         case Phase::kDurable:
             return write_end(group);
         case Phase::kIdle:
@@ -153,6 +167,10 @@ void CheckpointWriter::enter(Phase phase) {
         tombstones_then_.clear();
         tombstones_.for_each([&](const Tombstone& t) { tombstones_then_.push_back(t); });
         writing_.floors = floors_;
+        records_then_ = records_;
+        doubts_.for_each([&](BlockKey key, const WriteOrder& order) {
+            records_then_.push_back(doubt_record(key, order));
+        });
     }
 }
 

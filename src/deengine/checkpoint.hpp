@@ -14,6 +14,7 @@
 #pragma once
 
 #include "deengine/block_map.hpp"
+#include "deengine/doubts.hpp"
 #include "deengine/journal.hpp"
 #include "deengine/tombstones.hpp"
 #include "deengine/unit_pool.hpp"
@@ -111,7 +112,7 @@ inline constexpr std::uint32_t kBucketsPerPart = kJournalPayload / BlockMap::kBu
 class CheckpointWriter : private BlockMap::MoveListener {
   public:
     CheckpointWriter(Journal& journal, UnitPool& pool, BlockMap& map, const Tombstones& tombstones,
-                     const std::vector<VolumeFloor>& floors);
+                     const std::vector<VolumeFloor>& floors, const Doubts& doubts);
     ~CheckpointWriter() override;
     CheckpointWriter(const CheckpointWriter&) = delete;
     CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -186,6 +187,7 @@ class CheckpointWriter : private BlockMap::MoveListener {
     BlockMap& map_;
     const Tombstones& tombstones_;
     const std::vector<VolumeFloor>& floors_;
+    const Doubts& doubts_;
 
     Kept newest_;
     Kept spare_;
@@ -204,6 +206,7 @@ class CheckpointWriter : private BlockMap::MoveListener {
     std::vector<CheckpointMoved> moved_;
     std::vector<Tombstone> tombstones_then_;
     std::vector<LogRecord> records_;
+    std::vector<LogRecord> records_then_;  ///< the same, and the doubts
 };
 
 }  // namespace gnstor::deengine

@@ -102,8 +102,8 @@ Status CommandCheck::check_fields(const nvme::Command& raw, const CheckedCommand
             return Status::kInvalidField;
     }
     if (c.opcode == IoOpcode::kRead) {
-        if ((raw.cdw13 >> 16) != 0) return Status::kInvalidField;
-        const bool whole = raw.cdw13 == 0;
+        if ((raw.cdw13 >> 17) != 0) return Status::kInvalidField;
+        const bool whole = (raw.cdw13 & 0xFFFFu) == 0;
         const bool part =
             f.sectors != 0 && f.first_sector + f.sectors <= nvme::kSectorsPerBlock && f.blocks == 1;
         if (!whole && !part) return Status::kInvalidField;

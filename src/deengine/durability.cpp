@@ -38,6 +38,7 @@ void Shard::Impl::answer_when(Wait wait, std::uint64_t tag) {
 void Shard::Impl::note_programmed() {
     if (!programmed_in_group) group_began_ns = clock_ns;
     programmed_in_group = true;
+    unstamped = true;
     killable = killable || !flash.survives_kill();
 }
 
@@ -108,11 +109,27 @@ bool Shard::Impl::flush_journal() {
 bool Shard::Impl::needs_sync() const {
     if (syncing) return false;
     return !wait_power.empty() || !wait_kill.empty() || checkpoint.wants_sync() || wants_units_back() ||
-           group_is_old();
+           group_is_old() || wants_stamp();
 }
 
 bool Shard::Impl::group_is_old() const {
     return is_dirty() && clock_ns > group_began_ns + kGroupNsMax;
+}
+
+/// Pages of the last two groups may be taken for torn. So an idle shard programs one page two groups behind
+/// the last one that it made durable: whatever happens later, those are known to have been durable.
+bool Shard::Impl::wants_stamp() const {
+    return unstamped && !syncing && !is_dirty() && !checkpoint.active() &&
+           clock_ns > group_began_ns + kGroupNsMax && pool.has_page(Stream::kSystem) && !log_is_crowded();
+}
+
+/// The group in between stays empty; to units held back an empty group counts for nothing.
+void Shard::Impl::stamp() {
+    if (held) ++held->until;
+    ++groups.current;
+    LogRecord record{};
+    record.type = LogType::kStamp;
+    (void)log(record);
 }
 
 /// Emptied units are wanted before a write has to wait for them.
@@ -153,6 +170,8 @@ void Shard::Impl::free_emptied_units() {
 }
 
 void Shard::Impl::begin_sync() {
+    const bool stamps = wants_stamp();
+    if (stamps) stamp();
     if (!wait_power.empty() || wants_units_back()) log_for_held_units();
     if (!flush_journal()) {
         // No page for the journal: nothing that waits can be made certain now, and nothing waits for ever.
@@ -160,10 +179,12 @@ void Shard::Impl::begin_sync() {
         make_ready(wait_kill, Status::kCapacityExceeded);
         return;
     }
-    const bool power = !wait_power.empty() || checkpoint.wants_sync() || wants_units_back() || group_is_old();
+    const bool power =
+        !wait_power.empty() || checkpoint.wants_sync() || wants_units_back() || group_is_old() || stamps;
     if (!power && !killable) return make_ready(wait_kill, Status::kSuccess);
     sync_level = power ? SyncLevel::kPower : SyncLevel::kKill;
     if (power) end_group();
+    if (stamps) unstamped = false;
     killable = false;
     syncing_kill.swap(wait_kill);
     syncing = true;

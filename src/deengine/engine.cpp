@@ -75,6 +75,7 @@ void Engine::Impl::submit(const nvme::Command& command, Requester from, std::spa
     sent.blocks = f.blocks;
     sent.first_sector = f.first_sector;
     sent.sectors = f.sectors;
+    sent.accept_older = f.accept_older && !trim;
     sent.epoch = f.epoch;
     sent.sequence = f.sequence;
     sent.data = data.data();

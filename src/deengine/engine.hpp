@@ -42,7 +42,10 @@ struct EngineOptions {
     std::uint32_t scrub_pages_per_second = 0;  ///< background reading that checks data at rest; 0: none
     /// Called for each page that the scrub finds bad, on the shard's thread; may be empty.
     std::function<void(const BadPlace&)> on_bad_page;
-    bool accept_loss = false;             ///< mount although acknowledged blocks are lost beyond naming
+    bool accept_loss = false;  ///< mount although acknowledged blocks are lost beyond naming
+    /// The flash was last served in this boot of the host, by a process that was killed: what it programmed
+    /// is all there, but for the operation under way. So what is bad has rotted.
+    bool same_boot = false;
     std::uint64_t block_limit = 0;        ///< promise to users, in blocks; 0: pages / (1 + OP)
     Mutation mutation = Mutation::kNone;  ///< simulation only
 };
@@ -67,7 +70,10 @@ struct EngineCounters {
     std::uint64_t busy;    ///< changes refused for want of room for tombstones
     std::uint64_t corrected, lost_blocks, units_bad, tombstones;
     std::uint64_t scrubbed, scrub_bad;
-    std::uint64_t forced;                      ///< commands with FUA
+    std::uint64_t forced;    ///< commands with FUA
+    std::uint64_t doubtful;  ///< blocks in doubt (a gauge)
+    std::uint64_t doubts_refused,
+        older_read;  ///< blocks read: answered Doubtful; answered with the older version
     std::uint64_t data_pages, data_pages_new;  ///< that may hold blocks at once; the same with no bad unit
 };
 
@@ -78,6 +84,7 @@ struct RecoveryReport {
     std::uint64_t journal_pages, log_records, units_young, units_half_erased, units_bad;
     std::uint64_t pages_unreadable;  ///< acknowledged, but damaged: their reads fail
     std::uint64_t blocks_lost;       ///< acknowledged, but their pages are gone: their reads fail
+    std::uint64_t blocks_doubtful;   ///< their newest version is torn or rotten: another replica tells
     std::uint64_t memory_bytes;      ///< of map, unit table, tombstones
     /// A line for each thing that was dropped or repaired, and why; at most kMaxFindings, then counted only.
     std::vector<std::string> findings;

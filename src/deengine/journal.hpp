@@ -64,16 +64,19 @@ enum class LogType : std::uint8_t {
     kPurge = 4,
     kTorn = 5,
     kGap = 6,
+    kDoubt =
+        7,  ///< a version of block `first` that a recovery found torn or rotten; `blocks`: its content CRC
+    kStamp = 8,  ///< nothing: its page shows that the groups before it are durable
 };
 
 struct LogRecord {
     LogType type;
     std::uint8_t reserved;
     std::uint16_t volume;
-    std::uint32_t first;   ///< kTombstone: first block; kUnitBad: unit; kTorn: page
-    std::uint32_t blocks;  ///< kTombstone
+    std::uint32_t first;   ///< kTombstone: first block; kUnitBad: unit; kTorn: page; kDoubt: block
+    std::uint32_t blocks;  ///< kTombstone: how many; kDoubt: content CRC
     std::uint32_t epoch;
-    std::uint64_t sequence;  ///< kTombstone: its order; kFloor: the floor
+    std::uint64_t sequence;  ///< kTombstone, kDoubt: of its order; kFloor: the floor
     std::uint64_t reserved2;
 };
 static_assert(sizeof(LogRecord) == 32, "126 records fill a page");

@@ -118,6 +118,7 @@ void add_report(RecoveryReport& sum, RecoveryReport&& more) {
     sum.units_bad += more.units_bad;
     sum.pages_unreadable += more.pages_unreadable;
     sum.blocks_lost += more.blocks_lost;
+    sum.blocks_doubtful += more.blocks_doubtful;
     sum.memory_bytes += more.memory_bytes;
     sum.findings_left_out += more.findings_left_out;
     for (std::string& line : more.findings) {

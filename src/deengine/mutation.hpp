@@ -16,6 +16,7 @@ enum class Mutation : std::uint8_t {
     kTrimWithoutTombstone,   ///< a trim forgets the block and remembers no order
     kCheckpointBeforeLog,    ///< a checkpoint is ended before what its slices name is durable
     kApplyOutdatedPage,      ///< recovery maps a page of an earlier life of its VID
+    kForgetDoubt,            ///< a young page whose contents are bad is as if never written
     kAnswerSupersededEarly,  ///< "superseded" is answered before the winner is durable
 };
 

@@ -17,6 +17,7 @@ constexpr Step<ShardRecovery> ShardRecovery::kSteps[] = {
     {"replay log", &ShardRecovery::replay_log, nullptr},
     {"apply young pages", &ShardRecovery::apply_young_pages, nullptr},
     {"drop stale entries", &ShardRecovery::drop_stale_entries, nullptr},
+    {"settle doubts", &ShardRecovery::settle_doubts, nullptr},
     {"count valid pages", &ShardRecovery::count_valid_pages, nullptr},
     {"write checkpoint", &ShardRecovery::write_checkpoint, nullptr},
     {"start", &ShardRecovery::start, &ShardRecovery::stop},

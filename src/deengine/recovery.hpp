@@ -3,9 +3,13 @@
 //
 // What is law here
 //   * *newest* is the highest durability group found. What was programmed in it or in the group before may be
-//   torn or missing, and nobody was told of it; whatever is older was durable. So a bad page of the last two
-//   groups is as if never written, an older one is a media error: its block reads as an error, and if not
-//   even its block is known, nothing is mounted (unless EngineOptions::accept_loss);
+//   torn or missing, and then nobody was told of it; whatever is older was durable. So a bad page that is
+//   older is a media error: its block reads as an error, and if not even its block is known, nothing is
+//   mounted (unless EngineOptions::accept_loss);
+//   * a page of the last two groups with a good record and bad contents is torn, or has rotted: its block is
+//   in doubt (doubts.hpp), and the map keeps the older version;
+//   * after a kill in the same boot (EngineOptions::same_boot) only the operation under way can be torn: the
+//   last page of a unit. All other bad pages have rotted;
 //   * recovery programs in group `newest` until its own checkpoint is complete: a cut during recovery leaves
 //   the next one the same judgement to make, and what was judged is written into that checkpoint for those
 //   that will begin at an older one;
@@ -113,8 +117,13 @@ class ShardRecovery {
     [[nodiscard]] std::int64_t since_begin(std::uint32_t group) const {
         return static_cast<std::int32_t>(group - loaded_.group);
     }
-    /// Not of the last two groups: it was durable.
+    /// Not of the last two groups: it was durable. (Modulo what a killed process cannot have torn.)
     [[nodiscard]] bool is_old(std::uint32_t group) const { return since_begin(group) <= newest_ - 2; }
+    /// All that was programmed in it is there: it is not of the last two groups, or it is not that in which a
+    /// process of this boot was killed. (An interrupted recovery programs in that group, too.)
+    [[nodiscard]] bool is_whole(std::uint32_t group) const {
+        return is_old(group) || (options_.same_boot && since_begin(group) < newest_);
+    }
     void saw_group(std::uint32_t group);
     void find(std::string what);
 
@@ -123,7 +132,7 @@ class ShardRecovery {
     void mark_young_pages();
     void read_log_page(const JournalPlace& place, const JournalHeader& header);
     void note_part(const JournalHeader& header);
-    void note_gaps(const JournalPlace& place);
+    void note_own_records(const JournalPlace& place);
     [[nodiscard]] bool is_known_gap(std::uint64_t first, std::uint64_t count) const;
     std::uint64_t take_missing_parts(const Gap& gap);
     [[nodiscard]] bool is_in_cut_checkpoint(const Gap& gap) const;
@@ -134,7 +143,11 @@ class ShardRecovery {
     void bury(BlockKey key, PageNumber page, const WriteOrder& order);
 
     void judge_unit(std::uint32_t unit);
+    void judge_contents(PageNumber page, const PageOob& oob, bool last, bool failed);
     void tear(PageNumber page, const PageOob* oob, const char* why);
+    void note_doubt(const LogRecord& record);
+    Result<void> settle_doubts();
+    [[nodiscard]] WriteOrder present_order(BlockKey key);
     Result<void> judge_suspects();
     bool tail_was_complete(std::uint32_t serial) const;
     void take_copies_of(std::uint32_t unit);
@@ -203,6 +216,7 @@ class ShardRecovery {
     std::vector<PageNumber> torn_pages_;
     std::set<nvme::VolumeId> dead_volumes_;
     std::vector<BlockKey> lost_;
+    Doubts doubts_;  ///< found now or by recoveries before; those settled since included
     /// A page that was durable and has no good record, if its unit is not half erased.
     struct Suspect {
         PageNumber page;

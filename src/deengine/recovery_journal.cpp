@@ -180,9 +180,10 @@ Result<void> ShardRecovery::read_log() {
         part = std::find_if(part, loaded_.parts.end(), [&](std::uint64_t p) { return p >= number; });
         const bool own = number == loaded_.end || (part != loaded_.parts.end() && *part == number);
         if (own) {
-            // Its own parts were read before. Of what a recovery found and wrote into them only the pages
-            // that it gave up still matter: they need not be kept, though their units may not be erased yet.
-            if (twins.front().type == JournalPage::kCheckpointRecords) note_gaps(twins.front());
+            // Its own parts were read before. Of what a recovery found and wrote into them only the doubts
+            // still matter, and the pages that it gave up: they need not be kept, though their units may not
+            // be erased yet.
+            if (twins.front().type == JournalPage::kCheckpointRecords) note_own_records(twins.front());
             continue;
         }
         changed_ = true;
@@ -224,11 +225,12 @@ void ShardRecovery::read_log_page(const JournalPlace& place, const JournalHeader
     }
 }
 
-void ShardRecovery::note_gaps(const JournalPlace& place) {
+void ShardRecovery::note_own_records(const JournalPlace& place) {
     const JournalHeader* header = journal_.read(place);
     for (std::uint32_t i = 0; header != nullptr && i < header->count && i < kRecordsPerPage; ++i) {
         const auto record = journal_.entry<LogRecord>(i);
         if (record.type == LogType::kGap) known_gaps_.push_back({record.sequence, record.blocks, 0});
+        if (record.type == LogType::kDoubt) note_doubt(record);
     }
 }
 
@@ -307,7 +309,9 @@ Result<void> ShardRecovery::judge_gaps() {
     for (OtherCheckpoint& other : others_) other.missing = other.parts - std::min(other.there, other.parts);
     std::vector<Gap> doubtful;
     for (const Gap& gap : gaps_) {
-        if (!is_old(gap.next_group)) {
+        // Contents follow no record: of a log page with a record a kill takes nothing.
+        const bool rotted = options_.same_boot && gap.log && gap.first < journal_.last_number();
+        if (!is_whole(gap.next_group) && !rotted) {
             find(
                 fmt::format("journal pages {} .. {} are missing, of the last two groups: as if never written",
                             gap.first, gap.first + gap.count - 1));
@@ -370,6 +374,11 @@ Result<void> ShardRecovery::replay(const LoggedRecord& logged) {
         case LogType::kPurge:
             impl_->tombstones.drop_if([&](const Tombstone& t) { return key_volume(t.first) == r.volume; });
             impl_->floors.forget(r.volume);
+            return {};
+        case LogType::kDoubt:
+            note_doubt(r);
+            return {};
+        case LogType::kStamp:
             return {};
         case LogType::kUnitBad:
         case LogType::kTorn:

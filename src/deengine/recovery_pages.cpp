@@ -31,7 +31,7 @@ Result<void> ShardRecovery::judge_young_pages() {
 /// next good one.
 void ShardRecovery::judge_unit(std::uint32_t u) {
     const FoundUnit& unit = found(u);
-    std::vector<PageNumber> doubtful;
+    std::vector<PageNumber> bad_records;
     for (std::uint32_t i = unit.young_from; i < unit.end; ++i) {
         const PageNumber page = u * pages_per_unit_ + i;
         PageOob oob{};
@@ -41,29 +41,81 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
             continue;
         }
         if (record != Record::kGood || oob.unit_serial != unit.serial) {
-            doubtful.push_back(page);
+            bad_records.push_back(page);
             continue;
         }
-        const bool old = is_old(oob.group);
-        for (const PageNumber bad : doubtful) {
+        const bool old = is_whole(oob.group);
+        for (const PageNumber bad : bad_records) {
             if (old && !is_torn(bad))
                 suspects_.push_back({bad, "later pages of its unit show that it was durable"});
             tear(bad, nullptr, old ? "of an older group, see below" : "a cut left no good record of it");
         }
-        doubtful.clear();
+        bad_records.clear();
         // What a failed program left may have a good record. In a unit known to be bad it is the last page.
         const bool may_have_failed = unit.bad && i + 1 == unit.last_good;
         if (options_.mutation == Mutation::kIgnoreOobCrc) continue;
-        if ((!old || may_have_failed) && !is_readable(page, oob))
-            tear(page, &oob, old ? "its program failed" : "a cut left its data incomplete");
+        if (!is_old(oob.group) || may_have_failed)
+            judge_contents(page, oob, i + 1 == unit.last_good, may_have_failed);
     }
-    for (const PageNumber bad : doubtful) {
+    for (const PageNumber bad : bad_records) {
         PageOob oob{};
         const bool hole = read_record(bad, oob) == Record::kErased;
-        if (!hole && !is_torn(bad) && !unit.bad && tail_was_complete(unit.serial))
+        const bool counts = !hole && !is_torn(bad) && !unit.bad;
+        if (counts && tail_was_complete(unit.serial)) {
             suspects_.push_back({bad, "the log shows that its unit was complete before the last two groups"});
+        } else if (counts && options_.same_boot && bad % pages_per_unit_ + 1 != unit.end) {
+            suspects_.push_back({bad, "a killed process tears the last page of a unit alone"});
+        }
         tear(bad, nullptr, "a cut left no good record of it");
     }
+}
+
+/// A page with a good record, that may be torn. A killed process leaves no such page but what a program that
+/// failed under it left, the last one of its unit: the record follows the contents.
+void ShardRecovery::judge_contents(PageNumber page, const PageOob& oob, bool last, bool failed) {
+    if (is_torn(page) || is_readable(page, oob)) return;
+    const bool known_failed = failed && is_old(oob.group);
+    const bool block = oob.kind == PageKind::kData && lives_.lives(oob.vid, oob.epoch, oob.vba);
+    const bool no_room = block && doubts_.size() >= Doubts::capacity(torn_.size());
+    if (!known_failed && ((options_.same_boot && !last) || no_room)) {
+        ++report_.pages_unreadable;
+        find(fmt::format("page {} (unit {}) holds block {} of volume {} and cannot be read", page,
+                         unit_of(page), oob.vba, oob.vid));
+        return;
+    }
+    tear(page, &oob,
+         known_failed ? "its program failed" : "its contents are not those that its record tells");
+    if (block && !known_failed && options_.mutation != Mutation::kForgetDoubt)
+        doubts_.add(make_key(oob.vid, oob.vba), WriteOrder::of(oob));
+}
+
+void ShardRecovery::note_doubt(const LogRecord& record) {
+    doubts_.add(make_key(record.volume, record.first), {record.epoch, record.sequence, record.blocks});
+}
+
+WriteOrder ShardRecovery::present_order(BlockKey key) {
+    PageOob oob{};
+    if (const auto entry = impl_->map.find(key))
+        return read_record(entry->page, oob) == Record::kGood ? order_of(entry->page, oob) : WriteOrder{};
+    return impl_->tombstones.find(key).value_or(WriteOrder{});
+}
+
+/// What replaced a doubtful version since, or holds it readable elsewhere, settles the doubt. A block that is
+/// lost reads as an error anyway.
+Result<void> ShardRecovery::settle_doubts() {
+    doubts_.drop_if([&](BlockKey key, const WriteOrder& order) {
+        return !lives_.lives(key_volume(key), order.epoch, key_block(key)) || present_order(key) >= order ||
+               std::ranges::find(lost_, key) != lost_.end();
+    });
+    doubts_.for_each([&](BlockKey key, const WriteOrder& order) {
+        impl_->doubts.add(key, order);
+        find(
+            fmt::format("block {} of volume {} is in doubt: its version of sequence {} is torn or rotten; "
+                        "another replica tells, and the older version is kept",
+                        key_block(key), key_volume(key), order.sequence));
+    });
+    report_.blocks_doubtful += impl_->doubts.size();
+    return {};
 }
 
 /// As if never written; said once.

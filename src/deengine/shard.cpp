@@ -35,7 +35,7 @@ Shard::Impl::Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptio
       map(flash_in.geometry().pages(), BlockMap::buckets_for(std::uint64_t{range_in.units} * pages_per_unit)),
       tombstones(room.tombstones),
       journal(flash_in, pool),
-      checkpoint(journal, pool, map, tombstones, floors.entries()),
+      checkpoint(journal, pool, map, tombstones, floors.entries(), doubts),
       corrected(range_in.units),
       scrub_next(range_in.first_unit * pages_per_unit),
       planned(options_in.mdts_blocks),
@@ -96,6 +96,8 @@ void Shard::Impl::answer(std::uint64_t tag, Status status) {
 }
 
 Status Shard::Impl::read(const ShardCommand& c) {
+    if (!doubts.empty()) [[unlikely]]
+        if (const Status s = check_doubts(c); !ok(s)) return s;
     if (c.sectors != 0) return read_block(make_key(c.volume, c.first), c.first_sector, c.sectors, c.data);
     if (c.blocks > 1) {
         for (std::uint32_t i = 0; i < std::min(c.blocks, kMapAhead); ++i)
@@ -111,6 +113,16 @@ Status Shard::Impl::read(const ShardCommand& c) {
         if (!ok(s)) return s;
     }
     return Status::kSuccess;
+}
+
+/// Of a block in doubt the map names the older version: only who has asked all replicas gets that.
+Status Shard::Impl::check_doubts(const ShardCommand& c) {
+    std::uint32_t in_doubt = 0;
+    for (std::uint32_t i = 0; i < c.blocks; ++i)
+        in_doubt += doubts.contains(make_key(c.volume, c.first + i)) ? 1 : 0;
+    if (in_doubt == 0) return Status::kSuccess;
+    (c.accept_older ? counters.older_read : counters.doubts_refused) += in_doubt;
+    return c.accept_older ? Status::kSuccess : Status::kDoubtful;
 }
 
 /// Announces what the copy of a block will wait for: stores on devices read the pages of several together.
@@ -187,6 +199,7 @@ bool Shard::Impl::purge(nvme::VolumeId volume) {
         return true;
     });
     tombstones.drop_if([&](const Tombstone& t) { return key_volume(t.first) == volume; });
+    doubts.drop_if([&](BlockKey key, const WriteOrder&) { return key_volume(key) == volume; });
     floors.forget(volume);
     LogRecord record{};
     record.type = LogType::kPurge;
@@ -286,6 +299,7 @@ void Shard::Impl::refresh_gauges() {
     counters.free_pages = limit > pool.valid_pages() ? limit - pool.valid_pages() : 0;
     counters.units_erased = pool.units_erased();
     counters.tombstones = tombstones.size();
+    counters.doubtful = doubts.size();
     counters.units_bad = pool.units() - pool.good_units();
     counters.data_pages = limit;
     counters.data_pages_new = room.data_pages(pool.units(), pages_per_unit);

@@ -42,6 +42,7 @@ struct ShardCommand {
     nvme::Epoch volume_epoch;   ///< of the volume's record when it was checked
     std::uint8_t first_sector;  ///< reads: of one block; sectors 0: whole blocks
     std::uint8_t sectors;
+    bool accept_older;     ///< reads: of a doubtful block the older version is the answer
     std::uint8_t of_port;  ///< whatever the port that carries it (shard_port.hpp) wants to say
     std::uint64_t sequence;
     std::uint64_t floor;  ///< of the volume when it was checked

@@ -15,6 +15,7 @@
 
 #include "deengine/block_map.hpp"
 #include "deengine/checkpoint.hpp"
+#include "deengine/doubts.hpp"
 #include "deengine/journal.hpp"
 #include "deengine/lost_page.hpp"
 #include "deengine/order.hpp"
@@ -45,6 +46,7 @@ struct Shard::Impl {
     std::uint32_t poll(std::uint64_t now_ns);
     void prefetch(BlockKey key) const;
     nvme::Status read(const ShardCommand& c);
+    nvme::Status check_doubts(const ShardCommand& c);
     void prefetch_page(BlockKey key, std::uint32_t first_sector) const;
     nvme::Status read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors, std::byte* to);
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
@@ -100,6 +102,8 @@ struct Shard::Impl {
     [[nodiscard]] bool needs_sync() const;
     [[nodiscard]] bool wants_units_back() const;
     [[nodiscard]] bool group_is_old() const;
+    [[nodiscard]] bool wants_stamp() const;
+    void stamp();
     void begin_sync();
     void end_group();
     void hold_units_back(const PageOob& damaged);
@@ -173,6 +177,7 @@ struct Shard::Impl {
     BlockMap map;
     Tombstones tombstones;
     VolumeFloors floors;
+    Doubts doubts;
     Journal journal;
     CheckpointWriter checkpoint;
     GroupClock groups;  ///< durable: survives power loss
@@ -182,6 +187,7 @@ struct Shard::Impl {
     std::uint64_t clock_ns = 0;        ///< of the last poll
     std::uint64_t group_began_ns = 0;  ///< when the group's first page was programmed, nearly
     bool programmed_in_group = false;  ///< a page was programmed in the current group
+    bool unstamped = false;            ///< a page was programmed since the last stamp of an idle shard
     bool killable = false;             ///< a page was programmed that a kill loses until a sync
     bool syncing = false;              ///< a sync is in flight
     SyncLevel sync_level = SyncLevel::kPower;

@@ -163,6 +163,7 @@ Status Shard::Impl::write_block(const ShardCommand& c, std::uint32_t i) {
         (void)map.update(key, {page, false});
         forget_page(old_page);
     }
+    doubts.settle(key, WriteOrder::of(oob));
     ++counters.blocks_written;
     return Status::kSuccess;
 }
@@ -299,6 +300,7 @@ bool Shard::Impl::trim_run(const ShardCommand& c, std::uint32_t first, std::uint
     if (remembers && !log(record)) return false;
     for (std::uint32_t i = first; i < first + blocks; ++i) {
         const BlockKey key = make_key(c.volume, c.first + i);
+        if (remembers) doubts.settle(key, WriteOrder::of_tombstone(c.epoch, c.sequence));
         if (planned[i].action != Action::kReplace) continue;
         const PageNumber page = map.find(key)->page;
         (void)map.erase(key);

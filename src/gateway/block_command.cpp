@@ -114,6 +114,9 @@ Status host_status(Status status) {
         case Status::kStaleEpoch:
         case Status::kNotWritable:
             return Status::kNamespaceWriteProtected;
+        case Status::kDoubtful:
+            // A replica that cannot be asked may hold the newest version: data or an error, never older data.
+            return Status::kUnrecoveredReadError;
         default:
             // The array did not answer, not in time, or with what has no name outside of it.
             return Status::kInternalError;

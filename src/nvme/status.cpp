@@ -92,6 +92,8 @@ const char* status_name(Status s) noexcept {
             return "GNStor: Volume Exists";
         case Status::kNoSuchVolume:
             return "GNStor: No Such Volume";
+        case Status::kDoubtful:
+            return "GNStor: Newest Version Doubtful";
         case Status::kTimedOut:
             return "timed out";
         case Status::kBadArgument:

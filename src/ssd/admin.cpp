@@ -85,6 +85,9 @@ nvme::SsdCountersLog counters_log(const deengine::EngineCounters& c) {
     log.scrub_bad_pages = c.scrub_bad;
     log.bad_units = c.units_bad;
     log.lost_blocks = c.lost_blocks;
+    log.doubtful_blocks = c.doubtful;
+    log.doubtful_reads = c.doubts_refused;
+    log.older_reads = c.older_read;
     return log;
 }
 

@@ -176,6 +176,13 @@ BlockCheck check_blocks(StoreView& view, StoreCheck& check) {
         result.findings.push_back(
             {Severity::kDamage, view.superblock().data_offset,
              "the newest checkpoint is damaged; the one before it, and what followed, serves"});
+    if (const std::uint64_t doubtful = check.recovery.blocks_doubtful; doubtful != 0)
+        result.findings.push_back(
+            {Severity::kNote, view.superblock().data_offset,
+             fmt::format("{} blocks are in doubt: their newest versions were torn by a power cut, or have "
+                         "rotted; reads ask the other replicas first (`gnstor ssd recover --explain` names "
+                         "them)",
+                         doubtful)});
     for (std::size_t i = 0; i < (*mounted)->shards.size(); ++i) {
         const Shard& shard = *(*mounted)->shards[i];
         for (const std::string& disagreement : shard.audit())

@@ -31,7 +31,7 @@ struct Bench {
           map(map_pages),
           tombstones(1000),
           journal(flash, pool),
-          writer(journal, pool, map, tombstones, floors) {
+          writer(journal, pool, map, tombstones, floors, doubts) {
         pool.start(1);
     }
     CheckpointBegin dimensions() const {
@@ -81,6 +81,7 @@ struct Bench {
     UnitPool pool;
     BlockMap map;
     Tombstones tombstones;
+    Doubts doubts;
     std::vector<VolumeFloor> floors;
     Journal journal;
     CheckpointWriter writer;

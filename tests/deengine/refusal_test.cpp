@@ -206,7 +206,7 @@ TEST_F(Refusal, FieldsThatMakeNoSense) {
                   Status::kInvalidField)
             << "protection information";
     }
-    EXPECT_EQ(run(IoOpcode::kRead, valid(), [](nvme::Command& c) { c.cdw13 |= 1u << 16; }).status,
+    EXPECT_EQ(run(IoOpcode::kRead, valid(), [](nvme::Command& c) { c.cdw13 |= 1u << 17; }).status,
               Status::kInvalidField);
     EXPECT_EQ(field(IoOpcode::kWrite, [](IoFields& f) { f.sequence = 0; }), Status::kInvalidField);
     EXPECT_EQ(field(IoOpcode::kWriteZeroes, [](IoFields& f) { f.sequence = 0; }), Status::kInvalidField);

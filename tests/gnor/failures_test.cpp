@@ -124,6 +124,56 @@ TEST_F(Failures, ReadsTryTheNextReplica) {
     rig.expect_clean();
 }
 
+/// Answers as a drive in doubt: the older version is for those who ask for it.
+std::function<Decision(const nvme::Command&, const IoFields&)> in_doubt(std::atomic<std::uint32_t>& older) {
+    return [&older](const nvme::Command&, const IoFields& f) {
+        if (!f.accept_older) return Decision{Decision::kRefuse, Status::kDoubtful, 0};
+        ++older;
+        return Decision{};
+    };
+}
+
+TEST_F(Failures, ABlockInDoubtIsReadFromTheReplicaThatIsNot) {
+    const auto replicas = rig.replicas_of(0);
+    std::atomic<std::uint32_t> older{0};
+    for (std::uint32_t doubtful = 0; doubtful < 2; ++doubtful) {
+        rule_everywhere({});
+        rig.drives[replicas.slot[doubtful]]->set_block(0, pattern_block(0, 5));
+        rig.drives[replicas.slot[1 - doubtful]]->set_block(0, pattern_block(0, 9));
+        rig.drives[replicas.slot[doubtful]]->set_rule(in_doubt(older));
+        EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+        EXPECT_TRUE(std::equal(data.begin(), data.begin() + 4096, pattern_block(0, 9).begin()));
+    }
+    EXPECT_EQ(older, 0u) << "nobody was asked for the older version";
+    rig.expect_clean();
+}
+
+TEST_F(Failures, ABlockInDoubtOnEveryReplicaIsItsOlderVersion) {
+    const auto replicas = rig.replicas_of(0);
+    std::atomic<std::uint32_t> older{0};
+    for (auto& d : rig.drives) d->set_rule(in_doubt(older));
+    for (std::uint32_t r = 0; r < 2; ++r) rig.drives[replicas.slot[r]]->set_block(0, pattern_block(0, 5));
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+    EXPECT_TRUE(std::equal(data.begin(), data.begin() + 4096, pattern_block(0, 5).begin()));
+    EXPECT_EQ(older, 1u);
+    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 3, 2, data.data(), late()), Status::kSuccess);
+    EXPECT_EQ(older, 2u);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, TheOlderVersionIsNoAnswerWhileAReplicaCannotSayWhetherItHasANewerOne) {
+    const auto replicas = rig.replicas_of(0);
+    std::atomic<std::uint32_t> older{0};
+    for (std::uint32_t doubtful = 0; doubtful < 2; ++doubtful) {
+        rig.drives[replicas.slot[doubtful]]->set_rule(in_doubt(older));
+        rig.drives[replicas.slot[1 - doubtful]]->set_rule(
+            always({Decision::kRefuse, Status::kUnrecoveredReadError, 0}));
+        EXPECT_NE(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+    }
+    EXPECT_EQ(older, 0u);
+    rig.expect_clean();
+}
+
 TEST_F(Failures, ReplicasSeeTheSameCommandIdAndSequenceAndSequencesRise) {
     for (std::uint32_t i = 0; i < 20; ++i)
         ASSERT_EQ(v.write(kMe, ch, i * 5, 1 + i, data.data(), late()), Status::kSuccess);

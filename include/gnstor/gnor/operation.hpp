@@ -69,6 +69,19 @@ GN_HD Targets choose_targets(State& c, const Operation& op, const Step& step) {
     return t;
 }
 
+/// Whether every replica of a chunk that is *in* can be asked now. One that cannot may hold a newer version
+/// than those in doubt.
+template <class State>
+GN_HD bool can_ask_all(State& c, const Operation& op, const CommandSlot& slot) {
+    const auto replicas = placement::place(*op.map, op.geometry, slot.block >> op.geometry.chunk_shift);
+    for (std::uint32_t i = 0; i < replicas.count; ++i) {
+        const std::uint32_t s = replicas.slot[i];
+        if (op.map->slots[s].state != placement::SlotState::kIn) continue;
+        if (s >= c.queues || is_broken(c, s)) return false;
+    }
+    return true;
+}
+
 /// A run of the pool for each member with `blocks` > 0, or kNone. All members call.
 template <class Group, class State>
 GN_HD std::uint32_t take_bounce_run(Group group, State& c, std::uint32_t blocks, std::uint32_t hint) {
@@ -234,7 +247,8 @@ GN_HD bool retry_or_fail(State& c, Operation& op, Cursor& cursor, LaneWork& work
                          bool expired) {
     if (work.current != kNone) return false;  // what is being sent goes first
     CommandSlot& slot = c.slot(work.head);
-    const NextAttempt next = next_attempt(slot, op.geometry.replicas, status);
+    NextAttempt next = next_attempt(slot, op.geometry.replicas, status);
+    if (next == NextAttempt::kAcceptOlder && !can_ask_all(c, op, slot)) next = NextAttempt::kEnd;
     if (next == NextAttempt::kEnd || expired) {
         // What was not begun waited behind this one.
         if (next != NextAttempt::kEnd && nvme::may_retry(status)) work.stall = status;
@@ -246,7 +260,9 @@ GN_HD bool retry_or_fail(State& c, Operation& op, Cursor& cursor, LaneWork& work
     work.pause.start();
     op.load_map();
     const std::uint8_t said = attempts_after(slot.attempts, status);
-    slot.attempts = next == NextAttempt::kNextReplica ? static_cast<std::uint8_t>(said + 1) : std::uint8_t{0};
+    slot.attempts = next == NextAttempt::kNextReplica   ? static_cast<std::uint8_t>(said + 1)
+                    : next == NextAttempt::kAcceptOlder ? kOlderAccepted
+                                                        : std::uint8_t{0};
     start_again(c, op, cursor, work, work.dequeue(c), status);
     return true;
 }

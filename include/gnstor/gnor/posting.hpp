@@ -58,6 +58,9 @@ struct CommandContext {
     bool fua = false;  ///< writes, zeroes and reads are answered from stable media (VolumeRef::stable)
 };
 
+/// In CommandSlot::attempts: this read takes the older version of a doubtful block (retrying.hpp decides it).
+inline constexpr std::uint8_t kOlderAccepted = 0x10;
+
 /// What a capsule says of one command, beside what all of its operation have in common.
 struct CapsuleFields {
     nvme::IoOpcode opcode;
@@ -68,6 +71,7 @@ struct CapsuleFields {
     std::uint64_t sequence;
     std::uint64_t wire;  ///< where its data lies, `bytes` of it, for the NIC
     std::uint32_t bytes, rkey;
+    bool accept_older = false;  ///< a read that every replica answered Doubtful
 };
 
 /// How much of a command's payload travels with it.
@@ -90,6 +94,7 @@ inline nvme::Command build_command(const CommandContext& context, const CapsuleF
     fields.first_sector = f.first_sector;
     fields.sectors = f.sectors;
     fields.sequence = f.sequence;
+    fields.accept_older = f.accept_older;
     fields.fua =
         context.fua && (f.opcode == nvme::IoOpcode::kWrite || f.opcode == nvme::IoOpcode::kWriteZeroes ||
                         f.opcode == nvme::IoOpcode::kRead);
@@ -118,6 +123,7 @@ GN_HD CapsuleFields capsule_of(State& c, std::uint32_t index) {
     f.wire = wire_of(c, slot);
     f.bytes = payload_bytes(slot);
     f.rkey = slot.rkey;
+    f.accept_older = (slot.attempts & kOlderAccepted) != 0;
     return f;
 }
 

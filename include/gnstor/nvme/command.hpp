@@ -157,18 +157,22 @@ struct IoFields {
     std::uint8_t sectors = 0;       ///< 0: whole blocks; else 1 .. 8, blocks == 1
     std::uint64_t sequence = 0;     ///< writes, write zeroes, trims: CDW14-15
     bool fua = false;               ///< CDW12 bit 30
+    /// Reads: of a doubtful block (Status::kDoubtful) the older version is the answer. CDW13 bit 16. For a
+    /// reader to whom every replica that is *in* has answered Doubtful.
+    bool accept_older = false;
 
     GN_HD
     bool operator==(const IoFields& o) const {
         return volume == o.volume && client == o.client && block == o.block && blocks == o.blocks &&
                epoch == o.epoch && map_version == o.map_version && first_sector == o.first_sector &&
-               sectors == o.sectors && sequence == o.sequence && fua == o.fua;
+               sectors == o.sectors && sequence == o.sequence && fua == o.fua &&
+               accept_older == o.accept_older;
     }
 };
 
 /// Fills everything but command id and data pointer. CDW10-11 SLBA: VID 63:48, client 47:32, VBA 31:0; CDW12:
-/// NLB (0's based) 15:0, FUA 30; CDW13: first sector 7:0, sectors 15:8. One range of a trim goes the same way
-/// as a write zeroes (dataset management carries its ranges as data: nvme::DsmRange).
+/// NLB (0's based) 15:0, FUA 30; CDW13: first sector 7:0, sectors 15:8, accept older 16. One range of a trim
+/// goes the same way as a write zeroes (dataset management carries its ranges as data: nvme::DsmRange).
 GN_HD
 inline Command encode_io(IoOpcode opcode, const IoFields& f) {
     Command c{};
@@ -180,7 +184,8 @@ inline Command encode_io(IoOpcode opcode, const IoFields& f) {
     c.cdw10 = f.block;
     c.cdw11 = (std::uint32_t{f.volume} << 16) | f.client;
     c.cdw12 = ((f.blocks - 1) & 0xFFFFu) | (f.fua ? 1u << 30 : 0u);
-    c.cdw13 = std::uint32_t{f.first_sector} | (std::uint32_t{f.sectors} << 8);
+    c.cdw13 =
+        std::uint32_t{f.first_sector} | (std::uint32_t{f.sectors} << 8) | (f.accept_older ? 1u << 16 : 0u);
     c.cdw14 = static_cast<std::uint32_t>(f.sequence);
     c.cdw15 = static_cast<std::uint32_t>(f.sequence >> 32);
     return c;
@@ -199,6 +204,7 @@ inline void decode_io(const Command& c, IoFields& f) {
     f.sectors = static_cast<std::uint8_t>((c.cdw13 >> 8) & 0xFFu);
     f.sequence = c.cdw14 | (static_cast<std::uint64_t>(c.cdw15) << 32);
     f.fua = ((c.cdw12 >> 30) & 1u) != 0;
+    f.accept_older = ((c.cdw13 >> 16) & 1u) != 0;
 }
 GN_HD
 inline IoFields decode_io(const Command& c) {

@@ -27,10 +27,12 @@ struct SsdCountersLog {
     std::uint64_t capsules;
     std::uint64_t connections_accepted, connections_refused, connections_failed, connections_disconnected;
     std::uint64_t keep_alive_expired;
-    std::uint64_t reserved184[41];
+    // Blocks in doubt now; blocks read that were answered Doubtful, and with the older version.
+    std::uint64_t doubtful_blocks, doubtful_reads, older_reads;
+    std::uint64_t reserved208[38];
 };
 static_assert(sizeof(SsdCountersLog) == 512, "of one sector, as log pages are");
-static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved184) == 184);
+static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved208) == 208);
 
 /// What asks for all of it; where the data goes is the caller's to say.
 inline Command counters_log_command() {

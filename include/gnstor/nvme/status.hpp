@@ -39,6 +39,9 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kStaleTerm = 0x7C5,     ///< an admin command of a daemon that was superseded; do not retry
     kVolumeExists = 0x7C6,  ///< VOLUME ADD of a VID or a name that is there
     kNoSuchVolume = 0x7C7,  ///< admin commands on an unknown VID (data commands answer Access Denied)
+    /// A read of a block whose newest version this drive cannot tell from a torn write: ask another replica;
+    /// if all answer this, the older version may be asked for (IoFields::accept_older). ARRAY.md, rule 18.
+    kDoubtful = 0x7C8,
     // Local: never on a wire.
     kTimedOut = 0x10001,     ///< the deadline passed after it was sent: outcome unknown, buffer still in use
     kBadArgument = 0x10002,  ///< zero blocks, misaligned buffer, sector range, ...

@@ -22,6 +22,7 @@ constexpr NamedMutation kMutations[] = {
      "a checkpoint is ended before what its slices name is durable"},
     {Mutation::kApplyOutdatedPage, "apply-outdated-page",
      "recovery maps a page of an earlier life of its VID"},
+    {Mutation::kForgetDoubt, "forget-doubt", "a young page whose contents are bad is as if never written"},
     {Mutation::kAnswerSupersededEarly, "answer-superseded-early",
      "superseded is answered before the winner is durable"},
 };
@@ -117,7 +118,9 @@ std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds) {
     line("units erased", c.erases);
     line("erases failed", c.erases_failed);
     line("pages rotten", c.rotten);
+    line("young pages rotten", c.rotten_young);
     line("media errors answered", c.media_errors);
+    line("doubts answered", c.doubts);
     line("volumes deleted", c.deletions);
     line("syncs failed", c.syncs_failed);
     line("pages collected", c.collected);

@@ -177,6 +177,12 @@ void World::send_read(nvme::VolumeId vid) {
     Sent s = base(vid, IoOpcode::kRead);
     s.fields.client = oracle_.volumes[vid].record.owner;
     s.fields.block = pick_block(s.fields.blocks);
+    // Of a block that rotted it would be a version that only another replica can replace.
+    auto& blocks = oracle_.volumes[vid].blocks;
+    bool whole = true;
+    for (std::uint32_t i = 0; i < s.fields.blocks; ++i)
+        whole = whole && blocks[s.fields.block + i].damaged == 0;
+    s.fields.accept_older = whole && random_.below(2) == 0;
     if (s.fields.blocks == 1 && random_.below(2) == 0) {
         s.fields.first_sector = static_cast<std::uint8_t>(random_.below(8));
         s.fields.sectors = static_cast<std::uint8_t>(1 + random_.below(8u - s.fields.first_sector));

@@ -242,6 +242,12 @@ bool World::compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRe
         return true;
     }
     const char* when = after_cut ? "after a cut " : "";
+    if (a.status == Status::kDoubtful && block.damaged != 0) {
+        ++counters_.doubts;  // perhaps the newest one, which rotted: here is no replica that would tell
+        return true;
+    }
+    if (a.status == Status::kDoubtful)
+        return compare_older(drive, vid, record, vba, block, after_cut, version);
     if (!ok(a.status)) {
         fail(fmt::format("{}a read of volume {} block {} was answered {}", when, vid, vba,
                          nvme::status_name(a.status)));
@@ -256,6 +262,24 @@ bool World::compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRe
         return true;
     }
     fail(fmt::format("{}volume {} block {} shows what it must not: {}", when, vid, vba,
+                     describe(block, bytes.data(), next_content_)));
+    return false;
+}
+
+/// The drive cannot tell the newest version from a torn one. Nothing of this block has rotted: so it may say
+/// that only of one which nobody was promised, and what is older must be a version that may show.
+bool World::compare_older(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRecord& record,
+                          nvme::BlockAddress vba, const BlockState& block, bool after_cut,
+                          const Version** version) {
+    ++counters_.doubts;
+    Block bytes;
+    nvme::IoFields fields = read_fields(record, vba);
+    fields.accept_older = true;
+    const Answer a = drive.call(nvme::encode_io(IoOpcode::kRead, fields), record.owner, bytes);
+    *version = ok(a.status) ? block.find(bytes.data(), 0, nvme::kSectorsPerBlock, after_cut) : nullptr;
+    if (*version != nullptr && block.may_be_doubtful(**version)) return true;
+    fail(fmt::format("{}volume {} block {} is called doubtful, and its older version was answered {}: {}",
+                     after_cut ? "after a cut " : "", vid, vba, nvme::status_name(a.status),
                      describe(block, bytes.data(), next_content_)));
     return false;
 }

@@ -30,6 +30,7 @@ void BlockState::refuse(const WriteOrder& order, ContentId content) {
 }
 
 void BlockState::acknowledge(const WriteOrder& order, bool durable_now) {
+    if (doubtful && order >= *doubtful) doubtful.reset();
     live = std::max(live, order);
     if (durable_now) make_durable(order);
 }
@@ -60,8 +61,14 @@ void BlockState::see(const WriteOrder& order) {
     live = std::max(live, order);
 }
 
+bool BlockState::may_be_doubtful(const Version& shown) const {
+    return doubtful || std::ranges::any_of(versions, [&](const Version& v) { return v.order > shown.order; });
+}
+
 void BlockState::settle(const Version& shown) {
     const Version least = shown;
+    for (const Version& v : versions)
+        if (v.order > least.order) doubtful = std::max(doubtful.value_or(WriteOrder{}), v.order);
     live = durable = least.order;
     std::erase_if(versions,
                   [&](const Version& v) { return v.content != least.content || v.order < least.order; });

@@ -34,6 +34,9 @@ struct BlockState {
     /// The medium took a page of it: reads may fail until a write that was sent later goes well. 0: no, else
     /// the tag of the next command then.
     std::uint64_t damaged = 0;
+    /// A cut may have torn versions up to this one, newer than what is shown: the drive may answer Doubtful
+    /// until that or a newer one is acknowledged.
+    std::optional<WriteOrder> doubtful;
 
     void send(const WriteOrder& order, ContentId content);
     void refuse(const WriteOrder& order, ContentId content);
@@ -42,6 +45,8 @@ struct BlockState {
     /// The least version, not older than the bound, that these sectors may be of; null: none.
     [[nodiscard]] const Version* find(const std::byte* bytes, std::uint32_t first, std::uint32_t sectors,
                                       bool after_cut) const;
+    /// Something newer than this may have been torn, or rotted.
+    [[nodiscard]] bool may_be_doubtful(const Version& shown) const;
     /// A read since the boot showed it.
     void see(const WriteOrder& order);
     void cut() { live = durable; }

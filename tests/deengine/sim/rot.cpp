@@ -1,9 +1,11 @@
 // rot.cpp: pages that go bad after they were certain, and syncs that fail.
 //
-// Only what the drive is bound to tell from a tear: whatever a cut leaves, two groups above the page's own
-// are there, and of a bad record also a page behind it, in its unit (a page of the journal: the next number),
-// that is of none of the last two groups. With less a bad page is byte for byte what a tear leaves of one
-// that nobody was promised (DEENGINE: docs/store-format.md, "Recovery", 3; docs/reliability.md).
+// Contents of any data page: of one that a cut might have torn the drive must say that its block is in doubt.
+// Records, and pages of the journal, only where the drive is bound to tell rot from a tear: whatever a cut
+// leaves, two groups above the page's own are there, and of a bad record also a page behind it, in its unit
+// (a page of the journal: the next number), that is of none of the last two groups. With less a bad record is
+// byte for byte what a tear leaves of one that nobody was promised (DEENGINE: docs/store-format.md,
+// "Recovery", 3; docs/reliability.md).
 #include "deengine/sim/world.hpp"
 
 #include "deengine/journal.hpp"
@@ -37,6 +39,9 @@ class CertainPages {
     [[nodiscard]] bool is_old(PageNumber p) const {
         return holds_record(p) && !uncertain_[p] && oob(p).group + 2 <= newest_;
     }
+    [[nodiscard]] bool holds_record(PageNumber p) const {
+        return gnstor::deengine::sim::holds_record(medium_.page(p));
+    }
     /// Whether this page's record would be missed if it were bad.
     [[nodiscard]] bool shows_bad_record(PageNumber p) const {
         if (oob(p).kind == PageKind::kSystem) return is_old_number(oob(p).sequence + 1);
@@ -48,9 +53,6 @@ class CertainPages {
 
   private:
     [[nodiscard]] const PageOob& oob(PageNumber p) const { return medium_.page(p).oob; }
-    [[nodiscard]] bool holds_record(PageNumber p) const {
-        return gnstor::deengine::sim::holds_record(medium_.page(p));
-    }
     [[nodiscard]] bool is_old_number(std::uint64_t number) const {
         for (PageNumber p = begin_; p < end_; ++p)
             if (holds_record(p) && oob(p).kind == PageKind::kSystem && oob(p).sequence == number)
@@ -117,10 +119,13 @@ bool World::rot_page(PageNumber p) {
     while (units_of_shard(g.units, shard + 1, config_.medium.views).first <= p / g.pages_per_unit) ++shard;
     const CertainPages certain(*medium_, config_.cut_mode(), shard);
     const MediumPage& page = medium_->page(p);
-    if (!certain.is_old(p)) return false;
     const bool journal = page.oob.kind == PageKind::kSystem;
     if (!journal && page.oob.kind != PageKind::kData) return false;
     if (journal && !config_.rot_records) return false;
+    // Of a young page the contents alone: the drive must call its block doubtful, or fail its reads.
+    const bool young = !certain.is_old(p);
+    if (young && (journal || !certain.holds_record(p))) return false;
+    counters_.rotten_young += young ? 1 : 0;
     const auto volume = oracle_.volumes.find(page.oob.vid);
     if (!journal && volume != oracle_.volumes.end()) {
         const auto block = volume->second.blocks.find(page.oob.vba);
@@ -129,7 +134,7 @@ bool World::rot_page(PageNumber p) {
     if (journal && page.oob.epoch == static_cast<std::uint32_t>(JournalPage::kCheckpointRecords))
         damage_torn_blocks();
     ++counters_.rotten;
-    const bool record = config_.rot_records && random_.below(2) == 0 && certain.shows_bad_record(p);
+    const bool record = !young && config_.rot_records && random_.below(2) == 0 && certain.shows_bad_record(p);
     note(fmt::format("page {} rots: volume {} block {} kind {}{}", p, page.oob.vid, page.oob.vba,
                      static_cast<int>(page.oob.kind), record ? ", its record" : ""));
     record_rot_ = record_rot_ || record || journal;

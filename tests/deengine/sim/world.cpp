@@ -49,9 +49,9 @@ void SimCounters::add(const SimCounters& o) {
         &SimCounters::recoveries, &SimCounters::cuts_in_recovery, &SimCounters::crashes, &SimCounters::closes,
         &SimCounters::torn, &SimCounters::lost, &SimCounters::programs, &SimCounters::erases,
         &SimCounters::programs_failed, &SimCounters::erases_failed, &SimCounters::rotten,
-        &SimCounters::deletions, &SimCounters::media_errors, &SimCounters::mounts_refused,
-        &SimCounters::forgiven, &SimCounters::superseded, &SimCounters::audits, &SimCounters::syncs_failed,
-        &SimCounters::collected, &SimCounters::checkpoints);
+        &SimCounters::rotten_young, &SimCounters::deletions, &SimCounters::media_errors, &SimCounters::doubts,
+        &SimCounters::mounts_refused, &SimCounters::forgiven, &SimCounters::superseded, &SimCounters::audits,
+        &SimCounters::syncs_failed, &SimCounters::collected, &SimCounters::checkpoints);
 }
 
 World::World(const SimConfig& config) : config_(config) {
@@ -60,6 +60,8 @@ World::World(const SimConfig& config) : config_(config) {
     set.map.slot_count = 1;
     set.map.slots[0].state = placement::SlotState::kIn;
     set.map.slots[0].weight = 1;
+    // What a kill leaves is what the process programmed, where the flash does not forget.
+    config_.engine.same_boot = config_.cut_mode() == CutMode::kKill && config_.medium.survives_kill;
     std::memcpy(set.map.slots[0].ssd_uuid, config_.engine.ssd_uuid, sizeof(config_.engine.ssd_uuid));
     medium_ = std::make_unique<Medium>(config_.medium);
     metadata_ = std::make_unique<Metadata>();
@@ -279,6 +281,13 @@ void World::completed_read(const Sent& s, Status status) {
         ++counters_.media_errors;
         for (std::uint32_t i = 0; i < s.fields.blocks; ++i)
             if (v->blocks[s.fields.block + i].damaged != 0) return;
+    }
+    if (status == Status::kDoubtful) {
+        ++counters_.doubts;
+        for (std::uint32_t i = 0; i < s.fields.blocks; ++i) {
+            const BlockState& b = v->blocks[s.fields.block + i];
+            if (b.doubtful || b.damaged != 0) return;
+        }
     }
     if (!ok(status)) return fail(fmt::format("a read was answered {}", nvme::status_name(status)));
     const std::uint32_t sectors = s.fields.sectors != 0 ? s.fields.sectors : nvme::kSectorsPerBlock;

@@ -30,8 +30,8 @@ struct SimCounters {
     std::uint64_t operations = 0, commands = 0, reads = 0, blocks_compared = 0, refusals = 0, full = 0,
                   busy = 0, cuts = 0, recoveries = 0, cuts_in_recovery = 0, crashes = 0, closes = 0, torn = 0,
                   lost = 0, programs = 0, erases = 0, programs_failed = 0, erases_failed = 0, rotten = 0,
-                  deletions = 0, media_errors = 0, mounts_refused = 0, forgiven = 0, superseded = 0,
-                  audits = 0, syncs_failed = 0, collected = 0, checkpoints = 0;
+                  rotten_young = 0, deletions = 0, media_errors = 0, doubts = 0, mounts_refused = 0,
+                  forgiven = 0, superseded = 0, audits = 0, syncs_failed = 0, collected = 0, checkpoints = 0;
     void add(const SimCounters& o);
 };
 
@@ -141,6 +141,9 @@ class World {
     /// a second time.
     bool compare(Drive& drive, bool after_cut, bool settle, std::vector<WriteOrder>* shown);
     bool compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRecord& record,
+                       nvme::BlockAddress vba, const BlockState& block, bool after_cut,
+                       const Version** version);
+    bool compare_older(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRecord& record,
                        nvme::BlockAddress vba, const BlockState& block, bool after_cut,
                        const Version** version);
     bool probe(Drive& drive);

@@ -1,0 +1,61 @@
+// doubts.hpp: blocks of which a recovery found a version that it cannot tell from a torn write. ARRAY.md,
+// rule 18.
+//
+// After a power cut a young page whose record is good and whose contents are not is either a write that was
+// never acknowledged, or one that was and has rotted since. The map keeps the older version of its block (or
+// none); the order of the doubtful one stands here.
+// Invariants
+//   * a block is in doubt exactly while its present order (page or tombstone) is older than the doubtful one;
+//   * doubts are made by a mount alone: afterwards a change of the block settles its doubt, or leaves it;
+//   * each complete checkpoint names all of them (LogType::kDoubt in its records), so that they outlive it.
+// Bounded by capacity(): what a mount finds beyond that stays mapped, and its reads fail instead. Owned by
+// one shard.
+#pragma once
+
+#include "deengine/block_map.hpp"
+#include "deengine/order.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace gnstor::deengine {
+
+class Doubts {
+  public:
+    /// Of a shard of so many pages: what a checkpoint has room to name.
+    static constexpr std::size_t capacity(std::uint64_t pages) {
+        return static_cast<std::size_t>(std::clamp<std::uint64_t>(pages / 32, 126, 65536));
+    }
+
+    [[nodiscard]] bool empty() const { return newest_.empty(); }
+    [[nodiscard]] std::size_t size() const { return newest_.size(); }
+    [[nodiscard]] bool contains(BlockKey key) const { return newest_.contains(key); }
+    /// The newest doubtful version of a block counts.
+    void add(BlockKey key, const WriteOrder& order) {
+        WriteOrder& known = newest_[key];
+        known = std::max(known, order);
+    }
+    /// The block has this order now.
+    void settle(BlockKey key, const WriteOrder& order) {
+        if (newest_.empty()) [[likely]]
+            return;
+        const auto it = newest_.find(key);
+        if (it != newest_.end() && it->second <= order) newest_.erase(it);
+    }
+    /// Drops every doubt for which f(BlockKey, const WriteOrder&) is true.
+    template <class F>
+    void drop_if(F&& f) {
+        std::erase_if(newest_, [&](const auto& doubt) { return f(doubt.first, doubt.second); });
+    }
+    template <class F>
+    void for_each(F&& f) const {
+        for (const auto& [key, order] : newest_) f(key, order);
+    }
+
+  private:
+    std::map<BlockKey, WriteOrder> newest_;
+};
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,223 @@
+// doubts_test.cpp: a young page that was torn, or has rotted: never zeroes or older data in silence, and
+// never an error where the older version is the answer. ARRAY.md, rule 18.
+#include "deengine/rig.hpp"
+
+namespace gnstor::deengine::test {
+namespace {
+
+constexpr nvme::VolumeId kVolume = 1;
+constexpr nvme::ClientId kClient = 7;
+
+EngineOptions power_options(Mutation mutation = Mutation::kNone) {
+    EngineOptions o = default_options();
+    o.volatile_cache = false;
+    o.mutation = mutation;
+    return o;
+}
+
+class DoubtRig : public Rig {
+  public:
+    explicit DoubtRig(EngineOptions o = power_options()) : Rig(24, 16, o) {
+        EXPECT_EQ(add(make_record(kVolume, kClient)), Status::kSuccess);
+        EXPECT_EQ(set_map(make_map(1)), Status::kSuccess);
+    }
+    [[nodiscard]] IoFields at(nvme::BlockAddress block, bool accept_older = false) const {
+        IoFields f = fields(kVolume, kClient, block);
+        f.accept_older = accept_older;
+        return f;
+    }
+    void put(nvme::BlockAddress block, std::uint64_t sequence) {
+        ASSERT_EQ(write(at(block), sequence, pattern(sequence)).status, Status::kSuccess);
+    }
+    Status status_of(nvme::BlockAddress block) {
+        Block got;
+        return read(at(block), got).status;
+    }
+    /// One bit of the newest version of a block.
+    void rot(nvme::BlockAddress block) { flash.flip_data(flash.find_last(kVolume, block), 1234); }
+    void boot(bool same_boot = false) {
+        options.same_boot = same_boot;
+        mount();
+        ASSERT_EQ(set_map(make_map(1)), Status::kSuccess);
+    }
+    /// Some seconds in which nobody asks for anything.
+    void idle() {
+        for (int i = 0; i < 8; ++i) engine->poll(now_ns += 1'000'000'000);
+    }
+    [[nodiscard]] const EngineCounters& counters() const { return engine->counters(); }
+};
+
+TEST(Doubts, ARottedYoungBlockIsDoubtfulAfterAPowerCutAndItsOlderVersionIsKept) {
+    DoubtRig rig;
+    rig.put(5, 1);
+    rig.put(5, 2);
+    rig.rot(5);
+    rig.boot();
+    EXPECT_EQ(rig.report.blocks_doubtful, 1u);
+    EXPECT_EQ(rig.counters().doubtful, 1u);
+    EXPECT_EQ(rig.status_of(5), Status::kDoubtful);
+    EXPECT_TRUE(rig.holds(rig.at(5, true), 1));
+    EXPECT_EQ(rig.counters().doubts_refused, 1u);
+    EXPECT_EQ(rig.counters().older_read, 1u);
+}
+
+TEST(Doubts, ABlockWhoseFirstVersionRottedDoesNotReadAsZeroesInSilence) {
+    DoubtRig rig;
+    rig.put(5, 1);
+    rig.rot(5);
+    rig.boot();
+    EXPECT_EQ(rig.status_of(5), Status::kDoubtful);
+    EXPECT_TRUE(rig.holds(rig.at(5, true), 0)) << "every replica was asked: then nobody was told of it";
+    EXPECT_TRUE(rig.holds(rig.at(6), 0)) << "its neighbour was never written";
+}
+
+TEST(Doubts, APartOfABlockAndARangeOverItAreDoubtfulToo) {
+    DoubtRig rig;
+    for (nvme::BlockAddress b = 0; b < 4; ++b) rig.put(b, b + 1);
+    rig.rot(2);
+    rig.boot();
+    Block got;
+    IoFields part = rig.at(2);
+    part.first_sector = 7;
+    part.sectors = 1;
+    EXPECT_EQ(rig.read(part, got).status, Status::kDoubtful);
+    part.accept_older = true;
+    EXPECT_EQ(rig.read(part, got).status, Status::kSuccess);
+    EXPECT_EQ(rig.read(rig.fields(kVolume, kClient, 0, 4), got).status, Status::kDoubtful);
+    EXPECT_EQ(rig.read(rig.fields(kVolume, kClient, 0, 2), got).status, Status::kSuccess);
+}
+
+TEST(Doubts, AKillInTheSameBootTearsNothingButTheOperationUnderWay) {
+    DoubtRig rig;
+    rig.put(5, 1);
+    rig.put(5, 2);
+    rig.put(6, 3);  // so that the page of block 5 is not the last of its unit
+    rig.rot(5);
+    rig.boot(true);
+    EXPECT_EQ(rig.report.blocks_doubtful, 0u);
+    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "said by the mount";
+    EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError) << "rotten: the other replica has it";
+    EXPECT_TRUE(rig.holds(rig.at(6), 3));
+}
+
+TEST(Doubts, AnIdleDriveLeavesNothingThatCouldBeTakenForTorn) {
+    DoubtRig rig;
+    rig.put(5, 1);
+    rig.put(5, 2);
+    const std::uint64_t before = rig.flash.programs;
+    rig.idle();
+    EXPECT_EQ(rig.flash.programs, before + 1) << "one page shows that the groups before it are durable";
+    rig.idle();
+    EXPECT_EQ(rig.flash.programs, before + 1) << "and no more follow";
+    rig.rot(5);
+    rig.boot();
+    EXPECT_EQ(rig.report.blocks_doubtful, 0u);
+    EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError);
+}
+
+TEST(Doubts, AnIdleDriveOfAVolatileCacheClosesItsGroupsToo) {
+    EngineOptions o = power_options();
+    o.volatile_cache = true;
+    DoubtRig rig(o);
+    rig.put(5, 1);
+    rig.idle();
+    rig.rot(5);
+    rig.boot();
+    EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError);
+}
+
+TEST(Doubts, ADoubtOutlivesMountsAndCheckpoints) {
+    DoubtRig rig;
+    rig.put(5, 1);
+    rig.put(5, 2);
+    rig.rot(5);
+    rig.boot();
+    ASSERT_TRUE(rig.engine->close().ok());
+    for (int i = 0; i < 3; ++i) {
+        rig.boot();
+        EXPECT_EQ(rig.status_of(5), Status::kDoubtful) << i;
+        EXPECT_TRUE(rig.holds(rig.at(5, true), 1)) << i;
+        for (std::uint64_t s = 0; s < 200; ++s) rig.put(20 + s % 30, 100 + 200 * i + s);  // and collection
+        if (i == 1) {
+            ASSERT_TRUE(rig.engine->close().ok());
+        }
+    }
+    EXPECT_TRUE(rig.engine->audit().empty());
+}
+
+TEST(Doubts, ANewerWriteSettlesADoubtAndAnOlderOneDoesNot) {
+    DoubtRig rig;
+    rig.put(5, 10);
+    rig.put(5, 20);
+    rig.rot(5);
+    rig.boot();
+    rig.put(5, 15);
+    EXPECT_EQ(rig.status_of(5), Status::kDoubtful) << "20 may have been acknowledged";
+    EXPECT_TRUE(rig.holds(rig.at(5, true), 15));
+    rig.put(5, 21);
+    EXPECT_TRUE(rig.holds(rig.at(5), 21));
+    EXPECT_EQ(rig.counters().doubtful, 0u);
+    rig.boot();
+    EXPECT_TRUE(rig.holds(rig.at(5), 21));
+    EXPECT_EQ(rig.report.blocks_doubtful, 0u);
+}
+
+TEST(Doubts, TheDoubtfulWriteSentAgainMendsItsBlock) {
+    DoubtRig rig;
+    rig.put(5, 10);
+    rig.put(5, 20);
+    rig.rot(5);
+    rig.boot();
+    rig.put(5, 20);
+    EXPECT_TRUE(rig.holds(rig.at(5), 20));
+    EXPECT_TRUE(rig.engine->audit().empty());
+}
+
+TEST(Doubts, ANewerTrimSettlesADoubt) {
+    DoubtRig rig;
+    rig.put(5, 10);
+    rig.put(5, 20);
+    rig.rot(5);
+    rig.boot();
+    ASSERT_EQ(rig.trim(rig.at(5), 21, {{0, 1, 5}}).status, Status::kSuccess);
+    EXPECT_TRUE(rig.holds(rig.at(5), 0));
+    rig.boot();
+    EXPECT_TRUE(rig.holds(rig.at(5), 0)) << "and stays settled";
+    EXPECT_TRUE(rig.engine->audit().empty());
+}
+
+TEST(Doubts, ADeletedVolumeTakesItsDoubtsAlong) {
+    DoubtRig rig;
+    rig.put(5, 1);
+    rig.rot(5);
+    rig.boot();
+    ASSERT_EQ(rig.remove(kVolume), Status::kSuccess);
+    ASSERT_EQ(rig.add(make_record(kVolume, kClient, 2)), Status::kSuccess);
+    rig.epoch = 2;
+    EXPECT_TRUE(rig.holds(rig.at(5), 0));
+    rig.boot();
+    EXPECT_TRUE(rig.holds(rig.at(5), 0));
+}
+
+TEST(Doubts, WhatIsWholeElsewhereIsNotInDoubt) {
+    // A program fails and leaves a good record over bad contents; its repetition in another unit is whole.
+    DoubtRig rig;
+    rig.put(5, 1);
+    rig.flash.program_faults[rig.flash.programs + 1] = RamFlash::Fault::kBadData;
+    rig.put(5, 2);
+    rig.boot();
+    EXPECT_EQ(rig.report.blocks_doubtful, 0u);
+    EXPECT_TRUE(rig.holds(rig.at(5), 2));
+}
+
+TEST(Doubts, AForgottenDoubtWouldBeSeen) {
+    DoubtRig rig(power_options(Mutation::kForgetDoubt));
+    rig.put(5, 1);
+    rig.put(5, 2);
+    rig.rot(5);
+    rig.boot();
+    EXPECT_TRUE(rig.holds(rig.at(5), 1)) << "this is what the broken rule did";
+}
+
+}  // namespace
+}  // namespace gnstor::deengine::test
