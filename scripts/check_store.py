@@ -44,7 +44,7 @@ def check(options):
     found, counts = Findings(), collections.Counter()
     store = Store(options.store)
     boot = check_boot(store, found)
-    volumes = check_metadata(store, found)
+    volumes = check_metadata(store, boot, found)
     sectors, shards = Sectors(store), []
     if boot and boot["state"] == "emptying":
         found.note(PAGE, "the store was being emptied; its contents count no more")

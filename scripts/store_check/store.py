@@ -118,35 +118,42 @@ def check_boot(store, found):
         generation, = struct.unpack_from("<Q", raw, 8)
         mode, state = raw[48], raw[49]
         if raw[:8] == b"GNBOOT2\n" and generation and struct.unpack_from("<I", raw, 2044)[0] == crc32c(raw[:2044]) and mode in (1, 2) and state in (1, 2, 3):
-            copies.append((generation, i, uuid.UUID(bytes=raw[16:32]), mode, state))
+            copies.append((generation, i, uuid.UUID(bytes=raw[16:32]), mode, state, struct.unpack_from("<Q", raw, 56)[0]))
         else:
             # A change is on the medium in one copy before it is begun in the other, so one may be torn.
             found.note(at, f"boot record: copy {i} is damaged or torn")
     if not copies:
         found.bad(PAGE, "boot record: both copies are damaged")
         return None
-    generation, _, incarnation, mode, state = max(copies)
+    generation, _, incarnation, mode, state, metadata_generation = max(copies)
     return {"generation": generation, "incarnation": str(incarnation), "mode": {1: "process", 2: "power"}[mode],
-            "state": {1: "clean", 2: "open", 3: "emptying"}[state]}
+            "state": {1: "clean", 2: "open", 3: "emptying"}[state], "metadata_generation": metadata_generation}
 
 
 Volume = collections.namedtuple("Volume", "vid epoch birth capacity name floor")
 
 
-def check_metadata(store, found):
+def check_metadata(store, boot, found):
     """The firmware's state in force, as {vid: Volume}; None if there is none."""
     copies = []
     for i in range(2):
         at = store.metadata_at + i * store.metadata_bytes
-        head = store.map[at:at + 64]
-        generation, length, blob_crc = struct.unpack_from("<QQI", head, 8)
-        if (head[:8] == b"GNMETA1\n" and generation and length <= store.metadata_bytes - 64
-                and struct.unpack_from("<I", head, 60)[0] == crc32c(head[:60])):
-            copies.append((generation, at, length, blob_crc))
-        elif any(head[60:]):
+        heads = [store.map[place:place + 64] for place in (at, at + store.metadata_bytes - 64)]
+        whole = []
+        for head in heads:
+            generation, length, blob_crc = struct.unpack_from("<QQI", head, 8)
+            if (head[:8] == b"GNMETA1\n" and generation and length <= store.metadata_bytes - 128
+                    and struct.unpack_from("<I", head, 60)[0] == crc32c(head[:60])):
+                whole.append((generation, at, length, blob_crc))
+        if whole:
+            copies.append(max(whole))
+        elif any(any(head[60:]) for head in heads):
             found.bad(at, f"metadata: the header of copy {i} has rotted; it may have been the newest")
-        elif any(head):
+        elif any(any(head) for head in heads):
             found.note(at, f"metadata: the header of copy {i} is torn")
+    closed_with = boot["metadata_generation"] if boot and boot["state"] == "clean" else 0
+    if closed_with > max((copy[0] for copy in copies), default=0):
+        found.bad(store.metadata_at, f"metadata: the store was closed with generation {closed_with}, of which no copy is there")
     if not copies:
         return None
     generation, at, length, blob_crc = max(copies)

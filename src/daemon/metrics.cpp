@@ -29,6 +29,7 @@ const char* help_of(const std::string& counter) {
         {"lost_blocks", "Blocks that recovery could not find whole."},
         {"doubtful_blocks", "Blocks whose newest version may have been torn: another replica is asked."},
         {"doubtful_reads", "Blocks read that were answered Doubtful."},
+        {"young_units", "Service units with pages that a power cut could still put in doubt."},
         {"older_reads", "Blocks in doubt on every replica, read as their older version."},
         {"capsules", "Commands that arrived at the SSD's target, of all kinds."},
         {"connections_accepted", "Connections (admin and I/O queues) that the SSD's target took."},

@@ -225,6 +225,7 @@ SsdCounters counters_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, con
                 {"doubtful_blocks", log->doubtful_blocks},
                 {"doubtful_reads", log->doubtful_reads},
                 {"older_reads", log->older_reads},
+                {"young_units", log->young_units},
                 {"capsules", log->capsules},
                 {"connections_accepted", log->connections_accepted},
                 {"connections_refused", log->connections_refused},

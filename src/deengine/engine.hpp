@@ -70,8 +70,9 @@ struct EngineCounters {
     std::uint64_t busy;    ///< changes refused for want of room for tombstones
     std::uint64_t corrected, lost_blocks, units_bad, tombstones;
     std::uint64_t scrubbed, scrub_bad;
-    std::uint64_t forced;    ///< commands with FUA
-    std::uint64_t doubtful;  ///< blocks in doubt (a gauge)
+    std::uint64_t forced;     ///< commands with FUA
+    std::uint64_t doubtful;   ///< blocks in doubt (a gauge)
+    std::uint64_t unstamped;  ///< shards with pages that a power cut could still make doubtful (a gauge)
     std::uint64_t doubts_refused,
         older_read;  ///< blocks read: answered Doubtful; answered with the older version
     std::uint64_t data_pages, data_pages_new;  ///< that may hold blocks at once; the same with no bad unit

@@ -300,6 +300,7 @@ void Shard::Impl::refresh_gauges() {
     counters.units_erased = pool.units_erased();
     counters.tombstones = tombstones.size();
     counters.doubtful = doubts.size();
+    counters.unstamped = unstamped ? 1 : 0;
     counters.units_bad = pool.units() - pool.good_units();
     counters.data_pages = limit;
     counters.data_pages_new = room.data_pages(pool.units(), pages_per_unit);

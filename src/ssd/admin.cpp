@@ -88,6 +88,7 @@ nvme::SsdCountersLog counters_log(const deengine::EngineCounters& c) {
     log.doubtful_blocks = c.doubtful;
     log.doubtful_reads = c.doubts_refused;
     log.older_reads = c.older_read;
+    log.young_units = c.unstamped;
     return log;
 }
 

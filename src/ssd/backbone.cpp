@@ -54,7 +54,7 @@ Result<NewStore> new_store_for(const DriveOptions& o) {
                     .service_units = o.service_units};
 }
 
-Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mode) {
+Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mode, bool accept_loss) {
     if (o.file.empty()) {
         GN_ASSIGN(const NewStore what, new_store_for(o));
         // The checks of a store on a medium hold for one in memory.
@@ -68,7 +68,9 @@ Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mod
                                       o.memory));
         return std::unique_ptr<Store>(std::move(made));
     }
-    const BootRequest request{.mode = mode};
+    BootRequest request;
+    request.mode = mode;
+    request.accept_loss = accept_loss;
     Result<std::unique_ptr<StoreFile>> file = StoreFile::open_for_use(o.file, request);
     if (!file.ok() && file.error().code == Errc::kNotFound) {
         GN_ASSIGN(const NewStore what, new_store_for(o));

@@ -19,6 +19,7 @@ Result<deengine::FlashGeometry> geometry_for(const DriveOptions& options);
 Result<NewStore> new_store_for(const DriveOptions& options);
 /// Opens the store, for use, or makes it if there is none (memory and files; a device must have been
 /// formatted). An existing store keeps its own geometry, UUID and serial number.
-Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& options, BootMode mode);
+Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& options, BootMode mode,
+                                             bool accept_loss = false);
 
 }  // namespace gnstor::ssd

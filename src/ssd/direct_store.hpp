@@ -50,6 +50,7 @@ class DirectStore final : public Store {
     /// kInvalidArgument: several parts of units whose records do not fill whole pages.
     Result<FlashParts> parts(std::uint32_t count) override;
     void on_sync_end(std::function<void()> call) override { shared_.on_sync_end = std::move(call); }
+    [[nodiscard]] bool note_recovered() override { return shared_.file->note_recovered(); }
     [[nodiscard]] bool end_use() override { return shared_.file->end_use().ok(); }
     [[nodiscard]] std::string describe() const override;
 

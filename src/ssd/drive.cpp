@@ -157,6 +157,7 @@ Result<void> Drive::Impl::mount() {
     engine_options.over_provisioning_percent = identity.over_provisioning_percent;
     engine_options.mdts_blocks = kMdtsBlocks;
     engine_options.volatile_cache = !durable;
+    engine_options.same_boot = identity.same_boot;
     engine_options.block_limit = identity.capacity_bytes / nvme::kBlockBytes;
     engine_options.scrub_pages_per_second = options.scrub_pages_per_second;
     engine_options.on_bad_page = [this](const deengine::BadPlace& bad) {
@@ -165,7 +166,9 @@ Result<void> Drive::Impl::mount() {
     GN_ASSIGN(engine, mount_engine(flash, store->metadata(), engine_options, path, recovery, reactor, units));
     for (const std::string& finding : recovery.findings)
         log_warn("SSD {}: recovery: {}", identity.serial, finding);
-    return {};
+    if (store->note_recovered()) return {};
+    return error(Errc::kIo, "the store of the SSD {} was recovered, but its boot record cannot be written",
+                 identity.serial);
 }
 
 Result<void> Drive::Impl::serve() {

@@ -137,6 +137,10 @@ Result<FlashParts> FileStore::parts(std::uint32_t count) {
     return made;
 }
 
+bool FileStore::note_recovered() {
+    return held->file().note_recovered();
+}
+
 bool FileStore::end_use() {
     return held->file().end_use().ok();
 }

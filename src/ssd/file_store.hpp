@@ -101,6 +101,7 @@ class FileStore final : private MappedFileHolder,
     [[nodiscard]] deengine::MetadataStore& metadata() override { return *this; }
     Result<FlashParts> parts(std::uint32_t count) override;
     void on_sync_end(std::function<void()> call) override { shared().on_sync_end(std::move(call)); }
+    [[nodiscard]] bool note_recovered() override;
     [[nodiscard]] bool end_use() override;
     [[nodiscard]] std::string describe() const override;
 

@@ -25,6 +25,7 @@ struct StoreIdentity {
     std::uint64_t capacity_bytes = 0;
     std::uint32_t over_provisioning_percent = 0;
     std::uint32_t service_units = 1;
+    bool same_boot = false;  ///< deengine::EngineOptions::same_boot
 };
 
 class StoreFile;
@@ -44,6 +45,8 @@ class Store {
     /// Any thread may call it when a sync has ended; set before the first sync. May be ignored where syncs
     /// end only while they are polled.
     virtual void on_sync_end(std::function<void()>) {}
+    /// A mount has ended: what an earlier cut tore is found. False: the store could not remember that.
+    [[nodiscard]] virtual bool note_recovered() { return true; }
     /// Everything is stable, or it failed: the store may say that it was closed. False: it could not.
     [[nodiscard]] virtual bool end_use() { return true; }
     /// For people: what it is.

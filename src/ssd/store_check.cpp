@@ -2,6 +2,8 @@
 // store_mount.cpp.
 #include "ssd/store_check.hpp"
 
+#include <fmt/core.h>
+
 #include <gnstor/base/crc32c.hpp>
 #include <gnstor/base/uuid.hpp>
 
@@ -83,6 +85,11 @@ void check_metadata(const StoreView& view, Findings& findings) {
             base,
             "the header of a copy of the metadata has rotted: it may have been the newest, and the "
             "other one would undo what was acknowledged since");
+    if (const std::uint64_t missing = view.metadata_missing(); missing != 0)
+        findings.damage(base,
+                        fmt::format("the store was closed with metadata of generation {}, and no copy of "
+                                    "that can be read: an older one would undo what was acknowledged since",
+                                    missing));
     for (int i = 0; i < 2; ++i) {
         const CopyFacts& copy = copies[static_cast<std::size_t>(i)];
         const std::uint64_t at = base + static_cast<std::uint64_t>(i) * view.superblock().metadata_bytes;
@@ -92,6 +99,9 @@ void check_metadata(const StoreView& view, Findings& findings) {
                             "lost, and the older copy would undo what was acknowledged since");
         else if (i != newest && newest >= 0 && copy.head_whole && !copy.body_whole)
             findings.note(at, "the older copy of the metadata fails its checksum; the newer one counts");
+        else if (copy.head_whole && !copy.head_twice)
+            findings.note(
+                at, "one of the two copies of the header of this metadata is not whole; the other counts");
     }
 }
 

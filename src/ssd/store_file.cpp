@@ -120,19 +120,35 @@ Result<void> StoreFile::check_contents() const {
             "the store {} was being emptied when its process ended; start its drive, which goes on with it",
             path_.string());
     }
-    if (newest_metadata_damaged()) {
-        return error(Errc::kCorrupt,
-                     "the metadata of the store {} is damaged: what is or may be its newest copy fails its "
-                     "checksum, and an older one "
-                     "would undo what was acknowledged since; the array must rebuild this drive",
-                     path_.string());
-    }
+    return {};
+}
+
+/// The newest metadata must be there: an older copy would undo what was acknowledged since.
+Result<void> StoreFile::check_metadata() const {
+    if (newest_metadata_damaged())
+        return error(
+            Errc::kCorrupt,
+            "the metadata of the store {} is damaged: what is or may be its newest copy fails its "
+            "checksum, and an older one would undo what was acknowledged since (volumes, permissions, "
+            "epochs); let the array rebuild this drive, or go on with the older one by `gnstor ssd "
+            "recover --accept-loss --write`",
+            path_.string());
+    const std::uint64_t there = newest_generation();
+    if (boot_.state == BootState::kClean && boot_.metadata_generation > there)
+        return error(
+            Errc::kCorrupt,
+            "the metadata of the store {} is damaged: it was closed with generation {}, and the newest "
+            "copy there is of generation {}, which would undo what was acknowledged since (volumes, "
+            "permissions, epochs); let the array rebuild this drive, or go on with the older one by "
+            "`gnstor ssd recover --accept-loss --write`",
+            path_.string(), boot_.metadata_generation, there);
     return {};
 }
 
 Result<std::unique_ptr<StoreFile>> StoreFile::open(const std::filesystem::path& path) {
     GN_ASSIGN(std::unique_ptr<StoreFile> store, open_locked(path));
     GN_TRY(store->check_contents());
+    GN_TRY(store->check_metadata());
     return store;
 }
 
@@ -143,6 +159,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::open_for_use(const std::filesystem
         GN_ASSIGN(store, set_aside(std::move(store)));
     }
     GN_TRY(store->check_contents());
+    if (!request.accept_loss) GN_TRY(store->check_metadata());
     GN_TRY(store->begin_use(request));
     return store;
 }
@@ -163,6 +180,8 @@ Result<void> StoreFile::begin_use(const BootRequest& request) {
                      "cannot be used with durability 'process'; use 'power'",
                      path_.string());
     }
+    was_only_killed_ = was_only_killed(boot_, request.host_boot);
+    boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
     boot_.mode = request.mode;
     boot_.state = BootState::kOpen;
     std::copy(request.host_boot.bytes.begin(), request.host_boot.bytes.end(), boot_.host_boot_id);
@@ -174,10 +193,19 @@ Result<void> StoreFile::begin_use(const BootRequest& request) {
     return {};
 }
 
+bool StoreFile::note_recovered() {
+    if (boot_.recovered == 1) return true;
+    boot_.recovered = 1;
+    if (sync() && write_boot_record(fd_.get(), boot_)) return true;
+    fail();
+    return false;
+}
+
 Result<void> StoreFile::end_use() {
     if (boot_.state != BootState::kOpen || !sync())
         return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
     boot_.state = BootState::kClean;
+    boot_.metadata_generation = newest_generation();
     if (!write_boot_record(fd_.get(), boot_)) {
         fail();
         return error(Errc::kIo, "cannot write the boot record of the store {}: {}", path_.string(),
@@ -360,6 +388,7 @@ StoreIdentity identity_of(const StoreFile& file) {
     std::copy(std::begin(s.drive_uuid), std::end(s.drive_uuid), id.drive_uuid.begin());
     const BootRecord& boot = file.boot();
     std::copy(std::begin(boot.incarnation), std::end(boot.incarnation), id.incarnation.begin());
+    id.same_boot = file.was_only_killed_before();
     return id;
 }
 
@@ -369,17 +398,24 @@ std::uint64_t StoreFile::slot_offset(std::uint32_t index) const {
     return superblock_.metadata_offset + std::uint64_t{index} * superblock_.metadata_bytes;
 }
 
+std::uint64_t StoreFile::second_header_offset(std::uint32_t index) const {
+    return slot_offset(index) + superblock_.metadata_bytes - sizeof(MetadataHeader);
+}
+
 std::size_t StoreFile::capacity() const {
-    return superblock_.metadata_bytes - sizeof(MetadataHeader);
+    return metadata_capacity(superblock_.metadata_bytes);
 }
 
 StoreFile::Slot StoreFile::read_slot(std::uint32_t index) const {
     Slot slot;
-    MetadataHeader& h = slot.header;
-    if (!read_all(fd_.get(), &h, sizeof h, slot_offset(index))) return slot;
-    slot.header_whole = std::equal(kMetadataMagic.begin(), kMetadataMagic.end(), h.magic) &&
-                        h.generation != 0 && h.crc == crc32c(&h, offsetof(MetadataHeader, crc)) &&
-                        h.length <= capacity();
+    MetadataHeader copies[2] = {};
+    if (!read_all(fd_.get(), &copies[0], sizeof copies[0], slot_offset(index)) ||
+        !read_all(fd_.get(), &copies[1], sizeof copies[1], second_header_offset(index)))
+        return slot;
+    const HeaderCopies found = compare_headers(copies[0], copies[1], capacity());
+    const MetadataHeader& h = slot.header = found.header;
+    slot.header_whole = found.whole;
+    slot.rotten = found.rotten;
     if (!slot.header_whole) return slot;
     slot.blob.resize(h.length);
     slot.whole = read_all(fd_.get(), slot.blob.data(), slot.blob.size(), slot_offset(index) + sizeof h) &&
@@ -393,11 +429,18 @@ StoreFile::Slot StoreFile::read_slot(std::uint32_t index) const {
 bool StoreFile::newest_metadata_damaged() const {
     const Slot slots[2] = {read_slot(0), read_slot(1)};
     for (const Slot& slot : slots)
-        if (is_rotten(slot.header, slot.header_whole)) return true;
+        if (slot.rotten) return true;
     if (!slots[0].header_whole && !slots[1].header_whole) return false;
     const bool second = slots[1].header_whole &&
                         (!slots[0].header_whole || slots[1].header.generation > slots[0].header.generation);
     return !slots[second ? 1 : 0].whole;
+}
+
+std::uint64_t StoreFile::newest_generation() const {
+    std::uint64_t newest = 0;
+    for (const std::uint32_t index : {0u, 1u})
+        if (const Slot slot = read_slot(index); slot.whole) newest = std::max(newest, slot.header.generation);
+    return newest;
 }
 
 std::vector<std::byte> StoreFile::load() {
@@ -414,7 +457,9 @@ bool StoreFile::store(std::span<const std::byte> blob) {
     const std::uint64_t generation[2] = {slots[0].whole ? slots[0].header.generation : 0,
                                          slots[1].whole ? slots[1].header.generation : 0};
     // The older one, or the one that is not valid.
-    const std::uint64_t target = slot_offset(generation[0] <= generation[1] ? 0 : 1);
+    const std::uint32_t index = generation[0] <= generation[1] ? 0 : 1;
+    const std::uint64_t target = slot_offset(index);
+    const std::uint64_t second = second_header_offset(index);
     MetadataHeader next{};
     const MetadataHeader nothing{};
     std::copy(kMetadataMagic.begin(), kMetadataMagic.end(), next.magic);
@@ -424,8 +469,10 @@ bool StoreFile::store(std::span<const std::byte> blob) {
     next.crc = crc32c(&next, offsetof(MetadataHeader, crc));
     // The slot is void, then holds the blob, then says so; each step on the medium before the next.
     const bool stored = write_all(fd_.get(), &nothing, sizeof nothing, target) &&
+                        write_all(fd_.get(), &nothing, sizeof nothing, second) &&
                         write_all(fd_.get(), blob.data(), blob.size(), target + sizeof next) && sync() &&
-                        write_all(fd_.get(), &next, sizeof next, target) && sync();
+                        write_all(fd_.get(), &next, sizeof next, target) &&
+                        write_all(fd_.get(), &next, sizeof next, second) && sync();
     if (!stored) fail();
     return stored;
 }

@@ -30,6 +30,7 @@ namespace gnstor::ssd {
 struct BootRequest {
     BootMode mode = BootMode::kPower;
     Uuid host_boot = host_boot_id();
+    bool accept_loss = false;  ///< use older metadata where the newest is damaged
 };
 
 class StoreFile final : public deengine::MetadataStore {
@@ -47,6 +48,8 @@ class StoreFile final : public deengine::MetadataStore {
     /// Records that the store is in use now. Everything a process before left in the kernel's hands is on the
     /// medium first, so that the mode holds for all of it.
     Result<void> begin_use(const BootRequest& request);
+    /// A mount since has ended: whatever an earlier cut tore is known. False: it could not be recorded.
+    [[nodiscard]] bool note_recovered();
     /// Makes everything written through fd() stable, and records that the store was closed.
     Result<void> end_use();
 
@@ -61,6 +64,8 @@ class StoreFile final : public deengine::MetadataStore {
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }
     [[nodiscard]] const Superblock& superblock() const { return superblock_; }
     [[nodiscard]] const BootRecord& boot() const { return boot_; }
+    /// was_only_killed(), of the boot record as begin_use() found it.
+    [[nodiscard]] bool was_only_killed_before() const { return was_only_killed_; }
     [[nodiscard]] bool is_device() const { return is_device_; }
 
     [[nodiscard]] std::vector<std::byte> load() override;
@@ -77,16 +82,20 @@ class StoreFile final : public deengine::MetadataStore {
     static Result<std::unique_ptr<StoreFile>> set_aside(std::unique_ptr<StoreFile> store);
     Result<void> read_head();
     [[nodiscard]] Result<void> check_contents() const;
+    [[nodiscard]] Result<void> check_metadata() const;
     Result<void> empty();
 
     struct Slot {
         MetadataHeader header{};
         bool header_whole = false;
+        bool rotten = false;
         bool whole = false;
         std::vector<std::byte> blob;
     };
     [[nodiscard]] Slot read_slot(std::uint32_t index) const;
     [[nodiscard]] std::uint64_t slot_offset(std::uint32_t index) const;
+    [[nodiscard]] std::uint64_t second_header_offset(std::uint32_t index) const;
+    [[nodiscard]] std::uint64_t newest_generation() const;
     [[nodiscard]] bool newest_metadata_damaged() const;
 
     FileDescriptor fd_;
@@ -94,6 +103,7 @@ class StoreFile final : public deengine::MetadataStore {
     Superblock superblock_{};
     BootRecord boot_{};
     bool is_device_ = false;
+    bool was_only_killed_ = false;
     std::mutex sync_mutex_;
     std::atomic<bool> failed_{false};
 };

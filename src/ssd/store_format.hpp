@@ -72,15 +72,24 @@ struct BootRecord {
     std::uint8_t host_boot_id[16];  ///< of the host's boot in which it was opened last
     BootMode mode;
     BootState state;
-    std::uint8_t reserved[1994];
+    /// 1: whatever an earlier cut tore was found by a recovery that has ended, or there was no cut: in this
+    /// boot of the host, a process that serves the store can only have been killed.
+    std::uint8_t recovered;
+    std::uint8_t reserved51[5];
+    /// Of the newest metadata when the store was closed cleanly: an older one in its place has replaced what
+    /// rotted. 0: not told.
+    std::uint64_t metadata_generation;
+    std::uint8_t reserved[1980];
     std::uint32_t crc;  ///< of the bytes before it
 };
 static_assert(sizeof(BootRecord) == 2048, "two copies fill a page, each in halves of its own");
 static_assert(offsetof(BootRecord, incarnation) == 16 && offsetof(BootRecord, host_boot_id) == 32);
 static_assert(offsetof(BootRecord, mode) == 48 && offsetof(BootRecord, crc) == 2044);
+static_assert(offsetof(BootRecord, recovered) == 50 && offsetof(BootRecord, metadata_generation) == 56);
 inline constexpr std::array<char, 8> kBootMagic = {'G', 'N', 'B', 'O', 'O', 'T', '2', '\n'};
 
-/// Head of a metadata slot; the blob follows. The valid slot with the higher generation counts.
+/// Head of a metadata slot; the blob follows, and in the last bytes of the slot a second copy of the head
+/// (zeroes: an older program wrote it). The valid slot with the higher generation counts.
 struct MetadataHeader {
     char magic[8];
     std::uint64_t generation;  ///< 1 for the first; 0: never written
@@ -90,11 +99,6 @@ struct MetadataHeader {
     std::uint32_t crc;  ///< of the bytes before it
 };
 static_assert(sizeof(MetadataHeader) == 64 && offsetof(MetadataHeader, crc) == 60);
-/// A header that is not whole is cleared, or torn: then it lacks its end, where its checksum is. With a
-/// checksum that does not match it has rotted, and may have been the newest.
-constexpr bool is_rotten(const MetadataHeader& header, bool whole) {
-    return !whole && header.crc != 0;
-}
 inline constexpr std::array<char, 8> kMetadataMagic = {'G', 'N', 'M', 'E', 'T', 'A', '1', '\n'};
 
 /// Where the areas of a store with this geometry lie. All sums fit: units * pages_per_unit < 2^32.

@@ -242,4 +242,26 @@ bool trusted(const BootRecord& r, const Uuid& host_boot) {
     return !host_boot.is_nil() && std::equal(host_boot.bytes.begin(), host_boot.bytes.end(), r.host_boot_id);
 }
 
+bool was_only_killed(const BootRecord& r, const Uuid& host_boot) {
+    return r.state == BootState::kOpen && r.recovered == 1 && !host_boot.is_nil() &&
+           std::equal(host_boot.bytes.begin(), host_boot.bytes.end(), r.host_boot_id);
+}
+
+HeaderCopies compare_headers(const MetadataHeader& first, const MetadataHeader& second,
+                             std::uint64_t blob_bytes_max) {
+    const auto is_whole = [&](const MetadataHeader& h) {
+        return std::equal(kMetadataMagic.begin(), kMetadataMagic.end(), h.magic) && h.generation != 0 &&
+               h.crc == crc32c(&h, offsetof(MetadataHeader, crc)) && h.length <= blob_bytes_max;
+    };
+    const bool one = is_whole(first);
+    const bool other = is_whole(second);
+    HeaderCopies copies;
+    copies.whole = one || other;
+    copies.both_whole = one && other && first.generation == second.generation;
+    copies.rotten = !copies.whole && (first.crc != 0 || second.crc != 0);
+    if (copies.whole)
+        copies.header = one && (!other || first.generation >= second.generation) ? first : second;
+    return copies;
+}
+
 }  // namespace gnstor::ssd

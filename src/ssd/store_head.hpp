@@ -52,5 +52,24 @@ Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path);
 /// Whether what the store holds is what was acknowledged. Not so if its last user promised to survive a kill
 /// alone, was not closed, and the host has been started again since. DESIGN.md, "Durability promise".
 [[nodiscard]] bool trusted(const BootRecord& record, const Uuid& host_boot);
+/// The store was last served in this boot of the host, by a process that was killed, and nothing of an
+/// earlier power cut is left to be found: what it programmed is all there, but for the operation under way.
+[[nodiscard]] bool was_only_killed(const BootRecord& record, const Uuid& host_boot);
+
+/// What the two copies of a metadata slot's header say.
+struct HeaderCopies {
+    MetadataHeader header{};  ///< the whole one with the higher generation
+    bool whole = false;
+    bool both_whole = false;
+    /// Neither is whole, and one has a checksum: not cleared, and not torn either, for then it would lack its
+    /// end. It has rotted, and may have been the newest.
+    bool rotten = false;
+};
+[[nodiscard]] HeaderCopies compare_headers(const MetadataHeader& first, const MetadataHeader& second,
+                                           std::uint64_t blob_bytes_max);
+/// What a slot of so many bytes has room for, beside its header's copies.
+constexpr std::uint64_t metadata_capacity(std::uint64_t slot_bytes) {
+    return slot_bytes - 2 * sizeof(MetadataHeader);
+}
 
 }  // namespace gnstor::ssd

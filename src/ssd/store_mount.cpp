@@ -45,6 +45,7 @@ Result<std::unique_ptr<Mounted>> mount(FlashParts parts, deengine::MetadataStore
     std::copy(identity.incarnation.begin(), identity.incarnation.end(), options.ssd_uuid);
     options.over_provisioning_percent = identity.over_provisioning_percent;
     options.accept_loss = accept_loss;
+    options.same_boot = identity.same_boot;
     options.block_limit = identity.capacity_bytes / nvme::kBlockBytes;
     const auto mount_shards =
         [&](const deengine::EngineOptions& of_shard, const deengine::VolumeLives& lives,
@@ -73,14 +74,20 @@ Result<std::unique_ptr<Mounted>> mount(FlashParts parts, deengine::MetadataStore
 }
 
 Result<std::unique_ptr<Mounted>> mount(StoreView& view, bool accept_loss) {
-    if (view.metadata_rotten())
-        return error(Errc::kCorrupt,
-                     "the metadata of the store {} is damaged; the array must rebuild this drive",
-                     view.path().string());
+    const bool lost = view.metadata_rotten() || view.metadata_missing() != 0;
+    if (lost && !accept_loss)
+        return error(
+            Errc::kCorrupt,
+            "the newest metadata of the store {} is damaged, and an older copy would undo what was "
+            "acknowledged since (volumes, permissions, epochs); let the array rebuild this drive, or go "
+            "on with the older one by `gnstor ssd recover --accept-loss --write`",
+            view.path().string());
     const Superblock& s = view.superblock();
     StoreIdentity identity;
     identity.capacity_bytes = s.capacity_bytes;
     identity.over_provisioning_percent = s.over_provisioning_percent;
+    const Result<BootRecord> boot = view.boot();
+    identity.same_boot = boot.ok() && was_only_killed(boot.value(), host_boot_id());
     return mount(view.parts(s.service_units), view, identity, accept_loss);
 }
 
@@ -151,13 +158,13 @@ Result<Recovered> recover_store(const std::filesystem::path& path, bool accept_l
     }
     DriveOptions options;
     options.file = path;
-    GN_ASSIGN(const std::unique_ptr<Store> store, open_backbone(options, BootMode::kPower));
+    GN_ASSIGN(const std::unique_ptr<Store> store, open_backbone(options, BootMode::kPower, accept_loss));
     const StoreIdentity identity = store->identity();
     GN_ASSIGN(FlashParts parts, store->parts(identity.service_units));
     GN_ASSIGN(const std::unique_ptr<Mounted> mounted,
               mount(std::move(parts), store->metadata(), identity, accept_loss));
     GN_TRY(mounted->engine->close());
-    if (!store->end_use())
+    if (!store->note_recovered() || !store->end_use())
         return error(Errc::kIo, "the store {} was recovered, but could not be closed", path.string());
     return std::move(mounted->recovered);
 }

@@ -78,12 +78,11 @@ const std::byte* StoreView::slot(int index) const {
 std::array<CopyFacts, 2> StoreView::metadata_copies() const {
     std::array<CopyFacts, 2> facts{};
     for (int i = 0; i < 2; ++i) {
-        MetadataHeader h{};
-        std::memcpy(&h, slot(i), sizeof h);
         CopyFacts& f = facts[static_cast<std::size_t>(i)];
-        f.head_whole = std::equal(kMetadataMagic.begin(), kMetadataMagic.end(), h.magic) &&
-                       h.generation != 0 && h.crc == crc32c(&h, offsetof(MetadataHeader, crc)) &&
-                       h.length <= superblock_.metadata_bytes - sizeof h;
+        const HeaderCopies found = headers(i);
+        const MetadataHeader& h = found.header;
+        f.head_whole = found.whole;
+        f.head_twice = found.both_whole;
         if (!f.head_whole) continue;
         f.generation = h.generation;
         f.bytes = h.length;
@@ -93,13 +92,24 @@ std::array<CopyFacts, 2> StoreView::metadata_copies() const {
 }
 
 bool StoreView::metadata_rotten() const {
-    const auto copies = metadata_copies();
-    for (int i = 0; i < 2; ++i) {
-        MetadataHeader h{};
-        std::memcpy(&h, slot(i), sizeof h);
-        if (is_rotten(h, copies[static_cast<std::size_t>(i)].head_whole)) return true;
-    }
-    return false;
+    return headers(0).rotten || headers(1).rotten;
+}
+
+HeaderCopies StoreView::headers(int index) const {
+    MetadataHeader first{};
+    MetadataHeader second{};
+    std::memcpy(&first, slot(index), sizeof first);
+    std::memcpy(&second, slot(index) + superblock_.metadata_bytes - sizeof second, sizeof second);
+    return compare_headers(first, second, capacity());
+}
+
+std::uint64_t StoreView::metadata_missing() const {
+    const auto known = boot();
+    if (!known.ok() || known.value().state != BootState::kClean) return 0;
+    std::uint64_t newest = 0;
+    for (const CopyFacts& copy : metadata_copies())
+        if (copy.body_whole) newest = std::max(newest, copy.generation);
+    return known.value().metadata_generation > newest ? known.value().metadata_generation : 0;
 }
 
 int StoreView::newest_metadata() const {
@@ -123,7 +133,7 @@ bool StoreView::store(std::span<const std::byte> blob) {
 }
 
 std::size_t StoreView::capacity() const {
-    return superblock_.metadata_bytes - sizeof(MetadataHeader);
+    return metadata_capacity(superblock_.metadata_bytes);
 }
 
 }  // namespace gnstor::ssd

@@ -24,6 +24,7 @@ namespace gnstor::ssd {
 /// One of the two copies of the boot record, or of the metadata.
 struct CopyFacts {
     bool head_whole = false;  ///< its own checksum holds
+    bool head_twice = false;  ///< metadata: the second copy of the header is whole and says the same
     bool body_whole = false;  ///< metadata: and that of the blob
     std::uint64_t generation = 0;
     std::uint64_t bytes = 0;  ///< metadata: of the blob
@@ -46,6 +47,8 @@ class StoreView final : public deengine::MetadataStore {
     [[nodiscard]] std::array<CopyFacts, 2> metadata_copies() const;
     /// A copy's header has rotted: which one is the newest is not known.
     [[nodiscard]] bool metadata_rotten() const;
+    /// Generation of the metadata that the store was closed with, if no copy of it can be read; else 0.
+    [[nodiscard]] std::uint64_t metadata_missing() const;
     /// Index of the copy in force; -1: none. Damage of the newest one is not made up for by the older.
     [[nodiscard]] int newest_metadata() const;
 
@@ -69,6 +72,7 @@ class StoreView final : public deengine::MetadataStore {
     StoreView(FileDescriptor fd, std::filesystem::path path, const Superblock& superblock)
         : fd_(std::move(fd)), path_(std::move(path)), superblock_(superblock) {}
     [[nodiscard]] const std::byte* slot(int index) const;
+    [[nodiscard]] HeaderCopies headers(int index) const;
 
     FileDescriptor fd_;
     std::filesystem::path path_;

@@ -29,10 +29,11 @@ struct SsdCountersLog {
     std::uint64_t keep_alive_expired;
     // Blocks in doubt now; blocks read that were answered Doubtful, and with the older version.
     std::uint64_t doubtful_blocks, doubtful_reads, older_reads;
-    std::uint64_t reserved208[38];
+    std::uint64_t young_units;  ///< service units with pages that a power cut could still make doubtful
+    std::uint64_t reserved216[37];
 };
 static_assert(sizeof(SsdCountersLog) == 512, "of one sector, as log pages are");
-static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved208) == 208);
+static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved216) == 216);
 
 /// What asks for all of it; where the data goes is the caller's to say.
 inline Command counters_log_command() {

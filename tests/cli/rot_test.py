@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Bits that rot in young pages of one drive of a running array, around a kill: no acknowledged block may read as anything else while the
+other replica has it. Arguments: the gnstor and gnstord programs."""
+import pathlib
+import struct
+import sys
+import time
+
+from programs import DEADLINE_S, Programs, count, main
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+from store_check.crc import crc32c  # noqa: E402
+
+BLOCK = 4096
+BLOCKS = 98
+BOOT_COPIES, BOOT_BYTES, BOOT_ID = (4096, 6144), 2048, slice(32, 48)
+
+
+class Rot(Programs):
+    def begin(self):
+        """An array of two drives, and an object of which each has a replica."""
+        self.ask("up", "--ssds", "2", "--capacity", "64MiB", "--durability", "power")
+        self.data = self.random.randbytes(BLOCKS * BLOCK)
+        self.cli("put", self.write("data", self.data), "data")
+
+    def rot(self, slot, blocks):
+        """One bit in each of these blocks' pages on one drive."""
+        path = self.dir / f"ssd-{slot}.store"
+        held = path.read_bytes()
+        with open(path, "r+b") as store:
+            for block in blocks:
+                at = held.find(self.data[block * BLOCK:(block + 1) * BLOCK])
+                self.assertGreater(at, 0, f"block {block} on slot {slot}")
+                place = at + self.random.randrange(BLOCK)
+                store.seek(place)
+                store.write(bytes([held[place] ^ (1 << self.random.randrange(8))]))
+        count("rotten_pages", len(blocks))
+
+    def lose_power(self, slot):
+        """As if the host had been booted anew since: the store says that it was open in another boot."""
+        with open(self.dir / f"ssd-{slot}.store", "r+b") as store:
+            for at in BOOT_COPIES:
+                store.seek(at)
+                record = bytearray(store.read(BOOT_BYTES))
+                record[BOOT_ID] = bytes(16)
+                record[-4:] = struct.pack("<I", crc32c(bytes(record[:-4])))
+                store.seek(at)
+                store.write(record)
+
+    def counters(self, slot):
+        return self.ask("ssd", "list")["ssds"][slot]["counters"]
+
+    def whole_again(self, slot):
+        """The array is up again, and everything that was acknowledged reads; returns what that drive said of its pages."""
+        self.ask("up")
+        self.assertEqual(self.cli("cat", "data").stdout, self.data)
+        return self.counters(slot)
+
+    def test_bits_that_rot_before_a_kill_and_the_next_start_are_media_errors(self):
+        for blocks in (range(40, 42), range(1, BLOCKS)):
+            with self.subTest(rotten=len(blocks)):
+                self.begin()
+                self.kill_daemon()
+                self.rot(0, blocks)
+                said = self.whole_again(0)
+                self.assertGreater(said["media_errors"] + said["doubtful_reads"], 0)
+                self.assertEqual(said["older_reads"], 0)
+                self.ask("down")
+                self.cli("ssd", "check", self.dir / "ssd-0.store", code=1, says="fail")
+                self.cli("ssd", "check", self.dir / "ssd-1.store")
+                for path in self.dir.iterdir():
+                    path.unlink()
+
+    def test_bits_that_rot_before_a_power_cut_leave_blocks_in_doubt_and_the_other_replica_answers(self):
+        self.begin()
+        self.kill_daemon()
+        for slot in (0, 1):
+            self.lose_power(slot)
+        self.rot(0, range(1, BLOCKS))
+        said = self.whole_again(0)
+        self.assertGreater(said["media_errors"] + said["doubtful_reads"], 0)
+        self.assertEqual(said["older_reads"], 0)
+
+    def test_an_idle_array_leaves_nothing_in_doubt(self):
+        self.begin()
+        # Each service unit programs a page that closes its groups; nobody asks for it.
+        until = time.monotonic() + DEADLINE_S
+        while any(self.counters(slot)["young_units"] != 0 for slot in (0, 1)):
+            self.assertLess(time.monotonic(), until, "an idle drive did not close its groups")
+            time.sleep(0.1)
+        self.kill_daemon()
+        for slot in (0, 1):
+            self.lose_power(slot)
+        self.rot(0, range(BLOCKS))
+        said = self.whole_again(0)
+        self.assertEqual(said["doubtful_blocks"], 0)
+        self.assertGreater(said["media_errors"], 0)
+
+
+if __name__ == "__main__":
+    main("cli_rot")
