@@ -14,7 +14,7 @@ SSDS, REPLICAS = 3, 2
 FILE_MEGABYTES = 16
 # A block device that has no room says so; nothing else may be said.
 WHEN_FULL = [r"critical space allocation error, dev nvme\S+, sector \d+ op 0x1:\(WRITE\).*",
-             r"nvme\S+: .*Capacity Exceeded.*", r"Buffer I/O error on dev nvme\S+, logical block \d+, lost async page write"]
+             r"nvme\S+: .*\(0x1\) @ LBA \d+, \d+ blocks, .*\(sct 0x0 / sc 0x81\).*"]
 
 
 class Thin(Scenario):
