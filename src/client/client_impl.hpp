@@ -55,7 +55,8 @@ struct Client::Impl {
                      ///< associations
     std::vector<Proxy::ChoreId> chores;
     std::vector<PoolGrowth> growths;  ///< the thread of `pools` alone
-    Proxy pools;  ///< of channels, that lanes wait for: behind no daemon and no SSD that hangs
+    Proxy pools;   ///< of channels, that lanes wait for: behind no daemon and no SSD that hangs
+    Proxy floors;  ///< of openings, that SSDs are told: one that hangs costs others no keep-alive
 
     Result<void> open();
     /// With all SSDs that answer, of which there has to be one. Others count as lost.

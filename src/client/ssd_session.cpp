@@ -61,6 +61,12 @@ Result<SsdCounts> SsdSession::counts() {
                      space.nuse};
 }
 
+Result<nvme::Completion> SsdSession::tell_floor(nvme::VolumeId volume, nvme::Epoch epoch,
+                                                std::uint64_t floor) {
+    GN_ASSIGN(const auto host, this->host());
+    return host->admin(nvme::encode_floor(volume, epoch, floor), {}, nvmf::Direction::kNone);
+}
+
 Result<void> SsdSession::reopen() {
     {
         const std::lock_guard lock(mutex_);

@@ -37,6 +37,8 @@ class SsdSession {
     /// As its Identify Controller says (VWC).
     Result<bool> volatile_write_cache();
     Result<SsdCounts> counts();
+    /// Tells the SSD a volume's floor (nvme/vendor.hpp, FLOOR): its answer, and DW0.
+    Result<nvme::Completion> tell_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
     [[nodiscard]] const SsdAddress& ssd() const { return ssd_; }
     [[nodiscard]] std::uint64_t bit() const { return 1ull << ssd_.slot; }  ///< in words of a bit a slot
     /// A fresh association, the first or after the old one was lost; I/O queues must be reset and connected

@@ -3,6 +3,7 @@
 #include <gnstor/base/log.hpp>
 
 #include "client/client_impl.hpp"
+#include "client/opening_floor.hpp"
 
 #include <time.h>
 
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 
 namespace gnstor::client {
 namespace {
@@ -37,34 +39,39 @@ struct Volume::Impl {
     OpenMode mode = OpenMode::kRead;
     std::uint64_t byte_length = ~0ull;
     bool released = false;
-    simt::DeviceMemory lane_sequence;  ///< the last write sequence that this opening gave out
-    simt::DeviceMemory
-        host_sequence;  ///< the same for the host's own lanes, where they cannot reach lane memory
+    std::optional<OpeningFloor> floor;  ///< write sequences that this opening gave out; none of a reader
     Proxy::ChoreId renewal = 0;
+    Proxy::ChoreId publishing = 0;
+    std::atomic<bool> floor_is_over{false};
     // Both by the proxy's thread and read by any: a hint alone, nothing is ordered by them.
     std::atomic<bool> lease_refused{false};
     std::atomic<std::uint64_t> lease_end_ms{0};  ///< counted from before the daemon was asked
 
     [[nodiscard]] bool own_sequence() const { return client->options.lanes == simt::LanesKind::kGpu; }
-    [[nodiscard]] VolumeRef ref(const MapMemory& map, const simt::DeviceMemory& sequence) const {
+    /// `host`: for the host's own lanes.
+    [[nodiscard]] VolumeRef ref(const MapMemory& map, bool host) const {
         VolumeRef r;
         r.geometry = record.geometry;
         r.epoch = record.epoch;
         r.client = client->identity.id;
         r.mode = mode == OpenMode::kWrite ? VolumeMode::kWrite : VolumeMode::kRead;
         r.current_map = map.current();
-        r.last_sequence = mode == OpenMode::kWrite ? sequence.lane_as<std::uint64_t>() : nullptr;
+        if (!floor) return r;
+        r.last_sequence = floor->last_sequence(host);
+        r.resolved = floor->resolved(host);
         return r;
     }
     // One sequence counter an opening (ARRAY.md, rule 6). The host's lanes cannot reach a GPU's counter: they
     // go on from what it holds, and hand back where they ended. That is right only while no kernel writes the
     // volume, and it is noticed otherwise.
     Result<std::uint64_t> borrow_sequence();
-    Result<void> return_sequence(std::uint64_t borrowed);
+    Result<void> return_sequence(std::uint64_t borrowed, bool resolved);
     Result<void> transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes, bool write);
     Result<void> transfer_blocks(const VolumeRef& volume, std::uint64_t first_block, std::byte* data,
                                  std::uint64_t blocks, bool write);
     void renew_by_proxy(std::uint64_t lease_ms);
+    void publish_floor_by_proxy();
+    void stop_proxies();
 };
 
 Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode mode) {
@@ -78,13 +85,10 @@ Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode m
     // From here on the destructor of the Volume releases what was opened.
     auto* const state = impl.get();
     std::unique_ptr<Volume> volume(new Volume(std::move(impl)));
-    GN_ASSIGN(state->lane_sequence,
-              simt::DeviceMemory::allocate(sizeof(std::uint64_t), impl_->options.lanes));
-    if (state->own_sequence()) {
-        GN_ASSIGN(state->host_sequence,
-                  simt::DeviceMemory::allocate(sizeof(std::uint64_t), simt::LanesKind::kCpu));
-    }
-    if (mode == OpenMode::kWrite) state->renew_by_proxy(opened.lease_ms);
+    if (mode != OpenMode::kWrite) return volume;
+    GN_ASSIGN(state->floor, OpeningFloor::create(impl_->options.lanes));
+    state->renew_by_proxy(opened.lease_ms);
+    state->publish_floor_by_proxy();
     return volume;
 }
 
@@ -104,16 +108,34 @@ void Volume::Impl::renew_by_proxy(std::uint64_t lease_ms) {
     });
 }
 
+void Volume::Impl::publish_floor_by_proxy() {
+    publishing = client->floors.add(OpeningFloor::kLook, [this] {
+        if (floor_is_over.load(std::memory_order_relaxed)) return;
+        const bool goes_on =
+            floor->publish(OpeningFloor::Clock::now(), record.geometry.volume, record.epoch, client->sessions,
+                           [this](const SsdSession& session) { return !client->is_lost(session); });
+        if (!goes_on) floor_is_over.store(true, std::memory_order_relaxed);
+    });
+}
+
+/// Nothing of this opening runs on a thread of the client afterwards.
+void Volume::Impl::stop_proxies() {
+    if (renewal != 0) client->renewals.remove(renewal);
+    if (publishing != 0) client->floors.remove(publishing);
+    renewal = publishing = 0;
+}
+
 Volume::Volume(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Volume::~Volume() {
     if (auto done = release(); !done.ok())
         log_warn("volume {} was not released, its lease will run out: {}", impl_->record.name,
                  done.error().message);
+    impl_->stop_proxies();
 }
 
 VolumeRef Volume::ref() const {
-    return impl_->ref(impl_->client->lane_map, impl_->lane_sequence);
+    return impl_->ref(impl_->client->lane_map, false);
 }
 const nvme::VolumeRecord& Volume::record() const {
     return impl_->record;
@@ -142,8 +164,7 @@ Result<void> Volume::set_byte_length(std::uint64_t bytes) {
 Result<void> Volume::release() {
     if (impl_->released) return {};
     if (impl_->mode == OpenMode::kWrite) {
-        if (impl_->renewal != 0) impl_->client->renewals.remove(impl_->renewal);
-        impl_->renewal = 0;
+        impl_->stop_proxies();
         // One that failed may be asked for again, by the destructor at the latest.
         GN_TRY(impl_->client->control.release_volume(impl_->client->identity.id,
                                                      impl_->record.geometry.volume, impl_->record.epoch,
@@ -166,21 +187,22 @@ Result<void> Volume::write(std::uint64_t first_block, std::span<const std::byte>
 
 Result<std::uint64_t> Volume::Impl::borrow_sequence() {
     std::uint64_t last = 0;
-    GN_TRY(lane_sequence.download(0, &last, sizeof last));
-    GN_TRY(host_sequence.upload(0, &last, sizeof last));
+    GN_TRY(floor->lane_memory().download(0, &last, sizeof last));
+    GN_TRY(floor->host_memory().upload(0, &last, sizeof last));
     return last;
 }
 
-Result<void> Volume::Impl::return_sequence(std::uint64_t borrowed) {
+Result<void> Volume::Impl::return_sequence(std::uint64_t borrowed, bool resolved) {
     std::uint64_t now = 0, last = 0;
-    GN_TRY(lane_sequence.download(0, &now, sizeof now));
-    GN_TRY(host_sequence.download(0, &last, sizeof last));
+    GN_TRY(floor->lane_memory().download(0, &now, sizeof now));
+    GN_TRY(floor->host_memory().download(0, &last, sizeof last));
     if (now != borrowed)
         return error(Errc::kBusy,
                      "a kernel wrote volume {} while the host did: which write of a block is the newer one "
                      "is not known; write again with no kernel running",
                      record.name);
-    return lane_sequence.upload(0, &last, sizeof last);
+    GN_TRY(floor->lane_memory().upload(0, &last, sizeof last));
+    return resolved ? floor->resolve(borrowed + 1, last - borrowed) : Result<void>();
 }
 
 Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes,
@@ -200,10 +222,9 @@ Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, 
         GN_ASSIGN(borrowed, borrow_sequence());
     }
     client->settle_host_channel();
-    const simt::DeviceMemory& sequence = own_sequence() ? host_sequence : lane_sequence;
-    auto done = transfer_blocks(ref(client->host_map, sequence), first_block, data, blocks, write);
+    auto done = transfer_blocks(ref(client->host_map, true), first_block, data, blocks, write);
     // Done whatever came before; the first error is the caller's.
-    auto returned = borrows ? return_sequence(borrowed) : Result<void>();
+    auto returned = borrows ? return_sequence(borrowed, done.ok()) : Result<void>();
     return done.ok() ? std::move(returned) : std::move(done);
 }
 

@@ -199,6 +199,8 @@ Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::ui
     if (volume == nullptr) return Status::kNoSuchVolume;
     if (command.cdw11 < volume->record.epoch) return Status::kStaleEpoch;
     if (command.cdw11 > volume->record.epoch) return Status::kNotGranted;
+    // A writer that fills the tables comes again sooner.
+    dw0 = static_cast<std::uint32_t>(std::min<std::uint64_t>(port->counters().tombstones, ~0u));
     const std::uint64_t floor = two_dwords(command.cdw12, command.cdw13);
     if (floor <= volume->floor) return Status::kSuccess;
     volume->floor = floor;

@@ -40,6 +40,9 @@ struct VolumeFloor {
     nvme::Epoch epoch;
     std::uint64_t floor;
     std::uint64_t highest;  ///< sequence seen in that epoch: bounds the order of a page whose record is lost
+    /// The part of the floor that stands in the journal, so that no recovery knows less (not in a checkpoint:
+    /// there it is the floor itself).
+    std::uint64_t logged = 0;
 };
 
 /// Payload of a BEGIN page: the mount refuses a checkpoint of other dimensions.

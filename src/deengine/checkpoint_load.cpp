@@ -158,7 +158,7 @@ void Loader::read_moved(const JournalHeader& header) {
 void Loader::read_floors(const JournalHeader& header) {
     for (std::uint32_t i = 0; i < header.count && i < JournalIndex::most<CheckpointFloor>(); ++i) {
         const auto f = journal_.entry<CheckpointFloor>(i);
-        out_.floors.push_back({f.volume, f.epoch, f.floor, f.highest});
+        out_.floors.push_back({f.volume, f.epoch, f.floor, f.highest, f.floor});
     }
 }
 

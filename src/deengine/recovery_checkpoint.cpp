@@ -171,6 +171,7 @@ Result<void> ShardRecovery::write_checkpoint() {
     shard.checkpoint.restore_begun(highest_id_);
     if (loaded_.id != 0 && !changed_) return {};
     add_findings();
+    shard.drop_all_resolved();  // the log may have had more of them than the table ever held at once
     GN_TRY(put_lost_blocks());
     GN_TRY(write_one());
     // Cuts leave a journal in pieces, and on a full drive no unit for the collector to begin with. All of

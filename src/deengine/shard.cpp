@@ -56,6 +56,7 @@ void Shard::Impl::start(std::uint32_t newest_group) {
     group_at_begin = groups.current;
     sealed_at_begin = pool.units_sealed();
     log_pages_at_begin = journal.log_pages();
+    drop_all_resolved();
     pool.set_system_reserve(room.system_reserve(tombstones.size(), pages_per_unit));
     refresh_gauges();
 }
@@ -175,21 +176,6 @@ std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
     return give_answers();
 }
 
-void Shard::Impl::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
-    const VolumeFloor* known = floors.find(volume);
-    if (known != nullptr && (known->epoch > epoch || (known->epoch == epoch && known->floor >= floor)))
-        return;
-    floors.raise(volume, epoch, floor);
-    LogRecord record{};
-    record.type = LogType::kFloor;
-    record.volume = volume;
-    record.epoch = epoch;
-    record.sequence = floor;
-    // A floor that a crash forgets only keeps tombstones longer: it is not waited for, and takes no page that
-    // a checkpoint (which holds it) may need.
-    if (!log_is_crowded()) (void)log(record);
-}
-
 /// The caller has made sure that nobody may read or write the volume. Durable on return, or else no change is
 /// accepted any more: a later life of the VID must not meet this one's blocks in an older checkpoint.
 bool Shard::Impl::purge(nvme::VolumeId volume) {
@@ -198,7 +184,7 @@ bool Shard::Impl::purge(nvme::VolumeId volume) {
         forget_page(entry.page);
         return true;
     });
-    tombstones.drop_if([&](const Tombstone& t) { return key_volume(t.first) == volume; });
+    tombstones.drop_if(volume, [](const Tombstone&) { return true; });
     doubts.drop_if([&](BlockKey key, const WriteOrder&) { return key_volume(key) == volume; });
     floors.forget(volume);
     LogRecord record{};
@@ -250,24 +236,6 @@ void Shard::Impl::advance_checkpoint() {
     if (checkpoint.completed() == before) return;
     ++counters.checkpoints;
     drop_old_tombstones();
-}
-
-/// What lies at or below a floor, or in an epoch that was closed, as the older kept checkpoint says, and was
-/// trimmed before that one began, no older write can reach any more and no recovery finds an older page of.
-void Shard::Impl::drop_old_tombstones() {
-    const std::uint64_t kept = checkpoint.spare();
-    useless_checkpoint = 0;
-    if (kept == 0) return;
-    std::vector<VolumeFloor> by_volume = checkpoint.kept_floors();
-    std::ranges::sort(by_volume, {}, &VolumeFloor::volume);
-    const std::size_t dropped = tombstones.drop_if([&](const Tombstone& t) {
-        if (t.born >= kept) return false;
-        const auto f = std::ranges::lower_bound(by_volume, key_volume(t.first), {}, &VolumeFloor::volume);
-        if (f == by_volume.end() || f->volume != key_volume(t.first)) return false;
-        return t.epoch < f->epoch || (t.epoch == f->epoch && t.sequence <= f->floor);
-    });
-    // While checkpoints free nothing, a crowded table is no reason for the next one.
-    if (dropped == 0) useless_checkpoint = checkpoint.completed();
 }
 
 Result<void> Shard::Impl::close() {

@@ -1,6 +1,6 @@
 // shard_impl.hpp: the parts of a shard and how they hang together; bodies in shard.cpp (commands, front),
-// shard_write.cpp (changes), durability.cpp (groups, answers), collector.cpp, scrub.cpp and recovery.cpp
-// (mount).
+// shard_write.cpp (changes), floors.cpp, durability.cpp (groups, answers), collector.cpp, scrub.cpp and
+// recovery.cpp (mount).
 //
 // Invariants
 //   * a data page is valid in the pool exactly while the map names it: pool.valid_pages() == map.size();
@@ -81,7 +81,7 @@ struct Shard::Impl {
     nvme::Status lose_block(BlockKey key, PageNumber stored, const ShardCommand& c);
     nvme::Status trim(const ShardCommand& c);
     nvme::Status plan_trim(const ShardCommand& c, std::uint32_t& runs);
-    bool trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks);
+    bool trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks, bool remembers);
     /// Programs the stream's next page, on another unit where one fails; makes room where none is free.
     nvme::Status program(Stream stream, const std::byte* data, PageOob& oob, PageNumber& page);
     /// The map names `page` no longer.
@@ -154,8 +154,17 @@ struct Shard::Impl {
     [[nodiscard]] std::optional<BlockKey> key_of_page(PageNumber page) const;
     void note_corrected(PageNumber page);
 
-    // tombstones and checkpoints (shard.cpp)
+    // floors.cpp: floors, and the tombstones that they end
+    bool log_floor(const VolumeFloor& floor);
+    std::size_t drop_resolved(nvme::VolumeId volume, bool older_epochs);
+    void drop_all_resolved();
+    /// For a change of the volume whose tombstones may need so many intervals more; drops what it may first.
+    [[nodiscard]] bool tombstone_room(nvme::VolumeId volume, std::size_t intervals);
+    /// Whether nothing older of its volume can come any more: every sequence below is resolved.
+    [[nodiscard]] bool is_next(const ShardCommand& c) const;
     void drop_old_tombstones();
+
+    // checkpoints (shard.cpp)
     [[nodiscard]] bool wants_checkpoint() const;
     /// The collector has no unit to begin with, and the journal holds more than two checkpoints need: two new
     /// ones give it back.

@@ -65,8 +65,7 @@ Status Shard::Impl::plan_write(const ShardCommand& c) {
             const WriteOrder least{c.epoch, c.sequence, 0};
             const WriteOrder most{c.epoch, c.sequence, 0xFFFFFFFFu};
             if (trimmed && most <= *trimmed && options.mutation != Mutation::kSkipNewerCheck) continue;
-            if (trimmed && !tombstones.has_room(++splits)) {
-                checkpoint_asked = true;
+            if (trimmed && !tombstone_room(c.volume, ++splits) && tombstones.find(key)) {
                 ++counters.busy;
                 failed = Status::kBusy;
             } else if (++inserts > free || inserts > c.room) {
@@ -239,8 +238,8 @@ Status Shard::Impl::trim(const ShardCommand& c) {
     std::uint32_t runs = 0;
     if (const Status s = plan_trim(c, runs); !ok(s)) return s;
     const std::size_t growth = runs + tombstones.overlapping(make_key(c.volume, c.first), c.blocks) + 1;
-    if (!tombstones.has_room(growth)) {
-        checkpoint_asked = true;
+    const bool room_for_it = tombstone_room(c.volume, growth);
+    if (!room_for_it && !is_next(c)) {
         ++counters.busy;
         return Status::kBusy;
     }
@@ -252,7 +251,7 @@ Status Shard::Impl::trim(const ShardCommand& c) {
         }
         std::uint32_t end = i + 1;
         while (end < c.blocks && planned[end].action != Action::kSuperseded) ++end;
-        if (!trim_run(c, i, end - i)) return Status::kCapacityExceeded;
+        if (!trim_run(c, i, end - i, room_for_it)) return Status::kCapacityExceeded;
         i = end;
     }
     return Status::kSuccess;
@@ -288,7 +287,8 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
     return Status::kSuccess;
 }
 
-bool Shard::Impl::trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks) {
+/// `remembers`: the table has room for it; if not, nothing older can come (floors.cpp).
+bool Shard::Impl::trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks, bool remembers) {
     LogRecord record{};
     record.type = LogType::kTombstone;
     record.volume = c.volume;
@@ -296,17 +296,17 @@ bool Shard::Impl::trim_run(const ShardCommand& c, std::uint32_t first, std::uint
     record.blocks = blocks;
     record.epoch = c.epoch;
     record.sequence = c.sequence;
-    const bool remembers = options.mutation != Mutation::kTrimWithoutTombstone;
-    if (remembers && !log(record)) return false;
+    const bool trims_well = options.mutation != Mutation::kTrimWithoutTombstone;
+    if (trims_well && !log(record)) return false;
     for (std::uint32_t i = first; i < first + blocks; ++i) {
         const BlockKey key = make_key(c.volume, c.first + i);
-        if (remembers) doubts.settle(key, WriteOrder::of_tombstone(c.epoch, c.sequence));
+        if (trims_well) doubts.settle(key, WriteOrder::of_tombstone(c.epoch, c.sequence));
         if (planned[i].action != Action::kReplace) continue;
         const PageNumber page = map.find(key)->page;
         (void)map.erase(key);
         forget_page(page);
     }
-    if (remembers)
+    if (trims_well && remembers)
         tombstones.add(
             {make_key(c.volume, c.first + first), blocks, c.epoch, c.sequence, checkpoint.begun_last()});
     return true;

@@ -17,8 +17,14 @@ bool is_newer(nvme::Epoch epoch, std::uint64_t sequence, const Tombstone& than) 
 
 }  // namespace
 
+Tombstones::Map::iterator Tombstones::erase(Map::iterator it) {
+    const auto count = by_volume_.find(key_volume(it->first));
+    if (--count->second == 0) by_volume_.erase(count);
+    return map_.erase(it);
+}
+
 /// The first interval that ends behind `key`.
-std::map<BlockKey, Tombstones::Value>::iterator Tombstones::first_behind(BlockKey key) {
+Tombstones::Map::iterator Tombstones::first_behind(BlockKey key) {
     auto it = map_.upper_bound(key);
     if (it != map_.begin()) {
         const auto before = std::prev(it);
@@ -59,7 +65,7 @@ void Tombstones::add(const Tombstone& t) {
             continue;
         }
         // What sticks out of the older one stays.
-        map_.erase(it);
+        erase(it);
         const Value rest{0, other.epoch, other.sequence, other.born};
         place(other.first, std::max(t.first, other.first), rest);
         place(std::min(end, other_end), other_end, rest);
@@ -80,15 +86,15 @@ void Tombstones::place(BlockKey first, BlockKey end, Value value) {
         const auto before = std::prev(after);
         if (before->first + before->second.blocks == first && joins(*before)) {
             first = before->first;
-            map_.erase(before);
+            erase(before);
         }
     }
     if (after != map_.end() && after->first == end && joins(*after)) {
         end += after->second.blocks;
-        map_.erase(after);
+        erase(after);
     }
     value.blocks = static_cast<std::uint32_t>(end - first);
-    map_[first] = value;
+    if (map_.insert_or_assign(first, value).second) ++by_volume_[key_volume(first)];
 }
 
 void Tombstones::remove(BlockKey key) {
@@ -96,7 +102,7 @@ void Tombstones::remove(BlockKey key) {
     if (it == map_.end() || it->first > key) return;
     const Tombstone t = as_tombstone(*it);
     const Value rest = it->second;
-    map_.erase(it);
+    erase(it);
     place(t.first, key, rest);
     place(key + 1, t.first + t.blocks, rest);
 }

@@ -2,7 +2,7 @@
 //
 // Invariants
 //   * at most one entry a volume, and one for each volume that changed a block since its last purge;
-//   * epochs only rise; within an epoch floor and highest sequence only rise.
+//   * epochs only rise; within an epoch floor and highest sequence only rise, and logged <= floor.
 // Owned by one shard. Entries are made once a volume; lookups touch two cache lines.
 #pragma once
 
@@ -25,10 +25,10 @@ class VolumeFloors {
     VolumeFloor& at(nvme::VolumeId volume, nvme::Epoch epoch) {
         if (index_[volume] == kNone) {
             index_[volume] = static_cast<std::uint16_t>(entries_.size());
-            entries_.push_back({volume, epoch, 0, 0});
+            entries_.push_back({volume, epoch, 0, 0, 0});
         }
         VolumeFloor& entry = entries_[index_[volume]];
-        if (epoch > entry.epoch) entry = {volume, epoch, 0, 0};
+        if (epoch > entry.epoch) entry = {volume, epoch, 0, 0, 0};
         return entry;
     }
     /// Something of this order is, or was, here.
@@ -40,6 +40,12 @@ class VolumeFloors {
     void raise(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
         VolumeFloor& entry = at(volume, epoch);
         if (entry.epoch == epoch) entry.floor = std::max(entry.floor, floor);
+    }
+    /// The journal, or a checkpoint that a mount begins at, holds the floor that is known now.
+    void logged(nvme::VolumeId volume) {
+        if (index_[volume] == kNone) return;
+        VolumeFloor& entry = entries_[index_[volume]];
+        entry.logged = entry.floor;
     }
     void forget(nvme::VolumeId volume) {
         const std::uint16_t i = index_[volume];

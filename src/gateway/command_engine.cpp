@@ -156,6 +156,7 @@ void CommandEngine::take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64
     work->deadline_ns = now_ns + options_.timeout_ns;
     work->retry_ns = 0;
     work->begun = work->ended = work->met_no_room = false;
+    work->sequences.clear();
     under_way_.push_back(std::move(work));
 }
 
@@ -275,6 +276,7 @@ void CommandEngine::begin(Work& work) {
     if (VolumeRef::changes(command.opcode)) {
         cursor.sequence = volume.take_sequences(kMe, count);
         cursor.sequence_each = true;
+        work.sequences.push_back({cursor.sequence, count});
     }
     if (command.opcode == IoOpcode::kFlush) work.mark = watch_.flush_begins(has_old_changes());
     work.map_version = watch_.version();
@@ -284,6 +286,15 @@ void CommandEngine::begin(Work& work) {
     ++begun_;
     changing_ += VolumeRef::changes(command.opcode) ? 1 : 0;
     shares_.take(work.ssds);
+}
+
+/// Its request has ended, of itself or by being given up.
+void CommandEngine::resolve(Work& work) {
+    if (work.sequences.empty()) return;
+    const Status result = work.request.result();
+    if (!nvme::ok(result)) work.sequences.erase(work.sequences.begin(), work.sequences.end() - 1);
+    for (const Work::Sequences& taken : work.sequences) volume_.resolve(taken.first, taken.count, result);
+    work.sequences.clear();
 }
 
 void CommandEngine::leave_channel(Work& work) {
@@ -306,7 +317,10 @@ bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
 
 /// Answers; the Work is free at the next collect().
 void CommandEngine::end(Work& work, Status status) {
-    if (work.begun) leave_channel(work);
+    if (work.begun) {
+        resolve(work);
+        leave_channel(work);
+    }
     work.ended = true;
     if (nvme::ok(status) && VolumeRef::changes(work.command.opcode) && !record_covers())
         status = Status::kInternalError;

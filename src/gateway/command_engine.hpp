@@ -16,6 +16,8 @@
 //   * a flush that was answered with success is true (loss_watch.hpp), also after a restart: a change is
 //   answered when a record of it is stable (loss_record.hpp), which whoever tends the engine writes. Where it
 //   cannot be written, changes end with Internal Error;
+//   * sequences of a change are noted as resolved (gnor/resolved.hpp) when all SSDs have answered it, or when
+//   it was begun again, as a newer change of the same blocks, and has succeeded; never else;
 //   * once a drive said that the epoch is stale, nothing is written any more: the namespace is write
 //   protected from then on, and hosts are told.
 // One thread, the reactor's, but for what is marked "any thread".
@@ -131,6 +133,10 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
         bool met_no_room = false;          ///< with its SSDs
         SsdShares::Mask ssds = 0;          ///< that it goes to
         nvme::MapVersion map_version = 0;  ///< as the loss watch knew it when this began
+        struct Sequences {
+            std::uint64_t first, count;
+        };
+        std::vector<Sequences> sequences;  ///< of a change: those taken each time that it was begun
         LossWatch::Mark mark;              ///< of a flush
     };
 
@@ -143,6 +149,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     [[nodiscard]] bool moves_no_bytes_in_many_chunks(const Work& work) const;
     void begin(Work& work);
     void leave_channel(Work& work);
+    void resolve(Work& work);
     bool step(Work& work, std::uint64_t now_ns);
     void give_window_up(const Work& work);
     void see_map();

@@ -32,8 +32,9 @@ constexpr auto kReclaimPause = std::chrono::seconds(1);
 constexpr int kReclaimShare = 10;
 constexpr std::uint32_t kUnderWayMost = 1024;
 /// Of a trim: each is a command to every replica. A host that discards a whole disk in one command (Linux, if
-/// it is not told of a limit: 2 TiB) would find it given up by its deadline, again and again.
-constexpr std::uint32_t kTrimChunksMost = 16384;
+/// it is not told of a limit: 2 TiB) would find it given up by its deadline, again and again; and it sends as
+/// many at once as its queue holds (Linux: 127), of which the last one's time has begun, too.
+constexpr std::uint32_t kTrimChunksMost = 128;
 constexpr std::uint32_t kChannelDepth = 128;
 constexpr std::uint64_t kPoolBytes = 8u << 20;
 /// Commands for an SSD that does not answer keep theirs (SsdShares: of half of the places at most), and the

@@ -1,5 +1,6 @@
 // device_memory.cpp: allocation and transfer, by kind of lanes.
 #include <gnstor/base/units.hpp>
+#include <gnstor/simt/atomic.hpp>
 #include <gnstor/simt/device_memory.hpp>
 
 #include "simt/cuda_result.hpp"
@@ -71,6 +72,27 @@ Result<void> DeviceMemory::download(std::size_t offset, void* to, std::size_t by
     }
 #endif
     std::memcpy(to, at, bytes);
+    return {};
+}
+
+Result<void> DeviceMemory::look(std::size_t offset, std::span<std::uint64_t> to) const {
+    GN_TRY(check_range(offset, to.size_bytes(), "look at"));
+    if (to.empty()) return {};
+#if GN_WITH_CUDA
+    if (lanes_ == LanesKind::kGpu) {
+        // A stream that the legacy one, on which a kernel may run, does not hold up.
+        cudaStream_t beside = nullptr;
+        GN_TRY(cuda_result(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), "look at GPU memory"));
+        auto done = cuda_result(cudaMemcpyAsync(to.data(), static_cast<const std::byte*>(data_) + offset,
+                                                to.size_bytes(), cudaMemcpyDeviceToHost, beside),
+                                "look at GPU memory");
+        if (done.ok()) done = cuda_result(cudaStreamSynchronize(beside), "look at GPU memory");
+        (void)cudaStreamDestroy(beside);
+        return done;
+    }
+#endif
+    const auto* at = lane_as<std::uint64_t>(offset);
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = load_relaxed<Scope::kDevice>(at + i);
     return {};
 }
 

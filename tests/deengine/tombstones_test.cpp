@@ -108,5 +108,27 @@ TEST(Tombstones, NeighboursOfOneOrderAreOneInterval) {
     EXPECT_EQ(tombstones.size(), 1u) << "a trim of many ranges in a row costs one";
 }
 
+TEST(Tombstones, WhatVolumesTakeLeavesAsMuchForTheNextOne) {
+    constexpr std::size_t kCapacity = 1200;
+    Tombstones tombstones(kCapacity);
+    for (nvme::VolumeId volume = 1; volume <= 5; ++volume) {
+        for (std::uint32_t block = 0; tombstones.has_room(volume); block += 2)
+            tombstones.add({make_key(volume, block), 1, 1, block + 1, 0});
+        EXPECT_LE(tombstones.size(), kCapacity);
+        EXPECT_GE(tombstones.size_of(volume) + 2, kCapacity >> volume) << "volume " << volume;
+    }
+    // Counts are right after intervals have split, run together and gone.
+    tombstones.add({make_key(2, 0), 100000, 2, 1, 0});
+    EXPECT_EQ(tombstones.size_of(2), 1u);
+    tombstones.remove(make_key(2, 50));
+    EXPECT_EQ(tombstones.size_of(2), 2u);
+    tombstones.drop_if(2, [](const Tombstone&) { return true; });
+    EXPECT_EQ(tombstones.size_of(2), 0u);
+    std::size_t sum = 0;
+    for (nvme::VolumeId volume = 1; volume <= 5; ++volume) sum += tombstones.size_of(volume);
+    EXPECT_EQ(sum, tombstones.size());
+    EXPECT_TRUE(tombstones.has_room(2));
+}
+
 }  // namespace
 }  // namespace gnstor::deengine::test

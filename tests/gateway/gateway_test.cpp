@@ -45,7 +45,7 @@ TEST(Gateway, AnOrdinaryHostSeesOneNamespaceOfTheVolumesSizeAndItsNameStays) {
         nvme::IdentifyControllerNvm limits{};
         const auto bytes = std::as_writable_bytes(std::span(&limits, 1));
         ASSERT_TRUE(nvme::ok(host.controller->admin(ask, bytes, nvmf::Direction::kToHost)->result()));
-        EXPECT_EQ(limits.dmrsl, 16384u << served->gateway(0).volume().geometry.chunk_shift)
+        EXPECT_EQ(limits.dmrsl, 128u << served->gateway(0).volume().geometry.chunk_shift)
             << "more is not trimmed in time";
         const auto n = host.controller->identify_namespace().value();
         EXPECT_EQ(n.nsze, kVolumeBlocks);

@@ -1,10 +1,11 @@
 // gateway_main.cpp: an array of emulated SSDs in a folder, and one of its volumes as an ordinary namespace on
 // the udp wire.
 //
-//     peer_gateway ADDRESS PORT FOLDER VOLUME MEGABYTES
+//     peer_gateway ADDRESS PORT FOLDER VOLUME MEGABYTES [SSD_MEGABYTES]
 //
-// Opens the array, which recovers what was there, makes the volume if there is none of that name, says its
-// name ("volume nqn...") and "ready", and serves until SIGTERM or SIGINT. It may be killed at any moment.
+// Without the last the SSDs are as large as the volume. Opens the array, which recovers what was there, makes
+// the volume if there is none of that name, says its name ("volume nqn...") and "ready", and serves until
+// SIGTERM or SIGINT. It may be killed at any moment.
 #include "gateway/serve.hpp"
 #include "rdma/nic.hpp"
 #include "rdma/udp_wire.hpp"
@@ -29,13 +30,13 @@ struct Options {
     std::string address, port;
     std::filesystem::path folder;
     std::string volume;
-    std::uint64_t megabytes = 0;
+    std::uint64_t megabytes = 0, ssd_megabytes = 0;
 };
 
 Result<std::unique_ptr<EmbeddedArray>> open_array(const Options& options) {
     EmbeddedArrayOptions array;
     array.ssds = 3;
-    array.ssd_capacity_bytes = std::max<std::uint64_t>(options.megabytes, 64) << 20;
+    array.ssd_capacity_bytes = std::max<std::uint64_t>(options.ssd_megabytes, 64) << 20;
     array.directory = options.folder;
     array.engine_threads = 1;
     return EmbeddedArray::open(array);
@@ -60,7 +61,8 @@ void print_counters(const rdma::UdpWire& wire, const gateway::GatewayCounters& g
         "unknown queue pair {}, wrong peer {}, send full {}, overruns {}, retransmissions {}\n",
         c.packets_sent, c.packets_received, c.bytes_sent, c.bytes_received, c.bad_icrc, c.malformed,
         c.unknown_queue_pair, c.wrong_peer, c.send_full, c.receive_overruns, c.retransmissions);
-    fmt::print("gateway: reads {}, writes {}, flushes {}\n", gateway.reads, gateway.writes, gateway.flushes);
+    fmt::print("gateway: reads {}, writes {}, flushes {}, trims {}\n", gateway.reads, gateway.writes,
+               gateway.flushes, gateway.trims);
 }
 
 Result<void> serve(const Options& options, const sigset_t& ending) {
@@ -89,15 +91,16 @@ Result<void> serve(const Options& options, const sigset_t& ending) {
 }  // namespace gnstor
 
 int main(int count, char** words) {
-    if (count != 6) {
-        fmt::print(stderr, "usage: peer_gateway ADDRESS PORT FOLDER VOLUME MEGABYTES\n");
+    if (count != 6 && count != 7) {
+        fmt::print(stderr, "usage: peer_gateway ADDRESS PORT FOLDER VOLUME MEGABYTES [SSD_MEGABYTES]\n");
         return 2;
     }
     const gnstor::Options options{.address = words[1],
                                   .port = words[2],
                                   .folder = words[3],
                                   .volume = words[4],
-                                  .megabytes = std::strtoull(words[5], nullptr, 0)};
+                                  .megabytes = std::strtoull(words[5], nullptr, 0),
+                                  .ssd_megabytes = std::strtoull(words[count - 1], nullptr, 0)};
     // Before any thread is there, so that none but this one takes them.
     sigset_t ending;
     sigemptyset(&ending);

@@ -30,10 +30,10 @@ MIRROR = "http://deb.debian.org/debian"
 KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # Programs of the guest, by the package that brings them.
 PROGRAMS = {"busybox-static": ["busybox"], "kmod": ["kmod"], "iproute2": ["ip", "rdma", "tc"], "nvme-cli": ["nvme"], "fio": ["fio"],
-            "e2fsprogs": ["mke2fs", "e2fsck"]}
+            "e2fsprogs": ["mke2fs", "e2fsck"], "xfsprogs": ["mkfs.xfs", "xfs_repair"], "util-linux": ["fstrim", "blkdiscard"]}
 LINKS = {"modprobe": "kmod", "lsmod": "kmod", "rmmod": "kmod", "mkfs.ext4": "mke2fs", "fsck.ext4": "e2fsck"}
 MODULES = ["virtio_pci", "virtio_net", "virtio_console", "configfs", "rdma_rxe", "rdma_ucm", "nvme_rdma", "nvmet_rdma", "null_blk",
-           "ext4", "crc32c_generic", "crc32_generic", "crc32c_intel", "crc32_pclmul",
+           "ext4", "xfs", "crc32c_generic", "crc32_generic", "crc32c_intel", "crc32_pclmul",
            "sch_netem", "sch_ingress", "ifb", "cls_matchall", "act_mirred"]
 APT_SECONDS = 600  # of one run of apt; its own timeouts are far below
 FETCH_SECONDS = 600  # after these nothing is tried anew
@@ -128,6 +128,8 @@ class Packages:
     def get(self, name, kernel):
         """{file: SHA-256} of one set, fetched if it is not there or not what it was."""
         held = self.sets.get(name)
+        if held and name == "guest" and not all(any(file.startswith(f"{package}_") for file in held) for package in PROGRAMS):
+            held = None  # of an earlier list
         if held and all((self.debs / f).exists() and sha256(self.debs / f) == digest for f, digest in held.items()):
             return held
         if held:

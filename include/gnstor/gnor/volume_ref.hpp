@@ -23,6 +23,7 @@
 
 #include <gnstor/gnor/channel_ref.hpp>
 #include <gnstor/gnor/lone.hpp>
+#include <gnstor/gnor/resolved.hpp>
 
 namespace gnstor {
 
@@ -41,6 +42,8 @@ class VolumeRef {
     const std::uint64_t* current_map = nullptr;
     /// The last sequence that this opening gave out; lanes' memory. Null when opened for reading.
     std::uint64_t* last_sequence = nullptr;
+    /// Which of them are resolved (gnor/resolved.hpp); lanes' memory. Null: nobody is told.
+    std::uint64_t* resolved = nullptr;
 
     /// The same volume, whose writes (and write_zeroes) are answered only when what they wrote survives power
     /// loss, whatever the drives' durability. For one call, `volume.stable().write(...)`, or for all that a
@@ -232,6 +235,11 @@ class VolumeRef {
                     1;
         return group.shfl(first, group.leader());
     }
+    /// For the one lane that speaks for them, once: the calls that took these sequences ended with `result`.
+    GN_HD
+    void resolve(std::uint64_t first, std::uint64_t count, Status result) const {
+        if (gnor::is_resolved(result)) gnor::mark_resolved(resolved, first, count);
+    }
 
   private:
     template <class Group, ChannelView Channel>
@@ -248,8 +256,10 @@ class VolumeRef {
                 if (goes_straight<1>(channel, opcode, request, deadline, sequence, work))
                     return Status::kSuccess;
             if (may && opcode == nvme::IoOpcode::kWrite)
-                if (goes_straight<gnor::kLoneReplicas>(channel, opcode, request, deadline, sequence, work))
+                if (goes_straight<gnor::kLoneReplicas>(channel, opcode, request, deadline, sequence, work)) {
+                    resolve(sequence, 1, Status::kSuccess);
                     return Status::kSuccess;
+                }
         }
         if (const Status unusable = channel.usable(); !nvme::ok(unusable)) return unusable;
         if (!allows(opcode)) return Status::kNotWritable;
@@ -259,7 +269,10 @@ class VolumeRef {
         cursor.together = group.size() > 1;
         if (changes(opcode)) cursor.sequence = sequence != 0 ? sequence : take_sequences(group, 1);
         gnor::Operation op = operation();
-        return gnor::go_on(group, channel.state(), op, cursor, work, Channel::hint(group), deadline);
+        const Status status =
+            gnor::go_on(group, channel.state(), op, cursor, work, Channel::hint(group), deadline);
+        if (changes(opcode) && group.is_leader()) resolve(cursor.sequence, 1, status);
+        return status;
     }
 
     /// A lone lane's read or write of one command; whether it was carried out. If not, `work` has what is
@@ -297,6 +310,7 @@ class VolumeRef {
         gnor::Operation op = operation();
         const Status status = gnor::run(group, channel.state(), op, cursor, Channel::hint(group), deadline);
         group.sync();  // every status that a member wrote is there for all
+        if (changes(opcode) && group.is_leader()) resolve(cursor.sequence, count, status);
         return status;
     }
 

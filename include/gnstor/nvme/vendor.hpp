@@ -2,8 +2,8 @@
 // stores them.
 //
 // Every vendor command carries the daemon's term in CDW14-15; a drive that has seen a newer one answers
-// kStaleTerm (ARRAY.md, rule 1). Only the controller of the array's admin host NQN may issue them; others get
-// Access Denied.
+// kStaleTerm (ARRAY.md, rule 1). Only the controller of the array's admin host NQN may issue them, and FLOOR
+// the volume's writer; others get Access Denied.
 //
 //   VOLUME ADD     data VolumeRecord.  The VID must be free and `birth_epoch` above every epoch of its
 //   earlier life. VOLUME CHMOD   data VolumeRecord.  Replaces length, readers, writer and epoch of a volume;
@@ -17,8 +17,13 @@
 //                  drive, above which a VID may be used again.
 //   MAP SET        data MapSet.        Activates a map behind a barrier; grants service for `grant_ms` (0:
 //                  until revoked).
+//   FLOOR          CDW10 VID, CDW11 epoch, CDW12-13 floor. All sequences of the epoch up to the floor are
+//                  resolved: the drive refuses them from now on, and forgets what it remembered for them
+//                  (ARRAY.md, rule 8). A lower one than before changes nothing. From a writer the term does
+//                  not count. DW0: how many tombstones the drive remembers now, of all volumes.
 #pragma once
 
+#include <gnstor/nvme/command.hpp>
 #include <gnstor/placement/placement.hpp>
 
 #include <cstdint>
@@ -70,5 +75,17 @@ struct MapSet {
     std::uint32_t grant_ms;  ///< 0: until the next MAP SET
     placement::ArrayMap map;
 };
+
+/// FLOOR, as a writer sends it.
+inline Command encode_floor(VolumeId volume, Epoch epoch, std::uint64_t floor) {
+    Command c{};
+    c.opcode = static_cast<std::uint8_t>(AdminOpcode::kFloor);
+    c.flags = kFlagsSgl;
+    c.cdw10 = volume;
+    c.cdw11 = epoch;
+    c.cdw12 = static_cast<std::uint32_t>(floor);
+    c.cdw13 = static_cast<std::uint32_t>(floor >> 32);
+    return c;
+}
 
 }  // namespace gnstor::nvme

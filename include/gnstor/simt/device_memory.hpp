@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 namespace gnstor::simt {
@@ -41,6 +42,9 @@ class DeviceMemory {
     /// Host to lanes, and back. Done on return; do not overlap with a kernel that uses the same bytes.
     Result<void> upload(std::size_t offset, const void* from, std::size_t bytes);
     Result<void> download(std::size_t offset, void* to, std::size_t bytes) const;
+    /// 64-bit words while kernels may change them: each is one that was there meanwhile, and one that is read
+    /// by a later call is not older. Waits for no kernel. Any thread.
+    Result<void> look(std::size_t offset, std::span<std::uint64_t> to) const;
 
   private:
     [[nodiscard]] Result<void> check_range(std::size_t offset, std::size_t bytes, const char* tried) const;

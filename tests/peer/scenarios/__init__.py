@@ -5,8 +5,9 @@ from .loop import Loop
 from .lossy import Lossy
 from .nodes import Nodes
 from .target import Target, TargetAt9000
+from .thin import Thin
 
-SCENARIOS = {"loop": Loop, "initiator": Initiator, "initiator-3000": InitiatorAt3000, "gateway": Gateway, "nodes": Nodes, "target": Target,
+SCENARIOS = {"loop": Loop, "initiator": Initiator, "initiator-3000": InitiatorAt3000, "gateway": Gateway, "thin": Thin, "nodes": Nodes, "target": Target,
              "target-9000": TargetAt9000, "lossy": Lossy}
 for name, scenario in SCENARIOS.items():
     scenario.name = name
