@@ -29,7 +29,8 @@ class CheckBench {
             set.map.slots[s].domain = static_cast<std::uint16_t>(s / 2);
             set.map.slots[s].weight = 1;
         }
-        map_.activate(set, 0);
+        map_.activate(set);
+        map_.grant().begin_without_end();
         placed_ = set.map;
         for (std::uint32_t v = 0; v < kVolumes; ++v) add_volume(static_cast<nvme::VolumeId>(v + 1));
     }

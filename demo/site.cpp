@@ -92,6 +92,7 @@ Result<std::unique_ptr<Site>> make_embedded_site(const Options& options, const s
     array.strict_nic = options.strict;
     array.seed = options.seed;
     array.reads_for_device = gpu;
+    array.grant_ms = 600'000;  // the daemon is suspended for as long as a whole search takes
     const bool in_files = options.corrupt || options.kill;
     if (in_files)
         array.directory = work / "array";  // a byte can be flipped in a file, and it outlives a process

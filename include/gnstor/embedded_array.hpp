@@ -43,7 +43,9 @@ struct EmbeddedArrayOptions {
     bool strict_nic = false;           ///< the software NIC checks everything and delays at random
     std::uint64_t seed = 1;
     std::uint64_t lease_ms = 300'000;
-    std::uint32_t grant_ms = 0;                ///< 0: SSDs serve until the next map
+    /// For so long SSDs go on serving while the daemon's thread stands still; renewed at a third of it. 0:
+    /// for ever.
+    std::uint32_t grant_ms = 10'000;
     std::uint32_t service_units = 1;           ///< shards of a new SSD, each run by one engine thread
     std::uint32_t scrub_pages_per_second = 0;  ///< of each service unit: checks data at rest; 0: none
     SsdDurability durability = SsdDurability::kDefault;

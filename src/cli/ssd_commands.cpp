@@ -1,4 +1,4 @@
-// ssd_commands.cpp: gnstor ssd format|info: work on a store offline, without daemon and array.
+// ssd_commands.cpp: gnstor ssd format|info|reset-term: work on a store offline, without daemon and array.
 // check and recover: check_commands.cpp.
 #include "cli/cli.hpp"
 
@@ -144,6 +144,27 @@ Result<int> info(const Context& c, const std::string& path) {
     return kOk;
 }
 
+Result<int> reset_term(const Context& c, const std::string& path, std::uint64_t term) {
+    GN_ASSIGN(const std::uint64_t before, ssd::reset_term(path, term));
+    c.out.document({{"path", path}, {"term_before", before}, {"term", term}});
+    c.out.text(fmt::format("{}: its newest term was {}, and is {} now\n", path, before, term));
+    return kOk;
+}
+
+void add_reset_term(CLI::App& ssd, Context& context) {
+    struct Asked {
+        std::string path;
+        std::uint64_t term = 1;
+    };
+    auto o = std::make_shared<Asked>();
+    CLI::App* command = ssd.add_subcommand("reset-term", "let an SSD obey gnstords of another term again");
+    command->add_option("PATH", o->path, "a store that no drive uses")->required();
+    command->add_option("--term", o->term, "newest term that it shall have seen")->capture_default_str();
+    command->callback([&context, o] {
+        context.action = [&context, o] { return finish(context, reset_term(context, o->path, o->term)); };
+    });
+}
+
 void add_format(CLI::App& ssd, Context& context) {
     auto o = std::make_shared<FormatOptions>();
     CLI::App* command = ssd.add_subcommand("format", "make a store in a file or on a block device");
@@ -186,6 +207,7 @@ void add_ssd_commands(CLI::App& app, Context& context) {
     CLI::App* ssd = app.get_subcommand("ssd");
     add_format(*ssd, context);
     add_check_commands(*ssd, context);
+    add_reset_term(*ssd, context);
     auto path = std::make_shared<std::string>();
     CLI::App* command = ssd->add_subcommand("info", "what a store says of itself");
     command->add_option("PATH", *path, "a store")->required();

@@ -8,9 +8,10 @@
 // Invariants
 //   * store, activate, in force: a change is saved first, then sent to every drive of the map, and
 //   acknowledged when all have
-//     confirmed it. One that was not confirmed is *pending*: the caller hears so, and every later call,
-//     tick() and start() tries again. Records of the store are the truth; a pending change is never taken
-//     back, only followed by a newer one;
+//     confirmed it, or, for one of a volume that lives on, have no grant left; such a drive gets none before
+//     it has taken what it missed. One that is not in force is *pending*: the caller hears so, and every
+//     later call, tick() and start() tries again. Records of the store are the truth; a pending change is
+//     never taken back, only followed by a newer one;
 //   * a record's revision is given out once: equal revision, equal bytes; its epoch never goes back;
 //   * at most one client holds the right to write a volume; the epoch was raised after the last holder;
 //   * a VID is live, or retired with its last epoch; it is given out again only after every drive has purged
@@ -30,6 +31,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,8 +39,10 @@ namespace gnstor::daemon {
 
 struct ManagerOptions {
     std::uint64_t lease_ms = 300'000;
-    std::uint32_t grant_ms = 0;  ///< of MAP SET, renewed by tick() at a third of it; 0: until the next map
-    std::uint64_t seed = 0;      ///< of the volumes' hash factors
+    /// T_grant (ARRAY.md, rule 3), renewed by tick() at a third of it. All daemons of an array have the same:
+    /// a start waits so long for what the one before has granted. 0: without end, for tests.
+    std::uint32_t grant_ms = 10'000;
+    std::uint64_t seed = 0;  ///< of the volumes' hash factors
 };
 
 /// What start() found and did.
@@ -54,6 +58,14 @@ struct TickReport {
     std::uint32_t expired = 0;  ///< leases that ended
     std::uint32_t settled = 0;  ///< pending changes that are in force now
     std::uint32_t pending = 0;  ///< changes that still wait for a drive
+};
+
+/// Until when a drive may hold a grant, by this daemon's clock: T_grant and what two clocks may differ
+/// by, counted from the first moment known to lie behind the sending of it. Later than the drive, which
+/// counts from when it asked. A clock that stands still makes it longer.
+struct GrantBound {
+    bool open = true;  ///< given since the last look at the clock; a drive nothing is known of may hold one
+    std::uint64_t ends_ms = 0;
 };
 
 class Manager {
@@ -77,8 +89,11 @@ class Manager {
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms);
     [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
 
-    /// Ends leases that ran out and tries pending changes again. Call about once a second.
+    /// Ends leases that ran out, renews grants and tries pending changes again. Call about once a second.
     TickReport tick(std::uint64_t now_ms);
+    /// The process that served this SSD has exited, says its node, which knows: its grant ends at once.
+    /// kNotFound: no SSD of the array.
+    Result<void> attest_exit(const std::array<std::uint8_t, 16>& uuid);
 
     [[nodiscard]] const StartReport& start_report() const { return report_; }
     [[nodiscard]] ArrayInfo info(std::uint64_t now_ms) const;
@@ -89,9 +104,12 @@ class Manager {
     struct Drive {
         SsdPort* port;
         SsdIdentity identity;
-        std::uint32_t slot = kNoSlot;  ///< kNoSlot: a spare
-        bool listed = false;           ///< its records are known since start()
-        std::string trouble;           ///< why it did not do what it was last asked; empty: none
+        std::uint32_t slot = kNoSlot;       ///< kNoSlot: a spare
+        bool listed = false;                ///< its records are known since start()
+        bool known = false;                 ///< has taken a command of a daemon, this one or another
+        std::string trouble{};              ///< why it did not do what it was last asked; empty: none
+        GrantBound grant{};                 ///< of what it may still hold
+        std::set<nvme::VolumeId> behind{};  ///< in force without it: sent before it is granted anything
     };
     struct Live {
         bool in_force = false;  ///< its newest record is on every drive
@@ -103,6 +121,7 @@ class Manager {
 
     // manager_start.cpp
     Result<void> take_over(std::vector<SsdPort*> ports, std::uint64_t now_ms);
+    [[nodiscard]] Result<std::uint64_t> next_term(const Takeover& t);
     Result<void> list_drives(std::vector<SsdPort*> ports, Takeover& t);
     [[nodiscard]] Result<void> check_none_is_new(const Takeover& t) const;
     Result<void> merge_records(Takeover& t);
@@ -120,6 +139,11 @@ class Manager {
     Result<void> sure();    ///< that the records are the store's: before anything is decided from them
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
+    Result<void> grant(Drive& drive);     ///< MAP SET
+    Result<void> catch_up(Drive& drive);  ///< all that is in force without it
+    void observe_time(std::uint64_t now_ms);
+    [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
+    void note_superseded(const Error& e);
     [[nodiscard]] bool grants_due(
         std::uint64_t now_ms) const;  ///< a third of T_grant has gone (ARRAY.md, rule 3)
     Result<void> finish_delete(nvme::VolumeId volume);
@@ -153,6 +177,8 @@ class Manager {
     bool map_in_force_ = false;     ///< at the last word of every drive
     nvme::MapVersion told_ = 0;     ///< the newest that was in force once: clients may have it
     std::uint64_t granted_ms_ = 0;  ///< when the SSDs last got their grants
+    std::uint64_t now_ms_ = 0;      ///< the newest that anybody said
+    GrantBound before_start_;       ///< of SSDs that are missing: from the daemon before
     bool unsure_ = false;           ///< a save failed and the store was not read since
     std::string superseded_;        ///< not empty: another daemon took over, nothing may be changed
     StartReport report_;

@@ -2,7 +2,19 @@
 #include "daemon/failure_domains.hpp"
 #include "daemon/manager.hpp"
 
+#include <gnstor/base/uuid.hpp>
+
+#include <algorithm>
+
 namespace gnstor::daemon {
+namespace {
+
+/// What a drive's clock and this one may differ by while a grant lasts, and what a drive's reading of its
+/// wall clock may be late: crystals and a clock that is slewed differ by less than 0.1 %.
+constexpr std::uint64_t kDriftPercent = 1;
+constexpr std::uint64_t kClockGrainMs = 10;
+
+}  // namespace
 
 Result<void> Manager::commit(const Change& change) {
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
@@ -67,11 +79,41 @@ Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
         if (!sent.ok() && sent.error().code == Errc::kExists)
             sent = drive.port->volume_chmod(records_.term, record);
     }
-    if (!sent.ok() && sent.error().code == Errc::kState)
-        superseded_ = fmt::format("this gnstord (term {}) was superseded by a newer one: {}; stop it",
-                                  records_.term, sent.error().message);
+    if (!sent.ok()) note_superseded(sent.error());
     drive.trouble = sent.ok() ? std::string() : sent.error().message;
+    if (sent.ok()) drive.behind.erase(record.geometry.volume);
+    drive.known = drive.known || sent.ok();
     return sent;
+}
+
+void Manager::note_superseded(const Error& e) {
+    if (e.code != Errc::kState) return;
+    superseded_ = fmt::format("this gnstord (term {}) was superseded by a newer one: {}; stop it",
+                              records_.term, e.message);
+}
+
+void Manager::observe_time(std::uint64_t now_ms) {
+    now_ms_ = std::max(now_ms_, now_ms);
+    const std::uint64_t grant_ms = options_.grant_ms;
+    const std::uint64_t ends_ms = now_ms_ + grant_ms + grant_ms * kDriftPercent / 100 + kClockGrainMs;
+    const auto close = [&](GrantBound& bound) {
+        if (bound.open) bound = {false, ends_ms};
+    };
+    close(before_start_);
+    for (Drive& drive : drives_) close(drive.grant);
+}
+
+bool Manager::may_hold_grant(const GrantBound& bound) const {
+    return options_.grant_ms == 0 || bound.open || now_ms_ < bound.ends_ms;
+}
+
+Result<void> Manager::attest_exit(const std::array<std::uint8_t, 16>& uuid) {
+    for (Drive& drive : drives_) {
+        if (drive.identity.uuid != uuid) continue;
+        drive.grant = {false, 0};
+        return {};
+    }
+    return error(Errc::kNotFound, "no SSD of this array has the UUID {}", Uuid{uuid}.to_string());
 }
 
 Result<void> Manager::activate(nvme::VolumeId volume) {
@@ -79,8 +121,12 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
     if (!records_.volumes.contains(volume)) return error(Errc::kNotFound, "VID {} is gone", volume);
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
     live_[volume].in_force = false;
+    // What is created or deleted waits for every drive: a VID may not be given out again before.
+    const bool lives = !records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0;
     // Every drive is tried, also after one failed: the fewer lag, the better.
     Result<void> first;
+    bool without = lives;  // those that did not take it have no grant left (ARRAY.md, rule 2)
+    std::vector<Drive*> behind;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         if (records_.map.slots[s].state == placement::SlotState::kEmpty) continue;
         Drive* drive = drive_in(s);
@@ -89,9 +135,13 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
                 ? Result<void>(
                       error(Errc::kIo, "the SSD of slot {} is missing; bring it back and restart gnstord", s))
                 : send(*drive, record);
-        if (!sent.ok() && first.ok()) first = std::move(sent);
+        if (sent.ok()) continue;
+        without = without && !may_hold_grant(drive == nullptr ? before_start_ : drive->grant);
+        if (drive != nullptr) behind.push_back(drive);
+        if (first.ok()) first = std::move(sent);
     }
-    if (!first.ok()) return first;
+    if (!superseded_.empty() || (!first.ok() && !without)) return first;
+    for (Drive* drive : behind) drive->behind.insert(volume);
     if (records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0) {
         // Stored before anybody is told: no restart may take it for one that can still be undone.
         Change created;
@@ -105,22 +155,45 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
 Result<void> Manager::activate_map() {
     map_in_force_ = false;
     Result<void> first;
+    bool without = true;  // those that did not take it have no grant left (ARRAY.md, rule 2)
     for (Drive& drive : drives_) {
         if (drive.slot == kNoSlot) continue;
-        nvme::MapSet set{};
-        set.slot = drive.slot;
-        set.grant_ms = options_.grant_ms;
-        set.map = records_.map;
-        Result<void> sent = drive.port->map_set(records_.term, set);
-        if (!sent.ok() && sent.error().code == Errc::kState)
-            superseded_ = fmt::format("this gnstord (term {}) was superseded by a newer one: {}; stop it",
-                                      records_.term, sent.error().message);
-        if (!sent.ok()) drive.trouble = sent.error().message;
-        if (!sent.ok() && first.ok()) first = std::move(sent);
+        Result<void> granted = grant(drive);
+        drive.known = drive.known || granted.ok();
+        if (granted.ok()) continue;
+        note_superseded(granted.error());
+        drive.trouble = granted.error().message;
+        if (first.ok()) first = std::move(granted);
+        if (!superseded_.empty()) return first;
+        without = without && !may_hold_grant(drive.grant);
     }
     map_in_force_ = first.ok();
-    if (map_in_force_) told_ = records_.map.version;
+    if (map_in_force_ || without) told_ = records_.map.version;
     return first;
+}
+
+Result<void> Manager::grant(Drive& drive) {
+    GN_TRY(catch_up(drive));
+    nvme::MapSet set{};
+    set.slot = drive.slot;
+    set.grant_ms = options_.grant_ms;
+    set.map = records_.map;
+    std::uint32_t nonce = 0;
+    if (set.grant_ms != 0) {
+        GN_ASSIGN(nonce, drive.port->grant_ask(records_.term));
+    }
+    drive.grant.open = true;  // from here on it may have one, whatever becomes of the answer
+    return drive.port->map_set(records_.term, set, nonce);
+}
+
+Result<void> Manager::catch_up(Drive& drive) {
+    while (!drive.behind.empty()) {
+        const nvme::VolumeId id = *drive.behind.begin();
+        const auto record = records_.volumes.find(id);
+        if (record != records_.volumes.end()) GN_TRY(send(drive, record->second));
+        drive.behind.erase(id);
+    }
+    return {};
 }
 
 Result<void> Manager::change_volume(nvme::VolumeRecord record) {
@@ -160,12 +233,10 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
     Result<void> first;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         Drive* drive = drive_in(s);
-        if (drive == nullptr) continue;  // an empty slot: activate() refuses when a drive is missing
+        if (drive == nullptr) continue;  // an empty slot: activate() of a deletion waits for every drive
         Result<void> purged = drive->port->volume_remove(records_.term, volume);
         if (!purged.ok() && purged.error().code == Errc::kNotFound) purged = {};
-        if (!purged.ok() && purged.error().code == Errc::kState)
-            superseded_ = fmt::format("this gnstord (term {}) was superseded: {}; stop it", records_.term,
-                                      purged.error().message);
+        if (!purged.ok()) note_superseded(purged.error());
         if (!purged.ok()) drive->trouble = purged.error().message;
         if (!purged.ok() && first.ok()) first = std::move(purged);
     }
@@ -205,6 +276,7 @@ bool Manager::grants_due(std::uint64_t now_ms) const {
 
 TickReport Manager::tick(std::uint64_t now_ms) {
     TickReport report;
+    observe_time(now_ms);
     if (!superseded_.empty() || !sure().ok()) return report;
     const bool settles = !map_in_force_;
     if ((settles || grants_due(now_ms)) && activate_map().ok()) {

@@ -7,6 +7,7 @@
 #include "daemon/manager.hpp"
 
 #include <gnstor/base/uuid.hpp>
+#include <gnstor/nvme/fencing.hpp>
 
 #include "nvmf/nqn.hpp"
 
@@ -72,20 +73,49 @@ Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_m
     Takeover t;
     t.store_empty = records_.term == 0;
     GN_TRY(list_drives(std::move(ports), t));
-    t.change.term = std::max(records_.term, t.newest_term) + 1;
+    GN_ASSIGN(t.change.term, next_term(t));
     GN_TRY(merge_records(t));
     learn_clients(t);
     GN_TRY(plan_map(t));
     GN_TRY(commit(t.change));
+    now_ms_ = now_ms;
     reconcile(t, now_ms);
     granted_ms_ = now_ms;
     return {};
 }
 
+/// Above all that any drive has seen, and not so far that it would be refused (nvme/fencing.hpp).
+Result<std::uint64_t> Manager::next_term(const Takeover& t) {
+    for (std::size_t d = 0; d < drives_.size(); ++d) {
+        const bool lone =
+            !t.store_empty && t.terms[d] > records_.term && t.terms[d] - records_.term > nvme::kTermLeapMost;
+        if (!lone && t.terms[d] < nvme::kLastTerm - 1) continue;
+        return error(
+            Errc::kState,
+            "SSD {} has seen term {}, which no gnstord of this array has had (the records say {}) or "
+            "none can follow; stop what serves it, then 'gnstor ssd reset-term --term {}' on its "
+            "store",
+            drives_[d].identity.serial, t.terms[d], records_.term, std::max(records_.term, 1ul));
+    }
+    const std::uint64_t newest = std::max(records_.term, t.newest_term);
+    if (newest >= nvme::kLastTerm - 1)
+        return error(Errc::kCorrupt,
+                     "the records say term {}, which none can follow: bring back a copy of the records, or "
+                     "move them away and let them be rebuilt from the SSDs",
+                     newest);
+    for (std::size_t d = 0; d < drives_.size(); ++d)
+        if (drives_[d].listed && newest + 1 - t.terms[d] > nvme::kTermLeapMost)
+            report_.warnings.push_back(fmt::format(
+                "SSD {} has seen term {} and takes none so far above it as {}; stop what serves it, then "
+                "'gnstor ssd reset-term --term {}' on its store",
+                drives_[d].identity.serial, t.terms[d], newest + 1, newest));
+    return newest + 1;
+}
+
 Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
     std::set<std::array<std::uint8_t, 16>> uuids;
     for (SsdPort* port : ports) {
-        Drive drive{port, port->identity(), kNoSlot, false, {}};
+        Drive drive{port, port->identity()};
         if (!uuids.insert(drive.identity.uuid).second)
             return error(Errc::kInvalidArgument,
                          "two SSDs have the same UUID (serial {}): one of them is a copy; remove it",
@@ -95,6 +125,7 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
         t.terms.push_back(listed.ok() ? listed->term : 0);
         if (listed.ok()) {
             drive.listed = true;
+            drive.known = listed->term != 0;
             t.newest_term = std::max(t.newest_term, listed->term);
             t.highest_epoch = std::max(t.highest_epoch, listed->highest_deleted_epoch);
             for (const nvme::VolumeRecord& record : listed->records) {
@@ -175,7 +206,8 @@ Result<void> Manager::merge_records(Takeover& t) {
     }
     report_.adopted = static_cast<std::uint32_t>(t.touched.size());
     // Deleted volumes may have gone higher: a drive refuses then, and create_volume() goes up.
-    if (report_.rebuilt) t.change.epoch_floor = t.highest_epoch + kEpochLeap;
+    if (report_.rebuilt)
+        t.change.epoch_floor = t.highest_epoch + std::min(kEpochLeap, ~nvme::Epoch{0} - t.highest_epoch);
     return {};
 }
 
@@ -256,7 +288,8 @@ Result<void> Manager::label_domains(placement::ArrayMap& map) const {
 
 Result<void> Manager::plan_map(Takeover& t) {
     if (records_.map.version == 0) {
-        const std::uint64_t version = report_.new_array ? 1 : *t.change.term << kVersionsPerTermShift;
+        const std::uint64_t term = std::min<std::uint64_t>(*t.change.term, 0xFFFFFFFFu);
+        const std::uint64_t version = report_.new_array ? 1 : term << kVersionsPerTermShift;
         if (version > 0xFFFFFF00u) return error(Errc::kNoSpace, "the array has used up its map versions");
         return map_from_ports(t, static_cast<std::uint32_t>(version));
     }
@@ -272,7 +305,11 @@ Result<void> Manager::plan_map(Takeover& t) {
             }
     }
     if (matched == in_map && matched == drives_.size()) return {};
-    if (records_.volumes.empty()) return map_from_ports(t, records_.map.version + 1);
+    if (records_.volumes.empty()) {
+        if (records_.map.version == ~nvme::MapVersion{0})
+            return error(Errc::kNoSpace, "the array has used up its map versions");
+        return map_from_ports(t, records_.map.version + 1);
+    }
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
         if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
             report_.warnings.push_back(fmt::format(
@@ -309,7 +346,10 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
             // A deletion under way: purged here already, or finish_delete() marks and purges.
             if ((record.flags & nvme::kVolumeDeleting) != 0) continue;
             ++report_.repaired;
-            if (send(drive, record).ok()) current.insert(id);
+            if (send(drive, record).ok())
+                current.insert(id);
+            else if (!records_.creating.contains(id))
+                drive.behind.insert(id);  // it may be in force without this drive
         }
         t.seen[d].clear();
         for (const nvme::VolumeId id : current) t.seen[d].push_back(records_.volumes.at(id));

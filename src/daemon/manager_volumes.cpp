@@ -182,10 +182,16 @@ Result<nvme::VolumeRecord> Manager::new_record(nvme::ClientId owner,
                      "client {} has no name since the records were rebuilt; register its name again", owner);
     GN_ASSIGN(const nvme::VolumeId id, free_volume_id());
     const auto retired = records_.retired.find(id);
+    const nvme::Epoch below =
+        std::max(records_.epoch_floor, retired == records_.retired.end() ? 0 : retired->second);
+    if (below >= kLastEpoch)
+        return error(Errc::kNoSpace,
+                     "the epochs of volumes are used up (the newest is {}): volume '{}' "
+                     "cannot be created in this array",
+                     below, request.name);
     nvme::VolumeRecord record{};
     record.record_version = nvme::kVolumeRecordVersion;
-    record.birth_epoch =
-        std::max(records_.epoch_floor, retired == records_.retired.end() ? 0 : retired->second) + 1;
+    record.birth_epoch = below + 1;
     record.epoch = record.birth_epoch;
     record.geometry.volume = id;
     record.geometry.capacity_blocks = blocks_of(request);
@@ -210,6 +216,14 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
         if (there.ok() || find(request.name).ok()) return there;
         // The creation that stopped halfway can never be in force and was undone: begin a new one.
     }
+    // Or a rebuild could not tell a drive that has not heard of any daemon from one that was put in later.
+    for (const Drive& drive : drives_)
+        if (drive.slot != kNoSlot && !drive.known)
+            return error(
+                Errc::kBusy,
+                "volume '{}' is not created before SSD {} has taken the array's map{}{}; it is tried "
+                "again by itself, ask again later",
+                request.name, drive.identity.serial, drive.trouble.empty() ? "" : ": ", drive.trouble);
     for (int attempt = 0;; ++attempt) {
         GN_ASSIGN(const nvme::VolumeRecord record, new_record(client, request));
         const nvme::VolumeId id = record.geometry.volume;
@@ -228,13 +242,16 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
         // The VID lived before the records were rebuilt, and reached a higher epoch than any that was left to
         // be seen.
         Change higher;
-        higher.epoch_floor = std::max(records_.epoch_floor, record.birth_epoch) * 2 + 1024;
+        const std::uint64_t above =
+            std::uint64_t{std::max(records_.epoch_floor, record.birth_epoch)} * 2 + 1024;
+        higher.epoch_floor = static_cast<nvme::Epoch>(std::min<std::uint64_t>(above, kLastEpoch));
         GN_TRY(commit(higher));
     }
 }
 
 Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const std::string& name,
                                                   client::OpenMode mode, std::uint64_t now_ms) {
+    now_ms_ = std::max(now_ms_, now_ms);
     GN_TRY(sure());
     GN_TRY(check_client(client));
     GN_ASSIGN(nvme::VolumeRecord* const found, find(name));

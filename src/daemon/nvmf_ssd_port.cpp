@@ -4,6 +4,7 @@
 #include "nvmf/nqn.hpp"
 
 #include <gnstor/base/uuid.hpp>
+#include <gnstor/nvme/fencing.hpp>
 
 #include <cstring>
 #include <utility>
@@ -170,10 +171,14 @@ Result<void> NvmfSsdPort::volume_remove(std::uint64_t term, nvme::VolumeId volum
     return {};
 }
 
-Result<void> NvmfSsdPort::map_set(std::uint64_t term, const nvme::MapSet& map) {
+Result<std::uint32_t> NvmfSsdPort::grant_ask(std::uint64_t term) {
+    return send("GRANT ASK", nvme::kGrantAsk, term, {}, nvmf::Direction::kNone, 0, 0);
+}
+
+Result<void> NvmfSsdPort::map_set(std::uint64_t term, const nvme::MapSet& map, std::uint32_t nonce) {
     nvme::MapSet copy = map;
-    GN_TRY(
-        send("MAP SET", nvme::AdminOpcode::kMapSet, term, bytes_of(copy), nvmf::Direction::kToDrive, 0, 0));
+    GN_TRY(send("MAP SET", nvme::AdminOpcode::kMapSet, term, bytes_of(copy), nvmf::Direction::kToDrive, nonce,
+                0));
     return {};
 }
 

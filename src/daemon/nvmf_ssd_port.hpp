@@ -41,7 +41,8 @@ class NvmfSsdPort final : public SsdPort {
     Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record) override;
     Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) override;
     Result<void> volume_remove(std::uint64_t term, nvme::VolumeId volume) override;
-    Result<void> map_set(std::uint64_t term, const nvme::MapSet& map) override;
+    Result<std::uint32_t> grant_ask(std::uint64_t term) override;
+    Result<void> map_set(std::uint64_t term, const nvme::MapSet& map, std::uint32_t nonce) override;
     /// What the SSD and the target in front of it count.
     Result<nvme::SsdCountersLog> counters();
     /// Version of the program that serves it (FR), asked when it was connected; empty: there is no

@@ -27,6 +27,7 @@ Error ssd_error(nvme::Status status, std::string_view command, std::string_view 
             code = Errc::kTimedOut;
             break;
         case nvme::Status::kBusy:
+        case nvme::Status::kNotGranted:
         case nvme::Status::kInternalError:
         case nvme::Status::kAborted:
         case nvme::Status::kQueueError:
@@ -38,9 +39,17 @@ Error ssd_error(nvme::Status status, std::string_view command, std::string_view 
         default:
             break;
     }
-    // Fields that mean something since are reserved to an older firmware.
-    const char* const advice =
-        status == nvme::Status::kInvalidField ? "; is the program that serves it older than gnstord?" : "";
+    const char* advice = "";
+    if (status == nvme::Status::kInvalidField || status == nvme::Status::kInvalidOpcode) {
+        // Fields that mean something since are reserved to an older firmware.
+        advice = "; is the program that serves it older than gnstord?";
+    } else if (status == nvme::Status::kCommandSequenceError) {
+        advice =
+            "; it takes no term so far above the newest that it has seen: stop what serves it, then "
+            "'gnstor ssd reset-term' on its store";
+    } else if (status == nvme::Status::kNotGranted) {
+        advice = "; it booted, or another gnstord asked it, since it was asked: it is asked again";
+    }
     return error(code, "SSD {} answered {} with \"{}\"{}", ssd, command, nvme::status_name(status), advice);
 }
 

@@ -49,7 +49,10 @@ class SsdPort {
     virtual Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record) = 0;
     virtual Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) = 0;
     virtual Result<void> volume_remove(std::uint64_t term, nvme::VolumeId volume) = 0;
-    virtual Result<void> map_set(std::uint64_t term, const nvme::MapSet& map) = 0;
+    /// A nonce for the next map_set(): what that grants counts from here (GRANT ASK).
+    virtual Result<std::uint32_t> grant_ask(std::uint64_t term) = 0;
+    /// `nonce` is 0 where map.grant_ms is.
+    virtual Result<void> map_set(std::uint64_t term, const nvme::MapSet& map, std::uint32_t nonce) = 0;
 };
 
 /// The Error that a SsdPort answers for an NVMe status other than success.

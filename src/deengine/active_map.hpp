@@ -12,6 +12,8 @@
 
 #include <gnstor/nvme/vendor.hpp>
 
+#include "deengine/grant.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -77,14 +79,15 @@ class ActiveMap {
   public:
     ActiveMap() : cache_(kCacheEntries, 0) {}
 
-    void activate(const nvme::MapSet& set, std::uint64_t now_ns) {
+    void activate(const nvme::MapSet& set) {
         if (set.map.version != set_.map.version || !active_) forget();
         set_ = set;
         rank_ = SlotRank(set.map, set.slot);
         active_ = true;
-        expires_ns_ = set.grant_ms == 0 ? ~0ull : now_ns + std::uint64_t{set.grant_ms} * 1'000'000;
     }
-    [[nodiscard]] bool granted(std::uint64_t now_ns) const { return active_ && now_ns < expires_ns_; }
+    /// Under which it serves; none of it lasts before a map is active.
+    [[nodiscard]] Grant& grant() { return grant_; }
+    [[nodiscard]] bool granted(std::uint64_t now_ns) const { return grant_.lasts(now_ns); }
     [[nodiscard]] std::uint32_t version() const { return active_ ? set_.map.version : 0; }
 
     /// Whether this drive's slot is among the replicas of the chunk.
@@ -109,7 +112,7 @@ class ActiveMap {
     static constexpr std::uint32_t kAlwaysQuick = 16;      // other slots ranked in the time of a cache miss
 
     bool active_ = false;
-    std::uint64_t expires_ns_ = 0;
+    Grant grant_;
     nvme::MapSet set_{};
     SlotRank rank_;
     std::vector<std::uint64_t> cache_;

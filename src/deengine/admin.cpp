@@ -1,10 +1,14 @@
-// admin.cpp: vendor admin commands (nvme/vendor.hpp): VOLUME ADD, CHMOD, DELETE, LIST, MAP SET, FLOOR.
+// admin.cpp: vendor admin commands (nvme/vendor.hpp): VOLUME ADD, CHMOD, DELETE, LIST, MAP SET, FLOOR; GRANT
+// ASK (nvme/fencing.hpp).
 //
 // A change is made on a copy of the state, stored, and then swapped in, so that what is acknowledged is
 // durable and what is refused left no trace. Before a change is acknowledged, everything that still waits
 // under the old state is answered (ARRAY.md, rule 2: a barrier through all shards).
-// Terms: older than the newest seen is refused, with the newest term's low half in DW0; VOLUME LIST only
-// asks: it is answered under any term and raises none, so that a daemon that lost its store can learn it.
+// Terms: a newer one is stored with the change that carries it, in one; older than the newest seen, or too
+// far above it, is refused. VOLUME LIST only asks: it is answered under any term and raises none, so that a
+// daemon that lost its store can learn it.
+#include <gnstor/nvme/fencing.hpp>
+
 #include "deengine/engine_impl.hpp"
 
 #include <algorithm>
@@ -20,6 +24,10 @@ constexpr std::uint32_t kNoSlot = 0xFFFFFFFFu;
 
 std::uint64_t two_dwords(std::uint32_t low, std::uint32_t high) {
     return low | (std::uint64_t{high} << 32);
+}
+
+std::uint64_t term_of(const nvme::Command& command) {
+    return two_dwords(command.cdw14, command.cdw15);
 }
 
 bool is_zero(std::span<const std::byte> bytes) {
@@ -39,6 +47,7 @@ Status copy_payload(std::span<const std::byte> data, T& out) {
 Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                            std::uint64_t now_ns, std::uint32_t& dw0) {
     const auto opcode = static_cast<AdminOpcode>(command.opcode);
+    if (opcode == nvme::kGrantAsk) return grant_ask(command, from, now_ns, dw0);
     switch (opcode) {
         case AdminOpcode::kVolumeAdd:
         case AdminOpcode::kVolumeChmod:
@@ -53,27 +62,37 @@ Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::sp
     }
     if (!from.privileged) return Status::kAccessDenied;
     if (opcode == AdminOpcode::kVolumeList) return volume_list(command, data, dw0);
-    if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), dw0); !ok(s)) return s;
+    const std::uint64_t term = term_of(command);
+    if (const Status s = check_term(term, dw0); !ok(s)) return s;
     switch (opcode) {
         case AdminOpcode::kVolumeDelete:
             return command.cdw10 > 0xFFFFu ? Status::kInvalidField
-                                           : volume_delete(static_cast<nvme::VolumeId>(command.cdw10));
+                                           : volume_delete(static_cast<nvme::VolumeId>(command.cdw10), term);
         case AdminOpcode::kMapSet:
-            return map_set(data, now_ns, dw0);
+            return map_set(command, data, now_ns, dw0);
         default:
             return volume_change(command, data);
     }
 }
 
-Status Engine::Impl::check_term(std::uint64_t term, std::uint32_t& dw0) {
-    if (term < state.term) {
-        dw0 = static_cast<std::uint32_t>(state.term);
-        return Status::kStaleTerm;
-    }
-    if (term == state.term) return Status::kSuccess;
-    FirmwareState next = state;
-    next.term = term;
-    return store_and_swap(std::move(next)) ? Status::kSuccess : Status::kInternalError;
+/// Changes nothing: a term that is taken is stored by the command that carries it.
+Status Engine::Impl::check_term(std::uint64_t term, std::uint32_t& dw0) const {
+    if (nvme::is_plausible_term(term, state.term)) return Status::kSuccess;
+    dw0 = static_cast<std::uint32_t>(state.term);
+    return term < state.term ? Status::kStaleTerm : Status::kCommandSequenceError;
+}
+
+Status Engine::Impl::grant_ask(const nvme::Command& command, Requester from, std::uint64_t now_ns,
+                               std::uint32_t& dw0) {
+    if (!from.privileged) return Status::kAccessDenied;
+    if (const Status s = check_term(term_of(command), dw0); !ok(s)) return s;
+    dw0 = active_map.grant().ask(clocks_at(now_ns));
+    return Status::kSuccess;
+}
+
+/// The wall clock as of the last observe().
+GrantTime Engine::Impl::clocks_at(std::uint64_t now_ns) const {
+    return {now_ns, wall_ns};
 }
 
 /// The state's address stays: the command check refers to its table.
@@ -88,6 +107,7 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
     nvme::VolumeRecord record;
     if (const Status s = copy_payload(data, record); !ok(s)) return s;
     FirmwareState next = state;
+    next.term = term_of(command);
     const bool add = static_cast<AdminOpcode>(command.opcode) == AdminOpcode::kVolumeAdd;
     const Status s = add ? next.permissions.add(record, options.max_volumes, options.mdts_blocks)
                          : next.permissions.chmod(record, options.mdts_blocks);
@@ -100,8 +120,9 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
     return Status::kSuccess;
 }
 
-Status Engine::Impl::volume_delete(nvme::VolumeId vid) {
+Status Engine::Impl::volume_delete(nvme::VolumeId vid, std::uint64_t term) {
     FirmwareState next = state;
+    next.term = term;
     if (const Status s = next.permissions.remove(vid); !ok(s)) return s;
     if (!port->settle()) return Status::kInternalError;
     // From here on a mount drops its pages: the record is gone, and a later life begins above its last epoch.
@@ -158,7 +179,8 @@ bool Engine::Impl::moves_slot(const nvme::MapSet& set) const {
     return state.newest_slot != kNoSlot && set.slot != kNoSlot && set.slot != state.newest_slot;
 }
 
-Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_ns, std::uint32_t& dw0) {
+Status Engine::Impl::map_set(const nvme::Command& command, std::span<const std::byte> data,
+                             std::uint64_t now_ns, std::uint32_t& dw0) {
     nvme::MapSet set;
     if (const Status s = copy_payload(data, set); !ok(s)) return s;
     if (!is_valid_map(set)) return Status::kInvalidField;
@@ -173,14 +195,21 @@ Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_
         if (!same) return Status::kInvalidField;
     } else if (moves_slot(set)) {
         return Status::kWrongSsd;
-    } else {
-        if (!port->settle()) return Status::kInternalError;
+    }
+    Grant& grant = active_map.grant();
+    if (set.grant_ms != 0 && !grant.is_due(command.cdw10, set.grant_ms, clocks_at(now_ns)))
+        return Status::kNotGranted;
+    const std::uint64_t term = term_of(command);
+    if (set.map.version != state.newest_map.version || term != state.term) {
+        if (set.map.version != state.newest_map.version && !port->settle()) return Status::kInternalError;
         FirmwareState next = state;
+        next.term = term;
         next.newest_map = set.map;
         next.newest_slot = set.slot;
         if (!store_and_swap(std::move(next))) return Status::kInternalError;
     }
-    active_map.activate(set, now_ns);
+    active_map.activate(set);
+    set.grant_ms != 0 ? grant.begin(set.grant_ms) : grant.begin_without_end();
     return Status::kSuccess;
 }
 
@@ -189,7 +218,7 @@ Status Engine::Impl::map_set(std::span<const std::byte> data, std::uint64_t now_
 /// crash forgets no order: the order of every block and tombstone is on flash.
 Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::uint32_t& dw0) {
     if (from.privileged) {
-        if (const Status s = check_term(two_dwords(command.cdw14, command.cdw15), dw0); !ok(s)) return s;
+        if (const Status s = check_term(term_of(command), dw0); !ok(s)) return s;
     }
     Volume* volume = command.cdw10 <= 0xFFFFu
                          ? state.permissions.find(static_cast<nvme::VolumeId>(command.cdw10))
@@ -202,6 +231,12 @@ Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::ui
     // A writer that fills the tables comes again sooner.
     dw0 = static_cast<std::uint32_t>(std::min<std::uint64_t>(port->counters().tombstones, ~0u));
     const std::uint64_t floor = two_dwords(command.cdw12, command.cdw13);
+    if (const std::uint64_t term = term_of(command); from.privileged && term != state.term) {
+        FirmwareState next = state;
+        next.term = term;
+        if (!store_and_swap(std::move(next))) return Status::kInternalError;
+        volume = state.permissions.find(static_cast<nvme::VolumeId>(command.cdw10));
+    }
     if (floor <= volume->floor) return Status::kSuccess;
     volume->floor = floor;
     port->set_floor(volume->record.geometry.volume, volume->record.epoch, floor);

@@ -242,6 +242,15 @@ bool Engine::moves_data_itself() const {
     return impl_->inline_port != nullptr;
 }
 
+void Engine::observe(const GrantTime& now) {
+    impl_->wall_ns = now.wall_ns;
+    impl_->active_map.grant().observe(now);
+}
+
+bool Engine::granted(std::uint64_t now_ns) const {
+    return impl_->active_map.granted(now_ns);
+}
+
 void Engine::submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                           std::uint64_t tag, std::uint64_t now_ns) {
     std::uint32_t dw0 = 0;
@@ -278,6 +287,9 @@ std::uint64_t Engine::capacity_blocks() const {
 }
 std::uint32_t Engine::map_version() const {
     return impl_->active_map.version();
+}
+std::vector<std::byte> Engine::firmware_state() const {
+    return impl_->state.serialise();
 }
 
 }  // namespace gnstor::deengine

@@ -11,6 +11,7 @@
 #include <gnstor/nvme/vendor.hpp>
 
 #include "deengine/flash.hpp"
+#include "deengine/grant.hpp"
 #include "deengine/mutation.hpp"
 
 #include <cstdint>
@@ -133,7 +134,12 @@ class Engine {
     [[nodiscard]] bool moves_data_itself() const;
     /// FLUSH of everything, whoever's it is: for a controller that is shut down.
     void flush(std::uint64_t tag);
-    /// A vendor admin command (nvme/vendor.hpp).
+    /// What the clocks say, before commands are given at this moment: a grant ends by either (grant.hpp).
+    /// Whoever never calls it has a wall clock that stands still.
+    void observe(const GrantTime& now);
+    /// Whether it may serve data commands now, as far as its grant is concerned.
+    [[nodiscard]] bool granted(std::uint64_t now_ns) const;
+    /// A vendor admin command (nvme/vendor.hpp, nvme/fencing.hpp).
     void submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                       std::uint64_t tag, std::uint64_t now_ns);
     /// Finishes what waited for time or durability; returns how many completions it gave.
@@ -149,6 +155,8 @@ class Engine {
     [[nodiscard]] const EngineCounters& counters() const;
     [[nodiscard]] std::uint64_t capacity_blocks() const;  ///< what users may fill, over-provisioning aside
     [[nodiscard]] std::uint32_t map_version() const;      ///< 0: none since boot
+    /// The state that must survive, as it would be stored now; for simulation and tests.
+    [[nodiscard]] std::vector<std::byte> firmware_state() const;
 
   private:
     struct Impl;

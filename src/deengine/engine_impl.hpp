@@ -44,11 +44,15 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     // admin.cpp
     nvme::Status admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                        std::uint64_t now_ns, std::uint32_t& dw0);
-    nvme::Status check_term(std::uint64_t term, std::uint32_t& dw0);
+    nvme::Status check_term(std::uint64_t term, std::uint32_t& dw0) const;
+    nvme::Status grant_ask(const nvme::Command& command, Requester from, std::uint64_t now_ns,
+                           std::uint32_t& dw0);
+    [[nodiscard]] GrantTime clocks_at(std::uint64_t now_ns) const;
     nvme::Status volume_change(const nvme::Command& command, std::span<const std::byte> data);
-    nvme::Status volume_delete(nvme::VolumeId vid);
+    nvme::Status volume_delete(nvme::VolumeId vid, std::uint64_t term);
     nvme::Status volume_list(const nvme::Command& command, std::span<std::byte> data, std::uint32_t& dw0);
-    nvme::Status map_set(std::span<const std::byte> data, std::uint64_t now_ns, std::uint32_t& dw0);
+    nvme::Status map_set(const nvme::Command& command, std::span<const std::byte> data, std::uint64_t now_ns,
+                         std::uint32_t& dw0);
     [[nodiscard]] bool is_valid_map(const nvme::MapSet& set) const;
     [[nodiscard]] bool moves_slot(const nvme::MapSet& set) const;
     nvme::Status floor(const nvme::Command& command, Requester from, std::uint32_t& dw0);
@@ -72,6 +76,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     CompletionSink& sink;
     FirmwareState state;
     ActiveMap active_map;
+    std::uint64_t wall_ns = 0;  ///< as last observed
     CommandCheck check;
     std::unique_ptr<ShardPort> port;
     InlinePort* inline_port = nullptr;  ///< the same, where the shards are in this thread: no virtual call

@@ -4,6 +4,7 @@
 
 #include <gnstor/nvme/counters_log.hpp>
 #include <gnstor/nvme/fabrics.hpp>
+#include <gnstor/nvme/fencing.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -344,7 +345,7 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFe
                 for (const auto op :
                      {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
                       AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kFloor,
-                      AdminOpcode::kClean, AdminOpcode::kDelta})
+                      AdminOpcode::kClean, AdminOpcode::kDelta, nvme::kGrantAsk})
                     l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
             fill(l);
             break;

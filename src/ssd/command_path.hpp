@@ -5,7 +5,7 @@
 //   * a fetched command holds one Pending of its queue until its completion is in the ring: at most depth - 1
 //   of them;
 //   * a completion says what deEngine said, which waits for the durability of it (one sync a batch of
-//   writes);
+//   writes); no I/O command succeeds once the grant has ended under which it was checked;
 //   * a poll does a bounded amount of work; nothing is allocated or locked but when queues come and go.
 // Arbitration: admin queues, then arbiter.hpp.
 // With a timing (timing_model.hpp) an answer of a read or write waits until its time has come; without one
@@ -62,6 +62,7 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     static constexpr std::size_t kBatch = 32;
     using Done = CompletionTimer::Answer;
     ServedQueue* find(const NvmeQueue* queue) const;
+    void look_at_clocks();
     void look_at_tails();
     std::uint32_t poll_admin();
     std::uint32_t fetch_from(ServedQueue& q, std::uint32_t limit);

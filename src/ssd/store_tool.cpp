@@ -1,7 +1,10 @@
 #include "ssd/store_tool.hpp"
 
 #include <gnstor/base/crc32c.hpp>
+#include <gnstor/nvme/fencing.hpp>
 
+#include "deengine/firmware_state.hpp"
+#include "ssd/admin.hpp"
 #include "ssd/file_store.hpp"
 #include "ssd/store_view.hpp"
 
@@ -88,6 +91,40 @@ std::string describe(const StoreFacts& f) {
         f.capacity_bytes, f.over_provisioning_percent, f.geometry.units, f.geometry.pages_per_unit,
         f.geometry.channels, f.geometry.dies_per_channel, f.service_units, f.file_bytes, f.metadata_bytes,
         f.data_pages, f.system_pages, f.lost_pages, f.damaged_records, f.erased_pages);
+}
+
+Result<std::uint64_t> reset_term(const std::filesystem::path& path, std::uint64_t term) {
+    if (term == 0 || term >= nvme::kLastTerm - 1)
+        return error(Errc::kInvalidArgument,
+                     "term {} is none that a gnstord can have or follow; give the term that 'gnstor status' "
+                     "shows, or 1",
+                     term);
+    // Held to the end: nobody serves it meanwhile.
+    GN_ASSIGN(const std::unique_ptr<StoreFile> store, StoreFile::open(path));
+    if (!trusted(store->boot(), host_boot_id()))
+        return error(Errc::kState,
+                     "the store {} may lack acknowledged writes: start its drive, which sets the contents "
+                     "aside and begins empty",
+                     path.string());
+    const std::vector<std::byte> blob = store->load();
+    if (blob.empty())
+        return error(Errc::kNotFound, "no gnstord has ever spoken to the store {}: it has no term to reset",
+                     path.string());
+    constexpr std::uint32_t kAnyVolumes = 0xFFFF;
+    GN_ASSIGN(
+        deengine::FirmwareState state,
+        deengine::FirmwareState::parse(blob, kAnyVolumes, kMdtsBlocks, store->superblock().geometry().units));
+    const std::uint64_t before = state.term;
+    state.term = term;
+    // A store that was closed cleanly is opened and closed like by a drive. Of one that was killed the boot
+    // record stays as it is: it says what has to be recovered.
+    const bool clean = store->boot().state == BootState::kClean;
+    if (clean) GN_TRY(store->begin_use({BootMode::kPower, host_boot_id()}));
+    if (!store->store(state.serialise()))
+        return error(Errc::kIo, "cannot write the metadata of the store {}: {}", path.string(),
+                     std::strerror(errno));
+    if (clean) GN_TRY(store->end_use());
+    return before;
 }
 
 Result<CorruptedByte> corrupt_byte(const std::filesystem::path& path, const PagePredicate& which,

@@ -1,7 +1,8 @@
-// store_tool.hpp: looks into a store file, and damages one on purpose. Offline: the store must not be in use.
+// store_tool.hpp: looks into a store file, resets its term, and damages one on purpose. Offline: the store
+// must not be in use.
 //
-// The base of `gnstor ssd info`, which writes nothing, and of `--corrupt` (the demo must catch one flipped
-// byte). Host code, any thread.
+// The base of `gnstor ssd info`, which writes nothing, of `gnstor ssd reset-term`, and of `--corrupt` (the
+// demo must catch one flipped byte). Host code, any thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -40,6 +41,10 @@ struct StoreFacts {
 };
 /// Reads the head and every record. Errors as StoreView::open; kCorrupt if no boot record is whole.
 Result<StoreFacts> inspect_store(const std::filesystem::path& path);
+/// Sets the newest term that the drive has seen (nvme/fencing.hpp), whichever it was, so that a gnstord of
+/// about that term is obeyed again; returns the term before. kNotFound: no gnstord has ever spoken to it;
+/// kState: it may lack acknowledged writes, and what starts a drive on it sets its contents aside.
+Result<std::uint64_t> reset_term(const std::filesystem::path& path, std::uint64_t term);
 /// For people: a line a fact.
 std::string describe(const StoreFacts& facts);
 

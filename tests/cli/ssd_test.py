@@ -154,6 +154,22 @@ class Ssd(Programs):
         for command in ("check", "recover"):
             self.assertIn("use", self.ask("ssd", command, store, code=1)["message"])
 
+    def test_reset_term_is_obeyed_by_the_drive_and_loses_nothing(self):
+        store = self.dir / "ssd-0.store"
+        self.ask("up", "--ssds", "1", "--capacity", "64MiB")
+        self.ask("volume", "create", "v", "1MiB", "--replicas", "1")
+        self.assertIn("use", self.ask("ssd", "reset-term", store, code=1)["message"])
+        self.cli("down")
+        self.assertEqual(self.ask("ssd", "reset-term", store, "--term", str(1 << 60))["term_before"], 1)
+        self.assertIn("reset-term --term 1", self.cli("up", code=1).stderr.decode())
+        self.cli("ssd", "reset-term", store, "--term", str((1 << 64) - 1), code=2)
+        self.assertEqual(self.ask("ssd", "reset-term", store)["term"], 1)
+        self.ask("up")
+        self.assertEqual([v["name"] for v in self.ask("volume", "list")["volumes"]], ["v"])
+        fresh = self.root / "fresh"
+        self.format(fresh, *SMALL)
+        self.assertIn("no gnstord", self.ask("ssd", "reset-term", fresh, code=1)["message"])
+
     def test_a_store_without_metadata_is_refused_with_a_sentence(self):
         store, _ = self.filled()
         with open(store, "r+b") as f:

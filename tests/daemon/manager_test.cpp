@@ -29,21 +29,21 @@ TEST_F(ManagerTest, EveryNewRecordIsOnEveryDriveWhenItIsAcknowledged) {
 TEST_F(ManagerTest, GrantsAreRenewedAtAThirdOfTheirTimeAndNotBefore) {
     options.grant_ms = 9000;
     start();
-    const auto commands = [this] { return array.flash[0]->commands; };
-    const auto before = commands();
+    const auto grants = [this] { return array.drives[0]->grants; };
+    EXPECT_EQ(grants(), 1u);
     manager->tick(now += 2999);
-    EXPECT_EQ(commands(), before);
+    EXPECT_EQ(grants(), 1u);
     manager->tick(now += 1);
-    EXPECT_EQ(commands(), before + 1);
+    EXPECT_EQ(grants(), 2u);
     // A drive that did not hear of it is asked again at the next tick.
     refuse(0);
     manager->tick(now += 3000);
     heal();
-    const auto refused = commands();
+    EXPECT_EQ(grants(), 2u);
     manager->tick(now += 1);
-    EXPECT_EQ(commands(), refused + 1);
+    EXPECT_EQ(grants(), 3u);
     manager->tick(now += 1);
-    EXPECT_EQ(commands(), refused + 1);
+    EXPECT_EQ(grants(), 3u);
 }
 
 // A version that was in force has the same bytes for ever: who comes then may have it. One that never was is

@@ -6,6 +6,8 @@
 // a time.
 #pragma once
 
+#include <gnstor/nvme/fencing.hpp>
+
 #include "daemon/ssd_port.hpp"
 
 #include <cstring>
@@ -70,9 +72,27 @@ class ModelSsd final : public SsdPort {
     Result<void> volume_remove(std::uint64_t term, nvme::VolumeId volume) override {
         return run([&] { return with_term(term, [&] { return remove(volume); }); });
     }
-    Result<void> map_set(std::uint64_t term, const nvme::MapSet& set) override {
-        return run([&] { return with_term(term, [&] { return set_map(set); }); });
+    Result<std::uint32_t> grant_ask(std::uint64_t term) override {
+        std::uint32_t nonce = 0;
+        GN_TRY(run([&] {
+            return with_term(term, [&] {
+                nonce = ++nonce_;
+                return nvme::Status::kSuccess;
+            });
+        }));
+        return nonce;
     }
+    Result<void> map_set(std::uint64_t term, const nvme::MapSet& set, std::uint32_t nonce) override {
+        return run([&] {
+            return with_term(term, [&] {
+                if (set.grant_ms != 0 && (nonce == 0 || nonce != nonce_)) return nvme::Status::kNotGranted;
+                const nvme::Status done = set_map(set);
+                if (nvme::ok(done)) ++grants;
+                return done;
+            });
+        });
+    }
+    std::uint32_t grants = 0;  ///< since it booted
 
   private:
     template <class Work>
@@ -90,9 +110,11 @@ class ModelSsd final : public SsdPort {
     template <class Work>
     nvme::Status with_term(std::uint64_t term, Work work) {
         if (term < flash_.term) return nvme::Status::kStaleTerm;
-        flash_.term = term;
+        if (!nvme::is_plausible_term(term, flash_.term)) return nvme::Status::kCommandSequenceError;
         if (full) return nvme::Status::kCapacityExceeded;
-        return work();
+        const nvme::Status done = work();
+        if (nvme::ok(done)) flash_.term = term;
+        return done;
     }
     void violated(std::string what) { flash_.violations.push_back(fmt::format("SSD {}: {}", slot_, what)); }
 
@@ -147,6 +169,7 @@ class ModelSsd final : public SsdPort {
 
     const std::uint32_t slot_;
     ModelFlash& flash_;
+    std::uint32_t nonce_ = 0;
 };
 
 /// N drives with distinct UUIDs.

@@ -45,7 +45,7 @@ TEST(ActiveMap, OwnsExactlyWhatPlaceSaysUnderEveryKindOfMap) {
     ActiveMap map;
     for (std::uint32_t m = 0; m < 3000; ++m) {
         const nvme::MapSet set = random_map(random);
-        map.activate(set, 0);
+        map.activate(set);
         map.forget();
         for (std::uint32_t v = 0; v < 4; ++v) {
             const placement::VolumeGeometry volume = random_volume(random);
@@ -79,7 +79,7 @@ TEST(ActiveMap, ASlotThatTakesNoPartOwnsNothing) {
     const placement::VolumeGeometry volume{1, 1ull << 32, 3, 4, 3, 0};
     for (const std::uint32_t slot : {0u, 4u, 63u, ~0u}) {
         set.slot = slot;
-        map.activate(set, 0);
+        map.activate(set);
         map.forget();
         for (std::uint32_t c = 0; c < 1000; ++c) ASSERT_FALSE(map.owns(volume, c)) << "slot " << slot;
     }

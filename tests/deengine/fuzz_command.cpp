@@ -4,6 +4,8 @@
 // Nothing crashes, every command is answered exactly once, NAND's rules hold, and no client but number 2 ever
 // reads the secret that client 2 keeps in volume 2: not through a read of any shape, nor through a later life
 // of the VID.
+#include <gnstor/nvme/fencing.hpp>
+
 #include "deengine/engine.hpp"
 #include "deengine/ram_flash.hpp"
 
@@ -48,11 +50,13 @@ class Input {
 
 class Counter : public CompletionSink {
   public:
-    void on_complete(std::uint64_t, nvme::Status status, std::uint32_t) override {
+    void on_complete(std::uint64_t, nvme::Status status, std::uint32_t dw0) override {
         ++count;
         last = status;
+        last_dw0 = dw0;
     }
     std::uint64_t count = 0;
+    std::uint32_t last_dw0 = 0;
     nvme::Status last = nvme::Status::kAborted;
 };
 
@@ -138,7 +142,12 @@ class Target {
     }
     void set_map(std::uint8_t grant_ms) {
         map_.grant_ms = grant_ms;
-        require(ok(admin(AdminOpcode::kMapSet, map_)));
+        nvme::Command c{};
+        c.opcode = static_cast<std::uint8_t>(nvme::kGrantAsk);
+        require(ok(admin_raw(c, {0, true}, {})) && sink_.last_dw0 != 0);
+        c.opcode = static_cast<std::uint8_t>(AdminOpcode::kMapSet);
+        c.cdw10 = sink_.last_dw0;
+        require(ok(admin_raw(c, {0, true}, std::as_writable_bytes(std::span(&map_, 1)))));
     }
     template <class T>
     nvme::Status admin(AdminOpcode opcode, T payload) {

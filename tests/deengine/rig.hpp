@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <gnstor/nvme/fencing.hpp>
+
 #include "deengine/engine.hpp"
 #include "deengine/ram_flash.hpp"
 
@@ -145,7 +147,15 @@ class Rig {
         c.cdw10 = vid;
         return admin(c, {}).status;
     }
-    Status set_map(const nvme::MapSet& m) { return admin_with(nvme::AdminOpcode::kMapSet, m).status; }
+    /// With a nonce of this moment, where the grant has an end.
+    Status set_map(const nvme::MapSet& m) { return set_map(m, m.grant_ms == 0 ? 0 : ask_grant()); }
+    Status set_map(const nvme::MapSet& m, std::uint32_t nonce) {
+        nvme::MapSet copy = m;
+        nvme::Command c = admin_command(nvme::AdminOpcode::kMapSet);
+        c.cdw10 = nonce;
+        return admin(c, std::as_writable_bytes(std::span(&copy, 1))).status;
+    }
+    std::uint32_t ask_grant() { return admin(admin_command(nvme::kGrantAsk), {}).dw0; }
 
     /// A command of `client` on `vid` under the map and epoch given at set-up.
     [[nodiscard]] IoFields fields(nvme::VolumeId vid, nvme::ClientId client, nvme::BlockAddress block,

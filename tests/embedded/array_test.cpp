@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -143,6 +144,39 @@ TEST(EmbeddedArray, IoGoesOnWhileTheDaemonIsSuspended) {
     EXPECT_EQ(data, back);
     (*array)->resume_daemon();
     ASSERT_OK(client->create(request("w", 1u << 20)));
+}
+
+// SSDs in the daemon's own process serve under grants like any others.
+TEST(EmbeddedArray, AGrantEndsWhenTheDaemonsThreadStandsStillAndComesBackWithIt) {
+    EmbeddedArrayOptions options = small_array();
+    options.grant_ms = 200;
+    auto array = EmbeddedArray::open(options);
+    ASSERT_OK(array);
+    auto alice = connect(**array, "alice");
+    ASSERT_OK(alice->create(request("v", 1u << 20)));
+    ASSERT_OK((*array)->control().share_volume(alice->identity().id, "v", 0));
+    client::ClientOptions impatient;
+    impatient.name = "bob";
+    impatient.transfer_timeout_ms = 300;
+    auto bob = (*array)->connect(impatient);
+    ASSERT_OK(bob);
+    auto volume = (*bob)->open("v", client::OpenMode::kRead);
+    ASSERT_OK(volume);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    std::vector<std::byte> block(nvme::kBlockBytes);
+    const auto read_until = [&](bool ok) {
+        while (std::chrono::steady_clock::now() < deadline)
+            if ((*volume)->read(0, block).ok() == ok) return true;
+        return false;
+    };
+    EXPECT_TRUE(read_until(true));
+    (*array)->suspend_daemon();
+    EXPECT_TRUE(read_until(false));
+    std::uint64_t refused = 0;
+    for (const EmbeddedSsd& ssd : (*array)->ssds()) refused += ssd.refused;
+    EXPECT_GT(refused, 0u);
+    (*array)->resume_daemon();
+    EXPECT_TRUE(read_until(true));
 }
 
 TEST(EmbeddedArray, FilesOutliveTheArrayAndRecordsAreRebuiltFromThem) {

@@ -115,6 +115,7 @@ class ArrayRig {
         daemon::InProcessOptions d;
         d.manager.lease_ms = o.lease_ms;
         d.manager.seed = o.seed;
+        d.manager.grant_ms = 0;  // maps come from the tests, engines and clocks are held
         if (own_clock) {
             d.now_ms = [this] { return clock_ms.load(); };
             d.tick = std::chrono::milliseconds(0);
@@ -163,7 +164,7 @@ class ArrayRig {
             nvme::MapSet set{};
             set.slot = i;
             set.map = next;
-            ports[i]->map_set(daemon->inspect().term, set).value();
+            ports[i]->map_set(daemon->inspect().term, set, 0).value();
         }
         if (publish) control->set_map(next);
         return next;

@@ -87,7 +87,7 @@ class SeveralNodes : public ::testing::Test {
             nvme::MapSet set{};
             set.slot = slot;
             set.map = daemon->array().value().map;
-            GN_ASSERT_OK(ports[slot]->map_set(daemon->inspect().term, set));
+            GN_ASSERT_OK(ports[slot]->map_set(daemon->inspect().term, set, 0));
         }
     }
     [[nodiscard]] daemon::SsdIdentity identity(std::uint32_t slot) const {

@@ -46,8 +46,8 @@ std::uint32_t garbage_capsule(SplitMix64& random, std::span<std::byte> bytes, co
     nvme::Command c;
     std::memcpy(&c, bytes.data(), sizeof c);
     c.flags = nvme::kFlagsSgl;
-    constexpr std::uint8_t kAdmin[] = {0x02, 0x06, 0x08, 0x09, 0x0A, 0x0C, 0x18, 0x7F,
-                                       0xC1, 0xC5, 0xC8, 0xCE, 0xD1, 0xD4, 0xD8, 0xDA};
+    constexpr std::uint8_t kAdmin[] = {0x02, 0x06, 0x08, 0x09, 0x0A, 0x0C, 0x18, 0x7F, 0xC1,
+                                       0xC5, 0xC8, 0xCE, 0xD1, 0xD4, 0xD8, 0xDA, 0xDC};
     constexpr std::uint8_t kIo[] = {0x00, 0x01, 0x02, 0x08, 0x09, 0x7F};
     c.opcode = admin ? kAdmin[random.below(sizeof kAdmin)] : kIo[random.below(sizeof kIo)];
     if (random.below(8) != 0) c.namespace_id = static_cast<std::uint32_t>(random.below(3));

@@ -1,6 +1,7 @@
 // drive_rig.hpp: a drive on its own reactor, and a host thread's way to talk to it through its NVMe queues.
 #pragma once
 
+#include <gnstor/nvme/fencing.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
 #include "scratch.hpp"
@@ -92,23 +93,34 @@ class DriveRig {
     }
 
     Status vendor(nvme::AdminOpcode op, const void* data, std::size_t bytes, std::uint32_t cdw10 = 0) {
+        return complete_vendor(op, data, bytes, cdw10).result();
+    }
+    Completion complete_vendor(nvme::AdminOpcode op, const void* data, std::size_t bytes,
+                               std::uint32_t cdw10 = 0) {
         Command c{};
         c.opcode = static_cast<std::uint8_t>(op);
         c.flags = nvme::kFlagsSgl;
         c.cdw10 = cdw10;
         c.cdw14 = 1;  // term
         c.data = sgl(data, bytes);
-        return call(*admin, *reactor, c).result();
+        return call(*admin, *reactor, c);
     }
-    /// A map of this drive alone, in force without end.
-    void grant(std::uint32_t version = 1) {
+    /// A map of this drive alone.
+    [[nodiscard]] nvme::MapSet map(std::uint32_t version = 1) const {
         nvme::MapSet set{};
         set.map.version = version;
         set.map.slot_count = 1;
         set.map.slots[0].state = placement::SlotState::kIn;
         set.map.slots[0].weight = 1;
         std::memcpy(set.map.slots[0].ssd_uuid, drive->uuid().data(), 16);
-        ASSERT_EQ(vendor(nvme::AdminOpcode::kMapSet, &set, sizeof set), Status::kSuccess);
+        return set;
+    }
+    /// In force for `ms`; 0: without end.
+    void grant(std::uint32_t version = 1, std::uint32_t ms = 0) {
+        nvme::MapSet set = map(version);
+        set.grant_ms = ms;
+        const std::uint32_t nonce = ms == 0 ? 0 : complete_vendor(nvme::kGrantAsk, nullptr, 0).dw0;
+        ASSERT_EQ(vendor(nvme::AdminOpcode::kMapSet, &set, sizeof set, nonce), Status::kSuccess);
         map_version = version;
     }
     void add_volume(nvme::VolumeId vid = kVolume, std::uint64_t blocks = 4096) {

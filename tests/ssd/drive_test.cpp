@@ -339,6 +339,31 @@ TEST(Drive, OneFlippedByteIsAReadErrorOfThatBlockAlone) {
     EXPECT_GE(rig.drive->counters().media_errors, 1u);
 }
 
+TEST(Drive, WhoseTermNobodyCanFollowObeysAgainWhenItIsReset) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    DriveRig rig(in_file(path));
+    EXPECT_EQ(reset_term(path, 1).error().code, Errc::kBusy) << "a drive uses it";
+    rig.grant();
+    rig.add_volume();
+    ASSERT_EQ(rig.write(0, page_of(7)), Status::kSuccess);
+    rig.unmount();
+    ASSERT_EQ(reset_term(path, 40'000'000'000).value(), 1u);
+    EXPECT_EQ(inspect_store(path)->state, BootState::kClean);
+    rig.mount();
+    const nvme::VolumeRecord r = record_of(kVolume, kWriter, 4096);
+    EXPECT_EQ(rig.vendor(nvme::AdminOpcode::kVolumeChmod, &r, sizeof r), Status::kStaleTerm);
+    rig.unmount();
+    for (const std::uint64_t bad : {std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0} - 1})
+        EXPECT_EQ(reset_term(path, bad).error().code, Errc::kInvalidArgument);
+    EXPECT_EQ(reset_term(path, 1).value(), 40'000'000'000u);
+    rig.mount();
+    rig.grant();
+    Page in;
+    EXPECT_EQ(rig.read(0, in), Status::kSuccess);
+    EXPECT_EQ(in, page_of(7));
+}
+
 TEST(Drive, ReportsAWriteCacheOnlyWhenItsFileIsNotSynchronized) {
     Scratch scratch;
     for (const Durability d : {Durability::kPower, Durability::kProcess}) {

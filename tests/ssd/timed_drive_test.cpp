@@ -114,6 +114,26 @@ TEST_P(TimedDrive, HoldsWhatWasWrittenUnderManyCommandsInFlight) {
     std::printf("GN_COUNT timed_drive_commands=%llu\n", static_cast<unsigned long long>(reads + writes));
 }
 
+// A command that was checked in time and takes longer than the grant: who took the drive for silent may have
+// gone on without it.
+TEST(OneTimedDrive, NothingSucceedsAfterItsGrantHasEnded) {
+    constexpr std::uint32_t kGrantMs = 100;
+    DriveRig rig(options_with(timing_of(std::uint64_t{2 * kGrantMs} * 1'000'000, 1'000)));
+    rig.grant();
+    rig.add_volume();
+    ASSERT_EQ(rig.write(9, page_of(9)), Status::kSuccess);
+    std::vector<std::byte> into(nvme::kBlockBytes);
+    ASSERT_EQ(rig.read(9, into), Status::kSuccess);
+    nvme::MapSet set = rig.map();
+    set.grant_ms = kGrantMs;
+    EXPECT_EQ(rig.vendor(nvme::AdminOpcode::kMapSet, &set, sizeof set), Status::kNotGranted) << "unasked for";
+    rig.grant(1, kGrantMs);
+    EXPECT_EQ(rig.read(9, into), Status::kNotGranted);
+    rig.grant();
+    EXPECT_EQ(rig.read(9, into), Status::kSuccess);
+    EXPECT_EQ(into, page_of(9));
+}
+
 TEST(OneTimedDrive, WhatIsDueLaterLeavesLater) {
     DriveRig rig(options_with(timing_of(kLongNs, 1'000)));
     rig.grant();

@@ -1,0 +1,226 @@
+// grants_test.cpp: what the daemon does by grants and terms (ARRAY.md, rules 1 to 3): a change is in force
+// when a drive has taken it or has no grant left; a drive that missed one is granted nothing before it has
+// taken it; terms that nobody could follow stop a start with a sentence.
+#include <gnstor/nvme/fencing.hpp>
+
+#include "daemon/manager_rig.hpp"
+
+using namespace gnstor;
+using namespace gnstor::daemon;
+using namespace gnstor::daemon::test;
+
+namespace {
+
+constexpr std::uint32_t kGrantMs = 9'000;
+constexpr std::uint64_t kBoundMs = kGrantMs + 90 + 10;  // and 1 %, and a clock's grain
+
+class GrantsTest : public ManagerTest {
+  protected:
+    void SetUp() override {
+        options.lease_ms = 1'000'000;
+        options.grant_ms = kGrantMs;
+        start();
+        alice = client("alice");
+        ASSERT_TRUE(create(alice, "v").ok());
+        manager->tick(now);
+    }
+    [[nodiscard]] std::uint64_t pending() { return manager->info(now).pending_changes; }
+    /// As a daemon does it: about once a second.
+    void let_pass(std::uint64_t ms) {
+        for (; ms > 1'000; ms -= 1'000) manager->tick(now += 1'000);
+        manager->tick(now += ms);
+    }
+    [[nodiscard]] nvme::Epoch epoch_on(std::uint32_t slot) {
+        return array.flash[slot]->volumes.begin()->second.epoch;
+    }
+    [[nodiscard]] nvme::Epoch epoch() { return manager->list_volumes().at(0).epoch; }
+    nvme::ClientId alice = 0;
+};
+
+TEST_F(GrantsTest, AChangeWaitsUntilADriveThatDoesNotAnswerHasNoGrantLeft) {
+    refuse(2);
+    expect_error(open(alice, "v"), Errc::kIo, "told to refuse");
+    let_pass(kBoundMs - 1);
+    EXPECT_EQ(pending(), 1u);
+    let_pass(1);
+    EXPECT_EQ(pending(), 0u);
+    EXPECT_EQ(epoch_on(1), epoch());
+    EXPECT_LT(epoch_on(2), epoch());
+    EXPECT_TRUE(open(alice, "v").ok()) << "nor does the next one wait any more";
+}
+
+TEST_F(GrantsTest, WithoutAnEndOfGrantsAChangeWaitsForEveryDrive) {
+    options.grant_ms = 0;
+    start();
+    refuse(2);
+    EXPECT_FALSE(open(alice, "v").ok());
+    let_pass(100 * kBoundMs);
+    EXPECT_EQ(pending(), 1u);
+}
+
+TEST_F(GrantsTest, ADriveThatAnswersButTakesNoChangeKeepsItsGrantAndTheChangeWaits) {
+    // Every second command fails: of a MAP SET's pair one, which makes it the answer that is lost.
+    array.drives[2]->fault = [](bool after) { return after ? Fault::kLoseAnswer : Fault::kNone; };
+    EXPECT_FALSE(open(alice, "v").ok());
+    array.drives[2]->fault = [n = 0](bool after) mutable {
+        return !after && ++n % 2 == 0 ? Fault::kLoseAnswer : Fault::kNone;
+    };
+    // It has the record; what it was asked last it has done, too. Its grants are given, their answers lost.
+    const auto grants = array.drives[2]->grants;
+    manager->tick(now += kGrantMs / 3);
+    EXPECT_GT(array.drives[2]->grants, grants);
+    refuse(2);
+    EXPECT_FALSE(open(alice, "v").ok());
+    manager->tick(now += 1);
+    let_pass(kBoundMs - 1);
+    EXPECT_EQ(pending(), 1u) << "a grant whose answer was lost counts";
+    let_pass(1);
+    EXPECT_EQ(pending(), 0u);
+}
+
+TEST_F(GrantsTest, ADriveIsGrantedNothingBeforeItHasTakenWhatIsInForceWithoutIt) {
+    refuse(2);
+    EXPECT_FALSE(open(alice, "v").ok());
+    let_pass(kBoundMs);
+    ASSERT_EQ(pending(), 0u);
+    const auto grants = array.drives[2]->grants;
+    for (std::uint32_t answered = 0; epoch_on(2) != epoch(); ++answered) {
+        ASSERT_LT(answered, 10u);
+        EXPECT_EQ(array.drives[2]->grants, grants);
+        array.drives[2]->fault = [left = answered](bool after) mutable {
+            if (after) return Fault::kNone;
+            return left == 0 ? Fault::kRefuse : (--left, Fault::kNone);
+        };
+        manager->tick(now += 1);
+    }
+    heal();
+    manager->tick(now += 1);
+    EXPECT_GT(array.drives[2]->grants, grants);
+    EXPECT_TRUE(manager->info(now).map_in_force);
+}
+
+TEST_F(GrantsTest, AStartWaitsForWhatTheDaemonBeforeMayHaveGranted) {
+    refuse(2);
+    EXPECT_FALSE(open(alice, "v").ok());
+    let_pass(kBoundMs);
+    ASSERT_EQ(pending(), 0u);
+    manager.reset();
+    auto again = Manager::start(*store, array.ports(), options, now);
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    manager = std::move(again).value();
+    manager->tick(now);
+    EXPECT_FALSE(open(alice, "v").ok()) << "a start knows of no grant that has ended";
+    let_pass(kBoundMs - 1);
+    EXPECT_EQ(pending(), 1u);
+    let_pass(1);
+    EXPECT_EQ(pending(), 0u);
+    const auto grants = array.drives[2]->grants;
+    heal();
+    manager->tick(now += 1);
+    EXPECT_EQ(epoch_on(2), epoch());
+    EXPECT_GT(array.drives[2]->grants, grants);
+}
+
+TEST_F(GrantsTest, AMissingDriveIsWaitedForAfterAStart) {
+    manager.reset();
+    array.boot();
+    std::vector<SsdPort*> ports = array.ports();
+    ports.erase(ports.begin() + 2);
+    auto again = Manager::start(*store, ports, options, now);
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    manager = std::move(again).value();
+    manager->tick(now);
+    EXPECT_FALSE(open(alice, "v").ok());
+    let_pass(kBoundMs - 1);
+    EXPECT_EQ(pending(), 1u);
+    let_pass(1);
+    EXPECT_EQ(pending(), 0u);
+    EXPECT_TRUE(open(alice, "v").ok());
+}
+
+TEST_F(GrantsTest, CreationsAndDeletionsWaitForEveryDrive) {
+    refuse(2);
+    EXPECT_FALSE(create(alice, "w").ok());
+    EXPECT_FALSE(manager->delete_volume(alice, "v", now).ok());
+    let_pass(10 * kBoundMs);
+    EXPECT_EQ(pending(), 2u) << "a VID that is given out again must be purged everywhere";
+    heal();
+    let_pass(1);
+    EXPECT_EQ(pending(), 0u);
+    EXPECT_EQ(array.flash[2]->volumes.size(), 1u);
+}
+
+TEST_F(GrantsTest, AnAttestedExitEndsAGrantAtOnce) {
+    refuse(2);
+    EXPECT_FALSE(open(alice, "v").ok());
+    manager->tick(now += 1);
+    ASSERT_EQ(pending(), 1u);
+    ASSERT_TRUE(manager->attest_exit(array.flash[2]->uuid).ok());
+    manager->tick(now += 1);
+    EXPECT_EQ(pending(), 0u);
+    expect_error(manager->attest_exit({}), Errc::kNotFound, "no SSD of this array");
+}
+
+TEST_F(GrantsTest, AMapIsToldWhenWhoeverDoesNotTakeItHasNoGrantLeft) {
+    lose_store();
+    array = ModelArray(4);
+    // Found, and gone before it is told the map.
+    array.drives[2]->fault = [left = 1](bool after) mutable {
+        if (after) return Fault::kNone;
+        return left == 0 ? Fault::kRefuse : (--left, Fault::kNone);
+    };
+    auto started = Manager::start(*store, array.ports(), options, now);
+    ASSERT_TRUE(started.ok()) << started.error().message;
+    manager = std::move(started).value();
+    manager->tick(now);
+    expect_error(manager->array(), Errc::kBusy, "not in force yet");
+    let_pass(kBoundMs - 1);
+    EXPECT_FALSE(manager->array().ok());
+    let_pass(1);
+    EXPECT_TRUE(manager->array().ok());
+    EXPECT_FALSE(manager->info(now).map_in_force) << "not by the last word of every drive";
+}
+
+TEST_F(GrantsTest, ATermThatNobodyCouldFollowStopsAStartWithASentence) {
+    for (const std::uint64_t term : {nvme::kLastTerm, nvme::kLastTerm - 1, std::uint64_t{1} << 40}) {
+        manager.reset();
+        array.boot();
+        array.flash[1]->term = term;
+        expect_error(Manager::start(*store, array.ports(), options, now), Errc::kState, "reset-term --term");
+        EXPECT_EQ(array.flash[0]->term, 1u) << "and nothing was sent";
+    }
+    array.flash[1]->term = 1;
+    start();
+    EXPECT_EQ(manager->term(), 2u) << "nor stored";
+    lose_store();
+    array.flash[1]->term = ~0ull;
+    expect_error(Manager::start(*store, array.ports(), options, now), Errc::kState, "term");
+    array.flash[1]->term = 2;
+}
+
+TEST_F(GrantsTest, RecordsOfTheLastTermAreNotFollowedByTermZero) {
+    Change last;
+    last.term = nvme::kLastTerm - 1;
+    ASSERT_TRUE(store->save(last).ok());
+    manager.reset();
+    expect_error(Manager::start(*store, array.ports(), options, now), Errc::kCorrupt, "none can follow");
+}
+
+TEST_F(GrantsTest, ADriveTooFarBehindIsNamedAndTheOthersServe) {
+    Change far;
+    far.term = nvme::kTermLeapMost + 1'000;
+    ASSERT_TRUE(store->save(far).ok());
+    for (auto& flash : array.flash) flash->term = nvme::kTermLeapMost;
+    array.flash[2]->term = 3;
+    start();
+    const auto info = manager->info(now);
+    const auto names_it = [](const std::string& w) {
+        return w.find("MODEL2") != std::string::npos && w.find("reset-term") != std::string::npos;
+    };
+    EXPECT_TRUE(std::any_of(info.warnings.begin(), info.warnings.end(), names_it));
+    EXPECT_EQ(array.drives[1]->grants, 1u);
+    EXPECT_EQ(array.drives[2]->grants, 0u);
+    EXPECT_EQ(array.flash[2]->term, 3u);
+}
+
+}  // namespace
