@@ -67,6 +67,9 @@ bool Nodes::is_lost(const Pair& pair) {
 }
 
 Result<void> Nodes::ensure(Node& node) {
+    // The watcher may not have had a processor since the node ended: its next life is not asked for through
+    // the socket of its last one.
+    if (is_there(node) && node.client->hung_up()) bury(node, node.client);
     (void)buried_if_ended(node);
     if (is_there(node)) return {};
     return link(node);
