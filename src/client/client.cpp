@@ -115,9 +115,9 @@ Result<void> Client::Impl::do_without(const SsdSession& session, const Error& wh
     if (why.code != Errc::kTimedOut && why.code != Errc::kIo && why.code != Errc::kNotFound &&
         why.code != Errc::kState)
         return why;
-    lost.fetch_or(session.bit());
-    log_warn("client {} does without {}, until reclaim() reaches it: {}", identity.name,
-             session.ssd().subsystem_nqn, why.message);
+    if (note_lost(session))
+        log_warn("client {} does without {}, and what else of {} is away, until reclaim() reaches it: {}",
+                 identity.name, session.ssd().subsystem_nqn, session.ssd().nic_address, why.message);
     if (std::ranges::all_of(sessions, [this](const auto& s) { return is_lost(*s); })) return why;
     return {};
 }
@@ -340,7 +340,7 @@ Result<void> Client::reclaim() {
     const std::lock_guard no_transfer(impl_->host_lanes);
     impl_->reclaim(*impl_->host_channel, impl_->host_queue_id(), reclaimed);
     impl_->associations_anew &= reclaimed.slots;
-    impl_->lost.fetch_and(~reopened);
+    impl_->note_back(reopened);
     return reclaimed.first;
 }
 

@@ -88,6 +88,12 @@ struct Client::Impl {
     /// All that were not lost, at once: each takes its time to see the end, and the living wait for no other.
     void keep_others_alive();
     [[nodiscard]] bool is_lost(const SsdSession& session) const;
+    /// Whether this is news: no SSD at the same address was lost before. A line a peer, however many SSDs it
+    /// has and however long it is away.
+    [[nodiscard]] bool note_lost(const SsdSession& session);
+    /// Says which peers have no lost SSD any more.
+    void note_back(std::uint64_t slots);
+    [[nodiscard]] std::uint64_t slots_at(const std::string& nic_address) const;
     /// Fetches the array's map; whether it is newer than the one that lanes have.
     Result<bool> refresh_map();
     void follow_maps_by_proxy();

@@ -35,20 +35,41 @@ bool Client::Impl::is_lost(const SsdSession& session) const {
     return ((lost.load() >> session.ssd().slot) & 1u) != 0;
 }
 
+std::uint64_t Client::Impl::slots_at(const std::string& nic_address) const {
+    std::uint64_t slots = 0;
+    for (const auto& session : sessions)
+        if (session->ssd().nic_address == nic_address) slots |= session->bit();
+    return slots;
+}
+
+bool Client::Impl::note_lost(const SsdSession& session) {
+    return (lost.fetch_or(session.bit()) & slots_at(session.ssd().nic_address)) == 0;
+}
+
+void Client::Impl::note_back(std::uint64_t slots) {
+    const std::uint64_t before = lost.fetch_and(~slots), after = before & ~slots;
+    for (std::uint64_t told = after; const auto& session : sessions) {
+        const std::uint64_t here = slots_at(session->ssd().nic_address);
+        if ((before & here) == 0 || (told & here) != 0) continue;
+        told |= here;
+        log_warn("client {} reaches {} at {} again", identity.name, session->ssd().subsystem_nqn,
+                 session->ssd().nic_address);
+    }
+}
+
 // What an SSD has taken and not answered nobody answers once its node is dead, and a queue pair that waits
 // for answers alone sends nothing by which it would notice. With the association its queues end, so that
 // lanes turn to other replicas.
 void Client::Impl::keep_alive(SsdSession& session) {
     const std::uint32_t slot = session.ssd().slot;
-    const std::uint64_t bit = 1ull << slot;
     const auto kept = session.keep_alive();
     if (kept.ok()) {
-        lost.fetch_and(~bit);
+        note_back(session.bit());
         return;
     }
-    // A line a loss, however long it lasts.
-    if ((lost.fetch_or(bit) & bit) == 0)
-        log_warn("no keep-alive to {}: {}", session.ssd().subsystem_nqn, kept.error().message);
+    if (note_lost(session))
+        log_warn("client {} has lost {} at {}: {}; it does without, until reclaim() reaches it",
+                 identity.name, session.ssd().subsystem_nqn, session.ssd().nic_address, kept.error().message);
     session.if_lost([&] {
         for (const auto& channel : channels) nic.disconnect(channel->queue_pair(slot));
         nic.disconnect(host_channel->queue_pair(slot));

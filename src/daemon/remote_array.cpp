@@ -63,6 +63,7 @@ struct RemoteArray::Impl {
                 array);
         servers = "gnstord works";
         gnstord_socket = gnstord.socket;
+        // Whichever process serves there: after a restart it is another one.
         GN_ASSIGN(shm, rdma::ShmWire::open(shm_socket_beside(gnstord.socket)));
         GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
         return {};
@@ -70,16 +71,10 @@ struct RemoteArray::Impl {
 
     /// Over shared memory to nodes that are all of this machine.
     Result<void> open_shm_of_nodes() {
-        if (nodes.size() == 1) {
-            GN_ASSIGN(const rdma::ShmNode::Place place, place_of(nodes.front()));
-            GN_ASSIGN(shm, rdma::ShmWire::open(place.socket, place.server));
-            servers = "the node works";
-        } else {
-            std::vector<rdma::ShmNode> all;
-            for (const std::string& node : nodes) all.push_back({node, [node] { return place_of(node); }});
-            GN_ASSIGN(shm, rdma::ShmWire::open(std::move(all)));
-            servers = "the nodes work";
-        }
+        std::vector<rdma::ShmNode> all;
+        for (const std::string& node : nodes) all.push_back({node, [node] { return place_of(node); }});
+        GN_ASSIGN(shm, rdma::ShmWire::open(std::move(all)));
+        servers = nodes.size() == 1 ? "the node works" : "the nodes work";
         GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
         return {};
     }

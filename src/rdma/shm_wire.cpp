@@ -33,21 +33,19 @@ ShmWire::~ShmWire() = default;
 
 Result<std::unique_ptr<ShmWire>> ShmWire::open(const std::filesystem::path& path,
                                                std::optional<pid_t> server) {
-    auto impl = std::make_unique<Impl>();
-    GN_ASSIGN(impl->remote, shm::Client::connect(path.string(), server));
-    return std::unique_ptr<ShmWire>(new ShmWire(std::move(impl)));
+    return open({ShmNode{{}, [place = ShmNode::Place{path, server}] { return Result(place); }}});
 }
 
 Result<std::unique_ptr<ShmWire>> ShmWire::open(std::vector<ShmNode> nodes) {
     // A lone lane that finds several completions acquires the newest of them (poller.hpp). That orders what
     // one process wrote everywhere, and what several wrote where loads stay in their order.
-#if defined(__x86_64__)
+#if !defined(__x86_64__)
+    if (nodes.size() > 1)
+        return error(Errc::kUnsupported, "shared memory of {} nodes at once is for x86-64", nodes.size());
+#endif
     auto impl = std::make_unique<Impl>();
     GN_ASSIGN(impl->remote, shm::Nodes::connect(std::move(nodes)));
     return std::unique_ptr<ShmWire>(new ShmWire(std::move(impl)));
-#else
-    return error(Errc::kUnsupported, "shared memory of {} nodes at once is for x86-64", nodes.size());
-#endif
 }
 
 Result<std::unique_ptr<SoftNic>> SoftNic::open(ShmWire& wire) {

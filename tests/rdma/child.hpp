@@ -44,6 +44,12 @@ class Child {
         char byte = 0;
         return ::write(go_, "g", 1) == 1 && ::read(ready_, &byte, 1) == 1;
     }
+    /// It does nothing from here on, until it is killed.
+    void stand_still() const {
+        ::kill(pid_, SIGSTOP);
+        int status = 0;
+        ::waitpid(pid_, &status, WUNTRACED);
+    }
     /// Without waiting for its end.
     void strike() const { ::kill(pid_, SIGKILL); }
     void kill() {

@@ -4,6 +4,8 @@
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/time.hpp>
 
+#include <poll.h>
+
 #include <algorithm>
 
 namespace gnstor::rdma::shm {
@@ -72,6 +74,11 @@ Result<void> Client::give_back(const Request& request) {
     if (gone_ && !awaited_) await_end();
     if (ended_) return {};
     return done.error();
+}
+
+bool Client::hung_up() const {
+    pollfd end{.fd = socket_.fd(), .events = 0, .revents = 0};
+    return ::poll(&end, 1, 0) == 1;
 }
 
 bool Client::gone() {
@@ -214,7 +221,8 @@ void Client::disconnect(QpNumber qp) {
     Request request;
     request.kind = Kind::kDisconnect;
     request.number = qp;
-    if (const auto done = call(request); !done.ok())
+    // Of one that has gone its queue pairs end with it (Nodes::bury).
+    if (const auto done = call(request); !done.ok() && (done.error().code == Errc::kTimedOut || !gone()))
         log_warn("rdma: queue pair {:#x} was not disconnected: {}", qp, done.error().message);
 }
 

@@ -49,6 +49,8 @@ class Client final : public RemoteNic {
     /// To wait for its end (POLLHUP), which says that the node touches nothing of ours any more: its process
     /// ended, or it let go of us.
     [[nodiscard]] int socket() const { return socket_.fd(); }
+    /// That end has come.
+    [[nodiscard]] bool hung_up() const;
     /// No call is answered any more. The node may be at work all the same, until its socket ends.
     [[nodiscard]] bool gone();
     /// Waits some seconds at most for that end, of one that is gone; whether it has come.

@@ -269,13 +269,30 @@ Result<QpNumber> Nodes::create_queue_pair(const QueuePairConfig& config) {
     const auto number = numbers_.take();
     if (!number) return error(Errc::kNoSpace, "cannot create a queue pair: all numbers are in use");
     simt::store_relaxed<Scope::kSystem>(config.bell, 0u);
+    Pair* pair = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        pair = &pairs_[*number];
+        pair->config = config;
+        pair->config.number = *number;
+        ++send->second.users;
+        if (receives) ++receive->second.users;
+    }
+    // Where connect() has no choice the node says at once what it refuses.
+    Node& only = *nodes_.front();
+    if (nodes_.size() > 1 || !is_there(only)) return *number;
+    const auto made = make(*pair, only);
+    if (made.ok() || only.client->gone()) return *number;
+    forget(*number, *pair);
+    return made.error();
+}
+
+void Nodes::forget(QpNumber qp, const Pair& pair) {
     const std::lock_guard lock(mutex_);
-    Pair& pair = pairs_[*number];
-    pair.config = config;
-    pair.config.number = *number;
-    ++send->second.users;
-    if (receives) ++receive->second.users;
-    return *number;
+    --rings_.at(pair.config.send_cq).users;
+    if (pair.config.receive_ring != nullptr) --rings_.at(pair.config.receive_cq).users;
+    pairs_.erase(qp);
+    numbers_.give(qp);
 }
 
 Result<Nodes::Pair*> Nodes::find(QpNumber qp) {
@@ -318,11 +335,7 @@ Result<void> Nodes::destroy_queue_pair(QpNumber qp) {
         // While it is known: places that its node took for it and did not write are filled by its number.
         (void)buried_if_ended(*pair->at);
     }
-    const std::lock_guard lock(mutex_);
-    --rings_.at(pair->config.send_cq).users;
-    if (pair->config.receive_ring != nullptr) --rings_.at(pair->config.receive_cq).users;
-    pairs_.erase(qp);
-    numbers_.give(qp);
+    forget(qp, *pair);
     return {};
 }
 
@@ -366,7 +379,8 @@ Result<std::vector<std::byte>> Nodes::connect_queue_pair(QpNumber qp, const std:
                                                          std::uint32_t timeout_ms) {
     const std::lock_guard call(calls_);
     GN_ASSIGN(Pair* const pair, find(qp));
-    const auto node = std::ranges::find(nodes_, peer_address, [](const auto& n) { return n->what.address; });
+    const auto node = std::ranges::find_if(
+        nodes_, [&](const auto& n) { return n->what.address.empty() || n->what.address == peer_address; });
     if (node == nodes_.end())
         return error(Errc::kNotFound,
                      "cannot connect to {} {}: it is none of the nodes that share this memory", peer_address,

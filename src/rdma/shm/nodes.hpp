@@ -1,9 +1,9 @@
 // nodes.hpp: SoftNic's calls on a shm wire that leads to several nodes of this machine.
 //
 // Memory is shared with all of them, under the same keys. A queue pair is made at the node that connect()
-// names, then. Its send completions are that node's to write; a ring of receive completions is filled by all
-// nodes that have a queue pair there, by its tickets (rdma/tickets.hpp). No thread of this process stands
-// between.
+// names, then; where there is one node alone, at once. Its send completions are that node's to write; a ring
+// of receive completions is filled by all nodes that have a queue pair there, by its tickets
+// (rdma/tickets.hpp). No thread of this process stands between.
 //
 // A node that ends closes its socket when it touches nothing any more, and a thread that sleeps until then
 // does what a NIC does to queue pairs in error: it writes the completions that the node had taken a place for
@@ -98,6 +98,7 @@ class Nodes final : public RemoteNic {
     [[nodiscard]] bool in_use(const std::byte* base, std::size_t bytes) const;
     Result<Pair*> find(QpNumber qp);
     Result<void> make(Pair& pair, Node& node);
+    void forget(QpNumber qp, const Pair& pair);
     Result<CqNumber> ring_at(Node& node, CqNumber cq);
     /// Waits until lanes can see all that the queue pair completed in its life, to which its node adds
     /// nothing more. Of one that is lost, that life is over then.
@@ -108,6 +109,7 @@ class Nodes final : public RemoteNic {
     Result<void> link(Node& node);
     /// Links it anew where it has ended.
     Result<void> ensure(Node& node);
+    [[nodiscard]] bool is_there(const Node& node);
     void watch();
     void wake();
     /// Whether its node was seen to end.

@@ -67,12 +67,17 @@ bool Nodes::is_lost(const Pair& pair) {
 }
 
 Result<void> Nodes::ensure(Node& node) {
+    // The watcher may not have had a processor since the node ended: its next life is not asked for through
+    // the socket of its last one.
+    if (is_there(node) && node.client->hung_up()) bury(node, node.client);
     (void)buried_if_ended(node);
-    {
-        const std::lock_guard lock(mutex_);
-        if (node.there) return {};
-    }
+    if (is_there(node)) return {};
     return link(node);
+}
+
+bool Nodes::is_there(const Node& node) {
+    const std::lock_guard lock(mutex_);
+    return node.there;
 }
 
 void Nodes::wake() {
@@ -127,8 +132,8 @@ void Nodes::bury(Node& node, const std::shared_ptr<Client>& client) {
             for (const QpNumber number : ring.mine->complete_for(is_lost, flushed_receive()))
                 pairs_.at(number).owed = false;
         }
-        log_warn("rdma: the node {} ({}) has ended: {} queue pairs are in error", node.what.address,
-                 client->address(), lost);
+        // Whoever used them says what that means (client/upkeep.cpp).
+        log_info("rdma: the node at {} has ended: {} queue pairs are in error", client->address(), lost);
     }
     write_owed();
     wake();  // for those that found no room
