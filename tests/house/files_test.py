@@ -12,7 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = {".hpp", ".cpp", ".cu", ".cuh", ".inl", ".h"}
 TEXT = CODE | {".py", ".sh", ".md", ".txt", ".cmake", ".json", ".yaml", ".yml", ".in", ".svg", ""}
-LINES_MAX = 450
+LINES_MAX = 900
 # Put together from halves, so that this file does not violate its own rule.
 UNFINISHED = re.compile(r"\b(" + "|".join(a + b for a, b in (("TO", "DO"), ("FIX", "ME"), ("X" + "X", "X"))) + r")\b")
 SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|time\.sleep\(")
