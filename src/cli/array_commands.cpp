@@ -99,7 +99,11 @@ Result<json> describe_array(const Context& c, const UpOptions& o, bool started) 
     if (!started && !o.of_the_daemon.empty())
         notes.push_back(fmt::format("it works as it was started; for {} stop it first ('gnstor down')",
                                     fmt::join(o.of_the_daemon, ", ")));
-    return json{{"ssds", ssds.size()}, {"ssd_capacity_bytes", each}, {"notes", notes}};
+    GN_ASSIGN(const json status, c.control().get("/v1/status"));
+    return json{{"ssds", ssds.size()},
+                {"ssd_capacity_bytes", each},
+                {"notes", notes},
+                {"read_only", status.value("read_only", std::string())}};
 }
 
 int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
@@ -116,6 +120,8 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
                     started ? "" : "already ", socket, about->at("ssds").dump(),
                     format_bytes(about->at("ssd_capacity_bytes").get<std::uint64_t>()), c.directory, pid);
     text += describe(nodes);
+    if (const std::string why = about->at("read_only").get<std::string>(); !why.empty())
+        text += "READ-ONLY: " + why + "\n";
     if (!nodes.empty())
         text += fmt::format("next: 'gnstor put FILE --dir {}', 'gnstor status --dir {}'; logs lie in {}\n",
                             c.directory, c.directory, c.directory);
@@ -324,6 +330,8 @@ int status(const Context& c) {
                             lease.at("remaining_ms").get<std::uint64_t>() / 1000);
     text += describe(nodes) + describe(gateways);
     for (const json& warning : s.at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";
+    if (const std::string why = s.value("read_only", std::string()); !why.empty())
+        text += "READ-ONLY: " + why + "\n";
     if (!s.at("superseded").get<std::string>().empty())
         text += "warning: " + s.at("superseded").get<std::string>() + "\n";
     c.out.text(text);

@@ -290,6 +290,9 @@ DoctorFinding check_versions(const DoctorFacts& f) {
 }
 
 DoctorFinding check_space(const DoctorFacts& f) {
+    if (!f.daemon_read_only.empty())
+        return {"free-space", Verdict::kProblem, "gnstord: " + f.daemon_read_only,
+                fmt::format("make room where {} lies, and see that it may be written to", f.directory)};
     if (!f.free_bytes)
         return {"free-space", Verdict::kProblem,
                 fmt::format("the file system of {} cannot be asked: {}", f.directory, f.free_trouble),

@@ -70,6 +70,7 @@ struct DoctorFacts {
     std::string program_version;
     std::optional<std::string> daemon_version;  ///< of a gnstord that answers; nothing: none does
     std::string daemon_trouble;                 ///< one is there, but does not answer: why
+    std::string daemon_read_only;               ///< why it can store no change; empty: it can, or none runs
     std::vector<PartFacts> parts;               ///< that run
     std::uint32_t store_format = 0;             ///< that this program reads and writes
     std::string directory;                      ///< of the array

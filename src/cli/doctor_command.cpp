@@ -24,10 +24,12 @@ void ask_daemon(const Context& c, DoctorFacts& facts) {
     std::error_code failed;
     if (!c.server.socket.empty() && !std::filesystem::exists(c.server.socket, failed)) return;
     Result<json> status = c.control(2s).get("/v1/status");
-    if (!status.ok())
+    if (!status.ok()) {
         facts.daemon_trouble = status.error().message;
-    else
-        facts.daemon_version = status->value("version", "before 0.1.0");
+        return;
+    }
+    facts.daemon_version = status->value("version", "before 0.1.0");
+    facts.daemon_read_only = status->value("read_only", "");
 }
 
 /// Of this folder: nodes that 'gnstor up' runs, gateways, and the node whose folder it is.

@@ -36,6 +36,11 @@ bool is_object(const nvme::VolumeRecord& record) {
     return std::string_view(record.owner_name) == kClientName;
 }
 
+/// Opened once, and its lease has ended since.
+bool is_over(const nvme::VolumeRecord& record) {
+    return record.writer == 0 && record.epoch != record.birth_epoch;
+}
+
 /// One block for no bytes, more for any: see is_whole().
 std::uint64_t capacity_for(std::uint64_t bytes) {
     return bytes == 0 ? nvme::kBlockBytes
@@ -62,16 +67,14 @@ std::size_t read_step(std::istream& from, std::span<std::byte> to) {
 bool is_whole(const nvme::VolumeRecord& record) {
     const bool has_length =
         record.byte_length != 0 || record.geometry.capacity_blocks * nvme::kBlockBytes == capacity_for(0);
-    return record.writer == 0 && record.epoch != record.birth_epoch && has_length;
+    return is_over(record) && has_length;
 }
 
 Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArrayOptions& options,
                                                                std::unique_ptr<daemon::RecordStore> records) {
     GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(options, std::move(records)));
     GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client()));
-    std::unique_ptr<EmbeddedObjectStore> store(new EmbeddedObjectStore(std::move(array), std::move(client)));
-    GN_TRY(store->remove_interrupted(true));
-    return std::unique_ptr<ObjectStore>(std::move(store));
+    return std::unique_ptr<ObjectStore>(new EmbeddedObjectStore(std::move(array), std::move(client)));
 }
 
 std::uint64_t EmbeddedObjectStore::media_errors() const {
@@ -86,9 +89,7 @@ std::string EmbeddedObjectStore::where() const {
 
 Result<std::unique_ptr<ObjectStore>> RemoteObjectStore::open(std::unique_ptr<RemoteArray> array) {
     GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client()));
-    std::unique_ptr<RemoteObjectStore> store(new RemoteObjectStore(std::move(array), std::move(client)));
-    GN_TRY(store->remove_interrupted(false));
-    return std::unique_ptr<ObjectStore>(std::move(store));
+    return std::unique_ptr<ObjectStore>(new RemoteObjectStore(std::move(array), std::move(client)));
 }
 
 std::uint32_t RemoteObjectStore::ssds() const {
@@ -101,17 +102,32 @@ std::filesystem::path RemoteObjectStore::spool_folder() const {
     return failed ? std::filesystem::path("/tmp") : folder;
 }
 
-Result<void> VolumeObjectStore::remove_interrupted(bool alone) {
+Result<std::optional<nvme::VolumeRecord>> VolumeObjectStore::find(const std::string& name) const {
     GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, client().control().list_volumes());
-    for (const nvme::VolumeRecord& record : volumes) {
-        // Of others who may be at it: only what was opened and whose lease has ended since.
-        const bool over = alone || (record.writer == 0 && record.epoch != record.birth_epoch);
-        if (!over || is_whole(record) || !is_object(record)) continue;
-        log_warn("the put of '{}' was interrupted before its end; what there was of it is removed",
-                 record.name);
-        // A node that is away keeps it there, and nobody from the other objects.
-        if (const auto removed = client().control().delete_volume(record.owner, record.name); !removed.ok())
-            log_warn("not now: {}", removed.error().message);
+    for (const nvme::VolumeRecord& record : volumes)
+        if (name == record.name) return std::optional(record);
+    return std::optional<nvme::VolumeRecord>();
+}
+
+Result<void> EmbeddedObjectStore::begin_put(const std::string& name) {
+    GN_ASSIGN(intent_, PutIntent::begin(array_->options().directory, name));
+    return {};
+}
+
+Result<void> EmbeddedObjectStore::end_put() {
+    const std::unique_ptr<PutIntent> over = std::move(intent_);
+    return over == nullptr ? Result<void>() : over->end();
+}
+
+Result<void> EmbeddedObjectStore::remove_interrupted() {
+    const std::filesystem::path& folder = array_->options().directory;
+    for (const std::string& name : PutIntent::left_behind(folder)) {
+        GN_ASSIGN(const std::optional<nvme::VolumeRecord> there, find(name));
+        if (there && is_object(*there) && !is_whole(*there)) {
+            log_warn("the put of '{}' was interrupted before its end; what there was of it is removed", name);
+            GN_TRY(client().control().delete_volume(there->owner, name));
+        }
+        GN_TRY(PutIntent::forget(folder, name));
     }
     return {};
 }
@@ -124,10 +140,14 @@ Result<void> VolumeObjectStore::create(const std::string& name, std::uint64_t by
     auto created = client().create(request);
     if (created.ok()) return {};
     if (created.error().code != Errc::kExists) return std::move(created).error();
-    GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, client().control().list_volumes());
-    const auto there = std::find_if(volumes.begin(), volumes.end(),
-                                    [&](const nvme::VolumeRecord& r) { return name == r.name; });
-    if (there != volumes.end() && is_object(*there) && !is_whole(*there))
+    GN_TRY(refuse_taken(name));
+    return std::move(created).error();  // gone meanwhile
+}
+
+Result<void> VolumeObjectStore::refuse_taken(const std::string& name) const {
+    GN_ASSIGN(const std::optional<nvme::VolumeRecord> there, find(name));
+    if (!there) return {};
+    if (is_object(*there) && !is_whole(*there))
         return error(
             Errc::kExists,
             "'{}' is being stored by another 'gnstor put', or by one that was killed: wait, or remove it "
@@ -139,6 +159,7 @@ Result<void> VolumeObjectStore::create(const std::string& name, std::uint64_t by
 
 Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
                                     const Progress& progress) {
+    GN_TRY(remove_interrupted());
     const std::uint64_t room = room_bytes();
     const std::string full = fmt::format(
         "'{}' does not fit: the store {} has room for {} more; remove objects, or begin a larger store "
@@ -150,6 +171,15 @@ Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from,
         return put(name, spool->stream(), spool->bytes(), progress);
     }
     if (bytes > room) return error(Errc::kNoSpace, "{}", full);
+    GN_TRY(refuse_taken(name));  // before the intent: it may never stand beside an object that is whole
+    GN_TRY(begin_put(name));
+    Result<void> done = put_new(name, from, bytes, progress);
+    Result<void> ended = end_put();
+    return done.ok() ? std::move(ended) : std::move(done);
+}
+
+Result<void> VolumeObjectStore::put_new(const std::string& name, std::istream& from, std::uint64_t bytes,
+                                        const Progress& progress) {
     GN_TRY(create(name, bytes));
     auto volume = client().open(name, client::OpenMode::kWrite);
     auto done = volume.ok() ? fill(**volume, from, bytes, progress) : Result<void>(std::move(volume).error());
@@ -215,9 +245,17 @@ Result<std::uint64_t> VolumeObjectStore::get(const std::string& name, std::ostre
 Result<std::vector<ObjectInfo>> VolumeObjectStore::list() {
     GN_ASSIGN(const std::vector<nvme::VolumeRecord> volumes, client().control().list_volumes());
     std::vector<ObjectInfo> objects;
-    for (const nvme::VolumeRecord& record : volumes)
-        if (is_object(record) && is_whole(record))
+    for (const nvme::VolumeRecord& record : volumes) {
+        if (!is_object(record)) continue;
+        if (is_whole(record))
             objects.push_back({record.name, record.byte_length, record.geometry.replicas});
+        else if (alone() || is_over(record))
+            log_warn(
+                "the put of '{}' was interrupted before its end: it is not listed; 'gnstor rm {}' removes "
+                "what "
+                "there is of it",
+                record.name, record.name);
+    }
     return objects;
 }
 

@@ -1,16 +1,23 @@
 // object_store.hpp: named byte strings in an array: a volume each, of the object's size. One thread.
 //
 // An object is whole or absent. A put records the length at its end alone, and a volume of one block is an
-// object of no bytes, so that a record says by itself whether its put came to its end (is_whole). An embedded
-// array is locked by the process that has it open: what is not whole there is an interrupted put's, and is
-// removed. In an array that others serve it may be another process's that goes on: it is not shown, and stays
-// until its writer's lease has ended or somebody removes it.
+// object of no bytes, so that a record says by itself whether its put came to its end (is_whole). What is not
+// whole is not shown.
+//
+// What reads deletes nothing (get, cat, ls): a record that lacks its end may also be an older one of an
+// object that is whole, of a drive whose state went back. A put alone removes what another one left, and only
+// in an array that its process has for itself, on the word of an intent (put_intent.hpp): a file that was
+// stable before anything of the object was made and gone before its put was reported as done, so that nothing
+// acknowledged can have one. Whatever else is not whole stays until somebody removes it by its name.
 #pragma once
 
 #include <gnstor/embedded_array.hpp>
 #include <gnstor/remote_array.hpp>
 
 #include "cli/array_factory.hpp"
+#include "cli/put_intent.hpp"
+
+#include <optional>
 
 namespace gnstor::cli {
 
@@ -35,10 +42,22 @@ class VolumeObjectStore : public ObjectStore {
     [[nodiscard]] virtual std::string where() const = 0;
     [[nodiscard]] virtual client::Client& client() const = 0;
 
-    /// Removes what puts left behind that are over. `alone`: nobody else has the array open.
-    Result<void> remove_interrupted(bool alone);
+    /// Nobody else has the array open.
+    [[nodiscard]] virtual bool alone() const { return false; }
+    /// Before anything of an object is made, and when it is whole or removed: says so where the next one
+    /// looks.
+    virtual Result<void> begin_put(const std::string&) { return {}; }
+    virtual Result<void> end_put() { return {}; }
+    /// Removes what puts left behind that were killed.
+    virtual Result<void> remove_interrupted() { return {}; }
+    /// Nothing where there is no volume of that name.
+    [[nodiscard]] Result<std::optional<nvme::VolumeRecord>> find(const std::string& name) const;
 
   private:
+    /// kExists where the name is taken.
+    [[nodiscard]] Result<void> refuse_taken(const std::string& name) const;
+    Result<void> put_new(const std::string& name, std::istream& from, std::uint64_t bytes,
+                         const Progress& progress);
     Result<void> fill(client::Volume& volume, std::istream& from, std::uint64_t bytes,
                       const Progress& progress);
     Result<void> create(const std::string& name, std::uint64_t bytes);
@@ -58,7 +77,12 @@ class EmbeddedObjectStore final : public VolumeObjectStore {
     [[nodiscard]] std::uint64_t media_errors() const override;
     [[nodiscard]] std::string where() const override;
     [[nodiscard]] client::Client& client() const override { return *client_; }
+    [[nodiscard]] bool alone() const override { return true; }
+    Result<void> begin_put(const std::string& name) override;
+    Result<void> end_put() override;
+    Result<void> remove_interrupted() override;
 
+    std::unique_ptr<PutIntent> intent_;  ///< of the put that goes on
     std::unique_ptr<EmbeddedArray> array_;
     std::unique_ptr<client::Client> client_;
 };

@@ -234,6 +234,7 @@ json status_to_json(const ArrayInfo& info, std::size_t volumes) {
                 {"pending_changes", info.pending_changes},
                 {"leases", leases},
                 {"warnings", info.warnings},
+                {"read_only", info.read_only},
                 {"superseded", info.superseded}};
 }
 

@@ -1,5 +1,7 @@
 #include "daemon/in_process.hpp"
 
+#include <gnstor/base/log.hpp>
+
 #include <algorithm>
 #include <condition_variable>
 #include <ctime>
@@ -21,6 +23,7 @@ struct InProcessControlPlane::Impl {
     std::unique_ptr<Manager> manager;
     bool suspended = false;
     bool stopping = false;
+    std::string told;              // why no change can be stored, as the log has it
     std::condition_variable wake;  // of the ticking thread
     std::thread ticker;
 
@@ -34,11 +37,23 @@ struct InProcessControlPlane::Impl {
         return work(*manager);
     }
 
+    TickReport tick() {
+        const TickReport report = manager->tick(now());
+        std::string trouble = manager->read_only();
+        if (trouble != told) {
+            if (trouble.empty())
+                log_warn("changes can be stored again; term {}", manager->term());
+            else
+                log_error("{}", trouble);
+            told = std::move(trouble);
+        }
+        return report;
+    }
     void run_ticker() {
         std::unique_lock lock(mutex);
         while (!stopping) {
             wake.wait_for(lock, options.tick, [this] { return stopping; });
-            if (!stopping && !suspended) manager->tick(now());
+            if (!stopping && !suspended) tick();
         }
     }
 };
@@ -56,6 +71,7 @@ Result<std::unique_ptr<InProcessControlPlane>> InProcessControlPlane::start(
             std::min(impl->options.tick, std::chrono::milliseconds(std::max(1u, grant_ms / 6)));
     GN_ASSIGN(impl->manager,
               Manager::start(*impl->store, std::move(ports), impl->options.manager, impl->now()));
+    if (impl->told = impl->manager->read_only(); !impl->told.empty()) log_error("{}", impl->told);
     if (impl->options.tick.count() > 0) impl->ticker = std::thread([raw = impl.get()] { raw->run_ticker(); });
     return std::unique_ptr<InProcessControlPlane>(new InProcessControlPlane(std::move(impl)));
 }
@@ -125,7 +141,7 @@ ArrayInfo InProcessControlPlane::inspect() {
 
 TickReport InProcessControlPlane::tick() {
     const std::scoped_lock lock(impl_->mutex);
-    return impl_->suspended ? TickReport{} : impl_->manager->tick(impl_->now());
+    return impl_->suspended ? TickReport{} : impl_->tick();
 }
 
 void InProcessControlPlane::suspend() {

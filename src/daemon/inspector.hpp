@@ -45,6 +45,7 @@ struct ArrayInfo {
     std::uint64_t provisioned_blocks = 0;  ///< volumes times replicas; may be above the capacity (thin)
     std::uint32_t volumes = 0;
     std::uint32_t pending_changes = 0;
+    std::string read_only;   ///< why no change can be stored now; empty: changes can
     std::string superseded;  ///< why this daemon may change nothing; empty: it may
     std::vector<SsdInfo> ssds;
     std::vector<LeaseInfo> leases;

@@ -18,6 +18,9 @@
 //   it, and
 //     the new life begins above that epoch. A deletion is marked on every drive (kVolumeDeleting) before any
 //     of them purges, so that a rebuild from drives never takes a half-purged volume for a living one.
+//   * a Manager that could not store its term at the start is read-only: it goes on under the term, the map
+//   and the records of the store, gives out nothing new, and raises the term as soon as that can be stored
+//   (manager_read_only.cpp);
 //   * the map changes only while no volume exists: a drive that is missing keeps its slot, and changes wait
 //   for it; the failure domains of slots, on which placement depends, never change under a volume.
 #pragma once
@@ -98,6 +101,8 @@ class Manager {
     [[nodiscard]] const StartReport& start_report() const { return report_; }
     [[nodiscard]] ArrayInfo info(std::uint64_t now_ms) const;
     [[nodiscard]] std::uint64_t term() const { return records_.term; }
+    /// Why no change can be stored now; empty: changes can, as far as is known.
+    [[nodiscard]] std::string read_only() const;
 
   private:
     static constexpr std::uint32_t kNoSlot = 0xFFFFFFFFu;
@@ -129,9 +134,17 @@ class Manager {
     Result<void> map_from_ports(Takeover& t, std::uint32_t version);
     [[nodiscard]] Result<void> label_domains(placement::ArrayMap& map) const;
     void learn_clients(Takeover& t);
+    std::uint32_t take_slots();  ///< of the map, by UUID; how many drives have one
     void reconcile(Takeover& t, std::uint64_t now_ms);
     void settle_live(const Takeover& t);
     void finish_start();
+
+    // manager_read_only.cpp
+    Result<void> start_read_only(Takeover& t, const Error& cause, std::uint64_t now_ms);
+    [[nodiscard]] Result<void> check_not_behind(const Takeover& t, const Error& cause) const;
+    /// Whether changes can be stored (again).
+    bool try_store(std::uint64_t now_ms);
+    void become_writable(std::uint64_t now_ms);
 
     // manager_activate.cpp
     Result<void> commit(const Change& change);
@@ -180,7 +193,10 @@ class Manager {
     std::uint64_t now_ms_ = 0;      ///< the newest that anybody said
     GrantBound before_start_;       ///< of SSDs that are missing: from the daemon before
     bool unsure_ = false;           ///< a save failed and the store was not read since
-    std::string superseded_;        ///< not empty: another daemon took over, nothing may be changed
+    std::string read_only_;         ///< not empty: the term could not be stored since the start; why
+    Errc read_only_code_ = Errc::kNoSpace;
+    std::string save_trouble_;  ///< why the last save failed; empty: it did not
+    std::string superseded_;    ///< not empty: another daemon took over, nothing may be changed
     StartReport report_;
 };
 

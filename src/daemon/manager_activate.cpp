@@ -18,15 +18,19 @@ constexpr std::uint64_t kClockGrainMs = 10;
 
 Result<void> Manager::commit(const Change& change) {
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
+    if (!read_only_.empty()) return error(read_only_code_, "{}", read_only_);
     if (unsure_) {  // what this change was made from may not be the truth
         GN_TRY(reload());
         return error(Errc::kBusy, "the record store failed and is read again; ask again");
     }
     Result<void> saved = store_.save(change);
     if (saved.ok()) {
+        save_trouble_.clear();
         apply(records_, change);
         return {};
     }
+    save_trouble_ =
+        fmt::format("no change can be stored: {}; it is tried again every second", saved.error().message);
     unsure_ = true;
     (void)reload().ok();  // or before the next request
     return saved;
@@ -278,6 +282,7 @@ TickReport Manager::tick(std::uint64_t now_ms) {
     TickReport report;
     observe_time(now_ms);
     if (!superseded_.empty() || !sure().ok()) return report;
+    const bool stores = try_store(now_ms);
     const bool settles = !map_in_force_;
     if ((settles || grants_due(now_ms)) && activate_map().ok()) {
         granted_ms_ = now_ms;
@@ -289,9 +294,10 @@ TickReport Manager::tick(std::uint64_t now_ms) {
         const auto found = records_.volumes.find(id);
         if (found == records_.volumes.end()) continue;
         const nvme::VolumeRecord& record = found->second;
+        if (!stores && (record.flags & nvme::kVolumeDeleting) != 0) continue;
         if ((record.flags & nvme::kVolumeDeleting) != 0) {
             finish_delete(id).ok() ? ++report.settled : ++report.pending;
-        } else if (record.writer != 0 && now_ms >= live_[id].lease_end_ms) {
+        } else if (stores && record.writer != 0 && now_ms >= live_[id].lease_end_ms) {
             ++report.expired;
             if (!close_epoch(id, ~0ull).ok()) ++report.pending;
         } else if (!live_[id].in_force) {

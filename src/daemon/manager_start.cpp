@@ -4,7 +4,7 @@
 // A drive that lags is brought up; a record that a drive has newer than the store (a lost or an old store) is
 // adopted; whatever cannot be told apart safely is refused with what to bring back, never guessed.
 #include "daemon/failure_domains.hpp"
-#include "daemon/manager.hpp"
+#include "daemon/manager_takeover.hpp"
 
 #include <gnstor/base/uuid.hpp>
 #include <gnstor/nvme/fencing.hpp>
@@ -42,22 +42,6 @@ std::string uuid_text(const std::uint8_t (&uuid)[16]) {
     return id.to_string();
 }
 
-/// What start() gathers before it decides.
-struct Manager::Takeover {
-    std::vector<std::vector<nvme::VolumeRecord>> seen;  ///< by index of drives_
-    std::vector<std::uint64_t> terms;  ///< by the same; 0: a drive that no daemon has spoken to
-    std::uint64_t newest_term = 0;
-    nvme::Epoch highest_epoch = 0;
-    bool store_empty = false;
-    std::set<nvme::VolumeId> touched;  ///< taken over from drives
-    Change change;                     ///< what will be stored before anything is sent
-
-    [[nodiscard]] bool has(std::size_t drive, nvme::VolumeId id) const {
-        return std::any_of(seen[drive].begin(), seen[drive].end(),
-                           [id](const nvme::VolumeRecord& r) { return r.geometry.volume == id; });
-    }
-};
-
 Result<std::unique_ptr<Manager>> Manager::start(RecordStore& store, std::vector<SsdPort*> ports,
                                                 const ManagerOptions& options, std::uint64_t now_ms) {
     if (ports.empty()) return error(Errc::kInvalidArgument, "an array needs at least one SSD");
@@ -77,8 +61,9 @@ Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_m
     GN_TRY(merge_records(t));
     learn_clients(t);
     GN_TRY(plan_map(t));
-    GN_TRY(commit(t.change));
     now_ms_ = now_ms;
+    if (Result<void> stored = commit(t.change); !stored.ok())
+        return start_read_only(t, stored.error(), now_ms);
     reconcile(t, now_ms);
     granted_ms_ = now_ms;
     return {};
@@ -286,6 +271,20 @@ Result<void> Manager::label_domains(placement::ArrayMap& map) const {
                  misplaced->name);
 }
 
+std::uint32_t Manager::take_slots() {
+    std::uint32_t matched = 0;
+    for (Drive& drive : drives_) {
+        drive.slot = kNoSlot;
+        for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+            if (records_.map.slots[s].state != placement::SlotState::kEmpty &&
+                std::equal(drive.identity.uuid.begin(), drive.identity.uuid.end(),
+                           records_.map.slots[s].ssd_uuid))
+                drive.slot = s;
+        matched += drive.slot == kNoSlot ? 0 : 1;
+    }
+    return matched;
+}
+
 Result<void> Manager::plan_map(Takeover& t) {
     if (records_.map.version == 0) {
         const std::uint64_t term = std::min<std::uint64_t>(*t.change.term, 0xFFFFFFFFu);
@@ -293,17 +292,10 @@ Result<void> Manager::plan_map(Takeover& t) {
         if (version > 0xFFFFFF00u) return error(Errc::kNoSpace, "the array has used up its map versions");
         return map_from_ports(t, static_cast<std::uint32_t>(version));
     }
-    std::uint32_t matched = 0, in_map = 0;
-    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
-        if (records_.map.slots[s].state == placement::SlotState::kEmpty) continue;
-        ++in_map;
-        for (Drive& drive : drives_)
-            if (std::equal(drive.identity.uuid.begin(), drive.identity.uuid.end(),
-                           records_.map.slots[s].ssd_uuid)) {
-                drive.slot = s;
-                ++matched;
-            }
-    }
+    std::uint32_t in_map = 0;
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        in_map += records_.map.slots[s].state == placement::SlotState::kEmpty ? 0 : 1;
+    const std::uint32_t matched = take_slots();
     if (matched == in_map && matched == drives_.size()) return {};
     if (records_.volumes.empty()) {
         if (records_.map.version == ~nvme::MapVersion{0})
@@ -333,6 +325,7 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
         for (const nvme::VolumeRecord& seen : t.seen[d]) {
             const auto known = records_.volumes.find(seen.geometry.volume);
             if (known == records_.volumes.end()) {
+                if (!read_only_.empty()) continue;  // when it can be stored
                 ++report_.repaired;
                 if (Result<void> gone = drive.port->volume_remove(records_.term, seen.geometry.volume);
                     !gone.ok())
@@ -370,6 +363,11 @@ void Manager::settle_live(const Takeover& t) {
 }
 
 void Manager::finish_start() {
+    if (!read_only_.empty()) {
+        if (Result<void> map = activate_map(); !map.ok())
+            report_.warnings.push_back(fmt::format("the map is not in force: {}", map.error().message));
+        return;
+    }
     std::vector<nvme::VolumeId> deleting;
     for (const auto& [id, record] : records_.volumes)
         if ((record.flags & nvme::kVolumeDeleting) != 0) deleting.push_back(id);
@@ -391,6 +389,7 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
     info.map_version = records_.map.version;
     info.map_in_force = map_in_force_;
     info.superseded = superseded_;
+    info.read_only = read_only();
     info.warnings = report_.warnings;
     static constexpr const char* kStates[] = {"empty", "in", "rebuilding", "joining", "down"};
     for (const Drive& drive : drives_) {

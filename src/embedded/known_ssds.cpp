@@ -70,9 +70,13 @@ Result<void> write_known(const std::filesystem::path& file, const std::vector<Kn
                             {"capacity_blocks", ssd.capacity_blocks}});
         list.push_back({{"address", node.where.address}, {"port", node.where.port}, {"ssds", ssds}});
     }
+    const std::string text = json{{"nodes", list}}.dump(2) + '\n';
+    std::ostringstream there;
+    if (std::ifstream in(file); in) there << in.rdbuf();
+    if (there.str() == text) return {};  // also where nothing can be written
     const std::filesystem::path beside = file.string() + ".new";
     std::ofstream out(beside, std::ios::trunc);
-    out << json{{"nodes", list}}.dump(2) << '\n';
+    out << text;
     out.close();
     std::error_code failed;
     if (out) std::filesystem::rename(beside, file, failed);

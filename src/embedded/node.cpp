@@ -2,6 +2,9 @@
 #include "embedded/node.hpp"
 
 #include <gnstor/base/log.hpp>
+#include <gnstor/base/units.hpp>
+
+#include "ssd/backbone.hpp"
 
 #include <fmt/core.h>
 
@@ -121,24 +124,76 @@ std::size_t Node::first_thread(std::uint32_t drive) const {
     return first_drive_thread(drive, units_a_drive_, drive_reactors_.size());
 }
 
+ssd::DriveOptions Node::drive_options(const EmbeddedArrayOptions& options, std::uint32_t index) const {
+    ssd::DriveOptions drive;
+    drive.capacity_bytes = options.ssd_capacity_bytes;
+    drive.memory.bytes_at_opening = options.ssd_memory_at_opening;
+    if (!options.directory.empty()) drive.file = options.directory / fmt::format("ssd-{}.store", index);
+    drive.service_units = options.service_units;
+    drive.scrub_pages_per_second = options.scrub_pages_per_second;
+    drive.durability = durability_of(options.durability);
+    drive.timing = profile_.drive;
+    drive.memory.past_caches.reads = options.reads_for_device;
+    if (options.direct_io) drive.backbone = ssd::BackboneKind::kDirect;
+    return drive;
+}
+
+/// Names in `made` those that it has made, also where it fails.
+Result<void> Node::make_stores(const EmbeddedArrayOptions& options,
+                               std::vector<std::filesystem::path>& made) const {
+    std::vector<ssd::DriveOptions> missing;
+    std::uint64_t needed = 0;
+    std::error_code failed;
+    for (std::uint32_t i = 0; i < options.ssds && !options.directory.empty(); ++i) {
+        const ssd::DriveOptions drive = drive_options(options, i);
+        if (std::filesystem::symlink_status(drive.file, failed).type() !=
+            std::filesystem::file_type::not_found)
+            continue;
+        GN_ASSIGN(const std::uint64_t room, ssd::room_to_begin(drive));
+        needed += room;
+        missing.push_back(drive);
+    }
+    if (missing.empty()) return {};
+    const std::filesystem::space_info space = std::filesystem::space(options.directory, failed);
+    if (!failed && space.available < needed)
+        return error(
+            Errc::kNoSpace,
+            "{} new SSDs of {} in {} take {} at once, and {} are free there; make room, or begin with "
+            "fewer or smaller ones (--ssds, --capacity)",
+            missing.size(), format_bytes(options.ssd_capacity_bytes), options.directory.string(),
+            format_bytes(needed), format_bytes(space.available));
+    for (const ssd::DriveOptions& drive : missing) {
+        if (Result<void> one = ssd::make_store(drive); !one.ok())
+            return error(one.error().code, "{}; {} new SSDs take {} at once", one.error().message,
+                         missing.size(), format_bytes(needed));
+        made.push_back(drive.file);
+    }
+    return {};
+}
+
 Result<void> Node::open_drives(const EmbeddedArrayOptions& options) {
+    std::vector<std::filesystem::path> made;
+    Result<void> opened = make_stores(options, made);
+    if (opened.ok()) opened = serve_drives(options);
+    // Half a set-up is undone: by their names first, while their drives have them locked. Busy: another
+    // process opened what was made here, and has it now.
+    if (!opened.ok() && opened.error().code != Errc::kBusy)
+        for (const std::filesystem::path& file : made) {
+            std::error_code failed;
+            std::filesystem::remove(file, failed);
+        }
+    return opened;
+}
+
+Result<void> Node::serve_drives(const EmbeddedArrayOptions& options) {
     for (std::uint32_t i = 0; i < options.ssds; ++i) {
-        ssd::DriveOptions drive;
-        drive.capacity_bytes = options.ssd_capacity_bytes;
-        drive.memory.bytes_at_opening = options.ssd_memory_at_opening;
-        if (!options.directory.empty()) drive.file = options.directory / fmt::format("ssd-{}.store", i);
-        drive.service_units = options.service_units;
-        drive.scrub_pages_per_second = options.scrub_pages_per_second;
-        drive.durability = durability_of(options.durability);
-        drive.timing = profile_.drive;
-        drive.memory.past_caches.reads = options.reads_for_device;
-        if (options.direct_io) drive.backbone = ssd::BackboneKind::kDirect;
         // Service units of all drives go round the threads, a drive's beginning with the one that fetches its
         // commands.
         std::vector<Reactor*> units;
         for (std::size_t u = 0; u < drive_reactors_.size(); ++u)
             units.push_back(drive_reactors_[(first_thread(i) + u) % drive_reactors_.size()]);
-        GN_ASSIGN(std::unique_ptr<ssd::Drive> opened, ssd::Drive::open(drive, *units.front(), units));
+        GN_ASSIGN(std::unique_ptr<ssd::Drive> opened,
+                  ssd::Drive::open(drive_options(options, i), *units.front(), units));
         drives_.push_back(std::move(opened));
     }
     return {};

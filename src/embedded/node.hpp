@@ -81,7 +81,13 @@ class Node {
   private:
     explicit Node(std::string address) : address_(std::move(address)) {}
     Result<void> start_threads(const EmbeddedArrayOptions& options);
+    /// Stores that are not there are made: all of them and served, or none.
     Result<void> open_drives(const EmbeddedArrayOptions& options);
+    [[nodiscard]] ssd::DriveOptions drive_options(const EmbeddedArrayOptions& options,
+                                                  std::uint32_t index) const;
+    Result<void> make_stores(const EmbeddedArrayOptions& options,
+                             std::vector<std::filesystem::path>& made) const;
+    Result<void> serve_drives(const EmbeddedArrayOptions& options);
     Result<void> open_target();
     /// The drive thread that fetches a drive's commands; its service units follow from there.
     [[nodiscard]] std::size_t first_thread(std::uint32_t drive) const;

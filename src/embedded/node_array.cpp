@@ -152,7 +152,11 @@ Result<void> NodeArray::Impl::find_nodes() {
     if (options.known.empty()) return {};
     std::vector<KnownNode> now;
     for (const auto& node : nodes) now.push_back(node->known);
-    return write_known(options.known, now);
+    Result<void> written = write_known(options.known, now);
+    if (written.ok() || earlier.empty()) return written;
+    // On a full disk what is there can be read: the file helps only while a node is away.
+    log_warn("{}; it says what was found at an earlier start", written.error().message);
+    return {};
 }
 
 Result<void> NodeArray::Impl::open_ports() {

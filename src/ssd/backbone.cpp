@@ -9,6 +9,7 @@ namespace gnstor::ssd {
 
 namespace {
 
+constexpr std::uint64_t kUnitsOfABeginning = 2;  ///< of each service unit: a checkpoint's, and of blocks
 constexpr std::uint64_t kUnitsThatMayGoBad = 4;  ///< of each service unit, before the promise shrinks
 
 }  // namespace
@@ -52,6 +53,19 @@ Result<NewStore> new_store_for(const DriveOptions& o) {
                     .over_provisioning_percent = o.over_provisioning_percent,
                     .serial = o.serial,
                     .service_units = o.service_units};
+}
+
+Result<std::uint64_t> room_to_begin(const DriveOptions& o) {
+    GN_ASSIGN(const NewStore what, new_store_for(o));
+    const std::uint64_t unit = std::uint64_t{what.geometry.pages_per_unit} * nvme::kBlockBytes;
+    return StoreLayout::of(what.geometry, what.metadata_bytes).data_offset +
+           what.service_units * kUnitsOfABeginning * unit;
+}
+
+Result<void> make_store(const DriveOptions& o) {
+    GN_ASSIGN(const NewStore what, new_store_for(o));
+    GN_ASSIGN(const std::unique_ptr<StoreFile> made, StoreFile::create(o.file, what));
+    return {};
 }
 
 Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mode, bool accept_loss) {

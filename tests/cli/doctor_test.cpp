@@ -254,6 +254,9 @@ TEST(Doctor, WantsRoomForWhatStoresMayGrow) {
     f.free_bytes = 1u << 30;
     f.stores[0].not_yet_on_disk = 2ull << 30;
     expect_found(f, "free-space", Verdict::kWarning, {"2 GiB", "Capacity Exceeded"});
+    f.daemon_read_only = "the array is read-only: the disk is full";
+    expect_found(f, "free-space", Verdict::kProblem, {"gnstord", "read-only", "make room"});
+    f.daemon_read_only.clear();
     f.free_bytes.reset();
     f.free_trouble = "no such device";
     expect_found(f, "free-space", Verdict::kProblem, {"no such device", "--dir"});

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 
@@ -55,13 +54,6 @@ class Nodes(Programs):
         os.kill(pid, how)
         self.assertTrue(select.select([fd], [], [], DEADLINE_S)[0], "the killed process is still there")
         os.close(fd)
-
-    def until(self, condition, what):
-        """Asks again and again; the asking takes its time."""
-        end = time.monotonic() + DEADLINE_S
-        while not (found := condition()):
-            self.assertLess(time.monotonic(), end, what)
-        return found
 
     def test_files_go_through_processes_and_come_back(self):
         up = self.up()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 GNSTOR, GNSTORD = (os.path.abspath(p) for p in (sys.argv.pop(1), sys.argv.pop(1)))
@@ -94,6 +95,13 @@ class Programs(unittest.TestCase):
         import select
         self.assertTrue(select.select([fd], [], [], DEADLINE_S)[0], "the killed daemon is still there")
         os.close(fd)
+
+    def until(self, condition, what):
+        """Asks again and again; the asking takes its time."""
+        end = time.monotonic() + DEADLINE_S
+        while not (found := condition()):
+            self.assertLess(time.monotonic(), end, what)
+        return found
 
     def small_disk(self, name, options):
         """A tmpfs of this test's; None where it may not mount one."""

@@ -125,13 +125,16 @@ class Store(Programs):
                     pass
             put.send_signal(signal.SIGKILL)
             killed += put.wait(DEADLINE_S) == -signal.SIGKILL
-            done = self.objects("ls")
-            said += b"interrupted" in done.stderr
             names = self.names()
             if "victim" in names:  # it had come to its end
                 self.assertEqual(self.fetched("victim"), data)
                 self.objects("rm", "victim")
             self.assertEqual(self.names(), {"kept": len(kept)})
+            said += b"interrupted" in self.objects("ls").stderr
+            # A put removes what the killed one left; it is not in its way.
+            self.assertNotIn(b"not listed", self.objects("put", self.write("next", b"next")).stderr)
+            self.assertNotIn(b"interrupted", self.objects("rm", "next").stderr + self.objects("ls").stderr)
+            self.assertEqual({p.name for p in self.store.iterdir()}, {"ssd-0.store", "ssd-1.store"})
             self.assertEqual(self.fetched("kept"), kept)
         self.assertGreater(killed, 1, "no put was killed in its middle")
         self.assertGreater(said, 0, "no interrupted put was spoken of")
@@ -149,6 +152,29 @@ class Store(Programs):
         self.ask("down", "--dir", self.store)
         self.objects("ls", says="'begun' was interrupted")
         self.assertEqual(self.names(), {"object": 8, "empty": 0})
+
+    def test_what_reads_deletes_nothing_and_a_put_only_what_its_intent_names(self):
+        self.objects("put", self.write("object", b"contents"), *SMALL)
+        self.to_stop.append(self.store)
+        # A record without its end: so looks an object that is whole, too, on a drive whose state went back by one change.
+        self.ask("up", "--dir", self.store)
+        self.ask("volume", "create", "doubtful", "1MiB", "--dir", self.store, "--as", "gnstor-objects")
+        there = self.ask("volume", "show", "doubtful", "--dir", self.store)
+        self.ask("down", "--dir", self.store)
+        for words in (("get", "object", self.root / "out"), ("cat", "object"), ("ls",)):
+            self.objects(*words)
+        self.objects("get", "doubtful", self.root / "half", code=1, says="not whole")
+        self.objects("put", self.write("more", b"more"))
+        self.objects("put", self.write("doubtful", b"other"), code=1, says="killed")
+        self.ask("up", "--dir", self.store)
+        self.assertEqual(self.ask("volume", "show", "doubtful", "--dir", self.store), there)
+        # The same in an array that others serve.
+        for words in (("get", "object", self.root / "out", "--dir", self.store), ("ls", "--dir", self.store)):
+            self.cli(*words)
+        self.assertEqual(self.ask("volume", "show", "doubtful", "--dir", self.store), there)
+        self.ask("down", "--dir", self.store)
+        self.objects("rm", "doubtful")
+        self.assertEqual(self.names(), {"object": 8, "more": 4})
 
     def test_put_and_rm_may_be_repeated_for_ever(self):
         source = self.write("object", b"contents")

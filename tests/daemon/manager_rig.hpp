@@ -14,6 +14,7 @@ class FlakyStore final : public RecordStore {
   public:
     bool broken = false;
     bool keeps = false;  ///< keeps what it is given all the same
+    bool full = false;   ///< loads, and cannot save
     Result<Records> load() override {
         if (broken) return error(Errc::kIo, "the store is told to be broken");
         return inner_.load();
@@ -21,6 +22,7 @@ class FlakyStore final : public RecordStore {
     Result<void> save(const Change& change) override {
         if (broken && keeps) (void)inner_.save(change).ok();
         if (broken) return error(Errc::kIo, "the store is told to be broken");
+        if (full) return error(Errc::kNoSpace, "the store is told to be full");
         return inner_.save(change);
     }
 

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Disks without room, and file systems that became read-only: what is there can be read. Arguments: the gnstor and gnstord programs."""
+import errno
+
+from programs import Programs, count, main
+
+SMALL = ("--ssds", "2", "--capacity", "64MiB")
+
+
+class FullDisk(Programs):
+    def disk(self, megabytes):
+        disk = self.small_disk("disk", f"size={megabytes}m")
+        if disk is None:
+            self.skipTest("no tmpfs may be mounted here")
+        self.dir = disk / "array"
+        self.store = disk / "store"
+        self.env["GNSTOR_DIR"] = str(self.dir)
+        self.to_stop.append(self.dir)
+        return disk
+
+    def fill(self, disk):
+        """To the last byte."""
+        filler = disk / "filler"
+        with open(filler, "ab", buffering=0) as f:
+            size = 1 << 20
+            while size:
+                try:
+                    f.write(bytes(size))
+                except OSError as e:
+                    self.assertEqual(e.errno, errno.ENOSPC)
+                    size //= 2
+        count("full_disks")
+        return filler
+
+    def begin(self):
+        """An array with an object, whose gnstord was killed."""
+        self.ask("up", *SMALL)
+        data = self.random.randbytes(1 << 20)
+        self.ask("put", self.write("data", data), "object")
+        self.kill_daemon()
+        return data
+
+    def test_an_array_whose_disk_is_full_is_read_after_a_kill_and_written_when_there_is_room(self):
+        disk = self.disk(40)
+        data = self.begin()
+        filler = self.fill(disk)
+        self.assertIn("is full", self.ask("up")["read_only"])
+        before = self.ask("status")
+        self.assertIn("read-only", before["read_only"])
+        self.cli("status", says="READ-ONLY")
+        self.cli("doctor", code=None, says="the array is read-only")
+        self.assertIn("read-only", (self.dir / "gnstord.log").read_text())
+        self.assertEqual(self.cli("cat", "object").stdout, data)
+        for words in (("put", self.root / "data", "other"), ("rm", "object"), ("volume", "create", "v", "1MiB"), ("client", "add", "zoe")):
+            refused = self.ask(*words, code=1)
+            self.assertEqual(refused["code"], "no_space", refused)
+            self.assertIn("read-only", refused["message"])
+        filler.unlink()
+        self.until(lambda: self.ask("status")["read_only"] == "", "it stays read-only with room on its disk")
+        self.assertGreater(self.ask("status")["term"], before["term"])
+        self.ask("put", self.root / "data", "other")
+        self.assertEqual(self.cli("cat", "other").stdout, data)
+
+    def test_a_store_folder_whose_disk_is_full_is_read(self):
+        disk = self.disk(40)
+        data = self.random.randbytes(1 << 20)
+        self.objects("put", self.write("data", data), "object", *SMALL)
+        self.fill(disk)
+        self.assertEqual(self.fetched("object"), data)
+        self.assertEqual(self.names(), {"object": len(data)})
+
+    def test_half_a_set_up_is_undone_and_the_room_that_it_takes_is_named(self):
+        self.disk(13)  # two of four SSDs' heads and records have room
+        source = self.write("byte", b"x")
+        self.objects("put", source, "--capacity", "64MiB", code=1, says="at once")
+        self.assertFalse(list(self.store.iterdir()), "remains of a store that could not be made")
+        self.cli("up", "--capacity", "64MiB", code=1, says="at once")
+        self.assertFalse(list(self.dir.glob("*.store*")))
+        count("undone_set_ups", 2)
+
+
+if __name__ == "__main__":
+    main("cli_full_disk")
