@@ -10,9 +10,9 @@
 // take for what it is, entries of a queue that any lane may have written (DESIGN.md, "Strict mode"); it
 // cannot take the memory away (the files are sealed against shrinking). The node writes where the client's
 // keys allow. A client that dies is noticed by its socket: its queue pairs are ended, its memory is let go
-// when the drives have let go. A node that dies is noticed by its socket as well: its queue pairs go to error,
-// and what they had outstanding is flushed (shm/nodes.hpp), so that lanes wait for no deadline; a node that
-// stands still is not dead, and is what deadlines and keep-alives are for.
+// when the drives have let go. A node that dies is noticed by its socket as well: its queue pairs go to
+// error, and what they had outstanding is flushed (shm/nodes.hpp), so that lanes wait for no deadline; a node
+// that stands still is not dead, and is what deadlines and keep-alives are for.
 //
 // What a client may have of the node's is limited (ShmLimits), so that it takes nothing from others: each is
 // assured of a part. A connection that says nothing holds a place in the lobby (shm/lobby.hpp), no client's.
