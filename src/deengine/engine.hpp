@@ -42,9 +42,14 @@ struct EngineOptions {
     std::uint32_t scrub_pages_per_second = 0;  ///< background reading that checks data at rest; 0: none
     /// Called for each page that the scrub finds bad, on the shard's thread; may be empty.
     std::function<void(const BadPlace&)> on_bad_page;
-    bool accept_loss = false;             ///< mount although acknowledged blocks are lost beyond naming
-    std::uint64_t block_limit = 0;        ///< promise to users, in blocks; 0: pages / (1 + OP)
-    Mutation mutation = Mutation::kNone;  ///< simulation only
+    bool accept_loss = false;       ///< mount although acknowledged blocks are lost beyond naming
+    std::uint64_t block_limit = 0;  ///< promise to users, in blocks; 0: pages / (1 + OP)
+    // Simulation only. Smaller slices, parts and tables make a drive of a few hundred pages meet what a large
+    // one does.
+    std::uint32_t checkpoint_pages_per_poll = 8;  ///< at least
+    std::uint32_t buckets_per_part = ~0u;         ///< of the map in a page of a checkpoint, at most
+    std::uint32_t map_keys_percent = 100;         ///< the map has buckets for so much of the shard's pages
+    Mutation mutation = Mutation::kNone;
 };
 
 /// Which fabric connection a command came by.
@@ -67,7 +72,12 @@ struct EngineCounters {
     std::uint64_t busy;    ///< changes refused for want of room for tombstones
     std::uint64_t corrected, lost_blocks, units_bad, tombstones;
     std::uint64_t scrubbed, scrub_bad;
-    std::uint64_t forced;                      ///< commands with FUA
+    std::uint64_t displaced;            ///< entries that an insertion moved to their other bucket
+    std::uint64_t displaced_in_slices;  ///< of them, from a part of the map that an open checkpoint had
+                                        ///< written to one that it had not, or back
+    std::uint64_t groups_aged;          ///< groups that ended because they were old: nobody asked
+    std::uint64_t tombstones_full;      ///< changes refused because the table of tombstones was full
+    std::uint64_t forced;               ///< commands with FUA
     std::uint64_t data_pages, data_pages_new;  ///< that may hold blocks at once; the same with no bad unit
 };
 

@@ -55,7 +55,7 @@ class Drive : public CompletionSink {
                 std::uint64_t tag) {
         engine_->submit(command, Requester{from, false}, data, tag, now_ns);
     }
-    void poll() { engine_->poll(now_ns += kPollNs); }
+    void poll(std::uint64_t after_ns = kPollNs) { engine_->poll(now_ns += after_ns); }
 
     Answer call(const nvme::Command& command, nvme::ClientId from, std::span<std::byte> data);
     Answer call_admin(const nvme::Command& command, std::span<std::byte> data);
@@ -64,7 +64,6 @@ class Drive : public CompletionSink {
         T copy = payload;
         nvme::Command c{};
         c.opcode = static_cast<std::uint8_t>(opcode);
-        c.cdw14 = 1;  // the term
         return call_admin(c, std::as_writable_bytes(std::span(&copy, 1)));
     }
     [[nodiscard]] std::vector<nvme::VolumeRecord> list();
@@ -72,6 +71,8 @@ class Drive : public CompletionSink {
     [[nodiscard]] std::vector<std::string> audit();
 
     std::uint64_t now_ns = 1'000;
+    std::uint64_t term = 1;  ///< of the daemon that asks
+    bool privileged = true;  ///< whether call_admin() comes from one
 
   private:
     static constexpr std::uint64_t kOwnTags = std::uint64_t{1} << 62;
@@ -124,7 +125,10 @@ inline Answer Drive::call(const nvme::Command& command, nvme::ClientId from, std
 
 inline Answer Drive::call_admin(const nvme::Command& command, std::span<std::byte> data) {
     last_ = {};
-    engine_->submit_admin(command, Requester{0, true}, data, ++tags_, now_ns);
+    nvme::Command c = command;
+    c.cdw14 = static_cast<std::uint32_t>(term);
+    c.cdw15 = static_cast<std::uint32_t>(term >> 32);
+    engine_->submit_admin(c, Requester{0, privileged}, data, ++tags_, now_ns);
     for (std::uint32_t i = 0; i < kPollsMax && !last_.answered; ++i) poll();
     return last_;
 }
