@@ -268,6 +268,9 @@ bool World::compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRe
     if (*version != nullptr) return true;
     if (forgiven_.contains({vid, vba})) {
         ++counters_.forgiven;
+        // Here a verdict belongs as soon as a drive can tell a rotten page from a torn one: of a page that
+        // was promised zeroes are never the answer. Where nothing is forgiven it is a violation, below.
+        if (Pattern(0).matches(bytes.data(), 0, nvme::kSectorsPerBlock)) ++counters_.rot_as_zeroes;
         refused_ =
             refused_ || &drive == drive_.get();  // what stands there now is not known: the history ends
         return true;

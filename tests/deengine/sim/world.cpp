@@ -54,8 +54,7 @@ void SimCounters::add(const SimCounters& o) {
         &SimCounters::collected, &SimCounters::checkpoints, &SimCounters::displaced,
         &SimCounters::displaced_in_slices, &SimCounters::tombstones_full, &SimCounters::groups_aged,
         &SimCounters::long_idles, &SimCounters::kills_first, &SimCounters::strangers,
-        &SimCounters::grants_ended, &SimCounters::states_rotten, &SimCounters::lost_blocks,
-        &SimCounters::rot_as_zeroes);
+        &SimCounters::grants_ended, &SimCounters::states_rotten, &SimCounters::rot_as_zeroes);
 }
 
 World::World(const SimConfig& config) : config_(config) {

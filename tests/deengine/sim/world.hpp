@@ -33,8 +33,7 @@ struct SimCounters {
                   deletions = 0, media_errors = 0, mounts_refused = 0, forgiven = 0, superseded = 0,
                   audits = 0, syncs_failed = 0, collected = 0, checkpoints = 0, displaced = 0,
                   displaced_in_slices = 0, tombstones_full = 0, groups_aged = 0, long_idles = 0,
-                  kills_first = 0, strangers = 0, grants_ended = 0, states_rotten = 0, lost_blocks = 0,
-                  rot_as_zeroes = 0;
+                  kills_first = 0, strangers = 0, grants_ended = 0, states_rotten = 0, rot_as_zeroes = 0;
     void add(const SimCounters& o);
 };
 
