@@ -78,6 +78,7 @@ Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::sp
 /// Changes nothing: a term that is taken is stored by the command that carries it.
 Status Engine::Impl::check_term(std::uint64_t term, std::uint32_t& dw0) const {
     if (nvme::is_plausible_term(term, state.term)) return Status::kSuccess;
+    if (term < state.term && options.mutation == Mutation::kTermUnchecked) return Status::kSuccess;
     dw0 = static_cast<std::uint32_t>(state.term);
     return term < state.term ? Status::kStaleTerm : Status::kCommandSequenceError;
 }
@@ -109,8 +110,9 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
     FirmwareState next = state;
     next.term = term_of(command);
     const bool add = static_cast<AdminOpcode>(command.opcode) == AdminOpcode::kVolumeAdd;
-    const Status s = add ? next.permissions.add(record, options.max_volumes, options.mdts_blocks)
-                         : next.permissions.chmod(record, options.mdts_blocks);
+    const Status s =
+        add ? next.permissions.add(record, options.max_volumes, options.mdts_blocks, options.mutation)
+            : next.permissions.chmod(record, options.mdts_blocks);
     if (!ok(s)) return s;
     if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
     if (!port->settle() || !store_and_swap(std::move(next))) return Status::kInternalError;
@@ -184,7 +186,9 @@ Status Engine::Impl::map_set(const nvme::Command& command, std::span<const std::
     nvme::MapSet set;
     if (const Status s = copy_payload(data, set); !ok(s)) return s;
     if (!is_valid_map(set)) return Status::kInvalidField;
-    if (set.map.version < state.newest_map.version) {
+    if (options.mutation == Mutation::kGrantNeverExpires) set.grant_ms = 0;
+    const bool old_goes = options.mutation == Mutation::kOldMapSetAccepted;
+    if (set.map.version < state.newest_map.version && !old_goes) {
         dw0 = state.newest_map.version;
         return Status::kStaleMap;
     }

@@ -187,7 +187,8 @@ std::uint32_t BlockMap::displace_along(std::uint32_t leaf, std::uint32_t empty_i
         const BlockKey key = key_of(search_[step.parent].bucket, from);
         const Home h = home(key, other);
         assert(h.bucket == step.bucket && table_[h.bucket].slots[index] == 0);
-        table_[h.bucket].slots[index] = h.tag | (from & ~tag_mask_);
+        table_[h.bucket].slots[index] = (h.tag ^ (move_keeps_way_ ? kWhich : 0)) | (from & ~tag_mask_);
+        ++moves_;
         if (move_listener_ != nullptr) [[unlikely]]
             move_listener_->moved(key, entry_of(from), search_[step.parent].bucket, h.bucket);
         from = 0;

@@ -101,6 +101,8 @@ class BlockMap {
     }
 
     [[nodiscard]] std::uint64_t size() const { return size_; }
+    /// Entries that insertions moved so far.
+    [[nodiscard]] std::uint64_t moves() const { return moves_; }
     /// All that this map keeps in memory.
     [[nodiscard]] std::uint64_t memory_bytes() const {
         return sizeof(*this) + table_.capacity() * sizeof(Bucket) + search_.capacity() * sizeof(SearchNode);
@@ -112,6 +114,8 @@ class BlockMap {
     // Checkpoints (block_map_image.cpp). Raw buckets are docs/store-format.md's, "The block map".
     /// Null: nobody is told.
     void set_move_listener(MoveListener* listener) { move_listener_ = listener; }
+    /// Only for Mutation::kMoveKeepsWay.
+    void set_move_keeps_way(bool on) { move_keeps_way_ = on; }
     /// `count` buckets as they are; reserved slots as empty ones.
     void copy_out(std::uint32_t first, std::uint32_t count, std::byte* to) const;
     /// While mounting: buckets as copy_out() gave them, unchecked until settle_loaded().
@@ -189,6 +193,8 @@ class BlockMap {
     std::uint64_t tag_mask_;
     std::uint64_t page_mask_;
     std::uint64_t size_ = 0;
+    std::uint64_t moves_ = 0;
+    bool move_keeps_way_ = false;
     std::vector<Bucket, LargePages<Bucket>> table_;
     std::vector<SearchNode> search_;
     mutable std::array<Recent, kRecentKeys> recent_{};  ///< by the key's low bits

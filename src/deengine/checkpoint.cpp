@@ -89,7 +89,7 @@ std::uint64_t CheckpointWriter::pages_needed() const {
     constexpr auto parts = [](std::uint64_t entries, std::size_t bytes) {
         return parts_for(entries, static_cast<std::uint32_t>(kJournalPayload / bytes));
     };
-    return 2 + parts(pool_.units(), sizeof(CheckpointUnit)) + parts(map_.buckets(), BlockMap::kBucketBytes) +
+    return 2 + parts(pool_.units(), sizeof(CheckpointUnit)) + parts_for(map_.buckets(), buckets_per_part_) +
            parts(tombstones_.size(), sizeof(CheckpointTombstone)) +
            parts(floors_.size(), sizeof(CheckpointFloor)) +
            parts(records_.size() + doubts_.size(), sizeof(LogRecord));
@@ -242,7 +242,7 @@ bool CheckpointWriter::write_map(std::uint32_t group) {
         enter(Phase::kTombstones);
         return true;
     }
-    const std::uint32_t count = std::min(kBucketsPerPart, map_.buckets() - cursor_);
+    const std::uint32_t count = std::min(buckets_per_part_, map_.buckets() - cursor_);
     map_.copy_out(cursor_, count, payload_.data());
     if (!write(JournalPage::kCheckpointMap, count, cursor_, std::size_t{count} * BlockMap::kBucketBytes,
                group))
@@ -270,7 +270,9 @@ bool CheckpointWriter::write_end(std::uint32_t group) {
 }
 
 void CheckpointWriter::moved(BlockKey key, MapEntry entry, std::uint32_t from, std::uint32_t to) {
-    if ((from < cursor_) != (to < cursor_)) moved_.push_back({key, entry.page, entry.tombstone ? 1u : 0u});
+    if ((from < cursor_) == (to < cursor_)) return;
+    ++moves_across_;
+    if (!forgets_moves_) moved_.push_back({key, entry.page, entry.tombstone ? 1u : 0u});
 }
 
 void CheckpointWriter::complete(std::uint32_t group) {

@@ -19,6 +19,7 @@
 #include "deengine/tombstones.hpp"
 #include "deengine/unit_pool.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -148,6 +149,14 @@ class CheckpointWriter : private BlockMap::MoveListener {
     [[nodiscard]] const std::vector<VolumeFloor>& kept_floors() const { return spare_.floors; }
     /// Ends the group's wait early: only for Mutation::kCheckpointBeforeLog.
     void set_end_before_durable(bool on) { end_before_durable_ = on; }
+    /// Of the map in one page: fewer than fit are for simulation.
+    void set_buckets_per_part(std::uint32_t buckets) {
+        buckets_per_part_ = std::min(buckets, kBucketsPerPart);
+    }
+    /// Entries that moved between what was written of the map and what was not, so far.
+    [[nodiscard]] std::uint64_t moves_across() const { return moves_across_; }
+    /// Only for Mutation::kMovedNotRecorded.
+    void set_forgets_moves(bool on) { forgets_moves_ = on; }
 
   private:
     enum class Phase : std::uint8_t {
@@ -199,6 +208,9 @@ class CheckpointWriter : private BlockMap::MoveListener {
     Phase phase_ = Phase::kIdle;
     bool failed_ = false;
     bool end_before_durable_ = false;
+    bool forgets_moves_ = false;
+    std::uint32_t buckets_per_part_ = kBucketsPerPart;
+    std::uint64_t moves_across_ = 0;
     std::uint32_t parts_ = 0;
     std::uint32_t crc_ = 0;
     std::uint32_t wait_group_ = 0;

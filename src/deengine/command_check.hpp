@@ -49,8 +49,13 @@ struct CheckedCommand {
 
 class CommandCheck {
   public:
-    CommandCheck(const PermissionTable& permissions, ActiveMap& map, std::uint32_t mdts_blocks)
-        : permissions_(permissions), map_(map), mdts_blocks_(mdts_blocks), ranges_(kMaxTrimRanges) {}
+    CommandCheck(const PermissionTable& permissions, ActiveMap& map, std::uint32_t mdts_blocks,
+                 Mutation mutation = Mutation::kNone)
+        : permissions_(permissions),
+          map_(map),
+          mdts_blocks_(mdts_blocks),
+          mutation_(mutation),
+          ranges_(kMaxTrimRanges) {}
 
     /// kSuccess, and `out` filled; or why not. `dw0` is set for kStaleMap.
     nvme::Status run(const nvme::Command& command, Requester from, std::span<const std::byte> data,
@@ -66,6 +71,7 @@ class CommandCheck {
     const PermissionTable& permissions_;
     ActiveMap& map_;
     std::uint32_t mdts_blocks_;
+    Mutation mutation_;
     std::vector<nvme::DsmRange> ranges_;
 };
 

@@ -148,6 +148,8 @@ void Shard::Impl::end_group() {
 
 /// A damaged page was copied in this group.
 void Shard::Impl::hold_units_back(const PageOob& damaged) {
+    if (options.mutation == Mutation::kDamagedCopyNotHeld) [[unlikely]]
+        return;
     const std::uint32_t from = held ? held->from : groups.current;
     held = HeldUnits{from, groups.current + 2, damaged.vid, damaged.epoch};
 }
@@ -183,6 +185,7 @@ void Shard::Impl::begin_sync() {
         !wait_power.empty() || checkpoint.wants_sync() || wants_units_back() || group_is_old() || stamps;
     if (!power && !killable) return make_ready(wait_kill, Status::kSuccess);
     sync_level = power ? SyncLevel::kPower : SyncLevel::kKill;
+    if (power && wait_power.empty() && group_is_old()) ++counters.groups_aged;
     if (power) end_group();
     if (stamps) unstamped = false;
     killable = false;

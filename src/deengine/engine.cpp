@@ -50,7 +50,7 @@ Engine::Impl::Impl(MetadataStore& metadata_in, const EngineOptions& options_in, 
       options(options_in),
       sink(sink_in),
       state(std::move(state_in)),
-      check(state.permissions, active_map, options_in.mdts_blocks) {}
+      check(state.permissions, active_map, options_in.mdts_blocks, options_in.mutation) {}
 
 void Engine::Impl::submit(const nvme::Command& command, Requester from, std::span<std::byte> data,
                           std::uint64_t tag, std::uint64_t now_ns) {

@@ -47,8 +47,13 @@ struct EngineOptions {
     /// The flash was last served in this boot of the host, by a process that was killed: what it programmed
     /// is all there, but for the operation under way. So what is bad has rotted.
     bool same_boot = false;
-    std::uint64_t block_limit = 0;        ///< promise to users, in blocks; 0: pages / (1 + OP)
-    Mutation mutation = Mutation::kNone;  ///< simulation only
+    std::uint64_t block_limit = 0;  ///< promise to users, in blocks; 0: pages / (1 + OP)
+    // Simulation only. Smaller slices, parts and tables make a drive of a few hundred pages meet what a large
+    // one does.
+    std::uint32_t checkpoint_pages_per_poll = 8;  ///< at least
+    std::uint32_t buckets_per_part = ~0u;         ///< of the map in a page of a checkpoint, at most
+    std::uint32_t map_keys_percent = 100;         ///< the map has buckets for so much of the shard's pages
+    Mutation mutation = Mutation::kNone;
 };
 
 /// Which fabric connection a command came by.
@@ -71,8 +76,13 @@ struct EngineCounters {
     std::uint64_t busy;    ///< changes refused for want of room for tombstones
     std::uint64_t corrected, lost_blocks, units_bad, tombstones;
     std::uint64_t scrubbed, scrub_bad;
-    std::uint64_t forced;     ///< commands with FUA
-    std::uint64_t doubtful;   ///< blocks in doubt (a gauge)
+    std::uint64_t displaced;            ///< entries that an insertion moved to their other bucket
+    std::uint64_t displaced_in_slices;  ///< of them, from a part of the map that an open checkpoint had
+                                        ///< written to one that it had not, or back
+    std::uint64_t groups_aged;          ///< groups that ended because they were old: nobody asked
+    std::uint64_t tombstones_full;      ///< changes refused because the table of tombstones was full
+    std::uint64_t forced;               ///< commands with FUA
+    std::uint64_t doubtful;             ///< blocks in doubt (a gauge)
     std::uint64_t unstamped;  ///< shards with pages that a power cut could still make doubtful (a gauge)
     std::uint64_t doubts_refused,
         older_read;  ///< blocks read: answered Doubtful; answered with the older version

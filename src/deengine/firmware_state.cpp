@@ -66,7 +66,7 @@ std::uint64_t expected_bytes(const Header& h) {
 }
 
 /// The header of a blob whose version, length and CRC are right.
-Result<Header> check_header(std::span<const std::byte> blob) {
+Result<Header> check_header(std::span<const std::byte> blob, Mutation mutation) {
     Header h{};
     if (blob.size() < sizeof(h))
         return error(Errc::kCorrupt,
@@ -85,7 +85,7 @@ Result<Header> check_header(std::span<const std::byte> blob) {
     std::uint32_t stored = 0;
     const std::size_t body = h.total_bytes - sizeof(stored);
     std::memcpy(&stored, blob.data() + body, sizeof(stored));
-    if (crc32c(blob.data(), body) != stored)
+    if (crc32c(blob.data(), body) != stored && mutation != Mutation::kStateCrcIgnored)
         return error(Errc::kCorrupt, "drive metadata fails its CRC; the store is damaged");
     return h;
 }
@@ -115,10 +115,11 @@ std::vector<std::byte> FirmwareState::serialise() const {
 }
 
 Result<FirmwareState> FirmwareState::parse(std::span<const std::byte> blob, std::uint32_t max_volumes,
-                                           std::uint32_t mdts_blocks, std::uint32_t units) {
+                                           std::uint32_t mdts_blocks, std::uint32_t units,
+                                           Mutation mutation) {
     FirmwareState state;
     if (blob.empty()) return state;
-    GN_ASSIGN(const Header h, check_header(blob));
+    GN_ASSIGN(const Header h, check_header(blob, mutation));
     Reader reader(blob.subspan(sizeof(Header)));
     state.term = h.term;
     state.newest_slot = h.newest_slot;

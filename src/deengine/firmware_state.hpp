@@ -30,7 +30,8 @@ struct FirmwareState {
     /// An empty blob is a new drive. Records are checked as VOLUME ADD would; the CRC is no reason to trust
     /// them.
     static Result<FirmwareState> parse(std::span<const std::byte> blob, std::uint32_t max_volumes,
-                                       std::uint32_t mdts_blocks, std::uint32_t units);
+                                       std::uint32_t mdts_blocks, std::uint32_t units,
+                                       Mutation mutation = Mutation::kNone);
 };
 
 }  // namespace gnstor::deengine

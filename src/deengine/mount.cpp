@@ -84,8 +84,8 @@ Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, c
     GN_TRY(check_options(geometry, flashes.size(), options));
     const std::vector<std::byte> blob = metadata.load();
     if (blob.empty()) GN_TRY(check_new(flashes));
-    GN_ASSIGN(FirmwareState state,
-              FirmwareState::parse(blob, options.max_volumes, options.mdts_blocks, geometry.units));
+    GN_ASSIGN(FirmwareState state, FirmwareState::parse(blob, options.max_volumes, options.mdts_blocks,
+                                                        geometry.units, options.mutation));
     auto impl = std::make_unique<Impl>(metadata, options, sink, std::move(state));
     RecoveryReport local{};
     GN_ASSIGN(impl->port, shards(impl->options, *impl, *impl, local));

@@ -89,15 +89,17 @@ bool PermissionTable::validate(const VolumeRecord& r, std::uint32_t mdts_blocks)
     return is_volume_name(r.name) && is_owner_name(r.owner_name);
 }
 
-Status PermissionTable::add(const VolumeRecord& r, std::uint32_t max_volumes, std::uint32_t mdts_blocks) {
+Status PermissionTable::add(const VolumeRecord& r, std::uint32_t max_volumes, std::uint32_t mdts_blocks,
+                            Mutation mutation) {
     if (!validate(r, mdts_blocks)) return Status::kInvalidField;
     const auto vid = r.geometry.volume;
     const auto taken = [&](const Volume& v) {
         return v.record.geometry.volume == vid || same_name(v.record, r);
     };
     if (std::ranges::any_of(volumes_, taken)) return Status::kVolumeExists;
+    const nvme::Epoch leeway = mutation == Mutation::kEqualRebirth ? 1 : 0;
     if (const auto earlier = deleted_.find(vid);
-        earlier != deleted_.end() && r.birth_epoch <= earlier->second)
+        earlier != deleted_.end() && r.birth_epoch + leeway <= earlier->second)
         return Status::kStaleEpoch;
     if (volumes_.size() >= std::min<std::size_t>(max_volumes, kNone)) return Status::kCapacityExceeded;
     const auto at =

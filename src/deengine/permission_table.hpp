@@ -12,6 +12,8 @@
 
 #include <gnstor/nvme/vendor.hpp>
 
+#include "deengine/mutation.hpp"
+
 #include <cstdint>
 #include <map>
 #include <span>
@@ -42,7 +44,8 @@ class PermissionTable {
     /// VID to the last epoch of its deleted life.
     [[nodiscard]] const std::map<nvme::VolumeId, nvme::Epoch>& deleted() const { return deleted_; }
 
-    nvme::Status add(const nvme::VolumeRecord& record, std::uint32_t max_volumes, std::uint32_t mdts_blocks);
+    nvme::Status add(const nvme::VolumeRecord& record, std::uint32_t max_volumes, std::uint32_t mdts_blocks,
+                     Mutation mutation = Mutation::kNone);
     nvme::Status chmod(const nvme::VolumeRecord& record, std::uint32_t mdts_blocks);
     nvme::Status remove(nvme::VolumeId vid);
     void set_deleted(nvme::VolumeId vid, nvme::Epoch last_epoch) { deleted_[vid] = last_epoch; }

@@ -83,6 +83,7 @@ void ShardRecovery::restore_units() {
 void ShardRecovery::add_findings() {
     std::vector<LogRecord> records;
     std::ranges::sort(torn_pages_);
+    if (options_.mutation == Mutation::kTornNotRecorded) torn_pages_.clear();
     for (const PageNumber page : torn_pages_) {
         const std::uint32_t serial = found(unit_of(page)).serial;
         if (!records.empty() && records.back().first + records.back().blocks == page &&
@@ -125,6 +126,7 @@ Result<void> ShardRecovery::sync() {
 Result<void> ShardRecovery::put_lost_blocks() {
     const std::vector<std::byte> zeroes(nvme::kBlockBytes);
     UnitPool& pool = impl_->pool;
+    if (options_.mutation == Mutation::kLostBlockNotPut) return {};
     for (const BlockKey key : lost_) {
         // Nothing is collected here: that would begin new groups before the checkpoint.
         if (!pool.has_page(Stream::kCollector)) pool.durable(impl_->groups.current);
@@ -154,14 +156,14 @@ Result<void> ShardRecovery::put_lost_blocks() {
 
 Result<void> ShardRecovery::write_checkpoint() {
     // What a killed process left is whole, but perhaps not stable yet: nothing may be built on it before.
-    GN_TRY(sync());
+    if (options_.mutation != Mutation::kSkipFirstSync) GN_TRY(sync());
     Shard::Impl& shard = *impl_;
     std::uint32_t serial = loaded_.next_serial;
     for (const FoundUnit& unit : found_) serial = std::max(serial, unit.serial + 1);
     for (const Stamp& stamp : stamps_) serial = std::max(serial, stamp.next_serial);
     shard.groups.current = loaded_.group + static_cast<std::uint32_t>(newest_);
     shard.groups.durable = shard.groups.current - 1;
-    shard.pool.start(serial + kSerialGap);
+    shard.pool.start(serial + (options_.mutation == Mutation::kNoSerialGap ? 0 : kSerialGap));
     std::uint64_t last_number = journal_.last_number();
     for (const Gap& gap : gaps_) last_number = std::max(last_number, gap.first + gap.count - 1);
     shard.journal.restore(last_number + 1);

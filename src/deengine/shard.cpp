@@ -13,7 +13,6 @@ namespace {
 
 using nvme::Status;
 
-constexpr std::uint32_t kCheckpointPagesPerPoll = 8;  ///< at least
 constexpr std::uint32_t kPagesPerCheckpointPage = 4;  ///< programmed since the slice before
 constexpr std::uint32_t kIdlePagesPerPoll = 8;
 constexpr std::uint32_t kMapAhead = 12;                ///< how far a multi-block read looks ahead in the map
@@ -32,7 +31,8 @@ Shard::Impl::Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptio
       pages_per_unit(flash_in.geometry().pages_per_unit),
       room(ShardRoom::of(range_in.units, pages_per_unit, options_in)),
       pool(flash_in, range_in.first_unit, range_in.units),
-      map(flash_in.geometry().pages(), BlockMap::buckets_for(std::uint64_t{range_in.units} * pages_per_unit)),
+      map(flash_in.geometry().pages(),
+          map_buckets(std::uint64_t{range_in.units} * pages_per_unit, options_in)),
       tombstones(room.tombstones),
       journal(flash_in, pool),
       checkpoint(journal, pool, map, tombstones, floors.entries(), doubts),
@@ -47,6 +47,9 @@ Shard::Impl::Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptio
     syncing_kill.reserve(kWaitersReserved);
     ready.reserve(kWaitersReserved);
     checkpoint.set_end_before_durable(options.mutation == Mutation::kCheckpointBeforeLog);
+    checkpoint.set_forgets_moves(options.mutation == Mutation::kMovedNotRecorded);
+    checkpoint.set_buckets_per_part(options.buckets_per_part);
+    map.set_move_keeps_way(options.mutation == Mutation::kMoveKeepsWay);
 }
 
 void Shard::Impl::start(std::uint32_t newest_group) {
@@ -229,7 +232,8 @@ void Shard::Impl::advance_checkpoint() {
     const std::uint64_t first_page = journal.next_number();
     // In step with what is programmed meanwhile: all of that is young, and the next recovery's to read.
     const std::uint64_t since = counters.pages_programmed - programmed_at_slice;
-    const auto slice = kCheckpointPagesPerPoll + static_cast<std::uint32_t>(since / kPagesPerCheckpointPage);
+    const auto slice =
+        options.checkpoint_pages_per_poll + static_cast<std::uint32_t>(since / kPagesPerCheckpointPage);
     (void)checkpoint.step(slice, groups);
     note_journal_pages(first_page);
     programmed_at_slice = counters.pages_programmed;
@@ -247,7 +251,7 @@ Result<void> Shard::Impl::close() {
         if (!checkpoint.active() && !checkpoint.start()) break;
         if (pool.free_units() < 2) (void)make_room(Stream::kUser);
         const std::uint64_t first_page = journal.next_number();
-        (void)checkpoint.step(kCheckpointPagesPerPoll, groups);
+        (void)checkpoint.step(options.checkpoint_pages_per_poll, groups);
         note_journal_pages(first_page);
         if (checkpoint.wants_sync() && !sync_now()) break;
     }
@@ -269,6 +273,8 @@ void Shard::Impl::refresh_gauges() {
     counters.tombstones = tombstones.size();
     counters.doubtful = doubts.size();
     counters.unstamped = unstamped ? 1 : 0;
+    counters.displaced = map.moves();
+    counters.displaced_in_slices = checkpoint.moves_across();
     counters.units_bad = pool.units() - pool.good_units();
     counters.data_pages = limit;
     counters.data_pages_new = room.data_pages(pool.units(), pages_per_unit);

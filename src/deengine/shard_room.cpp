@@ -22,13 +22,17 @@ std::uint64_t with_over_provisioning(std::uint64_t blocks, const EngineOptions& 
 
 }  // namespace
 
+std::uint32_t map_buckets(std::uint64_t pages, const EngineOptions& options) {
+    return BlockMap::buckets_for(pages * options.map_keys_percent / 100);
+}
+
 ShardRoom ShardRoom::of(std::uint32_t units, std::uint32_t pages_per_unit, const EngineOptions& options) {
     ShardRoom r{};
     const std::uint64_t pages = std::uint64_t{units} * pages_per_unit;
     // Tombstones are written in every checkpoint: a small drive has no room for many.
     r.tombstones = std::min<std::uint64_t>(options.max_tombstones, std::max(kMinTombstones, pages / 4));
     r.fixed_pages = 4 + parts(units, kBytesPerRecord) +
-                    parts(BlockMap::buckets_for(pages), BlockMap::kBucketBytes) +
+                    map_buckets(pages, options) / std::min(kBucketsPerPart, options.buckets_per_part) + 1 +
                     parts(options.max_volumes, kBytesPerRecord);
     r.checkpoint_pages = r.fixed_pages + parts(r.tombstones, kBytesPerRecord);
     r.log_pages_between_checkpoints = log_pages_due(units, pages_per_unit);

@@ -9,6 +9,9 @@
 
 namespace gnstor::deengine {
 
+/// Buckets of the block map of a shard with so many pages.
+std::uint32_t map_buckets(std::uint64_t pages, const EngineOptions& options);
+
 struct ShardRoom {
     std::size_t tombstones;          ///< intervals remembered at most
     std::uint64_t checkpoint_pages;  ///< of the longest checkpoint, nearly

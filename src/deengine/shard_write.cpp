@@ -66,6 +66,7 @@ Status Shard::Impl::plan_write(const ShardCommand& c) {
             const WriteOrder most{c.epoch, c.sequence, 0xFFFFFFFFu};
             if (trimmed && most <= *trimmed && options.mutation != Mutation::kSkipNewerCheck) continue;
             if (trimmed && !tombstone_room(c.volume, ++splits) && tombstones.find(key)) {
+                ++counters.tombstones_full;
                 ++counters.busy;
                 failed = Status::kBusy;
             } else if (++inserts > free || inserts > c.room) {
@@ -173,6 +174,8 @@ void Shard::Impl::forget_page(PageNumber page) {
         if (pool.info(pool.unit_of(page)).valid == 0 || pool.info(pool.unit_of(page)).system) return;
     }
     pool.invalidate(page, groups.current);
+    if (options.mutation == Mutation::kFreeUnitEarly) [[unlikely]]
+        pool.durable(groups.current);
 }
 
 /// The stored record cannot be read: a page says from now on that an unknown order, at most what was seen in
@@ -240,6 +243,7 @@ Status Shard::Impl::trim(const ShardCommand& c) {
     const std::size_t growth = runs + tombstones.overlapping(make_key(c.volume, c.first), c.blocks) + 1;
     const bool room_for_it = tombstone_room(c.volume, growth);
     if (!room_for_it && !is_next(c)) {
+        ++counters.tombstones_full;
         ++counters.busy;
         return Status::kBusy;
     }
@@ -273,7 +277,8 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
                 const bool newer = has_data(flash.read_oob(entry->page, oob)) &&
                                    WriteOrder::of_tombstone(c.epoch, c.sequence) >
                                        order_of_page(flash, entry->page, oob, read_scratch.data());
-                block.action = newer ? Action::kReplace : Action::kSuperseded;
+                const bool always = options.mutation == Mutation::kSameOrderTrimWins;
+                block.action = newer || always ? Action::kReplace : Action::kSuperseded;
             }
         } else if (const auto there = tombstones.find(key);
                    there && WriteOrder::of_tombstone(c.epoch, c.sequence) <= *there) {

@@ -22,10 +22,44 @@ constexpr NamedMutation kMutations[] = {
      "a checkpoint is ended before what its slices name is durable"},
     {Mutation::kApplyOutdatedPage, "apply-outdated-page",
      "recovery maps a page of an earlier life of its VID"},
-    {Mutation::kForgetDoubt, "forget-doubt", "a young page whose contents are bad is as if never written"},
+    {Mutation::kForgetDoubt, "forget-doubt", "a young page whose contents are bad is as if never written",
+     "rot", 5},
     {Mutation::kAnswerSupersededEarly, "answer-superseded-early",
      "superseded is answered before the winner is durable"},
+    {Mutation::kFreeUnitEarly, "free-unit-early", "a unit is free before the copies of its pages are durable",
+     "mixed", 0},
+    {Mutation::kTornNotRecorded, "torn-not-recorded", "recovery does not write down which pages a cut tore",
+     "spare", 30},
+    {Mutation::kSkipFirstSync, "skip-first-sync",
+     "recovery builds on what a killed process left and nothing made stable", "kills", 0},
+    {Mutation::kNoSerialGap, "no-serial-gap", "serials of units whose pages a cut took are given out again",
+     "kills", 0},
+    {Mutation::kMovedNotRecorded, "moved-not-recorded",
+     "a checkpoint says nothing of entries that moved while it was written", "tight", 3},
+    {Mutation::kMoveKeepsWay, "move-keeps-way",
+     "a moved entry of the map says that its other bucket is its first one", "tight", 1},
+    {Mutation::kDamagedCopyNotHeld, "damaged-copy-not-held",
+     "the unit that a damaged page was copied from is erased at once", "rot", 0},
+    {Mutation::kLostBlockNotPut, "lost-block-not-put", "a block whose page is gone is forgotten by recovery",
+     "rot", 0},
+    {Mutation::kOldMapAccepted, "old-map-accepted", "a command under an older map version is done", "clients",
+     1},
+    {Mutation::kGrantNeverExpires, "grant-never-expires", "a grant has no end", "clients", 4},
+    {Mutation::kOnlyFirstChunk, "only-first-chunk",
+     "of a command's chunks only the first must be this drive's", "clients", 1},
+    {Mutation::kReaderMayWrite, "reader-may-write", "whoever may read may write", "clients", 1},
+    {Mutation::kOldMapSetAccepted, "old-map-set-accepted", "MAP SET of an older version takes effect",
+     "clients", 1},
+    {Mutation::kTermUnchecked, "term-unchecked", "admin commands of an older term are done", "clients", 1},
+    {Mutation::kEqualRebirth, "equal-rebirth", "a VID may be born again at the last epoch of its former life",
+     "clients", 2},
+    {Mutation::kSameOrderTrimWins, "same-order-trim-wins",
+     "a trim takes effect over contents of its very sequence", "clients", 1},
+    {Mutation::kStateCrcIgnored, "state-crc-ignored",
+     "the firmware's state is believed whatever its CRC says", "clients", 1},
 };
+
+constexpr const char* kProfiles[] = {"long", "short", "rot", "tight", "clients", "kills", "spare", "mixed"};
 
 bool fails(SimConfig config, const std::set<std::uint64_t>& left_out) {
     config.left_out = left_out;
@@ -36,6 +70,10 @@ bool fails(SimConfig config, const std::set<std::uint64_t>& left_out) {
 
 std::span<const NamedMutation> mutations() {
     return kMutations;
+}
+
+std::span<const char* const> profiles() {
+    return kProfiles;
 }
 
 std::optional<Mutation> mutation_named(std::string_view name) {
@@ -49,9 +87,13 @@ SimConfig make_config(std::string_view profile, std::uint64_t seed, std::uint64_
                       Mutation mutation) {
     const bool small = profile == "short" || (profile == "mixed" && seed % 4 != 0);
     const std::uint64_t steps = operations != 0 ? operations : small ? 40 : 3000;
-    SimConfig c = small              ? draw_short(seed, steps)
-                  : profile == "rot" ? draw_rot(seed, steps)
-                                     : draw_long(seed, steps);
+    SimConfig c = small                  ? draw_short(seed, steps)
+                  : profile == "rot"     ? draw_rot(seed, steps)
+                  : profile == "tight"   ? draw_tight(seed, steps)
+                  : profile == "clients" ? draw_clients(seed, steps)
+                  : profile == "kills"   ? draw_kills(seed, steps)
+                  : profile == "spare"   ? draw_spare(seed, steps)
+                                         : draw_long(seed, steps);
     c.engine.mutation = mutation;
     return c;
 }
@@ -127,7 +169,18 @@ std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds) {
     line("checkpoints", c.checkpoints);
     line("mounts refused for cause", c.mounts_refused);
     line("blocks of whose loss nothing tells", c.forgiven);
+    line("of them, read as zeroes", c.rot_as_zeroes);
     line("audits", c.audits);
+    line("entries displaced", c.displaced);
+    line("of them across the slices of an open checkpoint", c.displaced_in_slices);
+    line("changes refused by a full table of tombstones", c.tombstones_full);
+    line("groups aged by idling", c.groups_aged);
+    line("long idle periods", c.long_idles);
+    line("clocks suspended", c.suspensions);
+    line("kills whose boot could be cut", c.kills_first);
+    line("commands of strangers", c.strangers);
+    line("commands after the end of a grant", c.grants_ended);
+    line("rotten states of the firmware", c.states_rotten);
     text +=
         fmt::format("no violation in {:.1f} s: {:.0f} operations and {:.0f} recoveries a second\n", seconds,
                     static_cast<double>(c.operations) / seconds, static_cast<double>(c.recoveries) / seconds);

@@ -16,7 +16,11 @@ struct NamedMutation {
     Mutation mutation;
     const char* name;
     const char* about;
+    const char* profile = "mixed";  ///< of the histories that notice it
+    std::uint64_t seed = 1;         ///< one that does; 0: none is known (docs/reliability.md)
 };
+/// Every profile of random histories.
+std::span<const char* const> profiles();
 std::span<const NamedMutation> mutations();
 std::optional<Mutation> mutation_named(std::string_view name);
 

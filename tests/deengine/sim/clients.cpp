@@ -114,6 +114,8 @@ Sent World::make_flush(nvme::VolumeId vid) {
 void World::client_step(std::uint64_t dice) {
     const nvme::VolumeId vid = pick_volume();
     if (vid == 0) return admin_step();
+    if (config_.strangers != 0 && random_.below(1000) < config_.strangers) return stranger_step(vid);
+    if (config_.long_idles != 0 && random_.below(1000) < config_.long_idles) return idle_long();
     if (dice < 520) {
         while (ready_[vid].size() < config_.late) make_ready(vid);
         return send_ready(vid);
@@ -239,7 +241,6 @@ void World::send_floor(nvme::VolumeId vid) {
     c.cdw11 = v.record.epoch;
     c.cdw12 = static_cast<std::uint32_t>(floor);
     c.cdw13 = static_cast<std::uint32_t>(floor >> 32);
-    c.cdw14 = 1;
     const Answer a = drive_->call_admin(c, {});
     if (crash_medium_) return;
     note(fmt::format("floor of volume {} is {}", vid, floor));
@@ -257,6 +258,12 @@ nvme::VolumeRecord World::new_record(nvme::VolumeId vid) {
     r.owner = writer;
     r.writer = writer;
     r.flags = nvme::kVolumeWorldReadable;
+    if (config_.strangers != 0 && random_.below(2) == 0) {
+        r.flags = 0;
+        r.reader_count = 1;
+        r.readers[0] = kReader;
+    }
+    if (config_.slots > 1) r.geometry.replicas = static_cast<std::uint8_t>(1 + random_.below(2));
     std::snprintf(r.name, sizeof(r.name), "volume-%u", vid);
     std::snprintf(r.owner_name, sizeof(r.owner_name), "client-%u", writer);
     return r;
@@ -305,7 +312,6 @@ void World::change_admin(PendingAdmin change) {
         nvme::Command c{};
         c.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kVolumeDelete);
         c.cdw10 = vid;
-        c.cdw14 = 1;
         a = drive_->call_admin(c, {});
     } else {
         a = drive_->call_admin_with(
@@ -350,6 +356,7 @@ void World::took_admin() {
 
 void World::new_map() {
     ++oracle_.map.map.version;
+    const std::uint64_t now = drive_->now_ns;
     const Answer a = drive_->call_admin_with(nvme::AdminOpcode::kMapSet, oracle_.map);
     if (crash_medium_ || failed()) return;
     note(fmt::format("MAP SET {} -> {}", oracle_.map.map.version, nvme::status_name(a.status)));
@@ -357,6 +364,8 @@ void World::new_map() {
         crash_armed_ = true;
     else if (!ok(a.status))
         fail(fmt::format("MAP SET was answered {}", nvme::status_name(a.status)));
+    else
+        took_map(now);
 }
 
 }  // namespace gnstor::deengine::sim

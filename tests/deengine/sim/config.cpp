@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace gnstor::deengine::sim {
@@ -117,6 +118,75 @@ SimConfig draw_rot(std::uint64_t seed, std::uint64_t operations) {
     SimConfig c = draw_long(seed, operations);
     c.rot = static_cast<std::uint32_t>(10 + random.below(60));
     c.rot_records = random.below(3) == 0;
+    return c;
+}
+
+SimConfig draw_tight(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x71647);
+    SimConfig c = draw_long(seed, operations);
+    c.medium.views = 1;
+    c.medium.geometry = {static_cast<std::uint32_t>(24 + random.below(12)), 16u << random.below(2)};
+    c.engine.checkpoint_pages_per_poll = 1;
+    c.engine.buckets_per_part = static_cast<std::uint32_t>(2 + random.below(4));
+    if (random.below(2) == 0) c.engine.max_tombstones = static_cast<std::uint32_t>(6 + random.below(40));
+    c.engine.over_provisioning_percent = 7;
+    c.long_idles = 3;
+    // More blocks than the promise lets in at once, and a map that is nearly full with as many as it does.
+    const auto promise = [&] { return promised_blocks(c.medium.geometry, c.medium.views, c.engine); };
+    const std::uint64_t load = 90 + random.below(7);
+    for (int i = 0; i < 3; ++i)  // fewer buckets leave more pages to data
+        c.engine.map_keys_percent = static_cast<std::uint32_t>(
+            std::max<std::uint64_t>(10, promise() * 9000 / load / c.medium.geometry.pages() + 1));
+    c.hot_blocks = static_cast<std::uint32_t>(promise() * (115 + random.below(20)) / 100 / c.volumes + 1);
+    c.max_blocks = 6;
+    c.admin = 2;
+    c.cuts = 2;
+    c.nested = 10;
+    return c;
+}
+
+SimConfig draw_clients(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0xC11E);
+    SimConfig c = draw_long(seed, operations);
+    c.rot = c.sync_failures = 0;
+    c.medium.program_fails = c.medium.erase_fails = 0;
+    c.strangers = 150;
+    c.admin = 40;
+    c.slots = static_cast<std::uint32_t>(1 + random.below(4));
+    if (random.below(2) == 0) {
+        c.grant_ms = static_cast<std::uint32_t>(500 + random.below(5000));
+        c.long_idles = 10;
+    }
+    return c;
+}
+
+SimConfig draw_kills(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x4B11);
+    SimConfig c = draw_long(seed, operations);
+    set_mode(c, random.below(4) != 0 ? Mode::kPower : Mode::kProcessPower, random);
+    // Full, so that recovery has to erase before its checkpoint is there.
+    c.medium.geometry = {static_cast<std::uint32_t>(16 + random.below(10)) * c.medium.views, 8};
+    c.hot_blocks = static_cast<std::uint32_t>(promised_blocks(c.medium.geometry, c.medium.views, c.engine) *
+                                                  (95 + random.below(30)) / 100 / c.volumes +
+                                              1);
+    c.kills_first = 500;
+    c.crashes = 60;
+    c.cuts = 1;
+    c.nested = 5;
+    return c;
+}
+
+SimConfig draw_spare(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x5BA3);
+    SimConfig c = draw_long(seed, operations);
+    set_mode(c, random.below(4) != 0 ? Mode::kPower : Mode::kProcessPower, random);
+    c.medium.program_fails = c.medium.erase_fails = 0;
+    c.sync_failures = 0;
+    c.rot = 30;
+    c.rot_records = true;
+    c.rot_journal = 1000;
+    c.crashes = 30;
+    c.cuts = 2;
     return c;
 }
 

@@ -57,7 +57,14 @@ struct SimConfig {
     std::uint32_t admin = 12;
     std::uint32_t rot = 0;
     std::uint32_t sync_failures = 0;
-    bool rot_records = false;  ///< also what names a block, and pages of the journal: a mount may refuse
+    // Of a client's steps, in thousand (0 also leaves every other step's dice as they are).
+    std::uint32_t strangers = 0;    ///< by those who may not, or under what is over (strangers.cpp)
+    std::uint32_t long_idles = 0;   ///< some seconds in which only poll() runs
+    std::uint32_t slots = 1;        ///< of the array; this drive fills the first
+    std::uint32_t grant_ms = 0;     ///< of each MAP SET; 0: for ever
+    std::uint32_t kills_first = 0;  ///< of the cuts of power, in thousand: a kill, whose boot may be cut too
+    std::uint32_t rot_journal = 0;  ///< of the rot, in thousand: of a checkpoint, and the power goes
+    bool rot_records = false;       ///< also what names a block, and pages of the journal: a mount may refuse
     // Cuts that are looked at and thrown away, in thousand flash operations; images of each.
     std::uint32_t cuts = 20;
     std::uint32_t images = 1;
@@ -79,6 +86,14 @@ struct SimConfig {
 SimConfig draw_long(std::uint64_t seed, std::uint64_t operations);
 /// The same on a flash on which pages rot all the time.
 SimConfig draw_rot(std::uint64_t seed, std::uint64_t operations);
+/// The map nearly full and written in small slices, tables small, long idle periods.
+SimConfig draw_tight(std::uint64_t seed, std::uint64_t operations);
+/// A drive of an array with more clients, and strangers, than its volumes' writers; grants that end.
+SimConfig draw_clients(std::uint64_t seed, std::uint64_t operations);
+/// Kills whose next boot is cut off from power.
+SimConfig draw_kills(std::uint64_t seed, std::uint64_t operations);
+/// Cuts, and rot of the newest checkpoint behind each.
+SimConfig draw_spare(std::uint64_t seed, std::uint64_t operations);
 /// A short one: every flash operation is cut, in every class of torn state.
 SimConfig draw_short(std::uint64_t seed, std::uint64_t operations);
 /// A drive for a script, in a given mode: nothing is left to dice but fates.

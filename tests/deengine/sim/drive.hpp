@@ -55,7 +55,17 @@ class Drive : public CompletionSink {
                 std::uint64_t tag) {
         engine_->submit(command, Requester{from, false}, data, tag, now_ns);
     }
-    void poll() { engine_->poll(now_ns += kPollNs); }
+    void poll(std::uint64_t after_ns = kPollNs) {
+        pass(after_ns, after_ns);
+        engine_->poll(now_ns);
+    }
+    /// Time goes by on either clock, and the drive does nothing: both on a suspended host, and of a virtual
+    /// machine that was paused the wall clock alone.
+    void pass(std::uint64_t boot_ns, std::uint64_t wall) {
+        now_ns += boot_ns;
+        wall_ns += wall;
+        engine_->observe({now_ns, wall_ns});
+    }
 
     Answer call(const nvme::Command& command, nvme::ClientId from, std::span<std::byte> data);
     Answer call_admin(const nvme::Command& command, std::span<std::byte> data);
@@ -64,14 +74,24 @@ class Drive : public CompletionSink {
         T copy = payload;
         nvme::Command c{};
         c.opcode = static_cast<std::uint8_t>(opcode);
-        c.cdw14 = 1;  // the term
+        if constexpr (std::is_same_v<T, nvme::MapSet>)
+            if (copy.grant_ms != 0) c.cdw10 = ask_grant();
         return call_admin(c, std::as_writable_bytes(std::span(&copy, 1)));
+    }
+    /// A nonce of this moment, for MAP SET.
+    std::uint32_t ask_grant() {
+        nvme::Command c{};
+        c.opcode = static_cast<std::uint8_t>(nvme::kGrantAsk);
+        return call_admin(c, {}).dw0;
     }
     [[nodiscard]] std::vector<nvme::VolumeRecord> list();
     /// What disagrees within the drive; empty: nothing.
     [[nodiscard]] std::vector<std::string> audit();
 
-    std::uint64_t now_ns = 1'000;
+    std::uint64_t now_ns = 1'000;  ///< counts suspended time
+    std::uint64_t wall_ns = 1'000'000'000;
+    std::uint64_t term = 1;  ///< of the daemon that asks
+    bool privileged = true;  ///< whether call_admin() comes from one
 
   private:
     static constexpr std::uint64_t kOwnTags = std::uint64_t{1} << 62;
@@ -124,7 +144,10 @@ inline Answer Drive::call(const nvme::Command& command, nvme::ClientId from, std
 
 inline Answer Drive::call_admin(const nvme::Command& command, std::span<std::byte> data) {
     last_ = {};
-    engine_->submit_admin(command, Requester{0, true}, data, ++tags_, now_ns);
+    nvme::Command c = command;
+    c.cdw14 = static_cast<std::uint32_t>(term);
+    c.cdw15 = static_cast<std::uint32_t>(term >> 32);
+    engine_->submit_admin(c, Requester{0, privileged}, data, ++tags_, now_ns);
     for (std::uint32_t i = 0; i < kPollsMax && !last_.answered; ++i) poll();
     return last_;
 }

@@ -8,8 +8,10 @@
 #include "deengine/sim/campaign.hpp"
 #include "deengine/sim/enumerate.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <string>
 
 namespace {
 
@@ -19,7 +21,7 @@ using namespace gnstor::deengine::sim;
 struct Options {
     std::uint64_t seed = 1, seeds = 0, operations = 0, failures = 1;
     double seconds = 0, hours = 0;
-    std::string mutation = "none", profile = "mixed";
+    std::string mutation = "none", profile;
     bool trace = false, shrink = false, list = false;
 };
 
@@ -99,7 +101,9 @@ int main(int argc, char** argv) {
     app.add_option("--seconds", o.seconds, "go on for so long");
     app.add_option("--hours", o.hours, "go on for so long");
     app.add_option("--mutation", o.mutation, "break a rule of the engine on purpose: it must be noticed");
-    app.add_option("--profile", o.profile, "long, short, rot, enumerate or mixed");
+    app.add_option(
+        "--profile", o.profile,
+        "long, short, rot, tight, clients, kills, spare, enumerate or mixed (default: the mutation's)");
     app.add_option("--failures", o.failures, "stop at so many violations");
     app.add_flag("--trace", o.trace, "print what was done before the violation");
     app.add_flag("--shrink", o.shrink, "leave out steps as long as it still fails");
@@ -110,13 +114,16 @@ int main(int argc, char** argv) {
         return app.exit(e) == 0 ? 0 : 2;
     }
     if (o.list) {
-        for (const auto& m : mutations()) fmt::print("{:24} {}\n", m.name, m.about);
+        for (const auto& m : mutations())
+            fmt::print("{:24} {:8} {:>6} {}\n", m.name, m.profile, m.seed != 0 ? std::to_string(m.seed) : "-",
+                       m.about);
         return 0;
     }
-    if (o.profile != "long" && o.profile != "short" && o.profile != "rot" && o.profile != "mixed" &&
-        o.profile != "enumerate") {
-        fmt::print(stderr, "there is no profile '{}'; profiles: long, short, rot, enumerate, mixed\n",
-                   o.profile);
+    for (const auto& m : mutations())
+        if (o.profile.empty() && o.mutation == m.name) o.profile = m.profile;
+    if (o.profile.empty()) o.profile = "mixed";
+    if (o.profile != "enumerate" && std::ranges::find(profiles(), o.profile) == profiles().end()) {
+        fmt::print(stderr, "there is no profile '{}'; --help names them\n", o.profile);
         return 2;
     }
     if (o.profile == "enumerate") {

@@ -318,6 +318,25 @@ std::unique_ptr<Medium> Medium::image(CutMode mode, const Fates& fates) const {
     return out;
 }
 
+std::unique_ptr<Medium> Medium::killed(const Fate& pending) const {
+    auto out = std::make_unique<Medium>(options_);
+    out->pages_ = pages_;
+    out->bad_ = bad_;
+    out->log_ = log_;
+    out->operations_ = operations_;
+    if (pending_ != nullptr) {
+        Operation op = *pending_;
+        out->apply(op, pending);
+        op.number = out->operations_++;
+        if (op.kind == Operation::Kind::kProgram) op.after = out->pages_[op.where];
+        // An erase that a kill interrupts leaves what it leaves: it is not taken back.
+        if (op.kind == Operation::Kind::kProgram && pending.kind != Fate::Kind::kAbsent)
+            out->log_.push_back(std::move(op));
+    }
+    out->settle_units();
+    return out;
+}
+
 /// Rot that happened to a page after it was programmed stays: `after` is what the program left.
 void Medium::apply(const Operation& op, Fate fate) {
     if (fate.kind == Fate::Kind::kAbsent) {

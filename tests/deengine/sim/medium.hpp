@@ -97,6 +97,9 @@ class Medium {
     using Fates =
         std::function<Fate(std::size_t index, std::size_t count, const Operation& op, bool pending)>;
     [[nodiscard]] std::unique_ptr<Medium> image(CutMode mode, const Fates& fates) const;
+    /// What a kill leaves of a medium that survives one: all of it but the end of the operation under way,
+    /// and what was uncertain is still so: a cut of power may take it yet.
+    [[nodiscard]] std::unique_ptr<Medium> killed(const Fate& pending) const;
     /// Operations that a cut of this mode may take or tear, the pending one included.
     [[nodiscard]] std::size_t uncertain(CutMode mode) const;
     /// By page: a cut of this mode may take or tear what was programmed there.

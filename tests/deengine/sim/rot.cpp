@@ -109,8 +109,24 @@ bool must_be_mapped(const Oracle& oracle, const Medium& image, PageNumber p) {
 /// A page that is certain goes bad. Which block it is of is known here; its reads may fail from now on.
 void World::rot() {
     const FlashGeometry& g = config_.medium.geometry;
+    if (config_.rot_journal != 0 && random_.below(1000) < config_.rot_journal) return rot_checkpoint();
     for (int tries = 0; tries < 20; ++tries)
         if (rot_page(static_cast<PageNumber>(random_.below(g.pages())))) return;
+}
+
+/// A part of the newest checkpoint goes bad, not the one that names what cuts tore, and the power with it:
+/// the next boot begins at the checkpoint before.
+void World::rot_checkpoint() {
+    const FlashGeometry& g = config_.medium.geometry;
+    std::uint64_t newest = 0;
+    PageNumber end = kNoPage;
+    for (PageNumber p = 0; p < g.pages(); ++p) {
+        const MediumPage& page = medium_->page(p);
+        if (!holds_record(page) || page.rotten_data || page.oob.kind != PageKind::kSystem) continue;
+        if (page.oob.epoch != static_cast<std::uint32_t>(JournalPage::kCheckpointUnits)) continue;
+        if (page.oob.sequence >= newest) newest = page.oob.sequence, end = p;
+    }
+    if (end != kNoPage && rot_page(end)) crash_armed_ = true;
 }
 
 bool World::rot_page(PageNumber p) {
@@ -134,7 +150,8 @@ bool World::rot_page(PageNumber p) {
     if (journal && page.oob.epoch == static_cast<std::uint32_t>(JournalPage::kCheckpointRecords))
         damage_torn_blocks();
     ++counters_.rotten;
-    const bool record = !young && config_.rot_records && random_.below(2) == 0 && certain.shows_bad_record(p);
+    const bool record = !young && config_.rot_records && config_.rot_journal == 0 && random_.below(2) == 0 &&
+                        certain.shows_bad_record(p);
     note(fmt::format("page {} rots: volume {} block {} kind {}{}", p, page.oob.vid, page.oob.vba,
                      static_cast<int>(page.oob.kind), record ? ", its record" : ""));
     record_rot_ = record_rot_ || record || journal;

@@ -23,13 +23,40 @@ TEST(Simulation, WhatRotsIsToldFromWhatACutTore) {
     print_counts("sim", sum);
 }
 
+TEST(Simulation, AMapThatIsNearlyFullSurvivesDisplacementsWhileACheckpointIsWritten) {
+    SimCounters sum;
+    run_seeds("tight", 1, scaled(4), Mutation::kNone, sum);
+    gnstor::test::count("sim_displaced", sum.displaced);
+    gnstor::test::count("sim_displaced_in_slices", sum.displaced_in_slices);
+    gnstor::test::count("sim_tombstones_full", sum.tombstones_full);
+    gnstor::test::count("sim_groups_aged", sum.groups_aged);
+    print_counts("sim", sum);
+}
+
+TEST(Simulation, WhatMustBeRefusedIsRefusedAndLeavesNoTrace) {
+    SimCounters sum;
+    run_seeds("clients", 1, scaled(8), Mutation::kNone, sum);
+    gnstor::test::count("sim_strangers", sum.strangers);
+    gnstor::test::count("sim_grants_ended", sum.grants_ended);
+    gnstor::test::count("sim_states_rotten", sum.states_rotten);
+    print_counts("sim", sum);
+}
+
+TEST(Simulation, AKillWhoseBootIsCutLosesNothing) {
+    SimCounters sum;
+    run_seeds("kills", 1, scaled(4), Mutation::kNone, sum);
+    run_seeds("spare", 1, scaled(4), Mutation::kNone, sum);
+    gnstor::test::count("sim_kills_first", sum.kills_first);
+    print_counts("sim", sum);
+}
+
 /// Each of these found something once: see docs/reliability.md.
 TEST(Simulation, SeedsThatFoundSomethingOnceFindNothingNow) {
     constexpr struct {
         const char* profile;
         std::uint64_t seed;
-    } kSeeds[] = {{"mixed", 10'025'100}, {"mixed", 40'009'292}, {"rot", 482},       {"rot", 552},
-                  {"rot", 1571},         {"rot", 60'000'197},   {"rot", 60'002'593}};
+    } kSeeds[] = {{"long", 10'025'100}, {"long", 40'009'292}, {"rot", 482},       {"rot", 552},
+                  {"rot", 1571},        {"rot", 60'000'197},  {"rot", 60'002'593}};
     for (const auto& [profile, seed] : kSeeds) {
         const SimConfig config = make_config(profile, seed, 3000, Mutation::kNone);
         EXPECT_EQ(run_history(config).failure, "") << replay_command(profile, seed, 3000, Mutation::kNone);
@@ -43,20 +70,13 @@ TEST(Simulation, EveryCommandAloneSurvivesEveryCut) {
 TEST(Simulation, EveryMutationIsNoticed) {
     std::uint64_t found = 0;
     for (const NamedMutation& m : mutations()) {
-        if (m.mutation == Mutation::kForgetDoubt) continue;  // only where young pages rot, below
-        const std::uint64_t seeds = seeds_until_found(m.mutation, 400);
+        if (m.seed == 0) continue;  // not found yet: docs/reliability.md says why
+        const std::uint64_t seeds = seeds_until_found(m, 400);
         EXPECT_NE(seeds, 0u) << "nobody noticed that " << m.about << " (./run sim --mutation " << m.name
                              << ")";
         found += seeds != 0 ? 1 : 0;
     }
     gnstor::test::count("sim_mutations_found", found);
-}
-
-TEST(Simulation, AForgottenDoubtIsNoticedWhereYoungPagesRot) {
-    std::uint64_t seed = 1;
-    while (seed <= 20 && run_history(make_config("rot", seed, 0, Mutation::kForgetDoubt)).failure.empty())
-        ++seed;
-    EXPECT_LE(seed, 20u) << "nobody noticed (./run sim --profile rot --mutation forget-doubt)";
 }
 
 TEST(Simulation, ASeedReplaysToTheLastFlashOperation) {

@@ -50,8 +50,12 @@ void SimCounters::add(const SimCounters& o) {
         &SimCounters::torn, &SimCounters::lost, &SimCounters::programs, &SimCounters::erases,
         &SimCounters::programs_failed, &SimCounters::erases_failed, &SimCounters::rotten,
         &SimCounters::rotten_young, &SimCounters::deletions, &SimCounters::media_errors, &SimCounters::doubts,
-        &SimCounters::mounts_refused, &SimCounters::forgiven, &SimCounters::superseded, &SimCounters::audits,
-        &SimCounters::syncs_failed, &SimCounters::collected, &SimCounters::checkpoints);
+        &SimCounters::suspensions, &SimCounters::mounts_refused, &SimCounters::forgiven,
+        &SimCounters::superseded, &SimCounters::audits, &SimCounters::syncs_failed, &SimCounters::collected,
+        &SimCounters::checkpoints, &SimCounters::displaced, &SimCounters::displaced_in_slices,
+        &SimCounters::tombstones_full, &SimCounters::groups_aged, &SimCounters::long_idles,
+        &SimCounters::kills_first, &SimCounters::strangers, &SimCounters::grants_ended,
+        &SimCounters::states_rotten, &SimCounters::rot_as_zeroes);
 }
 
 World::World(const SimConfig& config) : config_(config) {
@@ -62,6 +66,14 @@ World::World(const SimConfig& config) : config_(config) {
     set.map.slots[0].weight = 1;
     // What a kill leaves is what the process programmed, where the flash does not forget.
     config_.engine.same_boot = config_.cut_mode() == CutMode::kKill && config_.medium.survives_kill;
+    set.grant_ms = config_.grant_ms;
+    for (std::uint32_t i = 1; i < config_.slots; ++i) {
+        set.map.slots[i].state = placement::SlotState::kIn;
+        set.map.slots[i].weight = static_cast<decltype(set.map.slots[i].weight)>(1 + config_.seed % 2 * i);
+        set.map.slots[i].domain = static_cast<decltype(set.map.slots[i].domain)>(i);
+        set.map.slots[i].ssd_uuid[0] = static_cast<std::uint8_t>(i);
+    }
+    set.map.slot_count = config_.slots;
     std::memcpy(set.map.slots[0].ssd_uuid, config_.engine.ssd_uuid, sizeof(config_.engine.ssd_uuid));
     medium_ = std::make_unique<Medium>(config_.medium);
     metadata_ = std::make_unique<Metadata>();
@@ -101,6 +113,7 @@ void World::run() {
 void World::end() {
     if (failed() || refused_) return;
     idle(kPollsMax);
+    if (grant_ended() && !failed() && !crash_medium_) renew_grant();
     if (!failed() && !crash_medium_ && compare(*drive_, false, false, nullptr)) audit(*drive_, "at the end");
     note_drive();
     const MediumCounters& m = medium_->counters();
@@ -117,6 +130,7 @@ void World::step() {
     medium_->reseed(here ^ 0xF1A5);
     ++counters_.operations;
     crash_armed_ = random_.below(1000) < config_.crashes;
+    if (grant_ended() && cuts_.below(4) == 0) renew_grant();
     const std::uint64_t dice = random_.below(1000);
     if (dice < config_.admin) {
         admin_step();
@@ -152,6 +166,7 @@ void World::deliver(Sent sent) {
     sent.tag = tag;
     ++counters_.commands;
     VolumeState* volume = oracle_.find(sent.vid, sent.life);
+    expect_by_rights(sent);
     if (!sent.refusal && volume != nullptr)
         for (const Sent::Target& t : sent.targets) volume->blocks[t.vba].send(t.order, t.content);
     if (sent.opcode == IoOpcode::kFlush && volume != nullptr)
@@ -165,7 +180,7 @@ void World::deliver(Sent sent) {
     const bool trim = s.opcode == IoOpcode::kDatasetManagement;
     const nvme::Command c = trim ? nvme::encode_trim(s.fields, static_cast<std::uint32_t>(s.ranges.size()))
                                  : nvme::encode_io(s.opcode, s.fields);
-    drive_->submit(c, s.fields.client,
+    drive_->submit(c, s.from.value_or(s.fields.client),
                    trim ? std::as_writable_bytes(std::span(s.ranges)) : std::span<std::byte>(s.data), tag);
 }
 
@@ -178,6 +193,9 @@ void World::complete(std::uint64_t tag, Status status, std::uint32_t /*dw0*/) {
     if (config_.trace) note(fmt::format("  {} -> {}", tag, nvme::status_name(status)));
     if (s.refusal) {
         ++counters_.refusals;
+        // Its sequence is given up, not sent again.
+        VolumeState* v = oracle_.find(s.vid, s.life);
+        if (v != nullptr && !s.late && status == *s.refusal) v->unresolved.erase(s.fields.sequence);
         if (status != *s.refusal)
             fail(fmt::format("a command that must be refused with {} was answered {}",
                              nvme::status_name(*s.refusal), nvme::status_name(status)));
@@ -268,6 +286,10 @@ void World::note_drive() {
         if constexpr (requires { c.gc_pages_copied; }) {
             counters_.collected += c.gc_pages_copied;
             counters_.checkpoints += c.checkpoints;
+            counters_.displaced += c.displaced;
+            counters_.displaced_in_slices += c.displaced_in_slices;
+            counters_.tombstones_full += c.tombstones_full;
+            counters_.groups_aged += c.groups_aged;
         }
     };
     add(drive_->engine().counters());

@@ -30,8 +30,11 @@ struct SimCounters {
     std::uint64_t operations = 0, commands = 0, reads = 0, blocks_compared = 0, refusals = 0, full = 0,
                   busy = 0, cuts = 0, recoveries = 0, cuts_in_recovery = 0, crashes = 0, closes = 0, torn = 0,
                   lost = 0, programs = 0, erases = 0, programs_failed = 0, erases_failed = 0, rotten = 0,
-                  rotten_young = 0, deletions = 0, media_errors = 0, doubts = 0, mounts_refused = 0,
-                  forgiven = 0, superseded = 0, audits = 0, syncs_failed = 0, collected = 0, checkpoints = 0;
+                  rotten_young = 0, deletions = 0, media_errors = 0, doubts = 0, suspensions = 0,
+                  mounts_refused = 0, forgiven = 0, superseded = 0, audits = 0, syncs_failed = 0,
+                  collected = 0, checkpoints = 0, displaced = 0, displaced_in_slices = 0, tombstones_full = 0,
+                  groups_aged = 0, long_idles = 0, kills_first = 0, strangers = 0, grants_ended = 0,
+                  states_rotten = 0, rot_as_zeroes = 0;
     void add(const SimCounters& o);
 };
 
@@ -40,6 +43,7 @@ struct Sent {
     nvme::VolumeId vid = 0;
     std::uint64_t life = 0;
     nvme::IoOpcode opcode{};
+    std::optional<nvme::ClientId> from;  ///< who sends it, if not the client that it names
     nvme::IoFields fields;
     std::vector<nvme::DsmRange> ranges;
     struct Target {
@@ -89,6 +93,8 @@ class World {
 
     static constexpr nvme::BlockAddress kProbeBlock = 4000;
     static constexpr std::uint64_t kCapacity = 4096;
+    static constexpr nvme::ClientId kReader = 77;     ///< may read every volume that not everybody may
+    static constexpr nvme::ClientId kStranger = 666;  ///< is named nowhere
 
   private:
     // world.cpp
@@ -122,8 +128,25 @@ class World {
     void target(Sent& s, bool data);
     void refill(Sent& s);
 
+    // strangers.cpp
+    void stranger_step(nvme::VolumeId vid);
+    void send_stranger(nvme::VolumeId vid, std::uint64_t which);
+    void send_trim_of_same_order(nvme::VolumeId vid);
+    void refused_admin(std::uint64_t which);
+    void expect_refusal(const Answer& answer, nvme::Status status, const char* what);
+    void raise_term();
+    void rot_state();
+    void idle_long();
+    void renew_grant();
+    void took_map(std::uint64_t asked_ns);
+    [[nodiscard]] bool grant_ended() const;
+    void suspend();
+    [[nodiscard]] bool owns(const nvme::VolumeRecord& record, nvme::BlockAddress block) const;
+    void expect_by_rights(Sent& s);
+
     // rot.cpp
     void rot();
+    void rot_checkpoint();
     bool rot_page(PageNumber p);
     void damage_torn_blocks();
     void forgive_lost_records(const Medium& image);
@@ -147,6 +170,7 @@ class World {
                        nvme::BlockAddress vba, const BlockState& block, bool after_cut,
                        const Version** version);
     bool probe(Drive& drive);
+    [[nodiscard]] std::unique_ptr<Medium> crash_image(const Medium& medium);
     void reboot();
     void close_and_boot();
     [[nodiscard]] Medium::Fates draw_fates(SplitMix64& random) const;
@@ -175,9 +199,13 @@ class World {
     std::map<nvme::VolumeId, std::vector<Sent>> ready_;  ///< have a sequence, wait to be delivered
     std::deque<Sent> recent_;                            ///< were delivered; may come again
     std::uint64_t probes_ = 0;
-    bool syncs_fail_ = false;  ///< until the next boot
-    bool refused_ = false;     ///< a mount did: the history is over
-    bool record_rot_ = false;  ///< a mount may refuse, for a reason
+    std::uint64_t term_ = 1;                    ///< of the daemon now
+    std::uint64_t known_term_ = 1;              ///< the newest that the drive acknowledged
+    std::uint64_t grant_ends_ns_ = ~0ull;       ///< by the clock that counts suspended time ..
+    std::uint64_t grant_ends_wall_ns_ = ~0ull;  ///< .. and by the wall clock
+    bool syncs_fail_ = false;                   ///< until the next boot
+    bool refused_ = false;                      ///< a mount did: the history is over
+    bool record_rot_ = false;                   ///< a mount may refuse, for a reason
     /// Volume and block: an older version may show, for nobody can tell that the newest one was there.
     std::set<std::pair<nvme::VolumeId, nvme::BlockAddress>> forgiven_;
     std::string failure_;
