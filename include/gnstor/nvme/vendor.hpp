@@ -16,7 +16,7 @@
 //                  store learns the newest term. DW0: the highest epoch of any volume deleted from this
 //                  drive, above which a VID may be used again.
 //   MAP SET        data MapSet.        Activates a map behind a barrier; grants service for `grant_ms` (0:
-//                  until revoked).
+//                  without end). CDW10 is the nonce of a GRANT ASK (fencing.hpp, which has terms, too).
 #pragma once
 
 #include <gnstor/placement/placement.hpp>
