@@ -16,7 +16,7 @@
 //                  store learns the newest term. DW0: the highest epoch of any volume deleted from this
 //                  drive, above which a VID may be used again.
 //   MAP SET        data MapSet.        Activates a map behind a barrier; grants service for `grant_ms` (0:
-//                  until revoked).
+//                  without end). CDW10 is the nonce of a GRANT ASK (fencing.hpp, which has terms, too).
 //   FLOOR          CDW10 VID, CDW11 epoch, CDW12-13 floor. All sequences of the epoch up to the floor are
 //                  resolved: the drive refuses them from now on, and forgets what it remembered for them
 //                  (ARRAY.md, rule 8). A lower one than before changes nothing. From a writer the term does
