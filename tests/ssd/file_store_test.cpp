@@ -140,14 +140,51 @@ TEST(FileStore, MetadataFallsBackToTheOlderCopyWhenTheNewerIsTorn) {
     const std::vector<std::byte> first(300, std::byte{1});
     const std::vector<std::byte> second(400, std::byte{2});
     two_blobs(path, first, second);
-    // As a kill leaves it: the blob is there, its header is not whole.
+    // As a kill leaves it: the blob is there, its headers are not whole.
     poke(path, kStoreHeadBytes + kStoreMetadataBytes + 32, std::string(32, '\0'));
+    poke(path, kStoreHeadBytes + 2 * kStoreMetadataBytes - 32, std::string(32, '\0'));
     auto store = FileStore::open(path).value();
     EXPECT_EQ(store->load(), first);
     ASSERT_TRUE(store->store(second));
     EXPECT_EQ(store->load(), second);
     EXPECT_TRUE(store->store({}));
     EXPECT_TRUE(store->load().empty());
+}
+
+TEST(FileStore, OneBadSectorOverTheNewestMetadatasHeaderCostsNothing) {
+    for (const std::uint64_t header : {std::uint64_t{0}, std::uint64_t{kStoreMetadataBytes} - 512}) {
+        Scratch scratch;
+        const auto path = scratch / "s";
+        const std::vector<std::byte> second(400, std::byte{2});
+        two_blobs(path, std::vector<std::byte>(300, std::byte{1}), second);
+        poke(path, kStoreHeadBytes + kStoreMetadataBytes + header + (header == 0 ? 0 : 448),
+             std::string(64, '\0'));
+        EXPECT_EQ(FileStore::open(path).value()->load(), second) << header;
+    }
+}
+
+TEST(FileStore, ACleanCloseNamesTheMetadataSoThatAnOlderOneIsRefused) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const std::vector<std::byte> first(300, std::byte{1});
+    {
+        auto store = StoreFile::create(path, small()).value();
+        ASSERT_TRUE(store->begin_use({}).ok());
+        ASSERT_TRUE(store->store(first));
+        ASSERT_TRUE(store->store(std::vector<std::byte>(400, std::byte{2})));
+        ASSERT_TRUE(store->end_use().ok());
+    }
+    // Both headers of the newest are gone without a trace, as zeroes.
+    poke(path, kStoreHeadBytes + kStoreMetadataBytes, std::string(512, '\0'));
+    poke(path, kStoreHeadBytes + 2 * kStoreMetadataBytes - 512, std::string(512, '\0'));
+    const auto refused = StoreFile::open_for_use(path, {});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("closed with generation 2"), std::string::npos)
+        << refused.error().message;
+    EXPECT_NE(refused.error().message.find("recover --accept-loss"), std::string::npos);
+    BootRequest anyhow;
+    anyhow.accept_loss = true;
+    EXPECT_EQ(StoreFile::open_for_use(path, anyhow).value()->load(), first);
 }
 
 TEST(FileStore, MetadataNeverGoesBackToAnOlderCopyBecauseTheNewerRotted) {

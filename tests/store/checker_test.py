@@ -46,7 +46,7 @@ class Image:
         os.close(self.store.fd)
         self.store.map.close()
         self.store.map = bytes(self.data)
-        self.shard = journal.Shard(self.store, 0, store.check_metadata(self.store, self.found), medium.Sectors(self.store), self.found)
+        self.shard = journal.Shard(self.store, 0, store.check_metadata(self.store, None, self.found), medium.Sectors(self.store), self.found)
         self.journal = self.shard.read_journal()
 
     def put(self, at, form, *values):

@@ -4,6 +4,8 @@
 // itself asks (call()) has tags of its own and is answered at once, by polling as long as it takes (bounded).
 #pragma once
 
+#include <gnstor/nvme/fencing.hpp>
+
 #include "deengine/engine.hpp"
 #include "deengine/sim/medium.hpp"
 
