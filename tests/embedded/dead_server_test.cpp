@@ -90,7 +90,7 @@ class DeadServer : public ::testing::Test {
             nvme::MapSet set{};
             set.slot = slot;
             set.map = daemon->array().value().map;
-            GN_ASSERT_OK(ports[slot]->map_set(daemon->inspect().term, set));
+            GN_ASSERT_OK(ports[slot]->map_set(daemon->inspect().term, set, 0));
         }
     }
     Status read(std::uint32_t channel, std::uint32_t block) {
