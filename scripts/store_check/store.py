@@ -146,7 +146,9 @@ def check_metadata(store, boot, found):
                     and struct.unpack_from("<I", head, 60)[0] == crc32c(head[:60])):
                 whole.append((generation, at, length, blob_crc))
         if whole:
-            copies.append(max(whole))
+            copies.append(max(whole, key=lambda header: header[0]))
+            if len(whole) == 1 and any(any(head) for head in heads[1:]):
+                found.note(at, f"metadata: one of the two headers of copy {i} is not whole")
         elif any(any(head[60:]) for head in heads):
             found.bad(at, f"metadata: the header of copy {i} has rotted; it may have been the newest")
         elif any(any(head) for head in heads):

@@ -158,7 +158,8 @@ def metadata_blob(i):
 
 @corruption("metadata: the header of copy")
 def metadata_header(i):
-    i.flip(i.store.metadata_at + 9)
+    for at in (0, i.store.metadata_bytes - 64):
+        i.flip(i.store.metadata_at + at + 9)
 
 
 @corruption("firmware state: volume 0")

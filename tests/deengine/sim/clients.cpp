@@ -180,10 +180,11 @@ void World::send_read(nvme::VolumeId vid) {
     s.fields.client = oracle_.volumes[vid].record.owner;
     s.fields.block = pick_block(s.fields.blocks);
     // Of a block that rotted it would be a version that only another replica can replace.
-    auto& blocks = oracle_.volumes[vid].blocks;
     bool whole = true;
-    for (std::uint32_t i = 0; i < s.fields.blocks; ++i)
-        whole = whole && blocks[s.fields.block + i].damaged == 0;
+    for (std::uint32_t i = 0; i < s.fields.blocks; ++i) {
+        const BlockState* known = oracle_.find_block(vid, s.fields.block + i);
+        whole = whole && (known == nullptr || known->damaged == 0);
+    }
     s.fields.accept_older = whole && random_.below(2) == 0;
     if (s.fields.blocks == 1 && random_.below(2) == 0) {
         s.fields.first_sector = static_cast<std::uint8_t>(random_.below(8));

@@ -125,6 +125,7 @@ inline std::string Drive::mount() {
     auto mounted = mount_all(engine_.get());
     if (!mounted.ok()) return mounted.error().message;
     engine_ = std::move(mounted).value();
+    pass(0, 0);  // it has seen its clocks before it is asked for anything
     return {};
 }
 

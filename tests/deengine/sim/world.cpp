@@ -172,10 +172,11 @@ void World::deliver(Sent sent) {
     if (sent.opcode == IoOpcode::kFlush && volume != nullptr)
         for (const auto& [vba, b] : volume->blocks) sent.flushes[vba] = b.live;
     if (config_.trace)
-        note(fmt::format("{} {} of volume {} block {} + {} epoch {} sequence {}{}{}", tag,
+        note(fmt::format("{} {} of volume {} block {} + {} epoch {} sequence {}{}{} content {}", tag,
                          opcode_name(sent.opcode), sent.vid, sent.fields.block, sent.fields.blocks,
                          sent.fields.epoch, sent.fields.sequence, sent.fields.fua ? " FUA" : "",
-                         sent.late ? " (again)" : ""));
+                         sent.late ? " (again)" : "",
+                         sent.targets.empty() ? 0 : sent.targets.front().content));
     Sent& s = in_flight_.emplace(tag, std::move(sent)).first->second;
     const bool trim = s.opcode == IoOpcode::kDatasetManagement;
     const nvme::Command c = trim ? nvme::encode_trim(s.fields, static_cast<std::uint32_t>(s.ranges.size()))
@@ -220,7 +221,10 @@ void World::completed_change(Sent& s, Status status) {
         for (const Sent::Target& t : s.targets) {
             BlockState& b = v->blocks[t.vba];
             if (t.order < b.live) ++counters_.superseded;
-            if (t.order >= b.live && durable && s.tag >= b.damaged) b.damaged = 0;
+            // A newer version that is not answered yet may be the one that rotted.
+            const bool newest =
+                std::ranges::none_of(b.versions, [&](const Version& other) { return other.order > t.order; });
+            if (newest && durable && s.tag >= b.damaged) b.damaged = 0;
             b.acknowledge(t.order, durable);
         }
         v->unresolved.erase(s.fields.sequence);
@@ -276,6 +280,7 @@ bool World::may_be_refused(const Sent& s, Status status) {
 /// good.
 bool World::is_full(const Sent& s) const {
     const MediumOptions& m = config_.medium;
+    if (config_.engine.map_keys_percent != 100) return true;  // its map holds less than it promises
     if (!kCapabilities.collects || m.views != 1 || m.program_fails != 0 || m.erase_fails != 0) return true;
     return oracle_.blocks_held() + s.targets.size() > drive_->engine().capacity_blocks();
 }
