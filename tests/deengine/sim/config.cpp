@@ -133,7 +133,7 @@ SimConfig draw_tight(std::uint64_t seed, std::uint64_t operations) {
     c.long_idles = 3;
     // More blocks than the promise lets in at once, and a map that is nearly full with as many as it does.
     const auto promise = [&] { return promised_blocks(c.medium.geometry, c.medium.views, c.engine); };
-    const std::uint64_t load = 90 + random.below(7);
+    const std::uint64_t load = 86 + random.below(6);
     for (int i = 0; i < 3; ++i)  // fewer buckets leave more pages to data
         c.engine.map_keys_percent = static_cast<std::uint32_t>(
             std::max<std::uint64_t>(10, promise() * 9000 / load / c.medium.geometry.pages() + 1));
