@@ -60,7 +60,12 @@ std::optional<pid_t> daemon_of(const fs::path& directory) {
 }
 
 Result<std::unique_ptr<LockedFile>> LockedFile::take(const fs::path& file, const std::string& taken) {
-    const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == EROFS) {
+        // A lock needs no right to write. Who has none to lock left none: the folder alone is there.
+        fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+        if (fd < 0) fd = ::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
     if (fd < 0) return error(Errc::kIo, "{} cannot be made: {}", file.string(), std::strerror(errno));
     std::unique_ptr<LockedFile> held(new LockedFile(fd));
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return error(Errc::kBusy, "{}", taken);

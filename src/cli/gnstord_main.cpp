@@ -60,7 +60,10 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
                                            options.array.directory.string())));
     // Written before anybody can connect: who finds the socket answering finds this file too.
     const RemovedAtEnd pid_file{options.array.directory / kPidFile};
-    GN_TRY(write_pid_file(pid_file.path, ::getpid()));
+    if (const Result<void> written = write_pid_file(pid_file.path, ::getpid()); !written.ok()) {
+        // Whoever has the socket can ask it. On a disk that is full or read-only reading comes first.
+        fmt::print(stderr, "gnstord: {}; it goes on without\n", written.error().message);
+    }
     GN_ASSIGN(std::unique_ptr<daemon::SqliteRecordStore> store,
               daemon::SqliteRecordStore::open({options.array.directory / "records.db", options.quarantine}));
     if (!store->quarantined().empty())

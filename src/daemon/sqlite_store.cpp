@@ -1,7 +1,11 @@
 #include "daemon/sqlite_store.hpp"
 
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace gnstor::daemon {
@@ -38,6 +42,11 @@ Error sqlite_error(sqlite3* db, const std::filesystem::path& file, const char* w
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
         return error(Errc::kBusy, "the record store {} is in use by another gnstord; stop that one first",
                      file.string());
+    if (code == SQLITE_READONLY)
+        return error(Errc::kPermission,
+                     "the record store {} lies on a read-only file system; mount it writable, and start "
+                     "gnstord anew",
+                     file.string());
     if (code == SQLITE_FULL)
         return error(Errc::kNoSpace, "the disk of the record store {} is full", file.string());
     return error(Errc::kIo, "the record store {} failed to {}: {}", file.string(), what, text);
@@ -49,7 +58,16 @@ struct SqliteRecordStore::Impl {
     std::filesystem::path file;
     std::filesystem::path quarantined;
     Database db;
+    int read_only_lock = -1;  ///< of the file, where it cannot be written to
+    bool read_only = false;
 
+    Impl() = default;
+    Impl(const Impl&) = delete;
+    Impl& operator=(const Impl&) = delete;
+    ~Impl() {
+        db.reset();
+        if (read_only_lock >= 0) ::close(read_only_lock);
+    }
     Result<void> run(const char* sql, const char* what) {
         if (sqlite3_exec(db.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK) return {};
         return sqlite_error(db.get(), file, what);
@@ -77,6 +95,9 @@ struct SqliteRecordStore::Impl {
     }
 
     Result<void> open();
+    Result<void> open_file();
+    Result<void> check_integrity();
+    Result<void> check_header();
     Result<void> check_or_make_schema();
     Result<void> write(const Change& change);
     Result<void> put_array(const Change& change);
@@ -85,19 +106,56 @@ struct SqliteRecordStore::Impl {
     Result<void> each(const char* sql, Row row);
 };
 
-Result<void> SqliteRecordStore::Impl::open() {
+/// On a read-only file system the write-ahead log that a kill left is read as always, never ignored
+/// (`immutable` would): SQLite rebuilds its index of it in this process's memory and writes to neither file.
+/// A rollback journal, left by a kill while the tables were made, cannot be rolled back: that is refused. The
+/// locks of SQLite need a descriptor that may write; flock() does not, and the file cannot change anyway.
+Result<void> SqliteRecordStore::Impl::open_file() {
+    const int probe = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+    read_only = probe < 0 && errno == EROFS;
+    if (probe >= 0) ::close(probe);
+    if (read_only) read_only_lock = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (read_only_lock >= 0 && ::flock(read_only_lock, LOCK_EX | LOCK_NB) != 0)
+        return error(Errc::kBusy, "the record store {} is in use by another gnstord; stop that one first",
+                     file.string());
     sqlite3* raw = nullptr;
-    const int code = sqlite3_open_v2(
-        file.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+    const int code =
+        read_only
+            ? sqlite3_open_v2(file.c_str(), &raw, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, "unix-none")
+            : sqlite3_open_v2(file.c_str(), &raw,
+                              SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
     db.reset(raw);
     if (code != SQLITE_OK) return sqlite_error(db.get(), file, "open");
     sqlite3_extended_result_codes(db.get(), 1);
+    return {};
+}
+
+Result<void> SqliteRecordStore::Impl::open() {
+    GN_TRY(open_file());
     // Exclusive: one gnstord a store, and no shared-memory file beside it.
     GN_TRY(run("PRAGMA locking_mode = EXCLUSIVE", "lock"));
     GN_TRY(run("PRAGMA trusted_schema = OFF", "configure"));
+    if (read_only) {
+        GN_TRY(check_header());
+        return check_integrity();
+    }
     GN_TRY(check_or_make_schema());
     GN_TRY(run("PRAGMA journal_mode = WAL", "enter write-ahead logging"));
     GN_TRY(run("PRAGMA synchronous = FULL", "configure"));
+    return check_integrity();
+}
+
+Result<void> SqliteRecordStore::Impl::check_header() {
+    GN_ASSIGN(const std::int64_t application, number("PRAGMA application_id"));
+    GN_ASSIGN(const std::int64_t schema, number("PRAGMA user_version"));
+    if (application == kApplicationId && schema == kStoreSchema) return {};
+    return error(Errc::kUnsupported,
+                 "the record store {} cannot be used on a read-only file system: it is empty, another "
+                 "program's, or has another schema ({}, this gnstord has {}); mount it writable",
+                 file.string(), schema, kStoreSchema);
+}
+
+Result<void> SqliteRecordStore::Impl::check_integrity() {
     GN_ASSIGN(const Statement check, prepare("PRAGMA integrity_check(1)"));
     if (sqlite3_step(check.get()) != SQLITE_ROW) return sqlite_error(db.get(), file, "check its integrity");
     const char* verdict = reinterpret_cast<const char*>(sqlite3_column_text(check.get(), 0));
@@ -298,6 +356,11 @@ Result<Records> SqliteRecordStore::load() {
 }
 
 Result<void> SqliteRecordStore::save(const Change& change) {
+    if (impl_->read_only)
+        return error(Errc::kPermission,
+                     "the record store {} lies on a read-only file system; mount it writable, and start "
+                     "gnstord anew",
+                     impl_->file.string());
     GN_TRY(impl_->run("BEGIN IMMEDIATE", "begin a change"));
     Result<void> written = impl_->write(change);
     if (written.ok()) written = impl_->run("COMMIT", "commit a change");

@@ -4,6 +4,7 @@
 #include "ssd/direct_store.hpp"
 #include "ssd/file_store.hpp"
 #include "ssd/memory_flash.hpp"
+#include "ssd/view_store.hpp"
 
 namespace gnstor::ssd {
 
@@ -85,6 +86,7 @@ Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mod
     BootRequest request;
     request.mode = mode;
     request.accept_loss = accept_loss;
+    if (on_read_only_file_system(o.file)) return ViewStore::open(o.file, request.host_boot);
     Result<std::unique_ptr<StoreFile>> file = StoreFile::open_for_use(o.file, request);
     if (!file.ok() && file.error().code == Errc::kNotFound) {
         GN_ASSIGN(const NewStore what, new_store_for(o));

@@ -40,6 +40,7 @@ bool is_vendor(std::uint8_t opcode) {
 
 void CommandPath::serve(deengine::Engine& engine, DriveFacts facts, const DriveTiming& timing) {
     engine_ = &engine;
+    write_protected_ = facts.write_protected;
     moves_data_ = engine.moves_data_itself();
     if (!timing.none()) timer_ = std::make_unique<CompletionTimer>(timing, kMdtsBlocks * nvme::kBlockBytes);
     admin_ = std::make_unique<AdminCommands>(std::move(facts), *this);
@@ -212,6 +213,9 @@ void CommandPath::time_batch() {
 }
 
 void CommandPath::dispatch_io(ServedQueue& q, const Command& command, std::uint64_t tag) {
+    if (write_protected_ && command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kRead) &&
+        command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kFlush))
+        return on_complete(tag, Status::kNamespaceWriteProtected, 0);
     std::span<std::byte> data;
     const Status checked = check_io(command, data);
     if (!nvme::ok(checked)) return on_complete(tag, checked, 0);
@@ -244,6 +248,11 @@ void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::u
     // The floor alone may come from a volume's writer (ARRAY.md, rule 8): deEngine looks who that is.
     const bool floor = command.opcode == static_cast<std::uint8_t>(AdminOpcode::kFloor);
     if (!q.queue.privileged() && !floor) return on_complete(tag, Status::kAccessDenied, 0);
+    // Under a map and a term that are forgotten with the process data can be read as well as under others.
+    if (write_protected_ && command.opcode != static_cast<std::uint8_t>(AdminOpcode::kVolumeList) &&
+        command.opcode != static_cast<std::uint8_t>(AdminOpcode::kMapSet) &&
+        command.opcode != static_cast<std::uint8_t>(nvme::kGrantAsk))
+        return on_complete(tag, Status::kNamespaceWriteProtected, 0);
     std::span<std::byte> data;
     // Bits 1:0 of the opcode: whether and which way data goes; how much is the command's own business.
     if ((command.opcode & 3u) != 0 && command.data.length() > 0) {

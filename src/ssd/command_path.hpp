@@ -87,6 +87,7 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     std::vector<ServedQueue*> admin_queues_;
     Arbiter arbiter_;  // of all other queues, whoever's they are
     std::vector<Fetched> batch_;
+    bool write_protected_ = false;                                // nothing that is written lasts
     std::vector<Done> done_;                                      // room for everything outstanding
     std::unique_ptr<CompletionTimer> timer_;                      // null: answers do not wait
     std::map<std::uint64_t, std::function<void(bool)>> flushes_;  // of its own, by tag

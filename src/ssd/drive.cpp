@@ -147,6 +147,11 @@ Result<void> Drive::Impl::open_store() {
 Result<void> Drive::Impl::cut_flash() {
     GN_ASSIGN(FlashParts parts, store->parts(identity.service_units));
     flash = with_faults(std::move(parts), options.faults);
+    if (store->write_protected())
+        log_error(
+            "SSD {}: {}: what it holds can be read, and nothing be changed; once it may be written to, start "
+            "what serves it anew",
+            identity.serial, store->describe());
     log_info("SSD {}: {}, {} service units", identity.serial, store->describe(), identity.service_units);
     return {};
 }
@@ -178,6 +183,7 @@ Result<void> Drive::Impl::serve() {
     facts.capacity_blocks = engine->capacity_blocks();
     facts.write_cache = !options.file.empty() && !durable;
     facts.array_commands = true;
+    facts.write_protected = store->write_protected();
     path.serve(*engine, std::move(facts), options.timing);
     reactor.add(path);
     return {};

@@ -49,6 +49,8 @@ class Store {
     [[nodiscard]] virtual bool note_recovered() { return true; }
     /// Everything is stable, or it failed: the store may say that it was closed. False: it could not.
     [[nodiscard]] virtual bool end_use() { return true; }
+    /// Nothing that is written to it lasts: changes must be refused.
+    [[nodiscard]] virtual bool write_protected() const { return false; }
     /// For people: what it is.
     [[nodiscard]] virtual std::string describe() const = 0;
 };

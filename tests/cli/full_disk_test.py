@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Disks without room, and file systems that became read-only: what is there can be read. Arguments: the gnstor and gnstord programs."""
 import errno
+import subprocess
 
-from programs import Programs, count, main
+from programs import DEADLINE_S, GNSTORD, Programs, count, main
 
 SMALL = ("--ssds", "2", "--capacity", "64MiB")
 
@@ -68,6 +69,33 @@ class FullDisk(Programs):
         self.fill(disk)
         self.assertEqual(self.fetched("object"), data)
         self.assertEqual(self.names(), {"object": len(data)})
+
+    def test_a_file_system_that_became_read_only_is_read_and_left_as_it_is(self):
+        disk = self.disk(64)
+        data = self.begin()
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        before = {path.name: path.read_bytes() for path in (self.dir / "records.db", self.dir / "records.db-wal")}
+        self.assertTrue(before["records.db-wal"], "a kill leaves a write-ahead log that has to be read")
+        socket = self.root / "sock"
+        daemon = subprocess.Popen([GNSTORD, "--dir", str(self.dir), "--socket", str(socket)], env=self.env)
+        try:
+            self.until(lambda: daemon.poll() is None and self.cli("status", "--socket", socket, code=None).returncode == 0, "gnstord does not start")
+            self.assertIn("read-only file system", self.ask("status", "--socket", socket)["read_only"])
+            self.assertEqual(self.cli("cat", "object", "--socket", socket).stdout, data)
+            for words in (("put", self.root / "data", "other"), ("rm", "object")):
+                self.assertEqual(self.ask(*words, "--socket", socket, code=1)["code"], "permission")
+        finally:
+            daemon.terminate()
+            daemon.wait(DEADLINE_S)
+        self.store = self.dir
+        self.assertEqual(self.fetched("object"), data)
+        self.objects("put", self.root / "data", "other", code=1)
+        self.objects("rm", "object", code=1)
+        self.assertEqual(self.fetched("object"), data)
+        self.assertEqual({name: (self.dir / name).read_bytes() for name in before}, before)
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+        self.assertEqual(self.ask("up")["read_only"], "")
+        self.ask("rm", "object")
 
     def test_half_a_set_up_is_undone_and_the_room_that_it_takes_is_named(self):
         self.disk(13)  # two of four SSDs' heads and records have room

@@ -1,0 +1,48 @@
+#include "ssd/view_store.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace gnstor::ssd {
+
+Result<std::unique_ptr<Store>> ViewStore::open(const std::filesystem::path& path, const Uuid& host_boot) {
+    GN_ASSIGN(std::unique_ptr<StoreView> view, StoreView::open(path));
+    GN_ASSIGN(const BootRecord boot, view->boot());
+    if (!trusted(boot, host_boot))
+        return error(Errc::kState,
+                     "the store {} may lack acknowledged writes, and cannot be set aside on a read-only file "
+                     "system; mount it writable",
+                     path.string());
+    const int newest = view->newest_metadata();
+    if (view->metadata_rotten() || view->metadata_missing() != 0 ||
+        (newest >= 0 && !view->metadata_copies()[static_cast<std::size_t>(newest)].body_whole))
+        return error(Errc::kCorrupt,
+                     "the metadata of the store {} is damaged; the array must rebuild this drive",
+                     path.string());
+    return std::unique_ptr<Store>(new ViewStore(std::move(view), boot));
+}
+
+StoreIdentity ViewStore::identity() const {
+    const Superblock& s = view_->superblock();
+    StoreIdentity id{.serial = serial_of(s),
+                     .capacity_bytes = s.capacity_bytes,
+                     .over_provisioning_percent = s.over_provisioning_percent,
+                     .service_units = s.service_units};
+    std::copy(std::begin(s.drive_uuid), std::end(s.drive_uuid), id.drive_uuid.begin());
+    std::copy(std::begin(boot_.incarnation), std::end(boot_.incarnation), id.incarnation.begin());
+    id.same_boot = was_only_killed(boot_, host_boot_id());
+    return id;
+}
+
+std::string ViewStore::describe() const {
+    return fmt::format("read-only file {}", view_->path().string());
+}
+
+bool on_read_only_file_system(const std::filesystem::path& path) {
+    const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+    return fd.get() < 0 && errno == EROFS;
+}
+
+}  // namespace gnstor::ssd
