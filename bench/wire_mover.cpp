@@ -13,7 +13,8 @@ namespace gnstor::bench::wire_bench {
 namespace {
 
 constexpr std::uint64_t kStuckNs = 60'000'000'000;
-constexpr std::uint64_t kLookNs = 100'000'000;  // without a completion: does the other end still live?
+constexpr std::uint64_t kEndNs = 1'000'000'000;  ///< for the end of a process to show
+constexpr std::uint64_t kLookNs = 100'000'000;   // without a completion: does the other end still live?
 
 /// One queue pair kept `depth` deep for a time; place i of both memories belongs to entry i.
 class Mover {
@@ -59,6 +60,17 @@ class Mover {
     }
 
   private:
+    static Error ended(std::uint64_t under_way) {
+        return error(Errc::kIo, "the node's process ended with {} operations under way", under_way);
+    }
+    /// The sockets of a process that ends are closed a moment before it can be seen to have ended.
+    Error broken(const rdma::SendQueueRef& queue, std::uint64_t under_way) {
+        const std::uint64_t until = simt::now_ns() + kEndNs;
+        for (std::uint32_t backoff = 0; simt::now_ns() < until; simt::pause(backoff))
+            if (!pair_.other_end_lives()) return ended(under_way);
+        return error(Errc::kIo, "the queue pair broke, syndrome {:#x}",
+                     static_cast<unsigned>(queue.syndrome()));
+    }
     Result<void> move() {
         const rdma::SendQueueRef queue = pair_.here().queue();
         const std::uint64_t began = simt::now_ns();
@@ -71,9 +83,7 @@ class Mover {
             queue.ring_bell();
             const std::uint64_t seen = queue.refresh_completed();
             now = simt::now_ns();
-            if (queue.broken())
-                return error(Errc::kIo, "the queue pair broke, syndrome {:#x}",
-                             static_cast<unsigned>(queue.syndrome()));
+            if (queue.broken()) return broken(queue, posted - done);
             if (seen != done) {
                 moved = now;
                 backoff = 0;
@@ -84,9 +94,7 @@ class Mover {
                 latencies_.push_back(static_cast<std::uint32_t>(
                     std::min<std::uint64_t>(now - began_at_[done % work_.depth], ~0u)));
             if (now - std::max(moved, looked) > kLookNs) {
-                if (!pair_.other_end_lives())
-                    return error(Errc::kIo, "the node's process ended with {} operations under way",
-                                 posted - done);
+                if (!pair_.other_end_lives()) return ended(posted - done);
                 looked = now;
             }
             if (now - moved > kStuckNs)
