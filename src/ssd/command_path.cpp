@@ -3,6 +3,7 @@
 #include "ssd/data_pointer.hpp"
 
 #include <gnstor/base/crc32c.hpp>
+#include <gnstor/nvme/fencing.hpp>
 
 #include <time.h>
 
