@@ -208,7 +208,7 @@ class Nodes(Programs):
         self.assertEqual(self.ask("ls")["objects"], [])
         self.cli("get", "big", code=1)
         # Nobody but its owner can tell that no put is under way any more: the remains go when that is said, once their lease has ended.
-        self.cli("put", path, "big", code=1, says="gnstor rm big")
+        self.cli("put", path, "big", code=1, says="gnstor rm")
         self.until(lambda: self.cli("rm", "big", code=None).returncode == 0, "the name stays taken")
         self.cli("put", path, "big")
         self.assertEqual(self.cli("cat", "big").stdout, data)
