@@ -333,7 +333,7 @@ TEST(GatewayShares, ATrimOfManyChunksHasManyCommandsUnderWayAndTheNextOneHasThem
         chunks_of
             .at(placement::place(client->array().map, served->gateway(0).volume().geometry, chunk).slot[0])
             .push_back({0, kChunkBlocks, std::uint64_t{chunk} * kChunkBlocks});
-    ASSERT_GT(chunks_of[3].size(), kWide + kFew);
+    ASSERT_GT(chunks_of[3].size(), kWide + kFew + chunks_of.size());
     ASSERT_GT(chunks_of[2].size(), kFew + 5);
     BlockHost host(rig, *served, 1);
     const auto post_trim = [&](std::uint16_t id, std::span<const nvme::DsmRange> ranges) {
@@ -344,11 +344,12 @@ TEST(GatewayShares, ATrimOfManyChunksHasManyCommandsUnderWayAndTheNextOneHasThem
         return host.post(0, command);
     };
     const std::uint64_t before = rig.array.nic->counters().sends;
-    const auto expect_sent = [&](std::uint64_t wanted) {
+    const auto expect_sent = [&](std::uint64_t wanted, std::uint64_t floors = 0) {
         const auto sent = [&] { return rig.array.nic->counters().sends - before; };
         EXPECT_TRUE(nvmf::eventually([&] { return sent() >= wanted; })) << sent();
         for (int round = 0; round < 20; ++round) (void)served->gateway(0).state();
-        EXPECT_EQ(sent(), wanted) << "the engine has been round so often";
+        EXPECT_GE(sent(), wanted) << "the engine has been round so often";
+        EXPECT_LE(sent(), wanted + floors) << "the engine has been round so often";
     };
     {
         Hold second(*rig.array.node->drive_reactors()[2]);
@@ -361,7 +362,8 @@ TEST(GatewayShares, ATrimOfManyChunksHasManyCommandsUnderWayAndTheNextOneHasThem
         expect_sent(1 + kFew + 4 + kFew);
         second.release();
         EXPECT_EQ(reap_all(host, 0, 2), 2u);
-        expect_sent(1 + kFew + 4 + kWide);
+        // The floor rises with the first two, and may be told to each SSD; the one that is held answers none.
+        expect_sent(1 + kFew + 4 + kWide, chunks_of.size());
     }
     EXPECT_EQ(reap_all(host, 0, 1), 1u);
     EXPECT_EQ(served->gateway(0).counters().trims, 3u);
