@@ -98,7 +98,7 @@ class Shard:
         if count > (PAGE - 64) // ENTRY_BYTES[kind] or (kind in (BEGIN, END) and count > 1):
             self.found.bad(at, f"journal page {number}: {count} entries do not fit")
             return None
-        crc, = struct.unpack_from("<I", store.map, store.record_at(page) + 60)
+        crc, = struct.unpack_from("<I", store.raw_record(page), 60)
         return JournalPage(number, kind, checkpoint, part, count, first, page, record.group, crc)
 
     def entries(self, entry, form):

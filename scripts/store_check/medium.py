@@ -12,7 +12,7 @@ class Unit:
 
     def __init__(self, store, number, found):
         self.number, self.first = number, number * store.per_unit
-        raw = store.map[store.record_at(self.first):store.record_at(self.first + store.per_unit)]
+        raw = store.unite_records(self.first, found)
         self.end = -(-len(raw.rstrip(b"\0")) // OOB)  # the write pointer
         raw = raw[:self.end * OOB]
         self.good = [crc == stored for crc, (stored,) in zip(crc32c_many(raw, OOB, OOB - 4), struct.iter_unpack("<60xI", raw))]

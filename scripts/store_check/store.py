@@ -51,14 +51,15 @@ class Store:
         if self.bytes < PAGE:
             raise Unusable(0, f"{self.bytes} bytes are less than a superblock")
         self.map = mmap.mmap(self.fd, self.bytes, access=mmap.ACCESS_READ)
+        self.records = {}  # of pages whose first copy is not the one that counts
         self.read_superblock(self.map[:PAGE])
 
     def read_superblock(self, page):
         if page[:8] != b"GNSTORE\n":
             raise Unusable(0, "superblock: the magic is not GNSTORE")
         self.version, = struct.unpack_from("<I", page, 8)
-        if self.version != 2:
-            raise Unusable(8, f"superblock: format version {self.version}, not 2")
+        if self.version != 3:
+            raise Unusable(8, f"superblock: format version {self.version}, not 3")
         if struct.unpack_from("<I", page, PAGE - 4)[0] != crc32c(page[:PAGE - 4]):
             raise Unusable(PAGE - 4, "superblock: its checksum does not match")
         page_bytes, = struct.unpack_from("<I", page, 12)
@@ -76,7 +77,7 @@ class Store:
                                f"units, {self.channels} channels of {self.dies} dies)")
         up = lambda n: -(-n // PAGE) * PAGE
         if (self.metadata_bytes < PAGE or self.metadata_bytes % PAGE or self.metadata_at != 2 * PAGE
-                or self.oob_at != self.metadata_at + 2 * self.metadata_bytes or self.data_at != up(self.oob_at + self.pages * OOB)
+                or self.oob_at != self.metadata_at + 2 * self.metadata_bytes or self.data_at != self.oob_at + 2 * up(self.pages * OOB)
                 or self.store_bytes != self.data_at + self.pages * PAGE):
             raise Unusable(48, "superblock: its areas are not where its geometry puts them")
         if self.capacity > self.pages * PAGE:
@@ -87,11 +88,42 @@ class Store:
     def record_at(self, page):
         return self.oob_at + page * OOB
 
+    def record_copy_at(self, page):
+        return self.oob_at + (self.data_at - self.oob_at) // 2 + page * OOB
+
+    def unite_records(self, first, found):
+        """The records of an erase unit: of two copies that differ, those that count. They are remembered for record()."""
+        size = self.per_unit * OOB
+        one = self.map[self.record_at(first):self.record_at(first) + size]
+        two = self.map[self.record_copy_at(first):self.record_copy_at(first) + size]
+        if one == two:
+            return one
+        united = bytearray(one)
+        for index in range(self.per_unit):
+            a, b = one[index * OOB:(index + 1) * OOB], two[index * OOB:(index + 1) * OOB]
+            if a == b:
+                continue
+            whole = [struct.unpack_from("<I", raw, OOB - 4)[0] == crc32c(raw[:OOB - 4]) for raw in (a, b)]
+            if all(whole):  # the later opening of the unit
+                chosen = b if struct.unpack_from("<I", b, 52)[0] > struct.unpack_from("<I", a, 52)[0] else a
+            elif any(whole):
+                chosen, other = (a, b) if whole[0] else (b, a)
+                if any(other):
+                    found.note(self.record_at(first + index), f"one of the two copies of the record of page {first + index} is damaged; the other counts")
+            else:
+                chosen = a if any(a) else b
+            united[index * OOB:(index + 1) * OOB] = self.records[first + index] = chosen
+        return bytes(united)
+
+    def raw_record(self, page):
+        at = self.record_at(page)
+        return self.records.get(page) or self.map[at:at + OOB]
+
     def page_at(self, page):
         return self.data_at + page * PAGE
 
     def record(self, page):
-        fields = RECORD.unpack_from(self.map, self.record_at(page))
+        fields = RECORD.unpack_from(self.raw_record(page))
         return Record(*fields[:6], fields[6:14], fields[14], fields[15])
 
     def order_of(self, page):

@@ -53,6 +53,7 @@ json to_json(const ssd::StoreCheck& k) {
               {"system", k.system_pages},
               {"lost", k.lost_pages},
               {"damaged_records", k.damaged_records},
+              {"damaged_record_copies", k.damaged_record_copies},
               {"damaged", k.damaged_pages}}},
             {"recovery", to_json(k.recovery)}};
 }

@@ -122,7 +122,7 @@ class ShardRecovery {
     /// All that was programmed in it is there: it is not of the last two groups, or it is not that in which a
     /// process of this boot was killed. (An interrupted recovery programs in that group, too.)
     [[nodiscard]] bool is_whole(std::uint32_t group) const {
-        return is_old(group) || (options_.same_boot && since_begin(group) < newest_);
+        return is_old(group) || (only_killed_ && since_begin(group) < newest_);
     }
     void saw_group(std::uint32_t group);
     void find(std::string what);
@@ -168,6 +168,7 @@ class ShardRecovery {
     Flash& flash_;
     const ShardRange range_;
     const EngineOptions& options_;
+    const bool only_killed_;  ///< nothing that was programmed is missing, but the operation under way
     const VolumeLives& lives_;
     CompletionSink& sink_;
     RecoveryReport& report_;

@@ -310,7 +310,7 @@ Result<void> ShardRecovery::judge_gaps() {
     std::vector<Gap> doubtful;
     for (const Gap& gap : gaps_) {
         // Contents follow no record: of a log page with a record a kill takes nothing.
-        const bool rotted = options_.same_boot && gap.log && gap.first < journal_.last_number();
+        const bool rotted = only_killed_ && gap.log && gap.first < journal_.last_number();
         if (!is_whole(gap.next_group) && !rotted) {
             find(
                 fmt::format("journal pages {} .. {} are missing, of the last two groups: as if never written",

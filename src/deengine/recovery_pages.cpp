@@ -63,7 +63,7 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
         const bool counts = !hole && !is_torn(bad) && !unit.bad;
         if (counts && tail_was_complete(unit.serial)) {
             suspects_.push_back({bad, "the log shows that its unit was complete before the last two groups"});
-        } else if (counts && options_.same_boot && bad % pages_per_unit_ + 1 != unit.end) {
+        } else if (counts && only_killed_ && bad % pages_per_unit_ + 1 != unit.end) {
             suspects_.push_back({bad, "a killed process tears the last page of a unit alone"});
         }
         tear(bad, nullptr, "a cut left no good record of it");
@@ -77,7 +77,7 @@ void ShardRecovery::judge_contents(PageNumber page, const PageOob& oob, bool las
     const bool known_failed = failed && is_old(oob.group);
     const bool block = oob.kind == PageKind::kData && lives_.lives(oob.vid, oob.epoch, oob.vba);
     const bool no_room = block && doubts_.size() >= Doubts::capacity(torn_.size());
-    if (!known_failed && ((options_.same_boot && !last) || no_room)) {
+    if (!known_failed && ((only_killed_ && !last) || no_room)) {
         ++report_.pages_unreadable;
         find(fmt::format("page {} (unit {}) holds block {} of volume {} and cannot be read", page,
                          unit_of(page), oob.vba, oob.vid));

@@ -2,6 +2,8 @@
 
 #include <gnstor/base/crc32c.hpp>
 
+#include "ssd/record_copies.hpp"
+
 #include <cerrno>
 #include <cstring>
 
@@ -15,14 +17,6 @@ using deengine::PageOob;
 namespace {
 
 constexpr std::uint32_t kSendEvery = 8;  // pages gathered before the kernel is called
-
-bool all_zero(const std::byte* record) {
-    std::array<std::uint64_t, 8> words;
-    std::memcpy(words.data(), record, sizeof words);
-    std::uint64_t any = 0;
-    for (const std::uint64_t w : words) any |= w;
-    return any == 0;
-}
 
 std::uint32_t lines_of(UnitRange range, std::uint32_t pages_per_unit, std::uint32_t first_line) {
     const std::uint64_t end = std::uint64_t{range.first + range.units} * pages_per_unit;
@@ -53,9 +47,11 @@ DirectFlash::DirectFlash(DirectFile& shared, UnitRange range, std::unique_ptr<Io
     for (std::uint32_t i = 0; i < range.units; ++i) {
         const PageNumber first = (range.first + i) * geometry_.pages_per_unit;
         std::uint32_t next = geometry_.pages_per_unit;
-        while (next > 0 && all_zero(record_of(first + next - 1))) --next;
+        while (next > 0 && is_erased(record(first + next - 1))) --next;
         units_[i].next = units_[i].written = next;
     }
+    for (const std::uint32_t line : shared.to_mend)
+        if (line >= first_line_ && line < first_line_ + is_dirty_.size()) mark_dirty(line);
 }
 
 bool DirectFlash::programmed(PageNumber page) const {
@@ -182,15 +178,14 @@ FlashStatus DirectFlash::read(PageNumber page, std::uint32_t first, std::uint32_
 
 FlashStatus DirectFlash::read_oob(PageNumber page, PageOob& oob) {
     if (!range_.has(page / geometry_.pages_per_unit)) return FlashStatus::kRefused;
-    const std::byte* record = record_of(page);
-    std::memcpy(&oob, record, sizeof oob);
-    if (all_zero(record)) {
+    oob = record(page);
+    if (is_erased(oob)) {
         // Below the write pointer a record that never reached the medium is a torn page, not a free one.
         if (programmed(page)) return FlashStatus::kUncorrectable;
         oob.kind = PageKind::kErased;
         return FlashStatus::kOk;
     }
-    return oob.crc == crc32c(&oob, offsetof(PageOob, crc)) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
+    return is_whole(oob) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
 }
 
 FlashStatus DirectFlash::erase(std::uint32_t unit) {
@@ -216,7 +211,9 @@ FlashStatus DirectFlash::erase(std::uint32_t unit) {
     for (std::uint32_t line = (first + next - 1) / kRecordsPerLine + 1; line > first / kRecordsPerLine;
          --line) {
         compose(line - 1, scratch_.data());
-        if (!write_all(shared_.direct.get(), scratch_.data(), kLineBytes, line_offset(line - 1))) {
+        const int fd = shared_.direct.get();
+        if (!write_all(fd, scratch_.data(), kLineBytes, line_offset(line - 1, 1)) ||
+            !write_all(fd, scratch_.data(), kLineBytes, line_offset(line - 1, 0))) {
             units_[unit - range_.first].bad = true;
             fail("the records of a unit cannot be erased", -errno);
             return FlashStatus::kProgramFailed;

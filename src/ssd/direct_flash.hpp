@@ -4,8 +4,8 @@
 // on the medium. Its record stays in memory until a sync writes it. Invariants
 //   * a record is written only when the data of its page, and of all pages before it in its unit, has been: a
 //   process killed at any instant leaves whole pages or none;
-//   * records are rewritten in place in lines of 4096 bytes; a logical block (512 or 4096 bytes, written as a
-//   whole by the device) holds whole records, so that no cut tears one;
+//   * records are rewritten in place in lines of 4096 bytes, both copies of each; a logical block (512 or
+//   4096 bytes, written as a whole by the device) holds whole records, so that no cut tears one;
 //   * no page is written while an earlier write of it, or the erasure of its unit, is in flight;
 //   * a write that fails is tried once more, a page's alone; then no later sync succeeds, and a page's unit
 //   is bad.
@@ -18,6 +18,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <unordered_map>
@@ -33,7 +34,7 @@ class DirectFlash final : public deengine::Flash {
     static constexpr std::uint32_t kAheadBuffers = 64;
     /// Staged pages, record lines, announced pages, a sync.
     static std::uint32_t queue_depth(const DirectOptions& o) {
-        return o.staged_pages + kLineBuffers + kAheadBuffers + 1;
+        return o.staged_pages + 2 * kLineBuffers + kAheadBuffers + 1;
     }
 
     DirectFlash(DirectFile& shared, UnitRange range, std::unique_ptr<IoQueue> queue);
@@ -82,6 +83,11 @@ class DirectFlash final : public deengine::Flash {
     [[nodiscard]] std::byte* record_of(deengine::PageNumber page) const {
         return shared_.records.data() + std::size_t{page} * sizeof(deengine::PageOob);
     }
+    [[nodiscard]] deengine::PageOob record(deengine::PageNumber page) const {
+        deengine::PageOob oob;
+        std::memcpy(&oob, record_of(page), sizeof oob);
+        return oob;
+    }
     [[nodiscard]] std::byte* slot_data(std::uint32_t slot) const {
         return staging_.data() + std::size_t{slot} * nvme::kBlockBytes;
     }
@@ -109,12 +115,15 @@ class DirectFlash final : public deengine::Flash {
     void page_written(deengine::PageNumber page);
     void advance();
     void write_lines();
-    void queue_line(std::uint32_t buffer);
-    void line_ended(std::uint32_t buffer, std::int64_t result);
+    /// Of a token: the line buffer, and which of the two areas of records it goes to.
+    static std::uint32_t line_index(std::uint32_t buffer, std::uint32_t copy) { return buffer * 2 + copy; }
+    void queue_line(std::uint32_t index);
+    void line_ended(std::uint32_t index, std::int64_t result);
     /// The line as it may be written now.
     void compose(std::uint32_t line, std::byte* to) const;
-    [[nodiscard]] std::uint64_t line_offset(std::uint32_t line) const {
-        return shared_.superblock().oob_offset + std::uint64_t{line} * kLineBytes;
+    [[nodiscard]] std::uint64_t line_offset(std::uint32_t line, std::uint32_t copy) const {
+        const Superblock& s = shared_.superblock();
+        return s.oob_offset + copy * s.records_bytes() + std::uint64_t{line} * kLineBytes;
     }
     void mark_dirty(std::uint32_t line);
     void fail(const char* what, std::int64_t result);
@@ -146,7 +155,8 @@ class DirectFlash final : public deengine::Flash {
     std::uint32_t lines_in_flight_ = 0;
     struct LineBuffer {
         std::uint32_t line = 0;
-        bool tried = false;  ///< its write has failed once
+        std::array<bool, 2> tried{};     ///< its write to this area has failed once
+        std::uint32_t on_their_way = 0;  ///< writes of the two
     };
     std::array<LineBuffer, kLineBuffers> line_buffers_{};
     bool unsynced_ = true;                           // something may be in a volatile cache

@@ -2,6 +2,7 @@
 
 #include "ssd/aligned_buffer.hpp"
 #include "ssd/direct_flash.hpp"
+#include "ssd/record_copies.hpp"
 
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -37,6 +38,17 @@ Result<std::uint32_t> logical_block_of(int fd, const StoreFile& file) {
     return static_cast<std::uint32_t>(bytes);
 }
 
+/// Makes `line` the records that count. Returns how many of them had one copy that was damaged.
+std::uint64_t unite_copies(std::byte* line, const std::byte* copies) {
+    std::uint64_t rotten = 0;
+    for (std::size_t at = 0; at < kStorePage; at += sizeof(deengine::PageOob)) {
+        const RecordCopies found = compare_records(line + at, copies + at);
+        std::memcpy(line + at, &found.counts, sizeof found.counts);
+        rotten += found.rotten ? 1 : 0;
+    }
+    return rotten;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile> file,
@@ -66,7 +78,7 @@ Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile
 
 Result<void> DirectStore::load_records() {
     const Superblock& s = shared_.superblock();
-    const std::size_t bytes = s.data_offset - s.oob_offset;
+    const std::size_t bytes = s.records_bytes();
     void* at =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) {
@@ -74,20 +86,29 @@ Result<void> DirectStore::load_records() {
                      shared_.file->path().string(), bytes);
     }
     shared_.records = Mapping(at, bytes);
-    AlignedBuffer chunk(kLoadBytes);
+    AlignedBuffer chunk(kLoadBytes), copies(kLoadBytes);
     const AlignedBuffer zeroes(kStorePage);
+    std::uint64_t rotten = 0;
     for (std::size_t done = 0; done < bytes; done += kLoadBytes) {
         const std::size_t now = std::min(kLoadBytes, bytes - done);
-        if (!read_all(shared_.direct.get(), chunk.data(), now, s.oob_offset + done)) {
+        const int fd = shared_.direct.get();
+        if (!read_all(fd, chunk.data(), now, s.oob_offset + done) ||
+            !read_all(fd, copies.data(), now, s.record_copies_offset() + done)) {
             return error(Errc::kIo, "cannot read the records of the store {}: {}",
                          shared_.file->path().string(), errno_text());
         }
-        // Pages of zeroes stay unmapped: memory is used for what was programmed.
         for (std::size_t p = 0; p < now; p += kStorePage) {
-            if (std::memcmp(chunk.data() + p, zeroes.data(), kStorePage) != 0)
-                std::memcpy(shared_.records.data() + done + p, chunk.data() + p, kStorePage);
+            std::byte* const line = chunk.data() + p;
+            if (std::memcmp(line, copies.data() + p, kStorePage) != 0) {
+                rotten += unite_copies(line, copies.data() + p);
+                shared_.to_mend.push_back(static_cast<std::uint32_t>((done + p) / kStorePage));
+            }
+            // Pages of zeroes stay unmapped: memory is used for what was programmed.
+            if (std::memcmp(line, zeroes.data(), kStorePage) != 0)
+                std::memcpy(shared_.records.data() + done + p, line, kStorePage);
         }
     }
+    shared_.file->note_rotten_records(rotten);
     return {};
 }
 

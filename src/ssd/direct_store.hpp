@@ -33,6 +33,8 @@ struct DirectFile {
     FileDescriptor direct;
     std::uint32_t logical_block = 512;  ///< the device's unit of atomic writing: 512 or 4096
     Mapping records;                    ///< of every page; zeroes where nothing was programmed
+    /// Lines (DirectFlash::kLineBytes) of which the two copies differed when they were read, in rising order.
+    std::vector<std::uint32_t> to_mend;
     DirectOptions options;
     std::function<void()> on_sync_end;
 

@@ -88,22 +88,24 @@ void DirectFlash::page_ended(std::uint32_t slot, std::int64_t result) {
     page_written(page);
 }
 
-void DirectFlash::queue_line(std::uint32_t buffer) {
+void DirectFlash::queue_line(std::uint32_t index) {
+    const std::uint32_t buffer = index / 2;
     queue_->write(lines_.data() + std::size_t{buffer} * kLineBytes, kLineBytes,
-                  line_offset(line_buffers_[buffer].line), token(Op::kLine, buffer));
+                  line_offset(line_buffers_[buffer].line, index % 2), token(Op::kLine, index));
 }
 
-void DirectFlash::line_ended(std::uint32_t buffer, std::int64_t result) {
-    LineBuffer& b = line_buffers_[buffer];
-    if (result != kLineBytes && !b.tried) {
-        b.tried = true;
-        queue_line(buffer);
+void DirectFlash::line_ended(std::uint32_t index, std::int64_t result) {
+    LineBuffer& b = line_buffers_[index / 2];
+    if (result != kLineBytes && !b.tried[index % 2]) {
+        b.tried[index % 2] = true;
+        queue_line(index);
         if (!queue_->submit()) fail("records are not taken by the kernel", -EIO);
         return;
     }
-    --lines_in_flight_;
-    free_lines_.push_back(buffer);
     if (result != kLineBytes) fail("records cannot be written", result < 0 ? result : -EIO);
+    if (--b.on_their_way > 0) return;
+    --lines_in_flight_;
+    free_lines_.push_back(index / 2);
 }
 
 /// The pages of a unit up to the first that is still on its way are on the medium: their records may follow.
@@ -141,9 +143,11 @@ void DirectFlash::write_lines() {
         to_write_.pop_back();
         const std::uint32_t buffer = free_lines_.back();
         free_lines_.pop_back();
-        line_buffers_[buffer] = {line, false};
+        line_buffers_[buffer] = {line, {}, 2};
         compose(line, lines_.data() + std::size_t{buffer} * kLineBytes);
-        queue_line(buffer);
+        // Side by side: either copy alone is the record, and both follow their page.
+        queue_line(line_index(buffer, 0));
+        queue_line(line_index(buffer, 1));
         ++lines_in_flight_;
     }
     if (!queue_->submit()) fail("records are not taken by the kernel", -EIO);

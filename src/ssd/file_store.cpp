@@ -41,8 +41,8 @@ SyncWorker& MappedFile::worker() {
 MappedFlash::MappedFlash(MappedFile& file, UnitRange range) : shared_(file) {
     const Superblock& s = file.file().superblock();
     unit_bytes_ = std::uint64_t{s.pages_per_unit} * nvme::kBlockBytes;
-    attach(s.geometry(), file.data(), file.records(), range);
-    scan_write_pointers();
+    attach(s.geometry(), file.data(), file.records(), file.record_copies(), range);
+    file.file().note_rotten_records(scan_records());
 }
 
 FlashStatus MappedFlash::program(deengine::PageNumber page, const std::byte* data, deengine::PageOob& oob) {

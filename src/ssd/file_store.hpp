@@ -30,6 +30,9 @@ class MappedFile {
     StoreFile& file() { return *file_; }
     [[nodiscard]] std::byte* data() const { return mapping_.data() + file_->superblock().data_offset; }
     [[nodiscard]] std::byte* records() const { return mapping_.data() + file_->superblock().oob_offset; }
+    [[nodiscard]] std::byte* record_copies() const {
+        return mapping_.data() + file_->superblock().record_copies_offset();
+    }
     /// Any thread; started by the first that asks.
     SyncWorker& worker();
     void on_sync_end(std::function<void()> call) { on_sync_end_ = std::move(call); }

@@ -2,7 +2,8 @@
 
 #include <gnstor/base/crc32c.hpp>
 
-#include <array>
+#include "ssd/record_copies.hpp"
+
 #include <atomic>
 #include <cstring>
 
@@ -15,37 +16,53 @@ using deengine::PageOob;
 
 namespace {
 
-bool all_zero(const std::byte* record) {
-    std::array<std::uint64_t, 8> words;
-    std::memcpy(words.data(), record, sizeof words);
-    std::uint64_t any = 0;
-    for (const std::uint64_t w : words) any |= w;
-    return any == 0;
-}
-
 void copy_sectors(bool past_caches, void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) {
     (past_caches ? stream_sectors_crc32c : copy_sectors_crc32c)(to, from, sectors, crcs);
 }
 
 }  // namespace
 
-void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob, UnitRange range) {
+void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob,
+                        std::byte* oob_copies, UnitRange range) {
     geometry_ = geometry;
     range_ = range;
     data_ = data;
     oob_ = oob;
+    oob_copies_ = oob_copies;
     write_pointer_.assign(range.units, 0);
     reserved_unit_ = geometry.units;
 }
 
-void FlashArray::scan_write_pointers() {
+bool FlashArray::mend(PageNumber page) {
+    std::byte* const first = oob_ + std::size_t{page} * sizeof(PageOob);
+    const RecordCopies found = compare_records(first, copy_of(page));
+    if (found.equal) return false;
+    // One after the other, so that one of the two stands at every instant.
+    std::memcpy(copy_of(page), &found.counts, sizeof found.counts);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    std::memcpy(first, &found.counts, sizeof found.counts);
+    return found.rotten;
+}
+
+std::uint64_t FlashArray::scan_records() {
+    std::uint64_t rotten = 0;
+    const std::size_t unit_bytes = std::size_t{geometry_.pages_per_unit} * sizeof(PageOob);
     for (std::uint32_t i = 0; i < range_.units; ++i) {
-        const std::byte* first =
-            oob_ + std::size_t{range_.first + i} * geometry_.pages_per_unit * sizeof(PageOob);
+        const PageNumber first_page = (range_.first + i) * geometry_.pages_per_unit;
+        const std::byte* first = oob_ + std::size_t{first_page} * sizeof(PageOob);
+        if (oob_copies_ != nullptr && std::memcmp(first, copy_of(first_page), unit_bytes) != 0)
+            for (std::uint32_t p = 0; p < geometry_.pages_per_unit; ++p)
+                rotten += mend(first_page + p) ? 1 : 0;
         std::uint32_t next = geometry_.pages_per_unit;
-        while (next > 0 && all_zero(first + std::size_t{next - 1} * sizeof(PageOob))) --next;
+        const auto erased = [&](std::uint32_t index) {
+            PageOob record;
+            std::memcpy(&record, first + std::size_t{index} * sizeof(PageOob), sizeof record);
+            return is_erased(record);
+        };
+        while (next > 0 && erased(next - 1)) --next;
         write_pointer_[i] = next;
     }
+    return rotten;
 }
 
 bool FlashArray::programmed(PageNumber page) const {
@@ -72,6 +89,7 @@ void FlashArray::store_record(PageNumber page, PageOob& oob) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::memcpy(oob_ + std::size_t{page} * sizeof(PageOob), &oob, sizeof oob);
     std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (oob_copies_ != nullptr) std::memcpy(copy_of(page), &oob, sizeof oob);
     write_pointer_[page / geometry_.pages_per_unit - range_.first] = page % geometry_.pages_per_unit + 1;
 }
 
@@ -109,14 +127,17 @@ FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
     if (!range_.has(page / geometry_.pages_per_unit)) return FlashStatus::kRefused;
     const std::byte* record = oob_ + std::size_t{page} * sizeof(PageOob);
     std::memcpy(&oob, record, sizeof oob);
-    if (all_zero(record)) {
+    if (!is_whole(oob) && oob_copies_ != nullptr && programmed(page)) {
+        (void)mend(page);
+        std::memcpy(&oob, record, sizeof oob);
+    }
+    if (is_erased(oob)) {
         // Below the write pointer a record that never reached the medium is a torn page, not a free one.
         if (programmed(page)) return FlashStatus::kUncorrectable;
         oob.kind = PageKind::kErased;
         return FlashStatus::kOk;
     }
-    if (oob.crc != crc32c(&oob, offsetof(PageOob, crc))) return FlashStatus::kUncorrectable;
-    return FlashStatus::kOk;
+    return is_whole(oob) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
 }
 
 FlashStatus FlashArray::erase(std::uint32_t unit) {
@@ -124,7 +145,9 @@ FlashStatus FlashArray::erase(std::uint32_t unit) {
     std::byte* first = oob_ + std::size_t{unit} * geometry_.pages_per_unit * sizeof(PageOob);
     // From the last record down: a kill in between leaves a unit that is programmed up to some page, never
     // one with holes.
+    const PageNumber first_page = unit * geometry_.pages_per_unit;
     for (std::uint32_t i = write_pointer_[unit - range_.first]; i > 0; --i) {
+        if (oob_copies_ != nullptr) std::memset(copy_of(first_page + i - 1), 0, sizeof(PageOob));
         std::memset(first + std::size_t{i - 1} * sizeof(PageOob), 0, sizeof(PageOob));
         std::atomic_signal_fence(std::memory_order_seq_cst);
     }

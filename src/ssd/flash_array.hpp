@@ -1,10 +1,13 @@
-// flash_array.hpp: NAND's rules over two plain arrays, one of pages and one of out-of-band records.
+// flash_array.hpp: NAND's rules over plain arrays: one of pages, and one or two of their out-of-band
+// records (of two, each holds all of them: record_copies.hpp).
 //
 // Owns the write pointers; the arrays belong to who derives from it (memory_flash.hpp, file_store.hpp).
 // Invariants
 //   * a unit's pages below its write pointer are programmed, those above are erased; a page is programmed
 //   once between erases;
 //   * a record is stored after its data, so a process killed at any instruction leaves whole pages or none;
+//   * both copies of a record are stored and erased together; where they differ when the arrays are taken
+//   over, or one is found damaged, the one that counts replaces the other;
 //   * write pointers are derived from the records alone: an erased record is 64 zero bytes (a hole in a
 //   sparse file).
 //   * pages of units outside of its range are refused: several of them, each with a range of its own, may
@@ -52,14 +55,13 @@ class FlashArray : public deengine::Flash {
     }
 
   protected:
-    /// `data` has geometry.pages() * 4096 bytes, `oob` 64 a page; both outlive this object.
-    void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob, UnitRange range);
-    void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob) {
-        attach(geometry, data, oob, {0, geometry.units});
-    }
-    /// Reads every record of the range once and sets the write pointers: first page above the last one that
-    /// is not erased.
-    void scan_write_pointers();
+    /// `data` has geometry.pages() * 4096 bytes, `oob` 64 a page, and so has `oob_copies` where there are
+    /// second copies (else it is null); all outlive this object.
+    void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob, std::byte* oob_copies,
+                UnitRange range);
+    /// Reads every record of the range once, makes both copies equal, and sets the write pointers: first page
+    /// above the last one that is not erased. Returns how many records had one copy that was damaged.
+    std::uint64_t scan_records();
     /// Before the first program of a unit since it was erased, and when another unit was programmed in
     /// between (a copy of a store may have lost the room of a unit that was begun): makes its room certain,
     /// so that no store can fault. False: no space left.
@@ -82,10 +84,16 @@ class FlashArray : public deengine::Flash {
     [[nodiscard]] bool programmed(deengine::PageNumber page) const;
     deengine::FlashStatus check_program(deengine::PageNumber page, const deengine::PageOob& oob);
     void store_record(deengine::PageNumber page, deengine::PageOob& oob);
+    [[nodiscard]] std::byte* copy_of(deengine::PageNumber page) const {
+        return oob_copies_ + std::size_t{page} * sizeof(deengine::PageOob);
+    }
+    /// Makes both copies what counts, if they differ. Returns whether one of them was damaged.
+    bool mend(deengine::PageNumber page);
 
     deengine::FlashGeometry geometry_{};
     std::byte* data_ = nullptr;
     std::byte* oob_ = nullptr;
+    std::byte* oob_copies_ = nullptr;
     std::uint32_t reserved_unit_ = 0;  // the last whose room was made certain; geometry_.units: none yet
     bool begun_ = false;               // a sync that was not asked for yet
     UnitRange range_{};

@@ -23,13 +23,13 @@ Result<std::unique_ptr<MemoryFlash>> MemoryFlash::create(deengine::FlashGeometry
 MemoryFlash::MemoryFlash(std::shared_ptr<MemoryPages> pages, deengine::FlashGeometry geometry,
                          UnitRange range)
     : pages_(std::move(pages)), range_(pages_->add_range(range)) {
-    attach(geometry, pages_->data(), pages_->records(), range);
+    attach(geometry, pages_->data(), pages_->records(), nullptr, range);
 }
 
 std::unique_ptr<MemoryFlash> MemoryFlash::part(UnitRange range) const {
     std::unique_ptr<MemoryFlash> made(new MemoryFlash(pages_, geometry(), range));
     made->copy_past_caches(past_caches());
-    made->scan_write_pointers();
+    (void)made->scan_records();
     return made;
 }
 

@@ -127,17 +127,7 @@ class MediumCheck {
     }
 
   private:
-    [[nodiscard]] PageOob record(PageNumber page) const {
-        PageOob oob;
-        std::memcpy(&oob, view_.raw(view_.record_offset(page), sizeof oob).data(), sizeof oob);
-        return oob;
-    }
-    static bool erased(const PageOob& oob) {
-        const PageOob nothing{};
-        return std::memcmp(&oob, &nothing, sizeof oob) == 0;
-    }
-    static bool whole(const PageOob& oob) { return oob.crc == crc32c(&oob, offsetof(PageOob, crc)); }
-
+    [[nodiscard]] PageOob record(PageNumber page) const { return view_.record(page).counts; }
     [[nodiscard]] std::uint32_t newest_group(UnitRange range) const {
         const std::uint32_t per = view_.superblock().pages_per_unit;
         bool any = false;
@@ -145,7 +135,7 @@ class MediumCheck {
         for (std::uint64_t p = std::uint64_t{range.first} * per;
              p < std::uint64_t{range.first + range.units} * per; ++p) {
             const PageOob oob = record(static_cast<PageNumber>(p));
-            if (erased(oob) || !whole(oob)) continue;
+            if (is_erased(oob) || !is_whole(oob)) continue;
             if (!any || static_cast<std::int32_t>(oob.group - newest) > 0) newest = oob.group;
             any = true;
         }
@@ -161,7 +151,8 @@ class MediumCheck {
     [[nodiscard]] std::uint32_t serial_of_unit(PageNumber first, std::uint32_t end) const {
         std::uint32_t serial = 0;
         for (std::uint32_t i = 0; i < end; ++i)
-            if (const PageOob oob = record(first + i); whole(oob)) serial = std::max(serial, oob.unit_serial);
+            if (const PageOob oob = record(first + i); is_whole(oob))
+                serial = std::max(serial, oob.unit_serial);
         return serial;
     }
 
@@ -169,7 +160,7 @@ class MediumCheck {
         const std::uint32_t per = view_.superblock().pages_per_unit;
         const PageNumber first = number * per;
         std::uint32_t end = per;  // above its last record that is not erased
-        while (end > 0 && erased(record(first + end - 1))) --end;
+        while (end > 0 && is_erased(record(first + end - 1))) --end;
         const std::uint32_t serial = serial_of_unit(first, end);
         bool any = false, system = false;
         std::uint32_t leftovers = 0;
@@ -179,7 +170,7 @@ class MediumCheck {
             const PageNumber page = first + i;
             const PageOob oob = record(page);
             ++check_.records;
-            if (!whole(oob)) {
+            if (!is_whole(oob)) {
                 unreadable.push_back(page);
                 ++check_.damaged_records;
                 continue;
@@ -203,7 +194,19 @@ class MediumCheck {
                                        "undid; they count for nothing",
                                        number, leftovers));
         for (const PageNumber bad : unreadable) bad_record(bad, true);
-        looked_at(std::uint64_t{per} * sizeof(PageOob));
+        if (view_.record_copies_differ(first, per)) copies_of(first, per);
+        looked_at(std::uint64_t{per} * 2 * sizeof(PageOob));
+    }
+
+    void copies_of(PageNumber first, std::uint32_t pages) {
+        for (PageNumber page = first; page < first + pages; ++page) {
+            if (!view_.record(page).rotten) continue;
+            ++check_.damaged_record_copies;
+            findings_.note(
+                view_.record_offset(page),
+                fmt::format("one of the two copies of the record of page {} is damaged; the other counts",
+                            page));
+        }
     }
 
     void bad_record(PageNumber page, bool torn) {
@@ -276,7 +279,7 @@ void check_contents(StoreView& view, StoreCheck& check, Findings& findings, cons
 
 std::uint64_t bytes_to_check(const StoreView& view) {
     const Superblock& s = view.superblock();
-    return s.geometry().pages() * (sizeof(PageOob) + nvme::kBlockBytes);
+    return s.geometry().pages() * (2 * sizeof(PageOob) + nvme::kBlockBytes);
 }
 
 StoreCheck check_store(StoreView& view, const CheckProgress& progress) {

@@ -35,8 +35,9 @@ struct StoreCheck {
     std::uint64_t records = 0;  ///< that are not erased
     std::uint64_t data_pages = 0, system_pages = 0, lost_pages = 0;
     std::uint64_t damaged_records = 0, damaged_pages = 0;
-    std::uint64_t blocks = 0;  ///< that hold something: each was read through the map
-    bool mounted = false;      ///< the firmware accepts the store
+    std::uint64_t damaged_record_copies = 0;  ///< beside a whole copy
+    std::uint64_t blocks = 0;                 ///< that hold something: each was read through the map
+    bool mounted = false;                     ///< the firmware accepts the store
     deengine::RecoveryReport recovery{};
     double seconds = 0;
     static constexpr std::size_t kMaxFindings = 1000;

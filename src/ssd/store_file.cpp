@@ -193,6 +193,14 @@ Result<void> StoreFile::begin_use(const BootRequest& request) {
     return {};
 }
 
+void StoreFile::note_rotten_records(std::uint64_t count) const {
+    if (count == 0) return;
+    log_warn(
+        "the store {}: of the records of {} pages one of two copies was damaged, and is replaced by the "
+        "other; the medium below it loses data",
+        path_.string(), count);
+}
+
 bool StoreFile::note_recovered() {
     if (boot_.recovered == 1) return true;
     boot_.recovered = 1;

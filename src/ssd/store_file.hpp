@@ -50,6 +50,8 @@ class StoreFile final : public deengine::MetadataStore {
     Result<void> begin_use(const BootRequest& request);
     /// A mount since has ended: whatever an earlier cut tore is known. False: it could not be recorded.
     [[nodiscard]] bool note_recovered();
+    /// Says in the log that of so many records one copy was damaged, and was replaced by the other.
+    void note_rotten_records(std::uint64_t count) const;
     /// Makes everything written through fd() stable, and records that the store was closed.
     Result<void> end_use();
 

@@ -1,7 +1,8 @@
-// store_format.hpp: how a drive's store lies in its file or device. docs/store-format.md, format version 2.
+// store_format.hpp: how a drive's store lies in its file or device. docs/store-format.md, format version 3.
 // Little endian. Pure.
 //
-//   superblock 4096 | boot record 4096 | metadata slot 0 | metadata slot 1 | out-of-band records | pages
+//   superblock 4096 | boot record 4096 | metadata slot 0 | metadata slot 1
+//   | out-of-band records | their second copies | pages
 #pragma once
 
 #include "deengine/flash.hpp"
@@ -13,7 +14,7 @@
 namespace gnstor::ssd {
 
 inline constexpr std::array<char, 8> kStoreMagic = {'G', 'N', 'S', 'T', 'O', 'R', 'E', '\n'};
-inline constexpr std::uint32_t kStoreFormatVersion = 2;
+inline constexpr std::uint32_t kStoreFormatVersion = 3;
 inline constexpr std::uint32_t kStorePage = 4096;  ///< every area begins at a multiple of it
 inline constexpr std::uint64_t kBootOffset = kStorePage;
 inline constexpr std::uint64_t kStoreHeadBytes = 2ull * kStorePage;
@@ -47,6 +48,9 @@ struct Superblock {
     [[nodiscard]] deengine::FlashGeometry geometry() const {
         return {units, pages_per_unit, channels, dies_per_channel};
     }
+    /// Bytes of each of the two areas of records, which lie one behind the other.
+    [[nodiscard]] std::uint64_t records_bytes() const { return (data_offset - oob_offset) / 2; }
+    [[nodiscard]] std::uint64_t record_copies_offset() const { return oob_offset + records_bytes(); }
 };
 static_assert(sizeof(Superblock) == 4096, "the superblock fills one page");
 static_assert(offsetof(Superblock, drive_uuid) == 16 && offsetof(Superblock, metadata_offset) == 48);
@@ -113,7 +117,7 @@ struct StoreLayout {
         StoreLayout l{};
         l.metadata_offset = kStoreHeadBytes;
         l.oob_offset = l.metadata_offset + 2 * page_up(metadata_bytes);
-        l.data_offset = page_up(l.oob_offset + geometry.pages() * sizeof(deengine::PageOob));
+        l.data_offset = l.oob_offset + 2 * page_up(geometry.pages() * sizeof(deengine::PageOob));
         l.file_bytes = l.data_offset + geometry.pages() * nvme::kBlockBytes;
         return l;
     }

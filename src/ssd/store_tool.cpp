@@ -27,14 +27,11 @@ namespace {
 
 /// Every record, by what it says.
 void count_pages(const StoreView& view, StoreFacts& f) {
-    const PageOob nothing{};
     for (std::uint64_t page = 0; page < f.geometry.pages(); ++page) {
-        PageOob oob{};
-        const std::uint64_t at = view.record_offset(static_cast<PageNumber>(page));
-        std::memcpy(&oob, view.raw(at, sizeof oob).data(), sizeof oob);
-        if (std::memcmp(&oob, &nothing, sizeof oob) == 0) {
+        const PageOob oob = view.record(static_cast<PageNumber>(page)).counts;
+        if (is_erased(oob)) {
             ++f.erased_pages;
-        } else if (oob.crc != crc32c(&oob, offsetof(PageOob, crc))) {
+        } else if (!is_whole(oob)) {
             ++f.damaged_records;
         } else if (oob.kind == PageKind::kSystem) {
             ++f.system_pages;

@@ -18,9 +18,10 @@ namespace {
 /// A range of the units of a view.
 class ViewFlash final : public FlashArray {
   public:
-    ViewFlash(deengine::FlashGeometry geometry, std::byte* data, std::byte* records, UnitRange range) {
-        attach(geometry, data, records, range);
-        scan_write_pointers();
+    ViewFlash(deengine::FlashGeometry geometry, std::byte* data, std::byte* records, std::byte* record_copies,
+              UnitRange range) {
+        attach(geometry, data, records, record_copies, range);
+        (void)scan_records();
     }
 };
 
@@ -51,9 +52,9 @@ FlashParts StoreView::parts(std::uint32_t count) {
     FlashParts made;
     std::byte* const base = mapping_.data();
     for (std::uint32_t i = 0; i < count; ++i)
-        made.push_back(std::make_unique<ViewFlash>(superblock_.geometry(), base + superblock_.data_offset,
-                                                   base + superblock_.oob_offset,
-                                                   UnitRange::of(superblock_.units, i, count)));
+        made.push_back(std::make_unique<ViewFlash>(
+            superblock_.geometry(), base + superblock_.data_offset, base + superblock_.oob_offset,
+            base + superblock_.record_copies_offset(), UnitRange::of(superblock_.units, i, count)));
     return made;
 }
 

@@ -10,6 +10,7 @@
 
 #include "ssd/mapping.hpp"
 #include "ssd/posix_file.hpp"
+#include "ssd/record_copies.hpp"
 #include "ssd/store.hpp"
 #include "ssd/store_head.hpp"
 
@@ -58,6 +59,15 @@ class StoreView final : public deengine::MetadataStore {
     }
     [[nodiscard]] std::uint64_t page_offset(deengine::PageNumber page) const {
         return superblock_.data_offset + std::uint64_t{page} * nvme::kBlockBytes;
+    }
+    /// The copies of a page's record, compared.
+    [[nodiscard]] RecordCopies record(deengine::PageNumber page) const {
+        const std::byte* first = mapping_.data() + record_offset(page);
+        return compare_records(first, first + superblock_.records_bytes());
+    }
+    [[nodiscard]] bool record_copies_differ(deengine::PageNumber first, std::uint32_t pages) const {
+        const std::byte* at = mapping_.data() + record_offset(first);
+        return std::memcmp(at, at + superblock_.records_bytes(), pages * sizeof(deengine::PageOob)) != 0;
     }
     /// Bytes of the store as this view sees them.
     [[nodiscard]] std::span<const std::byte> raw(std::uint64_t offset, std::size_t bytes) const {

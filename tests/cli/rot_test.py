@@ -14,6 +14,7 @@ from store_check.crc import crc32c  # noqa: E402
 
 BLOCK = 4096
 BLOCKS = 98
+RECORD = 64
 BOOT_COPIES, BOOT_BYTES, BOOT_ID = (4096, 6144), 2048, slice(32, 48)
 
 
@@ -36,6 +37,23 @@ class Rot(Programs):
                 store.seek(place)
                 store.write(bytes([held[place] ^ (1 << self.random.randrange(8))]))
         count("rotten_pages", len(blocks))
+
+    def rot_records(self, slot):
+        """One bit in one of the two copies of every record on that drive."""
+        path = self.dir / f"ssd-{slot}.store"
+        held = path.read_bytes()
+        records, pages = struct.unpack_from("<QQ", held, 56)
+        copies = (pages - records) // 2
+        rotten = 0
+        with open(path, "r+b") as store:
+            for at in range(records, records + copies, RECORD):
+                if any(held[at:at + RECORD]):
+                    place = at + self.random.choice((0, copies)) + self.random.randrange(RECORD)
+                    store.seek(place)
+                    store.write(bytes([held[place] ^ (1 << self.random.randrange(8))]))
+                    rotten += 1
+        self.assertGreaterEqual(rotten, BLOCKS)
+        count("rotten_records", rotten)
 
     def lose_power(self, slot):
         """As if the host had been booted anew since: the store says that it was open in another boot."""
@@ -81,6 +99,15 @@ class Rot(Programs):
         said = self.whole_again(0)
         self.assertGreater(said["media_errors"] + said["doubtful_reads"], 0)
         self.assertEqual(said["older_reads"], 0)
+
+    def test_bits_that_rot_in_young_records_are_corrected_from_their_second_copies(self):
+        self.begin()
+        self.kill_daemon()
+        for slot in (0, 1):
+            self.lose_power(slot)
+            self.rot_records(slot)
+        said = self.whole_again(0)
+        self.assertEqual([said[name] for name in ("media_errors", "doubtful_reads", "doubtful_blocks", "older_reads")], [0] * 4)
 
     def test_an_idle_array_leaves_nothing_in_doubt(self):
         self.begin()

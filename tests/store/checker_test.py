@@ -49,6 +49,11 @@ class Image:
         self.shard = journal.Shard(self.store, 0, store.check_metadata(self.store, None, self.found), medium.Sectors(self.store), self.found)
         self.journal = self.shard.read_journal()
 
+    def damage_both(self):
+        """What was done to records is done to their second copies, too."""
+        size = self.store.pages * store.OOB
+        self.data[self.store.record_copy_at(0):self.store.record_copy_at(0) + size] = self.data[self.store.record_at(0):self.store.record_at(0) + size]
+
     def put(self, at, form, *values):
         struct.pack_into("<" + form, self.data, at, *values)
 
@@ -108,9 +113,9 @@ def superblock_magic(i):
     i.flip(3)
 
 
-@corruption("format version 3")
+@corruption("format version 4")
 def superblock_version(i):
-    i.put(8, "I", 3)
+    i.put(8, "I", 4)
     i.seal(0, 4092, 4092)
 
 
@@ -395,6 +400,7 @@ class Checker(unittest.TestCase):
                 self.path.write_bytes(good)
                 image = Image(self.path)
                 change(image)
+                image.damage_both()
                 self.assertNotEqual(bytes(image.data), good)
                 self.path.write_bytes(image.data)
                 done = checked(self.path)
@@ -438,6 +444,8 @@ class Checker(unittest.TestCase):
                 at = image.store.page_at(page) + pick.randrange(4096) if pick.random() < 0.5 else image.store.record_at(page) + pick.randrange(64)
                 image.flip(at, pick.randrange(1, 256))
                 changes.append((page, at))
+            if case % 4 != 0:
+                image.damage_both()
             self.path.write_bytes(image.data)
             with self.subTest(case=case, changes=changes):
                 before, code, words = self.blocks(".before")
@@ -453,6 +461,27 @@ class Checker(unittest.TestCase):
                 counts["judged"] += 1
                 counts["blocks"] += len(after)
         print(f"damaged stores: {counts['judged']} judged alike, {refused} refused by both")
+
+    def test_one_damaged_copy_of_every_record_costs_nothing(self):
+        pick = random.Random(SEED)
+        for how in ("closed", "killed"):
+            with self.subTest(how=how):
+                self.path.unlink(missing_ok=True)
+                wanted = made(self.path, SEED, 300, how)
+                image = Image(self.path)
+                used = [u.first + i for u in image.shard.units.values() for i in range(u.end)]
+                for page in used:
+                    place = pick.choice((image.store.record_at, image.store.record_copy_at))(page)
+                    image.flip(place + pick.randrange(64), 1 << pick.randrange(8))
+                self.path.write_bytes(image.data)
+                before, code, words = self.blocks(".before")
+                self.assertEqual((code, before), (0, wanted), words)
+                self.assertEqual(words.count("one of the two copies of the record"), len(used))
+                done = subprocess.run([MAKE, str(self.path), "1", "0", "closed", "1"], capture_output=True, text=True, timeout=120, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                after, code, words = self.blocks(".after")
+                self.assertEqual((code, after), (0, wanted), words)
+                self.assertNotIn("one of the two copies", words)
 
     def test_a_block_is_shown_with_its_place(self):
         wanted = made(self.path, SEED, 200, "closed")

@@ -1,0 +1,52 @@
+// record_copies.hpp: which of the two copies of a page's out-of-band record counts. docs/store-format.md,
+// "Records and pages".
+//
+// A store keeps every record twice, in areas far apart, so that damage of one copy loses nothing. A cut may
+// take one copy and leave the other, or leave in one what the other had before: the page's record is then the
+// one that a store with a single copy could have been left with, too. Pure.
+#pragma once
+
+#include <gnstor/base/crc32c.hpp>
+
+#include "deengine/flash.hpp"
+
+#include <cstddef>
+#include <cstring>
+
+namespace gnstor::ssd {
+
+inline bool is_erased(const deengine::PageOob& record) {
+    static constexpr deengine::PageOob kNothing{};
+    return std::memcmp(&record, &kNothing, sizeof record) == 0;
+}
+
+inline bool is_whole(const deengine::PageOob& record) {
+    return record.crc == crc32c(&record, offsetof(deengine::PageOob, crc));
+}
+
+struct RecordCopies {
+    deengine::PageOob counts{};  ///< the page's record: whole, erased, or damaged
+    bool equal = false;          ///< both copies are the same: nothing is to be mended
+    bool rotten = false;         ///< a damaged copy beside a whole one: no cut of a power supply leaves that
+};
+
+/// A whole copy counts before one that is not; of two whole ones that of the later opening of the unit, since
+/// the other one is what a lost erasure left; a damaged copy before an erased one.
+inline RecordCopies compare_records(const std::byte* first, const std::byte* second) {
+    RecordCopies found;
+    std::memcpy(&found.counts, first, sizeof found.counts);
+    found.equal = std::memcmp(first, second, sizeof found.counts) == 0;
+    if (found.equal) return found;
+    deengine::PageOob other;
+    std::memcpy(&other, second, sizeof other);
+    const bool whole = is_whole(found.counts);
+    const bool other_whole = is_whole(other);
+    found.rotten =
+        (whole && !other_whole && !is_erased(other)) || (other_whole && !whole && !is_erased(found.counts));
+    const bool other_counts = other_whole ? !whole || other.unit_serial > found.counts.unit_serial
+                                          : !whole && is_erased(found.counts);
+    if (other_counts) found.counts = other;
+    return found;
+}
+
+}  // namespace gnstor::ssd
