@@ -1,11 +1,14 @@
 #include "ssd/posix_file.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 namespace gnstor::ssd {
@@ -40,6 +43,16 @@ bool write_all(int fd, const void* from, std::size_t bytes, std::uint64_t at) {
         p += n;
         at += static_cast<std::uint64_t>(n);
         bytes -= static_cast<std::size_t>(n);
+    }
+    return true;
+}
+
+bool lock_soon(int fd, int operation) {
+    constexpr std::chrono::milliseconds kPatience{1000}, kStep{5};
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (::flock(fd, operation | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() > deadline) return false;
+        std::this_thread::sleep_for(kStep);
     }
     return true;
 }

@@ -21,7 +21,7 @@ namespace gnstor::ssd {
 namespace {
 
 Result<void> lock(int fd, const std::filesystem::path& path) {
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return {};
+    if (lock_soon(fd, LOCK_EX)) return {};
     if (errno == EWOULDBLOCK) {
         return error(Errc::kBusy, "the store {} is in use by another process; stop that one first",
                      path.string());

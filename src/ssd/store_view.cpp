@@ -35,7 +35,7 @@ Result<std::unique_ptr<StoreView>> StoreView::open(const std::filesystem::path& 
         return error(code, "cannot open the store {}: {}", path.string(), errno_text());
     }
     // Pairs with the exclusive lock of a drive (store_file.cpp).
-    if (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0)
+    if (!lock_soon(fd.get(), LOCK_SH))
         return error(Errc::kBusy, "the store {} is in use: {}; stop what serves it first", path.string(),
                      errno == EWOULDBLOCK ? "a drive has it open" : errno_text());
     GN_ASSIGN(const Superblock superblock, read_superblock(fd.get(), path));

@@ -29,6 +29,10 @@ void count(void* memory, std::int64_t sign) noexcept {
     count(memory, 1);
     return memory;
 }
+// The library's own form would take its memory from elsewhere than where the next one returns it.
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+    return operator new(bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
     if (memory != nullptr) count(memory, -1);
     std::free(memory);

@@ -21,6 +21,10 @@ std::uint64_t allocated = 0;  // one thread only
     if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
     std::abort();
 }
+// The library's own form would take its memory from elsewhere than where the next one returns it.
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+    return operator new(bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
 }
