@@ -152,6 +152,8 @@ class Manager {
     Result<void> sure();    ///< that the records are the store's: before anything is decided from them
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
+    [[nodiscard]] bool misses_none();  ///< each slot of the map has a drive that was found at the start
+    void note_told();
     Result<void> grant(Drive& drive);     ///< MAP SET
     Result<void> catch_up(Drive& drive);  ///< all that is in force without it
     void observe_time(std::uint64_t now_ms);

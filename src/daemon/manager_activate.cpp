@@ -173,7 +173,24 @@ Result<void> Manager::activate_map() {
     }
     map_in_force_ = first.ok();
     if (map_in_force_ || without) told_ = records_.map.version;
+    if (map_in_force_ && misses_none()) note_told();
     return first;
+}
+
+bool Manager::misses_none() {
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+            return false;
+    return true;
+}
+
+/// Tells a later gnstord that it need not ask the drives of this version again. Where that cannot be stored
+/// it asks them, no more.
+void Manager::note_told() {
+    if (records_.told == records_.map.version || !read_only_.empty() || unsure_) return;
+    Change change;
+    change.told = records_.map.version;
+    (void)commit(change).ok();
 }
 
 Result<void> Manager::grant(Drive& drive) {

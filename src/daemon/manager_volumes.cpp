@@ -98,8 +98,12 @@ Result<client::ClientIdentity> Manager::register_client(const std::string& name)
 }
 
 Result<client::ArrayView> Manager::array() const {
-    // A drive that does not answer since takes nothing back: the version has the same bytes for ever.
-    if (told_ != records_.map.version) {
+    // A drive that does not answer since takes nothing back: it has activated the version, durably, and
+    // serves no older one; a version has the same bytes for ever. That holds over restarts of this daemon,
+    // too, so that who comes while a drive is away reads from the others. A version that was never in force
+    // is not told: a drive may still serve, and acknowledge writes under, the one before it (ARRAY.md, rules
+    // 2, 4, 5).
+    if (told_ != records_.map.version && records_.told != records_.map.version) {
         for (const Drive& drive : drives_)
             if (!drive.trouble.empty())
                 return error(Errc::kBusy,
@@ -264,8 +268,11 @@ Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const s
                      "volume '{}' belongs to {} and is not shared with {}; its owner can share it", name,
                      client_name(record.owner), client_name(client));
     if (mode == client::OpenMode::kRead) {
+        // Reading waits for no drive that is away: whatever the last change was, each replica that serves
+        // holds all that was acknowledged (ARRAY.md, rules 5 and 9). But what was never in force may vanish.
         if (!live_[id].in_force) {
-            if (Result<void> active = activate(id); !active.ok())
+            const Result<void> active = activate(id);
+            if (!active.ok() && (records_.creating.contains(id) || !superseded_.empty()))
                 return pending_error(fmt::format("the last change of volume '{}'", name), active.error());
         }
         return client::OpenedVolume{record, mode, 0};

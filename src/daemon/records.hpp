@@ -24,6 +24,8 @@ struct Records {
     std::uint64_t term = 0;       ///< of the last daemon that started; 0: an empty store
     nvme::Epoch epoch_floor = 0;  ///< every new volume is born above it
     placement::ArrayMap map{};    ///< version 0: none yet
+    nvme::MapVersion told =
+        0;  ///< the newest version that every drive of it has activated: clients may have it
     std::map<nvme::ClientId, std::string>
         clients;  ///< name empty: known by its id alone (rebuilt from drives)
     std::map<nvme::VolumeId, nvme::VolumeRecord> volumes;
@@ -36,6 +38,7 @@ struct Change {
     std::optional<std::uint64_t> term;
     std::optional<nvme::Epoch> epoch_floor;
     std::optional<placement::ArrayMap> map;
+    std::optional<nvme::MapVersion> told;
     std::vector<std::pair<nvme::ClientId, std::string>> put_clients;
     std::vector<nvme::VolumeRecord> put_volumes;  ///< makes the VID live
     std::vector<nvme::VolumeId> begin_creations;  ///< of put_volumes

@@ -15,8 +15,8 @@ constexpr std::int64_t kApplicationId = 0x474E5374;  // "GNSt"
 
 constexpr const char* kSchema =
     "CREATE TABLE array(id INTEGER PRIMARY KEY CHECK(id = 1), term INTEGER NOT NULL, epoch_floor INTEGER NOT "
-    "NULL, map BLOB);"
-    "INSERT INTO array VALUES(1, 0, 0, NULL);"
+    "NULL, map BLOB, told INTEGER NOT NULL DEFAULT 0);"
+    "INSERT INTO array VALUES(1, 0, 0, NULL, 0);"
     "CREATE TABLE clients(id INTEGER PRIMARY KEY, name TEXT NOT NULL);"
     "CREATE TABLE volumes(vid INTEGER PRIMARY KEY, name TEXT NOT NULL, epoch INTEGER NOT NULL, record BLOB "
     "NOT NULL);"
@@ -189,12 +189,16 @@ Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
             Errc::kUnsupported,
             "the record store {} was written by a newer gnstord (schema {}, this one knows {}); use that one",
             file.string(), schema, kStoreSchema);
-    } else if (schema == 1) {  // schema 2 added the creations under way
-        GN_TRY(run("CREATE TABLE creating(vid INTEGER PRIMARY KEY); PRAGMA user_version = 2",
-                   "renew its tables"));
     } else if (schema < 1) {
         return error(Errc::kCorrupt, "the record store {} has the impossible schema {}", file.string(),
                      schema);
+    } else {
+        if (schema < 2)  // schema 2 added the creations under way
+            GN_TRY(run("CREATE TABLE creating(vid INTEGER PRIMARY KEY)", "renew its tables"));
+        if (schema < 3)  // schema 3 added the map version that was in force once
+            GN_TRY(
+                run("ALTER TABLE array ADD COLUMN told INTEGER NOT NULL DEFAULT 0; PRAGMA user_version = 3",
+                    "renew its tables"));
     }
     return run("COMMIT", "keep its tables");
 }
@@ -218,10 +222,11 @@ Result<Records> SqliteRecordStore::Impl::read() {
                      file.string(), what);
     };
     bool found = false;
-    GN_TRY(each("SELECT term, epoch_floor, map FROM array", [&](sqlite3_stmt* row) -> Result<void> {
+    GN_TRY(each("SELECT term, epoch_floor, map, told FROM array", [&](sqlite3_stmt* row) -> Result<void> {
         found = true;
         records.term = static_cast<std::uint64_t>(sqlite3_column_int64(row, 0));
         records.epoch_floor = static_cast<nvme::Epoch>(sqlite3_column_int64(row, 1));
+        records.told = static_cast<nvme::MapVersion>(sqlite3_column_int64(row, 3));
         if (sqlite3_column_type(row, 2) == SQLITE_NULL) return {};
         if (sqlite3_column_bytes(row, 2) != static_cast<int>(sizeof(records.map)))
             return damaged("its map has a wrong size");
@@ -282,6 +287,11 @@ Result<void> SqliteRecordStore::Impl::put_array(const Change& change) {
         GN_ASSIGN(const Statement put, prepare("UPDATE array SET map = ?1"));
         sqlite3_bind_blob(put.get(), 1, &*change.map, sizeof(*change.map), SQLITE_STATIC);
         GN_TRY(finish(put, "store the map"));
+    }
+    if (change.told) {
+        GN_ASSIGN(const Statement put, prepare("UPDATE array SET told = ?1"));
+        sqlite3_bind_int64(put.get(), 1, *change.told);
+        GN_TRY(finish(put, "store the version in force"));
     }
     return {};
 }

@@ -128,15 +128,16 @@ Result<void> NodeArray::Impl::find_nodes() {
     if (!options.known.empty()) {
         GN_ASSIGN(earlier, read_known(options.known));
     }
-    const auto until = Clock::now() + std::chrono::milliseconds(options.wait_ms);
+    const auto begin = Clock::now();
     for (const NodeAddress& where : options.nodes) {
         auto node = std::make_unique<NodeOfArray>();
-        Result<KnownNode> found = find_or_wait(where, until);
+        const auto known = std::find_if(earlier.begin(), earlier.end(),
+                                        [&](const KnownNode& n) { return n.where == where; });
+        const std::uint32_t wait_ms = known == earlier.end() ? options.wait_ms : options.known_wait_ms;
+        Result<KnownNode> found = find_or_wait(where, begin + std::chrono::milliseconds(wait_ms));
         if (found.ok()) {
             node->known = std::move(found).value();
         } else {
-            const auto known = std::find_if(earlier.begin(), earlier.end(),
-                                            [&](const KnownNode& n) { return n.where == where; });
             if (known == earlier.end())
                 return error(found.error().code,
                              "the node at {} port {} cannot be asked for its SSDs: {}; start "

@@ -268,7 +268,15 @@ class Nodes(Programs):
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(DEADLINE_S), 0)
         self.assertFalse((self.root / "n1" / "node.json").exists())
-        # Without one of its nodes the daemon begins all the same, and takes it in when it is there.
+        # Without one of its nodes the daemon begins all the same, whatever became of its last life, and who comes then reads.
+        for last in (signal.SIGTERM, signal.SIGKILL):
+            daemon = self.daemon(*words)
+            self.assertFalse(self.ask("status")["map_in_force"])
+            self.assertEqual(self.cli("cat", "data").stdout, b"kept" * 10_000)
+            self.assertEqual([o["name"] for o in self.ask("ls")["objects"]], ["data"])
+            daemon.send_signal(last)
+            daemon.wait(DEADLINE_S)
+        # It takes the node in when it is there.
         daemon = self.daemon(*words)
         self.assertTrue(self.ask("status")["warnings"])
         self.node(1, addresses[1])

@@ -96,13 +96,24 @@ TEST_F(SqliteStoreTest, WhatWasSavedIsThereAfterReopening) {
 
 TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
-    sql("DROP TABLE creating; PRAGMA user_version = 1");
+    sql("DROP TABLE creating; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 1");
     for (int opened = 0; opened < 2; ++opened) {
         auto store = open();
         ASSERT_TRUE(store.ok()) << store.error().message;
         EXPECT_EQ(store.value()->load()->volumes.size(), 1u);
         EXPECT_TRUE(store.value()->load()->creating.empty());
+        EXPECT_EQ(store.value()->load()->told, 0u);
     }
+}
+
+TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsRenewedAndRemembersTheMapThatWasInForce) {
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    sql("ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 2");
+    Change told;
+    told.told = 7;
+    ASSERT_TRUE(open().value()->save(told).ok());
+    EXPECT_EQ(open().value()->load()->told, 7u);
+    EXPECT_EQ(open().value()->load()->volumes.size(), 1u);
 }
 
 TEST_F(SqliteStoreTest, AKilledProcessLosesNothingThatWasAcknowledged) {
