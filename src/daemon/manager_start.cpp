@@ -353,12 +353,16 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
 
 void Manager::settle_live(const Takeover& t) {
     for (auto& [id, live] : live_) {
-        // In force as far as the drives that are here can tell; one that is missing holds up the next change.
-        // A creation is in force when activate() has seen it on every drive and said so to the store.
+        // A creation is in force when activate() has seen it on every drive and said so to the store. Any
+        // other change is in force when every drive has it. Of a slot whose drive is not here nobody knows:
+        // activate() settles the change when a grant from before this start has ended (ARRAY.md, rule 2).
         live.in_force =
             (records_.volumes.at(id).flags & nvme::kVolumeDeleting) == 0 && !records_.creating.contains(id);
         for (std::size_t d = 0; d < drives_.size(); ++d)
             if (drives_[d].slot != kNoSlot && !t.has(d, id)) live.in_force = false;
+        for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+            if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+                live.in_force = false;
     }
 }
 

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -129,12 +130,24 @@ Result<void> NodeArray::Impl::find_nodes() {
         GN_ASSIGN(earlier, read_known(options.known));
     }
     const auto begin = Clock::now();
+    const auto known_as = [&](const NodeAddress& where) {
+        return std::find_if(earlier.begin(), earlier.end(),
+                            [&](const KnownNode& n) { return n.where == where; });
+    };
+    // All at once: a host that drops packets costs options.timeout_ms, and so do several of them.
+    std::vector<std::future<Result<KnownNode>>> answers;
     for (const NodeAddress& where : options.nodes) {
+        const std::uint32_t wait_ms =
+            known_as(where) == earlier.end() ? options.wait_ms : options.known_wait_ms;
+        answers.push_back(std::async(std::launch::async, [this, where, begin, wait_ms] {
+            return find_or_wait(where, begin + std::chrono::milliseconds(wait_ms));
+        }));
+    }
+    for (std::size_t i = 0; i < options.nodes.size(); ++i) {
+        const NodeAddress& where = options.nodes[i];
         auto node = std::make_unique<NodeOfArray>();
-        const auto known = std::find_if(earlier.begin(), earlier.end(),
-                                        [&](const KnownNode& n) { return n.where == where; });
-        const std::uint32_t wait_ms = known == earlier.end() ? options.wait_ms : options.known_wait_ms;
-        Result<KnownNode> found = find_or_wait(where, begin + std::chrono::milliseconds(wait_ms));
+        const auto known = known_as(where);
+        Result<KnownNode> found = answers[i].get();
         if (found.ok()) {
             node->known = std::move(found).value();
         } else {

@@ -135,6 +135,28 @@ TEST_F(GrantsTest, AMissingDriveIsWaitedForAfterAStart) {
     EXPECT_TRUE(open(alice, "v").ok());
 }
 
+TEST_F(GrantsTest, AChangeThatIsAskedForAgainAfterAStartWaitsForTheDriveThatIsMissing) {
+    const auto bob = client("bob");
+    refuse(2);
+    EXPECT_FALSE(manager->share_volume(alice, "v", bob).ok());
+    manager.reset();
+    array.boot();
+    std::vector<SsdPort*> ports = array.ports();
+    ports.erase(ports.begin() + 2);
+    auto again = Manager::start(*store, ports, options, now);
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    manager = std::move(again).value();
+    manager->tick(now);
+    EXPECT_FALSE(manager->share_volume(alice, "v", bob).ok()) << "the missing drive may serve by its grant";
+    EXPECT_TRUE(open(alice, "v", client::OpenMode::kRead).ok()) << "reading waits for no drive that is away";
+    let_pass(kBoundMs - 1);
+    EXPECT_EQ(pending(), 1u);
+    EXPECT_FALSE(manager->share_volume(alice, "v", bob).ok());
+    let_pass(1);
+    EXPECT_EQ(pending(), 0u);
+    EXPECT_TRUE(manager->share_volume(alice, "v", bob).ok());
+}
+
 TEST_F(GrantsTest, CreationsAndDeletionsWaitForEveryDrive) {
     refuse(2);
     EXPECT_FALSE(create(alice, "w").ok());

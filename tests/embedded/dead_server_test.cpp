@@ -84,14 +84,18 @@ class DeadServer : public ::testing::Test {
         volume = client->open("v", client::OpenMode::kWrite).value();
         GN_ASSERT_OK(volume->write(0, std::vector<std::byte>(r.capacity_bytes, std::byte{0x5A})));
     }
-    /// What gnstord does when it starts: its SSDs have no map.
+    /// What gnstord does when it starts: its SSDs have no map. Ports belong to the daemon's thread, which
+    /// keeps away from them while it is suspended.
     void give_map() {
-        for (std::uint32_t slot = 0; slot < kSsds; ++slot) {
-            nvme::MapSet set{};
-            set.slot = slot;
-            set.map = daemon->array().value().map;
-            GN_ASSERT_OK(ports[slot]->map_set(daemon->inspect().term, set, 0));
+        nvme::MapSet set{};
+        set.map = daemon->array().value().map;
+        const std::uint64_t term = daemon->inspect().term;
+        daemon->suspend();
+        for (set.slot = 0; set.slot < kSsds; ++set.slot) {
+            const Result<void> given = ports[set.slot]->map_set(term, set, 0);
+            EXPECT_TRUE(given.ok()) << given.error().message;
         }
+        daemon->resume();
     }
     Status read(std::uint32_t channel, std::uint32_t block) {
         std::vector<std::byte> to(nvme::kBlockBytes);

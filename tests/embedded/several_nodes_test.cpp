@@ -81,14 +81,18 @@ class SeveralNodes : public ::testing::Test {
         nodes[node] = embedded::Node::open(o, listen).value();
         ASSERT_TRUE(nodes[node]->serves_shm());
     }
-    /// What gnstord does when a node has come back: its SSDs have no map.
+    /// What gnstord does when a node has come back: its SSDs have no map. Ports belong to the daemon's
+    /// thread, which keeps away from them while it is suspended.
     void give_map(std::uint32_t node) {
-        for (std::uint32_t slot = node * kSsdsEach; slot < (node + 1) * kSsdsEach; ++slot) {
-            nvme::MapSet set{};
-            set.slot = slot;
-            set.map = daemon->array().value().map;
-            GN_ASSERT_OK(ports[slot]->map_set(daemon->inspect().term, set, 0));
+        nvme::MapSet set{};
+        set.map = daemon->array().value().map;
+        const std::uint64_t term = daemon->inspect().term;
+        daemon->suspend();
+        for (set.slot = node * kSsdsEach; set.slot < (node + 1) * kSsdsEach; ++set.slot) {
+            const Result<void> given = ports[set.slot]->map_set(term, set, 0);
+            EXPECT_TRUE(given.ok()) << given.error().message;
         }
+        daemon->resume();
     }
     [[nodiscard]] daemon::SsdIdentity identity(std::uint32_t slot) const {
         return nodes[slot / kSsdsEach]->identity(slot % kSsdsEach);
