@@ -45,7 +45,8 @@ struct EngineOptions {
     std::function<void(const BadPlace&)> on_bad_page;
     bool accept_loss = false;  ///< mount although acknowledged blocks are lost beyond naming
     /// The flash was last served in this boot of the host, by a process that was killed: what it programmed
-    /// is all there, but for the operation under way, if the flash survives a kill. So what is bad has rotted.
+    /// is all there, but for the operation under way, if the flash survives a kill. So what is bad has
+    /// rotted.
     bool same_boot = false;
     std::uint64_t block_limit = 0;  ///< promise to users, in blocks; 0: pages / (1 + OP)
     // Simulation only. Smaller slices, parts and tables make a drive of a few hundred pages meet what a large

@@ -30,8 +30,8 @@ class FileDescriptor {
 /// All of the range, or false.
 [[nodiscard]] bool read_all(int fd, void* to, std::size_t bytes, std::uint64_t at);
 [[nodiscard]] bool write_all(int fd, const void* from, std::size_t bytes, std::uint64_t at);
-/// flock(), tried again for up to a second: the kernel may let go of what a killed process had locked a moment
-/// after that process is gone. False: errno says why; EWOULDBLOCK, that somebody holds it.
+/// flock(), tried again for up to a second: the kernel may let go of what a killed process had locked a
+/// moment after that process is gone. False: errno says why; EWOULDBLOCK, that somebody holds it.
 [[nodiscard]] bool lock_soon(int fd, int operation);
 /// Zeroes from `at` on; by punching a hole where the file system can, else by writing.
 [[nodiscard]] bool zero_all(int fd, std::uint64_t at, std::uint64_t bytes);
