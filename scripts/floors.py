@@ -11,7 +11,8 @@ Sections `fast` and `long` are checked where tests of that label ran in the cpu 
 out elsewhere.
 A counter that has a floor and was not printed fails, as one below its floor does.
 
-    floors.py check LOG SECTION...       checks the counters in LOG against these sections of every floors.json
+    floors.py check LOG SECTION... [--folders "A B"]
+                                         checks the counters in LOG against these sections of every floors.json, or of those of tests/A and tests/B
     floors.py show LOG                   prints the counters in LOG
 """
 import json
@@ -32,10 +33,12 @@ def counters(text):
     return sums
 
 
-def load_floors(root=ROOT):
-    """{section: {counter: (floor, file)}}; raises ValueError on a file that says something else."""
+def load_floors(root=ROOT, folders=None):
+    """{section: {counter: (floor, file)}}, of these folders of tests or of all; raises ValueError on a file that says something else."""
     floors = {}
     for path in sorted(pathlib.Path(root).glob("tests/*/floors.json")):
+        if folders is not None and path.parent.name not in folders:
+            continue
         for section, wanted in json.loads(path.read_text()).items():
             if section not in SECTIONS:
                 raise ValueError(f"{path}: there is no section '{section}'; sections are {', '.join(sorted(SECTIONS))}")
@@ -69,6 +72,9 @@ def main(arguments):
     if len(arguments) < 2 or arguments[0] not in ("check", "show"):
         print(__doc__, file=sys.stderr)
         return 2
+    folders = None
+    if len(arguments) > 4 and arguments[-2] == "--folders":
+        folders, arguments = arguments[-1].split(), arguments[:-2]
     log = pathlib.Path(arguments[1])
     sums = counters(log.read_text(errors="replace")) if log.exists() else {}
     if arguments[0] == "show":
@@ -76,7 +82,7 @@ def main(arguments):
             print(f"  {name:<48} {value:>16,}")
         return 0
     try:
-        lines, missed = check(sums, load_floors(), with_ci(arguments[2:]))
+        lines, missed = check(sums, load_floors(folders=folders), with_ci(arguments[2:]))
     except ValueError as wrong:
         print(f"floors: {wrong}", file=sys.stderr)
         return 1

@@ -2,8 +2,11 @@
 # stages.sh: the stages of ./run test. Each prints a heading, what it did and its time; all run even if one fails, a table closes,
 # and the last line is "N passed, N failed". Counters printed by tests are held against tests/*/floors.json (scripts/floors.py).
 
-GN_STAGES=(setup lint cpu asan tsan cuda fuzz example docs)
-GN_MORE_STAGES=(peer) # run only where they are asked for, and in continuous integration
+# In the order in which they run. GN_STAGES: every functional test, once. GN_ALL_STAGES: --all; what of it a change can reach, scripts/reach.py says.
+GN_STAGES=(setup lint cpu docs)
+GN_ALL_STAGES=(setup lint cpu peer asan tsan cuda fuzz example release docs)
+# The folders of tests that the sanitizers and the fuzzers run: all, or what a change reaches.
+GN_FOLDERS="*"
 
 stage_about() {
     case "$1" in
@@ -11,12 +14,13 @@ stage_about() {
         lint) echo "format, layer rule, file rules, Python and shell syntax" ;;
         cpu) echo "default build with CPU lanes: every test" ;;
         asan) echo "AddressSanitizer and UndefinedBehaviorSanitizer: every test" ;;
-        tsan) echo "ThreadSanitizer, test warps of many lanes: every test" ;;
+        tsan) echo "ThreadSanitizer, test warps of many lanes: every test that has threads" ;;
         cuda) echo "CUDA build where nvcc is found: compiles and links; device tests where a GPU is" ;;
         fuzz) echo "libFuzzer programs, briefly" ;;
         example) echo "cmake --install, and the examples as projects of their own" ;;
         docs) echo "generated parts of docs/ agree with docs/runs/" ;;
-        peer) echo "the Linux kernel's NVMe over RDMA as our peer, in QEMU (with --peer; less of it in CI)" ;;
+        release) echo "what is measured: the release preset, and its benchmark for a second" ;;
+        peer) echo "the Linux kernel's NVMe over RDMA as our peer, in QEMU (less of it in continuous integration)" ;;
     esac
 }
 
@@ -29,21 +33,30 @@ GN_WRONG="" # a line each of what failed, for the end of a long log
 wrong() { GN_WRONG+="$(printf '  %s: %s' "$1" "$2")"$'\n'; } # STAGE WHAT
 
 command_test() {
-    local fast=no only=() stages=()
+    local fast=no all=no since=() only=() stages=()
     parse_common "$@"
     set -- ${GN_REST[@]+"${GN_REST[@]}"}
     while [[ $# -gt 0 ]]; do
         case "$1" in
             --fast) fast=yes ;;
+            --all) all=yes ;;
             --peer) only+=(peer) ;;
+            --landed) since=(--landed) ;;
+            --since)
+                [[ $# -ge 2 ]] || die_usage "--since wants a commit"
+                since=(--since "$2")
+                shift
+                ;;
             --only)
-                [[ $# -ge 2 ]] || die_usage "--only wants a stage: ${GN_STAGES[*]} ${GN_MORE_STAGES[*]}"
+                [[ $# -ge 2 ]] || die_usage "--only wants a stage: ${GN_ALL_STAGES[*]}"
                 only+=("$2")
                 shift
                 ;;
             --list)
                 local stage
-                for stage in "${GN_STAGES[@]}" "${GN_MORE_STAGES[@]}"; do printf '%-8s %s\n' "$stage" "$(stage_about "$stage")"; done
+                for stage in "${GN_ALL_STAGES[@]}"; do
+                    printf '%-8s %s %s\n' "$stage" "$([[ " ${GN_STAGES[*]} " == *" $stage "* ]] && echo "     " || echo --all)" "$(stage_about "$stage")"
+                done
                 return 0
                 ;;
             *) die_usage "test does not know '$1'; ./run help" ;;
@@ -52,7 +65,7 @@ command_test() {
     done
     local stage
     for stage in ${only[@]+"${only[@]}"}; do
-        [[ " ${GN_STAGES[*]} ${GN_MORE_STAGES[*]} " == *" $stage "* ]] || die_usage "there is no stage '$stage'; stages: ${GN_STAGES[*]} ${GN_MORE_STAGES[*]}"
+        [[ " ${GN_ALL_STAGES[*]} " == *" $stage "* ]] || die_usage "there is no stage '$stage'; stages: ${GN_ALL_STAGES[*]}"
     done
     GN_FAST="$fast"
     if [[ ${#only[@]} -gt 0 ]]; then
@@ -60,15 +73,39 @@ command_test() {
         for stage in "${only[@]}"; do [[ "$stage" == setup ]] || stages+=("$stage"); done
     elif [[ "$fast" == yes ]]; then
         stages=(setup lint cpu)
+    elif [[ ${#since[@]} -gt 0 ]]; then
+        reached_stages "${since[@]}" || return 1
+        stages=("${GN_REACHED[@]}")
+    elif [[ "$all" == yes ]]; then
+        stages=("${GN_ALL_STAGES[@]}")
     else
         stages=("${GN_STAGES[@]}")
-        # Beside the builds of later presets, which take what it leaves of the processors.
-        [[ "${CI:-}" != true ]] || { stages=(setup lint cpu peer "${stages[@]:3}"); GN_PEER_ARGUMENTS="${GN_PEER_ARGUMENTS:---short}"; }
+        say "every functional test, once (${stages[*]}); sanitizers, fuzzers, the Linux kernel as peer and what else there is: ./run test --all"
     fi
+    [[ "${CI:-}" != true ]] || GN_PEER_ARGUMENTS="${GN_PEER_ARGUMENTS:---short}"
     GN_PLAN=" ${stages[*]} "
     for stage in "${stages[@]}"; do run_stage "$stage"; done
     closing
 }
+
+# reached_stages --since REV | --landed: sets GN_REACHED and GN_FOLDERS, and says what is left out and why.
+reached_stages() {
+    local line answer
+    ensure test || return 1 # python3
+    answer="$(python3 scripts/reach.py "$@")" || die "scripts/reach.py failed, so nobody knows which stages this change reaches"
+    while read -r line; do
+        case "$line" in
+            stages=*) read -ra GN_REACHED <<<"${line#*=}" ;;
+            folders=*) GN_FOLDERS="${line#*=}" ;;
+            because=*) say "${line#*=}" ;;
+            left_out=*) GN_LEFT_OUT+="  left out: ${line#*=}"$'\n' ;;
+        esac
+    done <<<"$answer"
+    printf '%s' "$GN_LEFT_OUT"
+    [[ "$GN_FOLDERS" == "*" ]] || say "sanitizers and fuzzers: tests of ${GN_FOLDERS:-no folder}"
+}
+GN_REACHED=()
+GN_LEFT_OUT=""
 
 run_stage() {
     local stage="$1" start=$SECONDS result=ok before=$GN_FAILED
@@ -119,8 +156,16 @@ build_ahead() { # PRESET: as its stage does
             GN_NVCC="$(find_nvcc)" || return 0
             configure cuda -DGN_TESTS=ON && build cuda gpu_programs
             ;;
-        *) configure "$1" && build "$1" ;;
+        *) configure "$1" && build_folders "$1" ;;
     esac
+}
+
+# build_folders PRESET: the tests of GN_FOLDERS, and what they are made of.
+build_folders() {
+    local folder targets=()
+    [[ "$GN_FOLDERS" != "*" ]] || { build "$1"; return; }
+    for folder in $GN_FOLDERS; do targets+=("tests/$folder/all"); done
+    build "$1" "${targets[@]}"
 }
 
 await_builder() { # STAGE: until its preset is built, or cannot be
@@ -136,7 +181,7 @@ end_background() {
 
 closing() {
     heading "all stages, $SECONDS s (lanes: ${GN_LANES:-none})"
-    printf '%s' "$GN_TABLE"
+    printf '%s%s' "$GN_TABLE" "$GN_LEFT_OUT"
     [[ -z "$GN_WRONG" ]] || printf 'failed:\n%s' "$GN_WRONG"
     echo "$GN_PASSED passed, $GN_FAILED failed"
     [[ "$GN_FAILED" == 0 ]]
@@ -172,9 +217,16 @@ test_preset() {
     shift 2
     # Tests wait as much as they work. What that leaves of the processors the builder takes, which is done by the time of the sanitizers.
     [[ "$preset" != tsan && "$preset" != asan ]] || at_once=$((GN_JOBS + (GN_JOBS + 1) / 2))
-    build "$preset" || return 1
+    local chosen=() floors_of=()
+    if [[ "$preset" == cpu || "$preset" == cuda || "$GN_FOLDERS" == "*" ]]; then
+        build "$preset" || return 1
+    else
+        build_folders "$preset" || return 1
+        chosen=(-R "^(${GN_FOLDERS// /|})(_|\$)")
+        floors_of=(--folders "$GN_FOLDERS")
+    fi
     [[ "$preset" != cpu ]] || start_builder
-    fixed_addresses ctest --test-dir "build/$preset" -L "$labels" -j "$at_once" --no-tests=error --output-on-failure --timeout 600 >"$log" 2>&1 || status=1
+    fixed_addresses ctest --test-dir "build/$preset" -L "$labels" ${chosen[@]+"${chosen[@]}"} -j "$at_once" --no-tests=error --output-on-failure --timeout 600 >"$log" 2>&1 || status=1
     if [[ "$GN_VERBOSE" == yes ]]; then cat "$log"; else grep -vE '^ +Start |Passed +[0-9.]+ sec$|^Test project|^$' "$log" || true; fi
     summary="$(grep -E '[0-9]+% tests passed' "$log" | tail -n 1)"
     total="$(sed -nE 's/.* out of ([0-9]+).*/\1/p' <<<"$summary")"
@@ -188,7 +240,7 @@ test_preset() {
     local cases
     cases="$(sed -nE 's/^\[  PASSED  \] ([0-9]+) tests?\.$/\1/p' "$GN_LOGS/$preset-output.log" | awk '{ n += $1 } END { print n + 0 }')"
     echo "floors:"
-    python3 scripts/floors.py check "$GN_LOGS/$preset-output.log" "$@" || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong "$preset" "a floor"; }
+    python3 scripts/floors.py check "$GN_LOGS/$preset-output.log" "$@" ${floors_of[@]+"${floors_of[@]}"} || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong "$preset" "a floor"; }
     GN_DID="${total:-0} programs, $cases test cases, $(counter_sum "$GN_LOGS/$preset-output.log") counted operations"
     return $status
 }
@@ -246,10 +298,18 @@ stage_fuzz() {
     ensure fuzz || return 1
     forget_other_compiler asan 'clang\+\+'
     configure asan || return 1
-    build asan fuzzers || return 1
-    local list="build/asan/fuzzers.txt" count seconds status=0 log="$GN_LOGS/fuzz-output.log" path corpus
+    local list="$GN_LOGS/fuzzers.txt" count seconds status=0 log="$GN_LOGS/fuzz-output.log" path corpus floors_of=()
+    if [[ "$GN_FOLDERS" == "*" ]]; then
+        cp build/asan/fuzzers.txt "$list"
+    else
+        grep -E "/tests/(${GN_FOLDERS// /|})/" build/asan/fuzzers.txt >"$list" || true
+        floors_of=(--folders "$GN_FOLDERS")
+    fi
     count="$(grep -c . "$list" || true)"
-    [[ "$count" -gt 0 ]] || { GN_DID="skipped: no fuzzers in this checkout"; return 0; }
+    local targets=()
+    while read -r path corpus; do targets+=("$(basename "$path")"); done <"$list"
+    [[ "$count" -gt 0 ]] || { GN_DID="skipped: no fuzzer in what this change reaches"; return 0; }
+    build asan "${targets[@]}" || return 1
     # GN_FUZZ_SECONDS is shared by all of them; a run ends earlier only by finding something.
     seconds=$((${GN_FUZZ_SECONDS:-96} / count))
     [[ "$seconds" -ge 5 ]] || seconds=5
@@ -275,7 +335,7 @@ stage_fuzz() {
         fi
     done <"$list"
     echo "floors:"
-    python3 scripts/floors.py check "$log" fuzz || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong fuzz "a floor"; }
+    python3 scripts/floors.py check "$log" fuzz ${floors_of[@]+"${floors_of[@]}"} || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong fuzz "a floor"; }
     GN_DID="$count fuzzers, $(counter_sum "$log") executions"
     return $status
 }
@@ -318,6 +378,23 @@ stage_example() {
     done
     GN_DID="installed; built and ran: $GN_DID"
     return $status
+}
+
+# As ./run bench builds it, so that what is measured is known to compile, link and answer right.
+stage_release() {
+    local preset
+    preset="$(release_of_lanes)"
+    [[ "$GN_LANES" != gpu ]] || ensure_nvcc
+    configure "$preset" || return 1
+    build "$preset" gnstor_bench || return 1
+    local log="$GN_LOGS/release-bench.log" program
+    program="$(program "$preset" gnstor_bench)" || return 1
+    if ! "$program" path --lanes "$GN_LANES" --repeats 1 --seconds 1 --working-set 64MiB >"$log" 2>&1 || ! grep -q '^Checked: .*all as written' "$log"; then
+        cat "$log"
+        return 1
+    fi
+    GN_PASSED=$((GN_PASSED + 1))
+    GN_DID="$(grep '^Checked: ' "$log")"
 }
 
 stage_docs() {

@@ -41,6 +41,14 @@ class Floors(unittest.TestCase):
             with self.assertRaises(ValueError):
                 self.floors_of(content)
 
+    def test_those_of_some_folders_alone_are_asked_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for layer in ("a", "b"):
+                pathlib.Path(folder, "tests", layer).mkdir(parents=True)
+                pathlib.Path(folder, "tests", layer, "floors.json").write_text(json.dumps({"asan": {f"of_{layer}": 1}}))
+            self.assertEqual(set(floors.load_floors(folder, ["b"])["asan"]), {"of_b"})
+            self.assertEqual(set(floors.load_floors(folder)["asan"]), {"of_a", "of_b"})
+
     def test_the_committed_floors_can_be_read(self):
         floors.load_floors()
 

@@ -11,9 +11,8 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-# From the bottom up; a layer may depend only on layers before it.
-ORDER = ["base", "simt", "nvme", "placement", "rdma", "deengine", "ssd", "nvmf", "gnor", "client", "gateway", "daemon", "embedded", "cli"]
+sys.path.insert(0, str(ROOT / "scripts"))
+from layer_graph import COUNTS_AS, ORDER, arrows_of_repository, closure, declared, layer_of_file  # noqa: E402
 
 # Never reachable, whatever DEPENDS says.
 FORBIDDEN = {
@@ -42,37 +41,8 @@ OUTSIDE_SIMT = [
     (re.compile(r"\b(__lanemask_\w+|__LANEMASK\w*)\b|%lanemask"), "a raw lane mask; use simt::Group"),
 ]
 
-# A header that counts as another layer's than its folder says: the vendor commands' payloads are built of placement's structures,
-# so whoever includes them stands on placement; and headers that lie directly in include/gnstor.
-COUNTS_AS = {"gnstor/nvme/vendor.hpp": "placement", "gnstor/embedded_array.hpp": "embedded", "gnstor/remote_array.hpp": "daemon"}
-
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"', re.S)
-
-
-def declared(text):
-    """The layer and its DEPENDS in one src/<layer>/CMakeLists.txt, or None."""
-    call = re.search(r"gn_layer\(\s*(\w+)([^)]*)\)", text)
-    if not call:
-        return None
-    words, lists = call.group(2).split(), {}
-    current = None
-    for word in words:
-        if word in ("SOURCES", "DEPENDS", "LIBRARIES"):
-            current = lists.setdefault(word, [])
-        elif current is not None:
-            current.append(word)
-    return call.group(1), set(lists.get("DEPENDS", []))
-
-
-def closure(arrows, layer):
-    seen, todo = set(), [layer]
-    while todo:
-        for lower in arrows.get(todo.pop(), ()):
-            if lower not in seen:
-                seen.add(lower)
-                todo.append(lower)
-    return seen
 
 
 def check_arrows(arrows):
@@ -122,22 +92,6 @@ def sources(*folders):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".hpp", ".cpp", ".cu", ".cuh", ".inl", ".h"):
                 yield path
-
-
-def layer_of_file(path):
-    parts = path.relative_to(ROOT).parts
-    if parts[0] == "src":
-        return parts[1]
-    if "/".join(parts[1:]) in COUNTS_AS:
-        return COUNTS_AS["/".join(parts[1:])]
-    return parts[2] if parts[:2] == ("include", "gnstor") and len(parts) > 3 else None
-
-
-def arrows_of_repository():
-    found = (declared(p.read_text()) for p in sorted((ROOT / "src").glob("*/CMakeLists.txt")))
-    arrows = dict(f for f in found if f)
-    arrows.setdefault("cli", {"embedded", "gateway"})  # programs, not a library: nothing is above them
-    return arrows
 
 
 ARROWS = {"base": set(), "simt": {"base"}, "nvme": {"simt"}, "placement": {"nvme"}, "rdma": {"nvme"}, "deengine": {"placement"},
