@@ -126,17 +126,21 @@ function(gn_fuzzed target)
         target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
     endif()
 endfunction()
-# GN_UNOPTIMISED: what is compiled for the sanitizers alone and used little there, tests and commands: clang++ takes a third of the time for
-# it without optimising, and sees more (what an optimiser removes, a sanitizer cannot check; docs/testing.md). Layers are optimised: they
-# do the work. gn_busy(target): so do a few targets among tests/.
-set(GN_UNOPTIMISED "")
+# GN_LESS_OPTIMISED: for tests, commands and benchmarks, which are most of what is compiled and little of what is run. Layers are optimised:
+# they do the work. Where clang++ compiles for the sanitizers, without optimising: a third of the time, and it sees more (what an optimiser
+# removes, a sanitizer cannot check). Else -O1, three quarters of the time of -O2. What is measured (GN_LTO) is optimised throughout.
+# gn_busy(target): a target among tests/ that does much work itself.
+set(GN_LESS_OPTIMISED "")
+set(GN_BUSY "")
 if(GN_SANITIZE AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    set(GN_UNOPTIMISED $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+    set(GN_LESS_OPTIMISED $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+    set(GN_BUSY $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+elseif(NOT GN_SANITIZE AND NOT GN_LTO)
+    set(GN_LESS_OPTIMISED $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+    set(GN_BUSY $<$<COMPILE_LANGUAGE:CXX>:-O2>)
 endif()
 function(gn_busy target)
-    if(GN_UNOPTIMISED)
-        target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
-    endif()
+    target_compile_options(${target} PRIVATE ${GN_BUSY})
 endfunction()
 
 # gn_counts_memory(target): its operator new and delete are those of tests/support/live_bytes.cpp, which count. clang's ThreadSanitizer puts
@@ -148,9 +152,14 @@ function(gn_counts_memory target)
     endif()
 endfunction()
 
-# GN_PCH: what most sources include, parsed once for all layers and once for all tests. For the sanitizer presets, which
-# compile again what the cpu preset has compiled without: a source that forgets an include is noticed there.
+# GN_PCH: what most sources include, parsed once: TESTS for tests alone, ON for layers and commands as well. ON is for the sanitizer presets,
+# which compile again what the cpu preset has compiled without, where a source that forgets an include is noticed.
 function(gn_precompiled kind target)
+    if(GN_PCH STREQUAL "TESTS")
+        if(NOT kind MATCHES "test")
+            return()
+        endif()
+    endif()
     if(GN_PCH)
         target_precompile_headers(${target} REUSE_FROM gnstor_precompiled_${kind})
     endif()
@@ -162,14 +171,16 @@ if(GN_PCH)
     endif()
     set(headers <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <deque> <filesystem> <functional> <map> <memory> <mutex> <optional>
         <set> <span> <string> <string_view> <thread> <unordered_map> <utility> <vector> <fmt/format.h>)
-    add_library(gnstor_precompiled_layer STATIC ${PROJECT_SOURCE_DIR}/cmake/nothing.cpp)
-    target_link_libraries(gnstor_precompiled_layer PRIVATE gnstor_options fmt::fmt)
-    target_precompile_headers(gnstor_precompiled_layer PRIVATE ${headers})
-    gn_fuzzed(gnstor_precompiled_layer)
-    add_library(gnstor_precompiled_command STATIC ${PROJECT_SOURCE_DIR}/cmake/nothing.cpp)
-    target_link_libraries(gnstor_precompiled_command PRIVATE gnstor_options fmt::fmt)
-    target_precompile_headers(gnstor_precompiled_command PRIVATE ${headers})
-    target_compile_options(gnstor_precompiled_command PRIVATE ${GN_UNOPTIMISED})
+    if(NOT GN_PCH STREQUAL "TESTS")
+        add_library(gnstor_precompiled_layer STATIC ${PROJECT_SOURCE_DIR}/cmake/nothing.cpp)
+        target_link_libraries(gnstor_precompiled_layer PRIVATE gnstor_options fmt::fmt)
+        target_precompile_headers(gnstor_precompiled_layer PRIVATE ${headers})
+        gn_fuzzed(gnstor_precompiled_layer)
+        add_library(gnstor_precompiled_command STATIC ${PROJECT_SOURCE_DIR}/cmake/nothing.cpp)
+        target_link_libraries(gnstor_precompiled_command PRIVATE gnstor_options fmt::fmt)
+        target_precompile_headers(gnstor_precompiled_command PRIVATE ${headers})
+        target_compile_options(gnstor_precompiled_command PRIVATE ${GN_LESS_OPTIMISED})
+    endif()
     if(GN_TESTS)
         find_package(GTest REQUIRED)
         foreach(kind test busy_test)
@@ -177,7 +188,8 @@ if(GN_PCH)
             target_link_libraries(gnstor_precompiled_${kind} PRIVATE gnstor_options fmt::fmt GTest::gtest_main)
             target_precompile_headers(gnstor_precompiled_${kind} PRIVATE <gtest/gtest.h> ${headers})
         endforeach()
-        target_compile_options(gnstor_precompiled_test PRIVATE ${GN_UNOPTIMISED})
+        target_compile_options(gnstor_precompiled_test PRIVATE ${GN_LESS_OPTIMISED})
+        gn_busy(gnstor_precompiled_busy_test)
     endif()
 endif()
 
