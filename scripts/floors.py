@@ -4,9 +4,9 @@
 A test program prints lines of the form      GN_COUNT <name>=<integer>
 (equal names are added up). tests/<layer>/floors.json says, by section, what the sum must reach:
 
-    {"fast": {"nvme_fields_round_trips": 20000}, "long": {...}, "asan": {...}, "tsan": {...}, "fuzz": {"fuzz_capsule": 50000}}
+    {"fast": {"nvme_fields_round_trips": 20000}, "long": {...}, "soak": {...}, "asan": {...}, "tsan": {...}, "fuzz": {"fuzz_capsule": 50000}}
 
-Sections `fast` and `long` are checked where tests of that label ran in the cpu preset; `asan`, `tsan`, `gpu`, `fuzz` and `peer` in their stages
+Sections `fast`, `long` and `soak` are checked where tests of that label ran in the cpu preset; `asan`, `tsan`, `gpu`, `fuzz` and `peer` in their stages
 (`peer_short`: what continuous integration runs of that one). `ci` is checked beside `fast` where CI is set: tests that need programs which are left
 out elsewhere.
 A counter that has a floor and was not printed fails, as one below its floor does.
@@ -22,7 +22,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SECTIONS = {"fast", "long", "asan", "tsan", "gpu", "fuzz", "cuda", "example", "peer", "peer_short", "ci"}
+SECTIONS = {"fast", "long", "soak", "asan", "tsan", "gpu", "fuzz", "cuda", "example", "peer", "peer_short", "ci"}
 COUNT = re.compile(r"(?<!\S)GN_COUNT\s+([\w.:/-]+)=(\d+)\s*$", re.M)
 
 

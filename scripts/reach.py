@@ -19,7 +19,7 @@ import sys
 from layer_graph import COUNTS_AS, ORDER, ROOT, arrows_of_repository, closure
 
 ALWAYS = ["setup", "lint", "cpu", "docs"]
-MORE = ["peer", "asan", "tsan", "cuda", "fuzz", "example", "release"]
+MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release"]
 LANDED = ROOT / ".ci" / "landed"
 WHOLE_RUN_EVERY = 10
 
@@ -37,6 +37,7 @@ PROGRAMS_OF = {
 # A stage, and the layers and top-level folders that it looks at. What nvcc compiles is headers, layers' device code and programs of kernels;
 # other C++ compiles in the cuda preset as in the cpu preset.
 LOOKS_AT = {
+    "soak": ({"deengine", "ssd", "rdma"}, {"tests/deengine", "tests/store", "tests/rdma"}),
     "peer": ({"nvmf", "gateway", "embedded", "cli"}, {"tests/peer"}),
     "cuda": ({"gnor"}, {"bench", "demo", "examples", "include", ".cu"}),
     "example": ({"embedded", "client"}, {"examples", "include"}),

@@ -4,7 +4,7 @@
 
 # In the order in which they run. GN_STAGES: every functional test, once. GN_ALL_STAGES: --all; what of it a change can reach, scripts/reach.py says.
 GN_STAGES=(setup lint cpu docs)
-GN_ALL_STAGES=(setup lint cpu peer asan tsan cuda fuzz example release docs)
+GN_ALL_STAGES=(setup lint cpu soak peer asan tsan cuda fuzz example release docs)
 # The folders of tests that the sanitizers and the fuzzers run: all, or what a change reaches.
 GN_FOLDERS="*"
 
@@ -16,6 +16,7 @@ stage_about() {
         asan) echo "AddressSanitizer and UndefinedBehaviorSanitizer: every test" ;;
         tsan) echo "ThreadSanitizer, test warps of many lanes: every test that has threads" ;;
         cuda) echo "CUDA build where nvcc is found: compiles and links; device tests where a GPU is" ;;
+        soak) echo "the cpu build's longest simulations and kill tests: more seeds, runs and kills of what the functional tests do" ;;
         fuzz) echo "libFuzzer programs, briefly" ;;
         example) echo "cmake --install, and the examples as projects of their own" ;;
         docs) echo "generated parts of docs/ agree with docs/runs/" ;;
@@ -250,6 +251,11 @@ counter_sum() { python3 scripts/floors.py show "$1" | awk '{ gsub(",", "", $2); 
 stage_cpu() {
     configure cpu -DGN_TESTS=ON || return 1
     if [[ "$GN_FAST" == yes ]]; then test_preset cpu fast fast; else test_preset cpu 'fast|long' fast long; fi
+}
+
+stage_soak() {
+    configure cpu -DGN_TESTS=ON || return 1
+    test_preset cpu soak soak
 }
 
 # By clang, and with what libFuzzer needs: tests and fuzzers share what they are made of.

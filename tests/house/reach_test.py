@@ -58,7 +58,7 @@ class AChange(unittest.TestCase):
     def test_in_tests_alone_reaches_their_folder(self):
         of = change("tests/rdma/nic_test.cpp")
         self.assertEqual(of.folders, {"rdma"})
-        self.assertEqual(run_stages(of), {"asan", "tsan", "fuzz"})
+        self.assertEqual(run_stages(of), {"soak", "asan", "tsan", "fuzz"})
         self.assertIn("cuda", run_stages(change("tests/simt/gpu_lanes_test.cu")))
 
     def test_in_documents_alone_reaches_no_more_than_always_runs(self):

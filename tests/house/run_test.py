@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STAGES = ["setup", "lint", "cpu", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "docs"]
+STAGES = ["setup", "lint", "cpu", "soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "docs"]
 
 
 def run(*arguments):
