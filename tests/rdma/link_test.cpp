@@ -8,6 +8,9 @@
 #include <cstdio>
 
 namespace gnstor::rdma::test {
+
+const TestWire kTestWire = TestWire::kLoop;
+
 namespace {
 
 LinkTiming timing_of(double bytes_per_second, std::uint64_t latency_ns) {

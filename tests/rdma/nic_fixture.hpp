@@ -15,6 +15,16 @@
 
 namespace gnstor::rdma::test {
 
+/// What lies between the two NICs of NicTest.
+enum class TestWire : std::uint8_t {
+    kLoop,
+    kUdp,       ///< packets
+    kShm,       ///< the first NIC is a client of the second one's process
+    kShmNodes,  ///< the same, of a process that might be one of several
+};
+/// Of this program: each defines it in one of its sources.
+extern const TestWire kTestWire;
+
 constexpr std::uint16_t kTestRocePort = 47911;  // 4791 may belong to a kernel RoCE device
 
 /// Keeps what it is told; lets go when asked to.
@@ -51,33 +61,46 @@ class NicTest : public ::testing::Test {
         NicOptions options;
         options.strict = strict;
         options.seed = seed_from_environment(7);
-#if GN_TEST_UDP  // the same tests again, with packets between the two
+        switch (kTestWire) {
+            case TestWire::kLoop:
+                open_on_loop(options);
+                break;
+            case TestWire::kUdp:
+                open_on_udp(options);
+                break;
+            case TestWire::kShm:
+            case TestWire::kShmNodes:
+                open_on_shm(options);
+                break;
+        }
+        cq_a = std::make_unique<ReceiveCq>(*a, 6);
+        cq_b = std::make_unique<ReceiveCq>(*b, 6);
+    }
+    void open_on_loop(const NicOptions& options) {
+        Reactor* const ra[] = {reactor_a.get()};
+        Reactor* const rb[] = {reactor_b.get()};
+        a = must(SoftNic::open(wire, "node-a", options, ra));
+        b = must(SoftNic::open(wire, "node-b", options, rb));
+    }
+    void open_on_udp(const NicOptions& options) {
         udp_a = must(
             UdpWire::open({.address = gnstor::test::loopback_address(2), .port = kTestRocePort}, *reactor_a));
         udp_b = must(
             UdpWire::open({.address = gnstor::test::loopback_address(3), .port = kTestRocePort}, *reactor_b));
         a = must(SoftNic::open(*udp_a, options));
         b = must(SoftNic::open(*udp_b, options));
-#elif GN_TEST_SHM      // and again, with node-a a client of node-b's process
+    }
+    void open_on_shm(const NicOptions& options) {
         Reactor* const rb[] = {reactor_b.get()};
         b = must(SoftNic::open(wire, "node-b", options, rb));
         const auto path =
             std::filesystem::temp_directory_path() / ("gnstor-nic-" + std::to_string(::getpid()));
         server = must(ShmServer::start(wire, rb, {.path = path, .node = "node-b", .strict = strict}));
-#if GN_TEST_SHM_NODES  // of one that might be several
-        shm = must(ShmWire::open({{ "node-b", [path] { return Result(ShmNode::Place{path}); } }}));
-#else
-        shm = must(ShmWire::open(path));
-#endif
+        if (kTestWire == TestWire::kShmNodes)
+            shm = must(ShmWire::open({{"node-b", [path] { return Result(ShmNode::Place{path}); }}}));
+        else
+            shm = must(ShmWire::open(path));
         a = must(SoftNic::open(*shm));
-#else
-        Reactor* const ra[] = {reactor_a.get()};
-        Reactor* const rb[] = {reactor_b.get()};
-        a = must(SoftNic::open(wire, "node-a", options, ra));
-        b = must(SoftNic::open(wire, "node-b", options, rb));
-#endif
-        cq_a = std::make_unique<ReceiveCq>(*a, 6);
-        cq_b = std::make_unique<ReceiveCq>(*b, 6);
     }
     void TearDown() override {
         ends.clear();

@@ -2,6 +2,9 @@
 #include "rdma/nic_fixture.hpp"
 
 namespace gnstor::rdma::test {
+
+const TestWire kTestWire = TestWire::kLoop;
+
 namespace {
 
 TEST_F(NicTest, AMessageByReferenceCompletesOnlyWhenTheSinkLetsGoAndInOrder) {

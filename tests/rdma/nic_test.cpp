@@ -4,17 +4,10 @@
 namespace gnstor::rdma::test {
 namespace {
 
-#if GN_TEST_UDP
-constexpr bool kOverPackets =
-    true;  // a missing receive is asked for again and again (RNR NAK), as on any wire
-#else
-constexpr bool kOverPackets = false;
-#endif
-#if GN_TEST_SHM
-constexpr bool kByRequests = true;  // each call goes to another process
-#else
-constexpr bool kByRequests = false;
-#endif
+/// A missing receive is asked for again and again (RNR NAK), as on any wire.
+const bool kOverPackets = kTestWire == TestWire::kUdp;
+/// Each call goes to another process.
+const bool kByRequests = kTestWire == TestWire::kShm || kTestWire == TestWire::kShmNodes;
 
 TEST_F(NicTest, ASendOfThreeSegmentsArrivesWholeInlineAndInBuffers) {
     for (const bool scatter : {true, false}) {
@@ -272,7 +265,7 @@ TEST_F(NicTest, AKeyThatWasTakenBackIsNotGivenOutAgainSoon) {
     const NicMemory memory = must(NicMemory::map(*a, 4096));
     const MemoryKeys stale = must(a->register_memory(memory.data(), memory.size(), kRemoteWrite));
     must(a->deregister_memory(stale));
-    constexpr std::uint32_t kRegistrations = kByRequests ? 20'000 : 200'000;
+    const std::uint32_t kRegistrations = kByRequests ? 20'000 : 200'000;
     for (std::uint32_t i = 0; i < kRegistrations; ++i) {
         const MemoryKeys keys = must(a->register_memory(memory.data(), memory.size(), kRemoteWrite));
         ASSERT_NE(keys.rkey, stale.rkey) << "valid again after " << i << " registrations";

@@ -14,6 +14,9 @@
 #include <thread>
 
 namespace gnstor::rdma::test {
+
+const TestWire kTestWire = TestWire::kShmNodes;
+
 namespace {
 
 std::string name_of(std::uint32_t node) {

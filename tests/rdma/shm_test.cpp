@@ -17,6 +17,9 @@
 #include <thread>
 
 namespace gnstor::rdma::test {
+
+const TestWire kTestWire = TestWire::kShm;
+
 namespace {
 
 std::uint32_t mappings_of_shared_files() {

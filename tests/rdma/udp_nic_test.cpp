@@ -12,6 +12,9 @@
 #include <thread>
 
 namespace gnstor::rdma::test {
+
+const TestWire kTestWire = TestWire::kUdp;
+
 namespace {
 
 /// One machine: reactor, wire, NIC, receive queue.

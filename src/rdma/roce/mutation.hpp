@@ -1,15 +1,11 @@
 // mutation.hpp: faults that tests plant into the transport, to see that the simulation notices them.
 //
-// The product is built without GN_ROCE_MUTATION, and then every test of planted() is a constant false.
-// tests/rdma/roce builds the same sources once for each fault and demands that the simulated network finds
-// it.
+// The product is built without GN_ROCE_MUTATIONS, and then planted() is a constant false. tests/rdma/roce
+// builds the sources that ask once more with it, chooses one fault after the other and demands that the
+// simulated network finds it.
 #pragma once
 
 #include <cstdint>
-
-#ifndef GN_ROCE_MUTATION
-#define GN_ROCE_MUTATION 0
-#endif
 
 namespace gnstor::rdma::roce {
 
@@ -22,8 +18,16 @@ enum class Mutation : std::uint8_t {
     kForgetRetransmittedRead = 5,  ///< a duplicate RDMA READ is dropped
 };
 
-constexpr bool planted(Mutation mutation) noexcept {
-    return static_cast<int>(mutation) == GN_ROCE_MUTATION;
+#ifdef GN_ROCE_MUTATIONS
+/// Chosen by a test while no simulation runs.
+inline Mutation planted_mutation = Mutation::kNone;
+inline bool planted(Mutation mutation) noexcept {
+    return mutation == planted_mutation;
 }
+#else
+constexpr bool planted(Mutation) noexcept {
+    return false;
+}
+#endif
 
 }  // namespace gnstor::rdma::roce

@@ -25,7 +25,7 @@ void Responder::on_request(TimeNs now, const Packet& packet) {
     seen_ = std::max(seen_, sequence);
     if (sequence == expected_) return execute(now, packet);
     if (sequence < expected_) return repeat(now, packet, sequence);
-    if constexpr (planted(Mutation::kAcknowledgeEarly)) {
+    if (planted(Mutation::kAcknowledgeEarly)) {
         acknowledge_at_ = now;
         return;
     }
@@ -105,7 +105,7 @@ void Responder::acknowledge_later(TimeNs now, const Packet& packet) noexcept {
 void Responder::repeat(TimeNs now, const Packet& packet, Sequence sequence) {
     ++counters_.duplicates;
     if (packet.opcode == Opcode::kReadRequest) return repeat_read(now, packet, sequence);
-    if constexpr (planted(Mutation::kExecuteOldWrite)) {
+    if (planted(Mutation::kExecuteOldWrite)) {
         if (packet.opcode == Opcode::kWriteOnly && packet.payload.bytes > 0) {
             std::byte* to =
                 port_.reach(packet.rkey, packet.address, packet.payload.bytes, Right::kRemoteWrite);
@@ -116,7 +116,7 @@ void Responder::repeat(TimeNs now, const Packet& packet, Sequence sequence) {
 }
 
 void Responder::repeat_read(TimeNs now, const Packet& packet, Sequence sequence) {
-    if constexpr (planted(Mutation::kForgetRetransmittedRead)) return;
+    if (planted(Mutation::kForgetRetransmittedRead)) return;
     for (Read& read : reads_) {
         if (sequence < read.first || sequence >= read.end) continue;
         const std::uint64_t offset = (sequence - read.first) * options_.mtu;
@@ -166,7 +166,7 @@ bool Responder::next_packet(TimeNs now, Packet& packet) {
     unanswered_ = 0;
     begin_answer(packet, Opcode::kAcknowledge, ack_syndrome());
     packet.psn = psn_of(expected_ - 1);
-    if constexpr (planted(Mutation::kAcknowledgeEarly)) packet.psn = psn_of(seen_);
+    if (planted(Mutation::kAcknowledgeEarly)) packet.psn = psn_of(seen_);
     ++counters_.acknowledgements;
     return true;
 }

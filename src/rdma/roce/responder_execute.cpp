@@ -58,7 +58,7 @@ bool Responder::execute_send(const Packet& packet) {
 bool Responder::execute_write(const Packet& packet) {
     const OpcodeTraits& is = traits(packet.opcode);
     const std::uint32_t bytes = packet.payload.bytes;
-    constexpr Right right = planted(Mutation::kSkipKeyCheck) ? Right::kRemoteRead : Right::kRemoteWrite;
+    const Right right = planted(Mutation::kSkipKeyCheck) ? Right::kRemoteRead : Right::kRemoteWrite;
     if (is.first) {
         write_address_ = packet.address;
         write_rkey_ = packet.rkey;
