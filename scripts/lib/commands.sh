@@ -25,7 +25,7 @@ run_program() {
 
 command_demo() {
     parse_common "$@"
-    prepare_lanes preset_of_lanes -DGN_TESTS=OFF
+    prepare_lanes preset_of_lanes -DGN_TESTS=OFF -DGN_WERROR=OFF
     has_target "$GN_PRESET" gnstor_demo || die "this checkout has no demo (target gnstor_demo)"
     # An array in processes of their own is started by these.
     if [[ " ${GN_REST[*]:-} " == *" --remote "* ]] && has_target "$GN_PRESET" gnstord; then

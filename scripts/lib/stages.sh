@@ -87,6 +87,9 @@ run_stage() {
     GN_TABLE+="$(printf '  %-8s %-7s %5ds  %s' "$stage" "$result" $((SECONDS - start)) "$GN_DID")"$'\n'
 }
 
+# configure_strictly PRESET [-D...]: as every stage does, and nobody else: another compiler or library has other warnings, which stop no user.
+configure_strictly() { configure "$@" -DGN_WERROR=ON; }
+
 # start_builder: builds what later stages of the plan need while tests run, which leave processors idle while they wait: one preset after
 # the other, on time that nobody else wants. A stage waits for its own, then configures and builds as ever: what failed here says so there.
 GN_BUILDER=""
@@ -117,9 +120,9 @@ build_ahead() { # PRESET: as its stage does
         cuda)
             [[ "$GN_LANES" != gpu ]] || return 0
             GN_NVCC="$(find_nvcc)" || return 0
-            configure cuda -DGN_TESTS=ON && build cuda gpu_programs
+            configure_strictly cuda -DGN_TESTS=ON && build cuda gpu_programs
             ;;
-        *) configure "$1" && build "$1" ;;
+        *) configure_strictly "$1" && build "$1" ;;
     esac
 }
 
@@ -196,7 +199,7 @@ test_preset() {
 counter_sum() { python3 scripts/floors.py show "$1" | awk '{ gsub(",", "", $2); n += $2 } END { printf "%d", n }'; }
 
 stage_cpu() {
-    configure cpu -DGN_TESTS=ON || return 1
+    configure_strictly cpu -DGN_TESTS=ON || return 1
     if [[ "$GN_FAST" == yes ]]; then test_preset cpu fast fast; else test_preset cpu 'fast|long' fast long; fi
 }
 
@@ -204,7 +207,7 @@ stage_cpu() {
 stage_asan() {
     ensure fuzz || return 1
     forget_other_compiler asan 'clang\+\+'
-    configure asan || return 1
+    configure_strictly asan || return 1
     ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1:${ASAN_OPTIONS:-}" \
         UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS:-}" test_preset asan 'fast|long' asan
 }
@@ -213,7 +216,7 @@ stage_asan() {
 stage_tsan() {
     ensure fuzz || return 1
     forget_other_compiler tsan 'clang\+\+'
-    configure tsan || return 1
+    configure_strictly tsan || return 1
     TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}" test_preset tsan 'fast|long' tsan
 }
 
@@ -225,7 +228,7 @@ stage_cuda() {
         return 0
     fi
     say "nvcc: $GN_NVCC"
-    configure cuda -DGN_TESTS=ON || return 1
+    configure_strictly cuda -DGN_TESTS=ON || return 1
     if [[ "$GN_LANES" == gpu ]]; then
         test_preset cuda gpu gpu
         return
@@ -245,7 +248,7 @@ stage_cuda() {
 stage_fuzz() {
     ensure fuzz || return 1
     forget_other_compiler asan 'clang\+\+'
-    configure asan || return 1
+    configure_strictly asan || return 1
     build asan fuzzers || return 1
     local list="build/asan/fuzzers.txt" count seconds status=0 log="$GN_LOGS/fuzz-output.log" path corpus
     count="$(grep -c . "$list" || true)"
@@ -300,7 +303,7 @@ fuzz_one() { # PROGRAM CORPUS SECONDS: new inputs go to build/fuzz/found, a cras
 stage_example() {
     local preset=cpu
     if [[ "$GN_LANES" == gpu ]]; then preset=cuda; ensure_nvcc; fi
-    configure "$preset" || return 1
+    configure_strictly "$preset" || return 1
     build "$preset" || return 1
     local folder name status=0
     GN_DID=""
@@ -338,7 +341,7 @@ start_peer_setup() {
 # Real kernels on the other side of the wire (tests/peer). GN_PEER_ARGUMENTS goes to its program: "--kernel 6.1 --scenario loop", "--short".
 stage_peer() {
     ensure_patiently peer || return 1
-    configure cpu -DGN_TESTS=ON || return 1
+    configure_strictly cpu -DGN_TESTS=ON || return 1
     build cpu peer_programs || return 1
     local log="$GN_LOGS/peer-output.log" status=0 passed failed floors="" arguments=()
     mkdir -p "$GN_LOGS"
