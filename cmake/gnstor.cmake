@@ -84,7 +84,7 @@ find_package(fmt REQUIRED)
 
 add_library(gnstor_options INTERFACE)
 target_compile_options(gnstor_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror>)
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor $<$<BOOL:${GN_WERROR}>:-Werror>>)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     target_compile_options(gnstor_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-msse4.2>)
 endif()

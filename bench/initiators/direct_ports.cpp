@@ -3,6 +3,7 @@
 #include "bench/initiators/cpu_initiator.hpp"
 #include "bench/initiators/polled_queues.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace gnstor::bench {

@@ -2,6 +2,7 @@
 // lanes' memory" is a memcpy to another buffer here.
 #include "bench/initiators/load_lanes.inl"
 
+#include <algorithm>
 #include <cstring>
 #include <thread>
 

@@ -5,6 +5,10 @@ GN_DAEMON="${GN_DAEMON:-ON}"
 GN_NVCC="${GN_NVCC:-}"
 GN_LOGS="$GN_ROOT/build/logs"
 
+# Warnings are errors where the compilers are known: in continuous integration. Another compiler or library has other warnings, which stop no user.
+# All of a folder is compiled again where this changes, so it hangs on the environment and not on the command.
+GN_WERROR="${GN_WERROR:-$([[ "${CI:-}" == true ]] && echo ON || echo OFF)}"
+
 # What one preset compiled serves another that compiles it alike (cpu and cuda, host side): the build folder is no part of the question.
 export CCACHE_NOHASHDIR=1
 # Without these the cache refuses whatever is compiled with precompiled headers (the sanitizer presets).
@@ -42,7 +46,7 @@ configure() {
     # ptxas takes most of a CUDA source's time; where nothing can run what it makes, one program goes through it.
     [[ "$GN_LANES" != gpu ]] || ptx=OFF
     [[ "$preset" != cuda && "$preset" != release-cuda ]] || extra+=("-DCMAKE_CUDA_COMPILER=$GN_NVCC" "-DGN_PTX_ONLY=$ptx")
-    quietly "$GN_LOGS/$preset-configure.log" cmake --preset "$preset" "-DGN_DAEMON=$GN_DAEMON" "${extra[@]}" "$@" || return 1
+    quietly "$GN_LOGS/$preset-configure.log" cmake --preset "$preset" "-DGN_DAEMON=$GN_DAEMON" "-DGN_WERROR=$GN_WERROR" "${extra[@]}" "$@" || return 1
     { grep -E '^-- gnstor:' "$GN_LOGS/$preset-configure.log" || true; } | sed 's/^-- /     /'
 }
 

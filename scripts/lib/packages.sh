@@ -16,7 +16,7 @@ libisal-dev|isal|inc:isa-l.h|fast CRC-32C on the host
 libblkid-dev|blkid|inc:blkid/blkid.h|what lies on a block device, before it is formatted
 liburing-dev|uring|inc:liburing.h|stores without the page cache: writes and reads side by side
 libsqlite3-dev|daemon|inc:sqlite3.h|records of gnstord
-libcpp-httplib-dev|daemon|inc:httplib.h|HTTP of gnstord
+libcpp-httplib-dev|daemon|inc:httplib.h|the HTTP client that asks gnstord
 pkg-config|daemon|cmd:pkg-config|finds the HTTP library
 libgtest-dev|test|inc:gtest/gtest.h|the tests
 librapidcheck-dev|property|inc:rapidcheck.h|property tests

@@ -11,6 +11,7 @@
 #include <httplib.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -62,6 +63,30 @@ std::string why_unreachable(const std::filesystem::path& socket) {
     return fmt::format("gnstord at {} ended the connection without an answer; ask again", where);
 }
 
+/// Keeps SIGPIPE from this thread: httplib sends without MSG_NOSIGNAL, and a daemon that closed its
+/// connection must not end its client's process. What the process does with that signal otherwise is its own
+/// affair.
+class NoSigpipe {
+  public:
+    NoSigpipe() {
+        ::sigemptyset(&pipe_);
+        ::sigaddset(&pipe_, SIGPIPE);
+        ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    ~NoSigpipe() {
+        const timespec at_once{};
+        if (::sigismember(&before_, SIGPIPE) == 0)  // else one that waits may be another's
+            while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+            }
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    NoSigpipe(const NoSigpipe&) = delete;
+    NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+  private:
+    sigset_t pipe_{}, before_{};
+};
+
 }  // namespace
 
 struct HttpControlPlane::Impl {
@@ -92,6 +117,7 @@ Result<json> HttpControlPlane::Impl::ask(Send send) {
     client.set_connection_timeout(options.deadline);
     client.set_read_timeout(options.deadline);
     client.set_write_timeout(options.deadline);
+    const NoSigpipe guard;
     const auto started = std::chrono::steady_clock::now();
     const httplib::Result answer = send(client);
     if (!answer) {

@@ -1,5 +1,7 @@
 #include "daemon/json_schema.hpp"
 
+#include <algorithm>
+
 namespace gnstor::daemon {
 namespace {
 

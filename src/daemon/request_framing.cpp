@@ -12,6 +12,8 @@ namespace gnstor::daemon {
 namespace {
 
 constexpr std::string_view kNoRequest = "this is not an HTTP request";
+/// Headers that the service looks at, or that say where a request ends.
+constexpr std::array<std::string_view, 4> kOnce{"Content-Length", "Content-Type", "Authorization", "Origin"};
 
 bool takes_body(std::string_view method) {
     return method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE";
@@ -44,6 +46,16 @@ std::string_view trimmed(std::string_view text) {
     const std::size_t first = text.find_first_not_of(" \t");
     if (first == std::string_view::npos) return {};
     return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// Whether a list of tokens (RFC 9110, 5.6.1) has this one.
+bool lists(std::string_view list, std::string_view token) {
+    for (;;) {
+        const std::size_t comma = list.find(',');
+        if (same_name(trimmed(list.substr(0, comma)), token)) return true;
+        if (comma == std::string_view::npos) return false;
+        list.remove_prefix(comma + 1);
+    }
 }
 
 std::optional<std::uint64_t> number(std::string_view text) {
@@ -108,11 +120,13 @@ void RequestFraming::take_request_line(std::string_view line) {
     if (first == std::string_view::npos || first == last)
         return void(refuse(400, "invalid_argument", std::string(kNoRequest)));
     const std::string_view target = line.substr(first + 1, last - first - 1), version = line.substr(last + 1);
-    method_ = line.substr(0, first);
+    request_.method = line.substr(0, first);
+    request_.target = target;
     later_than_1_0_ = version == "HTTP/1.1";
-    takes_body_ = takes_body(method_);
-    if (!is_token(method_) || target.empty() || target.find_first_of(" \t") != std::string_view::npos ||
-        (!later_than_1_0_ && version != "HTTP/1.0"))
+    takes_body_ = takes_body(request_.method);
+    // A fragment ('#') is the client's own (RFC 9112, 3.2): some readers cut it off.
+    if (!is_token(request_.method) || target.empty() ||
+        target.find_first_of(" \t#") != std::string_view::npos || (!later_than_1_0_ && version != "HTTP/1.0"))
         return void(refuse(400, "invalid_argument", std::string(kNoRequest)));
 }
 
@@ -121,9 +135,22 @@ void RequestFraming::take_header(std::string_view name, std::string_view value) 
         return void(refuse(411, "invalid_argument",
                            "a body is taken with Content-Length alone, not with Transfer-Encoding"));
     if (same_name(name, "Expect")) wants_continue_ = later_than_1_0_ && same_name(value, "100-continue");
-    if (!same_name(name, "Content-Length")) return;
-    if (std::exchange(has_length_, true))
-        return void(refuse(400, "invalid_argument", "the request has more than one Content-Length"));
+    if (same_name(name, "Connection")) {
+        closes_ = closes_ || lists(value, "close");
+        keeps_alive_ = keeps_alive_ || lists(value, "keep-alive");
+    }
+    const auto* const known =
+        std::find_if(kOnce.begin(), kOnce.end(), [=](std::string_view one) { return same_name(name, one); });
+    if (known == kOnce.end()) return;
+    const auto which = static_cast<std::size_t>(known - kOnce.begin());
+    if (std::exchange(has_[which], true))
+        return void(refuse(400, "invalid_argument", fmt::format("the request has more than one {}", *known)));
+    if (which == 0) return take_length(value);
+    const std::array values{&request_.content_type, &request_.authorization, &request_.origin};
+    *values[which - 1] = value;
+}
+
+void RequestFraming::take_length(std::string_view value) {
     const std::optional<std::uint64_t> length = number(value);
     if (!length) return void(refuse(400, "invalid_argument", "Content-Length is not a number"));
     if (*length > kMaxBodyBytes)
@@ -131,7 +158,7 @@ void RequestFraming::take_header(std::string_view name, std::string_view value) 
             refuse(413, "too_large",
                    fmt::format("the body has {} bytes; at most {} are taken", *length, kMaxBodyBytes)));
     if (*length != 0 && !takes_body_)
-        return void(refuse(400, "invalid_argument", fmt::format("{} takes no body", method_)));
+        return void(refuse(400, "invalid_argument", fmt::format("{} takes no body", request_.method)));
     body_bytes_ = *length;
 }
 

@@ -1,6 +1,9 @@
 #include "daemon/waiting_room.hpp"
 
+#include "daemon/http_answer.hpp"
+
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -31,7 +34,12 @@ bool try_again() {
 }  // namespace
 
 WaitingRoom::WaitingRoom(const WaitingRoomOptions& options, Host host)
-    : options_(options), host_(std::move(host)), places_(std::max<std::size_t>(options.places, 1)) {
+    : options_(options),
+      keep_alive_(fmt::format("timeout={}, max={}",
+                              std::max<long long>(1, options.idle / std::chrono::seconds(1)),
+                              options.requests)),
+      host_(std::move(host)),
+      places_(std::max<std::size_t>(options.places, 1)) {
     polled_.reserve(places_.size() + 2);
     polled_places_.reserve(places_.size());
 }
@@ -51,10 +59,10 @@ Result<void> WaitingRoom::start(int listener) {
     return {};
 }
 
-void WaitingRoom::give_back(std::size_t place, HttpAnswer answer) {
+void WaitingRoom::give_back(std::size_t place, std::optional<Response> response) {
     {
         const std::scoped_lock lock(mutex_);
-        given_back_.emplace_back(place, std::move(answer));
+        given_back_.emplace_back(place, std::move(response));
     }
     (void)::eventfd_write(wake_, 1);
 }
@@ -84,7 +92,7 @@ bool WaitingRoom::empty() const {
 }
 
 void WaitingRoom::take_back() {
-    std::vector<std::pair<std::size_t, HttpAnswer>> taken;
+    std::vector<std::pair<std::size_t, std::optional<Response>>> taken;
     bool stop = false;
     {
         const std::scoped_lock lock(mutex_);
@@ -92,12 +100,12 @@ void WaitingRoom::take_back() {
         stop = stop_;
     }
     if (stop && !leaving_) leave();
-    for (auto& [index, answer] : taken) {
+    for (const auto& [index, response] : taken) {
         Place& place = places_[index];
-        place.more = answer.more;
-        place.drain =
-            true;  // where nothing follows: more may have come, and closing upon that cuts the answer off
-        begin_answer(place, std::move(answer.bytes));
+        if (response)
+            begin_answer(place, *response);
+        else
+            end(place);
     }
 }
 
@@ -209,7 +217,8 @@ WaitingRoom::Place* WaitingRoom::longest_waiting() {
 }
 
 void WaitingRoom::turn_away(int fd) const {
-    const std::string answer = host_.refuse({503, "busy", "too many connections at once; try again"}, true);
+    const std::string answer =
+        http_answer(host_.refuse({503, "busy", "too many connections at once; try again"}), true, "");
     // Whoever does not take it at once has not read anything: its buffer is empty.
     (void)!::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ::shutdown(fd, SHUT_RDWR);
@@ -246,23 +255,23 @@ void WaitingRoom::look(Place& place) {
             end(place);
         return;
     }
-    const std::size_t size = place.framing.head_bytes() + place.framing.body_bytes();
-    WholeRequest request{place.in.substr(0, size), place.framing.body_bytes(),
-                         ++place.asked >= options_.requests};
-    place.in.erase(0, size);
+    Request request = place.framing.request();
+    request.body = place.in.substr(place.framing.head_bytes(), place.framing.body_bytes());
+    place.in.erase(0, place.framing.head_bytes() + place.framing.body_bytes());
+    place.more = ++place.asked < options_.requests && place.framing.keeps_connection();
     place.stage = Stage::kServing;
     host_.serve(static_cast<std::size_t>(&place - places_.data()), std::move(request));
 }
 
 void WaitingRoom::refuse(Place& place, const HttpRefusal& refusal) {
     place.more = false;
-    place.drain = true;
-    begin_answer(place, host_.refuse(refusal, place.framing.answer_has_body()));
+    begin_answer(place, host_.refuse(refusal));
 }
 
-void WaitingRoom::begin_answer(Place& place, std::string bytes) {
+void WaitingRoom::begin_answer(Place& place, const Response& response) {
     place.stage = Stage::kAnswering;
-    place.out = std::move(bytes);
+    place.out = http_answer(response, place.framing.answer_has_body(),
+                            place.more ? std::string_view(keep_alive_) : "");
     place.sent = 0;
     place.until = Clock::now() + (leaving_ ? std::min<std::chrono::milliseconds>(options_.answer, kLeaveTime)
                                            : options_.answer);
@@ -280,8 +289,7 @@ void WaitingRoom::send(Place& place) {
     place.out = {};
     if (leaving_) return end(place);
     if (place.more) return begin_request(place);
-    if (place.drain) return begin_draining(place);
-    end(place);
+    begin_draining(place);
 }
 
 // A sender that still writes may miss the answer where the connection is cut: what comes is taken for a

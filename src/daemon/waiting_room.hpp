@@ -4,21 +4,19 @@
 // request. So no thread of the server's pool ever waits for a peer: one that connects and is silent, sends
 // half a request or does not take its answer costs a place here and no more. Invariants
 //   * a place is free, or its connection is in one of the states of `Stage`; a place being served is touched
-//   by
-//     nobody until give_back();
+//     by nobody until give_back();
 //   * every stage but `serving`, which the service bounds, has a deadline, and what is kept of a connection
-//   has a
-//     bound: kMaxHeadBytes, kMaxBodyBytes and one piece more, and the answer of one request;
+//     has a bound: kMaxHeadBytes twice (as it came, and what it says), kMaxBodyBytes, one piece more, and
+//     one answer;
 //   * where all places are taken, a newcomer gets that of the connection that has waited longest, never of
-//   one
-//     that is being served or answered. Where all are, it hears 503. What a connection asked before counts
-//     for nothing: that takes no token, and the one that has not asked yet would be the next to go.
+//     one that is being served or answered. Where all are, it hears 503. What a connection asked before
+//     counts for nothing: that takes no token, and the one that has not asked yet would be the next to go.
 // The thread owns the places; give_back() and stop() may come from any thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
 
-#include "daemon/http_exchange.hpp"
+#include "daemon/http_service.hpp"
 #include "daemon/request_framing.hpp"
 
 #include <poll.h>
@@ -28,6 +26,7 @@
 #include <cstddef>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -47,9 +46,9 @@ class WaitingRoom {
   public:
     struct Host {
         /// Has the request carried out elsewhere, and give_back() called with its place. Must not wait.
-        std::function<void(std::size_t place, WholeRequest request)> serve;
-        /// The bytes of an answer to what is no request to be served. Must not wait.
-        std::function<std::string(const HttpRefusal& refusal, bool with_body)> refuse;
+        std::function<void(std::size_t place, Request request)> serve;
+        /// The answer to what is no request to be served. Must not wait.
+        std::function<Response(const HttpRefusal& refusal)> refuse;
     };
 
     WaitingRoom(const WaitingRoomOptions& options, Host host);
@@ -60,7 +59,8 @@ class WaitingRoom {
     /// Accepts from `listener`, not its owner, from now on. Once.
     Result<void> start(int listener);
 
-    void give_back(std::size_t place, HttpAnswer answer);
+    /// None: the connection ends without an answer.
+    void give_back(std::size_t place, std::optional<Response> response);
     /// Accepts no more, ends what waits, and returns when all that is served has been answered (within a few
     /// seconds of its end).
     void stop();
@@ -77,8 +77,8 @@ class WaitingRoom {
         std::size_t sent = 0;   ///< of `out`
         std::size_t asked = 0;  ///< whole requests that it has brought
         std::size_t drained = 0;
-        bool more = false, drain = false;  ///< after the answer
-        bool continued = false;            ///< has been told to send the body
+        bool more = false;       ///< requests may follow the answer
+        bool continued = false;  ///< has been told to send the body
     };
 
     void run();
@@ -97,7 +97,7 @@ class WaitingRoom {
     void receive(Place& place);
     void look(Place& place);
     void refuse(Place& place, const HttpRefusal& refusal);
-    void begin_answer(Place& place, std::string bytes);
+    void begin_answer(Place& place, const Response& response);
     void send(Place& place);
     void begin_draining(Place& place);
     void drain(Place& place);
@@ -105,6 +105,7 @@ class WaitingRoom {
 
     int listener_ = -1, wake_ = -1;
     const WaitingRoomOptions options_;
+    const std::string keep_alive_;  // what answers say of the two
     const Host host_;
     std::vector<Place> places_;
     std::vector<pollfd> polled_;
@@ -114,7 +115,7 @@ class WaitingRoom {
     bool leaving_ = false;
 
     std::mutex mutex_;  // guards the two below
-    std::vector<std::pair<std::size_t, HttpAnswer>> given_back_;
+    std::vector<std::pair<std::size_t, std::optional<Response>>> given_back_;
     bool stop_ = false;
     std::thread thread_;
 };

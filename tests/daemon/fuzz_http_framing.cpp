@@ -23,7 +23,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         }
         if (in_pieces != state || piecewise.head_bytes() != at_once.head_bytes() ||
             piecewise.body_bytes() != at_once.body_bytes() ||
-            piecewise.refusal().status != at_once.refusal().status)
+            piecewise.refusal().status != at_once.refusal().status ||
+            piecewise.request().target != at_once.request().target ||
+            piecewise.request().authorization != at_once.request().authorization ||
+            piecewise.keeps_connection() != at_once.keeps_connection())
             std::abort();
         const std::size_t head = at_once.head_bytes(), whole = head + at_once.body_bytes();
         if (head > kMaxHeadBytes || at_once.body_bytes() > kMaxBodyBytes) std::abort();

@@ -5,6 +5,8 @@
 
 #include "daemon/manager_rig.hpp"
 
+#include <algorithm>
+
 using namespace gnstor;
 using namespace gnstor::daemon;
 using namespace gnstor::daemon::test;

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 using namespace gnstor;
@@ -120,6 +121,49 @@ TEST_F(HttpTest, BytesThatAreNoRequestAreAnsweredOrDroppedAndTheServerLives) {
     }
     EXPECT_TRUE(client()->get("/healthz").ok());
     std::printf("http: %zu malformed and 200 damaged requests\n", bad.size());
+}
+
+TEST_F(HttpTest, AnAnswerIsAsMethodVersionAndConnectionWantIt) {
+    serve();
+    const auto ask = [&](const std::string& line, const std::string& headers = "Connection: close\r\n") {
+        return raw(line + "\r\n" + headers + "\r\n");
+    };
+    const auto body_of = [](const std::string& answer) { return answer.substr(answer.find("\r\n\r\n") + 4); };
+    const auto has = [](const std::string& answer, const char* line) {
+        return answer.find(fmt::format("\r\n{}\r\n", line)) != std::string::npos;
+    };
+    const std::string got = ask("GET /healthz HTTP/1.1");
+    EXPECT_EQ(got.rfind("HTTP/1.1 200 OK\r\n", 0), 0u) << got;
+    EXPECT_TRUE(has(got, "Connection: close"));
+    EXPECT_EQ(ask("HEAD /healthz HTTP/1.1") + body_of(got), got);
+    EXPECT_EQ(ask("GET /healthz HTTP/1.0", ""), got) << "which ends its connection unless it is asked not to";
+    EXPECT_TRUE(has(ask("GET /healthz HTTP/1.0", "Connection: Keep-Alive\r\n"), "Connection: keep-alive"));
+    EXPECT_TRUE(has(ask("GET /healthz HTTP/1.1", ""), "Keep-Alive: timeout=1, max=5"));
+    const std::string wrong = ask("DELETE /healthz HTTP/1.1");
+    EXPECT_EQ(wrong.rfind("HTTP/1.1 405 Method Not Allowed\r\n", 0), 0u) << wrong;
+    EXPECT_TRUE(has(wrong, "Allow: GET")) << wrong;
+    EXPECT_EQ(body_of(ask("HEAD /nothing HTTP/1.1")), "");
+    EXPECT_EQ(ask("GET http://localhost/healthz HTTP/1.1").rfind("HTTP/1.1 400 ", 0), 0u);
+    // The last of the five that a connection may bring says so.
+    std::string many;
+    for (int i = 0; i < 6; ++i) many += "GET /healthz HTTP/1.1\r\n\r\n";
+    std::string five = got;
+    for (int i = 0; i < 4; ++i) five.insert(0, ask("GET /healthz HTTP/1.1", ""));
+    EXPECT_EQ(raw(many, true), five);
+    EXPECT_TRUE(client()->get("/healthz").ok());
+}
+
+TEST_F(HttpTest, ADefectOfTheServiceIsAnAnswerToo) {
+    class Broken final : public HttpService {
+        Response handle(const Request&, std::string_view) override { throw std::runtime_error("broken"); }
+        Response refuse(int status, std::string_view, std::string_view message) override {
+            return {status, "text/plain", std::string(message)};
+        }
+    } service;
+    serve(service);
+    const std::string answer = raw("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", true);
+    EXPECT_EQ(answer.rfind("HTTP/1.1 500 ", 0), 0u) << answer;
+    EXPECT_NE(answer.find("a defect in gnstord"), std::string::npos) << answer;
 }
 
 TEST_F(HttpTest, ABodyThatIsTooLargeIsRefusedAsJson) {
@@ -253,11 +297,38 @@ TEST_F(HttpTest, TcpServesTooAndATakenPortIsAClearError) {
     serve();
     ASSERT_GT(server->port(), 0);
     EXPECT_TRUE(client()->get("/healthz").ok());
+    const int taken = server->port();
+    // A name, and IPv6, where this machine has it.
+    for (const char* host : {"localhost", "::1", "::"}) {
+        HttpServerOptions other = options;
+        other.host = host;
+        const auto started = HttpServer::start(*api, other);
+        if (!started.ok()) {
+            EXPECT_NE(std::string(host), "localhost") << started.error().message;
+            continue;
+        }
+        HttpClientOptions there{{}, host, (*started)->port(), options.token};
+        if (there.host == "::") there.host = "127.0.0.1";  // IPv4 too
+        EXPECT_TRUE(HttpControlPlane(there).get("/healthz").ok()) << host;
+    }
+    for (const char* host : {"192.0.2.1", "no such host"}) {
+        HttpServerOptions nowhere = options;
+        nowhere.host = host;
+        const auto failed = HttpServer::start(*api, nowhere);
+        ASSERT_FALSE(failed.ok());
+        EXPECT_EQ(failed.error().code, Errc::kIo);
+        EXPECT_NE(failed.error().message.find("cannot listen on " + nowhere.host), std::string::npos);
+    }
     HttpServerOptions same = options;
-    same.port = server->port();
+    same.port = taken;
     auto second = HttpServer::start(*api, same);
     ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.error().code, Errc::kBusy);
     EXPECT_NE(second.error().message.find("--listen"), std::string::npos) << second.error().message;
+    server.reset();
+    options.port = taken;
+    serve();  // connections of a moment ago do not keep it
+    EXPECT_EQ(server->port(), taken);
 }
 
 TEST_F(HttpTest, StoppingEndsInTimeWithSilentConnectionsOpen) {

@@ -1,4 +1,5 @@
-// request_framing_test.cpp: where a request ends, and what is no request, in pieces and at once.
+// request_framing_test.cpp: where a request ends, what it says, and what is no request, in pieces and at
+// once.
 #include "daemon/request_framing.hpp"
 
 #include <fmt/core.h>
@@ -31,6 +32,8 @@ int verdict(const std::string& bytes) {
     EXPECT_EQ(piecewise.head_bytes(), at_once.head_bytes()) << bytes.substr(0, 80);
     EXPECT_EQ(piecewise.body_bytes(), at_once.body_bytes()) << bytes.substr(0, 80);
     EXPECT_EQ(piecewise.refusal().status, at_once.refusal().status) << bytes.substr(0, 80);
+    EXPECT_EQ(piecewise.request().target, at_once.request().target) << bytes.substr(0, 80);
+    EXPECT_EQ(piecewise.keeps_connection(), at_once.keeps_connection()) << bytes.substr(0, 80);
     if (whole == State::kRefused) {
         EXPECT_FALSE(at_once.refusal().message.empty());
     }
@@ -60,6 +63,55 @@ TEST(RequestFraming, ARequestEndsWhereItsHeadDoesOrItsContentLengthSays) {
         for (std::size_t n = 0; n < whole.size(); ++n) EXPECT_EQ(verdict(whole.substr(0, n)), 1) << n;
     }
     EXPECT_EQ(verdict("GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"), 0);
+}
+
+TEST(RequestFraming, AHeadIsGivenAsItCame) {
+    const RequestFraming all = framed(
+        "DELETE /v1/volumes/a%20b%2f?client=1&x=%25?y HTTP/1.1\r\nHost: h\r\nAUTHORIZATION: \t Bearer a%41 b "
+        "\t\r\n"
+        "content-type:application/json; charset=\"utf-8\"\r\norigin: http://x\r\nX-Origin: y\r\n\r\n");
+    EXPECT_EQ(all.request().method, "DELETE");
+    EXPECT_EQ(all.request().target, "/v1/volumes/a%20b%2f?client=1&x=%25?y") << "who serves it decodes it";
+    EXPECT_EQ(all.request().authorization, "Bearer a%41 b");
+    EXPECT_EQ(all.request().content_type, "application/json; charset=\"utf-8\"");
+    EXPECT_EQ(all.request().origin, "http://x");
+    EXPECT_EQ(all.request().body, "");
+    const RequestFraming none = framed("GET http://h/a HTTP/1.1\r\nAuthorization:\r\n\r\n");
+    EXPECT_EQ(none.request().target, "http://h/a") << "the service takes no absolute form, and says so";
+    EXPECT_EQ(none.request().authorization + none.request().content_type + none.request().origin, "");
+    EXPECT_EQ(framed("OPTIONS * HTTP/1.1\r\n\r\n").request().target, "*");
+}
+
+TEST(RequestFraming, AHeaderThatTheServiceLooksAtComesOnce) {
+    for (const char* name : {"Authorization", "Content-Type", "Origin"})
+        for (const char* first : {"", "a", "b"})
+            for (const char* second : {"", "a", "b"}) {
+                std::string lower = name;
+                lower[0] = static_cast<char>(lower[0] - 'A' + 'a');
+                EXPECT_EQ(verdict(post(
+                              fmt::format("{}: {}\r\nX: y\r\n{}: {}\r\n", name, first, lower, second), "")),
+                          400)
+                    << name << first << second;
+                EXPECT_EQ(verdict(post(fmt::format("{}: {}\r\n {}\r\n", name, first, second), "")), 400)
+                    << "a line that goes on";
+            }
+    EXPECT_EQ(verdict(post("X: a\r\nX: b\r\nAccept: c\r\nAccept: d\r\n", "")), 0) << "others may";
+}
+
+TEST(RequestFraming, AConnectionIsKeptAsVersionAndHeadersSay) {
+    const auto keeps = [](const char* version, const std::string& headers) {
+        return framed(fmt::format("GET / HTTP/{}\r\n{}\r\n", version, headers)).keeps_connection();
+    };
+    EXPECT_TRUE(keeps("1.1", ""));
+    EXPECT_FALSE(keeps("1.0", ""));
+    EXPECT_TRUE(keeps("1.0", "Connection: Keep-Alive\r\n"));
+    EXPECT_TRUE(keeps("1.0", "Connection: TE, keep-alive\r\n"));
+    for (const char* headers : {"Connection: close\r\n", "connection:Close\r\n", "Connection: TE , close\r\n",
+                                "Connection: keep-alive\r\nConnection: close\r\n",
+                                "Connection: close\r\nConnection: keep-alive\r\n", "Connection: ,close,\r\n"})
+        for (const char* version : {"1.0", "1.1"})
+            EXPECT_FALSE(keeps(version, headers)) << version << headers;
+    EXPECT_TRUE(keeps("1.1", "Connection: closed\r\nX: close\r\n"));
 }
 
 TEST(RequestFraming, WhatTwoReadersCouldTakeDifferentlyIsRefused) {
@@ -103,7 +155,8 @@ TEST(RequestFraming, AFirstLineThatIsNoneIsRefusedWithoutTheRest) {
          {"\r\n", "\n", "GET\r\n", "GET /\r\n", "GET  / HTTP/1.1\r\n", "GET /  HTTP/1.1\r\n",
           "GET / HTTP/1.1 \r\n", " GET / HTTP/1.1\r\n", "GET /a b HTTP/1.1\r\n", "GET / HTTP/9.9\r\n",
           "GET / http/1.1\r\n", "GET / HTTP/1.1\n", "G(T / HTTP/1.1\r\n", "GET /\x01 HTTP/1.1\r\n",
-          "GET /\ta HTTP/1.1\r\n", "  \r\n", " / HTTP/1.1\r\n"})
+          "GET /\ta HTTP/1.1\r\n", "GET /a#b HTTP/1.1\r\n", "GET # HTTP/1.1\r\n", "  \r\n",
+          " / HTTP/1.1\r\n"})
         EXPECT_EQ(verdict(line), 400) << line;
 }
 

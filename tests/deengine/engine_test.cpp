@@ -4,6 +4,8 @@
 
 #include "deengine/rig.hpp"
 
+#include <algorithm>
+
 namespace gnstor::deengine::test {
 namespace {
 

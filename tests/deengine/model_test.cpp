@@ -9,6 +9,7 @@
 #include "deengine/rig.hpp"
 #include "support/seed.hpp"
 
+#include <algorithm>
 #include <map>
 
 namespace gnstor::deengine::test {

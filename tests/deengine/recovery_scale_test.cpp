@@ -7,6 +7,7 @@
 #include "deengine/shard.hpp"
 #include "deengine/shard_room.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>

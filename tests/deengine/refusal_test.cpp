@@ -4,6 +4,7 @@
 
 #include "deengine/rig.hpp"
 
+#include <algorithm>
 #include <functional>
 
 namespace gnstor::deengine::test {

@@ -2,6 +2,7 @@
 // lanes at work while one of the nodes goes and comes back.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <thread>

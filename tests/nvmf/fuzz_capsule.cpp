@@ -2,6 +2,7 @@
 // of cuts.
 #include "nvmf/capsule.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 

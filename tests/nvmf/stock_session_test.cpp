@@ -5,6 +5,8 @@
 #include "stock_host.hpp"
 #include "support/count.hpp"
 
+#include <algorithm>
+
 namespace gnstor::nvmf {
 namespace {
 

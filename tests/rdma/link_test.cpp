@@ -4,6 +4,7 @@
 
 #include <gnstor/base/hash.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 

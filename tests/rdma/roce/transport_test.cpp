@@ -2,6 +2,8 @@
 // chooses.
 #include "transport_rig.hpp"
 
+#include <algorithm>
+
 using namespace gnstor;
 using namespace gnstor::rdma::roce;
 using namespace gnstor::rdma::roce::samples;
