@@ -3,6 +3,8 @@
 
 #include <gnstor/base/crc32c.hpp>
 
+#include <algorithm>
+
 namespace gnstor::deengine {
 namespace {
 
@@ -42,6 +44,7 @@ Result<LoadedCheckpoint> Loader::load(const JournalPlace& place) {
     if (header == nullptr) return damaged(place.number, "its end cannot be read");
     out_.id = header->checkpoint;
     out_.end = place.number;
+    out_.next_serial = std::max(out_.next_serial, header->next_serial);
     const auto end = journal_.entry<CheckpointEnd>(0);
     if (out_.id == 0 || end.begin == 0 || end.begin >= place.number || end.parts > place.number - end.begin ||
         end.parts == 0)
@@ -64,6 +67,7 @@ Result<LoadedCheckpoint> Loader::load(const JournalPlace& place) {
         if (header->checkpoint != out_.id || header->part != out_.parts.size())
             return damaged(p.number, "the page is not the part that belongs here");
         out_.parts.push_back(p.number);
+        out_.next_serial = std::max(out_.next_serial, header->next_serial);
         crc = crc32c(&p.oob_crc, sizeof(p.oob_crc), crc);
         if (header->type == JournalPage::kCheckpointBegin) {
             GN_TRY(read_begin(p.group));
@@ -90,7 +94,6 @@ Result<void> Loader::read_begin(std::uint32_t group) {
             begin.first_unit, begin.first_unit + begin.units - 1, begin.pages_per_unit, begin.buckets,
             want_.first_unit, want_.first_unit + want_.units - 1, want_.pages_per_unit, want_.buckets);
     out_.group = group;
-    out_.next_serial = begin.next_serial;
     return {};
 }
 

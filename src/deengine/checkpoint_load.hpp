@@ -19,8 +19,8 @@ struct LoadedCheckpoint {
     std::uint64_t id = 0;     ///< 0: none, the shard begins empty and everything on flash is young
     std::uint64_t begin = 0;  ///< journal page numbers
     std::uint64_t end = 0;
-    std::uint32_t group = 1;  ///< of BEGIN: groups are compared from here
-    std::uint32_t next_serial = 1;
+    std::uint32_t group = 1;        ///< of BEGIN: groups are compared from here
+    std::uint32_t next_serial = 1;  ///< the highest that one of its pages names
     std::vector<CheckpointUnit> units;
     std::vector<VolumeFloor> floors;
     std::vector<std::uint64_t> parts;  ///< numbers of its pages, in order

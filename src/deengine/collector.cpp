@@ -195,6 +195,22 @@ bool Shard::Impl::make_room(Stream stream) {
     return pool.has_page(stream);
 }
 
+/// A cut leaves units of the last groups half used, and those that were emptied into them as they were. So
+/// each may cost some of the few units that the collector begins with, and without one a drive that is full
+/// of half used units never has room again.
+void Shard::Impl::make_up_for_cut() {
+    for (std::uint32_t turn = 0; turn < 4 * range.units && !broken; ++turn) {
+        if (pool.free_units() > pool.left_for_others(Stream::kUser) + room.margin) break;
+        if (pool.emptied_units() != 0) {
+            ++counters.stalls;
+            if (!sync_now()) break;
+        } else if (collect(pages_per_unit) == 0) {
+            break;
+        }
+    }
+    cut_made_up = true;
+}
+
 void Shard::Impl::note_corrected(PageNumber page) {
     ++counters.corrected;
     const std::uint32_t unit = pool.unit_of(page);

@@ -12,6 +12,17 @@ namespace {
 
 constexpr std::uint32_t kPagesPerStep = 256;
 /// Serials of units whose first pages a cut took: they are not given out again.
+///
+/// Of a medium on which an unreadable page stays unreadable this changes nothing (mutation no-serial-gap).
+/// The next serial is above every serial that anything readable names, for those are named in four places:
+///   * records of pages: each unit's highest one is counted, and lower ones in it count for nothing;
+///   * headers of journal pages, of open units and of the next serial: counted, parts of the loaded
+///   checkpoint included (LoadedCheckpoint::next_serial);
+///   * log records (bad units, torn pages) and a checkpoint's unit table: they stand in such a page, and name
+///   serials below the next one of its header, for a unit is opened before anything is said of it.
+/// So a serial that comes twice was named by nothing the first time, and stamps, tables and lists that are
+/// read later speak of its second unit. What the gap is for is a page whose read fails in one recovery and
+/// goes well in a later one.
 constexpr std::uint32_t kSerialGap = 64;
 
 }  // namespace

@@ -210,7 +210,9 @@ bool Shard::Impl::wants_checkpoint() const {
 
 bool Shard::Impl::journal_starves_collector() const {
     if (pool.has_page(Stream::kCollector) || pool.emptied_units() != 0) return false;
-    return journal.units() > 2 * ((checkpoint.pages_needed() + pages_per_unit - 1) / pages_per_unit) + 1;
+    // So many units hold two checkpoints wherever in a unit the first one begins.
+    const std::uint64_t most = (2 * checkpoint.pages_needed() + 2 * (pages_per_unit - 1)) / pages_per_unit;
+    return journal.units() > most;
 }
 
 /// A checkpoint begins, or goes on by a slice. The last free unit is left to the log.

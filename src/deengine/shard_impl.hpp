@@ -151,6 +151,8 @@ struct Shard::Impl {
     }
     /// Frees units until `stream` may open one; false: there is nothing left to collect.
     bool make_room(Stream stream);
+    /// Once after a mount: the collector has a few units again before users get one.
+    void make_up_for_cut();
     [[nodiscard]] std::optional<BlockKey> key_of_page(PageNumber page) const;
     void note_corrected(PageNumber page);
 
@@ -223,6 +225,7 @@ struct Shard::Impl {
     std::uint32_t victim_next = 0;        ///< its page that is looked at next
     std::uint32_t copy_rate = 0;          ///< pages to copy for a user page, in sixteenths
     std::uint32_t copy_debt = 0;          ///< not copied yet, in sixteenths
+    bool cut_made_up = false;             ///< make_up_for_cut() was done since the mount
     std::vector<std::uint8_t> corrected;  ///< by unit of the range: reads that needed correction
     std::vector<std::uint32_t> rewrite;   ///< units to be moved because of that
 

@@ -197,7 +197,10 @@ Status Shard::Impl::lose_block(BlockKey key, PageNumber stored, const ShardComma
 }
 
 Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, PageNumber& page) {
-    if (stream == Stream::kUser) pay_for_user_page();
+    if (stream == Stream::kUser) {
+        if (!cut_made_up && pool.open_unit(stream) == kNoUnit) make_up_for_cut();
+        pay_for_user_page();
+    }
     for (std::uint32_t attempt = 0; attempt < kProgramAttempts; ++attempt) {
         page = pool.next_page(stream);
         if (page == kNoPage && make_room(stream)) page = pool.next_page(stream);

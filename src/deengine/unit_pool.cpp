@@ -93,7 +93,7 @@ PageNumber UnitPool::next_page(Stream stream) {
 
 bool UnitPool::open_some_unit(Stream stream) {
     if (next_serial_ >= (stream == Stream::kSystem ? kLastSerial : kLastDataSerial)) return false;
-    while (free_.size() > left_for_others(stream)) {
+    while (may_open(stream)) {
         const std::uint32_t unit = free_.pop();
         if (at(unit).next != 0 && !erase(unit)) continue;
         open(stream, unit);

@@ -9,6 +9,7 @@
 //   * a unit is erased only when nothing in it is valid and the group that emptied it is durable;
 //   * a serial is given at each opening and counts up: of two units, the one with the higher serial was
 //   opened later;
+//   * while emptied units wait for their group, a unit is left to the collector;
 //   * a unit that failed to program or to erase is never programmed again.
 // Owned by one thread; no allocation after construction.
 #pragma once
@@ -93,7 +94,7 @@ class UnitPool {
     [[nodiscard]] std::uint32_t good_units() const { return good_count_; }
     /// Whether next_page(stream) would find a page (if no erasure fails).
     [[nodiscard]] bool has_page(Stream stream) const {
-        return open_unit(stream) != kNoUnit || free_.size() > left_for_others(stream);
+        return open_unit(stream) != kNoUnit || may_open(stream);
     }
     [[nodiscard]] std::uint64_t valid_pages() const { return valid_pages_; }  ///< of data units
     [[nodiscard]] std::uint32_t open_unit(Stream stream) const {
@@ -143,6 +144,12 @@ class UnitPool {
 
     UnitInfo& at(std::uint32_t unit) { return units_[unit - first_]; }
     void go_on(std::uint32_t unit);
+    /// The collector takes its last unit only if what it has emptied is free: a cut takes back what it moved
+    /// in the last groups, and would leave it none to begin with.
+    [[nodiscard]] bool may_open(Stream stream) const {
+        const bool waits = stream == Stream::kCollector && emptied_.size() != 0;
+        return free_.size() > left_for_others(stream) + (waits ? 1 : 0);
+    }
     bool open_some_unit(Stream stream);
     void open(Stream stream, std::uint32_t unit);
     bool erase(std::uint32_t unit);

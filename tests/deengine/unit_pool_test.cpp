@@ -47,7 +47,7 @@ class Account {
             ++refused;
             // A unit that would not erase may have been among the last.
             const std::uint32_t left = stream == Stream::kUser        ? UnitPool::kReserve
-                                       : stream == Stream::kCollector ? 1
+                                       : stream == Stream::kCollector ? 1u + (pool.emptied_units() != 0)
                                                                       : 0;
             ASSERT_LE(pool.free_units(), left)
                 << "a page is to be had while there are free units beyond the reserve";
@@ -239,6 +239,37 @@ TEST(UnitPool, SerialsNeverComeRoundAndTheJournalOutlivesBlocks) {
     for (std::uint32_t u = 0; u < 16; ++u) last.restore(u, {});
     last.start(0xFFFFFFF0u);
     EXPECT_EQ(last.next_page(Stream::kSystem), kNoPage);
+}
+
+/// A cut undoes what the collector emptied in the last groups: it needs a unit then to begin with.
+TEST(UnitPool, TheCollectorLeavesItsLastUnitUntilWhatItEmptiedIsFree) {
+    RamFlash flash(8, 2);
+    UnitPool pool(flash, 0, 8);
+    pool.start(1);
+    const std::vector<std::byte> data(nvme::kBlockBytes);
+    const auto program = [&](Stream stream) {
+        const PageNumber page = pool.next_page(stream);
+        if (page == kNoPage) return page;
+        PageOob oob{};
+        oob.kind = PageKind::kData;
+        EXPECT_EQ(flash.program(page, data.data(), oob), FlashStatus::kOk);
+        pool.programmed(stream, page);
+        return page;
+    };
+    std::vector<PageNumber> pages;
+    while (pool.free_units() > 2)
+        for (int i = 0; i < 2; ++i) pages.push_back(program(Stream::kCollector));
+    pool.invalidate(pages[0], 1);
+    pool.invalidate(pages[1], 1);
+    ASSERT_EQ(pool.emptied_units(), 1u);
+    ASSERT_EQ(pool.left_for_others(Stream::kCollector), 1u);
+    EXPECT_EQ(program(Stream::kCollector), kNoPage)
+        << "a cut would leave one unit, and that is the journal's";
+    EXPECT_FALSE(pool.has_page(Stream::kCollector));
+    pool.durable(1);
+    ASSERT_EQ(pool.free_units(), 3u);
+    for (int i = 0; i < 4; ++i) EXPECT_NE(program(Stream::kCollector), kNoPage);
+    EXPECT_EQ(pool.free_units(), 1u) << "nothing waits: the last one may be taken";
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ struct NamedMutation {
     const char* name;
     const char* about;
     const char* profile = "mixed";  ///< of the histories that notice it
-    std::uint64_t seed = 1;         ///< one that does; 0: none is known (docs/reliability.md)
+    std::uint64_t seed = 1;         ///< one that does; 0: none, see `why_none`
+    const char* why_none = nullptr;
 };
 /// Every profile of random histories.
 std::span<const char* const> profiles();

@@ -190,6 +190,36 @@ SimConfig draw_spare(std::uint64_t seed, std::uint64_t operations) {
     return c;
 }
 
+SimConfig draw_full(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0xF011);
+    SimConfig c = draw_long(seed, operations);
+    set_mode(c, Mode::kPower, random);
+    c.medium.erase_reorders = true;
+    c.medium.program_fails = c.medium.erase_fails = 0;
+    c.rot = c.sync_failures = 0;
+    c.rot_records = false;
+    c.medium.views = 1;
+    c.medium.geometry = draw_geometry(random, 1);
+    c.engine.over_provisioning_percent = 7;
+    c.hot_blocks = static_cast<std::uint32_t>(
+        promised_blocks(c.medium.geometry, 1, c.engine) * (85 + random.below(16)) / 100 / c.volumes + 1);
+    c.max_blocks = 8;
+    c.admin = 1;
+    c.crashes = static_cast<std::uint32_t>(10 + random.below(130));
+    c.cuts = c.nested = 0;
+    return c;
+}
+
+SimConfig draw_loss(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x1055);
+    SimConfig c = draw_full(seed, operations);
+    c.crashes = 5;
+    c.rot = 3;
+    c.rot_records = c.rot_lonely = true;
+    c.late = 1;
+    return c;
+}
+
 SimConfig draw_short(std::uint64_t seed, std::uint64_t operations) {
     SplitMix64 random(mix64(seed) ^ 0x5);
     SimConfig c = common(seed, operations);

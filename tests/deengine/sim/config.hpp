@@ -64,6 +64,7 @@ struct SimConfig {
     std::uint32_t grant_ms = 0;     ///< of each MAP SET; 0: for ever
     std::uint32_t kills_first = 0;  ///< of the cuts of power, in thousand: a kill, whose boot may be cut too
     std::uint32_t rot_journal = 0;  ///< of the rot, in thousand: of a checkpoint, and the power goes
+    bool rot_lonely = false;        ///< the rot: records of young pages that alone hold their block
     bool rot_records = false;       ///< also what names a block, and pages of the journal: a mount may refuse
     // Cuts that are looked at and thrown away, in thousand flash operations; images of each.
     std::uint32_t cuts = 20;
@@ -94,6 +95,11 @@ SimConfig draw_clients(std::uint64_t seed, std::uint64_t operations);
 SimConfig draw_kills(std::uint64_t seed, std::uint64_t operations);
 /// Cuts, and rot of the newest checkpoint behind each.
 SimConfig draw_spare(std::uint64_t seed, std::uint64_t operations);
+/// A drive about as full as it promises to be, and cut for good so often that its collector comes to no end.
+SimConfig draw_full(std::uint64_t seed, std::uint64_t operations);
+/// The same, until the record rots of a young page that is all there is of its block: such a mount is
+/// refused, and asked to go on without that block.
+SimConfig draw_loss(std::uint64_t seed, std::uint64_t operations);
 /// A short one: every flash operation is cut, in every class of torn state.
 SimConfig draw_short(std::uint64_t seed, std::uint64_t operations);
 /// A drive for a script, in a given mode: nothing is left to dice but fates.

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdio>
 
 namespace gnstor::deengine::sim {
 
@@ -43,6 +44,18 @@ Fate draw_fate(SplitMix64& random, bool in_order) {
     return dice == 1 ? Fate::whole() : draw_torn(random, in_order);
 }
 
+/// The block that a finding of a mount says is lost.
+std::optional<std::pair<nvme::VolumeId, nvme::BlockAddress>> block_lost(const std::string& finding) {
+    unsigned shard = 0, block = 0, volume = 0;
+    int end = 0;
+    if (std::sscanf(finding.c_str(),
+                    "shard %u: block %u of volume %u was acknowledged and its page is gone%n", &shard, &block,
+                    &volume, &end) != 3 ||
+        end == 0)
+        return std::nullopt;
+    return std::pair(static_cast<nvme::VolumeId>(volume), static_cast<nvme::BlockAddress>(block));
+}
+
 }  // namespace
 
 bool World::mount(Medium& medium, Drive& drive, const char* when) {
@@ -58,10 +71,67 @@ bool World::mount(Medium& medium, Drive& drive, const char* when) {
     if (record_rot_) {
         ++counters_.mounts_refused;
         refused_ = &drive == drive_.get();
+        go_on_with_loss(medium, drive.metadata());
     } else {
         fail(fmt::format("{}: the drive does not mount: {}", when, why));
     }
     return false;
+}
+
+/// A mount that was refused for cause is asked to go on without what is lost. Which blocks that are the drive
+/// itself must know: of those that it names the reads fail, now and after the next boot. Of the others a
+/// rotten record, or a page of the log, takes the newest version, and an older one may show.
+void World::go_on_with_loss(const Medium& medium, const Metadata& metadata) {
+    const auto whole = [](std::size_t, std::size_t, const Operation&, bool) { return Fate::whole(); };
+    std::unique_ptr<Medium> flash = medium.image(config_.cut_mode(), whole);
+    Metadata state;
+    state.blob = metadata.blob;
+    std::set<std::pair<nvme::VolumeId, nvme::BlockAddress>> lost;
+    for (const bool again : {false, true}) {
+        Drive drive(*flash, state, config_.engine);
+        drive.term = term_;
+        if (!again) drive.accept_loss();
+        if (!drive.mount().empty()) return;
+        const Answer a = drive.call_admin_with(nvme::AdminOpcode::kMapSet, oracle_.map);
+        if (!ok(a.status)) return fail("a drive that accepted a loss does not take its map");
+        if (!audit(drive, "after a loss was accepted")) return;
+        counters_.losses_accepted += again ? 0 : 1;
+        for (const std::string& finding : drive.report().findings)
+            if (const auto block = block_lost(finding)) lost.insert(*block);
+        if (!are_lost(drive, lost) || !others_are_there(drive)) return;
+        flash = flash->image(config_.cut_mode(), whole);
+    }
+}
+
+/// Where nothing but records of blocks has rotted: a loss that was accepted is no other block's.
+bool World::others_are_there(Drive& drive) {
+    for (const nvme::VolumeRecord& r : drive.list()) {
+        const auto known = oracle_.volumes.find(r.geometry.volume);
+        if (!config_.rot_lonely || known == oracle_.volumes.end()) continue;
+        for (const auto& [vba, block] : known->second.blocks) {
+            const Version* version = nullptr;
+            if (block.damaged == 0 && !compare_block(drive, r.geometry.volume, r, vba, block, true, &version))
+                return false;
+        }
+    }
+    return true;
+}
+
+/// Reads of these blocks fail.
+bool World::are_lost(Drive& drive, const std::set<std::pair<nvme::VolumeId, nvme::BlockAddress>>& lost) {
+    for (const nvme::VolumeRecord& r : drive.list())
+        for (const auto& [vid, vba] : lost) {
+            if (vid != r.geometry.volume || !owns(r, vba)) continue;
+            ++counters_.blocks_lost;
+            Block bytes;
+            const Answer a =
+                drive.call(nvme::encode_io(IoOpcode::kRead, read_fields(r, vba)), r.owner, bytes);
+            if (a.status == Status::kUnrecoveredReadError) continue;
+            fail(fmt::format("volume {} block {} was lost, as the drive said, and its read was answered {}",
+                             vid, vba, nvme::status_name(a.status)));
+            return false;
+        }
+    return true;
 }
 
 bool World::audit(Drive& drive, const char* when) {
@@ -259,6 +329,12 @@ bool World::compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRe
         return true;
     }
     const char* when = after_cut ? "after a cut " : "";
+    if (a.status == Status::kDoubtful && block.damaged != 0 && !record_rot_ &&
+        !block.damage_may_be_doubtful()) {
+        fail(fmt::format("{}volume {} block {} is called doubtful, and it was lost for certain: {}", when,
+                         vid, vba, describe(block, bytes.data(), 0)));
+        return false;
+    }
     if (a.status == Status::kDoubtful && block.damaged != 0) {
         ++counters_.doubts;  // perhaps the newest one, which rotted: here is no replica that would tell
         return true;

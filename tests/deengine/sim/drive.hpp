@@ -49,8 +49,10 @@ class Drive : public CompletionSink {
 
     /// Empty if it mounted, else why not.
     std::string mount();
+    void accept_loss() { options_.accept_loss = true; }
     [[nodiscard]] Engine& engine() { return *engine_; }
     [[nodiscard]] const RecoveryReport& report() const { return report_; }
+    [[nodiscard]] const Metadata& metadata() const { return metadata_; }
 
     void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
     void submit(const nvme::Command& command, nvme::ClientId from, std::span<std::byte> data,

@@ -101,9 +101,9 @@ int main(int argc, char** argv) {
     app.add_option("--seconds", o.seconds, "go on for so long");
     app.add_option("--hours", o.hours, "go on for so long");
     app.add_option("--mutation", o.mutation, "break a rule of the engine on purpose: it must be noticed");
-    app.add_option(
-        "--profile", o.profile,
-        "long, short, rot, tight, clients, kills, spare, enumerate or mixed (default: the mutation's)");
+    app.add_option("--profile", o.profile,
+                   "long, short, rot, tight, clients, kills, spare, full, loss, enumerate or mixed "
+                   "(default: the mutation's)");
     app.add_option("--failures", o.failures, "stop at so many violations");
     app.add_flag("--trace", o.trace, "print what was done before the violation");
     app.add_flag("--shrink", o.shrink, "leave out steps as long as it still fails");
@@ -115,8 +115,10 @@ int main(int argc, char** argv) {
     }
     if (o.list) {
         for (const auto& m : mutations())
-            fmt::print("{:24} {:8} {:>6} {}\n", m.name, m.profile, m.seed != 0 ? std::to_string(m.seed) : "-",
-                       m.about);
+            fmt::print("{:24} {:8} {:>6} {}{}{}\n", m.name, m.profile,
+                       m.seed != 0 ? std::to_string(m.seed) : "-", m.about,
+                       m.why_none != nullptr ? "; not noticed: " : "",
+                       m.why_none != nullptr ? m.why_none : "");
         return 0;
     }
     for (const auto& m : mutations())

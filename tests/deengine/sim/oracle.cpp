@@ -65,6 +65,11 @@ bool BlockState::may_be_doubtful(const Version& shown) const {
     return doubtful || std::ranges::any_of(versions, [&](const Version& v) { return v.order > shown.order; });
 }
 
+bool BlockState::damage_may_be_doubtful() const {
+    return !gone || doubtful ||
+           std::ranges::any_of(versions, [&](const Version& v) { return v.order > *gone; });
+}
+
 void BlockState::settle(const Version& shown) {
     const Version least = shown;
     for (const Version& v : versions)

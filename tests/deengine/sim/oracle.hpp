@@ -34,6 +34,9 @@ struct BlockState {
     /// The medium took a page of it: reads may fail until a write that was sent later goes well. 0: no, else
     /// the tag of the next command then.
     std::uint64_t damaged = 0;
+    /// Of the rotten version, where no cut could tear it and no other page held it: its reads fail, and a cut
+    /// makes no doubt of that.
+    std::optional<WriteOrder> gone;
     /// A cut may have torn versions up to this one, newer than what is shown: the drive may answer Doubtful
     /// until that or a newer one is acknowledged.
     std::optional<WriteOrder> doubtful;
@@ -47,6 +50,8 @@ struct BlockState {
                                       bool after_cut) const;
     /// Something newer than this may have been torn, or rotted.
     [[nodiscard]] bool may_be_doubtful(const Version& shown) const;
+    /// The drive may say so of a block of which a page has rotted.
+    [[nodiscard]] bool damage_may_be_doubtful() const;
     /// A read since the boot showed it.
     void see(const WriteOrder& order);
     void cut() { live = durable; }

@@ -13,12 +13,21 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
 
 namespace gnstor::deengine::sim {
 namespace {
 
 bool holds_record(const MediumPage& page) {
     return page.recorded && !page.rotten_record && crc32c(&page.oob, offsetof(PageOob, crc)) == page.oob.crc;
+}
+
+/// Its contents are those that its record tells.
+bool is_whole(const MediumPage& page) {
+    return page.data != nullptr && !page.rotten_data &&
+           std::memcmp(page.data->crcs, page.oob.sector_crc, sizeof(page.oob.sector_crc)) == 0;
 }
 
 /// What every image of a cut of this mode shows of a shard.
@@ -110,6 +119,7 @@ bool must_be_mapped(const Oracle& oracle, const Medium& image, PageNumber p) {
 void World::rot() {
     const FlashGeometry& g = config_.medium.geometry;
     if (config_.rot_journal != 0 && random_.below(1000) < config_.rot_journal) return rot_checkpoint();
+    if (config_.rot_lonely) return rot_lonely_record();
     for (int tries = 0; tries < 20; ++tries)
         if (rot_page(static_cast<PageNumber>(random_.below(g.pages())))) return;
 }
@@ -129,6 +139,42 @@ void World::rot_checkpoint() {
     if (end != kNoPage && rot_page(end)) crash_armed_ = true;
 }
 
+/// The record of a young page goes bad that is the last one of its block, and the power with it. Where the
+/// checkpoint names the page that it was copied from, that one is gone: the block is lost.
+void World::rot_lonely_record() {
+    const CertainPages certain(*medium_, config_.cut_mode(), 0);
+    std::map<std::pair<nvme::VolumeId, nvme::BlockAddress>, std::uint32_t> copies;
+    std::uint64_t begin = 0;
+    std::uint32_t group = 0;
+    for (PageNumber p = 0; p < config_.medium.geometry.pages(); ++p) {
+        if (!certain.holds_record(p)) continue;
+        const PageOob& oob = medium_->page(p).oob;
+        if (oob.kind == PageKind::kData) ++copies[{oob.vid, oob.vba}];
+        const bool is_begin = oob.kind == PageKind::kSystem &&
+                              oob.epoch == static_cast<std::uint32_t>(JournalPage::kCheckpointBegin);
+        if (is_begin && oob.sequence >= begin) begin = oob.sequence, group = oob.group;
+    }
+    std::vector<PageNumber> lonely;
+    for (PageNumber p = 0; p < config_.medium.geometry.pages(); ++p) {
+        if (!certain.holds_record(p)) continue;
+        const PageOob& oob = medium_->page(p).oob;
+        if (oob.kind == PageKind::kData && oob.group >= group && certain.is_old(p) &&
+            certain.shows_bad_record(p) && copies[{oob.vid, oob.vba}] == 1)
+            lonely.push_back(p);
+    }
+    if (lonely.empty()) return;
+    const PageNumber p = lonely[random_.below(lonely.size())];
+    const PageOob& oob = medium_->page(p).oob;
+    const auto volume = oracle_.volumes.find(oob.vid);
+    if (volume != oracle_.volumes.end()) volume->second.blocks[oob.vba].damaged = next_tag_;
+    note(fmt::format("page {} rots: volume {} block {}, its record, and no other holds that block", p,
+                     oob.vid, oob.vba));
+    ++counters_.rotten;
+    record_rot_ = true;
+    medium_->rot_record(p);
+    crash_armed_ = true;
+}
+
 bool World::rot_page(PageNumber p) {
     const FlashGeometry& g = config_.medium.geometry;
     std::uint32_t shard = 0;
@@ -145,7 +191,11 @@ bool World::rot_page(PageNumber p) {
     const auto volume = oracle_.volumes.find(page.oob.vid);
     if (!journal && volume != oracle_.volumes.end()) {
         const auto block = volume->second.blocks.find(page.oob.vba);
-        if (block != volume->second.blocks.end()) block->second.damaged = next_tag_;
+        if (block != volume->second.blocks.end()) {
+            block->second.damaged = next_tag_;
+            if (!young && is_whole(page) && holds_alone(*medium_, p))
+                block->second.gone = WriteOrder::of(page.oob);
+        }
     }
     if (journal && page.oob.epoch == static_cast<std::uint32_t>(JournalPage::kCheckpointRecords))
         damage_torn_blocks();
@@ -172,10 +222,8 @@ void World::damage_torn_blocks() {
     for (PageNumber p = 0; p < medium_->options().geometry.pages(); ++p) {
         const MediumPage& page = medium_->page(p);
         if (!holds_record(page) || page.oob.kind != PageKind::kData) continue;
-        const bool good = page.data != nullptr &&
-                          std::memcmp(page.data->crcs, page.oob.sector_crc, sizeof(page.oob.sector_crc)) == 0;
         const auto volume = oracle_.volumes.find(page.oob.vid);
-        if ((good && !page.rotten_data) || volume == oracle_.volumes.end()) continue;
+        if (is_whole(page) || volume == oracle_.volumes.end()) continue;
         const auto block = volume->second.blocks.find(page.oob.vba);
         if (block != volume->second.blocks.end()) block->second.damaged = next_tag_;
     }

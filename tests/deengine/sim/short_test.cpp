@@ -50,13 +50,27 @@ TEST(Simulation, AKillWhoseBootIsCutLosesNothing) {
     print_counts("sim", sum);
 }
 
+TEST(Simulation, AFullDriveThatIsCutAgainAndAgainKeepsItsPromise) {
+    SimCounters sum;
+    run_seeds("full", 1, scaled(20), Mutation::kNone, sum);
+    print_counts("sim", sum);
+}
+
+TEST(Simulation, WhatIsLostForGoodIsNamedAndItsReadsFail) {
+    SimCounters sum;
+    run_seeds("loss", 1, scaled(60), Mutation::kNone, sum);
+    gnstor::test::count("sim_losses_accepted", sum.losses_accepted);
+    gnstor::test::count("sim_reads_of_lost_blocks", sum.blocks_lost);
+    print_counts("sim", sum);
+}
+
 /// Each of these found something once: see docs/reliability.md.
 TEST(Simulation, SeedsThatFoundSomethingOnceFindNothingNow) {
     constexpr struct {
         const char* profile;
         std::uint64_t seed;
-    } kSeeds[] = {{"long", 10'025'100}, {"long", 40'009'292}, {"rot", 482},        {"rot", 552},
-                  {"rot", 1571},        {"rot", 60'000'197},  {"rot", 60'002'593}, {"mixed", 20}};
+    } kSeeds[] = {{"long", 10'025'100}, {"long", 40'009'292}, {"rot", 482},  {"rot", 552},    {"rot", 1571},
+                  {"rot", 60'000'197},  {"rot", 60'002'593},  {"mixed", 20}, {"spare", 1504}, {"full", 657}};
     for (const auto& [profile, seed] : kSeeds) {
         const SimConfig config = make_config(profile, seed, 3000, Mutation::kNone);
         EXPECT_EQ(run_history(config).failure, "") << replay_command(profile, seed, 3000, Mutation::kNone);
@@ -70,7 +84,8 @@ TEST(Simulation, EveryCommandAloneSurvivesEveryCut) {
 TEST(Simulation, EveryMutationIsNoticed) {
     std::uint64_t found = 0;
     for (const NamedMutation& m : mutations()) {
-        if (m.seed == 0) continue;  // not found yet: docs/reliability.md says why
+        EXPECT_NE(m.seed != 0, m.why_none != nullptr) << m.name;
+        if (m.seed == 0) continue;
         const std::uint64_t seeds = seeds_until_found(m, 400);
         EXPECT_NE(seeds, 0u) << "nobody noticed that " << m.about << " (./run sim --mutation " << m.name
                              << ")";

@@ -55,7 +55,8 @@ void SimCounters::add(const SimCounters& o) {
         &SimCounters::checkpoints, &SimCounters::displaced, &SimCounters::displaced_in_slices,
         &SimCounters::tombstones_full, &SimCounters::groups_aged, &SimCounters::long_idles,
         &SimCounters::kills_first, &SimCounters::strangers, &SimCounters::grants_ended,
-        &SimCounters::states_rotten, &SimCounters::rot_as_zeroes);
+        &SimCounters::states_rotten, &SimCounters::rot_as_zeroes, &SimCounters::losses_accepted,
+        &SimCounters::blocks_lost);
 }
 
 World::World(const SimConfig& config) : config_(config) {
@@ -224,7 +225,10 @@ void World::completed_change(Sent& s, Status status) {
             // A newer version that is not answered yet may be the one that rotted.
             const bool newest =
                 std::ranges::none_of(b.versions, [&](const Version& other) { return other.order > t.order; });
-            if (newest && durable && s.tag >= b.damaged) b.damaged = 0;
+            if (newest && durable && s.tag >= b.damaged) {
+                b.damaged = 0;
+                b.gone.reset();
+            }
             b.acknowledge(t.order, durable);
         }
         v->unresolved.erase(s.fields.sequence);
@@ -313,7 +317,7 @@ void World::completed_read(const Sent& s, Status status) {
         ++counters_.doubts;
         for (std::uint32_t i = 0; i < s.fields.blocks; ++i) {
             const BlockState& b = v->blocks[s.fields.block + i];
-            if (b.doubtful || b.damaged != 0) return;
+            if (b.doubtful || (b.damaged != 0 && (record_rot_ || b.damage_may_be_doubtful()))) return;
         }
     }
     if (!ok(status)) return fail(fmt::format("a read was answered {}", nvme::status_name(status)));

@@ -34,7 +34,7 @@ struct SimCounters {
                   mounts_refused = 0, forgiven = 0, superseded = 0, audits = 0, syncs_failed = 0,
                   collected = 0, checkpoints = 0, displaced = 0, displaced_in_slices = 0, tombstones_full = 0,
                   groups_aged = 0, long_idles = 0, kills_first = 0, strangers = 0, grants_ended = 0,
-                  states_rotten = 0, rot_as_zeroes = 0;
+                  states_rotten = 0, rot_as_zeroes = 0, losses_accepted = 0, blocks_lost = 0;
     void add(const SimCounters& o);
 };
 
@@ -147,6 +147,7 @@ class World {
     // rot.cpp
     void rot();
     void rot_checkpoint();
+    void rot_lonely_record();
     bool rot_page(PageNumber p);
     void damage_torn_blocks();
     void forgive_lost_records(const Medium& image);
@@ -177,6 +178,9 @@ class World {
     [[nodiscard]] std::vector<Medium::Fates> torn_classes(const Medium& medium) const;
     [[nodiscard]] nvme::IoFields read_fields(const nvme::VolumeRecord& record, nvme::BlockAddress vba) const;
     bool mount(Medium& medium, Drive& drive, const char* when);
+    void go_on_with_loss(const Medium& medium, const Metadata& metadata);
+    bool others_are_there(Drive& drive);
+    bool are_lost(Drive& drive, const std::set<std::pair<nvme::VolumeId, nvme::BlockAddress>>& lost);
     bool audit(Drive& drive, const char* when);
 
     SimConfig config_;
