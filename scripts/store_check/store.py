@@ -11,6 +11,7 @@ from store_check.crc import crc32c
 
 PAGE, SECTOR, OOB = 4096, 512, 64
 SECTORS = PAGE // SECTOR
+GIVEN_UP = (1 << 64) - 1  # a generation of metadata: none is new enough
 
 
 class Findings:
@@ -142,6 +143,9 @@ class Store:
         return range(index * self.units // self.service_units, (index + 1) * self.units // self.service_units)
 
 
+BACKBONES = {0: "not told", 1: "mapped", 2: "direct"}
+
+
 def check_boot(store, found):
     copies = []
     for i in range(2):
@@ -149,17 +153,17 @@ def check_boot(store, found):
         raw = store.map[at:at + 2048]
         generation, = struct.unpack_from("<Q", raw, 8)
         mode, state = raw[48], raw[49]
-        if raw[:8] == b"GNBOOT2\n" and generation and struct.unpack_from("<I", raw, 2044)[0] == crc32c(raw[:2044]) and mode in (1, 2) and state in (1, 2, 3):
-            copies.append((generation, i, uuid.UUID(bytes=raw[16:32]), mode, state, struct.unpack_from("<Q", raw, 56)[0]))
+        if raw[:8] == b"GNBOOT2\n" and generation and struct.unpack_from("<I", raw, 2044)[0] == crc32c(raw[:2044]) and mode in (1, 2) and state in (1, 2, 3) and raw[51] in BACKBONES:
+            copies.append((generation, i, uuid.UUID(bytes=raw[16:32]), mode, state, raw[51], struct.unpack_from("<Q", raw, 56)[0]))
         else:
             # A change is on the medium in one copy before it is begun in the other, so one may be torn.
             found.note(at, f"boot record: copy {i} is damaged or torn")
     if not copies:
         found.bad(PAGE, "boot record: both copies are damaged")
         return None
-    generation, _, incarnation, mode, state, metadata_generation = max(copies)
+    generation, _, incarnation, mode, state, backbone, metadata_generation = max(copies)
     return {"generation": generation, "incarnation": str(incarnation), "mode": {1: "process", 2: "power"}[mode],
-            "state": {1: "clean", 2: "open", 3: "emptying"}[state], "metadata_generation": metadata_generation}
+            "state": {1: "clean", 2: "open", 3: "emptying"}[state], "backbone": BACKBONES[backbone], "metadata_generation": metadata_generation}
 
 
 Volume = collections.namedtuple("Volume", "vid epoch birth capacity name floor")
@@ -185,9 +189,11 @@ def check_metadata(store, boot, found):
             found.bad(at, f"metadata: the header of copy {i} has rotted; it may have been the newest")
         elif any(any(head) for head in heads):
             found.note(at, f"metadata: the header of copy {i} is torn")
-    closed_with = boot["metadata_generation"] if boot and boot["state"] == "clean" else 0
-    if closed_with > max((copy[0] for copy in copies), default=0):
-        found.bad(store.metadata_at, f"metadata: the store was closed with generation {closed_with}, of which no copy is there")
+    told = boot["metadata_generation"] if boot and boot["state"] != "emptying" else 0
+    if told == GIVEN_UP:
+        found.bad(store.metadata_at, "metadata: a recovery that goes on with an older copy has not ended")
+    elif told > max((copy[0] for copy in copies), default=0):
+        found.bad(store.metadata_at, f"metadata: there was generation {told}, of which no copy is there")
     if not copies:
         return None
     generation, at, length, blob_crc = max(copies)

@@ -199,6 +199,10 @@ Result<void> plan_nodes(const Context& c, UpOptions& o) {
                      "the array in {} has {} nodes, not {}; begin another one in another folder", c.directory,
                      o.plan.size(), o.nodes);
     if (o.nodes == 0 || !o.plan.empty()) return {};
+    // Said before nodes make their stores and the folder says that there are such nodes.
+    if (std::uint64_t{o.nodes} * o.ssds > placement::kMaxSlots)
+        return error(Errc::kInvalidArgument, "{} nodes of {} SSDs are too many: an array takes {}", o.nodes,
+                     o.ssds, placement::kMaxSlots);
     GN_ASSIGN(o.plan, make_plan(o.nodes, o.node_addresses));
     return write_plan(folder, o.plan);
 }

@@ -13,6 +13,8 @@
 #include "gateway/serve.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <thread>
 
 namespace gnstor::cli {
@@ -157,25 +159,33 @@ daemon::GatewayInfo UdpGateway::inspect_gateway() {
     return info;
 }
 
+/// The number in the name of an SSD's store. What is written in another way, as ssd-01.store, is none.
+std::optional<std::uint32_t> number_of_store(const std::string& name) {
+    constexpr std::string_view kBefore = "ssd-";
+    std::uint32_t number = 0;
+    if (!name.starts_with(kBefore)) return std::nullopt;
+    (void)std::from_chars(name.data() + kBefore.size(), name.data() + name.size(), number);
+    return name == fmt::format("ssd-{}.store", number) ? std::optional(number) : std::nullopt;
+}
+
 /// How many SSDs' stores lie in a folder: ssd-0.store and on. A gap is an array with a drive missing.
 Result<std::uint32_t> count_stores(const fs::path& directory) {
     std::uint32_t count = 0, highest = 0;
     std::error_code failed;
     for (auto it = fs::directory_iterator(directory, failed); !failed && it != fs::directory_iterator();
          it.increment(failed)) {
-        unsigned number = 0;
-        int used = 0;
-        const std::string name = it->path().filename().string();
-        if (std::sscanf(name.c_str(), "ssd-%u.store%n", &number, &used) != 1 ||
-            used != static_cast<int>(name.size()))
-            continue;
+        const std::optional<std::uint32_t> number = number_of_store(it->path().filename().string());
+        if (!number) continue;
         ++count;
-        highest = std::max(highest, number + 1);
+        highest = std::max(highest, *number);
     }
-    if (count != highest)
+    // Fewer than there are would be opened as the whole array.
+    if (failed && failed != std::errc::no_such_file_or_directory && failed != std::errc::not_a_directory)
+        return error(Errc::kIo, "the folder {} cannot be read: {}", directory.string(), failed.message());
+    if (count != 0 && count - 1 != highest)
         return error(Errc::kNotFound,
                      "{} holds {} SSD stores, but numbers up to {}: some are missing; bring them back",
-                     directory.string(), count, highest - 1);
+                     directory.string(), count, highest);
     return count;
 }
 

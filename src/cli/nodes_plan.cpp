@@ -4,6 +4,8 @@
 #include "cli/node_process.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
+#include "daemon/records.hpp"
+#include "embedded/node_array.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -28,6 +30,15 @@ constexpr unsigned kFirstHost = 11;  // 127.0.0.1 and its neighbours are people'
 
 fs::path plan_file(const fs::path& directory) {
     return directory / kPlanFile;
+}
+
+/// The name becomes that of a folder and of a log, the address a word of a command line.
+Result<void> check(const PlannedNode& node, const std::string& where) {
+    Result<void> named = daemon::check_name("name of a node", node.name);
+    if (!named.ok()) return error(named.error().code, "{}: {}", where, named.error().message);
+    const auto address = embedded::parse_node_address(node.address);
+    if (!address.ok()) return error(address.error().code, "{}: {}", where, address.error().message);
+    return {};
 }
 
 std::chrono::milliseconds left(Clock::time_point until) {
@@ -119,6 +130,7 @@ Result<std::vector<PlannedNode>> read_plan(const fs::path& directory) {
         const json document = json::parse(in);
         for (const json& node : document.at("nodes"))
             nodes.push_back({node.at("name").get<std::string>(), node.at("address").get<std::string>()});
+        for (const PlannedNode& node : nodes) GN_TRY(check(node, plan_file(directory).string()));
         return nodes;
     } catch (const json::exception& e) {
         return error(Errc::kCorrupt,
@@ -157,6 +169,7 @@ Result<std::vector<PlannedNode>> make_plan(std::size_t nodes, const std::vector<
                      chosen->size());
     std::vector<PlannedNode> plan;
     for (std::size_t i = 0; i < nodes; ++i) plan.push_back({fmt::format("node-{}", i), (*chosen)[i]});
+    for (const PlannedNode& node : plan) GN_TRY(check(node, "the nodes"));
     return plan;
 }
 

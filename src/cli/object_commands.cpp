@@ -79,6 +79,7 @@ Result<int> put(const Context& c, const ObjectOptions& o) {
 
 Result<int> get(const Context& c, const ObjectOptions& o) {
     const std::string target = o.file.empty() ? o.name : o.file;
+    GN_TRY(daemon::check_name("name", o.name));  // before it is a file's
     GN_ASSIGN(const std::unique_ptr<TargetFile> file, TargetFile::at(target));
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     ProgressLine line("get " + o.name, ~0ull);

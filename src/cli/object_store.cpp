@@ -159,6 +159,7 @@ Result<void> VolumeObjectStore::refuse_taken(const std::string& name) const {
 
 Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
                                     const Progress& progress) {
+    GN_TRY(daemon::check_name("name", name));  // it becomes a file's, before any volume is made
     GN_TRY(remove_interrupted());
     const std::uint64_t room = room_bytes();
     const std::string full = fmt::format(

@@ -94,9 +94,6 @@ class Manager {
 
     /// Ends leases that ran out, renews grants and tries pending changes again. Call about once a second.
     TickReport tick(std::uint64_t now_ms);
-    /// The process that served this SSD has exited, says its node, which knows: its grant ends at once.
-    /// kNotFound: no SSD of the array.
-    Result<void> attest_exit(const std::array<std::uint8_t, 16>& uuid);
 
     [[nodiscard]] const StartReport& start_report() const { return report_; }
     [[nodiscard]] ArrayInfo info(std::uint64_t now_ms) const;

@@ -2,8 +2,6 @@
 #include "daemon/failure_domains.hpp"
 #include "daemon/manager.hpp"
 
-#include <gnstor/base/uuid.hpp>
-
 #include <algorithm>
 
 namespace gnstor::daemon {
@@ -109,15 +107,6 @@ void Manager::observe_time(std::uint64_t now_ms) {
 
 bool Manager::may_hold_grant(const GrantBound& bound) const {
     return options_.grant_ms == 0 || bound.open || now_ms_ < bound.ends_ms;
-}
-
-Result<void> Manager::attest_exit(const std::array<std::uint8_t, 16>& uuid) {
-    for (Drive& drive : drives_) {
-        if (drive.identity.uuid != uuid) continue;
-        drive.grant = {false, 0};
-        return {};
-    }
-    return error(Errc::kNotFound, "no SSD of this array has the UUID {}", Uuid{uuid}.to_string());
 }
 
 Result<void> Manager::activate(nvme::VolumeId volume) {

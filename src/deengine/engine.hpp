@@ -44,9 +44,9 @@ struct EngineOptions {
     /// Called for each page that the scrub finds bad, on the shard's thread; may be empty.
     std::function<void(const BadPlace&)> on_bad_page;
     bool accept_loss = false;  ///< mount although acknowledged blocks are lost beyond naming
-    /// The flash was last served in this boot of the host, by a process that was killed: what it programmed
-    /// is all there, but for the operation under way, if the flash survives a kill. So what is bad has
-    /// rotted.
+    /// The flash was last served in this boot of the host, by a process that was killed, in a way that
+    /// survives that (Flash::survives_kill(), as it was then): what it programmed is all there, but for the
+    /// operation under way. So what is bad has rotted.
     bool same_boot = false;
     std::uint64_t block_limit = 0;  ///< promise to users, in blocks; 0: pages / (1 + OP)
     // Simulation only. Smaller slices, parts and tables make a drive of a few hundred pages meet what a large

@@ -28,7 +28,7 @@ ShardRecovery::ShardRecovery(Flash& flash, const ShardRange& range, const Engine
     : flash_(flash),
       range_(range),
       options_(options),
-      only_killed_(options.same_boot && flash.survives_kill()),
+      only_killed_(options.same_boot),
       lives_(lives),
       sink_(sink),
       report_(report),

@@ -85,6 +85,7 @@ Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mod
     }
     BootRequest request;
     request.mode = mode;
+    request.backbone = o.backbone;
     request.accept_loss = accept_loss;
     if (on_read_only_file_system(o.file)) return ViewStore::open(o.file, request.host_boot);
     Result<std::unique_ptr<StoreFile>> file = StoreFile::open_for_use(o.file, request);
@@ -94,9 +95,7 @@ Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mod
         if (file.ok()) GN_TRY(file.value()->begin_use(request));
     }
     GN_ASSIGN(std::unique_ptr<StoreFile> opened, std::move(file));
-    const bool direct =
-        o.backbone == BackboneKind::kDirect || (o.backbone == BackboneKind::kAuto && opened->is_device());
-    if (direct) {
+    if (opened->backbone(o.backbone) == BootBackbone::kDirect) {
         GN_ASSIGN(std::unique_ptr<DirectStore> store, DirectStore::over(std::move(opened)));
         return std::unique_ptr<Store>(std::move(store));
     }

@@ -53,6 +53,9 @@ std::uint64_t unite_copies(std::byte* line, const std::byte* copies) {
 
 Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile> file,
                                                        DirectOptions options) {
+    // Whoever opens it after a kill would take what is missing for damage.
+    if (file->boot().state == BootState::kOpen && file->boot().backbone != BootBackbone::kDirect)
+        return error(Errc::kState, "the store {} is not recorded as used directly", file->path().string());
     std::unique_ptr<DirectStore> store(new DirectStore);
     DirectFile& s = store->shared_;
     s.options = std::move(options);

@@ -85,10 +85,13 @@ void check_metadata(const StoreView& view, Findings& findings) {
             base,
             "the header of a copy of the metadata has rotted: it may have been the newest, and the "
             "other one would undo what was acknowledged since");
-    if (const std::uint64_t missing = view.metadata_missing(); missing != 0)
+    const std::uint64_t missing = view.metadata_missing();
+    if (missing == kMetadataGivenUp)
+        findings.damage(base, "a recovery that goes on with an older copy of the metadata has not ended");
+    else if (missing != 0)
         findings.damage(base,
-                        fmt::format("the store was closed with metadata of generation {}, and no copy of "
-                                    "that can be read: an older one would undo what was acknowledged since",
+                        fmt::format("there was metadata of generation {}, and no copy of that can be read: "
+                                    "an older one would undo what was acknowledged since",
                                     missing));
     for (int i = 0; i < 2; ++i) {
         const CopyFacts& copy = copies[static_cast<std::size_t>(i)];

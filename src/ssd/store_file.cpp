@@ -134,15 +134,19 @@ Result<void> StoreFile::check_metadata() const {
             "recover --accept-loss --write`",
             path_.string());
     const std::uint64_t there = newest_generation();
-    if (boot_.state == BootState::kClean && boot_.metadata_generation > there)
+    if (boot_.metadata_generation <= there) return {};
+    if (boot_.metadata_generation == kMetadataGivenUp)
         return error(
             Errc::kCorrupt,
-            "the metadata of the store {} is damaged: it was closed with generation {}, and the newest "
-            "copy there is of generation {}, which would undo what was acknowledged since (volumes, "
-            "permissions, epochs); let the array rebuild this drive, or go on with the older one by "
-            "`gnstor ssd recover --accept-loss --write`",
-            path_.string(), boot_.metadata_generation, there);
-    return {};
+            "a recovery of the store {} that goes on with an older copy of its metadata has not ended; go on "
+            "with it by `gnstor ssd recover --accept-loss --write`, or let the array rebuild this drive",
+            path_.string());
+    return error(Errc::kCorrupt,
+                 "the metadata of the store {} is damaged: it once was of generation {}, and the newest "
+                 "copy there is of generation {}, which would undo what was acknowledged since (volumes, "
+                 "permissions, epochs); let the array rebuild this drive, or go on with the older one by "
+                 "`gnstor ssd recover --accept-loss --write`",
+                 path_.string(), boot_.metadata_generation, there);
 }
 
 Result<std::unique_ptr<StoreFile>> StoreFile::open(const std::filesystem::path& path) {
@@ -159,9 +163,16 @@ Result<std::unique_ptr<StoreFile>> StoreFile::open_for_use(const std::filesystem
         GN_ASSIGN(store, set_aside(std::move(store)));
     }
     GN_TRY(store->check_contents());
-    if (!request.accept_loss) GN_TRY(store->check_metadata());
+    Result<void> sound = store->check_metadata();
+    if (!sound.ok() && !request.accept_loss) return std::move(sound).error();
+    store->gives_up_metadata_ = !sound.ok();
     GN_TRY(store->begin_use(request));
     return store;
+}
+
+BootBackbone StoreFile::backbone(BackboneKind kind) const {
+    const bool direct = kind == BackboneKind::kDirect || (kind == BackboneKind::kAuto && is_device_);
+    return direct ? BootBackbone::kDirect : BootBackbone::kMapped;
 }
 
 bool StoreFile::sync() {
@@ -183,7 +194,11 @@ Result<void> StoreFile::begin_use(const BootRequest& request) {
     was_only_killed_ = was_only_killed(boot_, request.host_boot);
     boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
     boot_.mode = request.mode;
+    boot_.backbone = backbone(request.backbone);
     boot_.state = BootState::kOpen;
+    generation_ = std::max(generation_, newest_generation());
+    boot_.metadata_generation =
+        gives_up_metadata_ ? kMetadataGivenUp : std::max(boot_.metadata_generation, generation_);
     std::copy(request.host_boot.bytes.begin(), request.host_boot.bytes.end(), boot_.host_boot_id);
     if (!sync() || !write_boot_record(fd_.get(), boot_)) {
         fail();
@@ -213,7 +228,8 @@ Result<void> StoreFile::end_use() {
     if (boot_.state != BootState::kOpen || !sync())
         return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
     boot_.state = BootState::kClean;
-    boot_.metadata_generation = newest_generation();
+    // Not what the medium says: the newest may have rotted since it was stored.
+    boot_.metadata_generation = generation_;
     if (!write_boot_record(fd_.get(), boot_)) {
         fail();
         return error(Errc::kIo, "cannot write the boot record of the store {}: {}", path_.string(),
@@ -471,7 +487,7 @@ bool StoreFile::store(std::span<const std::byte> blob) {
     MetadataHeader next{};
     const MetadataHeader nothing{};
     std::copy(kMetadataMagic.begin(), kMetadataMagic.end(), next.magic);
-    next.generation = std::max(generation[0], generation[1]) + 1;
+    next.generation = std::max({generation_, generation[0], generation[1]}) + 1;
     next.length = blob.size();
     next.blob_crc = crc32c(blob.data(), blob.size());
     next.crc = crc32c(&next, offsetof(MetadataHeader, crc));
@@ -482,6 +498,7 @@ bool StoreFile::store(std::span<const std::byte> blob) {
                         write_all(fd_.get(), &next, sizeof next, target) &&
                         write_all(fd_.get(), &next, sizeof next, second) && sync();
     if (!stored) fail();
+    generation_ = next.generation;
     return stored;
 }
 

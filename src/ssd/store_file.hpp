@@ -7,7 +7,9 @@
 //   one open;
 //   * a new store file appears under its name whole or not at all (written beside it, then renamed);
 //   * nothing is programmed before begin_use() has put into the boot record that the store is open, in which
-//   mode and under which boot of the host;
+//   mode, by which backbone and under which boot of the host;
+//   * the generation of metadata that the boot record names never falls behind what this process stored: rot
+//   of the newest is not taken for the truth at the next opening;
 //   * contents that may lack acknowledged writes are never opened for use: they leave under another name (a
 //   file) or are dropped (a device), and the store goes on empty, as another incarnation.
 // One thread at a time, but for sync(), failed() and fail(); load() and store() belong to the firmware's
@@ -16,6 +18,7 @@
 
 #include <gnstor/base/result.hpp>
 
+#include "ssd/drive_options.hpp"
 #include "ssd/posix_file.hpp"
 #include "ssd/store_head.hpp"
 
@@ -29,6 +32,7 @@ namespace gnstor::ssd {
 /// How a drive is going to use a store.
 struct BootRequest {
     BootMode mode = BootMode::kPower;
+    BackboneKind backbone = BackboneKind::kAuto;
     Uuid host_boot = host_boot_id();
     bool accept_loss = false;  ///< use older metadata where the newest is damaged
 };
@@ -69,6 +73,8 @@ class StoreFile final : public deengine::MetadataStore {
     /// was_only_killed(), of the boot record as begin_use() found it.
     [[nodiscard]] bool was_only_killed_before() const { return was_only_killed_; }
     [[nodiscard]] bool is_device() const { return is_device_; }
+    /// kMapped or kDirect: what this kind means for this store.
+    [[nodiscard]] BootBackbone backbone(BackboneKind kind) const;
 
     [[nodiscard]] std::vector<std::byte> load() override;
     [[nodiscard]] bool store(std::span<const std::byte> blob) override;
@@ -106,6 +112,8 @@ class StoreFile final : public deengine::MetadataStore {
     BootRecord boot_{};
     bool is_device_ = false;
     bool was_only_killed_ = false;
+    bool gives_up_metadata_ = false;  // opened for use although the newest is damaged
+    std::uint64_t generation_ = 0;    // of the newest metadata that this process found or stored
     std::mutex sync_mutex_;
     std::atomic<bool> failed_{false};
 };

@@ -66,6 +66,13 @@ enum class BootState : std::uint8_t {
     kEmptying = 3,  ///< its contents are being dropped: whoever opens it goes on with that
 };
 
+/// How its last user reached the store, which says what a kill of that user can have left.
+enum class BootBackbone : std::uint8_t {
+    kNotTold = 0,  ///< never used, or by an older program
+    kMapped = 1,   ///< through the page cache: whatever was programmed outlives the process
+    kDirect = 2,   ///< by O_DIRECT: what no sync followed may be missing, in any combination
+};
+
 /// Whose life the store is in and how it was left. Two copies, each in its own half of the second page; both
 /// are written at each change, the second when the first is on the medium. The whole one with the higher
 /// generation counts.
@@ -79,9 +86,10 @@ struct BootRecord {
     /// 1: whatever an earlier cut tore was found by a recovery that has ended, or there was no cut: in this
     /// boot of the host, a process that serves the store can only have been killed.
     std::uint8_t recovered;
-    std::uint8_t reserved51[5];
-    /// Of the newest metadata when the store was closed cleanly: an older one in its place has replaced what
-    /// rotted. 0: not told.
+    BootBackbone backbone;  ///< with which it was opened last
+    std::uint8_t reserved52[4];
+    /// A generation of the metadata that was stable when this record was written, at a clean close the
+    /// newest: where all that is there is older, a newer one has rotted. 0: not told; kMetadataGivenUp.
     std::uint64_t metadata_generation;
     std::uint8_t reserved[1980];
     std::uint32_t crc;  ///< of the bytes before it
@@ -89,7 +97,11 @@ struct BootRecord {
 static_assert(sizeof(BootRecord) == 2048, "two copies fill a page, each in halves of its own");
 static_assert(offsetof(BootRecord, incarnation) == 16 && offsetof(BootRecord, host_boot_id) == 32);
 static_assert(offsetof(BootRecord, mode) == 48 && offsetof(BootRecord, crc) == 2044);
-static_assert(offsetof(BootRecord, recovered) == 50 && offsetof(BootRecord, metadata_generation) == 56);
+static_assert(offsetof(BootRecord, recovered) == 50 && offsetof(BootRecord, backbone) == 51);
+static_assert(offsetof(BootRecord, metadata_generation) == 56);
+/// The loss of the newest metadata was accepted, and the recovery that goes on with an older copy has not
+/// ended: until it has, nobody else goes on with that copy.
+inline constexpr std::uint64_t kMetadataGivenUp = ~0ull;
 inline constexpr std::array<char, 8> kBootMagic = {'G', 'N', 'B', 'O', 'O', 'T', '2', '\n'};
 
 /// Head of a metadata slot; the blob follows, and in the last bytes of the slot a second copy of the head

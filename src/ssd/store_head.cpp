@@ -46,6 +46,7 @@ bool whole(const BootRecord& r) {
     return std::equal(kBootMagic.begin(), kBootMagic.end(), r.magic) && r.generation != 0 &&
            r.crc == crc32c(&r, offsetof(BootRecord, crc)) &&
            (r.mode == BootMode::kProcess || r.mode == BootMode::kPower) &&
+           r.backbone <= BootBackbone::kDirect &&
            (r.state == BootState::kClean || r.state == BootState::kOpen || r.state == BootState::kEmptying);
 }
 
@@ -243,8 +244,8 @@ bool trusted(const BootRecord& r, const Uuid& host_boot) {
 }
 
 bool was_only_killed(const BootRecord& r, const Uuid& host_boot) {
-    return r.state == BootState::kOpen && r.recovered == 1 && !host_boot.is_nil() &&
-           std::equal(host_boot.bytes.begin(), host_boot.bytes.end(), r.host_boot_id);
+    return r.state == BootState::kOpen && r.backbone == BootBackbone::kMapped && r.recovered == 1 &&
+           !host_boot.is_nil() && std::equal(host_boot.bytes.begin(), host_boot.bytes.end(), r.host_boot_id);
 }
 
 HeaderCopies compare_headers(const MetadataHeader& first, const MetadataHeader& second,

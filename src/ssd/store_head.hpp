@@ -52,8 +52,9 @@ Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path);
 /// Whether what the store holds is what was acknowledged. Not so if its last user promised to survive a kill
 /// alone, was not closed, and the host has been started again since. DESIGN.md, "Durability promise".
 [[nodiscard]] bool trusted(const BootRecord& record, const Uuid& host_boot);
-/// The store was last served in this boot of the host, by a process that was killed, and nothing of an
-/// earlier power cut is left to be found: what it programmed is all there, but for the operation under way.
+/// The store was last served in this boot of the host and through the page cache, by a process that was
+/// killed, and nothing of an earlier end is left to be found: what it programmed is all there, but for the
+/// operation under way.
 [[nodiscard]] bool was_only_killed(const BootRecord& record, const Uuid& host_boot);
 
 /// What the two copies of a metadata slot's header say.

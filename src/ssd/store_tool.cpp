@@ -116,7 +116,7 @@ Result<std::uint64_t> reset_term(const std::filesystem::path& path, std::uint64_
     // A store that was closed cleanly is opened and closed like by a drive. Of one that was killed the boot
     // record stays as it is: it says what has to be recovered.
     const bool clean = store->boot().state == BootState::kClean;
-    if (clean) GN_TRY(store->begin_use({BootMode::kPower, host_boot_id()}));
+    if (clean) GN_TRY(store->begin_use({}));
     if (!store->store(state.serialise()))
         return error(Errc::kIo, "cannot write the metadata of the store {}: {}", path.string(),
                      std::strerror(errno));

@@ -106,7 +106,7 @@ HeaderCopies StoreView::headers(int index) const {
 
 std::uint64_t StoreView::metadata_missing() const {
     const auto known = boot();
-    if (!known.ok() || known.value().state != BootState::kClean) return 0;
+    if (!known.ok() || known.value().state == BootState::kEmptying) return 0;
     std::uint64_t newest = 0;
     for (const CopyFacts& copy : metadata_copies())
         if (copy.body_whole) newest = std::max(newest, copy.generation);

@@ -48,7 +48,8 @@ class StoreView final : public deengine::MetadataStore {
     [[nodiscard]] std::array<CopyFacts, 2> metadata_copies() const;
     /// A copy's header has rotted: which one is the newest is not known.
     [[nodiscard]] bool metadata_rotten() const;
-    /// Generation of the metadata that the store was closed with, if no copy of it can be read; else 0.
+    /// Generation of the metadata that the boot record tells of (or kMetadataGivenUp), if no copy that can be
+    /// read is so new; else 0.
     [[nodiscard]] std::uint64_t metadata_missing() const;
     /// Index of the copy in force; -1: none. Damage of the newest one is not made up for by the older.
     [[nodiscard]] int newest_metadata() const;

@@ -437,10 +437,25 @@ class Nodes(Programs):
         self.to_stop.append(other)
         self.cli("up", "--dir", other, "--nodes", "2", "--node-addresses", "127.0.0.1", code=1, says="2 nodes at 1 addresses")
         self.cli("up", "--dir", other, "--nodes", "1", "--node-addresses", "192.0.2.1", *SMALL, code=1, says="did not start")
+        self.refused_before_anything_is_made()
         done = subprocess.run([GNSTOR, "ls", "--array", f"unix:{self.root}/no.sock"], env=self.env,
                               capture_output=True, timeout=DEADLINE_S, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"no.sock", done.stderr)
+
+    def refused_before_anything_is_made(self):
+        folder = self.root / "none"
+        for words, says in ((("--nodes", "2", "--ssds", "33"), "2 nodes of 33 SSDs are too many"),
+                            (("--nodes", "1", "--node-addresses", "--dir"), "is not an IP address"),
+                            (("--nodes", "1", "--node-addresses", "../x"), "is not an IP address")):
+            self.cli("up", *words, "--dir", folder, code=1, says=says)
+            self.assertEqual(list(folder.iterdir()), [], words)
+        for name in ("../stray", str(self.root / "stray"), ".", ""):
+            (folder / "up.json").write_text(json.dumps({"nodes": [{"name": name, "address": "127.0.0.1"}]}))
+            for command in (("up", *SMALL), ("down",)):
+                self.cli(*command, "--dir", folder, code=1, says="name of a node")
+            self.assertEqual([path.name for path in folder.iterdir()], ["up.json"])
+            self.assertFalse(list(self.root.glob("stray*")), "a node outside of its array's folder")
 
     def node(self, index, address):
         process = subprocess.Popen([GNSTOR, "node", "--dir", str(self.root / f"n{index}"), "--listen", address, *SMALL],

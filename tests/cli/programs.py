@@ -109,7 +109,8 @@ class Programs(unittest.TestCase):
         place.mkdir()
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False)
         if done.returncode != 0:
-            print(f"no tmpfs here ({done.stderr.decode().strip()}): {self.id()} goes without")
+            # A line of its own: ./run test shows those that begin so.
+            print(f"\nskipped: {self.id()}: no tmpfs may be mounted here ({done.stderr.decode().strip()})", flush=True)
             return None
         self.mounts.append(place)
         return place

@@ -74,7 +74,10 @@ class Store(Programs):
         kept = self.write("kept", b"kept")
         self.objects("put", kept, *SMALL)
         for name in ("a/b", "../up", ".hidden", "x" * 64, "with space"):
+            (self.root / "up.putting").write_bytes(b"")  # what the put of another store would leave here
             self.objects("put", kept, name, code=1)
+            self.objects("get", name, code=1, says="the name")
+            self.assertTrue((self.root / "up.putting").exists())
         self.objects("put", kept, code=1, says="already")
         self.objects("put", self.root / "nothing", code=1, says="cannot be read")
         self.objects("put", self.root, code=1, says="is a folder")
@@ -197,6 +200,16 @@ class Store(Programs):
             self.objects(*words, code=1, says="is new")
         store.write_bytes(old)
         self.assertEqual(self.fetched("object"), data, "what was asked meanwhile has changed nothing")
+
+    def test_a_drive_under_another_name_is_missing_and_no_new_one_takes_its_place(self):
+        self.objects("put", self.write("object", self.random.randbytes(300_000)), *SMALL)
+        for name in ("ssd-01.store", "ssd-+0.store", "ssd- 0.store", "ssd-4294967296.store"):
+            (self.store / "ssd-0.store").rename(self.store / name)
+            self.objects("ls", code=1, says="holds 1 SSD stores, but numbers up to 1")
+            self.objects("put", self.root / "object", "more", code=1, says="some are missing")
+            self.assertEqual({path.name for path in self.stores()}, {name, "ssd-1.store"})
+            (self.store / name).rename(self.store / "ssd-0.store")
+        self.assertEqual(set(self.names()), {"object"})
 
     def test_objects_and_volumes_of_one_folder_do_not_harm_each_other(self):
         self.objects("put", self.write("object", b"contents"), *SMALL)

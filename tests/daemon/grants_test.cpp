@@ -171,17 +171,6 @@ TEST_F(GrantsTest, CreationsAndDeletionsWaitForEveryDrive) {
     EXPECT_EQ(array.flash[2]->volumes.size(), 1u);
 }
 
-TEST_F(GrantsTest, AnAttestedExitEndsAGrantAtOnce) {
-    refuse(2);
-    EXPECT_FALSE(open(alice, "v").ok());
-    manager->tick(now += 1);
-    ASSERT_EQ(pending(), 1u);
-    ASSERT_TRUE(manager->attest_exit(array.flash[2]->uuid).ok());
-    manager->tick(now += 1);
-    EXPECT_EQ(pending(), 0u);
-    expect_error(manager->attest_exit({}), Errc::kNotFound, "no SSD of this array");
-}
-
 TEST_F(GrantsTest, AMapIsToldWhenWhoeverDoesNotTakeItHasNoGrantLeft) {
     lose_store();
     array = ModelArray(4);

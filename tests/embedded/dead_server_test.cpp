@@ -1,16 +1,20 @@
-// dead_server_test.cpp: an array that one process serves over shared memory, and the end of that process: all
-// that waits for it fails by its queue pairs, at once and not at its deadline, and all that follows; one line
-// says so; reclaim() is enough once a process serves again.
+// dead_server_test.cpp: arrays whose processes end while a client uses them: one process or two nodes over
+// shared memory, nodes by packets. All that waits for them fails by its queue pairs, at once and not at its
+// deadline, and all that follows; a line for each peer says so; reclaim() is enough once they serve again.
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <thread>
 
 #include "embedded/rig.hpp"
 #include "rdma/child.hpp"
 #include "rdma/shm_wire.hpp"
+#include "rdma/udp_wire.hpp"
 #include "ssd/scratch.hpp"
+#include "support/count.hpp"
 #include "support/loopback.hpp"
 
 namespace gnstor::test {
@@ -18,11 +22,17 @@ namespace {
 
 using nvme::Status;
 
-constexpr std::uint32_t kSsds = 2, kBlocks = 64, kReaders = 4;
-constexpr std::uint64_t kMinutesNs = 30ull * 60'000'000'000;  // whoever waits it out, waits too long
+constexpr std::uint32_t kSsds = 2, kBlocks = 64, kReaders = 4, kCalls = 20;
+constexpr std::uint64_t kDeadlineNs = 5'000'000'000;  // the programs' own
+constexpr std::uint64_t kLateNs = 60'000'000'000;     // whoever waits it out, waits too long
 
-simt::Deadline minutes() {
-    return simt::Deadline::in_ns(kMinutesNs);
+/// How the client reaches the SSDs.
+enum class Form : std::uint8_t { kShmOneProcess, kShmTwoNodes, kUdpTwoNodes };
+
+std::string name_of(Form form) {
+    return form == Form::kShmOneProcess ? "ShmOneProcess"
+           : form == Form::kShmTwoNodes ? "ShmTwoNodes"
+                                        : "UdpTwoNodes";
 }
 
 std::uint32_t occurrences(const std::string& text, const std::string& what) {
@@ -31,38 +41,67 @@ std::uint32_t occurrences(const std::string& text, const std::string& what) {
     return found;
 }
 
-class DeadServer : public ::testing::Test {
+class Clock {
+  public:
+    [[nodiscard]] double ms() const {
+        return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began_).count();
+    }
+
+  private:
+    std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+};
+
+class DeadServer : public ::testing::TestWithParam<Form> {
   protected:
+    [[nodiscard]] std::uint32_t peers() const { return GetParam() == Form::kShmOneProcess ? 1 : 2; }
+    [[nodiscard]] std::uint32_t ssds_of_each() const { return kSsds / peers(); }
     // Before this process has threads.
-    std::unique_ptr<rdma::test::Child> server() {
-        return std::make_unique<rdma::test::Child>([this](auto ready) {
-            const auto node = serve();
+    std::unique_ptr<rdma::test::Child> server(std::uint32_t peer) {
+        return std::make_unique<rdma::test::Child>([this, peer](auto ready) {
+            const auto node = serve(peer);
             ready();
             for (;;) ::pause();
         });
     }
-    [[nodiscard]] std::unique_ptr<embedded::Node> serve() const {
+    [[nodiscard]] std::unique_ptr<embedded::Node> serve(std::uint32_t peer) const {
         EmbeddedArrayOptions o = rig_options();
-        o.ssds = kSsds;
+        o.ssds = ssds_of_each();
         o.ssd_capacity_bytes = 64u << 20;
-        o.directory = scratch / "ssds";
+        o.strict_nic = GetParam() != Form::kUdpTwoNodes;
+        o.directory = scratch / ("ssds-" + std::to_string(peer));
         std::filesystem::create_directories(o.directory);
         embedded::UdpListen listen;
-        listen.address = loopback_address(21);
-        listen.shm = socket();
+        listen.address = addresses[peer];
+        if (GetParam() != Form::kUdpTwoNodes) listen.shm = socket(peer);
         return embedded::Node::open(o, listen).value();
     }
-    [[nodiscard]] std::filesystem::path socket() const { return scratch / "shm"; }
-    void SetUp() override {
-        {
-            const auto node = serve();  // what the SSDs are called
-            for (std::uint32_t slot = 0; slot < kSsds; ++slot) identities.push_back(node->identity(slot));
+    [[nodiscard]] std::filesystem::path socket(std::uint32_t peer) const {
+        return scratch / ("shm-" + std::to_string(peer));
+    }
+    void open_nic() {
+        if (GetParam() == Form::kUdpTwoNodes) {
+            reactor = Reactor::start("host").value();
+            udp = rdma::UdpWire::open({.address = loopback_address(25)}, *reactor).value();
+            nic = rdma::SoftNic::open(*udp, {}).value();
+            return;
         }
-        first = server();
-        second = server();
-        ASSERT_TRUE(first->begin());
-        wire = rdma::ShmWire::open(socket()).value();
+        std::vector<rdma::ShmNode> places;
+        for (std::uint32_t peer = 0; peer < peers(); ++peer)
+            places.push_back({peers() == 1 ? std::string() : addresses[peer],
+                              [path = socket(peer)] { return Result(rdma::ShmNode::Place{path}); }});
+        wire = rdma::ShmWire::open(std::move(places)).value();
         nic = rdma::SoftNic::open(*wire).value();
+    }
+    void SetUp() override {
+        for (std::uint32_t peer = 0; peer < peers(); ++peer) addresses.push_back(loopback_address(21 + peer));
+        for (std::uint32_t peer = 0; peer < peers(); ++peer) {
+            const auto node = serve(peer);  // what the SSDs are called
+            for (std::uint32_t i = 0; i < ssds_of_each(); ++i) identities.push_back(node->identity(i));
+        }
+        for (auto* const lives : {&first, &second})
+            for (std::uint32_t peer = 0; peer < peers(); ++peer) lives->push_back(server(peer));
+        for (const auto& process : first) ASSERT_TRUE(process->begin());
+        open_nic();
         std::vector<daemon::SsdPort*> raw;
         for (std::uint32_t slot = 0; slot < kSsds; ++slot) {
             ports.push_back(daemon::NvmfSsdPort::connect(*nic, slot, identities[slot]).value());
@@ -97,16 +136,16 @@ class DeadServer : public ::testing::Test {
         }
         daemon->resume();
     }
-    Status read(std::uint32_t channel, std::uint32_t block) {
+    Status read(std::uint32_t channel, std::uint32_t block, std::uint64_t deadline_ns = kDeadlineNs) {
         std::vector<std::byte> to(nvme::kBlockBytes);
         const Status status = volume->ref().read(simt::self(simt::Lane{}), client->channel(channel).ref(),
-                                                 block, 1, to.data(), minutes());
+                                                 block, 1, to.data(), simt::Deadline::in_ns(deadline_ns));
         return nvme::ok(status) && to.back() != std::byte{0x5A} ? Status::kInternalError : status;
     }
-    Status write(std::uint32_t channel, std::uint32_t block) {
+    Status write(std::uint32_t channel, std::uint32_t block, std::uint64_t deadline_ns = kDeadlineNs) {
         const std::vector<std::byte> from(nvme::kBlockBytes, std::byte{0x5A});
         return volume->ref().write(simt::self(simt::Lane{}), client->channel(channel).ref(), block, 1,
-                                   from.data(), minutes());
+                                   from.data(), simt::Deadline::in_ns(deadline_ns));
     }
     std::uint32_t pending() {
         std::uint32_t all = 0;
@@ -117,8 +156,11 @@ class DeadServer : public ::testing::Test {
 
     ssd::testing::Scratch scratch;
     std::vector<daemon::SsdIdentity> identities;
-    std::unique_ptr<rdma::test::Child> first, second;
+    std::vector<std::string> addresses;
+    std::vector<std::unique_ptr<rdma::test::Child>> first, second;
     std::unique_ptr<rdma::ShmWire> wire;
+    std::unique_ptr<Reactor> reactor;
+    std::unique_ptr<rdma::UdpWire> udp;
     std::unique_ptr<rdma::SoftNic> nic;
     std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;
     std::unique_ptr<daemon::InProcessControlPlane> daemon;
@@ -126,23 +168,35 @@ class DeadServer : public ::testing::Test {
     std::unique_ptr<client::Volume> volume;
 };
 
-TEST_F(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim) {
+TEST_P(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim) {
     ::testing::internal::CaptureStderr();
-    // It takes what is sent from here on, and answers nothing.
-    first->stand_still();
+    // They take what is sent from here on, and answer nothing.
+    for (const auto& process : first) process->stand_still();
     std::vector<std::thread> lanes;
     std::array<Status, kReaders> ended{};
     for (std::uint32_t lane = 0; lane < kReaders; ++lane)
-        lanes.emplace_back([&, lane] { ended[lane] = lane == 0 ? write(0, 0) : read(lane % 2, lane); });
+        lanes.emplace_back(
+            [&, lane] { ended[lane] = lane == 0 ? write(0, 0, kLateNs) : read(lane % 2, lane, kLateNs); });
     while (pending() < kReaders) std::this_thread::yield();
-    first->kill();
+    Clock killed;
+    for (const auto& process : first) process->kill();
     for (auto& lane : lanes) lane.join();
+    const double under_way_ms = killed.ms();
     for (std::uint32_t lane = 0; lane < kReaders; ++lane)
         EXPECT_EQ(ended[lane], Status::kQueueError) << "under way, lane " << lane;
-    for (std::uint32_t i = 0; i < 20; ++i) {
-        EXPECT_EQ(read(i % 2, i), Status::kQueueError) << "after its end";
-        EXPECT_EQ(write(i % 2, i), Status::kQueueError) << "after its end";
+    // The kernel tells of the end of a process; that no packet is answered any more only retries tell.
+    const std::uint64_t within_ns = GetParam() == Form::kUdpTwoNodes ? kLateNs : kDeadlineNs;
+    EXPECT_LT(under_way_ms, static_cast<double>(within_ns) / 1e6) << "under way";
+    // One deadline is more than all of them take together, so none of them is a wait.
+    Clock calls;
+    double slowest_ms = 0;
+    for (std::uint32_t i = 0; i < 2 * kCalls; ++i) {
+        Clock call;
+        EXPECT_EQ(i % 2 == 0 ? read(i % 4 / 2, i) : write(i % 4 / 2, i), Status::kQueueError)
+            << "after its end";
+        slowest_ms = std::max(slowest_ms, call.ms());
     }
+    EXPECT_LT(calls.ms(), static_cast<double>(kDeadlineNs) / 1e6) << 2 * kCalls << " calls";
     std::vector<std::byte> to(nvme::kBlockBytes);
     EXPECT_FALSE(volume->read(0, to).ok()) << "the host's own lanes";
     // Until the keep-alives have seen all SSDs lost.
@@ -150,7 +204,7 @@ TEST_F(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim)
     EXPECT_FALSE(client->reclaim().ok()) << "nobody serves";
     EXPECT_EQ(read(0, 1), Status::kQueueError);
 
-    ASSERT_TRUE(second->begin());
+    for (const auto& process : second) ASSERT_TRUE(process->begin());
     give_map();
     GN_ASSERT_OK(client->reclaim());
     EXPECT_EQ(pending(), 0u);
@@ -160,10 +214,20 @@ TEST_F(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim)
         EXPECT_EQ(client->channel(i).counters().value().timeouts, 0u) << "none was waited out";
 
     const std::string said = ::testing::internal::GetCapturedStderr();
-    EXPECT_EQ(occurrences(said, "client owner has lost"), 1u) << said;
-    EXPECT_EQ(occurrences(said, "client owner reaches"), 1u) << said;
-    EXPECT_EQ(occurrences(said, "\n"), 2u) << "a line a peer that goes and one when it is back\n" << said;
+    EXPECT_EQ(occurrences(said, "client owner has lost"), peers()) << said;
+    EXPECT_EQ(occurrences(said, "client owner reaches"), peers()) << said;
+    EXPECT_EQ(occurrences(said, "\n"), 2 * peers()) << "a line a peer that goes and one when it is back\n"
+                                                    << said;
+    std::printf(
+        "%s: commands under way failed %.3f ms after the kill; the slowest of %u calls after it took %.3f "
+        "ms\n",
+        name_of(GetParam()).c_str(), under_way_ms, 2 * kCalls, slowest_ms);
+    count("dead_server_calls", 2 * kCalls);
 }
+
+INSTANTIATE_TEST_SUITE_P(Forms, DeadServer,
+                         ::testing::Values(Form::kShmOneProcess, Form::kShmTwoNodes, Form::kUdpTwoNodes),
+                         [](const auto& form) { return name_of(form.param); });
 
 }  // namespace
 }  // namespace gnstor::test

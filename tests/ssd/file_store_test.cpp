@@ -2,6 +2,7 @@
 #include "ssd/file_store.hpp"
 #include "scratch.hpp"
 #include "ssd/store_tool.hpp"
+#include "ssd/store_view.hpp"
 
 #include <gtest/gtest.h>
 
@@ -163,28 +164,111 @@ TEST(FileStore, OneBadSectorOverTheNewestMetadatasHeaderCostsNothing) {
     }
 }
 
+/// Both headers of the metadata in slot 1 are gone without a trace, as zeroes.
+void lose_headers(const std::filesystem::path& path) {
+    poke(path, kStoreHeadBytes + kStoreMetadataBytes, std::string(512, '\0'));
+    poke(path, kStoreHeadBytes + 2 * kStoreMetadataBytes - 512, std::string(512, '\0'));
+}
+
+/// Given `first`, then something else, which goes to slot 1; closed cleanly.
+void closed_with_two(const std::filesystem::path& path, const std::vector<std::byte>& first) {
+    auto store = StoreFile::create(path, small()).value();
+    ASSERT_TRUE(store->begin_use({}).ok());
+    ASSERT_TRUE(store->store(first));
+    ASSERT_TRUE(store->store(std::vector<std::byte>(400, std::byte{2})));
+    ASSERT_TRUE(store->end_use().ok());
+}
+
+std::string refusal_of_use(const std::filesystem::path& path) {
+    const auto opened = StoreFile::open_for_use(path, {});
+    EXPECT_FALSE(opened.ok());
+    return opened.ok() ? "" : opened.error().message;
+}
+
+constexpr const char* kOlder = "once was of generation 2, and the newest copy there is of generation 1";
+
 TEST(FileStore, ACleanCloseNamesTheMetadataSoThatAnOlderOneIsRefused) {
     Scratch scratch;
     const auto path = scratch / "s";
     const std::vector<std::byte> first(300, std::byte{1});
-    {
-        auto store = StoreFile::create(path, small()).value();
-        ASSERT_TRUE(store->begin_use({}).ok());
-        ASSERT_TRUE(store->store(first));
-        ASSERT_TRUE(store->store(std::vector<std::byte>(400, std::byte{2})));
-        ASSERT_TRUE(store->end_use().ok());
-    }
-    // Both headers of the newest are gone without a trace, as zeroes.
-    poke(path, kStoreHeadBytes + kStoreMetadataBytes, std::string(512, '\0'));
-    poke(path, kStoreHeadBytes + 2 * kStoreMetadataBytes - 512, std::string(512, '\0'));
-    const auto refused = StoreFile::open_for_use(path, {});
-    ASSERT_FALSE(refused.ok());
-    EXPECT_NE(refused.error().message.find("closed with generation 2"), std::string::npos)
-        << refused.error().message;
-    EXPECT_NE(refused.error().message.find("recover --accept-loss"), std::string::npos);
+    closed_with_two(path, first);
+    lose_headers(path);
+    const std::string refused = refusal_of_use(path);
+    EXPECT_NE(refused.find(kOlder), std::string::npos) << refused;
+    EXPECT_NE(refused.find("recover --accept-loss"), std::string::npos);
     BootRequest anyhow;
     anyhow.accept_loss = true;
     EXPECT_EQ(StoreFile::open_for_use(path, anyhow).value()->load(), first);
+}
+
+TEST(FileStore, AStoreThatIsOpenOrWasKilledStillKnowsTheMetadataOfItsLastClose) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    closed_with_two(path, std::vector<std::byte>(300, std::byte{1}));
+    (void)StoreFile::open_for_use(path, {}).value();  // killed
+    lose_headers(path);
+    const std::string refused = refusal_of_use(path);
+    EXPECT_NE(refused.find(kOlder), std::string::npos) << refused;
+    EXPECT_FALSE(StoreFile::open(path).ok());
+    EXPECT_EQ(StoreView::open(path).value()->metadata_missing(), 2u);
+}
+
+TEST(FileStore, ARecoveryWithOlderMetadataThatDidNotEndLeavesTheStoreRefused) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const std::vector<std::byte> first(300, std::byte{1});
+    closed_with_two(path, first);
+    lose_headers(path);
+    BootRequest anyhow;
+    anyhow.accept_loss = true;
+    for (const int stores : {0, 1, 3}) {
+        {
+            const auto store = StoreFile::open_for_use(path, anyhow).value();
+            for (int i = 0; i < stores; ++i) ASSERT_TRUE(store->store(first));
+            ASSERT_TRUE(store->note_recovered());
+        }
+        const std::string refused = refusal_of_use(path);
+        EXPECT_NE(refused.find("has not ended"), std::string::npos) << refused;
+        EXPECT_EQ(StoreView::open(path).value()->metadata_missing(), kMetadataGivenUp);
+    }
+    ASSERT_TRUE(StoreFile::open_for_use(path, anyhow).value()->end_use().ok());
+    const auto store = StoreFile::open_for_use(path, {});
+    ASSERT_TRUE(store.ok()) << store.error().message;
+    EXPECT_EQ(store.value()->load(), first);
+}
+
+TEST(FileStore, MetadataThatRotsWhileTheStoreIsServedIsNotSignedAtItsClose) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    {
+        auto store = StoreFile::create(path, small()).value();
+        ASSERT_TRUE(store->begin_use({}).ok());
+        ASSERT_TRUE(store->store(std::vector<std::byte>(300, std::byte{1})));
+        ASSERT_TRUE(store->store(std::vector<std::byte>(400, std::byte{2})));
+        lose_headers(path);
+        ASSERT_TRUE(store->end_use().ok());
+    }
+    const std::string refused = refusal_of_use(path);
+    EXPECT_NE(refused.find(kOlder), std::string::npos) << refused;
+}
+
+TEST(FileStore, MetadataThatIsStoredAfterTheNewestRottedIsNewerThanThat) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const std::vector<std::byte> third(500, std::byte{3});
+    {
+        auto store = StoreFile::create(path, small()).value();
+        ASSERT_TRUE(store->begin_use({}).ok());
+        ASSERT_TRUE(store->store(std::vector<std::byte>(300, std::byte{1})));
+        ASSERT_TRUE(store->store(std::vector<std::byte>(400, std::byte{2})));
+        lose_headers(path);
+        ASSERT_TRUE(store->store(third));
+        ASSERT_TRUE(store->end_use().ok());
+        EXPECT_EQ(store->boot().metadata_generation, 3u);
+    }
+    const auto store = StoreFile::open_for_use(path, {});
+    ASSERT_TRUE(store.ok()) << store.error().message;
+    EXPECT_EQ(store.value()->load(), third);
 }
 
 TEST(FileStore, MetadataNeverGoesBackToAnOlderCopyBecauseTheNewerRotted) {

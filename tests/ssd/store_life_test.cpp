@@ -3,6 +3,8 @@
 #include "drive_rig.hpp"
 #include "ssd/file_store.hpp"
 
+#include <fcntl.h>
+
 #include <fstream>
 
 namespace gnstor::ssd {
@@ -103,6 +105,31 @@ TEST(StoreLife, ACleanCloseIsTrustedUnderAnyBootOfTheHost) {
     auto store = FileStore::open_for_use(path, request(BootMode::kProcess, kNextBoot)).value();
     EXPECT_EQ(store->identity().incarnation, before.incarnation);
     EXPECT_TRUE(has_contents(*store));
+}
+
+/// Opens the store by this backbone, and ends as by a kill, after the mount or before its end.
+bool judged_as_only_killed(const std::filesystem::path& path, BackboneKind by, bool mounted = true) {
+    BootRequest r = request(BootMode::kPower);
+    r.backbone = by;
+    const auto file = StoreFile::open_for_use(path, r).value();
+    EXPECT_TRUE(!mounted || file->note_recovered());
+    return file->was_only_killed_before();
+}
+
+TEST(StoreLife, AKillIsJudgedByTheBackboneThatItHitWhateverOneComesNext) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    (void)StoreFile::create(path, small()).value();
+    constexpr auto kMapped = BackboneKind::kMapped, kDirect = BackboneKind::kDirect;
+    EXPECT_FALSE(judged_as_only_killed(path, kMapped)) << "never used";
+    EXPECT_TRUE(judged_as_only_killed(path, kDirect)) << "mapped, what it programmed is in the page cache";
+    EXPECT_FALSE(judged_as_only_killed(path, kMapped, false)) << "direct, writes may be missing";
+    EXPECT_FALSE(judged_as_only_killed(path, BackboneKind::kAuto)) << "and that recovery did not end";
+    EXPECT_TRUE(judged_as_only_killed(path, kMapped)) << "a file is mapped by default";
+    BootRecord r = StoreFile::open(path).value()->boot();
+    r.backbone = BootBackbone::kNotTold;
+    ASSERT_TRUE(write_boot_record(FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)).get(), r));
+    EXPECT_FALSE(judged_as_only_killed(path, kMapped)) << "an older program did not say";
 }
 
 TEST(StoreLife, AHostThatDoesNotTellItsBootIsNeverTakenForTheSameOne) {

@@ -167,6 +167,22 @@ def metadata_header(i):
         i.flip(i.store.metadata_at + at + 9)
 
 
+def told_of_metadata(i, generation):
+    for copy in (4096, 6144):
+        i.put(copy + 56, "Q", generation)
+        i.seal(copy, 2044, copy + 2044)
+
+
+@corruption("metadata: there was generation 100000, of which no copy is there")
+def metadata_older_than_known(i):
+    told_of_metadata(i, 100000)
+
+
+@corruption("metadata: a recovery that goes on with an older copy has not ended")
+def metadata_given_up(i):
+    told_of_metadata(i, (1 << 64) - 1)
+
+
 @corruption("firmware state: volume 0")
 def firmware_volume(i):
     at = i.store.metadata_at

@@ -4,7 +4,8 @@
 After each kill the drive is mounted by a new process and every block is read: it must hold the newest acknowledged write, trim or
 zeroing of that block, or a later one that was under way, whole; and what was seen once never goes back. After every third kill the store is
 also checked from outside by scripts/check_store.py, whose idea of each block is compared with the same.
-Arguments: the kill_writer program, the name of the counters, kills, and combinations BACKBONE:DURABILITY.
+Arguments: the kill_writer program, the name of the counters, kills, and combinations BACKBONE:DURABILITY; of the backbone `either` each
+process uses mapped or direct, so that one judges what the other left.
 """
 import os
 import pathlib
@@ -94,7 +95,10 @@ class Run:
         self.kills = self.early = self.checked = self.outside = 0
 
     def command(self, mode, *more):
-        return [self.writer, mode, str(self.store), self.backbone, self.durability, *map(str, more)]
+        backbone = self.random.choice(("mapped", "direct")) if self.backbone == "either" else self.backbone
+        # Records of 64 pages lie in a line, which one write takes to the medium: units of half a line and of two.
+        pages = 128 if self.backbone == "either" else 32
+        return [self.writer, mode, str(self.store), backbone, self.durability, *map(str, (pages, *more))]
 
     def one_life(self):
         """Starts the writer, kills it, and takes in everything that it had said."""

@@ -1,8 +1,9 @@
 // kill_writer.cpp: a process that serves a drive under load until somebody kills it. For kill_test.py.
 //
-//   kill_writer run STORE BACKBONE DURABILITY SEED SEQUENCE BLOCKS   writes, trims and zeroes at random, for
-//   ever kill_writer read STORE BACKBONE DURABILITY BLOCKS                mounts, and puts all blocks on its
-//   output
+//   kill_writer run STORE BACKBONE DURABILITY PAGES SEED SEQUENCE BLOCKS
+//     writes, trims and zeroes at random, for ever; PAGES of an erase unit, when it makes the store
+//   kill_writer read STORE BACKBONE DURABILITY PAGES BLOCKS
+//     mounts, and puts all blocks on its output
 //
 // `run` says on its output what it is about to do, before, and what was acknowledged, after, in records of 24
 // bytes: {sequence u64, kind u32, first block u32, blocks u32, 0 u32}, little endian; kind 'M' when mounted;
@@ -54,7 +55,7 @@ DriveOptions options_of(char** words) {
     DriveOptions o;
     o.file = words[0];
     o.capacity_bytes = 12ull << 20;
-    o.pages_per_unit = 32;
+    o.pages_per_unit = static_cast<std::uint32_t>(std::strtoul(words[3], nullptr, 10));
     o.serial = "KILL";
     o.backbone = std::string(words[1]) == "direct" ? BackboneKind::kDirect : BackboneKind::kMapped;
     o.durability = std::string(words[2]) == "power" ? Durability::kPower : Durability::kProcess;
@@ -165,10 +166,10 @@ int read_all(DriveRig& rig, std::uint32_t blocks) {
 
 int main(int argc, char** argv) {
     const std::string mode = argc > 1 ? argv[1] : "";
-    if ((mode != "run" || argc != 8) && (mode != "read" || argc != 6)) {
+    if ((mode != "run" || argc != 9) && (mode != "read" || argc != 7)) {
         std::fprintf(stderr,
-                     "usage: kill_writer run STORE BACKBONE DURABILITY SEED SEQUENCE BLOCKS\n"
-                     "       kill_writer read STORE BACKBONE DURABILITY BLOCKS\n");
+                     "usage: kill_writer run STORE BACKBONE DURABILITY PAGES SEED SEQUENCE BLOCKS\n"
+                     "       kill_writer read STORE BACKBONE DURABILITY PAGES BLOCKS\n");
         return 2;
     }
     const auto blocks = static_cast<std::uint32_t>(std::strtoul(argv[argc - 1], nullptr, 10));
@@ -182,8 +183,8 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "kill_writer: the volume: %s\n", nvme::status_name(added));
         return 8;
     }
-    rig.sequence = std::strtoull(argv[6], nullptr, 10);
+    rig.sequence = std::strtoull(argv[7], nullptr, 10);
     const Said mounted{0, 'M', 0, 0};
     say(&mounted, 1);
-    Writer(rig, std::strtoull(argv[5], nullptr, 10), blocks).run();
+    Writer(rig, std::strtoull(argv[6], nullptr, 10), blocks).run();
 }

@@ -66,7 +66,7 @@ World::World(const SimConfig& config) : config_(config) {
     set.map.slots[0].state = placement::SlotState::kIn;
     set.map.slots[0].weight = 1;
     // What a kill leaves is what the process programmed, where the flash does not forget.
-    config_.engine.same_boot = config_.cut_mode() == CutMode::kKill;
+    config_.engine.same_boot = config_.cut_mode() == CutMode::kKill && config_.medium.survives_kill;
     set.grant_ms = config_.grant_ms;
     for (std::uint32_t i = 1; i < config_.slots; ++i) {
         set.map.slots[i].state = placement::SlotState::kIn;
