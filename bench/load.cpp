@@ -70,8 +70,8 @@ std::string stages_of(const Case& c) {
     std::string text;
     for (const auto& [name, value] : c.repeats.front().more) {
         if (name.rfind("stage_", 0) != 0) continue;
-        const Middle m = middle(c, [&name = name](const Repeat& r) {
-            const auto found = r.more.find(name);
+        const Middle m = middle(c, [&wanted = name](const Repeat& r) {
+            const auto found = r.more.find(wanted);
             return found == r.more.end() ? 0.0 : found->second;
         });
         text +=
@@ -162,8 +162,8 @@ std::string work_table(const std::vector<Case>& cases) {
         if (c.repeats.empty()) continue;
         for (const auto& [name, value] : c.repeats.front().more) {
             if (name.rfind("work_", 0) != 0) continue;
-            const Middle m = middle(c, [&name = name](const Repeat& r) {
-                const auto found = r.more.find(name);
+            const Middle m = middle(c, [&wanted = name](const Repeat& r) {
+                const auto found = r.more.find(wanted);
                 return found == r.more.end() ? 0.0 : found->second;
             });
             line += fmt::format("{}{} {:.2f}", line.empty() ? "" : ", ", name.substr(5, name.size() - 8),

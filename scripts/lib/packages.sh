@@ -88,7 +88,7 @@ ensure() {
         return 1
     fi
     if ! have apt-get; then
-        warn "missing: $names; only apt is known to ./run (Debian 12, Ubuntu 24.04): install them by hand"
+        warn "missing: $names; only apt is known to ./run (Debian 12 and 13, Ubuntu 24.04): install them by hand"
         return 1
     fi
     if [[ "$GN_APT_DEAD" == yes ]]; then

@@ -158,8 +158,8 @@ TEST(Lone, WritesOfWhichOneReplicaFailsAreNotSuccesses) {
             LoneRig t;
             ASSERT_EQ(t.write(3, 1), Status::kSuccess);
             const auto bad = t.rig.replicas_of(3).slot[which];
-            t.rig.drives[bad]->set_rule([kind = kind](const nvme::Command&, const IoFields&) {
-                return Decision{kind, Status::kInternalError, 0};
+            t.rig.drives[bad]->set_rule([decision = kind](const nvme::Command&, const IoFields&) {
+                return Decision{decision, Status::kInternalError, 0};
             });
             const bool never = kind == Decision::kNever;
             const auto write = [&](Deadline until) { return t.write(3, 2, until); };
