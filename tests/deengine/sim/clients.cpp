@@ -116,7 +116,9 @@ void World::client_step(std::uint64_t dice) {
     if (vid == 0) return admin_step();
     if (config_.strangers != 0 && random_.below(1000) < config_.strangers) return stranger_step(vid);
     if (config_.long_idles != 0 && random_.below(1000) < config_.long_idles) return idle_long();
-    if (dice < 520) {
+    const bool polls = (dice >= 660 && dice < 700) || (dice >= 750 && dice < 770) || dice >= 795;
+    const bool writes = polls && config_.polls < 1000 && random_.below(1000) >= config_.polls;
+    if (dice < 520 || writes) {
         while (ready_[vid].size() < config_.late) make_ready(vid);
         return send_ready(vid);
     }

@@ -220,6 +220,31 @@ SimConfig draw_loss(std::uint64_t seed, std::uint64_t operations) {
     return c;
 }
 
+SimConfig draw_lazy(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x1A27);
+    SimConfig c = draw_long(seed, operations);
+    set_mode(c, random.below(2) == 0 ? Mode::kPower : Mode::kProcessPower, random);
+    c.medium.program_fails = c.medium.erase_fails = 0;
+    c.sync_failures = 0;
+    c.rot_records = false;
+    c.rot_moving = true;
+    c.rot = static_cast<std::uint32_t>(15 + random.below(45));
+    c.medium.views = 1;
+    c.medium.geometry = {static_cast<std::uint32_t>(26 + random.below(20)), 4u << random.below(2)};
+    c.engine.over_provisioning_percent = 7;
+    c.hot_blocks = static_cast<std::uint32_t>(
+        promised_blocks(c.medium.geometry, 1, c.engine) * (35 + random.below(35)) / 100 / c.volumes + 1);
+    c.max_blocks = 1;
+    c.polls = 2;
+    c.rest = 10;
+    c.in_flight = static_cast<std::uint32_t>(40 + random.below(60));
+    c.admin = 1;
+    c.crashes = 2;
+    c.cuts = 100;
+    c.nested = 0;
+    return c;
+}
+
 SimConfig draw_short(std::uint64_t seed, std::uint64_t operations) {
     SplitMix64 random(mix64(seed) ^ 0x5);
     SimConfig c = common(seed, operations);

@@ -65,7 +65,11 @@ struct SimConfig {
     std::uint32_t kills_first = 0;  ///< of the cuts of power, in thousand: a kill, whose boot may be cut too
     std::uint32_t rot_journal = 0;  ///< of the rot, in thousand: of a checkpoint, and the power goes
     bool rot_lonely = false;        ///< the rot: records of young pages that alone hold their block
-    bool rot_records = false;       ///< also what names a block, and pages of the journal: a mount may refuse
+    bool rot_moving = false;     ///< the rot: contents that no checkpoint names, of the next to be collected
+    std::uint32_t polls = 1000;  ///< of the steps that poll, flush or set a floor; the others write
+    std::uint32_t in_flight = 24;  ///< not in thousand: commands, before the drive is polled until none is
+    std::uint32_t rest = 0;        ///< not in thousand: polls behind those
+    bool rot_records = false;      ///< also what names a block, and pages of the journal: a mount may refuse
     // Cuts that are looked at and thrown away, in thousand flash operations; images of each.
     std::uint32_t cuts = 20;
     std::uint32_t images = 1;
@@ -100,6 +104,9 @@ SimConfig draw_full(std::uint64_t seed, std::uint64_t operations);
 /// The same, until the record rots of a young page that is all there is of its block: such a mount is
 /// refused, and asked to go on without that block.
 SimConfig draw_loss(std::uint64_t seed, std::uint64_t operations);
+/// A drive that is hardly ever polled, so that its groups are as long as its free units last: what one group
+/// empties the next erases. Pages rot that no checkpoint names yet and that are soon collected.
+SimConfig draw_lazy(std::uint64_t seed, std::uint64_t operations);
 /// A short one: every flash operation is cut, in every class of torn state.
 SimConfig draw_short(std::uint64_t seed, std::uint64_t operations);
 /// A drive for a script, in a given mode: nothing is left to dice but fates.

@@ -120,6 +120,7 @@ void World::rot() {
     const FlashGeometry& g = config_.medium.geometry;
     if (config_.rot_journal != 0 && random_.below(1000) < config_.rot_journal) return rot_checkpoint();
     if (config_.rot_lonely) return rot_lonely_record();
+    if (config_.rot_moving) return rot_moving();
     for (int tries = 0; tries < 20; ++tries)
         if (rot_page(static_cast<PageNumber>(random_.below(g.pages())))) return;
 }
@@ -173,6 +174,47 @@ void World::rot_lonely_record() {
     record_rot_ = true;
     medium_->rot_record(p);
     crash_armed_ = true;
+}
+
+/// A byte flips in a page that alone holds the newest version of its block, that no cut can tear any more,
+/// and that was programmed since the newest checkpoint began: the block is lost for certain.
+void World::rot_moving() {
+    const CertainPages certain(*medium_, config_.cut_mode(), 0);
+    std::uint32_t group = 0;
+    for (PageNumber p = 0; p < config_.medium.geometry.pages(); ++p) {
+        const PageOob& oob = medium_->page(p).oob;
+        if (certain.holds_record(p) && oob.kind == PageKind::kSystem &&
+            oob.epoch == static_cast<std::uint32_t>(JournalPage::kCheckpointBegin))
+            group = std::max(group, oob.group);
+    }
+    const auto is_newest = [&](PageNumber p) {
+        const PageOob& oob = medium_->page(p).oob;
+        const BlockState* block = oracle_.find_block(oob.vid, oob.vba);
+        const auto newer = [&](const Version& v) { return v.order > WriteOrder::of(oob); };
+        return block != nullptr && std::ranges::none_of(block->versions, newer) && holds_alone(*medium_, p);
+    };
+    // In the unit with fewest such pages, which the collector takes soon.
+    const std::uint32_t per_unit = config_.medium.geometry.pages_per_unit;
+    std::map<std::uint32_t, std::vector<PageNumber>> by_unit;
+    for (PageNumber p = 0; p < config_.medium.geometry.pages(); ++p) {
+        const MediumPage& page = medium_->page(p);
+        if (certain.holds_record(p) && page.oob.kind == PageKind::kData && page.oob.group >= group &&
+            certain.is_old(p) && is_whole(page) && is_newest(p))
+            by_unit[p / per_unit].push_back(p);
+    }
+    if (by_unit.empty()) return;
+    const std::vector<PageNumber>& pages =
+        std::ranges::min_element(by_unit, {}, [](const auto& unit) { return unit.second.size(); })->second;
+    const PageNumber p = pages[random_.below(pages.size())];
+    const PageOob& oob = medium_->page(p).oob;
+    const auto volume = oracle_.volumes.find(oob.vid);
+    if (volume == oracle_.volumes.end()) return;
+    BlockState& block = volume->second.blocks[oob.vba];
+    block.damaged = next_tag_;
+    block.gone = WriteOrder::of(oob);
+    note(fmt::format("page {} rots: volume {} block {}", p, oob.vid, oob.vba));
+    ++counters_.rotten;
+    medium_->flip_byte(p, static_cast<std::uint32_t>(random_.below(nvme::kBlockBytes)));
 }
 
 bool World::rot_page(PageNumber p) {

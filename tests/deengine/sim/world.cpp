@@ -12,7 +12,6 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::size_t kInFlightMax = 24;
 constexpr std::size_t kTraceMax = 20000;
 constexpr std::uint32_t kPollsMax = 5000;
 
@@ -142,7 +141,10 @@ void World::step() {
     } else {
         client_step(random_.below(1000));
     }
-    if (in_flight_.size() >= kInFlightMax && !crash_medium_) idle(kPollsMax);
+    if (in_flight_.size() >= config_.in_flight && !crash_medium_) {
+        idle(kPollsMax);
+        idle(config_.rest);
+    }
     if (syncs_fail_ && random_.below(8) == 0) crash_armed_ = true;
     if (crash_medium_ || crash_armed_) reboot();
     constexpr std::uint64_t kStepsBetweenAudits = 256;

@@ -148,6 +148,7 @@ class World {
     void rot();
     void rot_checkpoint();
     void rot_lonely_record();
+    void rot_moving();
     bool rot_page(PageNumber p);
     void damage_torn_blocks();
     void forgive_lost_records(const Medium& image);
