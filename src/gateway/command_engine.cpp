@@ -371,11 +371,11 @@ void CommandEngine::stop() {
     collect();
 }
 
-void CommandEngine::on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) {
+void CommandEngine::on_complete(std::uint64_t tag, Status status, std::uint64_t result) {
     ssd::ServedQueue& q = *queues_[tag >> 32];
     const auto slot = static_cast<std::uint32_t>(tag);
     if (!nvme::ok(status)) admin_.note_error(q, slot, status);
-    q.answer(slot, status, dw0);
+    q.answer(slot, status, result);
 }
 
 void CommandEngine::count(const Work& work) {

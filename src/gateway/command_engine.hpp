@@ -82,7 +82,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts, EngineOptions options);
 
     std::uint32_t poll() override;
-    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
 
     ssd::NvmeQueue* add(std::unique_ptr<ssd::ServedQueue> queue);
     /// What was fetched from it ends now, and the queue goes. False: not a queue of this engine.
