@@ -32,7 +32,7 @@ constexpr std::uint64_t kNow = 1'000'000;
 
 class Answers final : public deengine::CompletionSink {
   public:
-    void on_complete(std::uint64_t, nvme::Status status, std::uint32_t) override {
+    void on_complete(std::uint64_t, nvme::Status status, std::uint64_t) override {
         ++given;
         failed += !nvme::ok(status);
     }

@@ -26,7 +26,7 @@ class Everything final : public deengine::VolumeLives {
 
 class Answers final : public deengine::CompletionSink {
   public:
-    void on_complete(std::uint64_t, nvme::Status status, std::uint32_t) override {
+    void on_complete(std::uint64_t, nvme::Status status, std::uint64_t) override {
         ++given;
         failed += !nvme::ok(status);
     }

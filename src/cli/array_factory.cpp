@@ -71,6 +71,7 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
         what.client = made->client_.get();
         what.options.volume = volume.name;
         what.options.read_only = volume.read_only;
+        what.options.serves_older = volume.serves_older;
         what.options.record = volume.record;
         gateway::ServeOptions options;
         options.port = made->port_ = port;
@@ -136,6 +137,7 @@ daemon::GatewayInfo UdpGateway::inspect_gateway() {
                      {"reclaims", done.reclaims},
                      {"record_writes", done.record_writes},
                      {"share_waits", done.share_waits},
+                     {"older_reads", done.older_reads},
                      {"capsules", fabric.capsules},
                      {"malformed", fabric.malformed},
                      {"bytes_to_host", fabric.bytes_to_host},

@@ -77,6 +77,7 @@ struct GatewayVolume {
     std::string name;
     std::string as;  ///< the client that opens it
     bool read_only = false;
+    bool serves_older = false;     ///< gateway::GatewayOptions::serves_older
     std::filesystem::path record;  ///< gateway::GatewayOptions::record
 };
 
@@ -84,6 +85,13 @@ struct GatewayVolume {
 /// (RemoteArrayOptions), while this object lives: a gateway, src/gateway. Its ssds() are that one subsystem.
 Result<std::unique_ptr<ServedNode>> make_gateway(const RemoteArrayOptions& array, const GatewayVolume& volume,
                                                  const std::string& port);
+
+/// What a get wrote.
+struct ObjectGot {
+    std::uint64_t bytes = 0;
+    /// Blocks of which the older version was written.
+    std::uint64_t older_blocks = 0;
+};
 
 struct ObjectInfo {
     std::string name;
@@ -102,8 +110,10 @@ class ObjectStore {
     /// taken.
     virtual Result<void> put(const std::string& name, std::istream& from, std::uint64_t bytes,
                              const Progress& progress) = 0;
-    virtual Result<std::uint64_t> get(const std::string& name, std::ostream& to,
-                                      const Progress& progress) = 0;
+    /// `older`: whether blocks whose newest version is doubtful on every replica come as their older one;
+    /// else they make an error.
+    virtual Result<ObjectGot> get(const std::string& name, std::ostream& to, bool older,
+                                  const Progress& progress) = 0;
     virtual Result<std::vector<ObjectInfo>> list() = 0;
     virtual Result<void> remove(const std::string& name) = 0;
 };

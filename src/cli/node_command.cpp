@@ -81,6 +81,11 @@ void add_node_command(CLI::App& app, Context& context) {
         "serve this volume of the array (--array) as an ordinary NVMe namespace, in place of SSDs");
     command->add_flag("--read-only", o->node.gateway.read_only, "of --gateway: others may write the volume");
     command
+        ->add_flag("--serve-older", o->node.gateway.serves_older,
+                   "of --gateway: blocks whose newest version is torn or rotten on every replica are read as "
+                   "their older versions, which is logged, in place of a media error")
+        ->needs(gateway);
+    command
         ->add_option("--http", o->http,
                      "HOST:PORT of --gateway: serve /metrics there too, for those who bring the token")
         ->needs(gateway);

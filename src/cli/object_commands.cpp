@@ -3,6 +3,7 @@
 #include "cli/cli.hpp"
 #include "cli/target_file.hpp"
 
+#include <gnstor/base/log.hpp>
 #include <gnstor/base/units.hpp>
 
 #include <unistd.h>
@@ -18,6 +19,7 @@ using nlohmann::json;
 struct ObjectOptions {
     std::string store, address, name, file, capacity = "1GiB";
     std::uint32_t ssds = 4;
+    bool older = false;
 };
 
 /// Said once, to people alone: which wire a command goes by.
@@ -77,20 +79,30 @@ Result<int> put(const Context& c, const ObjectOptions& o) {
     return kOk;
 }
 
+void say_older(const std::string& name, const ObjectGot& got) {
+    if (got.older_blocks != 0)
+        log_warn(
+            "'{}': {} of its blocks are older versions, or zeroes where there was none: the newest ones were "
+            "torn by a power cut, or have rotted, on every replica",
+            name, got.older_blocks);
+}
+
 Result<int> get(const Context& c, const ObjectOptions& o) {
     const std::string target = o.file.empty() ? o.name : o.file;
     GN_TRY(daemon::check_name("name", o.name));  // before it is a file's
     GN_ASSIGN(const std::unique_ptr<TargetFile> file, TargetFile::at(target));
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     ProgressLine line("get " + o.name, ~0ull);
-    const Result<std::uint64_t> got =
-        store->get(o.name, file->stream(), [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
+    const Result<ObjectGot> got = store->get(
+        o.name, file->stream(), o.older, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
     GN_TRY(file->state());  // it knows more than the stream that it failed
     if (!got.ok()) return got.error();
     GN_TRY(file->finish());
+    say_older(o.name, *got);
     if (file->is_standard_output()) return kOk;
-    c.out.document({{"name", o.name}, {"bytes", *got}, {"file", target}});
-    c.out.text(fmt::format("{}: {} written to {}\n", o.name, format_bytes(*got), target));
+    c.out.document(
+        {{"name", o.name}, {"bytes", got->bytes}, {"file", target}, {"older_blocks", got->older_blocks}});
+    c.out.text(fmt::format("{}: {} written to {}\n", o.name, format_bytes(got->bytes), target));
     return kOk;
 }
 
@@ -98,8 +110,11 @@ Result<int> cat(const Context& c, const ObjectOptions& o) {
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     // Not between the lines of what goes to the same terminal.
     ProgressLine line("cat " + o.name, ~0ull, ::isatty(1) == 1);
-    GN_TRY(store->get(o.name, std::cout, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); }));
+    GN_ASSIGN(const ObjectGot got,
+              store->get(o.name, std::cout, o.older,
+                         [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); }));
     std::cout.flush();
+    say_older(o.name, got);
     if (!std::cout) return error(Errc::kIo, "standard output took not all of '{}'", o.name);
     return kOk;
 }
@@ -157,12 +172,19 @@ void add_object_commands(CLI::App& app, Context& context) {
     store->add_option("--capacity", o->capacity, "of each SSD of a store that is begun")
         ->check(size_text())
         ->capture_default_str();
+    const auto takes_older = [o](CLI::App* command) {
+        command->add_flag(
+            "--older", o->older,
+            "where the newest version of a block was torn by a power cut, or has rotted, on every "
+            "replica: its older one, with a warning; without this it is an error");
+    };
     CLI::App* fetch = add("get", "write a stored file", get);
     fetch->add_option("NAME", o->name, "its name there")->required();
     fetch->add_option("FILE", o->file, "where to write it; default: its name");
-    add("cat", "a stored file to standard output", cat)
-        ->add_option("NAME", o->name, "its name there")
-        ->required();
+    takes_older(fetch);
+    CLI::App* show = add("cat", "a stored file to standard output", cat);
+    show->add_option("NAME", o->name, "its name there")->required();
+    takes_older(show);
     add("ls", "what is stored", ls);
     add("rm", "remove a stored file", rm)->add_option("NAME", o->name, "its name there")->required();
 }

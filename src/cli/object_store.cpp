@@ -215,8 +215,8 @@ Result<void> VolumeObjectStore::fill(client::Volume& volume, std::istream& from,
     return volume.release();
 }
 
-Result<std::uint64_t> VolumeObjectStore::get(const std::string& name, std::ostream& to,
-                                             const Progress& progress) {
+Result<ObjectGot> VolumeObjectStore::get(const std::string& name, std::ostream& to, bool older,
+                                         const Progress& progress) {
     auto opened = client().open(name, client::OpenMode::kRead);
     if (!opened.ok()) return in_objects_words(std::move(opened).error(), name);
     const std::unique_ptr<client::Volume> volume = std::move(opened).value();
@@ -224,11 +224,20 @@ Result<std::uint64_t> VolumeObjectStore::get(const std::string& name, std::ostre
         return error(Errc::kNotFound,
                      "the object '{}' is not whole: a 'gnstor put' of it goes on, or was killed", name);
     const std::uint64_t bytes = volume->record().byte_length;
+    ObjectGot got{.bytes = bytes};
     const std::uint64_t errors_before = media_errors();
     std::vector<std::byte> step(kStepBytes);
     for (std::uint64_t at = 0; at < bytes; at += kStepBytes) {
         const std::uint64_t want = std::min<std::uint64_t>(kStepBytes, bytes - at);
-        GN_TRY(volume->read(at / nvme::kBlockBytes, std::span(step.data(), whole_blocks(want))));
+        const std::span<std::byte> blocks(step.data(), whole_blocks(want));
+        GN_ASSIGN(const std::uint64_t met, volume->read_older_too(at / nvme::kBlockBytes, blocks));
+        got.older_blocks += met;
+        if (met != 0 && !older)
+            return error(
+                Errc::kCorrupt,
+                "'{}': of {} of its blocks the newest versions were torn by a power cut, or have rotted, on "
+                "every replica; --older takes the versions before, or zeroes where there is none",
+                name, met);
         to.write(reinterpret_cast<const char*>(step.data()), static_cast<std::streamsize>(want));
         if (!to)
             return error(Errc::kIo, "the output took only {} of {}", format_bytes(at), format_bytes(bytes));
@@ -240,7 +249,7 @@ Result<std::uint64_t> VolumeObjectStore::get(const std::string& name, std::ostre
             "again to "
             "have all its replicas",
             name, errors);
-    return bytes;
+    return got;
 }
 
 Result<std::vector<ObjectInfo>> VolumeObjectStore::list() {

@@ -26,7 +26,8 @@ class VolumeObjectStore : public ObjectStore {
   public:
     Result<void> put(const std::string& name, std::istream& from, std::uint64_t bytes,
                      const Progress& progress) override;
-    Result<std::uint64_t> get(const std::string& name, std::ostream& to, const Progress& progress) override;
+    Result<ObjectGot> get(const std::string& name, std::ostream& to, bool older,
+                          const Progress& progress) override;
     Result<std::vector<ObjectInfo>> list() override;
     Result<void> remove(const std::string& name) override;
 

@@ -66,9 +66,11 @@ struct Volume::Impl {
     // volume, and it is noticed otherwise.
     Result<std::uint64_t> borrow_sequence();
     Result<void> return_sequence(std::uint64_t borrowed, bool resolved);
-    Result<void> transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes, bool write);
+    /// `older`: of a read that takes older versions, how many blocks it got so.
+    Result<void> transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes, bool write,
+                          std::uint64_t* older = nullptr);
     Result<void> transfer_blocks(const VolumeRef& volume, std::uint64_t first_block, std::byte* data,
-                                 std::uint64_t blocks, bool write);
+                                 std::uint64_t blocks, bool write, std::uint64_t* older);
     void renew_by_proxy(std::uint64_t lease_ms);
     void publish_floor_by_proxy();
     void stop_proxies();
@@ -178,6 +180,12 @@ Result<void> Volume::read(std::uint64_t first_block, std::span<std::byte> to) {
     return impl_->transfer(first_block, to.data(), to.size(), false);
 }
 
+Result<std::uint64_t> Volume::read_older_too(std::uint64_t first_block, std::span<std::byte> to) {
+    std::uint64_t older = 0;
+    GN_TRY(impl_->transfer(first_block, to.data(), to.size(), false, &older));
+    return older;
+}
+
 Result<void> Volume::write(std::uint64_t first_block, std::span<const std::byte> from) {
     if (impl_->mode != OpenMode::kWrite)
         return error(Errc::kPermission, "volume {} was opened for reading; open it for writing first",
@@ -206,7 +214,7 @@ Result<void> Volume::Impl::return_sequence(std::uint64_t borrowed, bool resolved
 }
 
 Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes,
-                                    bool write) {
+                                    bool write, std::uint64_t* older) {
     const std::uint64_t capacity = record.geometry.capacity_blocks;
     const std::uint64_t blocks = bytes / nvme::kBlockBytes;
     if (blocks == 0 || bytes % nvme::kBlockBytes != 0)
@@ -222,7 +230,7 @@ Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, 
         GN_ASSIGN(borrowed, borrow_sequence());
     }
     client->settle_host_channel();
-    auto done = transfer_blocks(ref(client->host_map, true), first_block, data, blocks, write);
+    auto done = transfer_blocks(ref(client->host_map, true), first_block, data, blocks, write, older);
     // Done whatever came before; the first error is the caller's.
     auto returned = borrows ? return_sequence(borrowed, done.ok()) : Result<void>();
     return done.ok() ? std::move(returned) : std::move(done);
@@ -232,9 +240,15 @@ Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, 
 // window into memory and then hangs keeps it open for ever, over every reset of the queue pair; in the pool
 // it harms nobody, and the call may end at its deadline with the caller's memory untouched from then on.
 Result<void> Volume::Impl::transfer_blocks(const VolumeRef& volume, std::uint64_t first_block,
-                                           std::byte* data, std::uint64_t blocks, bool write) {
+                                           std::byte* data, std::uint64_t blocks, bool write,
+                                           std::uint64_t* older) {
     const auto group = simt::self(simt::Lane{});
     gnor::Channel& channel = *client->host_channel;
+    std::uint64_t older_before = 0;
+    if (older != nullptr) {
+        GN_ASSIGN(const gnor::Counters counters, channel.counters());
+        older_before = counters.older_reads;
+    }
     for (std::uint64_t at = 0; at < blocks; at += kBlocksPerCall) {
         const auto block = static_cast<nvme::BlockAddress>(first_block + at);
         const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(kBlocksPerCall, blocks - at));
@@ -244,12 +258,20 @@ Result<void> Volume::Impl::transfer_blocks(const VolumeRef& volume, std::uint64_
         const nvme::Status status = write ? volume.write(group, channel.ref(), block, count, buffer, deadline)
                                           : volume.read(group, channel.ref(), block, count, buffer, deadline);
         if (nvme::ok(status)) continue;
+        if (status == nvme::Status::kOlderVersion && older != nullptr) {
+            GN_TRY(channel.clear_first_error());
+            continue;
+        }
         std::uint64_t where = block;
         if (auto first = channel.first_error(); first.ok() && first->has_value()) where = (*first)->block;
         GN_TRY(channel.clear_first_error());
         return error(code_of(status), "{} {} blocks of volume {} from block {} failed at block {}: {}",
                      write ? "writing" : "reading", count, record.name, block, where,
                      nvme::status_name(status));
+    }
+    if (older != nullptr) {
+        GN_ASSIGN(const gnor::Counters counters, channel.counters());
+        *older = counters.older_reads - older_before;
     }
     return {};
 }

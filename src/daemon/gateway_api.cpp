@@ -33,6 +33,7 @@ const char* help_of(const std::string& counter) {
         {"reclaims", "How often connections to SSDs were made anew."},
         {"record_writes", "Times that the record for a successor was written and synchronized."},
         {"share_waits", "Commands that waited because the SSDs they go to had all places of their share."},
+        {"older_reads", "Reads of blocks whose newest version is doubtful on every replica."},
         {"connections_accepted", "Connections of hosts (admin and I/O queues) that were taken."},
         {"connections_refused", "Connections rejected before Connect: what they asked for, or no room."},
         {"connections_failed", "Connections ended for a broken rule or a time limit."},

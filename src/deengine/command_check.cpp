@@ -109,6 +109,8 @@ Status CommandCheck::check_fields(const nvme::Command& raw, const CheckedCommand
         const bool part =
             f.sectors != 0 && f.first_sector + f.sectors <= nvme::kSectorsPerBlock && f.blocks == 1;
         if (!whole && !part) return Status::kInvalidField;
+        // Whose older version is the answer is known of each block by itself.
+        if (f.accept_older && f.blocks != 1) return Status::kInvalidField;
     }
     if (changes_blocks(c.opcode)) {
         if (f.sequence == 0) return Status::kInvalidField;

@@ -8,8 +8,7 @@
 //   * a block is in doubt exactly while its present order (page or tombstone) is older than the doubtful one;
 //   * doubts are made by a mount alone: afterwards a change of the block settles its doubt, or leaves it;
 //   * each complete checkpoint names all of them (LogType::kDoubt in its records), so that they outlive it.
-// Bounded by capacity(): what a mount finds beyond that stays mapped, and its reads fail instead. Owned by
-// one shard.
+// Bounded by capacity(): with more of them nothing is mounted (recovery_pages.cpp). Owned by one shard.
 #pragma once
 
 #include "deengine/block_map.hpp"

@@ -176,18 +176,18 @@ std::uint64_t Engine::Impl::join(std::uint64_t tag, std::uint32_t parts) {
     return kPartTag | index;
 }
 
-void Engine::Impl::on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) {
-    if ((tag & kPartTag) == 0) return sink.on_complete(tag, status, dw0);
+void Engine::Impl::on_complete(std::uint64_t tag, Status status, std::uint64_t result) {
+    if ((tag & kPartTag) == 0) return sink.on_complete(tag, status, result);
     const auto index = static_cast<std::uint32_t>(tag);
     Join& join = joins[index];
     if (ok(join.status)) {
         join.status = status;
-        join.dw0 = dw0;
+        join.result = result;
     }
     if (--join.parts != 0) return;
     const Join done = join;
     free_joins.push_back(index);
-    sink.on_complete(done.tag, done.status, done.dw0);
+    sink.on_complete(done.tag, done.status, done.result);
 }
 
 void Engine::Impl::prefetch(const nvme::Command& command) const {

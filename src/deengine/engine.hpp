@@ -66,7 +66,8 @@ struct Requester {
 class CompletionSink {
   public:
     virtual ~CompletionSink() = default;
-    virtual void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) = 0;
+    /// `result`: DW0 of the completion, and DW1 in the upper half.
+    virtual void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) = 0;
 };
 
 struct EngineCounters {

@@ -29,7 +29,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
                 std::uint64_t now_ns);
     void prefetch(const nvme::Command& command) const;
     void prefetch_page(const nvme::Command& command) const;
-    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
     void send(ShardCommand& command);
     void send_parts(ShardCommand& command, std::span<const nvme::DsmRange> ranges);
     void send_extents(ShardCommand command);
@@ -67,7 +67,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
         std::uint64_t tag;
         std::uint32_t parts;
         nvme::Status status;
-        std::uint32_t dw0;
+        std::uint64_t result;
     };
     static constexpr std::uint64_t kPartTag = 1ull << 63;  ///< tags of parts: users' are below
 

@@ -110,7 +110,8 @@ class Flash {
     virtual void prefetch_data(PageNumber, std::uint32_t /*first_sector*/) const {}
 
     /// Strongest level that a program has reached when program() returns; nothing if it may be lost by a
-    /// kill.
+    /// kill. Where it survives one, a record is there only behind the contents that it tells, unless is_bad()
+    /// says also after the kill that a program of the unit failed.
     [[nodiscard]] virtual bool survives_kill() const { return true; }
     /// Begins to make everything programmed and erased so far survive `level`; at most one at a time, and
     /// what is programmed meanwhile may or may not be included. kOk: begun (or done; sync_poll() says).

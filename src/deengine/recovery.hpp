@@ -8,8 +8,8 @@
 //   mounted (unless EngineOptions::accept_loss);
 //   * a page of the last two groups with a good record and bad contents is torn, or has rotted: its block is
 //   in doubt (doubts.hpp), and the map keeps the older version;
-//   * after a kill in the same boot (EngineOptions::same_boot) only the operation under way can be torn: the
-//   last page of a unit. All other bad pages have rotted;
+//   * after a kill in the same boot (EngineOptions::same_boot) only the operation under way can be torn, and
+//   of that the record alone, the last one of a unit. All other bad pages have rotted;
 //   * recovery programs in group `newest` until its own checkpoint is complete: a cut during recovery leaves
 //   the next one the same judgement to make, and what was judged is written into that checkpoint for those
 //   that will begin at an older one;
@@ -143,10 +143,11 @@ class ShardRecovery {
     void bury(BlockKey key, PageNumber page, const WriteOrder& order);
 
     void judge_unit(std::uint32_t unit);
-    void judge_contents(PageNumber page, const PageOob& oob, bool last, bool failed);
+    void judge_contents(PageNumber page, const PageOob& oob, bool failed);
     void tear(PageNumber page, const PageOob* oob, const char* why);
     void note_doubt(const LogRecord& record);
     Result<void> settle_doubts();
+    Result<void> bound_doubts();
     [[nodiscard]] WriteOrder present_order(BlockKey key);
     Result<void> judge_suspects();
     bool tail_was_complete(std::uint32_t serial) const;

@@ -54,8 +54,7 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
         // What a failed program left may have a good record. In a unit known to be bad it is the last page.
         const bool may_have_failed = unit.bad && i + 1 == unit.last_good;
         if (options_.mutation == Mutation::kIgnoreOobCrc) continue;
-        if (!is_old(oob.group) || may_have_failed)
-            judge_contents(page, oob, i + 1 == unit.last_good, may_have_failed);
+        if (!is_old(oob.group) || may_have_failed) judge_contents(page, oob, may_have_failed);
     }
     for (const PageNumber bad : bad_records) {
         PageOob oob{};
@@ -70,14 +69,13 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
     }
 }
 
-/// A page with a good record, that may be torn. A killed process leaves no such page but what a program that
-/// failed under it left, the last one of its unit: the record follows the contents.
-void ShardRecovery::judge_contents(PageNumber page, const PageOob& oob, bool last, bool failed) {
+/// A page with a good record, that may be torn. A killed process leaves no such page, for the record follows
+/// the contents, but where a program failed under it: of that its unit tells (Flash::survives_kill).
+void ShardRecovery::judge_contents(PageNumber page, const PageOob& oob, bool failed) {
     if (is_torn(page) || is_readable(page, oob)) return;
     const bool known_failed = failed && is_old(oob.group);
     const bool block = oob.kind == PageKind::kData && lives_.lives(oob.vid, oob.epoch, oob.vba);
-    const bool no_room = block && doubts_.size() >= Doubts::capacity(torn_.size());
-    if (!known_failed && ((only_killed_ && !last) || no_room)) {
+    if (only_killed_ && !failed) {
         ++report_.pages_unreadable;
         find(fmt::format("page {} (unit {}) holds block {} of volume {} and cannot be read", page,
                          unit_of(page), oob.vba, oob.vid));
@@ -107,6 +105,7 @@ Result<void> ShardRecovery::settle_doubts() {
         return !lives_.lives(key_volume(key), order.epoch, key_block(key)) || present_order(key) >= order ||
                std::ranges::find(lost_, key) != lost_.end();
     });
+    GN_TRY(bound_doubts());
     doubts_.for_each([&](BlockKey key, const WriteOrder& order) {
         impl_->doubts.add(key, order);
         find(
@@ -115,6 +114,31 @@ Result<void> ShardRecovery::settle_doubts() {
                         key_block(key), key_volume(key), order.sequence));
     });
     report_.blocks_doubtful += impl_->doubts.size();
+    return {};
+}
+
+/// Nobody may forget a doubt, so there is no mount with more of them than a checkpoint has room for: nothing
+/// was changed, and the older versions are all there. Accepting the loss makes media errors of the rest.
+Result<void> ShardRecovery::bound_doubts() {
+    const std::size_t most = Doubts::capacity(torn_.size());
+    if (doubts_.size() <= most) return {};
+    if (!options_.accept_loss)
+        return error(Errc::kCorrupt,
+                     "shard {}: {} blocks are in doubt, their newest versions torn or rotten, and there is "
+                     "room to remember {}; nothing was changed; rebuild this drive from its replicas, or "
+                     "give up what the other {} hold, older versions included, with `gnstor ssd recover "
+                     "--accept-loss`",
+                     range_.index, doubts_.size(), most, doubts_.size() - most);
+    std::size_t kept = 0;
+    doubts_.drop_if([&](BlockKey key, const WriteOrder&) {
+        if (++kept <= most) return false;
+        (void)impl_->map.erase(key);
+        impl_->tombstones.remove(key);
+        lost_.push_back(key);
+        return true;
+    });
+    report_.blocks_lost += kept - most;
+    changed_ = true;
     return {};
 }
 

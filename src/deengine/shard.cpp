@@ -71,6 +71,8 @@ void Shard::Impl::execute(const ShardCommand& c) {
     switch (c.op) {
         case ShardOp::kRead:
             status = read(c);
+            if (status == Status::kDoubtful) [[unlikely]]
+                return sink.on_complete(c.tag, status, c.blocks == 1 ? present_order(c) : 0);
             // What was read is stable when a read with FUA is answered (NVM Command Set 1.0, 3.2.4).
             if (!c.stable) return answer(c.tag, status);
             break;
@@ -119,7 +121,7 @@ Status Shard::Impl::read(const ShardCommand& c) {
     return Status::kSuccess;
 }
 
-/// Of a block in doubt the map names the older version: only who has asked all replicas gets that.
+/// Of a block in doubt the map names the older version: only who has asked all replicas for it gets that.
 Status Shard::Impl::check_doubts(const ShardCommand& c) {
     std::uint32_t in_doubt = 0;
     for (std::uint32_t i = 0; i < c.blocks; ++i)
@@ -127,6 +129,18 @@ Status Shard::Impl::check_doubts(const ShardCommand& c) {
     if (in_doubt == 0) return Status::kSuccess;
     (c.accept_older ? counters.older_read : counters.doubts_refused) += in_doubt;
     return c.accept_older ? Status::kSuccess : Status::kDoubtful;
+}
+
+/// Of the version that a block has here now (nvme/vendor.hpp).
+std::uint64_t Shard::Impl::present_order(const ShardCommand& c) {
+    const BlockKey key = make_key(c.volume, c.first);
+    if (const auto entry = map.find(key)) {
+        PageOob oob{};
+        const bool known = has_data(flash.read_oob(entry->page, oob)) && make_key(oob.vid, oob.vba) == key;
+        return known ? nvme::present_order(oob.epoch, oob.sequence) : 0;
+    }
+    const WriteOrder trimmed = tombstones.find(key).value_or(WriteOrder{});
+    return nvme::present_order(trimmed.epoch, trimmed.sequence);
 }
 
 /// Announces what the copy of a block will wait for: stores on devices read the pages of several together.

@@ -114,8 +114,8 @@ Status host_status(Status status) {
         case Status::kStaleEpoch:
         case Status::kNotWritable:
             return Status::kNamespaceWriteProtected;
-        case Status::kDoubtful:
-            // A replica that cannot be asked may hold the newest version: data or an error, never older data.
+        case Status::kDoubtful:      // a replica that cannot be asked may hold the newest version
+        case Status::kOlderVersion:  // data or an error, never older data unasked
             return Status::kUnrecoveredReadError;
         default:
             // The array did not answer, not in time, or with what has no name outside of it.

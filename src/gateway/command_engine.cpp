@@ -327,6 +327,7 @@ void CommandEngine::end(Work& work, Status status) {
     if (nvme::ok(status) && work.command.opcode == IoOpcode::kFlush) status = judge_flush(work);
     if (nvme::ok(status) && VolumeRef::changes(work.command.opcode)) watch_.answered();
     if (status == Status::kStaleEpoch) fence();
+    if (status == Status::kOlderVersion) status = judge_older(work);
     if (status == Status::kTimedOut || status == Status::kNotSent) gave_up_ = true;
     if (work.queue == nullptr) return work.done(nvme::ok(status));
     if (nvme::ok(status))
@@ -347,6 +348,19 @@ void CommandEngine::give_up(Work& work) {
 
 /// Another opening for writing exists, or the lease ran out and the daemon closed the epoch. The volume is
 /// not opened again here: a file system above has written what it believes to be there, and must hear that.
+/// Of a block device nobody expects what stood there before: an error, unless older versions were asked for.
+Status CommandEngine::judge_older(const Work& work) {
+    // Said less and less often.
+    if (std::has_single_bit(++counters_.older_reads) && !work.requests.empty())
+        log_warn(
+            "gateway of volume {}: a read of {} blocks from {} met one whose newest version is doubtful on "
+            "every replica, torn by a power cut or rotten; its host gets {} ({} such reads so far)",
+            options_.volume, work.requests[0].blocks, work.requests[0].block,
+            options_.serves_older ? "the older version" : "a media error until the block is written again",
+            counters_.older_reads);
+    return options_.serves_older ? Status::kSuccess : Status::kOlderVersion;
+}
+
 void CommandEngine::fence() {
     if (!writable_.exchange(false, std::memory_order_relaxed)) return;
     log_error(
@@ -371,11 +385,11 @@ void CommandEngine::stop() {
     collect();
 }
 
-void CommandEngine::on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) {
+void CommandEngine::on_complete(std::uint64_t tag, Status status, std::uint64_t result) {
     ssd::ServedQueue& q = *queues_[tag >> 32];
     const auto slot = static_cast<std::uint32_t>(tag);
     if (!nvme::ok(status)) admin_.note_error(q, slot, status);
-    q.answer(slot, status, dw0);
+    q.answer(slot, status, result);
 }
 
 void CommandEngine::count(const Work& work) {

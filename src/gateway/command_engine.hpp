@@ -53,6 +53,7 @@ struct GatewayCounters {
     std::uint64_t reclaims;       ///< how often connections to SSDs were made anew
     std::uint64_t record_writes;  ///< of loss records
     std::uint64_t share_waits;    ///< commands that met no room with their SSDs (ssd_shares.hpp)
+    std::uint64_t older_reads;    ///< reads of blocks that are doubtful on every replica
 };
 
 /// How things stand now.
@@ -69,6 +70,7 @@ struct GatewayState {
 struct EngineOptions {
     std::string volume;  ///< its name, for the log
     std::uint64_t timeout_ns = 0;
+    bool serves_older = false;        ///< GatewayOptions::serves_older
     std::uint32_t under_way_max = 0;  ///< commands in the channel; others wait, until their deadlines
     /// Called when a record has to be written for an answer to be given; empty: none is kept.
     std::function<void()> record_wanted;
@@ -82,7 +84,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts, EngineOptions options);
 
     std::uint32_t poll() override;
-    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
 
     ssd::NvmeQueue* add(std::unique_ptr<ssd::ServedQueue> queue);
     /// What was fetched from it ends now, and the queue goes. False: not a queue of this engine.
@@ -163,6 +165,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     void end(Work& work, nvme::Status status);
     void give_up(Work& work);
     void collect();
+    nvme::Status judge_older(const Work& work);
     void fence();
     void count(const Work& work);
     [[nodiscard]] deengine::EngineCounters health() const;

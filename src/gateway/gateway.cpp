@@ -178,6 +178,7 @@ Result<void> Gateway::Impl::start_engine() {
     GN_ASSIGN(reactor, Reactor::start("gateway"));
     EngineOptions engine_options;
     engine_options.volume = options.volume;
+    engine_options.serves_older = options.serves_older;
     engine_options.timeout_ns = std::uint64_t{options.command_timeout_ms} * 1'000'000;
     engine_options.under_way_max = options.under_way_max;
     engine_options.uuid = facts.uuid;

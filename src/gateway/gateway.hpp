@@ -38,7 +38,10 @@ namespace gnstor::gateway {
 
 struct GatewayOptions {
     std::string volume;
-    bool read_only = false;     ///< opened for reading: no lease, others may write
+    bool read_only = false;  ///< opened for reading: no lease, others may write
+    /// Blocks whose newest version is doubtful on every replica: reads are answered with their older versions
+    /// and logged; else with Unrecovered Read Error.
+    bool serves_older = false;
     std::uint32_t channel = 0;  ///< of the client
     /// From a command's arrival to an error for its host, at the latest. Linux gives a command up after 30 s.
     std::uint32_t command_timeout_ms = 20'000;

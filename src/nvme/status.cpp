@@ -94,6 +94,8 @@ const char* status_name(Status s) noexcept {
             return "GNStor: No Such Volume";
         case Status::kDoubtful:
             return "GNStor: Newest Version Doubtful";
+        case Status::kOlderVersion:
+            return "older version: the newest one is doubtful on every replica";
         case Status::kTimedOut:
             return "timed out";
         case Status::kBadArgument:

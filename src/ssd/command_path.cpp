@@ -263,8 +263,8 @@ void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::u
     engine_->submit_admin(command, {q.queue.client(), q.queue.privileged()}, data, tag, now_ns_);
 }
 
-void CommandPath::on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) {
-    done_.push_back({tag, status, dw0});
+void CommandPath::on_complete(std::uint64_t tag, Status status, std::uint64_t result) {
+    done_.push_back({tag, status, result});
 }
 
 std::uint32_t CommandPath::deliver() {
@@ -308,7 +308,7 @@ void CommandPath::answer(const Done& done) {
     const bool lapsed = nvme::ok(done.status) && !q.queue.is_admin() && !engine_->granted(now_ns_);
     const Status status = lapsed ? Status::kNotGranted : done.status;
     if (!nvme::ok(status)) admin_->note_error(q, slot, status);
-    q.answer(slot, status, done.dw0);
+    q.answer(slot, status, done.result);
 }
 
 void CommandPath::answer_flush(const Done& done) {

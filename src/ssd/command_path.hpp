@@ -34,7 +34,7 @@ class CommandPath final : public Poller, public deengine::CompletionSink {
     void serve(deengine::Engine& engine, DriveFacts facts, const DriveTiming& timing = {});
 
     std::uint32_t poll() override;
-    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
 
     /// Of everything that was answered; `done` is called by a later poll.
     void flush(std::function<void(bool)> done);

@@ -20,7 +20,7 @@ class CompletionTimer {
     struct Answer {
         std::uint64_t tag;
         nvme::Status status;
-        std::uint32_t dw0;
+        std::uint64_t result;  ///< DW0, and DW1 in the upper half
     };
 
     CompletionTimer(const DriveTiming& timing, std::uint32_t bytes_max) : model_(timing, bytes_max) {}

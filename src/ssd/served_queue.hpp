@@ -36,10 +36,12 @@ struct ServedQueue {
     }
     /// Names a fetched command among all of its device.
     [[nodiscard]] std::uint64_t tag(std::uint32_t slot) const { return (std::uint64_t{index} << 32) | slot; }
-    /// Puts the completion of a fetched command into the ring; its Pending is free.
-    void answer(std::uint32_t slot, nvme::Status status, std::uint32_t dw0) {
+    /// Puts the completion of a fetched command into the ring; its Pending is free. `result`: DW0, and DW1 in
+    /// the upper half.
+    void answer(std::uint32_t slot, nvme::Status status, std::uint64_t result) {
         nvme::Completion completion{};
-        completion.dw0 = dw0;
+        completion.dw0 = static_cast<std::uint32_t>(result);
+        completion.dw1 = static_cast<std::uint32_t>(result >> 32);
         completion.command_id = pending[slot].command.command_id;
         completion.set_result(status);
         free.push_back(slot);

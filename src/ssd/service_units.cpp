@@ -44,8 +44,8 @@ void ServiceUnit::own(std::unique_ptr<Shard> shard) {
     publish_counters();
 }
 
-void ServiceUnit::on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) {
-    given_.push_back({tag, dw0, status, false, true});
+void ServiceUnit::on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) {
+    given_.push_back({tag, result, status, false, true});
 }
 
 std::uint32_t ServiceUnit::poll() {
@@ -206,7 +206,7 @@ std::uint32_t ServiceUnits::drain() {
             for (std::size_t i = 0; i < count; ++i) {
                 const UnitAnswer& a = answers[i];
                 if (!a.echo) {
-                    sink_.on_complete(a.tag, a.status, a.dw0);
+                    sink_.on_complete(a.tag, a.status, a.result);
                     ++given;
                     continue;
                 }

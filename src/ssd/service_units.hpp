@@ -41,7 +41,7 @@ static_assert(sizeof(UnitMessage) == 64);
 /// What a unit answers: a completion, or the echo of a kSettle, kPurge or kClose.
 struct UnitAnswer {
     std::uint64_t tag;
-    std::uint32_t dw0;
+    std::uint64_t result;
     nvme::Status status;
     bool echo;
     bool good;  ///< of an echo: it was done
@@ -53,7 +53,7 @@ class ServiceUnit final : public Poller, public deengine::CompletionSink {
 
     void own(std::unique_ptr<deengine::Shard> shard);
     /// From the unit's thread, or from the front's before the unit is polled.
-    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
     std::uint32_t poll() override;
 
     // The front's side.

@@ -20,7 +20,7 @@ using deengine::Shard;
 
 class Nobody final : public deengine::CompletionSink {
   public:
-    void on_complete(std::uint64_t, nvme::Status, std::uint32_t) override {}
+    void on_complete(std::uint64_t, nvme::Status, std::uint64_t) override {}
 };
 
 /// A drive's firmware over a store; what it stands on comes first and goes last.

@@ -62,12 +62,12 @@ class ModelObjects final : public ObjectStore {
         if (progress) progress(moved, moved);
         return {};
     }
-    Result<std::uint64_t> get(const std::string& name, std::ostream& to, const Progress&) override {
+    Result<ObjectGot> get(const std::string& name, std::ostream& to, bool, const Progress&) override {
         std::ifstream in(directory_ / name, std::ios::binary);
         if (!in) return error(Errc::kNotFound, "'{}' is not stored here; 'gnstor ls' shows what is", name);
         std::uint64_t moved = 0;
         for (char c; in.get(c); ++moved) to.put(c);
-        return moved;
+        return ObjectGot{.bytes = moved};
     }
     Result<std::vector<ObjectInfo>> list() override {
         std::vector<ObjectInfo> all;

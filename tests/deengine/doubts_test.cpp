@@ -15,6 +15,13 @@ EngineOptions power_options(Mutation mutation = Mutation::kNone) {
     return o;
 }
 
+/// All that is written between two flushes is of one group.
+EngineOptions cached_options() {
+    EngineOptions o = power_options();
+    o.volatile_cache = true;
+    return o;
+}
+
 class DoubtRig : public Rig {
   public:
     explicit DoubtRig(EngineOptions o = power_options()) : Rig(24, 16, o) {
@@ -32,6 +39,10 @@ class DoubtRig : public Rig {
     Status status_of(nvme::BlockAddress block) {
         Block got;
         return read(at(block), got).status;
+    }
+    Answer read_older(nvme::BlockAddress block) {
+        Block got;
+        return read(at(block, true), got);
     }
     /// One bit of the newest version of a block.
     void rot(nvme::BlockAddress block) { flash.flip_data(flash.find_last(kVolume, block), 1234); }
@@ -91,13 +102,142 @@ TEST(Doubts, AKillInTheSameBootTearsNothingButTheOperationUnderWay) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.put(5, 2);
-    rig.put(6, 3);  // so that the page of block 5 is not the last of its unit
+    rig.put(6, 3);
     rig.rot(5);
     rig.boot(true);
     EXPECT_EQ(rig.report.blocks_doubtful, 0u);
     EXPECT_EQ(rig.report.pages_unreadable, 1u) << "said by the mount";
     EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError) << "rotten: the other replica has it";
     EXPECT_TRUE(rig.holds(rig.at(6), 3));
+}
+
+TEST(Doubts, TheLastPageOfAUnitIsNoMoreInDoubtAfterAKillThanTheOthers) {
+    DoubtRig rig;
+    rig.put(5, 1);
+    rig.rot(5);
+    rig.boot(true);
+    EXPECT_EQ(rig.report.blocks_doubtful, 0u);
+    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "said by the mount";
+    EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError) << "its record was stored behind its contents";
+    EXPECT_EQ(rig.read_older(5).status, Status::kUnrecoveredReadError) << "not even for who asks for less";
+}
+
+TEST(Doubts, ADoubtfulAnswerTellsTheOrderOfTheVersionThatIsThere) {
+    DoubtRig rig(cached_options());
+    rig.put(5, 7);
+    rig.put(5, 9);
+    rig.put(6, 10);
+    rig.put(7, 11);
+    ASSERT_EQ(rig.trim(rig.at(7), 12, {{0, 1, 7}}).status, Status::kSuccess);
+    rig.put(7, 13);
+    for (const nvme::BlockAddress b : {5, 6, 7}) rig.rot(b);
+    rig.boot();
+    Block got;
+    const auto told = [&](nvme::BlockAddress block) {
+        const Answer a = rig.read(rig.at(block), got);
+        EXPECT_EQ(a.status, Status::kDoubtful);
+        return a.result;
+    };
+    EXPECT_EQ(told(5), nvme::present_order(1, 7));
+    EXPECT_EQ(told(6), 0u) << "never written before";
+    EXPECT_EQ(told(7), nvme::present_order(1, 12)) << "a trim";
+    EXPECT_EQ(rig.read(rig.fields(kVolume, kClient, 5, 2), got).result, 0u) << "of several there is no one";
+}
+
+TEST(Doubts, OrdersOfPresentVersionsCompareAsEpochsAndSequencesDo) {
+    const std::pair<nvme::Epoch, std::uint64_t> rising[] = {
+        {0, 0},         {0, 1},       {1, 0},          {1, 1},          {1, 1ull << 40},
+        {2, 5},         {3, 1},       {3, 2},          {0xFFFF, 1},     {0xFFFF, 1ull << 42},
+        {0x10000, 0},   {0x10001, 9}, {0x80000000, 0}, {0x80000000, 1}, {0xFFFFFFFE, 1ull << 26},
+        {0xFFFFFFFF, 0}};
+    for (std::size_t i = 1; i < std::size(rising); ++i)
+        EXPECT_LT(nvme::present_order(rising[i - 1].first, rising[i - 1].second),
+                  nvme::present_order(rising[i].first, rising[i].second))
+            << i;
+    EXPECT_EQ(nvme::present_order(0, 0), 0u);
+    EXPECT_LT(nvme::present_order(7, ~0ull), nvme::present_order(8, 0))
+        << "what is too long stays in its epoch";
+}
+
+TEST(Doubts, OlderVersionsAreForSingleBlocks) {
+    DoubtRig rig;
+    rig.put(5, 1);
+    rig.put(6, 2);
+    rig.rot(5);
+    rig.boot();
+    Block got;
+    IoFields two = rig.fields(kVolume, kClient, 5, 2);
+    two.accept_older = true;
+    EXPECT_EQ(rig.read(two, got).status, Status::kInvalidField);
+    EXPECT_EQ(rig.counters().older_read, 0u);
+}
+
+/// More blocks in doubt than there is room to remember: 144 of three volumes, where it is 126.
+class ManyDoubts {
+  public:
+    ManyDoubts() : rig(cached_options()) {
+        for (nvme::VolumeId v : {2, 3}) EXPECT_EQ(rig.add(make_record(v, kClient)), Status::kSuccess);
+        put(1);
+        EXPECT_EQ(rig.io(nvme::encode_io(IoOpcode::kFlush, rig.fields(1, kClient, 0)), kClient, {}).status,
+                  Status::kSuccess);
+        put(2);
+        for (nvme::VolumeId v : {1, 2, 3})
+            for (nvme::BlockAddress b = 0; b < 48; ++b) rig.flash.flip_data(rig.flash.find_last(v, b), 99);
+    }
+    DoubtRig rig;
+
+  private:
+    void put(std::uint64_t sequence) {
+        for (nvme::VolumeId v : {1, 2, 3})
+            for (nvme::BlockAddress b = 0; b < 48; ++b)
+                EXPECT_EQ(rig.write(rig.fields(v, kClient, b), sequence, pattern(sequence)).status,
+                          Status::kSuccess);
+    }
+};
+
+TEST(Doubts, MoreOfThemThanCanBeRememberedAreNotMountedAndNothingIsLost) {
+    ManyDoubts many;
+    DoubtRig& rig = many.rig;
+    const RamFlash before = rig.flash.image();
+    for (int i = 0; i < 2; ++i) {
+        RecoveryReport report;
+        Answers answers;
+        const auto mounted = Engine::mount(rig.flash, rig.metadata, rig.options, answers, &report);
+        ASSERT_FALSE(mounted.ok());
+        EXPECT_NE(mounted.error().message.find("144 blocks are in doubt"), std::string::npos)
+            << mounted.error().message;
+        EXPECT_NE(mounted.error().message.find("--accept-loss"), std::string::npos) << "what to do";
+    }
+    EXPECT_EQ(rig.flash.programs, before.programs) << "nothing was changed";
+    EXPECT_EQ(rig.flash.erases, before.erases);
+}
+
+TEST(Doubts, MoreOfThemThanCanBeRememberedAreErrorsForWhoAcceptsTheLoss) {
+    ManyDoubts many;
+    DoubtRig& rig = many.rig;
+    rig.options.accept_loss = true;
+    rig.boot();
+    rig.options.accept_loss = false;
+    for (int boots = 0; boots < 2; ++boots) {
+        EXPECT_EQ(rig.counters().doubtful, 126u);
+        std::uint32_t errors = 0, doubts = 0;
+        for (nvme::VolumeId v : {1, 2, 3})
+            for (nvme::BlockAddress b = 0; b < 48; ++b) {
+                Block got;
+                IoFields f = rig.fields(v, kClient, b);
+                const Status status = rig.read(f, got).status;
+                doubts += status == Status::kDoubtful ? 1 : 0;
+                errors += status == Status::kUnrecoveredReadError ? 1 : 0;
+                f.accept_older = true;
+                if (status == Status::kDoubtful) {
+                    EXPECT_TRUE(rig.holds(f, 1));
+                }
+            }
+        EXPECT_EQ(doubts, 126u);
+        EXPECT_EQ(errors, 18u) << "never older data in silence";
+        EXPECT_TRUE(rig.engine->audit().empty());
+        rig.boot();
+    }
 }
 
 TEST(Doubts, AnIdleDriveLeavesNothingThatCouldBeTakenForTorn) {

@@ -50,10 +50,10 @@ class Input {
 
 class Counter : public CompletionSink {
   public:
-    void on_complete(std::uint64_t, nvme::Status status, std::uint32_t dw0) override {
+    void on_complete(std::uint64_t, nvme::Status status, std::uint64_t result) override {
         ++count;
         last = status;
-        last_dw0 = dw0;
+        last_dw0 = static_cast<std::uint32_t>(result);
     }
     std::uint64_t count = 0;
     std::uint32_t last_dw0 = 0;

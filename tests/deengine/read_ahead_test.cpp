@@ -45,7 +45,7 @@ class ReadAheadOfBlocks : public ::testing::Test, public CompletionSink {
         ASSERT_TRUE(mounted.ok()) << mounted.error().message;
         shard = std::move(*mounted);
     }
-    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t) override {
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t) override {
         EXPECT_TRUE(ok(status)) << nvme::status_name(status);
         answered = tag;
     }

@@ -102,7 +102,7 @@ class Everything : public VolumeLives {
 };
 class NoAnswers : public CompletionSink {
   public:
-    void on_complete(std::uint64_t, nvme::Status status, std::uint32_t) override {
+    void on_complete(std::uint64_t, nvme::Status status, std::uint64_t) override {
         good += ok(status) ? 1 : 0;
     }
     std::uint64_t good = 0;

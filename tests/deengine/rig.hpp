@@ -38,14 +38,15 @@ inline Block pattern(std::uint64_t id, std::uint32_t blocks = 1) {
 struct Answer {
     Status status = Status::kAborted;
     std::uint32_t dw0 = 0;
+    std::uint64_t result = 0;  ///< DW0 and DW1
 };
 
 class Answers : public CompletionSink {
   public:
-    void on_complete(std::uint64_t tag, Status status, std::uint32_t dw0) override {
+    void on_complete(std::uint64_t tag, Status status, std::uint64_t result) override {
         ++count;
         last_tag = tag;
-        last = Answer{status, dw0};
+        last = Answer{status, static_cast<std::uint32_t>(result), result};
     }
     std::uint64_t count = 0;
     std::uint64_t last_tag = 0;

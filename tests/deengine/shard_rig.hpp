@@ -71,7 +71,7 @@ class ShardRig : public CompletionSink {
         return {};
     }
 
-    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t) override {
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t) override {
         last_status = status;
         if (tag == kReadTag) return;
         ++answers;

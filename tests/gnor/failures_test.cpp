@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <set>
 
 #include "gnor/rig.hpp"
 
@@ -124,13 +126,28 @@ TEST_F(Failures, ReadsTryTheNextReplica) {
     rig.expect_clean();
 }
 
-/// Answers as a drive in doubt: the older version is for those who ask for it.
-std::function<Decision(const nvme::Command&, const IoFields&)> in_doubt(std::atomic<std::uint32_t>& older) {
-    return [&older](const nvme::Command&, const IoFields& f) {
-        if (!f.accept_older) return Decision{Decision::kRefuse, Status::kDoubtful, 0};
+/// Answers as a drive in doubt about these blocks, which has a version of order `present` of them: it is for
+/// those who ask for it, a block at a time.
+ModelDrive::Rule in_doubt_of(std::set<std::uint32_t> blocks, std::atomic<std::uint32_t>& older,
+                             std::uint64_t present = 0) {
+    return [blocks, &older, present](const nvme::Command&, const IoFields& f) {
+        const auto first = blocks.lower_bound(f.block);
+        if (first == blocks.end() || *first >= f.block + f.blocks) return Decision{};
+        if (!f.accept_older) {
+            Decision d{Decision::kRefuse, Status::kDoubtful, 0};
+            d.result = f.blocks == 1 ? present : 0;
+            return d;
+        }
+        if (f.blocks != 1) return Decision{Decision::kRefuse, Status::kInvalidField, 0};
         ++older;
         return Decision{};
     };
+}
+ModelDrive::Rule in_doubt(std::atomic<std::uint32_t>& older, std::uint64_t present = 0) {
+    return in_doubt_of({0}, older, present);
+}
+bool holds(const std::byte* at, const std::vector<std::byte>& block) {
+    return std::equal(block.begin(), block.end(), at);
 }
 
 TEST_F(Failures, ABlockInDoubtIsReadFromTheReplicaThatIsNot) {
@@ -142,22 +159,94 @@ TEST_F(Failures, ABlockInDoubtIsReadFromTheReplicaThatIsNot) {
         rig.drives[replicas.slot[1 - doubtful]]->set_block(0, pattern_block(0, 9));
         rig.drives[replicas.slot[doubtful]]->set_rule(in_doubt(older));
         EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
-        EXPECT_TRUE(std::equal(data.begin(), data.begin() + 4096, pattern_block(0, 9).begin()));
+        EXPECT_TRUE(holds(data.data(), pattern_block(0, 9)));
     }
     EXPECT_EQ(older, 0u) << "nobody was asked for the older version";
     rig.expect_clean();
 }
 
-TEST_F(Failures, ABlockInDoubtOnEveryReplicaIsItsOlderVersion) {
+TEST_F(Failures, ABlockInDoubtOnEveryReplicaIsItsOlderVersionAndThatIsSaid) {
     const auto replicas = rig.replicas_of(0);
     std::atomic<std::uint32_t> older{0};
     for (auto& d : rig.drives) d->set_rule(in_doubt(older));
     for (std::uint32_t r = 0; r < 2; ++r) rig.drives[replicas.slot[r]]->set_block(0, pattern_block(0, 5));
-    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
-    EXPECT_TRUE(std::equal(data.begin(), data.begin() + 4096, pattern_block(0, 5).begin()));
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kOlderVersion);
+    EXPECT_TRUE(holds(data.data(), pattern_block(0, 5)));
     EXPECT_EQ(older, 1u);
-    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 3, 2, data.data(), late()), Status::kSuccess);
+    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 3, 2, data.data(), late()), Status::kOlderVersion);
     EXPECT_EQ(older, 2u);
+    EXPECT_EQ(rig.channels[0]->counters().value().older_reads, 2u);
+    EXPECT_EQ(v.read(kMe, ch, 1, 1, data.data(), late()), Status::kSuccess) << "its neighbour";
+    rig.expect_clean();
+}
+
+/// Into the channel's pool, and through it.
+TEST_F(Failures, ReplicasInDoubtAboutDifferentBlocksGiveEachWhatTheOtherLacks) {
+    const auto replicas = rig.replicas_of(0);
+    std::atomic<std::uint32_t> older{0};
+    auto* const registered = pool(16 * 4096);
+    for (std::uint32_t r = 0; r < 2; ++r) {
+        ModelDrive& drive = *rig.drives[replicas.slot[r]];
+        for (std::uint32_t b = 0; b < 16; ++b) drive.set_block(b, pattern_block(b, 9));
+        drive.set_block(3 + 4 * r, pattern_block(3 + 4 * r, 5));
+        drive.set_rule(in_doubt_of({3 + 4 * r}, older));
+    }
+    for (std::byte* const to : {registered, data.data()}) {
+        EXPECT_EQ(v.read(kMe, ch, 0, 16, to, late()), Status::kSuccess);
+        for (std::uint32_t b = 0; b < 16; ++b)
+            EXPECT_TRUE(holds(to + std::size_t{b} * 4096, pattern_block(b, 9))) << b;
+    }
+    EXPECT_EQ(older, 0u);
+    EXPECT_EQ(rig.channels[0]->counters().value().older_reads, 0u);
+    EXPECT_EQ(ch.free(kMe, registered), Status::kSuccess);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, ReplicasThatCannotReadDifferentBlocksGiveEachWhatTheOtherLacks) {
+    const auto replicas = rig.replicas_of(0);
+    for (std::uint32_t r = 0; r < 2; ++r) {
+        ModelDrive& drive = *rig.drives[replicas.slot[r]];
+        for (std::uint32_t b = 0; b < 4; ++b) drive.set_block(b, pattern_block(b, 9));
+        drive.set_rule([r](const nvme::Command&, const IoFields& f) {
+            const bool bad = f.block <= 1 + r && f.block + f.blocks > 1 + r;
+            return bad ? Decision{Decision::kRefuse, Status::kUnrecoveredReadError, 0} : Decision{};
+        });
+    }
+    EXPECT_EQ(v.read(kMe, ch, 0, 4, data.data(), late()), Status::kSuccess);
+    for (std::uint32_t b = 0; b < 4; ++b)
+        EXPECT_TRUE(holds(data.data() + std::size_t{b} * 4096, pattern_block(b, 9))) << b;
+    rig.expect_clean();
+}
+
+TEST_F(Failures, OfALargeReadTheBlocksInDoubtEverywhereAreOlderAndTheOthersAreNot) {
+    const auto replicas = rig.replicas_of(0);
+    std::atomic<std::uint32_t> older{0};
+    for (std::uint32_t r = 0; r < 2; ++r) {
+        ModelDrive& drive = *rig.drives[replicas.slot[r]];
+        for (std::uint32_t b = 0; b < 16; ++b) drive.set_block(b, pattern_block(b, b == 15 ? 5 : 9));
+        drive.set_block(4 + r, pattern_block(4 + r, 5));
+        drive.set_rule(in_doubt_of({4 + r, 15}, older));
+    }
+    EXPECT_EQ(v.read(kMe, ch, 0, 16, data.data(), late()), Status::kOlderVersion);
+    for (std::uint32_t b = 0; b < 16; ++b)
+        EXPECT_TRUE(holds(data.data() + std::size_t{b} * 4096, pattern_block(b, b == 15 ? 5 : 9))) << b;
+    EXPECT_EQ(older, 1u);
+    EXPECT_EQ(rig.channels[0]->counters().value().older_reads, 1u);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, OfTheOlderVersionsTheNewestIsRead) {
+    const auto replicas = rig.replicas_of(0);
+    std::atomic<std::uint32_t> older{0};
+    const std::uint64_t low = 7, high = std::uint64_t{1} << 40;  // both halves of the answer count
+    for (std::uint32_t newest = 0; newest < 2; ++newest) {
+        for (std::uint32_t r = 0; r < 2; ++r) {
+            rig.drives[replicas.slot[r]]->set_block(0, pattern_block(0, r == newest ? 9 : 5));
+            rig.drives[replicas.slot[r]]->set_rule(in_doubt(older, r == newest ? high : low));
+        }
+        EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kOlderVersion);
+        EXPECT_TRUE(holds(data.data(), pattern_block(0, 9))) << "rank " << newest << " has it";
+    }
     rig.expect_clean();
 }
 
@@ -168,8 +257,70 @@ TEST_F(Failures, TheOlderVersionIsNoAnswerWhileAReplicaCannotSayWhetherItHasANew
         rig.drives[replicas.slot[doubtful]]->set_rule(in_doubt(older));
         rig.drives[replicas.slot[1 - doubtful]]->set_rule(
             always({Decision::kRefuse, Status::kUnrecoveredReadError, 0}));
-        EXPECT_NE(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+        EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kUnrecoveredReadError);
     }
+    EXPECT_EQ(older, 0u);
+    rig.expect_clean();
+}
+
+/// Its queue pair is in error when it is its turn, and mended when the other replica is asked once more.
+TEST_F(Failures, AReplicaThatWasNotAskedHasNotAnsweredDoubtful) {
+    const auto replicas = rig.replicas_of(0);
+    std::atomic<std::uint32_t> older{0}, asked{0};
+    std::uint32_t& broken = ch.state().queue(replicas.slot[1]).broken;
+    rig.drives[replicas.slot[0]]->set_block(0, pattern_block(0, 5));
+    rig.drives[replicas.slot[1]]->set_block(0, pattern_block(0, 9));
+    const ModelDrive::Rule doubts = in_doubt(older);
+    rig.drives[replicas.slot[0]]->set_rule([&](const nvme::Command& c, const IoFields& f) {
+        if (++asked == 2) simt::store_relaxed<simt::Scope::kDevice>(&broken, 0u);
+        return doubts(c, f);
+    });
+    simt::store_relaxed<simt::Scope::kDevice>(&broken, 1u);
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+    EXPECT_TRUE(holds(data.data(), pattern_block(0, 9)));
+    EXPECT_EQ(older, 0u);
+    // And while it is not mended, there is no answer.
+    asked = 2;
+    simt::store_relaxed<simt::Scope::kDevice>(&broken, 1u);
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kQueueError);
+    EXPECT_EQ(older, 0u);
+    simt::store_relaxed<simt::Scope::kDevice>(&broken, 0u);
+    rig.expect_clean();
+}
+
+/// A doubt of before says nothing of the drives of a newer map.
+TEST_F(Failures, DoubtsOfTwoMapsAreNotAddedUp) {
+    const auto replicas = rig.replicas_of(0);
+    std::atomic<std::uint32_t> older{0}, asked{0};
+    rig.drives[replicas.slot[0]]->set_block(0, pattern_block(0, 9));
+    rig.drives[replicas.slot[1]]->set_block(0, pattern_block(0, 5));
+    const ModelDrive::Rule doubts = in_doubt(older);
+    rig.drives[replicas.slot[0]]->set_rule([&](const nvme::Command& c, const IoFields& f) {
+        return f.map_version == 1 ? doubts(c, f) : Decision{};
+    });
+    rig.drives[replicas.slot[1]]->set_rule([&](const nvme::Command& c, const IoFields& f) {
+        if (++asked == 2) rig.set_map(2);  // one by one by now
+        return doubts(c, f);
+    });
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+    EXPECT_TRUE(holds(data.data(), pattern_block(0, 9)));
+    EXPECT_EQ(older, 0u);
+    rig.expect_clean();
+}
+
+TEST_F(Failures, ADriveThatIsBusyIsAskedAgainBeforeTheOlderVersionIs) {
+    const auto replicas = rig.replicas_of(0);
+    std::atomic<std::uint32_t> older{0}, asked{0};
+    rig.drives[replicas.slot[0]]->set_rule(in_doubt(older));
+    rig.drives[replicas.slot[1]]->set_block(0, pattern_block(0, 9));
+    const ModelDrive::Rule doubts = in_doubt(older);
+    rig.drives[replicas.slot[1]]->set_rule([&](const nvme::Command& c, const IoFields& f) {
+        const std::uint32_t n = ++asked;
+        if (n == 1) return doubts(c, f);
+        return n < 5 ? Decision{Decision::kRefuse, Status::kBusy, 0} : Decision{};
+    });
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
+    EXPECT_TRUE(holds(data.data(), pattern_block(0, 9)));
     EXPECT_EQ(older, 0u);
     rig.expect_clean();
 }

@@ -29,8 +29,9 @@ struct Decision {
     enum Kind { kServe, kRefuse, kNever, kTwice, kStaleFirst, kForeignFirst, kBreak, kShort } kind = kServe;
     nvme::Status status = nvme::Status::kSuccess;
     std::uint32_t polls = 0;
-    std::uint32_t bytes = 0;  ///< kShort: how much of the answer is sent
-    std::uint16_t cid = 0;    ///< kForeignFirst: of another drive's command, which is answered as well
+    std::uint32_t bytes = 0;        ///< kShort: how much of the answer is sent
+    std::uint16_t cid = 0;          ///< kForeignFirst: of another drive's command, which is answered as well
+    std::uint64_t result = 0x1234;  ///< DW0 and DW1
 };
 
 class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public Poller {
@@ -307,7 +308,8 @@ class ModelDrive final : public rdma::MessageSink, public rdma::Listener, public
         }
         nvme::Completion answer{};
         answer.command_id = h.command.command_id;
-        answer.dw0 = 0x1234;
+        answer.dw0 = static_cast<std::uint32_t>(h.decision.result);
+        answer.dw1 = static_cast<std::uint32_t>(h.decision.result >> 32);
         answer.set_result(h.decision.kind == Decision::kRefuse ? h.decision.status : serve(h));
         {
             std::lock_guard lock(mutex_);

@@ -256,7 +256,7 @@ struct Answers final : deengine::CompletionSink {
         std::uint64_t tag;
         Status status;
     };
-    void on_complete(std::uint64_t tag, Status status, std::uint32_t) override {
+    void on_complete(std::uint64_t tag, Status status, std::uint64_t) override {
         all.push_back({tag, status});
     }
     std::vector<Answer> all;

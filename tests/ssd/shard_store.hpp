@@ -66,7 +66,7 @@ class ShardStore final : public deengine::CompletionSink, private deengine::Volu
         return self;
     }
 
-    void on_complete(std::uint64_t, nvme::Status status, std::uint32_t) override {
+    void on_complete(std::uint64_t, nvme::Status status, std::uint64_t) override {
         last_ = status;
         answered_ = true;
     }

@@ -146,7 +146,10 @@ class Volume {
     /// ClientOptions::transfer_timeout_ms. Whatever the result, on return nothing touches the memory any
     /// more, not even an SSD that hangs. With GPU lanes, write() wants no kernel writing the same opening:
     /// kBusy if one did.
+    /// A block whose newest version is doubtful on every replica makes an error of read().
     Result<void> read(std::uint64_t first_block, std::span<std::byte> to);
+    /// The same, but of such blocks `to` gets the newest of their older versions. Returns how many they are.
+    Result<std::uint64_t> read_older_too(std::uint64_t first_block, std::span<std::byte> to);
     Result<void> write(std::uint64_t first_block, std::span<const std::byte> from);
 
   private:

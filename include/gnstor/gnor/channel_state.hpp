@@ -104,8 +104,9 @@ inline constexpr std::uint32_t kGenerationShift = 16;  ///< control 31:16
 
 /// One command in flight (to one drive, or the same to all replicas). Plain fields are the owner's; `answer`
 /// is the poller's until the pending bit of that replica is cleared, `target` belongs to the owner until the
-/// bit is set. What follows from other fields is not here (payload_bytes, wire_of: pool.hpp): a slot is one
-/// line of a GPU's cache.
+/// bit is set. The last two words of `answer` hold the present order in a Doubtful answer to a command of one
+/// drive, low half first (nvme/vendor.hpp). What follows from other fields is not here (payload_bytes,
+/// wire_of: pool.hpp): a slot is one line of a GPU's cache.
 struct alignas(128) CommandSlot {
     std::uint32_t control;  // atomic: generation, state, pending
     std::uint32_t next;     ///< chain of one request's commands, or kNone
@@ -126,8 +127,8 @@ struct alignas(128) CommandSlot {
     std::uint64_t sequence;
     std::uint64_t handler_word;  ///< with a callback, of a chain's first command: callbacks.hpp
     std::uint64_t module;        ///< likewise: whose lanes may run it
-    HandlerBytes handler;
-    std::uint32_t request;  ///< read_many: which one; with a callback: the first command of the chain
+    HandlerBytes handler;        ///< with a callback; of a synchronous read: its DoubtRound (singly.hpp)
+    std::uint32_t request;       ///< read_many: which one; with a callback: the first command of the chain
     std::uint32_t
         remaining;         // atomic, of a chain's first command: commands whose answers were not merged yet
     std::uint32_t merged;  // atomic, likewise: worst status so far; also with a token
@@ -177,8 +178,9 @@ struct Counters {
     std::uint64_t doorbells;
     std::uint64_t queue_errors;  ///< error completions
     std::uint64_t callbacks;
-    std::uint64_t straight;   ///< commands of the straight paths: ended by a lone lane, sent by a batch
-    std::uint64_t malformed;  ///< responses too short to be one: their queue pair counts as broken
+    std::uint64_t straight;     ///< commands of the straight paths: ended by a lone lane, sent by a batch
+    std::uint64_t malformed;    ///< responses too short to be one: their queue pair counts as broken
+    std::uint64_t older_reads;  ///< blocks doubtful on every replica, read as their older version
 };
 inline constexpr std::uint32_t kCounterWords = sizeof(Counters) / 8;
 

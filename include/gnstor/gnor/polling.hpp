@@ -40,11 +40,21 @@ GN_HD std::uint32_t match_response(State& c, std::uint32_t queue, std::uint32_t 
     return kNone;
 }
 
+/// What a Doubtful answer says besides: where the answers of further drives would lie, if there were any.
+template <class State>
+GN_HD GN_NOINLINE void keep_present_order(CommandSlot& slot, const std::uint32_t* response) {
+    static_assert(placement::kMaxReplicas == 4, "two answers are left where one drive was asked");
+    if (slot.target[1] != kNoTarget) return;
+    simt::store_relaxed<State::kScope>(&slot.answer[2], response[0]);
+    simt::store_relaxed<State::kScope>(&slot.answer[3], response[1]);
+}
+
 /// Files an answer and clears its pending bit; whoever clears the last one does what the slot's state asks
 /// for. False: it answers nothing. One compare-and-exchange decides, so that neither a second answer nor a
-/// late one can touch a later command.
+/// late one can touch a later command. `response`: its words; null where `status` is this side's own.
 template <class State>
-GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status status) {
+GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status status,
+                  const std::uint32_t* response = nullptr) {
     const std::uint32_t index = cid & (c.command_slots - 1);
     CommandSlot& slot = c.slot(index);
     std::uint32_t seen = load_control<State::kScope>(slot);
@@ -53,6 +63,7 @@ GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status
         replica = match_response(c, queue, cid, seen);
         if (replica == kNone) return false;
         simt::store_relaxed<State::kScope>(&slot.answer[replica], static_cast<std::uint32_t>(status));
+        if (status == nvme::Status::kDoubtful) keep_present_order<State>(slot, response);
         // Releases the answer: pairs with load_control of the waiter.
         // What `seen` brought was acquired when it was loaded.
         const std::uint32_t was = simt::compare_exchange<State::kScope, simt::Order::kRelease>(
@@ -140,7 +151,7 @@ GN_HD void file_arrival(State& c, const rdma::Arrival& arrival, TripTally& tally
         block = slot.block;
         map_version = slot.map_version;
     }
-    if (!settle(c, arrival.queue, cid, status)) {
+    if (!settle(c, arrival.queue, cid, status, arrival.message)) {
         ++tally.stale;
         return;
     }

@@ -58,8 +58,33 @@ struct CommandContext {
     bool fua = false;  ///< writes, zeroes and reads are answered from stable media (VolumeRef::stable)
 };
 
-/// In CommandSlot::attempts: this read takes the older version of a doubtful block (retrying.hpp decides it).
-inline constexpr std::uint8_t kOlderAccepted = 0x10;
+// In CommandSlot::attempts, beside what retrying.hpp counts there.
+inline constexpr std::uint8_t kSingly = 0x08;  ///< a read that is carried on block by block (singly.hpp)
+inline constexpr std::uint8_t kOlderAccepted = 0x10;  ///< likewise, and takes its block's older version
+
+/// Where a read stands that is carried on block by block (singly.hpp says how), in its slot's `handler`.
+struct DoubtRound {
+    std::uint64_t newest = 0;       ///< highest present order in a Doubtful answer
+    std::uint32_t map_version = 0;  ///< under which replicas were asked for this block
+    std::uint32_t block = 0;        ///< of the command, from 0: those before it are in the buffer
+    nvme::Status failed = nvme::Status::kSuccess;  ///< why a replica has no say, if one has none
+    std::uint8_t rank = 0;      ///< of the replica that is asked, among those that are *in*
+    std::uint8_t doubtful = 0;  ///< a bit for each rank that answered Doubtful
+    std::uint8_t best = 0;      ///< the rank with `newest`
+    std::uint8_t older = 0;     ///< 1: a block before this one is its older version
+};
+static_assert(sizeof(DoubtRound) == sizeof(HandlerBytes), "it lies in the place of a handler");
+
+GN_HD
+inline DoubtRound load_round(const CommandSlot& slot) {
+    DoubtRound round;
+    __builtin_memcpy(static_cast<void*>(&round), &slot.handler, sizeof(round));
+    return round;
+}
+GN_HD
+inline void store_round(CommandSlot& slot, const DoubtRound& round) {
+    __builtin_memcpy(&slot.handler, &round, sizeof(round));
+}
 
 /// What a capsule says of one command, beside what all of its operation have in common.
 struct CapsuleFields {
@@ -71,7 +96,7 @@ struct CapsuleFields {
     std::uint64_t sequence;
     std::uint64_t wire;  ///< where its data lies, `bytes` of it, for the NIC
     std::uint32_t bytes, rkey;
-    bool accept_older = false;  ///< a read that every replica answered Doubtful
+    bool accept_older = false;  ///< a read of a block that every replica answered Doubtful
 };
 
 /// How much of a command's payload travels with it.
@@ -107,6 +132,20 @@ inline nvme::Command build_command(const CommandContext& context, const CapsuleF
     return command;
 }
 
+/// Of a read that is carried on block by block: this one. Inlined, so that the fields stay in registers.
+GN_HD
+GN_INLINE void name_one_block(const CommandSlot& slot, CapsuleFields& f) {
+    f.accept_older = (slot.attempts & kOlderAccepted) != 0;
+    if (slot.blocks == 1) return;  // or a part of it
+    std::uint32_t block = 0;
+    __builtin_memcpy(&block, reinterpret_cast<const std::byte*>(&slot.handler) + offsetof(DoubtRound, block),
+                     sizeof(block));
+    f.block += block;
+    f.blocks = 1;
+    f.wire += std::uint64_t{block} * nvme::kBlockBytes;
+    f.bytes = nvme::kBlockBytes;
+}
+
 /// What a begun slot says.
 template <class State>
 GN_HD CapsuleFields capsule_of(State& c, std::uint32_t index) {
@@ -123,7 +162,7 @@ GN_HD CapsuleFields capsule_of(State& c, std::uint32_t index) {
     f.wire = wire_of(c, slot);
     f.bytes = payload_bytes(slot);
     f.rkey = slot.rkey;
-    f.accept_older = (slot.attempts & kOlderAccepted) != 0;
+    if ((slot.attempts & kSingly) != 0) name_one_block(slot, f);
     return f;
 }
 

@@ -15,13 +15,13 @@ namespace gnstor::gnor {
 inline constexpr std::uint64_t kFirstPauseNs = 4'000;
 inline constexpr std::uint32_t kPauseDoublings = 11;  ///< up to 8 ms: many lanes may be refused at once
 
-// CommandSlot::attempts: how many replicas were asked in this round, and what they said (kOlderAccepted,
-// beside them, is posting.hpp's).
+// CommandSlot::attempts: how many replicas were asked in this round, and what they said (kSingly and
+// kOlderAccepted, beside them, are posting.hpp's).
 inline constexpr std::uint8_t kSaidBusy = 0x80;   ///< one of them: busy, or not granted
 inline constexpr std::uint8_t kSaidStale = 0x40;  ///< one of them: stale map
-inline constexpr std::uint8_t kSaidError = 0x20;  ///< one of them: an error that says nothing of versions
-inline constexpr std::uint8_t kAskedMask = 0x0F;
-static_assert(placement::kMaxReplicas <= kAskedMask, "replicas asked are counted in four bits");
+inline constexpr std::uint8_t kSaidDoubt = 0x20;  ///< one of them: doubtful
+inline constexpr std::uint8_t kAskedMask = 0x07;
+static_assert(placement::kMaxReplicas <= kAskedMask, "replicas asked are counted in three bits");
 
 /// What the commands of one call have in common.
 struct Operation {
@@ -40,22 +40,22 @@ struct Operation {
 
 enum class NextAttempt : std::uint32_t {
     kEnd,
-    kNextReplica,  ///< at once
-    kAfterPause,   ///< all replicas again
-    kUnderNewMap,  ///< likewise, once there is one
-    kAcceptOlder,  ///< likewise at once: every replica is in doubt, so the older version is the answer
+    kNextReplica,   ///< at once
+    kAfterPause,    ///< all replicas again
+    kUnderNewMap,   ///< likewise, once there is one
+    kBlockByBlock,  ///< at once (singly.hpp): no replica has all of its blocks
 };
 
 GN_HD
 constexpr std::uint8_t attempts_after(std::uint8_t attempts, nvme::Status status) {
     if (status == nvme::Status::kStaleMap) return attempts | kSaidStale;
     if (nvme::may_retry(status)) return attempts | kSaidBusy;
-    return status == nvme::Status::kDoubtful ? attempts : attempts | kSaidError;
+    return status == nvme::Status::kDoubtful ? attempts | kSaidDoubt : attempts;
 }
 
 /// What becomes of a command that ended with `status`. Doubtful (ARRAY.md, rule 18): another replica is
-/// asked, for the newest version may be whole there. Only where all have answered Doubtful nobody was ever
-/// told that it is written, unless it rotted everywhere: then the older version is the answer.
+/// asked, for the newest version may be whole there. Where none has all of the command's blocks, each may
+/// have what another lacks: they are read one by one.
 GN_HD
 inline NextAttempt next_attempt(const CommandSlot& slot, std::uint32_t replicas, nvme::Status status) {
     const bool read = slot.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kRead);
@@ -66,8 +66,8 @@ inline NextAttempt next_attempt(const CommandSlot& slot, std::uint32_t replicas,
     const std::uint8_t said = attempts_after(slot.attempts, status);
     if ((said & kSaidBusy) != 0) return NextAttempt::kAfterPause;
     if ((said & kSaidStale) != 0) return NextAttempt::kUnderNewMap;
-    const bool all_in_doubt = status == nvme::Status::kDoubtful && (said & kSaidError) == 0;
-    return all_in_doubt && (said & kOlderAccepted) == 0 ? NextAttempt::kAcceptOlder : NextAttempt::kEnd;
+    const bool apart = slot.blocks > 1 && replicas > 1 && status == nvme::Status::kUnrecoveredReadError;
+    return (said & kSaidDoubt) != 0 || apart ? NextAttempt::kBlockByBlock : NextAttempt::kEnd;
 }
 
 /// One lane's pause before its oldest command is sent again.
@@ -84,7 +84,7 @@ struct RetryPause {
     /// Whether the command may be sent again now. Asked once a round of the lane.
     GN_HD
     bool over(ChannelState& c, Operation& op, const CommandSlot& slot, NextAttempt next) {
-        if (next == NextAttempt::kNextReplica || next == NextAttempt::kAcceptOlder) return true;
+        if (next == NextAttempt::kNextReplica) return true;
         const bool for_map = next == NextAttempt::kUnderNewMap;
         if (for_map) {
             op.load_map();

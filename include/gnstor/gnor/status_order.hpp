@@ -1,9 +1,9 @@
 // status_order.hpp: which of several statuses an operation reports. Pure; CPU and GPU lanes.
 //
 // The worst one, by a total order, so that it depends on neither who answered first nor on which lane saw it:
-// success, then what a retry may cure, then a drive's final refusals, then what this side found out, then the
-// broken queue pair and the deadline (whose promise, "a registered buffer is still in use", must not be
-// hidden by another status). Within a class the larger number.
+// success, then older versions of doubtful blocks, then what a retry may cure, then a drive's final refusals,
+// then what this side found out, then the broken queue pair and the deadline (whose promise, "a registered
+// buffer is still in use", must not be hidden by another status). Within a class the larger number.
 #pragma once
 
 #include <gnstor/nvme/status.hpp>
@@ -13,10 +13,11 @@ namespace gnstor::gnor {
 GN_HD
 constexpr std::uint32_t severity(nvme::Status s) {
     if (nvme::ok(s)) return 0;
-    if (s == nvme::Status::kTimedOut) return 5;
-    if (s == nvme::Status::kQueueError) return 4;
-    if (nvme::is_local(s)) return 3;
-    return nvme::may_retry(s) ? 1 : 2;
+    if (s == nvme::Status::kOlderVersion) return 1;
+    if (s == nvme::Status::kTimedOut) return 6;
+    if (s == nvme::Status::kQueueError) return 5;
+    if (nvme::is_local(s)) return 4;
+    return nvme::may_retry(s) ? 2 : 3;
 }
 
 GN_HD

@@ -157,8 +157,9 @@ struct IoFields {
     std::uint8_t sectors = 0;       ///< 0: whole blocks; else 1 .. 8, blocks == 1
     std::uint64_t sequence = 0;     ///< writes, write zeroes, trims: CDW14-15
     bool fua = false;               ///< CDW12 bit 30
-    /// Reads: of a doubtful block (Status::kDoubtful) the older version is the answer. CDW13 bit 16. For a
-    /// reader to whom every replica that is *in* has answered Doubtful.
+    /// Reads of one block: if it is doubtful (Status::kDoubtful), the older version is the answer. CDW13 bit
+    /// 16. For a reader to whom every replica that is *in* has answered Doubtful, from the one with the
+    /// newest of the older versions (vendor.hpp).
     bool accept_older = false;
 
     GN_HD

@@ -13,21 +13,43 @@ namespace gnstor::nvme {
 
 enum class [[nodiscard]] Status : std::uint32_t{
     // Type 0h, generic (Base 2.0, figure 94).
-    kSuccess = 0x000, kInvalidOpcode = 0x001, kInvalidField = 0x002, kCommandIdConflict = 0x003,
-    kDataTransferError = 0x004, kInternalError = 0x006, kAborted = 0x007, kInvalidNamespace = 0x00B,
-    kCommandSequenceError = 0x00C, kInvalidSglCount = 0x00E, kDataSglLengthInvalid = 0x00F,
-    kSglTypeInvalid = 0x011, kInvalidControllerMemoryUse = 0x012, kSglOffsetInvalid = 0x016,
-    kHostIdInconsistent = 0x018, kKeepAliveExpired = 0x019, kKeepAliveInvalid = 0x01A,
-    kNamespaceWriteProtected = 0x020, kTransientTransportError = 0x022, kLbaOutOfRange = 0x080,
+    kSuccess = 0x000,
+    kInvalidOpcode = 0x001,
+    kInvalidField = 0x002,
+    kCommandIdConflict = 0x003,
+    kDataTransferError = 0x004,
+    kInternalError = 0x006,
+    kAborted = 0x007,
+    kInvalidNamespace = 0x00B,
+    kCommandSequenceError = 0x00C,
+    kInvalidSglCount = 0x00E,
+    kDataSglLengthInvalid = 0x00F,
+    kSglTypeInvalid = 0x011,
+    kInvalidControllerMemoryUse = 0x012,
+    kSglOffsetInvalid = 0x016,
+    kHostIdInconsistent = 0x018,
+    kKeepAliveExpired = 0x019,
+    kKeepAliveInvalid = 0x01A,
+    kNamespaceWriteProtected = 0x020,
+    kTransientTransportError = 0x022,
+    kLbaOutOfRange = 0x080,
     kCapacityExceeded = 0x081,
     // Type 1h, command specific.
-    kInvalidQueueId = 0x101, kInvalidQueueSize = 0x102, kAsyncEventLimitExceeded = 0x105,
-    kInvalidLogPage = 0x109, kFeatureNotSaveable = 0x10D, kFeatureNotChangeable = 0x10E,
+    kInvalidQueueId = 0x101,
+    kInvalidQueueSize = 0x102,
+    kAsyncEventLimitExceeded = 0x105,
+    kInvalidLogPage = 0x109,
+    kFeatureNotSaveable = 0x10D,
+    kFeatureNotChangeable = 0x10E,
     kConnectIncompatibleFormat = 0x180,  // NVMe over Fabrics 1.1, figure 21
-    kConnectControllerBusy = 0x181, kConnectInvalidParameters = 0x182, kConnectRestartDiscovery = 0x183,
+    kConnectControllerBusy = 0x181,
+    kConnectInvalidParameters = 0x182,
+    kConnectRestartDiscovery = 0x183,
     kConnectInvalidHost = 0x184,
     // Type 2h, media and data integrity.
-    kWriteFault = 0x280, kUnrecoveredReadError = 0x281, kAccessDenied = 0x286,
+    kWriteFault = 0x280,
+    kUnrecoveredReadError = 0x281,
+    kAccessDenied = 0x286,
     // Type 3h, path.
     kHostPathError = 0x370,
     // Type 7h, vendor: GNStor (DESIGN.md, "The command").
@@ -40,7 +62,8 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kVolumeExists = 0x7C6,  ///< VOLUME ADD of a VID or a name that is there
     kNoSuchVolume = 0x7C7,  ///< admin commands on an unknown VID (data commands answer Access Denied)
     /// A read of a block whose newest version this drive cannot tell from a torn write: ask another replica;
-    /// if all answer this, the older version may be asked for (IoFields::accept_older). ARRAY.md, rule 18.
+    /// if all answer this, the older version may be asked for (IoFields::accept_older, vendor.hpp). Requests
+    /// that are sent once end with it: synchronous reads ask all. ARRAY.md, rule 18.
     kDoubtful = 0x7C8,
     // Local: never on a wire.
     kTimedOut = 0x10001,     ///< the deadline passed after it was sent: outcome unknown, buffer still in use
@@ -56,6 +79,9 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kNotAllocated = 0x1000B,    ///< the buffer lies in a pool where nothing is allocated (debug check)
     kWrongLanes = 0x1000D,      ///< the channel is for lanes of another kind (CPU, GPU), or of another GPU
     kNotSent = 0x1000C,         ///< the deadline passed and nothing is under way: the buffer is free
+    /// A read that went well, but for blocks whose newest version is doubtful on every replica: of those the
+    /// buffer has the newest of the older versions. ARRAY.md, rule 18.
+    kOlderVersion = 0x1000E,
 };
 
 GN_HD

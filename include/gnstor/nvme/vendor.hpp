@@ -21,11 +21,19 @@
 //                  resolved: the drive refuses them from now on, and forgets what it remembered for them
 //                  (ARRAY.md, rule 8). A lower one than before changes nothing. From a writer the term does
 //                  not count. DW0: how many tombstones the drive remembers now, of all volumes.
+//
+// Doubtful (ARRAY.md, rule 18), the status of a read, is a vendor status with a payload. Where it answers a
+// read of one block, or of a part of one, DW0 and DW1 of the completion hold the order of the version that
+// this drive would give (present_order(), low half in DW0); else they are 0. So whoever is answered Doubtful
+// by every replica that is *in* knows which of them has the newest of the older versions, and sends that one
+// the read again with *accept older* (CDW13 bit 16): of one block, or it is refused (Invalid Field).
 #pragma once
 
 #include <gnstor/nvme/command.hpp>
 #include <gnstor/placement/placement.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 namespace gnstor::nvme {
@@ -75,6 +83,19 @@ struct MapSet {
     std::uint32_t grant_ms;  ///< 0: until the next MAP SET
     placement::ArrayMap map;
 };
+
+/// Epoch and sequence of a version in 64 bits that compare as the two do: bits 63:58 how many bits the epoch
+/// has, below them the epoch without its highest bit, and in what is left the sequence, or all ones where it
+/// has no room: from 2^43 on in epochs below 2^16. Two such versions of one epoch look alike. 0: none.
+constexpr std::uint64_t present_order(Epoch epoch, std::uint64_t sequence) {
+    constexpr int kLengthBits = 6;
+    const int length = std::bit_width(epoch);
+    const int below = length > 1 ? length - 1 : 0;
+    const int room = 64 - kLengthBits - below;
+    const std::uint64_t most = (std::uint64_t{1} << room) - 1;
+    const std::uint64_t rest = epoch & ((std::uint64_t{1} << below) - 1);
+    return static_cast<std::uint64_t>(length) << (64 - kLengthBits) | rest << room | std::min(sequence, most);
+}
 
 /// FLOOR, as a writer sends it.
 inline Command encode_floor(VolumeId volume, Epoch epoch, std::uint64_t floor) {

@@ -187,7 +187,7 @@ void World::send_read(nvme::VolumeId vid) {
         const BlockState* known = oracle_.find_block(vid, s.fields.block + i);
         whole = whole && (known == nullptr || known->damaged == 0);
     }
-    s.fields.accept_older = whole && random_.below(2) == 0;
+    s.fields.accept_older = whole && s.fields.blocks == 1 && random_.below(2) == 0;
     if (s.fields.blocks == 1 && random_.below(2) == 0) {
         s.fields.first_sector = static_cast<std::uint8_t>(random_.below(8));
         s.fields.sectors = static_cast<std::uint8_t>(1 + random_.below(8u - s.fields.first_sector));

@@ -39,6 +39,7 @@ struct Answer {
     bool answered = false;
     nvme::Status status = nvme::Status::kAborted;
     std::uint32_t dw0 = 0;
+    std::uint64_t result = 0;  ///< DW0 and DW1
 };
 
 class Drive : public CompletionSink {
@@ -54,7 +55,7 @@ class Drive : public CompletionSink {
     [[nodiscard]] const RecoveryReport& report() const { return report_; }
     [[nodiscard]] const Metadata& metadata() const { return metadata_; }
 
-    void on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) override;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
     void submit(const nvme::Command& command, nvme::ClientId from, std::span<std::byte> data,
                 std::uint64_t tag) {
         engine_->submit(command, Requester{from, false}, data, tag, now_ns);
@@ -131,12 +132,12 @@ inline std::string Drive::mount() {
     return {};
 }
 
-inline void Drive::on_complete(std::uint64_t tag, nvme::Status status, std::uint32_t dw0) {
+inline void Drive::on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) {
     if (tag < kOwnTags) {
-        if (handler_) handler_(tag, status, dw0);
+        if (handler_) handler_(tag, status, static_cast<std::uint32_t>(result));
         return;
     }
-    if (tag == tags_) last_ = {true, status, dw0};
+    if (tag == tags_) last_ = {true, status, static_cast<std::uint32_t>(result), result};
 }
 
 inline Answer Drive::call(const nvme::Command& command, nvme::ClientId from, std::span<std::byte> data) {

@@ -183,7 +183,11 @@ FlashStatus Medium::fail_program(Operation& op) {
             op.after.oob.crc ^= 1;
             break;
         case 1:
-            op.after.rotten_data = true;
+            // After a kill it must be known that it failed (Flash::survives_kill).
+            if (options_.survives_kill && !options_.power_cuts && !options_.remembers_bad)
+                op.after = MediumPage{};
+            else
+                op.after.rotten_data = true;
             break;
         case 2:
             op.after = MediumPage{};

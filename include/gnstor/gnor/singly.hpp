@@ -1,0 +1,155 @@
+// singly.hpp: a read that no replica could answer as a whole, carried on block by block. CPU and GPU lanes;
+// nothing here waits.
+//
+// ARRAY.md, rule 18. A drive answers Doubtful for a command and means one of its blocks; what it lacks
+// another replica may have, and the other way round. So where every replica was asked in vain, the command
+// goes on in its slot, a block at a time, to one replica at a time (DoubtRound, posting.hpp). Invariants
+//   * of each block every replica that is *in* is asked, in the order of ranks; the first that has it ends
+//   that. `doubtful` has a bit for each that answered Doubtful, all under `map_version`: with another map
+//   they are asked again;
+//   * only if all of them have their bit, the older version is asked for, of the replica that told the
+//   highest present order (nvme/vendor.hpp), of equals of the first. One that could not be asked, or answered
+//   otherwise, may have the newest version: then the read fails;
+//   * a read that has the older version of a block ends with kOlderVersion: never in silence.
+// A slow path, by its own, so that reads of whole blocks pay nothing for it but a look at a bit.
+#pragma once
+
+#include <gnstor/gnor/lane_work.hpp>
+
+namespace gnstor::gnor {
+
+/// The replicas that are *in*, by rank.
+GN_HD
+inline Targets replicas_in(const Operation& op, std::uint32_t block) {
+    Targets in;
+    const auto replicas = placement::place(*op.map, op.geometry, block >> op.geometry.chunk_shift);
+    for (std::uint32_t i = 0; i < replicas.count; ++i)
+        if (op.map->slots[replicas.slot[i]].state == placement::SlotState::kIn)
+            in.slot[in.count++] = replicas.slot[i];
+    return in;
+}
+
+/// What a retry may cure comes first, for then nothing is known yet; and most of all what needs no new map.
+GN_HD
+constexpr std::uint32_t pause_before(nvme::Status status) {
+    if (!nvme::may_retry(status)) return 0;
+    return status == nvme::Status::kStaleMap ? 1 : 2;
+}
+
+/// Files the answer of the replica that was asked. True: the block is in the buffer.
+GN_HD
+inline bool file_single_answer(const CommandSlot& slot, DoubtRound& round, nvme::Status status,
+                               std::uint64_t present) {
+    if (nvme::ok(status)) {
+        if ((slot.attempts & kOlderAccepted) != 0) round.older = 1;
+        ++round.block;
+        return true;
+    }
+    if (status == nvme::Status::kDoubtful) {
+        if (round.doubtful == 0 || present > round.newest) {
+            round.newest = present;
+            round.best = round.rank;
+        }
+        round.doubtful = static_cast<std::uint8_t>(round.doubtful | 1u << round.rank);
+    } else if (pause_before(status) >= pause_before(round.failed)) {
+        round.failed = status;
+    }
+    ++round.rank;
+    return false;
+}
+
+/// The replica that is asked next: kNone, if there is none left.
+template <class State>
+GN_HD std::uint32_t next_single_target(State& c, const Targets& in, DoubtRound& round) {
+    for (; round.rank < in.count; ++round.rank) {
+        const std::uint32_t slot = in.slot[round.rank];
+        if (slot < c.queues && !is_broken(c, slot)) return slot;
+        if (!nvme::may_retry(round.failed)) round.failed = nvme::Status::kQueueError;
+    }
+    return kNone;
+}
+
+/// Goes on with the oldest command, a read that no replica had as a whole, or a block of it. `status`: what
+/// its replica has just answered. False: it waits.
+template <class State>
+GN_HD GN_NOINLINE bool go_on_singly(State& c, Operation& op, Cursor& cursor, LaneWork& work,
+                                    nvme::Status status, bool expired) {
+    CommandSlot& slot = c.slot(work.head);
+    const bool begins = (slot.attempts & kSingly) == 0;
+    DoubtRound round = begins ? DoubtRound{} : load_round(slot);
+    bool fresh = begins;  // no replica was asked for this block yet
+    bool again = false;   // they are asked once more, after a pause
+    const bool took_older = nvme::ok(status) && (slot.attempts & kOlderAccepted) != 0;
+    if (!begins) {
+        const std::uint64_t low = simt::load_relaxed<State::kScope>(&slot.answer[2]);
+        const std::uint64_t high = simt::load_relaxed<State::kScope>(&slot.answer[3]);
+        fresh = file_single_answer(slot, round, status, low | high << 32);
+    }
+    if (fresh && round.block == slot.blocks) {  // all of them: from here on it is as any read that went well
+        if (took_older) c.count(&Counters::older_reads, 1);
+        if (round.older != 0) cursor.report(slot.request, nvme::Status::kOlderVersion);
+        slot.attempts = 0;
+        return true;
+    }
+    if (expired) {
+        if (nvme::may_retry(status)) work.stall = status;
+        work.pause = RetryPause{};
+        fail_command(c, cursor, work.dequeue(c), nvme::ok(status) ? nvme::Status::kDoubtful : status);
+        return true;
+    }
+    const auto start_block = [&] {
+        round.map_version = op.map->version;
+        round.newest = 0;
+        round.failed = nvme::Status::kSuccess;
+        round.rank = round.doubtful = round.best = 0;
+    };
+    op.load_map();
+    const bool starts = fresh || round.map_version != op.map->version;
+    if (starts) start_block();
+    const Targets in = replicas_in(op, slot.block);
+    const bool refused_older = !starts && (slot.attempts & kOlderAccepted) != 0;
+    std::uint32_t target = refused_older ? kNone : next_single_target(c, in, round);
+    std::uint8_t attempts = kSingly;
+    if (target == kNone && !refused_older && in.count != 0 && round.doubtful + 1u == 1u << in.count) {
+        attempts = kSingly | kOlderAccepted;
+        target = in.slot[round.best];
+        if (is_broken(c, target)) {
+            target = kNone;
+            round.failed = nvme::Status::kQueueError;
+        }
+    }
+    if (target == kNone) {
+        again = nvme::may_retry(round.failed);
+        const auto next =
+            round.failed == nvme::Status::kStaleMap ? NextAttempt::kUnderNewMap : NextAttempt::kAfterPause;
+        if (again && !work.pause.over(c, op, slot, next)) return false;
+        if (again) {
+            op.load_map();
+            start_block();
+            const Targets now = replicas_in(op, slot.block);
+            target = next_single_target(c, now, round);
+        }
+    }
+    const std::uint32_t index = work.dequeue(c);
+    if (target == kNone) {
+        work.pause = RetryPause{};
+        // Nothing failed: nobody is *in*, or the older version was refused as doubtful.
+        if (nvme::ok(round.failed)) round.failed = in.count == 0 ? nvme::Status::kQueueError : status;
+        fail_command(c, cursor, index, round.failed);
+        return true;
+    }
+    if (again)
+        work.pause.start();
+    else if (fresh)
+        work.pause = RetryPause{};
+    if (took_older) c.count(&Counters::older_reads, 1);
+    store_round(slot, round);
+    slot.attempts = attempts;
+    Targets one;
+    one.slot[0] = static_cast<std::uint8_t>(target);
+    one.count = 1;
+    send_again(c, op, work, index, one);
+    return true;
+}
+
+}  // namespace gnstor::gnor
