@@ -7,6 +7,7 @@
 #include <gnstor/client/client.hpp>
 
 #include "client/map_memory.hpp"
+#include "client/opening_floor.hpp"
 #include "client/proxy.hpp"
 #include "client/ssd_session.hpp"
 #include "gnor/channel.hpp"
@@ -43,6 +44,9 @@ struct Client::Impl {
     std::atomic<const ArrayView*> view{nullptr};
     simt::DeviceMemory channel_refs;
     std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot; none where an SSD is missing
+    /// Of volumes that are gone, where writes have not ended, or in doubt: whoever reaps one of a token, a
+    /// callback or a batch still notes it there.
+    std::vector<std::unique_ptr<OpeningFloor>> left_floors;
     std::vector<std::unique_ptr<gnor::Channel>> channels;
     std::mutex host_lanes;                        ///< one transfer of Volume::read or write at a time
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
@@ -55,7 +59,8 @@ struct Client::Impl {
                      ///< associations
     std::vector<Proxy::ChoreId> chores;
     std::vector<PoolGrowth> growths;  ///< the thread of `pools` alone
-    Proxy pools;   ///< of channels, that lanes wait for: behind no daemon and no SSD that hangs
+    Proxy pools;   ///< of channels, that lanes wait for, and looks at floors, which a ring of sequences waits
+                   ///< for: behind no daemon and no SSD that hangs
     Proxy floors;  ///< of openings, that SSDs are told: one that hangs costs others no keep-alive
 
     Result<void> open();

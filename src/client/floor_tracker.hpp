@@ -6,8 +6,11 @@
 //   not say otherwise, whatever was resolved above;
 //   * bits are believed only if no sequence was taken more than kResolvedBits above the floor by the time
 //   they had been read: a later round may have changed them else. A tracker that finds it so is *overrun*:
-//   what it missed nobody can tell any more, and the floor stays where it is. So it is one that is asked too
-//   seldom, or an opening in which a write failed for good, and many came after it.
+//   it was asked too seldom, or many writes came after one that takes long or ended in doubt;
+//   * an overrun tracker believes words alone that say "all that were taken" (all_resolved), and of which
+//   none was taken while they were read. When each word has said so once, all that had been taken when the
+//   overrun was noticed is resolved: that is the floor. Lanes need not pause for it, a word is at rest but
+//   when they come by.
 // One thread.
 #pragma once
 
@@ -31,9 +34,12 @@ class FloorTracker {
     Result<std::uint64_t> advance(Last&& last, Words&& words) {
         std::uint64_t taken = 0;
         GN_TRY(last(taken));
-        if (overrun_ || taken <= floor_) return floor_;
-        const std::uint64_t first_word = (floor_ + 1) / 64;
-        const std::uint64_t count = std::min(taken / 64 - first_word + 1, gnor::kResolvedWords);
+        taken_ = taken;
+        if (taken <= floor_) return floor_;
+        const std::uint64_t first_word = overrun_ ? 0 : (floor_ + 1) / gnor::kResolvedInWord;
+        const std::uint64_t count =
+            overrun_ ? gnor::kResolvedWords
+                     : std::min(taken / gnor::kResolvedInWord - first_word + 1, gnor::kResolvedWords);
         bits_.resize(count);
         for (std::uint64_t done = 0; done < count;) {
             const std::uint64_t at = (first_word + done) % gnor::kResolvedWords;
@@ -43,30 +49,65 @@ class FloorTracker {
         }
         std::uint64_t taken_by_now = 0;
         GN_TRY(last(taken_by_now));
-        if (taken_by_now - floor_ > gnor::kResolvedBits) {
-            overrun_ = true;
+        if (overrun_) {
+            heal(taken, taken_by_now);
             return floor_;
         }
-        for (std::uint64_t i = 0; i < count && step(bits_[i], (first_word + i) * 64, taken); ++i) {
+        if (taken_by_now - floor_ > gnor::kResolvedBits) {
+            begin_overrun(taken_by_now);
+            return floor_;
+        }
+        for (std::uint64_t i = 0;
+             i < count && step(bits_[i], (first_word + i) * gnor::kResolvedInWord, taken); ++i) {
         }
         return floor_;
     }
 
+    /// Sequences up to `last` are resolved by other means, and the ring says so; nothing of it is under way.
+    void begin_at(std::uint64_t last) {
+        floor_ = taken_ = last;
+        overrun_ = false;
+    }
+
     [[nodiscard]] std::uint64_t floor() const { return floor_; }
+    /// The last sequence that had been taken when it looked last.
+    [[nodiscard]] std::uint64_t taken() const { return taken_; }
     [[nodiscard]] bool overrun() const { return overrun_; }
 
   private:
     /// Over the resolved ones of a word, which begins with sequence `first`; whether to the word's end.
     bool step(std::uint64_t word, std::uint64_t first, std::uint64_t taken) {
         if (!gnor::resolves_to_one(first)) word = ~word;
-        const std::uint64_t from = floor_ + 1 - first;  // 0 .. 63
+        const std::uint64_t from = floor_ + 1 - first;  // 0 .. 31
         const auto resolved = static_cast<std::uint64_t>(std::countr_one(word >> from));
-        floor_ = std::min({floor_ + std::min(resolved, 64 - from), taken});
-        return floor_ + 1 == first + 64;
+        floor_ = std::min({floor_ + std::min(resolved, gnor::kResolvedInWord - from), taken});
+        return floor_ + 1 == first + gnor::kResolvedInWord;
     }
 
-    std::uint64_t floor_ = 0;
+    void begin_overrun(std::uint64_t taken) {
+        overrun_ = true;
+        heals_to_ = taken;
+        at_rest_.assign(gnor::kResolvedWords, false);
+        left_ = gnor::kResolvedWords;
+    }
+    /// `before`, `after`: the last sequence taken before and after the whole ring was read.
+    void heal(std::uint64_t before, std::uint64_t after) {
+        if (after - before >= gnor::kResolvedBits) return;
+        for (std::uint64_t w = 0; w < gnor::kResolvedWords; ++w) {
+            if (at_rest_[w] || bits_[w] != gnor::all_resolved(w, before)) continue;
+            if (gnor::all_resolved(w, after) != bits_[w]) continue;  // some were taken meanwhile
+            at_rest_[w] = true;
+            --left_;
+        }
+        if (left_ != 0) return;
+        floor_ = heals_to_;
+        overrun_ = false;
+    }
+
+    std::uint64_t floor_ = 0, taken_ = 0;
     bool overrun_ = false;
+    std::uint64_t heals_to_ = 0, left_ = 0;  // words that have not been at rest
+    std::vector<bool> at_rest_;
     std::vector<std::uint64_t> bits_;
 };
 

@@ -35,13 +35,17 @@ Errc code_of(nvme::Status status) {
 
 struct Volume::Impl {
     Client::Impl* client = nullptr;
-    nvme::VolumeRecord record{};
+    nvme::VolumeRecord record{};        ///< as of the opening
+    std::atomic<nvme::Epoch> epoch{0};  ///< of now: changed by renew() alone
     OpenMode mode = OpenMode::kRead;
     std::uint64_t byte_length = ~0ull;
     bool released = false;
-    std::optional<OpeningFloor> floor;  ///< write sequences that this opening gave out; none of a reader
+    std::unique_ptr<OpeningFloor> floor;  ///< write sequences that this opening gave out; none of a reader
+    /// renew() has asked for the next epoch, and does not know how that ended: it may be this client's.
+    bool renewing = false;
+    std::uint64_t lease_ms = 0;
     Proxy::ChoreId renewal = 0;
-    Proxy::ChoreId publishing = 0;
+    Proxy::ChoreId looking = 0, publishing = 0;
     std::atomic<bool> floor_is_over{false};
     // Both by the proxy's thread and read by any: a hint alone, nothing is ordered by them.
     std::atomic<bool> lease_refused{false};
@@ -52,7 +56,7 @@ struct Volume::Impl {
     [[nodiscard]] VolumeRef ref(const MapMemory& map, bool host) const {
         VolumeRef r;
         r.geometry = record.geometry;
-        r.epoch = record.epoch;
+        r.epoch = epoch.load(std::memory_order_relaxed);
         r.client = client->identity.id;
         r.mode = mode == OpenMode::kWrite ? VolumeMode::kWrite : VolumeMode::kRead;
         r.current_map = map.current();
@@ -65,15 +69,19 @@ struct Volume::Impl {
     // go on from what it holds, and hand back where they ended. That is right only while no kernel writes the
     // volume, and it is noticed otherwise.
     Result<std::uint64_t> borrow_sequence();
-    Result<void> return_sequence(std::uint64_t borrowed, bool resolved);
+    Result<void> return_sequence(std::uint64_t borrowed, bool in_doubt);
     /// `older`: of a read that takes older versions, how many blocks it got so.
     Result<void> transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes, bool write,
                           std::uint64_t* older = nullptr);
     Result<void> transfer_blocks(const VolumeRef& volume, std::uint64_t first_block, std::byte* data,
                                  std::uint64_t blocks, bool write, std::uint64_t* older);
-    void renew_by_proxy(std::uint64_t lease_ms);
+    void start_proxies();
+    void renew_by_proxy();
     void publish_floor_by_proxy();
     void stop_proxies();
+    Result<void> check_quiet();
+    Result<void> check_still_ours();
+    Error lost();
 };
 
 Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode mode) {
@@ -82,23 +90,30 @@ Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode m
     auto impl = std::make_unique<Volume::Impl>();
     impl->client = impl_.get();
     impl->record = opened.record;
+    impl->epoch.store(opened.record.epoch, std::memory_order_relaxed);
     impl->mode = mode;
+    impl->lease_ms = opened.lease_ms;
     impl->lease_end_ms.store(asked_ms + opened.lease_ms, std::memory_order_relaxed);
     // From here on the destructor of the Volume releases what was opened.
     auto* const state = impl.get();
     std::unique_ptr<Volume> volume(new Volume(std::move(impl)));
     if (mode != OpenMode::kWrite) return volume;
     GN_ASSIGN(state->floor, OpeningFloor::create(impl_->options.lanes));
-    state->renew_by_proxy(opened.lease_ms);
-    state->publish_floor_by_proxy();
+    state->start_proxies();
     return volume;
 }
 
-void Volume::Impl::renew_by_proxy(std::uint64_t lease_ms) {
+void Volume::Impl::start_proxies() {
+    renew_by_proxy();
+    publish_floor_by_proxy();
+}
+
+void Volume::Impl::renew_by_proxy() {
     const auto period = std::chrono::milliseconds(std::max<std::uint64_t>(1, lease_ms / 3));
     renewal = client->renewals.add(period, [this] {
         const std::uint64_t asked_ms = boottime_ms();
-        auto renewed = client->control.renew_lease(client->identity.id, record.geometry.volume, record.epoch);
+        auto renewed = client->control.renew_lease(client->identity.id, record.geometry.volume,
+                                                   epoch.load(std::memory_order_relaxed));
         if (renewed.ok()) {
             lease_end_ms.store(asked_ms + *renewed, std::memory_order_relaxed);
             return;
@@ -111,11 +126,20 @@ void Volume::Impl::renew_by_proxy(std::uint64_t lease_ms) {
 }
 
 void Volume::Impl::publish_floor_by_proxy() {
+    looking = client->pools.add(OpeningFloor::kLook, [this] {
+        const std::string news = floor->look_at(OpeningFloor::Clock::now(), record.geometry.volume);
+        if (!news.empty()) log_warn("{}", news);
+    });
     publishing = client->floors.add(OpeningFloor::kLook, [this] {
         if (floor_is_over.load(std::memory_order_relaxed)) return;
-        const bool goes_on =
-            floor->publish(OpeningFloor::Clock::now(), record.geometry.volume, record.epoch, client->sessions,
-                           [this](const SsdSession& session) { return !client->is_lost(session); });
+        const auto& sessions = client->sessions;
+        const bool goes_on = floor->publish(
+            OpeningFloor::Clock::now(), sessions.size(),
+            [&](std::size_t i) { return !client->is_lost(*sessions[i]); },
+            [&](std::size_t i, std::uint64_t to) {
+                return sessions[i]->tell_floor(record.geometry.volume, epoch.load(std::memory_order_relaxed),
+                                               to);
+            });
         if (!goes_on) floor_is_over.store(true, std::memory_order_relaxed);
     });
 }
@@ -123,8 +147,80 @@ void Volume::Impl::publish_floor_by_proxy() {
 /// Nothing of this opening runs on a thread of the client afterwards.
 void Volume::Impl::stop_proxies() {
     if (renewal != 0) client->renewals.remove(renewal);
+    if (looking != 0) client->pools.remove(looking);
     if (publishing != 0) client->floors.remove(publishing);
-    renewal = publishing = 0;
+    renewal = looking = publishing = 0;
+}
+
+Result<void> Volume::Impl::check_quiet() {
+    for (const auto& channel : client->channels) {
+        GN_ASSIGN(const gnor::Channel::Usage usage, channel->usage());
+        if (usage.commands_with_tokens + usage.requests_with_callbacks != 0)
+            return error(
+                Errc::kBusy,
+                "{} commands with tokens and {} requests with callbacks have not ended: wait for them, or "
+                "drop them, before volume {} is renewed",
+                usage.commands_with_tokens, usage.requests_with_callbacks, record.name);
+    }
+    return {};
+}
+
+Error Volume::Impl::lost() {
+    renewing = false;
+    lease_refused.store(true, std::memory_order_relaxed);
+    return error(Errc::kPermission,
+                 "volume {} is not renewed: its lease ended or another opening followed; open it again",
+                 record.name);
+}
+
+/// Asks for nothing: whoever opened it for writing since, also to close it again, has raised the epoch.
+Result<void> Volume::Impl::check_still_ours() {
+    GN_ASSIGN(const OpenedVolume seen,
+              client->control.open_volume(client->identity.id, record.name, OpenMode::kRead));
+    const nvme::VolumeRecord& now = seen.record;
+    const nvme::Epoch known = epoch.load(std::memory_order_relaxed);
+    const bool known_epoch = now.epoch == known || (renewing && now.epoch == known + 1);
+    if (now.geometry.volume != record.geometry.volume || now.birth_epoch != record.birth_epoch ||
+        now.writer != client->identity.id || !known_epoch)
+        return lost();
+    epoch.store(now.epoch, std::memory_order_relaxed);
+    return {};
+}
+
+bool Volume::floor_is_held() const {
+    return impl_->floor != nullptr && impl_->floor->is_held();
+}
+bool Volume::renewing() const {
+    return impl_->renewing;
+}
+
+Result<void> Volume::renew() {
+    Impl& v = *impl_;
+    if (v.mode == OpenMode::kRead || v.released)
+        return error(Errc::kPermission, "volume {} is not open for writing; there is nothing to renew",
+                     v.record.name);
+    const std::lock_guard no_transfer(v.client->host_lanes);
+    GN_TRY(v.check_quiet());
+    GN_TRY(v.check_still_ours());
+    v.stop_proxies();  // what they say is of an epoch that ends
+    v.renewing = true;
+    const std::uint64_t asked_ms = boottime_ms();
+    GN_ASSIGN(const OpenedVolume opened,
+              v.client->control.open_volume(v.client->identity.id, v.record.name, OpenMode::kWrite));
+    if (opened.record.epoch != v.epoch.load(std::memory_order_relaxed) + 1) {
+        // Between the two questions. What they wrote is there, and this opening is over.
+        (void)v.client->control.release_volume(v.client->identity.id, v.record.geometry.volume,
+                                               opened.record.epoch, ~0ull);
+        return v.lost();
+    }
+    GN_TRY(v.floor->begin_anew());
+    v.epoch.store(opened.record.epoch, std::memory_order_relaxed);
+    v.lease_ms = opened.lease_ms;
+    v.lease_end_ms.store(asked_ms + opened.lease_ms, std::memory_order_relaxed);
+    v.floor_is_over.store(false, std::memory_order_relaxed);
+    v.renewing = false;
+    v.start_proxies();
+    return {};
 }
 
 Volume::Volume(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -134,6 +230,9 @@ Volume::~Volume() {
         log_warn("volume {} was not released, its lease will run out: {}", impl_->record.name,
                  done.error().message);
     impl_->stop_proxies();
+    // Requests that kernels left behind note their ends in it, whenever they come.
+    if (impl_->floor != nullptr && !impl_->floor->is_settled())
+        impl_->client->left_floors.push_back(std::move(impl_->floor));
 }
 
 VolumeRef Volume::ref() const {
@@ -168,9 +267,9 @@ Result<void> Volume::release() {
     if (impl_->mode == OpenMode::kWrite) {
         impl_->stop_proxies();
         // One that failed may be asked for again, by the destructor at the latest.
-        GN_TRY(impl_->client->control.release_volume(impl_->client->identity.id,
-                                                     impl_->record.geometry.volume, impl_->record.epoch,
-                                                     impl_->byte_length));
+        GN_TRY(impl_->client->control.release_volume(
+            impl_->client->identity.id, impl_->record.geometry.volume,
+            impl_->epoch.load(std::memory_order_relaxed), impl_->byte_length));
     }
     impl_->released = true;  // a reader holds nothing that the daemon keeps
     return {};
@@ -200,7 +299,7 @@ Result<std::uint64_t> Volume::Impl::borrow_sequence() {
     return last;
 }
 
-Result<void> Volume::Impl::return_sequence(std::uint64_t borrowed, bool resolved) {
+Result<void> Volume::Impl::return_sequence(std::uint64_t borrowed, bool in_doubt) {
     std::uint64_t now = 0, last = 0;
     GN_TRY(floor->lane_memory().download(0, &now, sizeof now));
     GN_TRY(floor->host_memory().download(0, &last, sizeof last));
@@ -210,7 +309,7 @@ Result<void> Volume::Impl::return_sequence(std::uint64_t borrowed, bool resolved
                      "is not known; write again with no kernel running",
                      record.name);
     GN_TRY(floor->lane_memory().upload(0, &last, sizeof last));
-    return resolved ? floor->resolve(borrowed + 1, last - borrowed) : Result<void>();
+    return floor->resolve(borrowed + 1, last - borrowed, in_doubt);
 }
 
 Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes,
@@ -232,7 +331,7 @@ Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, 
     client->settle_host_channel();
     auto done = transfer_blocks(ref(client->host_map, true), first_block, data, blocks, write, older);
     // Done whatever came before; the first error is the caller's.
-    auto returned = borrows ? return_sequence(borrowed, done.ok()) : Result<void>();
+    auto returned = borrows ? return_sequence(borrowed, !done.ok()) : Result<void>();
     return done.ok() ? std::move(returned) : std::move(done);
 }
 

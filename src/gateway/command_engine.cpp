@@ -155,7 +155,7 @@ void CommandEngine::take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64
     work->ssds = ssds_of(*work);
     work->deadline_ns = now_ns + options_.timeout_ns;
     work->retry_ns = 0;
-    work->begun = work->ended = work->met_no_room = false;
+    work->begun = work->ended = work->met_no_room = work->in_doubt = false;
     work->sequences.clear();
     under_way_.push_back(std::move(work));
 }
@@ -200,7 +200,8 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
     SsdShares::Mask kept = 0;     // for the oldest that waits for room with its SSDs
     std::uint32_t left = begun_;  // of those that were begun: not met yet
     for (const auto& work : under_way_) {
-        const bool room = !held_ && begun_ < options_.under_way_max;
+        const bool room = !held_ && begun_ < options_.under_way_max &&
+                          (!changes_held_ || !VolumeRef::changes(work->command.opcode));
         if (!work->begun && room && now_ns >= work->retry_ns) {
             if (shares_.has_room(work->ssds, kept)) {
                 begin(*work);
@@ -217,7 +218,7 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
             end(*work, work->request.result());
         } else {
             if (now_ns < work->deadline_ns) {
-                if (left == 0 && !room) break;  // those behind it wait too, and for longer
+                if (left == 0 && !room && !changes_held_) break;  // those behind it wait too, and for longer
                 continue;
             }
             end(*work, Status::kTimedOut);
@@ -288,13 +289,34 @@ void CommandEngine::begin(Work& work) {
     shares_.take(work.ssds);
 }
 
-/// Its request has ended, of itself or by being given up.
+/// Its request has ended, of itself or by being given up. What it was begun with before is superseded by its
+/// success, which has the same blocks; else that stays as it ended (put_off has kept what ended in doubt).
 void CommandEngine::resolve(Work& work) {
     if (work.sequences.empty()) return;
-    const Status result = work.request.result();
-    if (!nvme::ok(result)) work.sequences.erase(work.sequences.begin(), work.sequences.end() - 1);
-    for (const Work::Sequences& taken : work.sequences) volume_.resolve(taken.first, taken.count, result);
+    if (work.begun && work.request.in_doubt())
+        work.in_doubt = true;
+    else if (work.begun && nvme::ok(work.request.result()))
+        work.in_doubt = false;
+    else if (work.begun) {
+        const Work::Sequences last = work.sequences.back();
+        volume_.resolve(last.first, last.count);
+        work.sequences.pop_back();
+    }
+    for (const Work::Sequences& taken : work.sequences)
+        volume_.resolve(taken.first, taken.count, work.in_doubt);
     work.sequences.clear();
+}
+
+/// It is begun again later.
+void CommandEngine::leave_attempt(Work& work) {
+    if (work.request.in_doubt()) {
+        work.in_doubt = true;
+    } else if (!work.sequences.empty()) {  // no SSD has any of it
+        const Work::Sequences last = work.sequences.back();
+        volume_.resolve(last.first, last.count);
+        work.sequences.pop_back();
+    }
+    leave_channel(work);
 }
 
 void CommandEngine::leave_channel(Work& work) {
@@ -310,17 +332,34 @@ void CommandEngine::leave_channel(Work& work) {
 /// millisecond.
 bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
     if (work.request.result() != Status::kQueueError || now_ns + kRetryNs >= work.deadline_ns) return false;
-    leave_channel(work);
+    leave_attempt(work);
     work.retry_ns = now_ns + kRetryNs;
     return true;
 }
 
+/// A change that SSDs refuse for want of room waits for the floor, and that for the next epoch: those under
+/// way are given up here, and begun anew in it.
+void CommandEngine::recall_changes() {
+    for (const auto& work : under_way_) {
+        if (!work->begun || !VolumeRef::changes(work->command.opcode) || work->request.done()) continue;
+        work->request.give_up(channel_.state(), 0);
+        leave_attempt(*work);
+    }
+}
+
+/// None of them was taken in this epoch.
+void CommandEngine::renewed(const VolumeRef& volume) {
+    volume_ = volume;
+    for (const auto& work : under_way_) {
+        work->sequences.clear();
+        work->in_doubt = false;
+    }
+}
+
 /// Answers; the Work is free at the next collect().
 void CommandEngine::end(Work& work, Status status) {
-    if (work.begun) {
-        resolve(work);
-        leave_channel(work);
-    }
+    resolve(work);
+    if (work.begun) leave_channel(work);
     work.ended = true;
     if (nvme::ok(status) && VolumeRef::changes(work.command.opcode) && !record_covers())
         status = Status::kInternalError;

@@ -98,6 +98,14 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
         held_ = false;
         counters_.reclaims += reclaimed ? 1 : 0;
     }
+    /// No change is begun, or it is again: the volume is between two epochs. Reads go on.
+    void hold_changes(bool held) { changes_held_ = held; }
+    /// The volume has another writer, or nobody knows: read only from now on.
+    void fence();
+    /// The same volume in its next epoch. While the channel is quiet.
+    void renewed(const VolumeRef& volume);
+    /// Changes under way are begun again later, when hold() has ended.
+    void recall_changes();
     /// Whether nothing of this engine is going on in the channel.
     [[nodiscard]] bool channel_is_quiet() const { return begun_ == 0; }
     /// Whether a queue pair of the channel is in error, or a command was given up since the last question:
@@ -133,12 +141,13 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
         bool begun = false, ended = false;
         bool may_be_wide = false;          ///< many commands, none of which moves bytes
         bool met_no_room = false;          ///< with its SSDs
+        bool in_doubt = false;             ///< an earlier attempt ended so (gnor/resolved.hpp)
         SsdShares::Mask ssds = 0;          ///< that it goes to
         nvme::MapVersion map_version = 0;  ///< as the loss watch knew it when this began
         struct Sequences {
             std::uint64_t first, count;
         };
-        std::vector<Sequences> sequences;  ///< of a change: those taken each time that it was begun
+        std::vector<Sequences> sequences;  ///< of a change: taken each time it was begun, and not resolved
         LossWatch::Mark mark;              ///< of a flush
     };
 
@@ -150,6 +159,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     std::uint32_t linger(std::uint64_t now_ns);
     [[nodiscard]] bool moves_no_bytes_in_many_chunks(const Work& work) const;
     void begin(Work& work);
+    void leave_attempt(Work& work);
     void leave_channel(Work& work);
     void resolve(Work& work);
     bool step(Work& work, std::uint64_t now_ns);
@@ -166,11 +176,10 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     void give_up(Work& work);
     void collect();
     nvme::Status judge_older(const Work& work);
-    void fence();
     void count(const Work& work);
     [[nodiscard]] deengine::EngineCounters health() const;
 
-    const VolumeRef volume_;
+    VolumeRef volume_;
     const ChannelRef channel_;
     const EngineOptions options_;
     SsdShares shares_;
@@ -187,7 +196,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     std::uint32_t begun_ = 0;                       // of under_way_
     const Work* wide_ = nullptr;                    // of them, who has the wide window
     std::uint32_t changing_ = 0;                    // of begun_: writes, trims and the like
-    bool held_ = false, stopped_ = false, gave_up_ = false;
+    bool held_ = false, changes_held_ = false, stopped_ = false, gave_up_ = false;
     std::uint64_t progress_ns_ = 0;  // when there was any last
     std::uint32_t backoff_ = 0;
     GatewayCounters counters_{};

@@ -30,6 +30,8 @@ constexpr auto kQuietWait = std::chrono::seconds(1);
 constexpr auto kReclaimPause = std::chrono::seconds(1);
 /// Reads that other replicas could answer wait while a lost SSD is called: a tenth of the time at most.
 constexpr int kReclaimShare = 10;
+constexpr auto kRenewAfter = std::chrono::seconds(3);  ///< many writes may fail in one go
+constexpr auto kRenewPause = std::chrono::seconds(1);
 constexpr std::uint32_t kUnderWayMost = 1024;
 /// Of a trim: each is a command to every replica. A host that discards a whole disk in one command (Linux, if
 /// it is not told of a limit: 2 TiB) would find it given up by its deadline, again and again; and it sends as
@@ -94,6 +96,8 @@ struct Gateway::Impl {
     void look_at_lease();
     void tend_record();
     void reclaim();
+    void renew();
+    [[nodiscard]] bool hold_until_quiet();
     [[nodiscard]] bool wait(std::chrono::milliseconds most);
 
     client::Client& client;
@@ -106,8 +110,9 @@ struct Gateway::Impl {
     std::unique_ptr<Reactor> reactor;
     std::unique_ptr<CommandEngine> engine;
 
-    bool told_of_lease = false, told_of_record = false;  // the thread's own, as the next
-    Clock::time_point next_reclaim{};
+    bool told_of_lease = false, told_of_record = false,
+         told_of_renewal = false;  // the thread's own, as the next
+    Clock::time_point next_reclaim{}, next_renewal{};
     std::mutex mutex;
     std::condition_variable stop_asked;
     bool stopping = false, record_wanted = false;
@@ -241,6 +246,7 @@ void Gateway::Impl::tend() {
     while (wait(kLook)) {
         look_at_lease();
         tend_record();
+        renew();
         if (Clock::now() < next_reclaim) continue;
         bool needed = false;
         reactor->run([&] { needed = engine->needs_reclaim(); });
@@ -275,9 +281,9 @@ void Gateway::Impl::tend_record() {
     reactor->wake();
 }
 
-/// The client's queue pairs are reset where that is called for. The channel must be quiet meanwhile: what is
-/// under way ends first, or, where an SSD holds it back for long, another time.
-void Gateway::Impl::reclaim() {
+/// No request is begun any more; whether all that were have ended. Where an SSD holds them back for long it
+/// is tried another time.
+bool Gateway::Impl::hold_until_quiet() {
     const auto began = Clock::now();
     bool quiet = false;
     reactor->run([this] { engine->hold(); });
@@ -285,6 +291,13 @@ void Gateway::Impl::reclaim() {
         tend_record();  // what is done may wait for it
         reactor->run([&] { quiet = engine->channel_is_quiet(); });
     } while (!quiet && Clock::now() - began < kQuietWait && wait(kQuietLook));
+    return quiet;
+}
+
+/// The client's queue pairs are reset where that is called for. The channel must be quiet meanwhile.
+void Gateway::Impl::reclaim() {
+    const auto began = Clock::now();
+    const bool quiet = hold_until_quiet();
     Result<void> done;
     if (quiet) done = client.reclaim();
     reactor->run([&] { engine->resume(quiet && done.ok()); });
@@ -296,6 +309,43 @@ void Gateway::Impl::reclaim() {
     else
         log_warn("gateway of volume {}: not all SSDs can be reached: {}", options.volume,
                  done.error().message);
+}
+
+/// A write that ended in doubt, some time ago, closes the epoch (ARRAY.md, rule 11): else the SSDs would
+/// remember all trims from then on, until they have no room for more. The next epoch is this gateway's own;
+/// hosts see a pause. Once the daemon was asked there is no way back: the SSDs may refuse changes of the old
+/// epoch already, so that those wait until it has answered.
+void Gateway::Impl::renew() {
+    const auto now = Clock::now();
+    const bool held = volume->floor_is_held() || volume->renewing();
+    if (!held || !engine->writable()) next_renewal = now + kRenewAfter;
+    if (now < next_renewal) return;
+    Result<void> done;
+    bool quiet = hold_until_quiet();
+    if (!quiet)
+        reactor->run([&] {
+            engine->recall_changes();
+            quiet = engine->channel_is_quiet();
+        });
+    if (quiet) done = volume->renew();
+    const bool renewed = quiet && done.ok();
+    reactor->run([&] {
+        if (renewed) engine->renewed(volume->ref());
+        if (quiet && !renewed && done.error().code == Errc::kPermission) engine->fence();
+        engine->hold_changes(volume->renewing());
+        engine->resume(false);
+    });
+    reactor->wake();
+    next_renewal = Clock::now() + (volume->renewing() ? kRenewPause : kRenewAfter);
+    if (renewed)
+        log_info("gateway of volume {}: writes had failed on a part of their SSDs; a new epoch was begun",
+                 options.volume);
+    else if (quiet && !std::exchange(told_of_renewal, true))
+        log_warn(
+            "gateway of volume {}: writes have failed on a part of their SSDs, and no new epoch can be "
+            "begun yet: {}",
+            options.volume, done.error().message);
+    if (renewed) told_of_renewal = false;
 }
 
 Gateway::Gateway(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -12,6 +12,9 @@
 //   * The gateway holds the volume's write lease, which its client renews. Once another writer took over, or
 //   the lease ran out, it is read only until it is opened anew: writes end with Namespace Write Protected,
 //   the log and the hosts are told.
+//   * A write that ended so that replicas may differ by it closes the epoch, some seconds later: the gateway
+//   begins the next one (Volume::renew), without a moment in which another writer could have the volume.
+//   Changes wait meanwhile, until their deadlines.
 //   * Every command ends by its deadline, whatever the SSDs do. After one was given up, or a queue pair
 //   broke, the gateway reconnects by Client::reclaim(); commands wait meanwhile, until their deadlines.
 //

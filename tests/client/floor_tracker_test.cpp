@@ -82,6 +82,21 @@ TEST(FloorTracker, TheFloorIsTheLastBelowTheFirstThatIsNotResolved) {
     gnstor::test::count("client_floor_looks", looks);
 }
 
+TEST(FloorTracker, AWordSaysThatAllAreResolvedByOneValueAlone) {
+    Ring ring;
+    const auto expect_all = [&] {
+        for (const std::uint64_t w : {std::uint64_t{0}, std::uint64_t{1}, kResolvedWords - 1})
+            EXPECT_EQ(ring.words[w], gnor::all_resolved(w, ring.taken)) << "word " << w;
+    };
+    for (const std::uint64_t more :
+         {std::uint64_t{3}, std::uint64_t{27}, std::uint64_t{1}, std::uint64_t{1}, kResolvedBits - 33,
+          std::uint64_t{1}, std::uint64_t{40}, kResolvedBits, kResolvedBits, std::uint64_t{5}}) {
+        ring.resolve(ring.taken + 1, more);
+        ring.taken += more;
+        expect_all();
+    }
+}
+
 TEST(FloorTracker, AnOpeningThatRunsAwayFromAnUnresolvedWriteKeepsItsFloor) {
     Ring ring;
     ring.resolve(1, 6);
@@ -91,12 +106,31 @@ TEST(FloorTracker, AnOpeningThatRunsAwayFromAnUnresolvedWriteKeepsItsFloor) {
     ring.taken = 7 + kResolvedBits - 1;
     EXPECT_EQ(ring.look(), 6u);
     EXPECT_FALSE(ring.tracker.overrun()) << "6 and all of a ring";
-    ring.taken += 1;
-    ring.resolve(ring.taken);  // on the bit of 7
+    ring.taken += 1;  // on the bit of 7, and not resolved either
     EXPECT_EQ(ring.look(), 6u);
     EXPECT_TRUE(ring.tracker.overrun());
+    EXPECT_EQ(ring.look(), 6u) << "the bits look as if both were resolved";
     ring.resolve(7);
-    EXPECT_EQ(ring.look(), 6u) << "nobody can tell any more";
+    EXPECT_EQ(ring.look(), 6u);
+    ring.resolve(ring.taken);
+    EXPECT_EQ(ring.look(), ring.taken) << "every word says so";
+    EXPECT_FALSE(ring.tracker.overrun());
+}
+
+TEST(FloorTracker, OneThatWasAskedTooSeldomFindsTheFloorAgainWhileLanesGoOn) {
+    Ring ring;
+    ring.taken = kResolvedBits + 100'000;
+    ring.resolve(1, ring.taken - 50);
+    EXPECT_EQ(ring.look(), 0u);
+    EXPECT_TRUE(ring.tracker.overrun());
+    // There are always 50 that are under way.
+    for (int i = 0; i < 2; ++i) {
+        ring.resolve(ring.taken - 49, 1000);
+        ring.taken += 1000;
+        (void)ring.look();
+    }
+    EXPECT_FALSE(ring.tracker.overrun());
+    EXPECT_EQ(ring.look(), ring.taken - 50);
 }
 
 /// Threads take and resolve as lanes do. Each says which of its sequences it holds open, after it took it and

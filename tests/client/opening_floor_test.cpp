@@ -85,7 +85,7 @@ TEST_F(OpeningFloorTest, AnUnresolvedWriteHoldsTheFloorHoweverManyComeAfterIt) {
     EXPECT_EQ(back, data);
     ASSERT_EQ(v.read(kMe, ch, 100, 1, back.data(), late()), Status::kSuccess);
     EXPECT_EQ(back, std::vector<std::byte>(kBlock)) << "the trim was newer";
-    v.resolve(held, 1, Status::kSuccess);
+    v.resolve(held, 1);
     EXPECT_EQ(floor_of(v), *v.last_sequence);
     EXPECT_TRUE(eventually([&] { return tombstones() == 0; })) << tombstones();
     EXPECT_EQ(write_late(v, ch, held, 300, data.data()), Status::kCommandSequenceError)
@@ -114,6 +114,25 @@ TEST_F(OpeningFloorTest, AWriteWhoseEndIsUnknownHoldsItAndOneThatWasNotSentDoesN
     tracker = {};
     ASSERT_EQ(volume->ref().write(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
     EXPECT_EQ(floor_of(volume->ref()), 1u) << "another opening begins anew";
+}
+
+TEST_F(OpeningFloorTest, ADriveThatDoesNotHaveTheVolumeCostsTheOthersNothing) {
+    auto client = rig.connect("writer");
+    auto volume = rig.volume(*client, "v", 4096);
+    const VolumeRef v = volume->ref();
+    const ChannelRef ch = client->channel(0).ref();
+    GN_ASSERT_OK(rig.ports[0]->volume_remove(rig.daemon->inspect().term, v.geometry.volume));
+    std::uint32_t trimmed = 0;
+    for (std::uint32_t block = 0; block < 4096; block += 16) {
+        const auto replicas =
+            placement::place(*v.operation().map, v.geometry, block >> v.geometry.chunk_shift);
+        if (std::find(replicas.slot, replicas.slot + replicas.count, 0) != replicas.slot + replicas.count)
+            continue;
+        ASSERT_EQ(v.trim(kMe, ch, block, 3, late()), Status::kSuccess);
+        ++trimmed;
+    }
+    EXPECT_GT(trimmed, 50u);
+    EXPECT_TRUE(eventually([&] { return tombstones() == 0; })) << tombstones() << " are left";
 }
 
 TEST_F(OpeningFloorTest, ManyRequestsOfOneCallAndTransfersOfTheHostAreResolvedTogether) {

@@ -42,7 +42,7 @@ inline simt::Deadline late() {
 }
 
 /// The daemon's answers, but for the map when the test has made a newer one.
-class MapOverlay final : public client::ControlPlane {
+class MapOverlay : public client::ControlPlane {
   public:
     explicit MapOverlay(client::ControlPlane& below) : below_(below) {}
     void set_map(const placement::ArrayMap& map) {

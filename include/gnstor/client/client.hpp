@@ -130,6 +130,7 @@ class Volume {
     Volume& operator=(const Volume&) = delete;
 
     [[nodiscard]] VolumeRef ref() const;
+    /// As of the opening: renew() raises the epoch, which ref() knows.
     [[nodiscard]] const nvme::VolumeRecord& record() const;
     [[nodiscard]] OpenMode mode() const;
     /// What release records as the length of the contents; at most the capacity.
@@ -139,6 +140,17 @@ class Volume {
     /// Whether the lease still stands, as far as this side knows; readers: always. Epochs make writing safe
     /// regardless.
     [[nodiscard]] bool lease_held() const;
+    /// Whether a write of this opening ended so that replicas may differ by it: SSDs keep what they remember
+    /// of trims since then, and what has no room for it waits. renew() ends that. Looked at ten times a
+    /// second.
+    [[nodiscard]] bool floor_is_held() const;
+    /// Ends the epoch and begins the next one, in one opening: nobody else can have it in between.
+    /// kPermission: somebody had it since, or the lease is over; open it again. kBusy: requests with tokens
+    /// or callbacks have not ended. Any other error: the daemon did not say that it is done; where renewing()
+    /// says so, what ref() gives may be refused until a later renew() has worked. Refs of before are refused
+    /// with Stale Epoch afterwards. Call with no kernel using the client's channels.
+    Result<void> renew();
+    [[nodiscard]] bool renewing() const;
 
     /// Host convenience: moves whole blocks between host memory and the volume, on the client's own CPU lane
     /// and channel. Any host thread; one transfer of a client at a time. `to` and `from` are a multiple of

@@ -134,6 +134,7 @@ GN_HD GN_NOINLINE Token send_all(Group me, State& c, Operation& op, Cursor& curs
             pause_between_trips<State>(backoff);
     }
     count_commands(c, cursor.opcode, work.sent);
+    cursor.in_doubt = !nvme::ok(so_far) || (!nvme::ok(cursor.result) && work.sent != 0);
     if (nvme::ok(cursor.result)) return token_for(c, work.head, so_far);
     if (work.current != kNone) leave_slot(c, work.current);
     abandon_chain(c, work.head);
@@ -298,6 +299,13 @@ GN_HD GN_NOINLINE Token send_at_once(Group group, State& c, Operation& op, Curso
     return token;
 }
 
+/// Whoever waited for a request that was sent does so no more: nobody will know how it ended.
+template <class State>
+GN_HD void give_chain_up(State& c, std::uint32_t head) {
+    if (head != kNone) mark_in_doubt(kept_resolved(c.slot(head)), 1);
+    abandon_chain(c, head);
+}
+
 /// Whether the token still names a request that nobody waited for or dropped.
 template <class State>
 GN_HD bool is_current(State& c, const Token& token) {
@@ -334,8 +342,11 @@ GN_HD GN_INLINE bool end_single(State& c, std::uint32_t head) {
         const std::uint32_t answer = simt::load_relaxed<State::kScope>(&slot.answer[r]);
         bad |= slot.target[r] != kNoTarget ? answer : 0;
     }
+    std::uint64_t* const words = kept_resolved(slot);
+    const std::uint64_t sequence = slot.sequence;
     static_assert(static_cast<std::uint32_t>(nvme::Status::kSuccess) == 0, "what is left of all of them");
     if (pending_of(control) != 0 || none != kNone || bad != 0) return false;
+    mark_resolved(words, sequence, 1);
     simt::store_relaxed<State::kScope>(&slot.control,
                                        make_control(generation_of(control), SlotState::kFree, 0));
     give_run<State::kScope>(c.free_slots(), head, 1);
@@ -346,15 +357,21 @@ GN_HD GN_INLINE bool end_single(State& c, std::uint32_t head) {
 template <class State>
 GN_HD nvme::Status end_chain(State& c, std::uint32_t head, nvme::Status missing) {
     auto out = nvme::Status::kSuccess;
-    if (head != kNone)
-        out = static_cast<nvme::Status>(simt::load_relaxed<State::kScope>(&c.slot(head).merged));
+    if (head == kNone) return out;
+    out = static_cast<nvme::Status>(simt::load_relaxed<State::kScope>(&c.slot(head).merged));
+    std::uint64_t* const words = kept_resolved(c.slot(head));
+    const std::uint64_t sequence = c.slot(head).sequence;
+    bool in_doubt = false;
     for (std::uint32_t i = head; i != kNone;) {
         const std::uint32_t next = c.slot(i).next;
         const bool answered = pending_of(load_control<State::kScope>(c.slot(i))) == 0;
-        out = worst(out, answered ? outcome_of<State::kScope>(c.slot(i)) : missing);
+        const nvme::Status mine = answered ? outcome_of<State::kScope>(c.slot(i)) : missing;
+        if (!nvme::ok(mine)) in_doubt = in_doubt || !answered || ended_in_doubt<State::kScope>(c.slot(i));
+        out = worst(out, mine);
         leave_slot(c, i);
         i = next;
     }
+    note_end(words, sequence, in_doubt);
     return out;
 }
 

@@ -68,9 +68,12 @@ struct Batch {
         if (!volume.allows(opcode)) return Status::kNotWritable;
         const bool full = is_pending(lane);
         const bool wanted = request != nullptr && !full;
-        if (!group.any(wanted)) return request != nullptr ? Status::kTooManyPending : Status::kSuccess;
-        std::uint64_t sequence = 0;
-        if (VolumeRef::changes(opcode)) sequence = volume.take_sequences(group, group.size()) + group.rank();
+        const simt::LaneSet asking = group.ballot(wanted);
+        if (asking.empty()) return request != nullptr ? Status::kTooManyPending : Status::kSuccess;
+        const bool changes = VolumeRef::changes(opcode);
+        std::uint64_t sequence = 0;  // for lanes that ask alone: nobody would resolve another one
+        if (changes)
+            sequence = volume.take_sequences(group, asking.count()) + asking.count_below(group.lane());
         const gnor::SentTogether sent =
             opcode == nvme::IoOpcode::kRead
                 ? together<1>(group, volume, channel, opcode, request, wanted, sequence)
@@ -78,6 +81,7 @@ struct Batch {
                                                     sequence);
         if (sent.begun) {
             if (wanted) keep(lane, sent.head, sent.queues, handler);
+            if (wanted && changes) gnor::keep_resolved(channel.state().slot(sent.head), volume.resolved);
             return request != nullptr && full ? Status::kTooManyPending : Status::kSuccess;
         }
         gnor::Cursor cursor = volume.cursor_for(opcode, request, wanted ? 1 : 0);
@@ -87,7 +91,12 @@ struct Batch {
         const Token token =
             gnor::send_at_once(group, channel.state(), op, cursor, Channel::hint(group), false);
         if (request != nullptr && full) return Status::kTooManyPending;
-        if (!wanted || !token.in_flight()) return wanted ? token.status : Status::kSuccess;
+        if (!wanted) return Status::kSuccess;
+        if (!token.in_flight()) {
+            if (changes) volume.resolve(sequence, 1);  // nothing was sent
+            return token.status;
+        }
+        if (changes) gnor::keep_resolved(channel.state().slot(token.head), volume.resolved);
         keep(lane, token.head, gnor::queues_of(channel.state(), token.head), handler);
         return Status::kSuccess;
     }
@@ -153,7 +162,7 @@ struct Batch {
         if (!nvme::ok(channel.usable())) return;
         commit(group, lane, channel);  // nobody else may ever ring for them
         if (is_pending(lane)) {
-            gnor::abandon_chain(channel.state(), mine(lane).head);
+            gnor::give_chain_up(channel.state(), mine(lane).head);
             simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
         }
         group.sync();

@@ -154,7 +154,7 @@ class BasicChannelRef {
         if (const Status unusable = usable(); !nvme::ok(unusable)) return unusable;
         if (!token.in_flight() || token.head == gnor::kNone) return Status::kSuccess;
         if (!gnor::is_current(*state_, token)) return Status::kStaleToken;
-        gnor::abandon_chain(*state_, token.head);
+        gnor::give_chain_up(*state_, token.head);
         return Status::kSuccess;
     }
     /// One trip to the completion queue; runs callbacks that are due. Never waits. Not from a callback.

@@ -102,6 +102,8 @@ inline constexpr std::uint32_t kStateShift = 8;      ///< control 10:8
 inline constexpr std::uint32_t kStateMask = 0x7;
 inline constexpr std::uint32_t kGenerationShift = 16;  ///< control 31:16
 
+inline constexpr std::uint32_t kMergedInDoubt = 1u << 31;  ///< CommandSlot::merged: resolved.hpp
+
 /// One command in flight (to one drive, or the same to all replicas). Plain fields are the owner's; `answer`
 /// is the poller's until the pending bit of that replica is cleared, `target` belongs to the owner until the
 /// bit is set. The last two words of `answer` hold the present order in a Doubtful answer to a command of one
@@ -121,7 +123,7 @@ struct alignas(128) CommandSlot {
     std::uint32_t pool_first;  ///< first block of the command's pool buffer, or kNone
     /// The user's run of the pool that it holds, or kNone: in quarantine; with checks: always.
     std::uint32_t held_run;
-    std::uint32_t lkey;
+    std::uint32_t lkey;  ///< of an asynchronous change, once it was sent, with rkey: keep_resolved()
     std::uint32_t rkey;
     std::uint64_t buffer;  ///< where the user wants the data
     std::uint64_t sequence;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <gnstor/gnor/buffers.hpp>
+#include <gnstor/gnor/resolved.hpp>
 #include <gnstor/gnor/status_order.hpp>
 #include <gnstor/simt/group.hpp>
 
@@ -143,6 +144,46 @@ GN_HD nvme::Status outcome_of(const CommandSlot& slot) {
         out = worst(out, static_cast<nvme::Status>(answer));
     }
     return out;
+}
+
+GN_HD
+inline bool is_change(const CommandSlot& slot) {
+    return slot.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kRead) &&
+           slot.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kFlush);
+}
+
+/// Of a command whose answers are all there, and not all good: whether some drive may have done a part of it.
+template <simt::Scope S = simt::Scope::kDevice>
+GN_HD GN_NOINLINE bool ended_in_doubt(const CommandSlot& slot) {
+    if (!is_change(slot)) return false;
+    for (std::uint32_t r = 0; r < placement::kMaxReplicas && slot.target[r] != kNoTarget; ++r) {
+        const std::uint32_t answer = simt::load_relaxed<S>(&slot.answer[r]);
+        if (!refused_before_it_began(static_cast<nvme::Status>(answer), slot.blocks)) return true;
+    }
+    return false;
+}
+
+/// Where the end of a change is noted that nobody waits for here (async.hpp), by the first slot of its chain.
+/// Its keys' place: they are not needed again once it was sent, as it is sent once.
+GN_HD
+inline void keep_resolved(CommandSlot& slot, std::uint64_t* words) {
+    const auto address = reinterpret_cast<std::uint64_t>(words);
+    slot.lkey = static_cast<std::uint32_t>(address);
+    slot.rkey = static_cast<std::uint32_t>(address >> 32);
+}
+GN_HD
+inline std::uint64_t* kept_resolved(const CommandSlot& slot) {
+    if (!is_change(slot)) return nullptr;
+    return reinterpret_cast<std::uint64_t*>(std::uint64_t{slot.rkey} << 32 | slot.lkey);
+}
+
+/// Notes how a change ended, by what keep_resolved() has put into its chain's first slot.
+GN_HD
+inline void note_end(std::uint64_t* words, std::uint64_t sequence, bool in_doubt) {
+    if (in_doubt)
+        mark_in_doubt(words, 1);
+    else
+        mark_resolved(words, sequence, 1);
 }
 
 /// Tells the host that an SSD refused this map version (Channel::refused_map).

@@ -212,6 +212,13 @@ GN_HD void send_again(State& c, const Operation& op, LaneWork& work, std::uint32
     work.targets = targets.count;
 }
 
+/// The same, where an answer is missing.
+template <class State>
+GN_HD void fail_unanswered(State& c, Cursor& cursor, std::uint32_t index, nvme::Status status) {
+    cursor.in_doubt = true;
+    fail_command(c, cursor, index, status);
+}
+
 /// Another attempt with the same slot, pool buffer and sequence, for a command of which nothing is
 /// unanswered: it becomes current. Otherwise no drive is left to ask, and it ends with what that means after
 /// `refused`.

@@ -117,6 +117,7 @@ GN_HD bool post_current(Group group, State& c, Operation& op, Cursor& cursor, La
                 c.slot(index).attempts = attempts_past_broken(c.slot(index));
                 start_again(c, op, cursor, work, index, nvme::Status::kQueueError);
             } else {
+                cursor.in_doubt = cursor.in_doubt || work.posted != 0;
                 fail_command(c, cursor, index, nvme::Status::kQueueError);
             }
         }
@@ -126,6 +127,7 @@ GN_HD bool post_current(Group group, State& c, Operation& op, Cursor& cursor, La
         ++work.timeouts;
         // What no replica got is not under way.
         const auto status = work.posted == 0 ? nvme::Status::kNotSent : nvme::Status::kTimedOut;
+        cursor.in_doubt = cursor.in_doubt || work.posted != 0;
         cursor.report(c.slot(work.current).request, status);
         leave_slot(c, work.current);
         work.current = kNone;
@@ -144,7 +146,7 @@ GN_HD bool abandon_broken(State& c, Operation& op, Cursor& cursor, LaneWork& wor
     if (again && work.has_step) return false;
     const std::uint32_t index = work.dequeue(c);
     if (!again) {
-        fail_command(c, cursor, index, nvme::Status::kQueueError);
+        fail_unanswered(c, cursor, index, nvme::Status::kQueueError);
         return true;
     }
     work.step = step_of(slot);
@@ -173,12 +175,14 @@ GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneW
                 moves = slot.pool_first != kNone &&
                         slot.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kRead);
             } else {
+                // Whatever later attempts are told: only their success makes the replicas alike.
+                cursor.in_doubt = cursor.in_doubt || ended_in_doubt<State::kScope>(slot);
                 progress = retry_or_fail(c, op, cursor, work, status, expired);
             }
         } else if (expired) {
             progress = true;
             ++work.timeouts;
-            fail_command(c, cursor, work.dequeue(c), nvme::Status::kTimedOut);
+            fail_unanswered(c, cursor, work.dequeue(c), nvme::Status::kTimedOut);
         } else if (waits_in_vain(c, slot, control)) {
             progress = abandon_broken(c, op, cursor, work);
         }

@@ -182,9 +182,12 @@ GN_HD void finish_callback(State& c, std::uint32_t index) {
     CommandSlot& head = c.slot(head_index);
     const bool ended = state_of(load_control<State::kScope>(slot)) == SlotState::kEnded;
     const nvme::Status mine = ended ? nvme::Status::kQueueError : outcome_of<State::kScope>(slot);
+    const bool in_doubt = ended || (!nvme::ok(mine) && ended_in_doubt<State::kScope>(slot));
     std::uint32_t seen = simt::load_relaxed<State::kScope>(&head.merged);
     for (;;) {
-        const auto now = static_cast<std::uint32_t>(worst(static_cast<nvme::Status>(seen), mine));
+        const auto so_far = static_cast<nvme::Status>(seen & ~kMergedInDoubt);
+        const std::uint32_t now = static_cast<std::uint32_t>(worst(so_far, mine)) | (seen & kMergedInDoubt) |
+                                  (in_doubt ? kMergedInDoubt : 0u);
         if (now == seen) break;
         const std::uint32_t was = simt::compare_exchange<State::kScope>(&head.merged, seen, now);
         if (was == seen) break;
@@ -195,7 +198,9 @@ GN_HD void finish_callback(State& c, std::uint32_t index) {
     if (simt::fetch_add<State::kScope>(&head.remaining, ~0u) != 1) return;
     const std::uint64_t word = head.handler_word;
     const HandlerBytes handler = head.handler;
-    const auto status = static_cast<nvme::Status>(simt::load_relaxed<State::kScope>(&head.merged));
+    const std::uint32_t merged = simt::load_relaxed<State::kScope>(&head.merged);
+    const auto status = static_cast<nvme::Status>(merged & ~kMergedInDoubt);
+    note_end(kept_resolved(head), head.sequence, (merged & kMergedInDoubt) != 0);
     end_callback_slot(c, head_index);
     c.count(&Counters::callbacks, 1);
     State::Runs::run(word, handler, status);

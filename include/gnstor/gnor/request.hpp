@@ -58,6 +58,7 @@ class Cursor {
     std::uint32_t chunk_shift = 0;
     std::uint64_t capacity_blocks = 0;
     nvme::Status result = nvme::Status::kSuccess;  ///< worst of what this lane carried
+    bool in_doubt = false;  ///< a change of this lane may have been made by some replicas (resolved.hpp)
 
     /// By its own, as what goes wrong: it is said in many places, and seldom.
     GN_HD GN_NOINLINE void report(std::uint32_t i, nvme::Status status) {

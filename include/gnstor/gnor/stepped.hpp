@@ -51,6 +51,9 @@ class SteppedRequest {
     /// Once it is done.
     GN_HD
     nvme::Status result() const { return cursor_.result; }
+    /// Likewise: of a change that did not work, whether replicas may differ by it (resolved.hpp).
+    GN_HD
+    bool in_doubt() const { return !nvme::ok(cursor_.result) && cursor_.in_doubt; }
 
   private:
     GN_HD

@@ -18,7 +18,8 @@
 //     grow; kStaleMap likewise, as soon as the client has published a newer map, which it fetches by itself.
 //     A call that ends with one of these has nothing under way. Asynchronous requests are sent once;
 //   * one call is one write sequence, also over its retries: a call that is made again is a newer write;
-//   * a failed write is indeterminate on every block it covers.
+//   * a failed write is indeterminate on every block it covers; where replicas may differ by it, drives
+//   remember what was trimmed from then on, until the opening is renewed (client::Volume::renew).
 #pragma once
 
 #include <gnstor/gnor/channel_ref.hpp>
@@ -235,10 +236,14 @@ class VolumeRef {
                     1;
         return group.shfl(first, group.leader());
     }
-    /// For the one lane that speaks for them, once: the calls that took these sequences ended with `result`.
+    /// For the one lane that speaks for them, once: the requests that took these sequences have ended, and
+    /// all replicas are alike for them, or that is in doubt (resolved.hpp).
     GN_HD
-    void resolve(std::uint64_t first, std::uint64_t count, Status result) const {
-        if (gnor::is_resolved(result)) gnor::mark_resolved(resolved, first, count);
+    void resolve(std::uint64_t first, std::uint64_t count, bool in_doubt = false) const {
+        if (in_doubt)
+            gnor::mark_in_doubt(resolved, count);
+        else
+            gnor::mark_resolved(resolved, first, count);
     }
 
   private:
@@ -257,7 +262,7 @@ class VolumeRef {
                     return Status::kSuccess;
             if (may && opcode == nvme::IoOpcode::kWrite)
                 if (goes_straight<gnor::kLoneReplicas>(channel, opcode, request, deadline, sequence, work)) {
-                    resolve(sequence, 1, Status::kSuccess);
+                    resolve(sequence, 1);
                     return Status::kSuccess;
                 }
         }
@@ -271,7 +276,7 @@ class VolumeRef {
         gnor::Operation op = operation();
         const Status status =
             gnor::go_on(group, channel.state(), op, cursor, work, Channel::hint(group), deadline);
-        if (changes(opcode) && group.is_leader()) resolve(cursor.sequence, 1, status);
+        if (changes(opcode)) end(group, cursor, 1, status);
         return status;
     }
 
@@ -310,8 +315,15 @@ class VolumeRef {
         gnor::Operation op = operation();
         const Status status = gnor::run(group, channel.state(), op, cursor, Channel::hint(group), deadline);
         group.sync();  // every status that a member wrote is there for all
-        if (changes(opcode) && group.is_leader()) resolve(cursor.sequence, count, status);
+        if (changes(opcode)) end(group, cursor, count, status);
         return status;
+    }
+
+    /// A call that took so many sequences has ended with `status`, the same for all members.
+    template <class Group>
+    GN_HD void end(Group group, const gnor::Cursor& cursor, std::uint32_t count, Status status) const {
+        const bool in_doubt = !nvme::ok(status) && group.any(cursor.in_doubt);
+        if (group.is_leader()) resolve(cursor.sequence, count, in_doubt);
     }
 
     template <ChannelView Channel>
@@ -325,8 +337,14 @@ class VolumeRef {
         cursor.must_be_registered = true;
         if (changes(opcode)) cursor.sequence = take_sequences(group, 1);
         gnor::Operation op = operation();
-        if (!helps) return gnor::send_at_once(group, channel.state(), op, cursor, Channel::hint(group), true);
-        return gnor::send_all(group, channel.state(), op, cursor, Channel::hint(group), deadline);
+        auto& c = channel.state();
+        const Token token = helps ? gnor::send_all(group, c, op, cursor, Channel::hint(group), deadline)
+                                  : gnor::send_at_once(group, c, op, cursor, Channel::hint(group), true);
+        if (!changes(opcode)) return token;
+        // Whoever finds that it has ended notes it; of what has failed already, or was not sent, that is now.
+        if (!token.in_flight() || cursor.in_doubt) resolve(cursor.sequence, 1, cursor.in_doubt);
+        if (token.in_flight()) gnor::keep_resolved(c.slot(token.head), cursor.in_doubt ? nullptr : resolved);
+        return token;
     }
 
     template <ChannelView Channel, class Handler>
