@@ -226,7 +226,7 @@ void add_pool_options(CLI::App& app, PoolBenchOptions& o, PoolBenchWords& words)
     app.footer(
         "Examples:\n"
         "  gnstor bench pool --allocations 1000000 --most-lanes 1\n"
-        "  gnstor bench pool --pool 16MiB --most-lanes 4 --high 80 --low 70 --json pool.json");
+        "  gnstor bench pool --pool 16MiB --most-lanes 2 --high 80 --low 70 --json pool.json");
 }
 
 Result<void> read_pool_words(const PoolBenchWords& words, PoolBenchOptions& o) {

@@ -87,7 +87,7 @@ class OpenLoop(unittest.TestCase):
 class EveryPath(unittest.TestCase):
     def test_is_measured_checked_and_counted_and_programs_get_json_alone(self):
         ended = bench("load", *SHORT, "--path", ",".join(PATHS), "--write-percent", "0,40,100", "--clients", "2", "--ssds", "3",
-                      "--threads", "1", "--client-threads", "1", "--array-threads", "1", "--output", "json")
+                      "--client-threads", "1", "--output", "json")
         self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         self.assertEqual(ended.stderr, "")
         run = json.loads(ended.stdout)
