@@ -4,44 +4,10 @@
 #include "daemon/array_address.hpp"
 #include "daemon/build_name.hpp"
 
-#include <gnstor/base/units.hpp>
-
 #include <csignal>
 #include <cstdlib>
 
 namespace gnstor::cli {
-
-std::filesystem::path Context::socket_path() const {
-    return socket.empty() ? std::filesystem::path(directory) / "gnstord.sock" : std::filesystem::path(socket);
-}
-
-std::filesystem::path Context::token_path() const {
-    return token_file.empty() ? std::filesystem::path(directory) / "gnstord.token"
-                              : std::filesystem::path(token_file);
-}
-
-Result<void> Context::resolve() {
-    server.socket = socket_path();
-    if (array.empty()) return {};
-    GN_ASSIGN(server, daemon::client_options(array, token_path()));
-    return {};
-}
-
-daemon::HttpControlPlane Context::control(std::chrono::milliseconds deadline) const {
-    daemon::HttpClientOptions options = server;
-    options.deadline = deadline;
-    return daemon::HttpControlPlane(options);
-}
-
-CLI::Validator size_text() {
-    return CLI::Validator(
-        [](const std::string& text) {
-            const Result<std::uint64_t> bytes = parse_bytes(text);
-            return bytes.ok() ? std::string() : bytes.error().message;
-        },
-        "SIZE");
-}
-
 namespace {
 
 std::string default_directory() {
