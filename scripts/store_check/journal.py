@@ -33,7 +33,17 @@ class Shard:
             if times > 1:
                 twice = [n for n, u in self.units.items() if u.serial == serial]
                 found.bad(store.record_at(twice[0] * store.per_unit), f"units {twice} say the same serial {serial}")
+        self.find_loss()
         self.recover()
+
+    def find_loss(self):
+        """The journal reaches as far as the boot record tells."""
+        told = self.store.journal_pages[self.index]
+        records = (self.store.record(u.first + i) for u in self.units.values() for i in range(u.end) if u.good[i])
+        newest = max((r.sequence for r in records if r.kind == SYSTEM), default=0) if told else 0
+        if newest < told:
+            self.found.bad(self.store.record_at(self.range[0] * self.store.per_unit),
+                           f"service unit {self.index}: records of pages are missing: the journal had reached page {told}, the newest there is {newest}")
 
     def unit_of(self, page):
         return self.units[page // self.store.per_unit]
