@@ -21,8 +21,6 @@ namespace {
 /// A rebuild leaves this much room above every epoch it can see, for volumes that were deleted with a higher
 /// one.
 constexpr nvme::Epoch kEpochLeap = 1024;
-/// Map versions a term may use up; a rebuild begins a new thousand, so that no version is given out twice.
-constexpr std::uint32_t kVersionsPerTermShift = 12;
 
 bool same_bytes(const nvme::VolumeRecord& a, const nvme::VolumeRecord& b) {
     return std::memcmp(&a, &b, sizeof(a)) == 0;
@@ -288,8 +286,9 @@ std::uint32_t Manager::take_slots() {
 Result<void> Manager::plan_map(Takeover& t) {
     if (records_.map.version == 0) {
         const std::uint64_t term = std::min<std::uint64_t>(*t.change.term, 0xFFFFFFFFu);
-        const std::uint64_t version = report_.new_array ? 1 : term << kVersionsPerTermShift;
-        if (version > 0xFFFFFF00u) return error(Errc::kNoSpace, "the array has used up its map versions");
+        const std::uint64_t version = report_.new_array ? 1 : term << nvme::kVersionsPerTermShift;
+        if (version > nvme::kLastVersionOfRebuild)
+            return error(Errc::kNoSpace, "the array has used up its map versions");
         return map_from_ports(t, static_cast<std::uint32_t>(version));
     }
     std::uint32_t in_map = 0;
