@@ -64,6 +64,13 @@ TEST(Simulation, WhatIsLostForGoodIsNamedAndItsReadsFail) {
     print_counts("sim", sum);
 }
 
+TEST(Simulation, WhatIsLostWithItsRecordsIsNeverOlderOrZeroesInSilence) {
+    SimCounters sum;
+    run_seeds("records", 1, scaled(40), Mutation::kNone, sum);
+    gnstor::test::count("sim_records_lost", sum.records_lost);
+    print_counts("sim", sum);
+}
+
 /// Each of these found something once: see docs/reliability.md.
 TEST(Simulation, SeedsThatFoundSomethingOnceFindNothingNow) {
     constexpr struct {

@@ -55,7 +55,7 @@ void SimCounters::add(const SimCounters& o) {
         &SimCounters::tombstones_full, &SimCounters::groups_aged, &SimCounters::long_idles,
         &SimCounters::kills_first, &SimCounters::strangers, &SimCounters::grants_ended,
         &SimCounters::states_rotten, &SimCounters::rot_as_zeroes, &SimCounters::losses_accepted,
-        &SimCounters::blocks_lost);
+        &SimCounters::blocks_lost, &SimCounters::records_lost);
 }
 
 World::World(const SimConfig& config) : config_(config) {
@@ -319,7 +319,7 @@ void World::completed_read(const Sent& s, Status status) {
         ++counters_.doubts;
         for (std::uint32_t i = 0; i < s.fields.blocks; ++i) {
             const BlockState& b = v->blocks[s.fields.block + i];
-            if (b.doubtful || (b.damaged != 0 && (record_rot_ || b.damage_may_be_doubtful()))) return;
+            if (records_lost_ || b.doubtful || (b.damaged != 0 && (record_rot_ || b.damage_may_be_doubtful()))) return;
         }
     }
     if (!ok(status)) return fail(fmt::format("a read was answered {}", nvme::status_name(status)));
