@@ -68,7 +68,7 @@ enum class LogType : std::uint8_t {
     kGap = 6,
     kDoubt =
         7,  ///< a version of block `first` that a recovery found torn or rotten; `blocks`: its content CRC
-    kStamp = 8,  ///< nothing: its page shows that the groups before it are durable
+    kStamp = 8,        ///< nothing: its page shows that the groups before it are durable
     kLostRecords = 9,  ///< versions of any blocks of the volume, of epochs up to this one
 };
 

@@ -169,7 +169,7 @@ class ShardRecovery {
     [[nodiscard]] WriteOrder present_order(BlockKey key);
     Result<void> judge_suspects();
     bool tail_was_complete(std::uint32_t serial) const;
-    void take_copies_of(std::uint32_t unit);
+    bool take_copies_of(std::uint32_t unit);
     Result<void> lose_record(PageNumber page, const char* why);
     Result<void> apply_page(PageNumber page, const PageOob& oob);
     bool beats(PageNumber page, const PageOob& oob, PageNumber stored, BlockKey key);

@@ -1,7 +1,7 @@
 // recovery_lost.cpp: records that are not there any more, of pages that may have been acknowledged.
 //
-// A record is stored twice; where both copies are damaged or gone nobody knows which block its page held. After
-// a power cut a page of the last two groups looks like that, too, and nobody was told of it. But
+// A record is stored twice; where both copies are damaged or gone nobody knows which block its page held.
+// After a power cut a page of the last two groups looks like that, too, and nobody was told of it. But
 //   * a killed process leaves a bad record of the program under way alone, and no hole before a good record;
 //   * each page of the journal says how many pages the open units held then: they were there if a process was
 //   killed later, and also after a power cut if the page is a stamp, behind two groups (LogType::kStamp);
@@ -45,13 +45,14 @@ void ShardRecovery::judge_lost_tails() {
 /// Whether the last pages are there that a unit held when a page of the journal was programmed.
 void ShardRecovery::judge_count(const PageCount& count) {
     if (count.serial == 0 || count.pages == 0 || !(only_killed_ || count.durable)) return;
-    const auto unit =
-        std::ranges::find_if(found_, [&](const FoundUnit& f) { return f.serial == count.serial && !f.system; });
+    const auto unit = std::ranges::find_if(
+        found_, [&](const FoundUnit& f) { return f.serial == count.serial && !f.system; });
     if (unit == found_.end()) {
         if (only_killed_ && !was_opened(count.next_serial))
-            lose_unknown(fmt::format("the unit of serial {} held {} pages, as the journal says, and none of "
-                                     "their records is there",
-                                     count.serial, count.pages));
+            lose_unknown(
+                fmt::format("the unit of serial {} held {} pages, as the journal says, and none of "
+                            "their records is there",
+                            count.serial, count.pages));
         return;
     }
     const auto index = static_cast<std::uint32_t>(unit - found_.begin());
@@ -63,8 +64,7 @@ void ShardRecovery::judge_count(const PageCount& count) {
 /// Whether a unit of this serial, or a later one, was opened: then what was open before may have been filled,
 /// emptied and erased.
 bool ShardRecovery::was_opened(std::uint32_t serial) const {
-    return std::ranges::any_of(found_,
-                               [&](const FoundUnit& f) { return !f.system && f.serial >= serial; });
+    return std::ranges::any_of(found_, [&](const FoundUnit& f) { return !f.system && f.serial >= serial; });
 }
 
 void ShardRecovery::suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why) {
@@ -83,7 +83,8 @@ std::uint32_t ShardRecovery::end_of(std::uint32_t unit) {
 
 void ShardRecovery::lose_unknown(const std::string& what) {
     if (options_.mutation == Mutation::kForgetLostRecords) return;
-    find(fmt::format("{}: what it held is not known, and every block that is of no later epoch is in doubt", what));
+    find(fmt::format("{}: what it held is not known, and every block that is of no later epoch is in doubt",
+                     what));
     ++report_.records_lost;
     changed_ = true;
     records_lost_ = true;

@@ -131,7 +131,8 @@ Status Shard::Impl::check_doubts(const ShardCommand& c) {
     return c.accept_older ? Status::kSuccess : Status::kDoubtful;
 }
 
-/// Named so, or of no later epoch than what records were lost of. What cannot be read at all is no older version.
+/// Named so, or of no later epoch than what records were lost of. What cannot be read at all is no older
+/// version.
 bool Shard::Impl::is_in_doubt(BlockKey key) {
     if (doubts.contains(key)) return true;
     const nvme::Epoch* lost = doubts.lost_of(key_volume(key));
@@ -236,7 +237,12 @@ bool Shard::Impl::wants_checkpoint() const {
 }
 
 bool Shard::Impl::journal_starves_collector() const {
-    if (pool.has_page(Stream::kCollector) || pool.emptied_units() != 0) return false;
+    return !pool.has_page(Stream::kCollector) && pool.emptied_units() == 0 && journal_holds_room();
+}
+
+/// Syncs for room program a page of the log each where a damaged page was copied (log_for_held_units()), and
+/// checkpoints go on with polls alone: a shard that is not polled for long has its free units in its journal.
+bool Shard::Impl::journal_holds_room() const {
     // So many units hold two checkpoints wherever in a unit the first one begins.
     const std::uint64_t most = (2 * checkpoint.pages_needed() + 2 * (pages_per_unit - 1)) / pages_per_unit;
     return journal.units() > most;

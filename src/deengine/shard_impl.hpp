@@ -173,6 +173,7 @@ struct Shard::Impl {
     /// The collector has no unit to begin with, and the journal holds more than two checkpoints need: two new
     /// ones give it back.
     [[nodiscard]] bool journal_starves_collector() const;
+    [[nodiscard]] bool journal_holds_room() const;
     void advance_checkpoint();
 
     // scrub.cpp

@@ -1,5 +1,5 @@
-// lost_records_test.cpp: a process was killed, and records of what it had written are lost in both copies: what
-// was acknowledged never reads as zeroes, or as an older version, in silence. ARRAY.md, rule 18.
+// lost_records_test.cpp: a process was killed, and records of what it had written are lost in both copies:
+// what was acknowledged never reads as zeroes, or as an older version, in silence. ARRAY.md, rule 18.
 #include "deengine/rig.hpp"
 
 namespace gnstor::deengine::test {

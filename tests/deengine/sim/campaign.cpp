@@ -61,8 +61,8 @@ constexpr NamedMutation kMutations[] = {
      "the firmware's state is believed whatever its CRC says", "clients", 1},
 };
 
-constexpr const char* kProfiles[] = {"long",  "short", "rot",  "tight", "clients", "kills",
-                                     "spare", "full",  "loss", "lazy",  "idle", "wide", "records", "mixed"};
+constexpr const char* kProfiles[] = {"long", "short", "rot",  "tight", "clients", "kills",   "spare",
+                                     "full", "loss",  "lazy", "idle",  "wide",    "records", "mixed"};
 
 bool fails(SimConfig config, const std::set<std::uint64_t>& left_out) {
     config.left_out = left_out;

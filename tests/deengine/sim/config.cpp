@@ -72,8 +72,9 @@ SimConfig draw_unpolled(std::uint64_t seed, std::uint64_t operations, Range hot,
     c.medium.views = 1;
     c.medium.geometry = {static_cast<std::uint32_t>(26 + random.below(20)), 4u << random.below(2)};
     c.engine.over_provisioning_percent = 7;
-    c.hot_blocks = static_cast<std::uint32_t>(
-        promised_blocks(c.medium.geometry, 1, c.engine) * (hot.from + random.below(hot.more)) / 100 / c.volumes + 1);
+    c.hot_blocks = static_cast<std::uint32_t>(promised_blocks(c.medium.geometry, 1, c.engine) *
+                                                  (hot.from + random.below(hot.more)) / 100 / c.volumes +
+                                              1);
     c.max_blocks = 1;
     c.polls = 2;
     c.rest = 10;

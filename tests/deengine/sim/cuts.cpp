@@ -13,7 +13,8 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::uint32_t kBootsMax = 6;  ///< cuts of one recovery after the other
+constexpr std::uint32_t kTriesMax = 100;  ///< of a write that is answered Busy
+constexpr std::uint32_t kBootsMax = 6;    ///< cuts of one recovery after the other
 using Block = std::array<std::byte, nvme::kBlockBytes>;
 constexpr ContentId kProbeContent = ContentId{1} << 48;
 
@@ -259,8 +260,12 @@ bool World::probe(Drive& drive) {
         f.client = r.writer;
         f.sequence = (std::uint64_t{1} << 40) + ++probes_;  // newer than the probe that this image may hold
         f.fua = cuts_.below(2) == 0;
-        const Answer a = drive.call(nvme::encode_io(IoOpcode::kWrite, f), f.client, block);
-        for (std::uint32_t i = 0; i < 4; ++i) drive.poll();
+        Answer a;
+        for (std::uint32_t tries = 0; tries == 0 || (a.status == Status::kBusy && tries < kTriesMax);
+             ++tries) {
+            a = drive.call(nvme::encode_io(IoOpcode::kWrite, f), f.client, block);
+            for (std::uint32_t i = 0; i < 4; ++i) drive.poll();
+        }
         if (a.status == Status::kCapacityExceeded) return true;
         if (!ok(a.status)) {
             fail(fmt::format("after a cut a write was answered {}", nvme::status_name(a.status)));

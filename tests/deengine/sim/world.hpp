@@ -6,7 +6,8 @@
 // engine cannot be left in the middle of a call, so after such a cut the call runs to its end with nobody
 // listening. The first violation ends the history: failure() says what, steps_done() where. Deterministic;
 // one thread.
-// Bodies: world.cpp (steps, answers), clients.cpp (commands), cuts.cpp (images, comparison, reboots), rot.cpp (pages that go bad), lost_records.cpp (records that are lost).
+// Bodies: world.cpp (steps, answers), clients.cpp (commands), cuts.cpp (images, comparison, reboots), rot.cpp
+// (pages that go bad), lost_records.cpp (records that are lost).
 #pragma once
 
 #include "deengine/sim/config.hpp"
@@ -217,6 +218,7 @@ class World {
     std::uint64_t known_term_ = 1;              ///< the newest that the drive acknowledged
     std::uint64_t grant_ends_ns_ = ~0ull;       ///< by the clock that counts suspended time ..
     std::uint64_t grant_ends_wall_ns_ = ~0ull;  ///< .. and by the wall clock
+    std::uint32_t busy_in_a_row_ = 0;           ///< changes, none of which was done
     bool syncs_fail_ = false;                   ///< until the next boot
     bool refused_ = false;                      ///< a mount did: the history is over
     bool records_lost_ = false;                 ///< any block may be called doubtful
