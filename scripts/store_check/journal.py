@@ -12,7 +12,7 @@ LOG, BEGIN, UNITS, MAP, MOVED, TRIMS, FLOORS, END, RECORDS = range(1, 10)
 ENTRY_BYTES = {LOG: 32, BEGIN: 32, UNITS: 16, MAP: 64, MOVED: 16, TRIMS: 32, FLOORS: 24, RECORDS: 32, END: 16}
 KIND_NAMES = dict(zip(range(1, 10), ("log", "begin", "units", "map", "moved", "tombstones", "floors", "end", "records")))
 LOG_RECORD = struct.Struct("<BxHIIIQ8x")
-TRIM, FLOOR, BAD_UNIT, PURGE, TORN, GAP, DOUBT, STAMP = range(1, 9)
+TRIM, FLOOR, BAD_UNIT, PURGE, TORN, GAP, DOUBT, STAMP, LOST_RECORDS = range(1, 10)
 JournalPage = collections.namedtuple("JournalPage", "number type checkpoint part count first page group crc")
 
 
@@ -236,7 +236,7 @@ class Shard:
             if number < self.begin_number or entry.type not in (LOG, RECORDS):
                 continue
             for i, record in enumerate(self.entries(entry, LOG_RECORD.format)):
-                if not TRIM <= record[0] <= STAMP:
+                if not TRIM <= record[0] <= LOST_RECORDS:
                     self.found.bad(self.store.page_at(entry.page) + 64 + 32 * i, f"journal page {number}: a log record of type {record[0]}")
                 records.append(record)
         self.counts["log records"] = len(records)

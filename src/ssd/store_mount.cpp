@@ -197,6 +197,13 @@ BlockCheck check_blocks(StoreView& view, StoreCheck& check) {
                          "rotted; reads ask the other replicas first (`gnstor ssd recover --explain` names "
                          "them)",
                          doubtful)});
+    if (const std::uint64_t lost = check.recovery.records_lost; lost != 0)
+        result.findings.push_back(
+            {Severity::kDamage, view.superblock().oob_offset,
+             fmt::format(
+                 "the records of {} places are lost, and which blocks they held is not known: all blocks "
+                 "of no later epoch are in doubt; reads ask the other replicas first",
+                 lost)});
     for (std::size_t i = 0; i < (*mounted)->shards.size(); ++i) {
         const Shard& shard = *(*mounted)->shards[i];
         for (const std::string& disagreement : shard.audit())
