@@ -17,6 +17,14 @@ extern char** environ;
 
 namespace gnstor::cli {
 
+void hold_standard_descriptors() {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+        while (::fcntl(fd, F_GETFD) < 0) {
+            const int held = ::open("/", O_PATH);  // the lowest one that is free
+            if (held < 0) std::abort();
+        }
+}
+
 std::filesystem::path find_daemon() {
     if (const char* named = std::getenv("GNSTORD"); named != nullptr && *named != 0) return named;
     std::error_code failed;

@@ -1,4 +1,5 @@
-// process.hpp: starting gnstord in the background, and stopping it. Unix; one thread.
+// process.hpp: this process's standard descriptors; starting gnstord in the background, and stopping it.
+// Unix; one thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -14,6 +15,10 @@
 
 namespace gnstor::cli {
 
+/// First of all in main(): a standard descriptor that is closed would become that of the next file that is
+/// opened, a store say, and what is printed would be written there. It is taken here by one that can be
+/// neither read nor written (EBADF, as where it is closed).
+void hold_standard_descriptors();
 /// The program `name` beside this one, or what the environment variable GNSTORD names.
 [[nodiscard]] std::filesystem::path find_daemon();
 /// Starts a program in a session of its own, its output appended to `log`; returns its process id.
