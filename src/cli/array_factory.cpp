@@ -281,13 +281,17 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
     if (!create && present == 0)
         return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
                      options.directory.string(), options.directory.string());
+    const fs::path file = options.directory / "records.db";
+    std::error_code failed;
+    const bool served = fs::exists(file, failed);
+    std::unique_ptr<BegunStore> begun;
+    if (present == 0 && !served) begun = std::make_unique<BegunStore>(options.directory);
     // An array that gnstord served has records beside its SSDs, and they have to agree with them.
     std::unique_ptr<daemon::RecordStore> records = std::make_unique<daemon::MemoryRecordStore>();
-    std::error_code failed;
-    if (const fs::path file = options.directory / "records.db"; fs::exists(file, failed)) {
+    if (served) {
         GN_ASSIGN(records, daemon::SqliteRecordStore::open({file, false}));
     }
-    return EmbeddedObjectStore::open(embedded, std::move(records));
+    return EmbeddedObjectStore::open(embedded, std::move(records), std::move(begun));
 }
 
 }  // namespace gnstor::cli

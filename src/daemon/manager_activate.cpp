@@ -66,6 +66,11 @@ Error Manager::pending_error(const std::string& what, const Error& cause) const 
     const bool told = cause.code == Errc::kIo || cause.code == Errc::kTimedOut ||
                       cause.code == Errc::kNoSpace || cause.code == Errc::kUnsupported;
     const Errc code = told ? cause.code : Errc::kBusy;
+    if (!store_.lasting())
+        return error(code,
+                     "{} is not in force on every SSD: {}; it is tried again while this process lives, ask "
+                     "again later",
+                     what, cause.message);
     return error(code, "{} is recorded but not in force: {}; it is tried again by itself, ask again later",
                  what, cause.message);
 }

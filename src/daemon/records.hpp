@@ -54,6 +54,8 @@ class RecordStore {
     virtual ~RecordStore() = default;
     /// Everything saved so far; kCorrupt when it cannot be trusted.
     virtual Result<Records> load() = 0;
+    /// Whether they are there when this process has ended.
+    [[nodiscard]] virtual bool lasting() const { return true; }
     /// Durable when it returns; on an error the change may or may not have been kept, but never in part.
     virtual Result<void> save(const Change& change) = 0;
 };
@@ -62,6 +64,7 @@ class RecordStore {
 class MemoryRecordStore final : public RecordStore {
   public:
     Result<Records> load() override { return records_; }
+    [[nodiscard]] bool lasting() const override { return false; }
     Result<void> save(const Change& change) override {
         apply(records_, change);
         return {};

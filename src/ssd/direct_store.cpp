@@ -62,7 +62,7 @@ Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile
     s.options.staged_pages = std::clamp(s.options.staged_pages, 1u, 2048u);
     // The same file again, whatever its name means by now.
     const std::string again = fmt::format("/proc/self/fd/{}", file->fd());
-    s.direct = FileDescriptor(::open(again.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+    s.direct = FileDescriptor(above_standard(::open(again.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC)));
     if (s.direct.get() < 0) {
         if (errno == EINVAL) {
             return error(

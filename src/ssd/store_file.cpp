@@ -92,7 +92,7 @@ Result<void> StoreFile::read_head() {
 
 Result<std::unique_ptr<StoreFile>> StoreFile::open_locked(const std::filesystem::path& path) {
     const int exclusive = is_block_device(path) ? O_EXCL : 0;
-    FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | exclusive));
+    FileDescriptor fd(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | exclusive)));
     if (fd.get() < 0) {
         if (errno == EBUSY) {
             return error(Errc::kBusy,
@@ -311,7 +311,7 @@ Result<void> FileFormatter::plan() {
 }
 
 Result<void> FileFormatter::make_file() {
-    fd_ = FileDescriptor(::mkostemp(beside_.data(), O_CLOEXEC));
+    fd_ = FileDescriptor(above_standard(::mkostemp(beside_.data(), O_CLOEXEC)));
     if (fd_.get() >= 0) return {};
     return error(Errc::kIo, "cannot make the store {}: {}; does its folder exist, and may it be written to?",
                  path_.string(), errno_text());
@@ -353,7 +353,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::format_device(const std::filesyste
             path.string());
     }
     GN_ASSIGN(const Superblock superblock, make_superblock(what, path));
-    FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_EXCL));
+    FileDescriptor fd(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_EXCL)));
     if (fd.get() < 0) {
         return error(errno == EBUSY ? Errc::kBusy : Errc::kIo,
                      "cannot take the device {}: {}; is it mounted, or in use by another program?",

@@ -171,9 +171,12 @@ class Store(Programs):
         self.objects("put", self.write("doubtful", b"other"), code=1, says="killed")
         self.ask("up", "--dir", self.store)
         self.assertEqual(self.ask("volume", "show", "doubtful", "--dir", self.store), there)
-        # The same in an array that others serve.
-        for words in (("get", "object", self.root / "out", "--dir", self.store), ("ls", "--dir", self.store)):
+        # The same in an array that others serve; there a put removes nothing, either.
+        (self.store / "doubtful.putting").write_bytes(b"")
+        for words in (("get", "object", self.root / "out", "--dir", self.store), ("ls", "--dir", self.store),
+                      ("put", self.write("third", b"third"), "--dir", self.store), ("rm", "third", "--dir", self.store)):
             self.cli(*words)
+        (self.store / "doubtful.putting").unlink()
         self.assertEqual(self.ask("volume", "show", "doubtful", "--dir", self.store), there)
         self.ask("down", "--dir", self.store)
         self.objects("rm", "doubtful")
@@ -321,7 +324,7 @@ class Store(Programs):
         kept = self.random.randbytes(100_000)
         source = self.write("kept", kept)
         self.objects("put", source, *SMALL, code=1, says="File too large", preexec_fn=limit_files_to(1 << 20))
-        self.assertFalse(list(self.store.iterdir()), "remains of a store that could not be made")
+        self.assertFalse(self.store.exists(), "remains of a store that could not be made")
         self.objects("put", source, *SMALL)
         # The limit is the stores' too: opening them writes.
         self.objects("get", "kept", self.root / "out", code=1, says="gnstor:", preexec_fn=limit_files_to(50_000))

@@ -261,11 +261,24 @@ TEST_F(ManagerTest, AChangeThatADriveRefusedIsPendingAndSettlesByItself) {
 TEST_F(ManagerTest, ACreationThatStoppedHalfwayIsNotListedAndGoesOnWhenAskedAgain) {
     const auto a = client("alice");
     refuse(3);
-    expect_error(create(a, "v"), Errc::kIo, "recorded but not in force");
+    expect_error(create(a, "v"), Errc::kIo, "not in force");
     EXPECT_TRUE(manager->list_volumes().empty());
     heal();
     EXPECT_TRUE(create(a, "v").ok());
     EXPECT_EQ(manager->list_volumes().size(), 1u);
+}
+
+TEST_F(ManagerTest, AChangeIsCalledRecordedWhereItsRecordOutlivesTheProcessAlone) {
+    refuse(3);
+    const auto with = create(client("alice"), "v");
+    expect_error(with, Errc::kIo, "not in force on every SSD");
+    EXPECT_EQ(with.error().message.find("recorded"), std::string::npos) << with.error().message;
+    manager.reset();
+    heal();
+    store = std::make_unique<FlakyStore>();
+    start();
+    refuse(3);
+    expect_error(create(client("bob"), "w"), Errc::kIo, "recorded but not in force");
 }
 
 TEST_F(ManagerTest, ADriveWhoseTableIsFullUndoesTheCreation) {
