@@ -106,9 +106,9 @@ Result<client::ArrayView> Manager::array() const {
     if (told_ != records_.map.version && records_.told != records_.map.version) {
         for (const Drive& drive : drives_)
             if (!drive.trouble.empty())
-                return error(Errc::kBusy, "the array map is not in force yet: {}; it is tried again by itself",
+                return error(Errc::kBusy, "the array map is not in force yet: {}; ask again later",
                              drive.trouble);
-        return error(Errc::kBusy, "the array map is not in force yet; it is tried again by itself");
+        return error(Errc::kBusy, "the array map is not in force yet; ask again later");
     }
     client::ArrayView view;
     view.map = records_.map;
