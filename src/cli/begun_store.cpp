@@ -18,6 +18,10 @@ BegunStore::BegunStore(const fs::path& directory) : directory_(directory) {
 
 BegunStore::~BegunStore() {
     std::error_code failed;
+    // Records of stores that others have begun meanwhile are theirs.
+    if (!kept_ && !fs::exists(directory_ / "ssd-0.store", failed))
+        for (const char* part : {"", "-wal", "-shm", "-journal"})
+            fs::remove(directory_ / fmt::format("{}{}", kRecordsFile, part), failed);
     for (const fs::path& folder : missing_)
         if (kept_ || !fs::remove(folder, failed)) return;
 }

@@ -2,6 +2,7 @@
 #include "cli/object_store.hpp"
 
 #include "cli/spool.hpp"
+#include "daemon/in_process.hpp"
 #include "daemon/records.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -74,6 +75,7 @@ Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArr
                                                                std::unique_ptr<daemon::RecordStore> records,
                                                                std::unique_ptr<BegunStore> begun) {
     GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(options, std::move(records)));
+    for (const std::string& warning : array->daemon().start_report().warnings) log_warn("{}", warning);
     GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client()));
     return std::unique_ptr<ObjectStore>(
         new EmbeddedObjectStore(std::move(begun), std::move(array), std::move(client)));

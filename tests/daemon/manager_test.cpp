@@ -246,6 +246,21 @@ TEST_F(ManagerTest, ReleaseRecordsTheLengthAndCanBeRepeated) {
     EXPECT_EQ(manager->list_volumes().at(0).byte_length, 1234u);
 }
 
+TEST_F(ManagerTest, AReleaseOfWhatWasNotGrantedIsRefused) {
+    const auto a = client("alice"), b = client("bob");
+    ASSERT_TRUE(create(a, "v").ok());
+    const auto o = open(a, "v");
+    const auto id = o->record.geometry.volume;
+    const auto epoch = o->record.epoch;
+    for (const std::uint64_t length : {std::uint64_t{1234}, ~std::uint64_t{0}}) {
+        expect_error(manager->release_volume(a, id, 99, length), Errc::kState, "epoch 99");
+        expect_error(manager->release_volume(b, id, epoch, length), Errc::kPermission, "'bob'");
+    }
+    ASSERT_TRUE(manager->release_volume(a, id, epoch, 1234).ok());
+    expect_error(manager->release_volume(a, id, epoch + 1, ~0ull), Errc::kState, "never opened");
+    EXPECT_TRUE(manager->release_volume(a, id, epoch, ~0ull).ok()) << "asked again, after a lost answer";
+}
+
 TEST_F(ManagerTest, AChangeThatADriveRefusedIsPendingAndSettlesByItself) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
