@@ -18,8 +18,8 @@ class BegunStore {
   public:
     /// Before anything is made: looks which folders are missing.
     explicit BegunStore(const std::filesystem::path& directory);
-    /// Unless it is kept: removes the records, where no store is left that they could be of, and the folders that
-    /// were missing, as far as they are empty.
+    /// Unless it is kept: removes the records, where no store is left that they could be of, and the folders
+    /// that were missing, as far as they are empty.
     ~BegunStore();
     BegunStore(const BegunStore&) = delete;
     BegunStore& operator=(const BegunStore&) = delete;
