@@ -105,6 +105,7 @@ class ShardRecovery {
     void note_counts(const JournalHeader& header, bool stamp);
     void judge_lost_tails();
     void judge_count(const PageCount& count);
+    void judge_twins(std::uint32_t unit);
     [[nodiscard]] bool was_opened(std::uint32_t serial) const;
     void suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why);
     [[nodiscard]] std::uint32_t end_of(std::uint32_t unit);

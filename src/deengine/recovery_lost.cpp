@@ -12,6 +12,9 @@
 #include "deengine/recovery.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
 
 namespace gnstor::deengine {
 
@@ -39,6 +42,22 @@ void ShardRecovery::judge_lost_tails() {
         const bool known = loaded_.units[u - range_.first_unit].next == end_of(u);
         if (found(u).programmed && found(u).serial == 0 && !found(u).bad && !known)
             lose_unknown(fmt::format("unit {} holds pages and no record that can be read", u));
+    }
+}
+
+/// Of two pages with one record the second tells what the first is of, and its own record is gone: the same
+/// version is programmed again only where it cannot be read any more.
+void ShardRecovery::judge_twins(std::uint32_t u) {
+    std::map<std::pair<BlockKey, WriteOrder>, std::pair<PageNumber, PageOob>> seen;
+    for (std::uint32_t i = found(u).young_from; i < found(u).end; ++i) {
+        const PageNumber page = u * pages_per_unit_ + i;
+        PageOob oob{};
+        if (is_torn(page) || read_record(page, oob) != Record::kGood || oob.kind != PageKind::kData) continue;
+        const std::pair key{make_key(oob.vid, oob.vba), WriteOrder::of(oob)};
+        const auto [it, first] = seen.try_emplace(key, page, oob);
+        if (first || std::memcmp(&it->second.second, &oob, sizeof(oob)) != 0) continue;
+        if (!is_readable(it->second.first, oob) && is_readable(page, oob)) continue;
+        lose_unknown(fmt::format("pages {} and {} (unit {}) have one record", it->second.first, page, u));
     }
 }
 

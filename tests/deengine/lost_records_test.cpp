@@ -97,6 +97,18 @@ TEST_F(LostRecords, AllRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) {
     EXPECT_EQ(status_of(6), Status::kDoubtful);
 }
 
+TEST_F(LostRecords, ARecordThatIsAnotherPagesIsMissedWhateverWasLostBefore) {
+    put(5, 1);
+    put(6, 2);
+    const RamFlash before = flash.image();
+    for (const bool same_boot : {true, false}) {
+        flash = before.image();
+        flash.copy_record(flash.find_last(kVolume, 5), flash.find_last(kVolume, 6));
+        boot(same_boot);
+        EXPECT_EQ(status_of(6), Status::kDoubtful);
+    }
+}
+
 TEST_F(LostRecords, TheDoubtOutlivesBootsAndEndsWithALaterEpochOrTheVolume) {
     put(5, 1);
     put(6, 2);

@@ -137,6 +137,8 @@ class RamFlash : public Flash {
     /// Flips one bit of a page's data (or of its record).
     void flip_data(PageNumber page, std::uint32_t byte) { pages_.at(page).data.at(byte) ^= std::byte{0x10}; }
     void flip_record(PageNumber page) { pages_.at(page).oob.sequence ^= 1; }
+    /// The record of one page over that of another.
+    void copy_record(PageNumber from, PageNumber to) { pages_.at(to).oob = pages_.at(from).oob; }
     /// Nothing is left of its record.
     void lose_record(PageNumber page) {
         pages_.at(page) = Page{};
