@@ -53,6 +53,18 @@ Error sqlite_error(sqlite3* db, const std::filesystem::path& file, const char* w
     return error(Errc::kIo, "the record store {} failed to {}: {}", file.string(), what, text);
 }
 
+/// SQLite's URI of a file that nobody can change. In it '%', '?' and '#' of a path have to be escaped.
+std::string immutable_uri(const std::filesystem::path& file) {
+    std::string uri = "file:";
+    for (const char c : file.string()) {
+        if (c == '%' || c == '?' || c == '#')
+            uri += fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+        else
+            uri += c;
+    }
+    return uri + "?immutable=1";
+}
+
 }  // namespace
 
 struct SqliteRecordStore::Impl {
@@ -109,8 +121,10 @@ struct SqliteRecordStore::Impl {
 
 /// On a read-only file system the write-ahead log that a kill left is read as always, never ignored
 /// (`immutable` would): SQLite rebuilds its index of it in this process's memory and writes to neither file.
-/// A rollback journal, left by a kill while the tables were made, cannot be rolled back: that is refused. The
-/// locks of SQLite need a descriptor that may write; flock() does not, and the file cannot change anyway.
+/// Without a log, as after a clean close, SQLite would make one: the file is then opened as immutable, which
+/// it is. A rollback journal, left by a kill while the tables were made, cannot be rolled back: that is
+/// refused. The locks of SQLite need a descriptor that may write; flock() does not, and the file cannot
+/// change anyway.
 Result<void> SqliteRecordStore::Impl::open_file() {
     const int probe = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
     read_only = probe < 0 && errno == EROFS;
@@ -120,9 +134,13 @@ Result<void> SqliteRecordStore::Impl::open_file() {
         return error(Errc::kBusy, "the record store {} is in use by another gnstord; stop that one first",
                      file.string());
     sqlite3* raw = nullptr;
+    constexpr int kReading = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX;
+    std::error_code failed;
+    const bool closed = read_only && !std::filesystem::exists(file.string() + "-wal", failed) && !failed;
     const int code =
-        read_only
-            ? sqlite3_open_v2(file.c_str(), &raw, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, "unix-none")
+        closed ? sqlite3_open_v2(immutable_uri(file).c_str(), &raw, kReading | SQLITE_OPEN_URI, nullptr)
+        : read_only
+            ? sqlite3_open_v2(file.c_str(), &raw, kReading, "unix-none")
             : sqlite3_open_v2(file.c_str(), &raw,
                               SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
     db.reset(raw);
