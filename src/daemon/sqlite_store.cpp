@@ -136,7 +136,10 @@ Result<void> SqliteRecordStore::Impl::open_file() {
     sqlite3* raw = nullptr;
     constexpr int kReading = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX;
     std::error_code failed;
-    const bool closed = read_only && !std::filesystem::exists(file.string() + "-wal", failed) && !failed;
+    const auto lacks = [&](const char* log) {
+        return !std::filesystem::exists(file.string() + log, failed) && !failed;
+    };
+    const bool closed = read_only && lacks("-wal") && lacks("-journal");
     const int code =
         closed ? sqlite3_open_v2(immutable_uri(file).c_str(), &raw, kReading | SQLITE_OPEN_URI, nullptr)
         : read_only

@@ -19,6 +19,8 @@
 namespace gnstor::daemon {
 
 inline constexpr int kStoreSchema = 4;
+/// Its usual name, beside the stores of the SSDs.
+inline constexpr char kRecordsFile[] = "records.db";
 
 struct SqliteStoreOptions {
     std::filesystem::path file;
