@@ -169,6 +169,15 @@ Result<void> Manager::merge_records(Takeover& t) {
                              "records belong to another "
                              "array; remove the one that does not belong",
                              drives_[d].identity.serial, id, record.name, known->second.name);
+            if (known != records_.volumes.end() && !reborn && known->second.revision == record.revision &&
+                !same_bytes(known->second, record))
+                return error(
+                    Errc::kCorrupt,
+                    "SSD {} and the records know volume '{}' under the same revision ({}) with other "
+                    "contents, although each revision is given out once: the records were used "
+                    "without this SSD's array, or are damaged; move them away to have them rebuilt "
+                    "from the SSDs, or remove the SSD that does not belong",
+                    drives_[d].identity.serial, record.name, record.revision);
             if (known != records_.volumes.end() && !reborn && known->second.revision >= record.revision)
                 continue;
             records_.volumes[id] = record;
