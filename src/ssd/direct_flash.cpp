@@ -98,7 +98,7 @@ void DirectFlash::store_record(PageNumber page, PageOob& oob) {
     std::memcpy(record_of(page), &oob, sizeof oob);
     unit_of(page).next = page % geometry_.pages_per_unit + 1;
     mark_dirty(page / kRecordsPerLine);
-    if (oob.kind == PageKind::kSystem) newest_journal_page_ = {page, oob.sequence};
+    if (const auto number = journal_page_of(oob); number != 0) newest_journal_page_ = {page, number};
     unsynced_ = true;
     if (!staged_.contains(page)) page_written(page);
 }

@@ -50,8 +50,8 @@ MappedFlash::MappedFlash(MappedFile& file, UnitRange range) : shared_(file) {
 FlashStatus MappedFlash::program(deengine::PageNumber page, const std::byte* data, deengine::PageOob& oob) {
     dirty_ = true;
     const FlashStatus status = FlashArray::program(page, data, oob);
-    if (status == FlashStatus::kOk && oob.kind == deengine::PageKind::kSystem)
-        shared_.file().note_journal_page(page, oob.sequence);
+    if (const std::uint64_t number = journal_page_of(oob); status == FlashStatus::kOk && number != 0)
+        shared_.file().note_journal_page(page, number);
     return status;
 }
 

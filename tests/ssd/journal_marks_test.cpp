@@ -1,7 +1,10 @@
 // A store that has lost the records of its newest pages is refused, and never mounted as the empty or the
 // older drive that the rest of it describes: after a clean close and after a kill, on any backbone.
 #include "ssd/journal_marks.hpp"
+#include "deengine/journal.hpp"
+#include "deengine/order.hpp"
 #include "drive_rig.hpp"
+#include "ssd/backbone.hpp"
 #include "ssd/record_copies.hpp"
 #include "ssd/store_check.hpp"
 #include "ssd/store_mount.hpp"
@@ -172,6 +175,48 @@ TEST(JournalMarks, ACleanlyClosedStoreThatLacksTheEndOfAnyJournalIsRefused) {
     EXPECT_NE(refused.error().message.find(fmt::format("service unit 2 had reached page {}", newest[2])),
               std::string::npos)
         << refused.error().message;
+}
+
+/// A drive without room for the checkpoint of its close leaves parts of it, and the store is closed all the
+/// same. The next mount gives their unit up, and may be killed when it has erased it.
+TEST(JournalMarks, PartsOfACheckpointThatWasGivenUpMayBeErasedBeforeAnythingNewerIsThere) {
+    for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect}) {
+        const Kind kind{"", backbone, 1, Durability::kPower, false};
+        const Scratch scratch;
+        const auto path = scratch / "s";
+        ASSERT_NO_FATAL_FAILURE(make(path, kind));
+        const std::uint64_t end = StoreView::open(path).value()->boot().value().journal_pages[0];
+        ASSERT_NE(end, 0u);
+        const auto is_part = [&](PageNumber, const PageOob& oob) { return oob.sequence == end + 1; };
+        {
+            DriveOptions o = options(path, kind);
+            const auto store = open_backbone(o, BootMode::kPower).value();
+            const FlashParts parts = store->parts(1).value();
+            const deengine::FlashGeometry g = parts[0]->geometry();
+            std::uint32_t unit = g.units;
+            PageOob oob{};
+            do {
+                oob = {};
+                (void)parts[0]->read_oob(--unit * g.pages_per_unit, oob);
+            } while (oob.kind != PageKind::kErased);
+            oob = {};
+            oob.kind = PageKind::kSystem;
+            oob.version = deengine::kOobVersion;
+            oob.sequence = end + 1;
+            oob.vba = static_cast<std::uint32_t>(end + 1);
+            oob.epoch = static_cast<std::uint32_t>(deengine::JournalPage::kCheckpointUnits);
+            oob.unit_serial = 1u << 20;
+            const std::vector<std::byte> data(nvme::kBlockBytes);
+            ASSERT_EQ(parts[0]->program(unit * g.pages_per_unit, data.data(), oob),
+                      deengine::FlashStatus::kOk);
+            ASSERT_EQ(parts[0]->sync(deengine::SyncLevel::kPower), deengine::FlashStatus::kOk);
+            ASSERT_TRUE(store->end_use());
+        }
+        ASSERT_EQ(lose_records(path, is_part), 1u);
+        const auto reactor = Reactor::start("test-drive").value();
+        const auto opened = Drive::open(options(path, kind), *reactor);
+        EXPECT_TRUE(opened.ok()) << opened.error().message;
+    }
 }
 
 }  // namespace
