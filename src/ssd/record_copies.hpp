@@ -41,6 +41,21 @@ struct RecordCopies {
     bool contradict = false;
 };
 
+/// Of how many records the copies differ in a way that no cut of a power supply explains.
+struct RecordDamage {
+    std::uint64_t rotten = 0;
+    std::uint64_t contradicting = 0;
+
+    void add(const RecordCopies& copies) {
+        rotten += copies.rotten ? 1 : 0;
+        contradicting += copies.contradict ? 1 : 0;
+    }
+    void add(const RecordDamage& other) {
+        rotten += other.rotten;
+        contradicting += other.contradicting;
+    }
+};
+
 /// A whole copy counts before one that is not; of two whole ones that of the later opening of the unit, since
 /// the other one is what a lost erasure left; a damaged copy before an erased one.
 inline RecordCopies compare_records(const std::byte* first, const std::byte* second,
