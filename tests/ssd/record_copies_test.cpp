@@ -127,6 +127,17 @@ TEST_P(RecordCopies, TheRecordsOfOtherPagesAreDamagedOnesAndNeverTakenForAPagesO
     }
 }
 
+/// docs/store-format.md, "Records and pages": whatever way it is computed.
+TEST(RecordChecksum, IsThatOfTheNumberOfThePageAndOfTheRecordInARow) {
+    SplitMix64 random(testing::seed_or(1));
+    for (int i = 0; i < 100; ++i) {
+        PageOob oob = oob_of(3, static_cast<std::uint32_t>(random.next()), random.next());
+        const auto page = static_cast<PageNumber>(random.next());
+        const std::uint32_t of_number = crc32c_portable(&page, sizeof page);
+        EXPECT_EQ(record_crc(oob, page), crc32c_portable(&oob, offsetof(PageOob, crc), of_number));
+    }
+}
+
 /// Neither is the page's record, and a check names the contradiction as long as both are there.
 TEST_P(RecordCopies, CopiesThatContradictEachOtherCountAsADamagedRecordAndStayAsTheyAre) {
     Backbone b(GetParam(), small());
