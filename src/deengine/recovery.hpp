@@ -84,6 +84,7 @@ class ShardRecovery {
 
     // recovery.cpp
     Result<void> read_units();
+    Result<void> tell_lost_records();
     Result<void> count_valid_pages();
     Result<void> start();
     void stop();
