@@ -185,7 +185,7 @@ Result<void> ShardRecovery::read_log() {
             // be erased yet.
             if (twins.front().type == JournalPage::kCheckpointRecords) note_own_records(twins.front());
             const JournalHeader* end = number == loaded_.end ? journal_.read(twins.front()) : nullptr;
-            if (end != nullptr) note_counts(*end, false);
+            if (end != nullptr) note_counts(*end, twins.front().page, false);
             continue;
         }
         changed_ = true;
@@ -226,7 +226,7 @@ void ShardRecovery::read_log_page(const JournalPlace& place, const JournalHeader
         note_log_record(record);
         stamp = stamp || record.type == LogType::kStamp;
     }
-    note_counts(header, stamp);
+    note_counts(header, place.page, stamp);
 }
 
 void ShardRecovery::note_own_records(const JournalPlace& place) {
