@@ -61,6 +61,9 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
             suspects_.push_back({bad, "the log shows that its unit was complete before the last two groups"});
         } else if (counts && only_killed_ && bad % pages_per_unit_ + 1 != unit.end) {
             suspects_.push_back({bad, "a killed process tears the last page of a unit alone"});
+        } else if (counts && only_killed_ && !may_be_open(unit.serial)) {
+            // An erasure clears records from the last to the first, and the kill may have come inside it.
+            suspects_.push_back({bad, "the journal says that its unit was full", true});
         } else if (counts && only_killed_) {
             lose_unknown(
                 fmt::format("page {} (unit {}) was being programmed by a process that was killed, or "

@@ -66,6 +66,33 @@ TEST_F(LostRecords, TheOnlyRecordOfAUnitIsMissedWhenItIsDamaged) {
     flash.flip_record(flash.find_last(kVolume, 5));
     boot(true);
     EXPECT_EQ(status_of(5), Status::kDoubtful);
+    boot(true);
+    EXPECT_EQ(report.records_lost, 0u) << "that one is known, and nothing was lost since";
+    EXPECT_EQ(status_of(5), Status::kDoubtful);
+}
+
+TEST_F(LostRecords, AKillInsideAnErasureOfAFullUnitLosesNothing) {
+    for (std::uint64_t i = 1; i <= 17; ++i) put(5, i);
+    const PageNumber first = flash.find_last(kVolume, 5) - 16;
+    idle();
+    const RamFlash before = flash.image();
+    for (const PageNumber left : {15u, 7u, 1u}) {
+        flash = before.image();
+        for (PageNumber page = 15; page > left; --page) flash.lose_record(first + page);
+        flash.flip_record(first + left);
+        boot(true);
+        EXPECT_EQ(report.records_lost, 0u) << "an erasure clears records from the last to the first";
+        EXPECT_EQ(status_of(5), Status::kSuccess);
+    }
+}
+
+TEST_F(LostRecords, ADamagedLastRecordOfAFullUnitThatHoldsBlocksLeavesDoubt) {
+    for (std::uint64_t i = 1; i <= 17; ++i) put(static_cast<nvme::BlockAddress>(i), i);
+    idle();
+    flash.flip_record(flash.find_last(kVolume, 16));
+    boot(true);
+    EXPECT_EQ(report.records_lost, 1u);
+    EXPECT_EQ(status_of(16), Status::kDoubtful);
 }
 
 TEST_F(LostRecords, TheLastRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) {
