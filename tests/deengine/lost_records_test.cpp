@@ -2,6 +2,8 @@
 // what was acknowledged never reads as zeroes, or as an older version, in silence. ARRAY.md, rule 18.
 #include "deengine/rig.hpp"
 
+#include <vector>
+
 namespace gnstor::deengine::test {
 namespace {
 
@@ -122,6 +124,35 @@ TEST_F(LostRecords, AllRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) {
     boot(true);
     EXPECT_EQ(status_of(5), Status::kDoubtful);
     EXPECT_EQ(status_of(6), Status::kDoubtful);
+}
+
+TEST_F(LostRecords, AMountReadsNoMoreRecordsForManyThatAreLostInAUnitThanForOne) {
+    for (std::uint64_t i = 1; i < 64; ++i) put(static_cast<nvme::BlockAddress>(i), i);
+    const PageNumber first = flash.find_last(kVolume, 40) / 16 * 16;
+    const RamFlash before = flash.image();
+    std::vector<std::uint64_t> reads;
+    for (const PageNumber lost : {1u, 14u}) {
+        flash = before.image();
+        for (PageNumber page = 1; page <= lost; ++page) flash.lose_record(first + page);
+        flash.record_reads = 0;
+        boot(true);
+        EXPECT_EQ(report.records_lost, lost);
+        reads.push_back(flash.record_reads);
+    }
+    EXPECT_LT(reads[1], reads[0] + reads[0] / 4);
+}
+
+TEST_F(LostRecords, AMountAfterAKillLooksAtNoUnitThatIsEmptyOnceMore) {
+    put(5, 1);
+    const RamFlash before = flash.image();
+    std::vector<std::uint64_t> reads;
+    for (const bool same_boot : {false, true}) {
+        flash = before.image();
+        flash.record_reads = 0;
+        boot(same_boot);
+        reads.push_back(flash.record_reads);
+    }
+    EXPECT_LT(reads[1], reads[0] + 64);
 }
 
 TEST_F(LostRecords, ARecordThatIsAnotherPagesIsMissedWhateverWasLostBefore) {

@@ -99,6 +99,7 @@ class RamFlash : public Flash {
     }
 
     FlashStatus read_oob(PageNumber page, PageOob& oob) override {
+        ++record_reads;
         const Page& p = pages_.at(page);
         if (!p.programmed) {
             std::memset(&oob, 0xFF, sizeof(oob));
@@ -176,7 +177,7 @@ class RamFlash : public Flash {
     std::size_t room_units = ~std::size_t{0};  ///< units that what lies below has room for at once
     std::set<std::uint32_t> with_room;
     bool fail_sync = false;
-    std::uint64_t programs = 0, erases = 0, syncs = 0, violations = 0;
+    std::uint64_t programs = 0, erases = 0, syncs = 0, record_reads = 0, violations = 0;
 
   private:
     struct Page {
