@@ -250,12 +250,15 @@ void World::check_image(std::unique_ptr<Medium> image, const std::vector<std::by
     const Answer a = drive.call_admin_with(nvme::AdminOpcode::kMapSet, oracle_.map);
     if (!ok(a.status))
         return fail(fmt::format("after a cut MAP SET was answered {}", nvme::status_name(a.status)));
-    std::vector<WriteOrder> shown;
+    Shown shown;
     if (!audit(drive, "after a cut") || !compare(drive, true, false, &shown)) return;
-    std::vector<WriteOrder> again;
+    Shown again;
     if (!probe(drive) || !audit(drive, "after a cut and a write") || !compare(drive, true, false, &again))
         return;
-    if (shown != again)
+    // A trimmed block of a volume that has lost records is in doubt again when its tombstone is dropped.
+    if (!std::ranges::equal(shown, again, [this](const auto& before, const auto& after) {
+            return before == after || (records_lost_ && !after);
+        }))
         fail("after a cut the drive showed one version, and later another, that nobody wrote");
     if (!image->violation().empty()) fail("after a cut the flash refused: " + image->violation());
 }
@@ -312,7 +315,7 @@ nvme::IoFields World::read_fields(const nvme::VolumeRecord& record, nvme::BlockA
     return f;
 }
 
-bool World::compare(Drive& drive, bool after_cut, bool settle, std::vector<WriteOrder>* shown) {
+bool World::compare(Drive& drive, bool after_cut, bool settle, Shown* shown) {
     const std::vector<nvme::VolumeRecord> records = drive.list();
     bool took = false;
     if (const std::string wrong = oracle_.check_records(records, took); !wrong.empty()) {
@@ -334,7 +337,8 @@ bool World::compare(Drive& drive, bool after_cut, bool settle, std::vector<Write
         for (auto& [vba, block] : known->second.blocks) {
             const Version* version = nullptr;
             if (!compare_block(drive, vid, r, vba, block, after_cut, &version)) return false;
-            if (shown != nullptr) shown->push_back(version != nullptr ? version->order : WriteOrder{});
+            if (shown != nullptr)
+                shown->push_back(version != nullptr ? std::optional(version->order) : std::nullopt);
             if (settle && version != nullptr) block.settle(*version);
         }
     }

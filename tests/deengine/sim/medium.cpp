@@ -404,6 +404,7 @@ void Medium::tear_program(const Operation& op, Fate fate) {
         make_noise(record + fate.record_bytes, sizeof(PageOob) - fate.record_bytes, fate.noise);
     p.rotten_data = p.rotten_record = p.weak = false;
     p.recorded = !is_erased(p.oob);
+    p.lost = p.lost && !p.recorded;
 }
 
 void Medium::settle_units() {

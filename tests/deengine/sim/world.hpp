@@ -173,9 +173,11 @@ class World {
     void look(const Medium& medium, const std::vector<std::byte>& blob, std::uint32_t depth,
               const Medium::Fates& fates);
     void check_image(std::unique_ptr<Medium> image, const std::vector<std::byte>& blob, std::uint32_t depth);
+    /// Of each block the version that was shown; none: its read failed.
+    using Shown = std::vector<std::optional<WriteOrder>>;
     /// Compares everything. `settle`: what is shown becomes what is known. `shown`: the versions, to compare
     /// a second time.
-    bool compare(Drive& drive, bool after_cut, bool settle, std::vector<WriteOrder>* shown);
+    bool compare(Drive& drive, bool after_cut, bool settle, Shown* shown);
     bool compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRecord& record,
                        nvme::BlockAddress vba, const BlockState& block, bool after_cut,
                        const Version** version);
