@@ -53,6 +53,7 @@ class ShardRecovery {
         std::uint32_t young_from = 0;   ///< first page that the checkpoint does not speak of
         std::uint32_t last_good = 0;    ///< of young pages: one beyond the last good record
         std::uint32_t failed_from = 0;  ///< pages from here on could not be programmed
+        std::uint32_t full_at = 0;      ///< pages that it held when it was closed
     };
     /// Pages that a unit held, as the journal says.
     struct PagesTold {

@@ -42,8 +42,8 @@ void ShardRecovery::judge_lost_tails() {
                     last_told_.user_pages);
     for (const std::uint32_t u : young_) {
         const FoundUnit& unit = found(u);
-        if (!may_be_open(unit.serial) && !unit.bad && unit.end < pages_per_unit_)
-            suspect_tail(u, pages_per_unit_ - 1, "the journal says that its unit was full");
+        if (!may_be_open(unit.serial) && !unit.bad && unit.end < unit.full_at)
+            suspect_tail(u, unit.full_at - 1, "the journal says that its unit was full");
     }
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         if (!found(u).programmed || found(u).serial != 0 || found(u).bad) continue;

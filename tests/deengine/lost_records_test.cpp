@@ -126,6 +126,29 @@ TEST_F(LostRecords, AllRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) {
     EXPECT_EQ(status_of(6), Status::kDoubtful);
 }
 
+TEST_F(LostRecords, AUnitThatWasClosedForWantOfRoomLacksNoRecord) {
+    std::uint64_t sequence = 0;
+    for (; sequence < 70; ++sequence) put(static_cast<nvme::BlockAddress>(sequence % 3), sequence + 1);
+    idle();  // units that were programmed before are free
+    for (nvme::BlockAddress block = 10; block < 13; ++block) put(block, ++sequence);
+    const std::uint32_t unit = flash.find_last(kVolume, 12) / 16;
+    ASSERT_NE(flash.find_last(kVolume, 12) % 16, 15u);
+    flash.without_room = {unit};
+    put(13, ++sequence);
+    ASSERT_NE(flash.find_last(kVolume, 13) / 16, unit);
+    idle();
+    const RamFlash before = flash.image();
+    boot(true);
+    EXPECT_EQ(report.records_lost, 0u);
+    EXPECT_EQ(status_of(12), Status::kSuccess);
+
+    flash = before.image();
+    lose(12);
+    boot(true);
+    EXPECT_EQ(report.records_lost, 1u) << "the last record that it had";
+    EXPECT_EQ(status_of(12), Status::kDoubtful);
+}
+
 TEST_F(LostRecords, AMountReadsNoMoreRecordsForManyThatAreLostInAUnitThanForOne) {
     for (std::uint64_t i = 1; i < 64; ++i) put(static_cast<nvme::BlockAddress>(i), i);
     const PageNumber first = flash.find_last(kVolume, 40) / 16 * 16;

@@ -36,6 +36,7 @@ class RamFlash : public Flash {
             ++violations;
             return FlashStatus::kRefused;
         }
+        if (without_room.contains(unit)) return FlashStatus::kNoRoom;
         if (page % geometry_.pages_per_unit == 0 && !with_room.contains(unit)) {
             if (with_room.size() >= room_units) return FlashStatus::kNoRoom;
             with_room.insert(unit);
@@ -175,6 +176,7 @@ class RamFlash : public Flash {
     /// false, as a flash that forgets in a restart: the drive has to remember.
     std::set<std::uint32_t> failed;
     std::size_t room_units = ~std::size_t{0};  ///< units that what lies below has room for at once
+    std::set<std::uint32_t> without_room;      ///< units of which no page gets room any more
     std::set<std::uint32_t> with_room;
     bool fail_sync = false;
     std::uint64_t programs = 0, erases = 0, syncs = 0, record_reads = 0, violations = 0;
