@@ -107,7 +107,6 @@ class ShardRecovery {
     void judge_count(std::uint32_t unit);
     void judge_open_unit(std::uint32_t serial, std::uint32_t pages, std::uint32_t other_serial,
                          std::uint32_t other_pages);
-    void judge_twins(std::uint32_t unit);
     [[nodiscard]] bool may_be_open(std::uint32_t serial) const;
     void suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why);
     [[nodiscard]] std::uint32_t end_of(std::uint32_t unit);

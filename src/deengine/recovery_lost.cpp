@@ -12,9 +12,6 @@
 #include "deengine/recovery.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <map>
-#include <utility>
 
 namespace gnstor::deengine {
 
@@ -57,22 +54,6 @@ void ShardRecovery::judge_lost_tails() {
 bool ShardRecovery::may_be_open(std::uint32_t serial) const {
     return serial >= last_told_.next_serial || serial == last_told_.open_user ||
            serial == last_told_.open_collector;
-}
-
-/// Of two pages with one record the second tells what the first is of, and its own record is gone: the same
-/// version is programmed again only where it cannot be read any more.
-void ShardRecovery::judge_twins(std::uint32_t u) {
-    std::map<std::pair<BlockKey, WriteOrder>, std::pair<PageNumber, PageOob>> seen;
-    for (std::uint32_t i = found(u).young_from; i < found(u).end; ++i) {
-        const PageNumber page = u * pages_per_unit_ + i;
-        PageOob oob{};
-        if (is_torn(page) || read_record(page, oob) != Record::kGood || oob.kind != PageKind::kData) continue;
-        const std::pair key{make_key(oob.vid, oob.vba), WriteOrder::of(oob)};
-        const auto [it, first] = seen.try_emplace(key, page, oob);
-        if (first || std::memcmp(&it->second.second, &oob, sizeof(oob)) != 0) continue;
-        if (!is_readable(it->second.first, oob) && is_readable(page, oob)) continue;
-        lose_unknown(fmt::format("pages {} and {} (unit {}) have one record", it->second.first, page, u));
-    }
 }
 
 /// Whether the last pages are there that a unit held when a page of the journal was programmed.

@@ -23,7 +23,6 @@ Result<void> ShardRecovery::judge_young_pages() {
         ++report_.units_half_erased;
         find(fmt::format("unit {} was half erased: what is left in it was erased before", u));
     }
-    for (const std::uint32_t u : young_) judge_twins(u);
     for (const std::uint32_t u : young_) judge_unit(u);
     judge_lost_tails();
     return {};

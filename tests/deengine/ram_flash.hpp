@@ -52,7 +52,7 @@ class RamFlash : public Flash {
         } else {
             p.data.clear();
         }
-        oob.crc = crc32c(&oob, offsetof(PageOob, crc));
+        oob.crc = record_crc(oob, page);
         step(Step::kTornNoRecord);
         ++next_[unit];
         p.programmed = true;
@@ -80,7 +80,7 @@ class RamFlash : public Flash {
         const PageOob kept = oob;
         const FlashStatus status = program(to, data.data(), oob);
         std::memcpy(oob.sector_crc, kept.sector_crc, sizeof(oob.sector_crc));
-        oob.crc = crc32c(&oob, offsetof(PageOob, crc));
+        oob.crc = record_crc(oob, to);
         if (status == FlashStatus::kOk) pages_.at(to).oob = oob;
         return status;
     }
@@ -107,8 +107,7 @@ class RamFlash : public Flash {
             return FlashStatus::kOk;
         }
         oob = p.oob;
-        return crc32c(&oob, offsetof(PageOob, crc)) == oob.crc ? FlashStatus::kOk
-                                                               : FlashStatus::kUncorrectable;
+        return record_crc(oob, page) == oob.crc ? FlashStatus::kOk : FlashStatus::kUncorrectable;
     }
 
     FlashStatus erase(std::uint32_t unit) override {
@@ -187,6 +186,10 @@ class RamFlash : public Flash {
         PageOob oob{};
         std::vector<std::byte> data;  ///< empty: tombstone or erased
     };
+    /// A record proves its page, as in a store (docs/store-format.md, "Records and pages").
+    static std::uint32_t record_crc(const PageOob& oob, PageNumber page) {
+        return crc32c(&oob, offsetof(PageOob, crc), crc32c(&page, sizeof(page)));
+    }
     void step(Step s) {
         if (on_step) on_step(s);
     }
