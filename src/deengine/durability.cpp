@@ -106,8 +106,8 @@ bool Shard::Impl::flush_journal() {
     return !journal.dirty() && bad_to_log.empty();
 }
 
-/// A unit that is closed before it is full must not look, after a kill, as if its last pages were missing: the
-/// journal says so before it speaks of another unit.
+/// A unit that is closed before it is full must not look, after a kill, as if its last pages were missing:
+/// the journal says so before it speaks of another unit.
 bool Shard::Impl::exchange_open_unit(Stream stream) {
     const std::uint32_t unit = pool.open_unit(stream);
     if (unit != kNoUnit && pool.info(unit).next != 0) {

@@ -66,15 +66,15 @@ void ShardRecovery::judge_count(std::uint32_t u) {
 
 /// Whether a unit is there at all that was open, with pages in it, in the newest page of the journal. It may
 /// have been erased since, and the kill came before anything was programmed there. But
-///   * a mount that was killed before this one begins its checkpoint behind that page, before it erases a unit;
+///   * a mount that was killed before this one begins its checkpoint behind that page, before any erasure;
 ///   * in operation a unit is erased when it has been filled, and each page that filled it is superseded or
 ///   moved: in units opened since, or in the other one that was open, if that has grown by as much.
 void ShardRecovery::judge_open_unit(std::uint32_t serial, std::uint32_t pages, std::uint32_t other_serial,
                                     std::uint32_t other_pages) {
     if (serial == 0 || pages == 0 || last_told_page_ == kNoPage) return;
     const FoundUnit& journal = found(unit_of(last_told_page_));
-    const bool has_room = last_told_page_ % pages_per_unit_ + 1 == journal.end && !journal.bad &&
-                          journal.end < pages_per_unit_;
+    const bool has_room =
+        last_told_page_ % pages_per_unit_ + 1 == journal.end && !journal.bad && journal.end < pages_per_unit_;
     const FoundUnit* other = nullptr;
     for (const FoundUnit& unit : found_) {
         if (unit.serial == serial || unit.serial >= last_told_.next_serial) return;
@@ -82,9 +82,10 @@ void ShardRecovery::judge_open_unit(std::uint32_t serial, std::uint32_t pages, s
     }
     const std::uint32_t grown = other != nullptr && other->end > other_pages ? other->end - other_pages : 0;
     if (!has_room || grown + pages >= pages_per_unit_) return;
-    lose_unknown(fmt::format("the unit of serial {} held {} pages, as the journal says, and none of their "
-                             "records is there",
-                             serial, pages));
+    lose_unknown(
+        fmt::format("the unit of serial {} held {} pages, as the journal says, and none of their "
+                    "records is there",
+                    serial, pages));
 }
 
 void ShardRecovery::suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why) {

@@ -173,8 +173,9 @@ TEST(Erasure, TornCopiesProveNoErasureOfAUnitWithARottenRecord) {
             if (!medium.page(alone[0] + 1).recorded) continue;
             const auto fates = [&](std::size_t, std::size_t, const sim::Operation& op, bool pending) {
                 if (pending) return Fate::absent();
-                return op.kind == Kind::kProgram && copies.contains(op.where) ? Fate::torn(1300, sizeof(PageOob))
-                                                                              : Fate::whole();
+                return op.kind == Kind::kProgram && copies.contains(op.where)
+                           ? Fate::torn(1300, sizeof(PageOob))
+                           : Fate::whole();
             };
             const nvme::BlockAddress block = medium.page(alone[0]).oob.vba;
             auto image = medium.image(CutMode::kPower, fates);
