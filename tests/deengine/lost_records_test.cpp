@@ -178,6 +178,17 @@ TEST_F(LostRecords, AMountAfterAKillLooksAtNoUnitThatIsEmptyOnceMore) {
     EXPECT_LT(reads[1], reads[0] + 64);
 }
 
+TEST_F(LostRecords, AUnitThatIsErasedFirstAfterACleanEndIsNotMissed) {
+    put(5, 1);
+    const std::uint32_t unit = flash.find_last(kVolume, 5) / 16;
+    ASSERT_EQ(zero(at(5), 2).status, Status::kSuccess);
+    ASSERT_TRUE(engine->close().ok());
+    ASSERT_EQ(flash.erase(unit), FlashStatus::kOk);
+    boot(true);
+    EXPECT_EQ(report.records_lost, 0u);
+    EXPECT_TRUE(holds(at(5), 0));
+}
+
 TEST_F(LostRecords, ARecordThatIsAnotherPagesIsADamagedOne) {
     put(5, 1);
     put(6, 2);
