@@ -77,7 +77,7 @@ bool World::mount(Medium& medium, Drive& drive, const char* when) {
     records_lost_ = lost_before || may_lose;  // by the end of a mount that is cut it may have said so
     const std::string why = drive.mount();
     const bool says_so = why.empty() && drive.report().records_lost != 0;
-    if (&drive != drive_.get() || !crash_medium_) records_lost_ = lost_before || says_so;
+    records_lost_ = lost_before || says_so;  // the call went on to its end, whatever was cut in it
     if (config_.trace && failure_.empty()) {
         mounted_from_ = before;
         for (const std::string& finding : drive.report().findings)
