@@ -216,7 +216,7 @@ Result<void> ShardRecovery::judge_suspects() {
 /// may also have torn that twin before anybody was to rely on it, and what is missing here has rotted.
 bool ShardRecovery::take_copies_of(std::uint32_t u) {
     const std::uint32_t serial = found(u).serial;
-    if (std::ranges::find(stamps_, serial, &Stamp::open_collector) != stamps_.end()) return false;
+    const bool collects = std::ranges::find(stamps_, serial, &Stamp::open_collector) != stamps_.end();
     std::uint32_t valid = 0;
     impl_->map.for_each_page([&](PageNumber page) { valid += unit_of(page) == u ? 1 : 0; });
     struct Copy {
@@ -237,7 +237,7 @@ bool ShardRecovery::take_copies_of(std::uint32_t u) {
             if (read_record(entry->page, original) != Record::kGood) continue;
             const bool torn = is_torn(page) || !is_readable(page, oob);
             const std::int64_t later = since_begin(oob.group) - since_begin(original.group);
-            if (torn ? later <= 0 : later != 0) continue;
+            if (torn ? later <= 0 : (later != 0 || collects)) continue;
             if (order_of(entry->page, original) != order_of(page, oob)) continue;
             if (torn) {
                 copies.try_emplace(key, Copy{entry->page, true});
