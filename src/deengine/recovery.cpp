@@ -82,7 +82,7 @@ void ShardRecovery::find(std::string what) {
 Result<void> ShardRecovery::read_units() {
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         FoundUnit& unit = found(u);
-        unit.failed_from = pages_per_unit_;
+        unit.failed_from = unit.full_at = pages_per_unit_;
         unit.bad = flash_.is_bad(u);
         for (std::uint32_t i = 0; i < pages_per_unit_; ++i) {
             PageOob oob{};
