@@ -68,7 +68,7 @@ struct EmbeddedArrayOptions {
 
 /// What one emulated SSD did since it was opened.
 struct EmbeddedSsd {
-    std::uint32_t slot;
+    std::uint32_t slot;  ///< its number, as in the name of its store
     std::string serial;
     std::string subsystem_nqn;
     std::uint64_t capacity_blocks;

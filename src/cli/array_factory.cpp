@@ -276,16 +276,18 @@ Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayO
 }
 
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create) {
-    GN_ASSIGN(EmbeddedArrayOptions embedded, embedded_options(options));
-    embedded.scrub_pages_per_second = 0;  // a command is over before a scrub is any use
+    // Locked before it is looked at: another put may be making its stores, or removing them.
     std::unique_ptr<StoreFolder> folder;
     if (create) {
         GN_ASSIGN(folder, StoreFolder::take(options.directory));
     }
+    GN_ASSIGN(EmbeddedArrayOptions embedded, embedded_options(options));
+    embedded.scrub_pages_per_second = 0;  // a command is over before a scrub is any use
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));
     std::error_code failed;
     const fs::path file = options.directory / daemon::kRecordsFile;
     const bool there = fs::exists(file, failed);
+    if (failed) return error(Errc::kIo, "{} cannot be looked for: {}", file.string(), failed.message());
     if (!create && present == 0 && there)
         return error(Errc::kNotFound,
                      "{} holds the records of an array, but the stores of its SSDs (ssd-0.store and on) are "
@@ -294,7 +296,7 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
     if (!create && present == 0)
         return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
                      options.directory.string(), options.directory.string());
-    if (folder && (present != 0 || there)) folder->keep();
+    if (folder && present == 0 && !there) folder->begin();
     // Records beside the SSDs tell an SSD that is an older copy of itself. Reading makes none where there are
     // none: then each command learns what there is from the SSDs.
     std::unique_ptr<daemon::RecordStore> records = std::make_unique<daemon::MemoryRecordStore>();

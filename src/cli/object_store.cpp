@@ -74,9 +74,14 @@ bool is_whole(const nvme::VolumeRecord& record) {
 Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArrayOptions& options,
                                                                std::unique_ptr<daemon::RecordStore> records,
                                                                std::unique_ptr<StoreFolder> folder) {
-    GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(options, std::move(records)));
+    Result<std::unique_ptr<EmbeddedArray>> opened = EmbeddedArray::open(options, std::move(records));
+    // Busy: another process has the stores by now.
+    if (!opened.ok() && opened.error().code != Errc::kBusy && folder) folder->forget_stores(options.ssds);
+    GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, std::move(opened));
     for (const std::string& warning : array->daemon().start_report().warnings) log_warn("{}", warning);
-    GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client()));
+    Result<std::unique_ptr<client::Client>> connected = array->connect(options_of_client());
+    if (!connected.ok() && folder) folder->forget_stores(options.ssds);
+    GN_ASSIGN(std::unique_ptr<client::Client> client, std::move(connected));
     return std::unique_ptr<ObjectStore>(
         new EmbeddedObjectStore(std::move(folder), std::move(array), std::move(client)));
 }

@@ -24,17 +24,14 @@ Result<std::unique_ptr<StoreFolder>> StoreFolder::take(const fs::path& directory
         directory, fmt::format("the folder {} is in use by gnstord or another put; wait for its end, or stop "
                                "gnstord with 'gnstor down'",
                                directory.string()));
-    if (!lock.ok()) {
-        folder->keep();  // it is the other program's now
-        return lock.error();
-    }
+    if (!lock.ok()) return lock.error();
     folder->lock_ = std::move(lock).value();
     return folder;
 }
 
 StoreFolder::~StoreFolder() {
     std::error_code failed;
-    if (kept_) return;
+    if (!removes_) return;
     for (const char* part : {"", "-wal", "-shm", "-journal"})
         fs::remove(directory_ / fmt::format("{}{}", daemon::kRecordsFile, part), failed);
     for (const fs::path& made : missing_)
@@ -43,7 +40,7 @@ StoreFolder::~StoreFolder() {
 
 void StoreFolder::forget_stores(std::uint32_t ssds) const {
     std::error_code failed;
-    for (std::uint32_t i = 0; i < ssds && !kept_; ++i)
+    for (std::uint32_t i = 0; i < ssds && removes_; ++i)
         fs::remove(directory_ / fmt::format("ssd-{}.store", i), failed);
 }
 

@@ -23,10 +23,12 @@ class StoreFolder {
     StoreFolder(const StoreFolder&) = delete;
     StoreFolder& operator=(const StoreFolder&) = delete;
 
-    /// Nothing is removed: there was a store before, or the put has succeeded.
-    void keep() { kept_ = true; }
-    /// Unless kept: removes the names of the stores. For a caller that has them open: until it closes them
-    /// their locks keep every other program out.
+    /// There is neither a store nor records: what is made from now on is removed again, unless kept.
+    void begin() { removes_ = true; }
+    /// The put has succeeded: nothing is removed.
+    void keep() { removes_ = false; }
+    /// Between begin() and keep(): removes the names of the stores. For a caller that has them open: until it
+    /// closes them their locks keep every other program out.
     void forget_stores(std::uint32_t ssds) const;
 
   private:
@@ -35,7 +37,7 @@ class StoreFolder {
     const std::filesystem::path directory_;
     std::vector<std::filesystem::path> missing_;  ///< before take(), the deepest first
     std::unique_ptr<LockedFile> lock_;
-    bool kept_ = false;
+    bool removes_ = false;
 };
 
 }  // namespace gnstor::cli

@@ -172,13 +172,13 @@ Result<void> Manager::merge_records(Takeover& t) {
                              drives_[d].identity.serial, id, record.name, known->second.name);
             if (known != records_.volumes.end() && !reborn && known->second.revision == record.revision &&
                 !same_bytes(known->second, record))
-                return error(
-                    Errc::kCorrupt,
-                    "SSD {} and the records know volume '{}' under the same revision ({}) with other "
-                    "contents, although each revision is given out once: the records were used "
-                    "without this SSD's array, or are damaged; move them away to have them rebuilt "
-                    "from the SSDs, or remove the SSD that does not belong",
-                    drives_[d].identity.serial, record.name, record.revision);
+                return error(Errc::kCorrupt,
+                             "SSD {} has another record of volume '{}' than {} under the same revision "
+                             "({}), although a revision is given out once: one of them is of a copy of the "
+                             "array that was changed separately; remove the SSD or the records that do not "
+                             "belong",
+                             drives_[d].identity.serial, record.name,
+                             t.touched.contains(id) ? "another SSD" : "the records", record.revision);
             if (known != records_.volumes.end() && !reborn && known->second.revision >= record.revision)
                 continue;
             records_.volumes[id] = record;
@@ -315,6 +315,13 @@ Result<void> Manager::plan_map(Takeover& t) {
     if (records_.volumes.empty()) {
         if (records_.map.version == ~nvme::MapVersion{0})
             return error(Errc::kNoSpace, "the array has used up its map versions");
+        for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+            if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+                report_.warnings.push_back(fmt::format(
+                    "the SSD of slot {} ({}) is missing: there is no volume, so the array gets a "
+                    "new map without it; to have it in the map, bring it back and start again before "
+                    "a volume is created",
+                    s, uuid_text(records_.map.slots[s].ssd_uuid)));
         return map_from_ports(t, records_.map.version + 1);
     }
     for (const Drive& drive : drives_)

@@ -48,6 +48,7 @@ struct SqliteRecordStore::Impl {
 
     SqliteDatabase db;
     std::filesystem::path quarantined;
+    bool has_checksums = true;  ///< not schema 4, which is read where it cannot be renewed
 
     Result<void> with_vid(const std::string& sql, nvme::VolumeId id, const char* what) {
         GN_ASSIGN(const Statement statement, db.prepare(sql));
@@ -79,7 +80,8 @@ Result<void> SqliteRecordStore::Impl::open() {
 Result<void> SqliteRecordStore::Impl::check_header() {
     GN_ASSIGN(const std::int64_t application, db.number("PRAGMA application_id"));
     GN_ASSIGN(const std::int64_t schema, db.number("PRAGMA user_version"));
-    if (application == kApplicationId && schema == kStoreSchema) return {};
+    has_checksums = schema == kStoreSchema;
+    if (application == kApplicationId && (has_checksums || schema == kStoreSchema - 1)) return {};
     return error(Errc::kUnsupported,
                  "the record store {} cannot be used on a read-only file system: it is empty, another "
                  "program's, or has another schema ({}, this gnstord has {}); mount it writable",
@@ -113,7 +115,12 @@ Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
                      schema);
     } else {
         // A store that needs no renewal is not written to: its disk may be full.
-        if (schema < kStoreSchema) GN_TRY(renew(schema));
+        if (schema < kStoreSchema) {
+            GN_TRY(db.check_integrity());  // damaged pages are refused as they are
+            GN_TRY(renew(schema));
+            GN_ASSIGN([[maybe_unused]] const Records good,
+                      read());  // and so are rows: they just got checksums
+        }
     }
     return db.run("COMMIT", "keep its tables");
 }
@@ -147,7 +154,7 @@ Result<void> SqliteRecordStore::Impl::check_rows() {
 Result<Records> SqliteRecordStore::Impl::read() {
     Records records;
     const auto damaged = [&](const std::string& what) { return db.damaged(what); };
-    GN_TRY(check_rows());
+    if (has_checksums) GN_TRY(check_rows());
     bool found = false;
     GN_TRY(db.each("SELECT term, epoch_floor, map, told FROM array", [&](sqlite3_stmt* row) -> Result<void> {
         found = true;

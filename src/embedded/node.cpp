@@ -37,11 +37,6 @@ ssd::Durability durability_of(SsdDurability durability) {
     return ssd::Durability::kDefault;
 }
 
-/// Whether the error says something of this store alone, and not of the machine or of the options.
-bool is_of_one_store(Errc code) {
-    return code == Errc::kCorrupt || code == Errc::kIo;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, rdma::LoopWire& wire,
@@ -203,9 +198,10 @@ Result<void> Node::serve_drives(const EmbeddedArrayOptions& options) {
             ssd::Drive::open(drive_options(options, i), *units.front(), units);
         if (opened.ok()) {
             drives_.push_back(std::move(opened).value());
+            numbers_.push_back(i);
             continue;
         }
-        if (!options.leave_out_damaged || !is_of_one_store(opened.error().code)) return opened.error();
+        if (!options.leave_out_damaged || opened.error().code != Errc::kCorrupt) return opened.error();
         if (left_out_.empty()) refused = opened.error();
         left_out_.push_back(fmt::format("SSD {} is left out, because its store cannot be used: {}", i,
                                         opened.error().message));
@@ -245,7 +241,7 @@ EmbeddedSsd Node::describe(std::uint32_t index) const {
     const ssd::Drive& drive = *drives_[index];
     const deengine::EngineCounters c = drive.counters();
     EmbeddedSsd out{};
-    out.slot = index;
+    out.slot = numbers_[index];
     out.serial = drive.serial();
     out.subsystem_nqn = subsystem_nqn(index);
     out.capacity_blocks = drive.capacity_blocks();

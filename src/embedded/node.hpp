@@ -105,6 +105,7 @@ class Node {
     std::unique_ptr<rdma::UdpWire> udp_;
     std::unique_ptr<rdma::SoftNic> nic_;
     std::vector<std::unique_ptr<ssd::Drive>> drives_;  ///< without those that were left out
+    std::vector<std::uint32_t> numbers_;               ///< of those, as in the names of their stores
     std::vector<std::string> left_out_;
     std::string port_;  ///< of a listener that leads to all; empty: each SSD has one of its own
     std::unique_ptr<nvmf::Target> target_;

@@ -97,7 +97,7 @@ Result<void> DirectStore::load_records() {
         const int fd = shared_.direct.get();
         if (!read_all(fd, chunk.data(), now, s.oob_offset + done) ||
             !read_all(fd, copies.data(), now, s.record_copies_offset() + done)) {
-            return error(Errc::kIo, "cannot read the records of the store {}: {}",
+            return error(code_of_read(), "cannot read the records of the store {}: {}",
                          shared_.file->path().string(), errno_text());
         }
         for (std::size_t p = 0; p < now; p += kStorePage) {

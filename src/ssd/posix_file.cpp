@@ -30,6 +30,10 @@ std::string errno_text() {
     return std::strerror(errno);
 }
 
+Errc code_of_read() {
+    return errno == EIO ? Errc::kCorrupt : Errc::kIo;
+}
+
 bool read_all(int fd, void* to, std::size_t bytes, std::uint64_t at) {
     auto* p = static_cast<char*>(to);
     while (bytes > 0) {

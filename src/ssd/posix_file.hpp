@@ -2,6 +2,8 @@
 // Host code, any thread.
 #pragma once
 
+#include <gnstor/base/result.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -31,6 +33,8 @@ class FileDescriptor {
 [[nodiscard]] int above_standard(int fd);
 /// What errno says.
 [[nodiscard]] std::string errno_text();
+/// kCorrupt where errno says that the medium cannot be read (EIO), which is of this one store; else kIo.
+[[nodiscard]] Errc code_of_read();
 /// All of the range, or false.
 [[nodiscard]] bool read_all(int fd, void* to, std::size_t bytes, std::uint64_t at);
 [[nodiscard]] bool write_all(int fd, const void* from, std::size_t bytes, std::uint64_t at);

@@ -206,7 +206,7 @@ BootRecord new_boot_record() {
 Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path) {
     BootRecord copies[2] = {};
     if (!read_all(fd, copies, sizeof copies, kBootOffset))
-        return error(Errc::kIo, "cannot read the boot record of the store {}: {}", path.string(),
+        return error(code_of_read(), "cannot read the boot record of the store {}: {}", path.string(),
                      errno_text());
     const bool valid[2] = {whole(copies[0]), whole(copies[1])};
     if (!valid[0] && !valid[1]) {

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Disks without room, and file systems that became read-only: what is there can be read. Arguments: the gnstor and gnstord programs."""
+import contextlib
 import errno
+import sqlite3
 import subprocess
 
 from programs import DEADLINE_S, GNSTORD, Programs, count, main
@@ -96,6 +98,20 @@ class FullDisk(Programs):
         subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
         self.assertEqual(self.ask("up")["read_only"], "")
         self.ask("rm", "object")
+
+    def test_records_of_the_earlier_schema_are_read_on_a_read_only_file_system(self):
+        disk = self.disk(64)
+        data = self.random.randbytes(1 << 20)
+        self.objects("put", self.write("data", data), "object", *SMALL)
+        with contextlib.closing(sqlite3.connect(self.store / "records.db")) as records:
+            for table in ("array", "clients", "volumes", "creating", "retired", "ssds"):
+                records.execute(f"ALTER TABLE {table} DROP COLUMN crc")
+            records.execute("PRAGMA user_version = 4")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        self.assertEqual(self.fetched("object"), data)
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+        self.objects("put", self.root / "data", "other")
+        self.assertEqual(set(self.names()), {"object", "other"})
 
     def test_half_a_set_up_is_undone_and_the_room_that_it_takes_is_named(self):
         self.disk(13)  # two of four SSDs' heads and records have room

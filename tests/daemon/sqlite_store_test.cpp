@@ -64,6 +64,10 @@ class SqliteStoreTest : public ::testing::Test {
             sql(fmt::format("ALTER TABLE {} DROP COLUMN crc", table));
         sql("PRAGMA user_version = 4");
     }
+    [[nodiscard]] std::string contents() const {
+        std::ifstream in(file(), std::ios::binary);
+        return {std::istreambuf_iterator<char>(in), {}};
+    }
     void expect_refused(Errc code, const std::string& part) {
         auto opened = open();
         ASSERT_FALSE(opened.ok()) << "expected: " << part;
@@ -124,6 +128,15 @@ TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsRenewedAndRemembersTheMapThatWa
     ASSERT_TRUE(open().value()->save(told).ok());
     EXPECT_EQ(open().value()->load()->told, 7u);
     EXPECT_EQ(open().value()->load()->volumes.size(), 1u);
+}
+
+TEST_F(SqliteStoreTest, AnOlderStoreThatIsDamagedIsNotRenewed) {
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    without_checksums();
+    sql("UPDATE volumes SET record = zeroblob(384)");
+    const std::string before = contents();
+    expect_refused(Errc::kCorrupt, "damaged");
+    EXPECT_TRUE(contents() == before) << "its rows would have good checksums";
 }
 
 TEST_F(SqliteStoreTest, AKilledProcessLosesNothingThatWasAcknowledged) {
@@ -192,8 +205,7 @@ TEST_F(SqliteStoreTest, DamagedRecordsAreRefused) {
 TEST_F(SqliteStoreTest, AFlippedBitIsRefusedOrChangesNothing) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     const Records good = open().value()->load().value();
-    std::ifstream in(file(), std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    const std::string bytes = contents();
     std::mt19937_64 random(1);
     std::uint64_t refused = 0;
     std::uint64_t harmless = 0;
