@@ -229,16 +229,13 @@ bool StoreFile::begin_planned_changes() {
     return false;
 }
 
-/// Everything a process before left in the kernel's hands is on the medium first, so that the mode holds for
-/// all of it.
+/// Once a planned use. Everything a process before left in the kernel's hands is on the medium first, so that
+/// the mode holds for all of it.
 bool StoreFile::record_open(BootMode mode) {
-    const bool first = use_.load(std::memory_order_relaxed) == Use::kPlanned;
-    if (first) {
-        boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
-        generation_ = std::max(generation_, newest_generation());
-        boot_.metadata_generation =
-            gives_up_metadata_ ? kMetadataGivenUp : std::max(boot_.metadata_generation, generation_);
-    }
+    boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
+    generation_ = std::max(generation_, newest_generation());
+    boot_.metadata_generation =
+        gives_up_metadata_ ? kMetadataGivenUp : std::max(boot_.metadata_generation, generation_);
     boot_.mode = mode;
     boot_.backbone = backbone(request_.backbone);
     boot_.state = BootState::kOpen;
