@@ -248,6 +248,7 @@ class ShardRecovery {
     };
     std::vector<Suspect> suspects_;
     std::map<std::uint32_t, PagesTold> told_;  ///< by serial
+    std::set<std::uint64_t> closed_;           ///< serials of units that were closed before they were full
     JournalHeader last_told_{};                ///< of the newest page of the journal that can be read
     PageNumber last_told_page_ = kNoPage;
     bool records_lost_ = false;

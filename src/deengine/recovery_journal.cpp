@@ -253,8 +253,10 @@ void ShardRecovery::note_log_record(const LogRecord& record) {
         unit.bad = true;
         if (unit.serial == record.sequence) unit.failed_from = std::min(unit.failed_from, record.blocks);
     }
-    if (record.type == LogType::kClosed && ours && found(record.first).serial == record.sequence)
-        found(record.first).full_at = record.blocks;
+    if (record.type == LogType::kClosed && ours) {
+        closed_.insert(record.sequence);
+        if (found(record.first).serial == record.sequence) found(record.first).full_at = record.blocks;
+    }
     if (record.type == LogType::kGap) known_gaps_.push_back({record.sequence, record.blocks, 0});
     if (record.type != LogType::kTorn || !in_range(record.first)) return;
     const std::uint64_t end = std::min<std::uint64_t>(std::uint64_t{record.first} + record.blocks,

@@ -69,10 +69,11 @@ void ShardRecovery::judge_count(std::uint32_t u) {
 ///   * a mount that was killed before this one begins its checkpoint behind that page, before any erasure;
 ///   * in operation a unit is erased when it has been filled, and each page that filled it is superseded or
 ///   moved: in units opened since, or in the other one that was open, if that has grown by as much.
-/// Of pages that the checkpoint knows its map tells.
+/// Of pages that the checkpoint knows its map tells. A unit that was closed before it was full may be erased
+/// as soon as its few pages are superseded or moved, and nothing is said of it.
 void ShardRecovery::judge_open_unit(std::uint32_t serial, std::uint32_t pages, std::uint32_t other_serial,
                                     std::uint32_t other_pages) {
-    if (serial == 0 || pages == 0 || last_told_page_ == kNoPage) return;
+    if (serial == 0 || pages == 0 || last_told_page_ == kNoPage || closed_.contains(serial)) return;
     const FoundUnit& journal = found(unit_of(last_told_page_));
     const bool has_room =
         last_told_page_ % pages_per_unit_ + 1 == journal.end && !journal.bad && journal.end < pages_per_unit_;

@@ -124,8 +124,8 @@ Result<void> DirectStore::load_records() {
 void DirectStore::note_journal_pages(const std::byte* line, deengine::PageNumber first) {
     const std::uint64_t pages = shared_.superblock().geometry().pages();
     for (std::uint32_t i = 0; i < DirectFlash::kRecordsPerLine && first + i < pages; ++i)
-        if (const auto at = journal_page_of(line + i * sizeof(deengine::PageOob), first + i); at != 0)
-            shared_.file->note_journal_page(first + i, at);
+        shared_.file->note_found_journal(first + i,
+                                         find_journal_page(line + i * sizeof(deengine::PageOob), first + i));
 }
 
 Result<FlashParts> DirectStore::parts(std::uint32_t count) {

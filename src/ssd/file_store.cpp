@@ -44,7 +44,7 @@ MappedFlash::MappedFlash(MappedFile& file, UnitRange range) : shared_(file) {
     attach(s.geometry(), file.data(), file.records(), file.record_copies(), range);
     record_damage_ = scan_records();
     if (file.file().superblock().service_units == 1 || range.units < s.units)
-        file.file().note_journal_page(range.first * s.pages_per_unit, scanned_journal_page());
+        file.file().note_found_journal(range.first * s.pages_per_unit, scanned_journal());
 }
 
 bool MappedFlash::begin_changes() {

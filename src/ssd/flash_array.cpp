@@ -2,7 +2,6 @@
 
 #include <gnstor/base/crc32c.hpp>
 
-#include "ssd/journal_marks.hpp"
 #include "ssd/record_copies.hpp"
 
 #include <algorithm>
@@ -82,9 +81,8 @@ RecordDamage FlashArray::scan_records() {
             }
             if (is_erased(record)) continue;
             end = p + 1;
-            scanned_journal_page_ =
-                std::max(scanned_journal_page_,
-                         journal_page_of(reinterpret_cast<const std::byte*>(&record), first_page + p));
+            scanned_journal_.add(
+                find_journal_page(reinterpret_cast<const std::byte*>(&record), first_page + p));
         }
         write_pointer_[i] = end;
     }

@@ -16,6 +16,7 @@
 // One owner thread. No allocation, no locks after construction.
 #pragma once
 
+#include "ssd/journal_marks.hpp"
 #include "ssd/memory_use.hpp"
 #include "ssd/record_copies.hpp"
 #include "ssd/store_format.hpp"
@@ -79,8 +80,8 @@ class FlashArray : public deengine::Flash {
 
     [[nodiscard]] std::byte* records() const { return oob_; }
     [[nodiscard]] UnitRange range() const { return range_; }
-    /// Number of the newest page of a journal in the range when scan_records() ended; 0: none.
-    [[nodiscard]] std::uint64_t scanned_journal_page() const { return scanned_journal_page_; }
+    /// The newest pages of a journal in the range when scan_records() ended.
+    [[nodiscard]] const FoundJournal& scanned_journal() const { return scanned_journal_; }
     void copy_past_caches(CopiesPastCaches which) { past_caches_ = which; }
     [[nodiscard]] CopiesPastCaches past_caches() const { return past_caches_; }
 
@@ -104,7 +105,7 @@ class FlashArray : public deengine::Flash {
     std::byte* oob_copies_ = nullptr;
     std::uint32_t reserved_unit_ = 0;  // the last whose room was made certain; geometry_.units: none yet
     bool begun_ = false;               // a sync that was not asked for yet
-    std::uint64_t scanned_journal_page_ = 0;
+    FoundJournal scanned_journal_;
     std::vector<std::uint32_t> units_to_mend_;  // of which copies of records differ
     bool contradictions_ = false;               // copies of a record that contradict each other
     bool compares_copies_ = false;              // one of both: the first copy alone tells nothing

@@ -13,17 +13,18 @@ JournalPages JournalMarks::now() const {
     return pages;
 }
 
-std::uint64_t journal_page_of(const std::byte* record, deengine::PageNumber page) {
+FoundJournal find_journal_page(const std::byte* record, deengine::PageNumber page) {
     constexpr auto kSystem = static_cast<std::byte>(deengine::PageKind::kSystem);
-    if (record[offsetof(deengine::PageOob, kind)] != kSystem) return 0;
+    if (record[offsetof(deengine::PageOob, kind)] != kSystem) return {};
     deengine::PageOob oob;
     std::memcpy(&oob, record, sizeof oob);
-    return is_whole(oob, page) ? journal_page_of(oob) : 0;
+    return is_whole(oob, page) ? FoundJournal{journal_page_of(oob), oob.sequence} : FoundJournal{};
 }
 
-std::optional<JournalLoss> find_loss(const BootRecord& boot, const JournalPages& found) {
+std::optional<JournalLoss> find_loss(const BootRecord& boot, const FoundJournals& found) {
     for (std::uint32_t i = 0; i < kMaxServiceUnits; ++i)
-        if (boot.journal_pages[i] > found[i]) return JournalLoss{i, boot.journal_pages[i], found[i]};
+        if (!found[i].reaches(boot.journal_pages[i]))
+            return JournalLoss{i, boot.journal_pages[i], found[i].lasting};
     return {};
 }
 

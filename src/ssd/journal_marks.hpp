@@ -13,6 +13,7 @@
 #include "deengine/journal.hpp"
 #include "ssd/store_format.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <filesystem>
@@ -23,8 +24,23 @@ namespace gnstor::ssd {
 /// Of each service unit the number of a page of its journal; 0: none.
 using JournalPages = std::array<std::uint64_t, kMaxServiceUnits>;
 
-/// The newest pages that were found at the opening or are programmed since. A service unit's thread notes its
-/// own, any thread reads them all.
+/// What the records of a journal name that were looked at.
+struct FoundJournal {
+    std::uint64_t lasting = 0;  ///< the newest log page or end of a checkpoint; 0: none
+    std::uint64_t newest = 0;   ///< the newest page of any type; 0: none
+
+    void add(const FoundJournal& other) {
+        lasting = std::max(lasting, other.lasting);
+        newest = std::max(newest, other.newest);
+    }
+    /// Whether the journal comes as far as a boot record tells. An older program told the number of the
+    /// newest page also where that was a part of a checkpoint.
+    [[nodiscard]] bool reaches(std::uint64_t told) const { return told <= lasting || told == newest; }
+};
+using FoundJournals = std::array<FoundJournal, kMaxServiceUnits>;
+
+/// The newest lasting pages that were found at the opening or are programmed since. A service unit's thread
+/// notes its own, any thread reads them all.
 class JournalMarks {
   public:
     void note(const Superblock& superblock, deengine::PageNumber page, std::uint64_t journal_page) {
@@ -47,16 +63,16 @@ class JournalMarks {
     const bool lasts = type == JournalPage::kLog || type == JournalPage::kCheckpointEnd;
     return oob.kind == deengine::PageKind::kSystem && lasts ? oob.sequence : 0;
 }
-/// The same of a record as it is stored; 0 also where it is damaged.
-[[nodiscard]] std::uint64_t journal_page_of(const std::byte* record, deengine::PageNumber page);
+/// Of a record as it is stored; nothing where it is damaged.
+[[nodiscard]] FoundJournal find_journal_page(const std::byte* record, deengine::PageNumber page);
 
 struct JournalLoss {
     std::uint32_t service_unit;
     std::uint64_t told;   ///< by the boot record: this page was stable once
-    std::uint64_t found;  ///< the newest that is there; 0: none
+    std::uint64_t found;  ///< the newest lasting one that is there; 0: none
 };
 /// The first service unit whose journal has not all that the boot record tells of.
-[[nodiscard]] std::optional<JournalLoss> find_loss(const BootRecord& boot, const JournalPages& found);
+[[nodiscard]] std::optional<JournalLoss> find_loss(const BootRecord& boot, const FoundJournals& found);
 [[nodiscard]] std::string describe(const JournalLoss& loss);
 [[nodiscard]] Error refuse_loss(const std::filesystem::path& path, const JournalLoss& loss);
 

@@ -229,16 +229,16 @@ bool StoreFile::begin_planned_changes() {
     return false;
 }
 
-/// Everything a process before left in the kernel's hands is on the medium first, so that the mode holds for
-/// all of it.
+/// Once a planned use. Everything a process before left in the kernel's hands is on the medium first, so that
+/// the mode holds for all of it.
 bool StoreFile::record_open(BootMode mode) {
-    const bool first = use_.load(std::memory_order_relaxed) == Use::kPlanned;
-    if (first) {
-        boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
-        generation_ = std::max(generation_, newest_generation());
-        boot_.metadata_generation =
-            gives_up_metadata_ ? kMetadataGivenUp : std::max(boot_.metadata_generation, generation_);
-    }
+    boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
+    generation_ = std::max(generation_, newest_generation());
+    boot_.metadata_generation =
+        gives_up_metadata_ ? kMetadataGivenUp : std::max(boot_.metadata_generation, generation_);
+    // What an older program told of a part of a checkpoint ends before the mount gives that part up.
+    for (std::size_t i = 0; i < found_.size(); ++i)
+        if (boot_.journal_pages[i] == found_[i].newest) boot_.journal_pages[i] = found_[i].lasting;
     boot_.mode = mode;
     boot_.backbone = backbone(request_.backbone);
     boot_.state = BootState::kOpen;
@@ -268,7 +268,7 @@ void StoreFile::note_record_damage(const RecordDamage& damage) const {
 }
 
 Result<void> StoreFile::check_journals() const {
-    const std::optional<JournalLoss> loss = find_loss(boot_, journals_.now());
+    const std::optional<JournalLoss> loss = find_loss(boot_, found_);
     if (!loss || accepts_loss_) return {};
     return refuse_loss(path_, *loss);
 }

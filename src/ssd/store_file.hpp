@@ -67,7 +67,12 @@ class StoreFile final : public deengine::MetadataStore {
     /// A mount since has ended: whatever an earlier cut tore is known, and what is acknowledged from now on
     /// is in the mode that was planned. False: it could not be recorded.
     [[nodiscard]] bool note_recovered();
-    /// A page of a journal is found, or programmed and in the kernel's hands: what begin_use() and end_use()
+    /// What is found of the journal to which a page belongs, before check_journals(). One thread.
+    void note_found_journal(deengine::PageNumber page, const FoundJournal& found) {
+        found_[superblock_.service_unit_of(page)].add(found);
+        journals_.note(superblock_, page, found.lasting);
+    }
+    /// A lasting page of a journal is programmed and in the kernel's hands: what begin_use() and end_use()
     /// synchronize. The service unit's thread.
     void note_journal_page(deengine::PageNumber page, std::uint64_t journal_page) {
         journals_.note(superblock_, page, journal_page);
@@ -149,6 +154,7 @@ class StoreFile final : public deengine::MetadataStore {
     bool gives_up_metadata_ = false;  // opened for use although the newest is damaged
     bool accepts_loss_ = false;
     JournalMarks journals_;
+    FoundJournals found_{};         ///< at the opening
     std::uint64_t generation_ = 0;  // of the newest metadata that this process found or stored
     BootRequest request_;           // what is planned
     std::mutex use_mutex_;          // of boot_ while service units mount; taken before sync_mutex_

@@ -1,5 +1,6 @@
 // lost_records_test.cpp: a process was killed, and records of what it had written are lost in both copies:
 // what was acknowledged never reads as zeroes, or as an older version, in silence.
+#include "deengine/journal.hpp"
 #include "deengine/volume_rig.hpp"
 
 #include <vector>
@@ -121,6 +122,64 @@ TEST_F(LostRecords, AUnitThatWasClosedForWantOfRoomLacksNoRecord) {
     boot(true);
     EXPECT_EQ(report.records_lost, 1u) << "the last record that it had";
     EXPECT_EQ(status_of(12), Status::kDoubtful);
+}
+
+/// The disk below is full, and has room in the open units of the collector and of the journal alone. The
+/// collector moves what is valid in the closed unit, and a kill follows the erasure of that unit.
+TEST_F(LostRecords, AUnitThatWasClosedForWantOfRoomMayBeErasedThoughItWasNeverFull) {
+    constexpr std::uint32_t kUnits = 24;
+    constexpr std::uint32_t kPages = 16;
+    constexpr std::uint32_t kBlocks = 200;
+    constexpr nvme::VolumeId kOther = 2;
+    ASSERT_EQ(add(make_record(kOther, kClient, 1, kBlocks)), Status::kSuccess);
+    std::uint64_t sequence = 0;
+    const auto put_other = [&](std::uint64_t block) {
+        const IoFields f = fields(kOther, kClient, static_cast<nvme::BlockAddress>(block));
+        ASSERT_EQ(write(f, ++sequence, pattern(1)).status, Status::kSuccess);
+    };
+    const auto pages_of = [&](std::uint32_t unit, PageKind kind) {
+        std::uint32_t pages = 0;
+        PageOob oob{};
+        while (pages < kPages && flash.read_oob(unit * kPages + pages, oob) == FlashStatus::kOk &&
+               oob.kind == kind)
+            ++pages;
+        return pages;
+    };
+    for (std::uint64_t block = 0; block < kBlocks; ++block) put_other(block);
+
+    std::uint32_t closed = kUnits;
+    std::uint32_t collectors = kUnits;
+    std::uint32_t journals = kUnits;
+    for (std::uint64_t i = 0; i < 2000 && (collectors == kUnits || journals == kUnits); ++i) {
+        put_other(mix64(i) % kBlocks);
+        put(5, ++sequence);
+        engine->poll(now_ns += 1000);
+        closed = flash.find_last(kVolume, 5) / kPages;
+        collectors = journals = kUnits;
+        if (pages_of(closed, PageKind::kData) > 7) continue;
+        for (std::uint32_t unit = 0; unit < kUnits; ++unit) {
+            const std::uint32_t data = pages_of(unit, PageKind::kData);
+            const std::uint32_t system = pages_of(unit, PageKind::kSystem);
+            if (unit != closed && data > 0 && data < 9) collectors = unit;
+            // Behind the end of a checkpoint: the next one is not due soon.
+            PageOob last{};
+            if (system > 0 && system < 12) (void)flash.read_oob(unit * kPages + system - 1, last);
+            if (last.epoch == static_cast<std::uint32_t>(JournalPage::kCheckpointEnd)) journals = unit;
+        }
+    }
+    ASSERT_NE(collectors, kUnits);
+    ASSERT_NE(journals, kUnits);
+    for (std::uint32_t unit = 0; unit < kUnits; ++unit)
+        if (unit != collectors && unit != journals) flash.without_room.insert(unit);
+    for (int i = 0; i < 64 && pages_of(closed, PageKind::kData) != 0; ++i) {
+        EXPECT_NE(write(at(6), sequence + 1, pattern(1)).status, Status::kSuccess);
+        engine->poll(now_ns += 1000);
+    }
+    ASSERT_EQ(pages_of(closed, PageKind::kData), 0u);
+    flash.without_room.clear();
+    boot(true);
+    EXPECT_EQ(report.records_lost, 0u);
+    EXPECT_EQ(status_of(5), Status::kSuccess);
 }
 
 TEST_F(LostRecords, AMountReadsNoMoreRecordsForManyThatAreLostInAUnitThanForOne) {

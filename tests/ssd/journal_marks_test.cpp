@@ -274,6 +274,30 @@ TEST(RefusedStore, ADeviceIsLeftAsItWas) {
     }
 }
 
+/// As a close without room for its checkpoint leaves it: a part behind the last lasting page of the journal.
+void add_part(const DriveOptions& o, std::uint64_t number) {
+    const auto store = open_backbone(o, BootMode::kPower).value();
+    const FlashParts parts = store->parts(1).value();
+    const deengine::FlashGeometry g = parts[0]->geometry();
+    std::uint32_t unit = g.units;
+    PageOob oob{};
+    do {
+        oob = {};
+        (void)parts[0]->read_oob(--unit * g.pages_per_unit, oob);
+    } while (oob.kind != PageKind::kErased);
+    oob = {};
+    oob.kind = PageKind::kSystem;
+    oob.version = deengine::kOobVersion;
+    oob.sequence = number;
+    oob.vba = static_cast<std::uint32_t>(number);
+    oob.epoch = static_cast<std::uint32_t>(deengine::JournalPage::kCheckpointUnits);
+    oob.unit_serial = 1u << 20;
+    const std::vector<std::byte> data(nvme::kBlockBytes);
+    ASSERT_EQ(parts[0]->program(unit * g.pages_per_unit, data.data(), oob), deengine::FlashStatus::kOk);
+    ASSERT_EQ(parts[0]->sync(deengine::SyncLevel::kPower), deengine::FlashStatus::kOk);
+    ASSERT_TRUE(store->end_use());
+}
+
 /// A drive without room for the checkpoint of its close leaves parts of it, and the store is closed all the
 /// same. The next mount gives their unit up, and may be killed when it has erased it.
 TEST(JournalMarks, PartsOfACheckpointThatWasGivenUpMayBeErasedBeforeAnythingNewerIsThere) {
@@ -284,36 +308,69 @@ TEST(JournalMarks, PartsOfACheckpointThatWasGivenUpMayBeErasedBeforeAnythingNewe
         ASSERT_NO_FATAL_FAILURE(make(path, kind));
         const std::uint64_t end = StoreView::open(path).value()->boot().value().journal_pages[0];
         ASSERT_NE(end, 0u);
+        ASSERT_NO_FATAL_FAILURE(add_part(options(path, kind), end + 1));
         const auto is_part = [&](PageNumber, const PageOob& oob) { return oob.sequence == end + 1; };
-        {
-            DriveOptions o = options(path, kind);
-            const auto store = open_backbone(o, BootMode::kPower).value();
-            const FlashParts parts = store->parts(1).value();
-            const deengine::FlashGeometry g = parts[0]->geometry();
-            std::uint32_t unit = g.units;
-            PageOob oob{};
-            do {
-                oob = {};
-                (void)parts[0]->read_oob(--unit * g.pages_per_unit, oob);
-            } while (oob.kind != PageKind::kErased);
-            oob = {};
-            oob.kind = PageKind::kSystem;
-            oob.version = deengine::kOobVersion;
-            oob.sequence = end + 1;
-            oob.vba = static_cast<std::uint32_t>(end + 1);
-            oob.epoch = static_cast<std::uint32_t>(deengine::JournalPage::kCheckpointUnits);
-            oob.unit_serial = 1u << 20;
-            const std::vector<std::byte> data(nvme::kBlockBytes);
-            ASSERT_EQ(parts[0]->program(unit * g.pages_per_unit, data.data(), oob),
-                      deengine::FlashStatus::kOk);
-            ASSERT_EQ(parts[0]->sync(deengine::SyncLevel::kPower), deengine::FlashStatus::kOk);
-            ASSERT_TRUE(store->end_use());
-        }
         ASSERT_EQ(lose_records(path, is_part), 1u);
         const auto reactor = Reactor::start("test-drive").value();
         const auto opened = Drive::open(options(path, kind), *reactor);
         EXPECT_TRUE(opened.ok()) << opened.error().message;
     }
+}
+
+/// As a boot record of a program that told the newest page of the journal, of whatever type it was.
+void tell_journal_page(const std::filesystem::path& path, std::uint64_t number) {
+    const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    BootRecord boot = read_boot_record(fd.get(), path).value();
+    boot.journal_pages[0] = number;
+    ASSERT_TRUE(write_boot_record(fd.get(), boot));
+}
+
+TEST(JournalMarks, AStoreWhoseBootRecordTellsOfAPartOfACheckpointIsOpenedWhileThePartIsThere) {
+    for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect}) {
+        const Kind kind{"", backbone, 1, Durability::kPower, false};
+        const Scratch scratch;
+        const auto path = scratch / "s";
+        ASSERT_NO_FATAL_FAILURE(make(path, kind));
+        const std::uint64_t end = StoreView::open(path).value()->boot().value().journal_pages[0];
+        ASSERT_NO_FATAL_FAILURE(add_part(options(path, kind), end + 1));
+        ASSERT_NO_FATAL_FAILURE(tell_journal_page(path, end + 1));
+        EXPECT_FALSE(StoreView::open(path).value()->journal_loss().has_value());
+        const auto is_part = [&](PageNumber, const PageOob& oob) { return oob.sequence == end + 1; };
+        {
+            // A mount that is killed behind its first change, which gives the part up.
+            const auto store = open_backbone(options(path, kind), BootMode::kPower).value();
+            const auto parts = store->parts(1);
+            ASSERT_TRUE(parts.ok()) << parts.error().message;
+            const deengine::FlashGeometry g = parts.value()[0]->geometry();
+            std::uint32_t unit = g.units;
+            PageOob oob{};
+            do {
+                oob = {};
+                (void)parts.value()[0]->read_oob(--unit * g.pages_per_unit, oob);
+            } while (!is_part(0, oob));
+            ASSERT_EQ(parts.value()[0]->erase(unit), deengine::FlashStatus::kOk);
+        }
+        ASSERT_EQ(lose_records(path, is_part), 0u);
+        const auto reactor = Reactor::start("test-drive").value();
+        const auto opened = Drive::open(options(path, kind), *reactor);
+        ASSERT_TRUE(opened.ok()) << opened.error().message;
+    }
+}
+
+/// No page behind the one of which the boot record tells makes up for its loss.
+TEST(JournalMarks, APartOfACheckpointDoesNotStandForTheEndBeforeIt) {
+    const Kind kind{"", BackboneKind::kMapped, 1, Durability::kPower, false};
+    const Scratch scratch;
+    const auto path = scratch / "s";
+    ASSERT_NO_FATAL_FAILURE(make(path, kind));
+    const std::uint64_t end = StoreView::open(path).value()->boot().value().journal_pages[0];
+    ASSERT_NO_FATAL_FAILURE(add_part(options(path, kind), end + 1));
+    ASSERT_EQ(
+        lose_records(path, [&](PageNumber page,
+                               const PageOob& oob) { return is_end(page, oob) && oob.sequence == end; }),
+        1u);
+    const auto reactor = Reactor::start("test-drive").value();
+    EXPECT_FALSE(Drive::open(options(path, kind), *reactor).ok());
 }
 
 }  // namespace
