@@ -106,6 +106,7 @@ Result<json> describe_array(const Context& c, const UpOptions& o, bool started) 
     return json{{"ssds", ssds.size()},
                 {"ssd_capacity_bytes", each},
                 {"notes", notes},
+                {"warnings", status.at("warnings")},
                 {"read_only", status.value("read_only", std::string())}};
 }
 
@@ -129,6 +130,7 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
         text += fmt::format("next: 'gnstor put FILE --dir {}', 'gnstor status --dir {}'; logs lie in {}\n",
                             c.directory, c.directory, c.directory);
     for (const json& note : about->at("notes")) text += "note: " + note.get<std::string>() + "\n";
+    for (const json& warning : about->at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";
     c.out.text(text);
     return kOk;
 }

@@ -288,11 +288,12 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
     const fs::path file = options.directory / daemon::kRecordsFile;
     const bool there = fs::exists(file, failed);
     if (failed) return error(Errc::kIo, "{} cannot be looked for: {}", file.string(), failed.message());
-    if (!create && present == 0 && there)
-        return error(Errc::kNotFound,
-                     "{} holds the records of an array, but the stores of its SSDs (ssd-0.store and on) are "
-                     "missing; bring them back",
-                     options.directory.string());
+    const Error stores_missing =
+        error(Errc::kNotFound,
+              "{} holds the records of an array, but the stores of its SSDs (ssd-0.store and on) are "
+              "missing; bring them back",
+              options.directory.string());
+    if (!create && present == 0 && there) return stores_missing;
     if (!create && present == 0)
         return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
                      options.directory.string(), options.directory.string());
@@ -302,6 +303,10 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
     std::unique_ptr<daemon::RecordStore> records = std::make_unique<daemon::MemoryRecordStore>();
     if (create || there) {
         GN_ASSIGN(records, daemon::SqliteRecordStore::open({file, false}));
+    }
+    if (present == 0 && there) {  // or new SSDs would get the names of those that are missing
+        GN_ASSIGN(const daemon::Records known, records->load());
+        if (!known.volumes.empty()) return stores_missing;
     }
     return EmbeddedObjectStore::open(embedded, std::move(records), std::move(folder));
 }

@@ -149,6 +149,7 @@ class Manager {
     void find_older(const Takeover& t);
     void drop_deleted(Takeover& t);
     void forgive_older();
+    [[nodiscard]] Result<void> drop_renamed(Takeover& t);
     [[nodiscard]] Result<void> admit(Drive& drive);
     [[nodiscard]] bool may_be_written() const;
     void put_taken(Change& change) const;
@@ -195,6 +196,7 @@ class Manager {
     // manager_volumes.cpp
     Result<nvme::VolumeRecord*> find(const std::string& name);
     Result<void> check_client(nvme::ClientId client) const;
+    Result<void> check_none_missing(const std::string& refused);
     Result<void> check_create(const client::CreateVolume& request) const;
     Result<nvme::VolumeId> free_volume_id() const;
     Result<nvme::VolumeRecord> new_record(nvme::ClientId owner, const client::CreateVolume& request) const;

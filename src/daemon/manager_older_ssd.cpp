@@ -12,6 +12,7 @@
 #include <gnstor/nvme/fencing.hpp>
 
 #include <algorithm>
+#include <map>
 
 namespace gnstor::daemon {
 namespace {
@@ -108,6 +109,46 @@ void Manager::drop_deleted(Takeover& t) {
         records_.retired[id] = record.epoch;
         records_.volumes.erase(id);
     }
+}
+
+/// A name is given to another volume only after every SSD has purged the one before it. So records that hold
+/// a volume that no SSD has, under the name of a younger one, are an older copy, also where their term does
+/// not tell.
+Result<void> Manager::drop_renamed(Takeover& t) {
+    const auto held_by_any = [this](const Takeover& seen, nvme::VolumeId id) {
+        for (std::size_t d = 0; d < drives_.size(); ++d)
+            if (drives_[d].older.empty() && seen.has(d, id)) return true;
+        return false;
+    };
+    std::map<std::string, nvme::VolumeId> names;
+    std::vector<nvme::VolumeId> gone;
+    for (const auto& [id, record] : records_.volumes) {
+        const auto [named, first] = names.try_emplace(record.name, id);
+        if (first) continue;
+        const bool held[2] = {held_by_any(t, named->second), held_by_any(t, id)};
+        if (held[0] == held[1])
+            return error(
+                Errc::kCorrupt,
+                "two volumes are named '{}' (VIDs {} and {}): an SSD, or the records, are of another "
+                "array; remove what does not belong, or move the records away to have them rebuilt "
+                "from the SSDs",
+                record.name, named->second, id);
+        gone.push_back(held[0] ? id : named->second);
+        named->second = held[0] ? named->second : id;
+    }
+    for (const nvme::VolumeId id : gone) {
+        const nvme::VolumeRecord& record = records_.volumes.at(id);
+        report_.warnings.push_back(
+            fmt::format("the records are an older copy: volume '{}' (VID {}) was deleted since, another has "
+                        "its name, and it is removed from them",
+                        record.name, id));
+        t.change.retire_volumes.emplace_back(id, record.epoch);
+        t.touched.erase(id);
+        records_.retired[id] = record.epoch;
+        records_.creating.erase(id);
+        records_.volumes.erase(id);
+    }
+    return {};
 }
 
 /// Without a volume there is nothing that an older copy could lack.

@@ -186,12 +186,7 @@ Result<void> Manager::merge_records(Takeover& t) {
             t.touched.insert(id);
         }
     }
-    std::set<std::string> names;
-    for (const auto& [id, record] : records_.volumes)
-        if (!names.insert(record.name).second)
-            return error(Errc::kCorrupt,
-                         "two volumes are named '{}': the records and the SSDs belong to different arrays",
-                         record.name);
+    GN_TRY(drop_renamed(t));
     for (const nvme::VolumeId id : t.touched) {
         const nvme::VolumeRecord& record = records_.volumes.at(id);
         t.change.put_volumes.push_back(record);

@@ -209,6 +209,15 @@ Result<nvme::VolumeRecord> Manager::new_record(nvme::ClientId owner,
     return record;
 }
 
+/// For what could not be in force before gnstord is started anew, and would be in the way if it were
+/// recorded.
+Result<void> Manager::check_none_missing(const std::string& refused) {
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+            return error(Errc::kState, "{}: {}; nothing was changed", refused, missing_error(s).message);
+    return {};
+}
+
 Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
                                                   const client::CreateVolume& request) {
     GN_TRY(sure());
@@ -227,11 +236,7 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
                 "volume '{}' is not created before SSD {} has taken the array's map{}{}; it is tried "
                 "again by itself, ask again later",
                 request.name, drive.identity.serial, drive.trouble.empty() ? "" : ": ", drive.trouble);
-    // It could not be in force before gnstord is started anew; recorded all the same, it would be in the way.
-    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
-            return error(Errc::kState, "volume '{}' was not created: {}", request.name,
-                         missing_error(s).message);
+    GN_TRY(check_none_missing(fmt::format("volume '{}' was not created", request.name)));
     for (int attempt = 0;; ++attempt) {
         GN_ASSIGN(const nvme::VolumeRecord record, new_record(client, request));
         const nvme::VolumeId id = record.geometry.volume;
@@ -416,6 +421,7 @@ Result<void> Manager::delete_volume(nvme::ClientId owner, const std::string& nam
                      "volume '{}' is open for writing by {}; it can be deleted after its release", name,
                      client_name(record.writer));
     if ((record.flags & nvme::kVolumeDeleting) == 0) {
+        GN_TRY(check_none_missing(fmt::format("volume '{}' was not deleted", name)));
         record.flags |= nvme::kVolumeDeleting;
         record.writer = 0;
         record.epoch += 1;

@@ -47,6 +47,10 @@ SqliteDatabase::~SqliteDatabase() {
     close();
 }
 
+void SqliteDatabase::set_checkpoint_at_close(bool on) {
+    sqlite3_db_config(db_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on ? 0 : 1, nullptr);
+}
+
 void SqliteDatabase::close() {
     db_.reset();
     if (read_only_lock_ >= 0) ::close(read_only_lock_);
@@ -63,7 +67,10 @@ Error SqliteDatabase::damaged(const std::string& what) const {
 Error SqliteDatabase::failed(const char* what) const {
     const int code = db_ == nullptr ? SQLITE_NOMEM : sqlite3_extended_errcode(db_.get()) & 0xFF;
     const char* text = db_ == nullptr ? "out of memory" : sqlite3_errmsg(db_.get());
-    if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return damaged(fmt::format("{}: {}", what, text));
+    // A plain error: the statements are right, so the file has other tables than its header says.
+    const bool wrong_header = code == SQLITE_READONLY && !read_only_;
+    if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR || wrong_header)
+        return damaged(fmt::format("{}: {}", what, text));
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
         return error(Errc::kBusy, "the record store {} is in use by another gnstord; stop that one first",
                      file_.string());
@@ -115,6 +122,7 @@ Result<void> SqliteDatabase::open() {
     // Exclusive: one gnstord a store, and no shared-memory file beside it.
     GN_TRY(run("PRAGMA locking_mode = EXCLUSIVE", "lock"));
     GN_TRY(run("PRAGMA trusted_schema = OFF", "configure"));
+    set_checkpoint_at_close(false);
     if (sqlite3_create_function_v2(db_.get(), "gn_crc", -1,
                                    SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_DIRECTONLY, nullptr,
                                    crc_of_row, nullptr, nullptr, nullptr) != SQLITE_OK)

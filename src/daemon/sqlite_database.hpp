@@ -31,6 +31,9 @@ class SqliteDatabase {
     /// Opens the file, exclusively: kBusy where another process has it open. Makes it where there is none.
     Result<void> open();
     void close();
+    /// Whether close() empties the write-ahead log into the file: off at first, so that a file that is
+    /// refused stays as it is.
+    void set_checkpoint_at_close(bool on);
     [[nodiscard]] const std::filesystem::path& file() const { return file_; }
     [[nodiscard]] bool is_read_only() const { return read_only_; }
 

@@ -56,6 +56,8 @@ struct SqliteRecordStore::Impl {
         return db.finish(statement, what);
     }
     Result<void> open();
+    Result<void> open_and_read();
+    Result<void> quarantine();
     Result<void> check_header();
     Result<void> check_or_make_schema();
     Result<void> renew(std::int64_t schema);
@@ -108,7 +110,9 @@ Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
     } else if (schema > kStoreSchema) {
         return error(
             Errc::kUnsupported,
-            "the record store {} was written by a newer gnstord (schema {}, this one knows {}); use that one",
+            "the record store {} was written by a newer gnstord (schema {}, this one knows {}); use that "
+            "one, or, "
+            "if none has ever been used here, move the file away and gnstord rebuilds it from the SSDs",
             db.file().string(), schema, kStoreSchema);
     } else if (schema < 1) {
         return error(Errc::kCorrupt, "the record store {} has the impossible schema {}", db.file().string(),
@@ -279,33 +283,43 @@ Result<void> SqliteRecordStore::Impl::write(const Change& change) {
     return {};
 }
 
+/// Damage inside the records is found now, not later.
+Result<void> SqliteRecordStore::Impl::open_and_read() {
+    GN_TRY(open());
+    GN_ASSIGN([[maybe_unused]] const Records good, read());
+    db.set_checkpoint_at_close(true);
+    return {};
+}
+
+/// The file gets another name, with its write-ahead log.
+Result<void> SqliteRecordStore::Impl::quarantine() {
+    db.close();
+    std::error_code failed;
+    const std::string file = db.file().string();
+    for (int n = 1; n < 1000 && quarantined.empty(); ++n) {
+        const std::string aside = file + fmt::format(".damaged-{}", n);
+        if (std::filesystem::exists(aside, failed)) continue;
+        std::filesystem::rename(file, aside, failed);
+        if (failed)
+            return error(Errc::kIo, "the damaged record store {} cannot be moved to {}: {}", file, aside,
+                         failed.message());
+        std::filesystem::rename(file + "-wal", aside + "-wal", failed);  // where there is one
+        quarantined = aside;
+    }
+    std::filesystem::remove(file + "-wal", failed);
+    std::filesystem::remove(file + "-shm", failed);
+    return {};
+}
+
 SqliteRecordStore::SqliteRecordStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 SqliteRecordStore::~SqliteRecordStore() = default;
 
 Result<std::unique_ptr<SqliteRecordStore>> SqliteRecordStore::open(const SqliteStoreOptions& options) {
     auto impl = std::make_unique<Impl>(options.file);
-    Result<void> opened = impl->open();
-    if (opened.ok())
-        opened = [&]() -> Result<void> {
-            Result<Records> records = impl->read();  // damage inside the records is found now, not later
-            if (!records.ok()) return std::move(records).error();
-            return {};
-        }();
+    Result<void> opened = impl->open_and_read();
     if (!opened.ok() && opened.error().code == Errc::kCorrupt && options.quarantine) {
-        impl->db.close();
-        std::error_code failed;
-        for (int n = 1; n < 1000 && impl->quarantined.empty(); ++n) {
-            const std::filesystem::path aside = options.file.string() + fmt::format(".damaged-{}", n);
-            if (std::filesystem::exists(aside, failed)) continue;
-            std::filesystem::rename(options.file, aside, failed);
-            if (failed)
-                return error(Errc::kIo, "the damaged record store {} cannot be moved to {}: {}",
-                             options.file.string(), aside.string(), failed.message());
-            impl->quarantined = aside;
-        }
-        std::filesystem::remove(options.file.string() + "-wal", failed);
-        std::filesystem::remove(options.file.string() + "-shm", failed);
-        opened = impl->open();
+        GN_TRY(impl->quarantine());
+        opened = impl->open_and_read();
     }
     if (!opened.ok()) return std::move(opened).error();
     return std::unique_ptr<SqliteRecordStore>(new SqliteRecordStore(std::move(impl)));

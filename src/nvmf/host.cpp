@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <thread>
 
@@ -111,9 +112,14 @@ nvme::Command IoQueueConnect::command_keyed(std::uint16_t command_id, std::uint6
 
 Result<void> IoQueueConnect::check(const nvme::Completion& completion) const {
     if (nvme::ok(completion.result())) return {};
-    return status_error(
-        fmt::format("cannot connect queue {} to {}", request_.queue_id, request_.subsystem_nqn),
-        completion.result(), completion.dw0);
+    Error refused =
+        status_error(fmt::format("cannot connect queue {} to {}", request_.queue_id, request_.subsystem_nqn),
+                     completion.result(), completion.dw0);
+    // The port lives and no longer serves this SSD, as a node that left out a damaged one.
+    const ConnectVerdict unknown = bad_parameter(offsetof(nvme::ConnectData, subsystem_nqn), true);
+    if (completion.result() == unknown.status && completion.dw0 == unknown.dw0)
+        refused.code = Errc::kNotFound;
+    return refused;
 }
 
 Result<nvme::Completion> await_response(HostQueue& queue, std::uint64_t deadline_ns) {

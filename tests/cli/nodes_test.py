@@ -231,6 +231,11 @@ class Nodes(Programs):
         self.assertTrue(late.stdout == data, "other bytes for a command that begins while the node is away")
         self.assertIn(b"does without", late.stderr)
         count("kills")
+        # The node comes back without one of its SSDs, under the gnstord that has known it with both.
+        (self.dir / "node-1" / "ssd-1.store").write_bytes(b"damaged")
+        self.ask("up")
+        late = self.cli("cat", "data")
+        self.assertTrue(late.stdout == data, "other bytes while the node has left out an SSD")
 
     def test_up_fails_while_the_array_does_not_serve_and_leaves_gnstord_there(self):
         up = self.up()

@@ -287,6 +287,11 @@ class Store(Programs):
         for path in self.stores():
             path.write_bytes(b"damaged")
         self.objects("ls", code=1, says="ssd-0.store")
+        for path in self.stores():
+            path.unlink()
+        for words in (("ls",), ("put", self.root / "kept", "new")):
+            self.objects(*words, code=1, says="bring them back")
+            self.assertEqual(self.stores(), [], "a new SSD has the name of a missing one")
 
     def test_a_damaged_store_file_is_refused_with_its_name(self):
         self.objects("put", self.write("kept", b"kept" * 1000), *SMALL)

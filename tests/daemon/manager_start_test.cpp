@@ -153,6 +153,8 @@ TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndHoldsUpChangesOnly) {
                  "slot 1 is missing");
     expect_error(started.value()->create_volume(a, {"w", 1 << 20}), Errc::kState, "slot 1 is missing");
     EXPECT_EQ(started.value()->list_volumes().size(), 1u) << "recorded, it would be in the way later";
+    expect_error(started.value()->delete_volume(a, "v", now), Errc::kState, "nothing was changed");
+    EXPECT_TRUE(started.value()->open_volume(a, "v", client::OpenMode::kRead, now).ok());
     started.value().reset();
     start();
     EXPECT_TRUE(open(a, "v").ok());

@@ -148,6 +148,26 @@ TEST_F(OlderSsd, ACopyPutBackWhileGnstordRunsIsFoundWhenTheSsdIsConnectedAnew) {
     expect_stale(3);
 }
 
+/// Records of the running term, copied before a name was deleted and given away again.
+TEST_F(OlderSsd, RecordsThatHoldTheEarlierVolumeOfANameAreBroughtUpToDate) {
+    const auto a = client("alice");
+    ASSERT_TRUE(create(a, "v").ok());
+    ASSERT_TRUE(create(a, "other").ok());
+    auto copy = std::make_unique<MemoryRecordStore>(static_cast<MemoryRecordStore&>(*store));
+    const auto earlier = manager->list_volumes().size();
+    ASSERT_TRUE(manager->delete_volume(a, "v", now).ok());
+    const auto again = create(a, "v");
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    manager.reset();
+    store = std::move(copy);
+    start();
+    EXPECT_EQ(manager->list_volumes().size(), earlier);
+    const auto opened = open(a, "v");
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    EXPECT_EQ(opened->record.birth_epoch, again->birth_epoch);
+    EXPECT_TRUE(open(a, "other").ok());
+}
+
 TEST_F(OlderSsd, ALinkThatComesAndGoesRaisesTheTermAtMostOnceAMinute) {
     now += 100'000;
     const auto term = manager->term();

@@ -187,6 +187,21 @@ TEST_F(SqliteStoreTest, ADamagedFileIsRefusedAndSetAsideOnlyWhenAsked) {
     EXPECT_EQ(quarantined.value()->load().value().term, 0u);
 }
 
+TEST_F(SqliteStoreTest, WhateverIsDamagedIsRefusedAsItIsAndSetAsideWhenAsked) {
+    const char* const damages[] = {"PRAGMA user_version = 4", "PRAGMA user_version = 1",
+                                   "PRAGMA application_id = 5", "DROP TABLE volumes"};
+    for (const char* damage : damages) {
+        { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+        sql(damage);
+        const std::string before = contents();
+        ASSERT_FALSE(open().ok()) << damage;
+        EXPECT_TRUE(contents() == before) << damage;
+        const auto quarantined = open(true);
+        ASSERT_TRUE(quarantined.ok()) << damage << ": " << quarantined.error().message;
+        EXPECT_EQ(quarantined.value()->load().value().term, 0u);
+    }
+}
+
 TEST_F(SqliteStoreTest, DamagedRecordsAreRefused) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     sql("UPDATE volumes SET record = zeroblob(384)");
