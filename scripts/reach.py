@@ -19,7 +19,7 @@ import sys
 from layer_graph import COUNTS_AS, ORDER, ROOT, arrows_of_repository, closure
 
 ALWAYS = ["setup", "lint", "cpu", "docs"]
-MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release"]
+MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package", "toolchains"]
 LANDED = ROOT / ".ci" / "landed"
 WHOLE_RUN_EVERY = 10
 
@@ -42,6 +42,8 @@ LOOKS_AT = {
     "cuda": ({"gnor"}, {"bench", "demo", "examples", "include", ".cu"}),
     "example": ({"embedded", "client"}, {"examples", "include"}),
     "release": ({"embedded"}, {"bench", "include"}),
+    "package": ({"cli"}, {"packaging", "examples", "include"}),
+    "toolchains": (set(), set()),  # takes as long as the functional tests: in whole runs alone
 }
 
 
@@ -77,7 +79,7 @@ class Change:
         elif parts[0] == "tests" and len(parts) > 2 and parts[1] in self.test_folders:
             self.folders.add(parts[1])
             self.places.add("/".join(parts[:2]))
-        elif parts[0] in ("bench", "demo", "examples"):
+        elif parts[0] in ("bench", "demo", "examples", "packaging"):
             self.places.add(parts[0])
             self.folders |= {parts[0]} & set(self.test_folders)
         elif parts[0] == "share":

@@ -4,7 +4,7 @@
 
 # In the order in which they run. GN_STAGES: every functional test, once. GN_ALL_STAGES: --all; what of it a change can reach, scripts/reach.py says.
 GN_STAGES=(setup lint cpu docs)
-GN_ALL_STAGES=(setup lint cpu soak peer asan tsan cuda fuzz example release docs)
+GN_ALL_STAGES=(setup lint cpu soak peer asan tsan cuda fuzz example release package toolchains docs)
 # The folders of tests that the sanitizers and the fuzzers run: all, or what a change reaches.
 GN_FOLDERS="*"
 
@@ -21,6 +21,8 @@ stage_about() {
         example) echo "cmake --install, and the examples as projects of their own" ;;
         docs) echo "generated parts of docs/ agree with docs/runs/" ;;
         release) echo "what is measured: the release preset, and its benchmark for a second" ;;
+        package) echo "Debian packages, and what they bring in a fresh system" ;;
+        toolchains) echo "the compilers of the next distribution, in a system of its own: g++ and the fast tests, clang" ;;
         peer) echo "the Linux kernel's NVMe over RDMA as our peer, in QEMU (less of it in continuous integration)" ;;
     esac
 }
