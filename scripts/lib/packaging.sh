@@ -114,7 +114,7 @@ stage_toolchains() {
     copy_checkout "$root/src"
     local cache="${XDG_CACHE_HOME:-$HOME/.cache}/gnstor/ccache-$suite" log="$GN_LOGS/toolchains-test.log" summary
     mkdir -p "$cache"
-    in_root "$root" "$cache:/root/.cache/ccache" env "GN_WERROR=ON" "GN_JOBS=$GN_JOBS" \
+    in_root "$root" "$cache:/ccache" env CCACHE_DIR=/ccache "GN_WERROR=ON" "GN_JOBS=$GN_JOBS" \
         bash -c 'cd /src && ./run test --lanes cpu --no-install --fast --only cpu' >"$log" 2>&1 || status=1
     summary="$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)"
     if [[ ! "$summary" =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then

@@ -58,7 +58,7 @@ in_root() {
             mkdir -p "$folder/${bind#*:}"
             mount --bind "${bind%%:*}" "$folder/${bind#*:}"
         done
-        exec chroot "$folder" env -i HOME=/root LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"
+        exec chroot "$folder" env -i HOME=/ LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"
     ' in_root "$folder" "$binds" "$@"
 }
 
