@@ -19,7 +19,9 @@ import sys
 from layer_graph import COUNTS_AS, ORDER, ROOT, arrows_of_repository, closure
 
 ALWAYS = ["setup", "lint", "cpu", "docs"]
-MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package", "toolchains"]
+MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package"]
+# Only ./run test --all: it takes as long as the functional tests, which other stages of a whole run leave no time for.
+NOT_HERE = {"toolchains": "takes as long as the functional tests; ./run test --all has it"}
 LANDED = ROOT / ".ci" / "landed"
 WHOLE_RUN_EVERY = 10
 
@@ -43,7 +45,6 @@ LOOKS_AT = {
     "example": ({"embedded", "client"}, {"examples", "include"}),
     "release": ({"embedded"}, {"bench", "include"}),
     "package": ({"cli"}, {"packaging", "examples", "include"}),
-    "toolchains": (set(), set()),  # takes as long as the functional tests: in whole runs alone
 }
 
 
@@ -165,7 +166,7 @@ def main(arguments):
     print("folders=" + ("*" if change.doubt else " ".join(sorted(change.folders))))
     print("because=" + (f"all stages: {change.doubt}" if change.doubt else
                         f"{len(files)} files changed since {base}; layers reached: {' '.join(sorted(change.reached, key=ORDER.index)) or 'none'}"))
-    for stage, reason in stages.items():
+    for stage, reason in (stages | NOT_HERE).items():
         if reason:
             print(f"left_out={stage} {reason}")
     return 0

@@ -79,12 +79,6 @@ class Packaging(unittest.TestCase):
         self.assertIn("package", run_stages(change("src/cli/object_commands.cpp")))
 
 
-class TheToolchains(unittest.TestCase):
-    def test_run_in_whole_runs_alone(self):
-        self.assertNotIn("toolchains", run_stages(change("src/base/crc32c.cpp")))
-        self.assertIn("toolchains", run_stages(change("CMakeLists.txt")))
-
-
 class TheBase(unittest.TestCase):
     def test_is_the_newest_commit_that_landed(self):
         self.assertEqual(reach.landed("# head\nabc whole\ndef\n"), ("def", None))
