@@ -22,6 +22,7 @@ constexpr std::uint32_t kTurnsToSteady = 3;  ///< times the drive is overwritten
 class Everything final : public deengine::VolumeLives {
   public:
     [[nodiscard]] bool lives(nvme::VolumeId, nvme::Epoch, nvme::BlockAddress) const override { return true; }
+    [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override { return {}; }
 };
 
 class Answers final : public deengine::CompletionSink {

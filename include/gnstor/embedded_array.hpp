@@ -75,6 +75,7 @@ struct EmbeddedSsd {
     std::uint64_t scrubbed, scrub_bad, units_bad, lost_blocks;
     std::uint64_t capsules;  ///< that arrived at its target offload
     std::uint64_t forced;    ///< commands with FUA: answered from stable media
+    bool write_protected;    ///< its store can be read alone
 };
 
 struct EngineThread {

@@ -12,7 +12,7 @@ LOG, BEGIN, UNITS, MAP, MOVED, TRIMS, FLOORS, END, RECORDS = range(1, 10)
 ENTRY_BYTES = {LOG: 32, BEGIN: 32, UNITS: 16, MAP: 64, MOVED: 16, TRIMS: 32, FLOORS: 24, RECORDS: 32, END: 16}
 KIND_NAMES = dict(zip(range(1, 10), ("log", "begin", "units", "map", "moved", "tombstones", "floors", "end", "records")))
 LOG_RECORD = struct.Struct("<BxHIIIQ8x")
-TRIM, FLOOR, BAD_UNIT, PURGE, TORN, GAP, DOUBT, STAMP = range(1, 9)
+TRIM, FLOOR, BAD_UNIT, PURGE, TORN, GAP, DOUBT, STAMP, LOST_RECORDS = range(1, 10)
 JournalPage = collections.namedtuple("JournalPage", "number type checkpoint part count first page group crc")
 
 
@@ -33,7 +33,17 @@ class Shard:
             if times > 1:
                 twice = [n for n, u in self.units.items() if u.serial == serial]
                 found.bad(store.record_at(twice[0] * store.per_unit), f"units {twice} say the same serial {serial}")
+        self.find_loss()
         self.recover()
+
+    def find_loss(self):
+        """The journal reaches as far as the boot record tells."""
+        told = self.store.journal_pages[self.index]
+        records = (self.store.record(u.first + i) for u in self.units.values() for i in range(u.end) if u.good[i])
+        newest = max((r.sequence for r in records if r.kind == SYSTEM), default=0) if told else 0
+        if newest < told:
+            self.found.bad(self.store.record_at(self.range[0] * self.store.per_unit),
+                           f"service unit {self.index}: records of pages are missing: the journal had reached page {told}, the newest there is {newest}")
 
     def unit_of(self, page):
         return self.units[page // self.store.per_unit]
@@ -226,7 +236,7 @@ class Shard:
             if number < self.begin_number or entry.type not in (LOG, RECORDS):
                 continue
             for i, record in enumerate(self.entries(entry, LOG_RECORD.format)):
-                if not TRIM <= record[0] <= STAMP:
+                if not TRIM <= record[0] <= LOST_RECORDS:
                     self.found.bad(self.store.page_at(entry.page) + 64 + 32 * i, f"journal page {number}: a log record of type {record[0]}")
                 records.append(record)
         self.counts["log records"] = len(records)

@@ -52,6 +52,7 @@ class Store:
         if self.bytes < PAGE:
             raise Unusable(0, f"{self.bytes} bytes are less than a superblock")
         self.map = mmap.mmap(self.fd, self.bytes, access=mmap.ACCESS_READ)
+        self.journal_pages = [0] * 64  # of each service unit, what the boot record tells of its journal
         self.records = {}  # of pages whose first copy is not the one that counts
         self.read_superblock(self.map[:PAGE])
 
@@ -59,8 +60,8 @@ class Store:
         if page[:8] != b"GNSTORE\n":
             raise Unusable(0, "superblock: the magic is not GNSTORE")
         self.version, = struct.unpack_from("<I", page, 8)
-        if self.version != 3:
-            raise Unusable(8, f"superblock: format version {self.version}, not 3")
+        if self.version != 4:
+            raise Unusable(8, f"superblock: format version {self.version}, not 4")
         if struct.unpack_from("<I", page, PAGE - 4)[0] != crc32c(page[:PAGE - 4]):
             raise Unusable(PAGE - 4, "superblock: its checksum does not match")
         page_bytes, = struct.unpack_from("<I", page, 12)
@@ -92,6 +93,11 @@ class Store:
     def record_copy_at(self, page):
         return self.oob_at + (self.data_at - self.oob_at) // 2 + page * OOB
 
+    @staticmethod
+    def sealed_bytes(page, record):
+        """What the checksum of a record is of: the number of its page, and the bytes before the checksum."""
+        return struct.pack("<I", page) + record[:OOB - 4]
+
     def unite_records(self, first, found):
         """The records of an erase unit: of two copies that differ, those that count. They are remembered for record()."""
         size = self.per_unit * OOB
@@ -104,9 +110,13 @@ class Store:
             a, b = one[index * OOB:(index + 1) * OOB], two[index * OOB:(index + 1) * OOB]
             if a == b:
                 continue
-            whole = [struct.unpack_from("<I", raw, OOB - 4)[0] == crc32c(raw[:OOB - 4]) for raw in (a, b)]
-            if all(whole):  # the later opening of the unit
-                chosen = b if struct.unpack_from("<I", b, 52)[0] > struct.unpack_from("<I", a, 52)[0] else a
+            whole = [struct.unpack_from("<I", raw, OOB - 4)[0] == crc32c(self.sealed_bytes(first + index, raw)) for raw in (a, b)]
+            serials = [struct.unpack_from("<I", raw, 52)[0] for raw in (a, b)]
+            if all(whole) and serials[0] == serials[1]:  # neither can be proved: the record is a damaged one
+                found.bad(self.record_at(first + index), f"the two copies of the record of page {first + index} contradict each other")
+                chosen = a[:OOB - 4] + bytes(byte ^ 0xFF for byte in a[OOB - 4:])
+            elif all(whole):  # the later opening of the unit
+                chosen = b if serials[1] > serials[0] else a
             elif any(whole):
                 chosen, other = (a, b) if whole[0] else (b, a)
                 if any(other):
@@ -154,14 +164,14 @@ def check_boot(store, found):
         generation, = struct.unpack_from("<Q", raw, 8)
         mode, state = raw[48], raw[49]
         if raw[:8] == b"GNBOOT2\n" and generation and struct.unpack_from("<I", raw, 2044)[0] == crc32c(raw[:2044]) and mode in (1, 2) and state in (1, 2, 3) and raw[51] in BACKBONES:
-            copies.append((generation, i, uuid.UUID(bytes=raw[16:32]), mode, state, raw[51], struct.unpack_from("<Q", raw, 56)[0]))
+            copies.append((generation, i, uuid.UUID(bytes=raw[16:32]), mode, state, raw[51], *struct.unpack_from("<Q64Q", raw, 56)))
         else:
             # A change is on the medium in one copy before it is begun in the other, so one may be torn.
             found.note(at, f"boot record: copy {i} is damaged or torn")
     if not copies:
         found.bad(PAGE, "boot record: both copies are damaged")
         return None
-    generation, _, incarnation, mode, state, backbone, metadata_generation = max(copies)
+    generation, _, incarnation, mode, state, backbone, metadata_generation, *store.journal_pages = max(copies)
     return {"generation": generation, "incarnation": str(incarnation), "mode": {1: "process", 2: "power"}[mode],
             "state": {1: "clean", 2: "open", 3: "emptying"}[state], "backbone": BACKBONES[backbone], "metadata_generation": metadata_generation}
 

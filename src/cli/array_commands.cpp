@@ -37,6 +37,7 @@ struct UpOptions {
     std::vector<std::string> node_addresses;  ///< of them
     std::string listen;                       ///< of gnstord, over TCP
     std::vector<PlannedNode> plan;            ///< what comes of it
+    std::uintmax_t log_from = 0;              ///< where gnstord's log ended before this start
 };
 
 /// What `up` says to a daemon that starts; one that runs already works as it was told then.
@@ -156,8 +157,8 @@ Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pi
         return false;
     });
     if (ended)
-        return error(Errc::kIo, "gnstord (process {}) ended before it served; its log {} ends with\n{}", pid,
-                     log_file(c).string(), tail(log_file(c), 5));
+        return error(Errc::kIo, "gnstord (process {}) ended before it served: {}", pid,
+                     last_words(log_file(c), o.log_from));
     if (serves) return {};
     return error(
         Errc::kTimedOut,
@@ -227,6 +228,7 @@ int up(const Context& c, UpOptions o) {
     if (const Result<void> running = run_nodes(c, o); !running.ok()) return c.out.fail(running.error());
     if (healthy(c)) return already_up(c, o);
     if (o.foreground) return run_in_foreground(c, o);
+    o.log_from = end_of_log(log_file(c));
     const Result<pid_t> pid = spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c));
     if (!pid.ok()) return c.out.fail(pid.error());
     bool ended = false;
@@ -235,8 +237,7 @@ int up(const Context& c, UpOptions o) {
         return ended || healthy(c);
     });
     if (ended)
-        return c.out.fail(error(Errc::kIo, "gnstord did not start; its log {} ends with\n{}",
-                                log_file(c).string(), tail(log_file(c), 5)));
+        return c.out.fail(error(Errc::kIo, "gnstord did not start: {}", last_words(log_file(c), o.log_from)));
     if (!answered) {
         ::kill(*pid, SIGTERM);
         return c.out.fail(error(Errc::kTimedOut, "gnstord did not answer within {} s and was stopped; see {}",

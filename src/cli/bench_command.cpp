@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -49,6 +50,7 @@ Error become(const std::filesystem::path& program, std::vector<std::string> word
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
+    ::signal(SIGPIPE, SIG_DFL);  // main() ignores it for this program alone
     ::execv(program.c_str(), arguments.data());
     return error(Errc::kIo, "cannot start {}: {}", program.string(), std::strerror(errno));
 }

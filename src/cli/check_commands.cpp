@@ -27,6 +27,7 @@ json to_json(const deengine::RecoveryReport& r) {
             {"pages_unreadable", r.pages_unreadable},
             {"blocks_lost", r.blocks_lost},
             {"blocks_doubtful", r.blocks_doubtful},
+            {"records_lost", r.records_lost},
             {"tombstones", r.tombstones},
             {"volumes", r.volumes},
             {"memory_bytes", r.memory_bytes},
@@ -121,6 +122,9 @@ std::string describe(const ssd::Recovered& r, const RecoverOptions& o, std::uint
                         format_count(p.blocks_lost));
     text += fmt::format("  in doubt  {} blocks, whose older versions are kept\n",
                         format_count(p.blocks_doubtful));
+    if (p.records_lost != 0)
+        text += fmt::format("            and all blocks of no later epoch than {} lost records\n",
+                            format_count(p.records_lost));
     text += fmt::format("  cost      {:.3f} s ({:.3f} s a GiB of flash), {} of memory ({} a GiB)\n",
                         r.seconds, r.seconds / gib, format_bytes(p.memory_bytes),
                         format_bytes(static_cast<std::uint64_t>(static_cast<double>(p.memory_bytes) / gib)));

@@ -1,6 +1,7 @@
 // cli.cpp: main() of the gnstor command. Exit codes: 0 done, 1 it failed, 2 wrong usage.
 #include "cli/cli.hpp"
 
+#include "cli/process.hpp"
 #include "daemon/array_address.hpp"
 #include "daemon/build_name.hpp"
 
@@ -21,6 +22,7 @@ std::string default_directory() {
 
 int main(int argc, char** argv) {
     using namespace gnstor::cli;
+    hold_standard_descriptors();
     Context context;
     context.directory = default_directory();
     std::string output = "table";
@@ -61,15 +63,17 @@ int main(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
-        return app.exit(e) == 0 ? kOk : kUsage;
+        const int code = app.exit(e) == 0 ? kOk : kUsage;
+        return context.out.finish(code);
     }
     context.out.json = output == "json";
     context.directory_given = directory->count() > 0;
     // A file that may not grow any more is then an error of that write, with a sentence, and not a signal.
     ::signal(SIGXFSZ, SIG_IGN);
+    ::signal(SIGPIPE, SIG_IGN);  // as is a pipe that nobody reads any more
     if (const auto resolved = context.resolve(); !resolved.ok()) return context.out.fail(resolved.error());
     try {
-        return context.action();
+        return context.out.finish(context.action());
     } catch (const std::exception& e) {
         return context.out.fail(gnstor::error(gnstor::Errc::kInternal,
                                               "a defect, or an answer that is not gnstord's: {}", e.what()));

@@ -94,6 +94,7 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
 
 int main(int argc, char** argv) {
     using namespace gnstor;
+    cli::hold_standard_descriptors();
     cli::DaemonOptions options;
     std::string directory, socket, listen, token_file, socket_mode = "0600";
     CLI::App app("gnstord: the daemon of a GNStor array");

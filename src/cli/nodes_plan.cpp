@@ -100,8 +100,8 @@ Result<void> wait_until_it_serves(const fs::path& directory, const NodeState& st
     });
     const fs::path log = node_log(directory, state.node);
     if (ended)
-        return error(Errc::kIo, "{} at {} did not start; its log {} ends with\n{}", state.node.name,
-                     state.node.address, log.string(), tail(log, 5));
+        return error(Errc::kIo, "{} at {} did not start: {}", state.node.name, state.node.address,
+                     last_words(log, state.log_from));
     if (!serves)
         return error(Errc::kTimedOut, "{} at {} does not serve in time; see {}", state.node.name,
                      state.node.address, log.string());
@@ -192,6 +192,7 @@ Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std:
     for (NodeState& state : states) {
         if (state.pid) continue;
         const fs::path folder = directory / state.node.name;
+        state.log_from = end_of_log(node_log(directory, state.node));
         Result<pid_t> pid =
             spawn_detached(this_program(), node_arguments(folder, state.node, ssd, plan.size()),
                            node_log(directory, state.node));

@@ -33,9 +33,10 @@ Result<std::vector<PlannedNode>> make_plan(std::size_t nodes, const std::vector<
 
 struct NodeState {
     PlannedNode node;
-    std::optional<pid_t> pid;  ///< nothing: it does not run
-    bool started = false;      ///< by start_nodes
-    std::string version{};     ///< of its program; empty: it does not say
+    std::optional<pid_t> pid;     ///< nothing: it does not run
+    bool started = false;         ///< by start_nodes
+    std::string version{};        ///< of its program; empty: it does not say
+    std::uintmax_t log_from = 0;  ///< started: where its log ended before
 };
 std::vector<NodeState> node_states(const std::filesystem::path& directory,
                                    const std::vector<PlannedNode>& plan);

@@ -1,6 +1,7 @@
 // object_commands.cpp: gnstor put, get, cat, ls, rm: whole files in an array that others serve (--array, or
 // the default socket), or in one that is kept in a folder (--store) and needs no daemon.
 #include "cli/cli.hpp"
+#include "cli/source_file.hpp"
 #include "cli/target_file.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -8,8 +9,7 @@
 
 #include <unistd.h>
 
-#include <fstream>
-#include <iostream>
+#include <filesystem>
 
 namespace gnstor::cli {
 namespace {
@@ -19,8 +19,16 @@ using nlohmann::json;
 struct ObjectOptions {
     std::string store, address, name, file, capacity = "1GiB";
     std::uint32_t ssds = 4;
+    bool name_given = false, file_given = false;
     bool older = false;
 };
+
+/// Files that the array works with, whose contents `get` and `cat` must not become.
+ArrayPlaces places(const Context& c, const ObjectOptions& o) {
+    if (!o.store.empty()) return {.folders = {o.store}, .files = {c.token_path()}};
+    return {.folders = {c.directory, c.socket_path().parent_path()},
+            .files = {c.token_path(), c.socket_path()}};
+}
 
 /// Said once, to people alone: which wire a command goes by.
 void say_wire(const Context& c, const std::string& wire) {
@@ -50,30 +58,22 @@ Result<std::unique_ptr<ObjectStore>> open(const Context& c, const ObjectOptions&
 }
 
 Result<int> put(const Context& c, const ObjectOptions& o) {
-    std::error_code failed;
-    if (o.file != "-" && std::filesystem::is_directory(o.file, failed))
-        return error(Errc::kInvalidArgument, "{} is a folder; put its files one by one, or as an archive",
-                     o.file);
-    std::ifstream file;
-    if (o.file != "-") file.open(o.file, std::ios::binary);
-    if (o.file != "-" && !file)
-        return error(Errc::kNotFound, "{} cannot be read: {}", o.file, std::strerror(errno));
-    std::uint64_t bytes = ~0ull;
-    if (o.file != "-" && std::filesystem::is_regular_file(o.file, failed))
-        bytes = std::filesystem::file_size(o.file, failed);
-    const std::string name = !o.name.empty() ? o.name : std::filesystem::path(o.file).filename().string();
-    if (o.file == "-" && o.name.empty())
+    GN_ASSIGN(const std::unique_ptr<SourceFile> source, SourceFile::open(o.file));
+    const std::string name = o.name_given ? o.name : std::filesystem::path(o.file).filename().string();
+    if (o.file == "-" && !o.name_given)
         return error(Errc::kInvalidArgument,
                      "what is read from standard input needs a name: gnstor put - NAME");
     GN_TRY(daemon::check_name("name", name));
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, true));
     std::uint64_t moved = 0;
     {
-        ProgressLine line("put " + name, bytes);
-        GN_TRY(store->put(name, o.file == "-" ? std::cin : file, bytes,
-                          [&](std::uint64_t n, std::uint64_t total) { line.at(moved = n, total); }));
+        ProgressLine line("put " + name, source->bytes());
+        const Result<void> done =
+            store->put(name, source->stream(), source->bytes(),
+                       [&](std::uint64_t n, std::uint64_t total) { line.at(moved = n, total); });
+        GN_TRY(source->state());  // it knows more than the stream that it failed
+        GN_TRY(done);
     }
-    if (bytes != ~0ull) moved = bytes;
     c.out.document({{"name", name}, {"bytes", moved}});
     c.out.text(fmt::format("{}: {} stored\n", name, format_bytes(moved)));
     return kOk;
@@ -88,9 +88,12 @@ void say_older(const std::string& name, const ObjectGot& got) {
 }
 
 Result<int> get(const Context& c, const ObjectOptions& o) {
-    const std::string target = o.file.empty() ? o.name : o.file;
+    const std::string target = o.file_given ? o.file : o.name;
+    if (target.empty())
+        return error(Errc::kInvalidArgument, "the name of the file to write is empty; leave it out for '{}'",
+                     o.name);
     GN_TRY(daemon::check_name("name", o.name));  // before it is a file's
-    GN_ASSIGN(const std::unique_ptr<TargetFile> file, TargetFile::at(target));
+    GN_ASSIGN(const std::unique_ptr<TargetFile> file, TargetFile::at(target, places(c, o)));
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     ProgressLine line("get " + o.name, ~0ull);
     const Result<ObjectGot> got = store->get(
@@ -107,15 +110,16 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
 }
 
 Result<int> cat(const Context& c, const ObjectOptions& o) {
+    GN_ASSIGN(const std::unique_ptr<TargetFile> out, TargetFile::standard_output(places(c, o)));
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     // Not between the lines of what goes to the same terminal.
     ProgressLine line("cat " + o.name, ~0ull, ::isatty(1) == 1);
-    GN_ASSIGN(const ObjectGot got,
-              store->get(o.name, std::cout, o.older,
-                         [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); }));
-    std::cout.flush();
-    say_older(o.name, got);
-    if (!std::cout) return error(Errc::kIo, "standard output took not all of '{}'", o.name);
+    const Result<ObjectGot> got = store->get(
+        o.name, out->stream(), o.older, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
+    GN_TRY(out->state());  // it knows more than the stream that it failed
+    if (!got.ok()) return got.error();
+    GN_TRY(out->finish());
+    say_older(o.name, *got);
     return kOk;
 }
 
@@ -165,7 +169,8 @@ void add_object_commands(CLI::App& app, Context& context) {
     };
     CLI::App* store = add("put", "store a file", put);
     store->add_option("FILE", o->file, "what to store; - reads standard input")->required();
-    store->add_option("NAME", o->name, "its name there; default: the file's");
+    store->add_option("NAME", o->name, "its name there, 1 to 63 of [A-Za-z0-9._-]; default: the file's")
+        ->each([o](const std::string&) { o->name_given = true; });
     store->add_option("--ssds", o->ssds, "SSDs of a store that is begun")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
@@ -180,7 +185,9 @@ void add_object_commands(CLI::App& app, Context& context) {
     };
     CLI::App* fetch = add("get", "write a stored file", get);
     fetch->add_option("NAME", o->name, "its name there")->required();
-    fetch->add_option("FILE", o->file, "where to write it; default: its name");
+    fetch->add_option("FILE", o->file, "where to write it; default: its name")->each([o](const std::string&) {
+        o->file_given = true;
+    });
     takes_older(fetch);
     CLI::App* show = add("cat", "a stored file to standard output", cat);
     show->add_option("NAME", o->name, "its name there")->required();

@@ -2,6 +2,7 @@
 #include "cli/object_store.hpp"
 
 #include "cli/spool.hpp"
+#include "daemon/in_process.hpp"
 #include "daemon/records.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -71,10 +72,31 @@ bool is_whole(const nvme::VolumeRecord& record) {
 }
 
 Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArrayOptions& options,
-                                                               std::unique_ptr<daemon::RecordStore> records) {
+                                                               std::unique_ptr<daemon::RecordStore> records,
+                                                               std::unique_ptr<BegunStore> begun) {
     GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(options, std::move(records)));
+    for (const std::string& warning : array->daemon().start_report().warnings) log_warn("{}", warning);
     GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client()));
-    return std::unique_ptr<ObjectStore>(new EmbeddedObjectStore(std::move(array), std::move(client)));
+    return std::unique_ptr<ObjectStore>(
+        new EmbeddedObjectStore(std::move(begun), std::move(array), std::move(client)));
+}
+
+EmbeddedObjectStore::~EmbeddedObjectStore() {
+    if (begun_) begun_->forget_stores(ssds());
+}
+
+void EmbeddedObjectStore::put_is_done() {
+    if (begun_) begun_->keep();
+}
+
+Result<void> EmbeddedObjectStore::refuse_read_only(const std::string& what) const {
+    for (const EmbeddedSsd& ssd : array_->ssds())
+        if (ssd.write_protected)
+            return error(Errc::kPermission,
+                         "{}: the store {} can be read alone (SSD {} is on a read-only file system); nothing "
+                         "was changed",
+                         what, where(), ssd.serial);
+    return {};
 }
 
 std::uint64_t EmbeddedObjectStore::media_errors() const {
@@ -160,6 +182,7 @@ Result<void> VolumeObjectStore::refuse_taken(const std::string& name) const {
 Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
                                     const Progress& progress) {
     GN_TRY(daemon::check_name("name", name));  // it becomes a file's, before any volume is made
+    GN_TRY(refuse_read_only(fmt::format("'{}' was not stored", name)));
     GN_TRY(remove_interrupted());
     const std::uint64_t room = room_bytes();
     const std::string full = fmt::format(
@@ -169,13 +192,19 @@ Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from,
     // A volume has its size from the beginning: what comes without one is read to its end first.
     if (bytes == ~0ull) {
         GN_ASSIGN(const std::unique_ptr<Spool> spool, Spool::read(from, spool_folder(), room, full));
-        return put(name, spool->stream(), spool->bytes(), progress);
+        return put_sized(name, spool->stream(), spool->bytes(), full, progress);
     }
-    if (bytes > room) return error(Errc::kNoSpace, "{}", full);
+    return put_sized(name, from, bytes, full, progress);
+}
+
+Result<void> VolumeObjectStore::put_sized(const std::string& name, std::istream& from, std::uint64_t bytes,
+                                          const std::string& full, const Progress& progress) {
+    if (bytes > room_bytes()) return error(Errc::kNoSpace, "{}", full);
     GN_TRY(refuse_taken(name));  // before the intent: it may never stand beside an object that is whole
     GN_TRY(begin_put(name));
     Result<void> done = put_new(name, from, bytes, progress);
     Result<void> ended = end_put();
+    if (done.ok() && ended.ok()) put_is_done();
     return done.ok() ? std::move(ended) : std::move(done);
 }
 
@@ -206,11 +235,20 @@ Result<void> VolumeObjectStore::fill(client::Volume& volume, std::istream& from,
         const std::uint64_t want = std::min<std::uint64_t>(kStepBytes, bytes - at);
         const std::span<std::byte> blocks(step.data(), whole_blocks(want));
         if (read_step(from, blocks.first(want)) != want)
-            return error(Errc::kIo, "the input ended before its {} bytes; did it change meanwhile?", bytes);
+            return error(
+                Errc::kIo,
+                "'{}' was not stored: the input ended before its {} bytes, so it became shorter while "
+                "it was read; store it when nobody changes it",
+                volume.record().name, bytes);
         std::fill(blocks.begin() + static_cast<std::ptrdiff_t>(want), blocks.end(), std::byte{0});
         GN_TRY(volume.write(at / nvme::kBlockBytes, blocks));
         if (progress) progress(at + want, bytes);
     }
+    if (from.peek() != std::istream::traits_type::eof())
+        return error(Errc::kIo,
+                     "'{}' was not stored: the input goes on behind its {} bytes, so it grew while it was "
+                     "read; store it when nobody changes it, or as it comes ('gnstor put - NAME')",
+                     volume.record().name, bytes);
     GN_TRY(volume.set_byte_length(bytes));
     return volume.release();
 }
@@ -270,6 +308,7 @@ Result<std::vector<ObjectInfo>> VolumeObjectStore::list() {
 }
 
 Result<void> VolumeObjectStore::remove(const std::string& name) {
+    GN_TRY(refuse_read_only(fmt::format("'{}' was not removed", name)));
     auto removed = client().control().delete_volume(client().identity().id, name);
     if (!removed.ok()) return in_objects_words(std::move(removed).error(), name);
     return {};

@@ -15,6 +15,7 @@
 #include <gnstor/remote_array.hpp>
 
 #include "cli/array_factory.hpp"
+#include "cli/begun_store.hpp"
 #include "cli/put_intent.hpp"
 
 #include <optional>
@@ -51,10 +52,15 @@ class VolumeObjectStore : public ObjectStore {
     virtual Result<void> end_put() { return {}; }
     /// Removes what puts left behind that were killed.
     virtual Result<void> remove_interrupted() { return {}; }
+    /// kPermission where nothing in the store can be changed; `what` was to be done.
+    [[nodiscard]] virtual Result<void> refuse_read_only(const std::string&) const { return {}; }
+    virtual void put_is_done() {}
     /// Nothing where there is no volume of that name.
     [[nodiscard]] Result<std::optional<nvme::VolumeRecord>> find(const std::string& name) const;
 
   private:
+    Result<void> put_sized(const std::string& name, std::istream& from, std::uint64_t bytes,
+                           const std::string& full, const Progress& progress);
     /// kExists where the name is taken.
     [[nodiscard]] Result<void> refuse_taken(const std::string& name) const;
     Result<void> put_new(const std::string& name, std::istream& from, std::uint64_t bytes,
@@ -66,12 +72,16 @@ class VolumeObjectStore : public ObjectStore {
 
 class EmbeddedObjectStore final : public VolumeObjectStore {
   public:
+    /// `begun`: not null where this makes the store, which goes again unless a put is done.
     static Result<std::unique_ptr<ObjectStore>> open(const EmbeddedArrayOptions& options,
-                                                     std::unique_ptr<daemon::RecordStore> records);
+                                                     std::unique_ptr<daemon::RecordStore> records,
+                                                     std::unique_ptr<BegunStore> begun);
+    ~EmbeddedObjectStore() override;
 
   private:
-    EmbeddedObjectStore(std::unique_ptr<EmbeddedArray> array, std::unique_ptr<client::Client> client)
-        : array_(std::move(array)), client_(std::move(client)) {}
+    EmbeddedObjectStore(std::unique_ptr<BegunStore> begun, std::unique_ptr<EmbeddedArray> array,
+                        std::unique_ptr<client::Client> client)
+        : begun_(std::move(begun)), array_(std::move(array)), client_(std::move(client)) {}
     [[nodiscard]] std::uint64_t room_bytes() const override;
     [[nodiscard]] std::uint32_t ssds() const override { return array_->options().ssds; }
     [[nodiscard]] std::filesystem::path spool_folder() const override { return array_->options().directory; }
@@ -82,7 +92,10 @@ class EmbeddedObjectStore final : public VolumeObjectStore {
     Result<void> begin_put(const std::string& name) override;
     Result<void> end_put() override;
     Result<void> remove_interrupted() override;
+    [[nodiscard]] Result<void> refuse_read_only(const std::string& what) const override;
+    void put_is_done() override;
 
+    std::unique_ptr<BegunStore> begun_;  ///< null: the store was there before
     std::unique_ptr<PutIntent> intent_;  ///< of the put that goes on
     std::unique_ptr<EmbeddedArray> array_;
     std::unique_ptr<client::Client> client_;

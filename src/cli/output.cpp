@@ -7,9 +7,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 namespace gnstor::cli {
+namespace {
+
+/// A failure stays with the stream: Output::finish() tells it.
+void say(const std::string& text) {
+    (void)std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
 
 std::string table(const std::vector<std::string>& heading, const std::vector<std::vector<std::string>>& rows,
                   const std::vector<bool>& right) {
@@ -35,11 +45,20 @@ std::string table(const std::vector<std::string>& heading, const std::vector<std
 }
 
 void Output::document(const nlohmann::json& value) const {
-    if (json) fmt::print("{}\n", value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    if (json) say(value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void Output::text(const std::string& lines) const {
-    if (!json) fmt::print("{}", lines);
+    if (!json) say(lines);
+}
+
+int Output::finish(int code) const {
+    errno = 0;
+    const bool flushed = std::fflush(stdout) == 0;
+    if ((flushed && std::ferror(stdout) == 0) || code != kOk) return code;
+    const std::string why = errno != 0 ? fmt::format(": {}", std::strerror(errno)) : std::string();
+    return fail(error(Errc::kIo,
+                      "the command was carried out, but standard output did not take what it says{}", why));
 }
 
 int Output::fail(const Error& e) const {

@@ -27,6 +27,9 @@ class Output {
     void document(const nlohmann::json& value) const;
     /// What people get; nothing for programs.
     void text(const std::string& lines) const;
+    /// What the process exits with, `code` being what its command came to: kFailed, too, where standard
+    /// output did not take all that was said.
+    [[nodiscard]] int finish(int code) const;
     /// To standard error, in the form asked for; returns kFailed.
     [[nodiscard]] int fail(const Error& e) const;
 };

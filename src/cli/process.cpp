@@ -17,6 +17,14 @@ extern char** environ;
 
 namespace gnstor::cli {
 
+void hold_standard_descriptors() {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
+        while (::fcntl(fd, F_GETFD) < 0) {
+            const int held = ::open("/", O_PATH);  // the lowest one that is free
+            if (held < 0) std::abort();
+        }
+}
+
 std::filesystem::path find_daemon() {
     if (const char* named = std::getenv("GNSTORD"); named != nullptr && *named != 0) return named;
     std::error_code failed;
@@ -81,15 +89,27 @@ bool wait_until(std::chrono::milliseconds deadline, const std::function<bool()>&
     return true;
 }
 
-std::string tail(const std::filesystem::path& file, std::size_t lines) {
+std::uintmax_t end_of_log(const std::filesystem::path& file) {
+    std::error_code failed;
+    const std::uintmax_t bytes = std::filesystem::file_size(file, failed);
+    return failed ? 0 : bytes;
+}
+
+std::string last_words(const std::filesystem::path& file, std::uintmax_t from) {
+    constexpr std::size_t kLines = 5;
     std::ifstream in(file);
+    in.seekg(static_cast<std::streamoff>(from));
     std::deque<std::string> last;
     for (std::string line; std::getline(in, line);) {
+        if (line.empty()) continue;
         last.push_back(line);
-        if (last.size() > lines) last.pop_front();
+        if (last.size() > kLines) last.pop_front();
     }
-    std::string text;
-    for (const std::string& line : last) text += "  " + line + "\n";
+    if (last.empty()) return "it said nothing in its log " + file.string();
+    std::string text = last.back();
+    if (last.size() == 1) return text + " (log: " + file.string() + ")";
+    text += "\nits log " + file.string() + " ends with";
+    for (const std::string& line : last) text += "\n  " + line;
     return text;
 }
 

@@ -1,4 +1,5 @@
-// process.hpp: starting gnstord in the background, and stopping it. Unix; one thread.
+// process.hpp: this process's standard descriptors; starting gnstord in the background, and stopping it.
+// Unix; one thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -14,6 +15,10 @@
 
 namespace gnstor::cli {
 
+/// First of all in main(): a standard descriptor that is closed would become that of the next file that is
+/// opened, a store say, and what is printed would be written there. It is taken here by one that can be
+/// neither read nor written (EBADF, as where it is closed).
+void hold_standard_descriptors();
 /// The program `name` beside this one, or what the environment variable GNSTORD names.
 [[nodiscard]] std::filesystem::path find_daemon();
 /// Starts a program in a session of its own, its output appended to `log`; returns its process id.
@@ -26,7 +31,10 @@ Result<void> write_pid_file(const std::filesystem::path& file, pid_t pid);
 [[nodiscard]] std::optional<pid_t> read_pid_file(const std::filesystem::path& file);
 /// Asks again and again (every 20 ms) until it is so, or the deadline has passed.
 [[nodiscard]] bool wait_until(std::chrono::milliseconds deadline, const std::function<bool()>& condition);
-/// The last lines of a log file, for an error message.
-[[nodiscard]] std::string tail(const std::filesystem::path& file, std::size_t lines);
+/// Where a log ends now: what a program that is started next writes to it comes behind.
+[[nodiscard]] std::uintmax_t end_of_log(const std::filesystem::path& file);
+/// For an error message: what a program that ended wrote last, then where the log is, and its last lines
+/// where there are more. `from`: end_of_log() before its start.
+[[nodiscard]] std::string last_words(const std::filesystem::path& file, std::uintmax_t from);
 
 }  // namespace gnstor::cli

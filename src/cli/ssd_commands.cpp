@@ -4,6 +4,7 @@
 
 #include <gnstor/base/units.hpp>
 #include <gnstor/base/uuid.hpp>
+#include <gnstor/nvme/fencing.hpp>
 
 #include "ssd/backbone.hpp"
 #include "ssd/device_guard.hpp"
@@ -159,7 +160,10 @@ void add_reset_term(CLI::App& ssd, Context& context) {
     auto o = std::make_shared<Asked>();
     CLI::App* command = ssd.add_subcommand("reset-term", "let an SSD obey gnstords of another term again");
     command->add_option("PATH", o->path, "a store that no drive uses")->required();
-    command->add_option("--term", o->term, "newest term that it shall have seen")->capture_default_str();
+    // As signed numbers, so that none wraps around on its way into the range.
+    command->add_option("--term", o->term, "newest term that it shall have seen")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{nvme::kTermOfDriveMost}))
+        ->capture_default_str();
     command->callback([&context, o] {
         context.action = [&context, o] { return finish(context, reset_term(context, o->path, o->term)); };
     });

@@ -247,29 +247,42 @@ std::optional<int> own_descriptor(const fs::path& path) {
 
 }  // namespace
 
-Result<std::unique_ptr<TargetFile>> TargetFile::at(const fs::path& path) {
+Result<std::unique_ptr<TargetFile>> TargetFile::at(const fs::path& path, const ArrayPlaces& array) {
     struct stat info {};
     const bool there = ::stat(path.c_str(), &info) == 0;
     if (!there && errno != ENOENT)
         return error(Errc::kIo, "{} cannot be written: {}", path.string(), std::strerror(errno));
+    const std::optional<struct stat> what = there ? std::optional<struct stat>(info) : std::nullopt;
     if (there && S_ISDIR(info.st_mode))
         return error(Errc::kInvalidArgument, "{} is a folder; name the file that is to be written in it",
                      path.string());
-    if (const std::optional<int> own = there ? own_descriptor(path) : std::nullopt)
-        return std::unique_ptr<TargetFile>(std::make_unique<TargetBuffer>(path, info, true, own));
+    if (const std::optional<int> own = there ? own_descriptor(path) : std::nullopt) {
+        GN_TRY(refuse_what_arrays_use(path, {}, what, array));
+        return std::unique_ptr<TargetFile>(std::make_unique<TargetBuffer>(path, what, true, own));
+    }
+    GN_ASSIGN(const fs::path real, without_links(path));
+    GN_TRY(refuse_what_arrays_use(path, real, what, array));
     if (there && ::access(path.c_str(), W_OK) != 0)
         return error(Errc::kIo, "{} cannot be written: {}; name another file", path.string(),
                      std::strerror(errno));
     if (there && !S_ISREG(info.st_mode))
-        return std::unique_ptr<TargetFile>(std::make_unique<TargetBuffer>(path, info, true));
-    GN_ASSIGN(const fs::path real, without_links(path));
+        return std::unique_ptr<TargetFile>(std::make_unique<TargetBuffer>(path, what, true));
     struct stat folder {};
     const fs::path parent = real.has_parent_path() ? real.parent_path() : fs::path(".");
     if (::stat(parent.c_str(), &folder) != 0 || !S_ISDIR(folder.st_mode) || !real.has_filename())
         return error(Errc::kNotFound, "{} cannot be written: there is no folder {}; make it first (mkdir -p)",
                      path.string(), parent.string());
+    return std::unique_ptr<TargetFile>(std::make_unique<TargetBuffer>(real, what, false));
+}
+
+Result<std::unique_ptr<TargetFile>> TargetFile::standard_output(const ArrayPlaces& array) {
+    struct stat info {};
+    if (::fstat(STDOUT_FILENO, &info) != 0)
+        return error(Errc::kIo, "standard output cannot be written: {}", std::strerror(errno));
+    // By this name its contents can be looked at, where there is /proc.
+    GN_TRY(refuse_what_arrays_use(fmt::format("/proc/self/fd/{}", STDOUT_FILENO), {}, info, array));
     return std::unique_ptr<TargetFile>(
-        std::make_unique<TargetBuffer>(real, there ? std::optional<struct stat>(info) : std::nullopt, false));
+        std::make_unique<TargetBuffer>("standard output", info, true, STDOUT_FILENO));
 }
 
 }  // namespace gnstor::cli

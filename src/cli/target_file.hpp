@@ -7,12 +7,14 @@
 //   over
 //     it by finish(); gone with this object without that, and with the process on SIGINT, SIGTERM and SIGHUP.
 //     A symbolic link stays: what it leads to is the target. Mode and, where allowed, owner are kept;
-//   * a device, a FIFO, a socket: written straight into, neither truncated nor replaced;
+//   * a device, a FIFO: written straight into, neither truncated nor replaced;
 //   * an open descriptor of this process (/dev/stdout, /dev/fd/5): written there, whatever it leads to.
 // One thread; one object at a time, because a process has one set of signal handlers.
 #pragma once
 
 #include <gnstor/base/result.hpp>
+
+#include "cli/target_guard.hpp"
 
 #include <filesystem>
 #include <memory>
@@ -23,9 +25,12 @@ namespace gnstor::cli {
 
 class TargetFile {
   public:
-    /// Looks at the target, changes nothing. kInvalidArgument for a folder; kNotFound without the folder that
-    /// it is to lie in; kIo for what may not be written.
-    static Result<std::unique_ptr<TargetFile>> at(const std::filesystem::path& path);
+    /// Looks at the target, changes nothing. kInvalidArgument for a folder and for what an array works with
+    /// (target_guard.hpp); kNotFound without the folder that it is to lie in; kIo for what may not be
+    /// written.
+    static Result<std::unique_ptr<TargetFile>> at(const std::filesystem::path& path,
+                                                  const ArrayPlaces& array = {});
+    static Result<std::unique_ptr<TargetFile>> standard_output(const ArrayPlaces& array = {});
     virtual ~TargetFile() = default;
     [[nodiscard]] virtual std::ostream& stream() = 0;
     /// The first failure to make or write the file; the stream only knows that there was one.

@@ -16,7 +16,7 @@ using SsdCounters = std::vector<std::pair<std::string, std::uint64_t>>;
 
 struct SsdInfo {
     std::uint32_t slot = 0xFFFFFFFFu;  ///< 0xFFFFFFFF: a spare
-    std::string state;                 ///< in, missing, spare, rebuilding, joining, down
+    std::string state;                 ///< in, missing, stale, spare, rebuilding, joining, down
     std::string uuid;                  ///< in the usual 8-4-4-4-12 form
     std::string serial;
     std::string nic_address;

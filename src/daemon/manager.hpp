@@ -106,12 +106,16 @@ class Manager {
     struct Drive {
         SsdPort* port;
         SsdIdentity identity;
-        std::uint32_t slot = kNoSlot;       ///< kNoSlot: a spare
-        bool listed = false;                ///< its records are known since start()
-        bool known = false;                 ///< has taken a command of a daemon, this one or another
-        std::string trouble{};              ///< why it did not do what it was last asked; empty: none
-        GrantBound grant{};                 ///< of what it may still hold
-        std::set<nvme::VolumeId> behind{};  ///< in force without it: sent before it is granted anything
+        std::uint32_t slot = kNoSlot;        ///< kNoSlot: a spare
+        bool listed = false;                 ///< its records are known since start()
+        bool known = false;                  ///< has taken a command of a daemon, this one or another
+        std::string trouble{};               ///< why it did not do what it was last asked; empty: none
+        GrantBound grant{};                  ///< of what it may still hold
+        std::set<nvme::VolumeId> behind{};   ///< in force without it: sent before it is granted anything
+        bool admitted = false;               ///< its age was checked on the connection that its port had
+        std::uint64_t taken = 0;             ///< the newest term that it has stored for this daemon
+        std::string older{};                 ///< not empty: its store is an older copy of itself; why
+        std::uint32_t older_slot = kNoSlot;  ///< what it would fill
     };
     struct Live {
         bool in_force = false;  ///< its newest record is on every drive
@@ -136,6 +140,19 @@ class Manager {
     void settle_live(const Takeover& t);
     void finish_start();
 
+    // manager_older_ssd.cpp
+    [[nodiscard]] bool in_map(const SsdUuid& uuid) const;
+    void check_age(Drive& drive, std::uint64_t term);
+    void set_older(Drive& drive, const std::string& why);
+    void find_older(const Takeover& t);
+    void drop_deleted(Takeover& t);
+    void forgive_older();
+    [[nodiscard]] Result<void> admit(Drive& drive);
+    [[nodiscard]] bool may_be_written() const;
+    void put_taken(Change& change) const;
+    void note_taken();
+    void raise_term();
+
     // manager_read_only.cpp
     Result<void> start_read_only(Takeover& t, const Error& cause, std::uint64_t now_ms);
     [[nodiscard]] Result<void> check_not_behind(const Takeover& t, const Error& cause) const;
@@ -150,8 +167,8 @@ class Manager {
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
     [[nodiscard]] bool misses_none();  ///< each slot of the map has a drive that was found at the start
-    void note_told();
-    Result<void> grant(Drive& drive);     ///< MAP SET
+    Result<void> grant(Drive& drive);  ///< MAP SET
+    Result<void> send_admitted(Drive& drive, const nvme::VolumeRecord& record);
     Result<void> catch_up(Drive& drive);  ///< all that is in force without it
     void observe_time(std::uint64_t now_ms);
     [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
@@ -164,6 +181,8 @@ class Manager {
     Result<void> change_volume(nvme::VolumeRecord record);  ///< raises the revision, stores, activates
     Result<void> close_epoch(nvme::VolumeId volume, std::uint64_t byte_length);
     Drive* drive_in(std::uint32_t slot);
+    [[nodiscard]] const Drive* older_in(std::uint32_t slot) const;
+    [[nodiscard]] Error missing_error(std::uint32_t slot) const;
     Error pending_error(const std::string& what, const Error& cause) const;
 
     // manager_volumes.cpp
@@ -194,8 +213,11 @@ class Manager {
     bool unsure_ = false;           ///< a save failed and the store was not read since
     std::string read_only_;         ///< not empty: the term could not be stored since the start; why
     Errc read_only_code_ = Errc::kNoSpace;
-    std::string save_trouble_;  ///< why the last save failed; empty: it did not
-    std::string superseded_;    ///< not empty: another daemon took over, nothing may be changed
+    std::string save_trouble_;        ///< why the last save failed; empty: it did not
+    bool raise_due_ = false;          ///< an SSD was connected anew since the term was raised
+    std::uint64_t written_term_ = 0;  ///< the newest under which a volume was changed
+    std::uint64_t raised_ms_ = 0;     ///< when it last was for that
+    std::string superseded_;          ///< not empty: another daemon took over, nothing may be changed
     StartReport report_;
 };
 

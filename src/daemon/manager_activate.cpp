@@ -66,12 +66,27 @@ Error Manager::pending_error(const std::string& what, const Error& cause) const 
     const bool told = cause.code == Errc::kIo || cause.code == Errc::kTimedOut ||
                       cause.code == Errc::kNoSpace || cause.code == Errc::kUnsupported;
     const Errc code = told ? cause.code : Errc::kBusy;
-    return error(code, "{} is recorded but not in force: {}; it is tried again by itself, ask again later",
-                 what, cause.message);
+    if (!store_.lasting())
+        return error(code,
+                     "{} is not in force on every SSD: {}; it is tried again while this process lives, ask "
+                     "again later",
+                     what, cause.message);
+    return error(code, "{} is recorded but not in force: {}; ask again later", what, cause.message);
 }
 
 Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
     // Idempotent: a lost answer is followed by the same command, which then finds its own work done.
+    Result<void> sent = send_admitted(drive, record);
+    if (!sent.ok() && drive.port->is_new()) sent = send_admitted(drive, record);  // was connected anew
+    if (!sent.ok()) note_superseded(sent.error());
+    drive.trouble = sent.ok() ? std::string() : sent.error().message;
+    if (sent.ok()) drive.behind.erase(record.geometry.volume);
+    drive.known = drive.known || sent.ok();
+    return sent;
+}
+
+Result<void> Manager::send_admitted(Drive& drive, const nvme::VolumeRecord& record) {
+    GN_TRY(admit(drive));
     Result<void> sent = drive.port->volume_chmod(records_.term, record);
     const bool deleting = (record.flags & nvme::kVolumeDeleting) != 0;
     if (!sent.ok() && sent.error().code == Errc::kNotFound && deleting) {
@@ -81,10 +96,6 @@ Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
         if (!sent.ok() && sent.error().code == Errc::kExists)
             sent = drive.port->volume_chmod(records_.term, record);
     }
-    if (!sent.ok()) note_superseded(sent.error());
-    drive.trouble = sent.ok() ? std::string() : sent.error().message;
-    if (sent.ok()) drive.behind.erase(record.geometry.volume);
-    drive.known = drive.known || sent.ok();
     return sent;
 }
 
@@ -123,11 +134,7 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         if (records_.map.slots[s].state == placement::SlotState::kEmpty) continue;
         Drive* drive = drive_in(s);
-        Result<void> sent =
-            drive == nullptr
-                ? Result<void>(
-                      error(Errc::kIo, "the SSD of slot {} is missing; bring it back and restart gnstord", s))
-                : send(*drive, record);
+        Result<void> sent = drive == nullptr ? Result<void>(missing_error(s)) : send(*drive, record);
         if (sent.ok()) continue;
         without = without && !may_hold_grant(drive == nullptr ? before_start_ : drive->grant);
         if (drive != nullptr) behind.push_back(drive);
@@ -152,6 +159,7 @@ Result<void> Manager::activate_map() {
     for (Drive& drive : drives_) {
         if (drive.slot == kNoSlot) continue;
         Result<void> granted = grant(drive);
+        if (!granted.ok() && drive.port->is_new()) granted = grant(drive);  // was connected anew
         drive.known = drive.known || granted.ok();
         if (granted.ok()) continue;
         note_superseded(granted.error());
@@ -162,7 +170,7 @@ Result<void> Manager::activate_map() {
     }
     map_in_force_ = first.ok();
     if (map_in_force_ || without) told_ = records_.map.version;
-    if (map_in_force_ && misses_none()) note_told();
+    note_taken();
     return first;
 }
 
@@ -173,16 +181,8 @@ bool Manager::misses_none() {
     return true;
 }
 
-/// Tells a later gnstord that it need not ask the drives of this version again. Where that cannot be stored
-/// it asks them, no more.
-void Manager::note_told() {
-    if (records_.told == records_.map.version || !read_only_.empty() || unsure_) return;
-    Change change;
-    change.told = records_.map.version;
-    (void)commit(change).ok();
-}
-
 Result<void> Manager::grant(Drive& drive) {
+    GN_TRY(admit(drive));
     GN_TRY(catch_up(drive));
     nvme::MapSet set{};
     set.slot = drive.slot;
@@ -193,14 +193,21 @@ Result<void> Manager::grant(Drive& drive) {
         GN_ASSIGN(nonce, drive.port->grant_ask(records_.term));
     }
     drive.grant.open = true;  // from here on it may have one, whatever becomes of the answer
-    return drive.port->map_set(records_.term, set, nonce);
+    GN_TRY(drive.port->map_set(records_.term, set, nonce));
+    drive.taken = records_.term;
+    return {};
 }
 
 Result<void> Manager::catch_up(Drive& drive) {
     while (!drive.behind.empty()) {
         const nvme::VolumeId id = *drive.behind.begin();
         const auto record = records_.volumes.find(id);
-        if (record != records_.volumes.end()) GN_TRY(send(drive, record->second));
+        if (record != records_.volumes.end()) {
+            Result<void> sent = send(drive, record->second);
+            // A drive that has deleted this volume serves nothing of it: others need not wait for that.
+            const bool deleted = !sent.ok() && sent.error().code == Errc::kUnsupported;
+            if (!sent.ok() && !deleted) return sent;
+        }
         drive.behind.erase(id);
     }
     return {};
@@ -221,7 +228,9 @@ Result<void> Manager::change_volume(nvme::VolumeRecord record) {
     Change change;
     change.put_volumes.push_back(record);
     if (record.revision == 1) change.begin_creations.push_back(record.geometry.volume);
+    put_taken(change);
     GN_TRY(commit(change));
+    written_term_ = records_.term;
     Result<void> active = activate(record.geometry.volume);
     if (!active.ok())
         return pending_error(fmt::format("the change of volume '{}'", record.name), active.error());
@@ -244,7 +253,8 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         Drive* drive = drive_in(s);
         if (drive == nullptr) continue;  // an empty slot: activate() of a deletion waits for every drive
-        Result<void> purged = drive->port->volume_remove(records_.term, volume);
+        Result<void> purged = admit(*drive);
+        if (purged.ok()) purged = drive->port->volume_remove(records_.term, volume);
         if (!purged.ok() && purged.error().code == Errc::kNotFound) purged = {};
         if (!purged.ok()) note_superseded(purged.error());
         if (!purged.ok()) drive->trouble = purged.error().message;
@@ -289,6 +299,7 @@ TickReport Manager::tick(std::uint64_t now_ms) {
     observe_time(now_ms);
     if (!superseded_.empty() || !sure().ok()) return report;
     const bool stores = try_store(now_ms);
+    if (stores) raise_term();
     const bool settles = !map_in_force_;
     if ((settles || grants_due(now_ms)) && activate_map().ok()) {
         granted_ms_ = now_ms;

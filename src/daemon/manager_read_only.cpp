@@ -29,6 +29,7 @@ Result<void> Manager::check_not_behind(const Takeover& t, const Error& cause) co
                      serial, what, cause.message);
     };
     for (std::size_t d = 0; d < drives_.size(); ++d) {
+        if (!drives_[d].older.empty()) continue;
         const std::string& serial = drives_[d].identity.serial;
         if (t.terms[d] > records_.term) return behind(serial, "a newer term");
         for (const nvme::VolumeRecord& seen : t.seen[d]) {
@@ -85,6 +86,7 @@ void Manager::become_writable(std::uint64_t now_ms) {
     Takeover t;
     for (Drive& drive : drives_) {
         Result<SsdVolumes> listed = drive.port->volume_list(records_.term);
+        if (listed.ok() && drive.older.empty()) check_age(drive, listed->term);
         t.terms.push_back(listed.ok() ? listed->term : 0);
         drive.listed = listed.ok();
         if (!listed.ok()) drive.trouble = listed.error().message;

@@ -9,8 +9,6 @@
 #include <gnstor/base/uuid.hpp>
 #include <gnstor/nvme/fencing.hpp>
 
-#include "nvmf/nqn.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -21,8 +19,6 @@ namespace {
 /// A rebuild leaves this much room above every epoch it can see, for volumes that were deleted with a higher
 /// one.
 constexpr nvme::Epoch kEpochLeap = 1024;
-/// Map versions a term may use up; a rebuild begins a new thousand, so that no version is given out twice.
-constexpr std::uint32_t kVersionsPerTermShift = 12;
 
 bool same_bytes(const nvme::VolumeRecord& a, const nvme::VolumeRecord& b) {
     return std::memcmp(&a, &b, sizeof(a)) == 0;
@@ -58,6 +54,8 @@ Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_m
     t.store_empty = records_.term == 0;
     GN_TRY(list_drives(std::move(ports), t));
     GN_ASSIGN(t.change.term, next_term(t));
+    find_older(t);
+    drop_deleted(t);
     GN_TRY(merge_records(t));
     learn_clients(t);
     GN_TRY(plan_map(t));
@@ -110,6 +108,7 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
         t.terms.push_back(listed.ok() ? listed->term : 0);
         if (listed.ok()) {
             drive.listed = true;
+            drive.admitted = true;
             drive.known = listed->term != 0;
             t.newest_term = std::max(t.newest_term, listed->term);
             t.highest_epoch = std::max(t.highest_epoch, listed->highest_deleted_epoch);
@@ -155,19 +154,23 @@ Result<void> Manager::check_none_is_new(const Takeover& t) const {
 
 Result<void> Manager::merge_records(Takeover& t) {
     for (std::size_t d = 0; d < drives_.size(); ++d) {
+        if (!drives_[d].older.empty()) continue;
         for (const nvme::VolumeRecord& record : t.seen[d]) {
             const nvme::VolumeId id = record.geometry.volume;
             const auto retired = records_.retired.find(id);
             if (retired != records_.retired.end() && record.epoch <= retired->second)
                 continue;  // purged in reconcile()
             const auto known = records_.volumes.find(id);
-            if (known != records_.volumes.end() && !same_life(known->second, record))
+            const bool reborn = known != records_.volumes.end() && record.birth_epoch > known->second.epoch &&
+                                in_map(drives_[d].identity.uuid);  // the records are an older copy
+            if (known != records_.volumes.end() && !reborn && !same_life(known->second, record))
                 return error(Errc::kCorrupt,
                              "SSD {} knows VID {} as '{}', the records know it as '{}': this SSD or the "
                              "records belong to another "
                              "array; remove the one that does not belong",
                              drives_[d].identity.serial, id, record.name, known->second.name);
-            if (known != records_.volumes.end() && known->second.revision >= record.revision) continue;
+            if (known != records_.volumes.end() && !reborn && known->second.revision >= record.revision)
+                continue;
             records_.volumes[id] = record;
             records_.retired.erase(id);
             t.touched.insert(id);
@@ -186,7 +189,7 @@ Result<void> Manager::merge_records(Takeover& t) {
         // it.
         bool lacking = false;
         for (std::size_t d = 0; d < drives_.size(); ++d)
-            lacking = lacking || (drives_[d].listed && !t.has(d, id));
+            lacking = lacking || (drives_[d].listed && drives_[d].older.empty() && !t.has(d, id));
         (record.revision == 1 && lacking ? t.change.begin_creations : t.change.end_creations).push_back(id);
     }
     report_.adopted = static_cast<std::uint32_t>(t.touched.size());
@@ -275,21 +278,27 @@ std::uint32_t Manager::take_slots() {
     std::uint32_t matched = 0;
     for (Drive& drive : drives_) {
         drive.slot = kNoSlot;
+        drive.older_slot = kNoSlot;
         for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
             if (records_.map.slots[s].state != placement::SlotState::kEmpty &&
                 std::equal(drive.identity.uuid.begin(), drive.identity.uuid.end(),
                            records_.map.slots[s].ssd_uuid))
-                drive.slot = s;
+                (drive.older.empty() ? drive.slot : drive.older_slot) = s;
         matched += drive.slot == kNoSlot ? 0 : 1;
     }
     return matched;
 }
 
 Result<void> Manager::plan_map(Takeover& t) {
+    if (records_.volumes.empty()) forgive_older();
+    for (const Drive& drive : drives_)
+        if (!drive.older.empty() && records_.map.version == 0)
+            return error(Errc::kState, "the records are lost, and {}", drive.older);
     if (records_.map.version == 0) {
         const std::uint64_t term = std::min<std::uint64_t>(*t.change.term, 0xFFFFFFFFu);
-        const std::uint64_t version = report_.new_array ? 1 : term << kVersionsPerTermShift;
-        if (version > 0xFFFFFF00u) return error(Errc::kNoSpace, "the array has used up its map versions");
+        const std::uint64_t version = report_.new_array ? 1 : term << nvme::kVersionsPerTermShift;
+        if (version > nvme::kLastVersionOfRebuild)
+            return error(Errc::kNoSpace, "the array has used up its map versions");
         return map_from_ports(t, static_cast<std::uint32_t>(version));
     }
     std::uint32_t in_map = 0;
@@ -302,13 +311,17 @@ Result<void> Manager::plan_map(Takeover& t) {
             return error(Errc::kNoSpace, "the array has used up its map versions");
         return map_from_ports(t, records_.map.version + 1);
     }
+    for (const Drive& drive : drives_)
+        if (!drive.older.empty() && matched == 0)
+            return error(Errc::kState, "there is no SSD that could be read: {}", drive.older);
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr &&
+            older_in(s) == nullptr)
             report_.warnings.push_back(fmt::format(
                 "the SSD of slot {} ({}) is missing: volumes can be read, not changed, until it is back", s,
                 uuid_text(records_.map.slots[s].ssd_uuid)));
     for (const Drive& drive : drives_)
-        if (drive.slot == kNoSlot)
+        if (drive.slot == kNoSlot && drive.older.empty())
             report_.warnings.push_back(
                 fmt::format("SSD {} is a spare: slots are given out only while there is no volume",
                             drive.identity.serial));
@@ -327,9 +340,9 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
             if (known == records_.volumes.end()) {
                 if (!read_only_.empty()) continue;  // when it can be stored
                 ++report_.repaired;
-                if (Result<void> gone = drive.port->volume_remove(records_.term, seen.geometry.volume);
-                    !gone.ok())
-                    drive.trouble = gone.error().message;
+                Result<void> gone = admit(drive);
+                if (gone.ok()) gone = drive.port->volume_remove(records_.term, seen.geometry.volume);
+                if (!gone.ok()) drive.trouble = gone.error().message;
             } else if (same_bytes(known->second, seen)) {
                 current.insert(seen.geometry.volume);
             }
@@ -339,6 +352,7 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
             // A deletion under way: purged here already, or finish_delete() marks and purges.
             if ((record.flags & nvme::kVolumeDeleting) != 0) continue;
             ++report_.repaired;
+            if (drive.slot == kNoSlot) break;  // it turned out to be older meanwhile
             if (send(drive, record).ok())
                 current.insert(id);
             else if (!records_.creating.contains(id))
@@ -385,63 +399,6 @@ void Manager::finish_start() {
             (void)activate(id).ok();  // or by tick()
     if (Result<void> map = activate_map(); !map.ok())
         report_.warnings.push_back(fmt::format("the map is not in force: {}", map.error().message));
-}
-
-ArrayInfo Manager::info(std::uint64_t now_ms) const {
-    ArrayInfo info;
-    info.term = records_.term;
-    info.map_version = records_.map.version;
-    info.map_in_force = map_in_force_;
-    info.superseded = superseded_;
-    info.read_only = read_only();
-    info.warnings = report_.warnings;
-    static constexpr const char* kStates[] = {"empty", "in", "rebuilding", "joining", "down"};
-    for (const Drive& drive : drives_) {
-        SsdInfo ssd;
-        std::uint8_t uuid[16];
-        std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), uuid);
-        ssd.slot = drive.slot;
-        ssd.state = drive.slot == kNoSlot
-                        ? "spare"
-                        : kStates[static_cast<std::size_t>(records_.map.slots[drive.slot].state)];
-        ssd.uuid = uuid_text(uuid);
-        ssd.serial = drive.identity.serial;
-        ssd.nic_address = drive.identity.nic_address;
-        ssd.service = drive.identity.service;
-        ssd.subsystem_nqn = drive.identity.subsystem_nqn;
-        ssd.capacity_blocks = drive.identity.capacity_blocks;
-        ssd.trouble = drive.trouble;
-        if (drive.slot != kNoSlot) info.capacity_blocks += ssd.capacity_blocks;
-        info.ssds.push_back(std::move(ssd));
-    }
-    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
-        const placement::Slot& slot = records_.map.slots[s];
-        const bool here =
-            std::any_of(drives_.begin(), drives_.end(), [s](const Drive& d) { return d.slot == s; });
-        if (slot.state == placement::SlotState::kEmpty || here) continue;
-        SsdInfo missing;
-        missing.slot = s;
-        missing.state = "missing";
-        missing.uuid = uuid_text(slot.ssd_uuid);
-        missing.trouble = "it was not found when gnstord started";
-        info.ssds.push_back(std::move(missing));
-    }
-    std::sort(info.ssds.begin(), info.ssds.end(),
-              [](const SsdInfo& a, const SsdInfo& b) { return a.slot < b.slot; });
-    for (const auto& [id, record] : records_.volumes) {
-        const Live& live = live_.at(id);
-        info.volumes += listed(record) ? 1 : 0;
-        info.provisioned_blocks += record.geometry.capacity_blocks * record.geometry.replicas;
-        info.pending_changes += live.in_force ? 0 : 1;
-        if (record.writer == 0) continue;
-        const auto client = records_.clients.find(record.writer);
-        info.leases.push_back(LeaseInfo{id, record.name, record.writer,
-                                        client == records_.clients.end() ? "" : client->second, record.epoch,
-                                        live.lease_end_ms > now_ms ? live.lease_end_ms - now_ms : 0});
-    }
-    for (const auto& [id, name] : records_.clients)
-        info.clients.push_back({id, name, nvmf::client_host_nqn(id)});
-    return info;
 }
 
 }  // namespace gnstor::daemon

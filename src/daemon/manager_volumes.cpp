@@ -106,10 +106,9 @@ Result<client::ArrayView> Manager::array() const {
     if (told_ != records_.map.version && records_.told != records_.map.version) {
         for (const Drive& drive : drives_)
             if (!drive.trouble.empty())
-                return error(Errc::kBusy,
-                             "the array map is not in force yet: {}; it is tried again by itself",
+                return error(Errc::kBusy, "the array map is not in force yet: {}; ask again later",
                              drive.trouble);
-        return error(Errc::kBusy, "the array map is not in force yet; it is tried again by itself");
+        return error(Errc::kBusy, "the array map is not in force yet; ask again later");
     }
     client::ArrayView view;
     view.map = records_.map;
@@ -336,6 +335,9 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
                          record.name, record.geometry.capacity_blocks * kBlockBytes);
         return close_epoch(volume, byte_length);
     }
+    if (!may_write(record, client))
+        return error(Errc::kPermission, "volume '{}' belongs to {}; {} cannot have had it open for writing",
+                     record.name, client_name(record.owner), client_name(client));
     // The release again, after an answer that was lost or an activation that failed.
     const bool again = record.writer == 0 && record.epoch == epoch + 1 &&
                        (byte_length == ~0ull || byte_length == record.byte_length);
@@ -344,7 +346,14 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
         if (!active.ok())
             return pending_error(fmt::format("the release of volume '{}'", record.name), active.error());
     }
-    if (again || byte_length == ~0ull) return {};
+    if (again) return {};
+    // An epoch that this client has, or may have had, and that is closed: nothing is left to release.
+    if (epoch < record.birth_epoch || epoch >= record.epoch)
+        return error(Errc::kState,
+                     "epoch {} of volume '{}' is not {}'s to release: it is closed, another client's or was "
+                     "never opened",
+                     epoch, record.name, client_name(client));
+    if (byte_length == ~0ull) return {};
     return error(
         Errc::kState,
         "the length of volume '{}' was not recorded: epoch {} is closed, its lease ended or another opening "

@@ -96,6 +96,7 @@ Result<void> NvmfSsdPort::ensure_connected() {
     auto connected = nvmf::HostController::connect(nic_, host_options(identity_, options_.timeout_ms));
     if (!connected.ok()) return transport_error(std::move(connected).error());
     host_ = std::move(connected).value();
+    is_new_ = true;
     // Whoever serves it may be another program than before. An SSD that does not say is served all the same.
     const Result<nvme::IdentifyController> says = host_->identify_controller();
     firmware_ = says.ok() ? text_of(says->fr) : std::string();
@@ -106,6 +107,12 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
                                         std::span<std::byte> data, nvmf::Direction direction,
                                         std::uint32_t cdw10, std::uint32_t cdw11) {
     GN_TRY(ensure_connected());
+    // Whoever serves it may have another store than before: it is listed before its term is raised.
+    const bool raises = opcode != nvme::AdminOpcode::kVolumeList && opcode != nvme::kGrantAsk;
+    const auto unlisted = [&] {
+        return error(Errc::kIo, "SSD {} is connected anew and was not listed yet", identity_.subsystem_nqn);
+    };
+    if (raises && is_new_) return unlisted();
     nvme::Command command{};
     command.opcode = static_cast<std::uint8_t>(opcode);
     command.flags = nvme::kFlagsSgl;
@@ -118,6 +125,7 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
         // An association that the drive's process took with it when it was killed is known to be gone only
         // now. Commands may be repeated (Manager::send): it gets this one once more.
         GN_TRY(ensure_connected());
+        if (raises) return unlisted();
         completion = host_->admin(command, data, direction);
     }
     if (!completion.ok()) return transport_error(completion.error());
@@ -147,7 +155,9 @@ Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
                         buffer.data() + sizeof header + i * sizeof(nvme::VolumeRecord),
                         sizeof(nvme::VolumeRecord));
         first += header.returned;
-        if (header.returned == 0 || first >= header.total) return list;
+        if (header.returned != 0 && first < header.total) continue;
+        is_new_ = false;
+        return list;
     }
 }
 

@@ -34,6 +34,7 @@ void apply(Records& records, const Change& change) {
         records.volumes.erase(volume);
         records.retired[volume] = epoch;
     }
+    for (const auto& [uuid, term] : change.ssd_terms) records.ssd_terms[uuid] = term;
 }
 
 Result<void> check_name(const char* what, const std::string& name) {

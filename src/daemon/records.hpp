@@ -10,6 +10,7 @@
 #include <gnstor/base/result.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -19,6 +20,8 @@
 #include <vector>
 
 namespace gnstor::daemon {
+
+using SsdUuid = std::array<std::uint8_t, 16>;
 
 struct Records {
     std::uint64_t term = 0;       ///< of the last daemon that started; 0: an empty store
@@ -31,6 +34,9 @@ struct Records {
     std::map<nvme::VolumeId, nvme::VolumeRecord> volumes;
     std::set<nvme::VolumeId> creating;  ///< of volumes: never seen in force, so nobody was told of them
     std::map<nvme::VolumeId, nvme::Epoch> retired;  ///< purged VIDs and the last epoch of their life
+    /// The newest term that each SSD, by its UUID, is known to have stored: one that has seen less is older
+    /// than what it held (ARRAY.md, rule 10).
+    std::map<SsdUuid, std::uint64_t> ssd_terms;
 };
 
 /// One transaction.
@@ -44,6 +50,7 @@ struct Change {
     std::vector<nvme::VolumeId> begin_creations;  ///< of put_volumes
     std::vector<nvme::VolumeId> end_creations;    ///< in force everywhere: from here on clients are told
     std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> retire_volumes;
+    std::vector<std::pair<SsdUuid, std::uint64_t>> ssd_terms;  ///< after the SSD has stored it, never before
 };
 
 /// What `records` become by `change`: every store means the same by it.
@@ -54,6 +61,8 @@ class RecordStore {
     virtual ~RecordStore() = default;
     /// Everything saved so far; kCorrupt when it cannot be trusted.
     virtual Result<Records> load() = 0;
+    /// Whether they are there when this process has ended.
+    [[nodiscard]] virtual bool lasting() const { return true; }
     /// Durable when it returns; on an error the change may or may not have been kept, but never in part.
     virtual Result<void> save(const Change& change) = 0;
 };
@@ -62,6 +71,7 @@ class RecordStore {
 class MemoryRecordStore final : public RecordStore {
   public:
     Result<Records> load() override { return records_; }
+    [[nodiscard]] bool lasting() const override { return false; }
     Result<void> save(const Change& change) override {
         apply(records_, change);
         return {};

@@ -21,7 +21,8 @@ constexpr const char* kSchema =
     "CREATE TABLE volumes(vid INTEGER PRIMARY KEY, name TEXT NOT NULL, epoch INTEGER NOT NULL, record BLOB "
     "NOT NULL);"
     "CREATE TABLE creating(vid INTEGER PRIMARY KEY);"
-    "CREATE TABLE retired(vid INTEGER PRIMARY KEY, epoch INTEGER NOT NULL);";
+    "CREATE TABLE retired(vid INTEGER PRIMARY KEY, epoch INTEGER NOT NULL);"
+    "CREATE TABLE ssds(uuid BLOB PRIMARY KEY, term INTEGER NOT NULL);";
 
 struct Close {
     void operator()(sqlite3* db) const { sqlite3_close(db); }
@@ -196,8 +197,11 @@ Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
         if (schema < 2)  // schema 2 added the creations under way
             GN_TRY(run("CREATE TABLE creating(vid INTEGER PRIMARY KEY)", "renew its tables"));
         if (schema < 3)  // schema 3 added the map version that was in force once
+            GN_TRY(run("ALTER TABLE array ADD COLUMN told INTEGER NOT NULL DEFAULT 0", "renew its tables"));
+        if (schema < 4)  // schema 4 added the terms that SSDs have stored
             GN_TRY(
-                run("ALTER TABLE array ADD COLUMN told INTEGER NOT NULL DEFAULT 0; PRAGMA user_version = 3",
+                run("CREATE TABLE ssds(uuid BLOB PRIMARY KEY, term INTEGER NOT NULL); PRAGMA "
+                    "user_version = 4",
                     "renew its tables"));
     }
     return run("COMMIT", "keep its tables");
@@ -269,6 +273,16 @@ Result<Records> SqliteRecordStore::Impl::read() {
             static_cast<nvme::Epoch>(sqlite3_column_int64(row, 1));
         return {};
     }));
+    GN_TRY(each("SELECT uuid, term FROM ssds", [&](sqlite3_stmt* row) -> Result<void> {
+        SsdUuid uuid;
+        if (sqlite3_column_bytes(row, 0) != static_cast<int>(uuid.size()))
+            return damaged("the UUID of an SSD has a wrong size");
+        std::memcpy(uuid.data(), sqlite3_column_blob(row, 0), uuid.size());
+        const auto term = static_cast<std::uint64_t>(sqlite3_column_int64(row, 1));
+        if (term > records.term) return damaged("an SSD has a term that no gnstord had");
+        records.ssd_terms[uuid] = term;
+        return {};
+    }));
     return records;
 }
 
@@ -324,6 +338,12 @@ Result<void> SqliteRecordStore::Impl::write(const Change& change) {
         sqlite3_bind_int64(put.get(), 1, id);
         sqlite3_bind_int64(put.get(), 2, epoch);
         GN_TRY(finish(put, "retire a VID"));
+    }
+    for (const auto& [uuid, term] : change.ssd_terms) {
+        GN_ASSIGN(const Statement put, prepare("INSERT OR REPLACE INTO ssds VALUES(?1, ?2)"));
+        sqlite3_bind_blob(put.get(), 1, uuid.data(), static_cast<int>(uuid.size()), SQLITE_STATIC);
+        sqlite3_bind_int64(put.get(), 2, static_cast<sqlite3_int64>(term));
+        GN_TRY(finish(put, "store the term of an SSD"));
     }
     return {};
 }

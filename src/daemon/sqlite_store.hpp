@@ -18,7 +18,7 @@
 
 namespace gnstor::daemon {
 
-inline constexpr int kStoreSchema = 3;
+inline constexpr int kStoreSchema = 4;
 
 struct SqliteStoreOptions {
     std::filesystem::path file;

@@ -45,6 +45,10 @@ class SsdPort {
     /// The place that this drive has in its node (0 ..); the slot it takes in a new array.
     [[nodiscard]] virtual std::uint32_t slot() const = 0;
     [[nodiscard]] virtual SsdIdentity identity() const = 0;
+    /// Whether it is connected anew since the last volume_list() that was answered: another store may be
+    /// there than before. Until it is listed, no command goes to it that would raise its term; such a one
+    /// fails with kIo.
+    [[nodiscard]] virtual bool is_new() const { return false; }
     virtual Result<SsdVolumes> volume_list(std::uint64_t term) = 0;
     virtual Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record) = 0;
     virtual Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) = 0;

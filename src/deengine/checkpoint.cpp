@@ -92,7 +92,7 @@ std::uint64_t CheckpointWriter::pages_needed() const {
     return 2 + parts(pool_.units(), sizeof(CheckpointUnit)) + parts_for(map_.buckets(), buckets_per_part_) +
            parts(tombstones_.size(), sizeof(CheckpointTombstone)) +
            parts(floors_.size(), sizeof(CheckpointFloor)) +
-           parts(records_.size() + doubts_.size(), sizeof(LogRecord));
+           parts(records_.size() + doubts_.records(), sizeof(LogRecord));
 }
 
 bool CheckpointWriter::start() {
@@ -171,6 +171,13 @@ void CheckpointWriter::enter(Phase phase) {
         doubts_.for_each([&](BlockKey key, const WriteOrder& order) {
             records_then_.push_back(doubt_record(key, order));
         });
+        for (const auto& [volume, epoch] : doubts_.lost()) {
+            LogRecord record{};
+            record.type = LogType::kLostRecords;
+            record.volume = volume;
+            record.epoch = epoch;
+            records_then_.push_back(record);
+        }
     }
 }
 

@@ -4,10 +4,14 @@
 // After a power cut a young page whose record is good and whose contents are not is either a write that was
 // never acknowledged, or one that was and has rotted since. The map keeps the older version of its block (or
 // none); the order of the doubtful one stands here.
+// Where a record is lost, in both copies, of a page that may have been acknowledged, not even the block is
+// known: then each block of each volume is in doubt whose present version is not of a later epoch than the
+// volume had at that mount.
 // Invariants
 //   * a block is in doubt exactly while its present order (page or tombstone) is older than the doubtful one;
 //   * doubts are made by a mount alone: afterwards a change of the block settles its doubt, or leaves it;
-//   * each complete checkpoint names all of them (LogType::kDoubt in its records), so that they outlive it.
+//   * each complete checkpoint names all of them (LogType::kDoubt and kLostRecords in its records), so that
+//   they outlive it.
 // Bounded by capacity(): with more of them nothing is mounted (recovery_pages.cpp). Owned by one shard.
 #pragma once
 
@@ -28,8 +32,9 @@ class Doubts {
         return static_cast<std::size_t>(std::clamp<std::uint64_t>(pages / 32, 126, 65536));
     }
 
-    [[nodiscard]] bool empty() const { return newest_.empty(); }
-    [[nodiscard]] std::size_t size() const { return newest_.size(); }
+    [[nodiscard]] bool empty() const { return newest_.empty() && lost_.empty(); }
+    [[nodiscard]] std::size_t size() const { return newest_.size(); }  ///< blocks that are named
+    [[nodiscard]] std::size_t records() const { return newest_.size() + lost_.size(); }
     [[nodiscard]] bool contains(BlockKey key) const { return newest_.contains(key); }
     /// The newest doubtful version of a block counts.
     void add(BlockKey key, const WriteOrder& order) {
@@ -53,8 +58,22 @@ class Doubts {
         for (const auto& [key, order] : newest_) f(key, order);
     }
 
+    /// Any block of the volume may have had a version of an epoch up to this one that is lost.
+    void add_lost(nvme::VolumeId volume, nvme::Epoch epoch) {
+        nvme::Epoch& known = lost_[volume];
+        known = std::max(known, epoch);
+    }
+    /// Null: nothing of this volume is lost.
+    [[nodiscard]] const nvme::Epoch* lost_of(nvme::VolumeId volume) const {
+        const auto it = lost_.find(volume);
+        return it == lost_.end() ? nullptr : &it->second;
+    }
+    [[nodiscard]] const std::map<nvme::VolumeId, nvme::Epoch>& lost() const { return lost_; }
+    void drop_lost(nvme::VolumeId volume) { lost_.erase(volume); }
+
   private:
     std::map<BlockKey, WriteOrder> newest_;
+    std::map<nvme::VolumeId, nvme::Epoch> lost_;
 };
 
 }  // namespace gnstor::deengine

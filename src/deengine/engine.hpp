@@ -99,6 +99,7 @@ struct RecoveryReport {
     std::uint64_t pages_unreadable;  ///< acknowledged, but damaged: their reads fail
     std::uint64_t blocks_lost;       ///< acknowledged, but their pages are gone: their reads fail
     std::uint64_t blocks_doubtful;   ///< their newest version is torn or rotten: another replica tells
+    std::uint64_t records_lost;      ///< of which block is not known: all that is as old is in doubt
     std::uint64_t memory_bytes;      ///< of map, unit table, tombstones
     /// A line for each thing that was dropped or repaired, and why; at most kMaxFindings, then counted only.
     std::vector<std::string> findings;

@@ -59,6 +59,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     bool store_and_swap(FirmwareState&& next);
 
     // mount.cpp
+    [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override;
     [[nodiscard]] bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
                              nvme::BlockAddress block) const override;
 

@@ -6,6 +6,7 @@
 
 #include "deengine/order.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -53,6 +54,10 @@ bool Journal::program(JournalHeader header, std::span<const std::byte> payload, 
         const std::uint32_t unit = pool_.open_unit(stream);
         return unit == kNoUnit ? 0 : pool_.info(unit).serial;
     };
+    const auto pages_of_open = [&](Stream stream) {
+        const std::uint32_t unit = pool_.open_unit(stream);
+        return static_cast<std::uint16_t>(unit == kNoUnit ? 0 : std::min(pool_.info(unit).next, 0xFFFFu));
+    };
     for (std::uint32_t attempt = 0; attempt < kProgramAttempts; ++attempt) {
         const PageNumber page = pool_.next_page(Stream::kSystem);
         if (page == kNoPage) return false;
@@ -62,6 +67,8 @@ bool Journal::program(JournalHeader header, std::span<const std::byte> payload, 
         header.open_user = serial_of_open(Stream::kUser);
         header.open_collector = serial_of_open(Stream::kCollector);
         header.next_serial = pool_.next_serial();
+        header.user_pages = pages_of_open(Stream::kUser);
+        header.collector_pages = pages_of_open(Stream::kCollector);
         header.completed = completed_;
         std::memcpy(page_.data(), &header, sizeof(header));
         std::memcpy(page_.data() + sizeof(header), payload.data(), payload.size());

@@ -43,7 +43,9 @@ struct JournalHeader {
     std::uint32_t open_user;
     std::uint32_t open_collector;
     std::uint32_t next_serial;
-    std::uint8_t reserved[4];
+    /// Pages that those two held then, at most 65535: whatever is found less of them was lost.
+    std::uint16_t user_pages;
+    std::uint16_t collector_pages;
     std::uint64_t completed;  ///< id of the newest complete checkpoint then: its END had been programmed
 };
 static_assert(sizeof(JournalHeader) == 64, "payload begins at byte 64 of a system page");
@@ -66,7 +68,8 @@ enum class LogType : std::uint8_t {
     kGap = 6,
     kDoubt =
         7,  ///< a version of block `first` that a recovery found torn or rotten; `blocks`: its content CRC
-    kStamp = 8,  ///< nothing: its page shows that the groups before it are durable
+    kStamp = 8,        ///< nothing: its page shows that the groups before it are durable
+    kLostRecords = 9,  ///< versions of any blocks of the volume, of epochs up to this one
 };
 
 struct LogRecord {

@@ -119,6 +119,7 @@ void add_report(RecoveryReport& sum, RecoveryReport&& more) {
     sum.pages_unreadable += more.pages_unreadable;
     sum.blocks_lost += more.blocks_lost;
     sum.blocks_doubtful += more.blocks_doubtful;
+    sum.records_lost += more.records_lost;
     sum.memory_bytes += more.memory_bytes;
     sum.findings_left_out += more.findings_left_out;
     for (std::string& line : more.findings) {
@@ -134,6 +135,13 @@ bool Engine::Impl::lives(nvme::VolumeId volume, nvme::Epoch epoch, nvme::BlockAd
     const Volume* known = state.permissions.find(volume);
     return known != nullptr && epoch >= known->record.birth_epoch &&
            block < known->record.geometry.capacity_blocks;
+}
+
+std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> Engine::Impl::living() const {
+    std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> all;
+    for (const Volume& volume : state.permissions.volumes())
+        all.emplace_back(volume.record.geometry.volume, volume.record.epoch);
+    return all;
 }
 
 }  // namespace gnstor::deengine

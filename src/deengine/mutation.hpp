@@ -17,6 +17,7 @@ enum class Mutation : std::uint8_t {
     kCheckpointBeforeLog,    ///< a checkpoint is ended before what its slices name is durable
     kApplyOutdatedPage,      ///< recovery maps a page of an earlier life of its VID
     kForgetDoubt,            ///< a young page whose contents are bad is as if never written
+    kForgetLostRecords,      ///< a page whose record is lost after a kill is as if never written
     kAnswerSupersededEarly,  ///< "superseded" is answered before the winner is durable
     kFreeUnitEarly,          ///< a unit is free before the copies of its pages are durable
     kTornNotRecorded,        ///< recovery does not write down which pages a cut tore

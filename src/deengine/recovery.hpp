@@ -53,6 +53,13 @@ class ShardRecovery {
         std::uint32_t last_good = 0;    ///< of young pages: one beyond the last good record
         std::uint32_t failed_from = 0;  ///< pages from here on could not be programmed
     };
+    /// Pages that a unit held, as a page of the journal says.
+    struct PageCount {
+        std::uint32_t serial;
+        std::uint32_t pages;
+        std::uint32_t next_serial;
+        bool durable;  ///< no power cut took them
+    };
     struct LoggedRecord {
         LogRecord record;
         std::uint64_t born;
@@ -93,6 +100,17 @@ class ShardRecovery {
     Result<void> judge_young_pages();
     Result<void> apply_young_pages();
     Result<void> drop_stale_entries();
+
+    // recovery_lost.cpp
+    void note_counts(const JournalHeader& header, bool stamp);
+    void judge_lost_tails();
+    void judge_count(const PageCount& count);
+    void judge_twins(std::uint32_t unit);
+    [[nodiscard]] bool was_opened(std::uint32_t serial) const;
+    void suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why);
+    [[nodiscard]] std::uint32_t end_of(std::uint32_t unit);
+    void lose_unknown(const std::string& what);
+    void settle_lost_records();
 
     // recovery_checkpoint.cpp
     Result<void> write_checkpoint();
@@ -143,6 +161,7 @@ class ShardRecovery {
     void bury(BlockKey key, PageNumber page, const WriteOrder& order);
 
     void judge_unit(std::uint32_t unit);
+    void judge_bad_records(std::span<const PageNumber> pages, const PageOob& next);
     void judge_contents(PageNumber page, const PageOob& oob, bool failed);
     void tear(PageNumber page, const PageOob* oob, const char* why);
     void note_doubt(const LogRecord& record);
@@ -151,7 +170,7 @@ class ShardRecovery {
     [[nodiscard]] WriteOrder present_order(BlockKey key);
     Result<void> judge_suspects();
     bool tail_was_complete(std::uint32_t serial) const;
-    void take_copies_of(std::uint32_t unit);
+    bool take_copies_of(std::uint32_t unit);
     Result<void> lose_record(PageNumber page, const char* why);
     Result<void> apply_page(PageNumber page, const PageOob& oob);
     bool beats(PageNumber page, const PageOob& oob, PageNumber stored, BlockKey key);
@@ -219,12 +238,16 @@ class ShardRecovery {
     std::set<nvme::VolumeId> dead_volumes_;
     std::vector<BlockKey> lost_;
     Doubts doubts_;  ///< found now or by recoveries before; those settled since included
-    /// A page that was durable and has no good record, if its unit is not half erased.
+    /// A page that was there and has no good record, if its unit is not half erased.
     struct Suspect {
         PageNumber page;
         const char* why;
+        bool doubt = false;  ///< what is as old is in doubt; false: nothing is mounted
     };
     std::vector<Suspect> suspects_;
+    std::vector<PageCount> counts_;
+    JournalHeader last_told_{};  ///< of the pages that told of most openings the first
+    bool records_lost_ = false;
     bool changed_ = false;  ///< something was found that the loaded checkpoint does not say
 };
 

@@ -82,7 +82,9 @@ void ShardRecovery::restore_units() {
         } else if (valid[u - range_.first_unit] || !unit.system || held_.contains(u)) {
             // Without valid pages: emptied, and free when this recovery's checkpoint is durable. A unit that
             // was open is programmed on, or cuts would leave a full drive ever more units that are half used.
-            const bool was_open = unit.young_from < pages_per_unit_ && unit.end < pages_per_unit_;
+            // Not where its last records are lost: flash would program those pages next.
+            const bool was_open =
+                unit.young_from < pages_per_unit_ && unit.end < pages_per_unit_ && unit.end == end_of(u);
             info.state = was_open ? UnitState::kOpen : UnitState::kSealed;
             if (is_remains(u)) info.next = pages_per_unit_;
         }

@@ -184,6 +184,8 @@ Result<void> ShardRecovery::read_log() {
             // still matter, and the pages that it gave up: they need not be kept, though their units may not
             // be erased yet.
             if (twins.front().type == JournalPage::kCheckpointRecords) note_own_records(twins.front());
+            const JournalHeader* end = number == loaded_.end ? journal_.read(twins.front()) : nullptr;
+            if (end != nullptr) note_counts(*end, false);
             continue;
         }
         changed_ = true;
@@ -217,12 +219,14 @@ void ShardRecovery::read_log_page(const JournalPlace& place, const JournalHeader
     highest_id_ = std::max(highest_id_, header.checkpoint);
     const bool records = header.type == JournalPage::kLog || header.type == JournalPage::kCheckpointRecords;
     if (header.type != JournalPage::kLog) note_part(header);
-    if (!records) return;
-    for (std::uint32_t i = 0; i < header.count && i < kRecordsPerPage; ++i) {
+    bool stamp = false;
+    for (std::uint32_t i = 0; records && i < header.count && i < kRecordsPerPage; ++i) {
         const auto record = journal_.entry<LogRecord>(i);
         log_.push_back({record, header.checkpoint});
         note_log_record(record);
+        stamp = stamp || record.type == LogType::kStamp;
     }
+    note_counts(header, stamp);
 }
 
 void ShardRecovery::note_own_records(const JournalPlace& place) {
@@ -230,7 +234,7 @@ void ShardRecovery::note_own_records(const JournalPlace& place) {
     for (std::uint32_t i = 0; header != nullptr && i < header->count && i < kRecordsPerPage; ++i) {
         const auto record = journal_.entry<LogRecord>(i);
         if (record.type == LogType::kGap) known_gaps_.push_back({record.sequence, record.blocks, 0});
-        if (record.type == LogType::kDoubt) note_doubt(record);
+        if (record.type == LogType::kDoubt || record.type == LogType::kLostRecords) note_doubt(record);
     }
 }
 
@@ -376,6 +380,7 @@ Result<void> ShardRecovery::replay(const LoggedRecord& logged) {
             impl_->floors.forget(r.volume);
             return {};
         case LogType::kDoubt:
+        case LogType::kLostRecords:
             note_doubt(r);
             return {};
         case LogType::kStamp:

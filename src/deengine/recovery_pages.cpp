@@ -23,7 +23,9 @@ Result<void> ShardRecovery::judge_young_pages() {
         ++report_.units_half_erased;
         find(fmt::format("unit {} was half erased: what is left in it was erased before", u));
     }
+    for (const std::uint32_t u : young_) judge_twins(u);
     for (const std::uint32_t u : young_) judge_unit(u);
+    judge_lost_tails();
     return {};
 }
 
@@ -44,12 +46,7 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
             bad_records.push_back(page);
             continue;
         }
-        const bool old = is_whole(oob.group);
-        for (const PageNumber bad : bad_records) {
-            if (old && !is_torn(bad))
-                suspects_.push_back({bad, "later pages of its unit show that it was durable"});
-            tear(bad, nullptr, old ? "of an older group, see below" : "a cut left no good record of it");
-        }
+        judge_bad_records(bad_records, oob);
         bad_records.clear();
         // What a failed program left may have a good record. In a unit known to be bad it is the last page.
         const bool may_have_failed = unit.bad && i + 1 == unit.last_good;
@@ -64,8 +61,23 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
             suspects_.push_back({bad, "the log shows that its unit was complete before the last two groups"});
         } else if (counts && only_killed_ && bad % pages_per_unit_ + 1 != unit.end) {
             suspects_.push_back({bad, "a killed process tears the last page of a unit alone"});
+        } else if (counts && only_killed_) {
+            lose_unknown(
+                fmt::format("page {} (unit {}) was being programmed by a process that was killed, or "
+                            "its record has rotted",
+                            bad, u));
         }
         tear(bad, nullptr, "a cut left no good record of it");
+    }
+}
+
+/// Pages before one with this good record.
+void ShardRecovery::judge_bad_records(std::span<const PageNumber> pages, const PageOob& next) {
+    const bool old = is_whole(next.group);
+    for (const PageNumber bad : pages) {
+        if ((old || only_killed_) && !is_torn(bad))
+            suspects_.push_back({bad, "later pages of its unit show that it was durable", !old});
+        tear(bad, nullptr, old ? "of an older group, see below" : "a cut left no good record of it");
     }
 }
 
@@ -88,6 +100,7 @@ void ShardRecovery::judge_contents(PageNumber page, const PageOob& oob, bool fai
 }
 
 void ShardRecovery::note_doubt(const LogRecord& record) {
+    if (record.type == LogType::kLostRecords) return doubts_.add_lost(record.volume, record.epoch);
     doubts_.add(make_key(record.volume, record.first), {record.epoch, record.sequence, record.blocks});
 }
 
@@ -105,6 +118,7 @@ Result<void> ShardRecovery::settle_doubts() {
         return !lives_.lives(key_volume(key), order.epoch, key_block(key)) || present_order(key) >= order ||
                std::ranges::find(lost_, key) != lost_.end();
     });
+    settle_lost_records();
     GN_TRY(bound_doubts());
     doubts_.for_each([&](BlockKey key, const WriteOrder& order) {
         impl_->doubts.add(key, order);
@@ -169,16 +183,19 @@ Result<void> ShardRecovery::judge_suspects() {
         return valid;
     };
     std::vector<bool> valid = valid_units();
-    std::uint32_t before = kNoUnit;
+    std::set<std::uint32_t> emptied;
     for (const Suspect& suspect : suspects_) {
         const std::uint32_t u = unit_of(suspect.page);
-        if (std::exchange(before, u) != u && valid[u - range_.first_unit]) take_copies_of(u);
+        if (valid[u - range_.first_unit] && take_copies_of(u)) emptied.insert(u);
     }
     valid = valid_units();
+    for (const std::uint32_t u : emptied) valid[u - range_.first_unit] = false;
     std::uint32_t half_erased = kNoUnit;
     for (const Suspect& suspect : suspects_) {
         const std::uint32_t u = unit_of(suspect.page);
-        if (valid[u - range_.first_unit]) {
+        if (valid[u - range_.first_unit] && suspect.doubt) {
+            lose_unknown(fmt::format("page {} (unit {}) has no record: {}", suspect.page, u, suspect.why));
+        } else if (valid[u - range_.first_unit]) {
             GN_TRY(lose_record(suspect.page, suspect.why));
         } else if (half_erased != u) {
             half_erased = u;
@@ -190,10 +207,11 @@ Result<void> ShardRecovery::judge_suspects() {
 }
 
 /// Of a page and its copy of the same group it cannot be told which came later. If all that is valid in this
-/// unit has such a twin in another one, the twins are the copies and this unit was empty: they count.
-void ShardRecovery::take_copies_of(std::uint32_t u) {
+/// unit has such a twin in another one, the twins are the copies and this unit was empty: they count. So it
+/// was where a twin is of a later group and its contents have rotted, but then what is here counts.
+bool ShardRecovery::take_copies_of(std::uint32_t u) {
     const std::uint32_t serial = found(u).serial;
-    if (std::ranges::find(stamps_, serial, &Stamp::open_collector) != stamps_.end()) return;
+    if (std::ranges::find(stamps_, serial, &Stamp::open_collector) != stamps_.end()) return false;
     std::uint32_t valid = 0;
     impl_->map.for_each_page([&](PageNumber page) { valid += unit_of(page) == u ? 1 : 0; });
     std::map<BlockKey, PageNumber> copies;
@@ -202,17 +220,22 @@ void ShardRecovery::take_copies_of(std::uint32_t u) {
             const PageNumber page = other * pages_per_unit_ + i;
             PageOob oob{};
             PageOob original{};
-            if (is_torn(page) || read_record(page, oob) != Record::kGood) continue;
+            if (read_record(page, oob) != Record::kGood) continue;
             if (oob.unit_serial != found(other).serial || oob.kind == PageKind::kSystem) continue;
             const BlockKey key = make_key(oob.vid, oob.vba);
             const auto entry = impl_->map.find(key);
-            if (!entry || unit_of(entry->page) != u || !is_readable(page, oob)) continue;
-            if (read_record(entry->page, original) != Record::kGood || original.group != oob.group) continue;
-            if (order_of(entry->page, original) == order_of(page, oob)) copies.emplace(key, page);
+            if (!entry || unit_of(entry->page) != u) continue;
+            if (read_record(entry->page, original) != Record::kGood) continue;
+            const bool torn = is_torn(page) || !is_readable(page, oob);
+            const std::int64_t later = since_begin(oob.group) - since_begin(original.group);
+            if (torn ? later <= 0 : later != 0) continue;
+            if (order_of(entry->page, original) == order_of(page, oob))
+                copies.emplace(key, torn ? entry->page : page);
         }
     }
-    if (copies.size() != valid) return;
+    if (copies.size() != valid) return false;
     for (const auto& [key, page] : copies) impl_->map.update(key, {page, false});
+    return true;
 }
 
 Result<void> ShardRecovery::lose_record(PageNumber page, const char* why) {

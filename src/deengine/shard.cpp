@@ -125,10 +125,23 @@ Status Shard::Impl::read(const ShardCommand& c) {
 Status Shard::Impl::check_doubts(const ShardCommand& c) {
     std::uint32_t in_doubt = 0;
     for (std::uint32_t i = 0; i < c.blocks; ++i)
-        in_doubt += doubts.contains(make_key(c.volume, c.first + i)) ? 1 : 0;
+        in_doubt += is_in_doubt(make_key(c.volume, c.first + i)) ? 1 : 0;
     if (in_doubt == 0) return Status::kSuccess;
     (c.accept_older ? counters.older_read : counters.doubts_refused) += in_doubt;
     return c.accept_older ? Status::kSuccess : Status::kDoubtful;
+}
+
+/// Named so, or of no later epoch than what records were lost of. What cannot be read at all is no older
+/// version.
+bool Shard::Impl::is_in_doubt(BlockKey key) {
+    if (doubts.contains(key)) return true;
+    const nvme::Epoch* lost = doubts.lost_of(key_volume(key));
+    if (lost == nullptr) return false;
+    const auto entry = map.find(key);
+    if (!entry) return tombstones.find(key).value_or(WriteOrder{}).epoch <= *lost;
+    PageOob oob{};
+    const bool known = has_data(flash.read_oob(entry->page, oob)) && make_key(oob.vid, oob.vba) == key;
+    return known && oob.kind == PageKind::kData && oob.epoch <= *lost;
 }
 
 /// Of the version that a block has here now (nvme/vendor.hpp).
@@ -203,6 +216,7 @@ bool Shard::Impl::purge(nvme::VolumeId volume) {
     });
     tombstones.drop_if(volume, [](const Tombstone&) { return true; });
     doubts.drop_if([&](BlockKey key, const WriteOrder&) { return key_volume(key) == volume; });
+    doubts.drop_lost(volume);
     floors.forget(volume);
     LogRecord record{};
     record.type = LogType::kPurge;
@@ -223,7 +237,12 @@ bool Shard::Impl::wants_checkpoint() const {
 }
 
 bool Shard::Impl::journal_starves_collector() const {
-    if (pool.has_page(Stream::kCollector) || pool.emptied_units() != 0) return false;
+    return !pool.has_page(Stream::kCollector) && pool.emptied_units() == 0 && journal_holds_room();
+}
+
+/// Syncs for room program a page of the log each where a damaged page was copied (log_for_held_units()), and
+/// checkpoints go on with polls alone: a shard that is not polled for long has its free units in its journal.
+bool Shard::Impl::journal_holds_room() const {
     // So many units hold two checkpoints wherever in a unit the first one begins.
     const std::uint64_t most = (2 * checkpoint.pages_needed() + 2 * (pages_per_unit - 1)) / pages_per_unit;
     return journal.units() > most;

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace gnstor::deengine {
@@ -59,6 +60,8 @@ class VolumeLives {
     /// False: pages of this volume, epoch and block belong to nothing that exists.
     [[nodiscard]] virtual bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
                                      nvme::BlockAddress block) const = 0;
+    /// All volumes that exist, with their present epochs.
+    [[nodiscard]] virtual std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const = 0;
 };
 
 class Shard {

@@ -47,6 +47,7 @@ struct Shard::Impl {
     void prefetch(BlockKey key) const;
     nvme::Status read(const ShardCommand& c);
     nvme::Status check_doubts(const ShardCommand& c);
+    [[nodiscard]] bool is_in_doubt(BlockKey key);
     [[nodiscard]] std::uint64_t present_order(const ShardCommand& c);
     void prefetch_page(BlockKey key, std::uint32_t first_sector) const;
     nvme::Status read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors, std::byte* to);
@@ -172,6 +173,7 @@ struct Shard::Impl {
     /// The collector has no unit to begin with, and the journal holds more than two checkpoints need: two new
     /// ones give it back.
     [[nodiscard]] bool journal_starves_collector() const;
+    [[nodiscard]] bool journal_holds_room() const;
     void advance_checkpoint();
 
     // scrub.cpp

@@ -33,7 +33,9 @@ Status Shard::Impl::check_order(const ShardCommand& c) {
     return Status::kSuccess;
 }
 
-/// Everything that can be refused is refused by plan_write(); after it only flash itself can fail.
+/// What can be known before is refused by plan_write(), and leaves no trace. After it a page may not be had:
+/// flash fails, or the collector would need what the journal holds. Then blocks before that one are written,
+/// as by any command that failed: its sender sends it again, or its outcome is not known (ARRAY.md, rule 9).
 Status Shard::Impl::write(const ShardCommand& c) {
     superseded_whole = true;
     if (const Status s = check_order(c); !ok(s)) return s;
@@ -208,8 +210,9 @@ Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, 
         if (page == kNoPage) {
             if (broken) return Status::kWriteFault;
             // Room that the journal gives back when a checkpoint is complete.
-            return checkpoint.active() || journal_starves_collector() ? Status::kBusy
-                                                                      : Status::kCapacityExceeded;
+            const bool journals = journal_holds_room();
+            checkpoint_asked = checkpoint_asked || (journals && !checkpoint.active());
+            return journals || checkpoint.active() ? Status::kBusy : Status::kCapacityExceeded;
         }
         oob.version = kOobVersion;
         oob.unit_serial = pool.serial_of(page);

@@ -251,6 +251,7 @@ EmbeddedSsd Node::describe(std::uint32_t index) const {
     out.units_bad = c.units_bad;
     out.lost_blocks = c.lost_blocks;
     out.forced = c.forced;
+    out.write_protected = drive.write_protected();
     if (auto offload = target_->counters(subsystem_nqn(index)); offload.ok())
         out.capsules = offload->capsules;
     return out;

@@ -94,10 +94,11 @@ void DirectFlash::queue_page(PageNumber page, std::uint32_t slot) {
 }
 
 void DirectFlash::store_record(PageNumber page, PageOob& oob) {
-    oob.crc = crc32c(&oob, offsetof(PageOob, crc));
+    oob.crc = record_crc(oob, page);
     std::memcpy(record_of(page), &oob, sizeof oob);
     unit_of(page).next = page % geometry_.pages_per_unit + 1;
     mark_dirty(page / kRecordsPerLine);
+    if (oob.kind == PageKind::kSystem) newest_journal_page_ = {page, oob.sequence};
     unsynced_ = true;
     if (!staged_.contains(page)) page_written(page);
 }
@@ -185,7 +186,7 @@ FlashStatus DirectFlash::read_oob(PageNumber page, PageOob& oob) {
         oob.kind = PageKind::kErased;
         return FlashStatus::kOk;
     }
-    return is_whole(oob) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
+    return is_whole(oob, page) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
 }
 
 FlashStatus DirectFlash::erase(std::uint32_t unit) {

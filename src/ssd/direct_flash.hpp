@@ -159,6 +159,12 @@ class DirectFlash final : public deengine::Flash {
         std::uint32_t on_their_way = 0;  ///< writes of the two
     };
     std::array<LineBuffer, kLineBuffers> line_buffers_{};
+    struct JournalPage {
+        deengine::PageNumber page = 0;
+        std::uint64_t number = 0;
+    };
+    JournalPage newest_journal_page_;                // programmed last
+    JournalPage synced_journal_page_;                // whose record the sync in flight writes
     bool unsynced_ = true;                           // something may be in a volatile cache
     std::chrono::steady_clock::time_point began_{};  // the sync in flight
 

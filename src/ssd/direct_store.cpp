@@ -38,13 +38,13 @@ Result<std::uint32_t> logical_block_of(int fd, const StoreFile& file) {
     return static_cast<std::uint32_t>(bytes);
 }
 
-/// Makes `line` the records that count. Returns how many of them had one copy that was damaged.
-std::uint64_t unite_copies(std::byte* line, const std::byte* copies) {
+/// Makes `line`, records from this page's on, those that count. Returns of how many one copy was damaged.
+std::uint64_t unite_copies(std::byte* line, const std::byte* copies, deengine::PageNumber page) {
     std::uint64_t rotten = 0;
     for (std::size_t at = 0; at < kStorePage; at += sizeof(deengine::PageOob)) {
-        const RecordCopies found = compare_records(line + at, copies + at);
+        const RecordCopies found = compare_records(line + at, copies + at, page++);
         std::memcpy(line + at, &found.counts, sizeof found.counts);
-        rotten += found.rotten ? 1 : 0;
+        rotten += found.rotten || found.contradict ? 1 : 0;
     }
     return rotten;
 }
@@ -62,7 +62,7 @@ Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile
     s.options.staged_pages = std::clamp(s.options.staged_pages, 1u, 2048u);
     // The same file again, whatever its name means by now.
     const std::string again = fmt::format("/proc/self/fd/{}", file->fd());
-    s.direct = FileDescriptor(::open(again.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC));
+    s.direct = FileDescriptor(above_standard(::open(again.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC)));
     if (s.direct.get() < 0) {
         if (errno == EINVAL) {
             return error(
@@ -102,17 +102,26 @@ Result<void> DirectStore::load_records() {
         }
         for (std::size_t p = 0; p < now; p += kStorePage) {
             std::byte* const line = chunk.data() + p;
+            const auto first = static_cast<deengine::PageNumber>((done + p) / sizeof(deengine::PageOob));
             if (std::memcmp(line, copies.data() + p, kStorePage) != 0) {
-                rotten += unite_copies(line, copies.data() + p);
+                rotten += unite_copies(line, copies.data() + p, first);
                 shared_.to_mend.push_back(static_cast<std::uint32_t>((done + p) / kStorePage));
             }
             // Pages of zeroes stay unmapped: memory is used for what was programmed.
-            if (std::memcmp(line, zeroes.data(), kStorePage) != 0)
-                std::memcpy(shared_.records.data() + done + p, line, kStorePage);
+            if (std::memcmp(line, zeroes.data(), kStorePage) == 0) continue;
+            std::memcpy(shared_.records.data() + done + p, line, kStorePage);
+            note_journal_pages(line, first);
         }
     }
     shared_.file->note_rotten_records(rotten);
     return {};
+}
+
+void DirectStore::note_journal_pages(const std::byte* line, deengine::PageNumber first) {
+    const std::uint64_t pages = shared_.superblock().geometry().pages();
+    for (std::uint32_t i = 0; i < DirectFlash::kRecordsPerLine && first + i < pages; ++i)
+        if (const auto at = journal_page_of(line + i * sizeof(deengine::PageOob), first + i); at != 0)
+            shared_.file->note_journal_page(first + i, at);
 }
 
 Result<FlashParts> DirectStore::parts(std::uint32_t count) {
@@ -124,6 +133,7 @@ Result<FlashParts> DirectStore::parts(std::uint32_t count) {
                      "multiple of {}, or go without --direct",
                      shared_.file->path().string(), s.pages_per_unit, count, DirectFlash::kRecordsPerLine);
     }
+    if (count == s.service_units) GN_TRY(shared_.file->check_journals());
     FlashParts made;
     for (std::uint32_t i = 0; i < count; ++i) {
         GN_ASSIGN(std::unique_ptr<IoQueue> queue,

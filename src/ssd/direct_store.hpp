@@ -59,6 +59,7 @@ class DirectStore final : public Store {
   private:
     DirectStore() = default;
     Result<void> load_records();
+    void note_journal_pages(const std::byte* line, deengine::PageNumber first);
 
     DirectFile shared_;
     std::string queue_kind_ = "not begun";

@@ -158,6 +158,10 @@ void DirectFlash::advance() {
     if (phase_ != Phase::kLines) return;
     write_lines();
     if (phase_ != Phase::kLines || !to_write_.empty() || lines_in_flight_ > 0) return;
+    // Records that are written, and no longer this process's: the store synchronizes them before it tells of
+    // it.
+    if (const JournalPage& newest = synced_journal_page_; newest.number != 0)
+        shared_.file->note_journal_page(newest.page, newest.number);
     if (level_ == SyncLevel::kKill || !unsynced_) {
         phase_ = Phase::kDone;
         return;
@@ -175,6 +179,7 @@ FlashStatus DirectFlash::sync_begin(SyncLevel level) {
     phase_ = Phase::kPages;
     began_ = std::chrono::steady_clock::now();
     ++generation_;
+    synced_journal_page_ = newest_journal_page_;
     to_write_.swap(dirty_);
     for (const std::uint32_t line : to_write_) is_dirty_[line - first_line_] = false;
     unsent_ = 0;

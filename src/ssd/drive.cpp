@@ -285,6 +285,9 @@ const std::array<std::uint8_t, 16>& Drive::drive_uuid() const {
 const std::string& Drive::serial() const {
     return impl_->identity.serial;
 }
+bool Drive::write_protected() const {
+    return impl_->store->write_protected();
+}
 std::uint64_t Drive::capacity_blocks() const {
     return impl_->engine->capacity_blocks();
 }

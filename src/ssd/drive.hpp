@@ -40,6 +40,8 @@ class Drive final : public NvmeDevice {
     [[nodiscard]] const std::array<std::uint8_t, 16>& drive_uuid() const;  ///< of the drive, for ever
     [[nodiscard]] const std::string& serial() const override;
     [[nodiscard]] std::uint64_t capacity_blocks() const;
+    /// What is there can be read, and nothing be changed.
+    [[nodiscard]] bool write_protected() const;
     /// Whether its answers wait for their time (timing_model.hpp).
     [[nodiscard]] bool is_timed() const override;
     [[nodiscard]] Dialect dialect() const override { return Dialect::kArray; }

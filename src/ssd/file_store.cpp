@@ -43,11 +43,16 @@ MappedFlash::MappedFlash(MappedFile& file, UnitRange range) : shared_(file) {
     unit_bytes_ = std::uint64_t{s.pages_per_unit} * nvme::kBlockBytes;
     attach(s.geometry(), file.data(), file.records(), file.record_copies(), range);
     file.file().note_rotten_records(scan_records());
+    if (file.file().superblock().service_units == 1 || range.units < s.units)
+        file.file().note_journal_page(range.first * s.pages_per_unit, scanned_journal_page());
 }
 
 FlashStatus MappedFlash::program(deengine::PageNumber page, const std::byte* data, deengine::PageOob& oob) {
     dirty_ = true;
-    return FlashArray::program(page, data, oob);
+    const FlashStatus status = FlashArray::program(page, data, oob);
+    if (status == FlashStatus::kOk && oob.kind == deengine::PageKind::kSystem)
+        shared_.file().note_journal_page(page, oob.sequence);
+    return status;
 }
 
 FlashStatus MappedFlash::erase(std::uint32_t unit) {
@@ -134,6 +139,7 @@ Result<FlashParts> FileStore::parts(std::uint32_t count) {
     FlashParts made;
     for (std::uint32_t i = 0; i < count; ++i)
         made.push_back(std::make_unique<MappedFlash>(*held, UnitRange::of(geometry().units, i, count)));
+    if (count == superblock().service_units) GN_TRY(held->file().check_journals());
     return made;
 }
 

@@ -2,8 +2,10 @@
 
 #include <gnstor/base/crc32c.hpp>
 
+#include "ssd/journal_marks.hpp"
 #include "ssd/record_copies.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -35,13 +37,13 @@ void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::
 
 bool FlashArray::mend(PageNumber page) {
     std::byte* const first = oob_ + std::size_t{page} * sizeof(PageOob);
-    const RecordCopies found = compare_records(first, copy_of(page));
+    const RecordCopies found = compare_records(first, copy_of(page), page);
     if (found.equal) return false;
     // One after the other, so that one of the two stands at every instant.
     std::memcpy(copy_of(page), &found.counts, sizeof found.counts);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::memcpy(first, &found.counts, sizeof found.counts);
-    return found.rotten;
+    return found.rotten || found.contradict;
 }
 
 std::uint64_t FlashArray::scan_records() {
@@ -60,6 +62,9 @@ std::uint64_t FlashArray::scan_records() {
             return is_erased(record);
         };
         while (next > 0 && erased(next - 1)) --next;
+        for (std::uint32_t p = 0; p < next; ++p)
+            scanned_journal_page_ =
+                std::max(scanned_journal_page_, journal_page_of(first + p * sizeof(PageOob), first_page + p));
         write_pointer_[i] = next;
     }
     return rotten;
@@ -83,7 +88,7 @@ FlashStatus FlashArray::check_program(PageNumber page, const PageOob& oob) {
 }
 
 void FlashArray::store_record(PageNumber page, PageOob& oob) {
-    oob.crc = crc32c(&oob, offsetof(PageOob, crc));
+    oob.crc = record_crc(oob, page);
     // Keeps the compiler from storing the record before the data: what a kill leaves is what this thread
     // stored so far, in this order. (A power cut may reorder: there the sector CRCs tell.)
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -127,7 +132,7 @@ FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
     if (!range_.has(page / geometry_.pages_per_unit)) return FlashStatus::kRefused;
     const std::byte* record = oob_ + std::size_t{page} * sizeof(PageOob);
     std::memcpy(&oob, record, sizeof oob);
-    if (!is_whole(oob) && oob_copies_ != nullptr && programmed(page)) {
+    if (!is_whole(oob, page) && oob_copies_ != nullptr && programmed(page)) {
         (void)mend(page);
         std::memcpy(&oob, record, sizeof oob);
     }
@@ -137,7 +142,7 @@ FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
         oob.kind = PageKind::kErased;
         return FlashStatus::kOk;
     }
-    return is_whole(oob) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
+    return is_whole(oob, page) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
 }
 
 FlashStatus FlashArray::erase(std::uint32_t unit) {

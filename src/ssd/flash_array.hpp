@@ -75,6 +75,8 @@ class FlashArray : public deengine::Flash {
 
     [[nodiscard]] std::byte* records() const { return oob_; }
     [[nodiscard]] UnitRange range() const { return range_; }
+    /// Number of the newest page of a journal in the range when scan_records() ended; 0: none.
+    [[nodiscard]] std::uint64_t scanned_journal_page() const { return scanned_journal_page_; }
     void copy_past_caches(CopiesPastCaches which) { past_caches_ = which; }
     [[nodiscard]] CopiesPastCaches past_caches() const { return past_caches_; }
 
@@ -96,6 +98,7 @@ class FlashArray : public deengine::Flash {
     std::byte* oob_copies_ = nullptr;
     std::uint32_t reserved_unit_ = 0;  // the last whose room was made certain; geometry_.units: none yet
     bool begun_ = false;               // a sync that was not asked for yet
+    std::uint64_t scanned_journal_page_ = 0;
     UnitRange range_{};
     CopiesPastCaches past_caches_;
     std::vector<std::uint32_t>

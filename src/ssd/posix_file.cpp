@@ -17,6 +17,15 @@ FileDescriptor::~FileDescriptor() {
     if (fd_ >= 0) ::close(fd_);
 }
 
+int above_standard(int fd) {
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    const int above = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int failed = errno;
+    ::close(fd);
+    errno = failed;
+    return above;
+}
+
 std::string errno_text() {
     return std::strerror(errno);
 }

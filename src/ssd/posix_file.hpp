@@ -25,6 +25,10 @@ class FileDescriptor {
     int fd_;
 };
 
+/// The same file under a descriptor above the standard ones, where `fd` is one of these: a program that was
+/// started without them would otherwise print into its store. `fd` is closed then; -1 and errno where it
+/// fails.
+[[nodiscard]] int above_standard(int fd);
 /// What errno says.
 [[nodiscard]] std::string errno_text();
 /// All of the range, or false.

@@ -108,6 +108,11 @@ void check_metadata(const StoreView& view, Findings& findings) {
     }
 }
 
+void check_journals(const StoreView& view, Findings& findings) {
+    if (const std::optional<JournalLoss> loss = view.journal_loss(); loss)
+        findings.damage(view.superblock().oob_offset, describe(*loss));
+}
+
 struct BadPage {
     PageNumber page;
     bool torn;  ///< one of the last two groups: a cut explains it
@@ -138,7 +143,7 @@ class MediumCheck {
         for (std::uint64_t p = std::uint64_t{range.first} * per;
              p < std::uint64_t{range.first + range.units} * per; ++p) {
             const PageOob oob = record(static_cast<PageNumber>(p));
-            if (is_erased(oob) || !is_whole(oob)) continue;
+            if (is_erased(oob) || !is_whole(oob, static_cast<PageNumber>(p))) continue;
             if (!any || static_cast<std::int32_t>(oob.group - newest) > 0) newest = oob.group;
             any = true;
         }
@@ -154,7 +159,7 @@ class MediumCheck {
     [[nodiscard]] std::uint32_t serial_of_unit(PageNumber first, std::uint32_t end) const {
         std::uint32_t serial = 0;
         for (std::uint32_t i = 0; i < end; ++i)
-            if (const PageOob oob = record(first + i); is_whole(oob))
+            if (const PageOob oob = record(first + i); is_whole(oob, first + i))
                 serial = std::max(serial, oob.unit_serial);
         return serial;
     }
@@ -173,7 +178,7 @@ class MediumCheck {
             const PageNumber page = first + i;
             const PageOob oob = record(page);
             ++check_.records;
-            if (!is_whole(oob)) {
+            if (!is_whole(oob, page)) {
                 unreadable.push_back(page);
                 ++check_.damaged_records;
                 continue;
@@ -203,7 +208,13 @@ class MediumCheck {
 
     void copies_of(PageNumber first, std::uint32_t pages) {
         for (PageNumber page = first; page < first + pages; ++page) {
-            if (!view_.record(page).rotten) continue;
+            const RecordCopies copies = view_.record(page);
+            if (copies.contradict)
+                findings_.damage(view_.record_offset(page),
+                                 fmt::format("the two copies of the record of page {} contradict each other, "
+                                             "and neither can be proved: the page counts as damaged",
+                                             page));
+            if (!copies.rotten) continue;
             ++check_.damaged_record_copies;
             findings_.note(
                 view_.record_offset(page),
@@ -259,6 +270,7 @@ class MediumCheck {
 
 void check_contents(StoreView& view, StoreCheck& check, Findings& findings, const CheckProgress& progress) {
     check_metadata(view, findings);
+    check_journals(view, findings);
     const Superblock& s = view.superblock();
     MediumCheck medium(view, check, findings, progress);
     for (std::uint32_t i = 0; i < s.service_units; ++i)

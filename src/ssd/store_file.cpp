@@ -92,7 +92,7 @@ Result<void> StoreFile::read_head() {
 
 Result<std::unique_ptr<StoreFile>> StoreFile::open_locked(const std::filesystem::path& path) {
     const int exclusive = is_block_device(path) ? O_EXCL : 0;
-    FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | exclusive));
+    FileDescriptor fd(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | exclusive)));
     if (fd.get() < 0) {
         if (errno == EBUSY) {
             return error(Errc::kBusy,
@@ -166,6 +166,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::open_for_use(const std::filesystem
     Result<void> sound = store->check_metadata();
     if (!sound.ok() && !request.accept_loss) return std::move(sound).error();
     store->gives_up_metadata_ = !sound.ok();
+    store->accepts_loss_ = request.accept_loss;
     GN_TRY(store->begin_use(request));
     return store;
 }
@@ -216,8 +217,27 @@ void StoreFile::note_rotten_records(std::uint64_t count) const {
         path_.string(), count);
 }
 
+Result<void> StoreFile::check_journals() const {
+    const std::optional<JournalLoss> loss = find_loss(boot_, journals_.now());
+    if (!loss || accepts_loss_) return {};
+    return refuse_loss(path_, *loss);
+}
+
+/// Into the boot record, to be followed by a sync and the record's write. False: it says all that already.
+bool StoreFile::take_journal_pages() {
+    const JournalPages now = journals_.now();
+    bool changed = false;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+        // An accepted loss is one that the next opening does not look for.
+        if (accepts_loss_ ? boot_.journal_pages[i] == now[i] : boot_.journal_pages[i] >= now[i]) continue;
+        boot_.journal_pages[i] = now[i];
+        changed = true;
+    }
+    return changed;
+}
+
 bool StoreFile::note_recovered() {
-    if (boot_.recovered == 1) return true;
+    if (!take_journal_pages() && boot_.recovered == 1) return true;
     boot_.recovered = 1;
     if (sync() && write_boot_record(fd_.get(), boot_)) return true;
     fail();
@@ -225,6 +245,7 @@ bool StoreFile::note_recovered() {
 }
 
 Result<void> StoreFile::end_use() {
+    (void)take_journal_pages();
     if (boot_.state != BootState::kOpen || !sync())
         return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
     boot_.state = BootState::kClean;
@@ -290,7 +311,7 @@ Result<void> FileFormatter::plan() {
 }
 
 Result<void> FileFormatter::make_file() {
-    fd_ = FileDescriptor(::mkostemp(beside_.data(), O_CLOEXEC));
+    fd_ = FileDescriptor(above_standard(::mkostemp(beside_.data(), O_CLOEXEC)));
     if (fd_.get() >= 0) return {};
     return error(Errc::kIo, "cannot make the store {}: {}; does its folder exist, and may it be written to?",
                  path_.string(), errno_text());
@@ -332,7 +353,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::format_device(const std::filesyste
             path.string());
     }
     GN_ASSIGN(const Superblock superblock, make_superblock(what, path));
-    FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_EXCL));
+    FileDescriptor fd(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_EXCL)));
     if (fd.get() < 0) {
         return error(errno == EBUSY ? Errc::kBusy : Errc::kIo,
                      "cannot take the device {}: {}; is it mounted, or in use by another program?",

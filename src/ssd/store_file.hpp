@@ -19,6 +19,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "ssd/drive_options.hpp"
+#include "ssd/journal_marks.hpp"
 #include "ssd/posix_file.hpp"
 #include "ssd/store_head.hpp"
 
@@ -54,6 +55,14 @@ class StoreFile final : public deengine::MetadataStore {
     Result<void> begin_use(const BootRequest& request);
     /// A mount since has ended: whatever an earlier cut tore is known. False: it could not be recorded.
     [[nodiscard]] bool note_recovered();
+    /// A page of a journal is found, or programmed and in the kernel's hands: what begin_use() and end_use()
+    /// synchronize. The service unit's thread.
+    void note_journal_page(deengine::PageNumber page, std::uint64_t journal_page) {
+        journals_.note(superblock_, page, journal_page);
+    }
+    /// When all that is there is noted. kCorrupt: the boot record tells of more, and its loss was not
+    /// accepted.
+    [[nodiscard]] Result<void> check_journals() const;
     /// Says in the log that of so many records one copy was damaged, and was replaced by the other.
     void note_rotten_records(std::uint64_t count) const;
     /// Makes everything written through fd() stable, and records that the store was closed.
@@ -91,6 +100,7 @@ class StoreFile final : public deengine::MetadataStore {
     Result<void> read_head();
     [[nodiscard]] Result<void> check_contents() const;
     [[nodiscard]] Result<void> check_metadata() const;
+    [[nodiscard]] bool take_journal_pages();
     Result<void> empty();
 
     struct Slot {
@@ -113,7 +123,9 @@ class StoreFile final : public deengine::MetadataStore {
     bool is_device_ = false;
     bool was_only_killed_ = false;
     bool gives_up_metadata_ = false;  // opened for use although the newest is damaged
-    std::uint64_t generation_ = 0;    // of the newest metadata that this process found or stored
+    bool accepts_loss_ = false;
+    JournalMarks journals_;
+    std::uint64_t generation_ = 0;  // of the newest metadata that this process found or stored
     std::mutex sync_mutex_;
     std::atomic<bool> failed_{false};
 };

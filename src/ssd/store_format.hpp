@@ -1,4 +1,4 @@
-// store_format.hpp: how a drive's store lies in its file or device. docs/store-format.md, format version 3.
+// store_format.hpp: how a drive's store lies in its file or device. docs/store-format.md, format version 4.
 // Little endian. Pure.
 //
 //   superblock 4096 | boot record 4096 | metadata slot 0 | metadata slot 1
@@ -14,7 +14,7 @@
 namespace gnstor::ssd {
 
 inline constexpr std::array<char, 8> kStoreMagic = {'G', 'N', 'S', 'T', 'O', 'R', 'E', '\n'};
-inline constexpr std::uint32_t kStoreFormatVersion = 3;
+inline constexpr std::uint32_t kStoreFormatVersion = 4;
 inline constexpr std::uint32_t kStorePage = 4096;  ///< every area begins at a multiple of it
 inline constexpr std::uint64_t kBootOffset = kStorePage;
 inline constexpr std::uint64_t kStoreHeadBytes = 2ull * kStorePage;
@@ -51,6 +51,11 @@ struct Superblock {
     /// Bytes of each of the two areas of records, which lie one behind the other.
     [[nodiscard]] std::uint64_t records_bytes() const { return (data_offset - oob_offset) / 2; }
     [[nodiscard]] std::uint64_t record_copies_offset() const { return oob_offset + records_bytes(); }
+    /// The last one whose first erase unit is not above the page's.
+    [[nodiscard]] std::uint32_t service_unit_of(deengine::PageNumber page) const {
+        const std::uint64_t unit = page / pages_per_unit;
+        return static_cast<std::uint32_t>(((unit + 1) * service_units - 1) / units);
+    }
 };
 static_assert(sizeof(Superblock) == 4096, "the superblock fills one page");
 static_assert(offsetof(Superblock, drive_uuid) == 16 && offsetof(Superblock, metadata_offset) == 48);
@@ -91,14 +96,17 @@ struct BootRecord {
     /// A generation of the metadata that was stable when this record was written, at a clean close the
     /// newest: where all that is there is older, a newer one has rotted. 0: not told; kMetadataGivenUp.
     std::uint64_t metadata_generation;
-    std::uint8_t reserved[1980];
+    /// Of each service unit a page of its journal that was stable when this record was written, by its
+    /// number; at a clean close the newest. 0: none. Where records name none so new, records are lost.
+    std::uint64_t journal_pages[kMaxServiceUnits];
+    std::uint8_t reserved[1468];
     std::uint32_t crc;  ///< of the bytes before it
 };
 static_assert(sizeof(BootRecord) == 2048, "two copies fill a page, each in halves of its own");
 static_assert(offsetof(BootRecord, incarnation) == 16 && offsetof(BootRecord, host_boot_id) == 32);
 static_assert(offsetof(BootRecord, mode) == 48 && offsetof(BootRecord, crc) == 2044);
 static_assert(offsetof(BootRecord, recovered) == 50 && offsetof(BootRecord, backbone) == 51);
-static_assert(offsetof(BootRecord, metadata_generation) == 56);
+static_assert(offsetof(BootRecord, metadata_generation) == 56 && offsetof(BootRecord, journal_pages) == 64);
 /// The loss of the newest metadata was accepted, and the recovery that goes on with an older copy has not
 /// ended: until it has, nobody else goes on with that copy.
 inline constexpr std::uint64_t kMetadataGivenUp = ~0ull;

@@ -82,13 +82,20 @@ Result<std::unique_ptr<Mounted>> mount(StoreView& view, bool accept_loss) {
             "acknowledged since (volumes, permissions, epochs); let the array rebuild this drive, or go "
             "on with the older one by `gnstor ssd recover --accept-loss --write`",
             view.path().string());
+    const std::optional<JournalLoss> missing = view.journal_loss();
+    if (missing && !accept_loss) return refuse_loss(view.path(), *missing);
     const Superblock& s = view.superblock();
     StoreIdentity identity;
     identity.capacity_bytes = s.capacity_bytes;
     identity.over_provisioning_percent = s.over_provisioning_percent;
     const Result<BootRecord> boot = view.boot();
     identity.same_boot = boot.ok() && was_only_killed(boot.value(), host_boot_id());
-    return mount(view.parts(s.service_units), view, identity, accept_loss);
+    auto mounted = mount(view.parts(s.service_units), view, identity, accept_loss);
+    if (mounted.ok() && missing) {
+        auto& findings = mounted.value()->recovered.report.findings;
+        findings.insert(findings.begin(), describe(*missing));
+    }
+    return mounted;
 }
 
 bool is_lost(PageKind kind) {
@@ -190,6 +197,13 @@ BlockCheck check_blocks(StoreView& view, StoreCheck& check) {
                          "rotted; reads ask the other replicas first (`gnstor ssd recover --explain` names "
                          "them)",
                          doubtful)});
+    if (const std::uint64_t lost = check.recovery.records_lost; lost != 0)
+        result.findings.push_back(
+            {Severity::kDamage, view.superblock().oob_offset,
+             fmt::format(
+                 "the records of {} places are lost, and which blocks they held is not known: all blocks "
+                 "of no later epoch are in doubt; reads ask the other replicas first",
+                 lost)});
     for (std::size_t i = 0; i < (*mounted)->shards.size(); ++i) {
         const Shard& shard = *(*mounted)->shards[i];
         for (const std::string& disagreement : shard.audit())

@@ -31,7 +31,7 @@ void count_pages(const StoreView& view, StoreFacts& f) {
         const PageOob oob = view.record(static_cast<PageNumber>(page)).counts;
         if (is_erased(oob)) {
             ++f.erased_pages;
-        } else if (!is_whole(oob)) {
+        } else if (!is_whole(oob, static_cast<PageNumber>(page))) {
             ++f.damaged_records;
         } else if (oob.kind == PageKind::kSystem) {
             ++f.system_pages;
@@ -91,11 +91,11 @@ std::string describe(const StoreFacts& f) {
 }
 
 Result<std::uint64_t> reset_term(const std::filesystem::path& path, std::uint64_t term) {
-    if (term == 0 || term >= nvme::kLastTerm - 1)
+    if (term == 0 || term > nvme::kTermOfDriveMost)
         return error(Errc::kInvalidArgument,
-                     "term {} is none that a gnstord can have or follow; give the term that 'gnstor status' "
-                     "shows, or 1",
-                     term);
+                     "term {} is none that a gnstord can have or follow: choose 1 to {}; give the term that "
+                     "'gnstor status' shows, or 1",
+                     term, nvme::kTermOfDriveMost);
     // Held to the end: nobody serves it meanwhile.
     GN_ASSIGN(const std::unique_ptr<StoreFile> store, StoreFile::open(path));
     if (!trusted(store->boot(), host_boot_id()))

@@ -113,6 +113,20 @@ std::uint64_t StoreView::metadata_missing() const {
     return known.value().metadata_generation > newest ? known.value().metadata_generation : 0;
 }
 
+std::optional<JournalLoss> StoreView::journal_loss() const {
+    const auto known = boot();
+    if (!known.ok() || known.value().state == BootState::kEmptying) return {};
+    const std::uint64_t pages = superblock_.geometry().pages();
+    JournalPages found{};
+    for (std::uint64_t p = 0; p < pages; ++p) {
+        const auto page = static_cast<deengine::PageNumber>(p);
+        const RecordCopies copies = record(page);
+        std::uint64_t& newest = found[superblock_.service_unit_of(page)];
+        newest = std::max(newest, journal_page_of(reinterpret_cast<const std::byte*>(&copies.counts), page));
+    }
+    return find_loss(known.value(), found);
+}
+
 int StoreView::newest_metadata() const {
     const auto copies = metadata_copies();
     if (!copies[0].head_whole && !copies[1].head_whole) return -1;

@@ -8,6 +8,7 @@
 
 #include <gnstor/base/result.hpp>
 
+#include "ssd/journal_marks.hpp"
 #include "ssd/mapping.hpp"
 #include "ssd/posix_file.hpp"
 #include "ssd/record_copies.hpp"
@@ -51,6 +52,8 @@ class StoreView final : public deengine::MetadataStore {
     /// Generation of the metadata that the boot record tells of (or kMetadataGivenUp), if no copy that can be
     /// read is so new; else 0.
     [[nodiscard]] std::uint64_t metadata_missing() const;
+    /// What the boot record tells of a journal and no record of a page does. Looks at all records.
+    [[nodiscard]] std::optional<JournalLoss> journal_loss() const;
     /// Index of the copy in force; -1: none. Damage of the newest one is not made up for by the older.
     [[nodiscard]] int newest_metadata() const;
 
@@ -64,7 +67,7 @@ class StoreView final : public deengine::MetadataStore {
     /// The copies of a page's record, compared.
     [[nodiscard]] RecordCopies record(deengine::PageNumber page) const {
         const std::byte* first = mapping_.data() + record_offset(page);
-        return compare_records(first, first + superblock_.records_bytes());
+        return compare_records(first, first + superblock_.records_bytes(), page);
     }
     [[nodiscard]] bool record_copies_differ(deengine::PageNumber first, std::uint32_t pages) const {
         const std::byte* at = mapping_.data() + record_offset(first);

@@ -21,6 +21,7 @@ Result<std::unique_ptr<Store>> ViewStore::open(const std::filesystem::path& path
         return error(Errc::kCorrupt,
                      "the metadata of the store {} is damaged; the array must rebuild this drive",
                      path.string());
+    if (const auto loss = view->journal_loss(); loss) return refuse_loss(path, *loss);
     return std::unique_ptr<Store>(new ViewStore(std::move(view), boot));
 }
 

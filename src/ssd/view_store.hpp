@@ -16,7 +16,7 @@ namespace gnstor::ssd {
 class ViewStore final : public Store {
   public:
     /// kState where the store may lack acknowledged writes or was being emptied, kCorrupt where its metadata
-    /// is damaged.
+    /// is damaged or records are missing.
     static Result<std::unique_ptr<Store>> open(const std::filesystem::path& path, const Uuid& host_boot);
 
     [[nodiscard]] StoreIdentity identity() const override;

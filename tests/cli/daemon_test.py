@@ -116,6 +116,46 @@ class Daemon(Programs):
             self.cli("put", source, "more")
             self.cli("rm", "more")
 
+    def test_a_store_that_is_an_older_copy_is_stale_and_older_records_are_brought_up_to_date(self):
+        self.ask("up", *SMALL)
+        source = self.root / "data"
+        source.write_bytes(self.random.randbytes(1 << 20))
+        for name in ("kept", "removed"):
+            self.cli("put", source, name)
+        self.ask("down")
+        names = ("ssd-0.store", "ssd-1.store", "ssd-2.store", "records.db")
+        older = {name: (self.dir / name).read_bytes() for name in names}
+        self.ask("up")
+        self.cli("put", source, "later")
+        self.cli("rm", "removed")
+        self.ask("down")
+        newest = {name: (self.dir / name).read_bytes() for name in names}
+
+        def put_back(*what):
+            self.ask("down")
+            for name in names:
+                (self.dir / name).write_bytes((older if name in what else newest)[name])
+            self.ask("up")
+
+        def expect(volumes, *states):
+            self.assertEqual([ssd["state"] for ssd in self.ask("ssd", "list")["ssds"]], list(states))
+            self.assertEqual({v["name"] for v in self.ask("volume", "list")["volumes"]}, volumes)
+            for name in volumes:
+                self.assertTrue(self.cli("cat", name).stdout == source.read_bytes(), name)
+
+        put_back("ssd-1.store")
+        expect({"kept", "later"}, "in", "stale", "in")
+        self.cli("status", says="is an older copy of itself")
+        self.cli("volume", "create", "new", "1MiB", code=1, says="put its newest store back")
+        put_back("records.db")
+        expect({"kept", "later"}, "in", "in", "in")
+        self.cli("status", says="volume 'removed' was deleted since")
+        put_back(*names)
+        expect({"kept", "removed"}, "in", "in", "in")
+        put_back()
+        expect({"kept", "later"}, "in", "in", "in")
+        count("older_copies", 3)
+
     def test_a_killed_daemon_leaves_a_clear_word_and_a_whole_array(self):
         self.ask("up", *SMALL)
         self.ask("volume", "create", "kept", "8MiB", "--as", "alice")

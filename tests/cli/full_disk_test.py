@@ -101,7 +101,7 @@ class FullDisk(Programs):
         self.disk(13)  # two of four SSDs' heads and records have room
         source = self.write("byte", b"x")
         self.objects("put", source, "--capacity", "64MiB", code=1, says="at once")
-        self.assertFalse(list(self.store.iterdir()), "remains of a store that could not be made")
+        self.assertFalse(self.store.exists(), "remains of a store that could not be made")
         self.cli("up", "--capacity", "64MiB", code=1, says="at once")
         self.assertFalse(list(self.dir.glob("*.store*")))
         count("undone_set_ups", 2)

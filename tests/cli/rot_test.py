@@ -72,7 +72,7 @@ class Rot(Programs):
                 page, data = last + number, self.random.randbytes(BLOCK)
                 crcs = [crc32c(data[at:at + 512]) for at in range(0, BLOCK, 512)]
                 record = RECORD_FIELDS.pack(block, youngest.vid, DATA, 2, sequence + number, youngest.epoch, *crcs, youngest.serial, newest, 0)
-                record = record[:-4] + struct.pack("<I", crc32c(record[:-4]))
+                record = record[:-4] + struct.pack("<I", crc32c(store.sealed_bytes(page, record)))
                 for at in (store.record_at(page), store.record_copy_at(page)):
                     file.seek(at)
                     file.write(record)

@@ -137,7 +137,7 @@ class Store(Programs):
             # A put removes what the killed one left; it is not in its way.
             self.assertNotIn(b"not listed", self.objects("put", self.write("next", b"next")).stderr)
             self.assertNotIn(b"interrupted", self.objects("rm", "next").stderr + self.objects("ls").stderr)
-            self.assertEqual({p.name for p in self.store.iterdir()}, {"ssd-0.store", "ssd-1.store"})
+            self.assertEqual({p.name for p in self.store.iterdir()}, {"records.db", "ssd-0.store", "ssd-1.store"})
             self.assertEqual(self.fetched("kept"), kept)
         self.assertGreater(killed, 1, "no put was killed in its middle")
         self.assertGreater(said, 0, "no interrupted put was spoken of")
@@ -171,9 +171,12 @@ class Store(Programs):
         self.objects("put", self.write("doubtful", b"other"), code=1, says="killed")
         self.ask("up", "--dir", self.store)
         self.assertEqual(self.ask("volume", "show", "doubtful", "--dir", self.store), there)
-        # The same in an array that others serve.
-        for words in (("get", "object", self.root / "out", "--dir", self.store), ("ls", "--dir", self.store)):
+        # The same in an array that others serve; there a put removes nothing, either.
+        (self.store / "doubtful.putting").write_bytes(b"")
+        for words in (("get", "object", self.root / "out", "--dir", self.store), ("ls", "--dir", self.store),
+                      ("put", self.write("third", b"third"), "--dir", self.store), ("rm", "third", "--dir", self.store)):
             self.cli(*words)
+        (self.store / "doubtful.putting").unlink()
         self.assertEqual(self.ask("volume", "show", "doubtful", "--dir", self.store), there)
         self.ask("down", "--dir", self.store)
         self.objects("rm", "doubtful")
@@ -196,8 +199,12 @@ class Store(Programs):
         store = self.store / "ssd-1.store"
         old = store.read_bytes()
         self.cli("ssd", "format", store, "--capacity", "64MiB", "--force")
-        for words in (("cat", "object"), ("put", self.root / "object", "more"), ("rm", "object"), ("ls",)):
+        self.assertTrue(self.fetched("object") == data, "its other replica is read")
+        self.objects("put", self.root / "object", "more", code=1, says="slot 1 is missing")
+        (self.store / "records.db").rename(self.root / "records.db")
+        for words in (("cat", "object"), ("rm", "object"), ("ls",)):
             self.objects(*words, code=1, says="is new")
+        (self.root / "records.db").rename(self.store / "records.db")
         store.write_bytes(old)
         self.assertEqual(self.fetched("object"), data, "what was asked meanwhile has changed nothing")
 
@@ -315,13 +322,13 @@ class Store(Programs):
         self.objects("put", "-", "piped", stdin=data)
         self.assertEqual(self.fetched("piped"), data)
         self.assertEqual(self.fetched("kept"), kept)
-        self.assertEqual({p.name for p in self.store.iterdir()}, {"ssd-0.store", "ssd-1.store"})
+        self.assertEqual({p.name for p in self.store.iterdir()}, {"records.db", "ssd-0.store", "ssd-1.store"})
 
     def test_a_file_size_limit_is_an_error_and_no_signal(self):
         kept = self.random.randbytes(100_000)
         source = self.write("kept", kept)
         self.objects("put", source, *SMALL, code=1, says="File too large", preexec_fn=limit_files_to(1 << 20))
-        self.assertFalse(list(self.store.iterdir()), "remains of a store that could not be made")
+        self.assertFalse(self.store.exists(), "remains of a store that could not be made")
         self.objects("put", source, *SMALL)
         # The limit is the stores' too: opening them writes.
         self.objects("get", "kept", self.root / "out", code=1, says="gnstor:", preexec_fn=limit_files_to(50_000))
@@ -341,6 +348,27 @@ class Store(Programs):
         self.assertEqual(self.names(), {"kept": len(kept)})
         self.assertEqual(self.fetched("kept"), kept)
         count("full_disks")
+
+    def test_a_store_that_is_an_older_copy_is_not_read_and_its_replica_is(self):
+        for ssds in (2, 1):
+            self.store = self.root / f"rolled-{ssds}"
+            first, second = (self.random.randbytes(1 << 20) for _ in range(2))
+            self.objects("put", self.write("first", first), "--ssds", ssds, "--capacity", "64MiB")
+            path = self.stores()[0]
+            older = path.read_bytes()
+            self.objects("put", self.write("second", second))
+            newest = path.read_bytes()
+            path.write_bytes(older)
+            contents = {"first": first, "second": second}
+            if ssds == 1:
+                self.objects("get", "second", "-", code=1, says="is an older copy of itself")
+            else:
+                for name, data in contents.items():
+                    self.assertTrue(self.fetched(name) == data, f"{name} from its other replica")
+            path.write_bytes(newest)
+            for name, data in contents.items():
+                self.assertTrue(self.fetched(name) == data, name)
+            count("older_copies")
 
     def test_a_place_that_is_read_only_is_named(self):
         place = self.small_disk("readonly", "ro,size=1m")

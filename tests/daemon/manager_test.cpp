@@ -246,6 +246,21 @@ TEST_F(ManagerTest, ReleaseRecordsTheLengthAndCanBeRepeated) {
     EXPECT_EQ(manager->list_volumes().at(0).byte_length, 1234u);
 }
 
+TEST_F(ManagerTest, AReleaseOfWhatWasNotGrantedIsRefused) {
+    const auto a = client("alice"), b = client("bob");
+    ASSERT_TRUE(create(a, "v").ok());
+    const auto o = open(a, "v");
+    const auto id = o->record.geometry.volume;
+    const auto epoch = o->record.epoch;
+    for (const std::uint64_t length : {std::uint64_t{1234}, ~std::uint64_t{0}}) {
+        expect_error(manager->release_volume(a, id, 99, length), Errc::kState, "epoch 99");
+        expect_error(manager->release_volume(b, id, epoch, length), Errc::kPermission, "'bob'");
+    }
+    ASSERT_TRUE(manager->release_volume(a, id, epoch, 1234).ok());
+    expect_error(manager->release_volume(a, id, epoch + 1, ~0ull), Errc::kState, "never opened");
+    EXPECT_TRUE(manager->release_volume(a, id, epoch, ~0ull).ok()) << "asked again, after a lost answer";
+}
+
 TEST_F(ManagerTest, AChangeThatADriveRefusedIsPendingAndSettlesByItself) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
@@ -261,11 +276,24 @@ TEST_F(ManagerTest, AChangeThatADriveRefusedIsPendingAndSettlesByItself) {
 TEST_F(ManagerTest, ACreationThatStoppedHalfwayIsNotListedAndGoesOnWhenAskedAgain) {
     const auto a = client("alice");
     refuse(3);
-    expect_error(create(a, "v"), Errc::kIo, "recorded but not in force");
+    expect_error(create(a, "v"), Errc::kIo, "not in force");
     EXPECT_TRUE(manager->list_volumes().empty());
     heal();
     EXPECT_TRUE(create(a, "v").ok());
     EXPECT_EQ(manager->list_volumes().size(), 1u);
+}
+
+TEST_F(ManagerTest, AChangeIsCalledRecordedWhereItsRecordOutlivesTheProcessAlone) {
+    refuse(3);
+    const auto with = create(client("alice"), "v");
+    expect_error(with, Errc::kIo, "not in force on every SSD");
+    EXPECT_EQ(with.error().message.find("recorded"), std::string::npos) << with.error().message;
+    manager.reset();
+    heal();
+    store = std::make_unique<FlakyStore>();
+    start();
+    refuse(3);
+    expect_error(create(client("bob"), "w"), Errc::kIo, "recorded but not in force");
 }
 
 TEST_F(ManagerTest, ADriveWhoseTableIsFullUndoesTheCreation) {

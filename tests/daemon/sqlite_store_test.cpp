@@ -96,7 +96,7 @@ TEST_F(SqliteStoreTest, WhatWasSavedIsThereAfterReopening) {
 
 TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
-    sql("DROP TABLE creating; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 1");
+    sql("DROP TABLE ssds; DROP TABLE creating; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 1");
     for (int opened = 0; opened < 2; ++opened) {
         auto store = open();
         ASSERT_TRUE(store.ok()) << store.error().message;
@@ -108,7 +108,7 @@ TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
 
 TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsRenewedAndRemembersTheMapThatWasInForce) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
-    sql("ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 2");
+    sql("DROP TABLE ssds; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 2");
     Change told;
     told.told = 7;
     ASSERT_TRUE(open().value()->save(told).ok());

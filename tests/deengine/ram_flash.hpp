@@ -137,6 +137,15 @@ class RamFlash : public Flash {
     /// Flips one bit of a page's data (or of its record).
     void flip_data(PageNumber page, std::uint32_t byte) { pages_.at(page).data.at(byte) ^= std::byte{0x10}; }
     void flip_record(PageNumber page) { pages_.at(page).oob.sequence ^= 1; }
+    /// The record of one page over that of another.
+    void copy_record(PageNumber from, PageNumber to) { pages_.at(to).oob = pages_.at(from).oob; }
+    /// Nothing is left of its record.
+    void lose_record(PageNumber page) {
+        pages_.at(page) = Page{};
+        std::uint32_t& next = next_[page / geometry_.pages_per_unit];
+        const PageNumber first = page - page % geometry_.pages_per_unit;
+        while (next > 0 && !pages_[first + next - 1].programmed) --next;
+    }
     /// The newest page with this key, by scan; kNoPage if none.
     [[nodiscard]] PageNumber find_last(nvme::VolumeId vid, nvme::BlockAddress vba) const {
         PageNumber best = kNoPage;

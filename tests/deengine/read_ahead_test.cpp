@@ -35,6 +35,7 @@ class WatchedFlash final : public RamFlash {
 class NoVolumesGo final : public VolumeLives {
   public:
     [[nodiscard]] bool lives(nvme::VolumeId, nvme::Epoch, nvme::BlockAddress) const override { return true; }
+    [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override { return {}; }
 };
 
 class ReadAheadOfBlocks : public ::testing::Test, public CompletionSink {

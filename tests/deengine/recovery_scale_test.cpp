@@ -99,6 +99,7 @@ class HollowFlash : public Flash {
 class Everything : public VolumeLives {
   public:
     [[nodiscard]] bool lives(nvme::VolumeId, nvme::Epoch, nvme::BlockAddress) const override { return true; }
+    [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override { return {}; }
 };
 class NoAnswers : public CompletionSink {
   public:

@@ -35,6 +35,11 @@ class TestLives : public VolumeLives {
         const auto it = volumes.find(volume);
         return it != volumes.end() && epoch >= it->second.birth && block < it->second.capacity;
     }
+    [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override {
+        std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> all;
+        for (const auto& [volume, life] : volumes) all.emplace_back(volume, life.birth);
+        return all;
+    }
     std::map<nvme::VolumeId, Life> volumes;
 };
 

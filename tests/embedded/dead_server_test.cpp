@@ -131,6 +131,7 @@ class DeadServer : public ::testing::TestWithParam<Form> {
         const std::uint64_t term = daemon->inspect().term;
         daemon->suspend();
         for (set.slot = 0; set.slot < kSsds; ++set.slot) {
+            ASSERT_TRUE(ports[set.slot]->volume_list(term).ok());  // it is connected anew
             const Result<void> given = ports[set.slot]->map_set(term, set, 0);
             EXPECT_TRUE(given.ok()) << given.error().message;
         }

@@ -90,6 +90,7 @@ class SeveralNodes : public ::testing::Test {
         const std::uint64_t term = daemon->inspect().term;
         daemon->suspend();
         for (set.slot = node * kSsdsEach; set.slot < (node + 1) * kSsdsEach; ++set.slot) {
+            ASSERT_TRUE(ports[set.slot]->volume_list(term).ok());  // it is connected anew
             const Result<void> given = ports[set.slot]->map_set(term, set, 0);
             EXPECT_TRUE(given.ok()) << given.error().message;
         }

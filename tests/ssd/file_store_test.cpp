@@ -114,11 +114,13 @@ TEST(FileStore, RefusesWhatIsNoStoreWithASentenceOfItsOwn) {
     std::filesystem::remove(path);
 
     { auto store = FileStore::create(path, small()).value(); }
-    poke(path, offsetof(Superblock, format_version), std::string("\x04\0\0\0", 4));
+    poke(path, offsetof(Superblock, format_version), std::string("\x05\0\0\0", 4));
     EXPECT_NE(refusal(path, Errc::kUnsupported).find("use a newer gnstor"), std::string::npos);
-    poke(path, offsetof(Superblock, format_version), std::string("\x02\0\0\0", 4));
-    EXPECT_NE(refusal(path, Errc::kUnsupported).find("format it anew"), std::string::npos);
-    poke(path, offsetof(Superblock, format_version), std::string("\x03\0\0\0", 4));
+    for (const char* older : {"\x02\0\0\0", "\x03\0\0\0"}) {
+        poke(path, offsetof(Superblock, format_version), std::string(older, 4));
+        EXPECT_NE(refusal(path, Errc::kUnsupported).find("format it anew"), std::string::npos);
+    }
+    poke(path, offsetof(Superblock, format_version), std::string("\x04\0\0\0", 4));
     EXPECT_TRUE(FileStore::open(path).ok());
     poke(path, offsetof(Superblock, units), std::string("\x05", 1));
     EXPECT_NE(refusal(path, Errc::kCorrupt).find("checksum"), std::string::npos);

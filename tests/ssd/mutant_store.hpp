@@ -11,6 +11,7 @@
 #include <gnstor/base/crc32c.hpp>
 
 #include "shard_store.hpp"
+#include "ssd/record_copies.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -186,9 +187,11 @@ class MutantStore {
                         offsetof(deengine::PageOob, sector_crc) + sector * 4);
         }
         const std::uint64_t record = s.oob_offset + page * sizeof(deengine::PageOob);
-        if (record + sizeof(deengine::PageOob) <= s.data_offset)
-            put_crc(bytes, record, offsetof(deengine::PageOob, crc),
-                    record + offsetof(deengine::PageOob, crc));
+        if (record + sizeof(deengine::PageOob) > s.data_offset) return;
+        deengine::PageOob oob{};
+        std::memcpy(&oob, bytes.data() + record, sizeof oob);
+        oob.crc = record_crc(oob, static_cast<deengine::PageNumber>(page));
+        std::memcpy(bytes.data() + record, &oob, sizeof oob);
     }
 
     std::vector<std::byte> good_;

@@ -16,6 +16,7 @@ namespace {
 
 using deengine::FlashStatus;
 using deengine::PageKind;
+using deengine::PageNumber;
 using deengine::PageOob;
 using testing::Backbone;
 using testing::Kind;
@@ -89,6 +90,41 @@ TEST_P(RecordCopies, OneDamagedCopyOfEachRecordCostsNothingAndIsMended) {
                                  of.begin() + static_cast<std::ptrdiff_t>(s.data_offset));
     };
     EXPECT_TRUE(records(after) == records(before)) << "both copies are as they were";
+}
+
+/// Each sector of records is that of the neighbour, undamaged: of one copy, here or there, or of both.
+TEST_P(RecordCopies, TheRecordsOfOtherPagesAreDamagedOnesAndNeverTakenForAPagesOwn) {
+    constexpr std::uint32_t kSectorRecords = 512 / sizeof(PageOob);
+    for (const bool both : {false, true}) {
+        Backbone b(GetParam(), small());
+        for (std::uint32_t p = 0; p < 48; ++p) {
+            PageOob oob = oob_of(3, p, p + 1);
+            ASSERT_EQ(b.flash().program(p, page_of(p).data(), oob), FlashStatus::kOk);
+        }
+        ASSERT_EQ(b.flash().sync(), FlashStatus::kOk);
+        b.reopen();
+        const Superblock s = superblock_of(b.path());
+        std::vector<char> damaged = bytes_of(b.path());
+        for (std::uint32_t p = kSectorRecords; p < 48; p += 2 * kSectorRecords) {
+            const bool second = p % 3 == 0;
+            for (const std::uint64_t area : {s.oob_offset, s.record_copies_offset()}) {
+                if (!both && (area == s.oob_offset) == second) continue;
+                const auto at = damaged.begin() + static_cast<std::ptrdiff_t>(area + p * sizeof(PageOob));
+                std::copy_n(at - 512, 512, at);
+            }
+        }
+        put_bytes(b.path(), damaged);
+        b.reopen();
+        for (std::uint32_t p = 0; p < 48; ++p) {
+            const bool hit = p / kSectorRecords % 2 == 1;
+            PageOob oob{};
+            const FlashStatus status = b.flash().read_oob(p, oob);
+            ASSERT_EQ(status, both && hit ? FlashStatus::kUncorrectable : FlashStatus::kOk) << "page " << p;
+            if (status == FlashStatus::kOk) {
+                ASSERT_EQ(oob.sequence, p + 1);
+            }
+        }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, RecordCopies,
@@ -220,13 +256,15 @@ TEST(RecordCopiesAfterACut, EachRecordIsOneThatThePageHadSinceTheLastSync) {
 }
 
 TEST(RecordCopiesRule, AWholeCopyCountsAndOfTwoTheOneOfTheLaterOpening) {
-    const auto sealed = [](std::uint32_t serial) {
+    const auto sealed = [](std::uint32_t serial, PageNumber page) {
         PageOob oob = oob_of(1, 2, 3);
         oob.unit_serial = serial;
-        oob.crc = crc32c(&oob, offsetof(PageOob, crc));
+        oob.crc = record_crc(oob, page);
         return oob;
     };
-    const PageOob older = sealed(4), newer = sealed(5), erased{};
+    constexpr PageNumber kPage = 77;
+    const PageOob older = sealed(4, kPage), newer = sealed(5, kPage), neighbour = sealed(6, kPage - 8),
+                  erased{};
     PageOob rotten = newer;
     rotten.sequence ^= 1;
     struct Case {
@@ -236,15 +274,24 @@ TEST(RecordCopiesRule, AWholeCopyCountsAndOfTwoTheOneOfTheLaterOpening) {
         {older, newer, newer, false},    {newer, older, newer, false},    {newer, erased, newer, false},
         {erased, newer, newer, false},   {rotten, older, older, true},    {older, rotten, older, true},
         {rotten, erased, rotten, false}, {erased, rotten, rotten, false}, {erased, erased, erased, false},
-        {newer, newer, newer, false},
+        {newer, newer, newer, false},    {neighbour, older, older, true}, {older, neighbour, older, true},
     };
     for (const Case& c : cases) {
         const auto found = compare_records(reinterpret_cast<const std::byte*>(&c.first),
-                                           reinterpret_cast<const std::byte*>(&c.second));
+                                           reinterpret_cast<const std::byte*>(&c.second), kPage);
         EXPECT_EQ(std::memcmp(&found.counts, &c.counts, sizeof c.counts), 0) << &c - cases;
         EXPECT_EQ(found.rotten, c.is_rotten) << &c - cases;
         EXPECT_EQ(found.equal, std::memcmp(&c.first, &c.second, sizeof c.first) == 0) << &c - cases;
+        EXPECT_FALSE(found.contradict) << &c - cases;
     }
+    PageOob other = newer;
+    other.sequence += 1;
+    other.crc = record_crc(other, kPage);
+    const auto found = compare_records(reinterpret_cast<const std::byte*>(&newer),
+                                       reinterpret_cast<const std::byte*>(&other), kPage);
+    EXPECT_TRUE(found.contradict);
+    EXPECT_FALSE(is_whole(found.counts, kPage)) << "neither can be proved";
+    EXPECT_FALSE(is_erased(found.counts)) << "and the page is not one that was never written";
 }
 
 }  // namespace

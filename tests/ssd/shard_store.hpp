@@ -135,6 +135,12 @@ class ShardStore final : public deengine::CompletionSink, private deengine::Volu
         const deengine::Volume* v = permissions_.find(volume);
         return v != nullptr && epoch >= v->record.birth_epoch && block < v->record.geometry.capacity_blocks;
     }
+    [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override {
+        std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> all;
+        for (const deengine::Volume& v : permissions_.volumes())
+            all.emplace_back(v.record.geometry.volume, v.record.epoch);
+        return all;
+    }
     nvme::Status execute(deengine::ShardOp op, nvme::VolumeId volume, std::uint32_t block,
                          std::uint32_t blocks, std::byte* data) {
         deengine::ShardCommand c{};

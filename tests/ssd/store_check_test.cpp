@@ -5,6 +5,7 @@
 #include <gnstor/base/crc32c.hpp>
 
 #include "shard_store.hpp"
+#include "ssd/record_copies.hpp"
 #include "ssd/store_mount.hpp"
 #include "ssd/store_tool.hpp"
 
@@ -174,12 +175,13 @@ TEST(StoreCheck, PagesOfAnEarlierOpeningOfAUnitAreNoDamageAndCountForNothing) {
     const fs::path path = scratch / "s";
     make(path, true);
     const StoreCheck before = check(path);
-    std::uint64_t at = 0;
+    std::uint64_t at = 0, oob_offset = 0;
     deengine::PageOob oob{};
     {
         // A record behind the last one of a unit that is in use.
         const auto view = StoreView::open(path).value();
         const Superblock& s = view->superblock();
+        oob_offset = s.oob_offset;
         for (std::uint32_t page = 1; page < s.geometry().pages() && at == 0; ++page) {
             deengine::PageOob last{}, here{};
             std::memcpy(&last, view->raw(view->record_offset(page - 1), sizeof last).data(), sizeof last);
@@ -193,7 +195,7 @@ TEST(StoreCheck, PagesOfAnEarlierOpeningOfAUnitAreNoDamageAndCountForNothing) {
     oob.unit_serial -= 1;
     oob.kind =
         oob.kind == deengine::PageKind::kSystem ? deengine::PageKind::kData : deengine::PageKind::kSystem;
-    oob.crc = crc32c(&oob, offsetof(deengine::PageOob, crc));
+    oob.crc = record_crc(oob, static_cast<deengine::PageNumber>((at - oob_offset) / sizeof oob));
     {
         std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
         file.seekp(static_cast<std::streamoff>(at));

@@ -65,7 +65,7 @@ class Image:
 
     def seal_record(self, page):
         at = self.store.record_at(page)
-        self.seal(at, 60, at + 60)
+        self.put(at + 60, "I", crc.crc32c(self.store.sealed_bytes(page, bytes(self.data[at:at + 64]))))
 
     def seal_page(self, page):
         """Makes the record of a page agree with its bytes."""
@@ -113,9 +113,9 @@ def superblock_magic(i):
     i.flip(3)
 
 
-@corruption("format version 4")
+@corruption("format version 5")
 def superblock_version(i):
-    i.put(8, "I", 4)
+    i.put(8, "I", 5)
     i.seal(0, 4092, 4092)
 
 
@@ -167,10 +167,19 @@ def metadata_header(i):
         i.flip(i.store.metadata_at + at + 9)
 
 
-def told_of_metadata(i, generation):
+def put_in_boot_record(i, at, number):
     for copy in (4096, 6144):
-        i.put(copy + 56, "Q", generation)
+        i.put(copy + at, "Q", number)
         i.seal(copy, 2044, copy + 2044)
+
+
+def told_of_metadata(i, generation):
+    put_in_boot_record(i, 56, generation)
+
+
+@corruption("records of pages are missing: the journal had reached page 100000")
+def journal_shorter_than_known(i):
+    put_in_boot_record(i, 64, 100000)
 
 
 @corruption("metadata: there was generation 100000, of which no copy is there")
@@ -199,6 +208,13 @@ def firmware_volume(i):
 def data_byte(i):
     _, page = i.old_block()
     i.flip(i.store.page_at(page) + 777)
+
+
+@corruption("has no good record: reads fail")
+def record_of_the_neighbour(i):
+    _, page = i.old_block()
+    other = page - 1 if page % i.store.per_unit else page + 1
+    i.data[i.store.record_at(page):i.store.record_at(page + 1)] = i.data[i.store.record_at(other):i.store.record_at(other + 1)]
 
 
 @corruption("has no good record: reads fail")

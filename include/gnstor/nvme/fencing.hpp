@@ -24,6 +24,12 @@ namespace gnstor::nvme {
 /// Every start of a daemon raises the term by one: 65,536 is one a minute for 45 days, while a drive is away.
 inline constexpr std::uint64_t kTermLeapMost = 1u << 16;
 inline constexpr std::uint64_t kLastTerm = ~std::uint64_t{0};
+/// A daemon that rebuilds lost records from its drives begins a new range of map versions, so that none is
+/// given out twice: those from its term << kVersionsPerTermShift on. Versions have 32 bits.
+inline constexpr std::uint32_t kVersionsPerTermShift = 12;
+inline constexpr std::uint64_t kLastVersionOfRebuild = 0xFFFFFF00u;
+/// The newest term that a drive may have seen for the next daemon to be able to do that.
+inline constexpr std::uint64_t kTermOfDriveMost = (kLastVersionOfRebuild >> kVersionsPerTermShift) - 1;
 
 /// Whether a drive that has seen `newest` may take a command of `term`, which is not older.
 constexpr bool is_plausible_term(std::uint64_t term, std::uint64_t newest) {

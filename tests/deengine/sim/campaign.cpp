@@ -24,6 +24,8 @@ constexpr NamedMutation kMutations[] = {
      "recovery maps a page of an earlier life of its VID"},
     {Mutation::kForgetDoubt, "forget-doubt", "a young page whose contents are bad is as if never written",
      "rot", 5},
+    {Mutation::kForgetLostRecords, "forget-lost-records",
+     "a page whose record is lost after a kill is as if never written", "records", 1},
     {Mutation::kAnswerSupersededEarly, "answer-superseded-early",
      "superseded is answered before the winner is durable"},
     {Mutation::kFreeUnitEarly, "free-unit-early", "a unit is free before the copies of its pages are durable",
@@ -59,8 +61,8 @@ constexpr NamedMutation kMutations[] = {
      "the firmware's state is believed whatever its CRC says", "clients", 1},
 };
 
-constexpr const char* kProfiles[] = {"long",  "short", "rot",  "tight", "clients", "kills",
-                                     "spare", "full",  "loss", "lazy",  "mixed"};
+constexpr const char* kProfiles[] = {"long", "short", "rot",  "tight", "clients", "kills",   "spare",
+                                     "full", "loss",  "lazy", "idle",  "wide",    "records", "mixed"};
 
 bool fails(SimConfig config, const std::set<std::uint64_t>& left_out) {
     config.left_out = left_out;
@@ -97,6 +99,9 @@ SimConfig make_config(std::string_view profile, std::uint64_t seed, std::uint64_
                   : profile == "full"    ? draw_full(seed, steps)
                   : profile == "loss"    ? draw_loss(seed, steps)
                   : profile == "lazy"    ? draw_lazy(seed, steps)
+                  : profile == "idle"    ? draw_idle(seed, steps)
+                  : profile == "wide"    ? draw_wide(seed, steps)
+                  : profile == "records" ? draw_records(seed, steps)
                                          : draw_long(seed, steps);
     c.engine.mutation = mutation;
     return c;
@@ -165,6 +170,7 @@ std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds) {
     line("erases failed", c.erases_failed);
     line("pages rotten", c.rotten);
     line("young pages rotten", c.rotten_young);
+    line("records lost", c.records_lost);
     line("media errors answered", c.media_errors);
     line("doubts answered", c.doubts);
     line("volumes deleted", c.deletions);

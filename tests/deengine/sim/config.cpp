@@ -54,6 +54,38 @@ void draw_faults(SimConfig& c, SplitMix64& random) {
     c.sync_failures = random.below(3) == 0 ? 1 : 0;
 }
 
+struct Range {
+    std::uint32_t from;
+    std::uint32_t more;
+};
+
+/// `hot`: of what it promises, in percent, from and how many more; `in_flight` likewise.
+SimConfig draw_unpolled(std::uint64_t seed, std::uint64_t operations, Range hot, Range in_flight) {
+    SplitMix64 random(mix64(seed) ^ 0x1A27);
+    SimConfig c = draw_long(seed, operations);
+    set_mode(c, random.below(2) == 0 ? Mode::kPower : Mode::kProcessPower, random);
+    c.medium.program_fails = c.medium.erase_fails = 0;
+    c.sync_failures = 0;
+    c.rot_records = false;
+    c.rot_moving = true;
+    c.rot = static_cast<std::uint32_t>(15 + random.below(45));
+    c.medium.views = 1;
+    c.medium.geometry = {static_cast<std::uint32_t>(26 + random.below(20)), 4u << random.below(2)};
+    c.engine.over_provisioning_percent = 7;
+    c.hot_blocks = static_cast<std::uint32_t>(promised_blocks(c.medium.geometry, 1, c.engine) *
+                                                  (hot.from + random.below(hot.more)) / 100 / c.volumes +
+                                              1);
+    c.max_blocks = 1;
+    c.polls = 2;
+    c.rest = 10;
+    c.in_flight = static_cast<std::uint32_t>(in_flight.from + random.below(in_flight.more));
+    c.admin = 1;
+    c.crashes = 2;
+    c.cuts = 100;
+    c.nested = 0;
+    return c;
+}
+
 }  // namespace
 
 const char* mode_name(Mode mode) {
@@ -221,27 +253,33 @@ SimConfig draw_loss(std::uint64_t seed, std::uint64_t operations) {
 }
 
 SimConfig draw_lazy(std::uint64_t seed, std::uint64_t operations) {
-    SplitMix64 random(mix64(seed) ^ 0x1A27);
+    return draw_unpolled(seed, operations, {35, 35}, {40, 60});
+}
+
+SimConfig draw_idle(std::uint64_t seed, std::uint64_t operations) {
+    SimConfig c = draw_unpolled(seed, operations, {40, 40}, {80, 150});
+    c.rest = 40;
+    return c;
+}
+
+SimConfig draw_wide(std::uint64_t seed, std::uint64_t operations) {
+    SimConfig c = draw_idle(seed, operations);
+    c.max_blocks = 3;
+    return c;
+}
+
+SimConfig draw_records(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x2EC);
     SimConfig c = draw_long(seed, operations);
-    set_mode(c, random.below(2) == 0 ? Mode::kPower : Mode::kProcessPower, random);
+    set_mode(c, Mode::kProcessKill, random);
     c.medium.program_fails = c.medium.erase_fails = 0;
-    c.sync_failures = 0;
+    c.rot = c.sync_failures = 0;
     c.rot_records = false;
-    c.rot_moving = true;
-    c.rot = static_cast<std::uint32_t>(15 + random.below(45));
-    c.medium.views = 1;
-    c.medium.geometry = {static_cast<std::uint32_t>(26 + random.below(20)), 4u << random.below(2)};
-    c.engine.over_provisioning_percent = 7;
-    c.hot_blocks = static_cast<std::uint32_t>(
-        promised_blocks(c.medium.geometry, 1, c.engine) * (35 + random.below(35)) / 100 / c.volumes + 1);
-    c.max_blocks = 1;
-    c.polls = 2;
-    c.rest = 10;
-    c.in_flight = static_cast<std::uint32_t>(40 + random.below(60));
-    c.admin = 1;
-    c.crashes = 2;
-    c.cuts = 100;
-    c.nested = 0;
+    c.lose_records = 500;
+    c.long_idles = 5;
+    c.crashes = 30;
+    c.admin = 2;
+    c.cuts = c.nested = 2;
     return c;
 }
 

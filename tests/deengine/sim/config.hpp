@@ -58,13 +58,14 @@ struct SimConfig {
     std::uint32_t rot = 0;
     std::uint32_t sync_failures = 0;
     // Of a client's steps, in thousand (0 also leaves every other step's dice as they are).
-    std::uint32_t strangers = 0;    ///< by those who may not, or under what is over (strangers.cpp)
-    std::uint32_t long_idles = 0;   ///< some seconds in which only poll() runs
-    std::uint32_t slots = 1;        ///< of the array; this drive fills the first
-    std::uint32_t grant_ms = 0;     ///< of each MAP SET; 0: for ever
-    std::uint32_t kills_first = 0;  ///< of the cuts of power, in thousand: a kill, whose boot may be cut too
-    std::uint32_t rot_journal = 0;  ///< of the rot, in thousand: of a checkpoint, and the power goes
-    bool rot_lonely = false;        ///< the rot: records of young pages that alone hold their block
+    std::uint32_t strangers = 0;     ///< by those who may not, or under what is over (strangers.cpp)
+    std::uint32_t long_idles = 0;    ///< some seconds in which only poll() runs
+    std::uint32_t slots = 1;         ///< of the array; this drive fills the first
+    std::uint32_t grant_ms = 0;      ///< of each MAP SET; 0: for ever
+    std::uint32_t kills_first = 0;   ///< of the cuts of power, in thousand: a kill, whose boot may be cut too
+    std::uint32_t rot_journal = 0;   ///< of the rot, in thousand: of a checkpoint, and the power goes
+    std::uint32_t lose_records = 0;  ///< of the kills, in thousand: records of data pages are lost in them
+    bool rot_lonely = false;         ///< the rot: records of young pages that alone hold their block
     bool rot_moving = false;     ///< the rot: contents that no checkpoint names, of the next to be collected
     std::uint32_t polls = 1000;  ///< of the steps that poll, flush or set a floor; the others write
     std::uint32_t in_flight = 24;  ///< not in thousand: commands, before the drive is polled until none is
@@ -107,6 +108,11 @@ SimConfig draw_loss(std::uint64_t seed, std::uint64_t operations);
 /// A drive that is hardly ever polled, so that its groups are as long as its free units last: what one group
 /// empties the next erases. Pages rot that no checkpoint names yet and that are soon collected.
 SimConfig draw_lazy(std::uint64_t seed, std::uint64_t operations);
+/// The same with longer groups, fuller; and of commands of up to three blocks.
+SimConfig draw_idle(std::uint64_t seed, std::uint64_t operations);
+SimConfig draw_wide(std::uint64_t seed, std::uint64_t operations);
+/// Kills, and records that are lost in them, in both copies: of one page, or of the last pages of a unit.
+SimConfig draw_records(std::uint64_t seed, std::uint64_t operations);
 /// A short one: every flash operation is cut, in every class of torn state.
 SimConfig draw_short(std::uint64_t seed, std::uint64_t operations);
 /// A drive for a script, in a given mode: nothing is left to dice but fates.

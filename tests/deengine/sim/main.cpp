@@ -102,7 +102,8 @@ int main(int argc, char** argv) {
     app.add_option("--hours", o.hours, "go on for so long");
     app.add_option("--mutation", o.mutation, "break a rule of the engine on purpose: it must be noticed");
     app.add_option("--profile", o.profile,
-                   "long, short, rot, tight, clients, kills, spare, full, loss, lazy, enumerate or mixed "
+                   "long, short, rot, tight, clients, kills, spare, full, loss, lazy, idle, wide, records, "
+                   "enumerate or mixed "
                    "(default: the mutation's)");
     app.add_option("--failures", o.failures, "stop at so many violations");
     app.add_flag("--trace", o.trace, "print what was done before the violation");

@@ -207,6 +207,7 @@ FlashStatus Medium::read(PageNumber page, std::uint32_t first, std::uint32_t cou
     if (page >= pages_.size() || first + count > nvme::kSectorsPerBlock)
         return violate(fmt::format("page {} was read, sectors {} + {}", page, first, count));
     const MediumPage& p = pages_[page];
+    if (p.lost) return FlashStatus::kUncorrectable;
     if (!p.recorded) return violate(fmt::format("page {} was read unprogrammed", page));
     if (p.rotten_data) return FlashStatus::kUncorrectable;
     const Contents& c = p.data ? *p.data : *zero_contents();
@@ -235,6 +236,7 @@ FlashStatus Medium::read_oob(PageNumber page, PageOob& oob) {
 
 FlashStatus Medium::copy_back(std::uint32_t view, PageNumber from, PageNumber to, PageOob& oob,
                               std::uint32_t* crcs) {
+    if (from < pages_.size() && pages_[from].lost) return FlashStatus::kUncorrectable;
     if (from >= pages_.size() || !pages_[from].recorded)
         return violate(fmt::format("page {} was copied unprogrammed", from));
     if (pages_[from].rotten_data) return FlashStatus::kUncorrectable;

@@ -30,6 +30,7 @@ struct MediumPage {
     bool recorded = false;  ///< its record differs from an erased one
     bool rotten_data = false;
     bool rotten_record = false;
+    bool lost = false;  ///< its record was there: whoever reads the page was not wrong to
     bool weak = false;  ///< reads well, but needs correction
 };
 
@@ -108,6 +109,12 @@ class Medium {
     /// Faults by place.
     void rot_data(PageNumber page) { pages_[page].rotten_data = true; }
     void rot_record(PageNumber page) { pages_[page].rotten_record = true; }
+    /// Nothing of its record is left: it looks like a page that was never programmed.
+    void lose_record(PageNumber page) {
+        pages_[page] = MediumPage{};
+        pages_[page].lost = true;
+        settle_units();
+    }
     void flip_byte(PageNumber page, std::uint32_t byte);
     void fail_syncs(bool on) { fail_syncs_ = on; }
     void reseed(std::uint64_t seed) { random_ = SplitMix64(seed); }

@@ -101,6 +101,8 @@ bool holds_alone(const Medium& image, PageNumber p) {
     return true;
 }
 
+}  // namespace
+
 /// Whether a recovery of this image is bound to map the page: it alone holds the newest version of its block
 /// that was ever sent, and that was promised.
 bool must_be_mapped(const Oracle& oracle, const Medium& image, PageNumber p) {
@@ -112,8 +114,6 @@ bool must_be_mapped(const Oracle& oracle, const Medium& image, PageNumber p) {
            std::ranges::none_of(block->versions, [&](const Version& v) { return v.order > order; }) &&
            holds_alone(image, p);
 }
-
-}  // namespace
 
 /// A page that is certain goes bad. Which block it is of is known here; its reads may fail from now on.
 void World::rot() {

@@ -64,13 +64,28 @@ TEST(Simulation, WhatIsLostForGoodIsNamedAndItsReadsFail) {
     print_counts("sim", sum);
 }
 
+TEST(Simulation, ADriveThatIsHardlyPolledKeepsItsPromise) {
+    SimCounters sum;
+    for (const char* profile : {"lazy", "idle", "wide"})
+        run_seeds(profile, 1, scaled(20), Mutation::kNone, sum);
+    print_counts("sim", sum);
+}
+
+TEST(Simulation, WhatIsLostWithItsRecordsIsNeverOlderOrZeroesInSilence) {
+    SimCounters sum;
+    run_seeds("records", 1, scaled(40), Mutation::kNone, sum);
+    gnstor::test::count("sim_records_lost", sum.records_lost);
+    print_counts("sim", sum);
+}
+
 /// Each of these found something once: see docs/reliability.md.
 TEST(Simulation, SeedsThatFoundSomethingOnceFindNothingNow) {
     constexpr struct {
         const char* profile;
         std::uint64_t seed;
     } kSeeds[] = {{"long", 10'025'100}, {"long", 40'009'292}, {"rot", 482},  {"rot", 552},    {"rot", 1571},
-                  {"rot", 60'000'197},  {"rot", 60'002'593},  {"mixed", 20}, {"spare", 1504}, {"full", 657}};
+                  {"rot", 60'000'197},  {"rot", 60'002'593},  {"mixed", 20}, {"spare", 1504}, {"full", 657},
+                  {"idle", 42},         {"idle", 157},        {"wide", 4},   {"wide", 72},    {"wide", 162}};
     for (const auto& [profile, seed] : kSeeds) {
         const SimConfig config = make_config(profile, seed, 3000, Mutation::kNone);
         EXPECT_EQ(run_history(config).failure, "") << replay_command(profile, seed, 3000, Mutation::kNone);

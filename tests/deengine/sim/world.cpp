@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kTraceMax = 20000;
 constexpr std::uint32_t kPollsMax = 5000;
+constexpr std::uint32_t kBusyMax = 2000;
 
 const char* opcode_name(IoOpcode o) {
     switch (o) {
@@ -55,7 +56,7 @@ void SimCounters::add(const SimCounters& o) {
         &SimCounters::tombstones_full, &SimCounters::groups_aged, &SimCounters::long_idles,
         &SimCounters::kills_first, &SimCounters::strangers, &SimCounters::grants_ended,
         &SimCounters::states_rotten, &SimCounters::rot_as_zeroes, &SimCounters::losses_accepted,
-        &SimCounters::blocks_lost);
+        &SimCounters::blocks_lost, &SimCounters::records_lost);
 }
 
 World::World(const SimConfig& config) : config_(config) {
@@ -219,6 +220,7 @@ void World::completed_change(Sent& s, Status status) {
     VolumeState* v = oracle_.find(s.vid, s.life);
     if (v == nullptr) return;
     if (ok(status)) {
+        busy_in_a_row_ = 0;
         const bool durable =
             config_.answers_are_durable() || (s.fields.fua && s.opcode != IoOpcode::kDatasetManagement);
         for (const Sent::Target& t : s.targets) {
@@ -247,9 +249,11 @@ void World::completed_change(Sent& s, Status status) {
     }
     ++counters_.refusals;
     // What is refused as a whole leaves no trace. What went in parts may have been done in some of them, as
-    // may what the flash failed under: its writer sends it again.
+    // may what the flash failed under, or had no page for: its writer sends it again.
     const bool flash_failed = status == Status::kWriteFault || config_.medium.program_fails != 0;
-    if ((flash_failed && s.targets.size() > 1) || status == Status::kWriteFault || goes_in_parts(s)) {
+    const bool no_room = status == Status::kBusy || status == Status::kCapacityExceeded;
+    if (((flash_failed || no_room) && s.targets.size() > 1) || status == Status::kWriteFault ||
+        goes_in_parts(s)) {
         s.late = true;
         recent_.push_back(std::move(s));
         return;
@@ -265,7 +269,7 @@ bool World::may_be_refused(const Sent& s, Status status) {
             return is_full(s);
         case Status::kBusy:
             ++counters_.busy;
-            return true;
+            return ++busy_in_a_row_ < kBusyMax;  // until a checkpoint is complete, not for ever
         case Status::kCommandSequenceError:
         case Status::kStaleEpoch:
             return s.late;
@@ -319,7 +323,9 @@ void World::completed_read(const Sent& s, Status status) {
         ++counters_.doubts;
         for (std::uint32_t i = 0; i < s.fields.blocks; ++i) {
             const BlockState& b = v->blocks[s.fields.block + i];
-            if (b.doubtful || (b.damaged != 0 && (record_rot_ || b.damage_may_be_doubtful()))) return;
+            if (records_lost_ || b.doubtful ||
+                (b.damaged != 0 && (record_rot_ || b.damage_may_be_doubtful())))
+                return;
         }
     }
     if (!ok(status)) return fail(fmt::format("a read was answered {}", nvme::status_name(status)));

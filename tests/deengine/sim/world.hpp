@@ -7,7 +7,7 @@
 // listening. The first violation ends the history: failure() says what, steps_done() where. Deterministic;
 // one thread.
 // Bodies: world.cpp (steps, answers), clients.cpp (commands), cuts.cpp (images, comparison, reboots), rot.cpp
-// (pages that go bad).
+// (pages that go bad), lost_records.cpp (records that are lost).
 #pragma once
 
 #include "deengine/sim/config.hpp"
@@ -34,7 +34,8 @@ struct SimCounters {
                   mounts_refused = 0, forgiven = 0, superseded = 0, audits = 0, syncs_failed = 0,
                   collected = 0, checkpoints = 0, displaced = 0, displaced_in_slices = 0, tombstones_full = 0,
                   groups_aged = 0, long_idles = 0, kills_first = 0, strangers = 0, grants_ended = 0,
-                  states_rotten = 0, rot_as_zeroes = 0, losses_accepted = 0, blocks_lost = 0;
+                  states_rotten = 0, rot_as_zeroes = 0, losses_accepted = 0, blocks_lost = 0,
+                  records_lost = 0;
     void add(const SimCounters& o);
 };
 
@@ -58,6 +59,10 @@ struct Sent {
     bool late = false;  ///< sent before, or by an opening that is over: may be refused
     std::map<std::uint64_t, WriteOrder> flushes;  ///< what its answer makes durable, by key
 };
+
+/// Whether a recovery of this image is bound to map the page: it alone holds the newest version of its block
+/// that was ever sent, and that was promised.
+[[nodiscard]] bool must_be_mapped(const Oracle& oracle, const Medium& image, PageNumber p);
 
 class World {
   public:
@@ -154,6 +159,11 @@ class World {
     void forgive_lost_records(const Medium& image);
     void break_syncs();
 
+    // lost_records.cpp
+    void lose_records();
+    bool lose_from(PageNumber page, PageNumber end, const char* what);
+    void note_bad_records(const Medium& image);
+
     // cuts.cpp
     void boot(bool first);
     void hook(Medium& medium, Metadata& metadata, std::uint32_t depth);
@@ -208,8 +218,10 @@ class World {
     std::uint64_t known_term_ = 1;              ///< the newest that the drive acknowledged
     std::uint64_t grant_ends_ns_ = ~0ull;       ///< by the clock that counts suspended time ..
     std::uint64_t grant_ends_wall_ns_ = ~0ull;  ///< .. and by the wall clock
+    std::uint32_t busy_in_a_row_ = 0;           ///< changes, none of which was done
     bool syncs_fail_ = false;                   ///< until the next boot
     bool refused_ = false;                      ///< a mount did: the history is over
+    bool records_lost_ = false;                 ///< any block may be called doubtful
     bool record_rot_ = false;                   ///< a mount may refuse, for a reason
     /// Volume and block: an older version may show, for nobody can tell that the newest one was there.
     std::set<std::pair<nvme::VolumeId, nvme::BlockAddress>> forgiven_;
