@@ -47,7 +47,8 @@ cmake --build /tmp/vector_add
 ctest --test-dir /tmp/vector_add --output-on-failure --no-tests=error
 
 apt-get remove --yes gnstor libgnstor-dev
+hash -r
 if command -v gnstor || command -v gnstord; then exit 1; fi
-[[ -z "$(find /usr -name '*gnstor*' -not -path '/usr/share/doc/*' -print -quit)" ]]
+[[ -z "$(find /usr /lib/systemd -name '*gnstor*' -not -path '/usr/share/doc/*' -print -quit)" ]]
 [[ -s /var/lib/gnstor/ssd-0.store ]] # data stays
 echo "the packages are as promised"
