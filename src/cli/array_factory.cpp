@@ -274,36 +274,28 @@ Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayO
     return RemoteObjectStore::open(std::move(array));
 }
 
-namespace {
-
-Result<std::unique_ptr<ObjectStore>> open_with_records(const EmbeddedArrayOptions& options,
-                                                       const fs::path& file,
-                                                       std::unique_ptr<BegunStore> begun) {
-    std::unique_ptr<daemon::RecordStore> records = std::make_unique<daemon::MemoryRecordStore>();
-    if (!file.empty()) {
-        GN_ASSIGN(records, daemon::SqliteRecordStore::open({file, false}));
-    }
-    return EmbeddedObjectStore::open(options, std::move(records), std::move(begun));
-}
-
-}  // namespace
-
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create) {
     GN_ASSIGN(EmbeddedArrayOptions embedded, embedded_options(options));
     embedded.scrub_pages_per_second = 0;  // a command is over before a scrub is any use
+    std::unique_ptr<StoreFolder> folder;
+    if (create) {
+        GN_ASSIGN(folder, StoreFolder::take(options.directory));
+    }
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));
     if (!create && present == 0)
         return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
                      options.directory.string(), options.directory.string());
+    std::error_code failed;
+    const fs::path file = options.directory / daemon::kRecordsFile;
+    const bool there = fs::exists(file, failed);
+    if (folder && (present != 0 || there)) folder->keep();
     // Records beside the SSDs tell an SSD that is an older copy of itself. Reading makes none where there are
     // none: then each command learns what there is from the SSDs.
-    std::error_code failed;
-    const fs::path file = options.directory / kRecordsFile;
-    const bool there = fs::exists(file, failed);
-    std::unique_ptr<BegunStore> begun;
-    if (present == 0 && !there) begun = std::make_unique<BegunStore>(options.directory);
-    if (create) fs::create_directories(options.directory, failed);  // or the records say that it is not there
-    return open_with_records(embedded, create || there ? file : fs::path(), std::move(begun));
+    std::unique_ptr<daemon::RecordStore> records = std::make_unique<daemon::MemoryRecordStore>();
+    if (create || there) {
+        GN_ASSIGN(records, daemon::SqliteRecordStore::open({file, false}));
+    }
+    return EmbeddedObjectStore::open(embedded, std::move(records), std::move(folder));
 }
 
 }  // namespace gnstor::cli

@@ -68,9 +68,10 @@ int main(int argc, char** argv) {
     }
     context.out.json = output == "json";
     context.directory_given = directory->count() > 0;
-    // A file that may not grow any more is then an error of that write, with a sentence, and not a signal.
+    // A write to a file at its size limit, or to a pipe without a reader, then fails with an error, which is
+    // reported; the signal would end the program without a word.
     ::signal(SIGXFSZ, SIG_IGN);
-    ::signal(SIGPIPE, SIG_IGN);  // as is a pipe that nobody reads any more
+    ::signal(SIGPIPE, SIG_IGN);
     if (const auto resolved = context.resolve(); !resolved.ok()) return context.out.fail(resolved.error());
     try {
         return context.out.finish(context.action());

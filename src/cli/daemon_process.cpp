@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -59,17 +60,49 @@ std::optional<pid_t> daemon_of(const fs::path& directory) {
     return holder_of(directory / kPidFile, directory / kLockFile);
 }
 
+namespace {
+
+int open_folder(const fs::path& folder) {
+    return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<LockedFile>> LockedFile::take(const fs::path& file, const std::string& taken) {
     int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EROFS) {
         // A lock needs no right to write. Who has none to lock left none: the folder alone is there.
         fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-        if (fd < 0) fd = ::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0) fd = open_folder(file.parent_path());
     }
     if (fd < 0) return error(Errc::kIo, "{} cannot be made: {}", file.string(), std::strerror(errno));
+    return lock(fd, taken);
+}
+
+Result<std::unique_ptr<LockedFile>> LockedFile::take_folder(const fs::path& folder,
+                                                            const std::string& taken) {
+    const int fd = open_folder(folder);
+    if (fd < 0)
+        return error(Errc::kIo, "the folder {} cannot be opened: {}", folder.string(), std::strerror(errno));
+    GN_ASSIGN(std::unique_ptr<LockedFile> held, lock(fd, taken));
+    // The program that held the lock before may have removed the folder.
+    struct stat mine = {};
+    struct stat named = {};
+    if (::fstat(fd, &mine) != 0 || ::stat(folder.c_str(), &named) != 0 || mine.st_ino != named.st_ino ||
+        mine.st_dev != named.st_dev)
+        return error(Errc::kBusy, "{}", taken);
+    return held;
+}
+
+Result<std::unique_ptr<LockedFile>> LockedFile::lock(int fd, const std::string& taken) {
     std::unique_ptr<LockedFile> held(new LockedFile(fd));
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return error(Errc::kBusy, "{}", taken);
     return held;
+}
+
+bool LockedFile::is_folder() const {
+    struct stat what {};
+    return ::fstat(fd_, &what) == 0 && S_ISDIR(what.st_mode);
 }
 
 LockedFile::~LockedFile() {

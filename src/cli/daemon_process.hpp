@@ -28,18 +28,23 @@ namespace gnstor::cli {
 /// Whether the program of a process is gnstord, by its name.
 [[nodiscard]] bool is_gnstord(pid_t pid);
 
-/// A lock file, held until this object or the process goes.
+/// A lock on a file or folder, held until this object or the process goes.
 class LockedFile {
   public:
     /// kBusy with `taken` where another process holds it.
     static Result<std::unique_ptr<LockedFile>> take(const std::filesystem::path& file,
                                                     const std::string& taken);
+    /// The same of a folder, which has to be there.
+    static Result<std::unique_ptr<LockedFile>> take_folder(const std::filesystem::path& folder,
+                                                           const std::string& taken);
+    [[nodiscard]] bool is_folder() const;
     ~LockedFile();
     LockedFile(const LockedFile&) = delete;
     LockedFile& operator=(const LockedFile&) = delete;
 
   private:
     explicit LockedFile(int fd) : fd_(fd) {}
+    static Result<std::unique_ptr<LockedFile>> lock(int fd, const std::string& taken);
     const int fd_;
 };
 

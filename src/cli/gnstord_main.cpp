@@ -58,6 +58,15 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
               LockedFile::take(options.array.directory / kLockFile,
                                fmt::format("another gnstord runs on {}; stop it with 'gnstor down'",
                                            options.array.directory.string())));
+    // Nor does a 'put --store' begin a store there meanwhile (store_folder.hpp). On a read-only file system
+    // the lock above may be the folder's own.
+    std::unique_ptr<LockedFile> folder;
+    if (!lock->is_folder()) {
+        GN_ASSIGN(folder,
+                  LockedFile::take_folder(options.array.directory,
+                                          fmt::format("a 'gnstor put --store' works in {}; wait for its end",
+                                                      options.array.directory.string())));
+    }
     // Written before anybody can connect: who finds the socket answering finds this file too.
     const RemovedAtEnd pid_file{options.array.directory / kPidFile};
     if (const Result<void> written = write_pid_file(pid_file.path, ::getpid()); !written.ok()) {
@@ -65,7 +74,8 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
         fmt::print(stderr, "gnstord: {}; it goes on without\n", written.error().message);
     }
     GN_ASSIGN(std::unique_ptr<daemon::SqliteRecordStore> store,
-              daemon::SqliteRecordStore::open({options.array.directory / "records.db", options.quarantine}));
+              daemon::SqliteRecordStore::open(
+                  {options.array.directory / daemon::kRecordsFile, options.quarantine}));
     if (!store->quarantined().empty())
         fmt::print(stderr, "gnstord: the damaged record store lies in {}\n", store->quarantined().string());
     GN_ASSIGN(const std::unique_ptr<ServedArray> array, make_array(options.array, std::move(store)));

@@ -87,6 +87,19 @@ void say_older(const std::string& name, const ObjectGot& got) {
             name, got.older_blocks);
 }
 
+/// Writes the object to `file`, and reports blocks whose newest versions were not to be had.
+Result<ObjectGot> write_object(const Context& c, const ObjectOptions& o, TargetFile& file,
+                               ProgressLine& line) {
+    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
+    const Result<ObjectGot> got = store->get(
+        o.name, file.stream(), o.older, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
+    GN_TRY(file.state());  // it knows more than the stream that it failed
+    if (!got.ok()) return got.error();
+    GN_TRY(file.finish());
+    say_older(o.name, *got);
+    return got;
+}
+
 Result<int> get(const Context& c, const ObjectOptions& o) {
     const std::string target = o.file_given ? o.file : o.name;
     if (target.empty())
@@ -94,32 +107,20 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
                      o.name);
     GN_TRY(daemon::check_name("name", o.name));  // before it is a file's
     GN_ASSIGN(const std::unique_ptr<TargetFile> file, TargetFile::at(target, places(c, o)));
-    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     ProgressLine line("get " + o.name, ~0ull);
-    const Result<ObjectGot> got = store->get(
-        o.name, file->stream(), o.older, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
-    GN_TRY(file->state());  // it knows more than the stream that it failed
-    if (!got.ok()) return got.error();
-    GN_TRY(file->finish());
-    say_older(o.name, *got);
+    GN_ASSIGN(const ObjectGot got, write_object(c, o, *file, line));
     if (file->is_standard_output()) return kOk;
     c.out.document(
-        {{"name", o.name}, {"bytes", got->bytes}, {"file", target}, {"older_blocks", got->older_blocks}});
-    c.out.text(fmt::format("{}: {} written to {}\n", o.name, format_bytes(got->bytes), target));
+        {{"name", o.name}, {"bytes", got.bytes}, {"file", target}, {"older_blocks", got.older_blocks}});
+    c.out.text(fmt::format("{}: {} written to {}\n", o.name, format_bytes(got.bytes), target));
     return kOk;
 }
 
 Result<int> cat(const Context& c, const ObjectOptions& o) {
     GN_ASSIGN(const std::unique_ptr<TargetFile> out, TargetFile::standard_output(places(c, o)));
-    GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     // Not between the lines of what goes to the same terminal.
     ProgressLine line("cat " + o.name, ~0ull, ::isatty(1) == 1);
-    const Result<ObjectGot> got = store->get(
-        o.name, out->stream(), o.older, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
-    GN_TRY(out->state());  // it knows more than the stream that it failed
-    if (!got.ok()) return got.error();
-    GN_TRY(out->finish());
-    say_older(o.name, *got);
+    GN_TRY(write_object(c, o, *out, line));
     return kOk;
 }
 

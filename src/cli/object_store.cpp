@@ -73,20 +73,20 @@ bool is_whole(const nvme::VolumeRecord& record) {
 
 Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArrayOptions& options,
                                                                std::unique_ptr<daemon::RecordStore> records,
-                                                               std::unique_ptr<BegunStore> begun) {
+                                                               std::unique_ptr<StoreFolder> folder) {
     GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, EmbeddedArray::open(options, std::move(records)));
     for (const std::string& warning : array->daemon().start_report().warnings) log_warn("{}", warning);
     GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client()));
     return std::unique_ptr<ObjectStore>(
-        new EmbeddedObjectStore(std::move(begun), std::move(array), std::move(client)));
+        new EmbeddedObjectStore(std::move(folder), std::move(array), std::move(client)));
 }
 
 EmbeddedObjectStore::~EmbeddedObjectStore() {
-    if (begun_) begun_->forget_stores(ssds());
+    if (folder_) folder_->forget_stores(ssds());
 }
 
 void EmbeddedObjectStore::put_is_done() {
-    if (begun_) begun_->keep();
+    if (folder_) folder_->keep();
 }
 
 Result<void> EmbeddedObjectStore::refuse_read_only(const std::string& what) const {
@@ -237,17 +237,21 @@ Result<void> VolumeObjectStore::fill(client::Volume& volume, std::istream& from,
         if (read_step(from, blocks.first(want)) != want)
             return error(
                 Errc::kIo,
-                "'{}' was not stored: the input ended before its {} bytes, so it became shorter while "
-                "it was read; store it when nobody changes it",
+                "'{}' was not stored: the input had {} bytes when it was opened and became shorter while it "
+                "was read; put it again when no program writes to it",
                 volume.record().name, bytes);
         std::fill(blocks.begin() + static_cast<std::ptrdiff_t>(want), blocks.end(), std::byte{0});
         GN_TRY(volume.write(at / nvme::kBlockBytes, blocks));
         if (progress) progress(at + want, bytes);
     }
-    if (from.peek() != std::istream::traits_type::eof())
+    const bool more = from.peek() != std::istream::traits_type::eof();
+    if (from.bad())
+        return error(Errc::kIo, "'{}' was not stored: the input cannot be read", volume.record().name);
+    if (more)
         return error(Errc::kIo,
-                     "'{}' was not stored: the input goes on behind its {} bytes, so it grew while it was "
-                     "read; store it when nobody changes it, or as it comes ('gnstor put - NAME')",
+                     "'{}' was not stored: the input had {} bytes when it was opened and grew while it was "
+                     "read; put it again when no program writes to it, or through a pipe ('gnstor put - "
+                     "NAME')",
                      volume.record().name, bytes);
     GN_TRY(volume.set_byte_length(bytes));
     return volume.release();

@@ -15,8 +15,8 @@
 #include <gnstor/remote_array.hpp>
 
 #include "cli/array_factory.hpp"
-#include "cli/begun_store.hpp"
 #include "cli/put_intent.hpp"
+#include "cli/store_folder.hpp"
 
 #include <optional>
 
@@ -72,16 +72,17 @@ class VolumeObjectStore : public ObjectStore {
 
 class EmbeddedObjectStore final : public VolumeObjectStore {
   public:
-    /// `begun`: not null where this makes the store, which goes again unless a put is done.
+    /// `folder`: of a put; null for what only reads or removes. Not kept: a store that this makes is removed
+    /// again unless a put succeeds.
     static Result<std::unique_ptr<ObjectStore>> open(const EmbeddedArrayOptions& options,
                                                      std::unique_ptr<daemon::RecordStore> records,
-                                                     std::unique_ptr<BegunStore> begun);
+                                                     std::unique_ptr<StoreFolder> folder);
     ~EmbeddedObjectStore() override;
 
   private:
-    EmbeddedObjectStore(std::unique_ptr<BegunStore> begun, std::unique_ptr<EmbeddedArray> array,
+    EmbeddedObjectStore(std::unique_ptr<StoreFolder> folder, std::unique_ptr<EmbeddedArray> array,
                         std::unique_ptr<client::Client> client)
-        : begun_(std::move(begun)), array_(std::move(array)), client_(std::move(client)) {}
+        : folder_(std::move(folder)), array_(std::move(array)), client_(std::move(client)) {}
     [[nodiscard]] std::uint64_t room_bytes() const override;
     [[nodiscard]] std::uint32_t ssds() const override { return array_->options().ssds; }
     [[nodiscard]] std::filesystem::path spool_folder() const override { return array_->options().directory; }
@@ -95,8 +96,8 @@ class EmbeddedObjectStore final : public VolumeObjectStore {
     [[nodiscard]] Result<void> refuse_read_only(const std::string& what) const override;
     void put_is_done() override;
 
-    std::unique_ptr<BegunStore> begun_;  ///< null: the store was there before
-    std::unique_ptr<PutIntent> intent_;  ///< of the put that goes on
+    std::unique_ptr<StoreFolder> folder_;  ///< null: of what only reads or removes
+    std::unique_ptr<PutIntent> intent_;    ///< of the put that goes on
     std::unique_ptr<EmbeddedArray> array_;
     std::unique_ptr<client::Client> client_;
 };

@@ -155,7 +155,7 @@ Result<int> reset_term(const Context& c, const std::string& path, std::uint64_t 
 void add_reset_term(CLI::App& ssd, Context& context) {
     struct Asked {
         std::string path;
-        std::uint64_t term = 1;
+        std::uint64_t term = 0;
     };
     auto o = std::make_shared<Asked>();
     CLI::App* command = ssd.add_subcommand("reset-term", "let an SSD obey gnstords of another term again");
@@ -163,7 +163,7 @@ void add_reset_term(CLI::App& ssd, Context& context) {
     // As signed numbers, so that none wraps around on its way into the range.
     command->add_option("--term", o->term, "newest term that it shall have seen")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{nvme::kTermOfDriveMost}))
-        ->capture_default_str();
+        ->required();
     command->callback([&context, o] {
         context.action = [&context, o] { return finish(context, reset_term(context, o->path, o->term)); };
     });

@@ -1,5 +1,7 @@
 #include "cli/target_guard.hpp"
 
+#include "cli/daemon_process.hpp"
+#include "cli/node_process.hpp"
 #include "ssd/posix_file.hpp"
 #include "ssd/store_format.hpp"
 
@@ -19,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Any of these makes a folder an array's.
-constexpr std::array kSignsOfAnArray = {"ssd-0.store", "gnstord.lock", "node.lock"};
+constexpr std::array kSignsOfAnArray = {"ssd-0.store", kLockFile, kNodeLockFile};
 
 Error refusal(const fs::path& named, const std::string& what) {
     return error(Errc::kInvalidArgument, "{} is not written: {}; name another file", named.string(), what);
@@ -54,12 +56,14 @@ bool is_locked(int fd) {
     return ::fcntl(fd, F_GETLK, &held) == 0 && held.l_type != F_UNLCK;
 }
 
-Result<void> refuse_by_contents(const fs::path& named, const struct stat& there) {
+Result<void> refuse_by_contents(const fs::path& named, const struct stat& there, bool by_name) {
     if (!S_ISREG(there.st_mode) && !S_ISBLK(there.st_mode)) return {};
     const ssd::FileDescriptor fd(::open(named.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
-    if (fd.get() < 0) return {};  // of what may be written alone its owner tells nothing
+    if (fd.get() < 0) return {};  // this user may not read it: its contents cannot be checked
     if (starts_as_a_store(fd.get())) return refusal(named, "it is the store of an SSD");
-    if (is_locked(fd.get())) return refusal(named, "another program has it locked, so works with it");
+    // Whoever opened a descriptor for this process may hold its lock for it: `flock out gnstor cat x > out`.
+    if (by_name && is_locked(fd.get()))
+        return refusal(named, "another program has it locked, so works with it");
     return {};
 }
 
@@ -96,7 +100,7 @@ Result<void> refuse_what_arrays_use(const fs::path& named, const fs::path& real,
             if (is_array_folder(folder) && holds(folder, *there))
                 return refusal(named, fmt::format("it is a file of the array in {}", folder.string()));
     }
-    return refuse_by_contents(named, *there);
+    return refuse_by_contents(named, *there, !real.empty());
 }
 
 }  // namespace gnstor::cli

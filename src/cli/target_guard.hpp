@@ -1,12 +1,14 @@
-// target_guard.hpp: which files `gnstor get` and `cat` never write: those that an array works with.
+// target_guard.hpp: files that `gnstor get` and `cat` refuse to write: those of an array.
 //
 // Refused, before anything is opened for writing:
 //   * a store, by its first bytes, wherever it lies, also a device;
-//   * a file that somebody holds locked (flock, fcntl): a daemon's, a database's;
+//   * a file, given by its name, that another program holds locked (flock, fcntl), as daemons and databases
+//   do;
 //   * a socket;
-//   * whatever lies, or would lie, in a folder that holds an array: stores, records, token, logs;
-//   * files of the array that is read and its token under any other name, as of a hard link.
-// Reads only. One thread; call it before this process opens the array, whose locks it would meet.
+//   * an existing or new file in the folder of an array: stores, records, token, logs;
+//   * a hard link elsewhere to a file of the array that is read, or to its token.
+// It opens files for reading alone. One thread. Call it before this process opens the array: it would take
+// the array's own locks for those of another program.
 #pragma once
 
 #include <gnstor/base/result.hpp>

@@ -141,7 +141,8 @@ class Manager {
     void finish_start();
 
     // manager_older_ssd.cpp
-    [[nodiscard]] bool in_map(const SsdUuid& uuid) const;
+    [[nodiscard]] std::uint32_t slot_of(const SsdUuid& uuid) const;  ///< kNoSlot: in none of the map
+    [[nodiscard]] bool in_map(const SsdUuid& uuid) const { return slot_of(uuid) != kNoSlot; }
     void check_age(Drive& drive, std::uint64_t term);
     void set_older(Drive& drive, const std::string& why);
     void find_older(const Takeover& t);
@@ -151,6 +152,7 @@ class Manager {
     [[nodiscard]] bool may_be_written() const;
     void put_taken(Change& change) const;
     void note_taken();
+    [[nodiscard]] bool raise_is_due() const;
     void raise_term();
 
     // manager_read_only.cpp
@@ -168,7 +170,11 @@ class Manager {
     Result<void> activate_map();
     [[nodiscard]] bool misses_none();  ///< each slot of the map has a drive that was found at the start
     Result<void> grant(Drive& drive);  ///< MAP SET
-    Result<void> send_admitted(Drive& drive, const nvme::VolumeRecord& record);
+    template <class Command>
+    Result<void> command(Drive& drive, Command send_it);
+    Result<void> put_record(Drive& drive, const nvme::VolumeRecord& record);
+    Result<void> set_map(Drive& drive);
+    Result<void> remove_volume(Drive& drive, nvme::VolumeId volume);
     Result<void> catch_up(Drive& drive);  ///< all that is in force without it
     void observe_time(std::uint64_t now_ms);
     [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;

@@ -74,10 +74,19 @@ Error Manager::pending_error(const std::string& what, const Error& cause) const 
     return error(code, "{} is recorded but not in force: {}; ask again later", what, cause.message);
 }
 
+/// Sends to a drive that is admitted; once more where its connection ended under the command. Commands are
+/// idempotent: after a lost answer the second one finds the work of the first done.
+template <class Command>
+Result<void> Manager::command(Drive& drive, Command send_it) {
+    GN_TRY(admit(drive));
+    Result<void> done = send_it();
+    if (done.ok() || !drive.port->is_new()) return done;
+    GN_TRY(admit(drive));
+    return send_it();
+}
+
 Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
-    // Idempotent: a lost answer is followed by the same command, which then finds its own work done.
-    Result<void> sent = send_admitted(drive, record);
-    if (!sent.ok() && drive.port->is_new()) sent = send_admitted(drive, record);  // was connected anew
+    Result<void> sent = command(drive, [&] { return put_record(drive, record); });
     if (!sent.ok()) note_superseded(sent.error());
     drive.trouble = sent.ok() ? std::string() : sent.error().message;
     if (sent.ok()) drive.behind.erase(record.geometry.volume);
@@ -85,8 +94,7 @@ Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
     return sent;
 }
 
-Result<void> Manager::send_admitted(Drive& drive, const nvme::VolumeRecord& record) {
-    GN_TRY(admit(drive));
+Result<void> Manager::put_record(Drive& drive, const nvme::VolumeRecord& record) {
     Result<void> sent = drive.port->volume_chmod(records_.term, record);
     const bool deleting = (record.flags & nvme::kVolumeDeleting) != 0;
     if (!sent.ok() && sent.error().code == Errc::kNotFound && deleting) {
@@ -159,7 +167,6 @@ Result<void> Manager::activate_map() {
     for (Drive& drive : drives_) {
         if (drive.slot == kNoSlot) continue;
         Result<void> granted = grant(drive);
-        if (!granted.ok() && drive.port->is_new()) granted = grant(drive);  // was connected anew
         drive.known = drive.known || granted.ok();
         if (granted.ok()) continue;
         note_superseded(granted.error());
@@ -182,7 +189,14 @@ bool Manager::misses_none() {
 }
 
 Result<void> Manager::grant(Drive& drive) {
-    GN_TRY(admit(drive));
+    return command(drive, [&] { return set_map(drive); });
+}
+
+Result<void> Manager::remove_volume(Drive& drive, nvme::VolumeId volume) {
+    return command(drive, [&] { return drive.port->volume_remove(records_.term, volume); });
+}
+
+Result<void> Manager::set_map(Drive& drive) {
     GN_TRY(catch_up(drive));
     nvme::MapSet set{};
     set.slot = drive.slot;
@@ -194,7 +208,7 @@ Result<void> Manager::grant(Drive& drive) {
     }
     drive.grant.open = true;  // from here on it may have one, whatever becomes of the answer
     GN_TRY(drive.port->map_set(records_.term, set, nonce));
-    drive.taken = records_.term;
+    if (drive.port->keeps_terms()) drive.taken = records_.term;
     return {};
 }
 
@@ -204,9 +218,10 @@ Result<void> Manager::catch_up(Drive& drive) {
         const auto record = records_.volumes.find(id);
         if (record != records_.volumes.end()) {
             Result<void> sent = send(drive, record->second);
-            // A drive that has deleted this volume serves nothing of it: others need not wait for that.
-            const bool deleted = !sent.ok() && sent.error().code == Errc::kUnsupported;
-            if (!sent.ok() && !deleted) return sent;
+            // Stale Epoch: the drive has deleted this volume, or has a newer record of it. Either way it
+            // refuses this one, and its grant for the other volumes need not wait.
+            const bool stale = !sent.ok() && sent.error().code == Errc::kUnsupported;
+            if (!sent.ok() && !stale) return sent;
         }
         drive.behind.erase(id);
     }
@@ -253,8 +268,7 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         Drive* drive = drive_in(s);
         if (drive == nullptr) continue;  // an empty slot: activate() of a deletion waits for every drive
-        Result<void> purged = admit(*drive);
-        if (purged.ok()) purged = drive->port->volume_remove(records_.term, volume);
+        Result<void> purged = remove_volume(*drive, volume);
         if (!purged.ok() && purged.error().code == Errc::kNotFound) purged = {};
         if (!purged.ok()) note_superseded(purged.error());
         if (!purged.ok()) drive->trouble = purged.error().message;
@@ -299,11 +313,19 @@ TickReport Manager::tick(std::uint64_t now_ms) {
     observe_time(now_ms);
     if (!superseded_.empty() || !sure().ok()) return report;
     const bool stores = try_store(now_ms);
-    if (stores) raise_term();
     const bool settles = !map_in_force_;
-    if ((settles || grants_due(now_ms)) && activate_map().ok()) {
-        granted_ms_ = now_ms;
-        report.settled += settles ? 1 : 0;
+    const bool raises = stores && raise_is_due();
+    if (settles || raises || grants_due(now_ms)) {
+        bool in_force = activate_map().ok();
+        // Not before every drive was asked: one that has seen another daemon's term says so.
+        if (raises && superseded_.empty()) {
+            raise_term();
+            in_force = activate_map().ok();
+        }
+        if (in_force) {
+            granted_ms_ = now_ms;
+            report.settled += settles ? 1 : 0;
+        }
     }
     std::vector<nvme::VolumeId> ids;
     for (const auto& [id, record] : records_.volumes) ids.push_back(id);

@@ -1,5 +1,4 @@
-// manager_older_ssd.cpp: SSDs whose store is an older copy of itself, and records that are one. ARRAY.md,
-// rule 10.
+// manager_older_ssd.cpp: SSDs whose store is an older copy of itself, and records that are one.
 //
 // An SSD stores the term of a MAP SET before it answers; gnstord records that term of the SSD after the
 // answer, with the first change of a volume under this term and so before anything is written under it: what
@@ -23,12 +22,12 @@ constexpr std::uint64_t kRaiseAgainMs = 60'000;
 
 }  // namespace
 
-bool Manager::in_map(const SsdUuid& uuid) const {
+std::uint32_t Manager::slot_of(const SsdUuid& uuid) const {
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
         if (records_.map.slots[s].state != placement::SlotState::kEmpty &&
             std::equal(uuid.begin(), uuid.end(), records_.map.slots[s].ssd_uuid))
-            return true;
-    return false;
+            return s;
+    return kNoSlot;
 }
 
 void Manager::check_age(Drive& drive, std::uint64_t term) {
@@ -128,6 +127,7 @@ Result<void> Manager::admit(Drive& drive) {
         GN_ASSIGN(const SsdVolumes listed, drive.port->volume_list(records_.term));
         raise_due_ = raise_due_ || drive.admitted;
         drive.admitted = true;
+        drive.taken = 0;  // it may have been started anew since, and have forgotten what it did not keep
         check_age(drive, listed.term);
     }
     if (!drive.older.empty()) return error(Errc::kIo, "{}", drive.older);
@@ -161,9 +161,13 @@ void Manager::note_taken() {
     if (change.told || !change.ssd_terms.empty()) (void)commit(change).ok();
 }
 
+/// At most once a minute, and not beyond the last term that a rebuild of the records can follow.
+bool Manager::raise_is_due() const {
+    return raise_due_ && now_ms_ - raised_ms_ >= kRaiseAgainMs && records_.term < nvme::kTermOfDriveMost;
+}
+
 /// A copy of the SSD may have been taken while it was away: from here on that copy is older than the SSD.
 void Manager::raise_term() {
-    if (!raise_due_ || now_ms_ - raised_ms_ < kRaiseAgainMs || records_.term >= nvme::kLastTerm - 1) return;
     Change change;
     change.term = records_.term + 1;
     if (!commit(change).ok()) return;

@@ -53,8 +53,8 @@ Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_m
     Takeover t;
     t.store_empty = records_.term == 0;
     GN_TRY(list_drives(std::move(ports), t));
-    GN_ASSIGN(t.change.term, next_term(t));
     find_older(t);
+    GN_ASSIGN(t.change.term, next_term(t));
     drop_deleted(t);
     GN_TRY(merge_records(t));
     learn_clients(t);
@@ -87,7 +87,7 @@ Result<std::uint64_t> Manager::next_term(const Takeover& t) {
                      "move them away and let them be rebuilt from the SSDs",
                      newest);
     for (std::size_t d = 0; d < drives_.size(); ++d)
-        if (drives_[d].listed && newest + 1 - t.terms[d] > nvme::kTermLeapMost)
+        if (drives_[d].listed && drives_[d].older.empty() && newest + 1 - t.terms[d] > nvme::kTermLeapMost)
             report_.warnings.push_back(fmt::format(
                 "SSD {} has seen term {} and takes none so far above it as {}; stop what serves it, then "
                 "'gnstor ssd reset-term --term {}' on its store",
@@ -169,6 +169,15 @@ Result<void> Manager::merge_records(Takeover& t) {
                              "records belong to another "
                              "array; remove the one that does not belong",
                              drives_[d].identity.serial, id, record.name, known->second.name);
+            if (known != records_.volumes.end() && !reborn && known->second.revision == record.revision &&
+                !same_bytes(known->second, record))
+                return error(
+                    Errc::kCorrupt,
+                    "SSD {} and the records know volume '{}' under the same revision ({}) with other "
+                    "contents, although each revision is given out once: the records were used "
+                    "without this SSD's array, or are damaged; move them away to have them rebuilt "
+                    "from the SSDs, or remove the SSD that does not belong",
+                    drives_[d].identity.serial, record.name, record.revision);
             if (known != records_.volumes.end() && !reborn && known->second.revision >= record.revision)
                 continue;
             records_.volumes[id] = record;
@@ -279,11 +288,7 @@ std::uint32_t Manager::take_slots() {
     for (Drive& drive : drives_) {
         drive.slot = kNoSlot;
         drive.older_slot = kNoSlot;
-        for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-            if (records_.map.slots[s].state != placement::SlotState::kEmpty &&
-                std::equal(drive.identity.uuid.begin(), drive.identity.uuid.end(),
-                           records_.map.slots[s].ssd_uuid))
-                (drive.older.empty() ? drive.slot : drive.older_slot) = s;
+        (drive.older.empty() ? drive.slot : drive.older_slot) = slot_of(drive.identity.uuid);
         matched += drive.slot == kNoSlot ? 0 : 1;
     }
     return matched;
@@ -340,8 +345,7 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
             if (known == records_.volumes.end()) {
                 if (!read_only_.empty()) continue;  // when it can be stored
                 ++report_.repaired;
-                Result<void> gone = admit(drive);
-                if (gone.ok()) gone = drive.port->volume_remove(records_.term, seen.geometry.volume);
+                const Result<void> gone = remove_volume(drive, seen.geometry.volume);
                 if (!gone.ok()) drive.trouble = gone.error().message;
             } else if (same_bytes(known->second, seen)) {
                 current.insert(seen.geometry.volume);

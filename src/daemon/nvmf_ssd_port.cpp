@@ -100,6 +100,8 @@ Result<void> NvmfSsdPort::ensure_connected() {
     // Whoever serves it may be another program than before. An SSD that does not say is served all the same.
     const Result<nvme::IdentifyController> says = host_->identify_controller();
     firmware_ = says.ok() ? text_of(says->fr) : std::string();
+    const Result<nvme::IdentifyNamespace> ns = host_->identify_namespace();
+    keeps_terms_ = ns.ok() && (ns->nsattr & nvme::kNsattrWriteProtected) == 0;
     return {};
 }
 

@@ -38,6 +38,7 @@ class NvmfSsdPort final : public SsdPort {
     [[nodiscard]] std::uint32_t slot() const override { return slot_; }
     [[nodiscard]] SsdIdentity identity() const override { return identity_; }
     [[nodiscard]] bool is_new() const override { return is_new_; }
+    [[nodiscard]] bool keeps_terms() const override { return keeps_terms_; }
     Result<SsdVolumes> volume_list(std::uint64_t term) override;
     Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record) override;
     Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) override;
@@ -64,8 +65,9 @@ class NvmfSsdPort final : public SsdPort {
     const SsdIdentity identity_;
     const NvmfSsdPortOptions options_;
     std::unique_ptr<nvmf::HostController> host_;
-    std::string firmware_;  ///< of that connection
-    bool is_new_ = true;    ///< that connection is, or there was none yet
+    std::string firmware_;      ///< of that connection
+    bool keeps_terms_ = false;  ///< as Identify said on that connection
+    bool is_new_ = true;        ///< that connection is, or there was none yet
 };
 
 /// For SsdInfo::counters: of the port that has this SSD, as it says now; empty where it does not answer.

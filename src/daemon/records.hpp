@@ -35,7 +35,7 @@ struct Records {
     std::set<nvme::VolumeId> creating;  ///< of volumes: never seen in force, so nobody was told of them
     std::map<nvme::VolumeId, nvme::Epoch> retired;  ///< purged VIDs and the last epoch of their life
     /// The newest term that each SSD, by its UUID, is known to have stored: one that has seen less is older
-    /// than what it held (ARRAY.md, rule 10).
+    /// than what it held.
     std::map<SsdUuid, std::uint64_t> ssd_terms;
 };
 

@@ -5,9 +5,8 @@
 //   gnstord, are refused;
 //   * write-ahead log, synchronous = FULL: what save() acknowledged survives a kill and a power cut;
 //   * the file is locked while it is open: a second gnstord on it is refused;
-//   * a damaged file is refused, never repaired in silence; with `quarantine` it is set aside (name +
-//   ".damaged-<n>") and an empty
-//     one begun, which the Manager then fills from the drives.
+//   * each row has a checksum; a damaged file is refused, never repaired in silence; with `quarantine` it is
+//     set aside (name + ".damaged-<n>") and an empty one begun, which the Manager then fills from the drives.
 // One thread at a time.
 #pragma once
 
@@ -18,7 +17,9 @@
 
 namespace gnstor::daemon {
 
-inline constexpr int kStoreSchema = 4;
+inline constexpr int kStoreSchema = 5;
+/// Its usual name, beside the stores of the SSDs.
+inline constexpr char kRecordsFile[] = "records.db";
 
 struct SqliteStoreOptions {
     std::filesystem::path file;

@@ -45,8 +45,8 @@ Error ssd_error(nvme::Status status, std::string_view command, std::string_view 
         advice = "; is the program that serves it older than gnstord?";
     } else if (status == nvme::Status::kCommandSequenceError) {
         advice =
-            "; it takes no term so far above the newest that it has seen: stop what serves it, then "
-            "'gnstor ssd reset-term' on its store";
+            "; it takes no term so far above the newest that it has seen: start gnstord anew, whose log says "
+            "which term to give to 'gnstor ssd reset-term' on its store";
     } else if (status == nvme::Status::kNotGranted) {
         advice = "; it booted, or another gnstord asked it, since it was asked: it is asked again";
     }

@@ -49,6 +49,8 @@ class SsdPort {
     /// there than before. Until it is listed, no command goes to it that would raise its term; such a one
     /// fails with kIo.
     [[nodiscard]] virtual bool is_new() const { return false; }
+    /// Whether it stores the terms that it has seen. A write-protected SSD forgets them when it is closed.
+    [[nodiscard]] virtual bool keeps_terms() const { return true; }
     virtual Result<SsdVolumes> volume_list(std::uint64_t term) = 0;
     virtual Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record) = 0;
     virtual Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) = 0;

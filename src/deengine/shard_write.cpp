@@ -35,7 +35,7 @@ Status Shard::Impl::check_order(const ShardCommand& c) {
 
 /// What can be known before is refused by plan_write(), and leaves no trace. After it a page may not be had:
 /// flash fails, or the collector would need what the journal holds. Then blocks before that one are written,
-/// as by any command that failed: its sender sends it again, or its outcome is not known (ARRAY.md, rule 9).
+/// as by any command that failed: its sender sends it again, or its outcome is not known.
 Status Shard::Impl::write(const ShardCommand& c) {
     superseded_whole = true;
     if (const Status s = check_order(c); !ok(s)) return s;

@@ -210,6 +210,37 @@ class Files(Programs):
         self.cli("put", source, "--store", store, "--ssds", "1", "--capacity", "256MiB")
         self.cli("put", big, "--store", store)
 
+    def test_first_puts_at_the_same_time_lose_nothing(self):
+        """A put that is refused removes what it made, and nothing that another put into the same folder has made or makes."""
+        data = self.random.randbytes(200_000)
+        source = self.write("object", data)
+        big = self.root / "big"
+        with open(big, "wb") as f:
+            f.truncate(100 << 20)
+        stored = 0
+        for i in range(12):
+            self.store = self.root / f"new-{i}" / "store"
+            puts = [subprocess.Popen([GNSTOR, "put", str(path), "object", "--store", str(self.store), *SMALL], env=self.env,
+                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                    for path in ((source, big, source) if i % 2 else (big, source, big))]
+            count("commands", len(puts))
+            good = False
+            for put in puts:
+                said = put.communicate(timeout=DEADLINE_S)[1]
+                fits = put.args[2] == str(source)
+                good = good or put.returncode == 0
+                if put.returncode != 0:
+                    self.assertEqual(put.returncode, 1, said)
+                    self.assertTrue(b"in use" in said or not fits and b"does not fit" in said, said)
+                else:
+                    self.assertTrue(fits)
+            if not good:
+                self.objects("put", source, *SMALL)
+            stored += good
+            self.assertEqual(self.names(), {"object": len(data)})
+            self.assertEqual(self.fetched("object"), data)
+        self.assertGreater(stored, 0)
+
     def test_names_are_those_that_the_documents_say(self):
         data = self.begin()
         for name in ("", ".", "..", ".x", "a/b", "a\nb", "a\x01", "a b", "x" * 64, "x" * 5000, "\u00e4", "%"):

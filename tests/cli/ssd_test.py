@@ -158,7 +158,7 @@ class Ssd(Programs):
         store = self.dir / "ssd-0.store"
         self.ask("up", "--ssds", "1", "--capacity", "64MiB")
         self.ask("volume", "create", "v", "1MiB", "--replicas", "1")
-        self.assertIn("use", self.ask("ssd", "reset-term", store, code=1)["message"])
+        self.assertIn("use", self.ask("ssd", "reset-term", store, "--term", "1", code=1)["message"])
         self.cli("down")
         self.assertEqual(self.ask("ssd", "reset-term", store, "--term", "1000000")["term_before"], 1)
         self.assertIn("reset-term --term 1", self.cli("up", code=1).stderr.decode())
@@ -168,12 +168,13 @@ class Ssd(Programs):
             self.assertIn("1 to 1048574", refused)
             self.assertIn(f"Value {bad} ", refused)
         self.assertEqual(store.read_bytes(), before, "nothing is changed")
-        self.assertEqual(self.ask("ssd", "reset-term", store)["term"], 1)
+        self.assertIn("--term", self.cli("ssd", "reset-term", store, code=2).stderr.decode())
+        self.assertEqual(self.ask("ssd", "reset-term", store, "--term", "1")["term"], 1)
         self.ask("up")
         self.assertEqual([v["name"] for v in self.ask("volume", "list")["volumes"]], ["v"])
         fresh = self.root / "fresh"
         self.format(fresh, *SMALL)
-        self.assertIn("no gnstord", self.ask("ssd", "reset-term", fresh, code=1)["message"])
+        self.assertIn("no gnstord", self.ask("ssd", "reset-term", fresh, "--term", "1", code=1)["message"])
 
     def test_a_store_without_metadata_is_refused_with_a_sentence(self):
         store, _ = self.filled()

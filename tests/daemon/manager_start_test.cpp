@@ -219,6 +219,16 @@ TEST_F(ManagerTest, ADriveOfAnotherArrayIsRefused) {
     expect_error(Manager::start(*store, array.ports(), options, now), Errc::kCorrupt, "damaged");
 }
 
+TEST_F(ManagerTest, OtherContentsUnderTheSameRevisionAreRefused) {
+    ASSERT_TRUE(create(client("alice"), "v").ok());
+    const auto volume = array.flash[2]->volumes.begin();
+    volume->second.reader_count ^= 1;
+    array.boot();
+    expect_error(Manager::start(*store, array.ports(), options, now), Errc::kCorrupt, "the same revision");
+    volume->second.reader_count ^= 1;
+    start();
+}
+
 TEST_F(ManagerTest, ACreationThatWasNeverInForceIsNotListedAfterARestart) {
     const auto a = client("alice");
     // An earlier life of the VID that the records know nothing of: every drive refuses, but the first one's

@@ -42,10 +42,12 @@ class ModelSsd final : public SsdPort {
     std::function<Fault(bool after)> fault;
     bool full = false;  ///< has no room for any change, not even of what it has
 
-    bool connected_anew = false;  ///< since the last volume_list()
+    bool connected_anew = false;   ///< since the last volume_list()
+    bool write_protected = false;  ///< what commands change is forgotten when the array boots
 
     std::uint32_t slot() const override { return slot_; }
     bool is_new() const override { return connected_anew; }
+    bool keeps_terms() const override { return !write_protected; }
     SsdIdentity identity() const override {
         return SsdIdentity{flash_.uuid,
                            flash_.node,

@@ -69,6 +69,22 @@ TEST_F(OlderSsd, ACopyThatLacksNothingIsWholeAlsoAfterStartsThatOnlyRead) {
     EXPECT_TRUE(open(a, "v").ok());
 }
 
+TEST_F(OlderSsd, OneThatWasWriteProtectedIsWholeWhenItMayBeWrittenAgain) {
+    const auto a = client("alice");
+    ASSERT_TRUE(create(a, "v").ok());
+    stop();
+    const ModelFlash kept = *array.flash[1];
+    array.drives[1]->write_protected = true;
+    auto started = Manager::start(*store, array.ports(), options, now);
+    ASSERT_TRUE(started.ok()) << started.error().message;
+    manager = std::move(started).value();
+    ASSERT_TRUE(open(a, "v").ok());
+    stop();
+    *array.flash[1] = kept;  // what it was told is forgotten with its process
+    start();
+    EXPECT_EQ(state(1), "in");
+}
+
 TEST_F(OlderSsd, AllStoresAndTheRecordsCopiedBackTogetherAreWhole) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());

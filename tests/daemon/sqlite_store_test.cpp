@@ -11,6 +11,8 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+#include <random>
 
 using namespace gnstor;
 using namespace gnstor::daemon;
@@ -56,6 +58,12 @@ class SqliteStoreTest : public ::testing::Test {
         EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &message), SQLITE_OK) << message;
         sqlite3_close(db);
     }
+    /// As schema 4 had them.
+    void without_checksums() {
+        for (const char* table : {"array", "clients", "volumes", "creating", "retired", "ssds"})
+            sql(fmt::format("ALTER TABLE {} DROP COLUMN crc", table));
+        sql("PRAGMA user_version = 4");
+    }
     void expect_refused(Errc code, const std::string& part) {
         auto opened = open();
         ASSERT_FALSE(opened.ok()) << "expected: " << part;
@@ -96,6 +104,7 @@ TEST_F(SqliteStoreTest, WhatWasSavedIsThereAfterReopening) {
 
 TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    without_checksums();
     sql("DROP TABLE ssds; DROP TABLE creating; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 1");
     for (int opened = 0; opened < 2; ++opened) {
         auto store = open();
@@ -108,6 +117,7 @@ TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
 
 TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsRenewedAndRemembersTheMapThatWasInForce) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    without_checksums();
     sql("DROP TABLE ssds; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 2");
     Change told;
     told.told = 7;
@@ -167,13 +177,46 @@ TEST_F(SqliteStoreTest, ADamagedFileIsRefusedAndSetAsideOnlyWhenAsked) {
 TEST_F(SqliteStoreTest, DamagedRecordsAreRefused) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     sql("UPDATE volumes SET record = zeroblob(384)");
-    expect_refused(Errc::kCorrupt, "damaged");
+    expect_refused(Errc::kCorrupt, "the checksum of a volume is wrong");
     sql("DELETE FROM volumes");
     expect_refused(Errc::kCorrupt, "of no volume");
-    sql("DELETE FROM creating; UPDATE array SET map = x'00'");
-    expect_refused(Errc::kCorrupt, "map");
-    sql("DELETE FROM array");
+    sql("DELETE FROM creating; UPDATE array SET term = 8");
+    expect_refused(Errc::kCorrupt, "the checksum of its array record is wrong");
+    sql("UPDATE array SET term = 7; UPDATE retired SET epoch = 11");
+    expect_refused(Errc::kCorrupt, "the checksum of a retired VID is wrong");
+    sql("UPDATE retired SET epoch = 12; DELETE FROM array");
     expect_refused(Errc::kCorrupt, "array record");
+}
+
+/// Of each byte of a closed file that is not zero, and of some that are, one bit is flipped.
+TEST_F(SqliteStoreTest, AFlippedBitIsRefusedOrChangesNothing) {
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    const Records good = open().value()->load().value();
+    std::ifstream in(file(), std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    std::mt19937_64 random(1);
+    std::uint64_t refused = 0;
+    std::uint64_t harmless = 0;
+    for (std::size_t at = 0; at < bytes.size(); ++at) {
+        if (bytes[at] == 0 && random() % 64 != 0) continue;
+        std::string flipped = bytes;
+        flipped[at] = static_cast<char>(flipped[at] ^ (1 << random() % 8));
+        std::ofstream(file(), std::ios::binary | std::ios::trunc) << flipped;
+        const auto opened = open();
+        const auto loaded = opened.ok() ? opened.value()->load() : Result<Records>(opened.error());
+        ++(loaded.ok() ? harmless : refused);
+        if (!loaded.ok()) continue;
+        const Records& now = loaded.value();
+        EXPECT_TRUE(now.term == good.term && now.epoch_floor == good.epoch_floor && now.told == good.told &&
+                    std::memcmp(&now.map, &good.map, sizeof good.map) == 0 && now.clients == good.clients &&
+                    now.creating == good.creating && now.retired == good.retired &&
+                    now.ssd_terms == good.ssd_terms && now.volumes.size() == good.volumes.size() &&
+                    std::memcmp(&now.volumes.at(5), &good.volumes.at(5), sizeof good.volumes.at(5)) == 0)
+            << "byte " << at;
+    }
+    std::printf("GN_COUNT records_flips_refused=%llu\n", static_cast<unsigned long long>(refused));
+    std::printf("GN_COUNT records_flips_harmless=%llu\n", static_cast<unsigned long long>(harmless));
+    EXPECT_GT(refused, harmless);
 }
 
 TEST_F(SqliteStoreTest, ForeignAndNewerFilesAreRefusedAndLeftAlone) {

@@ -1,12 +1,9 @@
 // doubts_test.cpp: a young page that was torn, or has rotted: never zeroes or older data in silence, and
 // never an error where the older version is the answer. ARRAY.md, rule 18.
-#include "deengine/rig.hpp"
+#include "deengine/volume_rig.hpp"
 
 namespace gnstor::deengine::test {
 namespace {
-
-constexpr nvme::VolumeId kVolume = 1;
-constexpr nvme::ClientId kClient = 7;
 
 EngineOptions power_options(Mutation mutation = Mutation::kNone) {
     EngineOptions o = default_options();
@@ -22,39 +19,15 @@ EngineOptions cached_options() {
     return o;
 }
 
-class DoubtRig : public Rig {
+class DoubtRig : public VolumeRig {
   public:
-    explicit DoubtRig(EngineOptions o = power_options()) : Rig(24, 16, o) {
-        EXPECT_EQ(add(make_record(kVolume, kClient)), Status::kSuccess);
-        EXPECT_EQ(set_map(make_map(1)), Status::kSuccess);
-    }
-    [[nodiscard]] IoFields at(nvme::BlockAddress block, bool accept_older = false) const {
-        IoFields f = fields(kVolume, kClient, block);
-        f.accept_older = accept_older;
-        return f;
-    }
-    void put(nvme::BlockAddress block, std::uint64_t sequence) {
-        ASSERT_EQ(write(at(block), sequence, pattern(sequence)).status, Status::kSuccess);
-    }
-    Status status_of(nvme::BlockAddress block) {
-        Block got;
-        return read(at(block), got).status;
-    }
+    explicit DoubtRig(EngineOptions o = power_options()) : VolumeRig(o) {}
     Answer read_older(nvme::BlockAddress block) {
         Block got;
         return read(at(block, true), got);
     }
     /// One bit of the newest version of a block.
     void rot(nvme::BlockAddress block) { flash.flip_data(flash.find_last(kVolume, block), 1234); }
-    void boot(bool same_boot = false) {
-        options.same_boot = same_boot;
-        mount();
-        ASSERT_EQ(set_map(make_map(1)), Status::kSuccess);
-    }
-    /// Some seconds in which nobody asks for anything.
-    void idle() {
-        for (int i = 0; i < 8; ++i) engine->poll(now_ns += 1'000'000'000);
-    }
     [[nodiscard]] const EngineCounters& counters() const { return engine->counters(); }
 };
 

@@ -1,39 +1,13 @@
 // lost_records_test.cpp: a process was killed, and records of what it had written are lost in both copies:
-// what was acknowledged never reads as zeroes, or as an older version, in silence. ARRAY.md, rule 18.
-#include "deengine/rig.hpp"
+// what was acknowledged never reads as zeroes, or as an older version, in silence.
+#include "deengine/volume_rig.hpp"
 
 namespace gnstor::deengine::test {
 namespace {
 
-constexpr nvme::VolumeId kVolume = 1;
-constexpr nvme::ClientId kClient = 7;
-
-class LostRecords : public ::testing::Test, public Rig {
+class LostRecords : public ::testing::Test, public VolumeRig {
   protected:
-    LostRecords() : Rig(24, 16, default_options()) {
-        EXPECT_EQ(add(make_record(kVolume, kClient)), Status::kSuccess);
-        EXPECT_EQ(set_map(make_map(1)), Status::kSuccess);
-    }
-    [[nodiscard]] IoFields at(nvme::BlockAddress block, bool accept_older = false) const {
-        IoFields f = fields(kVolume, kClient, block);
-        f.accept_older = accept_older;
-        return f;
-    }
-    void put(nvme::BlockAddress block, std::uint64_t sequence) {
-        ASSERT_EQ(write(at(block), sequence, pattern(sequence)).status, Status::kSuccess);
-    }
-    Status status_of(nvme::BlockAddress block) {
-        Block got;
-        return read(at(block), got).status;
-    }
-    void boot(bool same_boot) {
-        options.same_boot = same_boot;
-        mount();
-        ASSERT_EQ(set_map(make_map(1)), Status::kSuccess);
-    }
-    void idle() {
-        for (int i = 0; i < 8; ++i) engine->poll(now_ns += 1'000'000'000);
-    }
+    LostRecords() : VolumeRig(default_options()) {}
     void lose(nvme::BlockAddress block) { flash.lose_record(flash.find_last(kVolume, block)); }
 };
 

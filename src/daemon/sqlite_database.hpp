@@ -1,0 +1,68 @@
+// sqlite_database.hpp: one SQLite file and what goes wrong with it, as errors that name the file.
+//
+// SQL gets a function gn_crc(table, value, ...): the CRC-32C of a row, over the type, the length and the
+// bytes of each value. SQLite itself has checksums in its write-ahead log alone. One thread at a time.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include <sqlite3.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace gnstor::daemon {
+
+struct CloseSqlite {
+    void operator()(sqlite3* db) const { sqlite3_close(db); }
+    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+};
+using Statement = std::unique_ptr<sqlite3_stmt, CloseSqlite>;
+
+class SqliteDatabase {
+  public:
+    explicit SqliteDatabase(std::filesystem::path file) : file_(std::move(file)) {}
+    ~SqliteDatabase();
+    SqliteDatabase(const SqliteDatabase&) = delete;
+    SqliteDatabase& operator=(const SqliteDatabase&) = delete;
+
+    /// Opens the file, exclusively: kBusy where another process has it open. Makes it where there is none.
+    Result<void> open();
+    void close();
+    [[nodiscard]] const std::filesystem::path& file() const { return file_; }
+    [[nodiscard]] bool is_read_only() const { return read_only_; }
+
+    Result<void> run(const std::string& sql, const char* what);
+    Result<Statement> prepare(const std::string& sql);
+    /// Of the first column of the first row.
+    Result<std::int64_t> number(const std::string& sql);
+    Result<void> finish(const Statement& statement, const char* what);
+    /// Calls row(statement) for each row, until one answers an error.
+    template <class Row>
+    Result<void> each(const std::string& sql, Row row) {
+        GN_ASSIGN(const Statement statement, prepare(sql));
+        for (;;) {
+            const int step = sqlite3_step(statement.get());
+            if (step == SQLITE_DONE) return {};
+            if (step != SQLITE_ROW) return failed("read");
+            if (Result<void> good = row(statement.get()); !good.ok()) return good;
+        }
+    }
+    /// SQLite's own check of its pages.
+    Result<void> check_integrity();
+    /// kCorrupt, with what is damaged and what to do.
+    [[nodiscard]] Error damaged(const std::string& what) const;
+
+  private:
+    Result<void> open_file();
+    [[nodiscard]] Error failed(const char* what) const;
+
+    const std::filesystem::path file_;
+    std::unique_ptr<sqlite3, CloseSqlite> db_;
+    int read_only_lock_ = -1;  ///< of the file, where it cannot be written to
+    bool read_only_ = false;
+};
+
+}  // namespace gnstor::daemon
