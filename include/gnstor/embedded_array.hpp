@@ -53,6 +53,10 @@ struct EmbeddedArrayOptions {
     /// the CPU's caches, from which it would have to be fetched. No more than a matter of speed.
     bool reads_for_device = false;
     bool direct_io = false;  ///< stores without the page cache (O_DIRECT)
+    /// An SSD whose store is refused as damaged is left out, with a warning in the daemon's start report,
+    /// where another SSD can be served and, of an EmbeddedArray, the records hold volumes, whose other
+    /// replicas then answer reads. Otherwise its error is that of the opening.
+    bool leave_out_damaged = false;
     /// A Unix socket by which other processes of this machine reach the SSDs over shared memory, at the loop
     /// wire's speed (RemoteArray); empty: none do.
     std::filesystem::path shm_socket;

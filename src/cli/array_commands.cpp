@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <utility>
@@ -84,7 +85,8 @@ int run_in_foreground(const Context& c, const UpOptions& o) {
 Result<json> describe_array(const Context& c, const UpOptions& o, bool started) {
     GN_ASSIGN(const json answer, c.control().get("/v1/ssds"));
     const json& ssds = answer.at("ssds");
-    const std::uint64_t each = ssds.empty() ? 0 : ssds.front().at("capacity_bytes").get<std::uint64_t>();
+    std::uint64_t each = 0;  // of one that is not missing
+    for (const json& ssd : ssds) each = std::max(each, ssd.at("capacity_bytes").get<std::uint64_t>());
     json notes = json::array();
     if (o.ssds_given && o.ssds * std::max<std::size_t>(1, o.plan.size()) != ssds.size())
         notes.push_back(fmt::format("the array has {} SSDs; --ssds {} counts only where an array is begun",

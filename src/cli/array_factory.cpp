@@ -202,6 +202,7 @@ Result<EmbeddedArrayOptions> embedded_options(const ArrayOptions& options) {
     embedded.scrub_pages_per_second = options.scrub_mib * kPagesPerMib;
     embedded.durability = options.durability;
     embedded.direct_io = options.direct_io;
+    embedded.leave_out_damaged = true;
     embedded.profile = options.profile;
     embedded.engine_threads = options.engine_threads != 0
                                   ? options.engine_threads
@@ -282,12 +283,17 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
         GN_ASSIGN(folder, StoreFolder::take(options.directory));
     }
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));
-    if (!create && present == 0)
-        return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
-                     options.directory.string(), options.directory.string());
     std::error_code failed;
     const fs::path file = options.directory / daemon::kRecordsFile;
     const bool there = fs::exists(file, failed);
+    if (!create && present == 0 && there)
+        return error(Errc::kNotFound,
+                     "{} holds the records of an array, but the stores of its SSDs (ssd-0.store and on) are "
+                     "missing; bring them back",
+                     options.directory.string());
+    if (!create && present == 0)
+        return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
+                     options.directory.string(), options.directory.string());
     if (folder && (present != 0 || there)) folder->keep();
     // Records beside the SSDs tell an SSD that is an older copy of itself. Reading makes none where there are
     // none: then each command learns what there is from the SSDs.

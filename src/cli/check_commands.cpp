@@ -28,6 +28,7 @@ json to_json(const deengine::RecoveryReport& r) {
             {"blocks_lost", r.blocks_lost},
             {"blocks_doubtful", r.blocks_doubtful},
             {"records_lost", r.records_lost},
+            {"volumes_in_doubt", r.volumes_in_doubt.size()},
             {"tombstones", r.tombstones},
             {"volumes", r.volumes},
             {"memory_bytes", r.memory_bytes},
@@ -123,8 +124,11 @@ std::string describe(const ssd::Recovered& r, const RecoverOptions& o, std::uint
     text += fmt::format("  in doubt  {} blocks, whose older versions are kept\n",
                         format_count(p.blocks_doubtful));
     if (p.records_lost != 0)
-        text += fmt::format("            and all blocks of no later epoch than {} lost records\n",
+        text += fmt::format("            {} records lost, of which blocks is not known\n",
                             format_count(p.records_lost));
+    for (const auto& [volume, epoch] : p.volumes_in_doubt)
+        text += fmt::format("            and all blocks of volume {} that are not of a later epoch than {}\n",
+                            volume, epoch);
     text += fmt::format("  cost      {:.3f} s ({:.3f} s a GiB of flash), {} of memory ({} a GiB)\n",
                         r.seconds, r.seconds / gib, format_bytes(p.memory_bytes),
                         format_bytes(static_cast<std::uint64_t>(static_cast<double>(p.memory_bytes) / gib)));

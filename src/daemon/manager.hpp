@@ -45,7 +45,8 @@ struct ManagerOptions {
     /// T_grant (ARRAY.md, rule 3), renewed by tick() at a third of it. All daemons of an array have the same:
     /// a start waits so long for what the one before has granted. 0: without end, for tests.
     std::uint32_t grant_ms = 10'000;
-    std::uint64_t seed = 0;  ///< of the volumes' hash factors
+    std::uint64_t seed = 0;               ///< of the volumes' hash factors
+    std::vector<std::string> warnings{};  ///< of what opened the SSDs; begin those of the StartReport
 };
 
 /// What start() found and did.

@@ -50,6 +50,7 @@ Result<std::unique_ptr<Manager>> Manager::start(RecordStore& store, std::vector<
 
 Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_ms) {
     GN_ASSIGN(records_, store_.load());
+    report_.warnings = options_.warnings;
     Takeover t;
     t.store_empty = records_.term == 0;
     GN_TRY(list_drives(std::move(ports), t));

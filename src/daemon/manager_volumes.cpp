@@ -227,6 +227,11 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
                 "volume '{}' is not created before SSD {} has taken the array's map{}{}; it is tried "
                 "again by itself, ask again later",
                 request.name, drive.identity.serial, drive.trouble.empty() ? "" : ": ", drive.trouble);
+    // It could not be in force before gnstord is started anew; recorded all the same, it would be in the way.
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+            return error(Errc::kState, "volume '{}' was not created: {}", request.name,
+                         missing_error(s).message);
     for (int attempt = 0;; ++attempt) {
         GN_ASSIGN(const nvme::VolumeRecord record, new_record(client, request));
         const nvme::VolumeId id = record.geometry.volume;

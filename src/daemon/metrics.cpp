@@ -28,6 +28,8 @@ const char* help_of(const std::string& counter) {
         {"bad_units", "Erase units taken out of use."},
         {"lost_blocks", "Blocks that recovery could not find whole."},
         {"doubtful_blocks", "Blocks whose newest version may have been torn: another replica is asked."},
+        {"doubtful_volumes",
+         "Volumes whose older blocks are all in doubt, for records are lost; of each service unit."},
         {"doubtful_reads", "Blocks read that were answered Doubtful."},
         {"young_units", "Service units with pages that a power cut could still put in doubt."},
         {"older_reads", "Blocks in doubt on every replica, read as their older version."},

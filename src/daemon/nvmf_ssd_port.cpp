@@ -240,6 +240,7 @@ SsdCounters counters_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, con
                 {"bad_units", log->bad_units},
                 {"lost_blocks", log->lost_blocks},
                 {"doubtful_blocks", log->doubtful_blocks},
+                {"doubtful_volumes", log->doubtful_volumes},
                 {"doubtful_reads", log->doubtful_reads},
                 {"older_reads", log->older_reads},
                 {"young_units", log->young_units},

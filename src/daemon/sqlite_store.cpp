@@ -112,7 +112,8 @@ Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
         return error(Errc::kCorrupt, "the record store {} has the impossible schema {}", db.file().string(),
                      schema);
     } else {
-        GN_TRY(renew(schema));
+        // A store that needs no renewal is not written to: its disk may be full.
+        if (schema < kStoreSchema) GN_TRY(renew(schema));
     }
     return db.run("COMMIT", "keep its tables");
 }

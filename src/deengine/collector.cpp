@@ -126,7 +126,7 @@ Shard::Impl::Copied Shard::Impl::copy_as(BlockKey key, PageNumber from, PageOob 
             }
             readable = false;
         } else if (status == FlashStatus::kNoRoom) {
-            if (!pool.exchange_open_unit(Stream::kCollector)) return Copied::kNoRoom;
+            if (!exchange_open_unit(Stream::kCollector)) return Copied::kNoRoom;
         } else {
             (void)pool.failed(Stream::kCollector, to);
             record_bad_units();

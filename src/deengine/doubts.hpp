@@ -8,11 +8,17 @@
 // known: then each block of each volume is in doubt whose present version is not of a later epoch than the
 // volume had at that mount.
 // Invariants
-//   * a block is in doubt exactly while its present order (page or tombstone) is older than the doubtful one;
-//   * doubts are made by a mount alone: afterwards a change of the block settles its doubt, or leaves it;
+//   * a block that is named is in doubt exactly while its present order (page or tombstone) is older than the
+//   doubtful one: a change settles its doubt for good, or leaves it;
+//   * a block of a volume of lost records is in doubt exactly while it has no version, or one that can be
+//   read and is of no later epoch: a write of a later epoch ends that, and the drop of its tombstone begins
+//   it again;
+//   * a volume of lost records stays one until it is deleted;
+//   * a mount alone names blocks, and volumes of lost records;
 //   * each complete checkpoint names all of them (LogType::kDoubt and kLostRecords in its records), so that
 //   they outlive it.
-// Bounded by capacity(): with more of them nothing is mounted (recovery_pages.cpp). Owned by one shard.
+// Bounded: of blocks that are named by capacity(), with more of them nothing is mounted (recovery_pages.cpp);
+// of volumes of lost records by the volumes that exist. Owned by one shard.
 #pragma once
 
 #include "deengine/block_map.hpp"

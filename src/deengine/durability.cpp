@@ -106,6 +106,21 @@ bool Shard::Impl::flush_journal() {
     return !journal.dirty() && bad_to_log.empty();
 }
 
+/// A unit that is closed before it is full must not look, after a kill, as if its last pages were missing:
+/// the journal says so before it speaks of another unit.
+bool Shard::Impl::exchange_open_unit(Stream stream) {
+    const std::uint32_t unit = pool.open_unit(stream);
+    if (unit != kNoUnit && pool.info(unit).next != 0) {
+        LogRecord record{};
+        record.type = LogType::kClosed;
+        record.first = unit;
+        record.blocks = pool.info(unit).next;
+        record.sequence = pool.info(unit).serial;
+        if (log(record)) (void)flush_journal();
+    }
+    return pool.exchange_open_unit(stream);
+}
+
 bool Shard::Impl::needs_sync() const {
     if (syncing) return false;
     return !wait_power.empty() || !wait_kill.empty() || checkpoint.wants_sync() || wants_units_back() ||

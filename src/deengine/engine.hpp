@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -84,7 +85,8 @@ struct EngineCounters {
     std::uint64_t groups_aged;          ///< groups that ended because they were old: nobody asked
     std::uint64_t tombstones_full;      ///< changes refused because the table of tombstones was full
     std::uint64_t forced;               ///< commands with FUA
-    std::uint64_t doubtful;             ///< blocks in doubt (a gauge)
+    std::uint64_t doubtful;             ///< blocks in doubt that are known by name (a gauge)
+    std::uint64_t doubtful_volumes;     ///< of which records are lost, of each shard (a gauge)
     std::uint64_t unstamped;  ///< shards with pages that a power cut could still make doubtful (a gauge)
     std::uint64_t doubts_refused,
         older_read;  ///< blocks read: answered Doubtful; answered with the older version
@@ -100,7 +102,10 @@ struct RecoveryReport {
     std::uint64_t blocks_lost;       ///< acknowledged, but their pages are gone: their reads fail
     std::uint64_t blocks_doubtful;   ///< their newest version is torn or rotten: another replica tells
     std::uint64_t records_lost;      ///< of which block is not known: all that is as old is in doubt
-    std::uint64_t memory_bytes;      ///< of map, unit table, tombstones
+    /// Records are lost of these volumes, found now or by earlier mounts: each block whose present version is
+    /// not of a later epoch than this one is in doubt.
+    std::map<nvme::VolumeId, nvme::Epoch> volumes_in_doubt;
+    std::uint64_t memory_bytes;  ///< of map, unit table, tombstones
     /// A line for each thing that was dropped or repaired, and why; at most kMaxFindings, then counted only.
     std::vector<std::string> findings;
     std::uint64_t findings_left_out;

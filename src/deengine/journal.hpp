@@ -70,14 +70,15 @@ enum class LogType : std::uint8_t {
         7,  ///< a version of block `first` that a recovery found torn or rotten; `blocks`: its content CRC
     kStamp = 8,        ///< nothing: its page shows that the groups before it are durable
     kLostRecords = 9,  ///< versions of any blocks of the volume, of epochs up to this one
+    kClosed = 10,      ///< a unit gets no further page, though it is not full: of it the medium had no room
 };
 
 struct LogRecord {
     LogType type;
     std::uint8_t reserved;
     std::uint16_t volume;
-    std::uint32_t first;   ///< kTombstone: first block; kUnitBad: unit; kTorn: page; kDoubt: block
-    std::uint32_t blocks;  ///< kTombstone: how many; kDoubt: content CRC
+    std::uint32_t first;   ///< kTombstone: first block; kUnitBad, kClosed: unit; kTorn: page; kDoubt: block
+    std::uint32_t blocks;  ///< kTombstone: how many; kDoubt: content CRC; kClosed: pages that it holds
     std::uint32_t epoch;
     std::uint64_t sequence;  ///< kTombstone, kDoubt: of its order; kFloor: the floor
     std::uint64_t reserved2;

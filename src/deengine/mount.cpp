@@ -120,6 +120,8 @@ void add_report(RecoveryReport& sum, RecoveryReport&& more) {
     sum.blocks_lost += more.blocks_lost;
     sum.blocks_doubtful += more.blocks_doubtful;
     sum.records_lost += more.records_lost;
+    for (const auto& [volume, epoch] : more.volumes_in_doubt)
+        sum.volumes_in_doubt[volume] = std::max(sum.volumes_in_doubt[volume], epoch);
     sum.memory_bytes += more.memory_bytes;
     sum.findings_left_out += more.findings_left_out;
     for (std::string& line : more.findings) {

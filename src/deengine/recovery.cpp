@@ -18,6 +18,7 @@ constexpr Step<ShardRecovery> ShardRecovery::kSteps[] = {
     {"apply young pages", &ShardRecovery::apply_young_pages, nullptr},
     {"drop stale entries", &ShardRecovery::drop_stale_entries, nullptr},
     {"settle doubts", &ShardRecovery::settle_doubts, nullptr},
+    {"tell lost records", &ShardRecovery::tell_lost_records, nullptr},
     {"count valid pages", &ShardRecovery::count_valid_pages, nullptr},
     {"write checkpoint", &ShardRecovery::write_checkpoint, nullptr},
     {"start", &ShardRecovery::start, &ShardRecovery::stop},
@@ -81,7 +82,7 @@ void ShardRecovery::find(std::string what) {
 Result<void> ShardRecovery::read_units() {
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         FoundUnit& unit = found(u);
-        unit.failed_from = pages_per_unit_;
+        unit.failed_from = unit.full_at = pages_per_unit_;
         unit.bad = flash_.is_bad(u);
         for (std::uint32_t i = 0; i < pages_per_unit_; ++i) {
             PageOob oob{};
@@ -101,6 +102,19 @@ Result<void> ShardRecovery::read_units() {
                 u));
         }
         if (unit.bad) ++report_.units_bad;
+    }
+    return {};
+}
+
+/// Each mount says it again: what an earlier one lost stays in doubt.
+Result<void> ShardRecovery::tell_lost_records() {
+    for (const auto& [volume, epoch] : impl_->doubts.lost()) {
+        nvme::Epoch& told = report_.volumes_in_doubt[volume];
+        told = std::max(told, epoch);
+        find(
+            fmt::format("records of pages are lost that may have been of volume {}: each of its blocks whose "
+                        "present version is of epoch {} or an earlier one is in doubt; another replica tells",
+                        volume, epoch));
     }
     return {};
 }

@@ -24,6 +24,7 @@
 #include "deengine/journal_index.hpp"
 #include "deengine/shard_impl.hpp"
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -52,13 +53,12 @@ class ShardRecovery {
         std::uint32_t young_from = 0;   ///< first page that the checkpoint does not speak of
         std::uint32_t last_good = 0;    ///< of young pages: one beyond the last good record
         std::uint32_t failed_from = 0;  ///< pages from here on could not be programmed
+        std::uint32_t full_at = 0;      ///< pages that it held when it was closed
     };
-    /// Pages that a unit held, as a page of the journal says.
-    struct PageCount {
-        std::uint32_t serial;
-        std::uint32_t pages;
-        std::uint32_t next_serial;
-        bool durable;  ///< no power cut took them
+    /// Pages that a unit held, as the journal says.
+    struct PagesTold {
+        std::uint32_t held = 0;
+        std::uint32_t durable = 0;  ///< no power cut took them
     };
     struct LoggedRecord {
         LogRecord record;
@@ -84,6 +84,7 @@ class ShardRecovery {
 
     // recovery.cpp
     Result<void> read_units();
+    Result<void> tell_lost_records();
     Result<void> count_valid_pages();
     Result<void> start();
     void stop();
@@ -102,11 +103,12 @@ class ShardRecovery {
     Result<void> drop_stale_entries();
 
     // recovery_lost.cpp
-    void note_counts(const JournalHeader& header, bool stamp);
+    void note_counts(const JournalHeader& header, PageNumber page, bool stamp);
     void judge_lost_tails();
-    void judge_count(const PageCount& count);
-    void judge_twins(std::uint32_t unit);
-    [[nodiscard]] bool was_opened(std::uint32_t serial) const;
+    void judge_count(std::uint32_t unit);
+    void judge_open_unit(std::uint32_t serial, std::uint32_t pages, std::uint32_t other_serial,
+                         std::uint32_t other_pages);
+    [[nodiscard]] bool may_be_open(std::uint32_t serial) const;
     void suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why);
     [[nodiscard]] std::uint32_t end_of(std::uint32_t unit);
     void lose_unknown(const std::string& what);
@@ -245,8 +247,9 @@ class ShardRecovery {
         bool doubt = false;  ///< what is as old is in doubt; false: nothing is mounted
     };
     std::vector<Suspect> suspects_;
-    std::vector<PageCount> counts_;
-    JournalHeader last_told_{};  ///< of the pages that told of most openings the first
+    std::map<std::uint32_t, PagesTold> told_;  ///< by serial
+    JournalHeader last_told_{};                ///< of the newest page of the journal that can be read
+    PageNumber last_told_page_ = kNoPage;
     bool records_lost_ = false;
     bool changed_ = false;  ///< something was found that the loaded checkpoint does not say
 };

@@ -86,7 +86,7 @@ void ShardRecovery::restore_units() {
             const bool was_open =
                 unit.young_from < pages_per_unit_ && unit.end < pages_per_unit_ && unit.end == end_of(u);
             info.state = was_open ? UnitState::kOpen : UnitState::kSealed;
-            if (is_remains(u)) info.next = pages_per_unit_;
+            if (is_remains(u) && unit.serial != 0) info.next = pages_per_unit_;
         }
         if (unit.bad) info.state = UnitState::kRetiring;
         impl_->pool.restore(u, info);

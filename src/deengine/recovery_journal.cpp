@@ -185,7 +185,7 @@ Result<void> ShardRecovery::read_log() {
             // be erased yet.
             if (twins.front().type == JournalPage::kCheckpointRecords) note_own_records(twins.front());
             const JournalHeader* end = number == loaded_.end ? journal_.read(twins.front()) : nullptr;
-            if (end != nullptr) note_counts(*end, false);
+            if (end != nullptr) note_counts(*end, twins.front().page, false);
             continue;
         }
         changed_ = true;
@@ -226,7 +226,7 @@ void ShardRecovery::read_log_page(const JournalPlace& place, const JournalHeader
         note_log_record(record);
         stamp = stamp || record.type == LogType::kStamp;
     }
-    note_counts(header, stamp);
+    note_counts(header, place.page, stamp);
 }
 
 void ShardRecovery::note_own_records(const JournalPlace& place) {
@@ -253,6 +253,8 @@ void ShardRecovery::note_log_record(const LogRecord& record) {
         unit.bad = true;
         if (unit.serial == record.sequence) unit.failed_from = std::min(unit.failed_from, record.blocks);
     }
+    if (record.type == LogType::kClosed && ours && found(record.first).serial == record.sequence)
+        found(record.first).full_at = record.blocks;
     if (record.type == LogType::kGap) known_gaps_.push_back({record.sequence, record.blocks, 0});
     if (record.type != LogType::kTorn || !in_range(record.first)) return;
     const std::uint64_t end = std::min<std::uint64_t>(std::uint64_t{record.first} + record.blocks,
@@ -386,6 +388,7 @@ Result<void> ShardRecovery::replay(const LoggedRecord& logged) {
         case LogType::kStamp:
             return {};
         case LogType::kUnitBad:
+        case LogType::kClosed:
         case LogType::kTorn:
         case LogType::kGap:
             return {};  // known before pages were judged

@@ -12,78 +12,85 @@
 #include "deengine/recovery.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <map>
-#include <utility>
 
 namespace gnstor::deengine {
 
-void ShardRecovery::note_counts(const JournalHeader& header, bool stamp) {
-    counts_.push_back({header.open_user, header.user_pages, header.next_serial, stamp});
-    counts_.push_back({header.open_collector, header.collector_pages, header.next_serial, stamp});
-    if (header.next_serial > last_told_.next_serial) last_told_ = header;
+void ShardRecovery::note_counts(const JournalHeader& header, PageNumber page, bool stamp) {
+    const auto note = [&](std::uint32_t serial, std::uint32_t pages) {
+        PagesTold& told = told_[serial];
+        told.held = std::max(told.held, pages);
+        if (stamp) told.durable = std::max(told.durable, pages);
+    };
+    note(header.open_user, header.user_pages);
+    note(header.open_collector, header.collector_pages);
+    last_told_ = header;
+    last_told_page_ = page;
 }
 
 void ShardRecovery::judge_lost_tails() {
-    for (const PageCount& count : counts_) judge_count(count);
+    for (const std::uint32_t u : young_) judge_count(u);
     for (const std::uint32_t u : young_)
         if (end_of(u) < found(u).young_from)
             suspect_tail(u, found(u).young_from - 1, "the checkpoint says that it was programmed");
     if (!only_killed_) return;
+    judge_open_unit(last_told_.open_user, last_told_.user_pages, last_told_.open_collector,
+                    last_told_.collector_pages);
+    judge_open_unit(last_told_.open_collector, last_told_.collector_pages, last_told_.open_user,
+                    last_told_.user_pages);
     for (const std::uint32_t u : young_) {
         const FoundUnit& unit = found(u);
-        const bool full = unit.serial < last_told_.next_serial && unit.serial != last_told_.open_user &&
-                          unit.serial != last_told_.open_collector;
-        if (full && !unit.bad && unit.end < pages_per_unit_)
-            suspect_tail(u, pages_per_unit_ - 1, "the journal says that its unit was full");
+        if (!may_be_open(unit.serial) && !unit.bad && unit.end < unit.full_at)
+            suspect_tail(u, unit.full_at - 1, "the journal says that its unit was full");
     }
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
+        if (!found(u).programmed || found(u).serial != 0 || found(u).bad) continue;
         // What a mount before found so stands in the unit table.
-        const bool known = loaded_.units[u - range_.first_unit].next == end_of(u);
-        if (found(u).programmed && found(u).serial == 0 && !found(u).bad && !known)
-            lose_unknown(fmt::format("unit {} holds pages and no record that can be read", u));
+        if (loaded_.units[u - range_.first_unit].next == found(u).end) continue;
+        lose_unknown(fmt::format("unit {} holds pages and no record that can be read", u));
     }
 }
 
-/// Of two pages with one record the second tells what the first is of, and its own record is gone: the same
-/// version is programmed again only where it cannot be read any more.
-void ShardRecovery::judge_twins(std::uint32_t u) {
-    std::map<std::pair<BlockKey, WriteOrder>, std::pair<PageNumber, PageOob>> seen;
-    for (std::uint32_t i = found(u).young_from; i < found(u).end; ++i) {
-        const PageNumber page = u * pages_per_unit_ + i;
-        PageOob oob{};
-        if (is_torn(page) || read_record(page, oob) != Record::kGood || oob.kind != PageKind::kData) continue;
-        const std::pair key{make_key(oob.vid, oob.vba), WriteOrder::of(oob)};
-        const auto [it, first] = seen.try_emplace(key, page, oob);
-        if (first || std::memcmp(&it->second.second, &oob, sizeof(oob)) != 0) continue;
-        if (!is_readable(it->second.first, oob) && is_readable(page, oob)) continue;
-        lose_unknown(fmt::format("pages {} and {} (unit {}) have one record", it->second.first, page, u));
-    }
+/// As the newest page of the journal says, or it was opened since.
+bool ShardRecovery::may_be_open(std::uint32_t serial) const {
+    return serial >= last_told_.next_serial || serial == last_told_.open_user ||
+           serial == last_told_.open_collector;
 }
 
 /// Whether the last pages are there that a unit held when a page of the journal was programmed.
-void ShardRecovery::judge_count(const PageCount& count) {
-    if (count.serial == 0 || count.pages == 0 || !(only_killed_ || count.durable)) return;
-    const auto unit = std::ranges::find_if(
-        found_, [&](const FoundUnit& f) { return f.serial == count.serial && !f.system; });
-    if (unit == found_.end()) {
-        if (only_killed_ && !was_opened(count.next_serial))
-            lose_unknown(
-                fmt::format("the unit of serial {} held {} pages, as the journal says, and none of "
-                            "their records is there",
-                            count.serial, count.pages));
-        return;
-    }
-    const auto index = static_cast<std::uint32_t>(unit - found_.begin());
-    const bool young = unit->young_from < pages_per_unit_;
-    if (young && unit->end < count.pages)
-        suspect_tail(range_.first_unit + index, count.pages - 1, "the journal says that it was programmed");
+void ShardRecovery::judge_count(std::uint32_t u) {
+    const auto told = told_.find(found(u).serial);
+    if (told == told_.end()) return;
+    const std::uint32_t pages = only_killed_ ? told->second.held : told->second.durable;
+    if (found(u).end < pages) suspect_tail(u, pages - 1, "the journal says that it was programmed");
 }
 
-/// Whether a unit of this serial, or a later one, was opened: then what was open before may have been filled,
-/// emptied and erased.
-bool ShardRecovery::was_opened(std::uint32_t serial) const {
-    return std::ranges::any_of(found_, [&](const FoundUnit& f) { return !f.system && f.serial >= serial; });
+/// Whether a unit is there at all that was open, with pages in it, in the newest page of the journal. It may
+/// have been erased since, and the kill came before anything was programmed there. But
+///   * a mount that was killed before this one begins its checkpoint behind that page, before any erasure;
+///   * in operation a unit is erased when it has been filled, and each page that filled it is superseded or
+///   moved: in units opened since, or in the other one that was open, if that has grown by as much.
+/// Of pages that the checkpoint knows its map tells.
+void ShardRecovery::judge_open_unit(std::uint32_t serial, std::uint32_t pages, std::uint32_t other_serial,
+                                    std::uint32_t other_pages) {
+    if (serial == 0 || pages == 0 || last_told_page_ == kNoPage) return;
+    const FoundUnit& journal = found(unit_of(last_told_page_));
+    const bool has_room =
+        last_told_page_ % pages_per_unit_ + 1 == journal.end && !journal.bad && journal.end < pages_per_unit_;
+    if (std::ranges::any_of(loaded_.units, [&](const CheckpointUnit& then) {
+            return then.serial == serial && then.next >= pages;
+        }))
+        return;
+    const FoundUnit* other = nullptr;
+    for (const FoundUnit& unit : found_) {
+        if (unit.serial == serial || unit.serial >= last_told_.next_serial) return;
+        if (unit.serial == other_serial && other_serial != 0) other = &unit;
+    }
+    const std::uint32_t grown = other != nullptr && other->end > other_pages ? other->end - other_pages : 0;
+    if (!has_room || grown + pages >= pages_per_unit_) return;
+    lose_unknown(
+        fmt::format("the unit of serial {} held {} pages, as the journal says, and none of their "
+                    "records is there",
+                    serial, pages));
 }
 
 void ShardRecovery::suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why) {

@@ -23,7 +23,6 @@ Result<void> ShardRecovery::judge_young_pages() {
         ++report_.units_half_erased;
         find(fmt::format("unit {} was half erased: what is left in it was erased before", u));
     }
-    for (const std::uint32_t u : young_) judge_twins(u);
     for (const std::uint32_t u : young_) judge_unit(u);
     judge_lost_tails();
     return {};
@@ -61,6 +60,9 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
             suspects_.push_back({bad, "the log shows that its unit was complete before the last two groups"});
         } else if (counts && only_killed_ && bad % pages_per_unit_ + 1 != unit.end) {
             suspects_.push_back({bad, "a killed process tears the last page of a unit alone"});
+        } else if (counts && only_killed_ && !may_be_open(unit.serial)) {
+            // An erasure clears records from the last to the first, and the kill may have come inside it.
+            suspects_.push_back({bad, "the journal says that its unit was full", true});
         } else if (counts && only_killed_) {
             lose_unknown(
                 fmt::format("page {} (unit {}) was being programmed by a process that was killed, or "
@@ -183,10 +185,12 @@ Result<void> ShardRecovery::judge_suspects() {
         return valid;
     };
     std::vector<bool> valid = valid_units();
+    std::set<std::uint32_t> looked_at;
     std::set<std::uint32_t> emptied;
     for (const Suspect& suspect : suspects_) {
         const std::uint32_t u = unit_of(suspect.page);
-        if (valid[u - range_.first_unit] && take_copies_of(u)) emptied.insert(u);
+        if (!valid[u - range_.first_unit] || !looked_at.insert(u).second) continue;
+        if (take_copies_of(u)) emptied.insert(u);
     }
     valid = valid_units();
     for (const std::uint32_t u : emptied) valid[u - range_.first_unit] = false;
@@ -208,13 +212,18 @@ Result<void> ShardRecovery::judge_suspects() {
 
 /// Of a page and its copy of the same group it cannot be told which came later. If all that is valid in this
 /// unit has such a twin in another one, the twins are the copies and this unit was empty: they count. So it
-/// was where a twin is of a later group and its contents have rotted, but then what is here counts.
+/// was where a twin is of a later group and its contents have rotted, but then what is here counts. The cut
+/// may also have torn that twin before anybody was to rely on it, and what is missing here has rotted.
 bool ShardRecovery::take_copies_of(std::uint32_t u) {
     const std::uint32_t serial = found(u).serial;
-    if (std::ranges::find(stamps_, serial, &Stamp::open_collector) != stamps_.end()) return false;
+    const bool collects = std::ranges::find(stamps_, serial, &Stamp::open_collector) != stamps_.end();
     std::uint32_t valid = 0;
     impl_->map.for_each_page([&](PageNumber page) { valid += unit_of(page) == u ? 1 : 0; });
-    std::map<BlockKey, PageNumber> copies;
+    struct Copy {
+        PageNumber counts;
+        bool damaged;
+    };
+    std::map<BlockKey, Copy> copies;
     for (const std::uint32_t other : young_) {
         for (std::uint32_t i = found(other).young_from; i < found(other).end && other != u; ++i) {
             const PageNumber page = other * pages_per_unit_ + i;
@@ -228,13 +237,23 @@ bool ShardRecovery::take_copies_of(std::uint32_t u) {
             if (read_record(entry->page, original) != Record::kGood) continue;
             const bool torn = is_torn(page) || !is_readable(page, oob);
             const std::int64_t later = since_begin(oob.group) - since_begin(original.group);
-            if (torn ? later <= 0 : later != 0) continue;
-            if (order_of(entry->page, original) == order_of(page, oob))
-                copies.emplace(key, torn ? entry->page : page);
+            if (torn ? later <= 0 : (later != 0 || collects)) continue;
+            if (order_of(entry->page, original) != order_of(page, oob)) continue;
+            if (torn) {
+                copies.try_emplace(key, Copy{entry->page, true});
+            } else {
+                copies.insert_or_assign(key, Copy{page, false});
+            }
         }
     }
     if (copies.size() != valid) return false;
-    for (const auto& [key, page] : copies) impl_->map.update(key, {page, false});
+    const auto damaged = std::ranges::count_if(copies, [](const auto& copy) { return copy.second.damaged; });
+    if (damaged != 0)
+        lose_unknown(
+            fmt::format("unit {} was half erased, or a record in it has rotted: {} of the {} pages "
+                        "that were copied from it have damaged contents",
+                        u, damaged, valid));
+    for (const auto& [key, copy] : copies) impl_->map.update(key, {copy.counts, false});
     return true;
 }
 

@@ -307,6 +307,7 @@ void Shard::Impl::refresh_gauges() {
     counters.units_erased = pool.units_erased();
     counters.tombstones = tombstones.size();
     counters.doubtful = doubts.size();
+    counters.doubtful_volumes = doubts.lost().size();
     counters.unstamped = unstamped ? 1 : 0;
     counters.displaced = map.moves();
     counters.displaced_in_slices = checkpoint.moves_across();

@@ -122,6 +122,7 @@ struct Shard::Impl {
     bool sync_now();
     void settle();
     bool flush_journal();
+    bool exchange_open_unit(Stream stream);
     bool log(const LogRecord& record);
     /// What is left to the journal is what the next two checkpoints need: without those nothing of it ever
     /// comes free again.

@@ -227,7 +227,7 @@ Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, 
         if (status != FlashStatus::kNoRoom) {
             (void)pool.failed(stream, page);
             record_bad_units();
-        } else if (!pool.exchange_open_unit(stream)) {
+        } else if (!exchange_open_unit(stream)) {
             // The unit is good: a full disk below says nothing of it, and may have room again tomorrow.
             return Status::kCapacityExceeded;
         }

@@ -81,6 +81,7 @@ struct EmbeddedArray::Impl {
         daemon_options.manager.lease_ms = options.lease_ms;
         daemon_options.manager.grant_ms = options.grant_ms;
         daemon_options.manager.seed = options.seed;
+        daemon_options.manager.warnings = node->left_out();
         daemon_options.ssd_counters = [this](const daemon::SsdInfo& ssd) {
             return daemon::counters_of(ports, ssd);
         };
@@ -104,7 +105,12 @@ Result<std::unique_ptr<EmbeddedArray>> EmbeddedArray::open(const EmbeddedArrayOp
     GN_TRY(check(options));
     auto impl = std::make_unique<Impl>();
     impl->options = options;
-    GN_ASSIGN(impl->node, embedded::Node::open(options, impl->wire, kNodeAddress));
+    // Without records, or without volumes in them, an array of the other SSDs would be begun.
+    if (options.leave_out_damaged) {
+        GN_ASSIGN(const daemon::Records known, records->load());
+        impl->options.leave_out_damaged = known.map.version != 0 && !known.volumes.empty();
+    }
+    GN_ASSIGN(impl->node, embedded::Node::open(impl->options, impl->wire, kNodeAddress));
     GN_TRY(impl->open_host_nic());
     GN_TRY(impl->connect_ports());
     GN_TRY(impl->start_daemon(std::move(records)));
@@ -129,7 +135,7 @@ daemon::InProcessControlPlane& EmbeddedArray::daemon() {
     return *impl_->daemon;
 }
 std::string EmbeddedArray::wire() const {
-    return fmt::format("loop: {} SSDs in this process", impl_->options.ssds);
+    return fmt::format("loop: {} SSDs in this process", impl_->node->ssd_count());
 }
 
 void EmbeddedArray::suspend_daemon() {

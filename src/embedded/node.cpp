@@ -37,6 +37,11 @@ ssd::Durability durability_of(SsdDurability durability) {
     return ssd::Durability::kDefault;
 }
 
+/// Whether the error says something of this store alone, and not of the machine or of the options.
+bool is_of_one_store(Errc code) {
+    return code == Errc::kCorrupt || code == Errc::kIo;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, rdma::LoopWire& wire,
@@ -69,6 +74,7 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, co
     nic.seed = options.seed;
     GN_ASSIGN(node->nic_, rdma::SoftNic::open(*node->udp_, nic));
     GN_TRY(node->open_drives(options));
+    for (const std::string& which : node->left_out_) log_warn("{}", which);
     node->port_ = listen.port;
     GN_TRY(node->open_target());
     if (!listen.shm.empty()) {
@@ -186,16 +192,25 @@ Result<void> Node::open_drives(const EmbeddedArrayOptions& options) {
 }
 
 Result<void> Node::serve_drives(const EmbeddedArrayOptions& options) {
+    Result<void> refused;
     for (std::uint32_t i = 0; i < options.ssds; ++i) {
         // Service units of all drives go round the threads, a drive's beginning with the one that fetches its
         // commands.
         std::vector<Reactor*> units;
         for (std::size_t u = 0; u < drive_reactors_.size(); ++u)
             units.push_back(drive_reactors_[(first_thread(i) + u) % drive_reactors_.size()]);
-        GN_ASSIGN(std::unique_ptr<ssd::Drive> opened,
-                  ssd::Drive::open(drive_options(options, i), *units.front(), units));
-        drives_.push_back(std::move(opened));
+        Result<std::unique_ptr<ssd::Drive>> opened =
+            ssd::Drive::open(drive_options(options, i), *units.front(), units);
+        if (opened.ok()) {
+            drives_.push_back(std::move(opened).value());
+            continue;
+        }
+        if (!options.leave_out_damaged || !is_of_one_store(opened.error().code)) return opened.error();
+        if (left_out_.empty()) refused = opened.error();
+        left_out_.push_back(fmt::format("SSD {} is left out, because its store cannot be used: {}", i,
+                                        opened.error().message));
     }
+    if (drives_.empty()) return refused;
     return {};
 }
 

@@ -77,6 +77,8 @@ class Node {
     [[nodiscard]] bool serves_shm() const { return shm_ != nullptr; }
     [[nodiscard]] EmbeddedSsd describe(std::uint32_t index) const;
     [[nodiscard]] std::vector<EngineThread> engine_threads() const;
+    /// Of each SSD that was left out (EmbeddedArrayOptions::leave_out_damaged): which one, why, what to do.
+    [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
 
   private:
     explicit Node(std::string address) : address_(std::move(address)) {}
@@ -102,7 +104,8 @@ class Node {
     std::uint32_t units_a_drive_ = 1;
     std::unique_ptr<rdma::UdpWire> udp_;
     std::unique_ptr<rdma::SoftNic> nic_;
-    std::vector<std::unique_ptr<ssd::Drive>> drives_;
+    std::vector<std::unique_ptr<ssd::Drive>> drives_;  ///< without those that were left out
+    std::vector<std::string> left_out_;
     std::string port_;  ///< of a listener that leads to all; empty: each SSD has one of its own
     std::unique_ptr<nvmf::Target> target_;
     std::unique_ptr<rdma::ShmServer> shm_;

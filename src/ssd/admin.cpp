@@ -87,6 +87,7 @@ nvme::SsdCountersLog counters_log(const deengine::EngineCounters& c) {
     log.bad_units = c.units_bad;
     log.lost_blocks = c.lost_blocks;
     log.doubtful_blocks = c.doubtful;
+    log.doubtful_volumes = c.doubtful_volumes;
     log.doubtful_reads = c.doubts_refused;
     log.older_reads = c.older_read;
     log.young_units = c.unstamped;

@@ -92,7 +92,7 @@ Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mod
     if (!file.ok() && file.error().code == Errc::kNotFound) {
         GN_ASSIGN(const NewStore what, new_store_for(o));
         file = StoreFile::create(o.file, what);
-        if (file.ok()) GN_TRY(file.value()->begin_use(request));
+        if (file.ok()) GN_TRY(file.value()->plan_use(request));
     }
     GN_ASSIGN(std::unique_ptr<StoreFile> opened, std::move(file));
     if (opened->backbone(o.backbone) == BootBackbone::kDirect) {

@@ -64,6 +64,7 @@ FlashStatus DirectFlash::check_program(PageNumber page, const PageOob& oob) {
     if (!range_.has(unit) || oob.kind == PageKind::kErased) return FlashStatus::kRefused;
     Unit& u = units_[unit - range_.first];
     if (u.bad || page % geometry_.pages_per_unit != u.next) return FlashStatus::kRefused;
+    if (!shared_.file->begin_changes()) return FlashStatus::kProgramFailed;
     if (u.has_room) return FlashStatus::kOk;
     // A copy of a store may have lost the room of a unit that was begun; a device has it all.
     const std::uint64_t bytes = std::uint64_t{geometry_.pages_per_unit} * nvme::kBlockBytes;
@@ -98,7 +99,7 @@ void DirectFlash::store_record(PageNumber page, PageOob& oob) {
     std::memcpy(record_of(page), &oob, sizeof oob);
     unit_of(page).next = page % geometry_.pages_per_unit + 1;
     mark_dirty(page / kRecordsPerLine);
-    if (oob.kind == PageKind::kSystem) newest_journal_page_ = {page, oob.sequence};
+    if (const auto number = journal_page_of(oob); number != 0) newest_journal_page_ = {page, number};
     unsynced_ = true;
     if (!staged_.contains(page)) page_written(page);
 }
@@ -191,6 +192,7 @@ FlashStatus DirectFlash::read_oob(PageNumber page, PageOob& oob) {
 
 FlashStatus DirectFlash::erase(std::uint32_t unit) {
     if (!range_.has(unit) || is_bad(unit)) return FlashStatus::kRefused;
+    if (!shared_.file->begin_changes()) return FlashStatus::kProgramFailed;
     const PageNumber first = unit * geometry_.pages_per_unit;
     const std::uint32_t next = units_[unit - range_.first].next;
     // Writes of its pages or lines that landed after this would undo it.

@@ -38,15 +38,15 @@ Result<std::uint32_t> logical_block_of(int fd, const StoreFile& file) {
     return static_cast<std::uint32_t>(bytes);
 }
 
-/// Makes `line`, records from this page's on, those that count. Returns of how many one copy was damaged.
-std::uint64_t unite_copies(std::byte* line, const std::byte* copies, deengine::PageNumber page) {
-    std::uint64_t rotten = 0;
+/// Makes `line`, records from this page's on, those that count.
+RecordDamage unite_copies(std::byte* line, const std::byte* copies, deengine::PageNumber page) {
+    RecordDamage damage;
     for (std::size_t at = 0; at < kStorePage; at += sizeof(deengine::PageOob)) {
         const RecordCopies found = compare_records(line + at, copies + at, page++);
         std::memcpy(line + at, &found.counts, sizeof found.counts);
-        rotten += found.rotten || found.contradict ? 1 : 0;
+        damage.add(found);
     }
-    return rotten;
+    return damage;
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ std::uint64_t unite_copies(std::byte* line, const std::byte* copies, deengine::P
 Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile> file,
                                                        DirectOptions options) {
     // Whoever opens it after a kill would take what is missing for damage.
-    if (file->boot().state == BootState::kOpen && file->boot().backbone != BootBackbone::kDirect)
+    if (!file->may_be_changed_by(BootBackbone::kDirect))
         return error(Errc::kState, "the store {} is not recorded as used directly", file->path().string());
     std::unique_ptr<DirectStore> store(new DirectStore);
     DirectFile& s = store->shared_;
@@ -91,7 +91,7 @@ Result<void> DirectStore::load_records() {
     shared_.records = Mapping(at, bytes);
     AlignedBuffer chunk(kLoadBytes), copies(kLoadBytes);
     const AlignedBuffer zeroes(kStorePage);
-    std::uint64_t rotten = 0;
+    RecordDamage damage;
     for (std::size_t done = 0; done < bytes; done += kLoadBytes) {
         const std::size_t now = std::min(kLoadBytes, bytes - done);
         const int fd = shared_.direct.get();
@@ -104,8 +104,12 @@ Result<void> DirectStore::load_records() {
             std::byte* const line = chunk.data() + p;
             const auto first = static_cast<deengine::PageNumber>((done + p) / sizeof(deengine::PageOob));
             if (std::memcmp(line, copies.data() + p, kStorePage) != 0) {
-                rotten += unite_copies(line, copies.data() + p, first);
-                shared_.to_mend.push_back(static_cast<std::uint32_t>((done + p) / kStorePage));
+                const RecordDamage here = unite_copies(line, copies.data() + p, first);
+                damage.add(here);
+                // Of two copies that contradict each other none is the page's: both stay on the medium until
+                // the line is written for another reason, so that a check can name them.
+                if (here.contradicting == 0)
+                    shared_.to_mend.push_back(static_cast<std::uint32_t>((done + p) / kStorePage));
             }
             // Pages of zeroes stay unmapped: memory is used for what was programmed.
             if (std::memcmp(line, zeroes.data(), kStorePage) == 0) continue;
@@ -113,7 +117,7 @@ Result<void> DirectStore::load_records() {
             note_journal_pages(line, first);
         }
     }
-    shared_.file->note_rotten_records(rotten);
+    shared_.file->note_record_damage(damage);
     return {};
 }
 

@@ -42,27 +42,34 @@ MappedFlash::MappedFlash(MappedFile& file, UnitRange range) : shared_(file) {
     const Superblock& s = file.file().superblock();
     unit_bytes_ = std::uint64_t{s.pages_per_unit} * nvme::kBlockBytes;
     attach(s.geometry(), file.data(), file.records(), file.record_copies(), range);
-    file.file().note_rotten_records(scan_records());
+    record_damage_ = scan_records();
     if (file.file().superblock().service_units == 1 || range.units < s.units)
         file.file().note_journal_page(range.first * s.pages_per_unit, scanned_journal_page());
 }
 
-FlashStatus MappedFlash::program(deengine::PageNumber page, const std::byte* data, deengine::PageOob& oob) {
+bool MappedFlash::begin_changes() {
+    if (!shared_.file().begin_changes()) return false;
     dirty_ = true;
+    mend_records();
+    return true;
+}
+
+FlashStatus MappedFlash::program(deengine::PageNumber page, const std::byte* data, deengine::PageOob& oob) {
+    if (!begin_changes()) return FlashStatus::kProgramFailed;
     const FlashStatus status = FlashArray::program(page, data, oob);
-    if (status == FlashStatus::kOk && oob.kind == deengine::PageKind::kSystem)
-        shared_.file().note_journal_page(page, oob.sequence);
+    if (const std::uint64_t number = journal_page_of(oob); status == FlashStatus::kOk && number != 0)
+        shared_.file().note_journal_page(page, number);
     return status;
 }
 
 FlashStatus MappedFlash::erase(std::uint32_t unit) {
-    dirty_ = true;
+    if (!begin_changes()) return FlashStatus::kProgramFailed;
     return FlashArray::erase(unit);
 }
 
 FlashStatus MappedFlash::copy_back(deengine::PageNumber from, deengine::PageNumber to, deengine::PageOob& oob,
                                    std::uint32_t* crcs) {
-    dirty_ = true;
+    if (!begin_changes()) return FlashStatus::kProgramFailed;
     return FlashArray::copy_back(from, to, oob, crcs);
 }
 
@@ -72,6 +79,7 @@ FlashStatus MappedFlash::sync_begin(SyncLevel level) {
     in_flight_ = true;
     ticket_ = 0;
     if (level == SyncLevel::kKill || !dirty_) return FlashStatus::kOk;
+    mend_records();
     // Cleared before: what is stored meanwhile may be missed by this sync and is for the next.
     dirty_ = false;
     fence_streamed_copies();  // the sync is another thread's
@@ -90,6 +98,7 @@ SyncState MappedFlash::sync_poll() {
 FlashStatus MappedFlash::sync(SyncLevel level) {
     if (shared_.file().failed()) return FlashStatus::kProgramFailed;
     if (level == SyncLevel::kKill || !dirty_) return FlashStatus::kOk;
+    mend_records();
     dirty_ = false;
     fence_streamed_copies();  // the sync is another thread's
     SyncWorker& worker = shared_.worker();
@@ -137,8 +146,13 @@ Result<std::unique_ptr<FileStore>> FileStore::create(const std::filesystem::path
 
 Result<FlashParts> FileStore::parts(std::uint32_t count) {
     FlashParts made;
-    for (std::uint32_t i = 0; i < count; ++i)
-        made.push_back(std::make_unique<MappedFlash>(*held, UnitRange::of(geometry().units, i, count)));
+    RecordDamage damage;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        auto part = std::make_unique<MappedFlash>(*held, UnitRange::of(geometry().units, i, count));
+        damage.add(part->record_damage());
+        made.push_back(std::move(part));
+    }
+    held->file().note_record_damage(damage);
     if (count == superblock().service_units) GN_TRY(held->file().check_journals());
     return made;
 }

@@ -61,12 +61,19 @@ class MappedFlash : public FlashArray {
     using deengine::Flash::sync;
     deengine::FlashStatus sync(deengine::SyncLevel level) override;
 
+    /// What was found of its records at its construction.
+    [[nodiscard]] const RecordDamage& record_damage() const { return record_damage_; }
+
   protected:
     bool reserve_unit(std::uint32_t unit) override;
     void release_unit(std::uint32_t unit) override;
 
   private:
+    /// Before anything of it changes. False: nothing may.
+    [[nodiscard]] bool begin_changes();
+
     MappedFile& shared_;
+    RecordDamage record_damage_;
     std::uint64_t unit_bytes_;
     std::uint64_t ticket_ = 0;  // of the sync in flight; 0: none, or one that needed nothing
     bool in_flight_ = false;

@@ -35,39 +35,62 @@ void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::
     reserved_unit_ = geometry.units;
 }
 
-bool FlashArray::mend(PageNumber page) {
+PageOob FlashArray::settled(PageNumber page) const {
+    return compare_records(oob_ + std::size_t{page} * sizeof(PageOob), copy_of(page), page).counts;
+}
+
+void FlashArray::mend(PageNumber page) {
     std::byte* const first = oob_ + std::size_t{page} * sizeof(PageOob);
     const RecordCopies found = compare_records(first, copy_of(page), page);
-    if (found.equal) return false;
+    // Of two that contradict each other none is the page's: both stay, so that a check can name them.
+    if (found.equal || found.contradict) return;
     // One after the other, so that one of the two stands at every instant.
     std::memcpy(copy_of(page), &found.counts, sizeof found.counts);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::memcpy(first, &found.counts, sizeof found.counts);
-    return found.rotten || found.contradict;
 }
 
-std::uint64_t FlashArray::scan_records() {
-    std::uint64_t rotten = 0;
+void FlashArray::mend_records() {
+    if (units_to_mend_.empty()) return;
+    for (const std::uint32_t unit : units_to_mend_)
+        for (std::uint32_t p = 0; p < geometry_.pages_per_unit; ++p)
+            mend(unit * geometry_.pages_per_unit + p);
+    units_to_mend_.clear();
+    compares_copies_ = contradictions_;
+}
+
+RecordDamage FlashArray::scan_records() {
+    RecordDamage damage;
+    units_to_mend_.clear();
     const std::size_t unit_bytes = std::size_t{geometry_.pages_per_unit} * sizeof(PageOob);
     for (std::uint32_t i = 0; i < range_.units; ++i) {
         const PageNumber first_page = (range_.first + i) * geometry_.pages_per_unit;
         const std::byte* first = oob_ + std::size_t{first_page} * sizeof(PageOob);
-        if (oob_copies_ != nullptr && std::memcmp(first, copy_of(first_page), unit_bytes) != 0)
-            for (std::uint32_t p = 0; p < geometry_.pages_per_unit; ++p)
-                rotten += mend(first_page + p) ? 1 : 0;
-        std::uint32_t next = geometry_.pages_per_unit;
-        const auto erased = [&](std::uint32_t index) {
+        const bool differ =
+            oob_copies_ != nullptr && std::memcmp(first, copy_of(first_page), unit_bytes) != 0;
+        if (differ) units_to_mend_.push_back(range_.first + i);
+        std::uint32_t end = 0;
+        for (std::uint32_t p = 0; p < geometry_.pages_per_unit; ++p) {
             PageOob record;
-            std::memcpy(&record, first + std::size_t{index} * sizeof(PageOob), sizeof record);
-            return is_erased(record);
-        };
-        while (next > 0 && erased(next - 1)) --next;
-        for (std::uint32_t p = 0; p < next; ++p)
+            if (differ) {
+                const RecordCopies found =
+                    compare_records(first + p * sizeof(PageOob), copy_of(first_page + p), first_page + p);
+                record = found.counts;
+                damage.add(found);
+            } else {
+                std::memcpy(&record, first + p * sizeof(PageOob), sizeof record);
+            }
+            if (is_erased(record)) continue;
+            end = p + 1;
             scanned_journal_page_ =
-                std::max(scanned_journal_page_, journal_page_of(first + p * sizeof(PageOob), first_page + p));
-        write_pointer_[i] = next;
+                std::max(scanned_journal_page_,
+                         journal_page_of(reinterpret_cast<const std::byte*>(&record), first_page + p));
+        }
+        write_pointer_[i] = end;
     }
-    return rotten;
+    contradictions_ = damage.contradicting != 0;
+    compares_copies_ = !units_to_mend_.empty();
+    return damage;
 }
 
 bool FlashArray::programmed(PageNumber page) const {
@@ -132,9 +155,9 @@ FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
     if (!range_.has(page / geometry_.pages_per_unit)) return FlashStatus::kRefused;
     const std::byte* record = oob_ + std::size_t{page} * sizeof(PageOob);
     std::memcpy(&oob, record, sizeof oob);
-    if (!is_whole(oob, page) && oob_copies_ != nullptr && programmed(page)) {
-        (void)mend(page);
-        std::memcpy(&oob, record, sizeof oob);
+    if (oob_copies_ != nullptr && (compares_copies_ || !is_whole(oob, page)) && programmed(page)) {
+        oob = settled(page);
+        if (units_to_mend_.empty()) mend(page);
     }
     if (is_erased(oob)) {
         // Below the write pointer a record that never reached the medium is a torn page, not a free one.

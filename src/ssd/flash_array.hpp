@@ -7,7 +7,8 @@
 //   once between erases;
 //   * a record is stored after its data, so a process killed at any instruction leaves whole pages or none;
 //   * both copies of a record are stored and erased together; where they differ when the arrays are taken
-//   over, or one is found damaged, the one that counts replaces the other;
+//   over, or one is found damaged, the one that counts is read, and replaces the other when the arrays may be
+//   changed (mend_records()); two that contradict each other stay as they are until their unit is erased;
 //   * write pointers are derived from the records alone: an erased record is 64 zero bytes (a hole in a
 //   sparse file).
 //   * pages of units outside of its range are refused: several of them, each with a range of its own, may
@@ -16,6 +17,7 @@
 #pragma once
 
 #include "ssd/memory_use.hpp"
+#include "ssd/record_copies.hpp"
 #include "ssd/store_format.hpp"
 
 #include <utility>
@@ -59,9 +61,11 @@ class FlashArray : public deengine::Flash {
     /// second copies (else it is null); all outlive this object.
     void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob, std::byte* oob_copies,
                 UnitRange range);
-    /// Reads every record of the range once, makes both copies equal, and sets the write pointers: first page
-    /// above the last one that is not erased. Returns how many records had one copy that was damaged.
-    std::uint64_t scan_records();
+    /// Reads every record of the range once, and sets the write pointers: first page above the last one that
+    /// is not erased. Changes nothing. Returns what of the records is damaged.
+    RecordDamage scan_records();
+    /// Makes the copies equal that scan_records() found to differ, but for those that contradict each other.
+    void mend_records();
     /// Before the first program of a unit since it was erased, and when another unit was programmed in
     /// between (a copy of a store may have lost the room of a unit that was begun): makes its room certain,
     /// so that no store can fault. False: no space left.
@@ -89,8 +93,10 @@ class FlashArray : public deengine::Flash {
     [[nodiscard]] std::byte* copy_of(deengine::PageNumber page) const {
         return oob_copies_ + std::size_t{page} * sizeof(deengine::PageOob);
     }
-    /// Makes both copies what counts, if they differ. Returns whether one of them was damaged.
-    bool mend(deengine::PageNumber page);
+    /// The page's record as it counts.
+    [[nodiscard]] deengine::PageOob settled(deengine::PageNumber page) const;
+    /// Makes both copies what counts, if they differ and one of them does.
+    void mend(deengine::PageNumber page);
 
     deengine::FlashGeometry geometry_{};
     std::byte* data_ = nullptr;
@@ -99,6 +105,9 @@ class FlashArray : public deengine::Flash {
     std::uint32_t reserved_unit_ = 0;  // the last whose room was made certain; geometry_.units: none yet
     bool begun_ = false;               // a sync that was not asked for yet
     std::uint64_t scanned_journal_page_ = 0;
+    std::vector<std::uint32_t> units_to_mend_;  // of which copies of records differ
+    bool contradictions_ = false;               // copies of a record that contradict each other
+    bool compares_copies_ = false;              // one of both: the first copy alone tells nothing
     UnitRange range_{};
     CopiesPastCaches past_caches_;
     std::vector<std::uint32_t>

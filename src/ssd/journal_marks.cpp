@@ -18,7 +18,7 @@ std::uint64_t journal_page_of(const std::byte* record, deengine::PageNumber page
     if (record[offsetof(deengine::PageOob, kind)] != kSystem) return 0;
     deengine::PageOob oob;
     std::memcpy(&oob, record, sizeof oob);
-    return is_whole(oob, page) ? oob.sequence : 0;
+    return is_whole(oob, page) ? journal_page_of(oob) : 0;
 }
 
 std::optional<JournalLoss> find_loss(const BootRecord& boot, const JournalPages& found) {

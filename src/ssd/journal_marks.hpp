@@ -1,13 +1,16 @@
 // journal_marks.hpp: how far the journal of each service unit had come when all of a store was stable, and
 // whether a store that is opened again still has it all. docs/store-format.md, "Boot record".
 //
-// The newest page of a journal is never erased, and its record is the last that may be missing: a store in
-// which no record names it has lost records, and would be mounted as the older or the empty drive that the
-// rest describes.
+// The newest log page or end of a checkpoint is never erased before a newer one is there, and its record is
+// the last that may be missing: a store in which no record names it has lost records, and would be mounted as
+// the older or the empty drive that the rest describes. Other parts of a checkpoint do not count: behind the
+// last end they are of a checkpoint that was given up, and a mount may erase their unit before it programs
+// anything.
 #pragma once
 
 #include <gnstor/base/result.hpp>
 
+#include "deengine/journal.hpp"
 #include "ssd/store_format.hpp"
 
 #include <array>
@@ -36,7 +39,15 @@ class JournalMarks {
     std::array<std::atomic<std::uint64_t>, kMaxServiceUnits> newest_{};
 };
 
-/// The number of the journal page whose record this is; 0: it is of none, or damaged.
+/// The number of the journal page whose record this is; 0: it is of none that lasts (a log page, or the end
+/// of a checkpoint).
+[[nodiscard]] inline std::uint64_t journal_page_of(const deengine::PageOob& oob) {
+    using deengine::JournalPage;
+    const auto type = static_cast<JournalPage>(oob.epoch);
+    const bool lasts = type == JournalPage::kLog || type == JournalPage::kCheckpointEnd;
+    return oob.kind == deengine::PageKind::kSystem && lasts ? oob.sequence : 0;
+}
+/// The same of a record as it is stored; 0 also where it is damaged.
 [[nodiscard]] std::uint64_t journal_page_of(const std::byte* record, deengine::PageNumber page);
 
 struct JournalLoss {

@@ -24,7 +24,12 @@ inline bool is_erased(const deengine::PageOob& record) {
 
 /// Of the number of the page (4 bytes, little endian) and the record's bytes before the checksum.
 inline std::uint32_t record_crc(const deengine::PageOob& record, deengine::PageNumber page) {
-    return crc32c(&record, offsetof(deengine::PageOob, crc), crc32c(&page, sizeof page));
+    // In a row: every read of a record does this, and a call costs more than its bytes.
+    constexpr std::size_t kSealed = offsetof(deengine::PageOob, crc);
+    std::byte bytes[sizeof page + kSealed];
+    std::memcpy(bytes, &page, sizeof page);
+    std::memcpy(bytes + sizeof page, &record, kSealed);
+    return crc32c(bytes, sizeof bytes);
 }
 
 /// It is a record of this page, and undamaged.
@@ -39,6 +44,21 @@ struct RecordCopies {
     /// Both are whole, of one opening of the unit, and not the same. A page is programmed once an opening, so
     /// nothing tells which one is its record: what counts is a damaged one.
     bool contradict = false;
+};
+
+/// Of how many records the copies differ in a way that no cut of a power supply explains.
+struct RecordDamage {
+    std::uint64_t rotten = 0;
+    std::uint64_t contradicting = 0;
+
+    void add(const RecordCopies& copies) {
+        rotten += copies.rotten ? 1 : 0;
+        contradicting += copies.contradict ? 1 : 0;
+    }
+    void add(const RecordDamage& other) {
+        rotten += other.rotten;
+        contradicting += other.contradicting;
+    }
 };
 
 /// A whole copy counts before one that is not; of two whole ones that of the later opening of the unit, since

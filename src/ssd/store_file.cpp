@@ -167,7 +167,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::open_for_use(const std::filesystem
     if (!sound.ok() && !request.accept_loss) return std::move(sound).error();
     store->gives_up_metadata_ = !sound.ok();
     store->accepts_loss_ = request.accept_loss;
-    GN_TRY(store->begin_use(request));
+    GN_TRY(store->plan_use(request));
     return store;
 }
 
@@ -184,7 +184,12 @@ bool StoreFile::sync() {
     return !failed();
 }
 
-Result<void> StoreFile::begin_use(const BootRequest& request) {
+bool StoreFile::may_be_changed_by(BootBackbone which) const {
+    if (use_.load(std::memory_order_relaxed) != Use::kNone) return backbone(request_.backbone) == which;
+    return boot_.state != BootState::kOpen || boot_.backbone == which;
+}
+
+Result<void> StoreFile::plan_use(const BootRequest& request) {
     if (request.mode == BootMode::kProcess && request.host_boot.is_nil()) {
         return error(Errc::kUnsupported,
                      "this host does not tell its boot id (/proc/sys/kernel/random/boot_id), without which "
@@ -193,28 +198,73 @@ Result<void> StoreFile::begin_use(const BootRequest& request) {
                      path_.string());
     }
     was_only_killed_ = was_only_killed(boot_, request.host_boot);
-    boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
-    boot_.mode = request.mode;
-    boot_.backbone = backbone(request.backbone);
-    boot_.state = BootState::kOpen;
-    generation_ = std::max(generation_, newest_generation());
-    boot_.metadata_generation =
-        gives_up_metadata_ ? kMetadataGivenUp : std::max(boot_.metadata_generation, generation_);
-    std::copy(request.host_boot.bytes.begin(), request.host_boot.bytes.end(), boot_.host_boot_id);
-    if (!sync() || !write_boot_record(fd_.get(), boot_)) {
-        fail();
-        return error(Errc::kIo, "cannot write the boot record of the store {}: {}", path_.string(),
-                     errno_text());
-    }
+    request_ = request;
+    use_.store(Use::kPlanned, std::memory_order_relaxed);
     return {};
 }
 
-void StoreFile::note_rotten_records(std::uint64_t count) const {
-    if (count == 0) return;
-    log_warn(
-        "the store {}: of the records of {} pages one of two copies was damaged, and is replaced by the "
-        "other; the medium below it loses data",
-        path_.string(), count);
+Result<void> StoreFile::begin_use(const BootRequest& request) {
+    GN_TRY(plan_use(request));
+    const std::lock_guard lock(use_mutex_);
+    if (!record_open(request.mode))
+        return error(Errc::kIo, "cannot write the boot record of the store {}: {}", path_.string(),
+                     errno_text());
+    use_.store(Use::kServing, std::memory_order_relaxed);
+    return {};
+}
+
+/// What a mount programs before all of its service units have accepted the store is recorded as *power*,
+/// whatever mode is planned. Another unit may still refuse the store, and the host may stop then: what was
+/// acknowledged before is stable, for record_open() synchronizes it, a recovery may be cut at any instant,
+/// and nothing is acknowledged in the planned mode yet. So such an end loses no trust, and sets nothing
+/// aside.
+bool StoreFile::begin_planned_changes() {
+    const std::lock_guard lock(use_mutex_);
+    if (use_.load(std::memory_order_relaxed) != Use::kPlanned) return true;
+    const bool failed_before = failed();
+    if (record_open(BootMode::kPower)) return true;
+    if (!failed_before)
+        log_error("the store {}: its boot record cannot be written ({}), so nothing of it is changed",
+                  path_.string(), errno_text());
+    return false;
+}
+
+/// Everything a process before left in the kernel's hands is on the medium first, so that the mode holds for
+/// all of it.
+bool StoreFile::record_open(BootMode mode) {
+    const bool first = use_.load(std::memory_order_relaxed) == Use::kPlanned;
+    if (first) {
+        boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
+        generation_ = std::max(generation_, newest_generation());
+        boot_.metadata_generation =
+            gives_up_metadata_ ? kMetadataGivenUp : std::max(boot_.metadata_generation, generation_);
+    }
+    boot_.mode = mode;
+    boot_.backbone = backbone(request_.backbone);
+    boot_.state = BootState::kOpen;
+    std::copy(request_.host_boot.bytes.begin(), request_.host_boot.bytes.end(), boot_.host_boot_id);
+    if (!sync() || !write_boot_record(fd_.get(), boot_)) {
+        fail();
+        return false;
+    }
+    // Release, pairs with begin_changes().
+    use_.store(Use::kMounting, std::memory_order_release);
+    return true;
+}
+
+void StoreFile::note_record_damage(const RecordDamage& damage) const {
+    if (damage.rotten != 0)
+        log_warn(
+            "the store {}: on {} of its pages one of the two copies of the record was damaged, and is "
+            "replaced "
+            "by the other; the medium below it loses data",
+            path_.string(), damage.rotten);
+    if (damage.contradicting != 0)
+        log_error(
+            "the store {}: on {} of its pages the two copies of the record contradict each other, and "
+            "neither "
+            "can be proved: such a page counts as damaged; `gnstor ssd check` names it",
+            path_.string(), damage.contradicting);
 }
 
 Result<void> StoreFile::check_journals() const {
@@ -237,14 +287,23 @@ bool StoreFile::take_journal_pages() {
 }
 
 bool StoreFile::note_recovered() {
-    if (!take_journal_pages() && boot_.recovered == 1) return true;
+    if (!begin_changes()) return false;
+    const std::lock_guard lock(use_mutex_);
+    const bool mounting = use_.load(std::memory_order_relaxed) == Use::kMounting;
+    if (!take_journal_pages() && boot_.recovered == 1 && !mounting) return true;
     boot_.recovered = 1;
+    if (mounting) {
+        boot_.mode = request_.mode;
+        use_.store(Use::kServing, std::memory_order_relaxed);
+    }
     if (sync() && write_boot_record(fd_.get(), boot_)) return true;
     fail();
     return false;
 }
 
 Result<void> StoreFile::end_use() {
+    if (!begin_changes()) return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
+    const std::lock_guard lock(use_mutex_);
     (void)take_journal_pages();
     if (boot_.state != BootState::kOpen || !sync())
         return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
@@ -497,7 +556,7 @@ std::vector<std::byte> StoreFile::load() {
 }
 
 bool StoreFile::store(std::span<const std::byte> blob) {
-    if (blob.size() > capacity() || failed()) return false;
+    if (blob.size() > capacity() || failed() || !begin_changes()) return false;
     const Slot slots[2] = {read_slot(0), read_slot(1)};
     const std::uint64_t generation[2] = {slots[0].whole ? slots[0].header.generation : 0,
                                          slots[1].whole ? slots[1].header.generation : 0};

@@ -6,14 +6,16 @@
 //   * the store is locked (flock, and O_EXCL on a device) while a StoreFile lives: two processes never have
 //   one open;
 //   * a new store file appears under its name whole or not at all (written beside it, then renamed);
-//   * nothing is programmed before begin_use() has put into the boot record that the store is open, in which
-//   mode, by which backbone and under which boot of the host;
+//   * opening for use changes nothing of a store that may be used: what refuses it later leaves it as it was;
+//   * nothing is programmed, erased or stored before begin_changes() has put into the boot record that the
+//   store is open, by which backbone and under which boot of the host; nothing is served before
+//   note_recovered() has put the mode there;
 //   * the generation of metadata that the boot record names never falls behind what this process stored: rot
 //   of the newest is not taken for the truth at the next opening;
 //   * contents that may lack acknowledged writes are never opened for use: they leave under another name (a
 //   file) or are dropped (a device), and the store goes on empty, as another incarnation.
-// One thread at a time, but for sync(), failed() and fail(); load() and store() belong to the firmware's
-// front.
+// One thread at a time, but for sync(), failed(), fail() and begin_changes(); load() and store() belong to
+// the firmware's front.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -21,6 +23,7 @@
 #include "ssd/drive_options.hpp"
 #include "ssd/journal_marks.hpp"
 #include "ssd/posix_file.hpp"
+#include "ssd/record_copies.hpp"
 #include "ssd/store_head.hpp"
 
 #include <atomic>
@@ -43,17 +46,26 @@ class StoreFile final : public deengine::MetadataStore {
     /// Locked and checked, contents untouched. kNotFound, kBusy (another process has it), kCorrupt,
     /// kUnsupported (another format version), kState (it was being emptied: its drive must be started), kIo.
     static Result<std::unique_ptr<StoreFile>> open(const std::filesystem::path& path);
-    /// The same, for a drive that is going to serve it: see begin_use.
+    /// The same, for a drive that is going to serve it: see plan_use. What may lack acknowledged writes is
+    /// set aside first.
     static Result<std::unique_ptr<StoreFile>> open_for_use(const std::filesystem::path& path,
                                                            const BootRequest& request);
     /// Makes a store; kExists if the name is taken (and always of a block device), unless what.replace: then
     /// what is there goes, a file when the new one is whole. Returns it open and locked.
     static Result<std::unique_ptr<StoreFile>> create(const std::filesystem::path& path, const NewStore& what);
 
-    /// Records that the store is in use now. Everything a process before left in the kernel's hands is on the
-    /// medium first, so that the mode holds for all of it.
+    /// How the store is going to be used. Nothing is written before the first change, or the mount's end.
+    Result<void> plan_use(const BootRequest& request);
+    /// To be called before anything of the store changes. Records that it is open, if use is planned and that
+    /// was not recorded yet. False: it could not be, and nothing may be changed. Any thread.
+    [[nodiscard]] bool begin_changes() {
+        // Acquire, pairs with record_open(): whoever changes the store does so behind the record.
+        return use_.load(std::memory_order_acquire) != Use::kPlanned || begin_planned_changes();
+    }
+    /// plan_use(), and records at once that the store is in use in that mode.
     Result<void> begin_use(const BootRequest& request);
-    /// A mount since has ended: whatever an earlier cut tore is known. False: it could not be recorded.
+    /// A mount since has ended: whatever an earlier cut tore is known, and what is acknowledged from now on
+    /// is in the mode that was planned. False: it could not be recorded.
     [[nodiscard]] bool note_recovered();
     /// A page of a journal is found, or programmed and in the kernel's hands: what begin_use() and end_use()
     /// synchronize. The service unit's thread.
@@ -63,8 +75,8 @@ class StoreFile final : public deengine::MetadataStore {
     /// When all that is there is noted. kCorrupt: the boot record tells of more, and its loss was not
     /// accepted.
     [[nodiscard]] Result<void> check_journals() const;
-    /// Says in the log that of so many records one copy was damaged, and was replaced by the other.
-    void note_rotten_records(std::uint64_t count) const;
+    /// Says in the log of how many records one copy is damaged, or both contradict each other.
+    void note_record_damage(const RecordDamage& damage) const;
     /// Makes everything written through fd() stable, and records that the store was closed.
     Result<void> end_use();
 
@@ -79,11 +91,13 @@ class StoreFile final : public deengine::MetadataStore {
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }
     [[nodiscard]] const Superblock& superblock() const { return superblock_; }
     [[nodiscard]] const BootRecord& boot() const { return boot_; }
-    /// was_only_killed(), of the boot record as begin_use() found it.
+    /// was_only_killed(), of the boot record as plan_use() found it.
     [[nodiscard]] bool was_only_killed_before() const { return was_only_killed_; }
     [[nodiscard]] bool is_device() const { return is_device_; }
     /// kMapped or kDirect: what this kind means for this store.
     [[nodiscard]] BootBackbone backbone(BackboneKind kind) const;
+    /// Whether changes by this backbone are planned, or recorded, or the store is not in use.
+    [[nodiscard]] bool may_be_changed_by(BootBackbone which) const;
 
     [[nodiscard]] std::vector<std::byte> load() override;
     [[nodiscard]] bool store(std::span<const std::byte> blob) override;
@@ -101,7 +115,17 @@ class StoreFile final : public deengine::MetadataStore {
     [[nodiscard]] Result<void> check_contents() const;
     [[nodiscard]] Result<void> check_metadata() const;
     [[nodiscard]] bool take_journal_pages();
+    [[nodiscard]] bool begin_planned_changes();
+    [[nodiscard]] bool record_open(BootMode mode);
     Result<void> empty();
+
+    /// How far the planned use has come.
+    enum class Use : std::uint8_t {
+        kNone,      ///< none is planned: for a look, or its owner knows what it does
+        kPlanned,   ///< nothing is changed yet
+        kMounting,  ///< changes of a mount are recorded, nothing is acknowledged yet
+        kServing,
+    };
 
     struct Slot {
         MetadataHeader header{};
@@ -126,6 +150,9 @@ class StoreFile final : public deengine::MetadataStore {
     bool accepts_loss_ = false;
     JournalMarks journals_;
     std::uint64_t generation_ = 0;  // of the newest metadata that this process found or stored
+    BootRequest request_;           // what is planned
+    std::mutex use_mutex_;          // of boot_ while service units mount; taken before sync_mutex_
+    std::atomic<Use> use_{Use::kNone};
     std::mutex sync_mutex_;
     std::atomic<bool> failed_{false};
 };

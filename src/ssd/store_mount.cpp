@@ -200,10 +200,14 @@ BlockCheck check_blocks(StoreView& view, StoreCheck& check) {
     if (const std::uint64_t lost = check.recovery.records_lost; lost != 0)
         result.findings.push_back(
             {Severity::kDamage, view.superblock().oob_offset,
-             fmt::format(
-                 "the records of {} places are lost, and which blocks they held is not known: all blocks "
-                 "of no later epoch are in doubt; reads ask the other replicas first",
-                 lost)});
+             fmt::format("records of pages are lost, of which blocks is not known; places: {}", lost)});
+    for (const auto& [volume, epoch] : check.recovery.volumes_in_doubt)
+        result.findings.push_back(
+            {Severity::kDamage, view.superblock().oob_offset,
+             fmt::format("records are lost that may have been of volume {}: each of its blocks whose present "
+                         "version is of epoch {} or an earlier one is in doubt; reads ask the other replicas "
+                         "first",
+                         volume, epoch)});
     for (std::size_t i = 0; i < (*mounted)->shards.size(); ++i) {
         const Shard& shard = *(*mounted)->shards[i];
         for (const std::string& disagreement : shard.audit())

@@ -103,8 +103,13 @@ class Daemon(Programs):
             self.ask("down")
             store, kept = self.dir / f"ssd-{slot}.store", self.root / f"kept-{slot}"
             store.rename(kept)
-            self.cli("ssd", "format", store, "--capacity", "64MiB")
+            if slot == 0:
+                self.cli("ssd", "format", store, "--capacity", "64MiB")
+            else:
+                store.write_bytes(b"damaged")
             self.ask("up")
+            if slot == 1:
+                self.cli("status", says="SSD 1 is left out")
             self.assertEqual([ssd["state"] for ssd in self.ask("ssd", "list")["ssds"]].count("missing"), 1)
             self.assertEqual(self.cli("cat", "data").stdout, data, f"without slot {slot}")
             self.cli("put", source, "more", code=1, says=f"slot {slot} is missing")
@@ -112,7 +117,6 @@ class Daemon(Programs):
             kept.rename(store)
             self.ask("up")
             self.assertEqual(self.cli("cat", "data").stdout, data)
-            self.cli("rm", "more", code=None)
             self.cli("put", source, "more")
             self.cli("rm", "more")
 

@@ -259,8 +259,38 @@ class Store(Programs):
             self.flip(path, at + 100)
         self.assertEqual(reported, 1, "exactly one of the two is read first")
 
+    def test_an_array_of_which_one_store_is_damaged_is_read_from_the_others(self):
+        contents = {"kept": b"kept" * 1000, "other": self.random.randbytes(70_000)}
+        for name, data in contents.items():
+            self.objects("put", self.write(name, data), *SMALL)
+        for path in self.stores():
+            whole = path.read_bytes()
+            for damage in (self.random.randbytes(20_000), b"", whole[:len(whole) // 2]):
+                path.write_bytes(damage)
+                for name, data in contents.items():
+                    done = self.objects("cat", name, says=f"{path.name}")
+                    self.assertIn(b"is left out", done.stderr)
+                    self.assertEqual(done.stdout, data)
+                    count("blocks_of_the_other_store", -(-len(data) // BLOCK))
+                for words in (("put", self.root / "kept", "new"), ("rm", "kept")):
+                    self.objects(*words, code=1, says="nothing was changed")
+                self.assertEqual(path.read_bytes(), damage, "a damaged store was written to")
+                path.write_bytes(whole)
+                self.objects("put", self.root / "kept", "new")
+                self.objects("rm", "new")
+                whole = path.read_bytes()
+        (self.store / "records.db").unlink()
+        path.write_bytes(b"damaged")
+        self.objects("ls", code=1, says=path.name)  # what the other store lacks nobody could tell
+        path.write_bytes(whole)
+        self.objects("put", self.root / "kept", "new")
+        for path in self.stores():
+            path.write_bytes(b"damaged")
+        self.objects("ls", code=1, says="ssd-0.store")
+
     def test_a_damaged_store_file_is_refused_with_its_name(self):
         self.objects("put", self.write("kept", b"kept" * 1000), *SMALL)
+        (self.store / "records.db").unlink()  # with them, the other store would answer
         victim = self.stores()[0]
         whole = victim.stat().st_size
         for at in (0, 8, 12, 16, 32, 48, 80, 92, 4092):
@@ -273,6 +303,7 @@ class Store(Programs):
             os.truncate(victim, size)
             self.objects("ls", code=1, says="ssd-0.store")
             self.objects("put", self.write("more", b"more"), code=1, says="ssd-0.store")
+            (self.store / "records.db").unlink(missing_ok=True)
             subprocess.run(["cp", "--sparse=always", str(saved), str(victim)], check=True)
             count("truncations")
         victim.write_bytes(self.random.randbytes(100_000))

@@ -151,6 +151,8 @@ TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndHoldsUpChangesOnly) {
     EXPECT_TRUE(started.value()->open_volume(a, "v", client::OpenMode::kRead, now).ok());
     expect_error(started.value()->open_volume(a, "v", client::OpenMode::kWrite, now), Errc::kIo,
                  "slot 1 is missing");
+    expect_error(started.value()->create_volume(a, {"w", 1 << 20}), Errc::kState, "slot 1 is missing");
+    EXPECT_EQ(started.value()->list_volumes().size(), 1u) << "recorded, it would be in the way later";
     started.value().reset();
     start();
     EXPECT_TRUE(open(a, "v").ok());

@@ -2,6 +2,8 @@
 // what was acknowledged never reads as zeroes, or as an older version, in silence.
 #include "deengine/volume_rig.hpp"
 
+#include <vector>
+
 namespace gnstor::deengine::test {
 namespace {
 
@@ -40,6 +42,33 @@ TEST_F(LostRecords, TheOnlyRecordOfAUnitIsMissedWhenItIsDamaged) {
     flash.flip_record(flash.find_last(kVolume, 5));
     boot(true);
     EXPECT_EQ(status_of(5), Status::kDoubtful);
+    boot(true);
+    EXPECT_EQ(report.records_lost, 0u) << "that one is known, and nothing was lost since";
+    EXPECT_EQ(status_of(5), Status::kDoubtful);
+}
+
+TEST_F(LostRecords, AKillInsideAnErasureOfAFullUnitLosesNothing) {
+    for (std::uint64_t i = 1; i <= 17; ++i) put(5, i);
+    const PageNumber first = flash.find_last(kVolume, 5) - 16;
+    idle();
+    const RamFlash before = flash.image();
+    for (const PageNumber left : {15u, 7u, 1u}) {
+        flash = before.image();
+        for (PageNumber page = 15; page > left; --page) flash.lose_record(first + page);
+        flash.flip_record(first + left);
+        boot(true);
+        EXPECT_EQ(report.records_lost, 0u) << "an erasure clears records from the last to the first";
+        EXPECT_EQ(status_of(5), Status::kSuccess);
+    }
+}
+
+TEST_F(LostRecords, ADamagedLastRecordOfAFullUnitThatHoldsBlocksLeavesDoubt) {
+    for (std::uint64_t i = 1; i <= 17; ++i) put(static_cast<nvme::BlockAddress>(i), i);
+    idle();
+    flash.flip_record(flash.find_last(kVolume, 16));
+    boot(true);
+    EXPECT_EQ(report.records_lost, 1u);
+    EXPECT_EQ(status_of(16), Status::kDoubtful);
 }
 
 TEST_F(LostRecords, TheLastRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) {
@@ -71,16 +100,76 @@ TEST_F(LostRecords, AllRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) {
     EXPECT_EQ(status_of(6), Status::kDoubtful);
 }
 
-TEST_F(LostRecords, ARecordThatIsAnotherPagesIsMissedWhateverWasLostBefore) {
+TEST_F(LostRecords, AUnitThatWasClosedForWantOfRoomLacksNoRecord) {
+    std::uint64_t sequence = 0;
+    for (; sequence < 70; ++sequence) put(static_cast<nvme::BlockAddress>(sequence % 3), sequence + 1);
+    idle();  // units that were programmed before are free
+    for (nvme::BlockAddress block = 10; block < 13; ++block) put(block, ++sequence);
+    const std::uint32_t unit = flash.find_last(kVolume, 12) / 16;
+    ASSERT_NE(flash.find_last(kVolume, 12) % 16, 15u);
+    flash.without_room = {unit};
+    put(13, ++sequence);
+    ASSERT_NE(flash.find_last(kVolume, 13) / 16, unit);
+    idle();
+    const RamFlash before = flash.image();
+    boot(true);
+    EXPECT_EQ(report.records_lost, 0u);
+    EXPECT_EQ(status_of(12), Status::kSuccess);
+
+    flash = before.image();
+    lose(12);
+    boot(true);
+    EXPECT_EQ(report.records_lost, 1u) << "the last record that it had";
+    EXPECT_EQ(status_of(12), Status::kDoubtful);
+}
+
+TEST_F(LostRecords, AMountReadsNoMoreRecordsForManyThatAreLostInAUnitThanForOne) {
+    for (std::uint64_t i = 1; i < 64; ++i) put(static_cast<nvme::BlockAddress>(i), i);
+    const PageNumber first = flash.find_last(kVolume, 40) / 16 * 16;
+    const RamFlash before = flash.image();
+    std::vector<std::uint64_t> reads;
+    for (const PageNumber lost : {1u, 14u}) {
+        flash = before.image();
+        for (PageNumber page = 1; page <= lost; ++page) flash.lose_record(first + page);
+        flash.record_reads = 0;
+        boot(true);
+        EXPECT_EQ(report.records_lost, lost);
+        reads.push_back(flash.record_reads);
+    }
+    EXPECT_LT(reads[1], reads[0] + reads[0] / 4);
+}
+
+TEST_F(LostRecords, AMountAfterAKillLooksAtNoUnitThatIsEmptyOnceMore) {
+    put(5, 1);
+    const RamFlash before = flash.image();
+    std::vector<std::uint64_t> reads;
+    for (const bool same_boot : {false, true}) {
+        flash = before.image();
+        flash.record_reads = 0;
+        boot(same_boot);
+        reads.push_back(flash.record_reads);
+    }
+    EXPECT_LT(reads[1], reads[0] + 64);
+}
+
+TEST_F(LostRecords, AUnitThatIsErasedFirstAfterACleanEndIsNotMissed) {
+    put(5, 1);
+    const std::uint32_t unit = flash.find_last(kVolume, 5) / 16;
+    ASSERT_EQ(zero(at(5), 2).status, Status::kSuccess);
+    ASSERT_TRUE(engine->close().ok());
+    ASSERT_EQ(flash.erase(unit), FlashStatus::kOk);
+    boot(true);
+    EXPECT_EQ(report.records_lost, 0u);
+    EXPECT_TRUE(holds(at(5), 0));
+}
+
+TEST_F(LostRecords, ARecordThatIsAnotherPagesIsADamagedOne) {
     put(5, 1);
     put(6, 2);
-    const RamFlash before = flash.image();
-    for (const bool same_boot : {true, false}) {
-        flash = before.image();
-        flash.copy_record(flash.find_last(kVolume, 5), flash.find_last(kVolume, 6));
-        boot(same_boot);
-        EXPECT_EQ(status_of(6), Status::kDoubtful);
-    }
+    flash.copy_record(flash.find_last(kVolume, 5), flash.find_last(kVolume, 6));
+    boot(true);
+    EXPECT_EQ(report.records_lost, 1u);
+    EXPECT_EQ(status_of(6), Status::kDoubtful);
 }
 
 TEST_F(LostRecords, TheDoubtOutlivesBootsAndEndsWithALaterEpochOrTheVolume) {

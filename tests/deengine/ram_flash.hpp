@@ -36,6 +36,7 @@ class RamFlash : public Flash {
             ++violations;
             return FlashStatus::kRefused;
         }
+        if (without_room.contains(unit)) return FlashStatus::kNoRoom;
         if (page % geometry_.pages_per_unit == 0 && !with_room.contains(unit)) {
             if (with_room.size() >= room_units) return FlashStatus::kNoRoom;
             with_room.insert(unit);
@@ -51,7 +52,7 @@ class RamFlash : public Flash {
         } else {
             p.data.clear();
         }
-        oob.crc = crc32c(&oob, offsetof(PageOob, crc));
+        oob.crc = record_crc(oob, page);
         step(Step::kTornNoRecord);
         ++next_[unit];
         p.programmed = true;
@@ -79,7 +80,7 @@ class RamFlash : public Flash {
         const PageOob kept = oob;
         const FlashStatus status = program(to, data.data(), oob);
         std::memcpy(oob.sector_crc, kept.sector_crc, sizeof(oob.sector_crc));
-        oob.crc = crc32c(&oob, offsetof(PageOob, crc));
+        oob.crc = record_crc(oob, to);
         if (status == FlashStatus::kOk) pages_.at(to).oob = oob;
         return status;
     }
@@ -99,14 +100,14 @@ class RamFlash : public Flash {
     }
 
     FlashStatus read_oob(PageNumber page, PageOob& oob) override {
+        ++record_reads;
         const Page& p = pages_.at(page);
         if (!p.programmed) {
             std::memset(&oob, 0xFF, sizeof(oob));
             return FlashStatus::kOk;
         }
         oob = p.oob;
-        return crc32c(&oob, offsetof(PageOob, crc)) == oob.crc ? FlashStatus::kOk
-                                                               : FlashStatus::kUncorrectable;
+        return record_crc(oob, page) == oob.crc ? FlashStatus::kOk : FlashStatus::kUncorrectable;
     }
 
     FlashStatus erase(std::uint32_t unit) override {
@@ -174,9 +175,10 @@ class RamFlash : public Flash {
     /// false, as a flash that forgets in a restart: the drive has to remember.
     std::set<std::uint32_t> failed;
     std::size_t room_units = ~std::size_t{0};  ///< units that what lies below has room for at once
+    std::set<std::uint32_t> without_room;      ///< units of which no page gets room any more
     std::set<std::uint32_t> with_room;
     bool fail_sync = false;
-    std::uint64_t programs = 0, erases = 0, syncs = 0, violations = 0;
+    std::uint64_t programs = 0, erases = 0, syncs = 0, record_reads = 0, violations = 0;
 
   private:
     struct Page {
@@ -184,6 +186,10 @@ class RamFlash : public Flash {
         PageOob oob{};
         std::vector<std::byte> data;  ///< empty: tombstone or erased
     };
+    /// A record proves its page, as in a store (docs/store-format.md, "Records and pages").
+    static std::uint32_t record_crc(const PageOob& oob, PageNumber page) {
+        return crc32c(&oob, offsetof(PageOob, crc), crc32c(&page, sizeof(page)));
+    }
     void step(Step s) {
         if (on_step) on_step(s);
     }

@@ -3,6 +3,8 @@
 #include "deengine/shard_rig.hpp"
 
 #include <cstdio>
+#include <set>
+#include <vector>
 
 namespace gnstor::deengine::test {
 namespace {
@@ -134,6 +136,67 @@ TEST(Erasure, AHalfErasedUnitWhoseCopiesAreOfTheSameGroupIsNoLoss) {
     }
     std::printf("GN_COUNT deengine_half_erasures=%u\n", looked);
     EXPECT_GT(looked, 1000u);
+}
+
+/// Of what the collector moves a cut tears copies that nobody was promised, and a record in the unit that it
+/// empties has rotted, of a block that it has not reached. Torn copies prove no erasure.
+TEST(Erasure, TornCopiesProveNoErasureOfAUnitWithARottenRecord) {
+    std::uint32_t looked = 0;
+    auto rig = mounted({24, 8});
+    const auto holds_newest = [&](const sim::MediumPage& page) {
+        const auto block = rig->expected.blocks.find(make_key(page.oob.vid, page.oob.vba));
+        return page.recorded && page.oob.kind == PageKind::kData && block != rig->expected.blocks.end() &&
+               block->second.sent.back().sequence == page.oob.sequence;
+    };
+    const auto copy_of = [&](const PageOob& oob, std::uint32_t unit) {
+        for (PageNumber p = 0; p < rig->medium->options().geometry.pages(); ++p) {
+            const PageOob& other = rig->medium->page(p).oob;
+            if (p / 8 != unit && rig->medium->page(p).recorded && other.kind == PageKind::kData &&
+                other.vba == oob.vba && other.sequence == oob.sequence)
+                return p;
+        }
+        return kNoPage;
+    };
+    rig->medium->on_operation = [&](Medium& medium) {
+        for (std::uint32_t unit = 0; unit < 24 && !HasFatalFailure(); ++unit) {
+            std::set<PageNumber> copies;
+            std::vector<PageNumber> alone;
+            bool all_uncertain = true;
+            const std::vector<bool> uncertain = medium.uncertain_pages(CutMode::kPower);
+            for (PageNumber p = unit * 8; p < unit * 8 + 8; ++p) {
+                if (!holds_newest(medium.page(p))) continue;
+                const PageNumber copy = copy_of(medium.page(p).oob, unit);
+                copy == kNoPage ? alone.push_back(p) : void(copies.insert(copy));
+                all_uncertain = all_uncertain && !uncertain[p] && (copy == kNoPage || uncertain[copy]);
+            }
+            if (alone.size() != 1 || copies.empty() || !all_uncertain || alone[0] % 8 == 7) continue;
+            if (!medium.page(alone[0] + 1).recorded) continue;
+            const auto fates = [&](std::size_t, std::size_t, const sim::Operation& op, bool pending) {
+                if (pending) return Fate::absent();
+                return op.kind == Kind::kProgram && copies.contains(op.where)
+                           ? Fate::torn(1300, sizeof(PageOob))
+                           : Fate::whole();
+            };
+            const nvme::BlockAddress block = medium.page(alone[0]).oob.vba;
+            auto image = medium.image(CutMode::kPower, fates);
+            image->rot_record(alone[0]);
+            ShardRig cut(std::move(image), rig->expected, power_options());
+            if (!cut.mount().ok()) continue;
+            ++looked;
+            std::vector<std::byte> got;
+            ASSERT_EQ(cut.read(make_key(1, block), got), nvme::Status::kDoubtful)
+                << "block " << block << " of page " << alone[0];
+            EXPECT_GE(cut.report.records_lost, 1u);
+        }
+    };
+    SplitMix64 random(3);
+    for (std::uint32_t i = 0; i < 3000 && !HasFatalFailure(); ++i) {
+        rig->write(1, static_cast<nvme::BlockAddress>(random.below(60)), false);
+        if (random.below(12) == 0) rig->shard->settle();
+    }
+    rig->medium->on_operation = nullptr;
+    std::printf("GN_COUNT deengine_torn_copies=%u\n", looked);
+    EXPECT_GT(looked, 0u);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 namespace gnstor::ssd {
@@ -162,9 +163,9 @@ DriveOptions direct_options(const std::filesystem::path& path) {
     return o;
 }
 
-/// Writes a part of a unit without the page cache, and is killed.
-[[noreturn]] void write_and_die(const std::filesystem::path& path) {
-    DriveRig rig(direct_options(path));
+/// Writes a part of a unit, and is killed.
+[[noreturn]] void write_and_die(const DriveOptions& options) {
+    DriveRig rig(options);
     rig.grant();
     rig.add_volume(kVolume, kDirectBlocks);
     const std::vector<std::byte> data(kBlocksEach * nvme::kBlockBytes, std::byte{0x5A});
@@ -210,7 +211,7 @@ TEST(DriveKill, WhatAKilledDirectDriveLeftIsNoDamageToAMappedOneNorToACheck) {
     const auto path = scratch / "s";
     const pid_t pid = ::fork();
     ASSERT_GE(pid, 0);
-    if (pid == 0) write_and_die(path);
+    if (pid == 0) write_and_die(direct_options(path));
     int status = 0;
     ASSERT_EQ(::waitpid(pid, &status, 0), pid);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the child failed with " << WEXITSTATUS(status);
@@ -229,6 +230,48 @@ TEST(DriveKill, WhatAKilledDirectDriveLeftIsNoDamageToAMappedOneNorToACheck) {
     for (std::uint32_t b = 0; b < kDirectBlocks; ++b) {
         ASSERT_EQ(rig.read(b, in), Status::kSuccess) << "block " << b;
         ASSERT_EQ(in.front(), std::byte{0x5A}) << "block " << b;
+    }
+}
+
+TEST(DriveKill, TheVolumesOfLostRecordsAreNamedAtEachMountAndByEachCheck) {
+    const Scratch scratch;
+    const auto path = scratch / "s";
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) write_and_die(options(path));
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child failed with " << WEXITSTATUS(status);
+    {
+        const auto view = StoreView::open(path).value();
+        const std::uint64_t at = view->record_offset(end_of_newest_unit(*view) - 1);
+        const FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+        const std::uint64_t rotten = 0x5A5A5A5A5A5A5A5A;
+        for (const std::uint64_t copy : {std::uint64_t{0}, view->superblock().records_bytes()})
+            ASSERT_TRUE(write_all(fd.get(), &rotten, sizeof rotten, at + copy));
+    }
+    const std::string name = fmt::format("volume {}", kVolume);
+    for (int mounts = 0; mounts < 3; ++mounts) {
+        {
+            const StoreCheck check = check_store(*StoreView::open(path).value(), {});
+            EXPECT_TRUE(std::ranges::any_of(check.findings,
+                                            [&](const StoreFinding& f) {
+                                                return f.what.find(name) != std::string::npos &&
+                                                       f.what.find("in doubt") != std::string::npos;
+                                            }))
+                << "after " << mounts << " mounts";
+        }
+        DriveRig rig(options(path));
+        const deengine::RecoveryReport& report = rig.drive->recovery();
+        EXPECT_EQ(report.records_lost, mounts == 0 ? 1u : 0u) << "found once";
+        EXPECT_EQ(report.volumes_in_doubt.count(kVolume), 1u) << "after " << mounts << " mounts";
+        EXPECT_TRUE(std::ranges::any_of(report.findings,
+                                        [&](const std::string& finding) {
+                                            return finding.find(name) != std::string::npos &&
+                                                   finding.find("in doubt") != std::string::npos;
+                                        }))
+            << "after " << mounts << " mounts";
+        EXPECT_EQ(rig.drive->counters().doubtful_volumes, 1u);
     }
 }
 

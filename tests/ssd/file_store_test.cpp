@@ -207,7 +207,7 @@ TEST(FileStore, AStoreThatIsOpenOrWasKilledStillKnowsTheMetadataOfItsLastClose) 
     Scratch scratch;
     const auto path = scratch / "s";
     closed_with_two(path, std::vector<std::byte>(300, std::byte{1}));
-    (void)StoreFile::open_for_use(path, {}).value();  // killed
+    ASSERT_TRUE(StoreFile::open_for_use(path, {}).value()->note_recovered());  // and killed
     lose_headers(path);
     const std::string refused = refusal_of_use(path);
     EXPECT_NE(refused.find(kOlder), std::string::npos) << refused;

@@ -1,20 +1,27 @@
 // A store that has lost the records of its newest pages is refused, and never mounted as the empty or the
 // older drive that the rest of it describes: after a clean close and after a kill, on any backbone.
 #include "ssd/journal_marks.hpp"
+#include "deengine/journal.hpp"
+#include "deengine/order.hpp"
 #include "drive_rig.hpp"
+#include "loop_device.hpp"
+#include "ssd/backbone.hpp"
 #include "ssd/record_copies.hpp"
 #include "ssd/store_check.hpp"
 #include "ssd/store_mount.hpp"
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <string_view>
 
 namespace gnstor::ssd {
 namespace {
@@ -163,15 +170,150 @@ TEST(JournalMarks, ACleanlyClosedStoreThatLacksTheEndOfAnyJournalIsRefused) {
         EXPECT_FALSE(view->journal_loss().has_value());
     }
     const Superblock s = StoreView::open(path).value()->superblock();
-    const auto is_end = [&](PageNumber page, const PageOob& oob) {
+    const auto is_its_end = [&](PageNumber page, const PageOob& oob) {
         return oob.kind == PageKind::kSystem && oob.sequence == newest[2] && s.service_unit_of(page) == 2;
     };
-    ASSERT_EQ(lose_records(path, is_end), 1u);
+    ASSERT_EQ(lose_records(path, is_its_end), 1u);
     const auto refused = Drive::open(options(path, kind), *reactor);
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.error().message.find(fmt::format("service unit 2 had reached page {}", newest[2])),
               std::string::npos)
         << refused.error().message;
+}
+
+/// Of all bytes of the store. No CRC: of records that end in their own it sees no change.
+std::size_t hash_of(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::vector<char> chunk(1u << 20);
+    std::size_t hash = 0;
+    while (file.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || file.gcount() > 0)
+        hash = hash * 31 +
+               std::hash<std::string_view>{}({chunk.data(), static_cast<std::size_t>(file.gcount())});
+    return hash;
+}
+
+/// As if the host had been started anew since the store was used.
+void change_host_boot(const std::filesystem::path& path) {
+    const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    BootRecord boot = read_boot_record(fd.get(), path).value();
+    boot.host_boot_id[3] ^= 1;
+    ASSERT_TRUE(write_boot_record(fd.get(), boot));
+}
+
+bool is_end(PageNumber, const PageOob& oob) {
+    return oob.kind == PageKind::kSystem &&
+           oob.epoch == static_cast<std::uint32_t>(deengine::JournalPage::kCheckpointEnd);
+}
+
+/// A closed store in mode process is refused, for the loss of its newest records or by the firmware, and is
+/// byte for byte the same afterwards: a host that is started anew still finds it closed cleanly.
+void refuse_and_accept(const std::filesystem::path& path, const Kind& kind, bool by_the_firmware) {
+    ASSERT_NO_FATAL_FAILURE(make(path, kind));
+    const auto reactor = Reactor::start("test-drive").value();
+    if (by_the_firmware) {
+        // Until the journal does not reach back to its beginning any more. Then the contents of all of it are
+        // damaged; the records still say how far it had come.
+        for (int i = 0; i < 16; ++i) ASSERT_TRUE(Drive::open(options(path, kind), *reactor).ok());
+        std::vector<std::uint64_t> places;
+        {
+            const auto view = StoreView::open(path).value();
+            for (std::uint32_t page = 0; page < view->superblock().geometry().pages(); ++page) {
+                const PageOob oob = view->record(page).counts;
+                if (oob.kind == PageKind::kSystem) places.push_back(view->page_offset(page) + 100);
+            }
+        }
+        std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+        for (const std::uint64_t at : places) file.seekp(static_cast<std::streamoff>(at)).put('\x5A');
+    } else {
+        std::uint64_t newest = 0;
+        (void)lose_records(path, [&](PageNumber page, const PageOob& oob) {
+            if (is_end(page, oob)) newest = std::max(newest, oob.sequence);
+            return false;
+        });
+        ASSERT_EQ(lose_records(path,
+                               [&](PageNumber page, const PageOob& oob) {
+                                   return is_end(page, oob) && oob.sequence == newest;
+                               }),
+                  1u);
+    }
+    const std::size_t before = hash_of(path);
+    for (int i = 0; i < 2; ++i) {
+        const auto refused = Drive::open(options(path, kind), *reactor);
+        ASSERT_FALSE(refused.ok());
+        EXPECT_EQ(refused.error().code, Errc::kCorrupt) << refused.error().message;
+        EXPECT_EQ(recover_store(path, false).ok(), false);
+        EXPECT_EQ(hash_of(path), before) << "refused by the " << (by_the_firmware ? "firmware" : "store");
+    }
+    change_host_boot(path);
+    EXPECT_FALSE(Drive::open(options(path, kind), *reactor).ok()) << "nothing begins empty";
+    if (by_the_firmware) return;
+    const auto accepted = recover_store(path, true);
+    ASSERT_TRUE(accepted.ok()) << accepted.error().message;
+    EXPECT_EQ(accepted->mapped_blocks, kBlocks) << "its blocks are all there";
+}
+
+TEST(RefusedStore, AFileIsLeftAsItWas) {
+    for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect})
+        for (const bool by_the_firmware : {false, true}) {
+            const Scratch scratch;
+            refuse_and_accept(scratch / "s", {"", backbone, 1, Durability::kProcess, false}, by_the_firmware);
+        }
+}
+
+/// Which would be emptied in place.
+TEST(RefusedStore, ADeviceIsLeftAsItWas) {
+    for (const bool by_the_firmware : {false, true}) {
+        const Scratch scratch(Scratch::On::kDisk);
+        const LoopDevice device(scratch / "image", 64ull << 20);
+        if (device.path().empty()) GTEST_SKIP() << "no loop device to be had here";
+        const Kind kind{"", BackboneKind::kDirect, 1, Durability::kProcess, false};
+        NewStore what = new_store_for(options(device.path(), kind)).value();
+        what.replace = true;
+        ASSERT_TRUE(StoreFile::create(device.path(), what).ok());
+        refuse_and_accept(device.path(), kind, by_the_firmware);
+    }
+}
+
+/// A drive without room for the checkpoint of its close leaves parts of it, and the store is closed all the
+/// same. The next mount gives their unit up, and may be killed when it has erased it.
+TEST(JournalMarks, PartsOfACheckpointThatWasGivenUpMayBeErasedBeforeAnythingNewerIsThere) {
+    for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect}) {
+        const Kind kind{"", backbone, 1, Durability::kPower, false};
+        const Scratch scratch;
+        const auto path = scratch / "s";
+        ASSERT_NO_FATAL_FAILURE(make(path, kind));
+        const std::uint64_t end = StoreView::open(path).value()->boot().value().journal_pages[0];
+        ASSERT_NE(end, 0u);
+        const auto is_part = [&](PageNumber, const PageOob& oob) { return oob.sequence == end + 1; };
+        {
+            DriveOptions o = options(path, kind);
+            const auto store = open_backbone(o, BootMode::kPower).value();
+            const FlashParts parts = store->parts(1).value();
+            const deengine::FlashGeometry g = parts[0]->geometry();
+            std::uint32_t unit = g.units;
+            PageOob oob{};
+            do {
+                oob = {};
+                (void)parts[0]->read_oob(--unit * g.pages_per_unit, oob);
+            } while (oob.kind != PageKind::kErased);
+            oob = {};
+            oob.kind = PageKind::kSystem;
+            oob.version = deengine::kOobVersion;
+            oob.sequence = end + 1;
+            oob.vba = static_cast<std::uint32_t>(end + 1);
+            oob.epoch = static_cast<std::uint32_t>(deengine::JournalPage::kCheckpointUnits);
+            oob.unit_serial = 1u << 20;
+            const std::vector<std::byte> data(nvme::kBlockBytes);
+            ASSERT_EQ(parts[0]->program(unit * g.pages_per_unit, data.data(), oob),
+                      deengine::FlashStatus::kOk);
+            ASSERT_EQ(parts[0]->sync(deengine::SyncLevel::kPower), deengine::FlashStatus::kOk);
+            ASSERT_TRUE(store->end_use());
+        }
+        ASSERT_EQ(lose_records(path, is_part), 1u);
+        const auto reactor = Reactor::start("test-drive").value();
+        const auto opened = Drive::open(options(path, kind), *reactor);
+        EXPECT_TRUE(opened.ok()) << opened.error().message;
+    }
 }
 
 }  // namespace

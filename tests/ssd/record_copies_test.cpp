@@ -127,6 +127,65 @@ TEST_P(RecordCopies, TheRecordsOfOtherPagesAreDamagedOnesAndNeverTakenForAPagesO
     }
 }
 
+/// docs/store-format.md, "Records and pages": whatever way it is computed.
+TEST(RecordChecksum, IsThatOfTheNumberOfThePageAndOfTheRecordInARow) {
+    SplitMix64 random(testing::seed_or(1));
+    for (int i = 0; i < 100; ++i) {
+        PageOob oob = oob_of(3, static_cast<std::uint32_t>(random.next()), random.next());
+        const auto page = static_cast<PageNumber>(random.next());
+        const std::uint32_t of_number = crc32c_portable(&page, sizeof page);
+        EXPECT_EQ(record_crc(oob, page), crc32c_portable(&oob, offsetof(PageOob, crc), of_number));
+    }
+}
+
+/// Neither is the page's record, and a check names the contradiction as long as both are there.
+TEST_P(RecordCopies, CopiesThatContradictEachOtherCountAsADamagedRecordAndStayAsTheyAre) {
+    Backbone b(GetParam(), small());
+    for (std::uint32_t p = 0; p < kPerUnit; ++p) {
+        PageOob oob = oob_of(3, p, p + 1);
+        ASSERT_EQ(b.flash().program(p, page_of(p).data(), oob), FlashStatus::kOk);
+    }
+    ASSERT_EQ(b.flash().sync(), FlashStatus::kOk);
+    b.reopen();
+    const Superblock s = superblock_of(b.path());
+    std::vector<char> damaged = bytes_of(b.path());
+    constexpr PageNumber kPage = 20;
+    const std::uint64_t at = s.record_copies_offset() + kPage * sizeof(PageOob);
+    PageOob other{};
+    std::memcpy(&other, damaged.data() + at, sizeof other);
+    other.sequence += 7;
+    other.crc = record_crc(other, kPage);
+    std::memcpy(damaged.data() + at, &other, sizeof other);
+    put_bytes(b.path(), damaged);
+    for (int opening = 0; opening < 2; ++opening) {
+        b.reopen();
+        for (int look = 0; look < 2; ++look) {
+            for (PageNumber p = 0; p < kPerUnit; ++p) {
+                PageOob oob{};
+                ASSERT_EQ(b.flash().read_oob(p, oob),
+                          p == kPage ? FlashStatus::kUncorrectable : FlashStatus::kOk)
+                    << "page " << p;
+            }
+            PageOob oob = oob_of(3, 1, 100);
+            const PageNumber next = kPerUnit * (1 + 2 * opening + look);
+            ASSERT_EQ(b.flash().program(next, page_of(1).data(), oob), FlashStatus::kOk);
+            ASSERT_EQ(b.flash().sync(), FlashStatus::kOk);
+        }
+        const std::vector<char> after = bytes_of(b.path());
+        const auto same = [&](std::uint64_t area) {
+            const auto from = static_cast<std::ptrdiff_t>(area);
+            return std::equal(after.begin() + from, after.begin() + from + kPerUnit * sizeof(PageOob),
+                              damaged.begin() + from);
+        };
+        EXPECT_TRUE(same(s.oob_offset) && same(s.record_copies_offset())) << "both are as they were";
+    }
+    ASSERT_EQ(b.flash().erase(0), FlashStatus::kOk);
+    PageOob oob = oob_of(3, kPage, 200);
+    for (PageNumber p = 0; p <= kPage; ++p)
+        ASSERT_EQ(b.flash().program(p, page_of(p).data(), oob), FlashStatus::kOk);
+    EXPECT_EQ(b.flash().read_oob(kPage, oob), FlashStatus::kOk) << "erased, the page is as good as another";
+}
+
 INSTANTIATE_TEST_SUITE_P(Stores, RecordCopies,
                          ::testing::Values(Kind::kTmpfs, Kind::kMapped, Kind::kRing, Kind::kPlain),
                          [](const auto& kind) { return testing::name_of(kind.param); });

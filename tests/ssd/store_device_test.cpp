@@ -72,7 +72,8 @@ TEST_F(StoreDevice, IsEmptiedInPlaceWhenItsHostStoppedInProcessMode) {
     ASSERT_TRUE(StoreFile::create(device.path(), what(true)).ok());
     StoreIdentity before;
     {
-        auto file = StoreFile::open_for_use(device.path(), {.mode = BootMode::kProcess}).value();
+        auto file = StoreFile::open(device.path()).value();
+        ASSERT_TRUE(file->begin_use({.mode = BootMode::kProcess}).ok());
         BootRecord other = file->boot();
         other.host_boot_id[3] ^= 1;
         ASSERT_TRUE(write_boot_record(file->fd(), other));

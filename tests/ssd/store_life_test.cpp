@@ -112,6 +112,7 @@ bool judged_as_only_killed(const std::filesystem::path& path, BackboneKind by, b
     BootRequest r = request(BootMode::kPower);
     r.backbone = by;
     const auto file = StoreFile::open_for_use(path, r).value();
+    EXPECT_TRUE(file->begin_changes());
     EXPECT_TRUE(!mounted || file->note_recovered());
     return file->was_only_killed_before();
 }
@@ -130,6 +131,48 @@ TEST(StoreLife, AKillIsJudgedByTheBackboneThatItHitWhateverOneComesNext) {
     r.backbone = BootBackbone::kNotTold;
     ASSERT_TRUE(write_boot_record(FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)).get(), r));
     EXPECT_FALSE(judged_as_only_killed(path, kMapped)) << "an older program did not say";
+}
+
+std::vector<char> bytes_of(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(StoreLife, WhatIsOpenedForUseAndLeftUnchangedIsAsItWas) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    (void)used(path, BootMode::kPower);
+    const std::vector<char> before = bytes_of(path);
+    for (const BootMode mode : {BootMode::kProcess, BootMode::kPower}) {
+        auto store = FileStore::open_for_use(path, request(mode, kNextBoot)).value();
+        EXPECT_TRUE(store->parts(2).ok());
+    }
+    EXPECT_EQ(bytes_of(path), before);
+}
+
+/// Another service unit may refuse the store when one has written its checkpoint already.
+TEST(StoreLife, AMountThatDoesNotEndLosesNoTrustWhateverItHasProgrammed) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const auto before = used(path, BootMode::kPower);
+    {
+        auto store = FileStore::open_for_use(path, request(BootMode::kProcess)).value();
+        deengine::PageOob oob = oob_of(1, 2, 4);
+        ASSERT_EQ(store->program(1, page_of(8).data(), oob), FlashStatus::kOk);
+        const BootRecord mounting = read_boot_record(store->file().fd(), path).value();
+        EXPECT_EQ(mounting.state, BootState::kOpen);
+        EXPECT_TRUE(trusted(mounting, kNextBoot));
+        EXPECT_FALSE(was_only_killed(mounting, kNextBoot));
+    }
+    {
+        auto store = FileStore::open_for_use(path, request(BootMode::kProcess, kNextBoot)).value();
+        EXPECT_EQ(store->identity().incarnation, before.incarnation);
+        EXPECT_TRUE(has_contents(*store));
+        ASSERT_TRUE(store->note_recovered());
+        const BootRecord serving = read_boot_record(store->file().fd(), path).value();
+        EXPECT_FALSE(trusted(serving, kThisBoot)) << "from here on writes are acknowledged in this mode";
+        EXPECT_TRUE(trusted(serving, kNextBoot));
+    }
 }
 
 TEST(StoreLife, AHostThatDoesNotTellItsBootIsNeverTakenForTheSameOne) {
@@ -185,6 +228,7 @@ TEST(StoreLife, OneDamagedCopyOfTheBootRecordIsSurvivedAndTwoAreRefused) {
         put_boot(path, copy, rotten);
         auto store = FileStore::open_for_use(path, request(BootMode::kPower)).value();
         EXPECT_EQ(store->identity().incarnation, before.incarnation);
+        EXPECT_TRUE(store->note_recovered()) << "writes both copies";
     }
     put_boot(path, 0, rotten);
     put_boot(path, 1, rotten);

@@ -30,10 +30,13 @@ struct SsdCountersLog {
     // Blocks in doubt now; blocks read that were answered Doubtful, and with the older version.
     std::uint64_t doubtful_blocks, doubtful_reads, older_reads;
     std::uint64_t young_units;  ///< service units with pages that a power cut could still make doubtful
-    std::uint64_t reserved216[37];
+    /// Volumes of which records are lost, so that all of their older blocks are in doubt; of each service
+    /// unit.
+    std::uint64_t doubtful_volumes;
+    std::uint64_t reserved224[36];
 };
 static_assert(sizeof(SsdCountersLog) == 512, "of one sector, as log pages are");
-static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved216) == 216);
+static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved224) == 224);
 
 /// What asks for all of it; where the data goes is the caller's to say.
 inline Command counters_log_command() {

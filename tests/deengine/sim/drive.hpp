@@ -53,6 +53,7 @@ class Drive : public CompletionSink {
     void accept_loss() { options_.accept_loss = true; }
     [[nodiscard]] Engine& engine() { return *engine_; }
     [[nodiscard]] const RecoveryReport& report() const { return report_; }
+    [[nodiscard]] const Medium& medium() const { return medium_; }
     [[nodiscard]] const Metadata& metadata() const { return metadata_; }
 
     void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;

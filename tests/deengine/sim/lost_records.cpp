@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace gnstor::deengine::sim {
 namespace {
@@ -50,11 +51,27 @@ std::uint32_t pages_told(const Medium& medium, std::uint32_t view, std::uint32_t
 
 }  // namespace
 
-/// What a kill tears looks like a record that is lost: then any block may be called doubtful.
-void World::note_bad_records(const Medium& image) {
-    if (!config_.engine.same_boot) return;
-    for (PageNumber p = 0; p < image.options().geometry.pages() && !records_lost_; ++p)
-        records_lost_ = image.page(p).recorded && !holds_record(image.page(p));
+/// Pages with bad records, as a kill tears them.
+std::map<PageNumber, PageOob> World::bad_records(const Medium& image) {
+    std::map<PageNumber, PageOob> bad;
+    for (PageNumber p = 0; p < image.options().geometry.pages(); ++p)
+        if (image.page(p).recorded && !holds_record(image.page(p))) bad[p] = image.page(p).oob;
+    return bad;
+}
+
+/// What a mount of this image may call lost: records that were taken, or a bad one that no mount before has
+/// seen; after a power cut contents that are damaged, which may be a copy's.
+bool World::may_lose_records(const Medium& image) const {
+    if (records_gone_ || record_rot_) return true;
+    if (!config_.engine.same_boot) {
+        for (PageNumber p = 0; p < image.options().geometry.pages(); ++p)
+            if (holds_record(image.page(p)) && !is_whole(image.page(p))) return true;
+        return false;
+    }
+    return std::ranges::any_of(bad_records(image), [&](const auto& bad) {
+        const auto known = known_bad_.find(bad.first);
+        return known == known_bad_.end() || std::memcmp(&known->second, &bad.second, sizeof(PageOob)) != 0;
+    });
 }
 
 void World::lose_records() {
@@ -99,7 +116,7 @@ bool World::lose_from(PageNumber page, PageNumber end, const char* what) {
     }
     note(fmt::format("the record of page {} is {}", page, what));
     ++counters_.records_lost;
-    records_lost_ = record_rot_ = true;
+    records_gone_ = true;  // and the mount may refuse, for that reason
     return true;
 }
 

@@ -358,6 +358,7 @@ void Medium::apply(const Operation& op, Fate fate) {
         }
         return;
     }
+    if (fate.kind == Fate::Kind::kTorn && !options_.power_cuts) return tear_erase(op.where, fate);
     SplitMix64 random(fate.noise);
     for (std::uint32_t i = 0; i < options_.geometry.pages_per_unit; ++i) {
         MediumPage& p = pages_[std::size_t{op.where} * options_.geometry.pages_per_unit + i];
@@ -367,6 +368,18 @@ void Medium::apply(const Operation& op, Fate fate) {
         if (dice == 0) p = MediumPage{};
         if (dice == 1 && p.recorded) make_noise(&p.oob, sizeof(p.oob), fate.noise + i);
     }
+}
+
+/// By a kill: records are cleared from the last to the first, and of one page by half.
+void Medium::tear_erase(std::uint32_t unit, Fate fate) {
+    const std::uint32_t pages = options_.geometry.pages_per_unit;
+    const std::uint32_t cut = pages - 1 - fate.data_bytes % pages;
+    const std::size_t first = std::size_t{unit} * pages;
+    for (std::uint32_t i = cut + 1; i < pages; ++i) pages_[first + i] = MediumPage{};
+    MediumPage& p = pages_[first + cut];
+    if (!p.recorded) return;
+    std::memset(&p.oob, 0xFF, fate.record_bytes);
+    if (is_erased(p.oob)) p = MediumPage{};
 }
 
 void Medium::tear_program(const Operation& op, Fate fate) {
@@ -391,6 +404,7 @@ void Medium::tear_program(const Operation& op, Fate fate) {
         make_noise(record + fate.record_bytes, sizeof(PageOob) - fate.record_bytes, fate.noise);
     p.rotten_data = p.rotten_record = p.weak = false;
     p.recorded = !is_erased(p.oob);
+    p.lost = p.lost && !p.recorded;
 }
 
 void Medium::settle_units() {

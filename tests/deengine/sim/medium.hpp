@@ -162,6 +162,7 @@ class Medium {
     }
     void apply(const Operation& op, Fate fate);
     void tear_program(const Operation& op, Fate fate);
+    void tear_erase(std::uint32_t unit, Fate fate);
     void settle_units();
 
     MediumOptions options_;

@@ -83,9 +83,11 @@ TEST(Simulation, SeedsThatFoundSomethingOnceFindNothingNow) {
     constexpr struct {
         const char* profile;
         std::uint64_t seed;
-    } kSeeds[] = {{"long", 10'025'100}, {"long", 40'009'292}, {"rot", 482},  {"rot", 552},    {"rot", 1571},
-                  {"rot", 60'000'197},  {"rot", 60'002'593},  {"mixed", 20}, {"spare", 1504}, {"full", 657},
-                  {"idle", 42},         {"idle", 157},        {"wide", 4},   {"wide", 72},    {"wide", 162}};
+    } kSeeds[] = {{"long", 10'025'100}, {"long", 40'009'292}, {"rot", 482},        {"rot", 552},
+                  {"rot", 1571},        {"rot", 60'000'197},  {"rot", 60'002'593}, {"mixed", 20},
+                  {"spare", 1504},      {"full", 657},        {"idle", 42},        {"idle", 157},
+                  {"idle", 40'123},     {"wide", 4},          {"wide", 72},        {"wide", 162},
+                  {"long", 100'019},    {"records", 2131},    {"records", 2163}};
     for (const auto& [profile, seed] : kSeeds) {
         const SimConfig config = make_config(profile, seed, 3000, Mutation::kNone);
         EXPECT_EQ(run_history(config).failure, "") << replay_command(profile, seed, 3000, Mutation::kNone);

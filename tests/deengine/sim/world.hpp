@@ -162,7 +162,8 @@ class World {
     // lost_records.cpp
     void lose_records();
     bool lose_from(PageNumber page, PageNumber end, const char* what);
-    void note_bad_records(const Medium& image);
+    [[nodiscard]] static std::map<PageNumber, PageOob> bad_records(const Medium& image);
+    [[nodiscard]] bool may_lose_records(const Medium& image) const;
 
     // cuts.cpp
     void boot(bool first);
@@ -172,9 +173,11 @@ class World {
     void look(const Medium& medium, const std::vector<std::byte>& blob, std::uint32_t depth,
               const Medium::Fates& fates);
     void check_image(std::unique_ptr<Medium> image, const std::vector<std::byte>& blob, std::uint32_t depth);
+    /// Of each block the version that was shown; none: its read failed.
+    using Shown = std::vector<std::optional<WriteOrder>>;
     /// Compares everything. `settle`: what is shown becomes what is known. `shown`: the versions, to compare
     /// a second time.
-    bool compare(Drive& drive, bool after_cut, bool settle, std::vector<WriteOrder>* shown);
+    bool compare(Drive& drive, bool after_cut, bool settle, Shown* shown);
     bool compare_block(Drive& drive, nvme::VolumeId vid, const nvme::VolumeRecord& record,
                        nvme::BlockAddress vba, const BlockState& block, bool after_cut,
                        const Version** version);
@@ -221,7 +224,9 @@ class World {
     std::uint32_t busy_in_a_row_ = 0;           ///< changes, none of which was done
     bool syncs_fail_ = false;                   ///< until the next boot
     bool refused_ = false;                      ///< a mount did: the history is over
-    bool records_lost_ = false;                 ///< any block may be called doubtful
+    bool records_lost_ = false;                 ///< a mount said so: any block may be called doubtful
+    bool records_gone_ = false;                 ///< since the last boot
+    std::map<PageNumber, PageOob> known_bad_;   ///< bad records at the last boot
     bool record_rot_ = false;                   ///< a mount may refuse, for a reason
     /// Volume and block: an older version may show, for nobody can tell that the newest one was there.
     std::set<std::pair<nvme::VolumeId, nvme::BlockAddress>> forgiven_;
