@@ -26,6 +26,7 @@ libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
 fio|bench|cmd:fio|a yardstick beside bench path
 git|lint|cmd:git|names the tracked files that lint looks at
+curl|test|cmd:curl|commands of the documents that ask gnstord over HTTP
 python3|test|cmd:python3|house tests, floors, generated documents
 help2man|package|cmd:help2man|manual pages from --help
 dpkg-dev|package|cmd:dpkg-shlibdeps|which packages hold the shared libraries that programs need
