@@ -192,6 +192,14 @@ if(GN_PCH)
     endif()
 endif()
 
+# gn_packaged(target): a static library that others link, with whatever compiler they have. With link-time optimisation g++ writes machine code
+# beside its intermediate code; what is installed keeps the machine code alone (cmake/install.cmake).
+function(gn_packaged target)
+    if(GN_LTO AND GN_LTO_WORKS)
+        target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-ffat-lto-objects>)
+    endif()
+endfunction()
+
 # gn_layer(name SOURCES ... DEPENDS lower layers ... LIBRARIES others ...): library gnstor_<name>.
 function(gn_layer name)
     cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
@@ -201,6 +209,7 @@ function(gn_layer name)
         target_link_libraries(gnstor_${name} PRIVATE $<BUILD_INTERFACE:gnstor_options>)
         gn_precompiled(layer gnstor_${name})
         gn_fuzzed(gnstor_${name})
+        gn_packaged(gnstor_${name})
     else()
         add_library(gnstor_${name} INTERFACE)
         set(scope INTERFACE)

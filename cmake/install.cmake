@@ -1,7 +1,9 @@
 # install.cmake: the library as others find it: find_package(gnstor) gives gnstor::gnstor (every layer up to the embedded array) and
 # gnstor::<layer> for each layer; with COMPONENTS remote also gnstor::remote, for arrays of other processes. Public headers go to include/gnstor; the layers' own headers, which some public ones include, to
 # include/gnstor/private: not an interface.
+# Two components, which become two packages (cmake/package.cmake): `runtime`, the programs, and `dev`, what programs of others are built with.
 include(GNUInstallDirs)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)
 include(CMakePackageConfigHelpers)
 
 add_library(gnstor_all INTERFACE)
@@ -62,18 +64,21 @@ if(TARGET gnstor_daemon_http)
 endif()
 install(DIRECTORY include/gnstor DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gnstor/private FILES_MATCHING PATTERN "*.hpp" PATTERN "*.inl")
-install(DIRECTORY share/profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/gnstor FILES_MATCHING PATTERN "*.json")
-if(TARGET gnstor)
-    install(TARGETS gnstor RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-if(TARGET gnstord)
-    install(TARGETS gnstord RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-if(TARGET gnstor_bench)
-    install(TARGETS gnstor_bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
+install(DIRECTORY share/profiles DESTINATION ${CMAKE_INSTALL_DATADIR}/gnstor COMPONENT runtime FILES_MATCHING PATTERN "*.json")
+foreach(program gnstor gnstord gnstor_bench)
+    if(TARGET ${program})
+        install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
+    endif()
+endforeach()
 configure_package_config_file(cmake/gnstorConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/gnstorConfig.cmake
     INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gnstor)
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/gnstorConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gnstorConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/gnstorConfigVersion.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/gnstor)
+# Archives of a build with link-time optimisation also hold g++'s intermediate code, which this version of g++ alone can read: it stays here.
+if(GN_LTO AND GN_LTO_WORKS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    install(CODE "
+        file(GLOB archives \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libgnstor_*.a\")
+        execute_process(COMMAND ${CMAKE_STRIP} --enable-deterministic-archives --strip-debug --wildcard --remove-section=.gnu.lto_*
+            --remove-section=.gnu.debuglto_* --strip-symbol=__gnu_lto_v1 --strip-symbol=__gnu_lto_slim \${archives} COMMAND_ERROR_IS_FATAL ANY)")
+endif()

@@ -19,7 +19,9 @@ import sys
 from layer_graph import COUNTS_AS, ORDER, ROOT, arrows_of_repository, closure
 
 ALWAYS = ["setup", "lint", "cpu", "docs"]
-MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release"]
+MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package"]
+# Only ./run test --all: it takes as long as the functional tests, which other stages of a whole run leave no time for.
+NOT_HERE = {"toolchains": "takes as long as the functional tests; ./run test --all has it"}
 LANDED = ROOT / ".ci" / "landed"
 WHOLE_RUN_EVERY = 10
 
@@ -42,6 +44,7 @@ LOOKS_AT = {
     "cuda": ({"gnor"}, {"bench", "demo", "examples", "include", ".cu"}),
     "example": ({"embedded", "client"}, {"examples", "include"}),
     "release": ({"embedded"}, {"bench", "include"}),
+    "package": ({"cli"}, {"packaging", "examples", "include"}),
 }
 
 
@@ -77,7 +80,7 @@ class Change:
         elif parts[0] == "tests" and len(parts) > 2 and parts[1] in self.test_folders:
             self.folders.add(parts[1])
             self.places.add("/".join(parts[:2]))
-        elif parts[0] in ("bench", "demo", "examples"):
+        elif parts[0] in ("bench", "demo", "examples", "packaging"):
             self.places.add(parts[0])
             self.folders |= {parts[0]} & set(self.test_folders)
         elif parts[0] == "share":
@@ -163,7 +166,7 @@ def main(arguments):
     print("folders=" + ("*" if change.doubt else " ".join(sorted(change.folders))))
     print("because=" + (f"all stages: {change.doubt}" if change.doubt else
                         f"{len(files)} files changed since {base}; layers reached: {' '.join(sorted(change.reached, key=ORDER.index)) or 'none'}"))
-    for stage, reason in stages.items():
+    for stage, reason in (stages | NOT_HERE).items():
         if reason:
             print(f"left_out={stage} {reason}")
     return 0

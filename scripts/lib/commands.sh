@@ -145,7 +145,7 @@ lint_one() {
 }
 
 lint_format() { tracked_code | xargs -0 clang-format-14 --dry-run -Werror; }
-lint_shell() { shellcheck -x -S warning run .ci/run scripts/lib/*.sh scripts/*.sh tests/*/*.sh; }
+lint_shell() { shellcheck -x -S warning run .ci/run scripts/lib/*.sh scripts/*.sh tests/*/*.sh packaging/*.sh packaging/gnstor.bash packaging/debian/p*; }
 lint_python() {
     git ls-files -z -- '*.py' | xargs -0 python3 -c '
 import ast, sys

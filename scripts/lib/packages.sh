@@ -2,7 +2,8 @@
 # packages.sh: what is needed from the distribution, how we see that it is there, and its installation through apt.
 # A package counts as present when its command, header or library is found, wherever it came from.
 
-# name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon, test, bench, fuzz, link, lint, peer.
+# name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon,
+# test, property, oracle, bench, package, roots, fuzz, link, lint, peer.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
@@ -25,7 +26,12 @@ libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
 fio|bench|cmd:fio|a yardstick beside bench path
 git|lint|cmd:git|names the tracked files that lint looks at
+curl|test|cmd:curl|commands of the documents that ask gnstord over HTTP
 python3|test|cmd:python3|house tests, floors, generated documents
+help2man|package|cmd:help2man|manual pages from --help
+dpkg-dev|package|cmd:dpkg-shlibdeps|which packages hold the shared libraries that programs need
+mmdebstrap|roots|cmd:mmdebstrap|minimal systems to build and install in
+debian-archive-keyring|roots|file:/usr/share/keyrings/debian-archive-keyring.gpg|signatures of their packages
 clang|fuzz|cmd:clang++|libFuzzer, and AddressSanitizer with it
 @clang-rt|fuzz|fuzzer|runtime of libFuzzer and the sanitizers for clang
 lld|link|cmd:ld.lld|links the programs of the sanitizers in a third of the time

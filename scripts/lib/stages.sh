@@ -4,7 +4,7 @@
 
 # In the order in which they run. GN_STAGES: every functional test, once. GN_ALL_STAGES: --all; what of it a change can reach, scripts/reach.py says.
 GN_STAGES=(setup lint cpu docs)
-GN_ALL_STAGES=(setup lint cpu soak peer asan tsan cuda fuzz example release docs)
+GN_ALL_STAGES=(setup lint cpu soak peer asan tsan cuda fuzz example release package toolchains docs)
 # The folders of tests that the sanitizers and the fuzzers run: all, or what a change reaches.
 GN_FOLDERS="*"
 
@@ -21,6 +21,8 @@ stage_about() {
         example) echo "cmake --install, and the examples as projects of their own" ;;
         docs) echo "generated parts of docs/ agree with docs/runs/" ;;
         release) echo "what is measured: the release preset, and its benchmark for a second" ;;
+        package) echo "Debian packages, and what they bring in a fresh system" ;;
+        toolchains) echo "the compilers of the next distribution, in a system of its own: g++ and the fast tests, clang" ;;
         peer) echo "the Linux kernel's NVMe over RDMA as our peer, in QEMU (less of it in continuous integration)" ;;
     esac
 }
@@ -218,8 +220,6 @@ stage_lint() {
 test_preset() {
     local preset="$1" labels="$2" status=0 log="$GN_LOGS/$1-test.log" summary total failed at_once="$GN_JOBS"
     shift 2
-    # Tests wait as much as they work. What that leaves of the processors the builder takes, which is done by the time of the sanitizers.
-    [[ "$preset" != tsan && "$preset" != asan ]] || at_once=$((GN_JOBS + (GN_JOBS + 1) / 2))
     local chosen=() floors_of=()
     if [[ "$preset" == cpu || "$preset" == cuda || "$GN_FOLDERS" == "*" ]]; then
         build "$preset" || return 1
@@ -229,6 +229,9 @@ test_preset() {
         floors_of=(--folders "$GN_FOLDERS")
     fi
     [[ "$preset" != cpu ]] || start_builder
+    # Tests wait as much as they work. Where the builder takes what that leaves of the processors, there is one test for each; it is done by
+    # the time of the sanitizers.
+    [[ "$preset" == cuda || "$preset" == cpu && -n "$GN_BUILDER" ]] || at_once=$((GN_JOBS + (GN_JOBS + 1) / 2))
     fixed_addresses ctest --test-dir "build/$preset" -L "$labels" ${chosen[@]+"${chosen[@]}"} -j "$at_once" --no-tests=error --output-on-failure --timeout 600 >"$log" 2>&1 || status=1
     if [[ "$GN_VERBOSE" == yes ]]; then cat "$log"; else grep -vE '^ +Start |Passed +[0-9.]+ sec$|^Test project|^$' "$log" || true; fi
     summary="$(grep -E '[0-9]+% tests passed' "$log" | tail -n 1)"

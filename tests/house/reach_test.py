@@ -71,6 +71,14 @@ class AChange(unittest.TestCase):
             self.assertEqual(run_stages(change(name)), set(reach.MORE), name)
 
 
+class Packaging(unittest.TestCase):
+    def test_reaches_the_packages_and_nothing_else(self):
+        self.assertEqual(run_stages(change("packaging/gnstor.bash")), {"package"})
+
+    def test_of_the_programs_is_tried_again_where_they_change(self):
+        self.assertIn("package", run_stages(change("src/cli/object_commands.cpp")))
+
+
 class TheBase(unittest.TestCase):
     def test_is_the_newest_commit_that_landed(self):
         self.assertEqual(reach.landed("# head\nabc whole\ndef\n"), ("def", None))

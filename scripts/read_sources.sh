@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# read_sources.sh COMPILER JOBS: lets another compiler read every source of the layers and programs (src/) as build/cpu compiles it, without
+# making code. Warnings are errors. Prints what it read, and fails where one was refused.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+compiler="$1" jobs="$2"
+commands="$(mktemp)"
+trap 'rm -f "$commands"' EXIT
+python3 - "$compiler" >"$commands" <<'P'
+import json, shlex, sys
+for entry in json.load(open("build/cpu/compile_commands.json")):
+    name = entry["file"]
+    if "/src/" not in name or not name.endswith(".cpp") or "/tests/" in name:
+        continue
+    words = shlex.split(entry["command"])
+    # After the launcher (ccache) and the compiler: options, without those of an output.
+    first = next(at for at, word in enumerate(words) if word.endswith(("g++", "c++", "clang++")))
+    options, skip = [], False
+    for word in words[first + 1:]:
+        if skip or word in ("-c",):
+            skip = False
+        elif word in ("-o", "-MF", "-MT", "-MQ"):
+            skip = True
+        elif word not in ("-MD", "-MMD"):
+            options.append(word)
+    print(shlex.join([sys.argv[1], "-fsyntax-only", "-Werror", *options]))
+P
+count="$(wc -l <"$commands")"
+[[ "$count" -gt 0 ]] || { echo "build/cpu/compile_commands.json names no source"; exit 1; }
+xargs -d '\n' -P "$jobs" -n 1 bash -c <"$commands"
+echo "$("$compiler" --version | head -n 1): read $count sources"
