@@ -233,7 +233,7 @@ class Nodes(Programs):
         count("kills")
         # The node comes back without one of its SSDs, under the gnstord that has known it with both.
         (self.dir / "node-1" / "ssd-1.store").write_bytes(b"damaged")
-        self.ask("up")
+        self.cli("up", "--wait", "1", code=1, says="restart gnstord")
         late = self.cli("cat", "data")
         self.assertTrue(late.stdout == data, "other bytes while the node has left out an SSD")
 
