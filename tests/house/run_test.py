@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STAGES = ["setup", "lint", "cpu", "soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "docs"]
+STAGES = ["setup", "lint", "cpu", "soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package", "toolchains", "docs"]
 
 
 def run(*arguments):
@@ -52,7 +52,7 @@ class Run(unittest.TestCase):
         for row in rows:
             name, kind, probe, why = row.split("|")
             self.assertRegex(name, r"^@?[a-z0-9+.-]+$")
-            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "property", "oracle", "fuzz", "link", "lint", "peer"})
+            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "property", "oracle", "fuzz", "link", "lint", "package", "peer", "roots"})
             self.assertRegex(probe, r"^(cmd:|inc:|file:|py:).+|^fuzzer$")
             self.assertTrue(why)
 
