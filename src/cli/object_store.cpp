@@ -101,12 +101,6 @@ Result<void> EmbeddedObjectStore::refuse_read_only(const std::string& what) cons
                          "{}: the store {} can be read alone (SSD {} is on a read-only file system); nothing "
                          "was changed",
                          what, where(), ssd.serial);
-    for (const daemon::SsdInfo& ssd : array_->daemon().inspect().ssds)
-        if (ssd.state == "missing" || ssd.state == "stale")
-            return error(Errc::kState,
-                         "{}: the store {} can be read alone, because the SSD of slot {} is {} (see the "
-                         "warnings above); nothing was changed",
-                         what, where(), ssd.slot, ssd.state);
     return {};
 }
 

@@ -97,7 +97,7 @@ class EmbeddedObjectStore final : public VolumeObjectStore {
     void put_is_done() override;
 
     std::unique_ptr<StoreFolder> folder_;  ///< null: of what only reads or removes
-    std::unique_ptr<PutIntent> intent_;    ///< of the put that goes on
+    std::unique_ptr<PutIntent> intent_;    ///< of the put that is under way
     std::unique_ptr<EmbeddedArray> array_;
     std::unique_ptr<client::Client> client_;
 };

@@ -150,6 +150,7 @@ class Manager {
     void drop_deleted(Takeover& t);
     void forgive_older();
     [[nodiscard]] Result<void> drop_renamed(Takeover& t);
+    void forget_deleted(Takeover& t, nvme::VolumeId id, std::string why);
     [[nodiscard]] Result<void> admit(Drive& drive);
     [[nodiscard]] bool may_be_written() const;
     void put_taken(Change& change) const;
@@ -170,7 +171,8 @@ class Manager {
     Result<void> sure();    ///< that the records are the store's: before anything is decided from them
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
-    [[nodiscard]] bool misses_none();  ///< each slot of the map has a drive that was found at the start
+    [[nodiscard]] std::vector<std::uint32_t>
+    missing_slots();                   ///< of the map, without a drive found at the start
     Result<void> grant(Drive& drive);  ///< MAP SET
     template <class Command>
     Result<void> command(Drive& drive, Command send_it);

@@ -181,11 +181,12 @@ Result<void> Manager::activate_map() {
     return first;
 }
 
-bool Manager::misses_none() {
+std::vector<std::uint32_t> Manager::missing_slots() {
+    std::vector<std::uint32_t> slots;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
         if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
-            return false;
-    return true;
+            slots.push_back(s);
+    return slots;
 }
 
 Result<void> Manager::grant(Drive& drive) {

@@ -99,25 +99,32 @@ void Manager::drop_deleted(Takeover& t) {
         }
         if (lacking && !held) gone.push_back(id);
     }
-    for (const nvme::VolumeId id : gone) {
-        const nvme::VolumeRecord& record = records_.volumes.at(id);
-        report_.warnings.push_back(fmt::format(
-            "the records are an older copy (term {}; the SSDs have seen {}): volume '{}' was deleted since, "
-            "and is removed from them",
-            records_.term, t.newest_term, record.name));
-        t.change.retire_volumes.emplace_back(id, record.epoch);
-        records_.retired[id] = record.epoch;
-        records_.volumes.erase(id);
-    }
+    for (const nvme::VolumeId id : gone)
+        forget_deleted(
+            t, id,
+            fmt::format("the records are an older copy (term {}; the SSDs have seen {}): volume '{}' was "
+                        "deleted since, and is removed from them",
+                        records_.term, t.newest_term, records_.volumes.at(id).name));
+}
+
+/// Takes a volume that every SSD has purged out of records that are an older copy.
+void Manager::forget_deleted(Takeover& t, nvme::VolumeId id, std::string why) {
+    report_.warnings.push_back(std::move(why));
+    const nvme::Epoch epoch = records_.volumes.at(id).epoch;
+    t.change.retire_volumes.emplace_back(id, epoch);
+    t.touched.erase(id);
+    records_.retired[id] = epoch;
+    records_.creating.erase(id);
+    records_.volumes.erase(id);
 }
 
 /// A name is given to another volume only after every SSD has purged the one before it. So records that hold
-/// a volume that no SSD has, under the name of a younger one, are an older copy, also where their term does
-/// not tell.
+/// a volume that no SSD has, under the name of one that an SSD has, are an older copy, also where their term
+/// does not show it.
 Result<void> Manager::drop_renamed(Takeover& t) {
-    const auto held_by_any = [this](const Takeover& seen, nvme::VolumeId id) {
+    const auto held_by_any = [&](nvme::VolumeId id) {
         for (std::size_t d = 0; d < drives_.size(); ++d)
-            if (drives_[d].older.empty() && seen.has(d, id)) return true;
+            if (drives_[d].older.empty() && t.has(d, id)) return true;
         return false;
     };
     std::map<std::string, nvme::VolumeId> names;
@@ -125,7 +132,7 @@ Result<void> Manager::drop_renamed(Takeover& t) {
     for (const auto& [id, record] : records_.volumes) {
         const auto [named, first] = names.try_emplace(record.name, id);
         if (first) continue;
-        const bool held[2] = {held_by_any(t, named->second), held_by_any(t, id)};
+        const bool held[2] = {held_by_any(named->second), held_by_any(id)};
         if (held[0] == held[1])
             return error(
                 Errc::kCorrupt,
@@ -136,18 +143,12 @@ Result<void> Manager::drop_renamed(Takeover& t) {
         gone.push_back(held[0] ? id : named->second);
         named->second = held[0] ? named->second : id;
     }
-    for (const nvme::VolumeId id : gone) {
-        const nvme::VolumeRecord& record = records_.volumes.at(id);
-        report_.warnings.push_back(
-            fmt::format("the records are an older copy: volume '{}' (VID {}) was deleted since, another has "
-                        "its name, and it is removed from them",
-                        record.name, id));
-        t.change.retire_volumes.emplace_back(id, record.epoch);
-        t.touched.erase(id);
-        records_.retired[id] = record.epoch;
-        records_.creating.erase(id);
-        records_.volumes.erase(id);
-    }
+    for (const nvme::VolumeId id : gone)
+        forget_deleted(
+            t, id,
+            fmt::format("the records are an older copy: volume '{}' (VID {}) was deleted since, another "
+                        "has its name, and it is removed from them",
+                        records_.volumes.at(id).name, id));
     return {};
 }
 
@@ -196,7 +197,7 @@ void Manager::put_taken(Change& change) const {
 void Manager::note_taken() {
     if (!read_only_.empty() || unsure_) return;
     Change change;
-    if (map_in_force_ && misses_none() && records_.told != records_.map.version)
+    if (map_in_force_ && missing_slots().empty() && records_.told != records_.map.version)
         change.told = records_.map.version;
     if (may_be_written()) put_taken(change);
     if (change.told || !change.ssd_terms.empty()) (void)commit(change).ok();

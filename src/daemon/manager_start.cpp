@@ -310,21 +310,19 @@ Result<void> Manager::plan_map(Takeover& t) {
     if (records_.volumes.empty()) {
         if (records_.map.version == ~nvme::MapVersion{0})
             return error(Errc::kNoSpace, "the array has used up its map versions");
-        for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-            if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
-                report_.warnings.push_back(fmt::format(
-                    "the SSD of slot {} ({}) is missing: there is no volume, so the array gets a "
-                    "new map without it; to have it in the map, bring it back and start again before "
-                    "a volume is created",
-                    s, uuid_text(records_.map.slots[s].ssd_uuid)));
+        for (const std::uint32_t s : missing_slots())
+            report_.warnings.push_back(
+                fmt::format("the SSD of slot {} ({}) is missing: there is no volume, so the array gets a "
+                            "new map without it; to have it in the map, bring it back and start again before "
+                            "a volume is created",
+                            s, uuid_text(records_.map.slots[s].ssd_uuid)));
         return map_from_ports(t, records_.map.version + 1);
     }
     for (const Drive& drive : drives_)
         if (!drive.older.empty() && matched == 0)
             return error(Errc::kState, "there is no SSD that could be read: {}", drive.older);
-    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr &&
-            older_in(s) == nullptr)
+    for (const std::uint32_t s : missing_slots())
+        if (older_in(s) == nullptr)
             report_.warnings.push_back(fmt::format(
                 "the SSD of slot {} ({}) is missing: volumes can be read, not changed, until it is back", s,
                 uuid_text(records_.map.slots[s].ssd_uuid)));
@@ -381,9 +379,7 @@ void Manager::settle_live(const Takeover& t) {
             (records_.volumes.at(id).flags & nvme::kVolumeDeleting) == 0 && !records_.creating.contains(id);
         for (std::size_t d = 0; d < drives_.size(); ++d)
             if (drives_[d].slot != kNoSlot && !t.has(d, id)) live.in_force = false;
-        for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-            if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
-                live.in_force = false;
+        if (!missing_slots().empty()) live.in_force = false;
     }
 }
 

@@ -212,10 +212,10 @@ Result<nvme::VolumeRecord> Manager::new_record(nvme::ClientId owner,
 /// For what could not be in force before gnstord is started anew, and would be in the way if it were
 /// recorded.
 Result<void> Manager::check_none_missing(const std::string& refused) {
-    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
-            return error(Errc::kState, "{}: {}; nothing was changed", refused, missing_error(s).message);
-    return {};
+    const std::vector<std::uint32_t> missing = missing_slots();
+    if (missing.empty()) return {};
+    return error(Errc::kState, "{}: {}; nothing was changed", refused,
+                 missing_error(missing.front()).message);
 }
 
 Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,

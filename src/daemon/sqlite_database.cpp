@@ -13,7 +13,7 @@
 namespace gnstor::daemon {
 namespace {
 
-/// SQLite's URI of a file that nobody can change. In it '%', '?' and '#' of a path have to be escaped.
+/// SQLite's URI that opens a file as immutable. SQLite wants '%', '?' and '#' of the path escaped.
 std::string immutable_uri(const std::filesystem::path& file) {
     std::string uri = "file:";
     for (const char c : file.string()) {

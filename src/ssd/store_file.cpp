@@ -213,11 +213,10 @@ Result<void> StoreFile::begin_use(const BootRequest& request) {
     return {};
 }
 
-/// What a mount programs before all of its service units have accepted the store is recorded as *power*,
-/// whatever mode is planned. Another unit may still refuse the store, and the host may stop then: what was
-/// acknowledged before is stable, for record_open() synchronizes it, a recovery may be cut at any instant,
-/// and nothing is acknowledged in the planned mode yet. So such an end loses no trust, and sets nothing
-/// aside.
+/// While a mount programs pages, the boot record says *power*, also where *process* is planned. Another
+/// service unit may still refuse the store, and the host may stop at that moment. The store is then trusted
+/// again at the next opening, which is right: record_open() has synchronized everything acknowledged before,
+/// a recovery may be cut at any instant, and nothing is acknowledged in the planned mode yet.
 bool StoreFile::begin_planned_changes() {
     const std::lock_guard lock(use_mutex_);
     if (use_.load(std::memory_order_relaxed) != Use::kPlanned) return true;

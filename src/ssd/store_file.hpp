@@ -59,13 +59,13 @@ class StoreFile final : public deengine::MetadataStore {
     /// To be called before anything of the store changes. Records that it is open, if use is planned and that
     /// was not recorded yet. False: it could not be, and nothing may be changed. Any thread.
     [[nodiscard]] bool begin_changes() {
-        // Acquire, pairs with record_open(): whoever changes the store does so behind the record.
+        // Acquire, pairs with record_open(): a change of the store comes after its boot record says *open*.
         return use_.load(std::memory_order_acquire) != Use::kPlanned || begin_planned_changes();
     }
     /// plan_use(), and records at once that the store is in use in that mode.
     Result<void> begin_use(const BootRequest& request);
-    /// A mount since has ended: whatever an earlier cut tore is known, and what is acknowledged from now on
-    /// is in the mode that was planned. False: it could not be recorded.
+    /// To be called when the mount has ended and has found everything that an earlier cut tore. Records the
+    /// planned mode, in which writes are acknowledged from now on. False: it could not be recorded.
     [[nodiscard]] bool note_recovered();
     /// What is found of the journal to which a page belongs, before check_journals(). One thread.
     void note_found_journal(deengine::PageNumber page, const FoundJournal& found) {

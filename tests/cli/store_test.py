@@ -281,7 +281,7 @@ class Store(Programs):
                 whole = path.read_bytes()
         (self.store / "records.db").unlink()
         path.write_bytes(b"damaged")
-        self.objects("ls", code=1, says=path.name)  # what the other store lacks nobody could tell
+        self.objects("ls", code=1, says=path.name)  # without records.db the other store does not say what it lacks
         path.write_bytes(whole)
         self.objects("put", self.root / "kept", "new")
         for path in self.stores():

@@ -274,18 +274,27 @@ TEST(RefusedStore, ADeviceIsLeftAsItWas) {
     }
 }
 
+/// The last unit whose first page has a record for which `is_it` answers true.
+template <class Predicate>
+std::uint32_t last_unit(deengine::Flash& flash, Predicate is_it) {
+    const deengine::FlashGeometry g = flash.geometry();
+    std::uint32_t unit = g.units;
+    PageOob oob{};
+    do {
+        oob = {};
+        (void)flash.read_oob(--unit * g.pages_per_unit, oob);
+    } while (!is_it(oob));
+    return unit;
+}
+
 /// As a close without room for its checkpoint leaves it: a part behind the last lasting page of the journal.
 void add_part(const DriveOptions& o, std::uint64_t number) {
     const auto store = open_backbone(o, BootMode::kPower).value();
     const FlashParts parts = store->parts(1).value();
     const deengine::FlashGeometry g = parts[0]->geometry();
-    std::uint32_t unit = g.units;
+    const std::uint32_t unit =
+        last_unit(*parts[0], [](const PageOob& record) { return record.kind == PageKind::kErased; });
     PageOob oob{};
-    do {
-        oob = {};
-        (void)parts[0]->read_oob(--unit * g.pages_per_unit, oob);
-    } while (oob.kind != PageKind::kErased);
-    oob = {};
     oob.kind = PageKind::kSystem;
     oob.version = deengine::kOobVersion;
     oob.sequence = number;
@@ -298,6 +307,14 @@ void add_part(const DriveOptions& o, std::uint64_t number) {
     ASSERT_TRUE(store->end_use());
 }
 
+/// A store that was closed like that. `end`: the number of the last lasting page.
+void make_with_part(const std::filesystem::path& path, const Kind& kind, std::uint64_t& end) {
+    ASSERT_NO_FATAL_FAILURE(make(path, kind));
+    end = StoreView::open(path).value()->boot().value().journal_pages[0];
+    ASSERT_NE(end, 0u);
+    ASSERT_NO_FATAL_FAILURE(add_part(options(path, kind), end + 1));
+}
+
 /// A drive without room for the checkpoint of its close leaves parts of it, and the store is closed all the
 /// same. The next mount gives their unit up, and may be killed when it has erased it.
 TEST(JournalMarks, PartsOfACheckpointThatWasGivenUpMayBeErasedBeforeAnythingNewerIsThere) {
@@ -305,10 +322,8 @@ TEST(JournalMarks, PartsOfACheckpointThatWasGivenUpMayBeErasedBeforeAnythingNewe
         const Kind kind{"", backbone, 1, Durability::kPower, false};
         const Scratch scratch;
         const auto path = scratch / "s";
-        ASSERT_NO_FATAL_FAILURE(make(path, kind));
-        const std::uint64_t end = StoreView::open(path).value()->boot().value().journal_pages[0];
-        ASSERT_NE(end, 0u);
-        ASSERT_NO_FATAL_FAILURE(add_part(options(path, kind), end + 1));
+        std::uint64_t end = 0;
+        ASSERT_NO_FATAL_FAILURE(make_with_part(path, kind, end));
         const auto is_part = [&](PageNumber, const PageOob& oob) { return oob.sequence == end + 1; };
         ASSERT_EQ(lose_records(path, is_part), 1u);
         const auto reactor = Reactor::start("test-drive").value();
@@ -330,9 +345,8 @@ TEST(JournalMarks, AStoreWhoseBootRecordTellsOfAPartOfACheckpointIsOpenedWhileTh
         const Kind kind{"", backbone, 1, Durability::kPower, false};
         const Scratch scratch;
         const auto path = scratch / "s";
-        ASSERT_NO_FATAL_FAILURE(make(path, kind));
-        const std::uint64_t end = StoreView::open(path).value()->boot().value().journal_pages[0];
-        ASSERT_NO_FATAL_FAILURE(add_part(options(path, kind), end + 1));
+        std::uint64_t end = 0;
+        ASSERT_NO_FATAL_FAILURE(make_with_part(path, kind, end));
         ASSERT_NO_FATAL_FAILURE(tell_journal_page(path, end + 1));
         EXPECT_FALSE(StoreView::open(path).value()->journal_loss().has_value());
         const auto is_part = [&](PageNumber, const PageOob& oob) { return oob.sequence == end + 1; };
@@ -341,13 +355,8 @@ TEST(JournalMarks, AStoreWhoseBootRecordTellsOfAPartOfACheckpointIsOpenedWhileTh
             const auto store = open_backbone(options(path, kind), BootMode::kPower).value();
             const auto parts = store->parts(1);
             ASSERT_TRUE(parts.ok()) << parts.error().message;
-            const deengine::FlashGeometry g = parts.value()[0]->geometry();
-            std::uint32_t unit = g.units;
-            PageOob oob{};
-            do {
-                oob = {};
-                (void)parts.value()[0]->read_oob(--unit * g.pages_per_unit, oob);
-            } while (!is_part(0, oob));
+            const std::uint32_t unit =
+                last_unit(*parts.value()[0], [&](const PageOob& record) { return is_part(0, record); });
             ASSERT_EQ(parts.value()[0]->erase(unit), deengine::FlashStatus::kOk);
         }
         ASSERT_EQ(lose_records(path, is_part), 0u);
@@ -362,9 +371,8 @@ TEST(JournalMarks, APartOfACheckpointDoesNotStandForTheEndBeforeIt) {
     const Kind kind{"", BackboneKind::kMapped, 1, Durability::kPower, false};
     const Scratch scratch;
     const auto path = scratch / "s";
-    ASSERT_NO_FATAL_FAILURE(make(path, kind));
-    const std::uint64_t end = StoreView::open(path).value()->boot().value().journal_pages[0];
-    ASSERT_NO_FATAL_FAILURE(add_part(options(path, kind), end + 1));
+    std::uint64_t end = 0;
+    ASSERT_NO_FATAL_FAILURE(make_with_part(path, kind, end));
     ASSERT_EQ(
         lose_records(path, [&](PageNumber page,
                                const PageOob& oob) { return is_end(page, oob) && oob.sequence == end; }),

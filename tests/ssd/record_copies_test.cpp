@@ -49,6 +49,15 @@ void put_bytes(const std::filesystem::path& path, const std::vector<char>& bytes
 
 class RecordCopies : public ::testing::TestWithParam<Kind> {};
 
+/// Programs the first pages, and synchronizes them. Each has its number + 1 as sequence.
+void program_first(Backbone& b, std::uint32_t pages) {
+    for (std::uint32_t p = 0; p < pages; ++p) {
+        PageOob oob = oob_of(3, p, p + 1);
+        ASSERT_EQ(b.flash().program(p, page_of(p).data(), oob), FlashStatus::kOk);
+    }
+    ASSERT_EQ(b.flash().sync(), FlashStatus::kOk);
+}
+
 TEST_P(RecordCopies, OneDamagedCopyOfEachRecordCostsNothingAndIsMended) {
     const std::uint64_t seed = testing::seed_or(1);
     SplitMix64 random(seed);
@@ -97,11 +106,7 @@ TEST_P(RecordCopies, TheRecordsOfOtherPagesAreDamagedOnesAndNeverTakenForAPagesO
     constexpr std::uint32_t kSectorRecords = 512 / sizeof(PageOob);
     for (const bool both : {false, true}) {
         Backbone b(GetParam(), small());
-        for (std::uint32_t p = 0; p < 48; ++p) {
-            PageOob oob = oob_of(3, p, p + 1);
-            ASSERT_EQ(b.flash().program(p, page_of(p).data(), oob), FlashStatus::kOk);
-        }
-        ASSERT_EQ(b.flash().sync(), FlashStatus::kOk);
+        ASSERT_NO_FATAL_FAILURE(program_first(b, 48));
         b.reopen();
         const Superblock s = superblock_of(b.path());
         std::vector<char> damaged = bytes_of(b.path());
@@ -141,11 +146,7 @@ TEST(RecordChecksum, IsThatOfTheNumberOfThePageAndOfTheRecordInARow) {
 /// Neither is the page's record, and a check names the contradiction as long as both are there.
 TEST_P(RecordCopies, CopiesThatContradictEachOtherCountAsADamagedRecordAndStayAsTheyAre) {
     Backbone b(GetParam(), small());
-    for (std::uint32_t p = 0; p < kPerUnit; ++p) {
-        PageOob oob = oob_of(3, p, p + 1);
-        ASSERT_EQ(b.flash().program(p, page_of(p).data(), oob), FlashStatus::kOk);
-    }
-    ASSERT_EQ(b.flash().sync(), FlashStatus::kOk);
+    ASSERT_NO_FATAL_FAILURE(program_first(b, kPerUnit));
     b.reopen();
     const Superblock s = superblock_of(b.path());
     std::vector<char> damaged = bytes_of(b.path());
