@@ -7,23 +7,23 @@ compiler="$1" jobs="$2"
 commands="$(mktemp)"
 trap 'rm -f "$commands"' EXIT
 python3 - "$compiler" >"$commands" <<'P'
-import json, shlex, sys
+import json, os, shlex, sys
 for entry in json.load(open("build/cpu/compile_commands.json")):
-    name = entry["file"]
-    if "/src/" not in name or not name.endswith(".cpp") or "/tests/" in name:
+    name = os.path.relpath(entry["file"])
+    if not name.startswith("src/") or not name.endswith(".cpp"):
         continue
     words = shlex.split(entry["command"])
-    # After the launcher (ccache) and the compiler: options, without those of an output.
+    # After the launcher (ccache) and the compiler: options, without those of an output and without the precompiled headers of another compiler.
     first = next(at for at, word in enumerate(words) if word.endswith(("g++", "c++", "clang++")))
     options, skip = [], False
-    for word in words[first + 1:]:
+    for word, following in zip(words[first + 1:], [*words[first + 2:], ""]):
         if skip or word in ("-c",):
             skip = False
-        elif word in ("-o", "-MF", "-MT", "-MQ"):
+        elif word in ("-o", "-MF", "-MT", "-MQ") or (word == "-include" and following.endswith("cmake_pch.hxx")):
             skip = True
-        elif word not in ("-MD", "-MMD"):
+        elif word not in ("-MD", "-MMD", "-Winvalid-pch"):
             options.append(word)
-    print(shlex.join([sys.argv[1], "-fsyntax-only", "-Werror", *options]))
+    print(shlex.join([sys.argv[1], "-fsyntax-only", "-Werror", "-Wno-unknown-warning-option", *options]))
 P
 count="$(wc -l <"$commands")"
 [[ "$count" -gt 0 ]] || { echo "build/cpu/compile_commands.json names no source"; exit 1; }
