@@ -49,6 +49,13 @@ std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";
 }
 
+/// gnstord in the foreground writes no log; a read-only folder's socket has to lie elsewhere.
+std::string how_to_serve_without_log(const Context& c) {
+    return fmt::format(
+        "make the folder writable, or serve it for reading by 'gnstor up --foreground --dir {} --socket {}'",
+        c.directory, c.socket.empty() ? "SOCKET', with a socket elsewhere, as '/run/gnstor.sock" : c.socket);
+}
+
 bool healthy(const Context& c) {
     return c.control(2s).get("/healthz").ok();
 }
@@ -233,7 +240,8 @@ int up(const Context& c, UpOptions o) {
     if (healthy(c)) return already_up(c, o);
     if (o.foreground) return run_in_foreground(c, o);
     o.log_from = end_of_log(log_file(c));
-    const Result<pid_t> pid = spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c));
+    const Result<pid_t> pid =
+        spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c), how_to_serve_without_log(c));
     if (!pid.ok()) return c.out.fail(pid.error());
     bool ended = false;
     const bool answered = wait_until(left(o), [&] {

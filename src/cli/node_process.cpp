@@ -47,19 +47,6 @@ json describe(const NodeOptions& o, const ServedNode& node) {
                 {"ssds", ssds}};
 }
 
-Result<void> write_whole(const fs::path& file, const std::string& text) {
-    const fs::path beside = file.string() + ".new";
-    std::ofstream out(beside, std::ios::trunc);
-    out << text;
-    out.close();
-    std::error_code failed;
-    if (out) fs::rename(beside, file, failed);
-    if (!out || failed)
-        return error(Errc::kIo, "{} cannot be written: {}", file.string(),
-                     failed ? failed.message() : std::strerror(errno));
-    return {};
-}
-
 void print(const json& about) {
     for (const json& ssd : about.at("ssds"))
         fmt::print("{}  {}  {}  {}\n", ssd.at("nqn").get<std::string>(), ssd.at("uuid").get<std::string>(),
@@ -154,7 +141,7 @@ Result<void> run_node(const NodeOptions& o) {
         about["gateway"] = o.gateway.name;
         about["http"] = describe(o, http);
     }
-    GN_TRY(write_whole(about_file.path, about.dump(2) + "\n"));
+    GN_TRY(write_over(about_file.path, about.dump(2) + "\n"));
     print(about);
     int signal = 0;
     ::sigwait(&signals, &signal);

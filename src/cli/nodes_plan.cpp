@@ -195,7 +195,7 @@ Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std:
         state.log_from = end_of_log(node_log(directory, state.node));
         Result<pid_t> pid =
             spawn_detached(this_program(), node_arguments(folder, state.node, ssd, plan.size()),
-                           node_log(directory, state.node));
+                           node_log(directory, state.node), "nodes need a folder that can be written");
         if (!pid.ok()) {
             good = std::move(pid).error();
             break;

@@ -33,25 +33,32 @@ std::filesystem::path find_daemon() {
 }
 
 Result<pid_t> spawn_detached(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                             const std::filesystem::path& log) {
+                             const std::filesystem::path& log, const std::string& without_log) {
     std::vector<std::string> words{program.string()};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    // Opened here, so that what fails with it is not laid to the program; in the new session it is 1 and 2.
+    const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (out < 0)
+        return error(errno == EROFS || errno == EACCES ? Errc::kPermission : Errc::kIo,
+                     "{} cannot be started: its log {} cannot be written: {}; {}",
+                     program.filename().string(), log.string(), std::strerror(errno), without_log);
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    posix_spawn_file_actions_adddup2(&files, 1, 2);
+    posix_spawn_file_actions_adddup2(&files, out, 1);
+    posix_spawn_file_actions_adddup2(&files, out, 2);
     // A session of its own: the terminal's hang-up and interrupts are not meant for it.
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
     pid_t pid = 0;
     const int failed = ::posix_spawn(&pid, program.c_str(), &files, &attributes, argv.data(), environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
+    ::close(out);
     if (failed != 0)
         return error(Errc::kIo, "{} cannot be started: {}; set GNSTORD to where gnstord is", program.string(),
                      std::strerror(failed));
@@ -64,13 +71,28 @@ bool alive(pid_t pid) {
     return ::kill(pid, 0) == 0 || errno == EPERM;
 }
 
+Result<void> write_over(const std::filesystem::path& file, const std::string& text) {
+    const auto refuse = [&file] {
+        const int why = errno;
+        const char* const what_to_do = why == ENOSPC || why == EDQUOT ? "; free some disk space" : "";
+        return error(Errc::kIo, "{} cannot be written: {}{}", file.string(), std::strerror(why), what_to_do);
+    };
+    std::error_code failed;
+    const bool is_new = !std::filesystem::exists(file, failed);
+    const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return refuse();
+    const auto written = ::pwrite(fd, text.data(), text.size(), 0);
+    if (written >= 0 && static_cast<std::size_t>(written) < text.size()) errno = ENOSPC;
+    const bool good =
+        written == static_cast<ssize_t>(text.size()) && ::ftruncate(fd, static_cast<off_t>(text.size())) == 0;
+    const Result<void> done = good ? Result<void>{} : refuse();
+    ::close(fd);
+    if (!good && is_new) std::filesystem::remove(file, failed);
+    return done;
+}
+
 Result<void> write_pid_file(const std::filesystem::path& file, pid_t pid) {
-    std::ofstream out(file, std::ios::trunc);
-    out << pid << '\n';
-    out.close();
-    if (!out)
-        return error(Errc::kIo, "the pid file {} cannot be written: {}", file.string(), std::strerror(errno));
-    return {};
+    return write_over(file, fmt::format("{}\n", pid));
 }
 
 std::optional<pid_t> read_pid_file(const std::filesystem::path& file) {

@@ -344,7 +344,7 @@ Result<void> ShardRecovery::judge_gaps() {
         Errc::kCorrupt,
         "shard {}: page {} of its journal was durable and cannot be read: which blocks were trimmed is "
         "not known; rebuild this drive from its replicas, or go on without with "
-        "`gnstor ssd recover --accept-loss`",
+        "`gnstor ssd recover STORE --accept-loss --write`",
         range_.index, first_lost);
 }
 

@@ -139,12 +139,13 @@ Result<void> ShardRecovery::bound_doubts() {
     const std::size_t most = Doubts::capacity(torn_.size());
     if (doubts_.size() <= most) return {};
     if (!options_.accept_loss)
-        return error(Errc::kCorrupt,
-                     "shard {}: {} blocks are in doubt, their newest versions torn or rotten, and there is "
-                     "room to remember {}; nothing was changed; rebuild this drive from its replicas, or "
-                     "give up what the other {} hold, older versions included, with `gnstor ssd recover "
-                     "--accept-loss`",
-                     range_.index, doubts_.size(), most, doubts_.size() - most);
+        return error(
+            Errc::kCorrupt,
+            "shard {}: {} blocks are in doubt, their newest versions torn or rotten, and there is "
+            "room to remember {}; nothing was changed; rebuild this drive from its replicas, or "
+            "give up what the other {} hold, older versions included, with `gnstor ssd recover STORE "
+            "--accept-loss --write`",
+            range_.index, doubts_.size(), most, doubts_.size() - most);
     std::size_t kept = 0;
     doubts_.drop_if([&](BlockKey key, const WriteOrder&) {
         if (++kept <= most) return false;
@@ -268,7 +269,8 @@ Result<void> ShardRecovery::lose_record(PageNumber page, const char* why) {
         Errc::kCorrupt,
         "shard {}: the record of page {} (unit {}) cannot be read although {}: which block it held is not "
         "known; rebuild this drive from its replicas, or go on without that block with `gnstor ssd recover "
-        "--accept-loss`",
+        "STORE "
+        "--accept-loss --write`",
         range_.index, page, unit_of(page), why);
 }
 

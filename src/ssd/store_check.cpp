@@ -47,14 +47,14 @@ class Findings {
 /// False: what lies behind the head counts no more.
 bool check_boot(const StoreView& view, Findings& findings) {
     const auto copies = view.boot_copies();
-    if (!copies[0].head_whole && !copies[1].head_whole) {
+    if (!copies[0].whole && !copies[1].whole) {
         findings.damage(kBootOffset,
                         "both copies of the boot record are damaged: which life of the drive "
                         "the store holds is not known");
         return true;
     }
     for (std::size_t i = 0; i < 2; ++i)
-        if (!copies[i].head_whole)
+        if (!copies[i].whole)
             findings.note(kBootOffset + i * sizeof(BootRecord),
                           fmt::format("copy {} of the boot record is damaged; the other one counts", i));
     const Result<BootRecord> boot = view.boot();
@@ -79,8 +79,8 @@ bool check_boot(const StoreView& view, Findings& findings) {
 void check_metadata(const StoreView& view, Findings& findings) {
     const auto copies = view.metadata_copies();
     const std::uint64_t base = view.superblock().metadata_offset;
-    const int newest = view.newest_metadata();
-    if (view.metadata_rotten())
+    const int newest = newest_slot(copies);
+    if (copies[0].rotten || copies[1].rotten)
         findings.damage(
             base,
             "the header of a copy of the metadata has rotted: it may have been the newest, and the "
@@ -94,7 +94,7 @@ void check_metadata(const StoreView& view, Findings& findings) {
                                     "an older one would undo what was acknowledged since",
                                     missing));
     for (int i = 0; i < 2; ++i) {
-        const CopyFacts& copy = copies[static_cast<std::size_t>(i)];
+        const MetadataSlot& copy = copies[static_cast<std::size_t>(i)];
         const std::uint64_t at = base + static_cast<std::uint64_t>(i) * view.superblock().metadata_bytes;
         if (i == newest && !copy.body_whole)
             findings.damage(at,

@@ -124,35 +124,14 @@ Result<void> StoreFile::check_contents() const {
 }
 
 /// The newest metadata must be there: an older copy would undo what was acknowledged since.
-Result<void> StoreFile::check_metadata() const {
-    if (newest_metadata_damaged())
-        return error(
-            Errc::kCorrupt,
-            "the metadata of the store {} is damaged: what is or may be its newest copy fails its "
-            "checksum, and an older one would undo what was acknowledged since (volumes, permissions, "
-            "epochs); let the array rebuild this drive, or go on with the older one by `gnstor ssd "
-            "recover --accept-loss --write`",
-            path_.string());
-    const std::uint64_t there = newest_generation();
-    if (boot_.metadata_generation <= there) return {};
-    if (boot_.metadata_generation == kMetadataGivenUp)
-        return error(
-            Errc::kCorrupt,
-            "a recovery of the store {} that goes on with an older copy of its metadata has not ended; go on "
-            "with it by `gnstor ssd recover --accept-loss --write`, or let the array rebuild this drive",
-            path_.string());
-    return error(Errc::kCorrupt,
-                 "the metadata of the store {} is damaged: it once was of generation {}, and the newest "
-                 "copy there is of generation {}, which would undo what was acknowledged since (volumes, "
-                 "permissions, epochs); let the array rebuild this drive, or go on with the older one by "
-                 "`gnstor ssd recover --accept-loss --write`",
-                 path_.string(), boot_.metadata_generation, there);
+Result<void> StoreFile::check_metadata(bool accept_loss) const {
+    return ssd::check_metadata(path_, slots(), boot_.metadata_generation, accept_loss);
 }
 
 Result<std::unique_ptr<StoreFile>> StoreFile::open(const std::filesystem::path& path) {
     GN_ASSIGN(std::unique_ptr<StoreFile> store, open_locked(path));
     GN_TRY(store->check_contents());
-    GN_TRY(store->check_metadata());
+    GN_TRY(store->check_metadata(false));
     return store;
 }
 
@@ -163,9 +142,8 @@ Result<std::unique_ptr<StoreFile>> StoreFile::open_for_use(const std::filesystem
         GN_ASSIGN(store, set_aside(std::move(store)));
     }
     GN_TRY(store->check_contents());
-    Result<void> sound = store->check_metadata();
-    if (!sound.ok() && !request.accept_loss) return std::move(sound).error();
-    store->gives_up_metadata_ = !sound.ok();
+    GN_TRY(store->check_metadata(request.accept_loss));
+    store->gives_up_metadata_ = !store->check_metadata(false).ok();
     store->accepts_loss_ = request.accept_loss;
     GN_TRY(store->plan_use(request));
     return store;
@@ -232,7 +210,7 @@ bool StoreFile::begin_planned_changes() {
 /// the mode holds for all of it.
 bool StoreFile::record_open(BootMode mode) {
     boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
-    generation_ = std::max(generation_, newest_generation());
+    generation_ = std::max(generation_, newest_whole_generation(slots()));
     boot_.metadata_generation =
         gives_up_metadata_ ? kMetadataGivenUp : std::max(boot_.metadata_generation, generation_);
     // What an older program told of a part of a checkpoint ends before the mount gives that part up.
@@ -302,6 +280,11 @@ bool StoreFile::note_recovered() {
 
 Result<void> StoreFile::end_use() {
     if (!begin_changes()) return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
+    // The copy that was gone on with becomes the newest one, over the damaged: the next opening finds no
+    // damage.
+    if (gives_up_metadata_ && newest_damaged(slots()) && !store(load()))
+        return error(Errc::kIo, "cannot write the metadata of the store {}: {}", path_.string(),
+                     errno_text());
     const std::lock_guard lock(use_mutex_);
     (void)take_journal_pages();
     if (boot_.state != BootState::kOpen || !sync())
@@ -516,49 +499,34 @@ StoreFile::Slot StoreFile::read_slot(std::uint32_t index) const {
         !read_all(fd_.get(), &copies[1], sizeof copies[1], second_header_offset(index)))
         return slot;
     const HeaderCopies found = compare_headers(copies[0], copies[1], capacity());
-    const MetadataHeader& h = slot.header = found.header;
-    slot.header_whole = found.whole;
+    const MetadataHeader& h = found.header;
     slot.rotten = found.rotten;
-    if (!slot.header_whole) return slot;
+    slot.head_whole = found.whole;
+    slot.head_twice = found.both_whole;
+    if (!slot.head_whole) return slot;
+    slot.generation = h.generation;
+    slot.bytes = h.length;
     slot.blob.resize(h.length);
-    slot.whole = read_all(fd_.get(), slot.blob.data(), slot.blob.size(), slot_offset(index) + sizeof h) &&
-                 h.blob_crc == crc32c(slot.blob.data(), slot.blob.size());
+    slot.body_whole =
+        read_all(fd_.get(), slot.blob.data(), slot.blob.size(), slot_offset(index) + sizeof h) &&
+        h.blob_crc == crc32c(slot.blob.data(), slot.blob.size());
     return slot;
 }
 
-/// A header is written when its blob is on the medium, and the older slot alone is written to: whole header,
-/// other blob, newest generation is no torn write. Going back to the older copy would undo what was
-/// acknowledged: deletions, epochs, volumes and with them their blocks.
-bool StoreFile::newest_metadata_damaged() const {
-    const Slot slots[2] = {read_slot(0), read_slot(1)};
-    for (const Slot& slot : slots)
-        if (slot.rotten) return true;
-    if (!slots[0].header_whole && !slots[1].header_whole) return false;
-    const bool second = slots[1].header_whole &&
-                        (!slots[0].header_whole || slots[1].header.generation > slots[0].header.generation);
-    return !slots[second ? 1 : 0].whole;
-}
-
-std::uint64_t StoreFile::newest_generation() const {
-    std::uint64_t newest = 0;
-    for (const std::uint32_t index : {0u, 1u})
-        if (const Slot slot = read_slot(index); slot.whole) newest = std::max(newest, slot.header.generation);
-    return newest;
+MetadataSlots StoreFile::slots() const {
+    return {read_slot(0), read_slot(1)};
 }
 
 std::vector<std::byte> StoreFile::load() {
-    Slot slots[2] = {read_slot(0), read_slot(1)};
-    if (!slots[0].whole && !slots[1].whole) return {};
-    const bool second =
-        slots[1].whole && (!slots[0].whole || slots[1].header.generation > slots[0].header.generation);
-    return std::move(slots[second ? 1 : 0].blob);
+    const int slot = newest_whole_slot(slots());
+    return slot < 0 ? std::vector<std::byte>{} : read_slot(static_cast<std::uint32_t>(slot)).blob;
 }
 
 bool StoreFile::store(std::span<const std::byte> blob) {
     if (blob.size() > capacity() || failed() || !begin_changes()) return false;
-    const Slot slots[2] = {read_slot(0), read_slot(1)};
-    const std::uint64_t generation[2] = {slots[0].whole ? slots[0].header.generation : 0,
-                                         slots[1].whole ? slots[1].header.generation : 0};
+    const MetadataSlots found = slots();
+    const std::uint64_t generation[2] = {found[0].body_whole ? found[0].generation : 0,
+                                         found[1].body_whole ? found[1].generation : 0};
     // The older one, or the one that is not valid.
     const std::uint32_t index = generation[0] <= generation[1] ? 0 : 1;
     const std::uint64_t target = slot_offset(index);

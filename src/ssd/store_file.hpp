@@ -22,6 +22,7 @@
 
 #include "ssd/drive_options.hpp"
 #include "ssd/journal_marks.hpp"
+#include "ssd/metadata_slots.hpp"
 #include "ssd/posix_file.hpp"
 #include "ssd/record_copies.hpp"
 #include "ssd/store_head.hpp"
@@ -118,7 +119,7 @@ class StoreFile final : public deengine::MetadataStore {
     static Result<std::unique_ptr<StoreFile>> set_aside(std::unique_ptr<StoreFile> store);
     Result<void> read_head();
     [[nodiscard]] Result<void> check_contents() const;
-    [[nodiscard]] Result<void> check_metadata() const;
+    [[nodiscard]] Result<void> check_metadata(bool accept_loss) const;
     [[nodiscard]] bool take_journal_pages();
     [[nodiscard]] bool begin_planned_changes();
     [[nodiscard]] bool record_open(BootMode mode);
@@ -132,18 +133,13 @@ class StoreFile final : public deengine::MetadataStore {
         kServing,
     };
 
-    struct Slot {
-        MetadataHeader header{};
-        bool header_whole = false;
-        bool rotten = false;
-        bool whole = false;
+    struct Slot : MetadataSlot {
         std::vector<std::byte> blob;
     };
     [[nodiscard]] Slot read_slot(std::uint32_t index) const;
     [[nodiscard]] std::uint64_t slot_offset(std::uint32_t index) const;
     [[nodiscard]] std::uint64_t second_header_offset(std::uint32_t index) const;
-    [[nodiscard]] std::uint64_t newest_generation() const;
-    [[nodiscard]] bool newest_metadata_damaged() const;
+    [[nodiscard]] MetadataSlots slots() const;
 
     FileDescriptor fd_;
     std::filesystem::path path_;

@@ -74,14 +74,7 @@ Result<std::unique_ptr<Mounted>> mount(FlashParts parts, deengine::MetadataStore
 }
 
 Result<std::unique_ptr<Mounted>> mount(StoreView& view, bool accept_loss) {
-    const bool lost = view.metadata_rotten() || view.metadata_missing() != 0;
-    if (lost && !accept_loss)
-        return error(
-            Errc::kCorrupt,
-            "the newest metadata of the store {} is damaged, and an older copy would undo what was "
-            "acknowledged since (volumes, permissions, epochs); let the array rebuild this drive, or go "
-            "on with the older one by `gnstor ssd recover --accept-loss --write`",
-            view.path().string());
+    GN_TRY(view.check_metadata(accept_loss));
     const std::optional<JournalLoss> missing = view.journal_loss();
     if (missing && !accept_loss) return refuse_loss(view.path(), *missing);
     const Superblock& s = view.superblock();

@@ -58,15 +58,14 @@ FlashParts StoreView::parts(std::uint32_t count) {
     return made;
 }
 
-std::array<CopyFacts, 2> StoreView::boot_copies() const {
-    std::array<CopyFacts, 2> facts{};
+std::array<BootCopy, 2> StoreView::boot_copies() const {
+    std::array<BootCopy, 2> facts{};
     for (std::size_t i = 0; i < 2; ++i) {
         BootRecord r{};
         std::memcpy(&r, mapping_.data() + kBootOffset + i * sizeof r, sizeof r);
-        facts[i].head_whole = facts[i].body_whole =
-            std::equal(kBootMagic.begin(), kBootMagic.end(), r.magic) && r.generation != 0 &&
-            r.crc == crc32c(&r, offsetof(BootRecord, crc));
-        facts[i].generation = facts[i].head_whole ? r.generation : 0;
+        facts[i].whole = std::equal(kBootMagic.begin(), kBootMagic.end(), r.magic) && r.generation != 0 &&
+                         r.crc == crc32c(&r, offsetof(BootRecord, crc));
+        facts[i].generation = facts[i].whole ? r.generation : 0;
     }
     return facts;
 }
@@ -76,12 +75,17 @@ const std::byte* StoreView::slot(int index) const {
            static_cast<std::uint64_t>(index) * superblock_.metadata_bytes;
 }
 
-std::array<CopyFacts, 2> StoreView::metadata_copies() const {
-    std::array<CopyFacts, 2> facts{};
+MetadataSlots StoreView::metadata_copies() const {
+    MetadataSlots slots{};
     for (int i = 0; i < 2; ++i) {
-        CopyFacts& f = facts[static_cast<std::size_t>(i)];
-        const HeaderCopies found = headers(i);
+        MetadataSlot& f = slots[static_cast<std::size_t>(i)];
+        MetadataHeader first{};
+        MetadataHeader second{};
+        std::memcpy(&first, slot(i), sizeof first);
+        std::memcpy(&second, slot(i) + superblock_.metadata_bytes - sizeof second, sizeof second);
+        const HeaderCopies found = compare_headers(first, second, capacity());
         const MetadataHeader& h = found.header;
+        f.rotten = found.rotten;
         f.head_whole = found.whole;
         f.head_twice = found.both_whole;
         if (!f.head_whole) continue;
@@ -89,28 +93,21 @@ std::array<CopyFacts, 2> StoreView::metadata_copies() const {
         f.bytes = h.length;
         f.body_whole = h.blob_crc == crc32c(slot(i) + sizeof h, h.length);
     }
-    return facts;
+    return slots;
 }
 
-bool StoreView::metadata_rotten() const {
-    return headers(0).rotten || headers(1).rotten;
+std::uint64_t StoreView::generation_told() const {
+    const auto known = boot();
+    return known.ok() && known.value().state != BootState::kEmptying ? known.value().metadata_generation : 0;
 }
 
-HeaderCopies StoreView::headers(int index) const {
-    MetadataHeader first{};
-    MetadataHeader second{};
-    std::memcpy(&first, slot(index), sizeof first);
-    std::memcpy(&second, slot(index) + superblock_.metadata_bytes - sizeof second, sizeof second);
-    return compare_headers(first, second, capacity());
+Result<void> StoreView::check_metadata(bool accept_loss) const {
+    return ssd::check_metadata(path_, metadata_copies(), generation_told(), accept_loss);
 }
 
 std::uint64_t StoreView::metadata_missing() const {
-    const auto known = boot();
-    if (!known.ok() || known.value().state == BootState::kEmptying) return 0;
-    std::uint64_t newest = 0;
-    for (const CopyFacts& copy : metadata_copies())
-        if (copy.body_whole) newest = std::max(newest, copy.generation);
-    return known.value().metadata_generation > newest ? known.value().metadata_generation : 0;
+    const std::uint64_t told = generation_told();
+    return told > newest_whole_generation(metadata_copies()) ? told : 0;
 }
 
 std::optional<JournalLoss> StoreView::journal_loss() const {
@@ -127,18 +124,13 @@ std::optional<JournalLoss> StoreView::journal_loss() const {
     return find_loss(known.value(), found);
 }
 
-int StoreView::newest_metadata() const {
-    const auto copies = metadata_copies();
-    if (!copies[0].head_whole && !copies[1].head_whole) return -1;
-    return copies[1].generation > copies[0].generation ? 1 : 0;
-}
-
 std::vector<std::byte> StoreView::load() {
     if (stored_) return blob_;
-    const int newest = newest_metadata();
+    const MetadataSlots slots = metadata_copies();
+    const int newest = newest_whole_slot(slots);
     if (newest < 0) return {};
     const std::byte* blob = slot(newest) + sizeof(MetadataHeader);
-    return {blob, blob + metadata_copies()[static_cast<std::size_t>(newest)].bytes};
+    return {blob, blob + slots[static_cast<std::size_t>(newest)].bytes};
 }
 
 bool StoreView::store(std::span<const std::byte> blob) {

@@ -10,6 +10,7 @@
 
 #include "ssd/journal_marks.hpp"
 #include "ssd/mapping.hpp"
+#include "ssd/metadata_slots.hpp"
 #include "ssd/posix_file.hpp"
 #include "ssd/record_copies.hpp"
 #include "ssd/store.hpp"
@@ -23,13 +24,10 @@
 
 namespace gnstor::ssd {
 
-/// One of the two copies of the boot record, or of the metadata.
-struct CopyFacts {
-    bool head_whole = false;  ///< its own checksum holds
-    bool head_twice = false;  ///< metadata: the second copy of the header is whole and says the same
-    bool body_whole = false;  ///< metadata: and that of the blob
+/// One of the two copies of the boot record.
+struct BootCopy {
+    bool whole = false;
     std::uint64_t generation = 0;
-    std::uint64_t bytes = 0;  ///< metadata: of the blob
 };
 
 class StoreView final : public deengine::MetadataStore {
@@ -43,20 +41,17 @@ class StoreView final : public deengine::MetadataStore {
     [[nodiscard]] FlashParts parts(std::uint32_t count);
 
     [[nodiscard]] const Superblock& superblock() const { return superblock_; }
-    [[nodiscard]] std::array<CopyFacts, 2> boot_copies() const;
+    [[nodiscard]] std::array<BootCopy, 2> boot_copies() const;
     /// The boot record in force; kCorrupt if both copies are damaged.
     [[nodiscard]] Result<BootRecord> boot() const { return read_boot_record(fd_.get(), path_); }
-    [[nodiscard]] std::array<CopyFacts, 2> metadata_copies() const;
-    /// A copy's header has rotted: which one is the newest is not known.
-    [[nodiscard]] bool metadata_rotten() const;
+    [[nodiscard]] MetadataSlots metadata_copies() const;
+    /// Whether a drive may go on with this metadata: metadata_slots.hpp.
+    [[nodiscard]] Result<void> check_metadata(bool accept_loss) const;
     /// Generation of the metadata that the boot record tells of (or kMetadataGivenUp), if no copy that can be
     /// read is so new; else 0.
     [[nodiscard]] std::uint64_t metadata_missing() const;
     /// What the boot record tells of a journal and no record of a page does. Looks at all records.
     [[nodiscard]] std::optional<JournalLoss> journal_loss() const;
-    /// Index of the copy in force; -1: none. Damage of the newest one is not made up for by the older.
-    [[nodiscard]] int newest_metadata() const;
-
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }
     [[nodiscard]] std::uint64_t record_offset(deengine::PageNumber page) const {
         return superblock_.oob_offset + std::uint64_t{page} * sizeof(deengine::PageOob);
@@ -78,6 +73,7 @@ class StoreView final : public deengine::MetadataStore {
         return {mapping_.data() + offset, bytes};
     }
 
+    /// The newest that can be read: whether that is the newest there was, check_metadata() says.
     [[nodiscard]] std::vector<std::byte> load() override;
     [[nodiscard]] bool store(std::span<const std::byte> blob) override;
     [[nodiscard]] std::size_t capacity() const override;
@@ -86,7 +82,7 @@ class StoreView final : public deengine::MetadataStore {
     StoreView(FileDescriptor fd, std::filesystem::path path, const Superblock& superblock)
         : fd_(std::move(fd)), path_(std::move(path)), superblock_(superblock) {}
     [[nodiscard]] const std::byte* slot(int index) const;
-    [[nodiscard]] HeaderCopies headers(int index) const;
+    [[nodiscard]] std::uint64_t generation_told() const;
 
     FileDescriptor fd_;
     std::filesystem::path path_;

@@ -7,6 +7,15 @@
 
 namespace gnstor::ssd {
 
+namespace {
+
+/// What a refusal of a damaged store tells to run writes to it.
+Error refuse(const Error& why) {
+    return error(why.code, "{}; its file system is read-only, and a recovery needs it writable", why.message);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Store>> ViewStore::open(const std::filesystem::path& path, const Uuid& host_boot) {
     GN_ASSIGN(std::unique_ptr<StoreView> view, StoreView::open(path));
     GN_ASSIGN(const BootRecord boot, view->boot());
@@ -15,13 +24,8 @@ Result<std::unique_ptr<Store>> ViewStore::open(const std::filesystem::path& path
                      "the store {} may lack acknowledged writes, and cannot be set aside on a read-only file "
                      "system; mount it writable",
                      path.string());
-    const int newest = view->newest_metadata();
-    if (view->metadata_rotten() || view->metadata_missing() != 0 ||
-        (newest >= 0 && !view->metadata_copies()[static_cast<std::size_t>(newest)].body_whole))
-        return error(Errc::kCorrupt,
-                     "the metadata of the store {} is damaged; the array must rebuild this drive",
-                     path.string());
-    if (const auto loss = view->journal_loss(); loss) return refuse_loss(path, *loss);
+    if (const Result<void> sound = view->check_metadata(false); !sound.ok()) return refuse(sound.error());
+    if (const auto loss = view->journal_loss(); loss) return refuse(refuse_loss(path, *loss));
     return std::unique_ptr<Store>(new ViewStore(std::move(view), boot));
 }
 

@@ -2,10 +2,15 @@
 """Disks without room, and file systems that became read-only: what is there can be read. Arguments: the gnstor and gnstord programs."""
 import contextlib
 import errno
+import os
+import pathlib
+import re
+import shlex
+import signal
 import sqlite3
 import subprocess
 
-from programs import DEADLINE_S, GNSTORD, Programs, count, main
+from programs import DEADLINE_S, GNSTOR, GNSTORD, Programs, count, main
 
 SMALL = ("--ssds", "2", "--capacity", "64MiB")
 
@@ -63,6 +68,54 @@ class FullDisk(Programs):
         self.assertGreater(self.ask("status")["term"], before["term"])
         self.ask("put", self.root / "data", "other")
         self.assertEqual(self.cli("cat", "other").stdout, data)
+
+    def test_nodes_whose_disk_is_full_are_read_after_a_kill(self):
+        disk = self.disk(60)
+        self.ask("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB")
+        data = self.random.randbytes(1 << 20)
+        self.ask("put", self.write("data", data), "object")
+        self.fill(disk)
+        folders = [self.dir / f"node-{i}" for i in (0, 1)]
+        names = [sorted(path.name for path in folder.iterdir()) for folder in folders]
+        for folder in folders:
+            pid = int((folder / "node.pid").read_text())
+            os.kill(pid, signal.SIGKILL)
+            self.until(lambda pid=pid: not self.lives(pid), "a killed node is still there")
+        self.kill_daemon()
+        self.fill(disk)
+        self.assertIn("is full", self.ask("up")["read_only"])
+        self.assertEqual(self.cli("cat", "object").stdout, data)
+        self.cli("put", self.root / "data", "other", code=1, says="the array is read-only")
+        self.assertEqual([sorted(path.name for path in folder.iterdir()) for folder in folders], names)
+        # Without the files that a kill leaves there is no room for theirs: they say which one, and leave none.
+        self.ask("down")
+        self.fill(disk)
+        self.cli("up", code=1, says="node.pid cannot be written: No space left on device; free some disk space")
+        for folder in folders:
+            self.assertEqual(sorted(path.name for path in folder.iterdir()), ["node.lock", "ssd-0.store"])
+
+    @staticmethod
+    def lives(pid):
+        try:
+            return "State:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
+        except FileNotFoundError:
+            return False
+
+    def test_up_on_a_read_only_file_system_names_the_log_and_a_command_that_serves(self):
+        disk = self.disk(64)
+        data = self.begin()
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        socket = self.root / "sock"
+        refused = self.cli("up", "--socket", socket, code=1, says=f"its log {self.dir / 'gnstord.log'} cannot be written: Read-only file system")
+        self.assertNotIn(b"GNSTORD", refused.stderr)
+        advice = re.search(rb"by 'gnstor ([^']*)'", refused.stderr)[1].decode()
+        serving = subprocess.Popen([GNSTOR, *shlex.split(advice)], env=self.env)
+        try:
+            self.until(lambda: serving.poll() is None and self.cli("status", "--socket", socket, code=None).returncode == 0, "gnstord does not start")
+            self.assertEqual(self.cli("cat", "object", "--socket", socket).stdout, data)
+        finally:
+            serving.terminate()
+            serving.wait(DEADLINE_S)
 
     def test_a_store_folder_whose_disk_is_full_is_read(self):
         disk = self.disk(40)

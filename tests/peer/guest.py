@@ -171,10 +171,13 @@ class Guest:
         if done.status != 0:
             raise PeerError(f"guest: {what}: not within {seconds * PATIENCE:.0f} s")
 
-    def check_kernel_log(self, expected=()):
+    def check_kernel_log(self, expected=(), may_go_back=False):
         """What the kernel has said since it was asked last. PeerError where something is wrong in it that is none of `expected`: patterns
-        of whole lines."""
-        said, wrong = kernel_log.judge(self.text("dmesg -r -c | tee -a /run/earlier-log"), expected)
+        of whole lines. `may_go_back`: the load is heavy enough for its own rxe to lose the connection, which it then makes anew."""
+        text = self.text("dmesg -r -c | tee -a /run/earlier-log")
+        if may_go_back:
+            expected = [*expected, *kernel_log.after_going_back(self.text("cat /run/earlier-log"))]
+        said, wrong = kernel_log.judge(text, expected)
         if wrong:
             raise PeerError("the guest's kernel warns: " + " | ".join(wrong[:10]) + (f" | and {len(wrong) - 10} lines more" if len(wrong) > 10 else ""))
         return said

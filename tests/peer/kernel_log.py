@@ -19,6 +19,27 @@ REMOVED = re.compile(r"nvme (nvme\d+): Removing ctrl: .*")
 CREATED = re.compile(r"nvme (nvme\d+): (creating \d+ I/O queues\.|new ctrl: .*)")
 ENDED = re.compile(r"nvme (nvme\d+): failed nvme_keep_alive_end_io error=4")  # BLK_STS_TRANSPORT
 
+# A host that goes back to a lost packet executes memory registrations a second time, and its queue pair fails for good: its own defect, on 6.1
+# and 6.12, whoever its target is (scenarios/lossy.py).
+WENT_BACK = [r"rdma_rxe: rxe_reg_fast_mr: mr->lkey = 0x\w+ not free",
+             r"rdma_rxe: rxe_invalidate_mr: wr key \(0x\w+\) doesn't match mr key \(0x\w+\)"]
+# What a host says whose connection is lost, until it has connected again; nothing of it is an error of the block device or the file system.
+CONNECTION_LOST = [r"nvme nvme\d: I/O (tag )?\d+ .*QID \d+ timeout", r"nvme nvme\d: starting error recovery", r"nvme nvme\d: failed nvme_keep_alive_end_io error=-?\d+",
+                   r"nvme nvme\d: (RECV|SEND|MEMREG|LOCAL_INV) for CQE 0x\w+ failed with status .*",
+                   r"nvme nvme\d: keep-alive failed: -?\d+", r"nvme nvme\d: Property Set error: -?\d+, offset 0x\w+",
+                   r"nvme nvme\d: Connect command failed, .*", r"nvme nvme\d: Identify Controller failed \(-?\d+\)",
+                   r"nvme nvme\d: Failed reconnect attempt \d+(/\d+)?", r"nvme nvme\d: rdma connection establishment failed \(-\d+\)",
+                   r"nvme nvme\d: failed to connect queue: \d+ ret=-?\d+", r"nvme nvme\d: Property Get error: -?\d+, offset 0x\w+",
+                   r"nvme nvme\d: Connect rejected: status -?\d+ \(.*\)\.?", r"block nvme\dn1: no usable path - requeuing I/O",
+                   r"nvme_ns_head_submit_bio: \d+ callbacks suppressed",
+                   *WENT_BACK]
+
+
+def after_going_back(text):
+    """What may be said in `text` of the connection that the host's own defect costs it: nothing, where the defect is not in it."""
+    went_back = any(re.search(pattern, line) for line in text.splitlines() for pattern in WENT_BACK)
+    return CONNECTION_LOST if went_back else []
+
 
 def judge(text, expected=()):
     """(what was said, the lines of `text` that are wrong): those that are a warning by their level or their words, and none of `expected`

@@ -197,7 +197,9 @@ TEST(FileStore, ACleanCloseNamesTheMetadataSoThatAnOlderOneIsRefused) {
     lose_headers(path);
     const std::string refused = refusal_of_use(path);
     EXPECT_NE(refused.find(kOlder), std::string::npos) << refused;
-    EXPECT_NE(refused.find("recover --accept-loss"), std::string::npos);
+    EXPECT_NE(refused.find(fmt::format("`gnstor ssd recover {} --accept-loss --write`", path.string())),
+              std::string::npos)
+        << refused;
     BootRequest anyhow;
     anyhow.accept_loss = true;
     EXPECT_EQ(StoreFile::open_for_use(path, anyhow).value()->load(), first);
@@ -281,7 +283,13 @@ TEST(FileStore, MetadataNeverGoesBackToAnOlderCopyBecauseTheNewerRotted) {
     poke(path, blob, "X");  // of the older copy: a power cut in the middle of the next store leaves that
     EXPECT_EQ(FileStore::open(path).value()->load(), std::vector<std::byte>(400, std::byte{2}));
     poke(path, blob + kStoreMetadataBytes, "X");
+    EXPECT_NE(refusal(path, Errc::kCorrupt).find("no copy of it can be read"), std::string::npos);
+    BootRequest anyhow;
+    anyhow.accept_loss = true;
+    EXPECT_FALSE(StoreFile::open_for_use(path, anyhow).ok());
+    poke(path, blob, "\1");
     EXPECT_NE(refusal(path, Errc::kCorrupt).find("would undo"), std::string::npos);
+    EXPECT_EQ(StoreView::open(path).value()->load(), std::vector<std::byte>(300, std::byte{1}));
 }
 
 TEST(FileStore, ManyMetadataStoresAlternateAndTheLastCounts) {

@@ -150,7 +150,7 @@ TEST(StoreCheck, EveryCopyOfHeadAndMetadataIsLookedAt) {
     make(path, true);
     const auto view = StoreView::open(path).value();
     const Superblock s = view->superblock();
-    const int newest = view->newest_metadata();
+    const int newest = newest_slot(view->metadata_copies());
     struct Case {
         std::uint64_t at;
         std::uint64_t damages;

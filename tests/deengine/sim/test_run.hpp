@@ -37,14 +37,6 @@ inline void run_seeds(const char* profile, std::uint64_t first, std::uint64_t se
     gnstor::test::count("sim_seeds", seeds);
 }
 
-/// Seeds of its profile until a violation is found, from the one that is known to; 0: none in `seeds`.
-inline std::uint64_t seeds_until_found(const NamedMutation& m, std::uint64_t seeds) {
-    for (std::uint64_t seed = m.seed; seed < m.seed + seeds; ++seed)
-        if (!run_history(make_config(m.profile, seed, 0, m.mutation)).failure.empty())
-            return seed - m.seed + 1;
-    return 0;
-}
-
 inline void print_counts(const std::string& prefix, const SimCounters& c) {
     const auto print = [&](const char* name, std::uint64_t n) {
         gnstor::test::count((prefix + "_" + name).c_str(), n);

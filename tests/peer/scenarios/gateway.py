@@ -2,6 +2,7 @@
 import program
 from common import HOST_ADDRESS, PeerError
 from guest import Guest
+from kernel_log import CONNECTION_LOST
 
 from . import host
 from .base import Scenario
@@ -11,18 +12,6 @@ PORT = 4420
 VOLUME, MEGABYTES = "disk", 512
 JOBS, JOB_MEGABYTES = 4, 8
 TREE = "/usr/lib/modules /usr/bin/busybox /usr/bin/ip"
-# While its target is dead, a host says so; nothing of it may be an error of the block device or the file system.
-WHILE_DEAD = [r"nvme nvme0: I/O (tag )?\d+ .*QID \d+ timeout", "nvme nvme0: starting error recovery", r"nvme nvme0: failed nvme_keep_alive_end_io error=-?\d+",
-              r"nvme nvme0: (RECV|SEND|MEMREG|LOCAL_INV) for CQE 0x\w+ failed with status .*",
-              r"nvme nvme0: keep-alive failed: -?\d+", r"nvme nvme0: Property Set error: -?\d+, offset 0x\w+",
-              r"nvme nvme0: Connect command failed, .*", r"nvme nvme0: Identify Controller failed \(-?\d+\)",
-              r"nvme nvme0: Failed reconnect attempt \d+(/\d+)?", r"nvme nvme0: rdma connection establishment failed \(-\d+\)",
-              r"nvme nvme0: failed to connect queue: \d+ ret=-?\d+", r"nvme nvme0: Property Get error: -?\d+, offset 0x\w+",
-              r"nvme nvme0: Connect rejected: status -?\d+ \(.*\)\.?", r"block nvme0n1: no usable path - requeuing I/O",
-              r"nvme_ns_head_submit_bio: \d+ callbacks suppressed",
-              # It goes back to requests that nobody has answered (scenarios/lossy.py).
-              r"rdma_rxe: rxe_reg_fast_mr: mr->lkey = 0x\w+ not free",
-              r"rdma_rxe: rxe_invalidate_mr: wr key \(0x\w+\) doesn't match mr key \(0x\w+\)"]
 
 
 class Gateway(Scenario):
@@ -108,7 +97,7 @@ class Gateway(Scenario):
         self.count("files", self.tree.compare("after our target was killed"))
         self.tree.unmount()
         self.tree.check()
-        self.guest.check_kernel_log(WHILE_DEAD)
+        self.guest.check_kernel_log(CONNECTION_LOST)
         self.count("bytes", 48 << 20)
         self.count("deaths")
         self.step("fio verified what it wrote across it, all files compared, e2fsck finds nothing")

@@ -6,10 +6,10 @@ import program
 import spaces
 from common import GUEST_ADDRESS, TAP, PeerError
 from guest import Guest
+from kernel_log import CONNECTION_LOST
 
 from . import by_hand, host
 from .base import Scenario
-from .gateway import WHILE_DEAD
 from .tree import Tree
 
 TREE = "/usr/bin/busybox /usr/bin/ip"
@@ -149,5 +149,5 @@ class Nodes(Scenario):
         self.count("bytes", 2 * self.tree.bytes)
         self.tree.unmount()
         host.disconnect(self.guest, self.nqn)
-        self.guest.check_kernel_log(WHILE_DEAD)
+        self.guest.check_kernel_log(CONNECTION_LOST)
         self.step(f"{self.tree.files} files compared, e2fsck finds nothing; disconnect, connect: compared again")

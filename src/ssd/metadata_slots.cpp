@@ -1,0 +1,69 @@
+#include "ssd/metadata_slots.hpp"
+
+#include "ssd/store_format.hpp"
+
+#include <string>
+
+namespace gnstor::ssd {
+
+int newest_slot(const MetadataSlots& slots) {
+    if (!slots[0].head_whole && !slots[1].head_whole) return -1;
+    return slots[1].generation > slots[0].generation ? 1 : 0;
+}
+
+int newest_whole_slot(const MetadataSlots& slots) {
+    if (!slots[0].body_whole && !slots[1].body_whole) return -1;
+    const bool second =
+        slots[1].body_whole && (!slots[0].body_whole || slots[1].generation > slots[0].generation);
+    return second ? 1 : 0;
+}
+
+std::uint64_t newest_whole_generation(const MetadataSlots& slots) {
+    const int slot = newest_whole_slot(slots);
+    return slot < 0 ? 0 : slots[static_cast<std::size_t>(slot)].generation;
+}
+
+/// A header is written when its blob is on the medium, and the older slot alone is written to: whole header,
+/// other blob, newest generation is no torn write.
+bool newest_damaged(const MetadataSlots& slots) {
+    if (slots[0].rotten || slots[1].rotten) return true;
+    const int newest = newest_slot(slots);
+    return newest >= 0 && !slots[static_cast<std::size_t>(newest)].body_whole;
+}
+
+/// Going back to an older copy would undo what was acknowledged: deletions, epochs, volumes and with them
+/// their blocks.
+Result<void> check_metadata(const std::filesystem::path& path, const MetadataSlots& slots, std::uint64_t told,
+                            bool accept_loss) {
+    const bool damaged = newest_damaged(slots);
+    const std::uint64_t there = newest_whole_generation(slots);
+    if (!damaged && told <= there) return {};
+    if (newest_whole_slot(slots) < 0)
+        return error(Errc::kCorrupt,
+                     "the metadata of the store {} is damaged: no copy of it can be read, so which volumes "
+                     "the blocks are of is not known, and no recovery can go on without; read from the "
+                     "replicas on other drives, or bring the store back from a whole copy",
+                     path.string());
+    if (accept_loss) return {};
+    const std::string command = fmt::format("`gnstor ssd recover {} --accept-loss --write`", path.string());
+    if (damaged)
+        return error(
+            Errc::kCorrupt,
+            "the metadata of the store {} is damaged: what is or may be its newest copy fails its "
+            "checksum, and an older one would undo what was acknowledged since (volumes, permissions, "
+            "epochs); let the array rebuild this drive, or go on with the older one by {}",
+            path.string(), command);
+    if (told == kMetadataGivenUp)
+        return error(
+            Errc::kCorrupt,
+            "a recovery of the store {} that goes on with an older copy of its metadata has not ended; go on "
+            "with it by {}, or let the array rebuild this drive",
+            path.string(), command);
+    return error(Errc::kCorrupt,
+                 "the metadata of the store {} is damaged: it once was of generation {}, and the newest "
+                 "copy there is of generation {}, which would undo what was acknowledged since (volumes, "
+                 "permissions, epochs); let the array rebuild this drive, or go on with the older one by {}",
+                 path.string(), told, there, command);
+}
+
+}  // namespace gnstor::ssd

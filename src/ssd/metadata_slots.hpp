@@ -1,0 +1,42 @@
+// metadata_slots.hpp: which of the two slots of the firmware's state counts, and what to do where none may.
+//
+// Invariants
+//   * a drive goes on with the newest metadata or, where a user accepts the loss, with the newest whole one;
+//   * an error names a command only where that command works.
+// Host code, pure: a StoreFile and a StoreView judge alike.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+
+namespace gnstor::ssd {
+
+/// What one slot holds.
+struct MetadataSlot {
+    bool head_whole = false;  ///< a copy of its header is whole
+    bool head_twice = false;  ///< both are, and say the same
+    bool rotten = false;      ///< HeaderCopies::rotten
+    bool body_whole = false;  ///< a header and the blob are whole
+    std::uint64_t generation = 0;
+    std::uint64_t bytes = 0;  ///< of the blob
+};
+using MetadataSlots = std::array<MetadataSlot, 2>;
+
+/// Index of the slot whose header names the highest generation; -1: no header is whole.
+[[nodiscard]] int newest_slot(const MetadataSlots& slots);
+/// Index of the newest slot that can be read; -1: none can.
+[[nodiscard]] int newest_whole_slot(const MetadataSlots& slots);
+/// Generation of that one; 0: none.
+[[nodiscard]] std::uint64_t newest_whole_generation(const MetadataSlots& slots);
+/// A whole header of the highest generation lies over a damaged blob, or a slot's header has rotted.
+[[nodiscard]] bool newest_damaged(const MetadataSlots& slots);
+
+/// Whether a drive may go on; `told`: the generation in the boot record. kCorrupt with what to do, unless
+/// the newest metadata is there, or `accept_loss` and an older copy is whole.
+Result<void> check_metadata(const std::filesystem::path& path, const MetadataSlots& slots, std::uint64_t told,
+                            bool accept_loss);
+
+}  // namespace gnstor::ssd
