@@ -11,16 +11,16 @@ namespace gnstor::bench::deengine_bench {
 namespace {
 
 constexpr std::uint32_t kCommands = 1u << 17;
-constexpr std::uint32_t kSlice = 2048;
+constexpr std::uint32_t kCheckSlice = 2048;
 constexpr std::uint32_t kMdtsBlocks = 256;
 constexpr nvme::ClientId kClient = 7;
-constexpr std::uint32_t kVolumes = 16;
+constexpr std::uint32_t kCheckVolumes = 16;
 
 /// The check with all that it looks at, and commands for chunks of this drive.
 class CheckBench {
   public:
     CheckBench(std::uint32_t slots, std::uint64_t blocks, std::uint64_t seed)
-        : check_(permissions_, map_, kMdtsBlocks), blocks_(blocks / kVolumes), random_(seed) {
+        : check_(permissions_, map_, kMdtsBlocks), blocks_(blocks / kCheckVolumes), random_(seed) {
         nvme::MapSet set{};
         set.map.version = 1;
         set.map.slot_count = slots;
@@ -32,7 +32,7 @@ class CheckBench {
         map_.activate(set);
         map_.grant().begin_without_end();
         placed_ = set.map;
-        for (std::uint32_t v = 0; v < kVolumes; ++v) add_volume(static_cast<nvme::VolumeId>(v + 1));
+        for (std::uint32_t v = 0; v < kCheckVolumes; ++v) add_volume(static_cast<nvme::VolumeId>(v + 1));
     }
 
     Result<Repeat> run() {
@@ -41,14 +41,14 @@ class CheckBench {
         std::uint32_t dw0 = 0;
         std::uint64_t refused = 0;
         Slices slices;
-        for (std::size_t begin = 0; begin < commands_.size(); begin += kSlice) {
+        for (std::size_t begin = 0; begin < commands_.size(); begin += kCheckSlice) {
             const Stopwatch watch;
-            for (const nvme::Command& command : std::span(commands_).subspan(begin, kSlice))
+            for (const nvme::Command& command : std::span(commands_).subspan(begin, kCheckSlice))
                 refused += !nvme::ok(check_.run(command, {kClient, false}, data_, 1, out, dw0));
             slices.add(watch.seconds());
         }
         if (refused != 0) return error(Errc::kIo, "the check refused {} good commands", refused);
-        return repeat_of(slices.middle(), kSlice);
+        return repeat_of(slices.middle(), kCheckSlice);
     }
 
   private:
@@ -63,13 +63,13 @@ class CheckBench {
         r.geometry.replicas = 2;
         r.owner = kClient;
         std::snprintf(r.name, sizeof(r.name), "v%u", vid);
-        (void)permissions_.add(r, kVolumes, kMdtsBlocks);
+        (void)permissions_.add(r, kCheckVolumes, kMdtsBlocks);
     }
     void draw() {
         commands_.clear();
         while (commands_.size() < kCommands) {
             nvme::IoFields f;
-            f.volume = static_cast<nvme::VolumeId>(1 + random_.below(kVolumes));
+            f.volume = static_cast<nvme::VolumeId>(1 + random_.below(kCheckVolumes));
             f.client = kClient;
             f.block = static_cast<nvme::BlockAddress>(random_.below(blocks_));
             f.epoch = 1;

@@ -15,8 +15,8 @@
 namespace gnstor::bench::deengine_bench {
 namespace {
 
-constexpr std::uint32_t kPagesPerUnit = 1024;
-constexpr nvme::VolumeId kVolume = 1;
+constexpr std::uint32_t kWearUnitPages = 1024;
+constexpr nvme::VolumeId kWearVolume = 1;
 constexpr std::uint32_t kTurnsToSteady = 3;  ///< times the drive is overwritten before it is measured
 
 class Everything final : public deengine::VolumeLives {
@@ -25,7 +25,7 @@ class Everything final : public deengine::VolumeLives {
     [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override { return {}; }
 };
 
-class Answers final : public deengine::CompletionSink {
+class WearAnswers final : public deengine::CompletionSink {
   public:
     void on_complete(std::uint64_t, nvme::Status status, std::uint64_t) override {
         ++given;
@@ -40,8 +40,8 @@ class FullShard {
     FullShard(std::uint64_t blocks, std::uint32_t over_provisioning_percent, std::uint64_t seed)
         : blocks_(blocks), random_(seed), block_(std::make_unique<AlignedBlock>()) {
         options_.over_provisioning_percent = over_provisioning_percent;
-        units_ = deengine::units_for_blocks(blocks, kPagesPerUnit, 1, options_);
-        flash_ = std::make_unique<NullFlash>(deengine::FlashGeometry{units_, kPagesPerUnit});
+        units_ = deengine::units_for_blocks(blocks, kWearUnitPages, 1, options_);
+        flash_ = std::make_unique<NullFlash>(deengine::FlashGeometry{units_, kWearUnitPages});
     }
     Result<void> open() {
         shard_.reset();
@@ -59,7 +59,7 @@ class FullShard {
     void write(std::uint64_t vba) {
         deengine::ShardCommand c{};
         c.op = deengine::ShardOp::kWrite;
-        c.volume = kVolume;
+        c.volume = kWearVolume;
         c.first = static_cast<nvme::BlockAddress>(vba);
         c.blocks = 1;
         c.epoch = c.volume_epoch = 1;
@@ -95,12 +95,12 @@ class FullShard {
             return static_cast<double>(after.*counter - before.*counter);
         };
         const auto of_blocks = static_cast<double>(blocks_);
-        const auto room = deengine::ShardRoom::of(units_, kPagesPerUnit, options_);
-        const auto all = static_cast<double>(units_) * kPagesPerUnit;
+        const auto room = deengine::ShardRoom::of(units_, kWearUnitPages, options_);
+        const auto all = static_cast<double>(units_) * kWearUnitPages;
         r.more["write_amplification"] = 1 + since(&deengine::EngineCounters::gc_pages_copied) / user;
         r.more["greedy_all_units"] = deengine::greedy_amplification(all / of_blocks);
         r.more["greedy_data_units"] = deengine::greedy_amplification(
-            static_cast<double>(room.data_pages(units_, kPagesPerUnit)) / of_blocks);
+            static_cast<double>(room.data_pages(units_, kWearUnitPages)) / of_blocks);
         r.more["journal_share"] = since(&deengine::EngineCounters::system_pages) /
                                   since(&deengine::EngineCounters::pages_programmed);
         r.more["stalls"] = since(&deengine::EngineCounters::stalls);
@@ -128,7 +128,7 @@ class FullShard {
     const Everything everything_{};
     deengine::EngineOptions options_;
     std::uint32_t units_ = 0;
-    Answers answers_;
+    WearAnswers answers_;
     deengine::RecoveryReport report_{};
     std::unique_ptr<NullFlash> flash_;
     std::unique_ptr<deengine::Shard> shard_;

@@ -18,7 +18,7 @@ constexpr std::uint32_t kPassBytes = 65536;  // of a request that fills or compa
 constexpr std::uint64_t kNever = ~0ull;
 constexpr std::uint64_t kMostBytes = 1ull << 40;
 constexpr double kRateMax = 1e9;
-constexpr std::uint32_t kArrayThreadsMax = 64, kThreadsMax = 256;
+constexpr std::uint32_t kArrayThreadsMax = 64, kLoadThreadsMax = 256;
 constexpr std::uint64_t kPassNs = 600'000'000'000;
 
 std::uint32_t cores_here() {
@@ -86,9 +86,9 @@ Result<LoadSettings> complete(LoadSettings s) {
     if (s.array_threads > kArrayThreadsMax)
         return error(Errc::kInvalidArgument, "--array-threads takes 0 to {}, not {}", kArrayThreadsMax,
                      s.array_threads);
-    if (std::max(s.threads, s.client_threads) > kThreadsMax)
+    if (std::max(s.threads, s.client_threads) > kLoadThreadsMax)
         return error(Errc::kInvalidArgument, "--threads and --client-threads take 0 to {}, not {}",
-                     kThreadsMax, std::max(s.threads, s.client_threads));
+                     kLoadThreadsMax, std::max(s.threads, s.client_threads));
     if (s.warps == 0) s.warps = s.lanes == simt::LanesKind::kGpu ? 8 : 1;
     if (s.repeats == 0 || s.repeats > 1000)
         return error(Errc::kInvalidArgument, "--repeats takes 1 to 1000, not {}", s.repeats);

@@ -17,7 +17,7 @@ constexpr std::uint32_t kSizeMin = 512, kSizeMax = 65536;
 constexpr std::uint64_t kWorkingSetMax = 1ull << 40;
 constexpr double kRateMax = 1e9;
 
-constexpr char kExamples[] =
+constexpr char kPathExamples[] =
     "Examples:\n"
     "  gnstor bench path --sizes 4096 --ops read --output json\n"
     "  gnstor bench path --sizes 512,4096 --ops read --rate 50000    (open loop: latency at a load below the "
@@ -83,7 +83,7 @@ void add_path_options(CLI::App& path, PathOptions& o, PathWords& words) {
     path.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
     path.add_option("--output", o.output, "on standard output: table or json")
         ->check(CLI::IsMember({"table", "json"}));
-    path.footer(kExamples);
+    path.footer(kPathExamples);
 }
 
 Result<void> read_path_words(const PathWords& words, PathOptions& o) {

@@ -14,7 +14,7 @@
 namespace gnstor::cli {
 namespace {
 
-constexpr std::size_t kStepBytes = 1u << 20;
+constexpr std::size_t kSpoolStepBytes = 1u << 20;
 
 class MemorySpool final : public Spool {
   public:
@@ -30,7 +30,7 @@ class MemorySpool final : public Spool {
 /// Reads a file descriptor from its beginning.
 class FileBuffer final : public std::streambuf {
   public:
-    explicit FileBuffer(int fd) : fd_(fd), step_(kStepBytes) {}
+    explicit FileBuffer(int fd) : fd_(fd), step_(kSpoolStepBytes) {}
 
   protected:
     int_type underflow() override {
@@ -97,7 +97,7 @@ Result<std::unique_ptr<Spool>> Spool::read(std::istream& from, const std::filesy
                                            std::uint64_t memory_bytes) {
     std::string memory;
     std::unique_ptr<FileSpool> file;
-    std::vector<char> step(kStepBytes);
+    std::vector<char> step(kSpoolStepBytes);
     for (;;) {
         from.read(step.data(), static_cast<std::streamsize>(step.size()));
         const auto got = static_cast<std::size_t>(from.gcount());

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBufferBytes = 64u << 10;
+constexpr std::size_t kTargetBufferBytes = 64u << 10;
 constexpr std::size_t kNameBytesMax = 200;  // of NAME_MAX; the rest is for what makes the name unique
 constexpr int kLinksMost = 40;              // the kernel's own limit
 constexpr int kNamesTried = 16;
@@ -80,7 +80,7 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
           there_(there),
           straight_(straight),
           own_(own),
-          buffer_(kBufferBytes),
+          buffer_(kTargetBufferBytes),
           stream_(this) {
         setp(buffer_.data(), buffer_.data() + buffer_.size());
     }

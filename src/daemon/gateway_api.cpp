@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-const char* help_of(const std::string& counter) {
+const char* help_of_gateway(const std::string& counter) {
     static const std::map<std::string, const char*> kHelp = {
         {"reads", "Read commands that were carried out on the volume."},
         {"writes", "Write commands."},
@@ -104,7 +104,8 @@ std::string prometheus_text(const GatewayInfo& g, const RequestCounts& counts) {
              "1 where answered writes may be lost with their SSDs, so that flushes fail.",
              g.flushes_fail ? 1 : 0);
     for (const auto& [name, value] : g.counters)
-        text.one(fmt::format("gnstor_gateway_{}_total", name).c_str(), "counter", help_of(name), value);
+        text.one(fmt::format("gnstor_gateway_{}_total", name).c_str(), "counter", help_of_gateway(name),
+                 value);
     text.of_the_process("gnstor node", counts);
     return text.take();
 }

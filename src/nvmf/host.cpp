@@ -36,11 +36,6 @@ nvme::Command admin_command(nvme::AdminOpcode opcode) {
     return command;
 }
 
-template <class T>
-std::span<std::byte> bytes_of(T& record) {
-    return std::as_writable_bytes(std::span<T, 1>(&record, 1));
-}
-
 struct StatusMeaning {
     Errc code;
     const char* advice;

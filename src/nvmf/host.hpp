@@ -30,6 +30,12 @@
 
 namespace gnstor::nvmf {
 
+/// The bytes of a structure that a command carries.
+template <class T>
+std::span<std::byte> bytes_of(T& record) {
+    return std::as_writable_bytes(std::span<T, 1>(&record, 1));
+}
+
 /// Data of one admin command at most.
 inline constexpr std::uint32_t kAdminDataBytes = 64u << 10;
 

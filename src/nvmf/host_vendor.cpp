@@ -5,15 +5,6 @@
 
 namespace gnstor::nvmf {
 
-namespace {
-
-template <class T>
-std::span<std::byte> bytes_of(T& record) {
-    return std::as_writable_bytes(std::span<T, 1>(&record, 1));
-}
-
-}  // namespace
-
 Result<void> HostController::vendor(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
                                     std::span<std::byte> data, Direction direction, std::uint32_t cdw10,
                                     std::uint32_t cdw11) {

@@ -4,6 +4,7 @@
 #include <gnstor/simt/device_memory.hpp>
 
 #include "simt/cuda_result.hpp"
+#include "simt/memory_limits.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -12,7 +13,6 @@
 namespace gnstor::simt {
 namespace {
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kBytesMax = std::size_t{1} << 44;
 }  // namespace
 
 Result<DeviceMemory> DeviceMemory::allocate(std::size_t bytes, LanesKind lanes) {

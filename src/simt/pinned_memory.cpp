@@ -4,6 +4,7 @@
 #include <gnstor/simt/pinned_memory.hpp>
 
 #include "simt/cuda_result.hpp"
+#include "simt/memory_limits.hpp"
 #include "simt/shared_file.hpp"
 
 #include <sys/mman.h>
@@ -15,9 +16,6 @@
 
 namespace gnstor::simt {
 namespace {
-
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kBytesMax = std::size_t{1} << 44;
 
 std::size_t rounded(std::size_t bytes, std::size_t page) {
     return (bytes + page - 1) / page * page;

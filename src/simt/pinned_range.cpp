@@ -4,6 +4,7 @@
 #include <gnstor/simt/pinned_range.hpp>
 
 #include "simt/cuda_result.hpp"
+#include "simt/memory_limits.hpp"
 #include "simt/shared_file.hpp"
 
 #include <sys/mman.h>
@@ -14,13 +15,6 @@
 #include <utility>
 
 namespace gnstor::simt {
-namespace {
-
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kBytesMax = std::size_t{1} << 44;
-
-}  // namespace
-
 Result<PinnedRange> PinnedRange::reserve(std::size_t bytes_max, LanesKind lanes, PinnedOptions options) {
     if (bytes_max == 0 || bytes_max > kBytesMax)
         return error(Errc::kInvalidArgument, "a pinned range of {} is absurd; ask for 1 B to {}",

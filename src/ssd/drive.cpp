@@ -4,14 +4,13 @@
 #include <gnstor/base/steps.hpp>
 
 #include "ssd/backbone.hpp"
+#include "ssd/bad_pages_told.hpp"
 #include "ssd/command_path.hpp"
 #include "ssd/fault_flash.hpp"
 #include "ssd/service_units.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -20,30 +19,6 @@ namespace gnstor::ssd {
 namespace {
 
 constexpr std::chrono::seconds kDeleteDeadline{10};
-constexpr std::size_t kBadPagesTold = 100;  ///< in the log; the rest is counted
-
-/// What the scrub of a drive has told: each page once, however often it is found again. Any service unit's
-/// thread.
-class BadPagesTold {
-  public:
-    void tell(const std::string& serial, const deengine::BadPlace& bad) {
-        const std::lock_guard lock(mutex_);
-        if (told_.size() > kBadPagesTold || !told_.emplace(bad.page, bad.key).second) return;
-        if (told_.size() > kBadPagesTold)
-            log_error("SSD {}: more pages fail the scrub; they are counted (scrub_bad_pages)", serial);
-        else if (bad.known)
-            log_error(
-                "SSD {}: scrub: flash page {} fails its checksums: reads of block {} of volume {} fail here; "
-                "another replica has it, and writing the block again mends it",
-                serial, bad.page, static_cast<std::uint32_t>(bad.key), bad.key >> 32);
-        else
-            log_error("SSD {}: scrub: the record of flash page {} cannot be read", serial, bad.page);
-    }
-
-  private:
-    std::mutex mutex_;
-    std::set<std::pair<deengine::PageNumber, std::uint64_t>> told_;
-};
 
 /// Shards in the drive's own thread, or each on the reactor of its turn.
 Result<std::unique_ptr<deengine::Engine>> mount_engine(const FlashParts& parts,

@@ -10,8 +10,7 @@
 #include "rdma/shm_wire.hpp"
 #include "support/count.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::buffer_test {
 
 using nvme::Status;
 
@@ -167,5 +166,4 @@ TEST_P(Buffers, SsdsCountEachCommandBeforeTheyAnswerIt) {
 INSTANTIATE_TEST_SUITE_P(Wires, Buffers, ::testing::Bool(),
                          [](const auto& wire) { return std::string(wire.param ? "Shm" : "Loop"); });
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::buffer_test

@@ -5,8 +5,7 @@
 
 #include "embedded/bench.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::client_test {
 
 using client::ClientOptions;
 using client::OpenMode;
@@ -306,5 +305,4 @@ TEST_F(ClientTest, ClientsComeAndGoAndLeaveNothingBehind) {
     rig.expect_clean(*stays);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::client_test

@@ -14,8 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace gnstor::client {
-namespace {
+namespace gnstor::client::floor_tracker_test {
 
 using gnor::kResolvedBits;
 using gnor::kResolvedWords;
@@ -176,5 +175,4 @@ TEST(FloorTracker, NeverPassesWhatIsUnderWayWhileLanesGoOn) {
     gnstor::test::count("client_floor_held_looks", seen);
 }
 
-}  // namespace
-}  // namespace gnstor::client
+}  // namespace gnstor::client::floor_tracker_test

@@ -6,8 +6,7 @@
 
 #include "gnor/rig.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::in_doubt_test {
 
 using nvme::IoFields;
 
@@ -234,5 +233,4 @@ TEST_F(FloorOfLaterEnds, WhatWasNotSentIsResolvedAndWhatIsDroppedIsInDoubt) {
     EXPECT_EQ(floor(), before);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::in_doubt_test

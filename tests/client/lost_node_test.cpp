@@ -8,8 +8,7 @@
 #include "support/count.hpp"
 #include "support/loopback.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::lost_node_test {
 
 constexpr std::uint32_t kSsdsOfNode = 2;
 constexpr std::uint64_t kBlocks = 1024;
@@ -93,5 +92,4 @@ TEST_F(LostNode, WhatItHasTakenAndNotAnsweredIsReadFromTheOtherReplica) {
     count("client_lost_nodes", 1);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::lost_node_test

@@ -7,8 +7,7 @@
 #include "embedded/rig.hpp"
 #include "nvmf/loop_rig.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::opening_floor_test {
 
 using client::OpeningFloor;
 using nvme::Status;
@@ -150,5 +149,4 @@ TEST_F(OpeningFloorTest, ManyRequestsOfOneCallAndTransfersOfTheHostAreResolvedTo
     EXPECT_GT(floor_of(v), 100u);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::opening_floor_test

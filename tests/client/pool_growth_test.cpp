@@ -4,8 +4,7 @@
 #include "gnor/pool_cases.hpp"
 #include "support/count.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::pool_growth_test {
 
 using client::ClientOptions;
 
@@ -107,5 +106,4 @@ TEST_F(PoolGrowthByProxy, AbsurdLimitsGetASentence) {
     }
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::pool_growth_test

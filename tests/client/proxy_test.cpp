@@ -9,8 +9,7 @@
 
 #include "support/count.hpp"
 
-namespace gnstor::client {
-namespace {
+namespace gnstor::client::proxy_test {
 
 using namespace std::chrono_literals;
 
@@ -119,5 +118,4 @@ TEST(Proxy, EndsWithChoresStillThere) {
     SUCCEED();
 }
 
-}  // namespace
-}  // namespace gnstor::client
+}  // namespace gnstor::client::proxy_test

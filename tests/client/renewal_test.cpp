@@ -7,8 +7,7 @@
 
 #include <semaphore>
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::renewal_test {
 
 using client::OpeningFloor;
 using client::OpenMode;
@@ -240,5 +239,4 @@ TEST(OpeningFloorTells, WhyItDoesNotMove) {
     EXPECT_NE(look_late().find("after one that has not ended"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::renewal_test

@@ -4,8 +4,7 @@
 
 #include <semaphore>
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::stuck_daemon_test {
 
 /// Takes renewals and does not answer them until it is let go.
 class StuckDaemon final : public client::ControlPlane {
@@ -78,5 +77,4 @@ TEST(StuckDaemon, KeepAlivesGoOnWhileARenewalIsNotAnswered) {
     EXPECT_TRUE(volume->release().ok());
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::stuck_daemon_test

@@ -4,8 +4,7 @@
 
 #include "embedded/bench.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::transfer_test {
 
 constexpr std::uint32_t kBlocks = 64;
 constexpr std::uint32_t kTimeoutMs = 300;
@@ -107,5 +106,4 @@ TEST_F(Transfers, TheNextOneResetsTheQueuePairsThatStillOweAnswers) {
     rig.expect_clean(*client);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::transfer_test

@@ -6,8 +6,7 @@
 
 #include <map>
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::floors_test {
 
 constexpr nvme::ClientId kWriter = 7;
 constexpr nvme::VolumeId kHog = 3, kOther = 4;
@@ -176,5 +175,4 @@ TEST(Floors, AWriterWithExactFloorsComesToAnEndWithEverythingAcrossKills) {
     gnstor::test::count("deengine_floor_changes", changes);
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::floors_test

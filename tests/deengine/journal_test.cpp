@@ -10,8 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
-namespace gnstor::deengine {
-namespace {
+namespace gnstor::deengine::journal_test {
 
 using sim::Medium;
 using sim::MediumOptions;
@@ -127,5 +126,4 @@ TEST(Journal, SaysWhenThereIsNoPageAndKeepsWhatIsOpen) {
     EXPECT_EQ(bench.replay(pages).size(), appended - 1);
 }
 
-}  // namespace
-}  // namespace gnstor::deengine
+}  // namespace gnstor::deengine::journal_test

@@ -2,8 +2,7 @@
 // what lies on flash under one number may be two pages. The younger one counts, whatever the older one says.
 #include "deengine/rig.hpp"
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::journal_twin_test {
 
 constexpr nvme::VolumeId kVolume = 3;
 constexpr nvme::ClientId kWriter = 7;
@@ -56,5 +55,4 @@ TEST(JournalTwinTest, TheYoungerPageOfANumberCountsWhereverProgramsFail) {
         run_with_failures(first, programs);
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::journal_twin_test

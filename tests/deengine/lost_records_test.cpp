@@ -5,8 +5,7 @@
 
 #include <vector>
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::lost_records_test {
 
 class LostRecords : public ::testing::Test, public VolumeRig {
   protected:
@@ -253,5 +252,4 @@ TEST_F(LostRecords, TheDoubtOutlivesBootsAndEndsWithALaterEpochOrTheVolume) {
     EXPECT_EQ(read(later, got).status, Status::kDoubtful);
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::lost_records_test

@@ -9,8 +9,7 @@
 #include <memory>
 #include <vector>
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::read_ahead_test {
 
 class WatchedFlash final : public RamFlash {
   public:
@@ -102,5 +101,4 @@ TEST_F(ReadAheadOfBlocks, AReadOfOneBlockLeavesThatToItsBatch) {
     EXPECT_TRUE(flash.announced.empty());
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::read_ahead_test

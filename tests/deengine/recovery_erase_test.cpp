@@ -6,8 +6,7 @@
 #include <set>
 #include <vector>
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::recovery_erase_test {
 
 using Kind = sim::Operation::Kind;
 
@@ -199,5 +198,4 @@ TEST(Erasure, TornCopiesProveNoErasureOfAUnitWithARottenRecord) {
     EXPECT_GT(looked, 0u);
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::recovery_erase_test

@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <set>
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::recovery_rot_test {
 
 EngineOptions rot_options() {
     EngineOptions o;
@@ -402,5 +401,4 @@ TEST(Rot, GroupNumbersComeRoundWithoutConfusion) {
     EXPECT_GT(highest, 0xE0000000u);
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::recovery_rot_test

@@ -7,8 +7,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::refusal_test {
 
 constexpr nvme::VolumeId kVolume = 3;
 constexpr nvme::VolumeId kOther = 4;
@@ -309,5 +308,4 @@ TEST_F(Refusal, SequencesUpToTheFloorAreOver) {
     EXPECT_EQ(run(IoOpcode::kWrite, f).status, Status::kSuccess);
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::refusal_test

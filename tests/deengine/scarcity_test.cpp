@@ -3,8 +3,7 @@
 // be.
 #include "deengine/rig.hpp"
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::scarcity_test {
 
 constexpr nvme::ClientId kWriter = 7;
 constexpr nvme::VolumeId kVolume = 3;
@@ -114,5 +113,4 @@ TEST_F(ScarcityTest, ADriveThatHoldsVolumesKeepsItsSlot) {
     EXPECT_EQ(rig.set_map(swapped), Status::kSuccess);
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::scarcity_test

@@ -8,8 +8,7 @@
 #include <array>
 #include <map>
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::shards_test {
 
 constexpr nvme::VolumeId kVolume = 3;
 constexpr nvme::ClientId kWriter = 7;
@@ -202,5 +201,4 @@ TEST_F(ShardsTest, ThePromiseOfCapacityIsTheDrives) {
     ASSERT_EQ(io(IoOpcode::kWrite, 0, 600, data), Status::kSuccess) << "what is there is replaced";
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::shards_test

@@ -8,8 +8,7 @@
 
 #include <map>
 
-namespace gnstor::deengine::test {
-namespace {
+namespace gnstor::deengine::test::tombstones_test {
 
 constexpr std::uint32_t kKeys = 64;  ///< of each of two volumes
 
@@ -130,5 +129,4 @@ TEST(Tombstones, WhatVolumesTakeLeavesAsMuchForTheNextOne) {
     EXPECT_TRUE(tombstones.has_room(2));
 }
 
-}  // namespace
-}  // namespace gnstor::deengine::test
+}  // namespace gnstor::deengine::test::tombstones_test

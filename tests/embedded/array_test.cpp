@@ -10,8 +10,7 @@
 #include <filesystem>
 #include <vector>
 
-namespace gnstor {
-namespace {
+namespace gnstor::array_test {
 
 EmbeddedArrayOptions small_array() {
     EmbeddedArrayOptions options;
@@ -251,5 +250,4 @@ TEST(EmbeddedArray, UnalignedMemoryWorksLikeAnyOther) {
     EXPECT_TRUE(std::equal(data.begin() + 1, data.end(), back.begin() + 3));
 }
 
-}  // namespace
-}  // namespace gnstor
+}  // namespace gnstor::array_test

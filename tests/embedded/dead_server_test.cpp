@@ -17,8 +17,7 @@
 #include "support/count.hpp"
 #include "support/loopback.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::dead_server_test {
 
 using nvme::Status;
 
@@ -230,5 +229,4 @@ INSTANTIATE_TEST_SUITE_P(Forms, DeadServer,
                          ::testing::Values(Form::kShmOneProcess, Form::kShmTwoNodes, Form::kUdpTwoNodes),
                          [](const auto& form) { return name_of(form.param); });
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::dead_server_test

@@ -4,8 +4,7 @@
 
 #include "embedded/bench.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::faults_test {
 
 using nvme::Status;
 
@@ -260,5 +259,4 @@ TEST_F(Faults, AHeldEngineTimesHostTransfersAndQuiesceOutInsteadOfHanging) {
     b.expect_clean();
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::faults_test

@@ -4,8 +4,7 @@
 
 #include "embedded/bench.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::isolation_test {
 
 using nvme::Status;
 
@@ -301,5 +300,4 @@ TEST_F(Isolation, GarbageOnOneConnectionDoesNotDisturbAnother) {
     rig.expect_clean(*writer);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::isolation_test

@@ -9,8 +9,7 @@
 #include "embedded/bench.hpp"
 #include "ssd/scratch.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::kill_test {
 
 using nvme::Status;
 
@@ -213,5 +212,4 @@ TEST(ArrayKill, AcknowledgedBlocksAreOnEveryReplicaAfterKillNineAtRandomMoments)
     EXPECT_GE(kills, kFloor);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::kill_test

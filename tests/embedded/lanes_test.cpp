@@ -2,8 +2,7 @@
 // deEngine.
 #include "embedded/bench.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::lanes_test {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr std::uint32_t kScale = 6;  // so many times less under a sanitizer
@@ -172,5 +171,4 @@ TEST_P(ArrayWarps, BatchesRunInFourSteps) {
     b.expect_clean();
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::lanes_test

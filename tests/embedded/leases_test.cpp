@@ -3,8 +3,7 @@
 // The daemon's clock is the test's own: time passes when the test says so.
 #include "embedded/bench.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::leases_test {
 
 using nvme::Status;
 
@@ -172,5 +171,4 @@ TEST_F(Leases, TheClientKnowsThatItsLeaseIsOverOnceAnotherHasTheVolume) {
     EXPECT_EQ(write(*a, *old, 0, 1), Status::kStaleEpoch);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::leases_test

@@ -11,7 +11,7 @@ using namespace gnstor;
 using namespace gnstor::embedded;
 namespace fs = std::filesystem;
 
-namespace {
+namespace node_parts_test {
 
 TEST(NodeAddress, IsAnIpAddressWithOrWithoutAPort) {
     EXPECT_EQ(*parse_node_address("10.0.0.1"), (NodeAddress{"10.0.0.1", "4420"}));
@@ -79,4 +79,4 @@ TEST_F(KnownSsds, SomethingElseIsAnErrorThatNamesTheFile) {
     EXPECT_FALSE(write_known(dir / "no" / "folder", {}).ok());
 }
 
-}  // namespace
+}  // namespace node_parts_test

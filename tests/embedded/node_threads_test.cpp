@@ -17,8 +17,7 @@
 #include "rdma/nic.hpp"
 #include "support/count.hpp"
 
-namespace gnstor::embedded {
-namespace {
+namespace gnstor::embedded::node_threads_test {
 
 TEST(NodeThreads, UnitsAndCommandFetchingAreSpreadOverAllThreads) {
     std::uint64_t cases = 0;
@@ -73,5 +72,4 @@ TEST(NodeThreads, TheChannelsOfManyClientsAreSpreadOverAllThreadsThatRunNics) {
     test::count("embedded_spread_clients", cases);
 }
 
-}  // namespace
-}  // namespace gnstor::embedded
+}  // namespace gnstor::embedded::node_threads_test

@@ -15,8 +15,7 @@
 #include "support/count.hpp"
 #include "support/loopback.hpp"
 
-namespace gnstor::embedded {
-namespace {
+namespace gnstor::embedded::node_wires_test {
 
 constexpr std::uint32_t kAsks = 200;
 
@@ -143,5 +142,4 @@ TEST_F(NodeWires, ANodeThatGoesEndsBoth) {
     EXPECT_FALSE(rdma::ShmWire::open(socket).ok());
 }
 
-}  // namespace
-}  // namespace gnstor::embedded
+}  // namespace gnstor::embedded::node_wires_test

@@ -11,8 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace gnstor::embedded {
-namespace {
+namespace gnstor::embedded::profile_test {
 
 std::string text_of(const std::string& name) {
     for (const BuiltInProfile& each : built_in_profiles())
@@ -225,5 +224,4 @@ TEST(Profiles, AreTakenFromFilesAndTheirErrorsNameThem) {
     std::filesystem::remove(file);
 }
 
-}  // namespace
-}  // namespace gnstor::embedded
+}  // namespace gnstor::embedded::profile_test

@@ -9,8 +9,7 @@
 #include "embedded/bench.hpp"
 #include "ssd/scratch.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::refusals_test {
 
 using nvme::Status;
 
@@ -368,5 +367,4 @@ TEST(Media, ABadReplicaIsReadFromTheOtherAndWritesGoOn) {
     rig.expect_clean(*client);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::refusals_test

@@ -13,8 +13,7 @@
 #include "support/count.hpp"
 #include "support/loopback.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::several_nodes_test {
 
 using nvme::Status;
 
@@ -220,5 +219,4 @@ TEST_F(SeveralNodes, AClientThatComesWhileOneIsAwayDoesWithoutItUntilReclaim) {
     EXPECT_FALSE(client::Client::connect(*daemon, *nic, c).ok()) << "nobody is there";
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::several_nodes_test

@@ -10,8 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace gnstor {
-namespace {
+namespace gnstor::timed_array_test {
 
 #define ASSERT_OK(expression)                             \
     do {                                                  \
@@ -160,5 +159,4 @@ TEST(TimedArray, IsNotOpenedWithAProfileThatThereIsNot) {
     EXPECT_NE(array.error().message.find("choose one of"), std::string::npos) << array.error().message;
 }
 
-}  // namespace
-}  // namespace gnstor
+}  // namespace gnstor::timed_array_test

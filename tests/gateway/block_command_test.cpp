@@ -4,8 +4,7 @@
 #include "gateway/raw_commands.hpp"
 #include "gateway/rig.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::block_command_test {
 
 using gateway::BlockCommand;
 using gateway::BlockNamespace;
@@ -148,5 +147,4 @@ TEST(RawCommands, EndOnceWhateverTheySay) {
     rig.array.expect_clean(*client);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::block_command_test

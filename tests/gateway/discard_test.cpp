@@ -1,8 +1,7 @@
 // discard_test.cpp: discards of a volume that is much larger than its SSDs end, and leave it writable.
 #include "gateway/rig.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::discard_test {
 
 constexpr std::uint64_t kVolumeBlocks = (8ull << 30) / kBlock;
 constexpr std::uint32_t kMostAtOnce = (32u << 20) / kBlock;  ///< what the namespace names as its limit
@@ -48,5 +47,4 @@ TEST(GatewayDiscard, OfAWholeThinVolumeOnTinySsdsEndsAndItCanBeWrittenAfterwards
     count("gateway_discards", trimmed);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::discard_test

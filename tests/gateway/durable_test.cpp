@@ -9,8 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::durable_test {
 
 constexpr std::uint32_t kChunkBlocks = 16;
 
@@ -370,5 +369,4 @@ TEST(GatewayShares, ATrimOfManyChunksHasManyCommandsUnderWayAndTheNextOneHasThem
     EXPECT_EQ(served->gateway(0).counters().failed, 0u);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::durable_test

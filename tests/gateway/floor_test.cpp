@@ -2,8 +2,7 @@
 // epoch, and nobody's writes are lost.
 #include "gateway/rig.hpp"
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::floor_test {
 
 constexpr std::uint64_t kVolumeBlocks = (8ull << 30) / kBlock;
 constexpr std::uint32_t kMostAtOnce = (32u << 20) / kBlock;  ///< what the namespace names as its limit
@@ -59,5 +58,4 @@ TEST(GatewayFloor, DiscardsGoOnAfterAWriteWhoseEndIsUnknown) {
     EXPECT_TRUE(holds(kVolumeBlocks - 2, 5));
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::floor_test

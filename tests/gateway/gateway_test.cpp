@@ -6,8 +6,7 @@
 
 #include <filesystem>
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::gateway_test {
 
 using gateway::GatewayOptions;
 
@@ -375,5 +374,4 @@ TEST(Gateway, WhatIsUnderWayEndsWhenTheGatewayGoesEvenIfTheSsdsHang) {
     rig.array.expect_clean(*client);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::gateway_test

@@ -18,8 +18,7 @@
 #include <set>
 #include <vector>
 
-namespace gnstor::gateway {
-namespace {
+namespace gnstor::gateway::loss_record_test {
 
 using placement::SlotState;
 
@@ -245,5 +244,4 @@ TEST(LossRecord, WithoutALostSsdEveryFlushSucceedsAndRecordsAreWrittenOnceADirty
     }
 }
 
-}  // namespace
-}  // namespace gnstor::gateway
+}  // namespace gnstor::gateway::loss_record_test

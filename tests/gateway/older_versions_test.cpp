@@ -13,8 +13,7 @@
 #include <optional>
 #include <span>
 
-namespace gnstor::test {
-namespace {
+namespace gnstor::test::older_versions_test {
 
 namespace fs = std::filesystem;
 
@@ -154,5 +153,4 @@ TEST(OlderVersions, AHostGetsAMediaErrorUnlessOlderDataIsAskedForAndAWriteMendsT
     }
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::older_versions_test

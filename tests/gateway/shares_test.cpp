@@ -5,8 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace gnstor::gateway {
-namespace {
+namespace gnstor::gateway::shares_test {
 
 placement::ArrayMap map_of(std::uint32_t version, std::uint32_t slots = 4) {
     placement::ArrayMap map{};
@@ -159,5 +158,4 @@ TEST(SsdShares, ThereIsAlwaysAPlace) {
         }
 }
 
-}  // namespace
-}  // namespace gnstor::gateway
+}  // namespace gnstor::gateway::shares_test

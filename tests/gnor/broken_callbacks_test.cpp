@@ -13,15 +13,6 @@ namespace {
 using nvme::IoFields;
 using nvme::IoOpcode;
 
-const auto kMe = simt::self(simt::Lane{});
-
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-Deadline soon() {
-    return Deadline::in_ns(kShort);
-}
-
 struct Calls {
     std::uint32_t count = 0;  // atomics
     std::uint32_t status = 0;

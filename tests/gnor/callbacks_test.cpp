@@ -8,11 +8,6 @@
 namespace gnstor::test {
 namespace {
 
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 struct Add {
     std::uint64_t* to;
     std::uint64_t n;

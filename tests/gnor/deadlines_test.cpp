@@ -14,14 +14,6 @@
 namespace gnstor::test {
 namespace {
 
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
-Deadline soon() {
-    return Deadline::in_ns(kShort);
-}
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 /// Watches the calling thread, and lets it go by `end` once it has used up ten seconds of processor time.
 /// What ends at a deadline of 100 ms uses a hundredth of that, on a busy machine too: a thread that is not
 /// run uses none, but for what a virtual machine counts while it stands still itself.

@@ -14,13 +14,6 @@ namespace {
 using nvme::IoFields;
 using nvme::IoOpcode;
 
-const auto kMe = simt::self(simt::Lane{});
-Deadline soon() {
-    return Deadline::in_ns(kShort);
-}
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
 bool is(const nvme::Command& c, IoOpcode opcode) {
     return c.opcode == static_cast<std::uint8_t>(opcode);
 }

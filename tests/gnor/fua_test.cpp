@@ -13,11 +13,6 @@ namespace {
 
 using nvme::IoOpcode;
 
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 class Fua : public ::testing::Test {
   protected:
     Fua() {

@@ -7,10 +7,7 @@
 
 #include "gnor/bench.hpp"
 
-namespace gnstor::test {
-namespace {
-
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
+namespace gnstor::test::large_tries_test {
 
 /// Each member of a warp has requests of `blocks` commands each, all of them at once.
 struct LargeBatches {
@@ -253,5 +250,4 @@ TEST(LargeTry, OfLanesThatTakeCreditsAtTheSameMomentOneGetsAll) {
     b.rig.expect_clean();
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::large_tries_test

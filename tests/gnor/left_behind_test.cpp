@@ -8,11 +8,6 @@
 namespace gnstor::test {
 namespace {
 
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 class LeftBehind : public ::testing::Test {
   protected:
     void rule_everywhere(Decision::Kind kind) {

@@ -11,11 +11,6 @@ namespace gnstor::test {
 
 using LoneChannel = BasicChannelRef<Sharing::kLane>;
 
-inline const simt::SelfGroup kMe = simt::self(simt::Lane{});
-inline Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 inline RigOptions lone(std::uint32_t depth = 8, std::uint32_t replicas = 2) {
     RigOptions o;
     o.sharing = Sharing::kLane;

@@ -12,11 +12,6 @@ namespace {
 
 using nvme::IoFields;
 
-const auto kMe = simt::self(simt::Lane{});
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 void note(void* argument, Status status) {
     *static_cast<Status*>(argument) = status;
 }

@@ -8,13 +8,7 @@
 #include "gnor/bench.hpp"
 #include "support/count.hpp"
 
-namespace gnstor::test {
-namespace {
-
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
+namespace gnstor::test::misuse_test {
 
 struct CountsRuns {
     std::uint32_t* runs;
@@ -357,5 +351,4 @@ TEST(Tries, OfLoneLanesDoNotHoldEachOtherUpWithHalfAChain) {
     count("gnor_lone_chains_taken", 1500);
 }
 
-}  // namespace
-}  // namespace gnstor::test
+}  // namespace gnstor::test::misuse_test

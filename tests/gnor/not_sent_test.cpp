@@ -8,14 +8,6 @@
 namespace gnstor::test {
 namespace {
 
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
-Deadline soon() {
-    return Deadline::in_ns(kShort);
-}
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 class NotSent : public ::testing::Test {
   protected:
     static RigOptions shallow() {

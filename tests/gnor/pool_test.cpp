@@ -10,12 +10,6 @@
 namespace gnstor::test {
 namespace {
 
-const auto kMe = simt::self(simt::Lane{});
-
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 TEST(PoolLanes, ManyLanesGetNoBlockTwiceAndLoseNone) {
     PoolBench b(pool_options());
     b.launch(64, 4, PoolMix{b.common, b.owners(), 300, 256, 0});

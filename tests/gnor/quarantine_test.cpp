@@ -10,11 +10,6 @@ namespace {
 
 using nvme::IoFields;
 
-const auto kMe = simt::self(simt::Lane{});
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 class Quarantine : public ::testing::Test {
   protected:
     void rule_everywhere(Decision::Kind kind) {

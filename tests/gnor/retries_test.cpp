@@ -14,12 +14,6 @@ namespace {
 
 using nvme::IoFields;
 
-const auto kMe = simt::self(simt::Lane{});
-
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 class Retries : public ::testing::Test {
   protected:
     void rule_everywhere(const ModelDrive::Rule& rule) {

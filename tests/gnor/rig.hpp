@@ -50,8 +50,15 @@ inline std::uint64_t seed_from_environment(std::uint64_t otherwise) {
 }
 
 inline constexpr std::uint64_t kSecond = 1'000'000'000ull;
-inline constexpr std::uint64_t kLong = 60 * kSecond;     ///< a deadline that nothing healthy reaches
-inline constexpr std::uint64_t kShort = 100'000'000ull;  ///< in which a busy machine sends, too
+inline constexpr std::uint64_t kLong = 60 * kSecond;          ///< a deadline that nothing healthy reaches
+inline constexpr std::uint64_t kShort = 100'000'000ull;       ///< in which a busy machine sends, too
+inline const simt::SelfGroup kMe = simt::self(simt::Lane{});  ///< the lane of a test that has one
+inline Deadline late() {
+    return Deadline::in_ns(kLong);
+}
+inline Deadline soon() {
+    return Deadline::in_ns(kShort);
+}
 
 class Rig {
   public:

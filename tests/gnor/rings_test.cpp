@@ -15,7 +15,6 @@ namespace gnstor::test {
 namespace {
 
 namespace mlx5 = rdma::mlx5;
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
 
 /// A send queue of four entries without a NIC: the test looks at it as one would.
 struct SendMemory {

@@ -11,8 +11,6 @@
 namespace gnstor::test {
 namespace {
 
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
-
 RigOptions options_for(Sharing sharing, std::uint32_t channels, std::uint32_t depth = 8) {
     RigOptions o = options_of(channels, depth);
     o.sharing = sharing;

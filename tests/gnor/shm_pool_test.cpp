@@ -11,13 +11,9 @@
 namespace gnstor::test {
 namespace {
 
-const auto kMe = simt::self(simt::Lane{});
 constexpr std::uint64_t kSmall = 256u << 10;
 constexpr std::uint64_t kPiece = 64u << 10;
 
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
 RigOptions shared(std::uint64_t bytes_max) {
     RigOptions o = pool_options(kSmall, bytes_max);
     o.shm = rdma::ShmLimits{};

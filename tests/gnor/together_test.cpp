@@ -12,11 +12,6 @@ namespace {
 using gnor::Counters;
 using nvme::IoOpcode;
 
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
-Deadline late() {
-    return Deadline::in_ns(kLong);
-}
-
 /// One lane with a batch, and what is left when it is done.
 class Together : public ::testing::Test {
   protected:

@@ -14,8 +14,6 @@
 namespace gnstor::test {
 namespace {
 
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
-
 /// A command slot with two answers missing and a pool buffer, on a channel whose NIC has nothing to do.
 class SlotRig {
   public:

@@ -17,7 +17,6 @@ namespace gnstor::test {
 namespace {
 
 constexpr std::size_t kSent = 2000, kRefused = 500;
-const simt::SelfGroup kMe = simt::self(simt::Lane{});
 
 RigOptions shallow(std::uint32_t replicas) {
     RigOptions o;

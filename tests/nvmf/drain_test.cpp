@@ -4,8 +4,7 @@
 #include "nvmf/loop_rig.hpp"
 #include "support/count.hpp"
 
-namespace gnstor::nvmf {
-namespace {
+namespace gnstor::nvmf::drain_test {
 
 using nvme::Status;
 
@@ -115,5 +114,4 @@ TEST(Drain, NothingIsToldOfAWindowOnceAConnectionIsQuiesced) {
     EXPECT_GT(waited, 0u);
 }
 
-}  // namespace
-}  // namespace gnstor::nvmf
+}  // namespace gnstor::nvmf::drain_test

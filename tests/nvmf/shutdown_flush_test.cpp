@@ -6,8 +6,7 @@
 
 #include <mutex>
 
-namespace gnstor::nvmf {
-namespace {
+namespace gnstor::nvmf::shutdown_flush_test {
 
 using nvme::Status;
 
@@ -179,5 +178,4 @@ TEST(ShutdownFlush, WhoHasGoneIsNotWaitedFor) {
     EXPECT_TRUE(flushes.begin().empty());
 }
 
-}  // namespace
-}  // namespace gnstor::nvmf
+}  // namespace gnstor::nvmf::shutdown_flush_test

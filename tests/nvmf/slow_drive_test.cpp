@@ -17,8 +17,7 @@
 #include "rdma/loop_wire.hpp"
 #include "support/count.hpp"
 
-namespace gnstor::nvmf {
-namespace {
+namespace gnstor::nvmf::slow_drive_test {
 
 using nvme::IoOpcode;
 using nvme::Status;
@@ -223,5 +222,4 @@ TEST_F(SlowDrive, PayloadIsStillReadInPlaceOfADriveWhoseUnitsDiffer) {
     EXPECT_EQ(staged(), staged_before) << "another unit had much less to do";
 }
 
-}  // namespace
-}  // namespace gnstor::nvmf
+}  // namespace gnstor::nvmf::slow_drive_test

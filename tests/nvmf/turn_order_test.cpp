@@ -19,8 +19,7 @@
 #include "rdma/loop_wire.hpp"
 #include "support/count.hpp"
 
-namespace gnstor::nvmf {
-namespace {
+namespace gnstor::nvmf::turn_order_test {
 
 using nvme::IoOpcode;
 using nvme::Status;
@@ -268,5 +267,4 @@ TEST(StagingShare, IsAnEqualPartAndEnoughForTheLargestCommandsOfTwoClients) {
     EXPECT_GE(kStagingBytesMin / 2, kTransferBytesMax + kInCapsuleBytes);
 }
 
-}  // namespace
-}  // namespace gnstor::nvmf
+}  // namespace gnstor::nvmf::turn_order_test

@@ -90,7 +90,7 @@ TEST(Overrun, CompletionsAreGivenBackBeforeTheirReceivesByALoneLane) {
             std::this_thread::yield();
     EXPECT_EQ(nic.refused(), 0u) << "overrun after " << seen << " completions";
     EXPECT_GE(seen, kCompletions);
-    test::count("rdma_greedy_completions", seen);
+    gnstor::test::count("rdma_greedy_completions", seen);
 }
 
 TEST(Overrun, CompletionsAreGivenBackBeforeTheirReceivesByAWarp) {
@@ -116,7 +116,7 @@ TEST(Overrun, CompletionsAreGivenBackBeforeTheirReceivesByAWarp) {
     ASSERT_TRUE(done.ok()) << done.error().message;
     EXPECT_EQ(nic.refused(), 0u) << "overrun after " << seen << " completions";
     EXPECT_GE(seen, kCompletions / 10);
-    test::count("rdma_greedy_completions", seen);
+    gnstor::test::count("rdma_greedy_completions", seen);
 }
 
 }  // namespace

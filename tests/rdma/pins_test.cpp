@@ -117,7 +117,7 @@ void fight(std::uint32_t threads_at_once, std::uint32_t uses, std::uint32_t remo
                 static_cast<unsigned long long>(begun.load()));
     EXPECT_EQ(fought.touched_, 0u) << "used after it was given back";
     EXPECT_GT(fought.pinned_, 0u);
-    test::count("rdma_removals_fought", done);
+    gnstor::test::count("rdma_removals_fought", done);
 }
 
 TEST(Pins, MemoryThatWasGivenBackIsTouchedByNoThread) {

@@ -84,7 +84,7 @@ TEST_F(RemoteQueueTest, APeerThatAsksOnAndAcknowledgesNothingIsLetGo) {
     EXPECT_TRUE(qp.in_error());
     EXPECT_EQ(sink.errors, 1);
     EXPECT_TRUE(link->closed);
-    test::count("rdma_answers_not_taken", 10'000);
+    gnstor::test::count("rdma_answers_not_taken", 10'000);
 }
 
 TEST_F(RemoteQueueTest, AnswersThatAreAcknowledgedNeverAddUp) {

@@ -7,8 +7,7 @@
 #include <map>
 #include <set>
 
-namespace gnstor::ssd {
-namespace {
+namespace gnstor::ssd::direct_order_test {
 
 using deengine::FlashStatus;
 using deengine::PageKind;
@@ -304,5 +303,4 @@ TEST(DirectOrder, ARecordWriteThatFailsTwiceFailsItsSync) {
     EXPECT_NE(rig->sync_begin(SyncLevel::kKill), FlashStatus::kOk);
 }
 
-}  // namespace
-}  // namespace gnstor::ssd
+}  // namespace gnstor::ssd::direct_order_test

@@ -23,8 +23,7 @@
 #include <functional>
 #include <string_view>
 
-namespace gnstor::ssd {
-namespace {
+namespace gnstor::ssd::journal_marks_test {
 
 using namespace testing;  // NOLINT: the rig's names
 using deengine::PageKind;
@@ -381,5 +380,4 @@ TEST(JournalMarks, APartOfACheckpointDoesNotStandForTheEndBeforeIt) {
     EXPECT_FALSE(Drive::open(options(path, kind), *reactor).ok());
 }
 
-}  // namespace
-}  // namespace gnstor::ssd
+}  // namespace gnstor::ssd::journal_marks_test

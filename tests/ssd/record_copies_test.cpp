@@ -11,8 +11,7 @@
 #include <map>
 #include <vector>
 
-namespace gnstor::ssd {
-namespace {
+namespace gnstor::ssd::record_copies_test {
 
 using deengine::FlashStatus;
 using deengine::PageKind;
@@ -354,5 +353,4 @@ TEST(RecordCopiesRule, AWholeCopyCountsAndOfTwoTheOneOfTheLaterOpening) {
     EXPECT_FALSE(is_erased(found.counts)) << "and the page is not one that was never written";
 }
 
-}  // namespace
-}  // namespace gnstor::ssd
+}  // namespace gnstor::ssd::record_copies_test

@@ -9,8 +9,7 @@
 #include <map>
 #include <random>
 
-namespace gnstor::ssd {
-namespace {
+namespace gnstor::ssd::service_units_test {
 
 using nvme::Status;
 using testing::kVolume;
@@ -355,5 +354,4 @@ TEST_P(ServiceUnits, AStoreKeepsItsUnitsAcrossOpenings) {
 INSTANTIATE_TEST_SUITE_P(Threads, ServiceUnits, ::testing::Values(0u, 2u, kUnits),
                          [](const auto& p) { return "On" + std::to_string(p.param) + "Threads"; });
 
-}  // namespace
-}  // namespace gnstor::ssd
+}  // namespace gnstor::ssd::service_units_test

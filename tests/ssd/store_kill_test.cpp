@@ -19,8 +19,7 @@
 #include <set>
 #include <vector>
 
-namespace gnstor::ssd {
-namespace {
+namespace gnstor::ssd::store_kill_test {
 
 using deengine::FlashStatus;
 using deengine::PageKind;
@@ -225,5 +224,4 @@ TEST_P(StoreKill, AcknowledgedPagesAndMetadataSurviveKillNineAtRandomMoments) {
     EXPECT_LE(tally.excused.size(), tally.torn);
 }
 
-}  // namespace
-}  // namespace gnstor::ssd
+}  // namespace gnstor::ssd::store_kill_test

@@ -7,8 +7,7 @@
 
 #include <fstream>
 
-namespace gnstor::ssd {
-namespace {
+namespace gnstor::ssd::store_life_test {
 
 using deengine::FlashStatus;
 using testing::oob_of;
@@ -264,5 +263,4 @@ TEST(StoreLife, ADriveIsTheSameOneAcrossIncarnationsAndInMemoryAnotherEachTime) 
     EXPECT_NE(a->uuid(), b->uuid()) << "an empty start is another incarnation";
 }
 
-}  // namespace
-}  // namespace gnstor::ssd
+}  // namespace gnstor::ssd::store_life_test

@@ -7,8 +7,7 @@
 #include <map>
 #include <thread>
 
-namespace gnstor::ssd {
-namespace {
+namespace gnstor::ssd::store_parts_test {
 
 using deengine::FlashStatus;
 using deengine::SyncLevel;
@@ -141,5 +140,4 @@ TEST(StoreParts, DirectPartsNeedUnitsWhoseRecordsFillWholePages) {
     EXPECT_NE(refused.error().message.find("multiple of 64"), std::string::npos);
 }
 
-}  // namespace
-}  // namespace gnstor::ssd
+}  // namespace gnstor::ssd::store_parts_test

@@ -7,9 +7,6 @@
 #include <cstring>
 
 namespace gnstor::rdma::roce {
-namespace {
-constexpr TimeNs kSecondNs = 1'000'000'000;
-}  // namespace
 
 MessageBudget::MessageBudget(const MessageBudgetOptions& options)
     : price_(kSecondNs / std::max(options.a_second, 1u)),

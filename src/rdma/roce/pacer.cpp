@@ -6,7 +6,6 @@
 
 namespace gnstor::rdma::roce {
 namespace {
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr TimeNs kFillMaxNs = 100'000'000;  // enough for any burst
 constexpr std::uint64_t kBurstsASecond = 4'000;
 constexpr std::int64_t kInARow = 16 * 1024;

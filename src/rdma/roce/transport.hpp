@@ -20,6 +20,7 @@
 namespace gnstor::rdma::roce {
 
 using TimeNs = std::uint64_t;
+inline constexpr TimeNs kSecondNs = 1'000'000'000;
 inline constexpr TimeNs kNever = std::numeric_limits<TimeNs>::max();
 inline constexpr std::uint64_t kMessageBytesMax = std::uint64_t{1} << 31;  ///< 9.7.1: the longest message
 

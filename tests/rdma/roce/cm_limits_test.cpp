@@ -7,7 +7,7 @@ using namespace gnstor;
 using namespace gnstor::rdma::roce;
 using samples::address_of;
 
-namespace {
+namespace cm_limits_test {
 
 constexpr std::uint64_t kService = service_of_port(4420);
 
@@ -215,4 +215,4 @@ TEST(RoceCmLimits, WhoWasAcceptedAndIsGivenUpIsToldByARejectThatItUnderstands) {
     EXPECT_EQ(event.end, CmEnd::kRejected);
 }
 
-}  // namespace
+}  // namespace cm_limits_test

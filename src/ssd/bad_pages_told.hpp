@@ -1,0 +1,40 @@
+// bad_pages_told.hpp: the log lines of a drive's scrub.
+#pragma once
+
+#include <gnstor/base/log.hpp>
+
+#include "deengine/engine.hpp"
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace gnstor::ssd {
+
+/// What the scrub of a drive has told: each page once, however often it is found again. Any service unit's
+/// thread.
+class BadPagesTold {
+  public:
+    void tell(const std::string& serial, const deengine::BadPlace& bad) {
+        const std::lock_guard lock(mutex_);
+        if (told_.size() > kToldMax || !told_.emplace(bad.page, bad.key).second) return;
+        if (told_.size() > kToldMax)
+            log_error("SSD {}: more pages fail the scrub; they are counted (scrub_bad_pages)", serial);
+        else if (bad.known)
+            log_error(
+                "SSD {}: scrub: flash page {} fails its checksums: reads of block {} of volume {} fail here; "
+                "another replica has it, and writing the block again mends it",
+                serial, bad.page, static_cast<std::uint32_t>(bad.key), bad.key >> 32);
+        else
+            log_error("SSD {}: scrub: the record of flash page {} cannot be read", serial, bad.page);
+    }
+
+  private:
+    static constexpr std::size_t kToldMax = 100;  ///< in the log; the rest is counted
+    std::mutex mutex_;
+    std::set<std::pair<deengine::PageNumber, std::uint64_t>> told_;
+};
+
+}  // namespace gnstor::ssd
