@@ -1,5 +1,5 @@
-// main.cpp: the main() of every GoogleTest program. One program holds several entries of ctest, each of them the tests of some of its
-// sources: --files=a_test.cpp,b_test.cpp runs the tests that those sources define.
+// main.cpp: the main() of every GoogleTest program. One program holds several entries of ctest, each of them
+// the tests of some of its sources: --files=a_test.cpp,b_test.cpp runs the tests that those sources define.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -25,7 +25,8 @@ std::string_view name_of(std::string_view path) {
     return path.substr(path.find_last_of('/') + 1);
 }
 
-/// A filter of GoogleTest that runs the tests of `files`. Empty: one of them defines no test, said on standard error.
+/// A filter of GoogleTest that runs the tests of `files`. Empty: one of them defines no test, said on
+/// standard error.
 std::string filter_of(const std::set<std::string, std::less<>>& files) {
     std::string filter;
     std::set<std::string, std::less<>> without = files;
