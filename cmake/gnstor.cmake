@@ -262,10 +262,12 @@ function(gn_test_program program)
     endif()
 endfunction()
 
-# gn_test(name [PROGRAM program] [RAPIDCHECK] [ONE_THREAD] [UNSANITIZED] [BUSY] SOURCES ... LAYERS ... [LIBRARIES ...] [LABELS fast|long|gpu] [TIMEOUT s] [COST s]):
+# gn_test(name [PROGRAM program] [RAPIDCHECK] [ONE_THREAD] [UNSANITIZED] [BUSY] SOURCES ... LAYERS ... [LIBRARIES ...] [LABELS fast|long|gpu]
+#         [TIMEOUT s] [COST s]):
 # One ctest entry, a GoogleTest program test_<name>. PROGRAM: the sources go into test_<program> instead, beside those of other entries, and
 # the entry runs the tests of its own sources (tests/support/main.cpp, --files): one program compiles in a third of the time of many. What else
-# is said of a program (layers, libraries, flags) must be the same in each of its entries. Device tests that need a GPU to run have a .cu source and LABELS gpu.
+# is said of a program (layers, libraries, flags) must be the same in each of its entries; its tests are defined in sources named ..._test.cpp.
+# Device tests that need a GPU to run have a .cu source and LABELS gpu.
 # ONE_THREAD: all of it happens in one thread, so ThreadSanitizer could see nothing in it and its preset leaves it out. The program is held
 # to that wherever it runs: its pthread_create() (tests/one_thread.cpp) ends it.
 # COST: seconds that it takes at worst, where that is more than most: ctest begins with those, so that none of them is the last alone.
@@ -303,6 +305,9 @@ function(gn_test name)
         set(program test_${arg_PROGRAM})
         set(files ${arg_SOURCES})
         list(FILTER files INCLUDE REGEX "_test\\.cpp$")
+        if(NOT files)
+            message(FATAL_ERROR "gnstor: gn_test(${name}) names no source ..._test.cpp, which an entry of a PROGRAM needs")
+        endif()
         list(JOIN files "," files)
         set(command ${program} --files=${files})
     endif()

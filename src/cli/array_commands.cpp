@@ -49,11 +49,11 @@ std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";
 }
 
-/// gnstord in the foreground writes no log; a read-only folder's socket has to lie elsewhere.
+/// gnstord in the foreground writes no log, and its socket can lie in another folder.
 std::string how_to_serve_without_log(const Context& c) {
     return fmt::format(
         "make the folder writable, or serve it for reading by 'gnstor up --foreground --dir {} --socket {}'",
-        c.directory, c.socket.empty() ? "SOCKET', with a socket elsewhere, as '/run/gnstor.sock" : c.socket);
+        c.directory, c.socket.empty() ? "/run/gnstor.sock" : c.socket);
 }
 
 bool healthy(const Context& c) {

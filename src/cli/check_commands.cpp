@@ -60,10 +60,6 @@ json to_json(const ssd::StoreCheck& k) {
             {"recovery", to_json(k.recovery)}};
 }
 
-std::string counted(std::uint64_t n, const char* thing) {
-    return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s");
-}
-
 std::string describe(const ssd::StoreCheck& k) {
     std::string text;
     for (const ssd::StoreFinding& f : k.findings)
@@ -92,8 +88,8 @@ Result<int> check(const Context& c, const std::string& path) {
     c.out.text(describe(found));
     if (found.damages == 0) return kOk;
     return c.out.fail(error(Errc::kCorrupt,
-                            "the store {} is damaged in {}; if the array has other replicas, let it rebuild "
-                            "this drive",
+                            "the store {} is damaged in {}; the replicas on other drives "
+                            "answer for what is lost",
                             path, counted(found.damages, "place")));
 }
 
@@ -159,11 +155,10 @@ Result<int> recover(const Context& c, const RecoverOptions& o) {
     c.out.text(describe(*recovered, o, flash_bytes));
     const std::uint64_t lost = recovered->report.blocks_lost + recovered->report.pages_unreadable;
     if (lost == 0) return kOk;
-    return c.out.fail(
-        error(Errc::kCorrupt,
-              "{} acknowledged blocks of the store {} cannot be read; if the array has other replicas, "
-              "let it rebuild this drive",
-              lost, o.path));
+    return c.out.fail(error(Errc::kCorrupt,
+                            "{} acknowledged blocks of the store {} cannot be read; the replicas on other "
+                            "drives answer for them",
+                            lost, o.path));
 }
 
 }  // namespace

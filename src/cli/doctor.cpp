@@ -25,10 +25,6 @@ constexpr std::uint64_t kFreeBytesLeast = 256ull << 20;
 constexpr std::uint32_t kHeaderBytes = 40 + 8 + 12 + 16 + 4 + 4;
 constexpr std::uint32_t kMtuLeast = 1024 + kHeaderBytes, kMtuBest = 4096 + kHeaderBytes;
 
-std::string number_of(std::size_t n, const char* what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
-}
-
 std::string software_devices(const DoctorFacts& f) {
     std::vector<std::string> names;
     for (const RdmaDevice& d : f.rdma_devices)
@@ -285,7 +281,7 @@ DoctorFinding check_versions(const DoctorFacts& f) {
             fmt::format("program {}, {}{}, {} of format {}", f.program_version,
                         f.daemon_version ? "the daemon the same" : "no daemon runs",
                         f.parts.empty() ? "" : fmt::format(", {} nodes or gateways too", f.parts.size()),
-                        number_of(f.stores.size(), "store"), f.store_format),
+                        counted(f.stores.size(), "store"), f.store_format),
             ""};
 }
 

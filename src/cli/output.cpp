@@ -21,6 +21,10 @@ void say(const std::string& text) {
 
 }  // namespace
 
+std::string counted(std::uint64_t n, const char* thing) {
+    return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s");
+}
+
 std::string table(const std::vector<std::string>& heading, const std::vector<std::vector<std::string>>& rows,
                   const std::vector<bool>& right) {
     std::vector<std::size_t> width(heading.size());
@@ -100,7 +104,8 @@ ProgressLine::~ProgressLine() {
 
 void ProgressLine::at(std::uint64_t bytes, std::uint64_t total) {
     const auto now = std::chrono::steady_clock::now();
-    if (!terminal_ || now - last_ < std::chrono::milliseconds(100)) return;
+    const bool due = drawn_ ? now - last_ >= std::chrono::milliseconds(100) : bytes < total;
+    if (!terminal_ || !due) return;
     last_ = now;
     drawn_ = true;
     const double seconds = std::chrono::duration<double>(now - started_).count();

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ inline constexpr int kOk = 0, kFailed = 1, kUsage = 2;
 [[nodiscard]] std::string table(const std::vector<std::string>& heading,
                                 const std::vector<std::vector<std::string>>& rows,
                                 const std::vector<bool>& right);
+
+/// "1 store", "2 stores".
+[[nodiscard]] std::string counted(std::uint64_t n, const char* thing);
 
 class Output {
   public:
@@ -38,8 +42,9 @@ class Output {
 [[nodiscard]] std::string progress_text(const std::string& what, std::uint64_t bytes, std::uint64_t total,
                                         double seconds);
 
-/// A line on a terminal that is drawn over, and gone at the end; nothing when standard error is none, or when
-/// `quiet`: what is shown on the same terminal is not to be torn.
+/// A line on a terminal, drawn at the first step that is not the last, then ten times a second, and cleared
+/// at the end. Nothing where standard error is no terminal, or with `quiet`, for a terminal that shows the
+/// data.
 class ProgressLine {
   public:
     ProgressLine(std::string what, std::uint64_t total, bool quiet = false);  ///< total ~0: unknown

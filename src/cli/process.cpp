@@ -39,7 +39,8 @@ Result<pid_t> spawn_detached(const std::filesystem::path& program, const std::ve
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    // Opened here, so that what fails with it is not laid to the program; in the new session it is 1 and 2.
+    // Opened here, so that an error names the log and not the program. It is the program's descriptors 1
+    // and 2.
     const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (out < 0)
         return error(errno == EROFS || errno == EACCES ? Errc::kPermission : Errc::kIo,

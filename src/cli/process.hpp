@@ -22,13 +22,13 @@ void hold_standard_descriptors();
 /// The program `name` beside this one, or what the environment variable GNSTORD names.
 [[nodiscard]] std::filesystem::path find_daemon();
 /// Starts a program in a session of its own, its output appended to `log`; returns its process id.
-/// `without_log`: what to do where the log cannot be written.
+/// `without_log`: the advice for a log that cannot be written.
 Result<pid_t> spawn_detached(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                              const std::filesystem::path& log, const std::string& without_log);
 /// Whether a process of this user with that id is there.
 [[nodiscard]] bool alive(pid_t pid);
-/// What the file has, replaced in place: on a full disk it keeps the room that it has, which a kill leaves. A
-/// reader may see a mixture. A file that could not be begun is not left behind.
+/// Overwrites the file in place: on a full disk, the space of a file that a killed process left is enough.
+/// A reader at the same time may see old and new bytes. A new file that cannot be written is removed.
 Result<void> write_over(const std::filesystem::path& file, const std::string& text);
 Result<void> write_pid_file(const std::filesystem::path& file, pid_t pid);
 /// Nothing where there is no such file, or nothing sensible in it.

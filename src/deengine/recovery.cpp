@@ -129,10 +129,10 @@ Result<void> ShardRecovery::count_valid_pages() {
         ++report_.pages_mapped;
     });
     if (twice)
-        return error(
-            Errc::kCorrupt,
-            "shard {}: the block map names one page for two blocks; rebuild this drive from its replicas",
-            range_.index);
+        return error(Errc::kCorrupt,
+                     "shard {}: the block map names one page for two blocks; read its blocks from the "
+                     "replicas on other drives",
+                     range_.index);
     restore_units();
     impl_->map.for_each_page([&](PageNumber page) { impl_->pool.validate(page); });
     report_.tombstones += impl_->tombstones.size();

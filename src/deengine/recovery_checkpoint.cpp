@@ -159,8 +159,8 @@ Result<void> ShardRecovery::put_lost_blocks() {
             impl_->program(Stream::kCollector, zeroes.data(), oob, page) != nvme::Status::kSuccess)
             return error(
                 Errc::kNoSpace,
-                "shard {}: there is no page to remember that block {} of volume {} is lost; rebuild this "
-                "drive from its replicas",
+                "shard {}: there is no page to remember that block {} of volume {} is lost; read its block"
+                "s from the replicas on other drives",
                 range_.index, key_block(key), key_volume(key));
         impl_->map.commit(*ticket, {page, false});
     }
@@ -219,7 +219,8 @@ Result<void> ShardRecovery::write_one() {
                 return error(
                     Errc::kNoSpace,
                     "shard {}: flash has no page for a checkpoint of what was recovered ({} free units, {} "
-                    "bad); nothing was changed; mount with more units, or rebuild this drive",
+                    "bad); nothing was changed; mount with more units, or "
+                    "read its blocks from the replicas on other drives",
                     range_.index, shard.pool.free_units(), shard.pool.units() - shard.pool.good_units());
             shard.pool.durable(shard.groups.current);
             continue;

@@ -142,7 +142,7 @@ Result<void> ShardRecovery::bound_doubts() {
         return error(
             Errc::kCorrupt,
             "shard {}: {} blocks are in doubt, their newest versions torn or rotten, and there is "
-            "room to remember {}; nothing was changed; rebuild this drive from its replicas, or "
+            "room to remember {}; nothing was changed; read its blocks from the replicas on other drives, or "
             "give up what the other {} hold, older versions included, with `gnstor ssd recover STORE "
             "--accept-loss --write`",
             range_.index, doubts_.size(), most, doubts_.size() - most);
@@ -268,9 +268,8 @@ Result<void> ShardRecovery::lose_record(PageNumber page, const char* why) {
     return error(
         Errc::kCorrupt,
         "shard {}: the record of page {} (unit {}) cannot be read although {}: which block it held is not "
-        "known; rebuild this drive from its replicas, or go on without that block with `gnstor ssd recover "
-        "STORE "
-        "--accept-loss --write`",
+        "known; read its blocks from the replicas on other drives, or give that block up with "
+        "`gnstor ssd recover STORE --accept-loss --write`",
         range_.index, page, unit_of(page), why);
 }
 

@@ -41,9 +41,10 @@ std::string describe(const JournalLoss& loss) {
 Error refuse_loss(const std::filesystem::path& path, const JournalLoss& loss) {
     return error(
         Errc::kCorrupt,
-        "the store {} is damaged: {}; read from another replica and let the array rebuild this "
-        "drive, or bring the store back from a whole copy; `gnstor ssd recover {} --accept-loss --write` "
-        "goes on with what is there, and what is missing is lost",
+        "the store {} is damaged: {}; read from the replicas on other drives, or bring the store back "
+        "from a whole copy; `gnstor ssd recover {} --accept-loss --write` recovers what is there, and what "
+        "is "
+        "missing is lost",
         path.string(), describe(loss), path.string());
 }
 

@@ -40,8 +40,8 @@ Result<void> check_metadata(const std::filesystem::path& path, const MetadataSlo
     if (!damaged && told <= there) return {};
     if (newest_whole_slot(slots) < 0)
         return error(Errc::kCorrupt,
-                     "the metadata of the store {} is damaged: no copy of it can be read, so which volumes "
-                     "the blocks are of is not known, and no recovery can go on without; read from the "
+                     "the metadata of the store {} is damaged: no copy of it can be read, so it is not known "
+                     "to which volumes the blocks belong, and no recovery is possible; read from the "
                      "replicas on other drives, or bring the store back from a whole copy",
                      path.string());
     if (accept_loss) return {};
@@ -51,19 +51,20 @@ Result<void> check_metadata(const std::filesystem::path& path, const MetadataSlo
             Errc::kCorrupt,
             "the metadata of the store {} is damaged: what is or may be its newest copy fails its "
             "checksum, and an older one would undo what was acknowledged since (volumes, permissions, "
-            "epochs); let the array rebuild this drive, or go on with the older one by {}",
+            "epochs); read from the replicas on other drives, or accept the older one by {}",
             path.string(), command);
     if (told == kMetadataGivenUp)
-        return error(
-            Errc::kCorrupt,
-            "a recovery of the store {} that goes on with an older copy of its metadata has not ended; go on "
-            "with it by {}, or let the array rebuild this drive",
-            path.string(), command);
-    return error(Errc::kCorrupt,
-                 "the metadata of the store {} is damaged: it once was of generation {}, and the newest "
-                 "copy there is of generation {}, which would undo what was acknowledged since (volumes, "
-                 "permissions, epochs); let the array rebuild this drive, or go on with the older one by {}",
-                 path.string(), told, there, command);
+        return error(Errc::kCorrupt,
+                     "a recovery of the store {} from the older copy of its metadata was interrupted; finish "
+                     "it by {}, or "
+                     "read from the replicas on other drives",
+                     path.string(), command);
+    return error(
+        Errc::kCorrupt,
+        "the metadata of the store {} is damaged: it once was of generation {}, and the newest "
+        "copy there is of generation {}, which would undo what was acknowledged since (volumes, "
+        "permissions, epochs); read from the replicas on other drives, or accept the older one by {}",
+        path.string(), told, there, command);
 }
 
 }  // namespace gnstor::ssd

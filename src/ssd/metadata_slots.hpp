@@ -1,7 +1,7 @@
-// metadata_slots.hpp: which of the two slots of the firmware's state counts, and what to do where none may.
+// metadata_slots.hpp: which of the two slots of the firmware's state a drive uses, and when it is refused.
 //
 // Invariants
-//   * a drive goes on with the newest metadata or, where a user accepts the loss, with the newest whole one;
+//   * a drive uses the newest metadata or, where a user accepts the loss, the newest copy that can be read;
 //   * an error names a command only where that command works.
 // Host code, pure: a StoreFile and a StoreView judge alike.
 #pragma once
@@ -34,8 +34,8 @@ using MetadataSlots = std::array<MetadataSlot, 2>;
 /// A whole header of the highest generation lies over a damaged blob, or a slot's header has rotted.
 [[nodiscard]] bool newest_damaged(const MetadataSlots& slots);
 
-/// Whether a drive may go on; `told`: the generation in the boot record. kCorrupt with what to do, unless
-/// the newest metadata is there, or `accept_loss` and an older copy is whole.
+/// Whether a drive may use its metadata; `told`: the generation in the boot record. kCorrupt with what to do,
+/// unless the newest metadata is there, or `accept_loss` and an older copy is whole.
 Result<void> check_metadata(const std::filesystem::path& path, const MetadataSlots& slots, std::uint64_t told,
                             bool accept_loss);
 

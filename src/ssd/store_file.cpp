@@ -280,8 +280,8 @@ bool StoreFile::note_recovered() {
 
 Result<void> StoreFile::end_use() {
     if (!begin_changes()) return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
-    // The copy that was gone on with becomes the newest one, over the damaged: the next opening finds no
-    // damage.
+    // The older copy that the drive used is written as the newest one, over the damaged slot: the next
+    // opening finds no damage.
     if (gives_up_metadata_ && newest_damaged(slots()) && !store(load()))
         return error(Errc::kIo, "cannot write the metadata of the store {}: {}", path_.string(),
                      errno_text());

@@ -38,7 +38,7 @@ Error refuse_version(const Superblock& s, const std::filesystem::path& path) {
     return error(
         Errc::kUnsupported,
         "the store {} has format version {}, which lacks what this program recovers from; move it away or "
-        "format it anew, and let the array rebuild this drive (or read it with the gnstor that made it)",
+        "format it anew (the gnstor that made it can read it; the replicas on other drives have its blocks)",
         path.string(), s.format_version);
 }
 
@@ -160,11 +160,10 @@ Result<Superblock> read_superblock(int fd, const std::filesystem::path& path) {
     // The version is looked at before the checksum: another format may place its checksum elsewhere.
     if (s.format_version != kStoreFormatVersion) return refuse_version(s, path);
     if (s.crc != crc32c(&s, offsetof(Superblock, crc))) {
-        return error(
-            Errc::kCorrupt,
-            "the superblock of the store {} is damaged: its checksum does not match; the array must rebuild"
-            " this drive",
-            path.string());
+        return error(Errc::kCorrupt,
+                     "the superblock of the store {} is damaged: its checksum does not match; read from the "
+                     "replicas on other drives",
+                     path.string());
     }
     if (!possible_geometry(s)) {
         return error(
@@ -186,9 +185,10 @@ Result<Superblock> read_superblock(int fd, const std::filesystem::path& path) {
                      s.capacity_bytes, s.geometry().pages());
     }
     if (size < s.file_bytes) {
-        return error(Errc::kCorrupt,
-                     "the store {} is truncated: {} bytes of {} are there; the array must rebuild this drive",
-                     path.string(), size, s.file_bytes);
+        return error(
+            Errc::kCorrupt,
+            "the store {} is truncated: {} bytes of {} are there; read from the replicas on other drives",
+            path.string(), size, s.file_bytes);
     }
     return s;
 }
@@ -213,7 +213,7 @@ Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path) {
         return error(
             Errc::kCorrupt,
             "both copies of the boot record of the store {} are damaged: which life of the drive it holds is "
-            "not known; the array must rebuild this drive",
+            "not known; read from the replicas on other drives",
             path.string());
     }
     // One damaged copy: torn at a change, or rotten since. A change is acted upon when both copies hold it,

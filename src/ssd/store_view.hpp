@@ -45,7 +45,7 @@ class StoreView final : public deengine::MetadataStore {
     /// The boot record in force; kCorrupt if both copies are damaged.
     [[nodiscard]] Result<BootRecord> boot() const { return read_boot_record(fd_.get(), path_); }
     [[nodiscard]] MetadataSlots metadata_copies() const;
-    /// Whether a drive may go on with this metadata: metadata_slots.hpp.
+    /// Whether a drive may use this metadata: metadata_slots.hpp.
     [[nodiscard]] Result<void> check_metadata(bool accept_loss) const;
     /// Generation of the metadata that the boot record tells of (or kMetadataGivenUp), if no copy that can be
     /// read is so new; else 0.

@@ -415,7 +415,7 @@ class Nodes(Programs):
         return shown
 
     def test_long_copies_show_a_bar_on_a_terminal_and_nothing_elsewhere(self):
-        # By packets: shared memory is through before there is anything to draw.
+        # Of several steps: the first of them draws the bar, however fast the copy is.
         self.ask("up", "--nodes", "2", "--ssds", "1", "--capacity", "256MiB", "--durability", "process")
         size = 96 << 20
         path = self.root / "long"

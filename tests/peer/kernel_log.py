@@ -19,8 +19,8 @@ REMOVED = re.compile(r"nvme (nvme\d+): Removing ctrl: .*")
 CREATED = re.compile(r"nvme (nvme\d+): (creating \d+ I/O queues\.|new ctrl: .*)")
 ENDED = re.compile(r"nvme (nvme\d+): failed nvme_keep_alive_end_io error=4")  # BLK_STS_TRANSPORT
 
-# A host that goes back to a lost packet executes memory registrations a second time, and its queue pair fails for good: its own defect, on 6.1
-# and 6.12, whoever its target is (scenarios/lossy.py).
+# A host that goes back to a lost packet executes memory registrations a second time, and its queue pair fails for good. That is a defect of the
+# host, on 6.1 and 6.12, with every target (scenarios/lossy.py).
 WENT_BACK = [r"rdma_rxe: rxe_reg_fast_mr: mr->lkey = 0x\w+ not free",
              r"rdma_rxe: rxe_invalidate_mr: wr key \(0x\w+\) doesn't match mr key \(0x\w+\)"]
 # What a host says whose connection is lost, until it has connected again; nothing of it is an error of the block device or the file system.
