@@ -1,6 +1,7 @@
 // doctor.cpp: the checks, one function each.
 #include "cli/doctor.hpp"
 
+#include "cli/output.hpp"
 #include "daemon/build_name.hpp"
 
 #include <gnstor/base/units.hpp>

@@ -131,6 +131,7 @@ void ConnectionManager::fill(CmMessage& message, const CmParameters& mine) noexc
 void ConnectionManager::say(TimeNs now, Slot& slot, const CmMessage& message) {
     slot.words->message = message;
     slot.send = true;
+    slot.sent = false;
     slot.deadline = std::min(now + options_.response_timeout_ns, half_open_until(slot));
 }
 
@@ -178,9 +179,9 @@ Result<void> ConnectionManager::accept(TimeNs now, CmId id, const CmParameters& 
 Result<void> ConnectionManager::reject(TimeNs now, CmId id, RejectReason reason,
                                        std::span<const std::byte> private_data) {
     Slot* slot = find(id);
-    if (slot == nullptr || slot->state != State::kRequested) {
-        return error(Errc::kState, "connection {:#x} awaits no answer (any more)", id);
-    }
+    const bool unanswered = slot != nullptr && (slot->state == State::kRequested ||
+                                                (slot->state == State::kReplySent && !slot->sent));
+    if (!unanswered) return error(Errc::kState, "connection {:#x} awaits no answer (any more)", id);
     CmMessage message = begin(*slot, CmKind::kReject, slot->words->received.transaction);
     message.reason = reason;
     message.private_bytes =
@@ -194,17 +195,16 @@ void ConnectionManager::disconnect(TimeNs now, CmId id) {
     Slot* slot = find(id);
     if (slot == nullptr) return;
     switch (slot->state) {
+        case State::kRequested:
         case State::kReplySent:
-            return give_up(now, *slot, CmEnd::kDisconnected);
+            if (!reject(now, id, RejectReason::kConsumer, {})) give_up(now, *slot, CmEnd::kDisconnected);
+            return;
         case State::kEstablished: {
             CmMessage message = begin(*slot, CmKind::kDisconnect, transaction_++);
             message.queue_pair = slot->remote_queue_pair;
             set_state(*slot, State::kDisconnectSent);
             return say(now, *slot, message);
         }
-        case State::kRequested:
-            (void)reject(now, id, RejectReason::kConsumer, {});
-            return;
         case State::kRequestSent: {
             // A REP that comes later finds nobody and is rejected.
             return close(now, *slot, CmEnd::kDisconnected);
@@ -272,6 +272,7 @@ bool ConnectionManager::next_message(Gid& peer, CmMessage& message) {
         next_to_send_ = (next_to_send_ + 1) % static_cast<std::uint32_t>(slots_.size());
         if (slot.state == State::kFree || !slot.send) continue;
         slot.send = false;
+        slot.sent = true;
         peer = slot.peer;
         message = slot.words->message;
         return true;

@@ -89,6 +89,7 @@ class ConnectionManager {
     Result<CmId> connect(TimeNs now, const Gid& peer, const CmParameters& mine);
     /// Answers kRequested. kState: not (or no more) to be answered.
     Result<void> accept(TimeNs now, CmId id, const CmParameters& mine);
+    /// Takes an acceptance back as long as its REP has not gone out.
     Result<void> reject(TimeNs now, CmId id, RejectReason reason, std::span<const std::byte> private_data);
     /// Ends it from any state; kClosed follows.
     void disconnect(TimeNs now, CmId id);
@@ -132,6 +133,7 @@ class ConnectionManager {
         State state = State::kFree;
         bool passive = false;
         bool send = false;  ///< `message` is to go out (again)
+        bool sent = false;  ///< `message` has gone out at least once
         CmId id = 0;
         std::uint32_t generation = 0;
         std::uint32_t remote_id = 0, remote_queue_pair = 0;

@@ -374,8 +374,10 @@ void Driver::unlisten(std::uint16_t port) {
             (void)impl_->manager.reject(Impl::clock(), one.id, roce::RejectReason::kInvalidService, {});
         }
         for (const auto& link : impl_->links) {
-            if (link->state == LinkEnd::State::kAccepted && link->port == port)
-                impl_->end(*link, mlx5::kFlushed);
+            if (link->state != LinkEnd::State::kAccepted || link->port != port) continue;
+            // Where its REP has not gone out, the peer hears that nobody listens; otherwise end() tells it.
+            (void)impl_->manager.reject(Impl::clock(), link->id, roce::RejectReason::kInvalidService, {});
+            impl_->end(*link, mlx5::kFlushed);
         }
         impl_->manager_changed = true;
     });

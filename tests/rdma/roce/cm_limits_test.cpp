@@ -188,31 +188,59 @@ TEST(RoceCmLimits, AddressesOfOneIpv6NetworkHaveTogetherWhatAPeerHasAndLeaveSome
         << "IPv4 addresses are told apart";
 }
 
-TEST(RoceCmLimits, WhoWasAcceptedAndIsGivenUpIsToldByARejectThatItUnderstands) {
-    ConnectionManager manager(small_table()), peer(small_table());
-    ASSERT_TRUE(manager.listen(kService).ok());
-    CmParameters asked;
-    asked.service_id = kService;
-    ASSERT_TRUE(peer.connect(0, address_of(3), asked).ok());
-    const auto id = [&]() -> std::optional<CmId> {
+/// A peer whose REQ was accepted; the REP has not been taken from the manager.
+struct Accepted {
+    Accepted() {
+        EXPECT_TRUE(manager.listen(kService).ok());
+        CmParameters asked;
+        asked.service_id = kService;
+        EXPECT_TRUE(peer.connect(0, address_of(3), asked).ok());
         manager.on_message(0, address_of(7), *next_of_kind(peer, CmKind::kRequest));
         CmEvent event;
-        return manager.next_event(event) ? std::optional(event.id) : std::nullopt;
-    }();
-    ASSERT_TRUE(id);
-    CmParameters mine;
-    mine.ca_guid = 77;
-    ASSERT_TRUE(manager.accept(0, *id, mine).ok());
-    ASSERT_TRUE(next_of_kind(manager, CmKind::kReply)) << "which is lost";
-    manager.disconnect(0, *id);
-    const auto told = next_of_kind(manager, CmKind::kReject);
+        EXPECT_TRUE(manager.next_event(event));
+        id = event.id;
+        CmParameters mine;
+        mine.ca_guid = 77;
+        EXPECT_TRUE(manager.accept(0, id, mine).ok());
+    }
+    /// The reason that the peer reads in `told`.
+    std::optional<RejectReason> heard(const CmMessage& told) {
+        peer.on_message(0, address_of(3), told);
+        CmEvent event;
+        if (!peer.next_event(event) || event.end != CmEnd::kRejected) return std::nullopt;
+        return event.message.reason;
+    }
+
+    ConnectionManager manager{small_table()}, peer{small_table()};
+    CmId id = 0;
+};
+
+TEST(RoceCmLimits, WhoWasAcceptedAndIsGivenUpIsToldByARejectThatItUnderstands) {
+    Accepted one;
+    ASSERT_TRUE(next_of_kind(one.manager, CmKind::kReply)) << "which is lost";
+    EXPECT_FALSE(one.manager.reject(0, one.id, RejectReason::kInvalidService, {}).ok()) << "it has the REP";
+    one.manager.disconnect(0, one.id);
+    const auto told = next_of_kind(one.manager, CmKind::kReject);
     ASSERT_TRUE(told) << "it has sent no RTU, so it does not hear a DREQ";
     EXPECT_EQ(told->about, 1u);
     EXPECT_EQ(told->ca_guid, 77u) << "by which Linux finds it";
-    peer.on_message(0, address_of(3), *told);
-    CmEvent event;
-    ASSERT_TRUE(peer.next_event(event));
-    EXPECT_EQ(event.end, CmEnd::kRejected);
+    EXPECT_EQ(one.heard(*told), RejectReason::kTimeout);
+}
+
+TEST(RoceCmLimits, AnAcceptanceThatHasNotGoneOutIsTakenBackAsARefusalOfTheRequest) {
+    for (const bool unlistened : {true, false}) {
+        Accepted one;
+        if (unlistened) {
+            EXPECT_TRUE(one.manager.reject(0, one.id, RejectReason::kInvalidService, {}).ok());
+        } else {
+            one.manager.disconnect(0, one.id);
+        }
+        const auto told = next_of_kind(one.manager, CmKind::kReject);
+        ASSERT_TRUE(told);
+        EXPECT_EQ(told->about, 0u) << "the peer knows of no REP";
+        EXPECT_EQ(one.heard(*told), unlistened ? RejectReason::kInvalidService : RejectReason::kConsumer);
+        EXPECT_FALSE(next_of_kind(one.manager, CmKind::kReply));
+    }
 }
 
 }  // namespace cm_limits_test
