@@ -1,0 +1,24 @@
+#include <gnstor/base/shell_word.hpp>
+
+#include <gtest/gtest.h>
+
+namespace gnstor {
+namespace {
+
+TEST(ShellWord, StaysAsItIsWhereNoSignOfItMeansAnythingToAShell) {
+    for (const char* word :
+         {"a", "/var/lib/gnstor/ssd-0.store", "node_1@host:4791", "--ssds=4", "1,2", "+5%"})
+        EXPECT_EQ(shell_word(word), word);
+}
+
+TEST(ShellWord, IsQuotedWhereAShellWouldTakeItForSomethingElse) {
+    EXPECT_EQ(shell_word(""), "''");
+    EXPECT_EQ(shell_word("my disk/store"), "'my disk/store'");
+    EXPECT_EQ(shell_word("~/array"), "'~/array'");
+    EXPECT_EQ(shell_word("$HOME`id`\"*?!\\"), "'$HOME`id`\"*?!\\'");
+    EXPECT_EQ(shell_word("it's"), R"('it'\''s')");
+    EXPECT_EQ(shell_word("\xC3\xA4"), "'\xC3\xA4'");
+}
+
+}  // namespace
+}  // namespace gnstor
