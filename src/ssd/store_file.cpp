@@ -145,6 +145,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::open_for_use(const std::filesystem
     GN_TRY(store->check_metadata(request.accept_loss));
     store->gives_up_metadata_ = !store->check_metadata(false).ok();
     store->accepts_loss_ = request.accept_loss;
+    store->good_slot_ = newest_whole_slot(store->slots()) == 0 ? 0 : 1;
     GN_TRY(store->plan_use(request));
     return store;
 }
@@ -278,13 +279,25 @@ bool StoreFile::note_recovered() {
     return false;
 }
 
+/// The older copy that the drive used is written as the newest one, over the damaged slot: the next opening
+/// finds no damage. Nothing is written where that copy cannot be read any more.
+Result<void> StoreFile::renew_older_metadata() {
+    const MetadataSlots found = slots();
+    if (!newest_damaged(found)) return {};
+    const int used = newest_whole_slot(found);
+    const Slot older = used < 0 ? Slot{} : read_slot(static_cast<std::uint32_t>(used));
+    if (!older.body_whole)
+        return error(Errc::kIo,
+                     "the older copy of the metadata of the store {}, from which it was recovered, cannot be "
+                     "read any more; nothing was written over it",
+                     path_.string());
+    if (store(older.blob)) return {};
+    return error(Errc::kIo, "cannot write the metadata of the store {}: {}", path_.string(), errno_text());
+}
+
 Result<void> StoreFile::end_use() {
     if (!begin_changes()) return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
-    // The older copy that the drive used is written as the newest one, over the damaged slot: the next
-    // opening finds no damage.
-    if (gives_up_metadata_ && newest_damaged(slots()) && !store(load()))
-        return error(Errc::kIo, "cannot write the metadata of the store {}: {}", path_.string(),
-                     errno_text());
+    if (gives_up_metadata_) GN_TRY(renew_older_metadata());
     const std::lock_guard lock(use_mutex_);
     (void)take_journal_pages();
     if (boot_.state != BootState::kOpen || !sync())
@@ -527,8 +540,9 @@ bool StoreFile::store(std::span<const std::byte> blob) {
     const MetadataSlots found = slots();
     const std::uint64_t generation[2] = {found[0].body_whole ? found[0].generation : 0,
                                          found[1].body_whole ? found[1].generation : 0};
-    // The older one, or the one that is not valid.
-    const std::uint32_t index = generation[0] <= generation[1] ? 0 : 1;
+    // The older one, or the one that is not valid; where neither can be read now, not the one that was good.
+    const bool none = generation[0] == 0 && generation[1] == 0;
+    const std::uint32_t index = none ? 1 - good_slot_ : generation[0] <= generation[1] ? 0 : 1;
     const std::uint64_t target = slot_offset(index);
     const std::uint64_t second = second_header_offset(index);
     MetadataHeader next{};
@@ -545,6 +559,7 @@ bool StoreFile::store(std::span<const std::byte> blob) {
                         write_all(fd_.get(), &next, sizeof next, target) &&
                         write_all(fd_.get(), &next, sizeof next, second) && sync();
     if (!stored) fail();
+    good_slot_ = stored ? index : good_slot_;
     generation_ = next.generation;
     return stored;
 }

@@ -123,6 +123,7 @@ class StoreFile final : public deengine::MetadataStore {
     [[nodiscard]] bool take_journal_pages();
     [[nodiscard]] bool begin_planned_changes();
     [[nodiscard]] bool record_open(BootMode mode);
+    Result<void> renew_older_metadata();
     Result<void> empty();
 
     /// How far the planned use has come.
@@ -149,6 +150,7 @@ class StoreFile final : public deengine::MetadataStore {
     bool was_only_killed_ = false;
     bool gives_up_metadata_ = false;  // opened for use although the newest is damaged
     bool accepts_loss_ = false;
+    std::uint32_t good_slot_ = 1;  // of the metadata: read whole at the opening for use, or stored last
     JournalMarks journals_;
     FoundJournals found_{};         ///< at the opening
     std::uint64_t generation_ = 0;  // of the newest metadata that this process found or stored

@@ -241,6 +241,47 @@ TEST(FileStore, ARecoveryWithOlderMetadataThatDidNotEndLeavesTheStoreRefused) {
     EXPECT_EQ(store.value()->load(), first);
 }
 
+TEST(FileStore, ARecoveryWhoseOlderMetadataRotsBeforeItsEndWritesNothingOverIt) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const std::vector<std::byte> first(300, std::byte{1});
+    closed_with_two(path, first);
+    const std::uint64_t blob = kStoreHeadBytes + sizeof(MetadataHeader) + 10;
+    poke(path, blob + kStoreMetadataBytes, "X");
+    BootRequest anyhow;
+    anyhow.accept_loss = true;
+    {
+        const auto store = StoreFile::open_for_use(path, anyhow).value();
+        poke(path, blob, "X");
+        const auto ended = store->end_use();
+        ASSERT_FALSE(ended.ok());
+        EXPECT_NE(ended.error().message.find("cannot be read any more"), std::string::npos)
+            << ended.error().message;
+    }
+    poke(path, blob, "\1");
+    EXPECT_EQ(StoreFile::open_for_use(path, anyhow).value()->load(), first);
+}
+
+TEST(FileStore, MetadataThatIsStoredWhileNoCopyCanBeReadSparesTheOneThatWasGood) {
+    Scratch scratch;
+    const auto path = scratch / "s";
+    const std::vector<std::byte> first(300, std::byte{1});
+    closed_with_two(path, first);
+    const std::uint64_t blob = kStoreHeadBytes + sizeof(MetadataHeader) + 10;
+    poke(path, blob + kStoreMetadataBytes, "X");
+    BootRequest anyhow;
+    anyhow.accept_loss = true;
+    {
+        const auto store = StoreFile::open_for_use(path, anyhow).value();
+        poke(path, blob, "X");
+        ASSERT_TRUE(store->store(std::vector<std::byte>(500, std::byte{3})));
+    }
+    poke(path, blob, "\1");
+    const MetadataSlots slots = StoreView::open(path).value()->metadata_copies();
+    EXPECT_EQ(slots[0].bytes, first.size());
+    EXPECT_EQ(slots[1].bytes, 500u);
+}
+
 TEST(FileStore, MetadataThatRotsWhileTheStoreIsServedIsNotSignedAtItsClose) {
     Scratch scratch;
     const auto path = scratch / "s";
