@@ -201,7 +201,7 @@ def check_metadata(store, boot, found):
             found.note(at, f"metadata: the header of copy {i} is torn")
     told = boot["metadata_generation"] if boot and boot["state"] != "emptying" else 0
     if told == GIVEN_UP:
-        found.bad(store.metadata_at, "metadata: a recovery that goes on with an older copy has not ended")
+        found.bad(store.metadata_at, "metadata: a recovery from an older copy was interrupted")
     elif told > max((copy[0] for copy in copies), default=0):
         found.bad(store.metadata_at, f"metadata: there was generation {told}, of which no copy is there")
     if not copies:

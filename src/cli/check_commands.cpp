@@ -88,7 +88,7 @@ Result<int> check(const Context& c, const std::string& path) {
     c.out.text(describe(found));
     if (found.damages == 0) return kOk;
     return c.out.fail(error(Errc::kCorrupt,
-                            "the store {} is damaged in {}; the replicas on other drives "
+                            "the store {} is damaged in {}; replicas on other drives, where there are any, "
                             "answer for what is lost",
                             path, counted(found.damages, "place")));
 }
@@ -128,10 +128,11 @@ std::string describe(const ssd::Recovered& r, const RecoverOptions& o, std::uint
     text += fmt::format("  cost      {:.3f} s ({:.3f} s a GiB of flash), {} of memory ({} a GiB)\n",
                         r.seconds, r.seconds / gib, format_bytes(p.memory_bytes),
                         format_bytes(static_cast<std::uint64_t>(static_cast<double>(p.memory_bytes) / gib)));
+    for (const std::string& lost : r.accepted_losses) text += "  gave up   " + lost + "\n";
     if (!o.explain) return text;
     for (const std::string& line : p.findings) text += "  - " + line + "\n";
     if (p.findings_left_out != 0) text += fmt::format("  - ... and {} more\n", p.findings_left_out);
-    if (p.findings.empty()) text += "  - nothing was dropped or repaired\n";
+    if (p.findings.empty() && r.accepted_losses.empty()) text += "  - nothing was dropped or repaired\n";
     return text;
 }
 
@@ -151,13 +152,14 @@ Result<int> recover(const Context& c, const RecoverOptions& o) {
     document["seconds"] = recovered->seconds;
     document["blocks"] = recovered->mapped_blocks;
     document["flash_bytes"] = flash_bytes;
+    document["accepted_losses"] = recovered->accepted_losses;
     c.out.document(document);
     c.out.text(describe(*recovered, o, flash_bytes));
     const std::uint64_t lost = recovered->report.blocks_lost + recovered->report.pages_unreadable;
     if (lost == 0) return kOk;
     return c.out.fail(error(Errc::kCorrupt,
-                            "{} acknowledged blocks of the store {} cannot be read; the replicas on other "
-                            "drives answer for them",
+                            "{} acknowledged blocks of the store {} cannot be read; replicas on other "
+                            "drives, where there are any, answer for them",
                             lost, o.path));
 }
 
@@ -180,7 +182,8 @@ void add_check_commands(CLI::App& ssd, Context& context) {
     recovering->add_flag("--write", o->write, "recover the store itself, and close it")->excludes(dry);
     recovering->add_flag(
         "--accept-loss", o->accept_loss,
-        "go on although blocks are lost whose addresses are not known: only where replicas have them");
+        "go on although blocks are lost whose addresses are not known, or with the older copy of the "
+        "metadata, which undoes what was acknowledged since: only where replicas have what is lost");
     recovering->callback(
         [&context, o] { context.action = [&context, o] { return finish(context, recover(context, *o)); }; });
 }

@@ -1,5 +1,7 @@
 #include "ssd/journal_marks.hpp"
 
+#include <gnstor/base/shell_word.hpp>
+
 #include <fmt/core.h>
 
 #include "ssd/record_copies.hpp"
@@ -39,13 +41,11 @@ std::string describe(const JournalLoss& loss) {
 }
 
 Error refuse_loss(const std::filesystem::path& path, const JournalLoss& loss) {
-    return error(
-        Errc::kCorrupt,
-        "the store {} is damaged: {}; read from the replicas on other drives, or bring the store back "
-        "from a whole copy; `gnstor ssd recover {} --accept-loss --write` recovers what is there, and what "
-        "is "
-        "missing is lost",
-        path.string(), describe(loss), path.string());
+    return error(Errc::kCorrupt,
+                 "the store {} is damaged: {}; read from replicas on other drives, where there are any, or "
+                 "bring the store back from a whole copy; `gnstor ssd recover {} --accept-loss --write` "
+                 "recovers what is there, and what is missing is lost",
+                 path.string(), describe(loss), shell_word(path.string()));
 }
 
 }  // namespace gnstor::ssd

@@ -1,5 +1,7 @@
 #include "ssd/metadata_slots.hpp"
 
+#include <gnstor/base/shell_word.hpp>
+
 #include "ssd/store_format.hpp"
 
 #include <string>
@@ -31,40 +33,38 @@ bool newest_damaged(const MetadataSlots& slots) {
     return newest >= 0 && !slots[static_cast<std::size_t>(newest)].body_whole;
 }
 
+std::optional<std::string> metadata_loss(const MetadataSlots& slots, std::uint64_t told) {
+    const std::uint64_t there = newest_whole_generation(slots);
+    if (newest_damaged(slots))
+        return "what is or may be its newest copy fails its checksum, and an older one would undo what was "
+               "acknowledged since (volumes, permissions, epochs)";
+    if (told <= there) return {};
+    if (told == kMetadataGivenUp)
+        return "a recovery from an older copy of it was interrupted, and that copy would undo what was "
+               "acknowledged since (volumes, permissions, epochs)";
+    return fmt::format(
+        "it once was of generation {}, and the newest copy there is of generation {}, which would undo what "
+        "was acknowledged since (volumes, permissions, epochs)",
+        told, there);
+}
+
 /// Going back to an older copy would undo what was acknowledged: deletions, epochs, volumes and with them
 /// their blocks.
 Result<void> check_metadata(const std::filesystem::path& path, const MetadataSlots& slots, std::uint64_t told,
                             bool accept_loss) {
-    const bool damaged = newest_damaged(slots);
-    const std::uint64_t there = newest_whole_generation(slots);
-    if (!damaged && told <= there) return {};
+    const std::optional<std::string> loss = metadata_loss(slots, told);
+    if (!loss) return {};
     if (newest_whole_slot(slots) < 0)
         return error(Errc::kCorrupt,
                      "the metadata of the store {} is damaged: no copy of it can be read, so it is not known "
-                     "to which volumes the blocks belong, and no recovery is possible; read from the "
-                     "replicas on other drives, or bring the store back from a whole copy",
+                     "to which volumes the blocks belong, and no recovery is possible; read from replicas on "
+                     "other drives, where there are any, or bring the store back from a whole copy",
                      path.string());
     if (accept_loss) return {};
-    const std::string command = fmt::format("`gnstor ssd recover {} --accept-loss --write`", path.string());
-    if (damaged)
-        return error(
-            Errc::kCorrupt,
-            "the metadata of the store {} is damaged: what is or may be its newest copy fails its "
-            "checksum, and an older one would undo what was acknowledged since (volumes, permissions, "
-            "epochs); read from the replicas on other drives, or accept the older one by {}",
-            path.string(), command);
-    if (told == kMetadataGivenUp)
-        return error(Errc::kCorrupt,
-                     "a recovery of the store {} from the older copy of its metadata was interrupted; finish "
-                     "it by {}, or "
-                     "read from the replicas on other drives",
-                     path.string(), command);
-    return error(
-        Errc::kCorrupt,
-        "the metadata of the store {} is damaged: it once was of generation {}, and the newest "
-        "copy there is of generation {}, which would undo what was acknowledged since (volumes, "
-        "permissions, epochs); read from the replicas on other drives, or accept the older one by {}",
-        path.string(), told, there, command);
+    return error(Errc::kCorrupt,
+                 "the metadata of the store {} is damaged: {}; read from replicas on other drives, where "
+                 "there are any, or accept the older copy by `gnstor ssd recover {} --accept-loss --write`",
+                 path.string(), *loss, shell_word(path.string()));
 }
 
 }  // namespace gnstor::ssd

@@ -11,6 +11,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 
 namespace gnstor::ssd {
 
@@ -34,6 +36,9 @@ using MetadataSlots = std::array<MetadataSlot, 2>;
 /// A whole header of the highest generation lies over a damaged blob, or a slot's header has rotted.
 [[nodiscard]] bool newest_damaged(const MetadataSlots& slots);
 
+/// How the metadata is damaged, if the newest copy that can be read is not the newest there was: the end of a
+/// sentence about the metadata. Nothing: it is the newest. `told`: the generation in the boot record.
+[[nodiscard]] std::optional<std::string> metadata_loss(const MetadataSlots& slots, std::uint64_t told);
 /// Whether a drive may use its metadata; `told`: the generation in the boot record. kCorrupt with what to do,
 /// unless the newest metadata is there, or `accept_loss` and an older copy is whole.
 Result<void> check_metadata(const std::filesystem::path& path, const MetadataSlots& slots, std::uint64_t told,

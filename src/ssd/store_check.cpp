@@ -87,7 +87,7 @@ void check_metadata(const StoreView& view, Findings& findings) {
             "other one would undo what was acknowledged since");
     const std::uint64_t missing = view.metadata_missing();
     if (missing == kMetadataGivenUp)
-        findings.damage(base, "a recovery that goes on with an older copy of the metadata has not ended");
+        findings.damage(base, "a recovery from an older copy of the metadata was interrupted");
     else if (missing != 0)
         findings.damage(base,
                         fmt::format("there was metadata of generation {}, and no copy of that can be read: "

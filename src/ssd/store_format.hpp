@@ -107,8 +107,8 @@ static_assert(offsetof(BootRecord, incarnation) == 16 && offsetof(BootRecord, ho
 static_assert(offsetof(BootRecord, mode) == 48 && offsetof(BootRecord, crc) == 2044);
 static_assert(offsetof(BootRecord, recovered) == 50 && offsetof(BootRecord, backbone) == 51);
 static_assert(offsetof(BootRecord, metadata_generation) == 56 && offsetof(BootRecord, journal_pages) == 64);
-/// The loss of the newest metadata was accepted, and the recovery that goes on with an older copy has not
-/// ended: until it has, nobody else goes on with that copy.
+/// The loss of the newest metadata was accepted, and a recovery from an older copy of it runs or was
+/// interrupted: until one has ended, nobody else goes on with that copy.
 inline constexpr std::uint64_t kMetadataGivenUp = ~0ull;
 inline constexpr std::array<char, 8> kBootMagic = {'G', 'N', 'B', 'O', 'O', 'T', '2', '\n'};
 

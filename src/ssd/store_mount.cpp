@@ -2,6 +2,7 @@
 #include "ssd/store_mount.hpp"
 
 #include <gnstor/base/crc32c.hpp>
+#include <gnstor/base/shell_word.hpp>
 
 #include "deengine/engine.hpp"
 #include "deengine/shard_port.hpp"
@@ -73,21 +74,51 @@ Result<std::unique_ptr<Mounted>> mount(FlashParts parts, deengine::MetadataStore
     return mounted;
 }
 
-Result<std::unique_ptr<Mounted>> mount(StoreView& view, bool accept_loss) {
+/// What a recovery of this store goes on without, once that is accepted.
+std::vector<std::string> losses(const StoreView& view) {
+    std::vector<std::string> all;
+    if (const auto metadata = view.metadata_loss(); metadata)
+        all.push_back(
+            fmt::format("the metadata is damaged: {}; the older copy is used, and pages of volumes that it "
+                        "does not know count as outdated",
+                        *metadata));
+    if (const auto journal = view.journal_loss(); journal) all.push_back(describe(*journal));
+    return all;
+}
+
+Error refuse_untrusted(const std::filesystem::path& path) {
+    return error(Errc::kState,
+                 "the store {} may lack acknowledged writes; it is not recovered: start its drive, which "
+                 "sets the contents aside and begins empty",
+                 path.string());
+}
+
+Result<std::unique_ptr<Mounted>> mount_sound(StoreView& view, bool accept_loss) {
     GN_TRY(view.check_metadata(accept_loss));
-    const std::optional<JournalLoss> missing = view.journal_loss();
-    if (missing && !accept_loss) return refuse_loss(view.path(), *missing);
+    std::vector<std::string> lost;
+    if (accept_loss)
+        lost = losses(view);
+    else if (const auto missing = view.journal_loss(); missing)
+        return refuse_loss(view.path(), *missing);
     const Superblock& s = view.superblock();
     StoreIdentity identity;
     identity.capacity_bytes = s.capacity_bytes;
     identity.over_provisioning_percent = s.over_provisioning_percent;
     const Result<BootRecord> boot = view.boot();
     identity.same_boot = boot.ok() && was_only_killed(boot.value(), host_boot_id());
-    auto mounted = mount(view.parts(s.service_units), view, identity, accept_loss);
-    if (mounted.ok() && missing) {
-        auto& findings = mounted.value()->recovered.report.findings;
-        findings.insert(findings.begin(), describe(*missing));
-    }
+    GN_ASSIGN(std::unique_ptr<Mounted> mounted,
+              mount(view.parts(s.service_units), view, identity, accept_loss));
+    mounted->recovered.accepted_losses = std::move(lost);
+    return mounted;
+}
+
+/// What refuses a store names commands that write to it. Those refuse a store that is not trusted, so this
+/// says that in place of them.
+Result<std::unique_ptr<Mounted>> mount(StoreView& view, bool accept_loss) {
+    Result<std::unique_ptr<Mounted>> mounted = mount_sound(view, accept_loss);
+    if (mounted.ok()) return mounted;
+    const Result<BootRecord> boot = view.boot();
+    if (boot.ok() && !trusted(boot.value(), host_boot_id())) return refuse_untrusted(view.path());
     return mounted;
 }
 
@@ -146,15 +177,12 @@ Result<Recovered> recover_view(StoreView& view, bool accept_loss) {
 }
 
 Result<Recovered> recover_store(const std::filesystem::path& path, bool accept_loss) {
+    std::vector<std::string> lost;
     {
         GN_ASSIGN(const std::unique_ptr<StoreView> view, StoreView::open(path));
         GN_ASSIGN(const BootRecord boot, view->boot());
-        if (!trusted(boot, host_boot_id()))
-            return error(
-                Errc::kState,
-                "the store {} may lack acknowledged writes; it is not recovered: start its drive, which sets "
-                "the contents aside and begins empty",
-                path.string());
+        if (!trusted(boot, host_boot_id())) return refuse_untrusted(path);
+        if (accept_loss) lost = losses(*view);
     }
     DriveOptions options;
     options.file = path;
@@ -166,6 +194,7 @@ Result<Recovered> recover_store(const std::filesystem::path& path, bool accept_l
     GN_TRY(mounted->engine->close());
     if (!store->note_recovered() || !store->end_use())
         return error(Errc::kIo, "the store {} was recovered, but could not be closed", path.string());
+    mounted->recovered.accepted_losses = std::move(lost);
     return std::move(mounted->recovered);
 }
 
@@ -186,10 +215,10 @@ BlockCheck check_blocks(StoreView& view, StoreCheck& check) {
     if (const std::uint64_t doubtful = check.recovery.blocks_doubtful; doubtful != 0)
         result.findings.push_back(
             {Severity::kNote, view.superblock().data_offset,
-             fmt::format("{} blocks are in doubt: their newest versions were torn by a power cut, or have "
-                         "rotted; reads ask the other replicas first (`gnstor ssd recover --explain` names "
-                         "them)",
-                         doubtful)});
+             fmt::format(
+                 "{} blocks are in doubt: their newest versions were torn by a power cut, or have "
+                 "rotted; reads ask the other replicas first (`gnstor ssd recover {} --explain` names them)",
+                 doubtful, shell_word(view.path().string()))});
     if (const std::uint64_t lost = check.recovery.records_lost; lost != 0)
         result.findings.push_back(
             {Severity::kDamage, view.superblock().oob_offset,

@@ -6,6 +6,9 @@
 #include "deengine/block_map.hpp"
 #include "ssd/store_check.hpp"
 
+#include <string>
+#include <vector>
+
 namespace gnstor::ssd {
 
 /// What a recovery of this store does, and what it costs.
@@ -13,10 +16,13 @@ struct Recovered {
     deengine::RecoveryReport report{};
     double seconds = 0;
     std::uint64_t mapped_blocks = 0;
+    /// What was lost of metadata and journals, and was accepted, a sentence each.
+    std::vector<std::string> accepted_losses{};
 };
 
 /// Mounts on the view. Errors: as the drive would refuse the store; kState: it was being emptied. The first
-/// finding says where acknowledged writes may be missing from what it holds.
+/// finding says where acknowledged writes may be missing from what it holds; where such a store is refused
+/// for another reason, that is the error (kState), for recover_store() would refuse it for the same.
 Result<Recovered> recover_view(StoreView& view, bool accept_loss);
 /// Recovers the store itself, and closes it: the next drive finds a checkpoint and nothing else to do.
 /// kState: its contents may lack acknowledged writes, and what starts a drive on it sets them aside.

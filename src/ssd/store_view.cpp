@@ -105,6 +105,10 @@ Result<void> StoreView::check_metadata(bool accept_loss) const {
     return ssd::check_metadata(path_, metadata_copies(), generation_told(), accept_loss);
 }
 
+std::optional<std::string> StoreView::metadata_loss() const {
+    return ssd::metadata_loss(metadata_copies(), generation_told());
+}
+
 std::uint64_t StoreView::metadata_missing() const {
     const std::uint64_t told = generation_told();
     return told > newest_whole_generation(metadata_copies()) ? told : 0;

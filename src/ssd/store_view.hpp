@@ -50,6 +50,8 @@ class StoreView final : public deengine::MetadataStore {
     /// Generation of the metadata that the boot record tells of (or kMetadataGivenUp), if no copy that can be
     /// read is so new; else 0.
     [[nodiscard]] std::uint64_t metadata_missing() const;
+    /// How the metadata is damaged: metadata_slots.hpp. Nothing: the newest there was can be read.
+    [[nodiscard]] std::optional<std::string> metadata_loss() const;
     /// What the boot record tells of a journal and no record of a page does. Looks at all records.
     [[nodiscard]] std::optional<JournalLoss> journal_loss() const;
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }

@@ -9,7 +9,7 @@ namespace gnstor::ssd {
 
 namespace {
 
-/// What a refusal of a damaged store tells to run writes to it.
+/// Of a store that can be recovered: what the recovery that the refusal names needs here.
 Error refuse(const Error& why) {
     return error(why.code, "{}; its file system is read-only, and a recovery needs it writable", why.message);
 }
@@ -24,6 +24,8 @@ Result<std::unique_ptr<Store>> ViewStore::open(const std::filesystem::path& path
                      "the store {} may lack acknowledged writes, and cannot be set aside on a read-only file "
                      "system; mount it writable",
                      path.string());
+    // Where no recovery is possible, the refusal stands as it is.
+    GN_TRY(view->check_metadata(true));
     if (const Result<void> sound = view->check_metadata(false); !sound.ok()) return refuse(sound.error());
     if (const auto loss = view->journal_loss(); loss) return refuse(refuse_loss(path, *loss));
     return std::unique_ptr<Store>(new ViewStore(std::move(view), boot));

@@ -27,7 +27,7 @@ DAMAGES = {
 class Recover(Programs):
     def begin(self):
         """An object in a store of one SSD, closed: the metadata is in both slots, and the older one knows the object's volume."""
-        self.store = self.root / "store"
+        self.store = self.root / "my store"  # a path that has to be quoted where it is advised
         self.data = self.random.randbytes(3 * 4096 + 17)
         self.cli("put", self.write("data", self.data), "a", "--store", self.store, "--ssds", "1", "--capacity", "64MiB")
         self.cli("get", "a", self.root / "back", "--store", self.store)
@@ -74,6 +74,13 @@ class Recover(Programs):
     def read(self, code=None):
         return self.cli("get", "a", self.root / "back", "--store", self.store, code=code)
 
+    def gives_up(self):
+        """A recovery that goes on without what was acknowledged says so, with and without --explain."""
+        for more in ((), ("--explain",)):
+            done = self.cli("ssd", "recover", self.path, "--accept-loss", *more)
+            self.assertIn(b"  gave up   ", done.stdout)
+            self.assertNotIn(b"nothing was dropped", done.stdout)
+
     def follow(self, refused):
         """Does what a refusal says; the store must open then."""
         count("refusals")
@@ -88,9 +95,10 @@ class Recover(Programs):
             return False
         self.assertIn(str(self.path), advice)
         self.assertIn("--write", advice)
-        self.cli(*advice)
+        self.gives_up()
+        self.assertIn(b"  gave up   ", self.cli(*advice).stdout)
         self.cli("ls", "--store", self.store)
-        self.cli("ssd", "recover", self.path)
+        self.assertNotIn(b"gave up", self.cli("ssd", "recover", self.path).stdout)
         return True
 
     def test_metadata_is_recovered_as_the_refusal_says_whichever_copy_is_damaged(self):

@@ -8,9 +8,11 @@
 #include "ssd/record_copies.hpp"
 #include "ssd/store_mount.hpp"
 #include "ssd/store_tool.hpp"
+#include "ssd/view_store.hpp"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <tuple>
@@ -248,6 +250,67 @@ TEST(StoreCheck, WhatMayLackAcknowledgedWritesIsExplainedWithThatFirst) {
         EXPECT_NE(recovered->report.findings[0].find("may be missing"), std::string::npos);
     }
     EXPECT_EQ(recover_store(path, false).error().code, Errc::kState);
+}
+
+/// A store with metadata in both slots. Where the blobs lie, the newest first: flip() makes one rotten.
+std::array<std::uint64_t, 2> make_with_two_blobs(const fs::path& path) {
+    make(path, true);
+    {
+        const auto file = StoreFile::open(path).value();
+        EXPECT_TRUE(file->store(file->load()));
+    }
+    const auto view = StoreView::open(path).value();
+    const Superblock& s = view->superblock();
+    const std::uint64_t first = s.metadata_offset + 100, second = first + s.metadata_bytes;
+    if (newest_slot(view->metadata_copies()) == 0) return {first, second};
+    return {second, first};
+}
+
+TEST(StoreCheck, ALossOfMetadataThatIsAcceptedIsReported) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    const auto blobs = make_with_two_blobs(path);
+    ASSERT_TRUE(recover_view(*StoreView::open(path).value(), true)->accepted_losses.empty());
+    flip(path, blobs[0]);
+    const auto reports = [](const Result<Recovered>& recovered) {
+        ASSERT_TRUE(recovered.ok()) << recovered.error().message;
+        ASSERT_EQ(recovered->accepted_losses.size(), 1u);
+        EXPECT_NE(recovered->accepted_losses.front().find("the older copy is used"), std::string::npos);
+    };
+    reports(recover_view(*StoreView::open(path).value(), true));
+    reports(recover_store(path, true));
+    const auto again = recover_store(path, true);
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_TRUE(again->accepted_losses.empty()) << "it is given up once";
+}
+
+TEST(StoreCheck, AReadOnlyFileSystemIsToBecomeWritableOnlyWhereARecoveryIsPossible) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    const auto blobs = make_with_two_blobs(path);
+    flip(path, blobs[0]);
+    const auto refused = ViewStore::open(path, host_boot_id());
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("a recovery needs it writable"), std::string::npos);
+    flip(path, blobs[1]);
+    const auto hopeless = ViewStore::open(path, host_boot_id());
+    ASSERT_FALSE(hopeless.ok());
+    EXPECT_NE(hopeless.error().message.find("no recovery is possible"), std::string::npos);
+    EXPECT_EQ(hopeless.error().message.find("writable"), std::string::npos) << hopeless.error().message;
+}
+
+TEST(StoreCheck, WhatIsRefusedAndMayLackAcknowledgedWritesNamesNoCommandThatRefusesIt) {
+    const Scratch scratch;
+    const fs::path path = scratch / "s";
+    const auto blobs = make_with_two_blobs(path);
+    set_state(path, BootState::kOpen, BootMode::kProcess);  // under no boot that this host is in
+    flip(path, blobs[0]);
+    const auto recovered = recover_view(*StoreView::open(path).value(), false);
+    ASSERT_FALSE(recovered.ok());
+    EXPECT_EQ(recovered.error().message, recover_store(path, true).error().message);
+    const std::string found = all(check(path));
+    EXPECT_EQ(found.find("--accept-loss"), std::string::npos) << found;
+    EXPECT_NE(found.find("start its drive"), std::string::npos) << found;
 }
 
 }  // namespace

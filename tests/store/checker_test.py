@@ -187,7 +187,7 @@ def metadata_older_than_known(i):
     told_of_metadata(i, 100000)
 
 
-@corruption("metadata: a recovery that goes on with an older copy has not ended")
+@corruption("metadata: a recovery from an older copy was interrupted")
 def metadata_given_up(i):
     told_of_metadata(i, (1 << 64) - 1)
 
