@@ -130,8 +130,8 @@ Result<void> ShardRecovery::count_valid_pages() {
     });
     if (twice)
         return error(Errc::kCorrupt,
-                     "shard {}: the block map names one page for two blocks; read its blocks from the "
-                     "replicas on other drives",
+                     "shard {}: the block map names one page for two blocks; read its blocks from replicas "
+                     "on other drives, where there are any",
                      range_.index);
     restore_units();
     impl_->map.for_each_page([&](PageNumber page) { impl_->pool.validate(page); });

@@ -157,11 +157,10 @@ Result<void> ShardRecovery::put_lost_blocks() {
         const auto ticket = impl_->map.reserve(key);
         if (!room || !ticket ||
             impl_->program(Stream::kCollector, zeroes.data(), oob, page) != nvme::Status::kSuccess)
-            return error(
-                Errc::kNoSpace,
-                "shard {}: there is no page to remember that block {} of volume {} is lost; read its block"
-                "s from the replicas on other drives",
-                range_.index, key_block(key), key_volume(key));
+            return error(Errc::kNoSpace,
+                         "shard {}: there is no page to remember that block {} of volume {} is lost; read "
+                         "its blocks from replicas on other drives, where there are any",
+                         range_.index, key_block(key), key_volume(key));
         impl_->map.commit(*ticket, {page, false});
     }
     return {};
@@ -219,8 +218,8 @@ Result<void> ShardRecovery::write_one() {
                 return error(
                     Errc::kNoSpace,
                     "shard {}: flash has no page for a checkpoint of what was recovered ({} free units, {} "
-                    "bad); nothing was changed; mount with more units, or "
-                    "read its blocks from the replicas on other drives",
+                    "bad); nothing was changed; mount with more units, or read its blocks from replicas on "
+                    "other drives, where there are any",
                     range_.index, shard.pool.free_units(), shard.pool.units() - shard.pool.good_units());
             shard.pool.durable(shard.groups.current);
             continue;

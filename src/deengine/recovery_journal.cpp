@@ -114,8 +114,8 @@ Result<void> ShardRecovery::begin_without_checkpoint() {
         return error(
             Errc::kCorrupt,
             "shard {} holds data but no whole checkpoint, and its journal does not reach back to its "
-            "beginning: which block lies where is not known; read its blocks from the replicas on other "
-            "drives",
+            "beginning: which block lies where is not known; read its blocks from replicas on other drives, "
+            "where there are any",
             range_.index);
     mark_young_pages();
     return {};
@@ -344,8 +344,8 @@ Result<void> ShardRecovery::judge_gaps() {
     return error(
         Errc::kCorrupt,
         "shard {}: page {} of its journal was durable and cannot be read: which blocks were trimmed is "
-        "not known; read its blocks from the replicas on other drives, or give the trims up with "
-        "`gnstor ssd recover STORE --accept-loss --write`",
+        "not known; read its blocks from replicas on other drives, where there are any, or give the trims up "
+        "with `gnstor ssd recover STORE --accept-loss --write`",
         range_.index, first_lost);
 }
 

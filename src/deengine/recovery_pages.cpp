@@ -139,13 +139,12 @@ Result<void> ShardRecovery::bound_doubts() {
     const std::size_t most = Doubts::capacity(torn_.size());
     if (doubts_.size() <= most) return {};
     if (!options_.accept_loss)
-        return error(
-            Errc::kCorrupt,
-            "shard {}: {} blocks are in doubt, their newest versions torn or rotten, and there is "
-            "room to remember {}; nothing was changed; read its blocks from the replicas on other drives, or "
-            "give up what the other {} hold, older versions included, with `gnstor ssd recover STORE "
-            "--accept-loss --write`",
-            range_.index, doubts_.size(), most, doubts_.size() - most);
+        return error(Errc::kCorrupt,
+                     "shard {}: {} blocks are in doubt, their newest versions torn or rotten, and there is "
+                     "room to remember {}; nothing was changed; read its blocks from replicas on other "
+                     "drives, where there are any, or give up what the other {} hold, older versions "
+                     "included, with `gnstor ssd recover STORE --accept-loss --write`",
+                     range_.index, doubts_.size(), most, doubts_.size() - most);
     std::size_t kept = 0;
     doubts_.drop_if([&](BlockKey key, const WriteOrder&) {
         if (++kept <= most) return false;
@@ -268,8 +267,8 @@ Result<void> ShardRecovery::lose_record(PageNumber page, const char* why) {
     return error(
         Errc::kCorrupt,
         "shard {}: the record of page {} (unit {}) cannot be read although {}: which block it held is not "
-        "known; read its blocks from the replicas on other drives, or give that block up with "
-        "`gnstor ssd recover STORE --accept-loss --write`",
+        "known; read its blocks from replicas on other drives, where there are any, or give that block up "
+        "with `gnstor ssd recover STORE --accept-loss --write`",
         range_.index, page, unit_of(page), why);
 }
 

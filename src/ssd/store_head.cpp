@@ -38,7 +38,8 @@ Error refuse_version(const Superblock& s, const std::filesystem::path& path) {
     return error(
         Errc::kUnsupported,
         "the store {} has format version {}, which lacks what this program recovers from; move it away or "
-        "format it anew (the gnstor that made it can read it; the replicas on other drives have its blocks)",
+        "format it anew (the gnstor that made it can read it; replicas on other drives, where there are any, "
+        "have its blocks)",
         path.string(), s.format_version);
 }
 
@@ -161,8 +162,8 @@ Result<Superblock> read_superblock(int fd, const std::filesystem::path& path) {
     if (s.format_version != kStoreFormatVersion) return refuse_version(s, path);
     if (s.crc != crc32c(&s, offsetof(Superblock, crc))) {
         return error(Errc::kCorrupt,
-                     "the superblock of the store {} is damaged: its checksum does not match; read from the "
-                     "replicas on other drives",
+                     "the superblock of the store {} is damaged: its checksum does not match; read from "
+                     "replicas on other drives, where there are any",
                      path.string());
     }
     if (!possible_geometry(s)) {
@@ -185,10 +186,10 @@ Result<Superblock> read_superblock(int fd, const std::filesystem::path& path) {
                      s.capacity_bytes, s.geometry().pages());
     }
     if (size < s.file_bytes) {
-        return error(
-            Errc::kCorrupt,
-            "the store {} is truncated: {} bytes of {} are there; read from the replicas on other drives",
-            path.string(), size, s.file_bytes);
+        return error(Errc::kCorrupt,
+                     "the store {} is truncated: {} bytes of {} are there; read from replicas on other "
+                     "drives, where there are any",
+                     path.string(), size, s.file_bytes);
     }
     return s;
 }
@@ -213,7 +214,7 @@ Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path) {
         return error(
             Errc::kCorrupt,
             "both copies of the boot record of the store {} are damaged: which life of the drive it holds is "
-            "not known; read from the replicas on other drives",
+            "not known; read from replicas on other drives, where there are any",
             path.string());
     }
     // One damaged copy: torn at a change, or rotten since. A change is acted upon when both copies hold it,
