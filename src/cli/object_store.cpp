@@ -104,6 +104,10 @@ Result<void> EmbeddedObjectStore::refuse_read_only(const std::string& what) cons
     return {};
 }
 
+Result<void> EmbeddedObjectStore::refuse_missing(const std::string& what) const {
+    return array_->daemon().check_none_missing(what);
+}
+
 std::uint64_t EmbeddedObjectStore::media_errors() const {
     std::uint64_t errors = 0;
     for (const EmbeddedSsd& ssd : array_->ssds()) errors += ssd.media_errors;
@@ -151,8 +155,8 @@ Result<void> EmbeddedObjectStore::remove_interrupted() {
     for (const std::string& name : PutIntent::left_behind(folder)) {
         GN_ASSIGN(const std::optional<nvme::VolumeRecord> there, find(name));
         if (there && is_object(*there) && !is_whole(*there)) {
-            log_warn("the put of '{}' was interrupted before its end; what there was of it is removed", name);
             GN_TRY(client().control().delete_volume(there->owner, name));
+            log_warn("the put of '{}' was interrupted before its end; what there was of it is removed", name);
         }
         GN_TRY(PutIntent::forget(folder, name));
     }
@@ -187,7 +191,10 @@ Result<void> VolumeObjectStore::refuse_taken(const std::string& name) const {
 Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
                                     const Progress& progress) {
     GN_TRY(daemon::check_name("name", name));  // it becomes a file's, before any volume is made
-    GN_TRY(refuse_read_only(fmt::format("'{}' was not stored", name)));
+    // What would be refused at the end is refused before anything is removed or read.
+    const std::string refused = fmt::format("'{}' was not stored", name);
+    GN_TRY(refuse_read_only(refused));
+    GN_TRY(refuse_missing(refused));
     GN_TRY(remove_interrupted());
     const std::uint64_t room = room_bytes();
     const std::string full = fmt::format(

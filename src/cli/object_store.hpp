@@ -54,6 +54,8 @@ class VolumeObjectStore : public ObjectStore {
     virtual Result<void> remove_interrupted() { return {}; }
     /// kPermission where nothing in the store can be changed; `what` was to be done.
     [[nodiscard]] virtual Result<void> refuse_read_only(const std::string&) const { return {}; }
+    /// kState where no object can be made, because an SSD is missing; `what` was to be done.
+    [[nodiscard]] virtual Result<void> refuse_missing(const std::string&) const { return {}; }
     virtual void put_is_done() {}
     /// Nothing where there is no volume of that name.
     [[nodiscard]] Result<std::optional<nvme::VolumeRecord>> find(const std::string& name) const;
@@ -94,6 +96,7 @@ class EmbeddedObjectStore final : public VolumeObjectStore {
     Result<void> end_put() override;
     Result<void> remove_interrupted() override;
     [[nodiscard]] Result<void> refuse_read_only(const std::string& what) const override;
+    [[nodiscard]] Result<void> refuse_missing(const std::string& what) const override;
     void put_is_done() override;
 
     std::unique_ptr<StoreFolder> folder_;  ///< null: of what only reads or removes

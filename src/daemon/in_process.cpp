@@ -127,6 +127,10 @@ Result<std::vector<nvme::VolumeRecord>> InProcessControlPlane::list_volumes() {
     return impl_->with([&](Manager& m) { return Result<std::vector<nvme::VolumeRecord>>(m.list_volumes()); });
 }
 
+Result<void> InProcessControlPlane::check_none_missing(const std::string& refused) {
+    return impl_->with([&](Manager& m) { return m.check_none_missing(refused); });
+}
+
 ArrayInfo InProcessControlPlane::inspect() {
     const std::scoped_lock lock(impl_->mutex);
     ArrayInfo info = impl_->manager->info(impl_->now());

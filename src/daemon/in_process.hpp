@@ -53,6 +53,8 @@ class InProcessControlPlane final : public client::ControlPlane, public Inspecto
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name) override;
     Result<std::vector<nvme::VolumeRecord>> list_volumes() override;
     ArrayInfo inspect() override;
+    /// Manager::check_none_missing().
+    Result<void> check_none_missing(const std::string& refused);
 
     TickReport tick();
     /// While suspended every call answers kState and nothing ticks: what clients see when the daemon is away.

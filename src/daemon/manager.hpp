@@ -99,6 +99,10 @@ class Manager {
     [[nodiscard]] const StartReport& start_report() const { return report_; }
     [[nodiscard]] ArrayInfo info(std::uint64_t now_ms) const;
     [[nodiscard]] std::uint64_t term() const { return records_.term; }
+    /// kState where an SSD of the map is missing, or its store is an older copy: volumes can then be read,
+    /// and none can be made or deleted. `refused`: what was to be done, as a sentence ("... was not
+    /// created").
+    Result<void> check_none_missing(const std::string& refused);
     /// Why no change can be stored now; empty: changes can, as far as is known.
     [[nodiscard]] std::string read_only() const;
 
@@ -198,7 +202,6 @@ class Manager {
     // manager_volumes.cpp
     Result<nvme::VolumeRecord*> find(const std::string& name);
     Result<void> check_client(nvme::ClientId client) const;
-    Result<void> check_none_missing(const std::string& refused);
     Result<void> check_create(const client::CreateVolume& request) const;
     Result<nvme::VolumeId> free_volume_id() const;
     Result<nvme::VolumeRecord> new_record(nvme::ClientId owner, const client::CreateVolume& request) const;

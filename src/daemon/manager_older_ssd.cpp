@@ -56,7 +56,7 @@ const Manager::Drive* Manager::older_in(std::uint32_t slot) const {
 
 Error Manager::missing_error(std::uint32_t slot) const {
     if (const Drive* older = older_in(slot)) return error(Errc::kIo, "{}", older->older);
-    return error(Errc::kIo, "the SSD of slot {} is missing; bring it back and restart gnstord", slot);
+    return error(Errc::kIo, "the SSD of slot {} is missing; bring it back and start the array again", slot);
 }
 
 /// Of an SSD of the map that holds a volume's earlier life: a VID is given out again only after every SSD has

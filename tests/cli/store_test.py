@@ -200,13 +200,38 @@ class Store(Programs):
         old = store.read_bytes()
         self.cli("ssd", "format", store, "--capacity", "64MiB", "--force")
         self.assertTrue(self.fetched("object") == data, "its other replica is read")
-        self.objects("put", self.root / "object", "more", code=1, says="slot 1 is missing")
+        refused = self.objects("put", self.root / "object", "more", code=1, says="'more' was not stored: the SSD of slot 1 is missing")
+        self.assertNotIn(b"gnstord", refused.stderr, "none serves a store")
         (self.store / "records.db").rename(self.root / "records.db")
         for words in (("cat", "object"), ("rm", "object"), ("ls",)):
             self.objects(*words, code=1, says="is new")
         (self.root / "records.db").rename(self.store / "records.db")
         store.write_bytes(old)
         self.assertEqual(self.fetched("object"), data, "what was asked meanwhile has changed nothing")
+
+    def test_a_put_that_an_absent_drive_refuses_removes_nothing_and_reads_nothing(self):
+        self.objects("put", self.write("object", b"contents"), *SMALL)
+        self.to_stop.append(self.store)
+        self.ask("up", "--dir", self.store)
+        self.ask("volume", "create", "begun", "1MiB", "--dir", self.store, "--as", "gnstor-objects")
+        self.ask("down", "--dir", self.store)
+        (self.store / "begun.putting").write_bytes(b"")
+        store = self.store / "ssd-1.store"
+        old = store.read_bytes()
+        self.cli("ssd", "format", store, "--capacity", "64MiB", "--force")
+        reader, writer = os.pipe()
+        os.write(writer, b"more")
+        # The other end stays open: a put that waits for the end of its input would not come to its own.
+        put = subprocess.Popen([GNSTOR, "put", "-", "more", "--store", str(self.store)], env=self.env, stdin=reader, stderr=subprocess.PIPE)
+        _, said = put.communicate(timeout=DEADLINE_S)
+        os.close(writer)
+        os.close(reader)
+        self.assertEqual(put.returncode, 1, said)
+        self.assertIn(b"'more' was not stored: the SSD of slot 1 is missing", said)
+        self.assertNotIn(b"is removed", said)
+        store.write_bytes(old)
+        said = self.objects("put", self.write("next", b"next")).stderr
+        self.assertIn(b"the put of 'begun' was interrupted before its end; what there was of it is removed", said)
 
     def test_a_drive_under_another_name_is_missing_and_no_new_one_takes_its_place(self):
         self.objects("put", self.write("object", self.random.randbytes(300_000)), *SMALL)
