@@ -6,6 +6,7 @@
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
 
+#include <gnstor/base/shell_word.hpp>
 #include <gnstor/base/units.hpp>
 
 #include <fmt/ranges.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <utility>
 
 namespace gnstor::cli {
@@ -49,11 +51,29 @@ std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";
 }
 
-/// gnstord in the foreground writes no log, and its socket can lie in another folder.
-std::string how_to_serve_without_log(const Context& c) {
+/// A place for gnstord's socket that this user may write: the one that was asked for, or a usual one. Empty:
+/// none is known.
+std::string writable_socket(const Context& c) {
+    std::vector<std::filesystem::path> places{"/run/gnstor.sock"};
+    if (!c.socket.empty()) places.insert(places.begin(), c.socket);
+    if (const char* own = std::getenv("XDG_RUNTIME_DIR"); own != nullptr && *own != 0)
+        places.push_back(std::filesystem::path(own) / "gnstor.sock");
+    for (const std::filesystem::path& place : places) {
+        const std::filesystem::path folder = place.has_parent_path() ? place.parent_path() : ".";
+        if (::access(folder.c_str(), W_OK) == 0) return place.string();
+    }
+    return "";
+}
+
+/// For a folder on a read-only file system: gnstord in the foreground writes no log, and its socket can lie
+/// in another folder.
+std::string how_to_serve_read_only(const Context& c) {
+    const std::string socket = writable_socket(c);
     return fmt::format(
-        "make the folder writable, or serve it for reading by 'gnstor up --foreground --dir {} --socket {}'",
-        c.directory, c.socket.empty() ? "/run/gnstor.sock" : c.socket);
+        "make the file system writable, or serve the array for reading by `gnstor up --foreground --dir {} "
+        "--socket {}`{}",
+        shell_word(c.directory), socket.empty() ? "PATH" : shell_word(socket),
+        socket.empty() ? ", with a PATH in a folder that you may write" : "");
 }
 
 bool healthy(const Context& c) {
@@ -134,8 +154,8 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
     if (const std::string why = about->at("read_only").get<std::string>(); !why.empty())
         text += "READ-ONLY: " + why + "\n";
     if (!nodes.empty())
-        text += fmt::format("next: 'gnstor put FILE --dir {}', 'gnstor status --dir {}'; logs lie in {}\n",
-                            c.directory, c.directory, c.directory);
+        text += fmt::format("next: `gnstor put FILE --dir {0}`, `gnstor status --dir {0}`; logs lie in {1}\n",
+                            shell_word(c.directory), c.directory);
     for (const json& note : about->at("notes")) text += "note: " + note.get<std::string>() + "\n";
     for (const json& warning : about->at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";
     c.out.text(text);
@@ -184,8 +204,9 @@ int already_up(const Context& c, const UpOptions& o) {
     if (of_folder != listener)
         return c.out.fail(error(Errc::kBusy,
                                 "gnstord (process {}) answers at {}, but for another folder than {}; choose "
-                                "another --socket, or stop it with 'gnstor down --socket {}'",
-                                listener, c.socket_path().string(), c.directory, c.socket_path().string()));
+                                "another --socket, or stop it with `gnstor down --socket {}`",
+                                listener, c.socket_path().string(), c.directory,
+                                shell_word(c.socket_path().string())));
     if (const Result<void> serves = wait_until_it_serves(c, o, listener); !serves.ok())
         return c.out.fail(serves.error());
     return show_up(c, o, false, listener);
@@ -241,7 +262,7 @@ int up(const Context& c, UpOptions o) {
     if (o.foreground) return run_in_foreground(c, o);
     o.log_from = end_of_log(log_file(c));
     const Result<pid_t> pid =
-        spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c), how_to_serve_without_log(c));
+        spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c), how_to_serve_read_only(c));
     if (!pid.ok()) return c.out.fail(pid.error());
     bool ended = false;
     const bool answered = wait_until(left(o), [&] {

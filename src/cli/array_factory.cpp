@@ -3,6 +3,7 @@
 
 #include <gnstor/embedded_array.hpp>
 
+#include <gnstor/base/shell_word.hpp>
 #include <gnstor/base/uuid.hpp>
 
 #include "cli/object_store.hpp"
@@ -295,8 +296,8 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
               options.directory.string());
     if (!create && present == 0 && there) return stores_missing;
     if (!create && present == 0)
-        return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
-                     options.directory.string(), options.directory.string());
+        return error(Errc::kNotFound, "there is no store in {}; `gnstor put --store {} FILE` begins one",
+                     options.directory.string(), shell_word(options.directory.string()));
     if (folder && present == 0 && !there) folder->begin();
     // Records beside the SSDs tell an SSD that is an older copy of itself. Reading makes none where there are
     // none: then each command learns what there is from the SSDs.

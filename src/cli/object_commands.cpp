@@ -5,6 +5,7 @@
 #include "cli/target_file.hpp"
 
 #include <gnstor/base/log.hpp>
+#include <gnstor/base/shell_word.hpp>
 #include <gnstor/base/units.hpp>
 
 #include <unistd.h>
@@ -52,8 +53,8 @@ Result<std::unique_ptr<ObjectStore>> open(const Context& c, const ObjectOptions&
     GN_ASSIGN(options.ssd_capacity_bytes, parse_bytes(o.capacity));
     std::error_code failed;
     if (!create && !std::filesystem::is_directory(o.store, failed))
-        return error(Errc::kNotFound, "there is no store in {}; 'gnstor put --store {} FILE' begins one",
-                     o.store, o.store);
+        return error(Errc::kNotFound, "there is no store in {}; `gnstor put --store {} FILE` begins one",
+                     o.store, shell_word(o.store));
     return open_object_store(options, create);
 }
 

@@ -16,6 +16,25 @@
 extern char** environ;
 
 namespace gnstor::cli {
+namespace {
+
+bool is_full(int why) {
+    return why == ENOSPC || why == EDQUOT;
+}
+
+/// What to do about a log that cannot be opened for this reason.
+std::string advise_on_log(int why, const std::filesystem::path& log, const std::string& on_read_only) {
+    if (why == EROFS) return "; " + on_read_only;
+    if (is_full(why)) return "; free some disk space";
+    if (why == EACCES || why == EPERM)
+        return fmt::format(
+            "; it or its folder {} belongs to another user or is not writable: make both writable, or choose "
+            "another folder with --dir",
+            log.parent_path().string());
+    return "";
+}
+
+}  // namespace
 
 void hold_standard_descriptors() {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
@@ -33,7 +52,7 @@ std::filesystem::path find_daemon() {
 }
 
 Result<pid_t> spawn_detached(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                             const std::filesystem::path& log, const std::string& without_log) {
+                             const std::filesystem::path& log, const std::string& on_read_only) {
     std::vector<std::string> words{program.string()};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
@@ -42,10 +61,12 @@ Result<pid_t> spawn_detached(const std::filesystem::path& program, const std::ve
     // Opened here, so that an error names the log and not the program. It is the program's descriptors 1
     // and 2.
     const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (out < 0)
-        return error(errno == EROFS || errno == EACCES ? Errc::kPermission : Errc::kIo,
-                     "{} cannot be started: its log {} cannot be written: {}; {}",
-                     program.filename().string(), log.string(), std::strerror(errno), without_log);
+    if (out < 0) {
+        const int why = errno;
+        return error(why == EROFS || why == EACCES ? Errc::kPermission : Errc::kIo,
+                     "{} cannot be started: its log {} cannot be written: {}{}", program.filename().string(),
+                     log.string(), std::strerror(why), advise_on_log(why, log, on_read_only));
+    }
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&files);
@@ -75,7 +96,7 @@ bool alive(pid_t pid) {
 Result<void> write_over(const std::filesystem::path& file, const std::string& text) {
     const auto refuse = [&file] {
         const int why = errno;
-        const char* const what_to_do = why == ENOSPC || why == EDQUOT ? "; free some disk space" : "";
+        const char* const what_to_do = is_full(why) ? "; free some disk space" : "";
         return error(Errc::kIo, "{} cannot be written: {}{}", file.string(), std::strerror(why), what_to_do);
     };
     std::error_code failed;

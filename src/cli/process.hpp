@@ -22,9 +22,9 @@ void hold_standard_descriptors();
 /// The program `name` beside this one, or what the environment variable GNSTORD names.
 [[nodiscard]] std::filesystem::path find_daemon();
 /// Starts a program in a session of its own, its output appended to `log`; returns its process id.
-/// `without_log`: the advice for a log that cannot be written.
+/// `on_read_only`: the advice where the log lies on a read-only file system.
 Result<pid_t> spawn_detached(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                             const std::filesystem::path& log, const std::string& without_log);
+                             const std::filesystem::path& log, const std::string& on_read_only);
 /// Whether a process of this user with that id is there.
 [[nodiscard]] bool alive(pid_t pid);
 /// Overwrites the file in place: on a full disk, the space of a file that a killed process left is enough.

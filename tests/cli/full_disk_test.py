@@ -3,10 +3,8 @@
 import contextlib
 import errno
 import os
-import pathlib
 import re
 import shlex
-import signal
 import sqlite3
 import subprocess
 
@@ -78,9 +76,7 @@ class FullDisk(Programs):
         folders = [self.dir / f"node-{i}" for i in (0, 1)]
         names = [sorted(path.name for path in folder.iterdir()) for folder in folders]
         for folder in folders:
-            pid = int((folder / "node.pid").read_text())
-            os.kill(pid, signal.SIGKILL)
-            self.until(lambda pid=pid: not self.lives(pid), "a killed node is still there")
+            self.kill(int((folder / "node.pid").read_text()))
         self.kill_daemon()
         self.fill(disk)
         self.assertIn("is full", self.ask("up")["read_only"])
@@ -94,13 +90,6 @@ class FullDisk(Programs):
         for folder in folders:
             self.assertEqual(sorted(path.name for path in folder.iterdir()), ["node.lock", "ssd-0.store"])
 
-    @staticmethod
-    def lives(pid):
-        try:
-            return "State:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text()
-        except FileNotFoundError:
-            return False
-
     def test_up_on_a_read_only_file_system_names_the_log_and_a_command_that_serves(self):
         disk = self.disk(64)
         data = self.begin()
@@ -108,7 +97,10 @@ class FullDisk(Programs):
         socket = self.root / "sock"
         refused = self.cli("up", "--socket", socket, code=1, says=f"its log {self.dir / 'gnstord.log'} cannot be written: Read-only file system")
         self.assertNotIn(b"GNSTORD", refused.stderr)
-        advice = re.search(rb"by 'gnstor ([^']*)'", refused.stderr)[1].decode()
+        # Without --socket a place is named that this user may write, or the user is asked for one.
+        named = re.search(rb"--socket ([^ `]*)`", self.cli("up", code=1).stderr)[1].decode()
+        self.assertTrue(named == "PATH" or os.access(os.path.dirname(named), os.W_OK), named)
+        advice = re.search(rb"by `gnstor ([^`]*)`", refused.stderr)[1].decode()
         serving = subprocess.Popen([GNSTOR, *shlex.split(advice)], env=self.env)
         try:
             self.until(lambda: serving.poll() is None and self.cli("status", "--socket", socket, code=None).returncode == 0, "gnstord does not start")
@@ -116,6 +108,20 @@ class FullDisk(Programs):
         finally:
             serving.terminate()
             serving.wait(DEADLINE_S)
+
+    def test_up_says_of_a_log_that_has_no_room_or_another_owner_what_helps(self):
+        place = self.small_disk("inodes", "size=1m,nr_inodes=2")  # for itself and the array's folder
+        if place is not None:
+            full = self.cli("up", "--dir", place / "array", code=1, says="No space left on device; free some disk space")
+            self.assertNotIn(b"--foreground", full.stderr)
+        self.root.chmod(0o755)
+        self.dir.mkdir(0o555)
+        nobody = {"user": 65534} if os.geteuid() == 0 else {}
+        if nobody and subprocess.run(["test", "-x", GNSTOR], **nobody, check=False).returncode != 0:
+            self.skipTest(f"{GNSTOR} is for its owner alone")
+        denied = self.cli("up", code=1, says="choose another folder with --dir", **nobody)
+        self.assertIn(f"its folder {self.dir} belongs to another user or is not writable".encode(), denied.stderr)
+        self.assertNotIn(b"--foreground", denied.stderr)
 
     def test_a_store_folder_whose_disk_is_full_is_read(self):
         disk = self.disk(40)

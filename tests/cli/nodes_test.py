@@ -49,12 +49,6 @@ class Nodes(Programs):
     def put(self, name, data, **more):
         return self.cli("put", self.write(name, data), name, **more)
 
-    def kill(self, pid, how=signal.SIGKILL):
-        fd = os.pidfd_open(pid)
-        os.kill(pid, how)
-        self.assertTrue(select.select([fd], [], [], DEADLINE_S)[0], "the killed process is still there")
-        os.close(fd)
-
     def test_files_go_through_processes_and_come_back(self):
         up = self.up()
         data = self.random.randbytes(5_000_001)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -87,14 +88,17 @@ class Programs(unittest.TestCase):
     def pid(self, folder=None):
         return int(((folder or self.dir) / "gnstord.pid").read_text())
 
-    def kill_daemon(self):
-        """SIGKILL, and until it is gone (its parent has ended, so somebody else reaps it)."""
-        pid = self.pid()
+    def kill(self, pid):
+        """SIGKILL, and until the process has ended (its parent has, so that another process reaps it)."""
         fd = os.pidfd_open(pid)
-        os.kill(pid, signal.SIGKILL)
-        import select
-        self.assertTrue(select.select([fd], [], [], DEADLINE_S)[0], "the killed daemon is still there")
-        os.close(fd)
+        try:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+            self.assertTrue(select.select([fd], [], [], DEADLINE_S)[0], f"process {pid} was killed and is still there")
+        finally:
+            os.close(fd)
+
+    def kill_daemon(self):
+        self.kill(self.pid())
 
     def until(self, condition, what):
         """Asks again and again; the asking takes its time."""
