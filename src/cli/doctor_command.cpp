@@ -85,8 +85,8 @@ int doctor(const Context& c, const std::vector<std::string>& addresses) {
     for (auto& [address, part] : parts) facts.parts.push_back(std::move(part));
     const std::vector<DoctorFinding> findings = diagnose(facts);
     const auto number = [&](Verdict verdict) {
-        return std::count_if(findings.begin(), findings.end(),
-                             [&](const DoctorFinding& f) { return f.verdict == verdict; });
+        return static_cast<std::uint64_t>(std::count_if(
+            findings.begin(), findings.end(), [&](const DoctorFinding& f) { return f.verdict == verdict; }));
     };
     json list = json::array();
     for (const DoctorFinding& f : findings)
@@ -97,8 +97,7 @@ int doctor(const Context& c, const std::vector<std::string>& addresses) {
     const auto problems = number(Verdict::kProblem), warnings = number(Verdict::kWarning);
     c.out.document({{"checks", list}, {"problems", problems}, {"warnings", warnings}});
     c.out.text(shown(findings));
-    c.out.text(fmt::format("{} problem{}, {} warning{}\n", problems, problems == 1 ? "" : "s", warnings,
-                           warnings == 1 ? "" : "s"));
+    c.out.text(fmt::format("{}, {}\n", counted(problems, "problem"), counted(warnings, "warning")));
     if (problems == 0) return kOk;
     return c.out.fail(error(Errc::kState, "{} of {} checks found what stands in the way of an array here",
                             problems, findings.size()));
