@@ -85,6 +85,7 @@ class Guest:
         self.process = None
         self.commands = 0
         self.boot_seconds = 0.0
+        self.went_back = 0
         self.sockets, self.ports = None, []
 
     def arguments(self):
@@ -173,10 +174,12 @@ class Guest:
 
     def check_kernel_log(self, expected=(), may_go_back=False):
         """What the kernel has said since it was asked last. PeerError where something is wrong in it that is none of `expected`: patterns
-        of whole lines. `may_go_back`: the load is heavy enough for its own rxe to lose the connection, which it then makes anew."""
+        of whole lines. `may_go_back`: the load is heavy enough for its own rxe to lose the connection, which it then makes anew; `went_back` counts
+        the times."""
         text = self.text("dmesg -r -c | tee -a /run/earlier-log")
-        if may_go_back:
-            expected = [*expected, *kernel_log.after_going_back(self.text("cat /run/earlier-log"))]
+        if may_go_back and (lost := kernel_log.went_back(text)):
+            self.went_back += lost
+            expected = [*expected, *kernel_log.CONNECTION_LOST]
         said, wrong = kernel_log.judge(text, expected)
         if wrong:
             raise PeerError("the guest's kernel warns: " + " | ".join(wrong[:10]) + (f" | and {len(wrong) - 10} lines more" if len(wrong) > 10 else ""))

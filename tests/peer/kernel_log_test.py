@@ -5,7 +5,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from kernel_log import after_going_back, judge  # noqa: E402
+from kernel_log import CONNECTION_LOST, judge, went_back  # noqa: E402
 
 REMOVING = '<6>[   27.069427] nvme nvme0: Removing ctrl: NQN "nqn.2026-11.io.gnstor:volume:disk"'
 CREATING = "<6>[   28.000000] nvme nvme0: creating 1 I/O queues."
@@ -38,15 +38,16 @@ class Judge(unittest.TestCase):
         self.assertEqual(self.wrong(REMOVING.replace("nvme0", "nvme1"), KEEP_ALIVE), [KEEP_ALIVE])
 
     def test_a_connection_that_the_hosts_own_rxe_lost_is_no_failure_and_any_other_is(self):
-        went_back = "<4>[  369.110750] rdma_rxe: rxe_reg_fast_mr: mr->lkey = 0x2a84 not free"
+        defect = "<4>[  369.110750] rdma_rxe: rxe_reg_fast_mr: mr->lkey = 0x2a84 not free"
         lost = ("<4>[  400.370240] nvme nvme0: I/O 69 QID 1 timeout", "<4>[  400.379437] nvme nvme0: starting error recovery")
         block_error = "<3>[  401.000000] blk_update_request: I/O error, dev nvme0n1, sector 8"
 
         def wrong(*lines):
-            return self.wrong(*lines, expected=after_going_back("\n".join(lines)))
-        self.assertEqual(wrong(went_back, *lost), [])
+            return self.wrong(*lines, expected=CONNECTION_LOST if went_back("\n".join(lines)) else ())
+        self.assertEqual(wrong(defect, *lost), [])
         self.assertEqual(wrong(*lost), list(lost))
-        self.assertEqual(wrong(went_back, *lost, block_error), [block_error])
+        self.assertEqual(wrong(defect, *lost, block_error), [block_error])
+        self.assertEqual([went_back("\n".join(lines)) for lines in (lost, (defect,), (defect, *lost), (defect, *lost, defect, *lost))], [0, 1, 1, 2])
 
     def test_all_lines_are_told_without_their_level_and_time(self):
         self.assertEqual(judge(f"{CREATING}\nodd")[0], ["nvme nvme0: creating 1 I/O queues.", "odd"])
