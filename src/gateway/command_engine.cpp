@@ -418,6 +418,11 @@ bool CommandEngine::needs_reclaim() {
     return needs;
 }
 
+bool CommandEngine::holds_others_back() const {
+    return std::any_of(under_way_.begin(), under_way_.end(),
+                       [](const auto& work) { return !work->begun && work->retry_ns == 0; });
+}
+
 void CommandEngine::stop() {
     stopped_ = true;
     for (const auto& work : under_way_) give_up(*work);

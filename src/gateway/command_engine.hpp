@@ -98,6 +98,8 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
         held_ = false;
         counters_.reclaims += reclaimed ? 1 : 0;
     }
+    /// Whether a command waits for resume() that has met no broken queue pair.
+    [[nodiscard]] bool holds_others_back() const;
     /// No change is begun, or it is again: the volume is between two epochs. Reads go on.
     void hold_changes(bool held) { changes_held_ = held; }
     /// The volume has another writer, or nobody knows: read only from now on.

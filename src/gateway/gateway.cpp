@@ -5,6 +5,7 @@
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/steps.hpp>
 
+#include "gateway/reclaim_pace.hpp"
 #include "gateway/record_file.hpp"
 #include "gnor/channel.hpp"
 
@@ -27,20 +28,18 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr auto kQuietLook = std::chrono::milliseconds(5);
 constexpr auto kQuietWait = std::chrono::seconds(1);
-constexpr auto kReclaimPause = std::chrono::seconds(1);
-/// Reads that other replicas could answer wait while a lost SSD is called: a tenth of the time at most.
-constexpr int kReclaimShare = 10;
 constexpr auto kRenewAfter = std::chrono::seconds(3);  ///< many writes may fail in one go
 constexpr auto kRenewPause = std::chrono::seconds(1);
 constexpr std::uint32_t kUnderWayMost = 1024;
-/// Of a trim: each is a command to every replica. A host that discards a whole disk in one command (Linux, if
-/// it is not told of a limit: 2 TiB) would find it given up by its deadline, again and again; and it sends as
-/// many at once as its queue holds (Linux: 127), of which the last one's time has begun, too.
+/// Of a trim: each is a command to every replica. A host that discards a whole disk in one command
+/// (Linux, if it is not told of a limit: 2 TiB) would find it given up by its deadline, again and again;
+/// and it sends as many at once as its queue holds (Linux: 127), of which the last one's time has begun,
+/// too.
 constexpr std::uint32_t kTrimChunksMost = 128;
 constexpr std::uint32_t kChannelDepth = 128;
 constexpr std::uint64_t kPoolBytes = 8u << 20;
-/// Commands for an SSD that does not answer keep theirs (SsdShares: of half of the places at most), and the
-/// others need some: 8 pieces of 64 KiB for each of 128 commands.
+/// Commands for an SSD that does not answer keep theirs (SsdShares: of half of the places at most), and
+/// the others need some: 8 pieces of 64 KiB for each of 128 commands.
 constexpr std::uint64_t kPoolBytesMost = 64u << 20;
 
 /// A name for the volume's contents that every opening gives alike, and no other volume (RFC 9562, 5.8).
@@ -112,7 +111,8 @@ struct Gateway::Impl {
 
     bool told_of_lease = false, told_of_record = false,
          told_of_renewal = false;  // the thread's own, as the next
-    Clock::time_point next_reclaim{}, next_renewal{};
+    ReclaimPace reclaim_pace;
+    Clock::time_point next_renewal{};
     std::mutex mutex;
     std::condition_variable stop_asked;
     bool stopping = false, record_wanted = false;
@@ -247,7 +247,7 @@ void Gateway::Impl::tend() {
         look_at_lease();
         tend_record();
         renew();
-        if (Clock::now() < next_reclaim) continue;
+        if (!reclaim_pace.due(Clock::now())) continue;
         bool needed = false;
         reactor->run([&] { needed = engine->needs_reclaim(); });
         if (needed) reclaim();
@@ -281,8 +281,8 @@ void Gateway::Impl::tend_record() {
     reactor->wake();
 }
 
-/// No request is begun any more; whether all that were have ended. Where an SSD holds them back for long it
-/// is tried another time.
+/// No request is begun any more; whether all that were have ended. Where an SSD holds them back for long
+/// it is tried another time.
 bool Gateway::Impl::hold_until_quiet() {
     const auto began = Clock::now();
     bool quiet = false;
@@ -300,9 +300,12 @@ void Gateway::Impl::reclaim() {
     const bool quiet = hold_until_quiet();
     Result<void> done;
     if (quiet) done = client.reclaim();
-    reactor->run([&] { engine->resume(quiet && done.ok()); });
-    const auto now = Clock::now();
-    next_reclaim = now + std::max<Clock::duration>(kReclaimPause, (now - began) * kReclaimShare);
+    bool others_waited = false;
+    reactor->run([&] {
+        others_waited = engine->holds_others_back();
+        engine->resume(quiet && done.ok());
+    });
+    reclaim_pace.ended(began, Clock::now(), others_waited);
     if (!quiet) return;
     if (done.ok())
         log_info("gateway of volume {}: connections to its SSDs were made anew", options.volume);
@@ -312,9 +315,9 @@ void Gateway::Impl::reclaim() {
 }
 
 /// A write that ended in doubt, some time ago, closes the epoch (ARRAY.md, rule 11): else the SSDs would
-/// remember all trims from then on, until they have no room for more. The next epoch is this gateway's own;
-/// hosts see a pause. Once the daemon was asked there is no way back: the SSDs may refuse changes of the old
-/// epoch already, so that those wait until it has answered.
+/// remember all trims from then on, until they have no room for more. The next epoch is this gateway's
+/// own; hosts see a pause. Once the daemon was asked there is no way back: the SSDs may refuse changes of
+/// the old epoch already, so that those wait until it has answered.
 void Gateway::Impl::renew() {
     const auto now = Clock::now();
     const bool held = volume->floor_is_held() || volume->renewing();

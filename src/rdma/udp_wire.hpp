@@ -33,6 +33,8 @@ struct UdpWireCounters {
     std::uint64_t send_full;         ///< how often the socket took no more: the rest was paced
     std::uint64_t receive_overruns;  ///< packets that the kernel dropped because its buffer was full
     std::uint64_t retransmissions;
+    std::uint64_t unreachable;  ///< ICMP messages: a packet did not reach its peer
+    std::uint64_t peers_ended;  ///< whose machines said that their process is gone: all their links ended
 };
 
 class LoopWire;

@@ -46,6 +46,11 @@ void Connection::flush() {
     responder_.flush();
 }
 
+void Connection::give_up() {
+    requester_.give_up();
+    end_both();
+}
+
 void Connection::end_both() {
     if (!failed() || failure_ != mlx5::kSyndromeNone) return;
     failure_ = requester_.failed() ? requester_.failure() : responder_.failure();

@@ -28,6 +28,10 @@ class Connection {
     bool next_completion(Completion& completion) { return requester_.next_completion(completion); }
     /// The peer is gone, or the owner wants no more.
     void flush();
+    /// The peer's process has ended: fails as after too many timeouts.
+    void give_up();
+    /// Requester::probe().
+    bool probe() { return requester_.probe(); }
 
     [[nodiscard]] bool failed() const noexcept { return requester_.failed() || responder_.failed(); }
     /// Why: of the half that failed first; kFlushed after flush().

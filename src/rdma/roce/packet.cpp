@@ -197,6 +197,13 @@ DecodeVerdict decode(std::span<const std::byte> bytes, Packet& packet) noexcept 
     return DecodeVerdict::kGood;
 }
 
+std::optional<QuotedPacket> decode_quoted(std::span<const std::byte> bytes) noexcept {
+    if (bytes.size() < sizeof(Bth)) return std::nullopt;
+    const std::byte* at = bytes.data();
+    const auto bth = take<Bth>(at);
+    return QuotedPacket{.queue_pair = be32(bth.reserved_qp) & kQpMask, .psn = be32(bth.ack_psn) & 0xFFFFFFu};
+}
+
 std::uint32_t encoded_bytes(const Packet& packet) noexcept {
     const std::uint32_t payload = packet.payload.bytes;
     return traits(packet.opcode).header_bytes + payload + pad_of(payload) + kIcrcBytes;

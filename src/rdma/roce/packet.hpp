@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -90,6 +91,14 @@ enum class DecodeVerdict : std::uint8_t {
 /// Decodes a UDP payload, ICRC included as its last four bytes (not checked here: icrc.hpp). `packet.payload`
 /// refers to `bytes`. On anything but kGood, `packet` is unspecified.
 [[nodiscard]] DecodeVerdict decode(std::span<const std::byte> bytes, Packet& packet) noexcept;
+
+/// What the first bytes of a packet tell where the rest was cut off, as in an ICMP message that quotes it.
+struct QuotedPacket {
+    std::uint32_t queue_pair = 0;  ///< destination
+    std::uint32_t psn = 0;
+};
+/// Nothing: fewer bytes than a base transport header has.
+[[nodiscard]] std::optional<QuotedPacket> decode_quoted(std::span<const std::byte> bytes) noexcept;
 
 /// Bytes that `packet` takes as a UDP payload, pad and ICRC included.
 [[nodiscard]] std::uint32_t encoded_bytes(const Packet& packet) noexcept;

@@ -120,7 +120,22 @@ void Requester::build(const Slot& entry, Packet& packet) const {
     }
 }
 
+void Requester::build_duplicate(Packet& packet) const {
+    packet = Packet{};
+    packet.queue_pair = options_.peer_queue_pair;
+    packet.psn = psn_of(unacknowledged_ - 1);
+    packet.opcode = Opcode::kSendOnly;
+    packet.ack_request = true;
+}
+
 bool Requester::next_packet(TimeNs now, Packet& packet) {
+    if (probe_due_) {
+        build_duplicate(packet);
+        ++counters_.probes;
+        probe_due_ = false;
+        probed_ = true;
+        return true;
+    }
     if (failed_ || rnr_until_ != kNever || cursor_entry_ == posted_) return false;
     const Slot& entry = slot(cursor_entry_);
     if (!may_send(entry)) return false;
@@ -149,6 +164,22 @@ void Requester::on_time(TimeNs now) {
     rewind();
 }
 
+bool Requester::probe() {
+    if (failed_ || highest_ == first_sequence(options_.start_psn)) return false;
+    if (unacknowledged_ == highest_) {
+        probe_due_ = true;
+        return true;
+    }
+    window_ = std::min(kProbePackets, options_.window_packets);
+    rewind();
+    return true;
+}
+
+bool Requester::unanswered(std::uint32_t psn) const noexcept {
+    const Sequence sequence = extend(psn, unacknowledged_);
+    return !failed_ && sequence < highest_ && sequence >= unacknowledged_ - (probed_ ? 1 : 0);
+}
+
 void Requester::rewind() noexcept {
     cursor_ = unacknowledged_;
     cursor_entry_ = done_;
@@ -165,10 +196,15 @@ void Requester::flush() {
     if (!failed_) fail(posted_, mlx5::kFlushed);
 }
 
+void Requester::give_up() {
+    if (!failed_) fail(done_, mlx5::kTransportRetryExceeded);
+}
+
 void Requester::fail(std::uint64_t index, mlx5::Syndrome status) noexcept {
     for (std::uint64_t i = done_; i < posted_; ++i) slot(i).status = i == index ? status : mlx5::kFlushed;
     done_ = cursor_entry_ = posted_;
     timer_at_ = rnr_until_ = kNever;
+    probe_due_ = probed_ = false;
     failed_ = true;
     failure_ = status;
 }

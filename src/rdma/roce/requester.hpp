@@ -30,7 +30,7 @@ namespace gnstor::rdma::roce {
 
 struct RequesterCounters {
     std::uint64_t packets = 0, retransmitted = 0, timeouts = 0, sequence_naks = 0, implied_naks = 0,
-                  rnr_naks = 0, ghosts = 0;
+                  rnr_naks = 0, ghosts = 0, probes = 0;
 };
 
 class Requester {
@@ -55,6 +55,15 @@ class Requester {
     bool next_completion(Completion& completion);
     /// Ends it: unfinished entries are flushed.
     void flush();
+    /// Ends it as too many timeouts do.
+    void give_up();
+    /// The next packet is one that a living peer answers: the oldest unacknowledged one, without waiting for
+    /// its timeout, or else an empty SEND with the number of the last that the peer has (a duplicate is
+    /// acknowledged and not executed, 9.7.4.3). False: nothing was sent on this connection yet, or it has
+    /// failed.
+    bool probe();
+    /// Whether a packet with this number went out and has no answer yet.
+    [[nodiscard]] bool unanswered(std::uint32_t psn) const noexcept;
     [[nodiscard]] bool failed() const noexcept { return failed_; }
     [[nodiscard]] mlx5::Syndrome failure() const noexcept { return failure_; }
     /// Nothing is posted that has not completed.
@@ -64,7 +73,7 @@ class Requester {
         return failed_ ? 0 : static_cast<std::uint32_t>(highest_ - unacknowledged_);
     }
     /// What goes out next went out before.
-    [[nodiscard]] bool sending_again() const noexcept { return cursor_ < highest_; }
+    [[nodiscard]] bool sending_again() const noexcept { return cursor_ < highest_ || probe_due_; }
     [[nodiscard]] const RequesterCounters& counters() const noexcept { return counters_; }
 
   private:
@@ -91,6 +100,7 @@ class Requester {
     }
     bool may_send(const Slot& entry) noexcept;
     void build(const Slot& entry, Packet& packet) const;
+    void build_duplicate(Packet& packet) const;
     void on_acknowledge(TimeNs now, const Packet& packet, Sequence sequence);
     void on_nak(TimeNs now, NakCode code, Sequence sequence);
     void on_rnr(TimeNs now, std::uint8_t timer, Sequence sequence);
@@ -122,7 +132,9 @@ class Requester {
     TimeNs rnr_since_ = 0;                            ///< the first of rnr_naks_
     std::uint64_t messages_ = 0, messages_done_ = 0;  ///< of entries that were posted, and that are done
     std::uint64_t send_limit_ =
-        kNever;  ///< SENDs with so many messages before them wait for credits (9.7.7.2)
+        kNever;               ///< SENDs with so many messages before them wait for credits (9.7.7.2)
+    bool probe_due_ = false;  ///< a duplicate of the last acknowledged packet is to go out
+    bool probed_ = false;     ///< it went out, and nothing has come since
     bool failed_ = false;
     mlx5::Syndrome failure_ = mlx5::kSyndromeNone;
     RequesterCounters counters_;

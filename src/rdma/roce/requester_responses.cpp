@@ -8,6 +8,7 @@ namespace gnstor::rdma::roce {
 
 void Requester::on_response(TimeNs now, const Packet& packet) {
     if (failed_) return;
+    probed_ = false;
     const Sequence sequence = extend(packet.psn, unacknowledged_);
     // Beyond what was sent: a ghost of an earlier connection, or a forgery. Before: an answer that came
     // twice.

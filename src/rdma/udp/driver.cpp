@@ -110,6 +110,7 @@ void Driver::Impl::forget(LinkEnd& link) {
     by_id.erase(link.id);
     link.flow->packets -= link.counted_on_their_way;
     link.flow->called -= link.called ? 1 : 0;
+    link.flow->owing -= link.owed > 0 ? 1 : 0;
     std::erase(link.flow->waiting, &link);
     if (--link.flow->links == 0)
         flows.erase(link.peer.gid);
@@ -139,6 +140,7 @@ std::uint32_t Driver::Impl::poll() {
     const roce::TimeNs now = clock();
     std::uint32_t work = receive(now);
     work += run_timers(now);
+    work += watch_peers(now);
     work += pump(now);
     serve_manager(now);
     if (!socket->flush()) ++work;  // paced: looked at again at once
@@ -170,6 +172,7 @@ Result<std::unique_ptr<Driver>> Driver::open(const UdpWireOptions& options, Reac
 
 Driver::Driver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
     impl_->reactor.watch(impl_->socket->fd());
+    if (impl_->socket->error_fd() != impl_->socket->fd()) impl_->reactor.watch(impl_->socket->error_fd());
     impl_->reactor.add(*this);
 }
 
@@ -191,6 +194,7 @@ Driver::~Driver() {
     if (!said)
         log_info("udp wire {}: closed, and {} peers have not said that they know of it", address(),
                  impl_->manager.disconnecting());
+    impl_->reactor.unwatch(impl_->socket->error_fd());
     impl_->reactor.unwatch(impl_->socket->fd());
 }
 

@@ -14,8 +14,8 @@ namespace {
 constexpr std::uint32_t kQueuePairMin = 2,
                         kQueuePairMax = roce::kQpMask - 1;  // 0, 1 and all ones are not ours
 constexpr std::uint32_t kWindowPacketsMin = 4;
-constexpr std::uint8_t kMtuCodeMax = 5;  // 4096
-constexpr roce::TimeNs kIdleErrorsNs = 10'000'000;
+constexpr std::uint8_t kMtuCodeMax = 5;     // 4096
+constexpr std::uint32_t kAllErrors = 1024;  // as a flood of forged ones goes on, no more
 
 constexpr std::uint32_t mtu_of(std::uint8_t code) noexcept {
     return 128u << code;
@@ -62,7 +62,6 @@ std::uint32_t Driver::Impl::random_psn() {
 
 // Events first: what they cause is among the messages.
 void Driver::Impl::serve_manager(roce::TimeNs now) {
-    if (!waiters.empty() || now >= errors_at) on_unreachable(now);
     if (now >= manager_deadline) {
         manager.on_time(now);
         manager_changed = true;
@@ -243,31 +242,12 @@ void Driver::Impl::finish(Waiter& waiter, std::optional<Error> failure) {
     waiter.changed.notify_all();
 }
 
-// The peer's kernel says that nobody has the port, or a router that there is no such machine.
-void Driver::Impl::on_unreachable(roce::TimeNs now) {
-    errors_at = now + kIdleErrorsNs;
-    IpAddress peer;
-    while (socket->unreachable(peer)) {
-        for (std::size_t i = waiters.size(); i-- > 0;) {
-            Waiter& waiter = *waiters[i];
-            if (waiter.peer != peer) continue;
-            manager.disconnect(now, waiter.id);
-            manager_changed = true;
-            finish(waiter,
-                   error(Errc::kNotFound,
-                         "cannot connect to {} port {} from {}: nobody there has UDP port {} open (its "
-                         "machine said so); see that the node runs and listens on that address",
-                         peer.text(), waiter.port, address_text, options.port));
-        }
-    }
-}
-
 Result<void> Driver::Impl::begin_connect(Waiter& waiter, std::span<const std::byte> private_data) {
     const LinkEnd* const user = find(waiter.qp);
     if (user != nullptr && user->state < LinkEnd::State::kTold)
         return error(Errc::kState, "cannot connect queue pair {:#x}: it is connected", waiter.qp);
     // What came back for packets of the past says nothing about this attempt.
-    on_unreachable(clock());
+    on_unreachable(clock(), kAllErrors);
     waiter.start_psn = random_psn();
     std::array<std::byte, 92> data{};
     roce::IpAddresses names;

@@ -7,13 +7,15 @@
 //     manager has closed it, it may still send what tells the peer why (a NAK);
 //   * next_timer <= the earliest deadline of any link; timed holds every link that has one.
 // Sources: driver.cpp (opening, closing, the public calls), driver_packets.cpp (packets and timers of links),
-// driver_connect.cpp (connection management). The reactor's thread, where nothing else is said.
+// driver_connect.cpp (connection management), driver_watch.cpp (peers that have ended). The reactor's thread,
+// where nothing else is said.
 #pragma once
 
 #include "rdma/roce/connection.hpp"
 #include "rdma/roce/connection_manager.hpp"
 #include "rdma/roce/message_budget.hpp"
 #include "rdma/roce/pacer.hpp"
+#include "rdma/roce/peer_watch.hpp"
 #include "rdma/roce/standing.hpp"
 #include "rdma/udp/address.hpp"
 #include "rdma/udp/answering.hpp"
@@ -100,6 +102,8 @@ struct Driver::Impl {
         std::uint32_t called = 0;      ///< links that may go on and have not been looked at yet
         std::deque<LinkEnd*> waiting;  ///< for room
         roce::Pacer pacer;             ///< of answers to its READs
+        std::uint32_t owing = 0;       ///< links to which the peer owes messages
+        roce::PeerWatch watch;
     };
     struct Requested {
         roce::CmMessage message;
@@ -151,8 +155,15 @@ struct Driver::Impl {
     Result<void> begin_connect(Waiter& waiter, std::span<const std::byte> private_data);
     void finish(Waiter& waiter, std::optional<Error> failure);
     void give_up(Waiter& waiter, std::uint32_t timeout_ms);
-    void on_unreachable(roce::TimeNs now);
     [[nodiscard]] std::uint32_t random_psn();
+
+    // driver_watch.cpp
+    std::uint32_t watch_peers(roce::TimeNs now);
+    void probe(const IpAddress& peer);
+    /// Takes at most so many ICMP messages; how many.
+    std::uint32_t on_unreachable(roce::TimeNs now, std::uint32_t most);
+    void on_port_closed(roce::TimeNs now, const Unreachable& message);
+    void end_all(const IpAddress& peer);
 
     const UdpWireOptions options;
     const IpAddress address;
@@ -186,6 +197,7 @@ struct Driver::Impl {
     Goodbye* goodbye = nullptr;  ///< ~Driver() waits
 
     roce::TimeNs receive_at = 0, errors_at = 0;
+    roce::TimeNs next_watch = roce::kNever;  ///< <= the earliest deadline of any Flow::watch
     Tap* tap = nullptr;
     UdpWireCounters tally{};
 
@@ -217,6 +229,9 @@ class LinkEnd final : public Link, private roce::MemoryPort {
     Result<void> post(const roce::Request& request) override;
     [[nodiscard]] bool full() const noexcept override { return connection.requester().full(); }
     void close() override;
+    /// Messages that the peer owes: those that were sent less those that came. The protocols above answer
+    /// each message by one (NVMe over Fabrics).
+    void note_owed(std::int64_t change);
     [[nodiscard]] bool listed() const noexcept { return in_ready || in_timed || in_touched; }
 
     Driver::Impl& driver;
@@ -236,6 +251,7 @@ class LinkEnd final : public Link, private roce::MemoryPort {
     std::uint64_t retransmissions_counted = 0;
     Driver::Impl::Flow* flow = nullptr;  ///< null when dead
     std::uint32_t counted_on_their_way = 0;
+    std::int64_t owed = 0;                    ///< note_owed(); below zero on the side that answers
     bool answer_asked = true;                 ///< by the last request that went out
     bool in_waiting = false, called = false;  ///< of the flow
 
@@ -249,6 +265,7 @@ class LinkEnd final : public Link, private roce::MemoryPort {
         return endpoint != nullptr && endpoint->take_receive(receive);
     }
     void received(const roce::Received& what) override {
+        if (what.status == mlx5::kSyndromeNone) note_owed(-1);
         if (endpoint != nullptr) endpoint->received(what);
     }
 };

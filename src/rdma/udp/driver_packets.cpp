@@ -64,6 +64,7 @@ void Driver::Impl::on_datagram(roce::TimeNs now, const Arrived& arrived) {
     }
     if (!icrc_good(arrived)) return;
     if (tap != nullptr && !tap->on_packet(false, arrived.headers, arrived.payload)) return;
+    link->flow->watch.heard(now);
     if (link->state == LinkEnd::State::kAccepted) {
         // The RTU was lost or overtaken (IBA 12.9.6): this packet says as much, if it comes from somebody
         // who has our REP, and so has the number that it begins with. Others are as good as lost: who sent
@@ -177,6 +178,7 @@ void Driver::Impl::end(LinkEnd& link, mlx5::Syndrome why) {
     Endpoint* const endpoint = link.endpoint;
     link.endpoint = nullptr;
     if (link.state < LinkEnd::State::kTold) link.state = LinkEnd::State::kTold;
+    link.note_owed(-link.owed);
     manager.disconnect(clock(), link.id);
     manager_changed = true;
     make_ready(link);
@@ -258,6 +260,8 @@ Result<void> LinkEnd::post(const roce::Request& request) {
             peer.text(), qp);
     }
     GN_TRY(connection.post(request));
+    if (request.kind == roce::RequestKind::kSend || request.kind == roce::RequestKind::kSendInvalidate)
+        note_owed(1);
     driver.make_ready(*this);
     return {};
 }
@@ -266,6 +270,7 @@ void LinkEnd::close() {
     if (state >= State::kTold) return;
     endpoint = nullptr;
     state = State::kTold;
+    note_owed(-owed);
     connection.flush();
     driver.count_flow(*this);
     driver.manager.disconnect(Driver::Impl::clock(), id);

@@ -353,11 +353,10 @@ void PacketSocket::note_path(const IpAddress& peer, std::uint32_t mtu) {
         address_.text(), peer.text(), mtu);
 }
 
-bool PacketSocket::unreachable(IpAddress& peer) {
-    std::array<std::byte, 64> data;
+bool PacketSocket::unreachable(Unreachable& message) {
     alignas(cmsghdr) std::array<std::byte, 512> control;
     for (;;) {
-        iovec vector{data.data(), data.size()};
+        iovec vector{message.bytes.data(), message.bytes.size()};
         sockaddr_storage to{};
         msghdr header{};
         header.msg_name = &to;
@@ -366,7 +365,8 @@ bool PacketSocket::unreachable(IpAddress& peer) {
         header.msg_iovlen = 1;
         header.msg_control = control.data();
         header.msg_controllen = control.size();
-        if (::recvmsg(udp_, &header, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return false;
+        const ssize_t quoted = ::recvmsg(udp_, &header, MSG_ERRQUEUE | MSG_DONTWAIT);
+        if (quoted < 0) return false;
         for (cmsghdr* one = CMSG_FIRSTHDR(&header); one != nullptr; one = CMSG_NXTHDR(&header, one)) {
             const bool v4 = one->cmsg_level == IPPROTO_IP && one->cmsg_type == IP_RECVERR;
             const bool v6 = one->cmsg_level == IPPROTO_IPV6 && one->cmsg_type == IPV6_RECVERR;
@@ -379,7 +379,14 @@ bool PacketSocket::unreachable(IpAddress& peer) {
             if (what.ee_errno != ECONNREFUSED && what.ee_errno != EHOSTUNREACH &&
                 what.ee_errno != ENETUNREACH)
                 continue;
-            peer = from_socket_address(to);
+            // The sender of the ICMP message follows (SO_EE_OFFENDER).
+            sockaddr_storage sender{};
+            std::memcpy(&sender, CMSG_DATA(one) + sizeof what,
+                        v4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+            message.peer = from_socket_address(to);
+            message.port_closed =
+                what.ee_errno == ECONNREFUSED && from_socket_address(sender) == message.peer;
+            message.quoted = std::span(message.bytes).first(static_cast<std::size_t>(quoted));
             return true;
         }
     }

@@ -44,6 +44,16 @@ struct Arrived {
     std::span<const std::byte> payload;  ///< until the next receive()
 };
 
+/// An ICMP message: a packet of ours did not reach `peer`.
+struct Unreachable {
+    IpAddress peer;
+    /// No process has the port, by a message from the peer's own address.
+    bool port_closed = false;
+    /// The first bytes of the packet's UDP payload, as many as the message quotes.
+    std::span<const std::byte> quoted;
+    std::array<std::byte, 64> bytes;
+};
+
 struct SocketCounters {
     std::uint64_t sent = 0, sent_bytes = 0, received = 0, received_bytes = 0;
     std::uint64_t malformed = 0;  ///< options, fragments, too long
@@ -79,8 +89,11 @@ class PacketSocket {
     void take_back() noexcept { --filled_; }
     /// Hands all that waits to the kernel; false: it took no more for now.
     bool flush();
-    /// An address from which "port unreachable" or the like came back since the last such call; false: none.
-    bool unreachable(IpAddress& peer);
+    /// Readable when ICMP messages about packets of this socket came, also where fd() is not.
+    [[nodiscard]] int error_fd() const noexcept { return udp_; }
+    /// Takes the next ICMP message that says that a packet did not reach its destination; false: none is
+    /// there.
+    bool unreachable(Unreachable& message);
 
     [[nodiscard]] const SocketCounters& counters() const noexcept { return counters_; }
 

@@ -2,7 +2,6 @@
 // for ten minutes: packets go out all the same.
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <netinet/ip_icmp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "rdma/udp/forged_icmp.hpp"
 #include "rdma/udp/rig.hpp"
 #include "rdma/udp/socket.hpp"
 #include "support/loopback.hpp"
@@ -20,56 +20,13 @@ namespace {
 using rig::FakeAcceptor;
 using rig::FakeEndpoint;
 using rig::Pair;
+using rig::to_address;
 using roce::RequestKind;
 
-sockaddr_in to_address(const std::string& text, std::uint16_t port = 0) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    inet_pton(AF_INET, text.c_str(), &address.sin_addr);
-    return address;
-}
-
-std::uint16_t checksum(std::span<const std::uint8_t> bytes) {
-    std::uint32_t sum = 0;
-    for (std::size_t i = 0; i < bytes.size(); i += 2) sum += bytes[i] * 256u + bytes[i + 1];
-    while (sum > 0xFFFF) sum = (sum >> 16) + (sum & 0xFFFF);
-    return static_cast<std::uint16_t>(~sum);
-}
-
-void put16(std::uint8_t* at, std::uint32_t value) {
-    at[0] = static_cast<std::uint8_t>(value >> 8);
-    at[1] = static_cast<std::uint8_t>(value);
-}
-
-/// RFC 792 and 1191: a packet from `own` to `peer`, UDP port `port` of both, fits `mtu` bytes and no more.
 bool forge_fragmentation_needed(const std::string& own, const std::string& peer, std::uint16_t port,
                                 std::uint16_t mtu) {
-    const int fd = ::socket(AF_INET, SOCK_RAW, IPPROTO_ICMP);
-    if (fd < 0) return false;
-    std::array<std::uint8_t, 8 + 20 + 8> message{};
-    message[0] = ICMP_DEST_UNREACH;
-    message[1] = ICMP_FRAG_NEEDED;
-    put16(&message[6], mtu);
-    std::uint8_t* const ip = &message[8];
-    ip[0] = 0x45;
-    put16(ip + 2, 4000);
-    put16(ip + 6, 0x4000);
-    ip[8] = 64;
-    ip[9] = IPPROTO_UDP;
-    const sockaddr_in from = to_address(own), to = to_address(peer);
-    std::memcpy(ip + 12, &from.sin_addr, 4);
-    std::memcpy(ip + 16, &to.sin_addr, 4);
-    put16(ip + 10, checksum(std::span(ip, 20)));
-    put16(ip + 20, port);
-    put16(ip + 22, port);
-    put16(ip + 24, 3980);
-    put16(&message[2], checksum(message));
-    EXPECT_EQ(
-        sendto(fd, message.data(), message.size(), 0, reinterpret_cast<const sockaddr*>(&from), sizeof from),
-        static_cast<ssize_t>(message.size()));
-    close(fd);
-    return true;
+    return rig::forge(
+        {.sender = own, .own = own, .peer = peer, .port = port, .code = ICMP_FRAG_NEEDED, .mtu = mtu});
 }
 
 /// Whether this kernel would send 3,000 bytes to `peer` in one packet.
@@ -118,10 +75,10 @@ TEST(PathMtu, ClaimsAboutItDoNotSilenceWarningsAboutPacketsThatWereNotSent) {
     const auto socket = PacketSocket::open(*parse_address(own), kPort, 1u << 20).value();
     if (!socket->sees_ip_headers()) GTEST_SKIP() << "no CAP_NET_RAW";
     ::testing::internal::CaptureStderr();
-    IpAddress who;
+    Unreachable message;
     for (int i = 0; i < 64; ++i) {
         EXPECT_TRUE(forge_fragmentation_needed(own, peer, kPort, 600));
-        EXPECT_FALSE(socket->unreachable(who));
+        EXPECT_FALSE(socket->unreachable(message));
     }
     // From a loopback address there is no way to another machine.
     socket->put(64, *parse_address("192.0.2.1"));
