@@ -5,10 +5,22 @@
 
 namespace gnstor::bench {
 
-CpuMeter::Reading CpuMeter::read() const {
+namespace {
+
+double seconds_of(clockid_t clock) {
     timespec t{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return {static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9, hardware_()};
+    clock_gettime(clock, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
+
+}  // namespace
+
+double thread_cpu_seconds() {
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
+}
+
+CpuMeter::Reading CpuMeter::read() const {
+    return {seconds_of(CLOCK_PROCESS_CPUTIME_ID), hardware_()};
 }
 
 double CpuMeter::initiator_seconds() const {

@@ -13,6 +13,9 @@
 
 namespace gnstor::bench {
 
+/// CPU time of the calling thread.
+[[nodiscard]] double thread_cpu_seconds();
+
 class CpuMeter {
   public:
     /// `hardware`: threads of this process, always in the same order; later ones may come to them.

@@ -37,10 +37,6 @@ constexpr char kVolume[] = "archive";
 constexpr std::uint32_t kStepsMin = 32;  ///< kernels that store, where the process may be killed
 constexpr int kKillWaitMs = 60'000;
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 /// The demo: what it carries from step to step. Members are destroyed from the last to the first.
 class Demo {
   public:

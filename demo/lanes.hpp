@@ -8,12 +8,17 @@
 #include "dissect.hpp"
 #include "jobs.hpp"
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace gnstor::demo {
+
+[[nodiscard]] inline double seconds_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 struct StoreOutcome {
     double seconds = 0;

@@ -21,10 +21,6 @@ struct Shape {
 
 constexpr std::uint32_t kMatchesMax = 1u << 22;
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 template <class T>
 Result<std::vector<T>> download(const simt::DeviceMemory& memory, std::size_t count) {
     std::vector<T> out(count);

@@ -4,9 +4,10 @@
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/time.hpp>
 
+#include "bench/cpu_meter.hpp"
+
 #include <algorithm>
 #include <bit>
-#include <ctime>
 
 namespace gnstor::bench {
 namespace {
@@ -15,12 +16,6 @@ constexpr std::uint32_t kRingEntries = 256;
 constexpr std::uint32_t kQueueEntries = 256;
 constexpr std::uint32_t kBatch = 32;
 constexpr std::uint64_t kStalledNs = 20'000'000'000;  // nothing came back for so long: it never will
-
-double thread_cpu_seconds() {
-    timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
-}
 
 std::uint32_t order_of(std::uint32_t blocks) {
     return static_cast<std::uint32_t>(std::countr_zero(blocks));

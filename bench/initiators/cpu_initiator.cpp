@@ -3,22 +3,16 @@
 
 #include <gnstor/simt/atomic.hpp>
 
+#include "bench/cpu_meter.hpp"
 #include "bench/initiators/bed.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <thread>
 
 namespace gnstor::bench {
 namespace {
 
 constexpr std::uint32_t kOpenLoopSamples = 1u << 16;  // of latency, a stream; beyond that a uniform choice
-
-double thread_cpu_seconds() {
-    timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
-}
 
 /// Where a stream is: whose, on which thread, and which part of its client's order it takes.
 struct Place {

@@ -1,6 +1,7 @@
 // doctor_facts.cpp: facts out of proc, sys, dev and the array's folder.
 #include "cli/doctor_facts.hpp"
 
+#include "rdma/udp_wire.hpp"
 #include "ssd/store_format.hpp"
 
 #include <arpa/inet.h>
@@ -17,8 +18,6 @@ namespace gnstor::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint16_t kPort = 4791;
 
 std::optional<std::string> first_line(const fs::path& file) {
     std::ifstream in(file);
@@ -87,7 +86,7 @@ std::vector<std::string> sockets_of_port(const fs::path& root, const std::string
             }
             const auto colon = local.find(':');
             if (colon == std::string::npos || inode.empty()) continue;
-            if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) != kPort) continue;
+            if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) != rdma::kRocePort) continue;
             const auto held = table_address(local.substr(0, colon));
             if (!wanted || is_any(*wanted) || is_any(held) || held == *wanted) inodes.push_back(inode);
         }

@@ -6,6 +6,8 @@
 // interface, a state, a named set) is passed over, or counts by the port that it names.
 #include "cli/doctor.hpp"
 
+#include "rdma/udp_wire.hpp"
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -17,7 +19,6 @@
 namespace gnstor::cli {
 namespace {
 
-constexpr std::uint32_t kRocePort = 4791;
 constexpr int kJumpsMost = 16;  // the kernel's own limit
 
 bool has(std::string_view line, std::string_view word) {
@@ -50,7 +51,7 @@ bool holds_port(std::string_view list) {
         if (!number(one.substr(0, dash), first)) continue;
         last = first;
         if (dash != std::string_view::npos && !number(one.substr(dash + 1), last)) last = 65535;
-        if (first <= kRocePort && kRocePort <= last) return true;
+        if (first <= rdma::kRocePort && rdma::kRocePort <= last) return true;
     }
     return false;
 }

@@ -1,6 +1,8 @@
 // doctor_machine.cpp: the system calls behind doctor_facts.hpp.
 #include "cli/doctor_facts.hpp"
 
+#include "rdma/udp_wire.hpp"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -29,7 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kCommandDeadline{5};
-constexpr std::uint16_t kPort = 4791;
 
 struct SocketAddress {
     sockaddr_storage bytes{};
@@ -56,7 +57,7 @@ std::optional<SocketAddress> socket_address(const std::string& text, std::uint16
 }
 
 int bind_roce_port(const std::string& address) {
-    const auto where = socket_address(address, kPort);
+    const auto where = socket_address(address, rdma::kRocePort);
     if (!where) return EADDRNOTAVAIL;
     const int fd = ::socket(where->bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return errno;

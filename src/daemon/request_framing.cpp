@@ -20,7 +20,7 @@ bool takes_body(std::string_view method) {
 }
 
 /// RFC 9110, 5.6.2.
-bool is_token(std::string_view text) {
+bool is_http_token(std::string_view text) {
     constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
     return !text.empty() && std::all_of(text.begin(), text.end(), [=](char c) {
         return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -110,7 +110,7 @@ void RequestFraming::take_line(std::string_view line) {
     if (line_ == 0) return take_request_line(text);
     // A blank before the colon or at the beginning (a line that goes on) is part of the name here: no token.
     const std::size_t colon = text.find(':');
-    if (colon == std::string_view::npos || !is_token(text.substr(0, colon)))
+    if (colon == std::string_view::npos || !is_http_token(text.substr(0, colon)))
         return void(refuse(400, "invalid_argument", "a line of the request's head is not 'name: value'"));
     return take_header(text.substr(0, colon), trimmed(text.substr(colon + 1)));
 }
@@ -125,7 +125,7 @@ void RequestFraming::take_request_line(std::string_view line) {
     later_than_1_0_ = version == "HTTP/1.1";
     takes_body_ = takes_body(request_.method);
     // A fragment ('#') is the client's own (RFC 9112, 3.2): some readers cut it off.
-    if (!is_token(request_.method) || target.empty() ||
+    if (!is_http_token(request_.method) || target.empty() ||
         target.find_first_of(" \t#") != std::string_view::npos || (!later_than_1_0_ && version != "HTTP/1.0"))
         return void(refuse(400, "invalid_argument", std::string(kNoRequest)));
 }

@@ -18,7 +18,6 @@ namespace gnstor::deengine {
 namespace {
 
 constexpr std::uint32_t kSixteenths = 16;
-constexpr std::uint32_t kProgramAttempts = 8;        ///< units tried for one copy
 constexpr std::uint8_t kCorrectedBeforeRewrite = 8;  ///< reads of a unit that needed correction
 
 }  // namespace

@@ -11,11 +11,6 @@
 #include <cstring>
 
 namespace gnstor::deengine {
-namespace {
-
-constexpr std::uint32_t kProgramAttempts = 8;  ///< units tried for one page
-
-}  // namespace
 
 Journal::Journal(Flash& flash, UnitPool& pool)
     : flash_(flash), pool_(pool), page_(nvme::kBlockBytes), records_(kJournalPayload) {

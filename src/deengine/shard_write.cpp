@@ -13,8 +13,6 @@ namespace {
 
 using nvme::Status;
 
-constexpr std::uint32_t kProgramAttempts = 8;  ///< units tried for one page before the write is given up
-
 void sector_crcs(const std::byte* data, std::uint32_t (&crcs)[nvme::kSectorsPerBlock]) {
     for (std::uint32_t s = 0; s < nvme::kSectorsPerBlock; ++s)
         crcs[s] = crc32c(data + std::size_t{s} * nvme::kSectorBytes, nvme::kSectorBytes);

@@ -26,6 +26,7 @@ namespace gnstor::deengine {
 enum class Stream : std::uint8_t { kUser, kCollector, kSystem };
 inline constexpr std::uint32_t kStreams = 3;
 inline constexpr std::uint32_t kNoUnit = 0xFFFFFFFFu;
+inline constexpr std::uint32_t kProgramAttempts = 8;  ///< units tried for one page before it is given up
 
 enum class UnitState : std::uint8_t {
     kFree,      ///< may be opened (perhaps after an erasure)

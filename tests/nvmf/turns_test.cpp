@@ -100,7 +100,7 @@ struct Case {
     bool udp;
     IoOpcode opcode;
 };
-class Turns : public ::testing::TestWithParam<Case> {
+class FairTurns : public ::testing::TestWithParam<Case> {
   protected:
     static RigOptions small_target(bool udp) {
         RigOptions options{.strict = false, .late_windows = udp ? 0u : 3u, .udp = udp, .target = {}};
@@ -110,14 +110,14 @@ class Turns : public ::testing::TestWithParam<Case> {
         return options;
     }
 };
-INSTANTIATE_TEST_SUITE_P(Wires, Turns,
+INSTANTIATE_TEST_SUITE_P(Wires, FairTurns,
                          ::testing::Values(Case{"LateReads", false, IoOpcode::kRead},
                                            Case{"LateWrites", false, IoOpcode::kWrite},
                                            Case{"UdpReads", true, IoOpcode::kRead},
                                            Case{"UdpWrites", true, IoOpcode::kWrite}),
                          [](const auto& p) { return std::string(p.param.name); });
 
-TEST_P(Turns, AGreedyClientWithManyQueuePairsLeavesAModestOneItsOwn) {
+TEST_P(FairTurns, AGreedyClientWithManyQueuePairsLeavesAModestOneItsOwn) {
     LoopRig rig(small_target(GetParam().udp));
     rig.make_volume();
     rig.make_volume(sample_record(kModestVolume, "modest", kModest));
@@ -159,7 +159,7 @@ TEST_P(Turns, AGreedyClientWithManyQueuePairsLeavesAModestOneItsOwn) {
     EXPECT_EQ(std::memcmp(modest.buffer.data(), modest.buffer.data() + 8192, 4096), 0);
 }
 
-TEST_P(Turns, AConnectionThatEndsWhileItsCommandsWaitLeavesNothing) {
+TEST_P(FairTurns, AConnectionThatEndsWhileItsCommandsWaitLeavesNothing) {
     LoopRig rig(small_target(GetParam().udp));
     rig.make_volume();
     for (int round = 0; round < 10; ++round) {

@@ -18,15 +18,6 @@
 namespace gnstor::deengine::sim {
 namespace {
 
-bool holds_record(const MediumPage& page) {
-    return page.recorded && !page.rotten_record && crc32c(&page.oob, offsetof(PageOob, crc)) == page.oob.crc;
-}
-
-bool is_whole(const MediumPage& page) {
-    return holds_record(page) && page.data != nullptr && !page.rotten_data &&
-           std::memcmp(page.data->crcs, page.oob.sector_crc, sizeof(page.oob.sector_crc)) == 0;
-}
-
 /// So many pages the unit of this serial held, as the journal says.
 std::uint32_t pages_told(const Medium& medium, std::uint32_t view, std::uint32_t serial) {
     const FlashGeometry& g = medium.options().geometry;

@@ -32,6 +32,15 @@ void make_noise(void* to, std::size_t bytes, std::uint64_t seed) {
 
 }  // namespace
 
+bool holds_record(const MediumPage& page) {
+    return page.recorded && !page.rotten_record && crc32c(&page.oob, offsetof(PageOob, crc)) == page.oob.crc;
+}
+
+bool is_whole(const MediumPage& page) {
+    return holds_record(page) && page.data != nullptr && !page.rotten_data &&
+           std::memcmp(page.data->crcs, page.oob.sector_crc, sizeof(page.oob.sector_crc)) == 0;
+}
+
 /// One shard's window on the medium.
 class Medium::View : public Flash {
   public:

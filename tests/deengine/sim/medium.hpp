@@ -34,6 +34,11 @@ struct MediumPage {
     bool weak = false;  ///< reads well, but needs correction
 };
 
+/// Its record is good.
+[[nodiscard]] bool holds_record(const MediumPage& page);
+/// Its record is good, and its contents are those that the record tells.
+[[nodiscard]] bool is_whole(const MediumPage& page);
+
 /// What becomes of an uncertain operation at a cut. A torn program leaves the first `data_bytes` and
 /// `record_bytes`; behind them is what was there before, or noise. A torn erase leaves a subset of pages.
 struct Fate {

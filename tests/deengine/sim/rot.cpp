@@ -20,16 +20,6 @@
 namespace gnstor::deengine::sim {
 namespace {
 
-bool holds_record(const MediumPage& page) {
-    return page.recorded && !page.rotten_record && crc32c(&page.oob, offsetof(PageOob, crc)) == page.oob.crc;
-}
-
-/// Its contents are those that its record tells.
-bool is_whole(const MediumPage& page) {
-    return page.data != nullptr && !page.rotten_data &&
-           std::memcmp(page.data->crcs, page.oob.sector_crc, sizeof(page.oob.sector_crc)) == 0;
-}
-
 /// What every image of a cut of this mode shows of a shard.
 class CertainPages {
   public:

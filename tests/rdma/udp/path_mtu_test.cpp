@@ -71,13 +71,13 @@ TEST(PathMtu, ThatSomebodyForgesStopsNoPayload) {
 
 TEST(PathMtu, ClaimsAboutItDoNotSilenceWarningsAboutPacketsThatWereNotSent) {
     const std::string own = gnstor::test::loopback_address(2), peer = gnstor::test::loopback_address(3);
-    constexpr std::uint16_t kPort = 47'915;
-    const auto socket = PacketSocket::open(*parse_address(own), kPort, 1u << 20).value();
+    constexpr std::uint16_t kForgedPort = 47'915;
+    const auto socket = PacketSocket::open(*parse_address(own), kForgedPort, 1u << 20).value();
     if (!socket->sees_ip_headers()) GTEST_SKIP() << "no CAP_NET_RAW";
     ::testing::internal::CaptureStderr();
     Unreachable message;
     for (int i = 0; i < 64; ++i) {
-        EXPECT_TRUE(forge_fragmentation_needed(own, peer, kPort, 600));
+        EXPECT_TRUE(forge_fragmentation_needed(own, peer, kForgedPort, 600));
         EXPECT_FALSE(socket->unreachable(message));
     }
     // From a loopback address there is no way to another machine.

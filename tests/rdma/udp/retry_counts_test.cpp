@@ -10,7 +10,7 @@ using rig::FakeEndpoint;
 using rig::Pair;
 using rig::RawPeer;
 
-constexpr std::uint32_t kQp = 9;
+constexpr std::uint32_t kRetryQp = 9;
 constexpr auto kLook = std::chrono::milliseconds(20);
 
 /// A peer that connects with these counts, and answers no SEND, or each by "no receive is posted".
@@ -22,7 +22,7 @@ class RetryCounts : public ::testing::Test {
     };
     Outcome send_to(std::uint8_t retry_count, std::uint8_t rnr_retries, bool answers) {
         Outcome outcome;
-        roce::CmMessage req = RawPeer::request(++number, kQp);
+        roce::CmMessage req = RawPeer::request(++number, kRetryQp);
         req.retry_count = retry_count;
         req.rnr_retries = rnr_retries;
         peer.send(req);
@@ -39,7 +39,7 @@ class RetryCounts : public ::testing::Test {
         // What was sent before its end is still to be counted after it.
         for (bool over = false; std::chrono::steady_clock::now() < deadline;) {
             while (peer.receive(packet, kLook)) {
-                if (packet.opcode != roce::Opcode::kSendOnly || packet.queue_pair != kQp) continue;
+                if (packet.opcode != roce::Opcode::kSendOnly || packet.queue_pair != kRetryQp) continue;
                 ++outcome.sends;
                 if (answers) refuse(reply->queue_pair, packet.psn);
             }
