@@ -6,6 +6,7 @@
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
 
+#include <gnstor/base/say.hpp>
 #include <gnstor/base/shell_word.hpp>
 #include <gnstor/base/units.hpp>
 
@@ -184,7 +185,7 @@ Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pi
         if (status->at("map_in_force").get<bool>()) return true;
         missing = fmt::format("{}", fmt::join(status->at("warnings").get<std::vector<std::string>>(), "; "));
         if (!missing.empty() && !std::exchange(said, true) && !c.out.json)
-            fmt::print(stderr, "gnstord is up and waits: {}\n", missing);
+            say(stderr, "gnstord is up and waits: {}\n", missing);
         return false;
     });
     if (ended)

@@ -5,6 +5,7 @@
 #include "daemon/array_address.hpp"
 #include "embedded/node_array.hpp"
 
+#include <gnstor/base/say.hpp>
 #include <gnstor/base/units.hpp>
 #include <gnstor/remote_array.hpp>
 
@@ -42,8 +43,8 @@ int node(const Context& c, NodeWords& o) {
     if (o.node.gateway.name.empty()) {
         o.node.array.shm_socket = std::filesystem::absolute(c.directory) / kNodeShmSocket;
         if (o.node.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {
-            fmt::print(stderr, "gnstor node: {} is too long for a socket: programs beside it take packets\n",
-                       o.node.array.shm_socket.string());
+            say(stderr, "gnstor node: {} is too long for a socket: programs beside it take packets\n",
+                o.node.array.shm_socket.string());
             o.node.array.shm_socket.clear();
         }
     }

@@ -38,6 +38,14 @@ class FullDisk(Programs):
         count("full_disks")
         return filler
 
+    def leave_in_log(self, free):
+        """The last 4 KiB of the log, which have their room on the disk, take so many bytes more."""
+        log = self.dir / "gnstord.log"
+        size = log.stat().st_size
+        end = -(-(size + free + 1) // 4096) * 4096 - free
+        with open(log, "ab") as f:
+            f.write(b"x" * (end - size - 1) + b"\n")
+
     def begin(self):
         """An array with an object, whose gnstord was killed."""
         self.ask("up", *SMALL)
@@ -66,6 +74,52 @@ class FullDisk(Programs):
         self.assertGreater(self.ask("status")["term"], before["term"])
         self.ask("put", self.root / "data", "other")
         self.assertEqual(self.cli("cat", "other").stdout, data)
+
+    def test_down_closes_an_array_whose_log_has_no_room(self):
+        disk = self.disk(60)
+        self.ask("up", *SMALL, "--durability", "process")
+        self.ask("put", self.write("data", self.random.randbytes(1 << 20)), "object")
+        self.leave_in_log(0)
+        self.fill(disk)
+        self.assertTrue(self.ask("down")["stopped"])
+        self.assert_closed()
+
+    def assert_closed(self):
+        for store in sorted(self.dir.glob("*.store")):
+            self.cli("ssd", "info", store, says="closed cleanly")
+
+    def test_gnstord_goes_on_and_closes_where_its_standard_error_takes_nothing(self):
+        for name in ("full", "pipe"):
+            with self.subTest(name):
+                if name == "full":
+                    error = os.open("/dev/full", os.O_WRONLY)
+                else:
+                    reader, error = os.pipe()
+                    os.close(reader)
+                with os.fdopen(error, "wb") as stream:
+                    daemon = subprocess.Popen([GNSTOR, "up", "--foreground", *SMALL], env=self.env, stdout=stream, stderr=stream)
+                self.until(lambda: daemon.poll() is not None or self.cli("status", code=None).returncode == 0, "gnstord does not start")
+                self.assertIsNone(daemon.returncode, "gnstord has ended")
+                self.ask("put", self.write("data", self.random.randbytes(1 << 16)), name)
+                daemon.terminate()
+                self.assertEqual(daemon.wait(DEADLINE_S), 0)
+                self.assert_closed()
+
+    def test_commands_and_nodes_go_on_where_standard_error_takes_nothing(self):
+        self.ask("up", *SMALL)
+        data = self.write("data", self.random.randbytes(1 << 16))
+        with open("/dev/full", "wb") as full:
+            for words in (("put", str(data), "object"), ("rm", "object")):
+                self.assertEqual(subprocess.run([GNSTOR, *words], env=self.env, stdout=subprocess.DEVNULL, stderr=full, check=False).returncode, 0)
+            self.assertEqual(subprocess.run([GNSTOR, "rm", "object"], env=self.env, stdout=subprocess.DEVNULL, stderr=full, check=False).returncode, 1)
+            folder = self.root / "node"
+            address = f"127.{100 + os.getpid() // 250 % 100}.{os.getpid() % 250}.11"
+            node = subprocess.Popen([GNSTOR, "node", "--listen", address, "--dir", folder, "--ssds", "1", "--capacity", "64MiB"],
+                                    env=self.env, stdout=full, stderr=full)
+        self.until(lambda: node.poll() is not None or (folder / "node.json").exists(), "the node does not start")
+        node.terminate()
+        self.assertEqual(node.wait(DEADLINE_S), 0)
+        self.cli("ssd", "info", folder / "ssd-0.store", says="closed cleanly")
 
     def test_nodes_whose_disk_is_full_are_read_after_a_kill(self):
         disk = self.disk(60)
