@@ -121,6 +121,23 @@ class FullDisk(Programs):
         self.assertEqual(node.wait(DEADLINE_S), 0)
         self.cli("ssd", "info", folder / "ssd-0.store", says="closed cleanly")
 
+    def test_a_gnstord_that_could_not_write_its_pid_file_is_found(self):
+        disk = self.disk(60)
+        self.ask("up", *SMALL)
+        self.ask("down")
+        self.leave_in_log(2000)
+        filler = self.fill(disk)
+        pid = self.ask("up")["pid"]
+        self.assertIn("gnstord.pid cannot be written", (self.dir / "gnstord.log").read_text())
+        self.assertFalse((self.dir / "gnstord.pid").exists())
+        again = self.ask("up")
+        self.assertEqual((again["started"], again["pid"]), (False, pid))
+        # Without its socket it is found by its lock.
+        (self.dir / "gnstord.sock").unlink()
+        self.assertEqual(self.ask("down")["pid"], pid)
+        filler.unlink()
+        self.assertEqual(self.ask("up")["read_only"], "")
+
     def test_nodes_whose_disk_is_full_are_read_after_a_kill(self):
         disk = self.disk(60)
         self.ask("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB")
