@@ -4,9 +4,11 @@
 #include "cli/node_process.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
+#include "cli/store_closing.hpp"
 #include "daemon/records.hpp"
 #include "embedded/node_array.hpp"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <unistd.h>
@@ -216,8 +218,10 @@ Result<std::size_t> stop_nodes(const fs::path& directory, const std::vector<Plan
     std::vector<NodeState> states = node_states(directory, plan);
     std::reverse(states.begin(), states.end());
     std::size_t stopped = 0;
+    std::vector<std::string> unfinished;
     for (const NodeState& state : states) {
         if (!state.pid) continue;
+        const StoresInUse stores = StoresInUse::of(*state.pid);
         if (::kill(*state.pid, SIGTERM) != 0 && errno != ESRCH)
             return error(Errc::kPermission, "{} (process {}) cannot be stopped: not yours", state.node.name,
                          *state.pid);
@@ -228,7 +232,12 @@ Result<std::size_t> stop_nodes(const fs::path& directory, const std::vector<Plan
                 "is kept",
                 state.node.name, *state.pid);
         ++stopped;
+        if (const std::string why = stores.unfinished(directory / state.node.name / kNodePidFile, *state.pid);
+            !why.empty())
+            unfinished.push_back(
+                fmt::format("{} (process {}) has ended, but {}", state.node.name, *state.pid, why));
     }
+    if (!unfinished.empty()) return error(Errc::kIo, "{}", fmt::join(unfinished, "; "));
     return stopped;
 }
 

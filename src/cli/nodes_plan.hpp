@@ -46,7 +46,8 @@ std::vector<NodeState> node_states(const std::filesystem::path& directory,
 Result<std::vector<NodeState>> start_nodes(const std::filesystem::path& directory,
                                            const std::vector<PlannedNode>& plan, const ArrayOptions& ssd,
                                            std::chrono::milliseconds deadline);
-/// SIGTERM, last one first, and until they have ended: how many there were.
+/// SIGTERM, last one first, and until they have ended: how many there were. kIo, when all have ended, where
+/// one did not close its stores.
 Result<std::size_t> stop_nodes(const std::filesystem::path& directory, const std::vector<PlannedNode>& plan,
                                std::chrono::milliseconds deadline);
 

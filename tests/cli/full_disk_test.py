@@ -46,6 +46,10 @@ class FullDisk(Programs):
         with open(log, "ab") as f:
             f.write(b"x" * (end - size - 1) + b"\n")
 
+    def assert_closed(self):
+        for store in sorted(self.dir.glob("*.store")):
+            self.cli("ssd", "info", store, says="closed cleanly")
+
     def begin(self):
         """An array with an object, whose gnstord was killed."""
         self.ask("up", *SMALL)
@@ -69,6 +73,9 @@ class FullDisk(Programs):
             refused = self.ask(*words, code=1)
             self.assertEqual(refused["code"], "no_space", refused)
             self.assertIn("read-only", refused["message"])
+        self.assertTrue(self.ask("down")["stopped"])
+        self.fill(disk)
+        self.assertIn("is full", self.ask("up")["read_only"])
         filler.unlink()
         self.until(lambda: self.ask("status")["read_only"] == "", "it stays read-only with room on its disk")
         self.assertGreater(self.ask("status")["term"], before["term"])
@@ -83,10 +90,6 @@ class FullDisk(Programs):
         self.fill(disk)
         self.assertTrue(self.ask("down")["stopped"])
         self.assert_closed()
-
-    def assert_closed(self):
-        for store in sorted(self.dir.glob("*.store")):
-            self.cli("ssd", "info", store, says="closed cleanly")
 
     def test_gnstord_goes_on_and_closes_where_its_standard_error_takes_nothing(self):
         for name in ("full", "pipe"):
