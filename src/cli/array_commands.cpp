@@ -1,4 +1,5 @@
 // array_commands.cpp: gnstor up, status, ssd list, client add, client list.
+#include "cli/background_process.hpp"
 #include "cli/cli.hpp"
 #include "cli/daemon_process.hpp"
 #include "cli/node_states.hpp"
@@ -41,7 +42,7 @@ struct UpOptions {
     std::vector<std::string> node_addresses;  ///< of them
     std::string listen;                       ///< of gnstord, over TCP
     std::vector<PlannedNode> plan;            ///< what comes of it
-    std::uintmax_t log_from = 0;              ///< where gnstord's log ended before this start
+    std::shared_ptr<BackgroundProcess> started;  ///< gnstord; null: it ran before
 };
 
 /// What `up` says to a daemon that starts; one that runs already works as it was told then.
@@ -175,7 +176,7 @@ Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pi
     std::string missing;
     bool ended = false, said = false;
     const bool serves = wait_until(left(o), [&] {
-        ended = !alive(pid);
+        ended = o.started ? o.started->ended() : !alive(pid);
         if (ended) return true;
         const Result<json> status = c.control(2s).get("/v1/status");
         if (!status.ok()) {
@@ -190,7 +191,7 @@ Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pi
     });
     if (ended)
         return error(Errc::kIo, "gnstord (process {}) ended before it served: {}", pid,
-                     last_words(log_file(c), o.log_from));
+                     o.started ? o.started->why_it_ended() : "see " + log_file(c).string());
     if (serves) return {};
     return error(
         Errc::kTimedOut,
@@ -261,25 +262,25 @@ int up(const Context& c, UpOptions o) {
     if (const Result<void> running = run_nodes(c, o); !running.ok()) return c.out.fail(running.error());
     if (healthy(c)) return already_up(c, o);
     if (o.foreground) return run_in_foreground(c, o);
-    o.log_from = end_of_log(log_file(c));
-    const Result<pid_t> pid =
-        spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c), how_to_serve_read_only(c));
-    if (!pid.ok()) return c.out.fail(pid.error());
+    Result<std::shared_ptr<BackgroundProcess>> started = BackgroundProcess::start(
+        find_daemon(), daemon_arguments(c, o), log_file(c), how_to_serve_read_only(c));
+    if (!started.ok()) return c.out.fail(started.error());
+    o.started = std::move(started).value();
+    const pid_t pid = o.started->pid();
     bool ended = false;
     const bool answered = wait_until(left(o), [&] {
-        ended = !alive(*pid);
+        ended = o.started->ended();
         return ended || healthy(c);
     });
-    if (ended)
-        return c.out.fail(error(Errc::kIo, "gnstord did not start: {}", last_words(log_file(c), o.log_from)));
+    if (ended) return c.out.fail(error(Errc::kIo, "gnstord did not start: {}", o.started->why_it_ended()));
     if (!answered) {
-        ::kill(*pid, SIGTERM);
+        ::kill(pid, SIGTERM);
         return c.out.fail(error(Errc::kTimedOut, "gnstord did not answer within {} s and was stopped; see {}",
                                 o.wait_s, log_file(c).string()));
     }
-    if (const Result<void> serves = wait_until_it_serves(c, o, *pid); !serves.ok())
+    if (const Result<void> serves = wait_until_it_serves(c, o, pid); !serves.ok())
         return c.out.fail(serves.error());
-    return show_up(c, o, true, *pid);
+    return show_up(c, o, true, pid);
 }
 
 int status(const Context& c) {

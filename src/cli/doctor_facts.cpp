@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint16_t kPort = 4791;
+constexpr std::uint16_t kRoceUdpPort = 4791;
 
 std::optional<std::string> first_line(const fs::path& file) {
     std::ifstream in(file);
@@ -87,7 +87,7 @@ std::vector<std::string> sockets_of_port(const fs::path& root, const std::string
             }
             const auto colon = local.find(':');
             if (colon == std::string::npos || inode.empty()) continue;
-            if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) != kPort) continue;
+            if (std::strtoul(local.c_str() + colon + 1, nullptr, 16) != kRoceUdpPort) continue;
             const auto held = table_address(local.substr(0, colon));
             if (!wanted || is_any(*wanted) || is_any(held) || held == *wanted) inodes.push_back(inode);
         }

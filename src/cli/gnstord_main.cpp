@@ -1,6 +1,7 @@
 // gnstord_main.cpp: the daemon program: opens the records and the array, serves the interface until SIGTERM
 // or SIGINT.
 #include "cli/array_factory.hpp"
+#include "cli/background_process.hpp"
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
@@ -35,8 +36,9 @@ struct DaemonOptions {
     bool quarantine = false;
 };
 
-int failed(const Error& e) {
+int failed(const Starter& starter, const Error& e) {
     say(stderr, "gnstord: {}\n", e.message);
+    starter.tell("gnstord: " + e.message);
     return 1;
 }
 
@@ -105,6 +107,9 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
 int main(int argc, char** argv) {
     using namespace gnstor;
     cli::hold_standard_descriptors();
+    ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_IGN);
+    const cli::Starter starter = cli::Starter::from_environment();
     cli::DaemonOptions options;
     std::string directory, socket, listen, token_file, socket_mode = "0600";
     CLI::App app("gnstord: the daemon of a GNStor array");
@@ -167,8 +172,6 @@ int main(int argc, char** argv) {
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-    ::signal(SIGPIPE, SIG_IGN);
-    ::signal(SIGXFSZ, SIG_IGN);
     const Result<void> served = cli::serve(options, signals);
-    return served.ok() ? 0 : cli::failed(served.error());
+    return served.ok() ? 0 : cli::failed(starter, served.error());
 }

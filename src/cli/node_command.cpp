@@ -1,4 +1,5 @@
 // node_command.cpp: gnstor node: SSDs of a folder, served to other processes and machines over the udp wire.
+#include "cli/background_process.hpp"
 #include "cli/cli.hpp"
 #include "cli/node_process.hpp"
 #include "cli/ssd_options.hpp"
@@ -21,6 +22,7 @@ struct NodeWords {
 };
 
 int node(const Context& c, NodeWords& o) {
+    const Starter starter = Starter::from_environment();
     Result<embedded::NodeAddress> where = embedded::parse_node_address(o.listen);
     if (!where.ok()) return c.out.fail(where.error());
     const Result<std::uint64_t> capacity = parse_bytes(o.capacity);
@@ -59,7 +61,9 @@ int node(const Context& c, NodeWords& o) {
         o.node.tcp->port = at->port;
     }
     const Result<void> served = run_node(o.node);
-    return served.ok() ? kOk : c.out.fail(served.error());
+    if (served.ok()) return kOk;
+    starter.tell("gnstor: " + served.error().message);
+    return c.out.fail(served.error());
 }
 
 }  // namespace

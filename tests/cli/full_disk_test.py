@@ -38,9 +38,9 @@ class FullDisk(Programs):
         count("full_disks")
         return filler
 
-    def leave_in_log(self, free):
+    def leave_in_log(self, free, name="gnstord.log"):
         """The last 4 KiB of the log, which have their room on the disk, take so many bytes more."""
-        log = self.dir / "gnstord.log"
+        log = self.dir / name
         size = log.stat().st_size
         end = -(-(size + free + 1) // 4096) * 4096 - free
         with open(log, "ab") as f:
@@ -141,6 +141,19 @@ class FullDisk(Programs):
         filler.unlink()
         self.assertEqual(self.ask("up")["read_only"], "")
 
+    def test_up_says_the_whole_error_of_a_gnstord_whose_log_has_no_room(self):
+        disk = self.disk(60)
+        self.ask("up", *SMALL)
+        self.ask("down")
+        (self.dir / "records.db").write_bytes(bytes(8192))
+        for free in (0, 30):
+            self.leave_in_log(free)
+            before = (self.dir / "gnstord.log").stat().st_size
+            filler = self.fill(disk)
+            self.cli("up", code=1, says="--quarantine-store")
+            self.assertEqual((self.dir / "gnstord.log").stat().st_size, before + free)
+            filler.unlink()
+
     def test_nodes_whose_disk_is_full_are_read_after_a_kill(self):
         disk = self.disk(60)
         self.ask("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB")
@@ -159,8 +172,11 @@ class FullDisk(Programs):
         self.assertEqual([sorted(path.name for path in folder.iterdir()) for folder in folders], names)
         # Without the files that a kill leaves there is no room for theirs: they say which one, and leave none.
         self.ask("down")
+        self.leave_in_log(20, "node-0.log")
         self.fill(disk)
+        # Whole, though the log takes its first bytes only.
         self.cli("up", code=1, says="node.pid cannot be written: No space left on device; free some disk space")
+        self.assertNotIn("free some", (self.dir / "node-0.log").read_text())
         for folder in folders:
             self.assertEqual(sorted(path.name for path in folder.iterdir()), ["node.lock", "ssd-0.store"])
 
