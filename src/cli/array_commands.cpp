@@ -1,4 +1,5 @@
-// array_commands.cpp: gnstor up, down, status, ssd list, client add, client list.
+// array_commands.cpp: gnstor up, status, ssd list, client add, client list.
+#include "cli/background_process.hpp"
 #include "cli/cli.hpp"
 #include "cli/daemon_process.hpp"
 #include "cli/node_states.hpp"
@@ -6,6 +7,7 @@
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
 
+#include <gnstor/base/say.hpp>
 #include <gnstor/base/shell_word.hpp>
 #include <gnstor/base/units.hpp>
 
@@ -40,7 +42,7 @@ struct UpOptions {
     std::vector<std::string> node_addresses;  ///< of them
     std::string listen;                       ///< of gnstord, over TCP
     std::vector<PlannedNode> plan;            ///< what comes of it
-    std::uintmax_t log_from = 0;              ///< where gnstord's log ended before this start
+    std::shared_ptr<BackgroundProcess> started;  ///< gnstord; null: it ran before
 };
 
 /// What `up` says to a daemon that starts; one that runs already works as it was told then.
@@ -174,7 +176,7 @@ Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pi
     std::string missing;
     bool ended = false, said = false;
     const bool serves = wait_until(left(o), [&] {
-        ended = !alive(pid);
+        ended = o.started ? o.started->ended() : !alive(pid);
         if (ended) return true;
         const Result<json> status = c.control(2s).get("/v1/status");
         if (!status.ok()) {
@@ -184,12 +186,12 @@ Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pi
         if (status->at("map_in_force").get<bool>()) return true;
         missing = fmt::format("{}", fmt::join(status->at("warnings").get<std::vector<std::string>>(), "; "));
         if (!missing.empty() && !std::exchange(said, true) && !c.out.json)
-            fmt::print(stderr, "gnstord is up and waits: {}\n", missing);
+            say(stderr, "gnstord is up and waits: {}\n", missing);
         return false;
     });
     if (ended)
         return error(Errc::kIo, "gnstord (process {}) ended before it served: {}", pid,
-                     last_words(log_file(c), o.log_from));
+                     o.started ? o.started->why_it_ended() : "see " + log_file(c).string());
     if (serves) return {};
     return error(
         Errc::kTimedOut,
@@ -260,79 +262,25 @@ int up(const Context& c, UpOptions o) {
     if (const Result<void> running = run_nodes(c, o); !running.ok()) return c.out.fail(running.error());
     if (healthy(c)) return already_up(c, o);
     if (o.foreground) return run_in_foreground(c, o);
-    o.log_from = end_of_log(log_file(c));
-    const Result<pid_t> pid =
-        spawn_detached(find_daemon(), daemon_arguments(c, o), log_file(c), how_to_serve_read_only(c));
-    if (!pid.ok()) return c.out.fail(pid.error());
+    Result<std::shared_ptr<BackgroundProcess>> started = BackgroundProcess::start(
+        find_daemon(), daemon_arguments(c, o), log_file(c), how_to_serve_read_only(c));
+    if (!started.ok()) return c.out.fail(started.error());
+    o.started = std::move(started).value();
+    const pid_t pid = o.started->pid();
     bool ended = false;
     const bool answered = wait_until(left(o), [&] {
-        ended = !alive(*pid);
+        ended = o.started->ended();
         return ended || healthy(c);
     });
-    if (ended)
-        return c.out.fail(error(Errc::kIo, "gnstord did not start: {}", last_words(log_file(c), o.log_from)));
+    if (ended) return c.out.fail(error(Errc::kIo, "gnstord did not start: {}", o.started->why_it_ended()));
     if (!answered) {
-        ::kill(*pid, SIGTERM);
+        ::kill(pid, SIGTERM);
         return c.out.fail(error(Errc::kTimedOut, "gnstord did not answer within {} s and was stopped; see {}",
                                 o.wait_s, log_file(c).string()));
     }
-    if (const Result<void> serves = wait_until_it_serves(c, o, *pid); !serves.ok())
+    if (const Result<void> serves = wait_until_it_serves(c, o, pid); !serves.ok())
         return c.out.fail(serves.error());
-    return show_up(c, o, true, *pid);
-}
-
-/// Whom `down` stops: who listens at the socket; failing that, who serves the folder, unless a socket was
-/// named and no folder.
-std::optional<pid_t> whom_to_stop(const Context& c) {
-    if (const std::optional<pid_t> listener = listener_of(c.socket_path())) return listener;
-    if (!c.socket.empty() && !c.directory_given) return std::nullopt;
-    return daemon_of(c.directory);
-}
-
-/// Nodes of the folder, which nobody uses any more.
-Result<std::size_t> stop_own_nodes(const Context& c, std::uint32_t wait_s) {
-    if (!c.socket.empty() && !c.directory_given) return std::size_t{0};
-    GN_ASSIGN(const std::vector<PlannedNode> plan, read_plan(c.directory));
-    return stop_nodes(c.directory, plan, std::chrono::seconds(wait_s));
-}
-
-int down(const Context& c, std::uint32_t wait_s) {
-    const std::optional<pid_t> pid = whom_to_stop(c);
-    const std::string where = c.socket.empty() ? c.directory : c.socket_path().string();
-    if (!pid) {
-        std::error_code failed;
-        const bool stale = std::filesystem::exists(c.socket_path(), failed);
-        const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);
-        if (!nodes.ok()) return c.out.fail(nodes.error());
-        json document{{"state", "down"}, {"stopped", false}, {"stale_socket", stale}};
-        if (*nodes != 0) document["nodes_stopped"] = *nodes;
-        c.out.document(document);
-        c.out.text(
-            fmt::format("gnstord is not running on {}{}\n", where,
-                        stale ? ": it was killed and left its socket; the next 'gnstor up' removes it" : ""));
-        if (*nodes != 0) c.out.text(fmt::format("{} nodes have stopped\n", *nodes));
-        return kOk;
-    }
-    if (!is_gnstord(*pid))
-        return c.out.fail(error(Errc::kState,
-                                "process {} listens at {}, but is not gnstord; stop it yourself", *pid,
-                                c.socket_path().string()));
-    if (::kill(*pid, SIGTERM) != 0)
-        return c.out.fail(
-            error(Errc::kPermission, "process {} of gnstord cannot be stopped: not yours", *pid));
-    if (!wait_until(std::chrono::seconds(wait_s), [&] { return !alive(*pid); }))
-        return c.out.fail(error(Errc::kTimedOut,
-                                "gnstord (process {}) has not stopped within {} s; wait for it, or kill it: "
-                                "what was acknowledged is kept",
-                                *pid, wait_s));
-    const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);
-    if (!nodes.ok()) return c.out.fail(nodes.error());
-    json document{{"state", "down"}, {"stopped", true}, {"pid", *pid}};
-    if (*nodes != 0) document["nodes_stopped"] = *nodes;
-    c.out.document(document);
-    c.out.text(fmt::format("gnstord (process {}) has stopped{}\n", *pid,
-                           *nodes != 0 ? fmt::format(", and {} nodes", *nodes) : ""));
-    return kOk;
+    return show_up(c, o, true, pid);
 }
 
 int status(const Context& c) {
@@ -461,13 +409,7 @@ void add_array_commands(CLI::App& app, Context& context) {
         context.action = [&context, o] { return up(context, *o); };
     });
 
-    auto wait_s = std::make_shared<std::uint32_t>(60);
-    CLI::App* stop = app.add_subcommand("down", "stop the array; its data stays");
-    stop->add_option("--wait", *wait_s, "seconds to wait until it has stopped")
-        ->check(CLI::Range(1, 3600))
-        ->capture_default_str();
-    stop->callback(
-        [&context, wait_s] { context.action = [&context, wait_s] { return down(context, *wait_s); }; });
+    add_down_command(app, context);
 
     app.add_subcommand("status", "the array at a glance")->callback([&context] {
         context.action = [&context] { return status(context); };

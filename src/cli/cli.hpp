@@ -41,6 +41,7 @@ void add_bench_command(CLI::App& app, Context& context);    ///< bench
 void add_doctor_command(CLI::App& app, Context& context);   ///< doctor
 void add_node_command(CLI::App& app, Context& context);     ///< node
 
+void add_down_command(CLI::App& app, Context& context);    ///< of these of the array: down
 void add_check_commands(CLI::App& ssd, Context& context);  ///< of `ssd`: check, recover
 
 /// What a command ends with: a wrong value of an option is wrong usage, as a wrong option is.

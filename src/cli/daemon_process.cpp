@@ -11,6 +11,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <sstream>
 #include <string>
 
 namespace gnstor::cli {
@@ -32,6 +34,23 @@ bool holds_open(pid_t pid, const fs::path& file) {
     return false;
 }
 
+/// The process that has locked a file or folder (flock), as the kernel lists it: proc_locks(5). File systems
+/// differ in the device that is listed, so the inode's number finds candidates, and their open files decide.
+std::optional<pid_t> locker_of(const fs::path& file) {
+    struct stat what = {};
+    if (::stat(file.c_str(), &what) != 0) return std::nullopt;
+    std::ifstream locks("/proc/locks");
+    for (std::string line; std::getline(locks, line);) {
+        std::istringstream words(line);
+        std::string number, kind, mandatory, access, place;
+        pid_t pid = 0;
+        if (!(words >> number >> kind >> mandatory >> access >> pid >> place) || kind != "FLOCK") continue;
+        const std::string inode = place.substr(place.rfind(':') + 1);
+        if (pid > 1 && inode == std::to_string(what.st_ino) && holds_open(pid, file)) return pid;
+    }
+    return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<pid_t> listener_of(const fs::path& socket) {
@@ -51,13 +70,19 @@ std::optional<pid_t> listener_of(const fs::path& socket) {
 }
 
 std::optional<pid_t> holder_of(const fs::path& pid_file, const fs::path& lock_file) {
-    const std::optional<pid_t> named = read_pid_file(pid_file);
-    if (!named || !alive(*named) || !holds_open(*named, lock_file)) return std::nullopt;
-    return named;
+    if (const std::optional<pid_t> named = read_pid_file(pid_file);
+        named && alive(*named) && holds_open(*named, lock_file))
+        return named;
+    // A pid file cannot be written on a full disk.
+    return locker_of(lock_file);
 }
 
 std::optional<pid_t> daemon_of(const fs::path& directory) {
-    return holder_of(directory / kPidFile, directory / kLockFile);
+    if (const std::optional<pid_t> holder = holder_of(directory / kPidFile, directory / kLockFile))
+        return holder;
+    // On a read-only file system LockedFile::take() may have had to lock the folder, as a 'put --store' does.
+    const std::optional<pid_t> locker = locker_of(directory);
+    return locker && is_gnstord(*locker) ? locker : std::nullopt;
 }
 
 namespace {

@@ -17,12 +17,13 @@ namespace gnstor::cli {
 /// does.
 [[nodiscard]] std::optional<pid_t> listener_of(const std::filesystem::path& socket);
 
-/// The process that a pid file names, if it holds this lock file open.
+/// The process that a pid file names, if it holds this lock file open; failing that, who has locked that
+/// file: where the disk was full there is no pid file, or one of an earlier process.
 [[nodiscard]] std::optional<pid_t> holder_of(const std::filesystem::path& pid_file,
                                              const std::filesystem::path& lock_file);
 
-/// The gnstord that serves a folder: what its pid file names, if that process holds the folder's lock file
-/// open. A pid file may outlive its process, and its number may be another's by now.
+/// The gnstord that serves a folder: holder_of() its pid file and lock file. A pid file may outlive its
+/// process, and its number may be another's by now.
 [[nodiscard]] std::optional<pid_t> daemon_of(const std::filesystem::path& directory);
 
 /// Whether the program of a process is gnstord, by its name.

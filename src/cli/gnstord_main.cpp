@@ -1,6 +1,7 @@
 // gnstord_main.cpp: the daemon program: opens the records and the array, serves the interface until SIGTERM
 // or SIGINT.
 #include "cli/array_factory.hpp"
+#include "cli/background_process.hpp"
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
@@ -11,6 +12,7 @@
 #include "daemon/sqlite_store.hpp"
 #include "daemon/token_file.hpp"
 
+#include <gnstor/base/say.hpp>
 #include <gnstor/base/units.hpp>
 #include <gnstor/remote_array.hpp>
 
@@ -34,8 +36,9 @@ struct DaemonOptions {
     bool quarantine = false;
 };
 
-int failed(const Error& e) {
-    fmt::print(stderr, "gnstord: {}\n", e.message);
+int failed(const Starter& starter, const Error& e) {
+    say(stderr, "gnstord: {}\n", e.message);
+    starter.tell("gnstord: " + e.message);
     return 1;
 }
 
@@ -71,29 +74,28 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     const RemovedAtEnd pid_file{options.array.directory / kPidFile};
     if (const Result<void> written = write_pid_file(pid_file.path, ::getpid()); !written.ok()) {
         // Whoever has the socket can ask it. On a disk that is full or read-only reading comes first.
-        fmt::print(stderr, "gnstord: {}; it goes on without\n", written.error().message);
+        say(stderr, "gnstord: {}; it goes on without\n", written.error().message);
     }
     GN_ASSIGN(std::unique_ptr<daemon::SqliteRecordStore> store,
               daemon::SqliteRecordStore::open(
                   {options.array.directory / daemon::kRecordsFile, options.quarantine}));
     if (!store->quarantined().empty())
-        fmt::print(stderr, "gnstord: the damaged record store lies in {}\n", store->quarantined().string());
+        say(stderr, "gnstord: the damaged record store lies in {}\n", store->quarantined().string());
     GN_ASSIGN(const std::unique_ptr<ServedArray> array, make_array(options.array, std::move(store)));
     daemon::Api api(array->control(), array->inspector());
     for (const std::string& warning : array->inspector().inspect().warnings)
-        fmt::print(stderr, "gnstord: {}\n", warning);
+        say(stderr, "gnstord: {}\n", warning);
     GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> tcp, serve_tcp(api, options));
     if (tcp)
-        fmt::print(stderr, "gnstord: serving {} on http://{}:{}, with the token in {}\n",
-                   options.array.directory.string(), options.tcp->host, tcp->port(),
-                   options.token_file.string());
+        say(stderr, "gnstord: serving {} on http://{}:{}, with the token in {}\n",
+            options.array.directory.string(), options.tcp->host, tcp->port(), options.token_file.string());
     // The last: who finds the socket answering finds all else that was asked for, and its lines in the log.
     GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, options.http));
-    fmt::print(stderr, "gnstord: serving {} on {}\n", options.array.directory.string(),
-               options.http.socket.string());
+    say(stderr, "gnstord: serving {} on {}\n", options.array.directory.string(),
+        options.http.socket.string());
     int signal = 0;
     ::sigwait(&signals, &signal);
-    fmt::print(stderr, "gnstord: stopping\n");
+    say(stderr, "gnstord: stopping\n");
     if (tcp) tcp->stop();
     server->stop();
     return {};
@@ -105,6 +107,9 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
 int main(int argc, char** argv) {
     using namespace gnstor;
     cli::hold_standard_descriptors();
+    ::signal(SIGPIPE, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_IGN);
+    const cli::Starter starter = cli::Starter::from_environment();
     cli::DaemonOptions options;
     std::string directory, socket, listen, token_file, socket_mode = "0600";
     CLI::App app("gnstord: the daemon of a GNStor array");
@@ -142,22 +147,21 @@ int main(int argc, char** argv) {
     options.http.socket =
         socket.empty() ? options.array.directory / "gnstord.sock" : std::filesystem::path(socket);
     const Result<std::uint64_t> capacity = parse_bytes(options.capacity);
-    if (!capacity.ok()) return fmt::print(stderr, "gnstord: --capacity: {}\n", capacity.error().message), 2;
+    if (!capacity.ok()) return say(stderr, "gnstord: --capacity: {}\n", capacity.error().message), 2;
     options.array.ssd_capacity_bytes = *capacity;
     options.http.socket_mode = socket_mode == "0660" ? 0660 : 0600;
     options.array.shm_mode = options.http.socket_mode;
     options.array.shm_socket = shm_socket_beside(options.http.socket);
     if (options.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {
-        fmt::print(stderr,
-                   "gnstord: {} is too long for a socket: no program reaches the SSDs by shared memory\n",
-                   options.array.shm_socket.string());
+        say(stderr, "gnstord: {} is too long for a socket: no program reaches the SSDs by shared memory\n",
+            options.array.shm_socket.string());
         options.array.shm_socket.clear();
     }
     options.token_file =
         token_file.empty() ? options.array.directory / "gnstord.token" : std::filesystem::path(token_file);
     if (!listen.empty()) {
         const Result<daemon::ArrayAddress> where = daemon::parse_host_port(listen, true);
-        if (!where.ok()) return fmt::print(stderr, "gnstord: --listen: {}\n", where.error().message), 2;
+        if (!where.ok()) return say(stderr, "gnstord: --listen: {}\n", where.error().message), 2;
         options.tcp.emplace();
         options.tcp->host = where->host;
         options.tcp->port = where->port;
@@ -168,8 +172,6 @@ int main(int argc, char** argv) {
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-    ::signal(SIGPIPE, SIG_IGN);
-    ::signal(SIGXFSZ, SIG_IGN);
     const Result<void> served = cli::serve(options, signals);
-    return served.ok() ? 0 : cli::failed(served.error());
+    return served.ok() ? 0 : cli::failed(starter, served.error());
 }

@@ -1,10 +1,12 @@
 // node_command.cpp: gnstor node: SSDs of a folder, served to other processes and machines over the udp wire.
+#include "cli/background_process.hpp"
 #include "cli/cli.hpp"
 #include "cli/node_process.hpp"
 #include "cli/ssd_options.hpp"
 #include "daemon/array_address.hpp"
 #include "embedded/node_array.hpp"
 
+#include <gnstor/base/say.hpp>
 #include <gnstor/base/units.hpp>
 #include <gnstor/remote_array.hpp>
 
@@ -20,6 +22,7 @@ struct NodeWords {
 };
 
 int node(const Context& c, NodeWords& o) {
+    const Starter starter = Starter::from_environment();
     Result<embedded::NodeAddress> where = embedded::parse_node_address(o.listen);
     if (!where.ok()) return c.out.fail(where.error());
     const Result<std::uint64_t> capacity = parse_bytes(o.capacity);
@@ -42,8 +45,8 @@ int node(const Context& c, NodeWords& o) {
     if (o.node.gateway.name.empty()) {
         o.node.array.shm_socket = std::filesystem::absolute(c.directory) / kNodeShmSocket;
         if (o.node.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {
-            fmt::print(stderr, "gnstor node: {} is too long for a socket: programs beside it take packets\n",
-                       o.node.array.shm_socket.string());
+            say(stderr, "gnstor node: {} is too long for a socket: programs beside it take packets\n",
+                o.node.array.shm_socket.string());
             o.node.array.shm_socket.clear();
         }
     }
@@ -58,7 +61,9 @@ int node(const Context& c, NodeWords& o) {
         o.node.tcp->port = at->port;
     }
     const Result<void> served = run_node(o.node);
-    return served.ok() ? kOk : c.out.fail(served.error());
+    if (served.ok()) return kOk;
+    starter.tell("gnstor: " + served.error().message);
+    return c.out.fail(served.error());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "daemon/gateway_api.hpp"
 #include "daemon/token_file.hpp"
 
+#include <gnstor/base/say.hpp>
 #include <gnstor/base/units.hpp>
 
 #include <nlohmann/json.hpp>
@@ -49,18 +50,16 @@ json describe(const NodeOptions& o, const ServedNode& node) {
 
 void print(const json& about) {
     for (const json& ssd : about.at("ssds"))
-        fmt::print("{}  {}  {}  {}\n", ssd.at("nqn").get<std::string>(), ssd.at("uuid").get<std::string>(),
-                   ssd.at("serial").get<std::string>(),
-                   format_bytes(ssd.at("capacity_bytes").get<std::uint64_t>()));
-    fmt::print("gnstor node: serving {} {} at {} port {} over udp, {} bytes a packet\n",
-               about.at("ssds").size(), about.contains("gateway") ? "volume" : "SSDs",
-               about.at("address").get<std::string>(), about.at("port").get<std::string>(),
-               about.at("packet_bytes").dump());
+        say(stdout, "{}  {}  {}  {}\n", ssd.at("nqn").get<std::string>(), ssd.at("uuid").get<std::string>(),
+            ssd.at("serial").get<std::string>(), format_bytes(ssd.at("capacity_bytes").get<std::uint64_t>()));
+    say(stdout, "gnstor node: serving {} {} at {} port {} over udp, {} bytes a packet\n",
+        about.at("ssds").size(), about.contains("gateway") ? "volume" : "SSDs",
+        about.at("address").get<std::string>(), about.at("port").get<std::string>(),
+        about.at("packet_bytes").dump());
     if (about.contains("http") && about.at("http").contains("listen"))
-        fmt::print("gnstor node: metrics at http://{}/metrics, with the token in {}\n",
-                   about.at("http").at("listen").get<std::string>(),
-                   about.at("http").at("token_file").get<std::string>());
-    std::fflush(stdout);
+        say(stdout, "gnstor node: metrics at http://{}/metrics, with the token in {}\n",
+            about.at("http").at("listen").get<std::string>(),
+            about.at("http").at("token_file").get<std::string>());
 }
 
 /// A gateway's HTTP interface, while it lives.
@@ -80,8 +79,8 @@ Result<GatewayHttp> serve_http(const NodeOptions& o, ServedNode& node) {
     if (unix_socket.socket.native().size() < sizeof sockaddr_un{}.sun_path) {
         GN_ASSIGN(http.socket, daemon::HttpServer::start(*http.api, unix_socket));
     } else {
-        fmt::print(stderr, "gnstor node: {} is too long for a socket: metrics are served by --http alone\n",
-                   unix_socket.socket.string());
+        say(stderr, "gnstor node: {} is too long for a socket: metrics are served by --http alone\n",
+            unix_socket.socket.string());
     }
     if (!o.tcp) return http;
     daemon::HttpServerOptions tcp = *o.tcp;
@@ -106,7 +105,7 @@ void drop_capabilities() {
     __user_cap_header_struct of{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
     const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
     if (::syscall(SYS_capset, &of, none) != 0)
-        fmt::print(stderr, "gnstor node: goes on with its capabilities: {}\n", std::strerror(errno));
+        say(stderr, "gnstor node: goes on with its capabilities: {}\n", std::strerror(errno));
     ::prctl(PR_SET_DUMPABLE, 1);
 }
 
@@ -145,8 +144,7 @@ Result<void> run_node(const NodeOptions& o) {
     print(about);
     int signal = 0;
     ::sigwait(&signals, &signal);
-    fmt::print("gnstor node: stopping\n");
-    std::fflush(stdout);
+    say(stdout, "gnstor node: stopping\n");
     return {};
 }
 

@@ -4,9 +4,11 @@
 #include "cli/node_process.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
+#include "cli/store_closing.hpp"
 #include "daemon/records.hpp"
 #include "embedded/node_array.hpp"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <unistd.h>
@@ -95,13 +97,13 @@ Result<void> wait_until_it_serves(const fs::path& directory, const NodeState& st
                                   Clock::time_point until) {
     bool ended = false;
     const bool serves = wait_until(left(until), [&] {
-        ended = !alive(*state.pid);
+        ended = state.started ? state.started->ended() : !alive(*state.pid);
         return ended || read_node_file(directory / state.node.name, *state.pid).has_value();
     });
     const fs::path log = node_log(directory, state.node);
     if (ended)
         return error(Errc::kIo, "{} at {} did not start: {}", state.node.name, state.node.address,
-                     last_words(log, state.log_from));
+                     state.started ? state.started->why_it_ended() : "see " + log.string());
     if (!serves)
         return error(Errc::kTimedOut, "{} at {} does not serve in time; see {}", state.node.name,
                      state.node.address, log.string());
@@ -113,7 +115,7 @@ void terminate(const std::vector<NodeState>& states) {
         if (state.started && state.pid) ::kill(*state.pid, SIGTERM);
     for (const NodeState& state : states)
         if (state.started && state.pid)
-            (void)wait_until(std::chrono::seconds(10), [&] { return !alive(*state.pid); });
+            (void)wait_until(std::chrono::seconds(10), [&] { return state.started->ended(); });
 }
 
 }  // namespace
@@ -192,16 +194,15 @@ Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std:
     for (NodeState& state : states) {
         if (state.pid) continue;
         const fs::path folder = directory / state.node.name;
-        state.log_from = end_of_log(node_log(directory, state.node));
-        Result<pid_t> pid =
-            spawn_detached(this_program(), node_arguments(folder, state.node, ssd, plan.size()),
-                           node_log(directory, state.node), "nodes need a folder that can be written");
-        if (!pid.ok()) {
-            good = std::move(pid).error();
+        Result<std::shared_ptr<BackgroundProcess>> started = BackgroundProcess::start(
+            this_program(), node_arguments(folder, state.node, ssd, plan.size()),
+            node_log(directory, state.node), "nodes need a folder that can be written");
+        if (!started.ok()) {
+            good = std::move(started).error();
             break;
         }
-        state.pid = *pid;
-        state.started = true;
+        state.started = std::move(started).value();
+        state.pid = state.started->pid();
     }
     for (const NodeState& state : states)
         if (good.ok()) good = wait_until_it_serves(directory, state, until);
@@ -216,8 +217,10 @@ Result<std::size_t> stop_nodes(const fs::path& directory, const std::vector<Plan
     std::vector<NodeState> states = node_states(directory, plan);
     std::reverse(states.begin(), states.end());
     std::size_t stopped = 0;
+    std::vector<std::string> unfinished;
     for (const NodeState& state : states) {
         if (!state.pid) continue;
+        const StoresInUse stores = StoresInUse::of(*state.pid);
         if (::kill(*state.pid, SIGTERM) != 0 && errno != ESRCH)
             return error(Errc::kPermission, "{} (process {}) cannot be stopped: not yours", state.node.name,
                          *state.pid);
@@ -228,7 +231,12 @@ Result<std::size_t> stop_nodes(const fs::path& directory, const std::vector<Plan
                 "is kept",
                 state.node.name, *state.pid);
         ++stopped;
+        if (const std::string why = stores.unfinished(directory / state.node.name / kNodePidFile, *state.pid);
+            !why.empty())
+            unfinished.push_back(
+                fmt::format("{} (process {}) has ended, but {}", state.node.name, *state.pid, why));
     }
+    if (!unfinished.empty()) return error(Errc::kIo, "{}", fmt::join(unfinished, "; "));
     return stopped;
 }
 

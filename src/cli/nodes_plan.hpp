@@ -8,11 +8,13 @@
 #include <gnstor/base/result.hpp>
 
 #include "cli/array_factory.hpp"
+#include "cli/background_process.hpp"
 
 #include <sys/types.h>
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,10 +35,9 @@ Result<std::vector<PlannedNode>> make_plan(std::size_t nodes, const std::vector<
 
 struct NodeState {
     PlannedNode node;
-    std::optional<pid_t> pid;     ///< nothing: it does not run
-    bool started = false;         ///< by start_nodes
-    std::string version{};        ///< of its program; empty: it does not say
-    std::uintmax_t log_from = 0;  ///< started: where its log ended before
+    std::optional<pid_t> pid;                      ///< nothing: it does not run
+    std::string version{};                         ///< of its program; empty: it does not say
+    std::shared_ptr<BackgroundProcess> started{};  ///< by start_nodes; null: it runs already, or does not
 };
 std::vector<NodeState> node_states(const std::filesystem::path& directory,
                                    const std::vector<PlannedNode>& plan);
@@ -46,7 +47,8 @@ std::vector<NodeState> node_states(const std::filesystem::path& directory,
 Result<std::vector<NodeState>> start_nodes(const std::filesystem::path& directory,
                                            const std::vector<PlannedNode>& plan, const ArrayOptions& ssd,
                                            std::chrono::milliseconds deadline);
-/// SIGTERM, last one first, and until they have ended: how many there were.
+/// SIGTERM, last one first, and until they have ended: how many there were. kIo, when all have ended, where
+/// one did not close its stores.
 Result<std::size_t> stop_nodes(const std::filesystem::path& directory, const std::vector<PlannedNode>& plan,
                                std::chrono::milliseconds deadline);
 

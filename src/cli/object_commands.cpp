@@ -5,6 +5,7 @@
 #include "cli/target_file.hpp"
 
 #include <gnstor/base/log.hpp>
+#include <gnstor/base/say.hpp>
 #include <gnstor/base/shell_word.hpp>
 #include <gnstor/base/units.hpp>
 
@@ -33,7 +34,7 @@ ArrayPlaces places(const Context& c, const ObjectOptions& o) {
 
 /// Said once, to people alone: which wire a command goes by.
 void say_wire(const Context& c, const std::string& wire) {
-    if (!c.out.json) fmt::print(stderr, "wire: {}\n", wire);
+    if (!c.out.json) say(stderr, "wire: {}\n", wire);
 }
 
 Result<std::unique_ptr<ObjectStore>> open(const Context& c, const ObjectOptions& o, bool create) {

@@ -1,5 +1,6 @@
 #include "cli/output.hpp"
 
+#include <gnstor/base/say.hpp>
 #include <gnstor/base/units.hpp>
 
 #include "daemon/api_json.hpp"
@@ -15,7 +16,7 @@ namespace gnstor::cli {
 namespace {
 
 /// A failure stays with the stream: Output::finish() tells it.
-void say(const std::string& text) {
+void write_out(const std::string& text) {
     (void)std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
@@ -49,11 +50,11 @@ std::string table(const std::vector<std::string>& heading, const std::vector<std
 }
 
 void Output::document(const nlohmann::json& value) const {
-    if (json) say(value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    if (json) write_out(value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void Output::text(const std::string& lines) const {
-    if (!json) say(lines);
+    if (!json) write_out(lines);
 }
 
 int Output::finish(int code) const {
@@ -70,9 +71,9 @@ int Output::fail(const Error& e) const {
     const nlohmann::json value{
         {"error", {{"code", std::string(daemon::errc_name(e.code))}, {"message", e.message}}}};
     if (json)
-        fmt::print(stderr, "{}\n", value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+        say(stderr, "{}\n", value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
     else
-        fmt::print(stderr, "gnstor: {}\n", e.message);
+        say(stderr, "gnstor: {}\n", e.message);
     return kFailed;
 }
 
@@ -99,7 +100,7 @@ ProgressLine::ProgressLine(std::string what, std::uint64_t total, bool quiet)
       last_(started_) {}
 
 ProgressLine::~ProgressLine() {
-    if (drawn_) fmt::print(stderr, "\r\x1b[K");
+    if (drawn_) say(stderr, "\r\x1b[K");
 }
 
 void ProgressLine::at(std::uint64_t bytes, std::uint64_t total) {
@@ -109,7 +110,7 @@ void ProgressLine::at(std::uint64_t bytes, std::uint64_t total) {
     last_ = now;
     drawn_ = true;
     const double seconds = std::chrono::duration<double>(now - started_).count();
-    fmt::print(stderr, "\r\x1b[K{}", progress_text(what_, bytes, total, seconds));
+    say(stderr, "\r\x1b[K{}", progress_text(what_, bytes, total, seconds));
     std::fflush(stderr);
 }
 

@@ -1,5 +1,5 @@
-// process.hpp: this process's standard descriptors; starting gnstord in the background, and stopping it.
-// Unix; one thread.
+// process.hpp: this process's standard descriptors, whether others live, and their pid files. Unix; one
+// thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -11,7 +11,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace gnstor::cli {
 
@@ -21,10 +20,8 @@ namespace gnstor::cli {
 void hold_standard_descriptors();
 /// The program `name` beside this one, or what the environment variable GNSTORD names.
 [[nodiscard]] std::filesystem::path find_daemon();
-/// Starts a program in a session of its own, its output appended to `log`; returns its process id.
-/// `on_read_only`: the advice where the log lies on a read-only file system.
-Result<pid_t> spawn_detached(const std::filesystem::path& program, const std::vector<std::string>& arguments,
-                             const std::filesystem::path& log, const std::string& on_read_only);
+/// Whether errno says that a disk has no room.
+[[nodiscard]] bool is_full(int why);
 /// Whether a process of this user with that id is there.
 [[nodiscard]] bool alive(pid_t pid);
 /// Overwrites the file in place: on a full disk, the space of a file that a killed process left is enough.
@@ -35,10 +32,5 @@ Result<void> write_pid_file(const std::filesystem::path& file, pid_t pid);
 [[nodiscard]] std::optional<pid_t> read_pid_file(const std::filesystem::path& file);
 /// Asks again and again (every 20 ms) until it is so, or the deadline has passed.
 [[nodiscard]] bool wait_until(std::chrono::milliseconds deadline, const std::function<bool()>& condition);
-/// Where a log ends now: what a program that is started next writes to it comes behind.
-[[nodiscard]] std::uintmax_t end_of_log(const std::filesystem::path& file);
-/// For an error message: what a program that ended wrote last, then where the log is, and its last lines
-/// where there are more. `from`: end_of_log() before its start.
-[[nodiscard]] std::string last_words(const std::filesystem::path& file, std::uintmax_t from);
 
 }  // namespace gnstor::cli

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """gnstor and gnstord on real SSD stores: starting, stopping, volumes, kills, restarts. Arguments: the two programs."""
 import os
+import pathlib
+import re
 import signal
+import subprocess
 import time
 
-from programs import DEADLINE_S, Programs, count, main
+from programs import DEADLINE_S, GNSTOR, Programs, count, main
 
 SMALL = ("--ssds", "3", "--capacity", "64MiB")
 
@@ -48,6 +51,38 @@ class Daemon(Programs):
         self.ask("down")
         self.ask("up", "--socket", place)
         self.assertTrue(self.ask("down", "--dir", self.dir)["stopped"])
+
+    def down_while_killed(self, pid, says):
+        """`down`, which signals a process that is halted, and the end of that process by SIGKILL."""
+        os.kill(pid, signal.SIGSTOP)
+        down = subprocess.Popen([GNSTOR, "down"], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        pending = lambda: int(re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1], 16)
+        self.until(lambda: pending() >> (signal.SIGTERM - 1) & 1, "down sends no signal")
+        self.kill(pid)
+        said = b"".join(down.communicate(timeout=DEADLINE_S))
+        self.assertEqual(down.returncode, 1, said)
+        for words in says:
+            self.assertIn(words.encode(), said)
+
+    def test_down_says_that_a_gnstord_ended_without_closing_its_stores(self):
+        for durability, meaning in (("power", "nothing that was acknowledged is lost"), ("process", "before this machine is restarted")):
+            with self.subTest(durability):
+                self.ask("up", *SMALL, "--durability", durability)
+                data = self.write("data", self.random.randbytes(1 << 20))
+                self.ask("put", data, durability)
+                self.down_while_killed(self.pid(), (f"did not close {self.dir / 'ssd-0.store'}, {self.dir / 'ssd-1.store'}", meaning))
+                self.ask("up")
+                self.assertEqual(self.cli("cat", durability).stdout, data.read_bytes())
+                self.assertTrue(self.ask("down")["stopped"])
+
+    def test_down_says_that_a_node_or_its_gnstord_did_not_finish(self):
+        self.ask("up", "--nodes", "1", "--ssds", "1", "--capacity", "64MiB")
+        self.down_while_killed(self.pid(), ("gnstord (process", "did not finish"))
+        self.ask("up")
+        node = int((self.dir / "node-0" / "node.pid").read_text())
+        self.down_while_killed(node, ("node-0 (process", f"did not close {self.dir / 'node-0' / 'ssd-0.store'}"))
+        self.ask("up")
+        self.assertEqual(self.ask("down")["nodes_stopped"], 1)
 
     def test_one_daemon_a_folder_and_a_socket(self):
         self.ask("up", *SMALL)

@@ -38,6 +38,18 @@ class FullDisk(Programs):
         count("full_disks")
         return filler
 
+    def leave_in_log(self, free, name="gnstord.log"):
+        """The last 4 KiB of the log, which have their room on the disk, take so many bytes more."""
+        log = self.dir / name
+        size = log.stat().st_size
+        end = -(-(size + free + 1) // 4096) * 4096 - free
+        with open(log, "ab") as f:
+            f.write(b"x" * (end - size - 1) + b"\n")
+
+    def assert_closed(self):
+        for store in sorted(self.dir.glob("*.store")):
+            self.cli("ssd", "info", store, says="closed cleanly")
+
     def begin(self):
         """An array with an object, whose gnstord was killed."""
         self.ask("up", *SMALL)
@@ -61,11 +73,86 @@ class FullDisk(Programs):
             refused = self.ask(*words, code=1)
             self.assertEqual(refused["code"], "no_space", refused)
             self.assertIn("read-only", refused["message"])
+        self.assertTrue(self.ask("down")["stopped"])
+        self.fill(disk)
+        self.assertIn("is full", self.ask("up")["read_only"])
         filler.unlink()
         self.until(lambda: self.ask("status")["read_only"] == "", "it stays read-only with room on its disk")
         self.assertGreater(self.ask("status")["term"], before["term"])
         self.ask("put", self.root / "data", "other")
         self.assertEqual(self.cli("cat", "other").stdout, data)
+
+    def test_down_closes_an_array_whose_log_has_no_room(self):
+        disk = self.disk(60)
+        self.ask("up", *SMALL, "--durability", "process")
+        self.ask("put", self.write("data", self.random.randbytes(1 << 20)), "object")
+        self.leave_in_log(0)
+        self.fill(disk)
+        self.assertTrue(self.ask("down")["stopped"])
+        self.assert_closed()
+
+    def test_gnstord_goes_on_and_closes_where_its_standard_error_takes_nothing(self):
+        for name in ("full", "pipe"):
+            with self.subTest(name):
+                if name == "full":
+                    error = os.open("/dev/full", os.O_WRONLY)
+                else:
+                    reader, error = os.pipe()
+                    os.close(reader)
+                with os.fdopen(error, "wb") as stream:
+                    daemon = subprocess.Popen([GNSTOR, "up", "--foreground", *SMALL], env=self.env, stdout=stream, stderr=stream)
+                self.until(lambda: daemon.poll() is not None or self.cli("status", code=None).returncode == 0, "gnstord does not start")
+                self.assertIsNone(daemon.returncode, "gnstord has ended")
+                self.ask("put", self.write("data", self.random.randbytes(1 << 16)), name)
+                daemon.terminate()
+                self.assertEqual(daemon.wait(DEADLINE_S), 0)
+                self.assert_closed()
+
+    def test_commands_and_nodes_go_on_where_standard_error_takes_nothing(self):
+        self.ask("up", *SMALL)
+        data = self.write("data", self.random.randbytes(1 << 16))
+        with open("/dev/full", "wb") as full:
+            for words in (("put", str(data), "object"), ("rm", "object")):
+                self.assertEqual(subprocess.run([GNSTOR, *words], env=self.env, stdout=subprocess.DEVNULL, stderr=full, check=False).returncode, 0)
+            self.assertEqual(subprocess.run([GNSTOR, "rm", "object"], env=self.env, stdout=subprocess.DEVNULL, stderr=full, check=False).returncode, 1)
+            folder = self.root / "node"
+            address = f"127.{100 + os.getpid() // 250 % 100}.{os.getpid() % 250}.11"
+            node = subprocess.Popen([GNSTOR, "node", "--listen", address, "--dir", folder, "--ssds", "1", "--capacity", "64MiB"],
+                                    env=self.env, stdout=full, stderr=full)
+        self.until(lambda: node.poll() is not None or (folder / "node.json").exists(), "the node does not start")
+        node.terminate()
+        self.assertEqual(node.wait(DEADLINE_S), 0)
+        self.cli("ssd", "info", folder / "ssd-0.store", says="closed cleanly")
+
+    def test_a_gnstord_that_could_not_write_its_pid_file_is_found(self):
+        disk = self.disk(60)
+        self.ask("up", *SMALL)
+        self.ask("down")
+        self.leave_in_log(2000)
+        filler = self.fill(disk)
+        pid = self.ask("up")["pid"]
+        self.assertIn("gnstord.pid cannot be written", (self.dir / "gnstord.log").read_text())
+        self.assertFalse((self.dir / "gnstord.pid").exists())
+        again = self.ask("up")
+        self.assertEqual((again["started"], again["pid"]), (False, pid))
+        # Without its socket it is found by its lock.
+        (self.dir / "gnstord.sock").unlink()
+        self.assertEqual(self.ask("down")["pid"], pid)
+        filler.unlink()
+        self.assertEqual(self.ask("up")["read_only"], "")
+
+    def test_up_says_the_whole_error_of_a_gnstord_whose_log_has_no_room(self):
+        disk = self.disk(60)
+        self.ask("up", *SMALL)
+        self.ask("down")
+        (self.dir / "records.db").write_bytes(bytes(8192))
+        for free in (0, 30):
+            self.leave_in_log(free)
+            before = (self.dir / "gnstord.log").stat().st_size
+            filler = self.fill(disk)
+            self.cli("up", code=1, says="--quarantine-store")
+            self.assertEqual((self.dir / "gnstord.log").stat().st_size, before + free)
+            filler.unlink()
 
     def test_nodes_whose_disk_is_full_are_read_after_a_kill(self):
         disk = self.disk(60)
@@ -85,8 +172,11 @@ class FullDisk(Programs):
         self.assertEqual([sorted(path.name for path in folder.iterdir()) for folder in folders], names)
         # Without the files that a kill leaves there is no room for theirs: they say which one, and leave none.
         self.ask("down")
+        self.leave_in_log(20, "node-0.log")
         self.fill(disk)
+        # Whole, though the log takes its first bytes only.
         self.cli("up", code=1, says="node.pid cannot be written: No space left on device; free some disk space")
+        self.assertNotIn("free some", (self.dir / "node-0.log").read_text())
         for folder in folders:
             self.assertEqual(sorted(path.name for path in folder.iterdir()), ["node.lock", "ssd-0.store"])
 

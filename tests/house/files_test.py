@@ -16,6 +16,8 @@ LINES_MAX = 900
 # Put together from halves, so that this file does not violate its own rule.
 UNFINISHED = re.compile(r"\b(" + "|".join(a + b for a, b in (("TO", "DO"), ("FIX", "ME"), ("X" + "X", "X"))) + r")\b")
 SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|time\.sleep\(")
+# It throws where the stream takes nothing: a full disk under its log would end a program that serves.
+THROWING_PRINT = re.compile(r"\bfmt::print(ln)?\(")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)]*)?\)")
 
 
@@ -51,6 +53,8 @@ def check_code(name, text):
         yield f"{name}: a header without #pragma once"
     if len(lines) > LINES_MAX:
         yield f"{name}: {len(lines)} lines; a file does one thing, {LINES_MAX} is the limit"
+    if not name.startswith("tests/") and any(THROWING_PRINT.search(line.split("//")[0]) for line in lines):
+        yield f"{name}: fmt::print() throws where the stream cannot be written; use say() (gnstor/base/say.hpp)"
     if name.startswith("tests/") and SLEEP.search(text):
         yield f"{name}: a sleep in a test; wait for the condition, with a deadline"
 
@@ -115,6 +119,10 @@ class TheRulesCatch(unittest.TestCase):
     def test_a_sleep_in_a_test(self):
         self.assertTrue(list(check_code("tests/x/a.cpp", "// a\nstd::this_thread::sleep_for(1ms);\n")))
         self.assertFalse(list(check_code("src/x/a.cpp", "// a\nstd::this_thread::sleep_for(1ms);\n")))
+
+    def test_a_print_that_throws(self):
+        self.assertTrue(list(check_code("src/x/a.cpp", '// a\nfmt::print(stderr, "x");\n')))
+        self.assertFalse(list(check_code("src/x/a.cpp", '// a\nsay(stderr, "x");  // fmt::print() would throw\n')))
 
     def test_a_source_that_is_not_told_of_cuda(self):
         asks = {"src/a/x.cpp": "// x\n#if defined(GN_WITH_CUDA)\n", "src/a/CMakeLists.txt": "gn_layer(a SOURCES x.cpp)"}

@@ -1,0 +1,88 @@
+// down_command.cpp: gnstor down: stops gnstord and the nodes of its folder, and looks whether they closed
+// their SSDs' stores.
+#include "cli/cli.hpp"
+#include "cli/daemon_process.hpp"
+#include "cli/nodes_plan.hpp"
+#include "cli/process.hpp"
+#include "cli/store_closing.hpp"
+
+#include <cerrno>
+#include <csignal>
+
+namespace gnstor::cli {
+namespace {
+
+using nlohmann::json;
+
+/// Whom `down` stops: who listens at the socket; failing that, who serves the folder, unless a socket was
+/// named and no folder.
+std::optional<pid_t> whom_to_stop(const Context& c) {
+    if (const std::optional<pid_t> listener = listener_of(c.socket_path())) return listener;
+    if (!c.socket.empty() && !c.directory_given) return std::nullopt;
+    return daemon_of(c.directory);
+}
+
+/// Nodes of the folder, which nobody uses any more.
+Result<std::size_t> stop_own_nodes(const Context& c, std::uint32_t wait_s) {
+    if (!c.socket.empty() && !c.directory_given) return std::size_t{0};
+    GN_ASSIGN(const std::vector<PlannedNode> plan, read_plan(c.directory));
+    return stop_nodes(c.directory, plan, std::chrono::seconds(wait_s));
+}
+
+int down(const Context& c, std::uint32_t wait_s) {
+    const std::optional<pid_t> pid = whom_to_stop(c);
+    const std::string where = c.socket.empty() ? c.directory : c.socket_path().string();
+    if (!pid) {
+        std::error_code failed;
+        const bool stale = std::filesystem::exists(c.socket_path(), failed);
+        const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);
+        if (!nodes.ok()) return c.out.fail(nodes.error());
+        json document{{"state", "down"}, {"stopped", false}, {"stale_socket", stale}};
+        if (*nodes != 0) document["nodes_stopped"] = *nodes;
+        c.out.document(document);
+        c.out.text(
+            fmt::format("gnstord is not running on {}{}\n", where,
+                        stale ? ": it was killed and left its socket; the next 'gnstor up' removes it" : ""));
+        if (*nodes != 0) c.out.text(fmt::format("{} nodes have stopped\n", *nodes));
+        return kOk;
+    }
+    if (!is_gnstord(*pid))
+        return c.out.fail(error(Errc::kState,
+                                "process {} listens at {}, but is not gnstord; stop it yourself", *pid,
+                                c.socket_path().string()));
+    const StoresInUse stores = StoresInUse::of(*pid);
+    if (::kill(*pid, SIGTERM) != 0 && errno != ESRCH)
+        return c.out.fail(
+            error(Errc::kPermission, "process {} of gnstord cannot be stopped: not yours", *pid));
+    if (!wait_until(std::chrono::seconds(wait_s), [&] { return !alive(*pid); }))
+        return c.out.fail(error(Errc::kTimedOut,
+                                "gnstord (process {}) has not stopped within {} s; wait for it, or kill it: "
+                                "what was acknowledged is kept",
+                                *pid, wait_s));
+    const std::string unfinished = stores.unfinished(std::filesystem::path(c.directory) / kPidFile, *pid);
+    const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);
+    if (!unfinished.empty())
+        return c.out.fail(error(Errc::kIo, "gnstord (process {}) has ended, but {}{}", *pid, unfinished,
+                                nodes.ok() ? "" : "; " + nodes.error().message));
+    if (!nodes.ok()) return c.out.fail(nodes.error());
+    json document{{"state", "down"}, {"stopped", true}, {"pid", *pid}};
+    if (*nodes != 0) document["nodes_stopped"] = *nodes;
+    c.out.document(document);
+    c.out.text(fmt::format("gnstord (process {}) has stopped{}\n", *pid,
+                           *nodes != 0 ? fmt::format(", and {} nodes", *nodes) : ""));
+    return kOk;
+}
+
+}  // namespace
+
+void add_down_command(CLI::App& app, Context& context) {
+    auto wait_s = std::make_shared<std::uint32_t>(60);
+    CLI::App* stop = app.add_subcommand("down", "stop the array; its data stays");
+    stop->add_option("--wait", *wait_s, "seconds to wait until it has stopped")
+        ->check(CLI::Range(1, 3600))
+        ->capture_default_str();
+    stop->callback(
+        [&context, wait_s] { context.action = [&context, wait_s] { return down(context, *wait_s); }; });
+}
+
+}  // namespace gnstor::cli
