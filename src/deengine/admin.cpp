@@ -114,6 +114,8 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
         add ? next.permissions.add(record, options.max_volumes, options.mdts_blocks, options.mutation)
             : next.permissions.chmod(record, options.mdts_blocks);
     if (!ok(s)) return s;
+    // A VID's former life ends with a record in the journal.
+    if (add && unsettled) return Status::kCapacityExceeded;
     if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
     if (!port->settle() || !store_and_swap(std::move(next))) return Status::kInternalError;
     active_map.forget();

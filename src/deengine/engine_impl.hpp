@@ -39,6 +39,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     [[nodiscard]] std::uint64_t room() const;
     [[nodiscard]] std::uint32_t shard_of(nvme::VolumeId volume, nvme::BlockAddress block) const;
     std::uint64_t join(std::uint64_t tag, std::uint32_t parts);
+    void settle_recovery();
     void refresh_counters();
 
     // admin.cpp
@@ -83,6 +84,8 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     InlinePort* inline_port = nullptr;  ///< the same, where the shards are in this thread: no virtual call
     std::uint32_t shards = 1;
     std::uint64_t capacity = 0;
+    bool unsettled = false;  ///< a shard is, or whoever serves the drive was not told yet that none is
+    bool told_settled = false;
     EngineCounters own{};       ///< of commands; the shards count blocks and pages
     EngineCounters counters{};  ///< both, as of refresh_counters()
     std::vector<Join> joins;

@@ -98,6 +98,7 @@ Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, c
                      "shards {} units at least",
                      geometry.units, geometry.pages_per_unit, impl->shards,
                      units_for_blocks(1, geometry.pages_per_unit, 1, options));
+    impl->unsettled = impl->port->counters().unsettled != 0;
     local.volumes = impl->state.permissions.volumes().size();
     if (report != nullptr) *report = std::move(local);
     return std::unique_ptr<Engine>(new Engine(std::move(impl)));

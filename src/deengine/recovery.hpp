@@ -182,8 +182,6 @@ class ShardRecovery {
     void plan_journal_units();
     void restore_units();
     Result<void> put_lost_blocks();
-    Result<void> write_one();
-    [[nodiscard]] std::uint64_t units_of_checkpoint() const;
     void add_findings();
     Result<void> sync();
 
