@@ -16,6 +16,7 @@
 #include "deengine/firmware_state.hpp"
 #include "deengine/shard_port.hpp"
 
+#include <map>
 #include <vector>
 
 namespace gnstor::deengine {
@@ -61,6 +62,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
 
     // mount.cpp
     [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override;
+    [[nodiscard]] bool explains(nvme::VolumeId volume, nvme::Epoch epoch) const override;
     [[nodiscard]] bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
                              nvme::BlockAddress block) const override;
 
@@ -86,8 +88,9 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     std::uint64_t capacity = 0;
     bool unsettled = false;  ///< a shard is, or whoever serves the drive was not told yet that none is
     bool told_settled = false;
-    EngineCounters own{};       ///< of commands; the shards count blocks and pages
-    EngineCounters counters{};  ///< both, as of refresh_counters()
+    std::map<nvme::VolumeId, nvme::Epoch> in_doubt;  ///< RecoveryReport::volumes_in_doubt of the mount
+    EngineCounters own{};                            ///< of commands; the shards count blocks and pages
+    EngineCounters counters{};                       ///< both, as of refresh_counters()
     std::vector<Join> joins;
     std::vector<std::uint32_t> free_joins;
 };

@@ -80,7 +80,7 @@ std::vector<std::string> losses(const StoreView& view) {
     if (const auto metadata = view.metadata_loss(); metadata)
         all.push_back(
             fmt::format("the metadata is damaged: {}; the older copy is used, and pages of volumes that it "
-                        "does not know count as outdated",
+                        "does not know are dropped; those volumes are in doubt when they are added again",
                         *metadata));
     if (const auto journal = view.journal_loss(); journal) all.push_back(describe(*journal));
     return all;
