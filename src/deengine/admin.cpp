@@ -114,8 +114,15 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
         add ? next.permissions.add(record, options.max_volumes, options.mdts_blocks, options.mutation)
             : next.permissions.chmod(record, options.mdts_blocks);
     if (!ok(s)) return s;
+    // A VID's former life ends with a record in the journal.
+    if (add && unsettled) return Status::kCapacityExceeded;
     if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
     if (!port->settle() || !store_and_swap(std::move(next))) return Status::kInternalError;
+    // What is in doubt of a former life is none of this one's.
+    const nvme::VolumeId vid = record.geometry.volume;
+    const auto doubt = in_doubt.find(vid);
+    if (add && doubt != in_doubt.end() && doubt->second < record.birth_epoch && !port->purge(vid))
+        return Status::kInternalError;
     active_map.forget();
     // What the shards remember of older epochs is resolved now.
     port->set_floor(record.geometry.volume, record.epoch, 0);

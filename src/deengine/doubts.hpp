@@ -6,7 +6,8 @@
 // none); the order of the doubtful one stands here.
 // Where a record is lost, in both copies, of a page that may have been acknowledged, not even the block is
 // known: then each block of each volume is in doubt whose present version is not of a later epoch than the
-// volume had at that mount.
+// volume had at that mount. So it is where pages were dropped of a volume that the firmware's state, an older
+// copy of itself, does not know: it is named with their newest epoch before it exists again.
 // Invariants
 //   * a block that is named is in doubt exactly while its present order (page or tombstone) is older than the
 //   doubtful one: a change settles its doubt for good, or leaves it;

@@ -88,6 +88,8 @@ void Engine::Impl::submit(const nvme::Command& command, Requester from, std::spa
         ++own.flushes;
         return flush(sent);
     }
+    if (unsettled) [[unlikely]]
+        return sink.on_complete(tag, Status::kCapacityExceeded, 0);
     const Volume& volume = *state.permissions.find(f.volume);
     sent.volume_epoch = volume.record.epoch;
     sent.floor = volume.floor;
@@ -206,6 +208,13 @@ void Engine::Impl::prefetch_page(const nvme::Command& command) const {
                                first_sector);
 }
 
+/// The shards first, then whoever serves the drive, then changes are accepted.
+void Engine::Impl::settle_recovery() {
+    if (told_settled || port->counters().unsettled != 0) return;
+    told_settled = true;
+    unsettled = options.on_settled && !options.on_settled();
+}
+
 void Engine::Impl::refresh_counters() {
     counters = own;
     add_counters(counters, port->counters());
@@ -268,13 +277,19 @@ void Engine::flush(std::uint64_t tag) {
 }
 
 std::uint32_t Engine::poll(std::uint64_t now_ns) {
-    return impl_->port->poll(now_ns);
+    const std::uint32_t given = impl_->port->poll(now_ns);
+    if (impl_->unsettled) [[unlikely]]
+        impl_->settle_recovery();
+    return given;
 }
 
 Result<void> Engine::close() {
     return impl_->port->close();
 }
 
+bool Engine::unsettled() const {
+    return impl_->unsettled;
+}
 const EngineCounters& Engine::counters() const {
     impl_->refresh_counters();
     return impl_->counters;

@@ -44,6 +44,9 @@ struct EngineOptions {
     std::uint32_t scrub_pages_per_second = 0;  ///< background reading that checks data at rest; 0: none
     /// Called for each page that the scrub finds bad, on the shard's thread; may be empty.
     std::function<void(const BadPlace&)> on_bad_page;
+    /// Called on the front's thread, once, when Engine::unsettled() is about to end; nothing is written
+    /// before it has returned true. May be empty.
+    std::function<bool()> on_settled;
     bool accept_loss = false;  ///< mount although acknowledged blocks are lost beyond naming
     /// The flash was last served in this boot of the host, by a process that was killed, in a way that
     /// survives that (Flash::survives_kill(), as it was then): what it programmed is all there, but for the
@@ -88,6 +91,7 @@ struct EngineCounters {
     std::uint64_t doubtful;             ///< blocks in doubt that are known by name (a gauge)
     std::uint64_t doubtful_volumes;     ///< of which records are lost, of each shard (a gauge)
     std::uint64_t unstamped;  ///< shards with pages that a power cut could still make doubtful (a gauge)
+    std::uint64_t unsettled;  ///< shards that wait for room for the checkpoint of their recovery (a gauge)
     std::uint64_t doubts_refused,
         older_read;  ///< blocks read: answered Doubtful; answered with the older version
     std::uint64_t data_pages, data_pages_new;  ///< that may hold blocks at once; the same with no bad unit
@@ -170,6 +174,10 @@ class Engine {
     /// What disagrees between the tables of the shards and flash; empty: nothing. Slow: for simulation and
     /// tests.
     [[nodiscard]] std::vector<std::string> audit() const;
+    /// What lies below the flash had no room for the checkpoint that ends a mount: blocks can be read, writes
+    /// are refused as on a full drive, volumes can be deleted. poll() tries again once a second
+    /// (recovery_settle.cpp).
+    [[nodiscard]] bool unsettled() const;
     [[nodiscard]] const EngineCounters& counters() const;
     [[nodiscard]] std::uint64_t capacity_blocks() const;  ///< what users may fill, over-provisioning aside
     [[nodiscard]] std::uint32_t map_version() const;      ///< 0: none since boot

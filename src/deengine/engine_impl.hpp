@@ -16,6 +16,7 @@
 #include "deengine/firmware_state.hpp"
 #include "deengine/shard_port.hpp"
 
+#include <map>
 #include <vector>
 
 namespace gnstor::deengine {
@@ -39,6 +40,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     [[nodiscard]] std::uint64_t room() const;
     [[nodiscard]] std::uint32_t shard_of(nvme::VolumeId volume, nvme::BlockAddress block) const;
     std::uint64_t join(std::uint64_t tag, std::uint32_t parts);
+    void settle_recovery();
     void refresh_counters();
 
     // admin.cpp
@@ -60,6 +62,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
 
     // mount.cpp
     [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override;
+    [[nodiscard]] bool explains(nvme::VolumeId volume, nvme::Epoch epoch) const override;
     [[nodiscard]] bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
                              nvme::BlockAddress block) const override;
 
@@ -83,8 +86,11 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     InlinePort* inline_port = nullptr;  ///< the same, where the shards are in this thread: no virtual call
     std::uint32_t shards = 1;
     std::uint64_t capacity = 0;
-    EngineCounters own{};       ///< of commands; the shards count blocks and pages
-    EngineCounters counters{};  ///< both, as of refresh_counters()
+    bool unsettled = false;  ///< a shard is, or whoever serves the drive was not told yet that none is
+    bool told_settled = false;
+    std::map<nvme::VolumeId, nvme::Epoch> in_doubt;  ///< RecoveryReport::volumes_in_doubt of the mount
+    EngineCounters own{};                            ///< of commands; the shards count blocks and pages
+    EngineCounters counters{};                       ///< both, as of refresh_counters()
     std::vector<Join> joins;
     std::vector<std::uint32_t> free_joins;
 };

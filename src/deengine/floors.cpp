@@ -23,6 +23,7 @@
 namespace gnstor::deengine {
 
 void Shard::Impl::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
+    if (unsettled) return;  // each write tells it again
     const VolumeFloor* known = floors.find(volume);
     if (known != nullptr && (known->epoch > epoch || (known->epoch == epoch && known->logged >= floor)))
         return;

@@ -53,6 +53,7 @@ bool Journal::program(JournalHeader header, std::span<const std::byte> payload, 
         const std::uint32_t unit = pool_.open_unit(stream);
         return static_cast<std::uint16_t>(unit == kNoUnit ? 0 : std::min(pool_.info(unit).next, 0xFFFFu));
     };
+    medium_full_ = false;
     for (std::uint32_t attempt = 0; attempt < kProgramAttempts; ++attempt) {
         const PageNumber page = pool_.next_page(Stream::kSystem);
         if (page == kNoPage) return false;
@@ -78,6 +79,7 @@ bool Journal::program(JournalHeader header, std::span<const std::byte> payload, 
         oob.group = group;
         const FlashStatus status = flash_.program(page, page_.data(), oob);
         if (status == FlashStatus::kNoRoom) {
+            medium_full_ = true;
             if (!pool_.exchange_open_unit(Stream::kSystem)) return false;
             continue;
         }
@@ -90,6 +92,7 @@ bool Journal::program(JournalHeader header, std::span<const std::byte> payload, 
         pool_.programmed(Stream::kSystem, page);
         if (oob_crc != nullptr) *oob_crc = oob.crc;
         ++next_;
+        medium_full_ = false;
         return true;
     }
     return false;

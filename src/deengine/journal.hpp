@@ -109,6 +109,9 @@ class Journal {
 
     [[nodiscard]] bool dirty() const { return count_ != 0; }  ///< records that are not programmed yet
     [[nodiscard]] std::uint64_t next_number() const { return next_; }
+    /// Why the last page could not be programmed: what lies below the flash had no room
+    /// (FlashStatus::kNoRoom).
+    [[nodiscard]] bool medium_full() const { return medium_full_; }
     [[nodiscard]] std::size_t units() const { return kept_.size(); }      ///< that it holds now
     [[nodiscard]] std::uint64_t log_pages() const { return log_pages_; }  ///< programmed since construction
     void set_checkpoint(std::uint64_t id) { checkpoint_ = id; }  ///< begun last: stamped on log pages
@@ -127,6 +130,7 @@ class Journal {
     std::vector<std::byte> page_;     ///< as it is programmed
     std::vector<std::byte> records_;  ///< of the open log page
     std::uint32_t count_ = 0;         ///< of them
+    bool medium_full_ = false;
     std::uint64_t next_ = 1;
     std::uint64_t log_pages_ = 0;
     std::uint64_t checkpoint_ = 0;

@@ -98,6 +98,8 @@ Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, c
                      "shards {} units at least",
                      geometry.units, geometry.pages_per_unit, impl->shards,
                      units_for_blocks(1, geometry.pages_per_unit, 1, options));
+    impl->in_doubt = local.volumes_in_doubt;
+    impl->unsettled = impl->port->counters().unsettled != 0;
     local.volumes = impl->state.permissions.volumes().size();
     if (report != nullptr) *report = std::move(local);
     return std::unique_ptr<Engine>(new Engine(std::move(impl)));
@@ -137,6 +139,13 @@ bool Engine::Impl::lives(nvme::VolumeId volume, nvme::Epoch epoch, nvme::BlockAd
     const Volume* known = state.permissions.find(volume);
     return known != nullptr && epoch >= known->record.birth_epoch &&
            block < known->record.geometry.capacity_blocks;
+}
+
+bool Engine::Impl::explains(nvme::VolumeId volume, nvme::Epoch epoch) const {
+    if (const Volume* known = state.permissions.find(volume); known != nullptr)
+        return epoch <= known->record.epoch;
+    const auto deleted = state.permissions.deleted().find(volume);
+    return deleted != state.permissions.deleted().end() && epoch <= deleted->second;
 }
 
 std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> Engine::Impl::living() const {

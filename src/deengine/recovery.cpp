@@ -142,6 +142,7 @@ Result<void> ShardRecovery::count_valid_pages() {
 }
 
 Result<void> ShardRecovery::start() {
+    if (impl_->unsettled) return {};  // when its checkpoint is written (recovery_settle.cpp)
     impl_->start(loaded_.group + static_cast<std::uint32_t>(newest_));
     return {};
 }

@@ -182,9 +182,9 @@ class ShardRecovery {
     void plan_journal_units();
     void restore_units();
     Result<void> put_lost_blocks();
-    Result<void> write_one();
-    [[nodiscard]] std::uint64_t units_of_checkpoint() const;
     void add_findings();
+    /// A page or a floor of a volume that does not exist is dropped.
+    void note_dropped(nvme::VolumeId volume, nvme::Epoch epoch);
     Result<void> sync();
 
     Flash& flash_;
@@ -238,6 +238,8 @@ class ShardRecovery {
     std::set<std::uint32_t> held_;  ///< units given up, but erased only after the checkpoint
     std::vector<PageNumber> torn_pages_;
     std::set<nvme::VolumeId> dead_volumes_;
+    std::map<nvme::VolumeId, nvme::Epoch>
+        unexplained_;  ///< volumes of dropped pages, and their newest epochs
     std::vector<BlockKey> lost_;
     Doubts doubts_;  ///< found now or by recoveries before; those settled since included
     /// A page that was there and has no good record, if its unit is not half erased.

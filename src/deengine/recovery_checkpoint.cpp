@@ -5,12 +5,10 @@
 #include "deengine/recovery.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace gnstor::deengine {
 namespace {
 
-constexpr std::uint32_t kPagesPerStep = 256;
 /// Serials of units whose first pages a cut took: they are not given out again.
 ///
 /// Of a medium on which an unreadable page stays unreadable this changes nothing (mutation no-serial-gap).
@@ -187,48 +185,13 @@ Result<void> ShardRecovery::write_checkpoint() {
     add_findings();
     shard.drop_all_resolved();  // the log may have had more of them than the table ever held at once
     GN_TRY(put_lost_blocks());
-    GN_TRY(write_one());
-    // Cuts leave a journal in pieces, and on a full drive no unit for the collector to begin with. All of
-    // them but this checkpoint's go back when there is another.
-    shard.pool.durable(shard.groups.current);
-    const std::uint32_t reserve = shard.room.system_reserve(shard.tombstones.size(), pages_per_unit_);
-    const bool crowded = shard.pool.free_units() <= reserve + UnitPool::kReserve;
-    const std::uint64_t units = units_of_checkpoint();
-    if (crowded && shard.journal.units() > 2 * units && shard.pool.free_units() > units) GN_TRY(write_one());
-    return {};
-}
-
-std::uint64_t ShardRecovery::units_of_checkpoint() const {
-    return (impl_->checkpoint.pages_needed() + pages_per_unit_ - 1) / pages_per_unit_;
-}
-
-Result<void> ShardRecovery::write_one() {
-    Shard::Impl& shard = *impl_;
-    const std::uint64_t before = shard.checkpoint.completed();
-    // Units without anything valid may go already where the others do not suffice: all that replaces their
-    // pages is durable. Rather before than after half a checkpoint was written in vain.
-    bool made_room = shard.pool.free_units() <= units_of_checkpoint();
-    if (made_room) shard.pool.durable(shard.groups.current);
-    while (shard.checkpoint.completed() == before) {
-        if (!shard.checkpoint.active() && !shard.checkpoint.start()) break;
-        shard.groups.durable = shard.groups.current - 1;
-        (void)shard.checkpoint.step(kPagesPerStep, shard.groups);
-        if (shard.checkpoint.failed()) {
-            if (std::exchange(made_room, true))
-                return error(
-                    Errc::kNoSpace,
-                    "shard {}: flash has no page for a checkpoint of what was recovered ({} free units, {} "
-                    "bad); nothing was changed; mount with more units, or read its blocks from replicas on "
-                    "other drives, where there are any",
-                    range_.index, shard.pool.free_units(), shard.pool.units() - shard.pool.good_units());
-            shard.pool.durable(shard.groups.current);
-            continue;
-        }
-        if (!shard.checkpoint.wants_sync()) continue;
-        GN_TRY(sync());
-        shard.groups.durable = shard.groups.current;
-        (void)shard.checkpoint.step(1, shard.groups);
-    }
+    const Result<void> written = impl_->write_recovered();
+    // The first checkpoint of a store, and one that gives up data, is written or nothing is served.
+    if (written.ok() || !shard.journal.medium_full() || loaded_.id == 0 || options_.accept_loss)
+        return written;
+    shard.unsettled = true;
+    find(fmt::format("{}; blocks can be read, and writes are refused until there is room",
+                     written.error().message));
     return {};
 }
 

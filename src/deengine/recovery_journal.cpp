@@ -88,6 +88,7 @@ Result<void> ShardRecovery::load_one(const JournalPlace& end) {
             impl_->floors.raise(f.volume, f.epoch, f.floor);
             impl_->floors.seen(f.volume, f.epoch, f.highest);
         } else if (options_.mutation != Mutation::kApplyOutdatedPage) {
+            note_dropped(f.volume, f.epoch);
             // Entries carry no epoch: whatever the checkpoint maps is of the life that its floor is of. The
             // log need not say so: its flash may have failed before the volume was deleted.
             impl_->map.erase_if([&](BlockKey key, MapEntry) { return key_volume(key) == f.volume; });

@@ -117,12 +117,28 @@ void ShardRecovery::lose_unknown(const std::string& what) {
     records_lost_ = true;
 }
 
+void ShardRecovery::note_dropped(nvme::VolumeId volume, nvme::Epoch epoch) {
+    if (lives_.explains(volume, epoch)) return;
+    nvme::Epoch& newest = unexplained_[volume];
+    newest = std::max(newest, epoch);
+}
+
 /// The lost version may be of any sequence of the volume's epoch: what its writer sends again may be older.
 void ShardRecovery::settle_lost_records() {
     if (records_lost_)
         for (const auto& [volume, epoch] : lives_.living()) doubts_.add_lost(volume, epoch);
+    // The volume may be made known to the drive again, without its blocks.
+    for (const auto& [volume, epoch] : unexplained_) {
+        find(fmt::format(
+            "blocks of volume {} of epoch {} are dropped, for the drive's metadata, an older copy, "
+            "does not know it; if it is added again, every block of no later epoch is in doubt",
+            volume, epoch));
+        doubts_.add_lost(volume, epoch);
+        changed_ = true;
+    }
     for (const auto& [volume, epoch] : doubts_.lost())
-        if (lives_.lives(volume, epoch, 0)) impl_->doubts.add_lost(volume, epoch);
+        if (lives_.lives(volume, epoch, 0) || !lives_.explains(volume, epoch))
+            impl_->doubts.add_lost(volume, epoch);
 }
 
 }  // namespace gnstor::deengine

@@ -290,6 +290,7 @@ Result<void> ShardRecovery::apply_page(PageNumber page, const PageOob& oob) {
     const bool applies_outdated = options_.mutation == Mutation::kApplyOutdatedPage;
     if (!applies_outdated && !lives_.lives(oob.vid, oob.epoch, oob.vba)) {
         ++report_.pages_outdated;
+        note_dropped(oob.vid, oob.epoch);
         find(fmt::format(
             "page {} (unit {}) is dropped: volume {} does not exist, or block {} or epoch {} are not "
             "of its present life",
@@ -363,6 +364,9 @@ Result<void> ShardRecovery::drop_stale_entries() {
         const bool checked = options_.mutation != Mutation::kApplyOutdatedPage;
         if (checked && !lives_.lives(key_volume(key), ~nvme::Epoch{0}, key_block(key))) {
             dead_volumes_.insert(key_volume(key));
+            PageOob oob{};
+            if (read_record(entry.page, oob) == Record::kGood && make_key(oob.vid, oob.vba) == key)
+                note_dropped(oob.vid, oob.epoch);
             ++dead;
             return true;
         }

@@ -66,6 +66,8 @@ void Shard::Impl::start(std::uint32_t newest_group) {
 
 void Shard::Impl::execute(const ShardCommand& c) {
     ++commands_since_poll;
+    if (unsettled && c.op != ShardOp::kRead && c.op != ShardOp::kFlush) [[unlikely]]
+        return answer(c.tag, Status::kCapacityExceeded);
     Wait wait = c.stable ? Wait::kPower : Wait::kMode;
     Status status = Status::kSuccess;
     switch (c.op) {
@@ -190,6 +192,8 @@ Status Shard::Impl::read_block(BlockKey key, std::uint32_t first_sector, std::ui
 /// batch begins, where flash is that fast.
 std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
     clock_ns = now_ns;
+    if (unsettled) [[unlikely]]
+        return settle_recovery();
     const bool idle = commands_since_poll == 0;
     commands_since_poll = 0;
     finish_sync();
@@ -221,6 +225,12 @@ bool Shard::Impl::purge(nvme::VolumeId volume) {
     LogRecord record{};
     record.type = LogType::kPurge;
     record.volume = volume;
+    if (unsettled) {
+        // Each mount drops what is of no volume: the record is for the spare checkpoint.
+        checkpoint.add_records({&record, 1});
+        refresh_gauges();
+        return true;
+    }
     if (!log(record) || !sync_now()) broken = true;
     refresh_gauges();
     return !broken;
@@ -278,6 +288,7 @@ void Shard::Impl::advance_checkpoint() {
 }
 
 Result<void> Shard::Impl::close() {
+    if (unsettled) return no_room_for_recovered();
     settle();
     const std::uint64_t begun = checkpoint.begun_last();
     // A bound, not a deadline: each step programs pages, or a sync lets it go on.
@@ -309,6 +320,7 @@ void Shard::Impl::refresh_gauges() {
     counters.doubtful = doubts.size();
     counters.doubtful_volumes = doubts.lost().size();
     counters.unstamped = unstamped ? 1 : 0;
+    counters.unsettled = unsettled ? 1 : 0;
     counters.displaced = map.moves();
     counters.displaced_in_slices = checkpoint.moves_across();
     counters.units_bad = pool.units() - pool.good_units();

@@ -60,6 +60,10 @@ class VolumeLives {
     /// False: pages of this volume, epoch and block belong to nothing that exists.
     [[nodiscard]] virtual bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
                                      nvme::BlockAddress block) const = 0;
+    /// Whether the firmware's state tells what became of versions of this epoch: the volume exists and has
+    /// seen that epoch, or it was deleted in that epoch or a later one. False: the state is older than they
+    /// are.
+    [[nodiscard]] virtual bool explains(nvme::VolumeId, nvme::Epoch) const { return true; }
     /// All volumes that exist, with their present epochs.
     [[nodiscard]] virtual std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const = 0;
 };

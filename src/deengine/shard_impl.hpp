@@ -177,6 +177,16 @@ struct Shard::Impl {
     [[nodiscard]] bool journal_holds_room() const;
     void advance_checkpoint();
 
+    // recovery_settle.cpp
+    [[nodiscard]] std::uint64_t units_of_checkpoint() const;
+    /// Writes the checkpoint that ends a recovery, in the newest group that it found. kNoSpace: there is no
+    /// page for it (medium_full() of the journal says whether the flash or what lies below has none).
+    Result<void> write_recovered();
+    Result<void> write_one_recovered();
+    [[nodiscard]] Error no_room_for_recovered() const;
+    /// Tries again, at most once a second, and starts the shard then. Returns 1 when it did.
+    std::uint32_t settle_recovery();
+
     // scrub.cpp
     void scrub(std::uint64_t now_ns);
     void scrub_page(PageNumber page);
@@ -197,6 +207,9 @@ struct Shard::Impl {
     CheckpointWriter checkpoint;
     GroupClock groups;  ///< durable: survives power loss
     EngineCounters counters{};
+
+    bool unsettled = false;  ///< no checkpoint holds what was recovered: recovery_settle.cpp
+    std::uint64_t settle_tried_ns = 0;
 
     // Durability.
     std::uint64_t clock_ns = 0;        ///< of the last poll

@@ -66,8 +66,9 @@ struct Drive::Impl {
     const DriveOptions options;
     Reactor& reactor;
     const std::vector<Reactor*> units;
-    bool durable = false;  ///< against power loss
-    bool stable = false;   ///< everything was synchronized at the end
+    bool durable = false;    ///< against power loss
+    bool stable = false;     ///< everything was synchronized at the end
+    bool unsettled = false;  ///< closed without the checkpoint of its recovery
     std::unique_ptr<Store> store;
     StoreIdentity identity;
     FlashParts flash;
@@ -143,9 +144,29 @@ Result<void> Drive::Impl::mount() {
     engine_options.on_bad_page = [this](const deengine::BadPlace& bad) {
         bad_pages_told.tell(identity.serial, bad);
     };
+    engine_options.on_settled = [this] {
+        if (!store->note_recovered()) {
+            log_error("SSD {}: its boot record cannot be written: writes stay refused; start it anew",
+                      identity.serial);
+            return false;
+        }
+        log_warn("SSD {}: there is room for what the recovery had to write: writes are accepted again",
+                 identity.serial);
+        return true;
+    };
     GN_ASSIGN(engine, mount_engine(flash, store->metadata(), engine_options, path, recovery, reactor, units));
     for (const std::string& finding : recovery.findings)
         log_warn("SSD {}: recovery: {}", identity.serial, finding);
+    if (engine->unsettled()) {
+        log_error(
+            "SSD {}: the disk under {} is full, and has no room for what the recovery has to write: blocks "
+            "can "
+            "be read and volumes be deleted, writes are refused; make room on that disk, and the SSD goes on "
+            "by "
+            "itself",
+            identity.serial, store->describe());
+        return {};
+    }
     if (store->note_recovered()) return {};
     return error(Errc::kIo, "the store of the SSD {} was recovered, but its boot record cannot be written",
                  identity.serial);
@@ -167,7 +188,10 @@ Result<void> Drive::Impl::serve() {
 /// On the front's thread, as every use of the engine: a service unit may live there too.
 Result<void> Drive::Impl::write_checkpoint() {
     Result<void> closed;
-    reactor.run([&] { closed = engine->close(); });
+    reactor.run([&] {
+        closed = engine->close();
+        unsettled = engine->unsettled();
+    });
     return closed;
 }
 
@@ -191,6 +215,7 @@ Result<void> Drive::Impl::sync_flash() {
 }
 
 Result<void> Drive::Impl::mark_closed() {
+    if (unsettled) return {};  // the boot record says what the next opening has to recover
     if (stable && store->end_use()) return {};
     return error(Errc::kIo, "the store could not be marked as closed; it is recovered at the next opening");
 }

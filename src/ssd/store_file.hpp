@@ -8,7 +8,7 @@
 //   * a new store file appears under its name whole or not at all (written beside it, then renamed);
 //   * opening for use changes nothing of a store that may be used: what refuses it later leaves it as it was;
 //   * nothing is programmed, erased or stored before begin_changes() has put into the boot record that the
-//   store is open, by which backbone and under which boot of the host; nothing is served before
+//   store is open, by which backbone and under which boot of the host; no write is acknowledged before
 //   note_recovered() has put the mode there;
 //   * the generation of metadata that the boot record names never falls behind what this process stored: rot
 //   of the newest is not taken for the truth at the next opening;

@@ -80,7 +80,7 @@ std::vector<std::string> losses(const StoreView& view) {
     if (const auto metadata = view.metadata_loss(); metadata)
         all.push_back(
             fmt::format("the metadata is damaged: {}; the older copy is used, and pages of volumes that it "
-                        "does not know count as outdated",
+                        "does not know are dropped; those volumes are in doubt when they are added again",
                         *metadata));
     if (const auto journal = view.journal_loss(); journal) all.push_back(describe(*journal));
     return all;
@@ -191,6 +191,11 @@ Result<Recovered> recover_store(const std::filesystem::path& path, bool accept_l
     GN_ASSIGN(FlashParts parts, store->parts(identity.service_units));
     GN_ASSIGN(const std::unique_ptr<Mounted> mounted,
               mount(std::move(parts), store->metadata(), identity, accept_loss));
+    if (mounted->engine->unsettled())
+        return error(Errc::kNoSpace,
+                     "the disk under the store {} is full, and has no room for the checkpoint of what was "
+                     "recovered; nothing is lost; make room on that disk and recover the store again",
+                     path.string());
     GN_TRY(mounted->engine->close());
     if (!store->note_recovered() || !store->end_use())
         return error(Errc::kIo, "the store {} was recovered, but could not be closed", path.string());

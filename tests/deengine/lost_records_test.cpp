@@ -47,6 +47,51 @@ TEST_F(LostRecords, TheOnlyRecordOfAUnitIsMissedWhenItIsDamaged) {
     EXPECT_EQ(status_of(5), Status::kDoubtful);
 }
 
+TEST_F(LostRecords, BlocksOfAVolumeThatOlderMetadataDoesNotKnowAreInDoubtWhenItIsAddedAgain) {
+    constexpr nvme::VolumeId kLater = 2;
+    for (const bool in_checkpoint : {false, true}) {
+        VolumeRig rig(default_options());
+        const IoFields block = rig.fields(kLater, kClient, 3);
+        const std::vector<std::byte> older = rig.metadata.blob;
+        ASSERT_EQ(rig.add(make_record(kLater, kClient)), Status::kSuccess);
+        ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+        rig.put(5, 1);
+        ASSERT_EQ(rig.write(block, 1, pattern(9)).status, Status::kSuccess);
+        if (in_checkpoint) {
+            ASSERT_TRUE(rig.engine->close().ok());
+        }
+        rig.metadata.blob = older;
+        rig.boot(!in_checkpoint);
+        EXPECT_EQ(rig.report.volumes_in_doubt.count(kLater), 1u) << "so that a check names it";
+        rig.boot();
+        ASSERT_EQ(rig.add(make_record(kLater, kClient)), Status::kSuccess);
+        for (int again = 0; again < 2; ++again) {
+            ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+            Block got;
+            EXPECT_EQ(rig.read(block, got).status, Status::kDoubtful) << "not zeroes in silence";
+            EXPECT_TRUE(rig.holds(rig.at(5), 1)) << "a volume that the metadata knows has all of its blocks";
+            rig.boot();
+        }
+    }
+}
+
+TEST_F(LostRecords, ANewLifeOfAVolumeThatOlderMetadataDidNotKnowIsNotInDoubt) {
+    constexpr nvme::VolumeId kLater = 2;
+    const std::vector<std::byte> older = metadata.blob;
+    ASSERT_EQ(add(make_record(kLater, kClient)), Status::kSuccess);
+    ASSERT_EQ(set_map(make_map(1)), Status::kSuccess);
+    ASSERT_EQ(write(fields(kLater, kClient, 3), 1, pattern(9)).status, Status::kSuccess);
+    metadata.blob = older;
+    boot(true);
+    ASSERT_EQ(add(make_record(kLater, kClient, 2)), Status::kSuccess);
+    epoch = 2;
+    for (int again = 0; again < 2; ++again) {
+        ASSERT_EQ(set_map(make_map(1)), Status::kSuccess);
+        EXPECT_TRUE(holds(fields(kLater, kClient, 3), 0));
+        boot();
+    }
+}
+
 TEST_F(LostRecords, AKillInsideAnErasureOfAFullUnitLosesNothing) {
     for (std::uint64_t i = 1; i <= 17; ++i) put(5, i);
     const PageNumber first = flash.find_last(kVolume, 5) - 16;

@@ -60,6 +60,86 @@ TEST_F(ScarcityTest, OnAFullDiskTheRoomOfADeletedVolumeIsUsedAgain) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
+TEST_F(ScarcityTest, AMountOnAFullDiskServesReadsAndTakesChangesWhenThereIsRoomAgain) {
+    int settled = 0;
+    EngineOptions o = default_options();
+    o.on_settled = [&] { return ++settled != 0; };
+    Rig rig(24, 16, o);
+    set_up(rig, 1000);
+    for (std::uint32_t i = 0; i < 40; ++i)
+        ASSERT_EQ(rig.write(at(rig, i % 30), i + 1, pattern(i + 1)).status, Status::kSuccess);
+    const auto check = [&] {
+        for (std::uint32_t i = 0; i < 30; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i < 10 ? i + 31 : i + 1));
+    };
+    for (std::uint32_t unit = 0; unit < 24; ++unit) rig.flash.without_room.insert(unit);
+    for (int boot = 0; boot < 3; ++boot) {
+        rig.mount();
+        ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+        ASSERT_TRUE(rig.engine->unsettled());
+        for (int second = 0; second < 4; ++second) rig.engine->poll(rig.now_ns += 1'000'000'000);
+        ASSERT_TRUE(rig.engine->unsettled());
+        check();
+        EXPECT_EQ(rig.write(at(rig, 3), 100, pattern(1)).status, Status::kCapacityExceeded);
+        EXPECT_EQ(rig.trim(at(rig, 0), 101, {{0, 1, 4}}).status, Status::kCapacityExceeded);
+        EXPECT_EQ(rig.zero(at(rig, 4), 102).status, Status::kCapacityExceeded);
+        EXPECT_EQ(rig.add(make_record(5, kWriter)), Status::kCapacityExceeded);
+        const nvme::Command flush = nvme::encode_io(IoOpcode::kFlush, at(rig, 0));
+        EXPECT_EQ(rig.io(flush, kWriter, {}).status, Status::kSuccess);
+        EXPECT_FALSE(rig.engine->close().ok()) << "no checkpoint holds what was recovered";
+        check();
+    }
+    EXPECT_EQ(settled, 0);
+    rig.flash.without_room.clear();
+    for (int second = 0; second < 3; ++second) rig.engine->poll(rig.now_ns += 1'000'000'000);
+    EXPECT_EQ(settled, 1) << "told once, before the first change";
+    EXPECT_FALSE(rig.engine->unsettled());
+    check();
+    EXPECT_EQ(rig.engine->audit(), std::vector<std::string>{});
+    ASSERT_EQ(rig.write(at(rig, 3), 100, pattern(34)).status, Status::kSuccess);
+    ASSERT_EQ(rig.trim(at(rig, 0), 101, {{0, 1, 40}}).status, Status::kSuccess);
+    ASSERT_EQ(rig.remove(kOther), Status::kSuccess);
+    rig.mount();
+    ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+    EXPECT_FALSE(rig.engine->unsettled());
+    check();
+    EXPECT_TRUE(rig.holds(at(rig, 40), 0));
+    EXPECT_EQ(rig.flash.violations, 0u);
+}
+
+TEST_F(ScarcityTest, AMountOnAFullDiskTakesTheRoomOfAVolumeThatIsDeletedThen) {
+    Rig rig(24, 16);
+    set_up(rig, 1000);
+    for (std::uint32_t i = 0; i < 16; ++i)
+        ASSERT_EQ(rig.write(at(rig, i), i + 1, pattern(i + 1)).status, Status::kSuccess);
+    for (std::uint32_t i = 0; i < 64; ++i)
+        ASSERT_EQ(rig.write(at(rig, i, 1, kOther), i + 1, pattern(500 + i)).status, Status::kSuccess);
+    for (std::uint32_t unit = 0; unit < 24; ++unit) rig.flash.without_room.insert(unit);
+    for (std::uint32_t i = 0; i < 64; ++i) rig.flash.without_room.erase(rig.flash.find_last(kOther, i) / 16);
+    rig.mount();
+    ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+    ASSERT_TRUE(rig.engine->unsettled());
+    const auto check = [&] {
+        for (std::uint32_t i = 0; i < 16; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i + 1));
+    };
+    for (std::uint32_t i = 0; i < 64; ++i) EXPECT_TRUE(rig.holds(at(rig, i, 1, kOther), 500 + i));
+    ASSERT_EQ(rig.remove(kOther), Status::kSuccess);
+    const RamFlash image = rig.flash.image();
+    for (int second = 0; second < 3; ++second) rig.engine->poll(rig.now_ns += 1'000'000'000);
+    EXPECT_FALSE(rig.engine->unsettled());
+    check();
+    ASSERT_EQ(rig.add(make_record(kOther, kWriter, 2, 1000)), Status::kSuccess);
+    for (const bool cut_before_the_checkpoint : {false, true}) {
+        if (cut_before_the_checkpoint) rig.flash = image.image();
+        rig.mount();
+        ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+        check();
+        IoFields reborn = at(rig, 5, 1, kOther);
+        reborn.epoch = 2;
+        EXPECT_TRUE(rig.holds(reborn, 0)) << "nothing of its former life";
+    }
+    EXPECT_EQ(rig.flash.violations, 0u);
+}
+
 TEST_F(ScarcityTest, ATrimOverABlockWhoseOrderCannotBeReadIsRefusedForItsWholeRange) {
     Rig rig;
     set_up(rig, 1000);

@@ -1,0 +1,96 @@
+// recovery_settle.cpp: the checkpoint of what was recovered, and shards that wait for the room for it.
+//
+// A shard is unsettled when its recovery has found everything and what lies below the flash (a full disk
+// under a sparse store) has no room for the checkpoint of that. It answers reads from memory and refuses
+// writes. Volumes can be deleted: the firmware's state says so, as if the deletion had been cut behind it,
+// and units that this empties have room for the checkpoint. Invariants while it is unsettled
+//   * nothing is programmed but parts of that checkpoint, in the newest group that was found: an end of the
+//   process is another cut of the same recovery, and the next mount finds what this one found;
+//   * nothing is acknowledged that a next mount would have to find.
+// poll() tries again once a second.
+#include "deengine/shard_impl.hpp"
+
+#include <utility>
+
+namespace gnstor::deengine {
+namespace {
+
+constexpr std::uint32_t kPagesPerStep = 256;
+constexpr std::uint64_t kSettleNs = 1'000'000'000;  ///< between two attempts
+
+}  // namespace
+
+std::uint64_t Shard::Impl::units_of_checkpoint() const {
+    return (checkpoint.pages_needed() + pages_per_unit - 1) / pages_per_unit;
+}
+
+Result<void> Shard::Impl::write_recovered() {
+    GN_TRY(write_one_recovered());
+    // Cuts leave a journal in pieces, and on a full drive no unit for the collector to begin with. All of
+    // them but this checkpoint's go back when there is another.
+    pool.durable(groups.current);
+    const std::uint32_t reserve = room.system_reserve(tombstones.size(), pages_per_unit);
+    const bool crowded = pool.free_units() <= reserve + UnitPool::kReserve;
+    const std::uint64_t units = units_of_checkpoint();
+    if (!crowded || journal.units() <= 2 * units || pool.free_units() <= units) return {};
+    const Result<void> second = write_one_recovered();
+    // The first one holds all that was recovered.
+    return journal.medium_full() ? Result<void>{} : second;
+}
+
+Result<void> Shard::Impl::write_one_recovered() {
+    const std::uint64_t before = checkpoint.completed();
+    // Units without anything valid may go already where the others do not suffice: all that replaces their
+    // pages is durable. Rather before than after half a checkpoint was written in vain.
+    bool made_room = pool.free_units() <= units_of_checkpoint();
+    if (made_room) pool.durable(groups.current);
+    while (checkpoint.completed() == before) {
+        if (!checkpoint.active() && !checkpoint.start()) break;
+        groups.durable = groups.current - 1;
+        (void)checkpoint.step(kPagesPerStep, groups);
+        if (checkpoint.failed()) {
+            if (std::exchange(made_room, true)) return no_room_for_recovered();
+            pool.durable(groups.current);
+            continue;
+        }
+        if (!checkpoint.wants_sync()) continue;
+        if (flash.sync(SyncLevel::kPower) != FlashStatus::kOk) {
+            broken = true;
+            return error(Errc::kIo,
+                         "shard {}: what was recovered cannot be made durable; see what the medium below "
+                         "reports, and open the drive again",
+                         range.index);
+        }
+        groups.durable = groups.current;
+        (void)checkpoint.step(1, groups);
+    }
+    return {};
+}
+
+Error Shard::Impl::no_room_for_recovered() const {
+    if (journal.medium_full())
+        return error(Errc::kNoSpace,
+                     "shard {}: the disk under the store is full, and has no room for the checkpoint of what "
+                     "was recovered; nothing is lost; make room of {} KiB on that disk",
+                     range.index, units_of_checkpoint() * pages_per_unit * (nvme::kBlockBytes / 1024));
+    return error(
+        Errc::kNoSpace,
+        "shard {}: flash has no page for a checkpoint of what was recovered ({} free units, {} bad); "
+        "nothing was changed; mount with more units, or read its blocks from replicas on other "
+        "drives, where there are any",
+        range.index, pool.free_units(), pool.units() - pool.good_units());
+}
+
+std::uint32_t Shard::Impl::settle_recovery() {
+    if (broken || clock_ns < settle_tried_ns + kSettleNs) return 0;
+    const bool first = std::exchange(settle_tried_ns, clock_ns) == 0;
+    // What is left of the flash is for a checkpoint that is completed: each attempt that fails may take
+    // pages.
+    if (first || journal_pages_left() < 2 * checkpoint.pages_needed()) return 0;
+    if (!write_recovered().ok()) return 0;
+    unsettled = false;
+    start(groups.current);
+    return 1;
+}
+
+}  // namespace gnstor::deengine
