@@ -191,7 +191,7 @@ Result<void> VolumeObjectStore::refuse_taken(const std::string& name) const {
 Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
                                     const Progress& progress) {
     GN_TRY(daemon::check_name("name", name));  // it becomes a file's, before any volume is made
-    // What would be refused at the end is refused before anything is removed or read.
+    // A store of this process refuses here, before anything is removed or read; gnstord refuses later.
     const std::string refused = fmt::format("'{}' was not stored", name);
     GN_TRY(refuse_read_only(refused));
     GN_TRY(refuse_missing(refused));

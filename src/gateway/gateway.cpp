@@ -305,7 +305,7 @@ void Gateway::Impl::reclaim() {
         others_waited = engine->holds_others_back();
         engine->resume(quiet && done.ok());
     });
-    reclaim_pace.ended(began, Clock::now(), others_waited);
+    reclaim_pace.ended(began, Clock::now(), quiet || others_waited);
     if (!quiet) return;
     if (done.ok())
         log_info("gateway of volume {}: connections to its SSDs were made anew", options.volume);

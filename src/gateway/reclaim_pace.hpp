@@ -1,9 +1,8 @@
 // reclaim_pace.hpp: when a gateway tries again to make broken connections anew. Pure.
 //
-// An attempt begins no command until the channel is quiet and the SSDs have been called, whether it succeeds
-// or not. Commands that the other SSDs could answer meanwhile wait for it a tenth of the time at most. Where
-// none waited, those that the broken connections hold back are all there is, and the next attempt follows
-// soon. One thread.
+// An attempt lets no command begin until the channel is quiet and the SSDs have been called. Attempts take a
+// tenth of the time at most from commands that other SSDs could answer. An attempt whose channel did not
+// become quiet while no such command waited has cost nothing: the next one follows soon. One thread.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +17,10 @@ class ReclaimPace {
     static constexpr int kShare = 10;
 
     [[nodiscard]] bool due(Clock::time_point now) const { return now >= next_; }
-    /// An attempt is over. `others_waited`: commands that no broken connection holds back were not begun.
-    void ended(Clock::time_point began, Clock::time_point now, bool others_waited) {
-        next_ = now + (others_waited ? std::max(kPause, (now - began) * kShare) : kPause);
+    /// An attempt is over. `costly`: it called the SSDs, or commands that no broken connection holds back
+    /// were not begun meanwhile.
+    void ended(Clock::time_point began, Clock::time_point now, bool costly) {
+        next_ = now + (costly ? std::max(kPause, (now - began) * kShare) : kPause);
     }
 
   private:

@@ -112,8 +112,8 @@ Result<std::unique_ptr<Mounted>> mount_sound(StoreView& view, bool accept_loss) 
     return mounted;
 }
 
-/// What refuses a store names commands that write to it. Those refuse a store that is not trusted, so this
-/// says that in place of them.
+/// The refusal of a damaged store advises a recovery, which an untrusted store refuses: for such a store,
+/// this says so in place of the advice.
 Result<std::unique_ptr<Mounted>> mount(StoreView& view, bool accept_loss) {
     Result<std::unique_ptr<Mounted>> mounted = mount_sound(view, accept_loss);
     if (mounted.ok()) return mounted;

@@ -7,7 +7,8 @@
 //   * a message quotes a packet that is unanswered (Requester::unanswered(): queue pair and PSN, which a
 //     forged NAK would need, too), and
 //   * a further one does kConfirmNs later or after that, and
-//   * no packet of the peer came in between, though something that it must answer was sent at once and again.
+//   * no packet of the peer came in between. The caller sends something that the peer must answer when the
+//     first message counts (Verdict::kProbe), and again when probe_due() says so.
 // A host that limits the rate of its ICMP messages (Linux: six at once, then one a second) may leave the
 // second one out: then the timeouts of the connections decide. While the peer owes messages and is silent, a
 // probe goes out now and then: a host answers nothing else for a process that had taken all packets before it

@@ -11,7 +11,7 @@ namespace {
 
 constexpr roce::TimeNs kErrorsEveryNs = 1'000'000;
 // ICMP messages that are looked at in that time: each may cost a look at every link.
-constexpr std::uint32_t kErrorsAtOnce = 64;
+constexpr std::uint32_t kErrorsAtOnce = 8;
 
 }  // namespace
 
@@ -44,7 +44,7 @@ void LinkEnd::note_owed(std::int64_t change) {
     owed += change;
     if (flow == nullptr || before == (owed > 0)) return;
     flow->owing += before ? -1 : 1;
-    if (!before && driver.next_watch == roce::kNever) driver.next_watch = 0;  // at the next poll
+    if (!before && flow->watch.next_deadline() == roce::kNever) driver.next_watch = 0;  // at the next poll
 }
 
 // The peer's kernel says that nobody has the port, or a router that there is no such machine.

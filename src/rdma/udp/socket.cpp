@@ -366,7 +366,14 @@ bool PacketSocket::unreachable(Unreachable& message) {
         header.msg_control = control.data();
         header.msg_controllen = control.size();
         const ssize_t quoted = ::recvmsg(udp_, &header, MSG_ERRQUEUE | MSG_DONTWAIT);
-        if (quoted < 0) return false;
+        if (quoted < 0) {
+            // Where nothing is received from this socket, an error that the kernel notes after its message
+            // was taken would keep poll() from sleeping.
+            int noted = 0;
+            socklen_t bytes = sizeof noted;
+            if (raw_ >= 0) (void)::getsockopt(udp_, SOL_SOCKET, SO_ERROR, &noted, &bytes);
+            return false;
+        }
         for (cmsghdr* one = CMSG_FIRSTHDR(&header); one != nullptr; one = CMSG_NXTHDR(&header, one)) {
             const bool v4 = one->cmsg_level == IPPROTO_IP && one->cmsg_type == IP_RECVERR;
             const bool v6 = one->cmsg_level == IPPROTO_IPV6 && one->cmsg_type == IPV6_RECVERR;
