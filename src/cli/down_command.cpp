@@ -22,7 +22,7 @@ std::optional<pid_t> whom_to_stop(const Context& c) {
     return daemon_of(c.directory);
 }
 
-/// Nodes of the folder, which nobody uses any more.
+/// Stops the nodes of this folder. Their gnstord has ended before.
 Result<std::size_t> stop_own_nodes(const Context& c, std::uint32_t wait_s) {
     if (!c.socket.empty() && !c.directory_given) return std::size_t{0};
     GN_ASSIGN(const std::vector<PlannedNode> plan, read_plan(c.directory));

@@ -74,7 +74,7 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     const RemovedAtEnd pid_file{options.array.directory / kPidFile};
     if (const Result<void> written = write_pid_file(pid_file.path, ::getpid()); !written.ok()) {
         // Whoever has the socket can ask it. On a disk that is full or read-only reading comes first.
-        say(stderr, "gnstord: {}; it goes on without\n", written.error().message);
+        say(stderr, "gnstord: {}; it serves without a pid file\n", written.error().message);
     }
     GN_ASSIGN(std::unique_ptr<daemon::SqliteRecordStore> store,
               daemon::SqliteRecordStore::open(

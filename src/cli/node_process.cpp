@@ -105,7 +105,8 @@ void drop_capabilities() {
     __user_cap_header_struct of{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
     const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
     if (::syscall(SYS_capset, &of, none) != 0)
-        say(stderr, "gnstor node: goes on with its capabilities: {}\n", std::strerror(errno));
+        say(stderr, "gnstor node: its capabilities could not be dropped, and it keeps them: {}\n",
+            std::strerror(errno));
     ::prctl(PR_SET_DUMPABLE, 1);
 }
 

@@ -74,8 +74,13 @@ std::string StoresInUse::unfinished(const fs::path& pid_file, pid_t pid) const {
     if (open.empty())
         return "did not finish: it was killed or failed; nothing that was acknowledged is lost, and the next "
                "'gnstor up' recovers it";
+    // A process that was killed leaves its pid file.
+    const char* const why =
+        read_pid_file(pid_file) == pid
+            ? "it was killed or failed"
+            : "it failed, or an SSD's recovery waits for room on its disk (the log says which)";
     return fmt::format(
-        "did not close {}: it was killed or failed; {}", fmt::join(open, ", "),
+        "did not close {}: {}; {}", fmt::join(open, ", "), why,
         survives_no_restart
             ? "run 'gnstor up' before this machine is restarted: it recovers what was acknowledged; after a "
               "restart SSDs with durability 'process' begin empty, and what they hold is set aside as "

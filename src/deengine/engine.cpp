@@ -208,7 +208,7 @@ void Engine::Impl::prefetch_page(const nvme::Command& command) const {
                                first_sector);
 }
 
-/// The shards first, then whoever serves the drive, then changes are accepted.
+/// All shards have their checkpoints, then the drive is told (on_settled), then changes are accepted.
 void Engine::Impl::settle_recovery() {
     if (told_settled || port->counters().unsettled != 0) return;
     told_settled = true;

@@ -86,7 +86,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     InlinePort* inline_port = nullptr;  ///< the same, where the shards are in this thread: no virtual call
     std::uint32_t shards = 1;
     std::uint64_t capacity = 0;
-    bool unsettled = false;  ///< a shard is, or whoever serves the drive was not told yet that none is
+    bool unsettled = false;  ///< a shard is, or on_settled was not called yet
     bool told_settled = false;
     std::map<nvme::VolumeId, nvme::Epoch> in_doubt;  ///< RecoveryReport::volumes_in_doubt of the mount
     EngineCounters own{};                            ///< of commands; the shards count blocks and pages

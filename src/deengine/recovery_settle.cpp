@@ -84,6 +84,8 @@ Error Shard::Impl::no_room_for_recovered() const {
 std::uint32_t Shard::Impl::settle_recovery() {
     if (broken || clock_ns < settle_tried_ns + kSettleNs) return 0;
     const bool first = std::exchange(settle_tried_ns, clock_ns) == 0;
+    // Units that deletions emptied count as free: all that replaces their pages is durable.
+    pool.durable(groups.current);
     // What is left of the flash is for a checkpoint that is completed: each attempt that fails may take
     // pages.
     if (first || journal_pages_left() < 2 * checkpoint.pages_needed()) return 0;

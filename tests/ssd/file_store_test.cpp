@@ -241,44 +241,45 @@ TEST(FileStore, ARecoveryWithOlderMetadataThatDidNotEndLeavesTheStoreRefused) {
     EXPECT_EQ(store.value()->load(), first);
 }
 
-TEST(FileStore, ARecoveryWhoseOlderMetadataRotsBeforeItsEndWritesNothingOverIt) {
+/// A store whose newer copy of the metadata is damaged, so that a recovery uses the older one, `first`.
+struct OlderMetadata {
+    OlderMetadata() {
+        closed_with_two(path, first);
+        poke(path, blob + kStoreMetadataBytes, "X");
+        anyhow.accept_loss = true;
+    }
+
     Scratch scratch;
-    const auto path = scratch / "s";
-    const std::vector<std::byte> first(300, std::byte{1});
-    closed_with_two(path, first);
-    const std::uint64_t blob = kStoreHeadBytes + sizeof(MetadataHeader) + 10;
-    poke(path, blob + kStoreMetadataBytes, "X");
+    const std::filesystem::path path = scratch / "s";
+    const std::vector<std::byte> first = std::vector<std::byte>(300, std::byte{1});
+    const std::uint64_t blob = kStoreHeadBytes + sizeof(MetadataHeader) + 10;  ///< a byte of the older copy
     BootRequest anyhow;
-    anyhow.accept_loss = true;
+};
+
+TEST(FileStore, ARecoveryWhoseOlderMetadataRotsBeforeItsEndWritesNothingOverIt) {
+    const OlderMetadata damaged;
     {
-        const auto store = StoreFile::open_for_use(path, anyhow).value();
-        poke(path, blob, "X");
+        const auto store = StoreFile::open_for_use(damaged.path, damaged.anyhow).value();
+        poke(damaged.path, damaged.blob, "X");
         const auto ended = store->end_use();
         ASSERT_FALSE(ended.ok());
         EXPECT_NE(ended.error().message.find("cannot be read any more"), std::string::npos)
             << ended.error().message;
     }
-    poke(path, blob, "\1");
-    EXPECT_EQ(StoreFile::open_for_use(path, anyhow).value()->load(), first);
+    poke(damaged.path, damaged.blob, "\1");
+    EXPECT_EQ(StoreFile::open_for_use(damaged.path, damaged.anyhow).value()->load(), damaged.first);
 }
 
 TEST(FileStore, MetadataThatIsStoredWhileNoCopyCanBeReadSparesTheOneThatWasGood) {
-    Scratch scratch;
-    const auto path = scratch / "s";
-    const std::vector<std::byte> first(300, std::byte{1});
-    closed_with_two(path, first);
-    const std::uint64_t blob = kStoreHeadBytes + sizeof(MetadataHeader) + 10;
-    poke(path, blob + kStoreMetadataBytes, "X");
-    BootRequest anyhow;
-    anyhow.accept_loss = true;
+    const OlderMetadata damaged;
     {
-        const auto store = StoreFile::open_for_use(path, anyhow).value();
-        poke(path, blob, "X");
+        const auto store = StoreFile::open_for_use(damaged.path, damaged.anyhow).value();
+        poke(damaged.path, damaged.blob, "X");
         ASSERT_TRUE(store->store(std::vector<std::byte>(500, std::byte{3})));
     }
-    poke(path, blob, "\1");
-    const MetadataSlots slots = StoreView::open(path).value()->metadata_copies();
-    EXPECT_EQ(slots[0].bytes, first.size());
+    poke(damaged.path, damaged.blob, "\1");
+    const MetadataSlots slots = StoreView::open(damaged.path).value()->metadata_copies();
+    EXPECT_EQ(slots[0].bytes, damaged.first.size());
     EXPECT_EQ(slots[1].bytes, 500u);
 }
 

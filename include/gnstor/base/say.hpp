@@ -13,9 +13,9 @@ namespace detail {
 void say_formatted(std::FILE* to, fmt::string_view format, fmt::format_args args) noexcept;
 }
 
-/// Writes the text and flushes the stream. Where the stream does not take it (its disk is full, the reader of
-/// its pipe has ended) the text is lost, the stream has no error of it, and the program goes on; fmt::print()
-/// would throw. The program ignores SIGPIPE and SIGXFSZ.
+/// Writes the text and flushes the stream. If the write fails (a full disk, a pipe whose reader has ended),
+/// the text is lost, the stream's error is cleared, and no exception is thrown, unlike fmt::print(). The
+/// program ignores SIGPIPE and SIGXFSZ.
 template <class... Args>
 void say(std::FILE* to, fmt::format_string<Args...> format, Args&&... args) noexcept {
     detail::say_formatted(to, format, fmt::make_format_args(args...));
