@@ -117,16 +117,25 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
     // A VID's former life ends with a record in the journal.
     if (add && unsettled) return Status::kCapacityExceeded;
     if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
-    if (!port->settle() || !store_and_swap(std::move(next))) return Status::kInternalError;
-    // What is in doubt of a former life is none of this one's.
-    const nvme::VolumeId vid = record.geometry.volume;
-    const auto doubt = in_doubt.find(vid);
-    if (add && doubt != in_doubt.end() && doubt->second < record.birth_epoch && !port->purge(vid))
-        return Status::kInternalError;
+    if (!port->settle()) return Status::kInternalError;
+    if (add && !end_former_life(record)) return Status::kCapacityExceeded;
+    if (!store_and_swap(std::move(next))) return Status::kInternalError;
     active_map.forget();
     // What the shards remember of older epochs is resolved now.
     port->set_floor(record.geometry.volume, record.epoch, 0);
     return Status::kSuccess;
+}
+
+/// What is in doubt of a former life of the VID is none of this one's; nor is what a deletion left to be
+/// recorded. False: there is no room for the record.
+bool Engine::Impl::end_former_life(const nvme::VolumeRecord& record) {
+    const nvme::VolumeId vid = record.geometry.volume;
+    const auto doubt = in_doubt.find(vid);
+    const bool doubted = doubt != in_doubt.end() && doubt->second < record.birth_epoch;
+    if (!doubted && !purges_due.contains(vid)) return true;
+    if (!port->purge(vid)) return false;
+    purges_due.erase(vid);
+    return true;
 }
 
 Status Engine::Impl::volume_delete(nvme::VolumeId vid, std::uint64_t term) {
@@ -137,7 +146,8 @@ Status Engine::Impl::volume_delete(nvme::VolumeId vid, std::uint64_t term) {
     // From here on a mount drops its pages: the record is gone, and a later life begins above its last epoch.
     if (!store_and_swap(std::move(next))) return Status::kInternalError;
     active_map.forget();
-    return port->purge(vid) ? Status::kSuccess : Status::kInternalError;
+    if (!port->purge(vid)) purges_due.insert(vid);
+    return Status::kSuccess;
 }
 
 Status Engine::Impl::volume_list(const nvme::Command& command, std::span<std::byte> data,

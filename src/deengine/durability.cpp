@@ -93,10 +93,22 @@ void Shard::Impl::log_bad_units() {
     }
 }
 
+LogRecord Shard::Impl::purge_record(nvme::VolumeId volume) {
+    LogRecord record{};
+    record.type = LogType::kPurge;
+    record.volume = volume;
+    return record;
+}
+
+void Shard::Impl::log_purges() {
+    while (!purges_to_log.empty() && log(purge_record(purges_to_log.back()))) purges_to_log.pop_back();
+}
+
 bool Shard::Impl::flush_journal() {
     const std::uint64_t first_page = journal.next_number();
     for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
         log_bad_units();
+        log_purges();
         if (!journal.flush(groups.current)) break;
         // A unit that failed under the flush has left a record of its own to be written.
         for (const std::uint32_t unit : pool.take_newly_bad()) bad_to_log.push_back(unit);
@@ -107,7 +119,7 @@ bool Shard::Impl::flush_journal() {
 }
 
 /// A unit that is closed before it is full must not look, after a kill, as if its last pages were missing:
-/// the journal says so before it speaks of another unit.
+/// the journal says so before it speaks of another unit. A journal that cannot say it leaves the unit open.
 bool Shard::Impl::exchange_open_unit(Stream stream) {
     const std::uint32_t unit = pool.open_unit(stream);
     if (unit != kNoUnit && pool.info(unit).next != 0) {
@@ -116,7 +128,7 @@ bool Shard::Impl::exchange_open_unit(Stream stream) {
         record.first = unit;
         record.blocks = pool.info(unit).next;
         record.sequence = pool.info(unit).serial;
-        if (log(record)) (void)flush_journal();
+        if (!log(record) || !flush_journal()) return false;
     }
     return pool.exchange_open_unit(stream);
 }

@@ -17,6 +17,7 @@
 #include "deengine/shard_port.hpp"
 
 #include <map>
+#include <set>
 #include <vector>
 
 namespace gnstor::deengine {
@@ -51,6 +52,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
                            std::uint32_t& dw0);
     [[nodiscard]] GrantTime clocks_at(std::uint64_t now_ns) const;
     nvme::Status volume_change(const nvme::Command& command, std::span<const std::byte> data);
+    [[nodiscard]] bool end_former_life(const nvme::VolumeRecord& record);
     nvme::Status volume_delete(nvme::VolumeId vid, std::uint64_t term);
     nvme::Status volume_list(const nvme::Command& command, std::span<std::byte> data, std::uint32_t& dw0);
     nvme::Status map_set(const nvme::Command& command, std::span<const std::byte> data, std::uint64_t now_ns,
@@ -88,6 +90,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     std::uint64_t capacity = 0;
     bool unsettled = false;  ///< a shard is, or on_settled was not called yet
     bool told_settled = false;
+    std::set<nvme::VolumeId> purges_due;  ///< deleted, and ShardPort::purge() wants to be called again
     std::map<nvme::VolumeId, nvme::Epoch> in_doubt;  ///< RecoveryReport::volumes_in_doubt of the mount
     EngineCounters own{};                            ///< of commands; the shards count blocks and pages
     EngineCounters counters{};                       ///< both, as of refresh_counters()

@@ -188,8 +188,7 @@ Result<void> ShardRecovery::write_checkpoint() {
     const Result<void> written = impl_->write_recovered();
     // The first checkpoint of a store, and one that gives up data, is written or nothing is served. Pages for
     // lost blocks are in the newest group: a shard that waits must have programmed nothing in it.
-    if (written.ok() || !shard.journal.medium_full() || loaded_.id == 0 || options_.accept_loss ||
-        !lost_.empty())
+    if (written.ok() || !shard.no_room_below || loaded_.id == 0 || options_.accept_loss || !lost_.empty())
         return written;
     shard.unsettled = true;
     find(fmt::format("{}; blocks can be read, and writes are refused until there is room",

@@ -6,6 +6,8 @@
 // and units that this empties have room for the checkpoint. Invariants while it is unsettled
 //   * nothing is programmed but parts of that checkpoint, in the newest group that was found: an end of the
 //   process is another cut of the same recovery, and the next mount finds what this one found;
+//   * an attempt begins when all its pages have room below, so that one that finds none has programmed and
+//   erased nothing;
 //   * nothing is acknowledged that a next mount would have to find.
 // poll() tries again once a second.
 #include "deengine/shard_impl.hpp"
@@ -16,7 +18,6 @@ namespace gnstor::deengine {
 namespace {
 
 constexpr std::uint32_t kPagesPerStep = 256;
-constexpr std::uint64_t kSettleNs = 1'000'000'000;  ///< between two attempts
 
 }  // namespace
 
@@ -35,7 +36,12 @@ Result<void> Shard::Impl::write_recovered() {
     if (!crowded || journal.units() <= 2 * units || pool.free_units() <= units) return {};
     const Result<void> second = write_one_recovered();
     // The first one holds all that was recovered.
-    return journal.medium_full() ? Result<void>{} : second;
+    return no_room_below ? Result<void>{} : second;
+}
+
+/// A page more than its own, for records that wait to be logged.
+bool Shard::Impl::reserve_checkpoint() {
+    return pool.reserve(Stream::kSystem, checkpoint.pages_needed() + 1);
 }
 
 Result<void> Shard::Impl::write_one_recovered() {
@@ -44,12 +50,22 @@ Result<void> Shard::Impl::write_one_recovered() {
     // pages is durable. Rather before than after half a checkpoint was written in vain.
     bool made_room = pool.free_units() <= units_of_checkpoint();
     if (made_room) pool.durable(groups.current);
+    no_room_below = !reserve_checkpoint();
+    if (no_room_below) {
+        made_room = true;
+        pool.durable(groups.current);
+        no_room_below = !reserve_checkpoint();
+    }
+    if (no_room_below) return no_room_for_recovered();
     while (checkpoint.completed() == before) {
         if (!checkpoint.active() && !checkpoint.start()) break;
         groups.durable = groups.current - 1;
         (void)checkpoint.step(kPagesPerStep, groups);
         if (checkpoint.failed()) {
-            if (std::exchange(made_room, true)) return no_room_for_recovered();
+            if (std::exchange(made_room, true)) {
+                no_room_below = journal.medium_full();
+                return no_room_for_recovered();
+            }
             pool.durable(groups.current);
             continue;
         }
@@ -68,7 +84,7 @@ Result<void> Shard::Impl::write_one_recovered() {
 }
 
 Error Shard::Impl::no_room_for_recovered() const {
-    if (journal.medium_full())
+    if (no_room_below)
         return error(Errc::kNoSpace,
                      "shard {}: the disk under the store is full, and has no room for the checkpoint of what "
                      "was recovered; nothing is lost; make room of {} KiB on that disk",
@@ -82,13 +98,11 @@ Error Shard::Impl::no_room_for_recovered() const {
 }
 
 std::uint32_t Shard::Impl::settle_recovery() {
-    if (broken || clock_ns < settle_tried_ns + kSettleNs) return 0;
+    if (broken || clock_ns < settle_tried_ns + kRoomNs) return 0;
     const bool first = std::exchange(settle_tried_ns, clock_ns) == 0;
     // Units that deletions emptied count as free: all that replaces their pages is durable.
     pool.durable(groups.current);
-    // What is left of the flash is for a checkpoint that is completed: each attempt that fails may take
-    // pages.
-    if (first || journal_pages_left() < 2 * checkpoint.pages_needed()) return 0;
+    if (first || journal_pages_left() < checkpoint.pages_needed()) return 0;
     if (!write_recovered().ok()) return 0;
     unsettled = false;
     start(groups.current);

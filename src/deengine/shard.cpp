@@ -210,8 +210,8 @@ std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
     return give_answers();
 }
 
-/// The caller has made sure that nobody may read or write the volume. Durable on return, or else no change is
-/// accepted any more: a later life of the VID must not meet this one's blocks in an older checkpoint.
+/// The caller has made sure that nobody may read or write the volume. The record is for a later life of the
+/// VID, which must not meet this one's blocks in an older checkpoint.
 bool Shard::Impl::purge(nvme::VolumeId volume) {
     map.erase_if([&](BlockKey key, MapEntry entry) {
         if (key_volume(key) != volume) return false;
@@ -222,18 +222,26 @@ bool Shard::Impl::purge(nvme::VolumeId volume) {
     doubts.drop_if([&](BlockKey key, const WriteOrder&) { return key_volume(key) == volume; });
     doubts.drop_lost(volume);
     floors.forget(volume);
-    LogRecord record{};
-    record.type = LogType::kPurge;
-    record.volume = volume;
     if (unsettled) {
-        // Each mount drops what is of no volume: the record is for the spare checkpoint.
+        // Each mount drops what is of no volume, and the checkpoint that is waited for takes the record.
+        const LogRecord record = purge_record(volume);
         checkpoint.add_records({&record, 1});
         refresh_gauges();
         return true;
     }
-    if (!log(record) || !sync_now()) broken = true;
+    const bool others_wait = journal.dirty();
+    purges_to_log.push_back(volume);
+    bool durable = sync_now();
+    if (!durable && !broken && !others_wait) {
+        // The journal has no page. The deletion itself is durable, so the units that it emptied come free
+        // with a sync of the flash alone, and the journal may open one of them.
+        sync_level = SyncLevel::kPower;
+        end_group();
+        end_sync(flash.sync(SyncLevel::kPower) == FlashStatus::kOk);
+        durable = sync_now();
+    }
     refresh_gauges();
-    return !broken;
+    return durable;
 }
 
 bool Shard::Impl::wants_checkpoint() const {
@@ -258,6 +266,14 @@ bool Shard::Impl::journal_holds_room() const {
     return journal.units() > most;
 }
 
+/// Whether what lies below the flash has the room; where it had none, it is asked again after a second.
+bool Shard::Impl::has_room_for_checkpoint() {
+    if (no_room_below && clock_ns < checkpoint_tried_ns + kRoomNs) return false;
+    checkpoint_tried_ns = clock_ns;
+    no_room_below = !reserve_checkpoint();
+    return !no_room_below;
+}
+
 /// A checkpoint begins, or goes on by a slice. The last free unit is left to the log.
 void Shard::Impl::advance_checkpoint() {
     if (!checkpoint.active()) {
@@ -265,7 +281,7 @@ void Shard::Impl::advance_checkpoint() {
         // One that does not fit would take the last pages in vain.
         const std::uint64_t needed = checkpoint.pages_needed();
         if (journal_pages_left() < needed) (void)make_room(Stream::kUser);
-        if (journal_pages_left() < needed || !checkpoint.start()) return;
+        if (journal_pages_left() < needed || !has_room_for_checkpoint() || !checkpoint.start()) return;
         checkpoint_asked = false;
         sealed_at_begin = pool.units_sealed();
         log_pages_at_begin = journal.log_pages();

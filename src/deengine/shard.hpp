@@ -85,8 +85,9 @@ class Shard {
     void settle();
     /// Sequences of this volume's epoch up to `floor` are resolved.
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
-    /// Forgets every block of a volume, whose record the caller removed first; durable on return, or else
-    /// false, and no change is accepted any more.
+    /// Forgets every block of a volume, whose record the caller removed first and durably. False: the record
+    /// that a later life of the VID needs is not durable yet, for want of room (or of a flash that can sync);
+    /// the caller purges again before it begins one.
     [[nodiscard]] bool purge(nvme::VolumeId volume);
     /// Brings the map entry (and record) of a block that will be read or written soon towards the cache.
     void prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const;

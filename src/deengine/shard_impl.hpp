@@ -131,6 +131,8 @@ struct Shard::Impl {
     [[nodiscard]] std::uint64_t journal_pages_left() const;
     void record_bad_units();
     void log_bad_units();
+    [[nodiscard]] static LogRecord purge_record(nvme::VolumeId volume);
+    void log_purges();
     void note_programmed();
     void note_journal_pages(std::uint64_t first_page);
     [[nodiscard]] bool is_dirty() const { return programmed_in_group || journal.dirty(); }
@@ -175,14 +177,16 @@ struct Shard::Impl {
     /// ones give it back.
     [[nodiscard]] bool journal_starves_collector() const;
     [[nodiscard]] bool journal_holds_room() const;
+    [[nodiscard]] bool has_room_for_checkpoint();
     void advance_checkpoint();
 
     // recovery_settle.cpp
     [[nodiscard]] std::uint64_t units_of_checkpoint() const;
     /// Writes the checkpoint that ends a recovery, in the newest group that it found. kNoSpace: there is no
-    /// page for it (medium_full() of the journal says whether the flash or what lies below has none).
+    /// page for it (`no_room_below` says whether the flash or what lies below has none).
     Result<void> write_recovered();
     Result<void> write_one_recovered();
+    [[nodiscard]] bool reserve_checkpoint();
     [[nodiscard]] Error no_room_for_recovered() const;
     /// Tries again, at most once a second, and starts the shard then. Returns 1 when it did.
     std::uint32_t settle_recovery();
@@ -209,7 +213,11 @@ struct Shard::Impl {
     EngineCounters counters{};
 
     bool unsettled = false;  ///< no checkpoint holds what was recovered: recovery_settle.cpp
+    static constexpr std::uint64_t kRoomNs =
+        1'000'000'000;           ///< until what lies below is asked for room again
+    bool no_room_below = false;  ///< what lies below the flash had no room for the latest checkpoint
     std::uint64_t settle_tried_ns = 0;
+    std::uint64_t checkpoint_tried_ns = 0;  ///< when no_room_below was found last
 
     // Durability.
     std::uint64_t clock_ns = 0;        ///< of the last poll
@@ -226,6 +234,7 @@ struct Shard::Impl {
     std::vector<Waiter> syncing_kill;  ///< answered when the sync in flight has ended
     std::vector<Ready> ready;          ///< answered at the next opportunity
     std::vector<std::uint32_t> bad_to_log;
+    std::vector<nvme::VolumeId> purges_to_log;  ///< records of them that the journal had no page for
     /// A page whose contents do not match its record was copied as it is: in the last two groups recovery
     /// takes such a copy for torn and wants the page that it was made from.
     struct HeldUnits {

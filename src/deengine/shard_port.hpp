@@ -28,7 +28,7 @@ class ShardPort {
     /// nothing may be built on the barrier.
     [[nodiscard]] virtual bool settle() = 0;
     virtual void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) = 0;
-    /// Durable on return; false: it could not be made so, and the shard accepts no change any more.
+    /// As Shard's, of all.
     [[nodiscard]] virtual bool purge(nvme::VolumeId volume) = 0;
     virtual Result<void> close() = 0;
     /// Sums over the shards, perhaps of a moment ago.

@@ -150,7 +150,7 @@ std::uint32_t UnitPool::failed(Stream stream, PageNumber page) {
 
 bool UnitPool::exchange_open_unit(Stream stream) {
     seal(stream);
-    // A unit that was programmed has room below; erasing keeps it or gives it back.
+    // A unit that was programmed has room below, and keeps it when it is erased.
     for (std::uint32_t i = free_.size(); i > 0; --i) {
         const std::uint32_t unit = free_.pop();
         if (at(unit).next == 0) {
@@ -161,6 +161,22 @@ bool UnitPool::exchange_open_unit(Stream stream) {
         }
     }
     return false;
+}
+
+/// Free units with room come to the front: they are opened first.
+bool UnitPool::reserve(Stream stream, std::uint64_t pages) {
+    std::uint64_t kept = 0;
+    if (const std::uint32_t open = open_unit(stream); open != kNoUnit) {
+        if (flash_.reserve(open) != FlashStatus::kOk) return false;
+        kept = pages_per_unit_ - at(open).next;
+    }
+    std::uint32_t front = 0;
+    for (std::uint32_t i = 0; i < free_.size() && kept < pages; ++i) {
+        if (flash_.reserve(free_.next(i)) != FlashStatus::kOk) continue;
+        std::swap(free_.next(front++), free_.next(i));
+        kept += pages_per_unit_;
+    }
+    return kept >= pages || front == free_.size();
 }
 
 void UnitPool::seal(Stream stream) {

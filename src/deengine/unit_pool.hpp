@@ -69,6 +69,10 @@ class UnitPool {
     /// The medium below has no room for this unit now: it is put back, and a unit that gives room by being
     /// erased is opened in its place; false if there is none.
     [[nodiscard]] bool exchange_open_unit(Stream stream);
+    /// Has what lies below the flash keep room for the next `pages` pages of the stream, or for all that its
+    /// open unit and the free units have, if that is less. False: it has not so much room; what it kept stays
+    /// kept.
+    [[nodiscard]] bool reserve(Stream stream, std::uint64_t pages);
     /// Closes the stream's open unit early (it is sealed as it is).
     void seal(Stream stream);
 
@@ -125,6 +129,8 @@ class UnitPool {
         explicit UnitQueue(std::uint32_t units) : ring_(units + 1) {}
         [[nodiscard]] std::uint32_t size() const { return count_; }
         [[nodiscard]] std::uint32_t front() const { return ring_[head_]; }
+        /// The unit that the `i`th next pop() gives.
+        [[nodiscard]] std::uint32_t& next(std::uint32_t i) { return ring_[(head_ + i) % ring_.size()]; }
         void push(std::uint32_t unit) { ring_[(head_ + count_++) % ring_.size()] = unit; }
         std::uint32_t pop() {
             const std::uint32_t unit = ring_[head_];

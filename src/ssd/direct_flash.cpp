@@ -65,6 +65,12 @@ FlashStatus DirectFlash::check_program(PageNumber page, const PageOob& oob) {
     Unit& u = units_[unit - range_.first];
     if (u.bad || page % geometry_.pages_per_unit != u.next) return FlashStatus::kRefused;
     if (!shared_.file->begin_changes()) return FlashStatus::kProgramFailed;
+    return reserve(unit);
+}
+
+FlashStatus DirectFlash::reserve(std::uint32_t unit) {
+    if (!range_.has(unit)) return FlashStatus::kRefused;
+    Unit& u = units_[unit - range_.first];
     if (u.has_room) return FlashStatus::kOk;
     // A copy of a store may have lost the room of a unit that was begun; a device has it all.
     const std::uint64_t bytes = std::uint64_t{geometry_.pages_per_unit} * nvme::kBlockBytes;

@@ -49,6 +49,7 @@ class DirectFlash final : public deengine::Flash {
     deengine::FlashStatus copy_back(deengine::PageNumber from, deengine::PageNumber to,
                                     deengine::PageOob& oob, std::uint32_t* crcs) override;
     deengine::FlashStatus erase(std::uint32_t unit) override;
+    deengine::FlashStatus reserve(std::uint32_t unit) override;
     [[nodiscard]] bool is_bad(std::uint32_t unit) const override {
         return range_.has(unit) && units_[unit - range_.first].bad;
     }

@@ -31,6 +31,7 @@ class FaultFlash final : public deengine::Flash {
     deengine::FlashStatus copy_back(deengine::PageNumber from, deengine::PageNumber to,
                                     deengine::PageOob& oob, std::uint32_t* crcs) override;
     deengine::FlashStatus erase(std::uint32_t unit) override;
+    deengine::FlashStatus reserve(std::uint32_t unit) override { return below_->reserve(unit); }
     [[nodiscard]] bool is_bad(std::uint32_t unit) const override;
     void prefetch(deengine::PageNumber page) const override { below_->prefetch(page); }
     void prefetch_data(deengine::PageNumber page, std::uint32_t first_sector) const override {

@@ -112,9 +112,9 @@ bool MappedFlash::reserve_unit(std::uint32_t unit) {
                         unit_bytes_);
 }
 
-void MappedFlash::release_unit(std::uint32_t unit) {
-    // Only gives disk space back: where it is refused nothing is lost.
-    (void)::fallocate(shared_.file().fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+void MappedFlash::drop_data(std::uint32_t unit) {
+    // Only saves the next programs from reading what lies there: where it is refused nothing is lost.
+    (void)::fallocate(shared_.file().fd(), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
                       static_cast<off_t>(shared_.file().superblock().data_offset + unit * unit_bytes_),
                       static_cast<off_t>(unit_bytes_));
 }

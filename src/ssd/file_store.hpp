@@ -66,7 +66,7 @@ class MappedFlash : public FlashArray {
 
   protected:
     bool reserve_unit(std::uint32_t unit) override;
-    void release_unit(std::uint32_t unit) override;
+    void drop_data(std::uint32_t unit) override;
 
   private:
     /// Before anything of it changes. False: nothing may.

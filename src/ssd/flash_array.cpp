@@ -178,8 +178,13 @@ FlashStatus FlashArray::erase(std::uint32_t unit) {
         std::atomic_signal_fence(std::memory_order_seq_cst);
     }
     write_pointer_[unit - range_.first] = 0;
-    release_unit(unit);
+    drop_data(unit);
     return FlashStatus::kOk;
+}
+
+FlashStatus FlashArray::reserve(std::uint32_t unit) {
+    if (!range_.has(unit)) return FlashStatus::kRefused;
+    return reserve_unit(unit) ? FlashStatus::kOk : FlashStatus::kNoRoom;
 }
 
 }  // namespace gnstor::ssd

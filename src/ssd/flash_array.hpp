@@ -35,6 +35,7 @@ class FlashArray : public deengine::Flash {
                                std::byte* to, std::uint32_t* crcs) override;
     deengine::FlashStatus read_oob(deengine::PageNumber page, deengine::PageOob& oob) override;
     deengine::FlashStatus erase(std::uint32_t unit) override;
+    deengine::FlashStatus reserve(std::uint32_t unit) override;
     deengine::FlashStatus copy_back(deengine::PageNumber from, deengine::PageNumber to,
                                     deengine::PageOob& oob, std::uint32_t* crcs) override;
     void prefetch(deengine::PageNumber page) const override {
@@ -71,8 +72,8 @@ class FlashArray : public deengine::Flash {
     /// between (a copy of a store may have lost the room of a unit that was begun): makes its room certain,
     /// so that no store can fault. False: no space left.
     [[nodiscard]] virtual bool reserve_unit(std::uint32_t) { return true; }
-    /// After a unit's records are erased: may give its room back.
-    virtual void release_unit(std::uint32_t) {}
+    /// After a unit's records are erased: its data may be dropped, and its room below is kept.
+    virtual void drop_data(std::uint32_t) {}
 
     [[nodiscard]] std::byte* data_of(deengine::PageNumber page) const {
         return data_ + std::size_t{page} * nvme::kBlockBytes;

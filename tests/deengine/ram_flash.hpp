@@ -36,11 +36,7 @@ class RamFlash : public Flash {
             ++violations;
             return FlashStatus::kRefused;
         }
-        if (without_room.contains(unit)) return FlashStatus::kNoRoom;
-        if (page % geometry_.pages_per_unit == 0 && !with_room.contains(unit)) {
-            if (with_room.size() >= room_units) return FlashStatus::kNoRoom;
-            with_room.insert(unit);
-        }
+        if (const FlashStatus room = reserve(unit); room != FlashStatus::kOk) return room;
         ++programs;
         step(Step::kBeforeProgram);
         Page& p = pages_[page];
@@ -70,6 +66,14 @@ class RamFlash : public Flash {
             return FlashStatus::kProgramFailed;
         }
         step(Step::kProgrammed);
+        return FlashStatus::kOk;
+    }
+
+    FlashStatus reserve(std::uint32_t unit) override {
+        if (without_room.contains(unit)) return FlashStatus::kNoRoom;
+        if (with_room.contains(unit)) return FlashStatus::kOk;
+        if (with_room.size() >= room_units) return FlashStatus::kNoRoom;
+        with_room.insert(unit);
         return FlashStatus::kOk;
     }
 
@@ -124,7 +128,6 @@ class RamFlash : public Flash {
             corrected.erase(page);
         }
         next_[unit] = 0;
-        with_room.erase(unit);
         step(Step::kErased);
         return FlashStatus::kOk;
     }
@@ -156,6 +159,16 @@ class RamFlash : public Flash {
                 best = p;
         return best;
     }
+    /// The unit of the newest page of the journal.
+    [[nodiscard]] std::uint32_t journal_unit() const {
+        PageNumber newest = kNoPage;
+        for (PageNumber p = 0; p < pages_.size(); ++p)
+            if (pages_[p].programmed && pages_[p].oob.kind == PageKind::kSystem &&
+                (newest == kNoPage || pages_[p].oob.sequence > pages_[newest].oob.sequence))
+                newest = p;
+        return newest == kNoPage ? kNoPage : newest / geometry_.pages_per_unit;
+    }
+    [[nodiscard]] std::uint32_t programmed(std::uint32_t unit) const { return next_[unit]; }
     /// A copy without hooks or faults: what a new process finds.
     [[nodiscard]] RamFlash image() const {
         RamFlash copy(*this);

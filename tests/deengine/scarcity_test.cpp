@@ -16,6 +16,12 @@ class ScarcityTest : public ::testing::Test {
         ASSERT_EQ(rig.add(make_record(kOther, kWriter, 1, blocks)), Status::kSuccess);
         ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
     }
+    /// Trims, until the journal's open unit holds so many pages.
+    static void fill_journal_unit(Rig& rig, std::uint32_t pages) {
+        for (std::uint32_t i = 0; rig.flash.programmed(rig.flash.journal_unit()) != pages; ++i)
+            ASSERT_EQ(rig.trim(rig.fields(kVolume, kWriter, 0, 1), 100 + i, {{0, 1, 500 + i}}).status,
+                      Status::kSuccess);
+    }
     static IoFields at(const Rig& rig, nvme::BlockAddress block, std::uint32_t blocks = 1,
                        nvme::VolumeId vid = kVolume) {
         return rig.fields(vid, kWriter, block, blocks);
@@ -106,6 +112,60 @@ TEST_F(ScarcityTest, AMountOnAFullDiskServesReadsAndTakesChangesWhenThereIsRoomA
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
+TEST_F(ScarcityTest, AMountThatWaitsForRoomUsesUpNoPageOfTheJournal) {
+    Rig rig(24, 16);
+    set_up(rig, 1000);
+    for (std::uint32_t i = 0; i < 20; ++i)
+        ASSERT_EQ(rig.write(at(rig, i), i + 1, pattern(i + 1)).status, Status::kSuccess);
+    fill_journal_unit(rig, 14);
+    for (std::uint32_t unit = 0; unit < 24; ++unit) rig.flash.without_room.insert(unit);
+    rig.flash.without_room.erase(rig.flash.journal_unit());  // room for two pages, less than a checkpoint
+    const std::uint64_t programs = rig.flash.programs, erases = rig.flash.erases;
+    for (int boot = 0; boot < 3; ++boot) {
+        rig.mount();
+        ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
+        for (int second = 0; second < 4; ++second) rig.engine->poll(rig.now_ns += 1'000'000'000);
+        ASSERT_TRUE(rig.engine->unsettled());
+        for (std::uint32_t i = 0; i < 20; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i + 1));
+    }
+    EXPECT_EQ(rig.flash.programs, programs);
+    EXPECT_EQ(rig.flash.erases, erases);
+    rig.flash.without_room.clear();
+    for (int second = 0; second < 3; ++second) rig.engine->poll(rig.now_ns += 1'000'000'000);
+    EXPECT_FALSE(rig.engine->unsettled());
+    EXPECT_EQ(rig.write(at(rig, 3), 900, pattern(4)).status, Status::kSuccess);
+}
+
+TEST_F(ScarcityTest, ADeletionThatTheJournalHasNoPageForIsDoneAndItsVidWaits) {
+    Rig rig(24, 16);
+    set_up(rig, 1000);
+    for (std::uint32_t i = 0; i < 6; ++i) {
+        ASSERT_EQ(rig.write(at(rig, i), i + 1, pattern(i + 1)).status, Status::kSuccess);
+        ASSERT_EQ(rig.write(at(rig, i, 1, kOther), i + 1, pattern(i + 500)).status, Status::kSuccess);
+    }
+    fill_journal_unit(rig, 16);
+    const std::uint32_t data = rig.flash.find_last(kVolume, 0) / 16;
+    for (std::uint32_t unit = 0; unit < 24; ++unit)
+        if (unit != data) rig.flash.without_room.insert(unit);
+    ASSERT_EQ(rig.remove(kOther), Status::kSuccess);
+    for (std::uint32_t i = 0; i < 6; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i + 1));
+    const nvme::VolumeRecord reborn = make_record(kOther, kWriter, 2, 1000);
+    EXPECT_EQ(rig.add(reborn), Status::kCapacityExceeded) << "an older checkpoint names its former blocks";
+    EXPECT_EQ(rig.add(make_record(9, kWriter, 1, 1000)), Status::kSuccess);
+    for (const bool killed : {false, true}) {
+        if (killed) rig.mount();
+        rig.flash.without_room.clear();
+        for (int second = 0; second < 3; ++second) rig.engine->poll(rig.now_ns += 1'000'000'000);
+        ASSERT_EQ(killed ? rig.set_map(make_map(1)) : rig.add(reborn), Status::kSuccess);
+        IoFields f = at(rig, 2, 1, kOther);
+        f.epoch = 2;
+        EXPECT_TRUE(rig.holds(f, 0)) << "nothing of its former life";
+        EXPECT_EQ(rig.write(at(rig, 3), 900 + (killed ? 1 : 0), pattern(4)).status, Status::kSuccess);
+    }
+    EXPECT_EQ(rig.engine->audit(), std::vector<std::string>{});
+    EXPECT_EQ(rig.flash.violations, 0u);
+}
+
 TEST_F(ScarcityTest, AMountOnAFullDiskTakesTheRoomOfAVolumeThatIsDeletedThen) {
     Rig rig(24, 16);
     set_up(rig, 1000);
@@ -113,8 +173,10 @@ TEST_F(ScarcityTest, AMountOnAFullDiskTakesTheRoomOfAVolumeThatIsDeletedThen) {
         ASSERT_EQ(rig.write(at(rig, i), i + 1, pattern(i + 1)).status, Status::kSuccess);
     for (std::uint32_t i = 0; i < 64; ++i)
         ASSERT_EQ(rig.write(at(rig, i, 1, kOther), i + 1, pattern(500 + i)).status, Status::kSuccess);
+    fill_journal_unit(rig, 14);
     for (std::uint32_t unit = 0; unit < 24; ++unit) rig.flash.without_room.insert(unit);
     for (std::uint32_t i = 0; i < 64; ++i) rig.flash.without_room.erase(rig.flash.find_last(kOther, i) / 16);
+    rig.flash.without_room.erase(rig.flash.journal_unit());
     rig.mount();
     ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
     ASSERT_TRUE(rig.engine->unsettled());

@@ -61,8 +61,9 @@ constexpr NamedMutation kMutations[] = {
      "the firmware's state is believed whatever its CRC says", "clients", 1},
 };
 
-constexpr const char* kProfiles[] = {"long", "short", "rot",  "tight", "clients", "kills",   "spare",
-                                     "full", "loss",  "lazy", "idle",  "wide",    "records", "mixed"};
+constexpr const char* kProfiles[] = {"long",  "short", "rot",    "tight",   "clients",
+                                     "kills", "spare", "sparse", "full",    "loss",
+                                     "lazy",  "idle",  "wide",   "records", "mixed"};
 
 bool fails(SimConfig config, const std::set<std::uint64_t>& left_out) {
     config.left_out = left_out;
@@ -96,6 +97,7 @@ SimConfig make_config(std::string_view profile, std::uint64_t seed, std::uint64_
                   : profile == "clients" ? draw_clients(seed, steps)
                   : profile == "kills"   ? draw_kills(seed, steps)
                   : profile == "spare"   ? draw_spare(seed, steps)
+                  : profile == "sparse"  ? draw_sparse(seed, steps)
                   : profile == "full"    ? draw_full(seed, steps)
                   : profile == "loss"    ? draw_loss(seed, steps)
                   : profile == "lazy"    ? draw_lazy(seed, steps)
@@ -145,7 +147,7 @@ std::string shrink(SimConfig config) {
     return text;
 }
 
-std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds) {
+std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds, std::uint64_t violations) {
     std::string text;
     const auto line = [&](const char* what, std::uint64_t n) { text += fmt::format("{:>16} {}\n", n, what); };
     line("seeds", seeds);
@@ -188,13 +190,17 @@ std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds) {
     line("changes refused by a full table of tombstones", c.tombstones_full);
     line("groups aged by idling", c.groups_aged);
     line("long idle periods", c.long_idles);
+    line("times the disk below was full", c.disks_full);
+    line("mounts that waited for room", c.mounts_waiting);
+    line("of them, settled", c.settled);
     line("clocks suspended", c.suspensions);
     line("kills whose boot could be cut", c.kills_first);
     line("commands of strangers", c.strangers);
     line("commands after the end of a grant", c.grants_ended);
     line("rotten states of the firmware", c.states_rotten);
     text +=
-        fmt::format("no violation in {:.1f} s: {:.0f} operations and {:.0f} recoveries a second\n", seconds,
+        fmt::format("{} in {:.1f} s: {:.0f} operations and {:.0f} recoveries a second\n",
+                    violations == 0 ? "no violation" : fmt::format("{} violations", violations), seconds,
                     static_cast<double>(c.operations) / seconds, static_cast<double>(c.recoveries) / seconds);
     return text;
 }

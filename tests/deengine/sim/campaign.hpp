@@ -42,6 +42,6 @@ RunResult run_history(const SimConfig& config);
 /// Fewer steps that still fail, as text: what is left, and its trace.
 std::string shrink(SimConfig config);
 
-std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds);
+std::string summary(const SimCounters& c, std::uint64_t seeds, double seconds, std::uint64_t violations);
 
 }  // namespace gnstor::deengine::sim

@@ -334,6 +334,10 @@ void World::change_admin(PendingAdmin change) {
         if (ok(a.status)) fail(fmt::format("a change of volume {} was not stored and acknowledged", vid));
         return;
     }
+    if (change.kind == Kind::kAdd && a.status == Status::kCapacityExceeded && !room_below_) {
+        oracle_.admin.reset();
+        return;
+    }
     if (!ok(a.status) && syncs_fail_) {
         crash_armed_ = true;  // done or not: the next boot tells
         return;

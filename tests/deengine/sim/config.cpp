@@ -208,6 +208,23 @@ SimConfig draw_kills(std::uint64_t seed, std::uint64_t operations) {
     return c;
 }
 
+SimConfig draw_sparse(std::uint64_t seed, std::uint64_t operations) {
+    SplitMix64 random(mix64(seed) ^ 0x59A5E);
+    SimConfig c = draw_long(seed, operations);
+    c.rot = c.sync_failures = 0;
+    c.medium.program_fails = c.medium.erase_fails = 0;
+    // Units that never had room are left while the disk is full: few blocks, many units.
+    c.hot_blocks = static_cast<std::uint32_t>(promised_blocks(c.medium.geometry, c.medium.views, c.engine) *
+                                                  (10 + random.below(50)) / 100 / c.volumes +
+                                              1);
+    c.full_disk = static_cast<std::uint32_t>(5 + random.below(20));
+    c.admin = static_cast<std::uint32_t>(10 + random.below(60));
+    c.crashes = static_cast<std::uint32_t>(5 + random.below(60));
+    c.long_idles = 5;
+    c.cuts = 10;
+    return c;
+}
+
 SimConfig draw_spare(std::uint64_t seed, std::uint64_t operations) {
     SplitMix64 random(mix64(seed) ^ 0x5BA3);
     SimConfig c = draw_long(seed, operations);

@@ -57,6 +57,7 @@ struct SimConfig {
     std::uint32_t admin = 12;
     std::uint32_t rot = 0;
     std::uint32_t sync_failures = 0;
+    std::uint32_t full_disk = 0;  ///< the disk below gets full, or has room again
     // Of a client's steps, in thousand (0 also leaves every other step's dice as they are).
     std::uint32_t strangers = 0;     ///< by those who may not, or under what is over (strangers.cpp)
     std::uint32_t long_idles = 0;    ///< some seconds in which only poll() runs
@@ -98,6 +99,8 @@ SimConfig draw_tight(std::uint64_t seed, std::uint64_t operations);
 SimConfig draw_clients(std::uint64_t seed, std::uint64_t operations);
 /// Kills whose next boot is cut off from power.
 SimConfig draw_kills(std::uint64_t seed, std::uint64_t operations);
+/// A sparse store on a disk that is full again and again, and cut meanwhile.
+SimConfig draw_sparse(std::uint64_t seed, std::uint64_t operations);
 /// Cuts, and rot of the newest checkpoint behind each.
 SimConfig draw_spare(std::uint64_t seed, std::uint64_t operations);
 /// A drive about as full as it promises to be, and cut for good so often that its collector comes to no end.

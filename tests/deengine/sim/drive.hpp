@@ -42,6 +42,8 @@ struct Answer {
     std::uint64_t result = 0;  ///< DW0 and DW1
 };
 
+inline constexpr std::uint64_t kSecondNs = 1'000'000'000;
+
 class Drive : public CompletionSink {
   public:
     using Handler = std::function<void(std::uint64_t tag, nvme::Status status, std::uint32_t dw0)>;

@@ -3,6 +3,7 @@
 //
 // Exit code 0: nothing was found (with --mutation: something was), 1: the opposite, 2: usage.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "deengine/sim/campaign.hpp"
@@ -66,7 +67,7 @@ int run(const Options& o) {
         if (++failures < o.failures) continue;
         return *mutation == Mutation::kNone ? 1 : 0;
     }
-    fmt::print("{}", summary(sum, done, elapsed()));
+    fmt::print("{}", summary(sum, done, elapsed(), failures));
     if (failures != 0) return *mutation == Mutation::kNone ? 1 : 0;
     if (*mutation == Mutation::kNone) return 0;
     fmt::print("mutation '{}' was not noticed\n", o.mutation);
@@ -101,10 +102,9 @@ int main(int argc, char** argv) {
     app.add_option("--seconds", o.seconds, "go on for so long");
     app.add_option("--hours", o.hours, "go on for so long");
     app.add_option("--mutation", o.mutation, "break a rule of the engine on purpose: it must be noticed");
-    app.add_option("--profile", o.profile,
-                   "long, short, rot, tight, clients, kills, spare, full, loss, lazy, idle, wide, records, "
-                   "enumerate or mixed "
-                   "(default: the mutation's)");
+    app.add_option(
+        "--profile", o.profile,
+        fmt::format("{} or enumerate (default: the mutation's, or mixed)", fmt::join(profiles(), ", ")));
     app.add_option("--failures", o.failures, "stop at so many violations");
     app.add_flag("--trace", o.trace, "print what was done before the violation");
     app.add_flag("--shrink", o.shrink, "leave out steps as long as it still fails");

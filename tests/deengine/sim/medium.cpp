@@ -58,6 +58,7 @@ class Medium::View : public Flash {
         return m_.copy_back(index_, from, to, oob, crcs);
     }
     FlashStatus erase(std::uint32_t unit) override { return m_.erase(index_, unit); }
+    FlashStatus reserve(std::uint32_t unit) override { return m_.reserve(index_, unit); }
     [[nodiscard]] bool is_bad(std::uint32_t unit) const override {
         return m_.bad_[unit] != 0 && (m_.options_.remembers_bad || m_.failed_now_[unit] != 0);
     }
@@ -108,6 +109,7 @@ Medium::Medium(const MediumOptions& options)
       next_(options.geometry.units, 0),
       bad_(options.geometry.units, 0),
       failed_now_(options.geometry.units, 0),
+      has_room_(options.geometry.units, 0),
       syncs_(options.views) {
     for (std::uint32_t i = 0; i < options.views; ++i) views_.push_back(std::make_unique<View>(*this, i));
 }
@@ -155,6 +157,7 @@ FlashStatus Medium::program(std::uint32_t view, PageNumber page, const std::byte
     if (page % per_unit != next_[unit])
         return violate(fmt::format("page {} was programmed, next of its unit is {}", page,
                                    unit * per_unit + next_[unit]));
+    if (const FlashStatus room = reserve(view, unit); room != FlashStatus::kOk) return room;
     Operation op{
         Operation::Kind::kProgram, page, view, options_.survives_kill, operations_, {pages_[page]}, {}};
     if (copied != nullptr) {
@@ -179,6 +182,17 @@ FlashStatus Medium::program(std::uint32_t view, PageNumber page, const std::byte
     pages_[page] = op.after;
     next_[unit] = page % per_unit + 1;
     remember(std::move(op));
+    return FlashStatus::kOk;
+}
+
+FlashStatus Medium::reserve(std::uint32_t view, std::uint32_t unit) {
+    if (unit >= options_.geometry.units || !owns(view, unit))
+        return violate(fmt::format("room was taken for unit {}, which is not this shard's", unit));
+    if (has_room_[unit] == 0 && disk_is_full_) {
+        ++counters_.without_room;
+        return FlashStatus::kNoRoom;
+    }
+    has_room_[unit] = 1;
     return FlashStatus::kOk;
 }
 
@@ -307,6 +321,8 @@ std::unique_ptr<Medium> Medium::image(CutMode mode, const Fates& fates) const {
     auto out = std::make_unique<Medium>(options_);
     out->pages_ = pages_;
     out->bad_ = bad_;
+    out->has_room_ = has_room_;
+    out->disk_is_full_ = disk_is_full_;
     for (auto op = log_.rbegin(); op != log_.rend(); ++op) {
         const std::size_t first = op->kind == Operation::Kind::kProgram
                                       ? op->where
@@ -337,6 +353,8 @@ std::unique_ptr<Medium> Medium::killed(const Fate& pending) const {
     auto out = std::make_unique<Medium>(options_);
     out->pages_ = pages_;
     out->bad_ = bad_;
+    out->has_room_ = has_room_;
+    out->disk_is_full_ = disk_is_full_;
     out->log_ = log_;
     out->operations_ = operations_;
     if (pending_ != nullptr) {

@@ -79,7 +79,7 @@ struct MediumOptions {
 
 struct MediumCounters {
     std::uint64_t programs = 0, erases = 0, syncs = 0, programs_failed = 0, erases_failed = 0, reads = 0,
-                  corrected = 0, torn = 0, lost = 0;
+                  corrected = 0, torn = 0, lost = 0, without_room = 0;
 };
 
 class Medium {
@@ -122,6 +122,9 @@ class Medium {
     }
     void flip_byte(PageNumber page, std::uint32_t byte);
     void fail_syncs(bool on) { fail_syncs_ = on; }
+    /// On: what lies below has room for the units that had some, and for no other.
+    void fill_disk(bool on) { disk_is_full_ = on; }
+    [[nodiscard]] bool disk_is_full() const { return disk_is_full_; }
     void reseed(std::uint64_t seed) { random_ = SplitMix64(seed); }
 
     [[nodiscard]] const MediumPage& page(PageNumber page) const { return pages_[page]; }
@@ -151,6 +154,7 @@ class Medium {
                           std::uint32_t* crcs);
     FlashStatus erase(std::uint32_t view, std::uint32_t unit);
     FlashStatus fail_program(Operation& op);
+    FlashStatus reserve(std::uint32_t view, std::uint32_t unit);
     void end_sync(std::uint32_t view, std::uint64_t before, SyncLevel level);
     void remember(Operation&& op);
     void announce(const Operation* op);
@@ -175,6 +179,8 @@ class Medium {
     std::vector<std::uint32_t> next_;  ///< by unit: behind the last page with a record
     std::vector<char> bad_;            ///< a program or an erase failed, for good
     std::vector<char> failed_now_;     ///< and this boot was told
+    std::vector<char> has_room_;       ///< by unit: what lies below keeps room for it, in cuts too
+    bool disk_is_full_ = false;
     std::vector<Operation> log_;
     std::vector<Sync> syncs_;
     std::vector<std::unique_ptr<View>> views_;

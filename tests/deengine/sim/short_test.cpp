@@ -51,6 +51,15 @@ TEST(Simulation, AKillWhoseBootIsCutLosesNothing) {
     print_counts("sim", sum);
 }
 
+TEST(Simulation, AFullDiskBelowDelaysChangesAndCostsNothing) {
+    SimCounters sum;
+    run_seeds("sparse", 1, scaled(20), Mutation::kNone, sum);
+    gnstor::test::count("sim_disks_full", sum.disks_full);
+    gnstor::test::count("sim_mounts_waiting", sum.mounts_waiting);
+    gnstor::test::count("sim_settled", sum.settled);
+    print_counts("sim", sum);
+}
+
 TEST(Simulation, AFullDriveThatIsCutAgainAndAgainKeepsItsPromise) {
     SimCounters sum;
     run_seeds("full", 1, scaled(20), Mutation::kNone, sum);

@@ -14,7 +14,6 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint32_t kPollsASecond = 8;
 
 /// The simulator's own word on it: the volumes here have one reader at most.

@@ -13,7 +13,6 @@ using nvme::Status;
 namespace {
 
 constexpr std::size_t kTraceMax = 20000;
-constexpr std::uint32_t kPollsMax = 5000;
 constexpr std::uint32_t kBusyMax = 2000;
 
 const char* opcode_name(IoOpcode o) {
@@ -56,7 +55,8 @@ void SimCounters::add(const SimCounters& o) {
         &SimCounters::tombstones_full, &SimCounters::groups_aged, &SimCounters::long_idles,
         &SimCounters::kills_first, &SimCounters::strangers, &SimCounters::grants_ended,
         &SimCounters::states_rotten, &SimCounters::rot_as_zeroes, &SimCounters::losses_accepted,
-        &SimCounters::blocks_lost, &SimCounters::records_lost);
+        &SimCounters::blocks_lost, &SimCounters::records_lost, &SimCounters::disks_full,
+        &SimCounters::mounts_waiting, &SimCounters::settled);
 }
 
 World::World(const SimConfig& config) : config_(config) {
@@ -113,6 +113,8 @@ void World::run() {
 /// Everything is answered; what stands is compared once more.
 void World::end() {
     if (failed() || refused_) return;
+    if (medium_->disk_is_full()) fill_or_empty_disk();
+    if (failed()) return;
     idle(kPollsMax);
     if (grant_ended() && !failed() && !crash_medium_) renew_grant();
     if (!failed() && !crash_medium_ && compare(*drive_, false, false, nullptr)) audit(*drive_, "at the end");
@@ -139,6 +141,8 @@ void World::step() {
         rot();
     } else if (dice < config_.admin + config_.rot + config_.sync_failures) {
         break_syncs();
+    } else if (dice < config_.admin + config_.rot + config_.sync_failures + config_.full_disk) {
+        fill_or_empty_disk();
     } else {
         client_step(random_.below(1000));
     }
@@ -209,6 +213,7 @@ void World::complete(std::uint64_t tag, Status status, std::uint32_t /*dw0*/) {
     if (s.opcode == IoOpcode::kRead) return completed_read(s, status);
     if (s.opcode != IoOpcode::kFlush) return completed_change(s, status);
     if (status == Status::kWriteFault && syncs_fail_) return;
+    if (status == Status::kCapacityExceeded && !room_below_) return;
     if (status != Status::kSuccess)
         return fail(fmt::format("a flush was answered {}", nvme::status_name(status)));
     if (VolumeState* v = oracle_.find(s.vid, s.life))
@@ -252,8 +257,8 @@ void World::completed_change(Sent& s, Status status) {
     // may what the flash failed under, or had no page for: its writer sends it again.
     const bool flash_failed = status == Status::kWriteFault || config_.medium.program_fails != 0;
     const bool no_room = status == Status::kBusy || status == Status::kCapacityExceeded;
-    if (((flash_failed || no_room) && s.targets.size() > 1) || status == Status::kWriteFault ||
-        goes_in_parts(s)) {
+    if ((no_room && !room_below_) || ((flash_failed || no_room) && s.targets.size() > 1) ||
+        status == Status::kWriteFault || goes_in_parts(s)) {
         s.late = true;
         recent_.push_back(std::move(s));
         return;
@@ -269,7 +274,8 @@ bool World::may_be_refused(const Sent& s, Status status) {
             return is_full(s);
         case Status::kBusy:
             ++counters_.busy;
-            return ++busy_in_a_row_ < kBusyMax;  // until a checkpoint is complete, not for ever
+            return !room_below_ ||
+                   ++busy_in_a_row_ < kBusyMax;  // until a checkpoint is complete, not for ever
         case Status::kCommandSequenceError:
         case Status::kStaleEpoch:
             return s.late;
@@ -289,6 +295,7 @@ bool World::may_be_refused(const Sent& s, Status status) {
 /// Whether a drive of one shard may say that it has no room: not below what it promises, while its units are
 /// good.
 bool World::is_full(const Sent& s) const {
+    if (!room_below_) return true;
     const MediumOptions& m = config_.medium;
     if (config_.engine.map_keys_percent != 100) return true;  // its map holds less than it promises
     if (!kCapabilities.collects || m.views != 1 || m.program_fails != 0 || m.erase_fails != 0) return true;

@@ -7,7 +7,7 @@
 // listening. The first violation ends the history: failure() says what, steps_done() where. Deterministic;
 // one thread.
 // Bodies: world.cpp (steps, answers), clients.cpp (commands), cuts.cpp (images, comparison, reboots), rot.cpp
-// (pages that go bad), lost_records.cpp (records that are lost).
+// (pages that go bad), lost_records.cpp (records that are lost), full_disk.cpp (room below the flash).
 #pragma once
 
 #include "deengine/sim/config.hpp"
@@ -35,7 +35,7 @@ struct SimCounters {
                   collected = 0, checkpoints = 0, displaced = 0, displaced_in_slices = 0, tombstones_full = 0,
                   groups_aged = 0, long_idles = 0, kills_first = 0, strangers = 0, grants_ended = 0,
                   states_rotten = 0, rot_as_zeroes = 0, losses_accepted = 0, blocks_lost = 0,
-                  records_lost = 0;
+                  records_lost = 0, disks_full = 0, mounts_waiting = 0, settled = 0;
     void add(const SimCounters& o);
 };
 
@@ -96,6 +96,7 @@ class World {
     [[nodiscard]] const SimCounters& counters() const { return counters_; }
     [[nodiscard]] const std::deque<std::string>& trace() const { return trace_; }
 
+    static constexpr std::uint32_t kPollsMax = 5000;  ///< until everything is answered
     static constexpr nvme::BlockAddress kProbeBlock = 4000;
     static constexpr std::uint64_t kCapacity = 4096;
     static constexpr nvme::ClientId kReader = 77;     ///< may read every volume that not everybody may
@@ -158,6 +159,12 @@ class World {
     void damage_torn_blocks();
     void forgive_lost_records(const Medium& image);
     void break_syncs();
+
+    // full_disk.cpp
+    void fill_or_empty_disk();
+    void check_disk_with_room();
+    void note_settled();
+    void note_boot(Drive& drive, const Medium& medium);
 
     // lost_records.cpp
     void lose_records();
@@ -223,6 +230,7 @@ class World {
     std::uint64_t grant_ends_wall_ns_ = ~0ull;  ///< .. and by the wall clock
     std::uint32_t busy_in_a_row_ = 0;           ///< changes, none of which was done
     bool syncs_fail_ = false;                   ///< until the next boot
+    bool room_below_ = true;                    ///< since the drive was found to work with it
     bool refused_ = false;                      ///< a mount did: the history is over
     bool records_lost_ = false;                 ///< a mount said so: any block may be called doubtful
     bool records_gone_ = false;                 ///< since the last boot
