@@ -118,24 +118,28 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
     if (add && unsettled) return Status::kCapacityExceeded;
     if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
     if (!port->settle()) return Status::kInternalError;
-    if (add && !end_former_life(record)) return Status::kCapacityExceeded;
+    const bool reborn = add && has_former_life(record);
+    if (reborn && !port->record_purge(record.geometry.volume)) return Status::kCapacityExceeded;
     if (!store_and_swap(std::move(next))) return Status::kInternalError;
+    if (reborn) end_former_life(record.geometry.volume);
     active_map.forget();
     // What the shards remember of older epochs is resolved now.
     port->set_floor(record.geometry.volume, record.epoch, 0);
     return Status::kSuccess;
 }
 
-/// What is in doubt of a former life of the VID is none of this one's; nor is what a deletion left to be
-/// recorded. False: there is no room for the record.
-bool Engine::Impl::end_former_life(const nvme::VolumeRecord& record) {
-    const nvme::VolumeId vid = record.geometry.volume;
-    const auto doubt = in_doubt.find(vid);
+/// Something is in doubt of a former life of the VID, or a deletion has left its end to be recorded.
+bool Engine::Impl::has_former_life(const nvme::VolumeRecord& record) const {
+    const auto doubt = in_doubt.find(record.geometry.volume);
     const bool doubted = doubt != in_doubt.end() && doubt->second < record.birth_epoch;
-    if (!doubted && !purges_due.contains(vid)) return true;
-    if (!port->purge(vid)) return false;
+    return doubted || purges_due.contains(record.geometry.volume);
+}
+
+/// Nothing in doubt then is the new life's.
+void Engine::Impl::end_former_life(nvme::VolumeId vid) {
+    port->forget_volume(vid);
+    in_doubt.erase(vid);
     purges_due.erase(vid);
-    return true;
 }
 
 Status Engine::Impl::volume_delete(nvme::VolumeId vid, std::uint64_t term) {

@@ -63,6 +63,12 @@ std::uint64_t Shard::Impl::journal_pages_left() const {
     return std::uint64_t{pool.free_units()} * pages_per_unit + rest;
 }
 
+/// Asked before something is changed that only the records make durable. The room below is kept for them.
+bool Shard::Impl::journal_takes(std::uint32_t records) {
+    const std::uint64_t pages = (journal.records_waiting() + records) / kRecordsPerPage + 1;
+    return journal_pages_left() >= pages && pool.reserve(pages);
+}
+
 /// Two, for the first one keeps the log since the one before it. A log that has grown by what is due leaves
 /// more: beside each of the two it may grow by as much again.
 bool Shard::Impl::log_is_crowded() const {
@@ -101,7 +107,8 @@ LogRecord Shard::Impl::purge_record(nvme::VolumeId volume) {
 }
 
 void Shard::Impl::log_purges() {
-    while (!purges_to_log.empty() && log(purge_record(purges_to_log.back()))) purges_to_log.pop_back();
+    while (!purges_to_log.empty() && journal_takes(1) && log(purge_record(*purges_to_log.begin())))
+        purges_to_log.erase(purges_to_log.begin());
 }
 
 bool Shard::Impl::flush_journal() {
@@ -128,7 +135,8 @@ bool Shard::Impl::exchange_open_unit(Stream stream) {
         record.first = unit;
         record.blocks = pool.info(unit).next;
         record.sequence = pool.info(unit).serial;
-        if (!log(record) || !flush_journal()) return false;
+        if (!journal_takes(1)) return false;
+        if (log(record)) (void)flush_journal();
     }
     return pool.exchange_open_unit(stream);
 }

@@ -44,8 +44,9 @@ struct EngineOptions {
     std::uint32_t scrub_pages_per_second = 0;  ///< background reading that checks data at rest; 0: none
     /// Called for each page that the scrub finds bad, on the shard's thread; may be empty.
     std::function<void(const BadPlace&)> on_bad_page;
-    /// Called on the front's thread, once, when Engine::unsettled() is about to end; nothing is written
-    /// before it has returned true. May be empty.
+    /// Called on the front's thread, once, when Engine::unsettled() is about to end: every shard has its
+    /// checkpoint. No write is acknowledged before it has returned true, nor ever if it returns false. May be
+    /// empty.
     std::function<bool()> on_settled;
     bool accept_loss = false;  ///< mount although acknowledged blocks are lost beyond naming
     /// The flash was last served in this boot of the host, by a process that was killed, in a way that

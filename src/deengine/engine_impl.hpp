@@ -52,7 +52,8 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
                            std::uint32_t& dw0);
     [[nodiscard]] GrantTime clocks_at(std::uint64_t now_ns) const;
     nvme::Status volume_change(const nvme::Command& command, std::span<const std::byte> data);
-    [[nodiscard]] bool end_former_life(const nvme::VolumeRecord& record);
+    [[nodiscard]] bool has_former_life(const nvme::VolumeRecord& record) const;
+    void end_former_life(nvme::VolumeId vid);
     nvme::Status volume_delete(nvme::VolumeId vid, std::uint64_t term);
     nvme::Status volume_list(const nvme::Command& command, std::span<std::byte> data, std::uint32_t& dw0);
     nvme::Status map_set(const nvme::Command& command, std::span<const std::byte> data, std::uint64_t now_ns,
@@ -90,7 +91,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     std::uint64_t capacity = 0;
     bool unsettled = false;  ///< a shard is, or on_settled was not called yet
     bool told_settled = false;
-    std::set<nvme::VolumeId> purges_due;  ///< deleted, and ShardPort::purge() wants to be called again
+    std::set<nvme::VolumeId> purges_due;  ///< deleted, and ShardPort::record_purge() has to be called again
     std::map<nvme::VolumeId, nvme::Epoch> in_doubt;  ///< RecoveryReport::volumes_in_doubt of the mount
     EngineCounters own{};                            ///< of commands; the shards count blocks and pages
     EngineCounters counters{};                       ///< both, as of refresh_counters()

@@ -101,10 +101,10 @@ class Flash {
     /// `oob.sector_crc` is kept as given (what was damaged stays seen as damaged); `crcs` gets the CRC-32C of
     /// each sector as copied. kUncorrectable: `from` cannot be read, nothing was programmed.
     virtual FlashStatus copy_back(PageNumber from, PageNumber to, PageOob& oob, std::uint32_t* crcs) = 0;
-    /// A unit that has room below keeps it.
+    /// A unit that has room below keeps it, as far as what lies below keeps what it was asked to keep.
     virtual FlashStatus erase(std::uint32_t unit) = 0;
     /// Takes from what lies below the room for every page of this unit, and programs nothing. kOk: no program
-    /// of the unit is answered kNoRoom from now on, erased in between or not. kNoRoom: there is none now.
+    /// of the unit is answered kNoRoom from now on, erased in between or not. kNoRoom: it has none now.
     virtual FlashStatus reserve(std::uint32_t /*unit*/) { return FlashStatus::kOk; }
     /// Bad from the factory, or since a program or an erase failed.
     [[nodiscard]] virtual bool is_bad(std::uint32_t) const { return false; }

@@ -37,6 +37,15 @@ bool Journal::flush(std::uint32_t group) {
     return true;
 }
 
+bool Journal::waits(LogType type) const {
+    for (std::uint32_t i = 0; i < count_; ++i) {
+        LogRecord record;
+        std::memcpy(&record, records_.data() + std::size_t{i} * sizeof(record), sizeof(record));
+        if (record.type == type) return true;
+    }
+    return false;
+}
+
 bool Journal::write(JournalHeader header, std::span<const std::byte> payload, std::uint32_t group,
                     std::uint32_t* oob_crc) {
     return flush(group) && program(header, payload, group, oob_crc);

@@ -108,6 +108,9 @@ class Journal {
     void release(std::uint64_t below, std::uint32_t group);
 
     [[nodiscard]] bool dirty() const { return count_ != 0; }  ///< records that are not programmed yet
+    [[nodiscard]] std::uint32_t records_waiting() const { return count_; }
+    /// Whether one of them is of this type.
+    [[nodiscard]] bool waits(LogType type) const;
     [[nodiscard]] std::uint64_t next_number() const { return next_; }
     /// Why the last page could not be programmed: what lies below the flash had no room
     /// (FlashStatus::kNoRoom).

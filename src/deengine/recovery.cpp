@@ -112,8 +112,8 @@ Result<void> ShardRecovery::tell_lost_records() {
         nvme::Epoch& told = report_.volumes_in_doubt[volume];
         told = std::max(told, epoch);
         find(
-            fmt::format("records of pages are lost that may have been of volume {}: each of its blocks whose "
-                        "present version is of epoch {} or an earlier one is in doubt; another replica tells",
+            fmt::format("newer versions of blocks of volume {} may be lost: each of its blocks whose present "
+                        "version is of epoch {} or an earlier one is in doubt; another replica tells",
                         volume, epoch));
     }
     return {};

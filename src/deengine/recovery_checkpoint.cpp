@@ -85,6 +85,11 @@ void ShardRecovery::restore_units() {
                 unit.young_from < pages_per_unit_ && unit.end < pages_per_unit_ && unit.end == end_of(u);
             info.state = was_open ? UnitState::kOpen : UnitState::kSealed;
             if (is_remains(u) && unit.serial != 0) info.next = pages_per_unit_;
+            // Erased before a checkpoint tells of it, what is in doubt or lost would be forgotten by a cut.
+            const auto torn = torn_.begin() + std::ptrdiff_t{u - range_.first_unit} * pages_per_unit_;
+            info.held =
+                !unit.system && (unit.serial == 0 || records_lost_ ||
+                                 std::find(torn, torn + pages_per_unit_, true) != torn + pages_per_unit_);
         }
         if (unit.bad) info.state = UnitState::kRetiring;
         impl_->pool.restore(u, info);
@@ -181,7 +186,10 @@ Result<void> ShardRecovery::write_checkpoint() {
     shard.checkpoint.restore(loaded_.id, loaded_.begin, spare_, spare_begin_);
     shard.checkpoint.restore_floors(loaded_.floors, {});
     shard.checkpoint.restore_begun(highest_id_);
-    if (loaded_.id != 0 && !changed_) return {};
+    if (loaded_.id != 0 && !changed_) {
+        shard.pool.release_held(shard.groups.current);
+        return {};
+    }
     add_findings();
     shard.drop_all_resolved();  // the log may have had more of them than the table ever held at once
     GN_TRY(put_lost_blocks());
@@ -191,7 +199,7 @@ Result<void> ShardRecovery::write_checkpoint() {
     if (written.ok() || !shard.no_room_below || loaded_.id == 0 || options_.accept_loss || !lost_.empty())
         return written;
     shard.unsettled = true;
-    find(fmt::format("{}; blocks can be read, and writes are refused until there is room",
+    find(fmt::format("{}; nothing is lost, blocks can be read, and writes are refused until there is room",
                      written.error().message));
     return {};
 }

@@ -27,6 +27,7 @@ std::uint64_t Shard::Impl::units_of_checkpoint() const {
 
 Result<void> Shard::Impl::write_recovered() {
     GN_TRY(write_one_recovered());
+    pool.release_held(groups.current);
     // Cuts leave a journal in pieces, and on a full drive no unit for the collector to begin with. All of
     // them but this checkpoint's go back when there is another.
     pool.durable(groups.current);
@@ -41,7 +42,7 @@ Result<void> Shard::Impl::write_recovered() {
 
 /// A page more than its own, for records that wait to be logged.
 bool Shard::Impl::reserve_checkpoint() {
-    return pool.reserve(Stream::kSystem, checkpoint.pages_needed() + 1);
+    return pool.reserve(checkpoint.pages_needed() + 1);
 }
 
 Result<void> Shard::Impl::write_one_recovered() {
@@ -57,15 +58,18 @@ Result<void> Shard::Impl::write_one_recovered() {
         no_room_below = !reserve_checkpoint();
     }
     if (no_room_below) return no_room_for_recovered();
+    if (journal_pages_left() <= checkpoint.pages_needed()) {
+        // A drive that cannot be mounted is worse than a doubt that a cut in this checkpoint forgets.
+        pool.release_held(groups.current);
+        pool.durable(groups.current);
+    }
     while (checkpoint.completed() == before) {
         if (!checkpoint.active() && !checkpoint.start()) break;
         groups.durable = groups.current - 1;
         (void)checkpoint.step(kPagesPerStep, groups);
         if (checkpoint.failed()) {
-            if (std::exchange(made_room, true)) {
-                no_room_below = journal.medium_full();
-                return no_room_for_recovered();
-            }
+            no_room_below = journal.medium_full();
+            if (std::exchange(made_room, true)) return no_room_for_recovered();
             pool.durable(groups.current);
             continue;
         }
@@ -87,8 +91,8 @@ Error Shard::Impl::no_room_for_recovered() const {
     if (no_room_below)
         return error(Errc::kNoSpace,
                      "shard {}: the disk under the store is full, and has no room for the checkpoint of what "
-                     "was recovered; nothing is lost; make room of {} KiB on that disk",
-                     range.index, units_of_checkpoint() * pages_per_unit * (nvme::kBlockBytes / 1024));
+                     "was recovered; make room of {} KiB on that disk",
+                     range.index, (units_of_checkpoint() + 1) * pages_per_unit * (nvme::kBlockBytes / 1024));
     return error(
         Errc::kNoSpace,
         "shard {}: flash has no page for a checkpoint of what was recovered ({} free units, {} bad); "

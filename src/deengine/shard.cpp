@@ -200,6 +200,7 @@ std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
     if (!broken) {
         pool.set_system_reserve(room.system_reserve(tombstones.size(), pages_per_unit));
         record_bad_units();
+        if (!purges_to_log.empty() && clock_ns >= purges_tried_ns + kRoomNs) (void)record_purges();
         advance_checkpoint();
         if (idle) collect_idle(kIdlePagesPerPoll);
         if (needs_sync()) begin_sync();
@@ -210,9 +211,13 @@ std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
     return give_answers();
 }
 
-/// The caller has made sure that nobody may read or write the volume. The record is for a later life of the
-/// VID, which must not meet this one's blocks in an older checkpoint.
+/// The caller has made sure that nobody may read or write the volume.
 bool Shard::Impl::purge(nvme::VolumeId volume) {
+    forget_volume(volume);
+    return record_purge(volume);
+}
+
+void Shard::Impl::forget_volume(nvme::VolumeId volume) {
     map.erase_if([&](BlockKey key, MapEntry entry) {
         if (key_volume(key) != volume) return false;
         forget_page(entry.page);
@@ -222,23 +227,31 @@ bool Shard::Impl::purge(nvme::VolumeId volume) {
     doubts.drop_if([&](BlockKey key, const WriteOrder&) { return key_volume(key) == volume; });
     doubts.drop_lost(volume);
     floors.forget(volume);
+    refresh_gauges();
+}
+
+/// The record is for a later life of the VID, which must not meet this one's blocks in an older checkpoint.
+bool Shard::Impl::record_purge(nvme::VolumeId volume) {
     if (unsettled) {
         // Each mount drops what is of no volume, and the checkpoint that is waited for takes the record.
         const LogRecord record = purge_record(volume);
         checkpoint.add_records({&record, 1});
-        refresh_gauges();
         return true;
     }
-    const bool others_wait = journal.dirty();
-    purges_to_log.push_back(volume);
-    bool durable = sync_now();
-    if (!durable && !broken && !others_wait) {
-        // The journal has no page. The deletion itself is durable, so the units that it emptied come free
-        // with a sync of the flash alone, and the journal may open one of them.
+    purges_to_log.insert(volume);
+    return record_purges();
+}
+
+/// Where the journal has no page, units that deletions emptied come free with a sync of the flash alone, for
+/// the deletions are durable already; the journal opens one of them. Not where a trim waits for its record.
+bool Shard::Impl::record_purges() {
+    purges_tried_ns = clock_ns;
+    bool durable = sync_now() && purges_to_log.empty();
+    if (!durable && !broken && !journal.waits(LogType::kTombstone)) {
         sync_level = SyncLevel::kPower;
         end_group();
         end_sync(flash.sync(SyncLevel::kPower) == FlashStatus::kOk);
-        durable = sync_now();
+        durable = sync_now() && purges_to_log.empty();
     }
     refresh_gauges();
     return durable;
@@ -304,7 +317,7 @@ void Shard::Impl::advance_checkpoint() {
 }
 
 Result<void> Shard::Impl::close() {
-    if (unsettled) return no_room_for_recovered();
+    if (unsettled && !broken) return no_room_for_recovered();
     settle();
     const std::uint64_t begun = checkpoint.begun_last();
     // A bound, not a deadline: each step programs pages, or a sync lets it go on.
@@ -361,6 +374,12 @@ void Shard::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t fl
 }
 bool Shard::purge(nvme::VolumeId volume) {
     return impl_->purge(volume);
+}
+bool Shard::record_purge(nvme::VolumeId volume) {
+    return impl_->record_purge(volume);
+}
+void Shard::forget_volume(nvme::VolumeId volume) {
+    impl_->forget_volume(volume);
 }
 void Shard::prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const {
     impl_->map.prefetch(make_key(volume, block));

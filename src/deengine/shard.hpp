@@ -85,10 +85,14 @@ class Shard {
     void settle();
     /// Sequences of this volume's epoch up to `floor` are resolved.
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
-    /// Forgets every block of a volume, whose record the caller removed first and durably. False: the record
-    /// that a later life of the VID needs is not durable yet, for want of room (or of a flash that can sync);
-    /// the caller purges again before it begins one.
+    /// Forgets every block of a volume, whose record the caller removed first and durably, and records that.
+    /// False: as record_purge().
     [[nodiscard]] bool purge(nvme::VolumeId volume);
+    /// Makes durable that what is stored now is no later life's of this VID. False: it is not yet, for want
+    /// of room, or because the shard takes no change any more; the caller asks again before it begins a life.
+    [[nodiscard]] bool record_purge(nvme::VolumeId volume);
+    /// Every block, tombstone, doubt and floor of a volume that nobody may read or write; in memory.
+    void forget_volume(nvme::VolumeId volume);
     /// Brings the map entry (and record) of a block that will be read or written soon towards the cache.
     void prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const;
     /// The second hint, when the first has had its time: brings the record of the block's page, and its data

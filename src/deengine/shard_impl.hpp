@@ -26,6 +26,7 @@
 #include "deengine/volume_floors.hpp"
 
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,9 @@ struct Shard::Impl {
     nvme::Status read_block(BlockKey key, std::uint32_t first_sector, std::uint32_t sectors, std::byte* to);
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
     bool purge(nvme::VolumeId volume);
+    void forget_volume(nvme::VolumeId volume);
+    bool record_purge(nvme::VolumeId volume);
+    bool record_purges();
     Result<void> close();
     void answer(std::uint64_t tag, nvme::Status status);
     void refresh_gauges();
@@ -129,6 +133,8 @@ struct Shard::Impl {
     [[nodiscard]] bool log_is_crowded() const;
     /// Pages that the journal could program now.
     [[nodiscard]] std::uint64_t journal_pages_left() const;
+    /// Whether the journal has pages for so many records more.
+    [[nodiscard]] bool journal_takes(std::uint32_t records);
     void record_bad_units();
     void log_bad_units();
     [[nodiscard]] static LogRecord purge_record(nvme::VolumeId volume);
@@ -234,7 +240,8 @@ struct Shard::Impl {
     std::vector<Waiter> syncing_kill;  ///< answered when the sync in flight has ended
     std::vector<Ready> ready;          ///< answered at the next opportunity
     std::vector<std::uint32_t> bad_to_log;
-    std::vector<nvme::VolumeId> purges_to_log;  ///< records of them that the journal had no page for
+    std::set<nvme::VolumeId> purges_to_log;  ///< records of them that the journal had no page for
+    std::uint64_t purges_tried_ns = 0;
     /// A page whose contents do not match its record was copied as it is: in the last two groups recovery
     /// takes such a copy for torn and wants the page that it was made from.
     struct HeldUnits {

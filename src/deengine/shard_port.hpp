@@ -30,6 +30,8 @@ class ShardPort {
     virtual void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) = 0;
     /// As Shard's, of all.
     [[nodiscard]] virtual bool purge(nvme::VolumeId volume) = 0;
+    [[nodiscard]] virtual bool record_purge(nvme::VolumeId volume) = 0;
+    virtual void forget_volume(nvme::VolumeId volume) = 0;
     virtual Result<void> close() = 0;
     /// Sums over the shards, perhaps of a moment ago.
     [[nodiscard]] virtual EngineCounters counters() const = 0;
@@ -72,6 +74,14 @@ class InlinePort final : public ShardPort {
         bool durable = true;
         for (const auto& shard : shards_) durable = shard->purge(volume) && durable;
         return durable;
+    }
+    [[nodiscard]] bool record_purge(nvme::VolumeId volume) override {
+        bool durable = true;
+        for (const auto& shard : shards_) durable = shard->record_purge(volume) && durable;
+        return durable;
+    }
+    void forget_volume(nvme::VolumeId volume) override {
+        for (const auto& shard : shards_) shard->forget_volume(volume);
     }
     Result<void> close() override {
         Result<void> first;

@@ -244,6 +244,7 @@ Status Shard::Impl::trim(const ShardCommand& c) {
     if (!pool.has_page(Stream::kSystem) && !make_room(Stream::kSystem)) return Status::kCapacityExceeded;
     std::uint32_t runs = 0;
     if (const Status s = plan_trim(c, runs); !ok(s)) return s;
+    if (!journal_takes(runs)) return Status::kCapacityExceeded;
     const std::size_t growth = runs + tombstones.overlapping(make_key(c.volume, c.first), c.blocks) + 1;
     const bool room_for_it = tombstone_room(c.volume, growth);
     if (!room_for_it && !is_next(c)) {

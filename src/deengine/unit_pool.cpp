@@ -56,13 +56,13 @@ void UnitPool::start(std::uint32_t next_serial) {
         ++good_count_;
         if (info.state == UnitState::kFree) {
             free_.push(u);
-        } else if (info.valid == 0) {
+        } else if (info.valid == 0 && !info.held) {
             empty(u);
-        } else if (info.state == UnitState::kOpen && info.next < pages_per_unit_) {
+        } else if (info.valid != 0 && info.state == UnitState::kOpen && info.next < pages_per_unit_) {
             go_on(u);
         } else {
             info.state = UnitState::kSealed;
-            if (!info.system) link(u);
+            if (!info.system && info.valid != 0) link(u);
         }
     }
 }
@@ -93,8 +93,15 @@ PageNumber UnitPool::next_page(Stream stream) {
 
 bool UnitPool::open_some_unit(Stream stream) {
     if (next_serial_ >= (stream == Stream::kSystem ? kLastSerial : kLastDataSerial)) return false;
+    // A unit with room, beside those that others need to make room.
+    if (stream == Stream::kUser) {
+        short_of_room_ = !promise_units(left_for_others(stream) + 1);
+        if (short_of_room_) return false;
+    }
     while (may_open(stream)) {
-        const std::uint32_t unit = free_.pop();
+        const std::uint32_t place = first_free(stream);
+        if (place < promised_) --promised_;
+        const std::uint32_t unit = free_.take(place);
         if (at(unit).next != 0 && !erase(unit)) continue;
         open(stream, unit);
         return true;
@@ -132,6 +139,7 @@ void UnitPool::programmed(Stream stream, PageNumber page) {
     UnitInfo& info = at(unit);
     ++info.valid;
     ++info.next;
+    info.has_room = true;
     if (!info.system) ++valid_pages_;
     if (info.next == pages_per_unit_) seal(stream);
 }
@@ -149,34 +157,76 @@ std::uint32_t UnitPool::failed(Stream stream, PageNumber page) {
 }
 
 bool UnitPool::exchange_open_unit(Stream stream) {
+    if (const std::uint32_t unit = open_unit(stream); unit != kNoUnit) at(unit).has_room = false;
     seal(stream);
     // A unit that was programmed has room below, and keeps it when it is erased.
-    for (std::uint32_t i = free_.size(); i > 0; --i) {
-        const std::uint32_t unit = free_.pop();
-        if (at(unit).next == 0) {
-            free_.push(unit);
-        } else if (erase(unit)) {
-            open(stream, unit);
-            return true;
+    for (std::uint32_t i = first_free(stream); i < free_.size();) {
+        const UnitInfo& info = at(free_.next(i));
+        if (info.next == 0 && !info.has_room) {
+            ++i;
+            continue;
         }
+        if (i < promised_) --promised_;
+        const std::uint32_t unit = free_.take(i);
+        if (info.next != 0 && !erase(unit)) continue;
+        open(stream, unit);
+        return true;
     }
     return false;
 }
 
-/// Free units with room come to the front: they are opened first.
-bool UnitPool::reserve(Stream stream, std::uint64_t pages) {
-    std::uint64_t kept = 0;
-    if (const std::uint32_t open = open_unit(stream); open != kNoUnit) {
-        if (flash_.reserve(open) != FlashStatus::kOk) return false;
-        kept = pages_per_unit_ - at(open).next;
+bool UnitPool::has_room(std::uint32_t unit) {
+    UnitInfo& info = at(unit);
+    info.has_room = info.has_room || flash_.reserve(unit) == FlashStatus::kOk;
+    return info.has_room;
+}
+
+std::uint32_t UnitPool::free_with_room() const {
+    std::uint32_t count = 0;
+    for (const UnitInfo& info : units_) count += info.state == UnitState::kFree && info.has_room ? 1 : 0;
+    return count;
+}
+
+void UnitPool::promise(std::uint32_t i) {
+    const std::uint32_t unit = free_.next(i);
+    for (; i > promised_; --i) free_.next(i) = free_.next(i - 1);
+    free_.next(promised_++) = unit;
+}
+
+bool UnitPool::reserve(std::uint64_t pages) {
+    std::uint64_t open_has = 0;
+    if (const std::uint32_t open = open_unit(Stream::kSystem); open != kNoUnit) {
+        if (!has_room(open)) return false;
+        open_has = pages_per_unit_ - at(open).next;
     }
-    std::uint32_t front = 0;
-    for (std::uint32_t i = 0; i < free_.size() && kept < pages; ++i) {
-        if (flash_.reserve(free_.next(i)) != FlashStatus::kOk) continue;
-        std::swap(free_.next(front++), free_.next(i));
-        kept += pages_per_unit_;
+    if (pages <= open_has) return true;
+    return promise_units((pages - open_has + pages_per_unit_ - 1) / pages_per_unit_);
+}
+
+/// Units that were programmed have room, but in a copy of a store. Of those that were not, one that is
+/// refused room speaks for all: a full disk is not asked once for each.
+bool UnitPool::promise_units(std::uint64_t units) {
+    bool refused = false;
+    for (const bool programmed : {true, false}) {
+        bool asks = true;
+        for (std::uint32_t i = promised_; asks && i < free_.size() && promised_ < units; ++i) {
+            const UnitInfo& info = at(free_.next(i));
+            if (!info.has_room && programmed != (info.next != 0)) continue;
+            asks = has_room(free_.next(i));
+            refused = refused || !asks;
+            if (asks) promise(i);
+        }
     }
-    return kept >= pages || front == free_.size();
+    return promised_ >= units || !refused;
+}
+
+void UnitPool::release_held(std::uint32_t group) {
+    for (std::uint32_t u = first_; u < first_ + units(); ++u) {
+        UnitInfo& info = at(u);
+        if (!std::exchange(info.held, false) || info.valid != 0 || info.state != UnitState::kSealed) continue;
+        info.group = group;
+        empty(u);
+    }
 }
 
 void UnitPool::seal(Stream stream) {
@@ -190,9 +240,9 @@ void UnitPool::seal(Stream stream) {
     }
     ++units_sealed_;
     info.state = UnitState::kSealed;
-    if (info.valid == 0) {
+    if (info.valid == 0 && !info.held) {
         empty(unit);
-    } else if (!info.system) {
+    } else if (info.valid != 0 && !info.system) {
         link(unit);
     }
 }
@@ -212,7 +262,7 @@ void UnitPool::invalidate(PageNumber page, std::uint32_t group) {
     info.group = group;
     if (info.valid != 0) {
         if (linked) link(unit);
-    } else if (linked) {
+    } else if (linked && !info.held) {
         empty(unit);
     } else if (info.state == UnitState::kRetiring) {
         info.state = UnitState::kRetired;

@@ -44,7 +44,9 @@ struct UnitInfo {
     std::uint32_t erases = 0;
     std::uint32_t group = 0;  ///< kEmptied: the group that must be durable before it is erased
     UnitState state = UnitState::kFree;
-    bool system = false;  ///< holds journal pages
+    bool system = false;    ///< holds journal pages
+    bool held = false;      ///< holds what a recovery found and no checkpoint tells yet: not emptied before
+    bool has_room = false;  ///< what lies below the flash keeps room for it
 };
 
 class UnitPool {
@@ -69,10 +71,12 @@ class UnitPool {
     /// The medium below has no room for this unit now: it is put back, and a unit that gives room by being
     /// erased is opened in its place; false if there is none.
     [[nodiscard]] bool exchange_open_unit(Stream stream);
-    /// Has what lies below the flash keep room for the next `pages` pages of the stream, or for all that its
-    /// open unit and the free units have, if that is less. False: it has not so much room; what it kept stays
-    /// kept.
-    [[nodiscard]] bool reserve(Stream stream, std::uint64_t pages);
+    /// Has what lies below the flash keep room for the next `pages` pages of the journal, or for all that its
+    /// open unit and the free units have, if that is less. False: there is not so much room; what was kept
+    /// stays kept.
+    [[nodiscard]] bool reserve(std::uint64_t pages);
+    /// A checkpoint tells what held units hold: those without anything valid are emptied.
+    void release_held(std::uint32_t group);
     /// Closes the stream's open unit early (it is sealed as it is).
     void seal(Stream stream);
 
@@ -138,6 +142,13 @@ class UnitPool {
             --count_;
             return unit;
         }
+        /// As pop(), of the unit next(i); the others stay in order.
+        std::uint32_t take(std::uint32_t i) {
+            const std::uint32_t unit = next(i);
+            for (; i > 0; --i) next(i) = next(i - 1);
+            (void)pop();
+            return unit;
+        }
 
       private:
         std::vector<std::uint32_t> ring_;
@@ -154,10 +165,20 @@ class UnitPool {
     /// The collector takes its last unit only if what it has emptied is free: a cut takes back what it moved
     /// in the last groups, and would leave it none to begin with.
     [[nodiscard]] bool may_open(Stream stream) const {
+        if (stream == Stream::kUser && short_of_room_ && free_with_room() <= left_for_others(stream))
+            return false;
         const bool waits = stream == Stream::kCollector && emptied_.size() != 0;
-        return free_.size() > left_for_others(stream) + (waits ? 1 : 0);
+        return free_.size() > std::max(left_for_others(stream) + (waits ? 1 : 0), first_free(stream));
     }
+    [[nodiscard]] std::uint32_t free_with_room() const;
     bool open_some_unit(Stream stream);
+    [[nodiscard]] bool has_room(std::uint32_t unit);
+    [[nodiscard]] bool promise_units(std::uint64_t units);
+    void promise(std::uint32_t i);
+    /// The place in free_ of the first unit that this stream may open.
+    [[nodiscard]] std::uint32_t first_free(Stream stream) const {
+        return std::min(promised_, left_for_others(stream));
+    }
     void open(Stream stream, std::uint32_t unit);
     bool erase(std::uint32_t unit);
     void link(std::uint32_t unit);
@@ -177,7 +198,9 @@ class UnitPool {
     std::uint64_t units_sealed_ = 0;
     std::vector<std::uint32_t> newly_bad_;
     UnitQueue free_;
-    UnitQueue emptied_;  ///< nearly in order of groups
+    bool short_of_room_ = false;  ///< what lies below refused the room that others need besides the users'
+    std::uint32_t promised_ = 0;  ///< units at the front of free_ with room that is kept for what makes room
+    UnitQueue emptied_;           ///< nearly in order of groups
     // Sealed data units with something valid, by number of valid pages: a list a number.
     std::vector<std::uint32_t> heads_;
     std::vector<Links> links_;

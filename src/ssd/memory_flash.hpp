@@ -23,6 +23,9 @@ class MemoryFlash final : public FlashArray {
     /// So many bytes of its pages now, in the order in which units are opened. False: no memory.
     [[nodiscard]] bool give_memory(std::uint64_t bytes) { return pages_->give_first(range(), bytes); }
 
+    /// Memory is given when a unit is programmed: reserves would be cleared pages that nobody uses.
+    deengine::FlashStatus reserve(std::uint32_t) override { return deengine::FlashStatus::kOk; }
+
   protected:
     bool reserve_unit(std::uint32_t unit) override { return pages_->open_unit(range_, unit); }
 

@@ -84,6 +84,10 @@ void ServiceUnit::run(const UnitMessage& message) {
             return echo(true);
         case UnitMessage::Kind::kPurge:
             return echo(shard_->purge(c.volume));
+        case UnitMessage::Kind::kRecordPurge:
+            return echo(shard_->record_purge(c.volume));
+        case UnitMessage::Kind::kForget:
+            return shard_->forget_volume(c.volume);
         case UnitMessage::Kind::kClose: {
             const Result<void> closed = shard_->close();
             if (!closed.ok()) log_warn("{}", closed.error().message);
@@ -251,6 +255,18 @@ bool ServiceUnits::purge(nvme::VolumeId volume) {
     UnitMessage message{UnitMessage::Kind::kPurge, {}};
     message.command.volume = volume;
     return barrier(message);
+}
+
+bool ServiceUnits::record_purge(nvme::VolumeId volume) {
+    UnitMessage message{UnitMessage::Kind::kRecordPurge, {}};
+    message.command.volume = volume;
+    return barrier(message);
+}
+
+void ServiceUnits::forget_volume(nvme::VolumeId volume) {
+    UnitMessage message{UnitMessage::Kind::kForget, {}};
+    message.command.volume = volume;
+    for (const auto& unit : units_) unit->send(message);
 }
 
 void ServiceUnits::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {

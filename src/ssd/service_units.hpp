@@ -28,17 +28,17 @@ namespace gnstor::ssd {
 
 /// What the front asks of a unit: one cache line.
 struct alignas(64) UnitMessage {
-    enum class Kind : std::uint8_t { kExecute, kSettle, kFloor, kPurge, kClose };
+    enum class Kind : std::uint8_t { kExecute, kSettle, kFloor, kPurge, kRecordPurge, kForget, kClose };
     UnitMessage() = default;
     UnitMessage(Kind kind, const deengine::ShardCommand& what) : command(what) {
         command.of_port = static_cast<std::uint8_t>(kind);
     }
     [[nodiscard]] Kind kind() const { return static_cast<Kind>(command.of_port); }
-    deengine::ShardCommand command;  ///< kFloor: volume, epoch, floor; kPurge: volume
+    deengine::ShardCommand command;  ///< kFloor: volume, epoch, floor; kPurge, kRecordPurge, kForget: volume
 };
 static_assert(sizeof(UnitMessage) == 64);
 
-/// What a unit answers: a completion, or the echo of a kSettle, kPurge or kClose.
+/// What a unit answers: a completion, or the echo of a kSettle, kPurge, kRecordPurge or kClose.
 struct UnitAnswer {
     std::uint64_t tag;
     std::uint64_t result;
@@ -121,6 +121,8 @@ class ServiceUnits final : public deengine::ShardPort {
     [[nodiscard]] bool settle() override;
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) override;
     [[nodiscard]] bool purge(nvme::VolumeId volume) override;
+    [[nodiscard]] bool record_purge(nvme::VolumeId volume) override;
+    void forget_volume(nvme::VolumeId volume) override;
     Result<void> close() override;
     [[nodiscard]] deengine::EngineCounters counters() const override;
     /// As of the last poll().

@@ -70,6 +70,7 @@ class RamFlash : public Flash {
     }
 
     FlashStatus reserve(std::uint32_t unit) override {
+        ++reserves;
         if (without_room.contains(unit)) return FlashStatus::kNoRoom;
         if (with_room.contains(unit)) return FlashStatus::kOk;
         if (with_room.size() >= room_units) return FlashStatus::kNoRoom;
@@ -191,7 +192,7 @@ class RamFlash : public Flash {
     std::set<std::uint32_t> without_room;      ///< units of which no page gets room any more
     std::set<std::uint32_t> with_room;
     bool fail_sync = false;
-    std::uint64_t programs = 0, erases = 0, syncs = 0, record_reads = 0, violations = 0;
+    std::uint64_t programs = 0, erases = 0, syncs = 0, reserves = 0, record_reads = 0, violations = 0;
 
   private:
     struct Page {

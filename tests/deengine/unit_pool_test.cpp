@@ -219,12 +219,32 @@ TEST(UnitPool, AUnitWithoutRoomBelowIsExchangedForOneThatHas) {
     for (std::uint32_t u = 0; u < 7; ++u) pool.restore(u, {});
     pool.restore(7, {.serial = 1, .next = 4, .state = UnitState::kFree});
     pool.start(2);
-    const PageNumber page = pool.next_page(Stream::kUser);
+    const PageNumber page = pool.next_page(Stream::kCollector);
     ASSERT_NE(page / 4, 7u);
-    ASSERT_TRUE(pool.exchange_open_unit(Stream::kUser));
-    EXPECT_EQ(pool.next_page(Stream::kUser), 28u) << "it was programmed before: there is room for it";
-    EXPECT_FALSE(pool.exchange_open_unit(Stream::kUser)) << "there is no other";
+    ASSERT_TRUE(pool.exchange_open_unit(Stream::kCollector));
+    EXPECT_EQ(pool.next_page(Stream::kCollector), 28u) << "it was programmed before: there is room for it";
+    EXPECT_FALSE(pool.exchange_open_unit(Stream::kCollector)) << "there is no other";
     EXPECT_EQ(pool.free_units(), 8u) << "and no unit was lost";
+}
+
+TEST(UnitPool, UsersLeaveRoomBelowToTheJournalAndTheCollector) {
+    RamFlash flash(16, 4);
+    UnitPool pool(flash, 0, 16);
+    for (std::uint32_t u = 0; u < 16; ++u) pool.restore(u, {});
+    pool.start(1);
+    pool.set_system_reserve(2);
+    const std::uint32_t kept = pool.left_for_others(Stream::kUser);
+    flash.room_units = kept;
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(pool.next_page(Stream::kUser), kNoPage);
+    EXPECT_LE(flash.reserves, kept + 100) << "a full disk is asked once a time";
+    flash.room_units = kept + 1;
+    const PageNumber page = pool.next_page(Stream::kUser);
+    ASSERT_NE(page, kNoPage);
+    PageOob oob{};
+    oob.kind = PageKind::kData;
+    EXPECT_EQ(flash.program(page, nullptr, oob), FlashStatus::kOk);
+    EXPECT_TRUE(pool.reserve(2 * 4));
+    EXPECT_NE(pool.next_page(Stream::kCollector), kNoPage);
 }
 
 TEST(UnitPool, SerialsNeverComeRoundAndTheJournalOutlivesBlocks) {

@@ -211,7 +211,9 @@ SimConfig draw_kills(std::uint64_t seed, std::uint64_t operations) {
 SimConfig draw_sparse(std::uint64_t seed, std::uint64_t operations) {
     SplitMix64 random(mix64(seed) ^ 0x59A5E);
     SimConfig c = draw_long(seed, operations);
-    c.rot = c.sync_failures = 0;
+    c.sync_failures = 0;
+    c.rot_records = false;
+    c.rot = random.below(3) == 0 ? static_cast<std::uint32_t>(10 + random.below(40)) : 0;
     c.medium.program_fails = c.medium.erase_fails = 0;
     // Units that never had room are left while the disk is full: few blocks, many units.
     c.hot_blocks = static_cast<std::uint32_t>(promised_blocks(c.medium.geometry, c.medium.views, c.engine) *
