@@ -37,6 +37,10 @@ int down(const Context& c, std::uint32_t wait_s) {
         const bool stale = std::filesystem::exists(c.socket_path(), failed);
         const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);
         if (!nodes.ok()) return c.out.fail(nodes.error());
+        const bool own_folder = c.socket.empty() || c.directory_given;
+        if (const std::string open = own_folder ? StoresInUse::in(c.directory).lost_by_restart() : "";
+            !open.empty())
+            return c.out.fail(error(Errc::kIo, "gnstord is not running on {}, and {}", where, open));
         json document{{"state", "down"}, {"stopped", false}, {"stale_socket", stale}};
         if (*nodes != 0) document["nodes_stopped"] = *nodes;
         c.out.document(document);

@@ -17,6 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kRunUpBeforeARestart =
+    "run 'gnstor up' before this machine is restarted: it recovers what was acknowledged; after a restart "
+    "SSDs "
+    "with durability 'process' begin empty, and what they hold is set aside as *.untrusted-*";
+
 /// Whether /proc/PID/fdinfo/FD says that the descriptor may write.
 bool may_write(const fs::path& fdinfo) {
     std::ifstream in(fdinfo);
@@ -61,6 +66,40 @@ StoresInUse StoresInUse::of(pid_t pid) {
     return found;
 }
 
+StoresInUse StoresInUse::in(const fs::path& directory) {
+    StoresInUse found;
+    const auto add = [&](const fs::path& folder) {
+        std::error_code failed;
+        for (auto it = fs::directory_iterator(folder, failed); !failed && it != fs::directory_iterator();
+             it.increment(failed)) {
+            const std::string name = it->path().filename().string();
+            if (!name.starts_with("ssd-") || !name.ends_with(".store")) continue;
+            if (ssd::FileDescriptor fd = open_store(it->path()); fd.get() >= 0)
+                found.stores_.push_back({it->path().string(), std::move(fd)});
+        }
+    };
+    add(directory);
+    std::error_code failed;
+    for (auto it = fs::directory_iterator(directory, failed); !failed && it != fs::directory_iterator();
+         it.increment(failed))
+        if (it->path().filename().string().starts_with("node-")) add(it->path());
+    std::sort(found.stores_.begin(), found.stores_.end(),
+              [](const OpenStore& a, const OpenStore& b) { return a.path < b.path; });
+    return found;
+}
+
+std::string StoresInUse::lost_by_restart() const {
+    std::vector<std::string> open;
+    for (const OpenStore& store : stores_) {
+        const Result<ssd::BootRecord> record = ssd::read_boot_record(store.file.get(), store.path);
+        if (record.ok() && record->state != ssd::BootState::kClean && record->mode == ssd::BootMode::kProcess)
+            open.push_back(store.path);
+    }
+    if (open.empty()) return "";
+    return fmt::format("{} {} not closed: {}", fmt::join(open, ", "), open.size() == 1 ? "is" : "are",
+                       kRunUpBeforeARestart);
+}
+
 std::string StoresInUse::unfinished(const fs::path& pid_file, pid_t pid) const {
     std::vector<std::string> open;
     bool survives_no_restart = false;
@@ -79,13 +118,10 @@ std::string StoresInUse::unfinished(const fs::path& pid_file, pid_t pid) const {
         read_pid_file(pid_file) == pid
             ? "it was killed or failed"
             : "it failed, or an SSD's recovery waits for room on its disk (the log says which)";
-    return fmt::format(
-        "did not close {}: {}; {}", fmt::join(open, ", "), why,
-        survives_no_restart
-            ? "run 'gnstor up' before this machine is restarted: it recovers what was acknowledged; after a "
-              "restart SSDs with durability 'process' begin empty, and what they hold is set aside as "
-              "*.untrusted-*"
-            : "nothing that was acknowledged is lost: the next 'gnstor up' recovers it");
+    return fmt::format("did not close {}: {}; {}", fmt::join(open, ", "), why,
+                       survives_no_restart
+                           ? kRunUpBeforeARestart
+                           : "nothing that was acknowledged is lost: the next 'gnstor up' recovers it");
 }
 
 }  // namespace gnstor::cli

@@ -93,15 +93,15 @@ PageNumber UnitPool::next_page(Stream stream) {
 
 bool UnitPool::open_some_unit(Stream stream) {
     if (next_serial_ >= (stream == Stream::kSystem ? kLastSerial : kLastDataSerial)) return false;
-    // A unit with room, beside those that others need to make room.
-    if (stream == Stream::kUser) {
-        short_of_room_ = !promise_units(left_for_others(stream) + 1);
-        if (short_of_room_) return false;
-    }
+    if (stream == Stream::kUser) short_of_room_ = false;  // what lies below is asked again
     while (may_open(stream)) {
-        const std::uint32_t place = first_free(stream);
-        if (place < promised_) --promised_;
-        const std::uint32_t unit = free_.take(place);
+        // A unit with room, beside those that others need to make room.
+        if (stream != Stream::kSystem && !promise_units(left_for_others(stream) + 1)) {
+            short_of_room_ = short_of_room_ || stream == Stream::kUser;
+            return false;
+        }
+        if (promised_ != 0) --promised_;
+        const std::uint32_t unit = free_.pop();
         if (at(unit).next != 0 && !erase(unit)) continue;
         open(stream, unit);
         return true;
@@ -203,21 +203,18 @@ bool UnitPool::reserve(std::uint64_t pages) {
     return promise_units((pages - open_has + pages_per_unit_ - 1) / pages_per_unit_);
 }
 
-/// Units that were programmed have room, but in a copy of a store. Of those that were not, one that is
-/// refused room speaks for all: a full disk is not asked once for each.
+/// In their order, so that wear spreads, as long as they have room. Where one is refused it, those that were
+/// programmed follow, which have room but in a copy of a store; a full disk is not asked once for each.
 bool UnitPool::promise_units(std::uint64_t units) {
-    bool refused = false;
-    for (const bool programmed : {true, false}) {
-        bool asks = true;
-        for (std::uint32_t i = promised_; asks && i < free_.size() && promised_ < units; ++i) {
-            const UnitInfo& info = at(free_.next(i));
-            if (!info.has_room && programmed != (info.next != 0)) continue;
-            asks = has_room(free_.next(i));
-            refused = refused || !asks;
-            if (asks) promise(i);
-        }
+    while (promised_ < units && promised_ < free_.size() && has_room(free_.next(promised_))) ++promised_;
+    if (promised_ >= units || promised_ == free_.size()) return true;
+    for (std::uint32_t i = promised_ + 1; i < free_.size() && promised_ < units; ++i) {
+        const UnitInfo& info = at(free_.next(i));
+        if (!info.has_room && info.next == 0) continue;
+        if (!has_room(free_.next(i))) break;
+        promise(i);
     }
-    return promised_ >= units || !refused;
+    return promised_ >= units;
 }
 
 void UnitPool::release_held(std::uint32_t group) {

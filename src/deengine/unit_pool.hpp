@@ -168,14 +168,14 @@ class UnitPool {
         if (stream == Stream::kUser && short_of_room_ && free_with_room() <= left_for_others(stream))
             return false;
         const bool waits = stream == Stream::kCollector && emptied_.size() != 0;
-        return free_.size() > std::max(left_for_others(stream) + (waits ? 1 : 0), first_free(stream));
+        return free_.size() > left_for_others(stream) + (waits ? 1 : 0);
     }
     [[nodiscard]] std::uint32_t free_with_room() const;
     bool open_some_unit(Stream stream);
     [[nodiscard]] bool has_room(std::uint32_t unit);
     [[nodiscard]] bool promise_units(std::uint64_t units);
     void promise(std::uint32_t i);
-    /// The place in free_ of the first unit that this stream may open.
+    /// The place in free_ of the first unit that this stream may open in exchange for one without room.
     [[nodiscard]] std::uint32_t first_free(Stream stream) const {
         return std::min(promised_, left_for_others(stream));
     }

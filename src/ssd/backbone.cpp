@@ -1,6 +1,7 @@
 #include "ssd/backbone.hpp"
 
 #include "deengine/shard_room.hpp"
+#include "deengine/unit_pool.hpp"
 #include "ssd/direct_store.hpp"
 #include "ssd/file_store.hpp"
 #include "ssd/memory_flash.hpp"
@@ -10,7 +11,15 @@ namespace gnstor::ssd {
 
 namespace {
 
-constexpr std::uint64_t kUnitsOfABeginning = 2;  ///< of each service unit: a checkpoint's, and of blocks
+/// Of a service unit, before it takes its first block: one of the journal, one of blocks, and those that are
+/// left to the journal and the collector (deengine/unit_pool.hpp).
+std::uint64_t units_of_a_beginning(const NewStore& what) {
+    const deengine::FlashGeometry& g = what.geometry;
+    const deengine::ShardRoom room =
+        deengine::ShardRoom::of(g.units / what.service_units, g.pages_per_unit, deengine::EngineOptions{});
+    return 2 + room.system_reserve(0, g.pages_per_unit) + deengine::UnitPool::kReserve - 1;
+}
+
 constexpr std::uint64_t kUnitsThatMayGoBad = 4;  ///< of each service unit, before the promise shrinks
 
 }  // namespace
@@ -60,7 +69,7 @@ Result<std::uint64_t> room_to_begin(const DriveOptions& o) {
     GN_ASSIGN(const NewStore what, new_store_for(o));
     const std::uint64_t unit = std::uint64_t{what.geometry.pages_per_unit} * nvme::kBlockBytes;
     return StoreLayout::of(what.geometry, what.metadata_bytes).data_offset +
-           what.service_units * kUnitsOfABeginning * unit;
+           what.service_units * units_of_a_beginning(what) * unit;
 }
 
 Result<void> make_store(const DriveOptions& o) {

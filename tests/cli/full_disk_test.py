@@ -59,7 +59,7 @@ class FullDisk(Programs):
         return data
 
     def test_an_array_whose_disk_is_full_is_read_after_a_kill_and_written_when_there_is_room(self):
-        disk = self.disk(40)
+        disk = self.disk(64)
         data = self.begin()
         filler = self.fill(disk)
         self.assertIn("is full", self.ask("up")["read_only"])
@@ -214,7 +214,7 @@ class FullDisk(Programs):
         self.assertNotIn(b"--foreground", denied.stderr)
 
     def test_a_store_folder_whose_disk_is_full_is_read(self):
-        disk = self.disk(40)
+        disk = self.disk(64)
         data = self.random.randbytes(1 << 20)
         self.objects("put", self.write("data", data), "object", *SMALL)
         self.fill(disk)
