@@ -162,6 +162,10 @@ if(GN_UNITY GREATER 1)
     set(CMAKE_UNITY_BUILD_BATCH_SIZE ${GN_UNITY})
 endif()
 
+# The compiler of GNU first collects garbage at some 100 MB, and then again and again: of no use to a process that ends within seconds. From
+# 512 MiB on, it takes 9 % less time; the largest translation units take as much more memory.
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
+
 # GN_PCH: what most sources include, parsed once. The release presets compile without, where a source that forgets an include is noticed.
 function(gn_precompiled kind target)
     if(GN_PCH)
