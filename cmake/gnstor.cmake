@@ -160,6 +160,8 @@ endfunction()
 if(GN_UNITY GREATER 1)
     set(CMAKE_UNITY_BUILD ON)
     set(CMAKE_UNITY_BUILD_BATCH_SIZE ${GN_UNITY})
+    # Several classes have members whose type is in an unnamed namespace of their source, which is a header here for g++'s warning.
+    add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endif()
 
 # The compiler of GNU first collects garbage at some 100 MB, and then again and again: of no use to a process that ends within seconds. From
