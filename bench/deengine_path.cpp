@@ -18,7 +18,7 @@
 namespace gnstor::bench::deengine_bench {
 namespace {
 
-constexpr nvme::ClientId kClient = 7;
+constexpr nvme::ClientId kPathClient = 7;
 constexpr nvme::VolumeId kVolume = 3;
 constexpr std::uint32_t kChunkShift = 4;
 constexpr std::uint32_t kChunkBlocks = 1u << kChunkShift;
@@ -26,7 +26,7 @@ constexpr std::uint32_t kSlots = 4;
 constexpr std::uint32_t kReplicas = 2;
 constexpr std::uint32_t kPagesPerUnit = 1024;
 constexpr std::uint32_t kPoolBlocks = 256;  ///< of I/O buffers: 1 MiB
-constexpr std::uint32_t kSlice = 1024;
+constexpr std::uint32_t kPathSlice = 1024;
 constexpr std::uint32_t kSample = 4096;
 constexpr std::uint64_t kNow = 1'000'000;
 
@@ -78,7 +78,7 @@ class PathEngine {
         nvme::VolumeRecord r{};
         r.record_version = nvme::kVolumeRecordVersion;
         r.epoch = r.birth_epoch = 1;
-        r.owner = r.writer = kClient;
+        r.owner = r.writer = kPathClient;
         std::snprintf(r.name, sizeof(r.name), "bench");
         std::snprintf(r.owner_name, sizeof(r.owner_name), "bench");
         // A little more than these chunks need, so that enough of them are this drive's.
@@ -107,12 +107,12 @@ class PathEngine {
         }
     }
 
-    /// Seconds of a slice of kSlice commands, the middle one of all.
+    /// Seconds of a slice of kPathSlice commands, the middle one of all.
     double run(const Job& job) {
         Slices slices;
-        for (std::uint32_t begin = 0; begin < job.commands; begin += kSlice) {
+        for (std::uint32_t begin = 0; begin < job.commands; begin += kPathSlice) {
             const Stopwatch watch;
-            for (std::uint32_t i = begin; i < begin + kSlice; i += kBatch) run_batch(job, i);
+            for (std::uint32_t i = begin; i < begin + kPathSlice; i += kBatch) run_batch(job, i);
             slices.add(watch.seconds());
         }
         return slices.middle();
@@ -137,7 +137,7 @@ class PathEngine {
 
   private:
     void submit(const nvme::Command& command, std::byte* data, std::size_t bytes) {
-        engine_->submit(command, {kClient, false}, {data, bytes}, issued_++, kNow);
+        engine_->submit(command, {kPathClient, false}, {data, bytes}, issued_++, kNow);
     }
     void run_batch(const Job& job, std::uint32_t begin) {
         if (job.batched) prefetch(*engine_, std::span(std::as_const(commands_)).subspan(begin, kBatch));
@@ -166,7 +166,7 @@ class PathEngine {
     [[nodiscard]] nvme::IoFields fields(std::uint64_t block) const {
         nvme::IoFields f;
         f.volume = kVolume;
-        f.client = kClient;
+        f.client = kPathClient;
         f.block =
             chunks_[block >> kChunkShift] << kChunkShift | static_cast<std::uint32_t>(block % kChunkBlocks);
         f.epoch = 1;
@@ -270,7 +270,7 @@ class PathBench {
         work(0);
         others.clear();  // joins
         // All together, at the rate of the slowest.
-        const std::uint64_t operations = std::uint64_t{kSlice} * cores;
+        const std::uint64_t operations = std::uint64_t{kPathSlice} * cores;
         Repeat repeat =
             repeat_of(*std::max_element(seconds.begin(), seconds.end()), operations, operations * job.bytes);
         for (std::uint32_t c = 0; c < cores; ++c) {

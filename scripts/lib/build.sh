@@ -46,7 +46,8 @@ configure() {
     # ptxas takes most of a CUDA source's time; where nothing can run what it makes, one program goes through it.
     [[ "$GN_LANES" != gpu ]] || ptx=OFF
     [[ "$preset" != cuda && "$preset" != release-cuda ]] || extra+=("-DCMAKE_CUDA_COMPILER=$GN_NVCC" "-DGN_PTX_ONLY=$ptx")
-    quietly "$GN_LOGS/$preset-configure.log" cmake --preset "$preset" "-DGN_DAEMON=$GN_DAEMON" "-DGN_WERROR=$GN_WERROR" "${extra[@]}" "$@" || return 1
+    quietly "$GN_LOGS/$preset-configure.log" cmake --preset "$preset" "-DGN_DAEMON=$GN_DAEMON" "-DGN_WERROR=$GN_WERROR" \
+        "-DGN_TEST_OPTIMISATION=${GN_TEST_OPTIMISATION:-}" "${extra[@]}" "$@" || return 1
     { grep -E '^-- gnstor:' "$GN_LOGS/$preset-configure.log" || true; } | sed 's/^-- /     /'
 }
 

@@ -102,7 +102,7 @@ try_image() {
 }
 
 # The next distribution's compilers: g++ builds everything and runs the fast tests, the newest clang there reads every source of the layers
-# and programs. Warnings are errors, as in continuous integration.
+# and programs. Warnings are errors, as in continuous integration. Tests are compiled with -O1, which they are nowhere else (GN_TEST_OPTIMISED).
 stage_toolchains() {
     can_make_roots || return 0
     local suite=trixie root="$GN_ROOTS/trixie" packages=(clang git) name kind status=0
@@ -114,7 +114,7 @@ stage_toolchains() {
     copy_checkout "$root/src"
     local cache="${XDG_CACHE_HOME:-$HOME/.cache}/gnstor/ccache-$suite" log="$GN_LOGS/toolchains-test.log" summary
     mkdir -p "$cache"
-    in_root "$root" "$cache:/ccache" env CCACHE_DIR=/ccache "GN_WERROR=ON" "GN_JOBS=$GN_JOBS" \
+    in_root "$root" "$cache:/ccache" env CCACHE_DIR=/ccache "GN_WERROR=ON" "GN_TEST_OPTIMISATION=-O1" "GN_JOBS=$GN_JOBS" \
         bash -c 'cd /src && ./run test --lanes cpu --no-install --fast --only cpu' >"$log" 2>&1 || status=1
     summary="$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)"
     if [[ ! "$summary" =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then

@@ -17,8 +17,8 @@ namespace {
 
 constexpr mode_t kOthers = 077;
 
-using Descriptor = std::unique_ptr<const int, void (*)(const int*)>;
-Descriptor owned(const int& fd) {
+using ClosingDescriptor = std::unique_ptr<const int, void (*)(const int*)>;
+ClosingDescriptor owned(const int& fd) {
     return {&fd, [](const int* f) {
                 if (*f >= 0) ::close(*f);
             }};
@@ -40,7 +40,7 @@ Result<std::string> read_token(const std::filesystem::path& file) {
     if (fd < 0)
         return error(errno == ENOENT ? Errc::kNotFound : Errc::kPermission,
                      "the token file {} cannot be read: {}", file.string(), std::strerror(errno));
-    const Descriptor closes = owned(fd);
+    const ClosingDescriptor closes = owned(fd);
     struct stat info {};
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         return error(Errc::kInvalidArgument, "{} is no file that holds a token", file.string());
@@ -72,7 +72,7 @@ Result<std::string> read_or_make_token(const std::filesystem::path& file) {
     const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return error(Errc::kIo, "the token file {} cannot be made: {}", file.string(), std::strerror(errno));
-    const Descriptor closes = owned(fd);
+    const ClosingDescriptor closes = owned(fd);
     const std::string line = token + "\n";
     const bool written = ::fchmod(fd, 0600) == 0 &&
                          ::write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&

@@ -23,7 +23,7 @@ constexpr std::uint64_t kOperations = 400'000, kCutOperations = 700;
 constexpr std::uint32_t kCapacity = 48;
 constexpr nvme::ClientId kClients = 4;
 
-std::uint32_t crc_of(std::uint64_t id, bool tombstone) {
+std::uint32_t written_crc(std::uint64_t id, bool tombstone) {
     std::uint32_t crcs[nvme::kSectorsPerBlock] = {};
     const Block b = pattern(id);
     for (std::uint32_t s = 0; s < nvme::kSectorsPerBlock && !tombstone; ++s)
@@ -202,7 +202,7 @@ class History {
     }
     static void merge(ModelVolume& v, const IoFields& f, std::uint32_t i, std::uint64_t id) {
         const std::uint64_t block_id = id == 0 ? 0 : id + i;
-        const WriteOrder order{f.epoch, f.sequence, crc_of(block_id, id == 0)};
+        const WriteOrder order{f.epoch, f.sequence, written_crc(block_id, id == 0)};
         auto [it, fresh] = v.blocks.try_emplace(f.block + i, Held{order, block_id});
         if (!fresh && order > it->second.order) it->second = Held{order, block_id};
     }
