@@ -403,7 +403,11 @@ class Checker(unittest.TestCase):
         data = random.Random(SEED).randbytes(512 * 33)
         self.assertEqual(crc.crc32c(b"123456789"), 0xE3069283)
         self.assertEqual(crc.crc32c_many(data, 512), [crc.crc32c(data[n:n + 512]) for n in range(0, len(data), 512)])
-        self.assertEqual(crc.crc32c_many(data, 64, 60), [crc.crc32c(data[n:n + 60]) for n in range(0, len(data), 64)])
+        for used in (60, 61, 62, 63, 3):
+            self.assertEqual(crc.crc32c_many(data, 64, used), [crc.crc32c(data[n:n + used]) for n in range(0, len(data), 64)])
+        data = data[:4 * crc.BATCH + 4]  # batches, and a last one of one message
+        self.assertEqual(crc.crc32c_many(data, 4), [crc.crc32c(data[n:n + 4]) for n in range(0, len(data), 4)])
+        self.assertEqual(crc.crc32c_many(b"", 64), [])
 
     def test_good_stores_are_accepted_and_each_block_is_the_one_that_was_written(self):
         pick = random.Random(SEED)
