@@ -13,7 +13,7 @@ mkdir -p "$folder"
 seconds=0.5 large=32GiB middle=8GiB small=256MiB budget=16GiB threads=14 halves=7 few=5 warps=256 channels=32 limit=150
 share=1
 if [[ "$short" == --short ]]; then
-    seconds=0.1 large=32MiB middle=16MiB small=8MiB budget=64MiB threads=3 halves=1 few=1 warps=8 channels=4 limit=60
+    seconds=0.05 large=32MiB middle=16MiB small=8MiB budget=64MiB threads=3 halves=1 few=1 warps=8 channels=4 limit=60
     share=8
 fi
 failed=0

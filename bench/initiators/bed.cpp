@@ -13,10 +13,13 @@ namespace {
 constexpr std::uint64_t kCapacityGrain = 64u << 20;
 constexpr std::uint64_t kMostMemory = 2;  ///< no drive has twice as many pages as it promises
 
+constexpr std::uint64_t kSmallGrain = 16u << 20;  ///< of drives that get all their memory, for less than that
+
 /// Chance makes shares uneven: half as much again for each.
 std::uint64_t capacity_of_each(const BedOptions& options) {
     const std::uint64_t share = options.programmed_bytes / options.ssds * 3 / 2;
-    return (share + kCapacityGrain - 1) / kCapacityGrain * kCapacityGrain + kCapacityGrain;
+    const std::uint64_t grain = options.whole_memory && share < kCapacityGrain ? kSmallGrain : kCapacityGrain;
+    return (share + grain - 1) / grain * grain + grain;
 }
 
 }  // namespace

@@ -14,11 +14,12 @@ GNSTOR, GNSTORD = (os.path.abspath(p) for p in (sys.argv.pop(1), sys.argv.pop(1)
 OWN_ENDS = ",".join(f"127.{128 + (os.getpid() >> 8 & 63)}.{os.getpid() & 255}.{end}" for end in (2, 3))
 SERVED = ".gnstor"  # the folder that examples name
 KINDS = {"load", "path", "model", "paper", "pool", "deengine", "wire"}
-# What makes a run short, by benchmark; an option of the example's own is replaced.
-LOAD = {"--repeats": "1", "--seconds": "0.1", "--working-set": "16MiB", "--write-budget": "32MiB", "--engine-threads": "1"}
+# What makes a run short, by benchmark; an option of the example's own is replaced. Sizes are those of program_test.py and
+# load_program_test.py: here it counts that each example runs, and most of the time of a larger one is the kernel clearing pages.
+LOAD = {"--repeats": "1", "--seconds": "0.05", "--working-set": "4MiB", "--write-budget": "8MiB", "--engine-threads": "1"}
 SHORT = {
-    "load": LOAD, "paper": LOAD, "path": LOAD,
-    "model": {**LOAD, "--write-budget": "64MiB", "--depths": "1", "--loads": "0.001"},
+    "load": LOAD, "paper": {**LOAD, "--working-set": "8MiB"}, "path": LOAD,
+    "model": {**LOAD, "--seconds": "0.1", "--write-budget": "64MiB", "--depths": "1", "--loads": "0.001"},
     "pool": {"--repeats": "1", "--allocations": "20000", "--pool": "8MiB"},
     "deengine": {"--repeats": "1", "--map-slots": "262144", "--path-blocks": "8192", "--data": "16MiB", "--wear-blocks": "16384",
                  "--recover-blocks": "16384", "--cores": "1"},
