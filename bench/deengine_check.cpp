@@ -15,7 +15,7 @@ constexpr std::uint32_t kCheckSlice = 2048;
 constexpr std::uint32_t kMdtsBlocks = 256;
 constexpr nvme::ClientId kClient = 7;
 constexpr std::uint32_t kCheckVolumes = 16;
-constexpr std::uint8_t kChunkShift = 4;
+constexpr std::uint8_t kCheckChunkShift = 4;
 constexpr std::size_t kHeldChunks = 1u << 15;  ///< twice as many as ActiveMap remembers
 
 /// The check with all that it looks at, and commands for chunks of this drive.
@@ -65,7 +65,7 @@ class CheckBench {
         r.geometry.volume = vid;
         r.geometry.hash_factor = mix64(vid);
         r.geometry.capacity_blocks = blocks_;
-        r.geometry.chunk_shift = kChunkShift;
+        r.geometry.chunk_shift = kCheckChunkShift;
         r.geometry.replicas = 2;
         r.owner = kClient;
         std::snprintf(r.name, sizeof(r.name), "v%u", vid);
@@ -80,8 +80,8 @@ class CheckBench {
             nvme::IoFields f;
             f.volume = chunk.volume;
             f.client = kClient;
-            f.block = (chunk.number << kChunkShift) +
-                      static_cast<nvme::BlockAddress>(random_.below(1u << kChunkShift));
+            f.block = (chunk.number << kCheckChunkShift) +
+                      static_cast<nvme::BlockAddress>(random_.below(1u << kCheckChunkShift));
             f.epoch = 1;
             f.map_version = 1;
             commands_.push_back(nvme::encode_io(nvme::IoOpcode::kRead, f));
@@ -90,7 +90,7 @@ class CheckBench {
     /// All of them, or twice as many as an ActiveMap remembers, drawn at random. Of 64 slots a drive holds
     /// one chunk in 32: the rank finds them, as place() takes many times longer than what is measured.
     void find_held() {
-        const std::uint64_t chunks = blocks_ >> kChunkShift;
+        const std::uint64_t chunks = blocks_ >> kCheckChunkShift;
         const deengine::SlotRank rank(placed_, 0);
         const auto look = [&](std::uint32_t volume, std::uint64_t number) {
             const Chunk chunk{static_cast<nvme::VolumeId>(volume), static_cast<std::uint32_t>(number)};
