@@ -356,7 +356,12 @@ TEST(Listen, UnlistenDuringRequestsLeavesNoCallIntoTheAcceptor) {
                 ++made;
                 endpoint.close();
             } else {
-                EXPECT_EQ(connected.error().code, Errc::kNotFound) << connected.error().message;
+                // Where the acceptance had gone out and its answer had not come yet: the port closed, so the
+                // acceptor gave up waiting for it (InfiniBand 12.9.8).
+                const bool gave_up =
+                    connected.error().message.find("gave up waiting, reason 4") != std::string::npos;
+                EXPECT_TRUE(connected.error().code == Errc::kNotFound || gave_up)
+                    << connected.error().message;
                 ++refused;
             }
         }
