@@ -399,7 +399,7 @@ class Store(Programs):
         self.cli("up", "--dir", self.root / "limited", code=1, says="too large", preexec_fn=limit_files_to(1 << 20))
 
     def test_a_full_disk_is_an_error_and_no_signal(self):
-        disk = self.small_disk("disk", "size=28m")
+        disk = self.small_disk("disk", "size=60m")
         if disk is None:
             return
         self.store = disk / "store"
