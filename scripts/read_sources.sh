@@ -22,7 +22,7 @@ for entry in json.load(open("build/read/compile_commands.json")):
             skip = False
         elif word in ("-o", "-MF", "-MT", "-MQ"):
             skip = True
-        elif word not in ("-MD", "-MMD"):
+        elif word not in ("-MD", "-MMD") and not word.startswith("--param="):  # g++'s own
             options.append(word)
     print(shlex.join([sys.argv[1], "-fsyntax-only", "-Werror", "-Wno-unknown-warning-option", *options]))
 P
