@@ -1,6 +1,7 @@
 // doctor_facts.cpp: facts out of proc, sys, dev and the array's folder.
 #include "cli/doctor_facts.hpp"
 
+#include "cli/store_files.hpp"
 #include "rdma/udp_wire.hpp"
 #include "ssd/store_format.hpp"
 
@@ -185,10 +186,9 @@ std::string gpu_driver(const fs::path& root) {
 
 std::vector<StoreFile> stores_in(const fs::path& directory) {
     std::vector<StoreFile> all;
-    for (const std::string& name : names_in(directory)) {
-        if (name.rfind("ssd-", 0) != 0 || !name.ends_with(".store")) continue;
+    for (const fs::path& file : store_files(directory)) {
         StoreFile store;
-        store.path = (directory / name).string();
+        store.path = file.string();
         struct stat info {};
         if (::stat(store.path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
             const auto length = static_cast<std::uint64_t>(info.st_size);

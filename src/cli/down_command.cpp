@@ -29,6 +29,15 @@ Result<std::size_t> stop_own_nodes(const Context& c, std::uint32_t wait_s) {
     return stop_nodes(c.directory, plan, std::chrono::seconds(wait_s));
 }
 
+/// What of this folder's array only this boot of the machine can recover; empty: nothing.
+Result<std::string> stores_that_wait_for_up(const Context& c) {
+    if (!c.socket.empty() && !c.directory_given) return std::string{};
+    std::vector<std::filesystem::path> folders{c.directory};
+    GN_ASSIGN(const std::vector<PlannedNode> plan, read_plan(c.directory));
+    for (const PlannedNode& node : plan) folders.push_back(std::filesystem::path(c.directory) / node.name);
+    return StoresInUse::in(folders).lost_by_restart();
+}
+
 int down(const Context& c, std::uint32_t wait_s) {
     const std::optional<pid_t> pid = whom_to_stop(c);
     const std::string where = c.socket.empty() ? c.directory : c.socket_path().string();
@@ -37,10 +46,10 @@ int down(const Context& c, std::uint32_t wait_s) {
         const bool stale = std::filesystem::exists(c.socket_path(), failed);
         const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);
         if (!nodes.ok()) return c.out.fail(nodes.error());
-        const bool own_folder = c.socket.empty() || c.directory_given;
-        if (const std::string open = own_folder ? StoresInUse::in(c.directory).lost_by_restart() : "";
-            !open.empty())
-            return c.out.fail(error(Errc::kIo, "gnstord is not running on {}, and {}", where, open));
+        const Result<std::string> waiting = stores_that_wait_for_up(c);
+        if (!waiting.ok()) return c.out.fail(waiting.error());
+        if (!waiting->empty())
+            return c.out.fail(error(Errc::kIo, "gnstord is not running on {}, and {}", where, *waiting));
         json document{{"state", "down"}, {"stopped", false}, {"stale_socket", stale}};
         if (*nodes != 0) document["nodes_stopped"] = *nodes;
         c.out.document(document);

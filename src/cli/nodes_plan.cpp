@@ -5,6 +5,7 @@
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
 #include "cli/store_closing.hpp"
+#include "cli/store_files.hpp"
 #include "daemon/records.hpp"
 #include "embedded/node_array.hpp"
 
@@ -118,26 +119,19 @@ void terminate(const std::vector<NodeState>& states) {
             (void)wait_until(std::chrono::seconds(10), [&] { return state.started->ended(); });
 }
 
-/// Of all nodes.
-std::vector<fs::path> stores_of(const fs::path& directory, const std::vector<NodeState>& states) {
-    std::vector<fs::path> stores;
-    for (const NodeState& state : states) {
-        std::error_code failed;
-        for (auto it = fs::directory_iterator(directory / state.node.name, failed);
-             !failed && it != fs::directory_iterator(); it.increment(failed)) {
-            const std::string name = it->path().filename().string();
-            if (name.starts_with("ssd-") && name.ends_with(".store")) stores.push_back(it->path());
-        }
-    }
-    return stores;
+bool holds_stores(const fs::path& directory, const std::vector<PlannedNode>& plan) {
+    return std::any_of(plan.begin(), plan.end(),
+                       [&](const PlannedNode& node) { return !store_files(directory / node.name).empty(); });
 }
 
-/// An array that could not be begun whole leaves nothing: each node looked for room by itself.
-void remove_beginnings(const fs::path& directory, const std::vector<NodeState>& states) {
+/// The stores that nodes made for an array that could not be begun whole: each of them looks for room by
+/// itself. Nothing is removed while one of the nodes runs.
+void remove_new_stores(const fs::path& directory, const std::vector<NodeState>& states) {
     for (const NodeState& state : states)
         if (state.pid && !(state.started && state.started->ended())) return;
     std::error_code failed;
-    for (const fs::path& store : stores_of(directory, states)) fs::remove(store, failed);
+    for (const NodeState& state : states)
+        for (const fs::path& store : store_files(directory / state.node.name)) fs::remove(store, failed);
 }
 
 }  // namespace
@@ -212,7 +206,7 @@ Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std:
                                            const ArrayOptions& ssd, std::chrono::milliseconds deadline) {
     const auto until = Clock::now() + deadline;
     std::vector<NodeState> states = node_states(directory, plan);
-    const bool begins = stores_of(directory, states).empty();
+    const bool is_new = !holds_stores(directory, plan);
     Result<void> good;
     for (NodeState& state : states) {
         if (state.pid) continue;
@@ -231,7 +225,7 @@ Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std:
         if (good.ok()) good = wait_until_it_serves(directory, state, until);
     if (good.ok()) return states;
     terminate(states);
-    if (begins) remove_beginnings(directory, states);
+    if (is_new) remove_new_stores(directory, states);
     return std::move(good).error();
 }
 

@@ -1,6 +1,7 @@
 #include "cli/store_closing.hpp"
 
 #include "cli/process.hpp"
+#include "cli/store_files.hpp"
 #include "ssd/store_head.hpp"
 
 #include <fmt/ranges.h>
@@ -66,25 +67,12 @@ StoresInUse StoresInUse::of(pid_t pid) {
     return found;
 }
 
-StoresInUse StoresInUse::in(const fs::path& directory) {
+StoresInUse StoresInUse::in(const std::vector<fs::path>& folders) {
     StoresInUse found;
-    const auto add = [&](const fs::path& folder) {
-        std::error_code failed;
-        for (auto it = fs::directory_iterator(folder, failed); !failed && it != fs::directory_iterator();
-             it.increment(failed)) {
-            const std::string name = it->path().filename().string();
-            if (!name.starts_with("ssd-") || !name.ends_with(".store")) continue;
-            if (ssd::FileDescriptor fd = open_store(it->path()); fd.get() >= 0)
-                found.stores_.push_back({it->path().string(), std::move(fd)});
-        }
-    };
-    add(directory);
-    std::error_code failed;
-    for (auto it = fs::directory_iterator(directory, failed); !failed && it != fs::directory_iterator();
-         it.increment(failed))
-        if (it->path().filename().string().starts_with("node-")) add(it->path());
-    std::sort(found.stores_.begin(), found.stores_.end(),
-              [](const OpenStore& a, const OpenStore& b) { return a.path < b.path; });
+    for (const fs::path& folder : folders)
+        for (const fs::path& file : store_files(folder))
+            if (ssd::FileDescriptor fd = open_store(file); fd.get() >= 0)
+                found.stores_.push_back({file.string(), std::move(fd)});
     return found;
 }
 

@@ -19,8 +19,8 @@ class StoresInUse {
     /// Those that a process has open for writing; none where the kernel does not show this user its files. A
     /// store that is only viewed (on a read-only file system) is not among them.
     static StoresInUse of(pid_t pid);
-    /// The stores (ssd-*.store) of an array's folder and of its nodes' folders, whoever had them last.
-    static StoresInUse in(const std::filesystem::path& directory);
+    /// The stores in these folders. Any process may have used them last.
+    static StoresInUse in(const std::vector<std::filesystem::path>& folders);
     /// To be asked when that process has ended: which stores still say that they are in use, or else that its
     /// pid file, which is removed after all else, is there; and what comes of that. Empty: all was closed.
     [[nodiscard]] std::string unfinished(const std::filesystem::path& pid_file, pid_t pid) const;

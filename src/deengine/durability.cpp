@@ -63,7 +63,6 @@ std::uint64_t Shard::Impl::journal_pages_left() const {
     return std::uint64_t{pool.free_units()} * pages_per_unit + rest;
 }
 
-/// Asked before something is changed that only the records make durable. The room below is kept for them.
 bool Shard::Impl::journal_takes(std::uint32_t records) {
     const std::uint64_t pages = (journal.records_waiting() + records) / kRecordsPerPage + 1;
     return journal_pages_left() >= pages && pool.reserve(pages);

@@ -60,8 +60,9 @@ void ShardRecovery::plan_journal_units() {
 
 void ShardRecovery::restore_units() {
     plan_journal_units();
-    std::vector<bool> valid(range_.units, false);
+    std::vector<bool> valid(range_.units, false), torn(range_.units, false);
     impl_->map.for_each_page([&](PageNumber page) { valid[unit_of(page) - range_.first_unit] = true; });
+    for (const PageNumber page : torn_pages_) torn[unit_of(page) - range_.first_unit] = true;
     const std::uint32_t newest = loaded_.group + static_cast<std::uint32_t>(newest_);
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         const FoundUnit& unit = found(u);
@@ -85,11 +86,8 @@ void ShardRecovery::restore_units() {
                 unit.young_from < pages_per_unit_ && unit.end < pages_per_unit_ && unit.end == end_of(u);
             info.state = was_open ? UnitState::kOpen : UnitState::kSealed;
             if (is_remains(u) && unit.serial != 0) info.next = pages_per_unit_;
-            // Erased before a checkpoint tells of it, what is in doubt or lost would be forgotten by a cut.
-            const auto torn = torn_.begin() + std::ptrdiff_t{u - range_.first_unit} * pages_per_unit_;
-            info.held =
-                !unit.system && (unit.serial == 0 || records_lost_ ||
-                                 std::find(torn, torn + pages_per_unit_, true) != torn + pages_per_unit_);
+            // If it were erased before a checkpoint names the doubt or the loss, a cut would hide both.
+            info.held = !unit.system && (torn[u - range_.first_unit] || unit.serial == 0 || records_lost_);
         }
         if (unit.bad) info.state = UnitState::kRetiring;
         impl_->pool.restore(u, info);

@@ -211,7 +211,7 @@ std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
     return give_answers();
 }
 
-/// The caller has made sure that nobody may read or write the volume.
+/// The volume's record was removed before: every command for it is refused by now.
 bool Shard::Impl::purge(nvme::VolumeId volume) {
     forget_volume(volume);
     return record_purge(volume);
@@ -242,8 +242,9 @@ bool Shard::Impl::record_purge(nvme::VolumeId volume) {
     return record_purges();
 }
 
-/// Where the journal has no page, units that deletions emptied come free with a sync of the flash alone, for
-/// the deletions are durable already; the journal opens one of them. Not where a trim waits for its record.
+/// If the journal has no page, a sync of the flash alone frees the units that deletions emptied, because the
+/// deletions are durable in the firmware's state, and the journal opens one of them. A trim is durable by its
+/// record alone: while one waits in the journal, no unit is freed.
 bool Shard::Impl::record_purges() {
     purges_tried_ns = clock_ns;
     bool durable = sync_now() && purges_to_log.empty();

@@ -85,13 +85,13 @@ class Shard {
     void settle();
     /// Sequences of this volume's epoch up to `floor` are resolved.
     void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
-    /// Forgets every block of a volume, whose record the caller removed first and durably, and records that.
-    /// False: as record_purge().
+    /// forget_volume() and record_purge() of a volume whose record the caller has removed durably.
     [[nodiscard]] bool purge(nvme::VolumeId volume);
-    /// Makes durable that what is stored now is no later life's of this VID. False: it is not yet, for want
-    /// of room, or because the shard takes no change any more; the caller asks again before it begins a life.
+    /// Writes the journal record that separates what is stored of this VID from a later volume of the same
+    /// VID. False: it is not durable, because the journal has no page or the shard takes no change any more;
+    /// the caller asks again before it adds that volume.
     [[nodiscard]] bool record_purge(nvme::VolumeId volume);
-    /// Every block, tombstone, doubt and floor of a volume that nobody may read or write; in memory.
+    /// Drops the volume's blocks, tombstones, doubts and floors from memory.
     void forget_volume(nvme::VolumeId volume);
     /// Brings the map entry (and record) of a block that will be read or written soon towards the cache.
     void prefetch(nvme::VolumeId volume, nvme::BlockAddress block) const;

@@ -33,6 +33,9 @@
 namespace gnstor::deengine {
 
 struct Shard::Impl {
+    /// After a refusal, what lies below the flash is asked for room again after so long.
+    static constexpr std::uint64_t kRoomNs = 1'000'000'000;
+
     /// Empty, as a new drive's. What flash holds comes through the members (recovery.cpp), then start().
     Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptions& options_in,
          CompletionSink& sink_in);
@@ -133,7 +136,8 @@ struct Shard::Impl {
     [[nodiscard]] bool log_is_crowded() const;
     /// Pages that the journal could program now.
     [[nodiscard]] std::uint64_t journal_pages_left() const;
-    /// Whether the journal has pages for so many records more.
+    /// Whether the journal has pages, with room below, for so many records more. Asked before anything is
+    /// changed that only those records make durable.
     [[nodiscard]] bool journal_takes(std::uint32_t records);
     void record_bad_units();
     void log_bad_units();
@@ -218,9 +222,7 @@ struct Shard::Impl {
     GroupClock groups;  ///< durable: survives power loss
     EngineCounters counters{};
 
-    bool unsettled = false;  ///< no checkpoint holds what was recovered: recovery_settle.cpp
-    static constexpr std::uint64_t kRoomNs =
-        1'000'000'000;           ///< until what lies below is asked for room again
+    bool unsettled = false;      ///< no checkpoint holds what was recovered: recovery_settle.cpp
     bool no_room_below = false;  ///< what lies below the flash had no room for the latest checkpoint
     std::uint64_t settle_tried_ns = 0;
     std::uint64_t checkpoint_tried_ns = 0;  ///< when no_room_below was found last
@@ -240,7 +242,7 @@ struct Shard::Impl {
     std::vector<Waiter> syncing_kill;  ///< answered when the sync in flight has ended
     std::vector<Ready> ready;          ///< answered at the next opportunity
     std::vector<std::uint32_t> bad_to_log;
-    std::set<nvme::VolumeId> purges_to_log;  ///< records of them that the journal had no page for
+    std::set<nvme::VolumeId> purges_to_log;  ///< deleted; the journal had no page for the record
     std::uint64_t purges_tried_ns = 0;
     /// A page whose contents do not match its record was copied as it is: in the last two groups recovery
     /// takes such a copy for torn and wants the page that it was made from.

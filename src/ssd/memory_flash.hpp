@@ -23,7 +23,8 @@ class MemoryFlash final : public FlashArray {
     /// So many bytes of its pages now, in the order in which units are opened. False: no memory.
     [[nodiscard]] bool give_memory(std::uint64_t bytes) { return pages_->give_first(range(), bytes); }
 
-    /// Memory is given when a unit is programmed: reserves would be cleared pages that nobody uses.
+    /// Takes nothing: pages are mapped when a unit is programmed, and the kernel would have to clear pages of
+    /// reserved units that may never be programmed.
     deengine::FlashStatus reserve(std::uint32_t) override { return deengine::FlashStatus::kOk; }
 
   protected:

@@ -180,6 +180,31 @@ class FullDisk(Programs):
         for folder in folders:
             self.assertEqual(sorted(path.name for path in folder.iterdir()), ["node.lock", "ssd-0.store"])
 
+    def test_one_node_without_room_leaves_no_store_of_any_node(self):
+        self.disk(80)
+        self.dir.mkdir()
+        if self.small_disk(self.dir / "node-1", "size=8m") is None:
+            self.skipTest("no tmpfs may be mounted here")
+        self.cli("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB", code=1, says="take")
+        self.assertEqual(list(self.dir.glob("node-*/ssd-*.store")), [])
+        count("undone_set_ups")
+
+    def test_down_after_a_kill_fails_where_a_restart_of_the_machine_would_lose_data(self):
+        self.dir = self.root / "array"
+        self.env["GNSTOR_DIR"] = str(self.dir)
+        self.to_stop.append(self.dir)
+        for durability, code in (("process", 1), ("power", 0)):
+            self.ask("up", *SMALL, "--durability", durability)
+            self.kill_daemon()
+            said = self.cli("down", code=code)
+            self.assertEqual(b"before this machine is restarted" in said.stderr, code == 1, said)
+            self.ask("up")
+            self.ask("down")
+            self.assert_closed()
+            for store in self.dir.glob("*.store"):
+                store.unlink()
+            (self.dir / "records.db").unlink()
+
     def test_up_on_a_read_only_file_system_names_the_log_and_a_command_that_serves(self):
         disk = self.disk(64)
         data = self.begin()

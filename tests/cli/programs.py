@@ -42,7 +42,7 @@ class Programs(unittest.TestCase):
             # On a full disk gnstord has no pid file.
             if (folder / "gnstord.pid").exists() or (folder / "gnstord.sock").exists():
                 self.cli("down", "--dir", str(folder), code=None)
-        for mount in self.mounts:
+        for mount in reversed(self.mounts):
             subprocess.run(["umount", str(mount)], check=False)
         self.temp.cleanup()
 

@@ -1,30 +1,18 @@
-// A sparse store on a disk without room. Reads go on, changes are refused and change nothing, volumes can be
-// deleted, a mount waits for room without using anything up, and all of it goes on by itself when there is
-// room.
-#include "deengine/rig.hpp"
+// A sparse store on a disk without room. Reads are served, refused changes change nothing, and volumes can be
+// deleted. A mount waits for room and programs nothing meanwhile. The drive takes writes again, without a
+// restart, as soon as the disk has room.
+#include "deengine/two_volumes.hpp"
 #include "deengine/unit_pool.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::deengine::test::full_disk_test {
 
-constexpr nvme::ClientId kWriter = 7;
-constexpr nvme::VolumeId kVolume = 3;
-constexpr nvme::VolumeId kOther = 4;
 constexpr std::uint32_t kUnits = 24;
 constexpr std::uint32_t kPages = 16;  // a unit
 constexpr std::uint32_t kKept = 3;    // free units whose room users leave to the journal and the collector
 
-class FullDiskTest : public ::testing::Test {
+class FullDiskTest : public TwoVolumes {
   protected:
-    static void set_up(Rig& rig, std::uint64_t blocks) {
-        ASSERT_EQ(rig.add(make_record(kVolume, kWriter, 1, blocks)), Status::kSuccess);
-        ASSERT_EQ(rig.add(make_record(kOther, kWriter, 1, blocks)), Status::kSuccess);
-        ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
-    }
-    static IoFields at(const Rig& rig, nvme::BlockAddress block, std::uint32_t blocks = 1,
-                       nvme::VolumeId vid = kVolume) {
-        return rig.fields(vid, kWriter, block, blocks);
-    }
     /// Blocks 0 .. count - 1, block b with pattern first + b.
     static void write_blocks(Rig& rig, nvme::VolumeId vid, std::uint32_t count, std::uint64_t first) {
         for (std::uint32_t b = 0; b < count; ++b)
@@ -59,7 +47,7 @@ TEST_F(FullDiskTest, AFullDiskBelowRefusesWritesAndRetiresNoUnit) {
         ASSERT_EQ(rig.write(at(rig, 100), 100 + i, pattern(100)).status, Status::kCapacityExceeded);
     for (std::uint32_t i = 0; i < 32; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i + 1));
     EXPECT_EQ(rig.engine->counters().units_bad, 0u) << "no unit was given up";
-    rig.flash.room_units = 24;  // somebody made room on the disk
+    rig.flash.room_units = kUnits;  // the disk has room again
     for (std::uint32_t i = 32; i < 120; ++i)
         ASSERT_EQ(rig.write(at(rig, i), 200 + i, pattern(i + 1)).status, Status::kSuccess) << i;
     rig.mount();

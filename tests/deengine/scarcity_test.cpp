@@ -1,26 +1,11 @@
 // Drives that run out of something: keys, pages. What is refused is refused whole, costs nothing for good,
 // and reads go on. And what a mount finds: nothing is taken for stable that may not be. (A full disk below
 // the flash: full_disk_test.cpp.)
-#include "deengine/rig.hpp"
+#include "deengine/two_volumes.hpp"
 
 namespace gnstor::deengine::test::scarcity_test {
 
-constexpr nvme::ClientId kWriter = 7;
-constexpr nvme::VolumeId kVolume = 3;
-constexpr nvme::VolumeId kOther = 4;
-
-class ScarcityTest : public ::testing::Test {
-  protected:
-    static void set_up(Rig& rig, std::uint64_t blocks) {
-        ASSERT_EQ(rig.add(make_record(kVolume, kWriter, 1, blocks)), Status::kSuccess);
-        ASSERT_EQ(rig.add(make_record(kOther, kWriter, 1, blocks)), Status::kSuccess);
-        ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
-    }
-    static IoFields at(const Rig& rig, nvme::BlockAddress block, std::uint32_t blocks = 1,
-                       nvme::VolumeId vid = kVolume) {
-        return rig.fields(vid, kWriter, block, blocks);
-    }
-};
+class ScarcityTest : public TwoVolumes {};
 
 TEST_F(ScarcityTest, ATrimOverABlockWhoseOrderCannotBeReadIsRefusedForItsWholeRange) {
     Rig rig;

@@ -79,7 +79,7 @@ class Model:
             fitting = [o for o in options if o == (sequence, False)]
             if fitting and data != self.seen[block]:
                 if data != contents(sequence, block):
-                    raise Failure(f"{where}: block {block} begins as of sequence {sequence} and goes on as something else")
+                    raise Failure(f"{where}: block {block} is half a write: it begins with the contents of sequence {sequence}, and what follows is not of that write")
                 self.seen[block] = data
         if not fitting:
             begins = struct.unpack_from("<QQQ", data)

@@ -1,8 +1,8 @@
 // full_disk.cpp: a sparse store on a disk that gets full, and has room again.
 //
-// While it is full, changes may be refused for room and reads may not, volumes can be deleted, and a mount
-// without room for its checkpoint waits for it. When there is room again the drive goes on by itself within
-// seconds.
+// While the disk is full, the drive may refuse changes with Capacity Exceeded, serves reads and deletes
+// volumes; a mount without room for its checkpoint waits. When the disk has room again, the drive takes
+// changes within seconds, without another mount.
 #include "deengine/sim/world.hpp"
 
 #include <fmt/core.h>
