@@ -6,7 +6,7 @@
 #include "deengine.hpp"
 #include "deengine/engine.hpp"
 #include "null_flash.hpp"
-#include "ssd/memory_flash.hpp"
+#include "ssd/flash/memory/memory_flash.hpp"
 
 #include <gnstor/base/hash.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <gnstor/embedded_array.hpp>
 
-#include "ssd/store_tool.hpp"
+#include "ssd/tools/store_tool.hpp"
 
 #include <algorithm>
 #include <chrono>

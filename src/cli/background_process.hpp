@@ -7,7 +7,7 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/posix_file.hpp"
+#include "ssd/flash/file/posix_file.hpp"
 
 #include <sys/types.h>
 

@@ -4,8 +4,8 @@
 
 #include <gnstor/base/units.hpp>
 
-#include "ssd/store_check.hpp"
-#include "ssd/store_mount.hpp"
+#include "ssd/tools/store_check.hpp"
+#include "ssd/tools/store_mount.hpp"
 
 namespace gnstor::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include "cli/put_intent.hpp"
 
-#include "ssd/posix_file.hpp"
+#include "ssd/flash/file/posix_file.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

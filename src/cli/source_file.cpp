@@ -1,6 +1,6 @@
 #include "cli/source_file.hpp"
 
-#include "ssd/posix_file.hpp"
+#include "ssd/flash/file/posix_file.hpp"
 
 #include <fcntl.h>
 #include <linux/magic.h>

@@ -6,10 +6,10 @@
 #include <gnstor/base/uuid.hpp>
 #include <gnstor/nvme/fencing.hpp>
 
-#include "ssd/backbone.hpp"
-#include "ssd/device_guard.hpp"
-#include "ssd/store_file.hpp"
-#include "ssd/store_tool.hpp"
+#include "ssd/drive/backbone.hpp"
+#include "ssd/flash/file/store_file.hpp"
+#include "ssd/tools/device_guard.hpp"
+#include "ssd/tools/store_tool.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -2,7 +2,7 @@
 
 #include "cli/process.hpp"
 #include "cli/store_files.hpp"
-#include "ssd/store_head.hpp"
+#include "ssd/flash/file/store_head.hpp"
 
 #include <fmt/ranges.h>
 

@@ -4,7 +4,7 @@
 // opened beside it while it has them, and their boot records are read when it has ended. Unix; one thread.
 #pragma once
 
-#include "ssd/posix_file.hpp"
+#include "ssd/flash/file/posix_file.hpp"
 
 #include <sys/types.h>
 

@@ -2,8 +2,8 @@
 
 #include "cli/daemon_process.hpp"
 #include "cli/node_process.hpp"
-#include "ssd/posix_file.hpp"
-#include "ssd/store_format.hpp"
+#include "ssd/flash/file/posix_file.hpp"
+#include "ssd/flash/file/store_format.hpp"
 
 #include <fmt/core.h>
 

@@ -4,7 +4,7 @@
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/units.hpp>
 
-#include "ssd/backbone.hpp"
+#include "ssd/drive/backbone.hpp"
 
 #include <fmt/core.h>
 

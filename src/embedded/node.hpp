@@ -15,7 +15,7 @@
 #include "rdma/nic.hpp"
 #include "rdma/shm_wire.hpp"
 #include "rdma/udp_wire.hpp"
-#include "ssd/drive.hpp"
+#include "ssd/drive/drive.hpp"
 
 #include <cstddef>
 #include <filesystem>

@@ -29,7 +29,7 @@ struct BlockCommand {
 
 /// Checks an I/O command and says in `requests`, which is emptied first, what it comes to. Success without
 /// requests, and no flush: there is nothing to be done. `command.data` is trusted as in a drive's queue
-/// (ssd/data_pointer.hpp): where the host's data is, or its ranges.
+/// (ssd/queues/data_pointer.hpp): where the host's data is, or its ranges.
 nvme::Status parse_block_command(const nvme::Command& command, const BlockNamespace& ns, BlockCommand& out,
                                  std::vector<IoRequest>& requests);
 

@@ -30,7 +30,7 @@
 #include "gateway/block_command.hpp"
 #include "gateway/loss_watch.hpp"
 #include "gateway/ssd_shares.hpp"
-#include "ssd/admin_commands.hpp"
+#include "ssd/drive/admin_commands.hpp"
 
 #include <array>
 #include <atomic>

@@ -28,7 +28,7 @@
 #include <gnstor/client/client.hpp>
 
 #include "gateway/command_engine.hpp"
-#include "ssd/nvme_device.hpp"
+#include "ssd/queues/nvme_device.hpp"
 
 #include <array>
 #include <cstdint>

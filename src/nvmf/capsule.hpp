@@ -15,7 +15,7 @@
 #include <gnstor/nvme/command.hpp>
 
 #include "rdma/nic.hpp"
-#include "ssd/nvme_device.hpp"
+#include "ssd/queues/nvme_device.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -15,7 +15,7 @@
 
 #include "nvmf/connect.hpp"
 #include "nvmf/nqn.hpp"
-#include "ssd/nvme_queue.hpp"
+#include "ssd/queues/nvme_queue.hpp"
 
 #include <cstdint>
 #include <map>

@@ -8,7 +8,7 @@
 
 #include <gnstor/nvme/discovery.hpp>
 
-#include "ssd/admin.hpp"
+#include "ssd/drive/admin.hpp"
 
 #include <cstdint>
 #include <span>

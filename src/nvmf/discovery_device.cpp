@@ -1,7 +1,7 @@
 #include "nvmf/discovery_device.hpp"
 
 #include "nvmf/capsule.hpp"
-#include "ssd/data_pointer.hpp"
+#include "ssd/queues/data_pointer.hpp"
 
 #include <algorithm>
 

@@ -8,8 +8,8 @@
 #include <gnstor/base/reactor.hpp>
 
 #include "nvmf/discovery.hpp"
-#include "ssd/nvme_device.hpp"
-#include "ssd/served_queue.hpp"
+#include "ssd/queues/nvme_device.hpp"
+#include "ssd/queues/served_queue.hpp"
 
 #include <functional>
 #include <memory>

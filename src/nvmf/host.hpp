@@ -18,7 +18,7 @@
 #include "nvmf/connect.hpp"
 #include "nvmf/host_queue.hpp"
 #include "rdma/nic_memory.hpp"
-#include "ssd/nvme_queue.hpp"
+#include "ssd/queues/nvme_queue.hpp"
 
 #include <cstdint>
 #include <limits>

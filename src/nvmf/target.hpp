@@ -16,7 +16,7 @@
 
 #include "nvmf/controllers.hpp"
 #include "rdma/nic.hpp"
-#include "ssd/nvme_device.hpp"
+#include "ssd/queues/nvme_device.hpp"
 
 #include <cstdint>
 #include <functional>

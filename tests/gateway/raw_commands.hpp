@@ -8,8 +8,8 @@
 
 #include "nvmf/capsule.hpp"
 #include "nvmf/loop_rig.hpp"
-#include "ssd/admin.hpp"
-#include "ssd/nvme_device.hpp"
+#include "ssd/drive/admin.hpp"
+#include "ssd/queues/nvme_device.hpp"
 
 #include <cstdlib>
 #include <cstring>

@@ -104,7 +104,7 @@ class TheRulesCatch(unittest.TestCase):
 
     def test_an_include_of_a_layer_above(self):
         self.assertTrue(self.caught("nvme", "#include <gnstor/gnor/channel.hpp>\n"))
-        self.assertTrue(self.caught("rdma", '#include "ssd/drive.hpp"\n'))
+        self.assertTrue(self.caught("rdma", '#include "ssd/drive/drive.hpp"\n'))
         self.assertTrue(self.caught("rdma", "#include <gnstor/nvme/vendor.hpp>\n"))
 
     def test_an_include_of_a_neighbour_without_an_arrow(self):

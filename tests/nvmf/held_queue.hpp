@@ -6,7 +6,7 @@
 // ends with success and without data.
 #pragma once
 
-#include "ssd/nvme_device.hpp"
+#include "ssd/queues/nvme_device.hpp"
 
 #include <memory>
 #include <mutex>

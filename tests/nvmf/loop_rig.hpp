@@ -10,7 +10,7 @@
 #include "rdma/nic.hpp"
 #include "rdma/shm_wire.hpp"
 #include "rdma/udp_wire.hpp"
-#include "ssd/drive.hpp"
+#include "ssd/drive/drive.hpp"
 #include "support/loopback.hpp"
 
 #include <gnstor/simt/time.hpp>

@@ -8,7 +8,7 @@
 #include "nvmf/target.hpp"
 #include "rdma/nic.hpp"
 #include "rdma/udp_wire.hpp"
-#include "ssd/drive.hpp"
+#include "ssd/drive/drive.hpp"
 
 #include <gnstor/base/reactor.hpp>
 

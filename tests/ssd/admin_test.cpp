@@ -1,6 +1,6 @@
 // Identify, log pages and features say what a Linux NVMe-oF host needs to hear, and refuse what they do not
 // know.
-#include "ssd/admin.hpp"
+#include "ssd/drive/admin.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // Weighted round robin: shares converge to the weights under saturation, urgent queues go first, nobody
 // starves.
-#include "ssd/arbiter.hpp"
+#include "ssd/queues/arbiter.hpp"
 
 #include "drive_rig.hpp"
-#include "ssd/command_path.hpp"
-#include "ssd/memory_flash.hpp"
+#include "ssd/drive/command_path.hpp"
+#include "ssd/flash/memory/memory_flash.hpp"
 
 #include <gtest/gtest.h>
 

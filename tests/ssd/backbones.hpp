@@ -3,10 +3,10 @@
 #pragma once
 
 #include "scratch.hpp"
-#include "ssd/direct_store.hpp"
-#include "ssd/fault_flash.hpp"
-#include "ssd/file_store.hpp"
-#include "ssd/memory_flash.hpp"
+#include "ssd/flash/direct/direct_store.hpp"
+#include "ssd/flash/fault/fault_flash.hpp"
+#include "ssd/flash/file/file_store.hpp"
+#include "ssd/flash/memory/memory_flash.hpp"
 
 #include <gtest/gtest.h>
 

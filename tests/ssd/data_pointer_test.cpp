@@ -1,6 +1,6 @@
 // Malformed I/O commands get their proper status before anything of them is done.
-#include "ssd/data_pointer.hpp"
-#include "ssd/admin.hpp"
+#include "ssd/queues/data_pointer.hpp"
+#include "ssd/drive/admin.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Nothing that belongs to somebody is formatted by mistake: signatures are found wherever libblkid finds
 // them, use is what the kernel says, and force alone opens no device.
-#include "ssd/device_guard.hpp"
+#include "ssd/tools/device_guard.hpp"
 
 #include "loop_device.hpp"
 #include "scratch.hpp"

@@ -1,7 +1,7 @@
 // What a kill leaves of a store that is written without the page cache, whatever order its writes end in: a
 // queue that holds writes back, ends them in any order, fails them, or loses those that were not sent.
 #include "backbones.hpp"
-#include "ssd/direct_flash.hpp"
+#include "ssd/flash/direct/direct_flash.hpp"
 
 #include <cerrno>
 #include <map>

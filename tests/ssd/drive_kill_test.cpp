@@ -1,10 +1,10 @@
 // A drive's process is killed at random moments: after the remount every acknowledged write is there, whole,
 // and none is of the past.
 #include "drive_rig.hpp"
-#include "ssd/direct_flash.hpp"
-#include "ssd/record_copies.hpp"
-#include "ssd/store_check.hpp"
-#include "ssd/store_mount.hpp"
+#include "ssd/flash/direct/direct_flash.hpp"
+#include "ssd/flash/record_copies.hpp"
+#include "ssd/tools/store_check.hpp"
+#include "ssd/tools/store_mount.hpp"
 
 #include <gnstor/base/crc32c.hpp>
 

@@ -5,7 +5,7 @@
 #include <gnstor/nvme/vendor.hpp>
 
 #include "scratch.hpp"
-#include "ssd/drive.hpp"
+#include "ssd/drive/drive.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // A drive end to end: commands through its NVMe queues from a host thread, deEngine on the reactor, memory
 // and file behind.
 #include "drive_rig.hpp"
-#include "ssd/admin.hpp"
-#include "ssd/store_tool.hpp"
+#include "ssd/drive/admin.hpp"
+#include "ssd/tools/store_tool.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // The store file: found again as it was, refused with a clear sentence when it is not one, never open twice.
-#include "ssd/file_store.hpp"
+#include "ssd/flash/file/file_store.hpp"
 #include "scratch.hpp"
-#include "ssd/store_tool.hpp"
-#include "ssd/store_view.hpp"
+#include "ssd/flash/file/store_view.hpp"
+#include "ssd/tools/store_tool.hpp"
 
 #include <gtest/gtest.h>
 

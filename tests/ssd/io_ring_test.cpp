@@ -16,9 +16,9 @@
 #include <optional>
 
 #include "scratch.hpp"
-#include "ssd/aligned_buffer.hpp"
-#include "ssd/io_queue.hpp"
-#include "ssd/posix_file.hpp"
+#include "ssd/flash/direct/aligned_buffer.hpp"
+#include "ssd/flash/direct/io_queue.hpp"
+#include "ssd/flash/file/posix_file.hpp"
 
 namespace {
 int refusals = 0;  // so many of the next calls take nothing

@@ -1,14 +1,14 @@
 // A store that has lost the records of its newest pages is refused, and never mounted as the empty or the
 // older drive that the rest of it describes: after a clean close and after a kill, on any backbone.
-#include "ssd/journal_marks.hpp"
+#include "ssd/flash/file/journal_marks.hpp"
 #include "deengine/journal.hpp"
 #include "deengine/order.hpp"
 #include "drive_rig.hpp"
 #include "loop_device.hpp"
-#include "ssd/backbone.hpp"
-#include "ssd/record_copies.hpp"
-#include "ssd/store_check.hpp"
-#include "ssd/store_mount.hpp"
+#include "ssd/drive/backbone.hpp"
+#include "ssd/flash/record_copies.hpp"
+#include "ssd/tools/store_check.hpp"
+#include "ssd/tools/store_mount.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // loop_device.hpp: a file as a block device, where this machine lets us; detached at the end.
 #pragma once
 
-#include "ssd/file_store.hpp"
+#include "ssd/flash/file/file_store.hpp"
 
 #include <fcntl.h>
 #include <linux/loop.h>

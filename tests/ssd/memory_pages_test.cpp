@@ -2,7 +2,7 @@
 // that, and no more after any number of erasures.
 #include "backbones.hpp"
 #include "base/large_pages.hpp"
-#include "ssd/memory_flash.hpp"
+#include "ssd/flash/memory/memory_flash.hpp"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <gnstor/base/crc32c.hpp>
 
 #include "shard_store.hpp"
-#include "ssd/record_copies.hpp"
+#include "ssd/flash/record_copies.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>

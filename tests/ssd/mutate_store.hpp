@@ -2,7 +2,7 @@
 #pragma once
 
 #include "scratch.hpp"
-#include "ssd/file_store.hpp"
+#include "ssd/flash/file/file_store.hpp"
 
 #include <cstdlib>
 

@@ -3,7 +3,7 @@
 #include <gnstor/base/hash.hpp>
 
 #include "scratch.hpp"
-#include "ssd/nvme_queue.hpp"
+#include "ssd/queues/nvme_queue.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A store's descriptor is never a standard one.
-#include "ssd/posix_file.hpp"
+#include "ssd/flash/file/posix_file.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // read_ahead_test.cpp: which buffer an announced page gets, and who loses one.
-#include "ssd/read_ahead.hpp"
+#include "ssd/flash/direct/read_ahead.hpp"
 
 #include <gtest/gtest.h>
 

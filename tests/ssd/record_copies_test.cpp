@@ -3,7 +3,7 @@
 #include <gnstor/base/crc32c.hpp>
 
 #include "backbones.hpp"
-#include "ssd/record_copies.hpp"
+#include "ssd/flash/record_copies.hpp"
 
 #include <algorithm>
 #include <array>

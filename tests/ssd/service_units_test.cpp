@@ -1,8 +1,8 @@
 // Shards on threads of their own: nothing is lost or mixed between threads, and a change of epoch is a
 // barrier through all of them: once it is acknowledged, nothing of the old epoch takes effect.
-#include "ssd/service_units.hpp"
+#include "ssd/drive/service_units.hpp"
 #include "drive_rig.hpp"
-#include "ssd/memory_flash.hpp"
+#include "ssd/flash/memory/memory_flash.hpp"
 
 #include <atomic>
 #include <cstdlib>

@@ -7,8 +7,8 @@
 #include "deengine/firmware_state.hpp"
 #include "deengine/shard.hpp"
 #include "scratch.hpp"
-#include "ssd/backbone.hpp"
-#include "ssd/file_store.hpp"
+#include "ssd/drive/backbone.hpp"
+#include "ssd/flash/file/file_store.hpp"
 
 #include <chrono>
 #include <memory>

@@ -1,14 +1,14 @@
 // check finds what a reader would notice, says of whom it is, and passes what is whole; recover on a view
 // changes nothing.
-#include "ssd/store_check.hpp"
+#include "ssd/tools/store_check.hpp"
 
 #include <gnstor/base/crc32c.hpp>
 
 #include "shard_store.hpp"
-#include "ssd/record_copies.hpp"
-#include "ssd/store_mount.hpp"
-#include "ssd/store_tool.hpp"
-#include "ssd/view_store.hpp"
+#include "ssd/flash/file/view_store.hpp"
+#include "ssd/flash/record_copies.hpp"
+#include "ssd/tools/store_mount.hpp"
+#include "ssd/tools/store_tool.hpp"
 
 #include <gtest/gtest.h>
 

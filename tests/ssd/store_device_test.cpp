@@ -4,7 +4,7 @@
 #include "backbones.hpp"
 #include "drive_rig.hpp"
 #include "loop_device.hpp"
-#include "ssd/backbone.hpp"
+#include "ssd/drive/backbone.hpp"
 
 namespace gnstor::ssd {
 namespace {

@@ -5,8 +5,8 @@
 #include <gnstor/base/crc32c.hpp>
 
 #include "scratch.hpp"
-#include "ssd/direct_store.hpp"
-#include "ssd/file_store.hpp"
+#include "ssd/flash/direct/direct_store.hpp"
+#include "ssd/flash/file/file_store.hpp"
 
 #include <gtest/gtest.h>
 

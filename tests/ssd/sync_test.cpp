@@ -1,7 +1,7 @@
 // What a store says is on the medium is there as far as the kernel's answers go. fdatasync is replaced here:
 // it counts, and fails on demand.
 #include "drive_rig.hpp"
-#include "ssd/file_store.hpp"
+#include "ssd/flash/file/file_store.hpp"
 
 #include <fcntl.h>
 #include <sys/syscall.h>

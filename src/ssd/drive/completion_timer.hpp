@@ -1,0 +1,53 @@
+// completion_timer.hpp: what a timed drive adds to its command path: the model that says when, and the wheel
+// in which answers wait until then.
+//
+// Owned by the thread that owns the drive's queues; time is an argument. Drives without a timing have none.
+#pragma once
+
+#include <gnstor/base/timing_wheel.hpp>
+#include <gnstor/nvme/command.hpp>
+
+#include "ssd/drive/timing_model.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace gnstor::ssd {
+
+class CompletionTimer {
+  public:
+    struct Answer {
+        std::uint64_t tag;
+        nvme::Status status;
+        std::uint64_t result;  ///< DW0, and DW1 in the upper half
+    };
+
+    CompletionTimer(const DriveTiming& timing, std::uint32_t bytes_max) : model_(timing, bytes_max) {}
+    void reserve(std::size_t answers) { wheel_.reserve(answers); }
+
+    /// What a command asks of the drive; false: it is not timed (only reads and writes are).
+    [[nodiscard]] static bool request_of(const nvme::Command& command, TimingModel::Request& request);
+    void schedule(std::uint64_t now_ns, std::span<const TimingModel::Request> batch,
+                  std::span<std::uint64_t> due_ns) {
+        model_.schedule(now_ns, batch, due_ns);
+    }
+
+    void hold(std::uint64_t now_ns, std::uint64_t due_ns, const Answer& answer) {
+        wheel_.add(now_ns, due_ns, answer);
+    }
+    [[nodiscard]] bool pop(std::uint64_t now_ns, Answer& answer) { return wheel_.pop(now_ns, answer); }
+    [[nodiscard]] bool idle() const { return wheel_.empty(); }
+    /// Takes out, before their time, the answers whose tag `matches`.
+    template <class Matches>
+    void take_of(Matches&& matches, std::vector<Answer>& into) {
+        wheel_.take_if([&](const Answer& a) { return matches(a.tag); },
+                       [&](const Answer& a) { into.push_back(a); });
+    }
+
+  private:
+    TimingModel model_;
+    TimingWheel<Answer> wheel_;
+};
+
+}  // namespace gnstor::ssd

@@ -1,0 +1,53 @@
+// store_check.hpp: reads everything a store has and says what is wrong with it, byte by byte and block by
+// block.
+//
+// Three looks, each by itself: at the head (boot record, metadata copies), at the medium (every record and
+// every sector against its checksum, units against the rules of flash), and at what the firmware makes of it
+// (it is mounted on a view, which writes nothing; then every block's page is read and its record must name
+// the block). Damage is what a reader would notice, or what was acknowledged and is not there. A note is what
+// a cut or a kill leaves behind and the firmware provides for. Host code, one thread.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include "deengine/engine.hpp"
+#include "ssd/flash/file/store_view.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace gnstor::ssd {
+
+enum class Severity : std::uint8_t { kNote, kDamage };
+
+struct StoreFinding {
+    Severity severity;
+    std::uint64_t offset;  ///< of the byte in the store where it begins
+    std::string what;
+};
+
+struct StoreCheck {
+    std::vector<StoreFinding> findings;  ///< at most kMaxFindings, damage never left out for notes
+    std::uint64_t damages = 0, notes = 0;
+    std::uint64_t bytes_read = 0;
+    std::uint64_t records = 0;  ///< that are not erased
+    std::uint64_t data_pages = 0, system_pages = 0, lost_pages = 0;
+    std::uint64_t damaged_records = 0, damaged_pages = 0;
+    std::uint64_t damaged_record_copies = 0;  ///< beside a whole copy
+    std::uint64_t blocks = 0;                 ///< that hold something: each was read through the map
+    bool mounted = false;                     ///< the firmware accepts the store
+    deengine::RecoveryReport recovery{};
+    double seconds = 0;
+    static constexpr std::size_t kMaxFindings = 1000;
+};
+
+/// Called now and then with the bytes looked at so far.
+using CheckProgress = std::function<void(std::uint64_t bytes)>;
+
+/// Bytes that check_store() is going to look at, for its progress.
+[[nodiscard]] std::uint64_t bytes_to_check(const StoreView& view);
+StoreCheck check_store(StoreView& view, const CheckProgress& progress);
+
+}  // namespace gnstor::ssd
