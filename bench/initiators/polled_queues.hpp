@@ -18,7 +18,7 @@
 #include <gnstor/client/control_plane.hpp>
 
 #include "bench/initiators/port.hpp"
-#include "nvmf/host.hpp"
+#include "nvmf/host/host.hpp"
 
 #include <atomic>
 #include <memory>

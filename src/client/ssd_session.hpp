@@ -9,7 +9,7 @@
 #include <gnstor/client/control_plane.hpp>
 
 #include "gnor/channel.hpp"
-#include "nvmf/host.hpp"
+#include "nvmf/host/host.hpp"
 
 #include <memory>
 #include <mutex>

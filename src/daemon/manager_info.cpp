@@ -1,7 +1,7 @@
 // manager_info.cpp: what people and monitoring see of the Manager (inspector.hpp).
 #include "daemon/manager.hpp"
 
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <algorithm>
 

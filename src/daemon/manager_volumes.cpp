@@ -3,7 +3,7 @@
 
 #include <gnstor/base/hash.hpp>
 
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <algorithm>
 #include <bit>

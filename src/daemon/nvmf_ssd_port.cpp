@@ -1,7 +1,7 @@
 // nvmf_ssd_port.cpp: vendor commands to one drive, over its admin queue.
 #include "daemon/nvmf_ssd_port.hpp"
 
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <gnstor/base/uuid.hpp>
 #include <gnstor/nvme/fencing.hpp>

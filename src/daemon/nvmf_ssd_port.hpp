@@ -7,7 +7,7 @@
 
 #include "daemon/inspector.hpp"
 #include "daemon/ssd_port.hpp"
-#include "nvmf/host.hpp"
+#include "nvmf/host/host.hpp"
 
 #include <functional>
 #include <memory>

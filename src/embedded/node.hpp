@@ -10,7 +10,7 @@
 
 #include "daemon/ssd_port.hpp"
 #include "embedded/profile.hpp"
-#include "nvmf/target.hpp"
+#include "nvmf/target/target.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
 #include "rdma/shm_wire.hpp"

@@ -6,8 +6,8 @@
 #include "daemon/in_process.hpp"
 #include "daemon/nvmf_ssd_port.hpp"
 #include "embedded/known_ssds.hpp"
-#include "nvmf/discover.hpp"
-#include "nvmf/nqn.hpp"
+#include "nvmf/host/discover.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -8,7 +8,7 @@
 #include <gnstor/client/client.hpp>
 
 #include "gateway/gateway.hpp"
-#include "nvmf/target.hpp"
+#include "nvmf/target/target.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // gateway_host.cpp: an ordinary NVMe host as a program, for tests of gateway processes: connects, carries out
 // what its words say and prints the status of each: gateway_host ADDRESS NQN write:BLOCK|flush ...
 #include "client/udp_host.hpp"
-#include "nvmf/host.hpp"
+#include "nvmf/host/host.hpp"
 
 #include <gnstor/simt/time.hpp>
 

@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "embedded/node.hpp"
-#include "nvmf/host.hpp"
-#include "nvmf/nqn.hpp"
+#include "nvmf/host/host.hpp"
+#include "nvmf/protocol/nqn.hpp"
 #include "rdma/shm_wire.hpp"
 #include "support/count.hpp"
 #include "support/loopback.hpp"

@@ -6,8 +6,8 @@
 // that a controller holds; what is written is not changed by that.
 #pragma once
 
-#include "nvmf/capsule.hpp"
 #include "nvmf/loop_rig.hpp"
+#include "nvmf/protocol/capsule.hpp"
 #include "ssd/drive/admin.hpp"
 #include "ssd/queues/nvme_device.hpp"
 

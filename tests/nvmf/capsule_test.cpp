@@ -1,6 +1,6 @@
 // capsule_test.cpp: what parse_capsule accepts, and that it refuses everything else with the right status
 // before bytes move.
-#include "nvmf/capsule.hpp"
+#include "nvmf/protocol/capsule.hpp"
 
 #include <gnstor/base/hash.hpp>
 #include <gnstor/nvme/fabrics.hpp>

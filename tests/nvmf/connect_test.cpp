@@ -1,8 +1,8 @@
 // connect_test.cpp: private data and Connect: what host and target say to each other before the first
 // command.
-#include "nvmf/connect.hpp"
+#include "nvmf/protocol/connect.hpp"
 
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <gtest/gtest.h>
 

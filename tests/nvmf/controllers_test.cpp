@@ -1,5 +1,5 @@
 // controllers_test.cpp: associations, properties, keep-alive and features, with time as an argument.
-#include "nvmf/controllers.hpp"
+#include "nvmf/target/controllers.hpp"
 
 #include <gnstor/nvme/features.hpp>
 

@@ -1,8 +1,8 @@
 // discover_test.cpp: what a host reads out of a discovery log: all of a good one, nothing of a broken one;
 // and from a target's own discovery controller, by packets.
-#include "nvmf/discover.hpp"
+#include "nvmf/host/discover.hpp"
 #include "nvmf/loop_rig.hpp"
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <gnstor/base/hash.hpp>
 #include <gnstor/nvme/discovery.hpp>

@@ -1,7 +1,7 @@
 // drain_test.cpp: a connection of the target alone, behind a sink that watches what the NIC tells it: nothing
 // after it said that it is quiesced.
-#include "nvmf/connection.hpp"
 #include "nvmf/loop_rig.hpp"
+#include "nvmf/target/connection.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::nvmf::drain_test {

@@ -1,6 +1,6 @@
 // fair_budget_test.cpp: what is shared is never exceeded, everybody's turn comes, and a client with many
 // queue pairs has one share. Random histories beside a plain model; exact histories for turns.
-#include "nvmf/fair_budget.hpp"
+#include "nvmf/target/fair_budget.hpp"
 
 #include <gnstor/base/hash.hpp>
 

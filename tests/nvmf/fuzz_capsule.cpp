@@ -1,6 +1,6 @@
 // fuzz_capsule.cpp: any bytes, cut anywhere, as a capsule of either queue kind. First byte: kind and number
 // of cuts.
-#include "nvmf/capsule.hpp"
+#include "nvmf/protocol/capsule.hpp"
 
 #include <algorithm>
 #include <cstdlib>

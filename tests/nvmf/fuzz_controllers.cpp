@@ -4,7 +4,7 @@
 // Each step takes an opcode byte and its bytes from the input. What must hold whatever comes: a binding
 // carries the client that its host NQN names and is privileged only for the admin host, and then only on the
 // admin queue; a queue id is bound once.
-#include "nvmf/controllers.hpp"
+#include "nvmf/target/controllers.hpp"
 
 #include <algorithm>
 #include <cstdlib>

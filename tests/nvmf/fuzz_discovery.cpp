@@ -1,7 +1,7 @@
 // fuzz_discovery.cpp: any bytes as a discovery log page, as an untrusted target may send it; then the same
 // with a header and kinds of records that are right, so that their names and addresses are looked at.
-#include "nvmf/discover.hpp"
-#include "nvmf/nqn.hpp"
+#include "nvmf/host/discover.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <gnstor/nvme/discovery.hpp>
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "nvmf/host_queue.hpp"
+#include "nvmf/host/host_queue.hpp"
 #include "rdma/loop_wire.hpp"
 
 namespace gnstor::nvmf {

@@ -1,5 +1,5 @@
 // id_set_test.cpp: the set of command ids under way, beside std::set, as full as an owner may make it.
-#include "nvmf/id_set.hpp"
+#include "nvmf/protocol/id_set.hpp"
 
 #include <gnstor/base/hash.hpp>
 

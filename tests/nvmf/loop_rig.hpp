@@ -3,9 +3,9 @@
 #pragma once
 
 #include "held_queue.hpp"
-#include "nvmf/host.hpp"
-#include "nvmf/nqn.hpp"
-#include "nvmf/target.hpp"
+#include "nvmf/host/host.hpp"
+#include "nvmf/protocol/nqn.hpp"
+#include "nvmf/target/target.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/nic.hpp"
 #include "rdma/shm_wire.hpp"

@@ -1,5 +1,5 @@
 // nqn_test.cpp: which names are well formed, and whom a host NQN binds.
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // shutdown_flush_test.cpp: a device that hangs is asked for one flush at a time, however hosts shut their
 // controllers down meanwhile; and who shut down while it hung is shut down by a flush that began later.
 #include "loop_rig.hpp"
-#include "nvmf/shutdown_flushes.hpp"
+#include "nvmf/target/shutdown_flushes.hpp"
 #include "support/count.hpp"
 
 #include <mutex>

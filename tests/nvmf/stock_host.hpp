@@ -5,7 +5,7 @@
 // the in-capsule size (ioccsz) travels in the capsule; commands without data carry a null keyed SGL.
 #pragma once
 
-#include "nvmf/host.hpp"
+#include "nvmf/host/host.hpp"
 #include "rdma/nic.hpp"
 
 #include <gnstor/nvme/features.hpp>

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "nvmf/connection.hpp"
-#include "nvmf/host.hpp"
-#include "nvmf/nqn.hpp"
+#include "nvmf/host/host.hpp"
+#include "nvmf/protocol/nqn.hpp"
+#include "nvmf/target/connection.hpp"
 #include "rdma/loop_wire.hpp"
 #include "support/count.hpp"
 

@@ -5,8 +5,8 @@
 //
 // The namespace is a plain one (NVM command set, no fields of ours). Every wait has a deadline; the first
 // difference ends it with status 1. What it did are GN_COUNT lines.
-#include "nvmf/host.hpp"
-#include "nvmf/nqn.hpp"
+#include "nvmf/host/host.hpp"
+#include "nvmf/protocol/nqn.hpp"
 #include "rdma/nic.hpp"
 #include "rdma/udp_wire.hpp"
 

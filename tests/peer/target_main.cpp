@@ -4,8 +4,8 @@
 //
 // Drive i listens at PORT + i. Says where ("drive 0 4420 nqn...") and "ready"; serves until SIGTERM or
 // SIGINT, then says what the wire and the drives did.
-#include "nvmf/nqn.hpp"
-#include "nvmf/target.hpp"
+#include "nvmf/protocol/nqn.hpp"
+#include "nvmf/target/target.hpp"
 #include "rdma/nic.hpp"
 #include "rdma/udp_wire.hpp"
 #include "ssd/drive/drive.hpp"

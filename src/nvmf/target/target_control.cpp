@@ -1,6 +1,6 @@
-#include "nvmf/target_control.hpp"
+#include "nvmf/target/target_control.hpp"
 
-#include "nvmf/turns.hpp"
+#include "nvmf/target/turns.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/time.hpp>

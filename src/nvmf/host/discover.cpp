@@ -1,10 +1,10 @@
-#include "nvmf/discover.hpp"
+#include "nvmf/host/discover.hpp"
 
 #include <gnstor/base/uuid.hpp>
 #include <gnstor/nvme/discovery.hpp>
 
-#include "nvmf/host.hpp"
-#include "nvmf/nqn.hpp"
+#include "nvmf/host/host.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <algorithm>
 #include <cstring>

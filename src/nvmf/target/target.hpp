@@ -14,7 +14,7 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/base/result.hpp>
 
-#include "nvmf/controllers.hpp"
+#include "nvmf/target/controllers.hpp"
 #include "rdma/nic.hpp"
 #include "ssd/queues/nvme_device.hpp"
 

@@ -11,8 +11,8 @@
 
 #include <gnstor/base/reactor.hpp>
 
-#include "nvmf/target.hpp"
-#include "nvmf/turns.hpp"
+#include "nvmf/target/target.hpp"
+#include "nvmf/target/turns.hpp"
 
 #include <atomic>
 #include <cstdint>

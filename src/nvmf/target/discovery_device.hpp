@@ -7,7 +7,7 @@
 
 #include <gnstor/base/reactor.hpp>
 
-#include "nvmf/discovery.hpp"
+#include "nvmf/target/discovery.hpp"
 #include "ssd/queues/nvme_device.hpp"
 #include "ssd/queues/served_queue.hpp"
 

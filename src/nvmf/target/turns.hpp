@@ -4,8 +4,8 @@
 // The reactor's thread alone.
 #pragma once
 
-#include "nvmf/capsule.hpp"
-#include "nvmf/fair_budget.hpp"
+#include "nvmf/protocol/capsule.hpp"
+#include "nvmf/target/fair_budget.hpp"
 
 #include <algorithm>
 #include <cstddef>

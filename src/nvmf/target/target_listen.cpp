@@ -1,8 +1,8 @@
 // target_listen.cpp: what a target listens for, and who gets in as far as Connect.
 #include <gnstor/base/log.hpp>
 
-#include "nvmf/target_control.hpp"
-#include "nvmf/turns.hpp"
+#include "nvmf/target/target_control.hpp"
+#include "nvmf/target/turns.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
-#include "nvmf/discovery.hpp"
+#include "nvmf/target/discovery.hpp"
 
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <gnstor/nvme/fabrics.hpp>
 

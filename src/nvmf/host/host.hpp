@@ -14,9 +14,9 @@
 #include <gnstor/nvme/identify.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
-#include "nvmf/capsule.hpp"
-#include "nvmf/connect.hpp"
-#include "nvmf/host_queue.hpp"
+#include "nvmf/host/host_queue.hpp"
+#include "nvmf/protocol/capsule.hpp"
+#include "nvmf/protocol/connect.hpp"
 #include "rdma/nic_memory.hpp"
 #include "ssd/queues/nvme_queue.hpp"
 

@@ -1,6 +1,6 @@
-#include "nvmf/host_queue.hpp"
+#include "nvmf/host/host_queue.hpp"
 
-#include "nvmf/capsule.hpp"
+#include "nvmf/protocol/capsule.hpp"
 #include "rdma/nic_memory.hpp"
 
 #include <gnstor/base/log.hpp>

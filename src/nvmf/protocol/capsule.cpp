@@ -1,4 +1,4 @@
-#include "nvmf/capsule.hpp"
+#include "nvmf/protocol/capsule.hpp"
 
 #include <gnstor/nvme/fabrics.hpp>
 #include <gnstor/nvme/features.hpp>

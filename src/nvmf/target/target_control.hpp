@@ -11,8 +11,8 @@
 //   between waits.
 #pragma once
 
-#include "nvmf/connection.hpp"
-#include "nvmf/discovery_device.hpp"
+#include "nvmf/target/connection.hpp"
+#include "nvmf/target/discovery_device.hpp"
 
 #include <condition_variable>
 #include <list>

@@ -1,9 +1,9 @@
 // subsystem.hpp: one drive as the fabric sees it: its controllers and what its connections count.
 #pragma once
 
-#include "nvmf/controllers.hpp"
-#include "nvmf/shutdown_flushes.hpp"
-#include "nvmf/target.hpp"
+#include "nvmf/target/controllers.hpp"
+#include "nvmf/target/shutdown_flushes.hpp"
+#include "nvmf/target/target.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -3,7 +3,7 @@
 //
 // Everything else on an admin queue goes to the drive's own. These commands take the subsystem's mutex for a
 // few instructions.
-#include "nvmf/connection.hpp"
+#include "nvmf/target/connection.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/nvme/fabrics.hpp>

@@ -1,6 +1,6 @@
-#include "nvmf/discovery_device.hpp"
+#include "nvmf/target/discovery_device.hpp"
 
-#include "nvmf/capsule.hpp"
+#include "nvmf/protocol/capsule.hpp"
 #include "ssd/queues/data_pointer.hpp"
 
 #include <algorithm>

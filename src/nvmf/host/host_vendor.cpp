@@ -1,5 +1,5 @@
 // host_vendor.cpp: GNStor's vendor commands as a host sends them. nvme/vendor.hpp says what they carry.
-#include "nvmf/host.hpp"
+#include "nvmf/host/host.hpp"
 
 #include <cstring>
 

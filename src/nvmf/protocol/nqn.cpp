@@ -1,4 +1,4 @@
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <fmt/core.h>
 

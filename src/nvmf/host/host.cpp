@@ -1,4 +1,4 @@
-#include "nvmf/host.hpp"
+#include "nvmf/host/host.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/nvme/features.hpp>

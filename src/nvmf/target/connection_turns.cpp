@@ -1,6 +1,6 @@
 // connection_turns.cpp: a connection as one of many: what it has of the memory and the places that they
 // share, and the commands that wait for their turn.
-#include "nvmf/connection.hpp"
+#include "nvmf/target/connection.hpp"
 
 #include <gnstor/base/log.hpp>
 

@@ -1,4 +1,4 @@
-#include "nvmf/connection.hpp"
+#include "nvmf/target/connection.hpp"
 
 #include <gnstor/base/log.hpp>
 

@@ -1,6 +1,6 @@
-#include "nvmf/connect.hpp"
+#include "nvmf/protocol/connect.hpp"
 
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/nqn.hpp"
 
 #include <algorithm>
 #include <cstring>

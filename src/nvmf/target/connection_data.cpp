@@ -1,6 +1,6 @@
 // connection_data.cpp: where the data of a connection's commands is: in the message, under a window, on the
 // staging page; and the commands that wait until the NIC has fetched it.
-#include "nvmf/connection.hpp"
+#include "nvmf/target/connection.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/nvme/vendor.hpp>

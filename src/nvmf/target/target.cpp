@@ -1,8 +1,8 @@
-#include "nvmf/target.hpp"
+#include "nvmf/target/target.hpp"
 
-#include "nvmf/connection.hpp"
-#include "nvmf/nqn.hpp"
-#include "nvmf/target_control.hpp"
+#include "nvmf/protocol/nqn.hpp"
+#include "nvmf/target/connection.hpp"
+#include "nvmf/target/target_control.hpp"
 
 namespace gnstor::nvmf {
 

@@ -1,6 +1,6 @@
-#include "nvmf/controllers.hpp"
+#include "nvmf/target/controllers.hpp"
 
-#include "nvmf/capsule.hpp"
+#include "nvmf/protocol/capsule.hpp"
 
 #include <gnstor/nvme/discovery.hpp>
 #include <gnstor/nvme/features.hpp>

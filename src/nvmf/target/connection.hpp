@@ -30,10 +30,10 @@
 // commands take the subsystem's mutex.
 #pragma once
 
-#include "nvmf/capsule.hpp"
-#include "nvmf/id_set.hpp"
-#include "nvmf/offload_shard.hpp"
-#include "nvmf/subsystem.hpp"
+#include "nvmf/protocol/capsule.hpp"
+#include "nvmf/protocol/id_set.hpp"
+#include "nvmf/target/offload_shard.hpp"
+#include "nvmf/target/subsystem.hpp"
 #include "rdma/nic.hpp"
 
 #include <gnstor/nvme/counters_log.hpp>

@@ -1,6 +1,6 @@
-#include "nvmf/offload_shard.hpp"
+#include "nvmf/target/offload_shard.hpp"
 
-#include "nvmf/connection.hpp"
+#include "nvmf/target/connection.hpp"
 
 #include <algorithm>
 #include <utility>

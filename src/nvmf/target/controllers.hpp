@@ -13,8 +13,8 @@
 // blocks.
 #pragma once
 
-#include "nvmf/connect.hpp"
-#include "nvmf/nqn.hpp"
+#include "nvmf/protocol/connect.hpp"
+#include "nvmf/protocol/nqn.hpp"
 #include "ssd/queues/nvme_queue.hpp"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "nvmf/fair_budget.hpp"
+#include "nvmf/target/fair_budget.hpp"
 
 #include <algorithm>
 
