@@ -93,7 +93,7 @@ class EmbeddedArray final : public client::Array {
     /// Opens the stores (recovering them), starts the engine threads and the daemon's thread.
     /// Records of volumes and clients are rebuilt from the SSDs.
     static Result<std::unique_ptr<EmbeddedArray>> open(const EmbeddedArrayOptions& options);
-    /// The same with durable records (src/daemon/records.hpp): what gnstord does.
+    /// The same with durable records (src/daemon/records/records.hpp): what gnstord does.
     static Result<std::unique_ptr<EmbeddedArray>> open(const EmbeddedArrayOptions& options,
                                                        std::unique_ptr<daemon::RecordStore> records);
     /// Clients must be gone.

@@ -7,8 +7,8 @@
 #include <gnstor/base/uuid.hpp>
 
 #include "cli/object_store.hpp"
-#include "daemon/in_process.hpp"
-#include "daemon/sqlite_store.hpp"
+#include "daemon/decisions/in_process.hpp"
+#include "daemon/records/sqlite_store.hpp"
 #include "embedded/node.hpp"
 #include "embedded/node_array.hpp"
 #include "gateway/serve.hpp"

@@ -7,9 +7,9 @@
 #include <gnstor/embedded_array.hpp>
 #include <gnstor/remote_array.hpp>
 
-#include "daemon/gateway_status.hpp"
-#include "daemon/inspector.hpp"
-#include "daemon/records.hpp"
+#include "daemon/decisions/inspector.hpp"
+#include "daemon/http/gateway_status.hpp"
+#include "daemon/records/records.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -2,8 +2,8 @@
 #include "cli/cli.hpp"
 
 #include "cli/process.hpp"
-#include "daemon/array_address.hpp"
-#include "daemon/build_name.hpp"
+#include "daemon/http/array_address.hpp"
+#include "daemon/http/build_name.hpp"
 
 #include <csignal>
 #include <cstdlib>

@@ -3,7 +3,7 @@
 
 #include "cli/array_factory.hpp"
 #include "cli/output.hpp"
-#include "daemon/http_client.hpp"
+#include "daemon/http/http_client.hpp"
 
 #include <CLI/CLI.hpp>
 

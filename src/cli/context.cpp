@@ -1,7 +1,7 @@
 // context.cpp: what all subcommands share: where the array is, how to ask it, and the text of a size.
 #include "cli/cli.hpp"
 
-#include "daemon/array_address.hpp"
+#include "daemon/http/array_address.hpp"
 
 #include <gnstor/base/units.hpp>
 

@@ -2,7 +2,7 @@
 #include "cli/doctor.hpp"
 
 #include "cli/output.hpp"
-#include "daemon/build_name.hpp"
+#include "daemon/http/build_name.hpp"
 
 #include <gnstor/base/units.hpp>
 

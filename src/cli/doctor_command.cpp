@@ -3,7 +3,7 @@
 #include "cli/doctor_facts.hpp"
 #include "cli/node_process.hpp"
 #include "cli/node_states.hpp"
-#include "daemon/build_name.hpp"
+#include "daemon/http/build_name.hpp"
 #include "embedded/node_array.hpp"
 
 #include <algorithm>

@@ -5,12 +5,12 @@
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
-#include "daemon/api.hpp"
-#include "daemon/array_address.hpp"
-#include "daemon/build_name.hpp"
-#include "daemon/http_server.hpp"
-#include "daemon/sqlite_store.hpp"
-#include "daemon/token_file.hpp"
+#include "daemon/http/api.hpp"
+#include "daemon/http/array_address.hpp"
+#include "daemon/http/build_name.hpp"
+#include "daemon/http/http_server.hpp"
+#include "daemon/http/token_file.hpp"
+#include "daemon/records/sqlite_store.hpp"
 
 #include <gnstor/base/say.hpp>
 #include <gnstor/base/units.hpp>

@@ -3,7 +3,7 @@
 #include "cli/cli.hpp"
 #include "cli/node_process.hpp"
 #include "cli/ssd_options.hpp"
-#include "daemon/array_address.hpp"
+#include "daemon/http/array_address.hpp"
 #include "embedded/node_array.hpp"
 
 #include <gnstor/base/say.hpp>

@@ -2,9 +2,9 @@
 
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
-#include "daemon/build_name.hpp"
-#include "daemon/gateway_api.hpp"
-#include "daemon/token_file.hpp"
+#include "daemon/http/build_name.hpp"
+#include "daemon/http/gateway_api.hpp"
+#include "daemon/http/token_file.hpp"
 
 #include <gnstor/base/say.hpp>
 #include <gnstor/base/units.hpp>

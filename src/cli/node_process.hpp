@@ -5,7 +5,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "cli/array_factory.hpp"
-#include "daemon/http_server.hpp"
+#include "daemon/http/http_server.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 

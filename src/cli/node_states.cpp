@@ -1,7 +1,7 @@
 #include "cli/node_states.hpp"
 
 #include "cli/node_process.hpp"
-#include "daemon/http_client.hpp"
+#include "daemon/http/http_client.hpp"
 
 #include <gnstor/base/units.hpp>
 

@@ -6,7 +6,7 @@
 #include "cli/ssd_options.hpp"
 #include "cli/store_closing.hpp"
 #include "cli/store_files.hpp"
-#include "daemon/records.hpp"
+#include "daemon/records/records.hpp"
 #include "embedded/node_array.hpp"
 
 #include <fmt/ranges.h>

@@ -2,8 +2,8 @@
 #include "cli/object_store.hpp"
 
 #include "cli/spool.hpp"
-#include "daemon/in_process.hpp"
-#include "daemon/records.hpp"
+#include "daemon/decisions/in_process.hpp"
+#include "daemon/records/records.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/units.hpp>

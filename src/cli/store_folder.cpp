@@ -1,6 +1,6 @@
 #include "cli/store_folder.hpp"
 
-#include "daemon/sqlite_store.hpp"
+#include "daemon/records/sqlite_store.hpp"
 
 #include <fmt/core.h>
 

@@ -3,7 +3,7 @@
 
 #include <gnstor/base/units.hpp>
 
-#include "daemon/api_json.hpp"
+#include "daemon/http/api_json.hpp"
 
 namespace gnstor::cli {
 namespace {

@@ -1,8 +1,8 @@
 // embedded_array.cpp: node, daemon decisions and clients of one process, joined over the loop wire.
 #include <gnstor/embedded_array.hpp>
 
-#include "daemon/in_process.hpp"
-#include "daemon/nvmf_ssd_port.hpp"
+#include "daemon/decisions/in_process.hpp"
+#include "daemon/decisions/nvmf_ssd_port.hpp"
 #include "embedded/node.hpp"
 #include "rdma/loop_wire.hpp"
 #include "rdma/shm_wire.hpp"

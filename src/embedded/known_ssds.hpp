@@ -3,7 +3,7 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "daemon/ssd_port.hpp"
+#include "daemon/decisions/ssd_port.hpp"
 #include "embedded/node_array.hpp"
 
 #include <filesystem>

@@ -8,7 +8,7 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/embedded_array.hpp>
 
-#include "daemon/ssd_port.hpp"
+#include "daemon/decisions/ssd_port.hpp"
 #include "embedded/profile.hpp"
 #include "nvmf/target/target.hpp"
 #include "rdma/loop_wire.hpp"

@@ -3,8 +3,8 @@
 #include <gnstor/base/log.hpp>
 
 #include "client/udp_host.hpp"
-#include "daemon/in_process.hpp"
-#include "daemon/nvmf_ssd_port.hpp"
+#include "daemon/decisions/in_process.hpp"
+#include "daemon/decisions/nvmf_ssd_port.hpp"
 #include "embedded/known_ssds.hpp"
 #include "nvmf/host/discover.hpp"
 #include "nvmf/protocol/nqn.hpp"

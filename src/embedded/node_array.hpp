@@ -14,8 +14,8 @@
 #include <gnstor/base/result.hpp>
 #include <gnstor/client/control_plane.hpp>
 
-#include "daemon/inspector.hpp"
-#include "daemon/records.hpp"
+#include "daemon/decisions/inspector.hpp"
+#include "daemon/records/records.hpp"
 
 #include <cstdint>
 #include <filesystem>

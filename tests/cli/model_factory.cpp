@@ -1,7 +1,7 @@
 // model_factory.cpp: cli/array_factory.hpp for tests: model drives whose flash is written to a file at the
 // end, objects as plain files.
 #include "cli/array_factory.hpp"
-#include "daemon/in_process.hpp"
+#include "daemon/decisions/in_process.hpp"
 #include "daemon/model_ssd.hpp"
 
 #include <fstream>

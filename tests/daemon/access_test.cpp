@@ -1,11 +1,11 @@
 // access_test.cpp: who may ask: tokens, their file, pages of a browser; over real sockets.
-#include "daemon/access.hpp"
-#include "daemon/api.hpp"
-#include "daemon/http_client.hpp"
-#include "daemon/http_server.hpp"
-#include "daemon/in_process.hpp"
+#include "daemon/http/access.hpp"
+#include "daemon/decisions/in_process.hpp"
+#include "daemon/http/api.hpp"
+#include "daemon/http/http_client.hpp"
+#include "daemon/http/http_server.hpp"
+#include "daemon/http/token_file.hpp"
 #include "daemon/model_ssd.hpp"
-#include "daemon/token_file.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,8 +1,8 @@
 // api_test.cpp: the document is the truth: every route, field and status of openapi.json, and bad requests of
 // many kinds.
-#include "daemon/api.hpp"
-#include "daemon/in_process.hpp"
-#include "daemon/json_schema.hpp"
+#include "daemon/http/api.hpp"
+#include "daemon/decisions/in_process.hpp"
+#include "daemon/http/json_schema.hpp"
 #include "daemon/model_ssd.hpp"
 
 #include <gnstor/base/hash.hpp>

@@ -1,5 +1,5 @@
 // array_address_test.cpp: what people write for a gnstord is understood whole, or refused.
-#include "daemon/array_address.hpp"
+#include "daemon/http/array_address.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // build_name_test.cpp: what programs call themselves, and when two of them are one.
-#include "daemon/build_name.hpp"
+#include "daemon/http/build_name.hpp"
 
 #include <gtest/gtest.h>
 

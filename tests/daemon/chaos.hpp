@@ -3,7 +3,7 @@
 #pragma once
 
 #include "daemon/model_ssd.hpp"
-#include "daemon/records.hpp"
+#include "daemon/records/records.hpp"
 
 #include <gnstor/base/hash.hpp>
 

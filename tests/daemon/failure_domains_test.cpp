@@ -1,6 +1,6 @@
 // failure_domains_test.cpp: replicas of a chunk lie on different nodes, and the domains that placement goes
 // by never change under a volume: not by a restart, not by a lost store, not by a newer program.
-#include "daemon/failure_domains.hpp"
+#include "daemon/decisions/failure_domains.hpp"
 #include "daemon/manager_rig.hpp"
 
 #include <set>

@@ -1,7 +1,7 @@
 // fuzz_http_body.cpp: any bytes as a request: never a crash, never a 5xx but what drives cause, always JSON
 // or metrics. The first byte chooses the method and the route, the rest is target (up to a newline) and body.
-#include "daemon/api.hpp"
-#include "daemon/in_process.hpp"
+#include "daemon/decisions/in_process.hpp"
+#include "daemon/http/api.hpp"
 #include "daemon/model_ssd.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 // fuzz_http_framing.cpp: any bytes as a connection's: the same requests end at the same places in whatever
 // pieces they came, within the limits. The first byte chooses the size of the pieces.
-#include "daemon/request_framing.hpp"
+#include "daemon/http/request_framing.hpp"
 
 #include <algorithm>
 #include <cstdint>

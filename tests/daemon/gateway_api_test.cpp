@@ -1,7 +1,7 @@
 // gateway_api_test.cpp: what a gateway's process says of itself is what its document says, and its metrics
 // have every counter.
-#include "daemon/gateway_api.hpp"
-#include "daemon/json_schema.hpp"
+#include "daemon/http/gateway_api.hpp"
+#include "daemon/http/json_schema.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // held_service.hpp: an HttpService that answers when a test lets it. Any thread.
 #pragma once
 
+#include "daemon/http/http_service.hpp"
 #include "daemon/http_peer.hpp"
-#include "daemon/http_service.hpp"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // http_answer_test.cpp: answers to the byte.
-#include "daemon/http_answer.hpp"
+#include "daemon/http/http_answer.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,10 +2,10 @@
 // thread, but what a test starts.
 #pragma once
 
-#include "daemon/api.hpp"
-#include "daemon/http_client.hpp"
-#include "daemon/http_server.hpp"
-#include "daemon/in_process.hpp"
+#include "daemon/decisions/in_process.hpp"
+#include "daemon/http/api.hpp"
+#include "daemon/http/http_client.hpp"
+#include "daemon/http/http_server.hpp"
 #include "daemon/model_ssd.hpp"
 
 #include <gtest/gtest.h>

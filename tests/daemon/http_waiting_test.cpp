@@ -1,8 +1,8 @@
 // http_waiting_test.cpp: peers that are silent, slow or many hold nobody up: over real sockets.
 #include "daemon/held_service.hpp"
+#include "daemon/http/request_framing.hpp"
 #include "daemon/http_peer.hpp"
 #include "daemon/http_rig.hpp"
-#include "daemon/request_framing.hpp"
 
 #include <gnstor/base/hash.hpp>
 

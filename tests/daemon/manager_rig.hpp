@@ -2,7 +2,7 @@
 // at will. What the model drives saw violated fails the test at its end.
 #pragma once
 
-#include "daemon/manager.hpp"
+#include "daemon/decisions/manager.hpp"
 #include "daemon/model_ssd.hpp"
 
 #include <gtest/gtest.h>

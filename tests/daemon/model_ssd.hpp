@@ -8,7 +8,7 @@
 
 #include <gnstor/nvme/fencing.hpp>
 
-#include "daemon/ssd_port.hpp"
+#include "daemon/decisions/ssd_port.hpp"
 
 #include <cstring>
 #include <functional>

@@ -1,6 +1,6 @@
 // request_framing_test.cpp: where a request ends, what it says, and what is no request, in pieces and at
 // once.
-#include "daemon/request_framing.hpp"
+#include "daemon/http/request_framing.hpp"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>

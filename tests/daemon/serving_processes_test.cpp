@@ -1,5 +1,5 @@
 // serving_processes_test.cpp: the processes behind sockets are found, and no others.
-#include "daemon/serving_processes.hpp"
+#include "daemon/remote/serving_processes.hpp"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 // lease ends; what was acknowledged or listed (volumes, shares, lengths, deletions) is there after any
 // restart, with or without the store; when faults cease, everything settles and all drives are equal.
 #include "daemon/chaos.hpp"
-#include "daemon/manager.hpp"
+#include "daemon/decisions/manager.hpp"
 #include "support/count.hpp"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // sqlite_store_test.cpp: what the record store keeps, and what it refuses.
-#include "daemon/sqlite_store.hpp"
-#include "daemon/manager.hpp"
+#include "daemon/records/sqlite_store.hpp"
+#include "daemon/decisions/manager.hpp"
 #include "daemon/model_ssd.hpp"
 
 #include <gtest/gtest.h>

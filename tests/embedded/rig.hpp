@@ -19,8 +19,8 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/in_process.hpp"
-#include "daemon/nvmf_ssd_port.hpp"
+#include "daemon/decisions/in_process.hpp"
+#include "daemon/decisions/nvmf_ssd_port.hpp"
 #include "embedded/node.hpp"
 #include "gnor/channel.hpp"
 #include "rdma/loop_wire.hpp"

@@ -60,7 +60,7 @@ struct VolumeRecord {
     std::uint32_t
         slot_count;  ///< of the map when the record changed: a rebuild notices SSDs that are missing
     /// Of the map's failure domains when the record changed, or 0: each slot its own
-    /// (daemon/failure_domains.hpp).
+    /// (daemon/decisions/failure_domains.hpp).
     std::uint32_t domains_check;
     std::uint8_t reserved[56];
 };

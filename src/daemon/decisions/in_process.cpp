@@ -1,0 +1,171 @@
+#include "daemon/decisions/in_process.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include <algorithm>
+#include <condition_variable>
+#include <ctime>
+#include <mutex>
+#include <thread>
+
+namespace gnstor::daemon {
+
+std::uint64_t boottime_ms() {
+    timespec t{};
+    ::clock_gettime(CLOCK_BOOTTIME, &t);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1000 + static_cast<std::uint64_t>(t.tv_nsec) / 1'000'000;
+}
+
+struct InProcessControlPlane::Impl {
+    std::unique_ptr<RecordStore> store;
+    InProcessOptions options;
+    mutable std::mutex mutex;  // guards everything below
+    std::unique_ptr<Manager> manager;
+    bool suspended = false;
+    bool stopping = false;
+    std::string told;              // why no change can be stored, as the log has it
+    std::condition_variable wake;  // of the ticking thread
+    std::thread ticker;
+
+    [[nodiscard]] std::uint64_t now() const { return options.now_ms(); }
+
+    /// Runs `work` on the manager under the mutex, or says that the daemon is suspended.
+    template <class Work>
+    auto with(Work work) -> decltype(work(*manager)) {
+        const std::scoped_lock lock(mutex);
+        if (suspended) return error(Errc::kState, "the daemon is suspended; resume it first");
+        return work(*manager);
+    }
+
+    TickReport tick() {
+        const TickReport report = manager->tick(now());
+        std::string trouble = manager->read_only();
+        if (trouble != told) {
+            if (trouble.empty())
+                log_warn("changes can be stored again; term {}", manager->term());
+            else
+                log_error("{}", trouble);
+            told = std::move(trouble);
+        }
+        return report;
+    }
+    void run_ticker() {
+        std::unique_lock lock(mutex);
+        while (!stopping) {
+            wake.wait_for(lock, options.tick, [this] { return stopping; });
+            if (!stopping && !suspended) tick();
+        }
+    }
+};
+
+InProcessControlPlane::InProcessControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<InProcessControlPlane>> InProcessControlPlane::start(
+    std::unique_ptr<RecordStore> store, std::vector<SsdPort*> ports, InProcessOptions options) {
+    auto impl = std::make_unique<Impl>();
+    impl->store = std::move(store);
+    impl->options = std::move(options);
+    // Grants are renewed by the ticking thread at a third of their time: it must come by often enough.
+    if (const std::uint32_t grant_ms = impl->options.manager.grant_ms; grant_ms != 0)
+        impl->options.tick =
+            std::min(impl->options.tick, std::chrono::milliseconds(std::max(1u, grant_ms / 6)));
+    GN_ASSIGN(impl->manager,
+              Manager::start(*impl->store, std::move(ports), impl->options.manager, impl->now()));
+    if (impl->told = impl->manager->read_only(); !impl->told.empty()) log_error("{}", impl->told);
+    if (impl->options.tick.count() > 0) impl->ticker = std::thread([raw = impl.get()] { raw->run_ticker(); });
+    return std::unique_ptr<InProcessControlPlane>(new InProcessControlPlane(std::move(impl)));
+}
+
+InProcessControlPlane::~InProcessControlPlane() {
+    {
+        const std::scoped_lock lock(impl_->mutex);
+        impl_->stopping = true;
+    }
+    impl_->wake.notify_all();
+    if (impl_->ticker.joinable()) impl_->ticker.join();
+}
+
+Result<client::ClientIdentity> InProcessControlPlane::register_client(const std::string& name) {
+    return impl_->with([&](Manager& m) { return m.register_client(name); });
+}
+
+Result<client::ArrayView> InProcessControlPlane::array() {
+    return impl_->with([&](Manager& m) { return m.array(); });
+}
+
+Result<nvme::VolumeRecord> InProcessControlPlane::create_volume(nvme::ClientId client,
+                                                                const client::CreateVolume& request) {
+    return impl_->with([&](Manager& m) { return m.create_volume(client, request); });
+}
+
+Result<client::OpenedVolume> InProcessControlPlane::open_volume(nvme::ClientId client,
+                                                                const std::string& name,
+                                                                client::OpenMode mode) {
+    return impl_->with([&](Manager& m) { return m.open_volume(client, name, mode, impl_->now()); });
+}
+
+Result<std::uint64_t> InProcessControlPlane::renew_lease(nvme::ClientId client, nvme::VolumeId volume,
+                                                         nvme::Epoch epoch) {
+    return impl_->with([&](Manager& m) { return m.renew_lease(client, volume, epoch, impl_->now()); });
+}
+
+Result<void> InProcessControlPlane::release_volume(nvme::ClientId client, nvme::VolumeId volume,
+                                                   nvme::Epoch epoch, std::uint64_t byte_length) {
+    return impl_->with([&](Manager& m) { return m.release_volume(client, volume, epoch, byte_length); });
+}
+
+Result<void> InProcessControlPlane::share_volume(nvme::ClientId owner, const std::string& name,
+                                                 nvme::ClientId reader) {
+    return impl_->with([&](Manager& m) { return m.share_volume(owner, name, reader); });
+}
+
+Result<void> InProcessControlPlane::delete_volume(nvme::ClientId owner, const std::string& name) {
+    return impl_->with([&](Manager& m) { return m.delete_volume(owner, name, impl_->now()); });
+}
+
+Result<std::vector<nvme::VolumeRecord>> InProcessControlPlane::list_volumes() {
+    return impl_->with([&](Manager& m) { return Result<std::vector<nvme::VolumeRecord>>(m.list_volumes()); });
+}
+
+Result<void> InProcessControlPlane::check_none_missing(const std::string& refused) {
+    return impl_->with([&](Manager& m) { return m.check_none_missing(refused); });
+}
+
+ArrayInfo InProcessControlPlane::inspect() {
+    const std::scoped_lock lock(impl_->mutex);
+    ArrayInfo info = impl_->manager->info(impl_->now());
+    if (impl_->options.ssd_counters)
+        for (SsdInfo& ssd : info.ssds)
+            if (ssd.slot != 0xFFFFFFFFu && ssd.state != "missing")
+                ssd.counters = impl_->options.ssd_counters(ssd);
+    if (impl_->options.ssd_firmware)
+        for (SsdInfo& ssd : info.ssds) ssd.firmware = impl_->options.ssd_firmware(ssd);
+    return info;
+}
+
+TickReport InProcessControlPlane::tick() {
+    const std::scoped_lock lock(impl_->mutex);
+    return impl_->suspended ? TickReport{} : impl_->tick();
+}
+
+void InProcessControlPlane::suspend() {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->suspended = true;
+}
+
+void InProcessControlPlane::resume() {
+    const std::scoped_lock lock(impl_->mutex);
+    impl_->suspended = false;
+}
+
+bool InProcessControlPlane::suspended() const {
+    const std::scoped_lock lock(impl_->mutex);
+    return impl_->suspended;
+}
+
+StartReport InProcessControlPlane::start_report() const {
+    const std::scoped_lock lock(impl_->mutex);
+    return impl_->manager->start_report();
+}
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,72 @@
+// in_process.hpp: the daemon inside a process: ControlPlane over a Manager with one mutex and a clock.
+//
+// All functions may be called from any thread. The drives are called under the mutex, so one change runs at a
+// time; every call of theirs is bounded, and so is the wait. The optional thread ends leases and retries
+// pending changes.
+#pragma once
+
+#include <gnstor/client/control_plane.hpp>
+
+#include "daemon/decisions/inspector.hpp"
+#include "daemon/decisions/manager.hpp"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gnstor::daemon {
+
+/// Milliseconds that count suspended time and never go back.
+[[nodiscard]] std::uint64_t boottime_ms();
+
+struct InProcessOptions {
+    ManagerOptions manager;
+    std::function<std::uint64_t()> now_ms = boottime_ms;
+    std::chrono::milliseconds tick{1000};  ///< 0: no thread, the owner calls tick()
+    /// Counters of the drive in a slot, for metrics; may be empty. Called under the mutex.
+    std::function<SsdCounters(const SsdInfo& ssd)> ssd_counters;
+    /// Version of the program that serves a drive; may be empty. Called under the mutex.
+    std::function<std::string(const SsdInfo& ssd)> ssd_firmware;
+};
+
+class InProcessControlPlane final : public client::ControlPlane, public Inspector {
+  public:
+    /// Takes the array over (Manager::start); owns the store. `ports` must outlive it.
+    static Result<std::unique_ptr<InProcessControlPlane>> start(std::unique_ptr<RecordStore> store,
+                                                                std::vector<SsdPort*> ports,
+                                                                InProcessOptions options);
+    ~InProcessControlPlane() override;
+
+    Result<client::ClientIdentity> register_client(const std::string& name) override;
+    Result<client::ArrayView> array() override;
+    Result<nvme::VolumeRecord> create_volume(nvme::ClientId client,
+                                             const client::CreateVolume& request) override;
+    Result<client::OpenedVolume> open_volume(nvme::ClientId client, const std::string& name,
+                                             client::OpenMode mode) override;
+    Result<std::uint64_t> renew_lease(nvme::ClientId client, nvme::VolumeId volume,
+                                      nvme::Epoch epoch) override;
+    Result<void> release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
+                                std::uint64_t byte_length) override;
+    Result<void> share_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader) override;
+    Result<void> delete_volume(nvme::ClientId owner, const std::string& name) override;
+    Result<std::vector<nvme::VolumeRecord>> list_volumes() override;
+    ArrayInfo inspect() override;
+    /// Manager::check_none_missing().
+    Result<void> check_none_missing(const std::string& refused);
+
+    TickReport tick();
+    /// While suspended every call answers kState and nothing ticks: what clients see when the daemon is away.
+    void suspend();
+    void resume();
+    [[nodiscard]] bool suspended() const;
+    [[nodiscard]] StartReport start_report() const;
+
+  private:
+    struct Impl;
+    explicit InProcessControlPlane(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::daemon

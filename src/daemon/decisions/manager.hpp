@@ -1,0 +1,242 @@
+// manager.hpp: the daemon's decisions: clients, volumes, leases, epochs, the term and the map. ARRAY.md,
+// rules 1, 2, 6, 10, 11, 15.
+//
+// Pure logic: no threads, clocks, sockets or files. Time comes as an argument (milliseconds of a clock that
+// never goes back), drives through SsdPort, durable records through RecordStore. One caller at a time
+// (InProcessControlPlane adds a mutex).
+//
+// Invariants
+//   * store, activate, in force: a change is saved first, then sent to every drive of the map, and
+//   acknowledged when all have
+//     confirmed it, or, for one of a volume that lives on, have no grant left; such a drive gets none before
+//     it has taken what it missed. One that is not in force is *pending*: the caller hears so, and every
+//     later call, tick() and start() tries again. Records of the store are the truth; a pending change is
+//     never taken back, only followed by a newer one;
+//   * a record's revision is given out once: equal revision, equal bytes; its epoch never goes back;
+//   * at most one client holds the right to write a volume; the epoch was raised after the last holder;
+//   * a VID is live, or retired with its last epoch; it is given out again only after every drive has purged
+//   it, and
+//     the new life begins above that epoch. A deletion is marked on every drive (kVolumeDeleting) before any
+//     of them purges, so that a rebuild from drives never takes a half-purged volume for a living one.
+//   * a Manager that could not store its term at the start is read-only: it goes on under the term, the map
+//   and the records of the store, gives out nothing new, and raises the term as soon as that can be stored
+//   (manager_read_only.cpp);
+//   * the map changes only while no volume exists: a drive that is missing keeps its slot, and changes wait
+//   for it; the failure domains of slots, on which placement depends, never change under a volume.
+#pragma once
+
+#include <gnstor/client/control_plane.hpp>
+
+#include "daemon/decisions/inspector.hpp"
+#include "daemon/decisions/ssd_port.hpp"
+#include "daemon/records/records.hpp"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace gnstor::daemon {
+
+struct ManagerOptions {
+    std::uint64_t lease_ms = 300'000;
+    /// T_grant (ARRAY.md, rule 3), renewed by tick() at a third of it. All daemons of an array have the same:
+    /// a start waits so long for what the one before has granted. 0: without end, for tests.
+    std::uint32_t grant_ms = 10'000;
+    std::uint64_t seed = 0;               ///< of the volumes' hash factors
+    std::vector<std::string> warnings{};  ///< of what opened the SSDs; begin those of the StartReport
+};
+
+/// What start() found and did.
+struct StartReport {
+    bool new_array = false;      ///< neither the store nor any drive held anything
+    bool rebuilt = false;        ///< the store was empty and the drives were not
+    std::uint32_t adopted = 0;   ///< records taken over from drives because they were newer or unknown
+    std::uint32_t repaired = 0;  ///< commands sent to drives that lagged
+    std::vector<std::string> warnings;
+};
+
+struct TickReport {
+    std::uint32_t expired = 0;  ///< leases that ended
+    std::uint32_t settled = 0;  ///< pending changes that are in force now
+    std::uint32_t pending = 0;  ///< changes that still wait for a drive
+};
+
+/// Until when a drive may hold a grant, by this daemon's clock: T_grant and what two clocks may differ
+/// by, counted from the first moment known to lie behind the sending of it. Later than the drive, which
+/// counts from when it asked. A clock that stands still makes it longer.
+struct GrantBound {
+    bool open = true;  ///< given since the last look at the clock; a drive nothing is known of may hold one
+    std::uint64_t ends_ms = 0;
+};
+
+class Manager {
+  public:
+    /// Takes the array over: loads the records, raises the term, reconciles store and drives, activates the
+    /// map. `store` and `ports` must outlive the Manager. Fails when that would risk data, and says what to
+    /// bring back.
+    static Result<std::unique_ptr<Manager>> start(RecordStore& store, std::vector<SsdPort*> ports,
+                                                  const ManagerOptions& options, std::uint64_t now_ms);
+
+    Result<client::ClientIdentity> register_client(const std::string& name);
+    Result<client::ArrayView> array() const;
+    Result<nvme::VolumeRecord> create_volume(nvme::ClientId client, const client::CreateVolume& request);
+    Result<client::OpenedVolume> open_volume(nvme::ClientId client, const std::string& name,
+                                             client::OpenMode mode, std::uint64_t now_ms);
+    Result<std::uint64_t> renew_lease(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
+                                      std::uint64_t now_ms);
+    Result<void> release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
+                                std::uint64_t byte_length);
+    Result<void> share_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader);
+    Result<void> delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms);
+    [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
+
+    /// Ends leases that ran out, renews grants and tries pending changes again. Call about once a second.
+    TickReport tick(std::uint64_t now_ms);
+
+    [[nodiscard]] const StartReport& start_report() const { return report_; }
+    [[nodiscard]] ArrayInfo info(std::uint64_t now_ms) const;
+    [[nodiscard]] std::uint64_t term() const { return records_.term; }
+    /// kState where an SSD of the map is missing, or its store is an older copy: volumes can then be read,
+    /// and none can be made or deleted. `refused`: what was to be done, as a sentence ("... was not
+    /// created").
+    Result<void> check_none_missing(const std::string& refused);
+    /// Why no change can be stored now; empty: changes can, as far as is known.
+    [[nodiscard]] std::string read_only() const;
+
+  private:
+    static constexpr std::uint32_t kNoSlot = 0xFFFFFFFFu;
+    struct Drive {
+        SsdPort* port;
+        SsdIdentity identity;
+        std::uint32_t slot = kNoSlot;        ///< kNoSlot: a spare
+        bool listed = false;                 ///< its records are known since start()
+        bool known = false;                  ///< has taken a command of a daemon, this one or another
+        std::string trouble{};               ///< why it did not do what it was last asked; empty: none
+        GrantBound grant{};                  ///< of what it may still hold
+        std::set<nvme::VolumeId> behind{};   ///< in force without it: sent before it is granted anything
+        bool admitted = false;               ///< its age was checked on the connection that its port had
+        std::uint64_t taken = 0;             ///< the newest term that it has stored for this daemon
+        std::string older{};                 ///< not empty: its store is an older copy of itself; why
+        std::uint32_t older_slot = kNoSlot;  ///< what it would fill
+    };
+    struct Live {
+        bool in_force = false;  ///< its newest record is on every drive
+        std::uint64_t lease_end_ms = 0;
+    };
+    struct Takeover;  // manager_start.cpp
+
+    Manager(RecordStore& store, const ManagerOptions& options) : store_(store), options_(options) {}
+
+    // manager_start.cpp
+    Result<void> take_over(std::vector<SsdPort*> ports, std::uint64_t now_ms);
+    [[nodiscard]] Result<std::uint64_t> next_term(const Takeover& t);
+    Result<void> list_drives(std::vector<SsdPort*> ports, Takeover& t);
+    [[nodiscard]] Result<void> check_none_is_new(const Takeover& t) const;
+    Result<void> merge_records(Takeover& t);
+    Result<void> plan_map(Takeover& t);
+    Result<void> map_from_ports(Takeover& t, std::uint32_t version);
+    [[nodiscard]] Result<void> label_domains(placement::ArrayMap& map) const;
+    void learn_clients(Takeover& t);
+    std::uint32_t take_slots();  ///< of the map, by UUID; how many drives have one
+    void reconcile(Takeover& t, std::uint64_t now_ms);
+    void settle_live(const Takeover& t);
+    void finish_start();
+
+    // manager_older_ssd.cpp
+    [[nodiscard]] std::uint32_t slot_of(const SsdUuid& uuid) const;  ///< kNoSlot: in none of the map
+    [[nodiscard]] bool in_map(const SsdUuid& uuid) const { return slot_of(uuid) != kNoSlot; }
+    void check_age(Drive& drive, std::uint64_t term);
+    void set_older(Drive& drive, const std::string& why);
+    void find_older(const Takeover& t);
+    void drop_deleted(Takeover& t);
+    void forgive_older();
+    [[nodiscard]] Result<void> drop_renamed(Takeover& t);
+    void forget_deleted(Takeover& t, nvme::VolumeId id, std::string why);
+    [[nodiscard]] Result<void> admit(Drive& drive);
+    [[nodiscard]] bool may_be_written() const;
+    void put_taken(Change& change) const;
+    void note_taken();
+    [[nodiscard]] bool raise_is_due() const;
+    void raise_term();
+
+    // manager_read_only.cpp
+    Result<void> start_read_only(Takeover& t, const Error& cause, std::uint64_t now_ms);
+    [[nodiscard]] Result<void> check_not_behind(const Takeover& t, const Error& cause) const;
+    /// Whether changes can be stored (again).
+    bool try_store(std::uint64_t now_ms);
+    void become_writable(std::uint64_t now_ms);
+
+    // manager_activate.cpp
+    Result<void> commit(const Change& change);
+    Result<void> reload();  ///< after a save whose outcome is unknown
+    Result<void> sure();    ///< that the records are the store's: before anything is decided from them
+    Result<void> activate(nvme::VolumeId volume);
+    Result<void> activate_map();
+    [[nodiscard]] std::vector<std::uint32_t>
+    missing_slots();                   ///< of the map, without a drive found at the start
+    Result<void> grant(Drive& drive);  ///< MAP SET
+    template <class Command>
+    Result<void> command(Drive& drive, Command send_it);
+    Result<void> put_record(Drive& drive, const nvme::VolumeRecord& record);
+    Result<void> set_map(Drive& drive);
+    Result<void> remove_volume(Drive& drive, nvme::VolumeId volume);
+    Result<void> catch_up(Drive& drive);  ///< all that is in force without it
+    void observe_time(std::uint64_t now_ms);
+    [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
+    void note_superseded(const Error& e);
+    [[nodiscard]] bool grants_due(
+        std::uint64_t now_ms) const;  ///< a third of T_grant has gone (ARRAY.md, rule 3)
+    Result<void> finish_delete(nvme::VolumeId volume);
+    bool undo_creation(nvme::VolumeId volume, Errc refusal);  ///< of a volume that a drive will never take
+    Result<void> send(Drive& drive, const nvme::VolumeRecord& record);
+    Result<void> change_volume(nvme::VolumeRecord record);  ///< raises the revision, stores, activates
+    Result<void> close_epoch(nvme::VolumeId volume, std::uint64_t byte_length);
+    Drive* drive_in(std::uint32_t slot);
+    [[nodiscard]] const Drive* older_in(std::uint32_t slot) const;
+    [[nodiscard]] Error missing_error(std::uint32_t slot) const;
+    Error pending_error(const std::string& what, const Error& cause) const;
+
+    // manager_volumes.cpp
+    Result<nvme::VolumeRecord*> find(const std::string& name);
+    Result<void> check_client(nvme::ClientId client) const;
+    Result<void> check_create(const client::CreateVolume& request) const;
+    Result<nvme::VolumeId> free_volume_id() const;
+    Result<nvme::VolumeRecord> new_record(nvme::ClientId owner, const client::CreateVolume& request) const;
+    Result<nvme::VolumeRecord> create_again(nvme::VolumeRecord there, nvme::ClientId client,
+                                            const client::CreateVolume& request);
+    [[nodiscard]] std::string client_name(nvme::ClientId client) const;
+    [[nodiscard]] bool held_by_other(const nvme::VolumeRecord& record, nvme::ClientId client,
+                                     std::uint64_t now_ms) const;
+    [[nodiscard]] std::uint32_t slots_in_use() const;
+    /// Whether clients may hear of it: it was in force once, and is not being deleted.
+    [[nodiscard]] bool listed(const nvme::VolumeRecord& record) const;
+
+    RecordStore& store_;
+    const ManagerOptions options_;
+    Records records_;
+    std::map<nvme::VolumeId, Live> live_;
+    std::vector<Drive> drives_;
+    bool map_in_force_ = false;     ///< at the last word of every drive
+    nvme::MapVersion told_ = 0;     ///< the newest that was in force once: clients may have it
+    std::uint64_t granted_ms_ = 0;  ///< when the SSDs last got their grants
+    std::uint64_t now_ms_ = 0;      ///< the newest that anybody said
+    GrantBound before_start_;       ///< of SSDs that are missing: from the daemon before
+    bool unsure_ = false;           ///< a save failed and the store was not read since
+    std::string read_only_;         ///< not empty: the term could not be stored since the start; why
+    Errc read_only_code_ = Errc::kNoSpace;
+    std::string save_trouble_;        ///< why the last save failed; empty: it did not
+    bool raise_due_ = false;          ///< an SSD was connected anew since the term was raised
+    std::uint64_t written_term_ = 0;  ///< the newest under which a volume was changed
+    std::uint64_t raised_ms_ = 0;     ///< when it last was for that
+    std::string superseded_;          ///< not empty: another daemon took over, nothing may be changed
+    StartReport report_;
+};
+
+/// Whether `client` may read, or write, a volume.
+[[nodiscard]] bool may_read(const nvme::VolumeRecord& record, nvme::ClientId client);
+[[nodiscard]] bool may_write(const nvme::VolumeRecord& record, nvme::ClientId client);
+
+}  // namespace gnstor::daemon

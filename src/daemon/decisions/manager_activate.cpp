@@ -1,0 +1,353 @@
+// manager_activate.cpp: store, activate, in force (ARRAY.md, rule 2).
+#include "daemon/decisions/failure_domains.hpp"
+#include "daemon/decisions/manager.hpp"
+
+#include <algorithm>
+
+namespace gnstor::daemon {
+namespace {
+
+/// What a drive's clock and this one may differ by while a grant lasts, and what a drive's reading of its
+/// wall clock may be late: crystals and a clock that is slewed differ by less than 0.1 %.
+constexpr std::uint64_t kDriftPercent = 1;
+constexpr std::uint64_t kClockGrainMs = 10;
+
+}  // namespace
+
+Result<void> Manager::commit(const Change& change) {
+    if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
+    if (!read_only_.empty()) return error(read_only_code_, "{}", read_only_);
+    if (unsure_) {  // what this change was made from may not be the truth
+        GN_TRY(reload());
+        return error(Errc::kBusy, "the record store failed and is read again; ask again");
+    }
+    Result<void> saved = store_.save(change);
+    if (saved.ok()) {
+        save_trouble_.clear();
+        apply(records_, change);
+        return {};
+    }
+    save_trouble_ =
+        fmt::format("no change can be stored: {}; it is tried again every second", saved.error().message);
+    unsure_ = true;
+    (void)reload().ok();  // or before the next request
+    return saved;
+}
+
+Result<void> Manager::sure() {
+    if (unsure_) return reload();
+    return {};
+}
+
+Result<void> Manager::reload() {
+    // A save that failed may have been kept: what the store holds now is the truth, and nothing is
+    // acknowledged before it is known.
+    Result<Records> loaded = store_.load();
+    if (!loaded.ok()) return std::move(loaded).error();
+    for (const auto& [id, record] : loaded->volumes) {
+        const auto old = records_.volumes.find(id);
+        if (old == records_.volumes.end() || old->second.revision != record.revision)
+            live_[id].in_force = false;
+    }
+    records_ = std::move(loaded).value();
+    std::erase_if(live_, [this](const auto& live) { return !records_.volumes.contains(live.first); });
+    unsure_ = false;
+    return {};
+}
+
+Manager::Drive* Manager::drive_in(std::uint32_t slot) {
+    for (Drive& drive : drives_)
+        if (drive.slot == slot) return &drive;
+    return nullptr;
+}
+
+Error Manager::pending_error(const std::string& what, const Error& cause) const {
+    if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
+    const bool told = cause.code == Errc::kIo || cause.code == Errc::kTimedOut ||
+                      cause.code == Errc::kNoSpace || cause.code == Errc::kUnsupported;
+    const Errc code = told ? cause.code : Errc::kBusy;
+    if (!store_.lasting())
+        return error(code,
+                     "{} is not in force on every SSD: {}; it is tried again while this process lives, ask "
+                     "again later",
+                     what, cause.message);
+    return error(code, "{} is recorded but not in force: {}; ask again later", what, cause.message);
+}
+
+/// Sends to a drive that is admitted; once more where its connection ended under the command. Commands are
+/// idempotent: after a lost answer the second one finds the work of the first done.
+template <class Command>
+Result<void> Manager::command(Drive& drive, Command send_it) {
+    GN_TRY(admit(drive));
+    Result<void> done = send_it();
+    if (done.ok() || !drive.port->is_new()) return done;
+    GN_TRY(admit(drive));
+    return send_it();
+}
+
+Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
+    Result<void> sent = command(drive, [&] { return put_record(drive, record); });
+    if (!sent.ok()) note_superseded(sent.error());
+    drive.trouble = sent.ok() ? std::string() : sent.error().message;
+    if (sent.ok()) drive.behind.erase(record.geometry.volume);
+    drive.known = drive.known || sent.ok();
+    return sent;
+}
+
+Result<void> Manager::put_record(Drive& drive, const nvme::VolumeRecord& record) {
+    Result<void> sent = drive.port->volume_chmod(records_.term, record);
+    const bool deleting = (record.flags & nvme::kVolumeDeleting) != 0;
+    if (!sent.ok() && sent.error().code == Errc::kNotFound && deleting) {
+        sent = {};  // purged here before, or never there: nothing to mark
+    } else if (!sent.ok() && sent.error().code == Errc::kNotFound) {
+        sent = drive.port->volume_add(records_.term, record);
+        if (!sent.ok() && sent.error().code == Errc::kExists)
+            sent = drive.port->volume_chmod(records_.term, record);
+    }
+    return sent;
+}
+
+void Manager::note_superseded(const Error& e) {
+    if (e.code != Errc::kState) return;
+    superseded_ = fmt::format("this gnstord (term {}) was superseded by a newer one: {}; stop it",
+                              records_.term, e.message);
+}
+
+void Manager::observe_time(std::uint64_t now_ms) {
+    now_ms_ = std::max(now_ms_, now_ms);
+    const std::uint64_t grant_ms = options_.grant_ms;
+    const std::uint64_t ends_ms = now_ms_ + grant_ms + grant_ms * kDriftPercent / 100 + kClockGrainMs;
+    const auto close = [&](GrantBound& bound) {
+        if (bound.open) bound = {false, ends_ms};
+    };
+    close(before_start_);
+    for (Drive& drive : drives_) close(drive.grant);
+}
+
+bool Manager::may_hold_grant(const GrantBound& bound) const {
+    return options_.grant_ms == 0 || bound.open || now_ms_ < bound.ends_ms;
+}
+
+Result<void> Manager::activate(nvme::VolumeId volume) {
+    GN_TRY(sure());
+    if (!records_.volumes.contains(volume)) return error(Errc::kNotFound, "VID {} is gone", volume);
+    const nvme::VolumeRecord& record = records_.volumes.at(volume);
+    live_[volume].in_force = false;
+    // What is created or deleted waits for every drive: a VID may not be given out again before.
+    const bool lives = !records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0;
+    // Every drive is tried, also after one failed: the fewer lag, the better.
+    Result<void> first;
+    bool without = lives;  // those that did not take it have no grant left (ARRAY.md, rule 2)
+    std::vector<Drive*> behind;
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
+        if (records_.map.slots[s].state == placement::SlotState::kEmpty) continue;
+        Drive* drive = drive_in(s);
+        Result<void> sent = drive == nullptr ? Result<void>(missing_error(s)) : send(*drive, record);
+        if (sent.ok()) continue;
+        without = without && !may_hold_grant(drive == nullptr ? before_start_ : drive->grant);
+        if (drive != nullptr) behind.push_back(drive);
+        if (first.ok()) first = std::move(sent);
+    }
+    if (!superseded_.empty() || (!first.ok() && !without)) return first;
+    for (Drive* drive : behind) drive->behind.insert(volume);
+    if (records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0) {
+        // Stored before anybody is told: no restart may take it for one that can still be undone.
+        Change created;
+        created.end_creations.push_back(volume);
+        GN_TRY(commit(created));
+    }
+    live_[volume].in_force = true;
+    return {};
+}
+
+Result<void> Manager::activate_map() {
+    map_in_force_ = false;
+    Result<void> first;
+    bool without = true;  // those that did not take it have no grant left (ARRAY.md, rule 2)
+    for (Drive& drive : drives_) {
+        if (drive.slot == kNoSlot) continue;
+        Result<void> granted = grant(drive);
+        drive.known = drive.known || granted.ok();
+        if (granted.ok()) continue;
+        note_superseded(granted.error());
+        drive.trouble = granted.error().message;
+        if (first.ok()) first = std::move(granted);
+        if (!superseded_.empty()) return first;
+        without = without && !may_hold_grant(drive.grant);
+    }
+    map_in_force_ = first.ok();
+    if (map_in_force_ || without) told_ = records_.map.version;
+    note_taken();
+    return first;
+}
+
+std::vector<std::uint32_t> Manager::missing_slots() {
+    std::vector<std::uint32_t> slots;
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+            slots.push_back(s);
+    return slots;
+}
+
+Result<void> Manager::grant(Drive& drive) {
+    return command(drive, [&] { return set_map(drive); });
+}
+
+Result<void> Manager::remove_volume(Drive& drive, nvme::VolumeId volume) {
+    return command(drive, [&] { return drive.port->volume_remove(records_.term, volume); });
+}
+
+Result<void> Manager::set_map(Drive& drive) {
+    GN_TRY(catch_up(drive));
+    nvme::MapSet set{};
+    set.slot = drive.slot;
+    set.grant_ms = options_.grant_ms;
+    set.map = records_.map;
+    std::uint32_t nonce = 0;
+    if (set.grant_ms != 0) {
+        GN_ASSIGN(nonce, drive.port->grant_ask(records_.term));
+    }
+    drive.grant.open = true;  // from here on it may have one, whatever becomes of the answer
+    GN_TRY(drive.port->map_set(records_.term, set, nonce));
+    if (drive.port->keeps_terms()) drive.taken = records_.term;
+    return {};
+}
+
+Result<void> Manager::catch_up(Drive& drive) {
+    while (!drive.behind.empty()) {
+        const nvme::VolumeId id = *drive.behind.begin();
+        const auto record = records_.volumes.find(id);
+        if (record != records_.volumes.end()) {
+            Result<void> sent = send(drive, record->second);
+            // Stale Epoch: the drive has deleted this volume, or has a newer record of it. Either way it
+            // refuses this one, and its grant for the other volumes need not wait.
+            const bool stale = !sent.ok() && sent.error().code == Errc::kUnsupported;
+            if (!sent.ok() && !stale) return sent;
+        }
+        drive.behind.erase(id);
+    }
+    return {};
+}
+
+Result<void> Manager::change_volume(nvme::VolumeRecord record) {
+    // A creation is in force before anything follows it, but its deletion: undo_creation() relies on that.
+    if (records_.creating.contains(record.geometry.volume) && (record.flags & nvme::kVolumeDeleting) == 0) {
+        Result<void> made = activate(record.geometry.volume);
+        if (!made.ok()) {
+            undo_creation(record.geometry.volume, made.error().code);
+            return pending_error(fmt::format("the creation of volume '{}'", record.name), made.error());
+        }
+    }
+    record.revision += 1;
+    record.slot_count = records_.map.slot_count;
+    record.domains_check = domains_check(records_.map);
+    Change change;
+    change.put_volumes.push_back(record);
+    if (record.revision == 1) change.begin_creations.push_back(record.geometry.volume);
+    put_taken(change);
+    GN_TRY(commit(change));
+    written_term_ = records_.term;
+    Result<void> active = activate(record.geometry.volume);
+    if (!active.ok())
+        return pending_error(fmt::format("the change of volume '{}'", record.name), active.error());
+    return {};
+}
+
+Result<void> Manager::close_epoch(nvme::VolumeId volume, std::uint64_t byte_length) {
+    nvme::VolumeRecord record = records_.volumes.at(volume);
+    record.writer = 0;
+    record.epoch += 1;
+    if (byte_length != ~0ull) record.byte_length = byte_length;
+    live_[volume].lease_end_ms = 0;
+    return change_volume(record);
+}
+
+Result<void> Manager::finish_delete(nvme::VolumeId volume) {
+    // The mark is on every drive before the first one purges: see the invariant in manager.hpp.
+    if (!live_[volume].in_force) GN_TRY(activate(volume));
+    Result<void> first;
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
+        Drive* drive = drive_in(s);
+        if (drive == nullptr) continue;  // an empty slot: activate() of a deletion waits for every drive
+        Result<void> purged = remove_volume(*drive, volume);
+        if (!purged.ok() && purged.error().code == Errc::kNotFound) purged = {};
+        if (!purged.ok()) note_superseded(purged.error());
+        if (!purged.ok()) drive->trouble = purged.error().message;
+        if (!purged.ok() && first.ok()) first = std::move(purged);
+    }
+    if (!first.ok()) {
+        live_[volume].in_force = false;
+        return first;
+    }
+    Change change;
+    change.retire_volumes.emplace_back(volume, records_.volumes.at(volume).epoch);
+    GN_TRY(commit(change));
+    live_.erase(volume);
+    return {};
+}
+
+bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
+    if (!records_.volumes.contains(volume)) return false;
+    // Nobody was ever told of it, and a drive refuses to add it: it may go. What was in force goes by its
+    // owner's word alone.
+    const nvme::VolumeRecord& record = records_.volumes.at(volume);
+    if (!records_.creating.contains(volume) || (record.flags & nvme::kVolumeDeleting) != 0) return false;
+    if (refusal != Errc::kNoSpace && refusal != Errc::kUnsupported) return false;
+    nvme::VolumeRecord dead = record;
+    dead.flags |= nvme::kVolumeDeleting;
+    dead.epoch += 1;
+    dead.revision += 1;
+    Change change;
+    change.put_volumes.push_back(dead);
+    if (!commit(change).ok()) return false;
+    live_[volume].in_force = false;
+    (void)finish_delete(volume).ok();  // or by tick()
+    return true;
+}
+
+bool Manager::grants_due(std::uint64_t now_ms) const {
+    return options_.grant_ms != 0 && now_ms - granted_ms_ >= options_.grant_ms / 3;
+}
+
+TickReport Manager::tick(std::uint64_t now_ms) {
+    TickReport report;
+    observe_time(now_ms);
+    if (!superseded_.empty() || !sure().ok()) return report;
+    const bool stores = try_store(now_ms);
+    const bool settles = !map_in_force_;
+    const bool raises = stores && raise_is_due();
+    if (settles || raises || grants_due(now_ms)) {
+        bool in_force = activate_map().ok();
+        // Not before every drive was asked: one that has seen another daemon's term says so.
+        if (raises && superseded_.empty()) {
+            raise_term();
+            in_force = activate_map().ok();
+        }
+        if (in_force) {
+            granted_ms_ = now_ms;
+            report.settled += settles ? 1 : 0;
+        }
+    }
+    std::vector<nvme::VolumeId> ids;
+    for (const auto& [id, record] : records_.volumes) ids.push_back(id);
+    for (const nvme::VolumeId id : ids) {
+        const auto found = records_.volumes.find(id);
+        if (found == records_.volumes.end()) continue;
+        const nvme::VolumeRecord& record = found->second;
+        if (!stores && (record.flags & nvme::kVolumeDeleting) != 0) continue;
+        if ((record.flags & nvme::kVolumeDeleting) != 0) {
+            finish_delete(id).ok() ? ++report.settled : ++report.pending;
+        } else if (stores && record.writer != 0 && now_ms >= live_[id].lease_end_ms) {
+            ++report.expired;
+            if (!close_epoch(id, ~0ull).ok()) ++report.pending;
+        } else if (!live_[id].in_force) {
+            Result<void> active = activate(id);
+            active.ok() ? ++report.settled : ++report.pending;
+            if (!active.ok()) undo_creation(id, active.error().code);
+        }
+        if (!superseded_.empty()) break;
+    }
+    return report;
+}
+
+}  // namespace gnstor::daemon

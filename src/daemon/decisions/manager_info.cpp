@@ -1,0 +1,69 @@
+// manager_info.cpp: what people and monitoring see of the Manager (inspector.hpp).
+#include "daemon/decisions/manager.hpp"
+
+#include "nvmf/protocol/nqn.hpp"
+
+#include <algorithm>
+
+namespace gnstor::daemon {
+
+ArrayInfo Manager::info(std::uint64_t now_ms) const {
+    ArrayInfo info;
+    info.term = records_.term;
+    info.map_version = records_.map.version;
+    info.map_in_force = map_in_force_;
+    info.superseded = superseded_;
+    info.read_only = read_only();
+    info.warnings = report_.warnings;
+    static constexpr const char* kStates[] = {"empty", "in", "rebuilding", "joining", "down"};
+    for (const Drive& drive : drives_) {
+        SsdInfo ssd;
+        std::uint8_t uuid[16];
+        std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), uuid);
+        ssd.slot = drive.older.empty() ? drive.slot : drive.older_slot;
+        ssd.state = !drive.older.empty() ? "stale"
+                    : drive.slot == kNoSlot
+                        ? "spare"
+                        : kStates[static_cast<std::size_t>(records_.map.slots[drive.slot].state)];
+        ssd.uuid = uuid_text(uuid);
+        ssd.serial = drive.identity.serial;
+        ssd.nic_address = drive.identity.nic_address;
+        ssd.service = drive.identity.service;
+        ssd.subsystem_nqn = drive.identity.subsystem_nqn;
+        ssd.capacity_blocks = drive.identity.capacity_blocks;
+        ssd.trouble = drive.trouble;
+        if (drive.slot != kNoSlot) info.capacity_blocks += ssd.capacity_blocks;
+        info.ssds.push_back(std::move(ssd));
+    }
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
+        const placement::Slot& slot = records_.map.slots[s];
+        const bool here =
+            std::any_of(drives_.begin(), drives_.end(), [s](const Drive& d) { return d.slot == s; }) ||
+            older_in(s) != nullptr;
+        if (slot.state == placement::SlotState::kEmpty || here) continue;
+        SsdInfo missing;
+        missing.slot = s;
+        missing.state = "missing";
+        missing.uuid = uuid_text(slot.ssd_uuid);
+        missing.trouble = "it was not found when gnstord started";
+        info.ssds.push_back(std::move(missing));
+    }
+    std::sort(info.ssds.begin(), info.ssds.end(),
+              [](const SsdInfo& a, const SsdInfo& b) { return a.slot < b.slot; });
+    for (const auto& [id, record] : records_.volumes) {
+        const Live& live = live_.at(id);
+        info.volumes += listed(record) ? 1 : 0;
+        info.provisioned_blocks += record.geometry.capacity_blocks * record.geometry.replicas;
+        info.pending_changes += live.in_force ? 0 : 1;
+        if (record.writer == 0) continue;
+        const auto client = records_.clients.find(record.writer);
+        info.leases.push_back(LeaseInfo{id, record.name, record.writer,
+                                        client == records_.clients.end() ? "" : client->second, record.epoch,
+                                        live.lease_end_ms > now_ms ? live.lease_end_ms - now_ms : 0});
+    }
+    for (const auto& [id, name] : records_.clients)
+        info.clients.push_back({id, name, nvmf::client_host_nqn(id)});
+    return info;
+}
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,221 @@
+// manager_older_ssd.cpp: SSDs whose store is an older copy of itself, and records that are one.
+//
+// An SSD stores the term of a MAP SET before it answers; gnstord records that term of the SSD after the
+// answer, with the first change of a volume under this term and so before anything is written under it: what
+// is recorded is never more than the SSD has stored, and reading records nothing. The term grows at every
+// start of gnstord, and while it runs soon after an SSD was connected anew. An SSD that has seen less than is
+// recorded of it lacks what was written since: it is sent nothing, gets no grant and so answers no reads,
+// until a store that is as new as the records is back. A copy that was taken under the term that was recorded
+// last is not told from the SSD itself.
+#include "daemon/decisions/manager_takeover.hpp"
+
+#include <gnstor/nvme/fencing.hpp>
+
+#include <algorithm>
+#include <map>
+
+namespace gnstor::daemon {
+namespace {
+
+/// Of a term that is raised for SSDs that were connected anew: a link that comes and goes may not use up the
+/// terms that an absent SSD can follow (nvme/fencing.hpp).
+constexpr std::uint64_t kRaiseAgainMs = 60'000;
+
+}  // namespace
+
+std::uint32_t Manager::slot_of(const SsdUuid& uuid) const {
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty &&
+            std::equal(uuid.begin(), uuid.end(), records_.map.slots[s].ssd_uuid))
+            return s;
+    return kNoSlot;
+}
+
+void Manager::check_age(Drive& drive, std::uint64_t term) {
+    const auto stored = records_.ssd_terms.find(drive.identity.uuid);
+    if (stored != records_.ssd_terms.end() && term < stored->second)
+        set_older(drive, fmt::format("it has seen term {} and had stored term {}", term, stored->second));
+}
+
+void Manager::set_older(Drive& drive, const std::string& why) {
+    drive.older = fmt::format(
+        "the store of SSD {} is an older copy of itself ({}): it lacks what was written since and is not "
+        "read; stop the array and put its newest store back, or copy the volumes to a new array",
+        drive.identity.serial, why);
+    drive.trouble = drive.older;
+    drive.older_slot = drive.slot;
+    drive.slot = kNoSlot;
+    report_.warnings.push_back(drive.older);
+}
+
+const Manager::Drive* Manager::older_in(std::uint32_t slot) const {
+    for (const Drive& drive : drives_)
+        if (!drive.older.empty() && drive.older_slot == slot) return &drive;
+    return nullptr;
+}
+
+Error Manager::missing_error(std::uint32_t slot) const {
+    if (const Drive* older = older_in(slot)) return error(Errc::kIo, "{}", older->older);
+    return error(Errc::kIo, "the SSD of slot {} is missing; bring it back and start the array again", slot);
+}
+
+/// Of an SSD of the map that holds a volume's earlier life: a VID is given out again only after every SSD has
+/// purged it.
+void Manager::find_older(const Takeover& t) {
+    std::map<nvme::VolumeId, nvme::Epoch> births;
+    const auto born = [&](const nvme::VolumeRecord& record) {
+        nvme::Epoch& birth = births[record.geometry.volume];
+        birth = std::max(birth, record.birth_epoch);
+    };
+    for (const auto& [id, record] : records_.volumes) born(record);
+    const auto counts = [&](const Drive& drive) {
+        return drive.listed && (t.store_empty || in_map(drive.identity.uuid));
+    };
+    for (std::size_t d = 0; d < drives_.size(); ++d)
+        if (counts(drives_[d]))
+            for (const nvme::VolumeRecord& record : t.seen[d]) born(record);
+    for (std::size_t d = 0; d < drives_.size(); ++d) {
+        Drive& drive = drives_[d];
+        if (!counts(drive)) continue;
+        check_age(drive, t.terms[d]);
+        for (const nvme::VolumeRecord& record : t.seen[d])
+            if (drive.older.empty() && record.epoch < births.at(record.geometry.volume))
+                set_older(drive, fmt::format("it holds volume '{}', which was deleted", record.name));
+    }
+}
+
+/// A volume in force was on every SSD: where the records are older than the SSDs and an SSD lacks it, it was
+/// deleted, and what still has it is marked so.
+void Manager::drop_deleted(Takeover& t) {
+    if (t.store_empty || t.newest_term <= records_.term) return;
+    std::vector<nvme::VolumeId> gone;
+    for (const auto& [id, record] : records_.volumes) {
+        bool lacking = false;
+        bool held = records_.creating.contains(id);
+        for (std::size_t d = 0; d < drives_.size(); ++d) {
+            const Drive& drive = drives_[d];
+            if (!drive.listed || !drive.older.empty() || !in_map(drive.identity.uuid)) continue;
+            (t.has(d, id) ? held : lacking) = true;
+        }
+        if (lacking && !held) gone.push_back(id);
+    }
+    for (const nvme::VolumeId id : gone)
+        forget_deleted(
+            t, id,
+            fmt::format("the records are an older copy (term {}; the SSDs have seen {}): volume '{}' was "
+                        "deleted since, and is removed from them",
+                        records_.term, t.newest_term, records_.volumes.at(id).name));
+}
+
+/// Takes a volume that every SSD has purged out of records that are an older copy.
+void Manager::forget_deleted(Takeover& t, nvme::VolumeId id, std::string why) {
+    report_.warnings.push_back(std::move(why));
+    const nvme::Epoch epoch = records_.volumes.at(id).epoch;
+    t.change.retire_volumes.emplace_back(id, epoch);
+    t.touched.erase(id);
+    records_.retired[id] = epoch;
+    records_.creating.erase(id);
+    records_.volumes.erase(id);
+}
+
+/// A name is given to another volume only after every SSD has purged the one before it. So records that hold
+/// a volume that no SSD has, under the name of one that an SSD has, are an older copy, also where their term
+/// does not show it.
+Result<void> Manager::drop_renamed(Takeover& t) {
+    const auto held_by_any = [&](nvme::VolumeId id) {
+        for (std::size_t d = 0; d < drives_.size(); ++d)
+            if (drives_[d].older.empty() && t.has(d, id)) return true;
+        return false;
+    };
+    std::map<std::string, nvme::VolumeId> names;
+    std::vector<nvme::VolumeId> gone;
+    for (const auto& [id, record] : records_.volumes) {
+        const auto [named, first] = names.try_emplace(record.name, id);
+        if (first) continue;
+        const bool held[2] = {held_by_any(named->second), held_by_any(id)};
+        if (held[0] == held[1])
+            return error(
+                Errc::kCorrupt,
+                "two volumes are named '{}' (VIDs {} and {}): an SSD, or the records, are of another "
+                "array; remove what does not belong, or move the records away to have them rebuilt "
+                "from the SSDs",
+                record.name, named->second, id);
+        gone.push_back(held[0] ? id : named->second);
+        named->second = held[0] ? named->second : id;
+    }
+    for (const nvme::VolumeId id : gone)
+        forget_deleted(
+            t, id,
+            fmt::format("the records are an older copy: volume '{}' (VID {}) was deleted since, another "
+                        "has its name, and it is removed from them",
+                        records_.volumes.at(id).name, id));
+    return {};
+}
+
+/// Without a volume there is nothing that an older copy could lack.
+void Manager::forgive_older() {
+    for (Drive& drive : drives_) {
+        if (drive.older.empty()) continue;
+        std::erase(report_.warnings, drive.older);
+        drive.older.clear();
+        drive.trouble.clear();
+    }
+}
+
+/// Before anything is sent to an SSD that may be another one than before: it was silent at the start, or its
+/// port has a new connection. What is sent would raise its term, which tells an older copy.
+Result<void> Manager::admit(Drive& drive) {
+    if (drive.older.empty() && (!drive.admitted || drive.port->is_new())) {
+        GN_ASSIGN(const SsdVolumes listed, drive.port->volume_list(records_.term));
+        raise_due_ = raise_due_ || drive.admitted;
+        drive.admitted = true;
+        drive.taken = 0;  // it may have been started anew since, and have forgotten what it did not keep
+        check_age(drive, listed.term);
+    }
+    if (!drive.older.empty()) return error(Errc::kIo, "{}", drive.older);
+    return {};
+}
+
+/// Whether a client may have written under this term: until then an older copy lacks nothing of it.
+bool Manager::may_be_written() const {
+    return written_term_ == records_.term ||
+           std::any_of(records_.volumes.begin(), records_.volumes.end(),
+                       [](const auto& volume) { return volume.second.writer != 0; });
+}
+
+void Manager::put_taken(Change& change) const {
+    for (const Drive& drive : drives_) {
+        if (drive.slot == kNoSlot || drive.taken != records_.term) continue;
+        const auto noted = records_.ssd_terms.find(drive.identity.uuid);
+        if (noted == records_.ssd_terms.end() || noted->second != drive.taken)
+            change.ssd_terms.emplace_back(drive.identity.uuid, drive.taken);
+    }
+}
+
+/// Records the terms that SSDs have stored, and that the map was in force once, which a later gnstord need
+/// not ask again. Where that cannot be stored now, it is tried after the next grants.
+void Manager::note_taken() {
+    if (!read_only_.empty() || unsure_) return;
+    Change change;
+    if (map_in_force_ && missing_slots().empty() && records_.told != records_.map.version)
+        change.told = records_.map.version;
+    if (may_be_written()) put_taken(change);
+    if (change.told || !change.ssd_terms.empty()) (void)commit(change).ok();
+}
+
+/// At most once a minute, and not beyond the last term that a rebuild of the records can follow.
+bool Manager::raise_is_due() const {
+    return raise_due_ && now_ms_ - raised_ms_ >= kRaiseAgainMs && records_.term < nvme::kTermOfDriveMost;
+}
+
+/// A copy of the SSD may have been taken while it was away: from here on that copy is older than the SSD.
+void Manager::raise_term() {
+    Change change;
+    change.term = records_.term + 1;
+    if (!commit(change).ok()) return;
+    raise_due_ = false;
+    raised_ms_ = now_ms_;
+    map_in_force_ = false;  // granted anew, under the new term
+}
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,407 @@
+// manager_start.cpp: taking an array over: records of the store against records of the drives. ARRAY.md,
+// rules 1, 2, 10, 15.
+//
+// A drive that lags is brought up; a record that a drive has newer than the store (a lost or an old store) is
+// adopted; whatever cannot be told apart safely is refused with what to bring back, never guessed.
+#include "daemon/decisions/failure_domains.hpp"
+#include "daemon/decisions/manager_takeover.hpp"
+
+#include <gnstor/base/uuid.hpp>
+#include <gnstor/nvme/fencing.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace gnstor::daemon {
+namespace {
+
+/// A rebuild leaves this much room above every epoch it can see, for volumes that were deleted with a higher
+/// one.
+constexpr nvme::Epoch kEpochLeap = 1024;
+
+bool same_bytes(const nvme::VolumeRecord& a, const nvme::VolumeRecord& b) {
+    return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+/// Whether two records can be of one life of one volume.
+bool same_life(const nvme::VolumeRecord& a, const nvme::VolumeRecord& b) {
+    return std::memcmp(&a.geometry, &b.geometry, sizeof(a.geometry)) == 0 && a.birth_epoch == b.birth_epoch &&
+           std::memcmp(a.name, b.name, sizeof(a.name)) == 0 && a.owner == b.owner;
+}
+
+}  // namespace
+
+std::string uuid_text(const std::uint8_t (&uuid)[16]) {
+    Uuid id;
+    std::copy(std::begin(uuid), std::end(uuid), id.bytes.begin());
+    return id.to_string();
+}
+
+Result<std::unique_ptr<Manager>> Manager::start(RecordStore& store, std::vector<SsdPort*> ports,
+                                                const ManagerOptions& options, std::uint64_t now_ms) {
+    if (ports.empty()) return error(Errc::kInvalidArgument, "an array needs at least one SSD");
+    if (options.lease_ms == 0)
+        return error(Errc::kInvalidArgument, "a lease of 0 ms ends before it begins; choose at least 1");
+    std::unique_ptr<Manager> manager(new Manager(store, options));
+    GN_TRY(manager->take_over(std::move(ports), now_ms));
+    return manager;
+}
+
+Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_ms) {
+    GN_ASSIGN(records_, store_.load());
+    report_.warnings = options_.warnings;
+    Takeover t;
+    t.store_empty = records_.term == 0;
+    GN_TRY(list_drives(std::move(ports), t));
+    find_older(t);
+    GN_ASSIGN(t.change.term, next_term(t));
+    drop_deleted(t);
+    GN_TRY(merge_records(t));
+    learn_clients(t);
+    GN_TRY(plan_map(t));
+    now_ms_ = now_ms;
+    if (Result<void> stored = commit(t.change); !stored.ok())
+        return start_read_only(t, stored.error(), now_ms);
+    reconcile(t, now_ms);
+    granted_ms_ = now_ms;
+    return {};
+}
+
+/// Above all that any drive has seen, and not so far that it would be refused (nvme/fencing.hpp).
+Result<std::uint64_t> Manager::next_term(const Takeover& t) {
+    for (std::size_t d = 0; d < drives_.size(); ++d) {
+        const bool lone =
+            !t.store_empty && t.terms[d] > records_.term && t.terms[d] - records_.term > nvme::kTermLeapMost;
+        if (!lone && t.terms[d] < nvme::kLastTerm - 1) continue;
+        return error(
+            Errc::kState,
+            "SSD {} has seen term {}, which no gnstord of this array has had (the records say {}) or "
+            "none can follow; stop what serves it, then 'gnstor ssd reset-term --term {}' on its "
+            "store",
+            drives_[d].identity.serial, t.terms[d], records_.term, std::max(records_.term, 1ul));
+    }
+    const std::uint64_t newest = std::max(records_.term, t.newest_term);
+    if (newest >= nvme::kLastTerm - 1)
+        return error(Errc::kCorrupt,
+                     "the records say term {}, which none can follow: bring back a copy of the records, or "
+                     "move them away and let them be rebuilt from the SSDs",
+                     newest);
+    for (std::size_t d = 0; d < drives_.size(); ++d)
+        if (drives_[d].listed && drives_[d].older.empty() && newest + 1 - t.terms[d] > nvme::kTermLeapMost)
+            report_.warnings.push_back(fmt::format(
+                "SSD {} has seen term {} and takes none so far above it as {}; stop what serves it, then "
+                "'gnstor ssd reset-term --term {}' on its store",
+                drives_[d].identity.serial, t.terms[d], newest + 1, newest));
+    return newest + 1;
+}
+
+Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
+    std::set<std::array<std::uint8_t, 16>> uuids;
+    for (SsdPort* port : ports) {
+        Drive drive{port, port->identity()};
+        if (!uuids.insert(drive.identity.uuid).second)
+            return error(Errc::kInvalidArgument,
+                         "two SSDs have the same UUID (serial {}): one of them is a copy; remove it",
+                         drive.identity.serial);
+        std::vector<nvme::VolumeRecord> seen;
+        Result<SsdVolumes> listed = port->volume_list(records_.term);
+        t.terms.push_back(listed.ok() ? listed->term : 0);
+        if (listed.ok()) {
+            drive.listed = true;
+            drive.admitted = true;
+            drive.known = listed->term != 0;
+            t.newest_term = std::max(t.newest_term, listed->term);
+            t.highest_epoch = std::max(t.highest_epoch, listed->highest_deleted_epoch);
+            for (const nvme::VolumeRecord& record : listed->records) {
+                if (Result<void> good = check_record(record); !good.ok())
+                    return error(Errc::kCorrupt, "SSD {}: {}; replace this SSD", drive.identity.serial,
+                                 good.error().message);
+                t.highest_epoch = std::max(t.highest_epoch, record.epoch);
+                seen.push_back(record);
+            }
+        } else {
+            drive.trouble = listed.error().message;
+            report_.warnings.push_back(
+                fmt::format("SSD {} does not answer: {}", drive.identity.serial, drive.trouble));
+            if (t.store_empty)
+                return error(
+                    Errc::kIo,
+                    "the records cannot be rebuilt while SSD {} does not answer ({}); bring it back first",
+                    drive.identity.serial, drive.trouble);
+        }
+        drives_.push_back(std::move(drive));
+        t.seen.push_back(std::move(seen));
+    }
+    report_.new_array = t.store_empty && t.newest_term == 0 && t.highest_epoch == 0;
+    report_.rebuilt = t.store_empty && !report_.new_array;
+    return report_.rebuilt ? check_none_is_new(t) : Result<void>();
+}
+
+/// Without records nobody knows whose slot a drive fills that no daemon has ever spoken to: it would be taken
+/// for the one whose place it has, and its emptiness for contents.
+Result<void> Manager::check_none_is_new(const Takeover& t) const {
+    const bool volumes =
+        std::any_of(t.seen.begin(), t.seen.end(), [](const auto& seen) { return !seen.empty(); });
+    for (std::size_t d = 0; volumes && d < drives_.size(); ++d)
+        if (t.terms[d] == 0)
+            return error(
+                Errc::kState,
+                "SSD {} is new, but the others hold volumes with replicas on the one it stands for, and "
+                "the records are lost that would tell which: bring back that SSD's store, or the records",
+                drives_[d].identity.serial);
+    return {};
+}
+
+Result<void> Manager::merge_records(Takeover& t) {
+    for (std::size_t d = 0; d < drives_.size(); ++d) {
+        if (!drives_[d].older.empty()) continue;
+        for (const nvme::VolumeRecord& record : t.seen[d]) {
+            const nvme::VolumeId id = record.geometry.volume;
+            const auto retired = records_.retired.find(id);
+            if (retired != records_.retired.end() && record.epoch <= retired->second)
+                continue;  // purged in reconcile()
+            const auto known = records_.volumes.find(id);
+            const bool reborn = known != records_.volumes.end() && record.birth_epoch > known->second.epoch &&
+                                in_map(drives_[d].identity.uuid);  // the records are an older copy
+            if (known != records_.volumes.end() && !reborn && !same_life(known->second, record))
+                return error(Errc::kCorrupt,
+                             "SSD {} knows VID {} as '{}', the records know it as '{}': this SSD or the "
+                             "records belong to another "
+                             "array; remove the one that does not belong",
+                             drives_[d].identity.serial, id, record.name, known->second.name);
+            if (known != records_.volumes.end() && !reborn && known->second.revision == record.revision &&
+                !same_bytes(known->second, record))
+                return error(Errc::kCorrupt,
+                             "SSD {} has another record of volume '{}' than {} under the same revision "
+                             "({}), although a revision is given out once: one of them is of a copy of the "
+                             "array that was changed separately; remove the SSD or the records that do not "
+                             "belong",
+                             drives_[d].identity.serial, record.name,
+                             t.touched.contains(id) ? "another SSD" : "the records", record.revision);
+            if (known != records_.volumes.end() && !reborn && known->second.revision >= record.revision)
+                continue;
+            records_.volumes[id] = record;
+            records_.retired.erase(id);
+            t.touched.insert(id);
+        }
+    }
+    GN_TRY(drop_renamed(t));
+    for (const nvme::VolumeId id : t.touched) {
+        const nvme::VolumeRecord& record = records_.volumes.at(id);
+        t.change.put_volumes.push_back(record);
+        // Revision 2 follows a creation in force. Revision 1 was in force, unless a drive that answers lacks
+        // it.
+        bool lacking = false;
+        for (std::size_t d = 0; d < drives_.size(); ++d)
+            lacking = lacking || (drives_[d].listed && drives_[d].older.empty() && !t.has(d, id));
+        (record.revision == 1 && lacking ? t.change.begin_creations : t.change.end_creations).push_back(id);
+    }
+    report_.adopted = static_cast<std::uint32_t>(t.touched.size());
+    // Deleted volumes may have gone higher: a drive refuses then, and create_volume() goes up.
+    if (report_.rebuilt)
+        t.change.epoch_floor = t.highest_epoch + std::min(kEpochLeap, ~nvme::Epoch{0} - t.highest_epoch);
+    return {};
+}
+
+void Manager::learn_clients(Takeover& t) {
+    std::map<nvme::ClientId, std::string> learnt;
+    std::set<std::string> names;
+    for (const auto& [id, name] : records_.clients) names.insert(name);
+    for (const nvme::VolumeId volume : t.touched) {
+        const nvme::VolumeRecord& record = records_.volumes.at(volume);
+        if (!records_.clients.contains(record.owner) && learnt[record.owner].empty() &&
+            names.insert(record.owner_name).second)
+            learnt[record.owner] = record.owner_name;
+        // Readers and writers are known by number alone: the number must not be given to somebody else.
+        if (record.writer != 0) learnt.try_emplace(record.writer);
+        for (std::uint32_t r = 0; r < record.reader_count; ++r) learnt.try_emplace(record.readers[r]);
+    }
+    for (const auto& [id, name] : learnt)
+        if (!records_.clients.contains(id)) t.change.put_clients.emplace_back(id, name);
+}
+
+Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
+    placement::ArrayMap map{};
+    map.version = version;
+    std::uint64_t largest = 1;
+    for (const Drive& drive : drives_) largest = std::max(largest, drive.identity.capacity_blocks);
+    for (Drive& drive : drives_) {
+        const std::uint32_t s = drive.port->slot();
+        if (s >= placement::kMaxSlots)
+            return error(Errc::kInvalidArgument, "SSD {} asks for slot {}; an array has slots 0 to {}",
+                         drive.identity.serial, s, placement::kMaxSlots - 1);
+        placement::Slot& slot = map.slots[s];
+        if (slot.state != placement::SlotState::kEmpty)
+            return error(Errc::kInvalidArgument, "SSD {} asks for slot {}, which another SSD has",
+                         drive.identity.serial, s);
+        slot.state = placement::SlotState::kIn;
+        slot.weight = static_cast<std::uint32_t>(
+            std::max<std::uint64_t>(1, drive.identity.capacity_blocks * 1000 / largest));
+        std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), slot.ssd_uuid);
+        map.slot_count = std::max(map.slot_count, s + 1);
+        drive.slot = s;
+    }
+    for (const auto& [id, record] : records_.volumes) {
+        std::uint32_t used = 0;
+        for (std::uint32_t s = 0; s < map.slot_count; ++s)
+            used += map.slots[s].state == placement::SlotState::kIn ? 1 : 0;
+        if (record.slot_count == map.slot_count && used == map.slot_count) continue;
+        return error(
+            Errc::kState,
+            "volume '{}' lies on an array of {} slots and {} SSDs are here; bring exactly its SSDs back",
+            record.name, record.slot_count, used);
+    }
+    GN_TRY(label_domains(map));
+    t.change.map = map;
+    records_.map = map;
+    return {};
+}
+
+/// By node; without the map's record as the volumes say that it was, which may be by SSD.
+Result<void> Manager::label_domains(placement::ArrayMap& map) const {
+    std::vector<std::string> nodes(map.slot_count);
+    for (const Drive& drive : drives_) nodes[drive.slot] = drive.identity.nic_address;
+    const nvme::VolumeRecord* misplaced = nullptr;
+    for (const bool by_node : {true, false}) {
+        if (by_node)
+            label_by_node(map, nodes);
+        else
+            label_by_ssd(map);
+        misplaced = nullptr;
+        for (const auto& [id, record] : records_.volumes)
+            if (record.domains_check != domains_check(map)) misplaced = &record;
+        if (misplaced == nullptr) return {};
+    }
+    return error(Errc::kState,
+                 "the records are lost, and volume '{}' was placed on SSDs that were divided among nodes in "
+                 "another way; name the nodes as before, in the same order, each with the SSDs that it had",
+                 misplaced->name);
+}
+
+std::uint32_t Manager::take_slots() {
+    std::uint32_t matched = 0;
+    for (Drive& drive : drives_) {
+        drive.slot = kNoSlot;
+        drive.older_slot = kNoSlot;
+        (drive.older.empty() ? drive.slot : drive.older_slot) = slot_of(drive.identity.uuid);
+        matched += drive.slot == kNoSlot ? 0 : 1;
+    }
+    return matched;
+}
+
+Result<void> Manager::plan_map(Takeover& t) {
+    if (records_.volumes.empty()) forgive_older();
+    for (const Drive& drive : drives_)
+        if (!drive.older.empty() && records_.map.version == 0)
+            return error(Errc::kState, "the records are lost, and {}", drive.older);
+    if (records_.map.version == 0) {
+        const std::uint64_t term = std::min<std::uint64_t>(*t.change.term, 0xFFFFFFFFu);
+        const std::uint64_t version = report_.new_array ? 1 : term << nvme::kVersionsPerTermShift;
+        if (version > nvme::kLastVersionOfRebuild)
+            return error(Errc::kNoSpace, "the array has used up its map versions");
+        return map_from_ports(t, static_cast<std::uint32_t>(version));
+    }
+    std::uint32_t in_map = 0;
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        in_map += records_.map.slots[s].state == placement::SlotState::kEmpty ? 0 : 1;
+    const std::uint32_t matched = take_slots();
+    if (matched == in_map && matched == drives_.size()) return {};
+    if (records_.volumes.empty()) {
+        if (records_.map.version == ~nvme::MapVersion{0})
+            return error(Errc::kNoSpace, "the array has used up its map versions");
+        for (const std::uint32_t s : missing_slots())
+            report_.warnings.push_back(
+                fmt::format("the SSD of slot {} ({}) is missing: there is no volume, so the array gets a "
+                            "new map without it; to have it in the map, bring it back and start again before "
+                            "a volume is created",
+                            s, uuid_text(records_.map.slots[s].ssd_uuid)));
+        return map_from_ports(t, records_.map.version + 1);
+    }
+    for (const Drive& drive : drives_)
+        if (!drive.older.empty() && matched == 0)
+            return error(Errc::kState, "there is no SSD that could be read: {}", drive.older);
+    for (const std::uint32_t s : missing_slots())
+        if (older_in(s) == nullptr)
+            report_.warnings.push_back(fmt::format(
+                "the SSD of slot {} ({}) is missing: volumes can be read, not changed, until it is back", s,
+                uuid_text(records_.map.slots[s].ssd_uuid)));
+    for (const Drive& drive : drives_)
+        if (drive.slot == kNoSlot && drive.older.empty())
+            report_.warnings.push_back(
+                fmt::format("SSD {} is a spare: slots are given out only while there is no volume",
+                            drive.identity.serial));
+    return {};
+}
+
+void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
+    for (const auto& [id, record] : records_.volumes)
+        live_[id].lease_end_ms = record.writer != 0 ? now_ms + options_.lease_ms : 0;
+    for (std::size_t d = 0; d < drives_.size(); ++d) {
+        Drive& drive = drives_[d];
+        if (drive.slot == kNoSlot) continue;
+        std::set<nvme::VolumeId> current;
+        for (const nvme::VolumeRecord& seen : t.seen[d]) {
+            const auto known = records_.volumes.find(seen.geometry.volume);
+            if (known == records_.volumes.end()) {
+                if (!read_only_.empty()) continue;  // when it can be stored
+                ++report_.repaired;
+                const Result<void> gone = remove_volume(drive, seen.geometry.volume);
+                if (!gone.ok()) drive.trouble = gone.error().message;
+            } else if (same_bytes(known->second, seen)) {
+                current.insert(seen.geometry.volume);
+            }
+        }
+        for (const auto& [id, record] : records_.volumes) {
+            if (current.contains(id)) continue;
+            // A deletion under way: purged here already, or finish_delete() marks and purges.
+            if ((record.flags & nvme::kVolumeDeleting) != 0) continue;
+            ++report_.repaired;
+            if (drive.slot == kNoSlot) break;  // it turned out to be older meanwhile
+            if (send(drive, record).ok())
+                current.insert(id);
+            else if (!records_.creating.contains(id))
+                drive.behind.insert(id);  // it may be in force without this drive
+        }
+        t.seen[d].clear();
+        for (const nvme::VolumeId id : current) t.seen[d].push_back(records_.volumes.at(id));
+    }
+    settle_live(t);
+    finish_start();
+}
+
+void Manager::settle_live(const Takeover& t) {
+    for (auto& [id, live] : live_) {
+        // A creation is in force when activate() has seen it on every drive and said so to the store. Any
+        // other change is in force when every drive has it. Of a slot whose drive is not here nobody knows:
+        // activate() settles the change when a grant from before this start has ended (ARRAY.md, rule 2).
+        live.in_force =
+            (records_.volumes.at(id).flags & nvme::kVolumeDeleting) == 0 && !records_.creating.contains(id);
+        for (std::size_t d = 0; d < drives_.size(); ++d)
+            if (drives_[d].slot != kNoSlot && !t.has(d, id)) live.in_force = false;
+        if (!missing_slots().empty()) live.in_force = false;
+    }
+}
+
+void Manager::finish_start() {
+    if (!read_only_.empty()) {
+        if (Result<void> map = activate_map(); !map.ok())
+            report_.warnings.push_back(fmt::format("the map is not in force: {}", map.error().message));
+        return;
+    }
+    std::vector<nvme::VolumeId> deleting;
+    for (const auto& [id, record] : records_.volumes)
+        if ((record.flags & nvme::kVolumeDeleting) != 0) deleting.push_back(id);
+    const std::set<nvme::VolumeId> creating = records_.creating;
+    for (const nvme::VolumeId id : deleting)
+        if (Result<void> gone = finish_delete(id); !gone.ok())
+            report_.warnings.push_back(
+                fmt::format("the deletion of VID {} waits: {}", id, gone.error().message));
+    for (const nvme::VolumeId id : creating)
+        if (std::find(deleting.begin(), deleting.end(), id) == deleting.end())
+            (void)activate(id).ok();  // or by tick()
+    if (Result<void> map = activate_map(); !map.ok())
+        report_.warnings.push_back(fmt::format("the map is not in force: {}", map.error().message));
+}
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,27 @@
+// manager_takeover.hpp: what Manager::start() gathers before it decides. Of manager_start.cpp and
+// manager_read_only.cpp.
+#pragma once
+
+#include "daemon/decisions/manager.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace gnstor::daemon {
+
+struct Manager::Takeover {
+    std::vector<std::vector<nvme::VolumeRecord>> seen;  ///< by index of drives_
+    std::vector<std::uint64_t> terms;  ///< by the same; 0: a drive that no daemon has spoken to
+    std::uint64_t newest_term = 0;
+    nvme::Epoch highest_epoch = 0;
+    bool store_empty = false;
+    std::set<nvme::VolumeId> touched;  ///< taken over from drives
+    Change change;                     ///< what will be stored before anything is sent
+
+    [[nodiscard]] bool has(std::size_t drive, nvme::VolumeId id) const {
+        return std::any_of(seen[drive].begin(), seen[drive].end(),
+                           [id](const nvme::VolumeRecord& r) { return r.geometry.volume == id; });
+    }
+};
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,257 @@
+// nvmf_ssd_port.cpp: vendor commands to one drive, over its admin queue.
+#include "daemon/decisions/nvmf_ssd_port.hpp"
+
+#include "nvmf/protocol/nqn.hpp"
+
+#include <gnstor/base/uuid.hpp>
+#include <gnstor/nvme/fencing.hpp>
+
+#include <cstring>
+#include <utility>
+
+namespace gnstor::daemon {
+namespace {
+
+constexpr std::size_t kListBatch = 128;
+constexpr std::uint32_t kVolumesMost = 65'535;       // VIDs but 0
+constexpr std::uint32_t kCountersTimeoutMs = 1'000;  // whoever looks on holds the daemon up
+
+/// The daemon's host id: fixed, so that all its queues belong to one host.
+nvmf::HostId admin_host_id() {
+    nvmf::HostId id{};
+    constexpr char kName[] = "gnstord-admin-00";
+    static_assert(sizeof kName == 17, "a host id has 16 bytes");
+    std::memcpy(id.data(), kName, id.size());
+    return id;
+}
+
+nvmf::HostOptions host_options(const SsdIdentity& ssd, std::uint32_t timeout_ms) {
+    nvmf::HostOptions options;
+    options.peer_address = ssd.nic_address;
+    options.service = ssd.service;
+    options.subsystem_nqn = ssd.subsystem_nqn;
+    options.host_nqn = std::string(nvmf::kAdminHostNqn);
+    options.host_id = admin_host_id();
+    options.keep_alive_ms =
+        0;  // a daemon that is suspended keeps its association; its term protects the drives
+    options.timeout_ms = timeout_ms;
+    options.io_queues = 1;
+    return options;
+}
+
+/// kState of an association says that it has ended; of a port it would say that the daemon was superseded.
+Error transport_error(Error e) {
+    if (e.code == Errc::kState) e.code = Errc::kIo;
+    return e;
+}
+
+/// A field of Identify, without the blanks or zeroes behind it.
+template <class Field>
+std::string text_of(const Field& field) {
+    std::string text(reinterpret_cast<const char*>(field), sizeof field);
+    text.resize(text.find_last_not_of(std::string_view(" \0", 2)) + 1);
+    return text;
+}
+
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+    return std::as_writable_bytes(std::span<T, 1>(&value, 1));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NvmfSsdPort>> NvmfSsdPort::connect(rdma::SoftNic& nic, std::uint32_t slot,
+                                                          const SsdIdentity& identity,
+                                                          NvmfSsdPortOptions options) {
+    std::unique_ptr<NvmfSsdPort> port = later(nic, slot, identity, std::move(options));
+    GN_TRY(port->ensure_connected());
+    return port;
+}
+
+std::unique_ptr<NvmfSsdPort> NvmfSsdPort::later(rdma::SoftNic& nic, std::uint32_t slot,
+                                                const SsdIdentity& identity, NvmfSsdPortOptions options) {
+    return std::unique_ptr<NvmfSsdPort>(new NvmfSsdPort(nic, slot, identity, std::move(options)));
+}
+
+Result<SsdIdentity> NvmfSsdPort::identify(rdma::SoftNic& nic, SsdIdentity where, std::uint32_t timeout_ms) {
+    GN_ASSIGN(const std::unique_ptr<nvmf::HostController> host,
+              nvmf::HostController::connect(nic, host_options(where, timeout_ms)));
+    GN_ASSIGN(const nvme::IdentifyController controller, host->identify_controller());
+    GN_ASSIGN(const nvme::IdentifyNamespace ns, host->identify_namespace());
+    static_assert(sizeof ns.nguid == sizeof where.uuid, "an NGUID holds a UUID");
+    std::memcpy(where.uuid.data(), ns.nguid, where.uuid.size());
+    where.serial = text_of(controller.sn);
+    where.capacity_blocks = ns.nsze;
+    return where;
+}
+
+Result<void> NvmfSsdPort::ensure_connected() {
+    if (options_.reachable && !options_.reachable()) {
+        host_.reset();
+        return error(Errc::kIo, "the node at {} does not answer; see its log, start it again",
+                     identity_.nic_address);
+    }
+    if (host_ && host_->connected()) return {};
+    host_.reset();
+    auto connected = nvmf::HostController::connect(nic_, host_options(identity_, options_.timeout_ms));
+    if (!connected.ok()) return transport_error(std::move(connected).error());
+    host_ = std::move(connected).value();
+    is_new_ = true;
+    // Whoever serves it may be another program than before. An SSD that does not say is served all the same.
+    const Result<nvme::IdentifyController> says = host_->identify_controller();
+    firmware_ = says.ok() ? text_of(says->fr) : std::string();
+    const Result<nvme::IdentifyNamespace> ns = host_->identify_namespace();
+    keeps_terms_ = ns.ok() && (ns->nsattr & nvme::kNsattrWriteProtected) == 0;
+    return {};
+}
+
+Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
+                                        std::span<std::byte> data, nvmf::Direction direction,
+                                        std::uint32_t cdw10, std::uint32_t cdw11) {
+    GN_TRY(ensure_connected());
+    // Whoever serves it may have another store than before: it is listed before its term is raised.
+    const bool raises = opcode != nvme::AdminOpcode::kVolumeList && opcode != nvme::kGrantAsk;
+    const auto unlisted = [&] {
+        return error(Errc::kIo, "SSD {} is connected anew and was not listed yet", identity_.subsystem_nqn);
+    };
+    if (raises && is_new_) return unlisted();
+    nvme::Command command{};
+    command.opcode = static_cast<std::uint8_t>(opcode);
+    command.flags = nvme::kFlagsSgl;
+    command.cdw10 = cdw10;
+    command.cdw11 = cdw11;
+    command.cdw14 = static_cast<std::uint32_t>(term);
+    command.cdw15 = static_cast<std::uint32_t>(term >> 32);
+    auto completion = host_->admin(command, data, direction);
+    if (!completion.ok() && !host_->connected()) {
+        // An association that the drive's process took with it when it was killed is known to be gone only
+        // now. Commands may be repeated (Manager::send): it gets this one once more.
+        GN_TRY(ensure_connected());
+        if (raises) return unlisted();
+        completion = host_->admin(command, data, direction);
+    }
+    if (!completion.ok()) return transport_error(completion.error());
+    if (nvme::ok(completion->result())) return completion->dw0;
+    return ssd_error(completion->result(), what, identity_.subsystem_nqn);
+}
+
+Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
+    std::vector<std::byte> buffer(sizeof(nvme::VolumeListHeader) + kListBatch * sizeof(nvme::VolumeRecord));
+    SsdVolumes list;
+    for (std::uint32_t first = 0;;) {
+        GN_ASSIGN(list.highest_deleted_epoch,
+                  send("VOLUME LIST", nvme::AdminOpcode::kVolumeList, term, buffer, nvmf::Direction::kToHost,
+                       first, static_cast<std::uint32_t>(buffer.size())));
+        nvme::VolumeListHeader header;
+        std::memcpy(&header, buffer.data(), sizeof header);
+        if (header.returned > kListBatch)
+            return error(Errc::kCorrupt, "{} lists {} volumes in room for {}", identity_.subsystem_nqn,
+                         header.returned, kListBatch);
+        // What an SSD says may be wrong: more than there are VIDs would never end.
+        if (header.total > kVolumesMost || (header.returned != 0 && first + header.returned > header.total))
+            return error(Errc::kCorrupt, "{} lists {} volumes from the {}th on, of {}; an SSD has at most {}",
+                         identity_.subsystem_nqn, header.returned, first, header.total, kVolumesMost);
+        list.term = header.term;
+        for (std::uint32_t i = 0; i < header.returned; ++i)
+            std::memcpy(&list.records.emplace_back(),
+                        buffer.data() + sizeof header + i * sizeof(nvme::VolumeRecord),
+                        sizeof(nvme::VolumeRecord));
+        first += header.returned;
+        if (header.returned != 0 && first < header.total) continue;
+        is_new_ = false;
+        return list;
+    }
+}
+
+Result<void> NvmfSsdPort::volume_add(std::uint64_t term, const nvme::VolumeRecord& record) {
+    nvme::VolumeRecord copy = record;
+    GN_TRY(send("VOLUME ADD", nvme::AdminOpcode::kVolumeAdd, term, bytes_of(copy), nvmf::Direction::kToDrive,
+                0, 0));
+    return {};
+}
+
+Result<void> NvmfSsdPort::volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) {
+    nvme::VolumeRecord copy = record;
+    GN_TRY(send("VOLUME CHMOD", nvme::AdminOpcode::kVolumeChmod, term, bytes_of(copy),
+                nvmf::Direction::kToDrive, 0, 0));
+    return {};
+}
+
+Result<void> NvmfSsdPort::volume_remove(std::uint64_t term, nvme::VolumeId volume) {
+    GN_TRY(
+        send("VOLUME DELETE", nvme::AdminOpcode::kVolumeDelete, term, {}, nvmf::Direction::kNone, volume, 0));
+    return {};
+}
+
+Result<std::uint32_t> NvmfSsdPort::grant_ask(std::uint64_t term) {
+    return send("GRANT ASK", nvme::kGrantAsk, term, {}, nvmf::Direction::kNone, 0, 0);
+}
+
+Result<void> NvmfSsdPort::map_set(std::uint64_t term, const nvme::MapSet& map, std::uint32_t nonce) {
+    nvme::MapSet copy = map;
+    GN_TRY(send("MAP SET", nvme::AdminOpcode::kMapSet, term, bytes_of(copy), nvmf::Direction::kToDrive, nonce,
+                0));
+    return {};
+}
+
+/// No connection is made for it: that may take long, and the next grant makes one.
+Result<nvme::SsdCountersLog> NvmfSsdPort::counters() {
+    if ((options_.reachable && !options_.reachable()) || host_ == nullptr || !host_->connected())
+        return error(Errc::kIo, "there is no connection to {} now", identity_.subsystem_nqn);
+    nvme::SsdCountersLog log{};
+    auto answered = host_->admin_checked("Get Log Page (counters)", nvme::counters_log_command(),
+                                         bytes_of(log), nvmf::Direction::kToHost, kCountersTimeoutMs);
+    if (!answered.ok()) return transport_error(answered.error());
+    if (log.version < nvme::kCountersLogVersion)
+        return error(Errc::kUnsupported, "{} has no counters of a version that this gnstord knows",
+                     identity_.subsystem_nqn);
+    return log;
+}
+
+std::string NvmfSsdPort::firmware() const {
+    return host_ != nullptr && host_->connected() ? firmware_ : std::string();
+}
+
+std::string firmware_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, const SsdInfo& ssd) {
+    for (const auto& port : ports)
+        if (Uuid{port->identity().uuid}.to_string() == ssd.uuid) return port->firmware();
+    return {};
+}
+
+SsdCounters counters_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, const SsdInfo& ssd) {
+    for (const auto& port : ports) {
+        if (Uuid{port->identity().uuid}.to_string() != ssd.uuid) continue;
+        const Result<nvme::SsdCountersLog> log = port->counters();
+        if (!log.ok()) return {};
+        return {{"reads", log->reads},
+                {"writes", log->writes},
+                {"flushes", log->flushes},
+                {"trims", log->trims},
+                {"write_zeroes", log->write_zeroes},
+                {"refused", log->refused},
+                {"media_errors", log->media_errors},
+                {"blocks_read", log->blocks_read},
+                {"blocks_written", log->blocks_written},
+                {"pages_programmed", log->pages_programmed},
+                {"gc_pages_copied", log->gc_pages_copied},
+                {"syncs", log->syncs},
+                {"scrubbed_pages", log->scrubbed_pages},
+                {"scrub_bad_pages", log->scrub_bad_pages},
+                {"bad_units", log->bad_units},
+                {"lost_blocks", log->lost_blocks},
+                {"doubtful_blocks", log->doubtful_blocks},
+                {"doubtful_volumes", log->doubtful_volumes},
+                {"doubtful_reads", log->doubtful_reads},
+                {"older_reads", log->older_reads},
+                {"young_units", log->young_units},
+                {"capsules", log->capsules},
+                {"connections_accepted", log->connections_accepted},
+                {"connections_refused", log->connections_refused},
+                {"connections_failed", log->connections_failed},
+                {"connections_disconnected", log->connections_disconnected},
+                {"keep_alive_expired", log->keep_alive_expired}};
+    }
+    return {};
+}
+
+}  // namespace gnstor::daemon

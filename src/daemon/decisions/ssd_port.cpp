@@ -1,0 +1,56 @@
+#include "daemon/decisions/ssd_port.hpp"
+
+namespace gnstor::daemon {
+
+Error ssd_error(nvme::Status status, std::string_view command, std::string_view ssd) {
+    Errc code = Errc::kInvalidArgument;
+    switch (status) {
+        case nvme::Status::kStaleTerm:
+            code = Errc::kState;
+            break;
+        case nvme::Status::kVolumeExists:
+            code = Errc::kExists;
+            break;
+        case nvme::Status::kNoSuchVolume:
+            code = Errc::kNotFound;
+            break;
+        case nvme::Status::kCapacityExceeded:
+            code = Errc::kNoSpace;
+            break;
+        case nvme::Status::kStaleEpoch:
+            code = Errc::kUnsupported;
+            break;
+        case nvme::Status::kAccessDenied:
+            code = Errc::kPermission;
+            break;
+        case nvme::Status::kTimedOut:
+            code = Errc::kTimedOut;
+            break;
+        case nvme::Status::kBusy:
+        case nvme::Status::kNotGranted:
+        case nvme::Status::kInternalError:
+        case nvme::Status::kAborted:
+        case nvme::Status::kQueueError:
+        case nvme::Status::kHostPathError:
+        case nvme::Status::kKeepAliveExpired:
+        case nvme::Status::kTransientTransportError:
+            code = Errc::kIo;
+            break;
+        default:
+            break;
+    }
+    const char* advice = "";
+    if (status == nvme::Status::kInvalidField || status == nvme::Status::kInvalidOpcode) {
+        // Fields that mean something since are reserved to an older firmware.
+        advice = "; is the program that serves it older than gnstord?";
+    } else if (status == nvme::Status::kCommandSequenceError) {
+        advice =
+            "; it takes no term so far above the newest that it has seen: start gnstord anew, whose log says "
+            "which term to give to 'gnstor ssd reset-term' on its store";
+    } else if (status == nvme::Status::kNotGranted) {
+        advice = "; it booted, or another gnstord asked it, since it was asked: it is asked again";
+    }
+    return error(code, "SSD {} answered {} with \"{}\"{}", ssd, command, nvme::status_name(status), advice);
+}
+
+}  // namespace gnstor::daemon

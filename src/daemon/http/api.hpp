@@ -1,0 +1,35 @@
+// api.hpp: gnstord's HTTP interface as a function from request to response: no sockets, no threads.
+//
+// openapi.json, built in, is the truth (routes.hpp). handle() may be called from any thread.
+#pragma once
+
+#include <gnstor/client/control_plane.hpp>
+
+#include "daemon/decisions/inspector.hpp"
+#include "daemon/http/http_service.hpp"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gnstor::daemon {
+
+class Api final : public HttpService {
+  public:
+    /// Both must outlive it.
+    Api(client::ControlPlane& control, Inspector& inspector);
+    ~Api() override;
+    Response handle(const Request& request, std::string_view token = {}) override;
+    [[nodiscard]] Response refuse(int status, std::string_view code, std::string_view message) override;
+    /// The document: JSON text.
+    [[nodiscard]] static std::string_view openapi();
+    /// operationIds that have a handler, for the test that compares them with the document.
+    [[nodiscard]] std::vector<std::string> operations() const;
+
+  private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,74 @@
+#include "daemon/http/array_address.hpp"
+
+#include "daemon/http/token_file.hpp"
+
+#include <charconv>
+
+namespace gnstor::daemon {
+namespace {
+
+constexpr std::string_view kUnix = "unix:", kHttp = "http://";
+
+bool is_host_letter(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
+}
+
+}  // namespace
+
+Result<ArrayAddress> parse_host_port(std::string_view text, bool any_port) {
+    const auto wrong = [&] {
+        return error(Errc::kInvalidArgument,
+                     "'{}' is not HOST:PORT, as 127.0.0.1:8470, storage1:8470 or [fd00::1]:8470", text);
+    };
+    const auto colon = text.rfind(':');
+    if (colon == std::string_view::npos) return wrong();
+    ArrayAddress out;
+    std::string_view host = text.substr(0, colon);
+    const std::string_view port = text.substr(colon + 1);
+    const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+    if (bracketed) host = host.substr(1, host.size() - 2);
+    for (const char c : host)
+        if (!is_host_letter(c) && !(bracketed && (c == ':' || c == '%'))) return wrong();
+    const auto [end, failed] = std::from_chars(port.data(), port.data() + port.size(), out.port);
+    if (host.empty() || failed != std::errc() || end != port.data() + port.size() || port.empty())
+        return wrong();
+    if (out.port == 0 && !any_port) return wrong();
+    out.host = host;
+    return out;
+}
+
+Result<ArrayAddress> parse_array_address(std::string_view text) {
+    if (text.substr(0, kUnix.size()) == kUnix && text.size() > kUnix.size()) {
+        ArrayAddress out;
+        out.socket = std::string(text.substr(kUnix.size()));
+        return out;
+    }
+    if (text.substr(0, kHttp.size()) == kHttp) {
+        std::string_view rest = text.substr(kHttp.size());
+        if (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
+        return parse_host_port(rest, false);
+    }
+    return error(Errc::kInvalidArgument,
+                 "'{}' names no array; write unix:PATH of its socket, or http://HOST:PORT of its gnstord",
+                 text);
+}
+
+Result<HttpClientOptions> client_options(std::string_view array, const std::filesystem::path& token_file) {
+    GN_ASSIGN(const ArrayAddress where, parse_array_address(array));
+    HttpClientOptions options;
+    options.socket = where.socket;
+    if (!where.socket.empty()) return options;
+    options.host = where.host;
+    options.port = where.port;
+    const Result<std::string> token = read_token(token_file);
+    if (!token.ok())
+        return error(
+            token.error().code,
+            "{} wants a token: {}; copy the daemon's token file (gnstord.token in its folder) and name "
+            "it with --token-file",
+            array, token.error().message);
+    options.token = *token;
+    return options;
+}
+
+}  // namespace gnstor::daemon

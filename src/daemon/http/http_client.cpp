@@ -1,0 +1,256 @@
+#include "daemon/http/http_client.hpp"
+
+#include "daemon/http/api_json.hpp"
+#include "daemon/http/json_schema.hpp"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <httplib.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace gnstor::daemon {
+namespace {
+
+using nlohmann::json;
+
+std::string escaped(const std::string& name) {
+    std::string out;
+    for (const char c : name) {
+        const auto u = static_cast<unsigned char>(c);
+        if (std::isalnum(u) != 0 || c == '.' || c == '_' || c == '-')
+            out += c;
+        else
+            out += fmt::format("%{:02X}", static_cast<unsigned>(u));
+    }
+    return out;
+}
+
+/// Why nobody could be reached at a Unix socket, and what to do.
+std::string why_unreachable(const std::filesystem::path& socket) {
+    const std::string where = socket.string();
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (where.size() >= sizeof(address.sun_path))
+        return fmt::format("the socket path {} has {} characters; a Unix socket takes {}", where,
+                           where.size(), sizeof(address.sun_path) - 1);
+    struct stat info {};
+    if (::stat(where.c_str(), &info) != 0)
+        return errno == EACCES
+                   ? fmt::format("{} cannot be looked at: not yours", where)
+                   : fmt::format("gnstord does not answer: there is no socket {}; 'gnstor up' starts one",
+                                 where);
+    if (!S_ISSOCK(info.st_mode)) return fmt::format("{} is not a socket; see --dir and --socket", where);
+    std::memcpy(address.sun_path, where.c_str(), where.size());
+    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int failed =
+        ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
+    ::close(probe);
+    if (failed == ECONNREFUSED)
+        return fmt::format(
+            "gnstord does not answer: the socket {} is stale, its gnstord was killed; 'gnstor up' starts it "
+            "again with all that was acknowledged",
+            where);
+    if (failed == EACCES || failed == EPERM)
+        return fmt::format("the socket {} belongs to another user's gnstord", where);
+    return fmt::format("gnstord at {} ended the connection without an answer; ask again", where);
+}
+
+/// Keeps SIGPIPE from this thread: httplib sends without MSG_NOSIGNAL, and a daemon that closed its
+/// connection must not end its client's process. What the process does with that signal otherwise is its own
+/// affair.
+class NoSigpipe {
+  public:
+    NoSigpipe() {
+        ::sigemptyset(&pipe_);
+        ::sigaddset(&pipe_, SIGPIPE);
+        ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+    }
+    ~NoSigpipe() {
+        const timespec at_once{};
+        if (::sigismember(&before_, SIGPIPE) == 0)  // else one that waits may be another's
+            while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+            }
+        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+    NoSigpipe(const NoSigpipe&) = delete;
+    NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+  private:
+    sigset_t pipe_{}, before_{};
+};
+
+}  // namespace
+
+struct HttpControlPlane::Impl {
+    explicit Impl(const HttpClientOptions& o)
+        : options(o), where(o.socket.empty() ? fmt::format("{}:{}", o.host, o.port) : o.socket.string()) {}
+    const HttpClientOptions options;
+    const std::string where;
+    std::mutex mutex;  // guards everything below
+    std::map<nvme::VolumeId, std::string>
+        names;  // of volumes seen: resources are named, the interface numbers them
+
+    template <class Send>
+    Result<json> ask(Send send);
+    Result<std::string> name_of(HttpControlPlane& self, nvme::VolumeId volume);
+    void remember(const nvme::VolumeRecord& record) {
+        const std::scoped_lock lock(mutex);
+        names[record.geometry.volume] = record.name;
+    }
+};
+
+template <class Send>
+Result<json> HttpControlPlane::Impl::ask(Send send) {
+    // A client a request: a connection that the server closed meanwhile is then never used again.
+    httplib::Client client(options.socket.empty() ? options.host : options.socket.string(),
+                           options.socket.empty() ? options.port : 80);
+    if (!options.socket.empty()) client.set_address_family(AF_UNIX);
+    if (!options.token.empty()) client.set_bearer_token_auth(options.token.c_str());
+    client.set_connection_timeout(options.deadline);
+    client.set_read_timeout(options.deadline);
+    client.set_write_timeout(options.deadline);
+    const NoSigpipe guard;
+    const auto started = std::chrono::steady_clock::now();
+    const httplib::Result answer = send(client);
+    if (!answer) {
+        // A daemon that dies with the connection open is a failed read too, but not a late one.
+        const bool slow = answer.error() == httplib::Error::Read &&
+                          std::chrono::steady_clock::now() - started >= options.deadline;
+        if (!slow && !options.socket.empty()) return error(Errc::kIo, "{}", why_unreachable(options.socket));
+        return error(slow ? Errc::kTimedOut : Errc::kIo,
+                     "gnstord does not answer at {} ({}); is it running? 'gnstor up' starts one", where,
+                     httplib::to_string(answer.error()));
+    }
+    const bool text = answer->get_header_value("Content-Type").rfind("text/plain", 0) == 0;
+    if (text && answer->status == 200) return json(answer->body);
+    Result<json> body = parse_json(answer->body);
+    if (!body.ok())
+        return error(Errc::kCorrupt, "what answers at {} is not gnstord: {}", where, body.error().message);
+    if (answer->status / 100 == 2) return body;
+    try {
+        const json& e = body->at("error");
+        return Error{errc_from_name(e.at("code").get<std::string>()), e.at("message").get<std::string>()};
+    } catch (const json::exception&) {
+        return error(Errc::kCorrupt, "what answers at {} is not gnstord: status {} without an error", where,
+                     answer->status);
+    }
+}
+
+HttpControlPlane::HttpControlPlane(const HttpClientOptions& options)
+    : impl_(std::make_unique<Impl>(options)) {}
+HttpControlPlane::~HttpControlPlane() = default;
+
+Result<json> HttpControlPlane::get(const std::string& target) {
+    return impl_->ask([&](httplib::Client& c) { return c.Get(target.c_str()); });
+}
+Result<json> HttpControlPlane::post(const std::string& target, const json& body) {
+    return impl_->ask([&](httplib::Client& c) {
+        return c.Post(target.c_str(), body.dump(-1, ' ', false, json::error_handler_t::replace),
+                      "application/json");
+    });
+}
+Result<json> HttpControlPlane::del(const std::string& target) {
+    return impl_->ask([&](httplib::Client& c) { return c.Delete(target.c_str()); });
+}
+
+Result<std::string> HttpControlPlane::Impl::name_of(HttpControlPlane& self, nvme::VolumeId volume) {
+    {
+        const std::scoped_lock lock(mutex);
+        if (const auto known = names.find(volume); known != names.end()) return known->second;
+    }
+    GN_ASSIGN(const std::vector<nvme::VolumeRecord> all, self.list_volumes());
+    for (const nvme::VolumeRecord& record : all)
+        if (record.geometry.volume == volume) return std::string(record.name);
+    return error(Errc::kNotFound, "there is no volume with VID {}", volume);
+}
+
+Result<client::ClientIdentity> HttpControlPlane::register_client(const std::string& name) {
+    GN_ASSIGN(const json answer, post("/v1/clients", {{"name", name}}));
+    return client_from_json(answer);
+}
+
+Result<client::ArrayView> HttpControlPlane::array() {
+    GN_ASSIGN(const json answer, get("/v1/array"));
+    return array_from_json(answer);
+}
+
+Result<nvme::VolumeRecord> HttpControlPlane::create_volume(nvme::ClientId client,
+                                                           const client::CreateVolume& request) {
+    GN_ASSIGN(const json answer, post("/v1/volumes", {{"client", client},
+                                                      {"name", request.name},
+                                                      {"capacity_bytes", request.capacity_bytes},
+                                                      {"chunk_bytes", request.chunk_bytes},
+                                                      {"replicas", request.replicas},
+                                                      {"any_writer", request.any_writer}}));
+    GN_ASSIGN(const nvme::VolumeRecord record, volume_from_json(answer));
+    impl_->remember(record);
+    return record;
+}
+
+Result<client::OpenedVolume> HttpControlPlane::open_volume(nvme::ClientId client, const std::string& name,
+                                                           client::OpenMode mode) {
+    const char* word = mode == client::OpenMode::kWrite ? "write" : "read";
+    GN_ASSIGN(const json answer,
+              post("/v1/volumes/" + escaped(name) + "/open", {{"client", client}, {"mode", word}}));
+    if (!answer.contains("volume") || !answer.contains("lease_ms") ||
+        !answer.at("lease_ms").is_number_unsigned())
+        return error(Errc::kCorrupt, "the answer is not one of gnstord's: an opening without a lease");
+    GN_ASSIGN(const nvme::VolumeRecord record, volume_from_json(answer.at("volume")));
+    impl_->remember(record);
+    return client::OpenedVolume{record, mode, answer.at("lease_ms").get<std::uint64_t>()};
+}
+
+Result<std::uint64_t> HttpControlPlane::renew_lease(nvme::ClientId client, nvme::VolumeId volume,
+                                                    nvme::Epoch epoch) {
+    GN_ASSIGN(const std::string name, impl_->name_of(*this, volume));
+    GN_ASSIGN(const json answer, post("/v1/volumes/" + escaped(name) + "/renew",
+                                      {{"client", client}, {"epoch", epoch}, {"volume", volume}}));
+    if (!answer.contains("lease_ms") || !answer.at("lease_ms").is_number_unsigned())
+        return error(Errc::kCorrupt, "the answer is not one of gnstord's: a renewal without a lease");
+    return answer.at("lease_ms").get<std::uint64_t>();
+}
+
+Result<void> HttpControlPlane::release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
+                                              std::uint64_t byte_length) {
+    GN_ASSIGN(const std::string name, impl_->name_of(*this, volume));
+    json body{{"client", client}, {"epoch", epoch}, {"volume", volume}};
+    if (byte_length != ~0ull) body["byte_length"] = byte_length;
+    GN_TRY(post("/v1/volumes/" + escaped(name) + "/release", body));
+    return {};
+}
+
+Result<void> HttpControlPlane::share_volume(nvme::ClientId owner, const std::string& name,
+                                            nvme::ClientId reader) {
+    json body{{"client", owner}};
+    if (reader != 0) body["reader"] = reader;
+    GN_TRY(post("/v1/volumes/" + escaped(name) + "/share", body));
+    return {};
+}
+
+Result<void> HttpControlPlane::delete_volume(nvme::ClientId owner, const std::string& name) {
+    GN_TRY(del(fmt::format("/v1/volumes/{}?client={}", escaped(name), owner)));
+    return {};
+}
+
+Result<std::vector<nvme::VolumeRecord>> HttpControlPlane::list_volumes() {
+    GN_ASSIGN(const json answer, get("/v1/volumes"));
+    if (!answer.contains("volumes") || !answer.at("volumes").is_array())
+        return error(Errc::kCorrupt, "the answer is not one of gnstord's: a list without volumes");
+    std::vector<nvme::VolumeRecord> all;
+    for (const json& value : answer.at("volumes")) {
+        GN_ASSIGN(const nvme::VolumeRecord record, volume_from_json(value));
+        impl_->remember(record);
+        all.push_back(record);
+    }
+    return all;
+}
+
+}  // namespace gnstor::daemon

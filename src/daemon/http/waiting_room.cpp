@@ -1,0 +1,318 @@
+#include "daemon/http/waiting_room.hpp"
+
+#include "daemon/http/http_answer.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <tuple>
+
+namespace gnstor::daemon {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kDrainBytes = 16 * kMaxBodyBytes;
+constexpr auto kDrainTime = 1000ms;
+constexpr auto kLeaveTime = 2000ms;   // for answers that are on their way when the server stops
+constexpr auto kAcceptPause = 100ms;  // where a connection cannot be taken, and stays in the queue
+constexpr int kAcceptsAtOnce = 64;    // before the others are looked at again
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+
+bool try_again() {
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+}  // namespace
+
+WaitingRoom::WaitingRoom(const WaitingRoomOptions& options, Host host)
+    : options_(options),
+      keep_alive_(fmt::format("timeout={}, max={}",
+                              std::max<long long>(1, options.idle / std::chrono::seconds(1)),
+                              options.requests)),
+      host_(std::move(host)),
+      places_(std::max<std::size_t>(options.places, 1)) {
+    polled_.reserve(places_.size() + 2);
+    polled_places_.reserve(places_.size());
+}
+
+WaitingRoom::~WaitingRoom() {
+    stop();
+    if (wake_ >= 0) ::close(wake_);
+}
+
+Result<void> WaitingRoom::start(int listener) {
+    listener_ = listener;
+    wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    const int flags = ::fcntl(listener, F_GETFL);
+    if (wake_ < 0 || flags < 0 || ::fcntl(listener, F_SETFL, flags | O_NONBLOCK) != 0)
+        return error(Errc::kIo, "the HTTP server cannot wait for connections: {}", std::strerror(errno));
+    thread_ = std::thread([this] { run(); });
+    return {};
+}
+
+void WaitingRoom::give_back(std::size_t place, std::optional<Response> response) {
+    {
+        const std::scoped_lock lock(mutex_);
+        given_back_.emplace_back(place, std::move(response));
+    }
+    (void)::eventfd_write(wake_, 1);
+}
+
+void WaitingRoom::stop() {
+    if (!thread_.joinable()) return;
+    {
+        const std::scoped_lock lock(mutex_);
+        stop_ = true;
+    }
+    (void)::eventfd_write(wake_, 1);
+    thread_.join();
+}
+
+void WaitingRoom::run() {
+    for (;;) {
+        wait();  // first: what came while nobody looked counts before its deadline does
+        take_back();
+        end_overdue();
+        if (leaving_ && empty()) return;
+    }
+}
+
+bool WaitingRoom::empty() const {
+    return std::all_of(places_.begin(), places_.end(),
+                       [](const Place& place) { return place.stage == Stage::kFree; });
+}
+
+void WaitingRoom::take_back() {
+    std::vector<std::pair<std::size_t, std::optional<Response>>> taken;
+    bool stop = false;
+    {
+        const std::scoped_lock lock(mutex_);
+        taken.swap(given_back_);
+        stop = stop_;
+    }
+    if (stop && !leaving_) leave();
+    for (const auto& [index, response] : taken) {
+        Place& place = places_[index];
+        if (response)
+            begin_answer(place, *response);
+        else
+            end(place);
+    }
+}
+
+void WaitingRoom::leave() {
+    leaving_ = true;
+    ::shutdown(listener_, SHUT_RDWR);  // who comes now is told so by the kernel
+    for (Place& place : places_) {
+        if (place.stage == Stage::kReading || place.stage == Stage::kDraining) end(place);
+        if (place.stage == Stage::kAnswering) place.until = std::min(place.until, Clock::now() + kLeaveTime);
+    }
+}
+
+void WaitingRoom::end_overdue() {
+    const Clock::time_point now = Clock::now();
+    for (Place& place : places_) {
+        if (place.stage == Stage::kFree || place.stage == Stage::kServing || now < place.until) continue;
+        if (place.stage == Stage::kReading && !place.in.empty())
+            refuse(place, {408, "timed_out", "the request did not come whole in time"});
+        else
+            end(place);
+    }
+}
+
+void WaitingRoom::wait() {
+    const bool accepts = !leaving_ && Clock::now() >= accept_from_;
+    Clock::time_point until = Clock::now() + 60s;
+    if (!leaving_ && !accepts) until = std::min(until, accept_from_);
+    polled_.assign({{wake_, POLLIN, 0}, {accepts ? listener_ : -1, POLLIN, 0}});
+    polled_places_.clear();
+    for (const Place& place : places_) {
+        if (place.stage == Stage::kFree || place.stage == Stage::kServing) continue;
+        const short events = place.stage == Stage::kAnswering ? POLLOUT : POLLIN;
+        polled_.push_back({place.fd, events, 0});
+        polled_places_.push_back(static_cast<std::size_t>(&place - places_.data()));
+        until = std::min(until, place.until);
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+    if (::poll(polled_.data(), polled_.size(), static_cast<int>(std::max<long long>(0, left.count()))) <= 0)
+        return;
+    eventfd_t woken = 0;
+    if (polled_[0].revents != 0) (void)::eventfd_read(wake_, &woken);
+    for (std::size_t i = 2; i < polled_.size(); ++i) {
+        if (polled_[i].revents == 0) continue;
+        Place& place = places_[polled_places_[i - 2]];
+        switch (place.stage) {
+            case Stage::kReading:
+                receive(place);
+                break;
+            case Stage::kAnswering:
+                send(place);
+                break;
+            case Stage::kDraining:
+                drain(place);
+                break;
+            case Stage::kFree:
+            case Stage::kServing:
+                break;
+        }
+    }
+    // Last: what has come of others' requests counts before one of them has to make place.
+    if (polled_[1].revents != 0) accept_some();
+}
+
+void WaitingRoom::accept_some() {
+    bool tried = false;
+    for (int i = 0; i < kAcceptsAtOnce; ++i) {
+        const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EINTR || errno == ECONNABORTED) continue;
+            if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+            if (errno == EMFILE && !std::exchange(tried, true) && make_place()) continue;
+            accept_from_ = Clock::now() + kAcceptPause;
+            return;
+        }
+        const auto is_free = [](const Place& place) { return place.stage == Stage::kFree; };
+        auto place = std::find_if(places_.begin(), places_.end(), is_free);
+        if (place == places_.end() && make_place())
+            place = std::find_if(places_.begin(), places_.end(), is_free);
+        if (place == places_.end()) {
+            turn_away(fd);
+            continue;
+        }
+        tried = false;
+        place->fd = fd;
+        begin_request(*place);
+        receive(*place);  // often it is there already
+    }
+}
+
+bool WaitingRoom::make_place() {
+    // Each turn takes one from among those that wait.
+    while (Place* const place = longest_waiting()) {
+        if (place->stage == Stage::kReading) receive(*place);  // its request may have come meanwhile
+        if (place->stage == Stage::kReading || place->stage == Stage::kDraining) end(*place);
+        if (place->stage == Stage::kFree) return true;
+    }
+    return false;
+}
+
+WaitingRoom::Place* WaitingRoom::longest_waiting() {
+    Place* found = nullptr;
+    const auto order = [](const Place& place) {
+        return std::tuple(place.stage != Stage::kDraining, place.since);
+    };
+    for (Place& place : places_)
+        if (place.stage == Stage::kReading || place.stage == Stage::kDraining)
+            if (found == nullptr || order(place) < order(*found)) found = &place;
+    return found;
+}
+
+void WaitingRoom::turn_away(int fd) const {
+    const std::string answer =
+        http_answer(host_.refuse({503, "busy", "too many connections at once; try again"}), true, "");
+    // Whoever does not take it at once has not read anything: its buffer is empty.
+    (void)!::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::shutdown(fd, SHUT_RDWR);
+    ::close(fd);
+}
+
+void WaitingRoom::begin_request(Place& place) {
+    place.stage = Stage::kReading;
+    place.framing = {};
+    place.continued = false;
+    place.since = Clock::now();
+    place.until = place.since + (place.in.empty() ? options_.idle : options_.request);
+    if (!place.in.empty()) look(place);  // it came with the one before
+}
+
+void WaitingRoom::receive(Place& place) {
+    const ssize_t n = ::recv(place.fd, piece_.data(), piece_.size(), MSG_DONTWAIT);
+    if (n < 0 && try_again()) return;
+    if (n < 0 || (n == 0 && place.in.empty())) return end(place);
+    if (n == 0) return refuse(place, {400, "invalid_argument", "not all of the request came"});
+    if (place.in.empty()) place.until = Clock::now() + options_.request;
+    place.in.append(piece_.data(), static_cast<std::size_t>(n));
+    look(place);
+}
+
+void WaitingRoom::look(Place& place) {
+    const RequestFraming::State state = place.framing.look(place.in);
+    if (state == RequestFraming::State::kRefused) return refuse(place, place.framing.refusal());
+    if (state == RequestFraming::State::kMore) {
+        if (!place.framing.wants_continue() || std::exchange(place.continued, true)) return;
+        // All that was sent before has gone: so few bytes fit, or nobody reads.
+        if (::send(place.fd, kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
+            static_cast<ssize_t>(kContinue.size()))
+            end(place);
+        return;
+    }
+    Request request = place.framing.request();
+    request.body = place.in.substr(place.framing.head_bytes(), place.framing.body_bytes());
+    place.in.erase(0, place.framing.head_bytes() + place.framing.body_bytes());
+    place.more = ++place.asked < options_.requests && place.framing.keeps_connection();
+    place.stage = Stage::kServing;
+    host_.serve(static_cast<std::size_t>(&place - places_.data()), std::move(request));
+}
+
+void WaitingRoom::refuse(Place& place, const HttpRefusal& refusal) {
+    place.more = false;
+    begin_answer(place, host_.refuse(refusal));
+}
+
+void WaitingRoom::begin_answer(Place& place, const Response& response) {
+    place.stage = Stage::kAnswering;
+    place.out = http_answer(response, place.framing.answer_has_body(),
+                            place.more ? std::string_view(keep_alive_) : "");
+    place.sent = 0;
+    place.until = Clock::now() + (leaving_ ? std::min<std::chrono::milliseconds>(options_.answer, kLeaveTime)
+                                           : options_.answer);
+    send(place);
+}
+
+void WaitingRoom::send(Place& place) {
+    while (place.sent < place.out.size()) {
+        const ssize_t n = ::send(place.fd, place.out.data() + place.sent, place.out.size() - place.sent,
+                                 MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && try_again()) return;
+        if (n < 0) return end(place);
+        place.sent += static_cast<std::size_t>(n);
+    }
+    place.out = {};
+    if (leaving_) return end(place);
+    if (place.more) return begin_request(place);
+    begin_draining(place);
+}
+
+// A sender that still writes may miss the answer where the connection is cut: what comes is taken for a
+// moment, and a bounded amount of it.
+void WaitingRoom::begin_draining(Place& place) {
+    ::shutdown(place.fd, SHUT_WR);
+    place.stage = Stage::kDraining;
+    place.in = {};
+    place.since = Clock::now();
+    place.until = place.since + kDrainTime;
+}
+
+void WaitingRoom::drain(Place& place) {
+    const ssize_t n = ::recv(place.fd, piece_.data(), piece_.size(), MSG_DONTWAIT);
+    if (n < 0 && try_again()) return;
+    if (n > 0) place.drained += static_cast<std::size_t>(n);
+    if (n <= 0 || place.drained >= kDrainBytes) end(place);
+}
+
+void WaitingRoom::end(Place& place) {
+    ::shutdown(place.fd, SHUT_RDWR);
+    ::close(place.fd);
+    place = Place{};
+}
+
+}  // namespace gnstor::daemon

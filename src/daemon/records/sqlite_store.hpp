@@ -1,0 +1,46 @@
+// sqlite_store.hpp: the daemon's records in an SQLite file (ARRAY.md, rule 1).
+//
+// Invariants
+//   * schema version in user_version, "GNSt" in application_id: another program's file, and one of a newer
+//   gnstord, are refused;
+//   * write-ahead log, synchronous = FULL: what save() acknowledged survives a kill and a power cut;
+//   * the file is locked while it is open: a second gnstord on it is refused;
+//   * each row has a checksum; a damaged file is refused, never repaired in silence; with `quarantine` it is
+//     set aside (name + ".damaged-<n>") and an empty one begun, which the Manager then fills from the drives.
+// One thread at a time.
+#pragma once
+
+#include "daemon/records/records.hpp"
+
+#include <filesystem>
+#include <memory>
+
+namespace gnstor::daemon {
+
+inline constexpr int kStoreSchema = 5;
+/// Its usual name, beside the stores of the SSDs.
+inline constexpr char kRecordsFile[] = "records.db";
+
+struct SqliteStoreOptions {
+    std::filesystem::path file;
+    bool quarantine = false;
+};
+
+class SqliteRecordStore final : public RecordStore {
+  public:
+    /// Opens the file, or makes it where there is none.
+    static Result<std::unique_ptr<SqliteRecordStore>> open(const SqliteStoreOptions& options);
+    ~SqliteRecordStore() override;
+
+    Result<Records> load() override;
+    Result<void> save(const Change& change) override;
+    /// Where a damaged file went; empty: nowhere.
+    [[nodiscard]] const std::filesystem::path& quarantined() const;
+
+  private:
+    struct Impl;
+    explicit SqliteRecordStore(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gnstor::daemon
