@@ -1,7 +1,7 @@
 // deengine_check.cpp: CommandCheck::run() on reads, for arrays of few and of many slots, and for working sets
 // that the chunks' ownership is remembered of or not.
 #include "deengine.hpp"
-#include "deengine/command_check.hpp"
+#include "deengine/front/command_check.hpp"
 
 #include <gnstor/base/hash.hpp>
 

@@ -5,7 +5,7 @@
 // a flat table can be (a drive holds only some chunks of a volume, and its table would have holes for the
 // others). Every order is random over all keys, so that nearly every access misses every cache.
 #include "deengine.hpp"
-#include "deengine/block_map.hpp"
+#include "deengine/map/block_map.hpp"
 
 #include <gnstor/base/hash.hpp>
 

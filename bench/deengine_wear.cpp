@@ -5,9 +5,9 @@
 // flash below. Every promised block is mapped and blocks are overwritten uniformly at random, one command
 // after the other, each with its poll: a pause is a command's whole time until both have returned.
 #include "deengine.hpp"
-#include "deengine/greedy_curve.hpp"
-#include "deengine/shard.hpp"
-#include "deengine/shard_room.hpp"
+#include "deengine/shard/greedy_curve.hpp"
+#include "deengine/shard/shard.hpp"
+#include "deengine/shard/shard_room.hpp"
 #include "null_flash.hpp"
 
 #include <gnstor/base/hash.hpp>

@@ -11,7 +11,7 @@
 #include <gnstor/nvme/vendor.hpp>
 
 #include "deengine/flash.hpp"
-#include "deengine/grant.hpp"
+#include "deengine/front/grant.hpp"
 #include "deengine/mutation.hpp"
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // bijection_test.cpp: nothing of a key is lost between it and its slot.
-#include "deengine/bijection.hpp"
+#include "deengine/map/bijection.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

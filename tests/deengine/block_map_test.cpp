@@ -1,5 +1,5 @@
 // block_map_test.cpp: the exact cuckoo map against a plain map, at every load it may meet and beyond.
-#include "deengine/block_map.hpp"
+#include "deengine/map/block_map.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // whole and once; a damaged one is refused, never believed.
 #include <gtest/gtest.h>
 
-#include "deengine/checkpoint_load.hpp"
+#include "deengine/log/checkpoint_load.hpp"
 #include "deengine/sim/medium.hpp"
 
 #include <chrono>

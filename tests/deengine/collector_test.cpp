@@ -2,9 +2,9 @@
 // lost, what it costs, what no single write waits for, and what becomes of pages that rot.
 #include <gtest/gtest.h>
 
-#include "deengine/block_map.hpp"
 #include "deengine/full_drive.hpp"
-#include "deengine/greedy_curve.hpp"
+#include "deengine/map/block_map.hpp"
+#include "deengine/shard/greedy_curve.hpp"
 
 #include <algorithm>
 

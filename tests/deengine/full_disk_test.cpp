@@ -1,8 +1,8 @@
 // A sparse store on a disk without room. Reads are served, refused changes change nothing, and volumes can be
 // deleted. A mount waits for room and programs nothing meanwhile. The drive takes writes again, without a
 // restart, as soon as the disk has room.
+#include "deengine/log/unit_pool.hpp"
 #include "deengine/two_volumes.hpp"
-#include "deengine/unit_pool.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::deengine::test::full_disk_test {

@@ -1,9 +1,9 @@
 // full_drive.hpp: a drive filled to its promise, and what each of its blocks must hold.
 #pragma once
 
+#include "deengine/log/unit_pool.hpp"
 #include "deengine/rig.hpp"
-#include "deengine/shard_room.hpp"
-#include "deengine/unit_pool.hpp"
+#include "deengine/shard/shard_room.hpp"
 #include "support/seed.hpp"
 
 #include <vector>

@@ -2,7 +2,7 @@
 // nothing in them is needed.
 #include <gtest/gtest.h>
 
-#include "deengine/journal_index.hpp"
+#include "deengine/log/journal_index.hpp"
 #include "deengine/sim/medium.hpp"
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 // lost_records_test.cpp: a process was killed, and records of what it had written are lost in both copies:
 // what was acknowledged never reads as zeroes, or as an older version, in silence.
-#include "deengine/journal.hpp"
+#include "deengine/log/journal.hpp"
 #include "deengine/volume_rig.hpp"
 
 #include <vector>

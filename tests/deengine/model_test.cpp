@@ -5,7 +5,7 @@
 // of its contents. It knows nothing of pages, buckets or units.
 #include <gtest/gtest.h>
 
-#include "deengine/order.hpp"
+#include "deengine/map/order.hpp"
 #include "deengine/rig.hpp"
 #include "support/seed.hpp"
 

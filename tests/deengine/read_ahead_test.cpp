@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "deengine/ram_flash.hpp"
-#include "deengine/shard.hpp"
+#include "deengine/shard/shard.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -3,9 +3,9 @@
 // at.
 #include <gtest/gtest.h>
 
-#include "deengine/order.hpp"
-#include "deengine/shard.hpp"
-#include "deengine/shard_room.hpp"
+#include "deengine/map/order.hpp"
+#include "deengine/shard/shard.hpp"
+#include "deengine/shard/shard_room.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "deengine/block_map.hpp"
-#include "deengine/journal.hpp"
-#include "deengine/shard.hpp"
+#include "deengine/log/journal.hpp"
+#include "deengine/map/block_map.hpp"
+#include "deengine/shard/shard.hpp"
 #include "deengine/sim/medium.hpp"
 
 #include <map>

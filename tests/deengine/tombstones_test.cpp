@@ -1,5 +1,5 @@
 // tombstones_test.cpp: intervals against a plain map from key to order, key by key.
-#include "deengine/tombstones.hpp"
+#include "deengine/map/tombstones.hpp"
 
 #include <gtest/gtest.h>
 #include <gnstor/base/hash.hpp>

@@ -1,6 +1,6 @@
 // unit_pool_test.cpp: a pool over a flash that keeps NAND's rules, under random streams, failures and groups,
 // against a plain account of every page.
-#include "deengine/unit_pool.hpp"
+#include "deengine/log/unit_pool.hpp"
 
 #include <gtest/gtest.h>
 #include <gnstor/base/hash.hpp>

@@ -4,8 +4,8 @@
 // No drive and no queues: what is tested is what lies in the store. One thread.
 #pragma once
 
-#include "deengine/firmware_state.hpp"
-#include "deengine/shard.hpp"
+#include "deengine/front/firmware_state.hpp"
+#include "deengine/shard/shard.hpp"
 #include "scratch.hpp"
 #include "ssd/drive/backbone.hpp"
 #include "ssd/flash/file/file_store.hpp"

@@ -1,7 +1,7 @@
 #include "ssd/drive/backbone.hpp"
 
-#include "deengine/shard_room.hpp"
-#include "deengine/unit_pool.hpp"
+#include "deengine/log/unit_pool.hpp"
+#include "deengine/shard/shard_room.hpp"
 #include "ssd/flash/direct/direct_store.hpp"
 #include "ssd/flash/file/file_store.hpp"
 #include "ssd/flash/file/view_store.hpp"
@@ -12,7 +12,7 @@ namespace gnstor::ssd {
 namespace {
 
 /// Of a service unit, before it takes its first block: one of the journal, one of blocks, and those that are
-/// left to the journal and the collector (deengine/unit_pool.hpp).
+/// left to the journal and the collector (deengine/log/unit_pool.hpp).
 std::uint64_t units_of_a_beginning(const NewStore& what) {
     const deengine::FlashGeometry& g = what.geometry;
     const deengine::ShardRoom room =

@@ -4,7 +4,7 @@
 #include <gnstor/base/crc32c.hpp>
 #include <gnstor/base/log.hpp>
 
-#include "deengine/shard_room.hpp"
+#include "deengine/shard/shard_room.hpp"
 #include "ssd/queues/data_pointer.hpp"
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/base/spsc_ring.hpp>
 
-#include "deengine/shard_port.hpp"
+#include "deengine/front/shard_port.hpp"
 
 #include <array>
 #include <atomic>

@@ -5,7 +5,7 @@
 #include <gnstor/base/shell_word.hpp>
 
 #include "deengine/engine.hpp"
-#include "deengine/shard_port.hpp"
+#include "deengine/front/shard_port.hpp"
 #include "ssd/drive/backbone.hpp"
 
 #include <algorithm>

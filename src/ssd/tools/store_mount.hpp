@@ -3,7 +3,7 @@
 // Host code, one thread.
 #pragma once
 
-#include "deengine/block_map.hpp"
+#include "deengine/map/block_map.hpp"
 #include "ssd/tools/store_check.hpp"
 
 #include <string>

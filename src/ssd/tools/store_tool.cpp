@@ -3,7 +3,7 @@
 #include <gnstor/base/crc32c.hpp>
 #include <gnstor/nvme/fencing.hpp>
 
-#include "deengine/firmware_state.hpp"
+#include "deengine/front/firmware_state.hpp"
 #include "ssd/drive/admin.hpp"
 #include "ssd/flash/file/file_store.hpp"
 #include "ssd/flash/file/store_view.hpp"

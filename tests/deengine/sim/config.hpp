@@ -6,7 +6,7 @@
 #pragma once
 
 #include "deengine/engine.hpp"
-#include "deengine/shard_room.hpp"
+#include "deengine/shard/shard_room.hpp"
 #include "deengine/sim/medium.hpp"
 
 #include <cstdint>

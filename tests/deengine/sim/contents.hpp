@@ -7,7 +7,7 @@
 #include <gnstor/base/crc32c.hpp>
 #include <gnstor/base/hash.hpp>
 
-#include "deengine/order.hpp"
+#include "deengine/map/order.hpp"
 
 #include <cstddef>
 #include <cstdint>

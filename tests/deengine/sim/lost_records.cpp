@@ -8,7 +8,7 @@
 // if it were the newest.
 #include "deengine/sim/world.hpp"
 
-#include "deengine/journal.hpp"
+#include "deengine/log/journal.hpp"
 
 #include <fmt/core.h>
 

@@ -8,7 +8,7 @@
 // "Recovery", 3; docs/reliability.md).
 #include "deengine/sim/world.hpp"
 
-#include "deengine/journal.hpp"
+#include "deengine/log/journal.hpp"
 
 #include <fmt/core.h>
 

@@ -10,7 +10,7 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "deengine/journal.hpp"
+#include "deengine/log/journal.hpp"
 #include "ssd/flash/file/store_format.hpp"
 
 #include <algorithm>

@@ -1,0 +1,271 @@
+// admin.cpp: vendor admin commands (nvme/vendor.hpp): VOLUME ADD, CHMOD, DELETE, LIST, MAP SET, FLOOR; GRANT
+// ASK (nvme/fencing.hpp).
+//
+// A change is made on a copy of the state, stored, and then swapped in, so that what is acknowledged is
+// durable and what is refused left no trace. Before a change is acknowledged, everything that still waits
+// under the old state is answered (ARRAY.md, rule 2: a barrier through all shards).
+// Terms: a newer one is stored with the change that carries it, in one; older than the newest seen, or too
+// far above it, is refused. VOLUME LIST only asks: it is answered under any term and raises none, so that a
+// daemon that lost its store can learn it.
+#include <gnstor/nvme/fencing.hpp>
+
+#include "deengine/front/engine_impl.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gnstor::deengine {
+namespace {
+
+using nvme::AdminOpcode;
+using nvme::Status;
+
+constexpr std::uint32_t kNoSlot = 0xFFFFFFFFu;
+
+std::uint64_t two_dwords(std::uint32_t low, std::uint32_t high) {
+    return low | (std::uint64_t{high} << 32);
+}
+
+std::uint64_t term_of(const nvme::Command& command) {
+    return two_dwords(command.cdw14, command.cdw15);
+}
+
+bool is_zero(std::span<const std::byte> bytes) {
+    return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+/// Of payloads: their sender may still change the memory while they are looked at.
+template <class T>
+Status copy_payload(std::span<const std::byte> data, T& out) {
+    if (data.size() != sizeof(T)) return Status::kDataSglLengthInvalid;
+    std::memcpy(&out, data.data(), sizeof(T));
+    return Status::kSuccess;
+}
+
+}  // namespace
+
+Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
+                           std::uint64_t now_ns, std::uint32_t& dw0) {
+    const auto opcode = static_cast<AdminOpcode>(command.opcode);
+    if (opcode == nvme::kGrantAsk) return grant_ask(command, from, now_ns, dw0);
+    switch (opcode) {
+        case AdminOpcode::kVolumeAdd:
+        case AdminOpcode::kVolumeChmod:
+        case AdminOpcode::kVolumeDelete:
+        case AdminOpcode::kVolumeList:
+        case AdminOpcode::kMapSet:
+            break;
+        case AdminOpcode::kFloor:
+            return floor(command, from, dw0);
+        default:
+            return Status::kInvalidOpcode;
+    }
+    if (!from.privileged) return Status::kAccessDenied;
+    if (opcode == AdminOpcode::kVolumeList) return volume_list(command, data, dw0);
+    const std::uint64_t term = term_of(command);
+    if (const Status s = check_term(term, dw0); !ok(s)) return s;
+    switch (opcode) {
+        case AdminOpcode::kVolumeDelete:
+            return command.cdw10 > 0xFFFFu ? Status::kInvalidField
+                                           : volume_delete(static_cast<nvme::VolumeId>(command.cdw10), term);
+        case AdminOpcode::kMapSet:
+            return map_set(command, data, now_ns, dw0);
+        default:
+            return volume_change(command, data);
+    }
+}
+
+/// Changes nothing: a term that is taken is stored by the command that carries it.
+Status Engine::Impl::check_term(std::uint64_t term, std::uint32_t& dw0) const {
+    if (nvme::is_plausible_term(term, state.term)) return Status::kSuccess;
+    if (term < state.term && options.mutation == Mutation::kTermUnchecked) return Status::kSuccess;
+    dw0 = static_cast<std::uint32_t>(state.term);
+    return term < state.term ? Status::kStaleTerm : Status::kCommandSequenceError;
+}
+
+Status Engine::Impl::grant_ask(const nvme::Command& command, Requester from, std::uint64_t now_ns,
+                               std::uint32_t& dw0) {
+    if (!from.privileged) return Status::kAccessDenied;
+    if (const Status s = check_term(term_of(command), dw0); !ok(s)) return s;
+    dw0 = active_map.grant().ask(clocks_at(now_ns));
+    return Status::kSuccess;
+}
+
+/// The wall clock as of the last observe().
+GrantTime Engine::Impl::clocks_at(std::uint64_t now_ns) const {
+    return {now_ns, wall_ns};
+}
+
+/// The state's address stays: the command check refers to its table.
+bool Engine::Impl::store_and_swap(FirmwareState&& next) {
+    const auto blob = next.serialise();
+    if (blob.size() > metadata.capacity() || !metadata.store(blob)) return false;
+    state = std::move(next);
+    return true;
+}
+
+Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const std::byte> data) {
+    nvme::VolumeRecord record;
+    if (const Status s = copy_payload(data, record); !ok(s)) return s;
+    FirmwareState next = state;
+    next.term = term_of(command);
+    const bool add = static_cast<AdminOpcode>(command.opcode) == AdminOpcode::kVolumeAdd;
+    const Status s =
+        add ? next.permissions.add(record, options.max_volumes, options.mdts_blocks, options.mutation)
+            : next.permissions.chmod(record, options.mdts_blocks);
+    if (!ok(s)) return s;
+    // A VID's former life ends with a record in the journal.
+    if (add && unsettled) return Status::kCapacityExceeded;
+    if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
+    if (!port->settle()) return Status::kInternalError;
+    const bool reborn = add && has_former_life(record);
+    if (reborn && !port->record_purge(record.geometry.volume)) return Status::kCapacityExceeded;
+    if (!store_and_swap(std::move(next))) return Status::kInternalError;
+    if (reborn) end_former_life(record.geometry.volume);
+    active_map.forget();
+    // What the shards remember of older epochs is resolved now.
+    port->set_floor(record.geometry.volume, record.epoch, 0);
+    return Status::kSuccess;
+}
+
+/// Something is in doubt of a former life of the VID, or a deletion has left its end to be recorded.
+bool Engine::Impl::has_former_life(const nvme::VolumeRecord& record) const {
+    const auto doubt = in_doubt.find(record.geometry.volume);
+    const bool doubted = doubt != in_doubt.end() && doubt->second < record.birth_epoch;
+    return doubted || purges_due.contains(record.geometry.volume);
+}
+
+/// Nothing in doubt then is the new life's.
+void Engine::Impl::end_former_life(nvme::VolumeId vid) {
+    port->forget_volume(vid);
+    in_doubt.erase(vid);
+    purges_due.erase(vid);
+}
+
+Status Engine::Impl::volume_delete(nvme::VolumeId vid, std::uint64_t term) {
+    FirmwareState next = state;
+    next.term = term;
+    if (const Status s = next.permissions.remove(vid); !ok(s)) return s;
+    if (!port->settle()) return Status::kInternalError;
+    // From here on a mount drops its pages: the record is gone, and a later life begins above its last epoch.
+    if (!store_and_swap(std::move(next))) return Status::kInternalError;
+    active_map.forget();
+    if (!port->purge(vid)) purges_due.insert(vid);
+    return Status::kSuccess;
+}
+
+Status Engine::Impl::volume_list(const nvme::Command& command, std::span<std::byte> data,
+                                 std::uint32_t& dw0) {
+    const std::uint32_t bytes = command.cdw11;
+    if (bytes > data.size()) return Status::kDataSglLengthInvalid;
+    if (bytes < sizeof(nvme::VolumeListHeader)) return Status::kInvalidField;
+    std::memset(data.data(), 0, data.size());  // the whole buffer travels: nothing of an earlier use may
+    const auto volumes = state.permissions.volumes();
+    const std::size_t first = std::min<std::size_t>(command.cdw10, volumes.size());
+    const std::size_t room = (bytes - sizeof(nvme::VolumeListHeader)) / sizeof(nvme::VolumeRecord);
+    const std::size_t count = std::min(room, volumes.size() - first);
+    const nvme::VolumeListHeader header{static_cast<std::uint32_t>(volumes.size()),
+                                        static_cast<std::uint32_t>(count), state.term};
+    std::memcpy(data.data(), &header, sizeof(header));
+    std::byte* to = data.data() + sizeof(header);
+    for (std::size_t i = 0; i < count; ++i, to += sizeof(nvme::VolumeRecord))
+        std::memcpy(to, &volumes[first + i].record, sizeof(nvme::VolumeRecord));
+    for (const auto& [vid, last_epoch] : state.permissions.deleted()) dw0 = std::max(dw0, last_epoch);
+    return Status::kSuccess;
+}
+
+bool Engine::Impl::is_valid_map(const nvme::MapSet& set) const {
+    const placement::ArrayMap& map = set.map;
+    if (map.version == 0 || map.slot_count == 0 || map.slot_count > placement::kMaxSlots) return false;
+    for (std::uint32_t i = 0; i < placement::kMaxSlots; ++i) {
+        const placement::Slot& slot = map.slots[i];
+        if (i >= map.slot_count) {
+            if (!is_zero(std::as_bytes(std::span(&slot, 1)))) return false;
+            continue;
+        }
+        // A joining slot needs the placement rule of growth (ARRAY.md, rule 14), which place() does not know.
+        if (slot.state > placement::SlotState::kDown || slot.state == placement::SlotState::kJoining)
+            return false;
+        if (slot.reserved != 0 || slot.weight > 65535) return false;
+        if (slot.state != placement::SlotState::kEmpty && slot.weight == 0) return false;
+    }
+    if (set.slot == kNoSlot) return true;
+    return set.slot < map.slot_count &&
+           std::memcmp(map.slots[set.slot].ssd_uuid, options.ssd_uuid, sizeof(options.ssd_uuid)) == 0;
+}
+
+/// Data is placed on slots: in another one, what this drive holds would be looked for elsewhere, and read
+/// here as never written. A daemon that lost its records and was given the stores in another order would do
+/// that.
+bool Engine::Impl::moves_slot(const nvme::MapSet& set) const {
+    if (state.newest_map.version == 0 || state.permissions.volumes().empty()) return false;
+    return state.newest_slot != kNoSlot && set.slot != kNoSlot && set.slot != state.newest_slot;
+}
+
+Status Engine::Impl::map_set(const nvme::Command& command, std::span<const std::byte> data,
+                             std::uint64_t now_ns, std::uint32_t& dw0) {
+    nvme::MapSet set;
+    if (const Status s = copy_payload(data, set); !ok(s)) return s;
+    if (!is_valid_map(set)) return Status::kInvalidField;
+    if (options.mutation == Mutation::kGrantNeverExpires) set.grant_ms = 0;
+    const bool old_goes = options.mutation == Mutation::kOldMapSetAccepted;
+    if (set.map.version < state.newest_map.version && !old_goes) {
+        dw0 = state.newest_map.version;
+        return Status::kStaleMap;
+    }
+    if (set.map.version == state.newest_map.version) {
+        // Equal version, equal bytes: this renews the grant and nothing else.
+        const bool same =
+            set.slot == state.newest_slot && std::memcmp(&set.map, &state.newest_map, sizeof(set.map)) == 0;
+        if (!same) return Status::kInvalidField;
+    } else if (moves_slot(set)) {
+        return Status::kWrongSsd;
+    }
+    Grant& grant = active_map.grant();
+    if (set.grant_ms != 0 && !grant.is_due(command.cdw10, set.grant_ms, clocks_at(now_ns)))
+        return Status::kNotGranted;
+    const std::uint64_t term = term_of(command);
+    if (set.map.version != state.newest_map.version || term != state.term) {
+        if (set.map.version != state.newest_map.version && !port->settle()) return Status::kInternalError;
+        FirmwareState next = state;
+        next.term = term;
+        next.newest_map = set.map;
+        next.newest_slot = set.slot;
+        if (!store_and_swap(std::move(next))) return Status::kInternalError;
+    }
+    active_map.activate(set);
+    set.grant_ms != 0 ? grant.begin(set.grant_ms) : grant.begin_without_end();
+    return Status::kSuccess;
+}
+
+/// CDW10 VID, CDW11 epoch, CDW12-13 floor. From the daemon (with its term) or from the volume's writer (its
+/// proxy knows none). Kept in memory; what is stored next carries it, and the shards log it. Losing it in a
+/// crash forgets no order: the order of every block and tombstone is on flash.
+Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::uint32_t& dw0) {
+    if (from.privileged) {
+        if (const Status s = check_term(term_of(command), dw0); !ok(s)) return s;
+    }
+    Volume* volume = command.cdw10 <= 0xFFFFu
+                         ? state.permissions.find(static_cast<nvme::VolumeId>(command.cdw10))
+                         : nullptr;
+    if (!from.privileged && (volume == nullptr || !volume->may_write(from.client)))
+        return Status::kAccessDenied;
+    if (volume == nullptr) return Status::kNoSuchVolume;
+    if (command.cdw11 < volume->record.epoch) return Status::kStaleEpoch;
+    if (command.cdw11 > volume->record.epoch) return Status::kNotGranted;
+    // A writer that fills the tables comes again sooner.
+    dw0 = static_cast<std::uint32_t>(std::min<std::uint64_t>(port->counters().tombstones, ~0u));
+    const std::uint64_t floor = two_dwords(command.cdw12, command.cdw13);
+    if (const std::uint64_t term = term_of(command); from.privileged && term != state.term) {
+        FirmwareState next = state;
+        next.term = term;
+        if (!store_and_swap(std::move(next))) return Status::kInternalError;
+        volume = state.permissions.find(static_cast<nvme::VolumeId>(command.cdw10));
+    }
+    if (floor <= volume->floor) return Status::kSuccess;
+    volume->floor = floor;
+    port->set_floor(volume->record.geometry.volume, volume->record.epoch, floor);
+    return Status::kSuccess;
+}
+
+}  // namespace gnstor::deengine

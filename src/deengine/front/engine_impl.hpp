@@ -1,0 +1,102 @@
+// engine_impl.hpp: the front of an engine; bodies in engine.cpp (I/O), admin.cpp (vendor commands) and
+// mount.cpp.
+//
+// Invariants
+//   * a command is checked and sent to its shards within one submit(); every shard does a command at once or
+//   answers what came before first, and admin changes go through all shards' barrier (settle()), so that no
+//   change of permission, epoch or map lies between check and effect (the commit point of DESIGN.md);
+//   * a command is in one shard, or in parts that count down in `joins` until the last one answers for all;
+//   * state is stored before it is current.
+// One owner thread.
+#pragma once
+
+#include "deengine/engine.hpp"
+#include "deengine/front/active_map.hpp"
+#include "deengine/front/command_check.hpp"
+#include "deengine/front/firmware_state.hpp"
+#include "deengine/front/shard_port.hpp"
+
+#include <map>
+#include <set>
+#include <vector>
+
+namespace gnstor::deengine {
+
+struct Engine::Impl final : CompletionSink, VolumeLives {
+    Impl(MetadataStore& metadata_in, const EngineOptions& options_in, CompletionSink& sink_in,
+         FirmwareState state_in);
+
+    // engine.cpp
+    void submit(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag,
+                std::uint64_t now_ns);
+    void prefetch(const nvme::Command& command) const;
+    void prefetch_page(const nvme::Command& command) const;
+    void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
+    void send(ShardCommand& command);
+    void send_parts(ShardCommand& command, std::span<const nvme::DsmRange> ranges);
+    void send_extents(ShardCommand command);
+    void flush(ShardCommand& command);
+    void execute(std::uint32_t shard, const ShardCommand& command);
+    /// Blocks that may still be mapped anew.
+    [[nodiscard]] std::uint64_t room() const;
+    [[nodiscard]] std::uint32_t shard_of(nvme::VolumeId volume, nvme::BlockAddress block) const;
+    std::uint64_t join(std::uint64_t tag, std::uint32_t parts);
+    void settle_recovery();
+    void refresh_counters();
+
+    // admin.cpp
+    nvme::Status admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
+                       std::uint64_t now_ns, std::uint32_t& dw0);
+    nvme::Status check_term(std::uint64_t term, std::uint32_t& dw0) const;
+    nvme::Status grant_ask(const nvme::Command& command, Requester from, std::uint64_t now_ns,
+                           std::uint32_t& dw0);
+    [[nodiscard]] GrantTime clocks_at(std::uint64_t now_ns) const;
+    nvme::Status volume_change(const nvme::Command& command, std::span<const std::byte> data);
+    [[nodiscard]] bool has_former_life(const nvme::VolumeRecord& record) const;
+    void end_former_life(nvme::VolumeId vid);
+    nvme::Status volume_delete(nvme::VolumeId vid, std::uint64_t term);
+    nvme::Status volume_list(const nvme::Command& command, std::span<std::byte> data, std::uint32_t& dw0);
+    nvme::Status map_set(const nvme::Command& command, std::span<const std::byte> data, std::uint64_t now_ns,
+                         std::uint32_t& dw0);
+    [[nodiscard]] bool is_valid_map(const nvme::MapSet& set) const;
+    [[nodiscard]] bool moves_slot(const nvme::MapSet& set) const;
+    nvme::Status floor(const nvme::Command& command, Requester from, std::uint32_t& dw0);
+    bool store_and_swap(FirmwareState&& next);
+
+    // mount.cpp
+    [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override;
+    [[nodiscard]] bool explains(nvme::VolumeId volume, nvme::Epoch epoch) const override;
+    [[nodiscard]] bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
+                             nvme::BlockAddress block) const override;
+
+    /// A command in parts.
+    struct Join {
+        std::uint64_t tag;
+        std::uint32_t parts;
+        nvme::Status status;
+        std::uint64_t result;
+    };
+    static constexpr std::uint64_t kPartTag = 1ull << 63;  ///< tags of parts: users' are below
+
+    MetadataStore& metadata;
+    const EngineOptions options;
+    CompletionSink& sink;
+    FirmwareState state;
+    ActiveMap active_map;
+    std::uint64_t wall_ns = 0;  ///< as last observed
+    CommandCheck check;
+    std::unique_ptr<ShardPort> port;
+    InlinePort* inline_port = nullptr;  ///< the same, where the shards are in this thread: no virtual call
+    std::uint32_t shards = 1;
+    std::uint64_t capacity = 0;
+    bool unsettled = false;  ///< a shard is, or on_settled was not called yet
+    bool told_settled = false;
+    std::set<nvme::VolumeId> purges_due;  ///< deleted, and ShardPort::record_purge() has to be called again
+    std::map<nvme::VolumeId, nvme::Epoch> in_doubt;  ///< RecoveryReport::volumes_in_doubt of the mount
+    EngineCounters own{};                            ///< of commands; the shards count blocks and pages
+    EngineCounters counters{};                       ///< both, as of refresh_counters()
+    std::vector<Join> joins;
+    std::vector<std::uint32_t> free_joins;
+};
+
+}  // namespace gnstor::deengine

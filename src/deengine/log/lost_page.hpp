@@ -1,0 +1,33 @@
+// lost_page.hpp: what a lost page (PageKind::kLost) keeps of the contents that it stands for.
+//
+// Its record tells block, epoch and sequence; the third part of its order is the CRC of contents that nobody
+// has any more, so the page holds it: four bytes, little-endian, zeroes behind them. With it the same
+// contents sent again mend the block, and others of that sequence do only if they are the newer ones
+// (ARRAY.md, rules 7 and 13). 0: not known (the page in the record of which it stood was lost itself), any
+// contents do. A page of kLostOrder is all zeroes: its order is only a bound.
+#pragma once
+
+#include "deengine/map/order.hpp"
+
+#include <cstring>
+
+namespace gnstor::deengine {
+
+inline void fill_lost_page(std::byte* page, std::uint32_t content) {
+    std::memset(page, 0, nvme::kBlockBytes);
+    std::memcpy(page, &content, sizeof(content));
+}
+
+/// The order of the version that a page holds or stands for. Reads the page itself only where it is lost;
+/// `scratch` is of one page.
+inline WriteOrder order_of_page(Flash& flash, PageNumber page, const PageOob& oob, std::byte* scratch) {
+    WriteOrder order = WriteOrder::of(oob);
+    if (oob.kind != PageKind::kLost) return order;
+    std::uint32_t crcs[nvme::kSectorsPerBlock];
+    const FlashStatus status = flash.read(page, 0, nvme::kSectorsPerBlock, scratch, crcs);
+    if (has_data(status) && std::memcmp(crcs, oob.sector_crc, sizeof(crcs)) == 0)
+        std::memcpy(&order.crc, scratch, sizeof(order.crc));
+    return order;
+}
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,97 @@
+// tombstones.hpp: what was trimmed or zeroed, and in which order, as long as an older write could still
+// arrive or be found. ARRAY.md, rule 8.
+//
+// Disjoint intervals of keys, each with one order; a newer tombstone replaces what it overlaps of older ones.
+// Invariants
+//   * intervals never overlap, never span two volumes; at most `capacity` of them;
+//   * the order of a key only rises, until the interval is dropped;
+//   * a volume adds intervals only while it has fewer than are free then: k volumes that take what they can
+//   end with a (k + 1)th of the table each, and as much is left for the next one.
+// Owned by one shard; memory is bounded by the capacity.
+#pragma once
+
+#include "deengine/map/block_map.hpp"
+#include "deengine/map/order.hpp"
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+namespace gnstor::deengine {
+
+struct Tombstone {
+    BlockKey first;
+    std::uint32_t blocks;
+    nvme::Epoch epoch;
+    std::uint64_t sequence;
+    std::uint64_t born;  ///< checkpoint id (0: none yet) that was begun last when it was made
+};
+
+class Tombstones {
+  public:
+    explicit Tombstones(std::size_t capacity) : capacity_(capacity) {}
+
+    /// Order of the tombstone over `key`, if there is one.
+    [[nodiscard]] std::optional<WriteOrder> find(BlockKey key) const;
+    /// Whether `add` of so many intervals of the volume certainly fits (each may split two others), and
+    /// leaves the other volumes their part.
+    [[nodiscard]] bool has_room(nvme::VolumeId volume, std::size_t intervals = 1) const {
+        return map_.size() + size_of(volume) + 2 * intervals <= capacity_;
+    }
+    /// Intervals that [first, first + blocks) meets: `add` of that splits off at most so many and one more.
+    [[nodiscard]] std::size_t overlapping(BlockKey first, std::uint32_t blocks) const;
+    /// Where it is newer than what is there. The caller saw has_room(), or is mounting.
+    void add(const Tombstone& t);
+    /// A newer write of this key has taken effect.
+    void remove(BlockKey key);
+    /// Drops every interval for which f(const Tombstone&) is true; returns how many.
+    template <class F>
+    std::size_t drop_if(F&& f) {
+        return drop_between(map_.begin(), map_.end(), f);
+    }
+    /// The same of one volume's intervals; looks at no others.
+    template <class F>
+    std::size_t drop_if(nvme::VolumeId volume, F&& f) {
+        return drop_between(map_.lower_bound(make_key(volume, 0)),
+                            map_.upper_bound(make_key(volume, ~nvme::BlockAddress{0})), f);
+    }
+    template <class F>
+    void for_each(F&& f) const {
+        for (const auto& item : map_) f(as_tombstone(item));
+    }
+    [[nodiscard]] std::size_t size() const { return map_.size(); }
+    [[nodiscard]] std::size_t size_of(nvme::VolumeId volume) const {
+        const auto it = by_volume_.find(volume);
+        return it == by_volume_.end() ? 0 : it->second;
+    }
+    [[nodiscard]] std::size_t capacity() const { return capacity_; }
+
+  private:
+    struct Value {
+        std::uint32_t blocks;
+        nvme::Epoch epoch;
+        std::uint64_t sequence;
+        std::uint64_t born;
+    };
+    static Tombstone as_tombstone(const std::pair<const BlockKey, Value>& item) {
+        return {item.first, item.second.blocks, item.second.epoch, item.second.sequence, item.second.born};
+    }
+    using Map = std::map<BlockKey, Value>;
+    Map::iterator first_behind(BlockKey key);
+    void place(BlockKey first, BlockKey end, Value value);
+    Map::iterator erase(Map::iterator it);
+    template <class F>
+    std::size_t drop_between(Map::iterator it, Map::iterator end, F& f) {
+        const std::size_t before = map_.size();
+        while (it != end) it = f(as_tombstone(*it)) ? erase(it) : std::next(it);
+        return before - map_.size();
+    }
+
+    Map map_;
+    std::unordered_map<nvme::VolumeId, std::size_t> by_volume_;  ///< intervals of each; none: no entry
+    std::size_t capacity_;
+};
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,66 @@
+// volume_floors.hpp: what a shard knows of the volumes whose blocks it holds: epoch, floor, highest sequence.
+//
+// Invariants
+//   * at most one entry a volume, and one for each volume that changed a block since its last purge;
+//   * epochs only rise; within an epoch floor and highest sequence only rise, and logged <= floor.
+// Owned by one shard. Entries are made once a volume; lookups touch two cache lines.
+#pragma once
+
+#include "deengine/log/checkpoint.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace gnstor::deengine {
+
+class VolumeFloors {
+  public:
+    VolumeFloors() : index_(1u << 16, kNone) {}
+
+    [[nodiscard]] const VolumeFloor* find(nvme::VolumeId volume) const {
+        return index_[volume] == kNone ? nullptr : &entries_[index_[volume]];
+    }
+    /// The volume's entry, brought up to `epoch` (a newer epoch begins with no floor and nothing seen).
+    VolumeFloor& at(nvme::VolumeId volume, nvme::Epoch epoch) {
+        if (index_[volume] == kNone) {
+            index_[volume] = static_cast<std::uint16_t>(entries_.size());
+            entries_.push_back({volume, epoch, 0, 0, 0});
+        }
+        VolumeFloor& entry = entries_[index_[volume]];
+        if (epoch > entry.epoch) entry = {volume, epoch, 0, 0, 0};
+        return entry;
+    }
+    /// Something of this order is, or was, here.
+    void seen(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t sequence) {
+        VolumeFloor& entry = at(volume, epoch);
+        if (entry.epoch == epoch) entry.highest = std::max(entry.highest, sequence);
+    }
+    /// Sequences of `epoch` up to `floor` are resolved; nothing of an older epoch is looked at.
+    void raise(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
+        VolumeFloor& entry = at(volume, epoch);
+        if (entry.epoch == epoch) entry.floor = std::max(entry.floor, floor);
+    }
+    /// The journal, or a checkpoint that a mount begins at, holds the floor that is known now.
+    void logged(nvme::VolumeId volume) {
+        if (index_[volume] == kNone) return;
+        VolumeFloor& entry = entries_[index_[volume]];
+        entry.logged = entry.floor;
+    }
+    void forget(nvme::VolumeId volume) {
+        const std::uint16_t i = index_[volume];
+        if (i == kNone) return;
+        entries_[i] = entries_.back();
+        index_[entries_[i].volume] = i;
+        entries_.pop_back();
+        index_[volume] = kNone;
+    }
+    [[nodiscard]] const std::vector<VolumeFloor>& entries() const { return entries_; }
+
+  private:
+    static constexpr std::uint16_t kNone = 0xFFFF;
+    std::vector<VolumeFloor> entries_;
+    std::vector<std::uint16_t> index_;  ///< by VID
+};
+
+}  // namespace gnstor::deengine

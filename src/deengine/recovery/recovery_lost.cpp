@@ -1,0 +1,144 @@
+// recovery_lost.cpp: records that are not there any more, of pages that may have been acknowledged.
+//
+// A record is stored twice; where both copies are damaged or gone nobody knows which block its page held.
+// After a power cut a page of the last two groups looks like that, too, and nobody was told of it. But
+//   * a killed process leaves a bad record of the program under way alone, and no hole before a good record;
+//   * each page of the journal says how many pages the open units held then: they were there if a process was
+//   killed later, and also after a power cut if the page is a stamp, behind two groups (LogType::kStamp);
+//   * so does a unit that was opened before such a page and is not open in it: it was full.
+// So either a durable page is lost for certain, and then nothing is mounted (lose_record()), or all that is
+// known of it is that it was of no later epoch than its volume's: every version that is not is in doubt
+// (doubts.hpp). A unit in which nothing is valid may be one whose erasure was cut: of that nothing is said.
+#include "deengine/recovery/recovery.hpp"
+
+#include <algorithm>
+
+namespace gnstor::deengine {
+
+void ShardRecovery::note_counts(const JournalHeader& header, PageNumber page, bool stamp) {
+    const auto note = [&](std::uint32_t serial, std::uint32_t pages) {
+        PagesTold& told = told_[serial];
+        told.held = std::max(told.held, pages);
+        if (stamp) told.durable = std::max(told.durable, pages);
+    };
+    note(header.open_user, header.user_pages);
+    note(header.open_collector, header.collector_pages);
+    last_told_ = header;
+    last_told_page_ = page;
+}
+
+void ShardRecovery::judge_lost_tails() {
+    for (const std::uint32_t u : young_) judge_count(u);
+    for (const std::uint32_t u : young_)
+        if (end_of(u) < found(u).young_from)
+            suspect_tail(u, found(u).young_from - 1, "the checkpoint says that it was programmed");
+    if (!only_killed_) return;
+    judge_open_unit(last_told_.open_user, last_told_.user_pages, last_told_.open_collector,
+                    last_told_.collector_pages);
+    judge_open_unit(last_told_.open_collector, last_told_.collector_pages, last_told_.open_user,
+                    last_told_.user_pages);
+    for (const std::uint32_t u : young_) {
+        const FoundUnit& unit = found(u);
+        if (!may_be_open(unit.serial) && !unit.bad && unit.end < unit.full_at)
+            suspect_tail(u, unit.full_at - 1, "the journal says that its unit was full");
+    }
+    for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
+        if (!found(u).programmed || found(u).serial != 0 || found(u).bad) continue;
+        // What a mount before found so stands in the unit table.
+        if (loaded_.units[u - range_.first_unit].next == found(u).end) continue;
+        lose_unknown(fmt::format("unit {} holds pages and no record that can be read", u));
+    }
+}
+
+/// As the newest page of the journal says, or it was opened since.
+bool ShardRecovery::may_be_open(std::uint32_t serial) const {
+    return serial >= last_told_.next_serial || serial == last_told_.open_user ||
+           serial == last_told_.open_collector;
+}
+
+/// Whether the last pages are there that a unit held when a page of the journal was programmed.
+void ShardRecovery::judge_count(std::uint32_t u) {
+    const auto told = told_.find(found(u).serial);
+    if (told == told_.end()) return;
+    const std::uint32_t pages = only_killed_ ? told->second.held : told->second.durable;
+    if (found(u).end < pages) suspect_tail(u, pages - 1, "the journal says that it was programmed");
+}
+
+/// Whether a unit is there at all that was open, with pages in it, in the newest page of the journal. It may
+/// have been erased since, and the kill came before anything was programmed there. But
+///   * a mount that was killed before this one begins its checkpoint behind that page, before any erasure;
+///   * in operation a unit is erased when it has been filled, and each page that filled it is superseded or
+///   moved: in units opened since, or in the other one that was open, if that has grown by as much.
+/// Of pages that the checkpoint knows its map tells. A unit that was closed before it was full may be erased
+/// as soon as its few pages are superseded or moved, and nothing is said of it.
+void ShardRecovery::judge_open_unit(std::uint32_t serial, std::uint32_t pages, std::uint32_t other_serial,
+                                    std::uint32_t other_pages) {
+    if (serial == 0 || pages == 0 || last_told_page_ == kNoPage || closed_.contains(serial)) return;
+    const FoundUnit& journal = found(unit_of(last_told_page_));
+    const bool has_room =
+        last_told_page_ % pages_per_unit_ + 1 == journal.end && !journal.bad && journal.end < pages_per_unit_;
+    if (std::ranges::any_of(loaded_.units, [&](const CheckpointUnit& then) {
+            return then.serial == serial && then.next >= pages;
+        }))
+        return;
+    const FoundUnit* other = nullptr;
+    for (const FoundUnit& unit : found_) {
+        if (unit.serial == serial || unit.serial >= last_told_.next_serial) return;
+        if (unit.serial == other_serial && other_serial != 0) other = &unit;
+    }
+    const std::uint32_t grown = other != nullptr && other->end > other_pages ? other->end - other_pages : 0;
+    if (!has_room || grown + pages >= pages_per_unit_) return;
+    lose_unknown(
+        fmt::format("the unit of serial {} held {} pages, as the journal says, and none of their "
+                    "records is there",
+                    serial, pages));
+}
+
+void ShardRecovery::suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why) {
+    const PageNumber page = unit * pages_per_unit_ + index;
+    if (std::ranges::find(suspects_, page, &Suspect::page) == suspects_.end())
+        suspects_.push_back({page, why, true});
+}
+
+/// One beyond the last page of a unit whose record is not erased.
+std::uint32_t ShardRecovery::end_of(std::uint32_t unit) {
+    std::uint32_t end = pages_per_unit_;
+    PageOob oob{};
+    while (end > 0 && read_record(unit * pages_per_unit_ + end - 1, oob) == Record::kErased) --end;
+    return end;
+}
+
+void ShardRecovery::lose_unknown(const std::string& what) {
+    if (options_.mutation == Mutation::kForgetLostRecords) return;
+    find(fmt::format("{}: what it held is not known, and every block that is of no later epoch is in doubt",
+                     what));
+    ++report_.records_lost;
+    changed_ = true;
+    records_lost_ = true;
+}
+
+void ShardRecovery::note_dropped(nvme::VolumeId volume, nvme::Epoch epoch) {
+    if (lives_.explains(volume, epoch)) return;
+    nvme::Epoch& newest = unexplained_[volume];
+    newest = std::max(newest, epoch);
+}
+
+/// The lost version may be of any sequence of the volume's epoch: what its writer sends again may be older.
+void ShardRecovery::settle_lost_records() {
+    if (records_lost_)
+        for (const auto& [volume, epoch] : lives_.living()) doubts_.add_lost(volume, epoch);
+    // The volume may be made known to the drive again, without its blocks.
+    for (const auto& [volume, epoch] : unexplained_) {
+        find(fmt::format(
+            "blocks of volume {} of epoch {} are dropped, for the drive's metadata, an older copy, "
+            "does not know it; if it is added again, every block of no later epoch is in doubt",
+            volume, epoch));
+        doubts_.add_lost(volume, epoch);
+        changed_ = true;
+    }
+    for (const auto& [volume, epoch] : doubts_.lost())
+        if (lives_.lives(volume, epoch, 0) || !lives_.explains(volume, epoch))
+            impl_->doubts.add_lost(volume, epoch);
+}
+
+}  // namespace gnstor::deengine

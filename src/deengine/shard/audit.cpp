@@ -1,0 +1,116 @@
+// audit.cpp: whether a shard's tables agree with each other and with what lies on flash. Slow and whole: for
+// simulation and tests, never on a path.
+//
+// What must hold between two commands (shard_impl.hpp, unit_pool.hpp, tombstones.hpp): each mapped page's
+// record names its key and its unit's serial; each page is mapped once; units count what is mapped in them;
+// nothing is mapped and under a tombstone at once; intervals of tombstones are disjoint.
+#include "deengine/shard/shard_impl.hpp"
+
+#include <fmt/core.h>
+
+namespace gnstor::deengine {
+namespace {
+
+constexpr std::size_t kFindingsMax = 16;
+
+/// Collects, up to a bound.
+class Findings {
+  public:
+    template <class... Args>
+    void add(fmt::format_string<Args...> format, Args&&... args) {
+        if (list_.size() < kFindingsMax) list_.push_back(fmt::format(format, std::forward<Args>(args)...));
+    }
+    std::vector<std::string> take() { return std::move(list_); }
+
+  private:
+    std::vector<std::string> list_;
+};
+
+/// The record of a mapped page against the map's word. A record that cannot be read says nothing.
+void audit_page(const Shard::Impl& shard, BlockKey key, PageNumber page, Findings& findings) {
+    const std::uint32_t unit = shard.pool.unit_of(page);
+    const UnitInfo& info = shard.pool.info(unit);
+    if (info.system || info.state == UnitState::kFree || page % shard.pages_per_unit >= info.next)
+        findings.add("block {}:{} is mapped to page {}, which its unit does not hold (state {}, next {})",
+                     key_volume(key), key_block(key), page, static_cast<int>(info.state), info.next);
+    PageOob oob{};
+    if (!has_data(shard.flash.read_oob(page, oob))) return;
+    if (make_key(oob.vid, oob.vba) != key)
+        findings.add("block {}:{} is mapped to page {}, whose record says {}:{} (kind {})", key_volume(key),
+                     key_block(key), page, oob.vid, oob.vba, static_cast<int>(oob.kind));
+    if (oob.unit_serial != info.serial)
+        findings.add("page {} of block {}:{} is of unit serial {}, its unit's is {}", page, key_volume(key),
+                     key_block(key), oob.unit_serial, info.serial);
+    if (shard.tombstones.find(key))
+        findings.add("block {}:{} is mapped and under a tombstone", key_volume(key), key_block(key));
+}
+
+void audit_units(const Shard::Impl& shard, const std::vector<std::uint32_t>& mapped, Findings& findings) {
+    for (std::uint32_t i = 0; i < shard.range.units; ++i) {
+        const UnitInfo& info = shard.pool.info(shard.range.first_unit + i);
+        if (!info.system && info.valid != mapped[i])
+            findings.add("unit {} counts {} valid pages, {} are mapped", shard.range.first_unit + i,
+                         info.valid, mapped[i]);
+    }
+    if (shard.pool.valid_pages() != shard.map.size())
+        findings.add("{} pages are valid, {} blocks are mapped", shard.pool.valid_pages(), shard.map.size());
+}
+
+void audit_tombstones(const Shard::Impl& shard, Findings& findings) {
+    BlockKey end = 0;
+    shard.tombstones.for_each([&](const Tombstone& t) {
+        if (t.first < end)
+            findings.add("the tombstones at {}:{} overlap", key_volume(t.first), key_block(t.first));
+        if (t.blocks == 0 || key_volume(t.first) != key_volume(t.first + t.blocks - 1))
+            findings.add("a tombstone at {}:{} has {} blocks", key_volume(t.first), key_block(t.first),
+                         t.blocks);
+        end = t.first + t.blocks;
+    });
+}
+
+/// A doubt that is settled is gone.
+void audit_doubts(const Shard::Impl& shard, Findings& findings) {
+    shard.doubts.for_each([&](BlockKey key, const WriteOrder& order) {
+        WriteOrder present = shard.tombstones.find(key).value_or(WriteOrder{});
+        PageOob oob{};
+        if (const auto entry = shard.map.find(key);
+            entry && has_data(shard.flash.read_oob(entry->page, oob)) && oob.kind == PageKind::kData)
+            present = WriteOrder::of(oob);
+        if (present >= order)
+            findings.add("block {}:{} is in doubt although its version is not older", key_volume(key),
+                         key_block(key));
+    });
+}
+
+}  // namespace
+
+std::vector<std::string> Shard::audit() const {
+    const Impl& shard = *impl_;
+    Findings findings;
+    std::vector<std::uint32_t> mapped(shard.range.units);
+    std::vector<bool> seen(std::size_t{shard.range.units} * shard.pages_per_unit);
+    const PageNumber first = shard.range.first_unit * shard.pages_per_unit;
+    shard.map.for_each([&](BlockKey key, MapEntry entry) {
+        if (entry.page < first || entry.page - first >= seen.size()) {
+            findings.add("block {}:{} is mapped to page {}, which is not this shard's", key_volume(key),
+                         key_block(key), entry.page);
+            return;
+        }
+        if (seen[entry.page - first]) findings.add("page {} is mapped twice", entry.page);
+        seen[entry.page - first] = true;
+        ++mapped[(entry.page - first) / shard.pages_per_unit];
+        audit_page(shard, key, entry.page, findings);
+    });
+    audit_units(shard, mapped, findings);
+    audit_tombstones(shard, findings);
+    audit_doubts(shard, findings);
+    return findings.take();
+}
+
+void Shard::for_each_block(
+    const std::function<void(nvme::VolumeId, nvme::BlockAddress, PageNumber)>& call) const {
+    impl_->map.for_each(
+        [&](BlockKey key, MapEntry entry) { call(key_volume(key), key_block(key), entry.page); });
+}
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,304 @@
+// durability.cpp: groups of programs, the syncs that make them durable, and the answers that wait for that.
+// shard_impl.hpp says what always holds.
+//
+// In power mode every change waits for its group. In process mode a change waits only until a kill cannot
+// take it: for the journal's open page and, where the flash itself forgets in a kill, for a sync of that
+// strength; FLUSH and FUA wait for the group. Group numbers rise with syncs to stable media alone.
+#include "deengine/shard/shard_impl.hpp"
+
+#include <algorithm>
+
+namespace gnstor::deengine {
+namespace {
+
+using nvme::Status;
+
+/// What was programmed reaches stable media after so long although nobody asks: the last two groups are what
+/// recovery may take for torn, so they should be young.
+constexpr std::uint64_t kGroupNsMax = 1'000'000'000;
+constexpr std::uint64_t kPagesBesideCheckpoints = 8;  ///< that a sync, a floor or a bad unit may want
+constexpr int kFlushAttempts = 8;                     ///< system units that may fail under one flush
+
+}  // namespace
+
+/// What the answer speaks of may be older than the current group: waiting for what is pending is enough.
+void Shard::Impl::answer_when(Wait wait, std::uint64_t tag) {
+    if (broken && wait != Wait::kNone) return answer(tag, Status::kWriteFault);
+    if (wait == Wait::kMode && !options.volatile_cache) wait = Wait::kPower;
+    if (wait == Wait::kPower) {
+        if (is_dirty()) return wait_power.push_back({tag, groups.current});
+        if (syncing && sync_level == SyncLevel::kPower) return wait_power.push_back({tag, sync_group});
+    } else if (wait == Wait::kMode) {
+        if (journal.dirty() || killable) return wait_kill.push_back({tag, groups.current});
+        if (syncing && !flash.survives_kill()) return syncing_kill.push_back({tag, groups.current});
+    }
+    answer(tag, Status::kSuccess);
+}
+
+void Shard::Impl::note_programmed() {
+    if (!programmed_in_group) group_began_ns = clock_ns;
+    programmed_in_group = true;
+    unstamped = true;
+    killable = killable || !flash.survives_kill();
+}
+
+void Shard::Impl::note_journal_pages(std::uint64_t first_page) {
+    const std::uint64_t pages = journal.next_number() - first_page;
+    if (pages == 0) return;
+    counters.system_pages += pages;
+    counters.pages_programmed += pages;
+    note_programmed();
+}
+
+bool Shard::Impl::log(const LogRecord& record) {
+    const std::uint64_t first_page = journal.next_number();
+    const bool appended = journal.append(record, groups.current);
+    note_journal_pages(first_page);
+    return appended;
+}
+
+std::uint64_t Shard::Impl::journal_pages_left() const {
+    const std::uint32_t open = pool.open_unit(Stream::kSystem);
+    const std::uint32_t rest = open == kNoUnit ? 0 : pages_per_unit - pool.info(open).next;
+    return std::uint64_t{pool.free_units()} * pages_per_unit + rest;
+}
+
+bool Shard::Impl::journal_takes(std::uint32_t records) {
+    const std::uint64_t pages = (journal.records_waiting() + records) / kRecordsPerPage + 1;
+    return journal_pages_left() >= pages && pool.reserve(pages);
+}
+
+/// Two, for the first one keeps the log since the one before it. A log that has grown by what is due leaves
+/// more: beside each of the two it may grow by as much again.
+bool Shard::Impl::log_is_crowded() const {
+    if (journal_pages_left() < 2 * checkpoint.pages_needed() + kPagesBesideCheckpoints) return true;
+    const std::uint64_t due = room.log_pages_between_checkpoints;
+    if (journal.log_pages() - log_pages_at_begin < due) return false;
+    const std::uint64_t beside = (2 * due + pages_per_unit - 1) / pages_per_unit + 1;
+    return pool.free_units() < pool.left_for_others(Stream::kCollector) + beside;
+}
+
+/// A unit that failed is remembered at once, so that no later process tries it again, and what the failed
+/// program left never looks like a page that rotted.
+void Shard::Impl::record_bad_units() {
+    if (pool.has_newly_bad() || !bad_to_log.empty()) (void)flush_journal();
+}
+
+void Shard::Impl::log_bad_units() {
+    for (const std::uint32_t unit : pool.take_newly_bad()) bad_to_log.push_back(unit);
+    while (!bad_to_log.empty()) {
+        const UnitInfo& info = pool.info(bad_to_log.back());
+        LogRecord record{};
+        record.type = LogType::kUnitBad;
+        record.first = bad_to_log.back();
+        record.blocks = info.next;
+        record.sequence = info.serial;
+        if (!log(record)) return;
+        bad_to_log.pop_back();
+    }
+}
+
+LogRecord Shard::Impl::purge_record(nvme::VolumeId volume) {
+    LogRecord record{};
+    record.type = LogType::kPurge;
+    record.volume = volume;
+    return record;
+}
+
+void Shard::Impl::log_purges() {
+    while (!purges_to_log.empty() && journal_takes(1) && log(purge_record(*purges_to_log.begin())))
+        purges_to_log.erase(purges_to_log.begin());
+}
+
+bool Shard::Impl::flush_journal() {
+    const std::uint64_t first_page = journal.next_number();
+    for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
+        log_bad_units();
+        log_purges();
+        if (!journal.flush(groups.current)) break;
+        // A unit that failed under the flush has left a record of its own to be written.
+        for (const std::uint32_t unit : pool.take_newly_bad()) bad_to_log.push_back(unit);
+        if (bad_to_log.empty()) break;
+    }
+    note_journal_pages(first_page);
+    return !journal.dirty() && bad_to_log.empty();
+}
+
+/// A unit that is closed before it is full must not look, after a kill, as if its last pages were missing:
+/// the journal says so before it speaks of another unit. A journal that cannot say it leaves the unit open.
+bool Shard::Impl::exchange_open_unit(Stream stream) {
+    const std::uint32_t unit = pool.open_unit(stream);
+    if (unit != kNoUnit && pool.info(unit).next != 0) {
+        LogRecord record{};
+        record.type = LogType::kClosed;
+        record.first = unit;
+        record.blocks = pool.info(unit).next;
+        record.sequence = pool.info(unit).serial;
+        if (!journal_takes(1)) return false;
+        if (log(record)) (void)flush_journal();
+    }
+    return pool.exchange_open_unit(stream);
+}
+
+bool Shard::Impl::needs_sync() const {
+    if (syncing) return false;
+    return !wait_power.empty() || !wait_kill.empty() || checkpoint.wants_sync() || wants_units_back() ||
+           group_is_old() || wants_stamp();
+}
+
+bool Shard::Impl::group_is_old() const {
+    return is_dirty() && clock_ns > group_began_ns + kGroupNsMax;
+}
+
+/// Pages of the last two groups may be taken for torn. So an idle shard programs one page two groups behind
+/// the last one that it made durable: whatever happens later, those are known to have been durable.
+bool Shard::Impl::wants_stamp() const {
+    return unstamped && !syncing && !is_dirty() && !checkpoint.active() &&
+           clock_ns > group_began_ns + kGroupNsMax && pool.has_page(Stream::kSystem) && !log_is_crowded();
+}
+
+/// The group in between stays empty; to units held back an empty group counts for nothing.
+void Shard::Impl::stamp() {
+    if (held) ++held->until;
+    ++groups.current;
+    LogRecord record{};
+    record.type = LogType::kStamp;
+    (void)log(record);
+}
+
+/// Emptied units are wanted before a write has to wait for them.
+bool Shard::Impl::wants_units_back() const {
+    return pool.emptied_units() != 0 &&
+           pool.free_units() <= pool.left_for_others(Stream::kUser) + room.margin;
+}
+
+/// An empty one makes nothing older.
+void Shard::Impl::end_group() {
+    if (held && !programmed_in_group) ++held->until;
+    sync_group = groups.current++;
+    programmed_in_group = false;
+    group_began_ns = clock_ns;
+}
+
+/// A damaged page was copied in this group.
+void Shard::Impl::hold_units_back(const PageOob& damaged) {
+    if (options.mutation == Mutation::kDamagedCopyNotHeld) [[unlikely]]
+        return;
+    const std::uint32_t from = held ? held->from : groups.current;
+    held = HeldUnits{from, groups.current + 2, damaged.vid, damaged.epoch};
+}
+
+/// A group that would end empty gets a page, so that units held back come free: a floor that says nothing
+/// new. Without a page for it they could not: then the drive goes on without.
+void Shard::Impl::log_for_held_units() {
+    if (!held || is_dirty()) return;
+    LogRecord record{};
+    record.type = LogType::kFloor;
+    record.volume = held->volume;
+    record.epoch = held->epoch;
+    if (!pool.has_page(Stream::kSystem) || !log(record)) held.reset();
+}
+
+void Shard::Impl::free_emptied_units() {
+    if (held && static_cast<std::int32_t>(sync_group - held->until) < 0) return pool.durable(held->from - 1);
+    held.reset();
+    pool.durable(sync_group);
+}
+
+void Shard::Impl::begin_sync() {
+    const bool stamps = wants_stamp();
+    if (stamps) stamp();
+    if (!wait_power.empty() || wants_units_back()) log_for_held_units();
+    if (!flush_journal()) {
+        // No page for the journal: nothing that waits can be made certain now, and nothing waits for ever.
+        make_ready(wait_power, Status::kCapacityExceeded);
+        make_ready(wait_kill, Status::kCapacityExceeded);
+        return;
+    }
+    const bool power =
+        !wait_power.empty() || checkpoint.wants_sync() || wants_units_back() || group_is_old() || stamps;
+    if (!power && !killable) return make_ready(wait_kill, Status::kSuccess);
+    sync_level = power ? SyncLevel::kPower : SyncLevel::kKill;
+    if (power && wait_power.empty() && group_is_old()) ++counters.groups_aged;
+    if (power) end_group();
+    if (stamps) unstamped = false;
+    killable = false;
+    syncing_kill.swap(wait_kill);
+    syncing = true;
+    ++counters.syncs;
+    if (flash.sync_begin(sync_level) != FlashStatus::kOk) end_sync(false);
+}
+
+void Shard::Impl::finish_sync() {
+    if (!syncing) return;
+    const SyncState state = flash.sync_poll();
+    if (state != SyncState::kBusy) end_sync(state == SyncState::kDone);
+}
+
+void Shard::Impl::end_sync(bool good) {
+    syncing = false;
+    if (!good) {
+        broken = true;
+        make_ready(wait_power, Status::kWriteFault);
+        make_ready(wait_kill, Status::kWriteFault);
+        return make_ready(syncing_kill, Status::kWriteFault);
+    }
+    make_ready(syncing_kill, Status::kSuccess);
+    if (sync_level != SyncLevel::kPower) return;
+    groups.durable = sync_group;
+    free_emptied_units();
+    make_ready_up_to(sync_group);
+}
+
+void Shard::Impl::make_ready(std::vector<Waiter>& from, Status status) {
+    for (const Waiter& waiter : from) ready.push_back({waiter.tag, status});
+    from.clear();
+}
+
+void Shard::Impl::make_ready_up_to(std::uint32_t group) {
+    const auto end = std::ranges::find_if(wait_power, [&](const Waiter& waiter) {
+        return static_cast<std::int32_t>(waiter.group - group) > 0;
+    });
+    for (auto it = wait_power.begin(); it != end; ++it) ready.push_back({it->tag, Status::kSuccess});
+    wait_power.erase(wait_power.begin(), end);
+}
+
+/// The sink may submit more, which may make more ready: that is for the next time.
+std::uint32_t Shard::Impl::give_answers() {
+    if (ready.empty()) return 0;
+    std::vector<Ready> giving;
+    giving.swap(ready);
+    for (const Ready& each : giving) answer(each.tag, each.status);
+    const auto count = static_cast<std::uint32_t>(giving.size());
+    if (ready.empty()) {
+        giving.clear();
+        ready.swap(giving);  // keeps its memory
+    }
+    return count;
+}
+
+bool Shard::Impl::sync_now() {
+    while (syncing) finish_sync();  // the flash's own deadline ends it
+    if (broken) return false;
+    log_for_held_units();
+    if (!flush_journal()) return false;
+    sync_level = SyncLevel::kPower;
+    end_group();
+    killable = false;
+    syncing_kill.swap(wait_kill);
+    ++counters.syncs;
+    end_sync(flash.sync(SyncLevel::kPower) == FlashStatus::kOk);
+    return !broken;
+}
+
+void Shard::Impl::settle() {
+    const auto waits = [&] { return syncing || !wait_power.empty() || !wait_kill.empty(); };
+    if (waits() && !sync_now()) {
+        const Status status = broken ? Status::kWriteFault : Status::kCapacityExceeded;
+        make_ready(wait_power, status);
+        make_ready(wait_kill, status);
+    }
+    (void)give_answers();
+}
+
+}  // namespace gnstor::deengine

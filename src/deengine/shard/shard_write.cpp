@@ -1,0 +1,325 @@
+// shard_write.cpp: changes: which version is newer, room for all of them before the first is done, and then
+// page after page. ARRAY.md, rules 7, 8 and 13.
+//
+// The collector may run whenever a page is asked for: what was planned holds by key and ticket, never by
+// page.
+#include "deengine/shard/shard_impl.hpp"
+
+#include <cassert>
+#include <cstring>
+
+namespace gnstor::deengine {
+namespace {
+
+using nvme::Status;
+
+void sector_crcs(const std::byte* data, std::uint32_t (&crcs)[nvme::kSectorsPerBlock]) {
+    for (std::uint32_t s = 0; s < nvme::kSectorsPerBlock; ++s)
+        crcs[s] = crc32c(data + std::size_t{s} * nvme::kSectorBytes, nvme::kSectorBytes);
+}
+
+}  // namespace
+
+/// Floors again, behind the front: a shard may know a newer one (its log outlives the front's memory).
+Status Shard::Impl::check_order(const ShardCommand& c) {
+    if (broken) return Status::kWriteFault;
+    VolumeFloor& entry = floors.at(c.volume, c.volume_epoch);
+    if (entry.epoch != c.epoch) return Status::kSuccess;
+    entry.floor = std::max(entry.floor, c.floor);
+    if (c.sequence <= entry.floor) return Status::kCommandSequenceError;
+    entry.highest = std::max(entry.highest, c.sequence);
+    return Status::kSuccess;
+}
+
+/// What can be known before is refused by plan_write(), and leaves no trace. After it a page may not be had:
+/// flash fails, or the collector would need what the journal holds. Then blocks before that one are written,
+/// as by any command that failed: its sender sends it again, or its outcome is not known.
+Status Shard::Impl::write(const ShardCommand& c) {
+    superseded_whole = true;
+    if (const Status s = check_order(c); !ok(s)) return s;
+    if (const Status s = plan_write(c); !ok(s)) return s;
+    for (std::uint32_t i = 0; i < c.blocks; ++i)
+        if (const Status s = write_block(c, i); !ok(s)) {
+            cancel_plan(i, c.blocks);
+            return s;
+        }
+    return Status::kSuccess;
+}
+
+Status Shard::Impl::plan_write(const ShardCommand& c) {
+    const std::uint64_t limit = page_limit();
+    const std::uint64_t free = limit > pool.valid_pages() ? limit - pool.valid_pages() : 0;
+    std::uint64_t inserts = 0;
+    std::size_t splits = 0;
+    for (std::uint32_t i = 0; i < c.blocks; ++i) {
+        const BlockKey key = make_key(c.volume, c.first + i);
+        PlannedBlock& block = planned[i];
+        block = {Action::kSuperseded, {}, kNoPage};
+        Status failed = Status::kSuccess;
+        if (const auto entry = map.find(key)) {
+            block.action = compare_with_stored(entry->page, c);
+            block.old_page = entry->page;
+            if (block.action == Action::kUnknownOrder) failed = Status::kUnrecoveredReadError;
+        } else {
+            const auto trimmed = tombstones.find(key);
+            const WriteOrder least{c.epoch, c.sequence, 0};
+            const WriteOrder most{c.epoch, c.sequence, 0xFFFFFFFFu};
+            if (trimmed && most <= *trimmed && options.mutation != Mutation::kSkipNewerCheck) continue;
+            if (trimmed && !tombstone_room(c.volume, ++splits) && tombstones.find(key)) {
+                ++counters.tombstones_full;
+                ++counters.busy;
+                failed = Status::kBusy;
+            } else if (++inserts > free || inserts > c.room) {
+                failed = Status::kCapacityExceeded;
+            } else if (const auto ticket = map.reserve(key)) {
+                block.action = trimmed && least <= *trimmed ? Action::kInsertIfWins : Action::kInsert;
+                block.ticket = *ticket;
+            } else {
+                failed = Status::kCapacityExceeded;
+            }
+        }
+        if (ok(failed)) continue;
+        cancel_plan(0, i + 1);
+        return failed == Status::kUnrecoveredReadError ? lose_block(key, planned[i].old_page, c) : failed;
+    }
+    return Status::kSuccess;
+}
+
+void Shard::Impl::cancel_plan(std::uint32_t from, std::uint32_t end) {
+    for (std::uint32_t i = from; i < end; ++i)
+        if (planned[i].action == Action::kInsert || planned[i].action == Action::kInsertIfWins)
+            map.cancel(planned[i].ticket);
+}
+
+Shard::Impl::Action Shard::Impl::compare_with_stored(PageNumber page, const ShardCommand& c) {
+    if (options.mutation == Mutation::kSkipNewerCheck) [[unlikely]]
+        return Action::kReplace;
+    PageOob oob;
+    if (!has_data(flash.read_oob(page, oob)) || !is_known_page(oob)) return Action::kUnknownOrder;
+    if (c.epoch != oob.epoch) return c.epoch > oob.epoch ? Action::kReplace : Action::kSuperseded;
+    if (oob.kind == PageKind::kLostOrder) {
+        // A bound, not an order: the error stays until the floor has passed it (ARRAY.md, rule 13).
+        const VolumeFloor* floor = floors.find(c.volume);
+        const bool passed = floor != nullptr && floor->epoch == oob.epoch && floor->floor >= oob.sequence;
+        return passed && c.sequence > oob.sequence ? Action::kReplace : Action::kUnknownOrder;
+    }
+    if (c.sequence != oob.sequence) return c.sequence > oob.sequence ? Action::kReplace : Action::kSuperseded;
+    return Action::kSameOrder;
+}
+
+/// One sequence twice: a duplicate, a buffer that changed, or the repair of a page that rotted. Only here the
+/// contents decide; they are copied first, for their sender may still change them.
+bool Shard::Impl::same_order_wins(const ShardCommand& c, std::uint32_t i) {
+    const BlockKey key = make_key(c.volume, c.first + i);
+    std::memcpy(scratch.data(), c.data + std::size_t{i} * nvme::kBlockBytes, nvme::kBlockBytes);
+    std::uint32_t crcs[nvme::kSectorsPerBlock];
+    sector_crcs(scratch.data(), crcs);
+    const WriteOrder mine{c.epoch, c.sequence, content_crc(crcs)};
+    if (planned[i].action == Action::kInsertIfWins) return mine > tombstones.find(key).value_or(WriteOrder{});
+    const PageNumber stored = map.find(key)->page;
+    PageOob oob;
+    if (!has_data(flash.read_oob(stored, oob))) return false;
+    const WriteOrder theirs = order_of_page(flash, stored, oob, read_scratch.data());
+    if (mine != theirs) return mine > theirs;
+    return oob.kind == PageKind::kLost || !is_readable(stored, oob);
+}
+
+bool Shard::Impl::is_readable(PageNumber page, const PageOob& oob) {
+    std::uint32_t crcs[nvme::kSectorsPerBlock];
+    return has_data(flash.read(page, 0, nvme::kSectorsPerBlock, read_scratch.data(), crcs)) &&
+           std::memcmp(crcs, oob.sector_crc, sizeof(crcs)) == 0;
+}
+
+Status Shard::Impl::write_block(const ShardCommand& c, std::uint32_t i) {
+    PlannedBlock& block = planned[i];
+    const BlockKey key = make_key(c.volume, c.first + i);
+    const std::byte* data = c.data + std::size_t{i} * nvme::kBlockBytes;
+    if (block.action == Action::kSameOrder || block.action == Action::kInsertIfWins) {
+        const bool wins = same_order_wins(c, i);
+        const bool insert = block.action == Action::kInsertIfWins;
+        if (!wins && insert) map.cancel(block.ticket);
+        block.action = !wins ? Action::kSuperseded : insert ? Action::kInsert : Action::kReplace;
+        data = scratch.data();
+    }
+    if (block.action == Action::kSuperseded) {
+        ++counters.superseded;
+        return Status::kSuccess;
+    }
+    superseded_whole = false;
+    PageOob oob{};
+    oob.vid = c.volume;
+    oob.vba = c.first + i;
+    oob.kind = PageKind::kData;
+    oob.sequence = c.sequence;
+    oob.epoch = c.epoch;
+    PageNumber page = kNoPage;
+    if (const Status s = program(Stream::kUser, data, oob, page); !ok(s)) return s;
+    if (block.action == Action::kInsert) {
+        map.commit(block.ticket, {page, false});
+        block.action = Action::kReplace;  // nothing to cancel any more
+        tombstones.remove(key);
+    } else {
+        const PageNumber old_page = map.find(key)->page;
+        (void)map.update(key, {page, false});
+        forget_page(old_page);
+    }
+    doubts.settle(key, WriteOrder::of(oob));
+    ++counters.blocks_written;
+    return Status::kSuccess;
+}
+
+void Shard::Impl::forget_page(PageNumber page) {
+    if (options.mutation == Mutation::kCollectorForgetsMap) [[unlikely]] {
+        // The broken collector has given this page up already, and what lies there now is another's.
+        if (pool.info(pool.unit_of(page)).valid == 0 || pool.info(pool.unit_of(page)).system) return;
+    }
+    pool.invalidate(page, groups.current);
+    if (options.mutation == Mutation::kFreeUnitEarly) [[unlikely]]
+        pool.durable(groups.current);
+}
+
+/// The stored record cannot be read: a page says from now on that an unknown order, at most what was seen in
+/// this volume, is lost here. The write in hand is refused: it may be the older one.
+Status Shard::Impl::lose_block(BlockKey key, PageNumber stored, const ShardCommand& c) {
+    ++counters.media_errors;
+    PageOob oob;
+    const bool known = has_data(flash.read_oob(stored, oob)) && is_known_page(oob);
+    if (known) return Status::kUnrecoveredReadError;  // lost before, and its bound stands
+    oob = lost_order(key);
+    oob.epoch = c.volume_epoch;
+    PageNumber page = kNoPage;
+    if (!ok(program(Stream::kUser, zeroes.data(), oob, page))) return Status::kUnrecoveredReadError;
+    const PageNumber old_page = map.find(key)->page;
+    (void)map.update(key, {page, false});
+    forget_page(old_page);
+    ++counters.lost_blocks;
+    return Status::kUnrecoveredReadError;
+}
+
+Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, PageNumber& page) {
+    if (stream == Stream::kUser) {
+        if (!cut_made_up && pool.open_unit(stream) == kNoUnit) make_up_for_cut();
+        pay_for_user_page();
+    }
+    for (std::uint32_t attempt = 0; attempt < kProgramAttempts; ++attempt) {
+        page = pool.next_page(stream);
+        if (page == kNoPage && make_room(stream)) page = pool.next_page(stream);
+        record_bad_units();
+        if (page == kNoPage) {
+            if (broken) return Status::kWriteFault;
+            // Room that the journal gives back when a checkpoint is complete.
+            const bool journals = journal_holds_room();
+            checkpoint_asked = checkpoint_asked || (journals && !checkpoint.active());
+            return journals || checkpoint.active() ? Status::kBusy : Status::kCapacityExceeded;
+        }
+        oob.version = kOobVersion;
+        oob.unit_serial = pool.serial_of(page);
+        oob.group = groups.current;
+        note_programmed();
+        const FlashStatus status = flash.program(page, data, oob);
+        if (status == FlashStatus::kOk) {
+            pool.programmed(stream, page);
+            ++counters.pages_programmed;
+            return Status::kSuccess;
+        }
+        if (status != FlashStatus::kNoRoom) {
+            (void)pool.failed(stream, page);
+            record_bad_units();
+        } else if (!exchange_open_unit(stream)) {
+            // The unit is good: a full disk below says nothing of it, and may have room again tomorrow.
+            return Status::kCapacityExceeded;
+        }
+    }
+    return Status::kWriteFault;
+}
+
+/// No page is programmed: a record in the log says what is gone, and until when nothing older may come back.
+Status Shard::Impl::trim(const ShardCommand& c) {
+    if (const Status s = check_order(c); !ok(s)) return s;
+    if (log_is_crowded()) {
+        checkpoint_asked = true;
+        ++counters.busy;
+        return Status::kBusy;
+    }
+    if (!pool.has_page(Stream::kSystem) && !make_room(Stream::kSystem)) return Status::kCapacityExceeded;
+    std::uint32_t runs = 0;
+    if (const Status s = plan_trim(c, runs); !ok(s)) return s;
+    if (!journal_takes(runs)) return Status::kCapacityExceeded;
+    const std::size_t growth = runs + tombstones.overlapping(make_key(c.volume, c.first), c.blocks) + 1;
+    const bool room_for_it = tombstone_room(c.volume, growth);
+    if (!room_for_it && !is_next(c)) {
+        ++counters.tombstones_full;
+        ++counters.busy;
+        return Status::kBusy;
+    }
+    for (std::uint32_t i = 0; i < c.blocks;) {
+        if (planned[i].action == Action::kSuperseded) {
+            ++counters.superseded;
+            ++i;
+            continue;
+        }
+        std::uint32_t end = i + 1;
+        while (end < c.blocks && planned[end].action != Action::kSuperseded) ++end;
+        if (!trim_run(c, i, end - i, room_for_it)) return Status::kCapacityExceeded;
+        i = end;
+    }
+    return Status::kSuccess;
+}
+
+Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
+    bool in_run = false;
+    for (std::uint32_t i = 0; i < c.blocks; ++i) {
+        const BlockKey key = make_key(c.volume, c.first + i);
+        PlannedBlock& block = planned[i];
+        block = {Action::kInsert, {}, kNoPage};
+        if (const auto entry = map.find(key)) {
+            block.old_page = entry->page;
+            block.action = compare_with_stored(entry->page, c);
+            if (block.action == Action::kUnknownOrder) return lose_block(key, entry->page, c);
+            // Of one sequence, the block or its absence: the CRC of nothing decides as that of contents does.
+            if (block.action == Action::kSameOrder) {
+                PageOob oob;
+                const bool newer = has_data(flash.read_oob(entry->page, oob)) &&
+                                   WriteOrder::of_tombstone(c.epoch, c.sequence) >
+                                       order_of_page(flash, entry->page, oob, read_scratch.data());
+                const bool always = options.mutation == Mutation::kSameOrderTrimWins;
+                block.action = newer || always ? Action::kReplace : Action::kSuperseded;
+            }
+        } else if (const auto there = tombstones.find(key);
+                   there && WriteOrder::of_tombstone(c.epoch, c.sequence) <= *there) {
+            // Trimmed as late already: a record more would say nothing.
+            block.action = Action::kSuperseded;
+        }
+        const bool kept = block.action == Action::kSuperseded;
+        if (!kept && !in_run) ++runs;
+        in_run = !kept;
+    }
+    return Status::kSuccess;
+}
+
+/// `remembers`: the table has room for it; if not, nothing older can come (floors.cpp).
+bool Shard::Impl::trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks, bool remembers) {
+    LogRecord record{};
+    record.type = LogType::kTombstone;
+    record.volume = c.volume;
+    record.first = c.first + first;
+    record.blocks = blocks;
+    record.epoch = c.epoch;
+    record.sequence = c.sequence;
+    const bool trims_well = options.mutation != Mutation::kTrimWithoutTombstone;
+    if (trims_well && !log(record)) return false;
+    for (std::uint32_t i = first; i < first + blocks; ++i) {
+        const BlockKey key = make_key(c.volume, c.first + i);
+        if (trims_well) doubts.settle(key, WriteOrder::of_tombstone(c.epoch, c.sequence));
+        if (planned[i].action != Action::kReplace) continue;
+        const PageNumber page = map.find(key)->page;
+        (void)map.erase(key);
+        forget_page(page);
+    }
+    if (trims_well && remembers)
+        tombstones.add(
+            {make_key(c.volume, c.first + first), blocks, c.epoch, c.sequence, checkpoint.begun_last()});
+    return true;
+}
+
+}  // namespace gnstor::deengine
