@@ -2,8 +2,8 @@
 // memory that it moves, registered for the other end. One host thread.
 #pragma once
 
-#include "rdma/nic.hpp"
-#include "rdma/nic_memory.hpp"
+#include "rdma/nic/nic.hpp"
+#include "rdma/nic/nic_memory.hpp"
 
 #include <gnstor/rdma/poster.hpp>
 

@@ -3,8 +3,8 @@
 
 #include "wire.hpp"
 
-#include "rdma/loop_wire.hpp"
-#include "rdma/shm_wire.hpp"
+#include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
 
 #include <gnstor/base/reactor.hpp>
 

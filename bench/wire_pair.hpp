@@ -8,9 +8,9 @@
 #include "wire_end.hpp"
 #include "wire_node.hpp"
 
-#include "rdma/loop_wire.hpp"
-#include "rdma/shm_wire.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 
 #include <gnstor/base/reactor.hpp>
 

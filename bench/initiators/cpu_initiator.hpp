@@ -7,7 +7,7 @@
 
 #include "bench/initiators/cpu_stream.hpp"
 #include "bench/initiators/initiator.hpp"
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 
 #include <memory>
 #include <vector>

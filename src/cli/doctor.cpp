@@ -78,7 +78,8 @@ DoctorFinding check_port(const DoctorFacts& f) {
             fmt::format("UDP port 4791 is free on {}", fmt::join(addresses, ", ")), ""};
 }
 
-/// The identification in an IPv4 header is under the ICRC, and only a raw socket shows it (udp/socket.cpp).
+/// The identification in an IPv4 header is under the ICRC, and only a raw socket shows it
+/// (wire/udp/socket.cpp).
 DoctorFinding check_raw_socket(const DoctorFacts& f) {
     const bool v4 = std::any_of(f.ports.begin(), f.ports.end(), [](const PortFacts& port) {
         return port.address.find(':') == std::string::npos;

@@ -2,7 +2,7 @@
 #include "cli/doctor_facts.hpp"
 
 #include "cli/store_files.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 #include "ssd/flash/file/store_format.hpp"
 
 #include <arpa/inet.h>

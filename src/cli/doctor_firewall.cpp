@@ -6,7 +6,7 @@
 // interface, a state, a named set) is passed over, or counts by the port that it names.
 #include "cli/doctor.hpp"
 
-#include "rdma/udp_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 
 #include <algorithm>
 #include <cctype>

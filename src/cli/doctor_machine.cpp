@@ -1,7 +1,7 @@
 // doctor_machine.cpp: the system calls behind doctor_facts.hpp.
 #include "cli/doctor_facts.hpp"
 
-#include "rdma/udp_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

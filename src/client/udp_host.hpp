@@ -1,14 +1,14 @@
 // udp_host.hpp: the NIC of a host process on the udp wire: its address, its thread, its wire.
 //
 // One a process that reaches SSDs of other processes or machines: a client, or gnstord. Opening and closing
-// from one thread; the NIC is used as rdma/nic.hpp says.
+// from one thread; the NIC is used as rdma/nic/nic.hpp says.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/base/result.hpp>
 
-#include "rdma/nic.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/nic/nic.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 
 #include <memory>
 #include <string>

@@ -4,8 +4,8 @@
 #include "daemon/decisions/in_process.hpp"
 #include "daemon/decisions/nvmf_ssd_port.hpp"
 #include "embedded/node.hpp"
-#include "rdma/loop_wire.hpp"
-#include "rdma/shm_wire.hpp"
+#include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
 
 #include <fmt/core.h>
 

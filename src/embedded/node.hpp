@@ -11,10 +11,10 @@
 #include "daemon/decisions/ssd_port.hpp"
 #include "embedded/profile.hpp"
 #include "nvmf/target/target.hpp"
-#include "rdma/loop_wire.hpp"
-#include "rdma/nic.hpp"
-#include "rdma/shm_wire.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 #include "ssd/drive/drive.hpp"
 
 #include <cstddef>

@@ -3,12 +3,12 @@
 //
 // A profile is JSON with comments (share/profiles/*.json; docs/operations.md has the keys). Whatever is wrong
 // in one is an error that names file, line and key; an unknown key is wrong. Cross-checks of figures are
-// those of the models (ssd/drive/timing_model.hpp, rdma/link_model.hpp).
+// those of the models (ssd/drive/timing_model.hpp, rdma/nic/link_model.hpp).
 #pragma once
 
 #include <gnstor/base/result.hpp>
 
-#include "rdma/link_model.hpp"
+#include "rdma/nic/link_model.hpp"
 #include "ssd/drive/timing_model.hpp"
 
 #include <string>

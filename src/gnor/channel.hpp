@@ -16,7 +16,7 @@
 #include <gnstor/simt/pinned_range.hpp>
 
 #include "gnor/pool_plan.hpp"
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "embedded/rig.hpp"
-#include "rdma/shm_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::test::buffer_test {

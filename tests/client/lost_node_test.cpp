@@ -4,7 +4,7 @@
 #include <array>
 
 #include "embedded/rig.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 #include "support/count.hpp"
 #include "support/loopback.hpp"
 

@@ -11,8 +11,8 @@
 
 #include "embedded/rig.hpp"
 #include "rdma/child.hpp"
-#include "rdma/shm_wire.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 #include "ssd/scratch.hpp"
 #include "support/count.hpp"
 #include "support/loopback.hpp"

@@ -14,7 +14,7 @@
 
 #include "embedded/node.hpp"
 #include "gnor/channel.hpp"
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::embedded::node_threads_test {

@@ -11,7 +11,7 @@
 #include "embedded/node.hpp"
 #include "nvmf/host/host.hpp"
 #include "nvmf/protocol/nqn.hpp"
-#include "rdma/shm_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
 #include "support/count.hpp"
 #include "support/loopback.hpp"
 

@@ -23,7 +23,7 @@
 #include "daemon/decisions/nvmf_ssd_port.hpp"
 #include "embedded/node.hpp"
 #include "gnor/channel.hpp"
-#include "rdma/loop_wire.hpp"
+#include "rdma/wire/loop/loop_wire.hpp"
 #include "support/seed.hpp"
 
 #define GN_ASSERT_OK(expression)                          \

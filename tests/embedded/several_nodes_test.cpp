@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "embedded/bench.hpp"
-#include "rdma/shm_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
 #include "ssd/scratch.hpp"
 #include "support/count.hpp"
 #include "support/loopback.hpp"

@@ -5,7 +5,7 @@
 #include "embedded/rig.hpp"
 #include "gateway/serve.hpp"
 #include "nvmf/loop_rig.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 #include "support/count.hpp"
 #include "support/loopback.hpp"
 

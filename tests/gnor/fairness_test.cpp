@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "gnor/left_runs.hpp"
-#include "rdma/completion_queue.hpp"
+#include "rdma/nic/completion_queue.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::test {

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 
 namespace gnstor::test {
 

@@ -19,8 +19,8 @@
 
 #include "gnor/channel.hpp"
 #include "gnor/model_target.hpp"
-#include "rdma/loop_wire.hpp"
-#include "rdma/shm_wire.hpp"
+#include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
 #include "support/sent.hpp"
 
 namespace gnstor::test {

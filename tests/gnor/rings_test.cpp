@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gnor/turns.hpp"
-#include "rdma/completion_queue.hpp"
+#include "rdma/nic/completion_queue.hpp"
 
 namespace gnstor::test {
 namespace {

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "gnor/pool_bench.hpp"
-#include "rdma/nic_memory.hpp"
+#include "rdma/nic/nic_memory.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::test {

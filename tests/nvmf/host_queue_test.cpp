@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "nvmf/host/host_queue.hpp"
-#include "rdma/loop_wire.hpp"
+#include "rdma/wire/loop/loop_wire.hpp"
 
 namespace gnstor::nvmf {
 namespace {

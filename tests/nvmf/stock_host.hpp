@@ -6,7 +6,7 @@
 #pragma once
 
 #include "nvmf/host/host.hpp"
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 
 #include <gnstor/nvme/features.hpp>
 #include <gnstor/simt/time.hpp>

@@ -16,7 +16,7 @@
 #include "nvmf/host/host.hpp"
 #include "nvmf/protocol/nqn.hpp"
 #include "nvmf/target/connection.hpp"
-#include "rdma/loop_wire.hpp"
+#include "rdma/wire/loop/loop_wire.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::nvmf::turn_order_test {

@@ -7,8 +7,8 @@
 // the volume if there is none of that name, says its name ("volume nqn...") and "ready", and serves until
 // SIGTERM or SIGINT. It may be killed at any moment.
 #include "gateway/serve.hpp"
-#include "rdma/nic.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/nic/nic.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/embedded_array.hpp>

@@ -7,8 +7,8 @@
 // difference ends it with status 1. What it did are GN_COUNT lines.
 #include "nvmf/host/host.hpp"
 #include "nvmf/protocol/nqn.hpp"
-#include "rdma/nic.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/nic/nic.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/simt/time.hpp>

@@ -6,8 +6,8 @@
 // SIGINT, then says what the wire and the drives did.
 #include "nvmf/protocol/nqn.hpp"
 #include "nvmf/target/target.hpp"
-#include "rdma/nic.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/nic/nic.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 #include "ssd/drive/drive.hpp"
 
 #include <gnstor/base/reactor.hpp>

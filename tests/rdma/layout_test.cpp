@@ -1,6 +1,6 @@
 // layout_test.cpp: our structures against infiniband/mlx5dv.h, the independent oracle: offsets, entries that
 // the device poster fills for random inputs, completions that the NIC writes.
-#include "rdma/completion_queue.hpp"
+#include "rdma/nic/completion_queue.hpp"
 #include "rdma/rig.hpp"
 
 #include <infiniband/mlx5dv.h>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "rdma/rig.hpp"
-#include "rdma/shm_wire.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 #include "support/loopback.hpp"
 
 #include <unistd.h>

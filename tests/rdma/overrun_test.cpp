@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdma/completion_queue.hpp"
+#include "rdma/nic/completion_queue.hpp"
 #include "simt/test_warp.hpp"
 #include "support/count.hpp"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdma/memory_table.hpp"
+#include "rdma/nic/memory_table.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::rdma {

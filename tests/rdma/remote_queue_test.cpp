@@ -1,6 +1,6 @@
 // remote_queue_test.cpp: what an offload queue pair keeps for a peer that takes nothing of what it is sent.
 // The test is the link: nothing that is posted ends until it says so.
-#include "rdma/remote_queue.hpp"
+#include "rdma/wire/udp/remote_queue.hpp"
 
 #include <gtest/gtest.h>
 

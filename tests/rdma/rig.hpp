@@ -1,9 +1,9 @@
 // rig.hpp: queue memory, lanes and sinks for the tests of rdma/. Test code.
 #pragma once
 
-#include "rdma/loop_wire.hpp"
-#include "rdma/nic.hpp"
-#include "rdma/nic_memory.hpp"
+#include "rdma/nic/nic.hpp"
+#include "rdma/nic/nic_memory.hpp"
+#include "rdma/wire/loop/loop_wire.hpp"
 
 #include <gnstor/rdma/poller.hpp>
 #include <gnstor/rdma/poster.hpp>

@@ -1,5 +1,5 @@
 // ring_spread_test.cpp: rings of equal clients are spread evenly over the pollers, each use by itself.
-#include "rdma/ring_spread.hpp"
+#include "rdma/nic/ring_spread.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // shm_limits_test.cpp: what one client of a node may take from the others: places, queue pairs, memory, time.
-#include "rdma/shm/lobby.hpp"
-#include "rdma/shm/shares.hpp"
 #include "rdma/shm_rig.hpp"
+#include "rdma/wire/shm/lobby.hpp"
+#include "rdma/wire/shm/shares.hpp"
 
 #include "support/count.hpp"
 

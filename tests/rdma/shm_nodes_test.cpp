@@ -1,8 +1,8 @@
 // shm_nodes_test.cpp: a client of several nodes at once: one completion ring that all of them fill, nodes
 // that are killed at work and come back, whoever scribbles. Nodes are processes of their own.
 #include "rdma/child.hpp"
+#include "rdma/nic/tickets.hpp"
 #include "rdma/shm_rig.hpp"
-#include "rdma/tickets.hpp"
 
 #include "support/count.hpp"
 

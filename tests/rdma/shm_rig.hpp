@@ -4,9 +4,9 @@
 
 #include "rdma/nic_fixture.hpp"
 
-#include "rdma/nic_memory.hpp"
-#include "rdma/shm/messages.hpp"
-#include "rdma/shm/socket.hpp"
+#include "rdma/nic/nic_memory.hpp"
+#include "rdma/wire/shm/messages.hpp"
+#include "rdma/wire/shm/socket.hpp"
 
 #include <unistd.h>
 

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdma/completion_queue.hpp"
+#include "rdma/nic/completion_queue.hpp"
 #include "rdma/rig.hpp"
 #include "support/count.hpp"
 

@@ -2,7 +2,7 @@
 // and target offloads see is the same. Two NICs, two wires, two reactors of one process, on loopback
 // addresses.
 #include "rdma/nic_fixture.hpp"
-#include "rdma/udp_wire.hpp"
+#include "rdma/wire/udp/udp_wire.hpp"
 
 #include <gnstor/base/hash.hpp>
 

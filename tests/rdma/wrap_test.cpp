@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "rdma/completion_queue.hpp"
+#include "rdma/nic/completion_queue.hpp"
 
 namespace gnstor::rdma {
 namespace {

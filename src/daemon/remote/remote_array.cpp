@@ -5,7 +5,7 @@
 #include "daemon/http/array_address.hpp"
 #include "daemon/http/http_client.hpp"
 #include "daemon/remote/serving_processes.hpp"
-#include "rdma/shm_wire.hpp"
+#include "rdma/wire/shm/shm_wire.hpp"
 
 #include <arpa/inet.h>
 

@@ -4,7 +4,7 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 
 #include <cstddef>
 #include <cstdint>

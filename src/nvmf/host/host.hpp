@@ -17,7 +17,7 @@
 #include "nvmf/host/host_queue.hpp"
 #include "nvmf/protocol/capsule.hpp"
 #include "nvmf/protocol/connect.hpp"
-#include "rdma/nic_memory.hpp"
+#include "rdma/nic/nic_memory.hpp"
 #include "ssd/queues/nvme_queue.hpp"
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include "nvmf/host/host_queue.hpp"
 
 #include "nvmf/protocol/capsule.hpp"
-#include "rdma/nic_memory.hpp"
+#include "rdma/nic/nic_memory.hpp"
 
 #include <gnstor/base/log.hpp>
 

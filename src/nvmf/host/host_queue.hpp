@@ -20,7 +20,7 @@
 #include <gnstor/rdma/poller.hpp>
 #include <gnstor/rdma/poster.hpp>
 
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 
 #include <cstddef>
 #include <cstdint>

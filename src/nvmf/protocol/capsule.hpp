@@ -14,7 +14,7 @@
 
 #include <gnstor/nvme/command.hpp>
 
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 #include "ssd/queues/nvme_device.hpp"
 
 #include <cstddef>

@@ -34,7 +34,7 @@
 #include "nvmf/protocol/id_set.hpp"
 #include "nvmf/target/offload_shard.hpp"
 #include "nvmf/target/subsystem.hpp"
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 
 #include <gnstor/nvme/counters_log.hpp>
 

@@ -15,7 +15,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "nvmf/target/controllers.hpp"
-#include "rdma/nic.hpp"
+#include "rdma/nic/nic.hpp"
 #include "ssd/queues/nvme_device.hpp"
 
 #include <cstdint>

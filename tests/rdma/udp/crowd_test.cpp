@@ -1,7 +1,7 @@
 // crowd_test.cpp: one peer takes all the connections that it gets of a wire; another still gets one, and the
 // wire's own program still reaches others.
-#include "rdma/udp/driver_impl.hpp"
 #include "rdma/udp/rig.hpp"
+#include "rdma/wire/udp/driver_impl.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::rdma::udp {

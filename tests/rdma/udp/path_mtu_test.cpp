@@ -11,7 +11,7 @@
 
 #include "rdma/udp/forged_icmp.hpp"
 #include "rdma/udp/rig.hpp"
-#include "rdma/udp/socket.hpp"
+#include "rdma/wire/udp/socket.hpp"
 #include "support/loopback.hpp"
 
 namespace gnstor::rdma::udp {

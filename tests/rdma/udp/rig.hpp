@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "rdma/udp/driver.hpp"
+#include "rdma/wire/udp/driver.hpp"
 
 namespace gnstor::rdma::udp::rig {
 

@@ -1,6 +1,6 @@
 // strangers_test.cpp: datagrams for other addresses of this machine are none of a packet socket's, not even
 // those that passed while it was being opened, and not what it could not hold of them.
-#include "rdma/udp/socket.hpp"
+#include "rdma/wire/udp/socket.hpp"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

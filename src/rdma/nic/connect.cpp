@@ -1,0 +1,247 @@
+// connect.cpp: connections of the software NIC on the loop wire, and the offload's calls on the data path.
+#include "rdma/nic/nic_impl.hpp"
+#include "rdma/wire/udp/remote_queue.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+namespace gnstor::rdma {
+
+namespace {
+bool fresh(const QueuePair& qp) {
+    return qp.state.load(std::memory_order_acquire) == QpState::kReset;
+}
+}  // namespace
+
+Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
+    if (impl_->shm != nullptr)
+        return error(Errc::kUnsupported, "a client of a node cannot listen for others ({})", service);
+    // A NIC on the udp wire is on the loop wire inside it too (UdpWire::inside).
+    if (impl_->driver != nullptr) GN_TRY(impl_->listen_udp(service, listener));
+    const std::lock_guard lock(impl_->wire->mutex);
+    const auto [at, added] = impl_->wire->listeners.try_emplace({impl_->context.address, service}, &listener);
+    if (!added)
+        return error(Errc::kExists, "cannot listen on {} {}: somebody does already", impl_->context.address,
+                     service);
+    return {};
+}
+
+void SoftNic::unlisten(const std::string& service) {
+    if (impl_->shm != nullptr) return;
+    Impl::Lock lock(impl_->wire->mutex);
+    if (impl_->driver != nullptr) impl_->unlisten_udp(lock, service);
+    const auto at = impl_->wire->listeners.find({impl_->context.address, service});
+    if (at == impl_->wire->listeners.end()) return;
+    Listener* const listener = at->second;
+    impl_->wire->listeners.erase(at);
+    impl_->wire->withdraw(lock, listener);
+}
+
+/// Puts the two ends together on one engine. Both must be fresh.
+Result<void> LoopWire::Impl::establish(QueuePair& from, QueuePair& to) {
+    if (!fresh(from) || !fresh(to))
+        return error(Errc::kState,
+                     "cannot connect queue pairs {:#x} and {:#x}: reset those that were used before",
+                     from.qpn, to.qpn);
+    Engine* engine = to.engine.load();
+    if (from.offload() && !to.offload()) engine = from.engine.load();
+    if (from.offload() && to.offload() && from.engine.load() != engine)
+        return error(Errc::kUnsupported, "cannot connect two offload queue pairs of different pollers");
+    engine->reactor().run([&] {
+        ++from.incarnation;
+        ++to.incarnation;
+        from.engine.store(engine);
+        to.engine.store(engine);
+        from.peer.store(&to, std::memory_order_release);
+        to.peer.store(&from, std::memory_order_release);
+        to.state.store(QpState::kReadyToSend, std::memory_order_release);
+        from.state.store(QpState::kReadyToSend, std::memory_order_release);
+        if (!from.offload()) engine->attach(from);
+        if (!to.offload()) engine->attach(to);
+    });
+    return {};
+}
+
+/// A queue pair whose peer is gone goes on in error, on an engine of its own NIC, which may outlive the
+/// peer's.
+void LoopWire::Impl::send_home(QueuePair& qp) {
+    const auto nic = nics.find(qp.nic->address);
+    if (nic == nics.end() || qp.offload()) return;
+    Engine* const home = nic->second->impl_->homes[qp.qpn % SoftNic::Impl::kQueuePairs];
+    Engine* const engine = qp.engine.load();
+    if (home == engine) return;
+    engine->reactor().run([&] { engine->detach(qp); });
+    qp.engine.store(home);
+    home->reactor().run([&] {
+        home->attach(qp);
+        home->fail(qp);
+    });
+}
+
+Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::string& peer_address,
+                                                const std::string& service,
+                                                std::span<const std::byte> private_data,
+                                                std::uint32_t timeout_ms) {
+    if (impl_->shm != nullptr)
+        return impl_->shm->connect_queue_pair(number, peer_address, service, private_data, timeout_ms);
+    if (impl_->driver != nullptr)
+        return impl_->connect_udp(number, peer_address, service, private_data, timeout_ms);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    Impl::Lock lock(impl_->wire->mutex);
+    QueuePair* qp = impl_->find(number);
+    if (qp == nullptr) return error(Errc::kNotFound, "cannot connect: there is no queue pair {:#x}", number);
+    if (!fresh(*qp))
+        return error(Errc::kState, "cannot connect queue pair {:#x}: it was used before, reset it", number);
+    const auto target = impl_->wire->nics.find(peer_address);
+    const auto listener = impl_->wire->listeners.find({peer_address, service});
+    if (target == impl_->wire->nics.end() || listener == impl_->wire->listeners.end())
+        return error(Errc::kNotFound, "cannot connect to {} {}: nobody listens there", peer_address, service);
+    const auto request = std::make_shared<PendingConnect>();
+    request->peer = impl_->context.address;
+    request->private_data.assign(private_data.begin(), private_data.end());
+    request->affinity = qp->receive_cq != nullptr ? qp->receive_cq->affinity : 0;
+    request->listener = listener->second;
+    request->target = target->second;
+    impl_->wire->requests.push_back(request);
+    impl_->wire->changed.notify_all();
+    impl_->wire->changed.wait_until(lock, deadline, [&] { return request->answered || request->withdrawn; });
+    if (request->withdrawn)
+        return error(Errc::kNotFound, "cannot connect to {} {}: the listener went away", peer_address,
+                     service);
+    if (!request->answered) {
+        request->abandoned = true;
+        return error(Errc::kTimedOut, "cannot connect to {} {}: no answer within {} ms", peer_address,
+                     service, timeout_ms);
+    }
+    if (!request->reply.accept)
+        return error(Errc::kPermission, "cannot connect to {} {}: rejected, reason {}", peer_address, service,
+                     request->reply.reject_reason);
+    // The lock was free meanwhile: look again.
+    qp = impl_->find(number);
+    const auto again = impl_->wire->nics.find(peer_address);
+    QueuePair* const other =
+        again == impl_->wire->nics.end() ? nullptr : again->second->impl_->find(request->reply.qp);
+    Result<void> joined = error(Errc::kState, "cannot connect to {} {}: a queue pair went away meanwhile",
+                                peer_address, service);
+    if (qp != nullptr && other != nullptr) joined = impl_->wire->establish(*qp, *other);
+    if (!joined.ok()) {
+        if (other != nullptr) {  // the acceptor must not wait for a peer that will never come
+            Engine* const engine = other->engine.load();
+            engine->reactor().run([=] { engine->fail(*other); });
+        }
+        return std::move(joined).error();
+    }
+    return std::move(request->reply.private_data);
+}
+
+void SoftNic::disconnect(QpNumber number) {
+    if (impl_->shm != nullptr) return impl_->shm->disconnect(number);
+    const std::lock_guard lock(impl_->wire->mutex);
+    QueuePair* const qp = impl_->find(number);
+    if (qp == nullptr) return;
+    Engine* const engine = qp->engine.load();
+    engine->reactor().run([=] { engine->fail(*qp); });
+}
+
+LateWindows& SoftNic::Impl::late_windows(const QueuePair& qp) {
+    const auto at = std::ranges::find(engines, qp.engine.load());
+    return *late[static_cast<std::size_t>(at - engines.begin())];
+}
+
+Result<SoftNic::Window> SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
+                                             std::uint32_t rkey, WindowUse use) {
+    Window window{};
+    Impl::Refusal refusal{};
+    if (impl_->open_window(number, address, bytes, rkey, use, window, refusal)) return window;
+    return error(refusal.code,
+                 "cannot open a window of {} bytes at {:#x} under key {:#x} through queue pair {:#x}: {}",
+                 bytes, address, rkey, number, refusal.why);
+}
+
+bool SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
+                          WindowUse use, Window& window) {
+    Impl::Refusal unsaid{};
+    return impl_->open_window(number, address, bytes, rkey, use, window, unsaid);
+}
+
+bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
+                                std::uint32_t rkey, WindowUse use, Window& window, Refusal& refusal) {
+    QueuePair* const qp = find(number);
+    if (qp == nullptr) {
+        refusal = {Errc::kNotFound, "there is no such queue pair"};
+        return false;
+    }
+    // Count, then check: sequentially consistent with to_error's store and quiesce's wait, so that either the
+    // window is waited for or it is not opened. The peer lives as long as it is counted.
+    qp->add_window(1);
+    QueuePair* const peer = qp->peer.load(std::memory_order_acquire);
+    const bool connected = qp->state.load(std::memory_order_seq_cst) == QpState::kReadyToSend;
+    if (!connected || peer == nullptr) {
+        const bool there = connected && qp->remote != nullptr;
+        const bool mine = there && running_engine == qp->engine.load(std::memory_order_relaxed);
+        if (mine && qp->remote->open_window(address, bytes, rkey, use, window)) return true;
+        qp->add_window(-1);
+        refusal = {Errc::kState,
+                   there && !mine ? "it has a link, and this is not its thread" : "it is not connected"};
+        return false;
+    }
+    const MemoryTable::Pin pin =
+        peer->nic->memory.pin(rkey, address, bytes, use == WindowUse::kWrite ? kRemoteWrite : kRemoteRead);
+    if (!late.empty()) {
+        late_windows(*qp).open(*qp, pin, bytes, use, window);
+        return true;
+    }
+    if (pin.fault != MemoryFault::kNone) {
+        qp->add_window(-1);
+        refusal = {Errc::kPermission, pin.fault == MemoryFault::kKey      ? "unknown key"
+                                      : pin.fault == MemoryFault::kBounds ? "out of bounds"
+                                                                          : "no such right"};
+        return false;
+    }
+    count(use == WindowUse::kWrite ? context.tally.mine().rdma_writes : context.tally.mine().rdma_reads);
+    window.data = pin.data;
+    window.bytes = bytes;
+    window.cookie = reinterpret_cast<std::uint64_t>(pin.region);
+    return true;
+}
+
+bool SoftNic::stages_windows(QpNumber number) const {
+    const QueuePair* const qp = impl_->find(number);
+    return (qp != nullptr && qp->remote != nullptr) || !impl_->late.empty();
+}
+
+void SoftNic::close_window(QpNumber number, const Window& window, bool filled) {
+    QueuePair* const qp = impl_->find(number);
+    if (qp != nullptr && qp->remote != nullptr)
+        qp->remote->close_window(window, filled);
+    else if (!impl_->late.empty())
+        impl_->late_windows(*qp).close(qp, window, filled);
+    else
+        reinterpret_cast<MemoryRegion*>(window.cookie)->unpin();
+    // Release: pairs with quiesce's load: the window's memory is no longer touched.
+    if (qp != nullptr) qp->add_window(-1);
+}
+
+void SoftNic::send(QpNumber number, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
+                   std::uint32_t written_before) {
+    if (QueuePair* const qp = impl_->find(number))
+        qp->engine.load()->send(*qp, data, bytes, invalidate_rkey, written_before);
+}
+
+void SoftNic::prefetch_send(QpNumber number) const {
+    const QueuePair* const qp = impl_->find(number);
+    const QueuePair* const peer = qp != nullptr ? qp->peer.load(std::memory_order_acquire) : nullptr;
+    if (peer == nullptr || peer->receive_cq == nullptr) return;
+    peer->receive_cq->prefetch(2);
+    __builtin_prefetch(&peer->config.receive_ring[peer->receives_used & (peer->config.receive_entries - 1)]);
+}
+
+void SoftNic::release(QpNumber number, std::uint64_t token) {
+    if (QueuePair* const qp = impl_->find(number)) qp->engine.load()->release(*qp, token);
+}
+
+void SoftNic::fail(QpNumber number) {
+    if (QueuePair* const qp = impl_->find(number)) qp->engine.load()->fail(*qp);
+}
+
+}  // namespace gnstor::rdma

@@ -1,0 +1,64 @@
+// delays.cpp: the engine's part in a modelled link: holds messages back and delivers them when their time has
+// come.
+#include "rdma/nic/delays.hpp"
+
+#include "rdma/nic/engine.hpp"
+
+#include <gnstor/simt/time.hpp>
+
+#include <cstring>
+
+namespace gnstor::rdma {
+
+Delays& Engine::delays() {
+    if (delays_ == nullptr) delays_ = std::make_unique<Delays>();
+    return *delays_;
+}
+
+/// The entry is held already; `peer` is its offload end, whose NIC has a link.
+void Engine::delay_message(QueuePair& sender, QueuePair& peer, std::uint64_t index,
+                           const InboundMessage& message) {
+    const std::uint64_t now = simt::now_ns();
+    const std::uint64_t arrival =
+        peer.nic->link->to_node_with_fetch(now, message.bytes, peer.sink->fetch_bytes(message));
+    delays().messages.add(now, arrival, DelayedMessage{&sender, index, message});
+}
+
+void Engine::delay_send(QueuePair& from, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
+                        std::uint32_t written_before) {
+    const std::uint64_t now = simt::now_ns();
+    DelayedSend send{&from, bytes, invalidate_rkey, {}};
+    std::memcpy(send.data, data, bytes);
+    delays().sends.add(now, from.nic->link->from_node(now, std::uint64_t{bytes} + written_before), send);
+}
+
+/// Counts what is still under way too, so that the thread does not sleep over it.
+std::uint32_t Engine::deliver_delayed() {
+    if (delays_->messages.empty() && delays_->sends.empty()) return 0;
+    const std::uint64_t now = simt::now_ns();
+    std::uint32_t work = 1;
+    DelayedMessage inbound;
+    for (; delays_->messages.pop(now, inbound); ++work) {
+        const QueuePair* const peer = inbound.sender->peer.load(std::memory_order_acquire);
+        if (peer != nullptr && peer->ready() && !peer->sink_told)
+            peer->sink->on_message(inbound.message);  // may release, send or fail at once
+        else
+            let_go(*inbound.sender, inbound.index);  // the connection ended on the way
+    }
+    DelayedSend outbound;
+    for (; delays_->sends.pop(now, outbound); ++work) {
+        QueuePair* const peer = outbound.from->peer.load(std::memory_order_acquire);
+        if (outbound.from->ready() && peer != nullptr && peer->ready())
+            deliver_send(*outbound.from, *peer, outbound.data, outbound.bytes, outbound.invalidate_rkey);
+    }
+    return work;
+}
+
+/// The queue pair may be gone afterwards. It is quiesced: none of its messages is held.
+void Engine::forget_delayed(const QueuePair& qp) {
+    delays_->messages.take_if([&](const DelayedMessage& d) { return d.sender == &qp; },
+                              [](const DelayedMessage&) {});
+    delays_->sends.take_if([&](const DelayedSend& d) { return d.from == &qp; }, [](const DelayedSend&) {});
+}
+
+}  // namespace gnstor::rdma

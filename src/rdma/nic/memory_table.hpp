@@ -1,0 +1,93 @@
+// memory_table.hpp: the NIC's memory regions: keys, bounds, rights, and who is using them just now.
+//
+// Invariants
+//   * a key is (index << 8 | generation); a slot's key is 0 while nothing is registered there;
+//   * a slot's bounds are written only while its key is 0 and nobody has it pinned;
+//   * free slots are used in the order in which they became free, so that a key that was taken back is not
+//   given out again before all others were: with few regions in use, 250,000 registrations later;
+//   * pin() succeeds only while the key is registered, and deregistration waits for all pins: so memory is
+//   touched only
+//     between a successful pin and its unpin.
+// register/deregister: any host thread, under the table's mutex. pin/unpin: any thread, no locks.
+#pragma once
+
+#include <gnstor/base/result.hpp>
+
+#include "rdma/nic/nic.hpp"
+#include "rdma/nic/stripes.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+namespace gnstor::rdma {
+
+/// One registered region. Pins are counted in stripes, one a thread where possible, so that threads do not
+/// share lines.
+class MemoryRegion {
+  public:
+    void unpin() noexcept;
+
+  private:
+    friend class MemoryTable;
+    struct alignas(64) Stripe {
+        std::atomic<std::int64_t> pins{0};
+    };
+    [[nodiscard]] std::int64_t pins() const noexcept;
+
+    std::atomic<std::uint32_t> key_{0};
+    std::atomic<std::uint32_t> access_{0};
+    std::byte* base_ = nullptr;  ///< as its owner names it
+    std::size_t bytes_ = 0;
+    std::ptrdiff_t here_ = 0;  ///< from there to where this process has it
+    std::uint8_t generation_ = 0;
+    Stripe stripes_[kStripes];
+};
+
+/// Why a range may not be used.
+enum class MemoryFault : std::uint8_t { kNone, kKey, kBounds, kRights };
+
+class MemoryTable {
+  public:
+    static constexpr std::uint32_t kRegions = 1024;
+
+    MemoryTable() : regions_(std::make_unique<MemoryRegion[]>(kRegions)) {
+        for (std::uint32_t i = 0; i < kRegions; ++i) free_.push_back(i);
+    }
+
+    /// `here`: where this process has the memory, if its owner is another one; null: at `base`. `key`: that
+    /// it is to have (kExists: its place is taken), where the owner keeps the order of free ones itself, as
+    /// for tables of several processes; 0: any.
+    Result<MemoryKeys> add(void* base, std::size_t bytes, std::uint32_t access, std::byte* here = nullptr,
+                           std::uint32_t key = 0);
+    /// Waits until no pin is left, at most `timeout_ms`; kBusy afterwards, and then the region is registered
+    /// as before.
+    Result<void> remove(MemoryKeys keys, std::uint32_t timeout_ms);
+
+    struct Pin {
+        MemoryRegion* region = nullptr;
+        std::byte* data = nullptr;
+        MemoryFault fault = MemoryFault::kNone;
+    };
+    /// Pins [address, address + bytes) under `key` with the rights `needed`; on success unpin the region when
+    /// done.
+    [[nodiscard]] Pin pin(std::uint32_t key, std::uint64_t address, std::uint64_t bytes,
+                          std::uint32_t needed) noexcept;
+    /// SEND_WITH_INVALIDATE: takes the peer's rights from a region. False where there is no such key.
+    bool invalidate(std::uint32_t rkey) noexcept;
+
+  private:
+    Result<MemoryKeys> fill(std::uint32_t index, std::uint8_t generation, std::byte* base, std::size_t bytes,
+                            std::uint32_t access, std::byte* here);
+    Result<MemoryKeys> add_as(std::uint32_t key, std::byte* base, std::size_t bytes, std::uint32_t access,
+                              std::byte* here);
+
+    std::mutex mutex_;
+    std::unique_ptr<MemoryRegion[]> regions_;
+    std::deque<std::uint32_t> free_;  ///< under the mutex
+};
+
+}  // namespace gnstor::rdma

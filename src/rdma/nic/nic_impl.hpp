@@ -1,0 +1,75 @@
+// nic_impl.hpp: what a SoftNic owns. Internal to rdma/. Tables are changed under the wire's mutex; queue
+// pairs are looked up by number without a lock.
+#pragma once
+
+#include "rdma/nic/late_windows.hpp"
+#include "rdma/wire/loop/loop_wire_impl.hpp"
+#include "rdma/wire/shm/remote_nic.hpp"
+#include "rdma/wire/udp/driver.hpp"
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gnstor::rdma {
+
+class UdpDoor;  // udp_connect.cpp
+
+struct SoftNic::Impl {
+    Impl();
+    ~Impl();
+    using Lock = LoopWire::Impl::Lock;
+    static constexpr std::uint32_t kQueuePairs = 4096;  ///< numbers are (generation << 12 | index)
+    static constexpr std::uint32_t kFirstQueuePair =
+        2;  ///< index; 0 and 1 are a NIC's own (connection management)
+
+    LoopWire::Impl* wire = nullptr;  ///< on the udp wire the one inside it: its lock, its engine, its tables
+    shm::RemoteNic* shm =
+        nullptr;  ///< of the shm wire: then everything is the node's, and nothing below is used
+    udp::Driver* driver = nullptr;                          ///< of the udp wire; null on the loop wire
+    std::map<std::string, std::unique_ptr<UdpDoor>> doors;  ///< by service; under the wire's mutex
+    NicContext context;
+    std::vector<Reactor*> reactors;
+    std::vector<Engine*> engines;                    ///< of the pollers, one a reactor
+    std::vector<std::unique_ptr<LateWindows>> late;  ///< of each engine; empty but with that option
+    [[nodiscard]] LateWindows& late_windows(const QueuePair& qp);
+    std::uint32_t next_engine = 0;
+
+    std::vector<std::unique_ptr<CompletionQueue>> completion_queues;  ///< the number is the index + 1
+    std::vector<std::unique_ptr<QueuePair>> queue_pairs;
+    std::vector<Engine*> homes;  ///< of each queue pair
+    std::unique_ptr<std::atomic<QueuePair*>[]> by_index;
+    std::vector<std::uint32_t> generations;
+    std::vector<std::shared_ptr<void>> kept;  ///< under the wire's mutex; freed with the NIC
+
+    /// Why a window was not opened: kNotFound, kState (not connected) or kPermission (key, bounds, rights).
+    struct Refusal {
+        Errc code;
+        const char* why;
+    };
+    /// SoftNic's; `refusal` is filled where the answer is false.
+    bool open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
+                     WindowUse use, Window& window, Refusal& refusal);
+    /// Lock-free; null for an unknown number.
+    [[nodiscard]] QueuePair* find(QpNumber qp) const noexcept {
+        QueuePair* const found = by_index[qp % kQueuePairs].load(std::memory_order_acquire);
+        return found != nullptr && found->qpn == qp ? found : nullptr;
+    }
+    Result<QpNumber> adopt(std::unique_ptr<QueuePair> qp,
+                           std::optional<std::uint32_t> affinity = std::nullopt);
+    /// Error state, flush; waits until nobody touches its memory; then apart from its peer and its engine.
+    Result<void> quiesce(Lock& lock, QpNumber number, std::optional<std::uint32_t> timeout_ms = std::nullopt);
+    void start_anew(QueuePair& qp);
+    // udp_connect.cpp
+    Result<void> listen_udp(const std::string& service, Listener& listener);
+    void unlisten_udp(Lock& lock, const std::string& service);
+    void unlisten_all_udp();
+    Result<std::vector<std::byte>> connect_udp(QpNumber number, const std::string& peer_address,
+                                               const std::string& service,
+                                               std::span<const std::byte> private_data,
+                                               std::uint32_t timeout_ms);
+};
+
+}  // namespace gnstor::rdma

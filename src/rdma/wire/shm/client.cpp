@@ -1,0 +1,258 @@
+// client.cpp: see client.hpp.
+#include "rdma/wire/shm/client.hpp"
+
+#include <gnstor/base/log.hpp>
+#include <gnstor/simt/time.hpp>
+
+#include <poll.h>
+
+#include <algorithm>
+
+namespace gnstor::rdma::shm {
+namespace {
+
+/// What the node may take for a call beyond what the call itself asks for: it waits for drives at most.
+constexpr std::uint32_t kPatienceMs = 20'000;
+/// For the first answer, which asks nothing of anybody: who stands still is not waited for.
+constexpr std::uint32_t kHelloMs = 5'000;
+/// How long a state that was asked for is not asked for again: whoever waits for an answer looks all the
+/// time.
+constexpr std::uint64_t kStateFreshNs = 2'000'000;
+
+std::uint64_t address_of(const void* pointer) {
+    return reinterpret_cast<std::uint64_t>(pointer);
+}
+
+std::span<const std::byte> bytes_of(const Request& request) {
+    return std::as_bytes(std::span(&request, 1));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Client>> Client::connect(const std::string& path, std::optional<pid_t> server) {
+    GN_ASSIGN(Socket socket, Socket::connect(path));
+    if (server && socket.peer() != *server)
+        return error(Errc::kPermission, "process {} listens at {}, and not the node, process {}",
+                     socket.peer(), path, *server);
+    std::unique_ptr<Client> client(new Client(std::move(socket), path));
+    GN_TRY(client->call(Request{}, -1, kHelloMs));
+    return client;
+}
+
+Result<Answer> Client::call(const Request& request, int file) {
+    return call(request, file, kPatienceMs);
+}
+
+Result<Answer> Client::call(const Request& request, int file, std::uint32_t patience_ms) {
+    const std::lock_guard lock(mutex_);
+    if (request.kind != Kind::kState) states_.clear();  // it may change any
+    if (gone_) return error(Errc::kIo, "the node at {} is gone; connect anew", address_);
+    Answer answer;
+    Result<void> done = socket_.send(bytes_of(request), file);
+    if (done.ok())
+        done =
+            socket_.receive(std::as_writable_bytes(std::span(&answer, 1)), request.timeout_ms + patience_ms);
+    if (!done.ok()) {
+        // An answer that comes late would be taken for that of another call.
+        gone_ = true;
+        socket_.stop_sending();
+        return error(done.error().code == Errc::kTimedOut ? Errc::kTimedOut : Errc::kIo, "the node at {}: {}",
+                     address_, done.error().message);
+    }
+    if (answer.magic != kMagic || answer.version != kVersion)
+        return error(Errc::kUnsupported, "the node at {} speaks version {} of the shm wire, this program {}",
+                     address_, answer.version, kVersion);
+    if (answer.failure < 0) return answer;
+    answer.text.back() = 0;
+    return Error{static_cast<Errc>(answer.failure), answer.text.data()};
+}
+
+Result<void> Client::give_back(const Request& request) {
+    const auto done = call(request);
+    if (done.ok()) return {};
+    const std::lock_guard lock(mutex_);
+    if (gone_ && !awaited_) await_end();
+    if (ended_) return {};
+    return done.error();
+}
+
+bool Client::hung_up() const {
+    pollfd end{.fd = socket_.fd(), .events = 0, .revents = 0};
+    return ::poll(&end, 1, 0) == 1;
+}
+
+bool Client::gone() {
+    const std::lock_guard lock(mutex_);
+    return gone_;
+}
+
+bool Client::ended() {
+    const std::lock_guard lock(mutex_);
+    if (gone_ && !awaited_) await_end();
+    return ended_;
+}
+
+// The node closes its socket when it touches our memory no more. An answer that comes late is passed over.
+void Client::await_end() {
+    awaited_ = true;
+    Answer late;
+    Result<void> got;
+    do {
+        got = socket_.receive(std::as_writable_bytes(std::span(&late, 1)), kPatienceMs);
+    } while (got.ok());
+    ended_ = got.error().code == Errc::kIo;
+}
+
+Result<void> Client::share(void* base, std::size_t bytes, int file, std::size_t offset) {
+    if (file < 0)
+        return error(Errc::kInvalidArgument,
+                     "{} bytes at {} cannot be shared: no file is behind them (PinnedOptions::shareable)",
+                     bytes, base);
+    Request request;
+    request.kind = Kind::kShare;
+    request.address = address_of(base);
+    request.bytes = bytes;
+    request.offset = offset;
+    GN_TRY(call(request, file));
+    return {};
+}
+
+Result<void> Client::unshare(void* base) {
+    Request request;
+    request.kind = Kind::kUnshare;
+    request.address = address_of(base);
+    return give_back(request);
+}
+
+Result<MemoryKeys> Client::register_memory_as(std::uint32_t key, void* base, std::size_t bytes,
+                                              std::uint32_t access) {
+    Request request;
+    request.kind = Kind::kRegister;
+    request.address = address_of(base);
+    request.bytes = bytes;
+    request.access = access;
+    request.number = key;
+    GN_ASSIGN(const Answer answer, call(request));
+    return MemoryKeys{answer.value, answer.second};
+}
+
+Result<void> Client::deregister_memory(MemoryKeys keys) {
+    Request request;
+    request.kind = Kind::kDeregister;
+    request.number = keys.lkey;
+    request.rkey = keys.rkey;
+    return give_back(request);
+}
+
+Result<CqNumber> Client::create_ring(const CompletionQueueConfig& config) {
+    Request request;
+    request.kind = Kind::kCreateRing;
+    request.address = address_of(config.ring);
+    request.entries = config.entries;
+    request.record = address_of(config.consumer_record);
+    request.tickets = address_of(config.tickets);
+    request.collapsed = config.collapsed ? 1 : 0;
+    request.use = static_cast<std::uint32_t>(config.use);
+    GN_ASSIGN(const Answer answer, call(request));
+    return answer.value;
+}
+
+Result<void> Client::destroy_ring(CqNumber cq) {
+    Request request;
+    request.kind = Kind::kDestroyRing;
+    request.number = cq;
+    return give_back(request);
+}
+
+Result<QpNumber> Client::create_queue_pair(const QueuePairConfig& config) {
+    Request request;
+    request.kind = Kind::kCreateQueuePair;
+    request.address = address_of(config.send_ring);
+    request.entries = config.send_entries;
+    request.receive_ring = address_of(config.receive_ring);
+    request.receive_entries = config.receive_entries;
+    request.record = address_of(config.doorbell_record);
+    request.bell = address_of(config.bell);
+    request.send_cq = config.send_cq;
+    request.receive_cq = config.receive_cq;
+    request.scatter_to_cqe = config.scatter_to_cqe ? 1 : 0;
+    request.number = config.number;
+    GN_ASSIGN(const Answer answer, call(request));
+    return answer.value;
+}
+
+Result<void> Client::destroy_queue_pair(QpNumber qp) {
+    Request request;
+    request.kind = Kind::kDestroyQueuePair;
+    request.number = qp;
+    return give_back(request);
+}
+
+Result<void> Client::reset(QpNumber qp) {
+    Request request;
+    request.kind = Kind::kReset;
+    request.number = qp;
+    GN_TRY(call(request));
+    return {};
+}
+
+Result<std::vector<std::byte>> Client::connect_queue_pair(QpNumber qp, const std::string& /*peer_address*/,
+                                                          const std::string& service,
+                                                          std::span<const std::byte> private_data,
+                                                          std::uint32_t timeout_ms) {
+    Request request;
+    if (service.size() >= request.service.size() || private_data.size() > kPrivateBytesMax)
+        return error(Errc::kInvalidArgument,
+                     "cannot connect: service '{}' or {} bytes of private data are too long", service,
+                     private_data.size());
+    request.kind = Kind::kConnect;
+    request.number = qp;
+    request.timeout_ms = std::min(timeout_ms, kConnectMsMax);
+    std::copy(service.begin(), service.end(), request.service.begin());
+    std::copy(private_data.begin(), private_data.end(), request.private_data.begin());
+    request.private_bytes = static_cast<std::uint16_t>(private_data.size());
+    GN_ASSIGN(const Answer answer, call(request));
+    const std::size_t bytes = std::min<std::size_t>(answer.private_bytes, kPrivateBytesMax);
+    return std::vector<std::byte>(answer.private_data.begin(),
+                                  answer.private_data.begin() + static_cast<std::ptrdiff_t>(bytes));
+}
+
+void Client::disconnect(QpNumber qp) {
+    Request request;
+    request.kind = Kind::kDisconnect;
+    request.number = qp;
+    // Of one that has gone its queue pairs end with it (Nodes::bury).
+    if (const auto done = call(request); !done.ok() && (done.error().code == Errc::kTimedOut || !gone()))
+        log_warn("rdma: queue pair {:#x} was not disconnected: {}", qp, done.error().message);
+}
+
+QpState Client::state(QpNumber qp) {
+    const std::uint64_t now = simt::now_ns();
+    {
+        const std::lock_guard lock(mutex_);
+        const auto known = states_.find(qp);
+        if (known != states_.end() && now < known->second.until_ns) return known->second.state;
+    }
+    Request request;
+    request.kind = Kind::kState;
+    request.number = qp;
+    const auto answer = call(request);
+    const QpState state = answer.ok() ? static_cast<QpState>(answer->value) : QpState::kError;
+    const std::lock_guard lock(mutex_);
+    states_[qp] = {state, now + kStateFreshNs};
+    return state;
+}
+
+NicCounters Client::counters() {
+    Request request;
+    request.kind = Kind::kCounters;
+    const auto answer = call(request);
+    return answer.ok() ? answer->counters : NicCounters{};
+}
+
+void Client::keep(std::shared_ptr<void> memory) {
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(std::move(memory));
+}
+
+}  // namespace gnstor::rdma::shm

@@ -1,0 +1,82 @@
+// client.hpp: SoftNic's calls on the shm wire, as requests to one node. Any host thread; one call at a time.
+#pragma once
+
+#include "rdma/nic/nic.hpp"
+#include "rdma/wire/shm/messages.hpp"
+#include "rdma/wire/shm/remote_nic.hpp"
+#include "rdma/wire/shm/socket.hpp"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace gnstor::rdma::shm {
+
+class Client final : public RemoteNic {
+  public:
+    /// `server`: the process that has to listen there (kPermission: another does).
+    static Result<std::unique_ptr<Client>> connect(const std::string& path, std::optional<pid_t> server);
+
+    Result<void> share(void* base, std::size_t bytes, int file, std::size_t offset) override;
+    Result<void> unshare(void* base) override;
+    Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access) override {
+        return register_memory_as(0, base, bytes, access);
+    }
+    /// Under that key (MemoryTable::add); 0: any.
+    Result<MemoryKeys> register_memory_as(std::uint32_t key, void* base, std::size_t bytes,
+                                          std::uint32_t access);
+    Result<void> deregister_memory(MemoryKeys keys) override;
+    Result<CqNumber> create_ring(const CompletionQueueConfig& config) override;
+    Result<void> destroy_ring(CqNumber cq) override;
+    Result<QpNumber> create_queue_pair(const QueuePairConfig& config) override;
+    Result<void> destroy_queue_pair(QpNumber qp) override;
+    Result<void> reset(QpNumber qp) override;
+    /// Whatever the address: there is one node.
+    Result<std::vector<std::byte>> connect_queue_pair(QpNumber qp, const std::string& peer_address,
+                                                      const std::string& service,
+                                                      std::span<const std::byte> private_data,
+                                                      std::uint32_t timeout_ms) override;
+    void disconnect(QpNumber qp) override;
+    /// kError once the node is gone.
+    QpState state(QpNumber qp) override;
+    NicCounters counters() override;
+    void keep(std::shared_ptr<void> memory) override;
+    [[nodiscard]] const std::string& address() const override { return address_; }
+
+    /// To wait for its end (POLLHUP), which says that the node touches nothing of ours any more: its process
+    /// ended, or it let go of us.
+    [[nodiscard]] int socket() const { return socket_.fd(); }
+    /// That end has come.
+    [[nodiscard]] bool hung_up() const;
+    /// No call is answered any more. The node may be at work all the same, until its socket ends.
+    [[nodiscard]] bool gone();
+    /// Waits some seconds at most for that end, of one that is gone; whether it has come.
+    [[nodiscard]] bool ended();
+
+  private:
+    Client(Socket socket, std::string path) : socket_(std::move(socket)), address_(std::move(path)) {}
+    Result<Answer> call(const Request& request, int file = -1);
+    Result<Answer> call(const Request& request, int file, std::uint32_t patience_ms);
+    /// A call that gives something back: done as well where the node has ended, and touches nothing any more.
+    Result<void> give_back(const Request& request);
+    void await_end();
+
+    std::mutex mutex_;
+    Socket socket_;
+    // Under the mutex.
+    bool gone_ = false;     // no call is made any more
+    bool awaited_ = false;  // await_end() was called
+    bool ended_ = false;    // the node has closed the socket: its process ended, or it let go of us
+    const std::string address_;
+    struct KnownState {
+        QpState state;
+        std::uint64_t until_ns;
+    };
+    std::map<QpNumber, KnownState> states_;  // under the mutex
+    std::vector<std::shared_ptr<void>> kept_;
+};
+
+}  // namespace gnstor::rdma::shm

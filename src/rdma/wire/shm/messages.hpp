@@ -1,0 +1,82 @@
+// messages.hpp: what a client and a node say to each other over the socket of the shm wire: one request, one
+// answer, each a datagram of fixed layout. Both are of one machine: native byte order.
+#pragma once
+
+#include "rdma/nic/nic.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace gnstor::rdma::shm {
+
+inline constexpr std::uint32_t kMagic = 0x4D53'4E47;  // "GNSM"
+inline constexpr std::uint16_t kVersion = 2;
+inline constexpr std::size_t kPrivateBytesMax = 512;
+inline constexpr std::size_t kTextMax = 512;
+inline constexpr std::uint32_t kConnectMsMax = 60'000;  ///< longer than that the node waits for nobody
+
+enum class Kind : std::uint16_t {
+    kHello,
+    kShare,  ///< with a file descriptor
+    kUnshare,
+    kRegister,
+    kDeregister,
+    kCreateRing,
+    kDestroyRing,
+    kCreateQueuePair,
+    kDestroyQueuePair,
+    kReset,
+    kConnect,
+    kDisconnect,
+    kState,
+    kCounters,
+};
+
+/// Addresses are the client's own.
+struct Request {
+    std::uint32_t magic = kMagic;
+    std::uint16_t version = kVersion;
+    Kind kind = Kind::kHello;
+    std::uint64_t address = 0, bytes = 0, offset = 0;  ///< kShare, kUnshare, kRegister; rings: `address`
+    std::uint64_t record = 0;                          ///< consumer record, doorbell record
+    std::uint64_t receive_ring = 0, bell = 0;
+    std::uint64_t tickets = 0;  ///< kCreateRing: of one that several nodes fill; 0: of one of this node alone
+    std::uint32_t entries = 0, receive_entries = 0;
+    std::uint32_t access = 0;
+    /// Of a queue, a queue pair, an lkey; what is made is to have it, where it is not 0.
+    std::uint32_t number = 0;
+    std::uint32_t send_cq = 0, receive_cq = 0, rkey = 0;
+    std::uint32_t timeout_ms = 0;
+    std::uint32_t use = 0;
+    std::uint8_t collapsed = 0, scatter_to_cqe = 0;
+    std::uint16_t private_bytes = 0;
+    std::array<char, 64> service{};  ///< ends with 0
+    std::array<std::byte, kPrivateBytesMax> private_data{};
+};
+
+struct Answer {
+    std::uint32_t magic = kMagic;
+    std::uint16_t version = kVersion;
+    std::uint16_t private_bytes = 0;
+    std::int32_t failure = -1;  ///< an Errc; -1: none
+    std::uint32_t value = 0, second = 0;
+    NicCounters counters{};
+    std::array<char, kTextMax> text{};  ///< of the failure; ends with 0
+    std::array<std::byte, kPrivateBytesMax> private_data{};
+};
+
+/// The answer that says what was wrong.
+[[nodiscard]] inline Answer refusal(const Error& why) {
+    Answer answer;
+    answer.failure = static_cast<std::int32_t>(why.code);
+    std::copy_n(why.message.begin(), std::min(why.message.size(), kTextMax - 1), answer.text.begin());
+    return answer;
+}
+
+static_assert(std::is_trivially_copyable_v<Request> && std::is_trivially_copyable_v<Answer>,
+              "they travel as bytes");
+
+}  // namespace gnstor::rdma::shm

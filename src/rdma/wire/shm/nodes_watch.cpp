@@ -1,0 +1,163 @@
+// nodes_watch.cpp: nodes that come and go: links to them, and what becomes of queue pairs whose node has
+// ended.
+#include "rdma/wire/shm/nodes.hpp"
+
+#include <gnstor/base/log.hpp>
+#include <gnstor/rdma/completion_words.hpp>
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace gnstor::rdma::shm {
+namespace {
+
+constexpr int kOwedMs = 20;  // until a ring is looked at again that had no room for a flushed receive
+
+/// Says that the send queue is in error, and no more: which entries the node has executed is unknown.
+void flush_sends(CompletionQueue& queue, const mlx5::Cqe64* entry, QpNumber qp) {
+    const std::uint32_t last = acquire_last_words(entry).counter_own;
+    CompletionFields fields;
+    fields.qpn = qp;
+    // The counter stays where it is; -1 stands for "none yet".
+    fields.wqe_counter =
+        mlx5::cqe_opcode(last) == mlx5::kCqeInvalid ? std::uint16_t{0xFFFF} : mlx5::cqe_wqe_counter(last);
+    fields.opcode = mlx5::kCqeRequestError;
+    fields.syndrome = mlx5::kFlushed;
+    (void)queue.write(fields);
+}
+
+CompletionFields flushed_receive() {
+    CompletionFields fields;
+    fields.opcode = mlx5::kCqeResponseError;
+    fields.syndrome = mlx5::kFlushed;
+    return fields;
+}
+
+}  // namespace
+
+Result<void> Nodes::link(Node& node) {
+    GN_ASSIGN(const ShmNode::Place place, node.what.find());
+    GN_ASSIGN(std::shared_ptr<Client> client, Client::connect(place.socket.string(), place.server));
+    for (const auto& [base, block] : blocks_)
+        GN_TRY(client->share(base, block.bytes, block.file.get(), block.offset));
+    for (const auto& [key, region] : regions_)
+        GN_TRY(client->register_memory_as(key, region.base, region.bytes, region.access));
+    {
+        const std::lock_guard lock(mutex_);
+        node.client = std::move(client);
+        node.rings.clear();
+        node.there = true;
+    }
+    wake();
+    return {};
+}
+
+// Whoever is gone and has not ended may still be at work in our memory.
+bool Nodes::buried_if_ended(Node& node) {
+    if (!node.client->gone() || !node.client->ended()) return false;
+    bury(node, node.client);
+    return true;
+}
+
+bool Nodes::is_lost(const Pair& pair) {
+    const std::lock_guard lock(mutex_);
+    return pair.lost;
+}
+
+Result<void> Nodes::ensure(Node& node) {
+    // The watcher may not have had a processor since the node ended: its next life is not asked for through
+    // the socket of its last one.
+    if (is_there(node) && node.client->hung_up()) bury(node, node.client);
+    (void)buried_if_ended(node);
+    if (is_there(node)) return {};
+    return link(node);
+}
+
+bool Nodes::is_there(const Node& node) {
+    const std::lock_guard lock(mutex_);
+    return node.there;
+}
+
+void Nodes::wake() {
+    const std::uint64_t one = 1;
+    (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void Nodes::watch() {
+    for (;;) {
+        std::vector<pollfd> polled{{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+        std::vector<std::pair<Node*, std::shared_ptr<Client>>> watched;
+        bool owed = false;
+        {
+            const std::lock_guard lock(mutex_);
+            if (stopping_) return;
+            for (const auto& node : nodes_)
+                if (node->there) watched.emplace_back(node.get(), node->client);
+            owed = std::ranges::any_of(pairs_, [](const auto& one) { return one.second.owed; });
+        }
+        // No events asked for: answers are whoever's who asked. The end of a socket is said in any case.
+        for (const auto& [node, client] : watched)
+            polled.push_back({.fd = client->socket(), .events = 0, .revents = 0});
+        (void)::poll(polled.data(), polled.size(), owed ? kOwedMs : -1);
+        std::uint64_t told = 0;
+        if (polled[0].revents != 0) (void)!::read(wake_.get(), &told, sizeof told);
+        for (std::size_t i = 0; i < watched.size(); ++i)
+            if (polled[i + 1].revents != 0) bury(*watched[i].first, watched[i].second);
+        if (owed) write_owed();
+    }
+}
+
+void Nodes::bury(Node& node, const std::shared_ptr<Client>& client) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (!node.there || node.client != client) return;  // somebody was faster
+        node.there = false;
+        std::size_t lost = 0;
+        for (auto& [number, pair] : pairs_) {
+            if (pair.at != &node || pair.lost) continue;
+            pair.lost = true;
+            pair.owed = pair.config.receive_ring != nullptr;
+            ++lost;
+            Ring& sends = rings_.at(pair.config.send_cq);
+            flush_sends(*sends.mine, sends.config.ring, number);
+        }
+        const auto is_lost = [this](QpNumber number) {
+            const auto pair = pairs_.find(number);
+            return pair != pairs_.end() && pair->second.lost;
+        };
+        for (auto& [cq, ring] : rings_) {
+            if (ring.config.tickets == nullptr) continue;
+            for (const QpNumber number : ring.mine->complete_for(is_lost, flushed_receive()))
+                pairs_.at(number).owed = false;
+        }
+        // Whoever used them says what that means (client/upkeep.cpp).
+        log_info("rdma: the node at {} has ended: {} queue pairs are in error", client->address(), lost);
+    }
+    write_owed();
+    wake();  // for those that found no room
+}
+
+/// A flushed receive needs the room of one that the node did not use: there is none while all that it used
+/// wait for lanes to come by.
+void Nodes::write_owed() {
+    const std::lock_guard lock(mutex_);
+    for (auto& [number, pair] : pairs_) {
+        if (!pair.owed) continue;
+        CompletionQueue& queue = *rings_.at(pair.config.receive_cq).mine;
+        const CompletionQueue::Waiting waiting = queue.waiting_of(number);
+        if (waiting.errors != 0) pair.owed = false;  // the node has said so itself before it ended
+        if (waiting.errors != 0 || waiting.completions >= pair.config.receive_entries) continue;
+        CompletionFields fields = flushed_receive();
+        fields.qpn = number;
+        pair.owed = false;
+        if (!queue.write(fields))
+            log_error(
+                "rdma: queue pair {:#x}: its completion queue is smaller than its receive queues, or was "
+                "written over",
+                number);
+    }
+}
+
+}  // namespace gnstor::rdma::shm

@@ -1,0 +1,247 @@
+// shm_wire.cpp: see shm_wire.hpp.
+#include "rdma/wire/shm/shm_wire.hpp"
+
+#include "rdma/nic/nic_impl.hpp"
+#include "rdma/wire/shm/client.hpp"
+#include "rdma/wire/shm/lobby.hpp"
+#include "rdma/wire/shm/nodes.hpp"
+#include "rdma/wire/shm/session.hpp"
+#include "rdma/wire/shm/shares.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <list>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace gnstor::rdma {
+
+struct ShmWire::Impl {
+    std::unique_ptr<shm::RemoteNic> remote;
+};
+
+ShmWire::ShmWire(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ShmWire::~ShmWire() = default;
+
+Result<std::unique_ptr<ShmWire>> ShmWire::open(const std::filesystem::path& path,
+                                               std::optional<pid_t> server) {
+    return open({ShmNode{{}, [place = ShmNode::Place{path, server}] { return Result(place); }}});
+}
+
+Result<std::unique_ptr<ShmWire>> ShmWire::open(std::vector<ShmNode> nodes) {
+    // A lone lane that finds several completions acquires the newest of them (poller.hpp). That orders what
+    // one process wrote everywhere, and what several wrote where loads stay in their order.
+#if !defined(__x86_64__)
+    if (nodes.size() > 1)
+        return error(Errc::kUnsupported, "shared memory of {} nodes at once is for x86-64", nodes.size());
+#endif
+    auto impl = std::make_unique<Impl>();
+    GN_ASSIGN(impl->remote, shm::Nodes::connect(std::move(nodes)));
+    return std::unique_ptr<ShmWire>(new ShmWire(std::move(impl)));
+}
+
+Result<std::unique_ptr<SoftNic>> SoftNic::open(ShmWire& wire) {
+    auto impl = std::make_unique<Impl>();
+    impl->shm = wire.impl_->remote.get();
+    return std::unique_ptr<SoftNic>(new SoftNic(std::move(impl)));
+}
+
+struct ShmServer::Impl {
+    struct Served {
+        std::uint32_t user = 0;
+        std::unique_ptr<shm::Session> session;
+        std::thread thread;
+        std::atomic<bool> over{false};
+    };
+
+    explicit Impl(ShmServerOptions o)
+        : options(std::move(o)),
+          shares(options.limits, options.clients_max),
+          lobby(options.silent_max, std::chrono::milliseconds(options.hello_ms)) {}
+
+    LoopWire* wire = nullptr;
+    std::vector<Reactor*> reactors;
+    const ShmServerOptions options;
+    shm::Shares shares;  ///< outlives the sessions
+    std::unique_ptr<shm::Socket> socket;
+    std::atomic<bool> stop{false};
+    mutable std::mutex mutex;
+    std::list<Served>
+        served;  ///< under the mutex; threads end by themselves, and are joined by the accepting one
+    /// Users of clients that left something to the NIC: each keeps a place, or what is assured to whoever had
+    /// it next would be more than there is. Under the mutex.
+    std::vector<std::uint32_t> abandoned;
+    std::thread accepting;
+    // The accepting thread's.
+    shm::Lobby lobby;
+    std::uint64_t number = 0;  ///< of sessions ever
+    bool complained = false;
+
+    void accept_clients();
+    bool let_in();
+    void hear(const std::vector<pollfd>& polled);
+    void begin(shm::Lobby::Guest guest, const shm::Request& first, shm::Descriptor file);
+    Result<void> admit(shm::Lobby::Guest& guest, const shm::Request& first, shm::Descriptor& file);
+    void join_those_that_are_over();
+};
+
+namespace {
+
+constexpr std::chrono::milliseconds kTick{200};
+
+/// So many milliseconds, rounded up, until `then`; kTick at most.
+int wait_ms(std::optional<shm::Lobby::Time> then, shm::Lobby::Time now) {
+    using std::chrono::milliseconds;
+    const auto left = then ? std::chrono::ceil<milliseconds>(*then - now) : kTick;
+    return static_cast<int>(std::clamp(left, milliseconds(0), kTick).count());
+}
+
+}  // namespace
+
+/// One thread for all that have not said who they are: newcomers, and guests of the lobby.
+void ShmServer::Impl::accept_clients() {
+    std::vector<pollfd> polled;
+    bool accepts = true;
+    // Acquire: pairs with ~ShmServer; nothing is read behind it.
+    while (!stop.load(std::memory_order_acquire)) {
+        polled.clear();
+        // Without descriptors newcomers wait to be let in for a while: this thread must not burn its core.
+        polled.push_back({.fd = accepts ? socket->fd() : -1, .events = POLLIN, .revents = 0});
+        for (const auto& guest : lobby.guests())
+            polled.push_back({.fd = guest.socket.fd(), .events = POLLIN, .revents = 0});
+        const int ready = ::poll(polled.data(), polled.size(),
+                                 wait_ms(lobby.next_deadline(), shm::Lobby::Time::clock::now()));
+        join_those_that_are_over();
+        accepts = true;
+        if (ready > 0) {
+            hear(polled);  // first, so that nobody is sent away who has spoken
+            if (polled[0].revents != 0) accepts = let_in();
+        }
+        lobby.expire(shm::Lobby::Time::clock::now());
+    }
+}
+
+/// The next connection. False: there are no descriptors left, or the like.
+bool ShmServer::Impl::let_in() {
+    auto came = socket->accept(0);
+    if (!came.ok()) {
+        if (came.error().code == Errc::kTimedOut || stop.load(std::memory_order_acquire)) return true;
+        if (!complained) log_error("rdma: {}: {}", options.path.string(), came.error().message);
+        complained = true;
+        return lobby.make_room();
+    }
+    const auto user = came->peer_user();
+    if (user.ok()) lobby.enter(std::move(*came), *user, shm::Lobby::Time::clock::now());
+    return true;
+}
+
+/// Guests that said something, or went.
+void ShmServer::Impl::hear(const std::vector<pollfd>& polled) {
+    for (std::size_t i = lobby.guests().size(); i-- > 0;) {  // polled[i + 1], from behind: they leave
+        if (polled[i + 1].revents == 0) continue;
+        shm::Lobby::Guest guest = lobby.leave(i);
+        shm::Request first;
+        shm::Descriptor file;
+        const auto got = guest.socket.receive(std::as_writable_bytes(std::span(&first, 1)), 0, &file);
+        if (got.ok() && first.magic == shm::kMagic) begin(std::move(guest), first, std::move(file));
+    }
+}
+
+void ShmServer::Impl::begin(shm::Lobby::Guest guest, const shm::Request& first, shm::Descriptor file) {
+    const auto admitted = admit(guest, first, file);
+    if (admitted.ok()) return;
+    log_warn("rdma: a client of {} is turned away: {}", options.path.string(), admitted.error().message);
+    const shm::Answer answer = shm::refusal(admitted.error());
+    (void)guest.socket.send(
+        std::as_bytes(std::span(&answer, 1)));  // or it hears it from the end of the socket
+}
+
+Result<void> ShmServer::Impl::admit(shm::Lobby::Guest& guest, const shm::Request& first,
+                                    shm::Descriptor& file) {
+    const std::lock_guard lock(mutex);
+    const auto places = served.size() + abandoned.size();
+    const auto of_user =
+        std::ranges::count(served, guest.user, &Served::user) + std::ranges::count(abandoned, guest.user);
+    if (places >= options.clients_max || of_user >= std::int64_t{options.clients_of_user_max})
+        return error(
+            Errc::kNoSpace,
+            "{} clients are there, {} of user {}; this node serves {}, and {} of one user. End some{}",
+            places, of_user, guest.user, options.clients_max, options.clients_of_user_max,
+            abandoned.empty() ? "" : "; drives hold the memory of some that have ended: start the node anew");
+    NicOptions nic;
+    nic.strict = options.strict;
+    nic.pollers = static_cast<std::uint32_t>(reactors.size());
+    GN_ASSIGN(auto opened, SoftNic::open(*wire, fmt::format("shm-{}", ++number), nic, reactors));
+    Served& one = served.emplace_back();
+    one.user = guest.user;
+    one.session = std::make_unique<shm::Session>(std::move(guest.socket), std::move(opened), shares, options);
+    const auto mine = std::make_shared<shm::Descriptor>(std::move(file));
+    try {
+        one.thread = std::thread([this, &one, first, mine] {
+            one.session->run(first, std::move(*mine), stop);
+            // Release: pairs with the acquire of whoever joins it.
+            one.over.store(true, std::memory_order_release);
+        });
+    } catch (const std::system_error& none) {
+        served.pop_back();
+        return error(Errc::kNoSpace, "no thread for it: {}", none.what());
+    }
+    return {};
+}
+
+void ShmServer::Impl::join_those_that_are_over() {
+    std::list<Served> over;
+    {
+        const std::lock_guard lock(mutex);
+        for (auto it = served.begin(); it != served.end();) {
+            const auto next = std::next(it);
+            if (it->over.load(std::memory_order_acquire)) over.splice(over.end(), served, it);
+            it = next;
+        }
+    }
+    for (Served& one : over) {
+        one.thread.join();
+        if (!one.session->abandoned()) continue;
+        const std::lock_guard lock(mutex);
+        abandoned.push_back(one.user);
+    }
+}
+
+ShmServer::ShmServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<ShmServer>> ShmServer::start(LoopWire& wire, std::span<Reactor* const> reactors,
+                                                    ShmServerOptions options) {
+    auto impl = std::make_unique<Impl>(std::move(options));
+    impl->wire = &wire;
+    impl->reactors.assign(reactors.begin(), reactors.end());
+    GN_ASSIGN(shm::Socket socket, shm::Socket::listen(impl->options.path.string(), impl->options.mode));
+    impl->socket = std::make_unique<shm::Socket>(std::move(socket));
+    impl->accepting = std::thread([i = impl.get()] { i->accept_clients(); });
+    return std::unique_ptr<ShmServer>(new ShmServer(std::move(impl)));
+}
+
+ShmServer::~ShmServer() {
+    impl_->stop.store(true, std::memory_order_release);  // pairs with the loops of all threads
+    impl_->socket->shut_down();                          // ends the wait for clients
+    impl_->accepting.join();
+    for (const Impl::Served& one : impl_->served) one.session->end();
+    for (Impl::Served& one : impl_->served) one.thread.join();
+    ::unlink(impl_->options.path.c_str());
+}
+
+std::size_t ShmServer::clients() const {
+    const std::lock_guard lock(impl_->mutex);
+    std::size_t count = 0;
+    for (const Impl::Served& one : impl_->served) count += one.over.load(std::memory_order_acquire) ? 0 : 1;
+    return count;
+}
+
+}  // namespace gnstor::rdma

@@ -1,0 +1,86 @@
+// refusal.cpp: reasons of IBA 12.6.7.2 and of the NVMe RDMA transport, in words.
+#include "rdma/wire/udp/refusal.hpp"
+
+#include <gnstor/nvme/fabrics.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace gnstor::rdma::udp {
+namespace {
+
+const char* reason_name(roce::RejectReason reason) noexcept {
+    switch (reason) {
+        case roce::RejectReason::kNone:
+            return "no reason given";
+        case roce::RejectReason::kNoResources:
+            return "it has no room for more connections";
+        case roce::RejectReason::kTimeout:
+            return "it gave up waiting";
+        case roce::RejectReason::kUnsupported:
+            return "it does not support what was asked for";
+        case roce::RejectReason::kInvalidId:
+            return "it does not know the connection";
+        case roce::RejectReason::kInvalidService:
+            return "nobody listens on that port";
+        case roce::RejectReason::kInvalidTransport:
+            return "it serves reliable connections alone";
+        case roce::RejectReason::kInvalidPath:
+            return "it has no port of that address and partition";
+        case roce::RejectReason::kStaleConnection:
+            return "it holds an old connection of this queue pair";
+        case roce::RejectReason::kInvalidMtu:
+            return "its interface takes no packets of that MTU";
+        case roce::RejectReason::kConsumer:
+            return "its listener refused";
+    }
+    return "another reason";
+}
+
+// RDMA Transport 1.0, figure 5: the record format is 0, and a status follows. Or text, of our own kind.
+std::string said(const roce::CmMessage& reject) {
+    if (reject.reason != roce::RejectReason::kConsumer) return {};
+    nvme::RdmaConnectReject record;
+    static_assert(sizeof record <= sizeof reject.private_data);
+    std::memcpy(&record, reject.private_data.data(), sizeof record);
+    const auto rest =
+        std::span(reject.private_data).subspan(sizeof record, reject.private_bytes - sizeof record);
+    const bool bare = std::all_of(rest.begin(), rest.end(), [](std::byte b) { return b == std::byte{0}; });
+    if (record.record_format == 0 && record.status != 0 && bare) {
+        return fmt::format(" (NVMe: {}, {:#x})",
+                           nvme::rdma_reject_name(static_cast<nvme::RdmaRejectStatus>(record.status)),
+                           record.status);
+    }
+    const auto* const text = reinterpret_cast<const char*>(reject.private_data.data());
+    const std::string_view words(text, strnlen(text, reject.private_bytes));
+    const bool printable = !words.empty() && std::all_of(words.begin(), words.end(),
+                                                         [](char c) { return c >= ' ' && c <= '~'; });
+    return printable ? fmt::format(" ({})", words) : std::string();
+}
+
+}  // namespace
+
+Error refusal(const std::string& whom, const roce::CmMessage& reject) {
+    Errc code = Errc::kPermission;
+    const char* todo = "";
+    if (reject.reason == roce::RejectReason::kInvalidService) {
+        code = Errc::kNotFound;
+        todo = "; see that the node is started and which port it names";
+    } else if (reject.reason == roce::RejectReason::kNoResources) {
+        code = Errc::kBusy;
+        todo = "; try again later";
+    }
+    return error(code, "cannot connect to {}: {}, reason {}{}{}", whom, reason_name(reject.reason),
+                 static_cast<unsigned>(reject.reason), said(reject), todo);
+}
+
+Error no_answer(const std::string& whom, std::uint16_t udp_port) {
+    return error(
+        Errc::kTimedOut,
+        "cannot connect to {}: no answer to any of its messages; see that the node runs and listens on "
+        "that address, and that no firewall keeps UDP port {} back",
+        whom, udp_port);
+}
+
+}  // namespace gnstor::rdma::udp
