@@ -13,6 +13,8 @@ GN_WERROR="${GN_WERROR:-$([[ "${CI:-}" == true ]] && echo ON || echo OFF)}"
 export CCACHE_NOHASHDIR=1
 # Without these the cache refuses whatever is compiled with precompiled headers (the sanitizer presets).
 export CCACHE_SLOPPINESS=pch_defines,time_macros
+# On a miss the compiler alone reads the headers, and tells which: without this the cache preprocesses each source before it is compiled.
+export CCACHE_DEPEND=1
 
 # quietly LOG COMMAND...: the command's output goes to LOG; its end is shown if the command fails.
 quietly() {

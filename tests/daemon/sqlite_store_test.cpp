@@ -2,6 +2,7 @@
 #include "daemon/records/sqlite_store.hpp"
 #include "daemon/decisions/manager.hpp"
 #include "daemon/model_ssd.hpp"
+#include "support/file_bytes.hpp"
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -64,10 +65,7 @@ class SqliteStoreTest : public ::testing::Test {
             sql(fmt::format("ALTER TABLE {} DROP COLUMN crc", table));
         sql("PRAGMA user_version = 4");
     }
-    [[nodiscard]] std::string contents() const {
-        std::ifstream in(file(), std::ios::binary);
-        return {std::istreambuf_iterator<char>(in), {}};
-    }
+    [[nodiscard]] std::string contents() const { return gnstor::test::file_bytes(file()); }
     void expect_refused(Errc code, const std::string& part) {
         auto opened = open();
         ASSERT_FALSE(opened.ok()) << "expected: " << part;

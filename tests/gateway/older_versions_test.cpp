@@ -1,6 +1,7 @@
 // older_versions_test.cpp: a block whose newest version is doubtful on every replica, as programs and hosts
 // meet it: what stands there is older data, and nobody gets that without being told.
 #include "gateway/rig.hpp"
+#include "support/file_bytes.hpp"
 
 #include <gnstor/base/crc32c.hpp>
 
@@ -61,13 +62,11 @@ class DoubtfulStores {
     }
     /// One byte of the newest version, and the boot that the store was open in.
     static void tear(const fs::path& path) {
-        std::ifstream in(path, std::ios::binary);
-        std::vector<char> bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+        std::string bytes = file_bytes(path);
         const auto newest = pattern(3);
-        const auto* first = reinterpret_cast<const char*>(newest.data());
-        const auto at = std::search(bytes.begin(), bytes.end(), first, first + kBlock);
-        ASSERT_NE(at, bytes.end());
-        at[1234] = static_cast<char>(at[1234] ^ 1);
+        const std::size_t at = bytes.find(reinterpret_cast<const char*>(newest.data()), 0, kBlock);
+        ASSERT_NE(at, std::string::npos);
+        bytes[at + 1234] = static_cast<char>(bytes[at + 1234] ^ 1);
         for (const std::size_t copy : kBootCopies) {
             std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(copy + kBootId), kBootIdBytes, '\0');
             const std::uint32_t crc = crc32c(bytes.data() + copy, kBootCrc);

@@ -33,6 +33,8 @@ class Ballast {
         }
     }
 
+    std::uint32_t uses = 0;
+
   private:
     std::vector<std::uint8_t> bytes_ = std::vector<std::uint8_t>(std::size_t{16} << 20);
     std::uint64_t at_ = 1;
@@ -44,6 +46,8 @@ class Fought {
     /// Pins once; counts what should not be.
     void use(Ballast& ballast) {
         ballast.store_some();
+        // So that a machine of two cores runs the remover more than once a time slice.
+        if (++ballast.uses % 256 == 0) std::this_thread::yield();
         const std::uint32_t key = key_.load(std::memory_order_relaxed);
         const MemoryTable::Pin pin =
             table_.pin(key, reinterpret_cast<std::uint64_t>(memory_.bytes), 64, kLocalWrite);

@@ -9,6 +9,7 @@
 #include "ssd/flash/record_copies.hpp"
 #include "ssd/tools/store_mount.hpp"
 #include "ssd/tools/store_tool.hpp"
+#include "support/file_bytes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -41,11 +42,6 @@ void make(const fs::path& path, bool closed, std::uint32_t service_units = 1) {
     if (closed) s->close();
 }
 
-std::string bytes_of(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
 void flip(const fs::path& path, std::uint64_t at) {
     std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
     file.seekg(static_cast<std::streamoff>(at));
@@ -76,21 +72,21 @@ TEST_P(AnyStore, IsWholeAndCheckingItChangesNothing) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     make(path, GetParam().first, GetParam().second);
-    const std::string before = bytes_of(path);
+    const std::string before = test::file_bytes(path);
     const StoreCheck k = check(path);
     EXPECT_EQ(k.damages, 0u) << all(k);
     EXPECT_TRUE(k.mounted);
     EXPECT_GT(k.blocks, 100u);
     EXPECT_GE(k.data_pages, k.blocks);
     EXPECT_GT(k.system_pages, 0u);
-    EXPECT_EQ(bytes_of(path), before);
+    EXPECT_EQ(test::file_bytes(path), before);
 }
 
 TEST_P(AnyStore, RecoversOnAViewAsItWouldByItselfAndOnlyWritingWrites) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     make(path, GetParam().first, GetParam().second);
-    const std::string before = bytes_of(path);
+    const std::string before = test::file_bytes(path);
     Recovered seen;
     {
         const auto view = StoreView::open(path).value();
@@ -99,12 +95,12 @@ TEST_P(AnyStore, RecoversOnAViewAsItWouldByItselfAndOnlyWritingWrites) {
         seen = *recovered;
         EXPECT_EQ(ShardStore::open(path).ok(), false) << "a view keeps drives away";
     }
-    EXPECT_EQ(bytes_of(path), before);
+    EXPECT_EQ(test::file_bytes(path), before);
     const auto written = recover_store(path, false);
     ASSERT_TRUE(written.ok()) << written.error().message;
     EXPECT_EQ(written->mapped_blocks, seen.mapped_blocks);
     EXPECT_EQ(written->report.pages_mapped, seen.report.pages_mapped);
-    EXPECT_NE(bytes_of(path), before);
+    EXPECT_NE(test::file_bytes(path), before);
     const auto view = StoreView::open(path).value();
     EXPECT_EQ(view->boot()->state, BootState::kClean);
     const auto again = recover_view(*view, false);

@@ -2,6 +2,7 @@
 // ARRAY.md, rule 10.
 #include "drive_rig.hpp"
 #include "ssd/flash/file/file_store.hpp"
+#include "support/file_bytes.hpp"
 
 #include <fcntl.h>
 
@@ -132,21 +133,16 @@ TEST(StoreLife, AKillIsJudgedByTheBackboneThatItHitWhateverOneComesNext) {
     EXPECT_FALSE(judged_as_only_killed(path, kMapped)) << "an older program did not say";
 }
 
-std::vector<char> bytes_of(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
 TEST(StoreLife, WhatIsOpenedForUseAndLeftUnchangedIsAsItWas) {
     Scratch scratch;
     const auto path = scratch / "s";
     (void)used(path, BootMode::kPower);
-    const std::vector<char> before = bytes_of(path);
+    const std::string before = test::file_bytes(path);
     for (const BootMode mode : {BootMode::kProcess, BootMode::kPower}) {
         auto store = FileStore::open_for_use(path, request(mode, kNextBoot)).value();
         EXPECT_TRUE(store->parts(2).ok());
     }
-    EXPECT_EQ(bytes_of(path), before);
+    EXPECT_EQ(test::file_bytes(path), before);
 }
 
 /// Another service unit may refuse the store when one has written its checkpoint already.

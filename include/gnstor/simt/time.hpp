@@ -27,16 +27,22 @@ inline std::uint64_t now_ns() {
 #endif
 }
 
-/// Waits a little, longer each time with the same `backoff` (start it at 0). A CPU lane yields its core; a
-/// GPU lane sleeps, about a microsecond at most.
+/// Waits a little, longer each time with the same `backoff` (start it at 0). A CPU lane yields its core, and
+/// after 2,000 yields (about two milliseconds where nobody else wants the core) sleeps 50 us each time: its
+/// system calls would take half of the processor from whom it waits for. A GPU lane sleeps, about a
+/// microsecond at most.
 GN_HD
 inline void pause(std::uint32_t& backoff) {
 #if GN_DEVICE_PASS
     __nanosleep(32u << (backoff < 5 ? backoff : 5));
     ++backoff;
 #else
-    ++backoff;
-    if (backoff > 4) sched_yield();
+    constexpr std::uint32_t kAtOnce = 4, kYields = 2'000;
+    constexpr timespec kAway{0, 50'000};
+    if (backoff > kYields)
+        nanosleep(&kAway, nullptr);
+    else if (++backoff > kAtOnce)
+        sched_yield();
 #endif
 }
 
