@@ -1,5 +1,4 @@
-// counters_log.hpp: GNStor's vendor log page C0h: counters of an SSD and of its NVMe-oF target. Little
-// endian.
+// counters_log.hpp: vendor log page C0h: counters of an SSD and of its NVMe-oF target. Little endian.
 //
 // Served to the array's admin host only; other hosts get Invalid Log Page. Counters start at 0 when the SSD,
 // or the target in front of it, is opened. Read the page whole: Get Log Page with offset 0 and

@@ -24,8 +24,8 @@ namespace gnstor::nvme {
 /// once a minute misses 65,536 terms.
 inline constexpr std::uint64_t kTermLeapMost = 1u << 16;
 inline constexpr std::uint64_t kLastTerm = ~std::uint64_t{0};
-/// A daemon that rebuilds lost records from its drives begins a new range of map versions, at term <<
-/// kVersionsPerTermShift, so that no version is given out twice. Versions have 32 bits.
+/// A daemon that rebuilds lost records from its drives begins a new range of map versions, at
+/// (term << kVersionsPerTermShift), so that no version is given out twice. Versions have 32 bits.
 inline constexpr std::uint32_t kVersionsPerTermShift = 12;
 inline constexpr std::uint64_t kLastVersionOfRebuild = 0xFFFFFF00u;
 /// The newest term that drives may have seen for the next daemon to find a range of versions left.

@@ -86,10 +86,9 @@ struct IdentifyController {
     std::uint8_t reserved1024[768];
     std::uint32_t ioccsz;  ///< largest command capsule of an I/O queue, in units of 16 bytes
     std::uint32_t iorcsz;  ///< largest response capsule, in units of 16 bytes
-    std::uint16_t
-        icdoff;  ///< offset of in-capsule data behind the submission queue entry, in units of 16 bytes
-    std::uint8_t fcatt;  ///< bit 0: static controller model
-    std::uint8_t msdbd;  ///< SGL data block descriptors per command
+    std::uint16_t icdoff;  ///< offset of in-capsule data behind the entry, in units of 16 bytes
+    std::uint8_t fcatt;    ///< bit 0: static controller model
+    std::uint8_t msdbd;    ///< SGL data block descriptors per command
     std::uint16_t ofcs;
     std::uint8_t dctype;
     std::uint8_t reserved1807[241];

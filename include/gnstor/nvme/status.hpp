@@ -66,8 +66,7 @@ enum class [[nodiscard]] Status : std::uint32_t{
     /// ARRAY.md, rule 18.
     kDoubtful = 0x7C8,
     // Local: never on the wire.
-    kTimedOut =
-        0x10001,  ///< the deadline passed after the command was sent: outcome unknown, buffer still in use
+    kTimedOut = 0x10001,        ///< the deadline passed after sending: outcome unknown, buffer still in use
     kBadArgument = 0x10002,     ///< zero blocks, misaligned buffer, sector range, ...
     kNotRegistered = 0x10003,   ///< the buffer does not lie in a registered region
     kNoBuffer = 0x10004,        ///< the pool is exhausted

@@ -35,7 +35,7 @@ struct ArrayMap {
     Slot slots[kMaxSlots];
 };
 
-/// A lanes' copy of the map with precomputed members of place(): a lane pays for each word that it loads.
+/// The lanes' copy of the map with precomputed members of place(): a lane pays for each word that it loads.
 struct LaneMap : ArrayMap {
     std::uint64_t members;  ///< bit s: slot s may hold data (detail::takes_part())
     std::uint64_t in;       ///< bit s: slot s is kIn, reads may go there
