@@ -24,7 +24,7 @@
 
 namespace gnstor::deengine {
 
-/// A page that failed the scrub: its data does not match its record, or the record cannot be read.
+/// A page that failed the scrub: its data does not match its out-of-band record, or that cannot be read.
 struct BadPlace {
     PageNumber page;
     std::uint64_t key;  ///< [VID:16 | VBA:32]

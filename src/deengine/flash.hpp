@@ -101,8 +101,7 @@ class Flash {
     /// `oob.sector_crc` is kept as given, so that damaged data still fails its CRC; `crcs` gets the CRC-32C
     /// of each sector as copied. kUncorrectable: `from` cannot be read, nothing was programmed.
     virtual FlashStatus copy_back(PageNumber from, PageNumber to, PageOob& oob, std::uint32_t* crcs) = 0;
-    /// Space allocated to the unit in the medium below stays allocated, as far as that medium keeps its
-    /// promise.
+    /// Space that the medium below allocated to the unit stays allocated, as far as that medium allows.
     virtual FlashStatus erase(std::uint32_t unit) = 0;
     /// Allocates space in the medium below for every page of this unit; programs nothing. kOk: from now on no
     /// program of the unit returns kNoRoom, not even after an erasure. kNoRoom: there is no space now.

@@ -84,7 +84,7 @@ class ActiveMap {
         rank_ = SlotRank(set.map, set.slot);
         active_ = true;
     }
-    /// Begins only after activate().
+    /// The grant begins only after activate().
     [[nodiscard]] Grant& grant() { return grant_; }
     [[nodiscard]] bool granted(std::uint64_t now_ns) const { return grant_.lasts(now_ns); }
     [[nodiscard]] std::uint32_t version() const { return active_ ? set_.map.version : 0; }
@@ -108,8 +108,7 @@ class ActiveMap {
     static constexpr std::uint64_t kKnown = 1;
     static constexpr std::uint64_t kOwned = 2;
     static constexpr std::uint32_t kCacheEntries = 16384;  // 128 KiB: stays in the second-level cache
-    static constexpr std::uint32_t kAlwaysQuick =
-        16;  // ranking so many other slots takes about as long as a cache miss
+    static constexpr std::uint32_t kAlwaysQuick = 16;      // other slots; ranking them costs about one miss
 
     bool active_ = false;
     Grant grant_;

@@ -19,8 +19,7 @@ using nvme::IoOpcode;
 using nvme::Status;
 
 constexpr std::uint32_t kExtentShift = 8;
-constexpr std::uint32_t kVolumeStride =
-    0x9E37;  ///< spreads equal block numbers of different volumes over shards
+constexpr std::uint32_t kVolumeStride = 0x9E37;  ///< spreads equal blocks of volumes over the shards
 
 ShardOp op_of(IoOpcode opcode) {
     switch (opcode) {

@@ -91,8 +91,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     std::uint64_t capacity = 0;
     bool unsettled = false;  ///< a shard is unsettled, or on_settled() has not returned true
     bool told_settled = false;
-    std::set<nvme::VolumeId>
-        purges_due;  ///< deleted volumes whose ShardPort::record_purge() must be called again
+    std::set<nvme::VolumeId> purges_due;  ///< deleted; ShardPort::record_purge() must be called again
     std::map<nvme::VolumeId, nvme::Epoch> in_doubt;  ///< RecoveryReport::volumes_in_doubt of the mount
     EngineCounters own{};                            ///< of commands; the shards count blocks and pages
     EngineCounters counters{};                       ///< both, as of refresh_counters()

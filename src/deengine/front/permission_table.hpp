@@ -1,5 +1,4 @@
-// permission_table.hpp: this drive's record of each volume, and the rules for changing it. vendor.hpp, VOLUME
-// *.
+// permission_table.hpp: this drive's record of each volume, and the rules for changing it (vendor.hpp).
 //
 // Invariants
 //   * VIDs and names are unique, records are valid (validate()), sorted by VID;
