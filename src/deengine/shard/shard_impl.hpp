@@ -247,8 +247,8 @@ struct Shard::Impl {
     /// A damaged page was copied: its contents do not match its record. In the last two groups recovery takes
     /// such a copy for torn and needs the page that it was made from.
     struct HeldUnits {
-        std::uint32_t from;   ///< group: what was emptied in it or later is not erased ..
-        std::uint32_t until;  ///< units emptied in this group or later are not erased ..
+        std::uint32_t from;   ///< units emptied in this group or later are not erased ..
+        std::uint32_t until;  ///< .. before this group is durable and holds a page
         nvme::VolumeId volume;
         nvme::Epoch epoch;
     };

@@ -9,9 +9,8 @@ namespace gnstor::deengine {
 namespace {
 
 constexpr std::uint64_t kMinTombstones = 256;
-constexpr std::uint32_t kBytesPerRecord =
-    32;                                   ///< upper bound of a unit, a tombstone or a floor in a checkpoint
-constexpr std::uint32_t kUnitsBegun = 2;  ///< open units of users and collector
+constexpr std::uint32_t kBytesPerRecord = 32;  ///< at most, of a unit, tombstone or floor in a checkpoint
+constexpr std::uint32_t kUnitsBegun = 2;       ///< open units of users and collector
 
 std::uint64_t parts(std::uint64_t items, std::uint32_t bytes_each) {
     return items / (kJournalPayload / bytes_each) + 1;
