@@ -39,8 +39,7 @@ struct VolumeFloor {
     nvme::VolumeId volume;
     nvme::Epoch epoch;
     std::uint64_t floor;
-    std::uint64_t
-        highest;  ///< highest sequence seen in that epoch: bounds the order of a page whose record is lost
+    std::uint64_t highest;  ///< highest sequence seen in that epoch: bounds the order of a lost record
     /// The part of the floor that is in the journal, so that every recovery knows it. In a checkpoint it
     /// equals the floor and is not stored.
     std::uint64_t logged = 0;

@@ -69,8 +69,8 @@ class UnitPool {
     void programmed(Stream stream, PageNumber page);
     /// The page could not be programmed: its unit is retiring and the stream has none open. Returns the unit.
     std::uint32_t failed(Stream stream, PageNumber page);
-    /// The medium below has no room for the open unit now: puts it back, and opens a unit that was programmed
-    /// before and so has room; false if there is none.
+    /// The medium below has no room for the open unit now: puts it back, and opens one that has room, as
+    /// units do that were programmed before; false if there is none.
     [[nodiscard]] bool exchange_open_unit(Stream stream);
     /// Makes the medium below keep room for the next `pages` pages of the journal, or for all that its open
     /// unit and the free units have, if that is less. False: there is not so much room; room kept so far
@@ -200,9 +200,8 @@ class UnitPool {
     std::vector<std::uint32_t> newly_bad_;
     UnitQueue free_;
     bool short_of_room_ = false;  ///< the medium below refused the room that collector and journal need
-    std::uint32_t promised_ =
-        0;               ///< units at the front of free_ whose room is reserved for collector and journal
-    UnitQueue emptied_;  ///< nearly in order of groups
+    std::uint32_t promised_ = 0;  ///< units at the front of free_ whose room below is reserved
+    UnitQueue emptied_;           ///< nearly in order of groups
     // Sealed data units with something valid, by number of valid pages: one list per number.
     std::vector<std::uint32_t> heads_;
     std::vector<Links> links_;
