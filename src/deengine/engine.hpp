@@ -47,9 +47,9 @@ struct EngineOptions {
     /// Engine::unsettled() becomes false. Writes are accepted only if it returns true. May be empty.
     std::function<bool()> on_settled;
     bool accept_loss = false;  ///< mount although acknowledged data is lost and it is not known which
-    /// A process that was killed used this flash before, in this boot of the host, and Flash::survives_kill()
-    /// was true: everything that it programmed is present, except the operation in progress. Other bad pages
-    /// have therefore rotted.
+    /// The flash was last used in this boot of the host, by a process that was killed, and
+    /// Flash::survives_kill() was true: everything programmed is present, except the operation in progress.
+    /// Other bad pages have therefore rotted.
     bool same_boot = false;
     std::uint64_t block_limit = 0;  ///< capacity offered to users, in blocks; 0: pages / (1 + OP)
     // Simulation only. Smaller slices, parts and tables let a drive of a few hundred pages reach the states
@@ -104,7 +104,7 @@ struct RecoveryReport {
     std::uint64_t pages_unreadable;  ///< acknowledged, but damaged: their reads fail
     std::uint64_t blocks_lost;       ///< acknowledged, but their pages are gone: their reads fail
     std::uint64_t blocks_doubtful;   ///< newest version torn or rotten: read another replica
-    std::uint64_t records_lost;      ///< records of unknown blocks: all blocks as old are in doubt
+    std::uint64_t records_lost;      ///< lost, their blocks unknown: every block as old is in doubt
     /// Volumes with lost records, found by this or an earlier mount: a block is in doubt if its present
     /// version is of this epoch or an earlier one.
     std::map<nvme::VolumeId, nvme::Epoch> volumes_in_doubt;

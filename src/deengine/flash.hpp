@@ -5,7 +5,7 @@
 //   record;
 //   * a page that was never programmed cannot be read (its record reads as erased);
 //   * a unit whose program or erase failed is bad: it can be read, but is never programmed or erased again.
-// A kill or a power cut may lose programmed pages until a sync of that strength has completed.
+// A kill or a power cut may lose programmed pages until a sync of that level has completed.
 // One owner thread.
 #pragma once
 
@@ -101,7 +101,8 @@ class Flash {
     /// `oob.sector_crc` is kept as given, so that damaged data still fails its CRC; `crcs` gets the CRC-32C
     /// of each sector as copied. kUncorrectable: `from` cannot be read, nothing was programmed.
     virtual FlashStatus copy_back(PageNumber from, PageNumber to, PageOob& oob, std::uint32_t* crcs) = 0;
-    /// Space that the medium below allocated to the unit stays allocated, as far as that medium allows.
+    /// Erases a unit. Space that the medium below allocated to it stays allocated, as far as that medium
+    /// allows.
     virtual FlashStatus erase(std::uint32_t unit) = 0;
     /// Allocates space in the medium below for every page of this unit; programs nothing. kOk: from now on no
     /// program of the unit returns kNoRoom, not even after an erasure. kNoRoom: there is no space now.

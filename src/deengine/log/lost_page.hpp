@@ -1,4 +1,4 @@
-// lost_page.hpp: what a lost page (PageKind::kLost) keeps of the contents that it stands for.
+// lost_page.hpp: contents of a lost page (PageKind::kLost), which stands for contents that cannot be read.
 //
 // The record of a lost page tells block, epoch and sequence; the third part of its order is the CRC of
 // contents that are gone, so the page stores it: four bytes, little-endian, zeroes behind them. With it the

@@ -76,7 +76,7 @@ class UnitPool {
     /// unit and the free units have, if that is less. False: there is not so much room; room kept so far
     /// stays kept.
     [[nodiscard]] bool reserve(std::uint64_t pages);
-    /// A checkpoint has what held units hold: those without valid pages are emptied.
+    /// A checkpoint now contains the findings in held units: empties those without valid pages.
     void release_held(std::uint32_t group);
     /// Closes the stream's open unit early (it is sealed as it is).
     void seal(Stream stream);

@@ -1,8 +1,8 @@
 // doubts.hpp: blocks with a version that recovery cannot tell from a torn write. ARRAY.md, rule 18.
 //
-// After a power cut, a young page with a good record and bad contents is either a write that was never
-// acknowledged, or an acknowledged one that has rotted since. The map keeps the block's older version (or
-// none); this table keeps the order of the doubtful one.
+// After a power cut, a page of the last two durability groups with a good record and bad contents is either a
+// write that was never acknowledged, or an acknowledged one that has rotted since. The map keeps the block's
+// older version (or none); this table keeps the order of the doubtful one.
 // Where both copies of a record are lost, of a page that may have been acknowledged, not even the block is
 // known: then every block of every volume is in doubt whose present version is of no later epoch than the
 // volume had at that mount. Likewise where pages were dropped of a volume that the firmware's state, an older

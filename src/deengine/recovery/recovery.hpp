@@ -2,6 +2,8 @@
 // docs/store-format.md, "Recovery".
 //
 // Rules
+//   * pages and units are *young* if they were programmed after the loaded checkpoint's BEGIN. A bad page is
+//   *torn* if its program was interrupted, and has *rotted* if it was good before;
 //   * *newest* is the highest durability group found. Pages programmed in it or in the group before may be
 //   torn or missing, and then were never acknowledged; pages of older groups were durable. So a bad page of
 //   an older group is a media error: its block reads as an error, and if not even its block is known, nothing

@@ -45,7 +45,7 @@ void ShardRecovery::judge_lost_tails() {
     }
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         if (!found(u).programmed || found(u).serial != 0 || found(u).bad) continue;
-        // An earlier mount that found the unit so has recorded it in the unit table.
+        // An earlier mount that found the unit in this state has recorded it in the unit table.
         if (loaded_.units[u - range_.first_unit].next == found(u).end) continue;
         lose_unknown(fmt::format("unit {} holds pages and no record that can be read", u));
     }

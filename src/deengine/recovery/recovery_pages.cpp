@@ -114,8 +114,8 @@ WriteOrder ShardRecovery::present_order(BlockKey key) {
     return impl_->tombstones.find(key).value_or(WriteOrder{});
 }
 
-/// A doubt is settled if a newer version replaced the doubtful one, or holds it readable elsewhere. A block
-/// that is lost reads as an error anyway.
+/// A newer version, or a readable copy of the doubtful one, settles a doubt. A block that is lost reads as an
+/// error anyway.
 Result<void> ShardRecovery::settle_doubts() {
     doubts_.drop_if([&](BlockKey key, const WriteOrder& order) {
         return !lives_.lives(key_volume(key), order.epoch, key_block(key)) || present_order(key) >= order ||

@@ -1,9 +1,10 @@
 // collector.cpp: garbage collection: choice of the victim unit, copies of its valid pages, and their pace.
 //
 // Greedy: the sealed data unit with fewest valid pages; units that failed (retiring) and units whose reads
-// need correction come first. A page is valid if the map names it. Each user page pays for enough copies to
-// free the victim by the time its room is needed, so that no write waits for a whole unit; an idle shard
-// collects a little ahead. A page that cannot be read becomes a lost page: its reads fail, its order counts.
+// need correction come first. A page is valid if the map names it. Each page that a user writes causes enough
+// copies to free the victim by the time its room is needed, so that no write waits for a whole unit; an idle
+// shard collects a little ahead. A page that cannot be read becomes a lost page: its reads fail, its order
+// counts.
 // Invariants
 //   * the map names the copy before the original is given up;
 //   * a victim is erased only after the group of its last copy is durable (UnitPool); where a copy has

@@ -1,6 +1,7 @@
 // durability.cpp: groups of programs, the syncs that make them durable, and the answers that wait for that.
 // Invariants: shard_impl.hpp.
 //
+// A group is all that is programmed between two syncs to stable media.
 // In power mode every change waits for its group. In process mode a change waits only until a kill cannot
 // lose it: for the journal's open page and, where the flash loses data in a kill, for a sync of that level;
 // FLUSH and FUA wait for the group. Only syncs to stable media raise the group number.
@@ -68,8 +69,8 @@ bool Shard::Impl::journal_takes(std::uint32_t records) {
     return journal_pages_left() >= pages && pool.reserve(pages);
 }
 
-/// Pages for two checkpoints, because the first keeps the log since the one before it. If a checkpoint is due
-/// by the length of the log, more: the log may grow by as much again beside each of the two.
+/// Pages must be left for two checkpoints, because the first keeps the log since the one before it. If the
+/// log is so long that a checkpoint is due, more: it may grow by as much again beside each of the two.
 bool Shard::Impl::log_is_crowded() const {
     if (journal_pages_left() < 2 * checkpoint.pages_needed() + kPagesBesideCheckpoints) return true;
     const std::uint64_t due = room.log_pages_between_checkpoints;

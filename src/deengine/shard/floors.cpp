@@ -6,8 +6,8 @@
 // sequence up to it is accepted any more. The second does not need the table:
 //   * a recovery maps a page that was programmed before the checkpoint which it begins at only if that
 //   checkpoint maps it, and no checkpoint maps what was trimmed before it;
-//   * every other page that it reads is younger than the checkpoint; so is a trim of that page, and the
-//   journal holds the trim's record from that checkpoint on.
+//   * every other page that it reads is younger than the checkpoint; so a trim of that page is younger, too,
+//   and the journal holds the trim's record from that checkpoint on.
 // So tombstones at or below a floor are dropped at once. Invariants
 //   * before a tombstone is dropped for a floor, the journal holds the floor's record, ahead of everything
 //   later: a checkpoint that lacks the tombstone holds the floor, and a recovery that begins at a checkpoint

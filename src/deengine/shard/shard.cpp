@@ -12,7 +12,7 @@ namespace {
 
 using nvme::Status;
 
-constexpr std::uint32_t kPagesPerCheckpointPage = 4;  ///< programmed since the last slice
+constexpr std::uint32_t kPagesPerCheckpointPage = 4;  ///< pages programmed since the last slice
 constexpr std::uint32_t kIdlePagesPerPoll = 8;
 constexpr std::uint32_t kMapAhead = 12;                ///< how far a multi-block read looks ahead in the map
 constexpr std::uint32_t kPagesAhead = 8;               ///< pages that it prefetches ahead

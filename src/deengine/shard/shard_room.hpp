@@ -19,8 +19,8 @@ struct ShardRoom {
     std::uint64_t log_pages_between_checkpoints;
     std::uint32_t units_between_checkpoints;
     std::uint32_t units_kept;  ///< not for data: reserve, open units, journal, an allowance for bad units
-    std::uint32_t margin;      ///< units beyond the reserve below which each user page pays for copies
-    std::uint32_t ahead;       ///< units beyond these up to which an idle shard collects
+    std::uint32_t margin;      ///< with fewer units beyond the reserve, each user page causes copies
+    std::uint32_t ahead;       ///< units beyond these that an idle shard tries to keep free
 
     static ShardRoom of(std::uint32_t units, std::uint32_t pages_per_unit, const EngineOptions& options);
     /// Free units reserved for the journal: for one checkpoint, and for another if a cut interrupts recovery.

@@ -277,7 +277,8 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
             block.old_page = entry->page;
             block.action = compare_with_stored(entry->page, c);
             if (block.action == Action::kUnknownOrder) return lose_block(key, entry->page, c);
-            // Equal sequence, block or tombstone: the CRC of no content is compared as that of contents is.
+            // Equal sequence: the CRC of the tombstone's (empty) content is compared with that of the
+            // block's.
             if (block.action == Action::kSameOrder) {
                 PageOob oob;
                 const bool newer = has_data(flash.read_oob(entry->page, oob)) &&
