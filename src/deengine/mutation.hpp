@@ -1,4 +1,4 @@
-// mutation.hpp: rules that the simulator may break on purpose, to prove that it would notice. Pure.
+// mutation.hpp: rules that the simulator breaks on purpose, to prove that its checks notice. Pure.
 //
 // A drive never sets one; only the simulation and its tests do (EngineOptions::mutation).
 #pragma once
@@ -12,30 +12,30 @@ enum class Mutation : std::uint8_t {
     kSkipNewerCheck,         ///< a write takes effect though the stored version is newer
     kCompleteBeforeProgram,  ///< a write is answered before its page is programmed
     kCollectorForgetsMap,    ///< the collector copies a page and leaves the map at the old one
-    kIgnoreOobCrc,           ///< a torn record is believed
-    kTrimWithoutTombstone,   ///< a trim forgets the block and remembers no order
-    kCheckpointBeforeLog,    ///< a checkpoint is ended before what its slices name is durable
-    kApplyOutdatedPage,      ///< recovery maps a page of an earlier life of its VID
-    kForgetDoubt,            ///< a young page whose contents are bad is as if never written
-    kForgetLostRecords,      ///< a page whose record is lost after a kill is as if never written
+    kIgnoreOobCrc,           ///< a torn record is accepted as good
+    kTrimWithoutTombstone,   ///< a trim unmaps the block but leaves no tombstone
+    kCheckpointBeforeLog,    ///< a checkpoint ends before the pages that its slices name are durable
+    kApplyOutdatedPage,      ///< recovery maps a page of an earlier volume with the same VID
+    kForgetDoubt,            ///< recovery takes a young page with bad contents as never written
+    kForgetLostRecords,      ///< recovery takes a page whose record a kill lost as never written
     kAnswerSupersededEarly,  ///< "superseded" is answered before the winner is durable
     kFreeUnitEarly,          ///< a unit is free before the copies of its pages are durable
-    kTornNotRecorded,        ///< recovery does not write down which pages a cut tore
-    kSkipFirstSync,          ///< recovery builds on what a killed process left and nothing made stable
-    kNoSerialGap,            ///< serials of units whose pages a cut took are given out again
-    kMovedNotRecorded,       ///< a checkpoint says nothing of entries that moved while it was written
-    kMoveKeepsWay,           ///< a moved entry of the map says that its other bucket is its first one
+    kTornNotRecorded,        ///< recovery does not record which pages a power cut tore
+    kSkipFirstSync,          ///< recovery does not sync a killed process's pages before using them
+    kNoSerialGap,            ///< serials of units whose pages a power cut lost are given out again
+    kMovedNotRecorded,       ///< a checkpoint omits entries that moved while it was written
+    kMoveKeepsWay,           ///< a moved map entry names the wrong one of its two buckets
     kDamagedCopyNotHeld,     ///< the unit that a damaged page was copied from is erased at once
-    kLostBlockNotPut,        ///< a block whose page is gone is forgotten by recovery
-    kOldMapAccepted,         ///< a command under an older map version is done
-    kGrantNeverExpires,      ///< a grant has no end
-    kOnlyFirstChunk,         ///< of a command's chunks only the first must be this drive's
-    kReaderMayWrite,         ///< whoever may read may write
+    kLostBlockNotPut,        ///< recovery does not mark a block whose page is gone as lost
+    kOldMapAccepted,         ///< a command under an older map version is executed
+    kGrantNeverExpires,      ///< a grant never ends
+    kOnlyFirstChunk,         ///< only the first chunk of a command must be on this drive
+    kReaderMayWrite,         ///< a client that may read may write
     kOldMapSetAccepted,      ///< MAP SET of an older version takes effect
-    kTermUnchecked,          ///< admin commands of an older term are done
-    kEqualRebirth,           ///< a VID may be born again at the last epoch of its former life
-    kSameOrderTrimWins,      ///< a trim takes effect over contents of its very sequence
-    kStateCrcIgnored,        ///< the firmware's state is believed whatever its CRC says
+    kTermUnchecked,          ///< admin commands of an older term are executed
+    kEqualRebirth,           ///< a VID may be added again at the last epoch of its deleted volume
+    kSameOrderTrimWins,      ///< a trim wins over contents of the same sequence
+    kStateCrcIgnored,        ///< the firmware's state is accepted whatever its CRC
 };
 
 }  // namespace gnstor::deengine

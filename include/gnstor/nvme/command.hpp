@@ -76,8 +76,8 @@ struct SglDescriptor {
     static SglDescriptor unkeyed(std::uint8_t type, std::uint64_t address, std::uint32_t length) {
         return from_words(address, length | (std::uint64_t{type} << 56));
     }
-    /// Little endian, as both processors are. Two stores: what is stored byte by byte and loaded at once by a
-    /// copy stalls it.
+    /// Little endian, as both processors are. Two 8-byte stores: after stores of single bytes, a wide load of
+    /// the copy would stall on store forwarding.
     GN_HD
     static SglDescriptor from_words(std::uint64_t address, std::uint64_t rest) {
         SglDescriptor d;
@@ -128,7 +128,7 @@ static_assert(offsetof(Command, cdw15) == 60, "CDW15 ends the entry");
 
 inline constexpr std::uint8_t kFlagsSgl = 0x40;
 
-/// Completion queue entry. Base 2.0, 3.3.3.2. DW3 (command id and status) is the last to be written.
+/// Completion queue entry. Base 2.0, 3.3.3.2. DW3 (command id and status) is written last.
 struct Completion {
     std::uint32_t dw0;
     std::uint32_t dw1;
@@ -145,7 +145,7 @@ struct Completion {
 static_assert(sizeof(Completion) == 16, "a completion queue entry is 16 bytes");
 static_assert(offsetof(Completion, command_id) == 12 && offsetof(Completion, status) == 14, "DW3");
 
-/// What GNStor puts into an I/O command, decoded. DESIGN.md, "The command".
+/// GNStor's fields of an I/O command, decoded. DESIGN.md, "The command".
 struct IoFields {
     VolumeId volume = 0;
     ClientId client = 0;
@@ -157,9 +157,9 @@ struct IoFields {
     std::uint8_t sectors = 0;       ///< 0: whole blocks; else 1 .. 8, blocks == 1
     std::uint64_t sequence = 0;     ///< writes, write zeroes, trims: CDW14-15
     bool fua = false;               ///< CDW12 bit 30
-    /// Reads of one block: if it is doubtful (Status::kDoubtful), the older version is the answer. CDW13 bit
-    /// 16. For a reader to whom every replica that is *in* has answered Doubtful, from the one with the
-    /// newest of the older versions (vendor.hpp).
+    /// Read of one block: if the block is doubtful (Status::kDoubtful), answer with its older version. CDW13
+    /// bit 16. A reader sets it once every *in* replica has answered Doubtful, and sends the read to the
+    /// replica with the newest of the older versions (vendor.hpp).
     bool accept_older = false;
 
     GN_HD
@@ -172,8 +172,8 @@ struct IoFields {
 };
 
 /// Fills everything but command id and data pointer. CDW10-11 SLBA: VID 63:48, client 47:32, VBA 31:0; CDW12:
-/// NLB (0's based) 15:0, FUA 30; CDW13: first sector 7:0, sectors 15:8, accept older 16. One range of a trim
-/// goes the same way as a write zeroes (dataset management carries its ranges as data: nvme::DsmRange).
+/// NLB (0's based) 15:0, FUA 30; CDW13: first sector 7:0, sectors 15:8, accept older 16. For trims:
+/// encode_trim(); their ranges are data (nvme::DsmRange).
 GN_HD
 inline Command encode_io(IoOpcode opcode, const IoFields& f) {
     Command c{};
@@ -191,8 +191,8 @@ inline Command encode_io(IoOpcode opcode, const IoFields& f) {
     c.cdw15 = static_cast<std::uint32_t>(f.sequence >> 32);
     return c;
 }
-/// Into its place: a structure of small fields that is built first and copied then stalls the copy's wide
-/// loads.
+/// Decodes in place: returning the structure by value would copy fields just stored one by one with wide
+/// loads, which stall on store forwarding.
 GN_HD
 inline void decode_io(const Command& c, IoFields& f) {
     f.volume = static_cast<VolumeId>(c.cdw11 >> 16);
@@ -215,9 +215,9 @@ inline IoFields decode_io(const Command& c) {
 }
 
 /// One range of dataset management (NVM Command Set 1.0, 3.2.3, figure 36). GNStor: `start` is the VBA in
-/// bits 31:0; VID, client, epoch, map version and sequence are the command's. CDW10 7:0: number of ranges,
-/// 0's based; CDW11 bit 2: AD. GNStor puts VID and client of a dataset management command into CDW12 (VID
-/// 31:16, client 15:0), for CDW10-11 are taken.
+/// bits 31:0; VID, client, epoch, map version and sequence come from the command. CDW10 7:0: number of
+/// ranges, 0's based; CDW11 bit 2: AD. VID and client of a dataset management command are in CDW12 (VID
+/// 31:16, client 15:0), because CDW10-11 are taken.
 struct DsmRange {
     std::uint32_t attributes;
     std::uint32_t blocks;

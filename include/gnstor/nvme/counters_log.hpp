@@ -1,8 +1,8 @@
-// counters_log.hpp: GNStor's vendor log page C0h: what an SSD and its target count. Little endian.
+// counters_log.hpp: vendor log page C0h: counters of an SSD and of its NVMe-oF target. Little endian.
 //
-// For the array's admin host; others are answered Invalid Log Page. Everything is counted since the SSD, or
-// the target in front of it, was opened. Read whole: Get Log Page with offset 0 and sizeof(SsdCountersLog)
-// bytes.
+// Served to the array's admin host only; other hosts get Invalid Log Page. Counters start at 0 when the SSD,
+// or the target in front of it, is opened. Read the page whole: Get Log Page with offset 0 and
+// sizeof(SsdCountersLog) bytes.
 #pragma once
 
 #include <gnstor/nvme/command.hpp>
@@ -16,29 +16,29 @@ inline constexpr std::uint8_t kCountersLogPage = 0xC0;
 inline constexpr std::uint32_t kCountersLogVersion = 1;
 
 struct SsdCountersLog {
-    std::uint32_t version;  ///< kCountersLogVersion; fields are only ever added, at the end
+    std::uint32_t version;  ///< kCountersLogVersion; new fields are only ever added at the end
     std::uint32_t reserved4;
     std::uint64_t reads, writes, flushes, trims, write_zeroes, refused;  ///< commands
     std::uint64_t media_errors;
     std::uint64_t blocks_read, blocks_written;
-    std::uint64_t pages_programmed, gc_pages_copied, syncs;  ///< of flash
+    std::uint64_t pages_programmed, gc_pages_copied, syncs;  ///< flash pages, flash syncs
     std::uint64_t scrubbed_pages, scrub_bad_pages, bad_units, lost_blocks;
-    // The target's.
+    // Counted by the target.
     std::uint64_t capsules;
     std::uint64_t connections_accepted, connections_refused, connections_failed, connections_disconnected;
     std::uint64_t keep_alive_expired;
-    // Blocks in doubt now; blocks read that were answered Doubtful, and with the older version.
+    // Blocks in doubt now (gauge); blocks whose read was answered Doubtful, and with the older version.
     std::uint64_t doubtful_blocks, doubtful_reads, older_reads;
     std::uint64_t young_units;  ///< service units with pages that a power cut could still make doubtful
-    /// Volumes of which records are lost, so that all of their older blocks are in doubt; of each service
-    /// unit.
+    /// Volumes with lost records, so that all their older blocks are in doubt (gauge); a volume counts once
+    /// for each service unit.
     std::uint64_t doubtful_volumes;
     std::uint64_t reserved224[36];
 };
 static_assert(sizeof(SsdCountersLog) == 512, "of one sector, as log pages are");
 static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved224) == 224);
 
-/// What asks for all of it; where the data goes is the caller's to say.
+/// Get Log Page of the whole page; the caller sets the data pointer.
 inline Command counters_log_command() {
     Command command{};
     command.opcode = static_cast<std::uint8_t>(AdminOpcode::kGetLogPage);

@@ -1,7 +1,7 @@
-// discovery.hpp: the discovery log page: which subsystems there are, and where. Little endian; CPU code.
+// discovery.hpp: the discovery log page: the subsystems and their addresses. Little endian; CPU code.
 //
 // NVMe Base 2.0, 3.1.2.3 (discovery controllers), 5.16.1.23 (log page 70h); NVMe RDMA Transport 1.0, 3.3
-// (transport specific address subtype). libnvme's types.h is the tests' oracle.
+// (transport specific address subtype). The tests compare with libnvme's types.h.
 #pragma once
 
 #include <gnstor/nvme/identify.hpp>
@@ -18,16 +18,16 @@ enum class TransportType : std::uint8_t { kRdma = 1, kFibreChannel = 2, kTcp = 3
 enum class AddressFamily : std::uint8_t { kIpv4 = 1, kIpv6 = 2, kInfiniBand = 3, kIntraHost = 254 };
 enum class SubsystemType : std::uint8_t { kReferral = 1, kNvm = 2, kCurrentDiscovery = 3 };
 inline constexpr std::uint8_t kTreqSecureNotRequired = 2;     ///< bits 1:0
-inline constexpr std::uint8_t kTreqSqFlowOptional = 1u << 2;  ///< a host may ask to do without
+inline constexpr std::uint8_t kTreqSqFlowOptional = 1u << 2;  ///< a host may ask to disable SQ flow control
 inline constexpr std::uint16_t kDynamicControllers = 0xFFFF;
 
-/// Of the RDMA transport.
+/// Transport specific address subtype of the RDMA transport.
 struct RdmaAddressSubtype {
     std::uint8_t qp_type;   ///< 1: reliable connected
     std::uint8_t provider;  ///< 4: RoCE v2
     std::uint8_t cm;        ///< 1: RDMA_CM, IP based addresses
     std::uint8_t reserved3[5];
-    std::uint16_t partition_key;  ///< of InfiniBand addresses
+    std::uint16_t partition_key;  ///< InfiniBand addresses only
     std::uint8_t reserved10[246];
 };
 static_assert(sizeof(RdmaAddressSubtype) == 256 && offsetof(RdmaAddressSubtype, partition_key) == 8);
@@ -59,7 +59,7 @@ static_assert(offsetof(DiscoveryEntry, address) == 512 && offsetof(DiscoveryEntr
 
 /// Records follow at byte 1024.
 struct DiscoveryLogHeader {
-    std::uint64_t generation;  ///< another one: other records
+    std::uint64_t generation;  ///< changes whenever the records change
     std::uint64_t records;
     std::uint16_t record_format;  ///< 0
     std::uint8_t reserved18[1006];

@@ -53,7 +53,7 @@ inline constexpr std::uint16_t kNoSqFlow = 0xFFFF;  ///< SQ head in the response
 /// Data of Connect. Base 2.0, figure 387.
 struct ConnectData {
     std::uint8_t host_id[16];
-    std::uint16_t controller_id;  ///< FFFFh: any (dynamic model); for I/O queues the admin queue's
+    std::uint16_t controller_id;  ///< FFFFh: any (dynamic model); I/O queues: the id that the admin queue got
     std::uint8_t reserved18[238];
     char subsystem_nqn[kNqnBytes];
     char host_nqn[kNqnBytes];
@@ -88,7 +88,7 @@ static_assert(offsetof(PropertyCommand, value) == 48);
 
 /// Offsets of the properties that NVMe-oF keeps. Base 2.0, 3.1.3, figure 33.
 enum class Property : std::uint32_t { kCap = 0x00, kVs = 0x08, kCc = 0x14, kCsts = 0x1C, kNssr = 0x20 };
-/// Bytes of a property: CAP has 8, the others 4; 0 for one that is not there.
+/// Size of a property in bytes: CAP has 8, the others 4; 0: no such property.
 constexpr std::uint32_t property_bytes(std::uint32_t offset) {
     switch (static_cast<Property>(offset)) {
         case Property::kCap:
@@ -185,7 +185,7 @@ struct RdmaConnectRequest {
     std::uint16_t queue_id;
     std::uint16_t host_receive_queue_size;  ///< HRQSIZE: entries of the host's RDMA receive queue
     std::uint16_t host_send_queue_size;     ///< HSQSIZE: 0's based for I/O submission (Linux: sqsize)
-    std::uint16_t controller_id;            ///< later revisions; 0 before
+    std::uint16_t controller_id;            ///< defined by later revisions; 0 in earlier ones
     std::uint8_t reserved10[22];
 };
 static_assert(sizeof(RdmaConnectRequest) == 32 && offsetof(RdmaConnectRequest, queue_id) == 2);

@@ -11,7 +11,7 @@ enum class Feature : std::uint8_t {
     kArbitration = 0x01,
     kPowerManagement = 0x02,
     kTemperatureThreshold = 0x04,
-    kErrorRecovery = 0x05,  ///< of the NVM command set
+    kErrorRecovery = 0x05,  ///< specific to the NVM command set
     kVolatileWriteCache = 0x06,
     kNumberOfQueues = 0x07,
     kWriteAtomicity = 0x0A,
@@ -19,7 +19,7 @@ enum class Feature : std::uint8_t {
     kKeepAliveTimer = 0x0F,
 };
 
-/// What Get Features is asked for, CDW10 10:8. Base 2.0, figure 196.
+/// Which value Get Features returns, CDW10 10:8. Base 2.0, figure 196.
 enum class FeatureSelect : std::uint8_t { kCurrent = 0, kDefault = 1, kSaved = 2, kSupported = 3 };
 inline constexpr std::uint32_t kFeatureSave = 1u << 31;       ///< CDW10 of Set Features
 inline constexpr std::uint32_t kFeatureChangeable = 1u << 2;  ///< answer to FeatureSelect::kSupported
@@ -42,8 +42,8 @@ inline constexpr std::uint32_t kWriteCacheEnabled = 1u;
 inline constexpr std::uint32_t kAsyncHealthMask = 0xFFu;
 inline constexpr std::uint32_t kAsyncNamespaceAttribute = 1u << 8;
 
-/// Asynchronous event, DW0 of the answer to a request: type 2:0, information 15:8, log page 23:16.
-/// Base 2.0, 5.2.
+/// Asynchronous event, DW0 of the completion of a request: type 2:0, information 15:8, log page 23:16. Base
+/// 2.0, 5.2.
 struct AsyncEvent {
     std::uint8_t type = 0;  ///< 0 error, 1 health, 2 notice
     std::uint8_t information = 0;

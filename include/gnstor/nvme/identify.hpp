@@ -1,11 +1,10 @@
-// identify.hpp: what a drive says about itself: Identify data structures and log pages. Little endian; CPU
-// code.
+// identify.hpp: Identify data structures and log pages of a controller. Little endian; CPU code.
 //
 // NVMe Base 2.0, 5.17.2.1 (Identify Controller), 5.17.2.2 (active namespace list), 5.17.2.3 (namespace
 // identification descriptors); NVM Command Set 1.0, 4.1.5.1 (Identify Namespace); Fabrics fields at 1792:
 // Base 2.0, figure 275. Log pages: Base 2.0, 5.16.1.2 (error), 5.16.1.3 (SMART / health), 5.16.1.4 (firmware
 // slot), 5.16.1.5 (changed namespaces), 5.16.1.6 (commands supported). Fields that GNStor leaves at zero are
-// reserved arrays here; libnvme's types.h is the tests' oracle for the rest.
+// reserved arrays here; the tests compare the other fields with libnvme's types.h.
 #pragma once
 
 #include <cstddef>
@@ -24,12 +23,12 @@ enum class IdentifyCns : std::uint8_t {
     kActiveNamespaces = 0x02,
     kNamespaceDescriptors = 0x03,
     kNamespaceOfSet = 0x05,       ///< of the command set in CDW11 31:24
-    kControllerOfSet = 0x06,      ///< the same
+    kControllerOfSet = 0x06,      ///< of the command set in CDW11 31:24
     kNamespaceIndependent = 0x08  ///< of any command set
 };
 
-/// Identify Controller. Base 2.0, 5.17.2.1, figure 275. Strings are padded with blanks, not terminated (but
-/// SUBNQN).
+/// Identify Controller. Base 2.0, 5.17.2.1, figure 275. Strings are padded with blanks, not terminated
+/// (except SUBNQN).
 struct IdentifyController {
     std::uint16_t vid;
     std::uint16_t ssvid;
@@ -53,8 +52,8 @@ struct IdentifyController {
     std::uint16_t crdt[3];  ///< retry delays, in 100 ms
     std::uint8_t reserved134[122];
     std::uint16_t oacs;
-    std::uint8_t acl;   ///< aborts at once, 0's based
-    std::uint8_t aerl;  ///< asynchronous event requests at once, 0's based
+    std::uint8_t acl;   ///< concurrent aborts, 0's based
+    std::uint8_t aerl;  ///< concurrent asynchronous event requests, 0's based
     std::uint8_t frmw;
     std::uint8_t lpa;
     std::uint8_t elpe;  ///< error log entries, 0's based
@@ -75,7 +74,7 @@ struct IdentifyController {
     std::uint8_t fna;
     std::uint8_t vwc;     ///< bit 0: a volatile write cache is present
     std::uint16_t awun;   ///< 0's based
-    std::uint16_t awupf;  ///< 0's based; 0: one block survives a power cut whole
+    std::uint16_t awupf;  ///< 0's based; 0: a power cut never tears one block
     std::uint8_t icsvscc;
     std::uint8_t nwpc;
     std::uint16_t acwu;
@@ -85,11 +84,11 @@ struct IdentifyController {
     std::uint8_t reserved544[224];
     char subnqn[kNqnBytes];
     std::uint8_t reserved1024[768];
-    std::uint32_t ioccsz;  ///< largest I/O capsule, in 16 bytes
-    std::uint32_t iorcsz;  ///< largest response capsule, in 16 bytes
-    std::uint16_t icdoff;  ///< where in-capsule data begins behind the entry, in 16 bytes
+    std::uint32_t ioccsz;  ///< largest command capsule of an I/O queue, in units of 16 bytes
+    std::uint32_t iorcsz;  ///< largest response capsule, in units of 16 bytes
+    std::uint16_t icdoff;  ///< offset of in-capsule data behind the entry, in units of 16 bytes
     std::uint8_t fcatt;    ///< bit 0: static controller model
-    std::uint8_t msdbd;    ///< data block descriptors a command
+    std::uint8_t msdbd;    ///< SGL data block descriptors per command
     std::uint16_t ofcs;
     std::uint8_t dctype;
     std::uint8_t reserved1807[241];
@@ -128,7 +127,7 @@ static_assert(offsetof(IdentifyController, vendor) == 3072);
 
 inline constexpr std::uint8_t kControllerTypeIo = 1;
 inline constexpr std::uint32_t kCtrattHostId128 = 1u << 0;
-inline constexpr std::uint32_t kOaesNamespaceAttribute = 1u << 8;  ///< such notices are sent
+inline constexpr std::uint32_t kOaesNamespaceAttribute = 1u << 8;  ///< namespace attribute notices are sent
 inline constexpr std::uint16_t kOncsDatasetManagement = 1u << 2;
 inline constexpr std::uint16_t kOncsWriteZeroes = 1u << 3;
 inline constexpr std::uint8_t kLpaCommandsSupported = 1u << 1;
@@ -194,7 +193,7 @@ static_assert(offsetof(IdentifyNamespace, anagrpid) == 92 && offsetof(IdentifyNa
 static_assert(offsetof(IdentifyNamespace, nguid) == 104 && offsetof(IdentifyNamespace, eui64) == 120);
 static_assert(offsetof(IdentifyNamespace, lbaf) == 128);
 
-inline constexpr std::uint8_t kNsattrWriteProtected = 1u << 0;  ///< NSATTR: it is now
+inline constexpr std::uint8_t kNsattrWriteProtected = 1u << 0;  ///< NSATTR: write protected now
 
 /// Active namespace list: namespace ids in ascending order, zero ends it. Base 2.0, 5.17.2.2.
 struct NamespaceList {
@@ -202,20 +201,20 @@ struct NamespaceList {
 };
 static_assert(sizeof(NamespaceList) == kIdentifyBytes);
 
-/// Identify Controller of the NVM command set. NVM Command Set 1.0, 4.1.5.5. Zero: no limit of its own.
+/// Identify Controller of the NVM command set. NVM Command Set 1.0, 4.1.5.5. Zero: no limit beyond MDTS.
 struct IdentifyControllerNvm {
     std::uint8_t vsl;
     std::uint8_t wzsl;  ///< write zeroes, log2 of CAP.MPSMIN pages
     std::uint8_t wusl;
-    std::uint8_t dmrl;    ///< ranges a dataset management command
-    std::uint32_t dmrsl;  ///< blocks a range
-    std::uint64_t dmsl;   ///< blocks a command
+    std::uint8_t dmrl;    ///< ranges per dataset management command
+    std::uint32_t dmrsl;  ///< blocks per range
+    std::uint64_t dmsl;   ///< blocks per command
     std::uint8_t reserved16[4080];
 };
 static_assert(sizeof(IdentifyControllerNvm) == kIdentifyBytes);
 static_assert(offsetof(IdentifyControllerNvm, dmrl) == 3 && offsetof(IdentifyControllerNvm, dmsl) == 8);
 
-/// What Identify says of a namespace whatever its command set. Base 2.0, 5.17.2.8.
+/// Command-set independent Identify Namespace. Base 2.0, 5.17.2.8.
 struct IdentifyNamespaceIndependent {
     std::uint8_t nsfeat;
     std::uint8_t nmic;

@@ -1,8 +1,7 @@
-// status.hpp: how a command ended. CPU and GPU lanes, host and drive.
+// status.hpp: completion status of a command. CPU and GPU lanes, host and drive.
 //
-// A Status is an NVMe status (type and code, NVMe Base 2.0, 4.6.1 "Status Field Definition"), or a local one:
-// something that this side found out without a drive's answer. Values below 0x800 are (type << 8) | code;
-// local ones lie above.
+// A Status is an NVMe status (type and code, NVMe Base 2.0, 4.6.1 "Status Field Definition"), or a local one,
+// set on this side without a drive's answer. Values below 0x800 are (type << 8) | code; local ones lie above.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -58,29 +57,30 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kStaleEpoch = 0x7C2,    ///< a newer opening for writing exists; do not retry
     kWrongSsd = 0x7C3,      ///< this chunk does not live on this drive; do not retry
     kBusy = 0x7C4,          ///< a bounded table is full; retry
-    kStaleTerm = 0x7C5,     ///< an admin command of a daemon that was superseded; do not retry
-    kVolumeExists = 0x7C6,  ///< VOLUME ADD of a VID or a name that is there
+    kStaleTerm = 0x7C5,     ///< an admin command of a superseded daemon; do not retry
+    kVolumeExists = 0x7C6,  ///< VOLUME ADD of a VID or a name that exists already
     kNoSuchVolume = 0x7C7,  ///< admin commands on an unknown VID (data commands answer Access Denied)
-    /// A read of a block whose newest version this drive cannot tell from a torn write: ask another replica;
-    /// if all answer this, the older version may be asked for (IoFields::accept_older, vendor.hpp). Requests
-    /// that are sent once end with it: synchronous reads ask all. ARRAY.md, rule 18.
+    /// A read of a block whose newest version this drive cannot tell from a torn write: read another replica;
+    /// if all replicas answer kDoubtful, ask for the older version (IoFields::accept_older, vendor.hpp).
+    /// Synchronous reads try all replicas; requests that are sent to one replica only end with this status.
+    /// ARRAY.md, rule 18.
     kDoubtful = 0x7C8,
-    // Local: never on a wire.
-    kTimedOut = 0x10001,     ///< the deadline passed after it was sent: outcome unknown, buffer still in use
-    kBadArgument = 0x10002,  ///< zero blocks, misaligned buffer, sector range, ...
-    kNotRegistered = 0x10003,   ///< the buffer must lie in a registered region and does not
+    // Local: never on the wire.
+    kTimedOut = 0x10001,        ///< the deadline passed after sending: outcome unknown, buffer still in use
+    kBadArgument = 0x10002,     ///< zero blocks, misaligned buffer, sector range, ...
+    kNotRegistered = 0x10003,   ///< the buffer does not lie in a registered region
     kNoBuffer = 0x10004,        ///< the pool is exhausted
     kQueueError = 0x10005,      ///< the queue pair is in error; reclaim() on the host makes it usable again
     kNotWritable = 0x10006,     ///< the volume was opened for reading
-    kTooManyPending = 0x10007,  ///< a call that only tries found no slot or credit: nothing was sent
+    kTooManyPending = 0x10007,  ///< a call that does not wait found no slot or credit: nothing was sent
     kStaleToken = 0x10008,      ///< the token was waited for or dropped before
-    kBufferInUse = 0x10009,     ///< a command that nobody waits for any more may still touch the buffer
+    kBufferInUse = 0x10009,     ///< an abandoned command may still access the buffer
     kWrongSharing = 0x1000A,    ///< the channel was opened for another sharing mode than the view's
-    kNotAllocated = 0x1000B,    ///< the buffer lies in a pool where nothing is allocated (debug check)
+    kNotAllocated = 0x1000B,    ///< the buffer lies in a pool but is not allocated (debug check)
     kWrongLanes = 0x1000D,      ///< the channel is for lanes of another kind (CPU, GPU), or of another GPU
-    kNotSent = 0x1000C,         ///< the deadline passed and nothing is under way: the buffer is free
-    /// A read that went well, but for blocks whose newest version is doubtful on every replica: of those the
-    /// buffer has the newest of the older versions. ARRAY.md, rule 18.
+    kNotSent = 0x1000C,         ///< the deadline passed before anything was sent: the buffer is free
+    /// The read succeeded, but some blocks' newest version is doubtful on every replica: for these the buffer
+    /// holds the newest of the older versions. ARRAY.md, rule 18.
     kOlderVersion = 0x1000E,
 };
 
@@ -92,13 +92,13 @@ GN_HD
 constexpr bool is_local(Status s) {
     return static_cast<std::uint32_t>(s) >= 0x10000u;
 }
-/// Whether the same command may succeed when sent again (after a fresh map where it says so).
+/// Whether the same command may succeed when sent again (kStaleMap: after fetching the map).
 GN_HD
 constexpr bool may_retry(Status s) {
     return s == Status::kStaleMap || s == Status::kNotGranted || s == Status::kBusy;
 }
 
-/// The 15-bit status field above the phase bit, with Do Not Retry set where the status asks for it.
+/// The 15-bit status field above the phase bit, with Do Not Retry set unless may_retry().
 GN_HD
 constexpr std::uint16_t to_field(Status s) {
     const auto v = static_cast<std::uint32_t>(s) & 0x7FFu;
@@ -111,7 +111,7 @@ constexpr Status from_field(std::uint16_t field) {
     return static_cast<Status>(field & 0x7FFu);
 }
 
-/// A short name for people ("Access Denied"); host only.
+/// A short name for display ("Access Denied"); host only.
 const char* status_name(Status s) noexcept;
 
 }  // namespace gnstor::nvme

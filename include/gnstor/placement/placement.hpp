@@ -1,9 +1,10 @@
-// placement.hpp: which slots hold a chunk. Pure; drives and lanes compute the same answer.
+// placement.hpp: which slots hold a chunk. Pure; drives and GPU or CPU lanes compute the same result.
 //
 // Rendezvous hashing: rank the slots by mix(hash factor, VID, chunk, slot) with capacity weights and take the
-// first R, at most one a failure domain where there are enough domains. The map is immutable: a change is a
-// new object with a new version (ARRAY.md, rules 2 and 4). Integer arithmetic alone, so that CPU and GPU
-// agree to the bit. Why a layer of its own: both deEngine and gnor need it, and neither is above the other.
+// first R, at most one per failure domain where there are enough domains. The map is immutable: a change is a
+// new object with a new version (ARRAY.md, rules 2 and 4). Integer arithmetic only, so that CPU and GPU
+// results are identical. A layer of its own, because deEngine and gnor both need it and neither may use the
+// other.
 #pragma once
 
 #include <gnstor/base/hash.hpp>
@@ -21,7 +22,7 @@ enum class SlotState : std::uint8_t { kEmpty = 0, kIn = 1, kRebuilding = 2, kJoi
 struct Slot {
     SlotState state;
     std::uint8_t reserved;
-    std::uint16_t domain;       ///< failure domain label; stays with the slot whoever fills it
+    std::uint16_t domain;       ///< failure domain label; stays with the slot when another drive fills it
     std::uint32_t weight;       ///< capacity weight, 1 .. 65535; equal weights: equal shares
     std::uint8_t ssd_uuid[16];  ///< which drive (store incarnation) fills the slot
 };
@@ -34,16 +35,16 @@ struct ArrayMap {
     Slot slots[kMaxSlots];
 };
 
-/// A map as lanes have it, with what ranking asks of it found once: a lane pays for each word that it loads.
+/// The lanes' copy of the map with precomputed members of place(): a lane pays for each word that it loads.
 struct LaneMap : ArrayMap {
-    std::uint64_t members;  ///< a bit a slot that takes part
-    std::uint64_t in;       ///< a bit a slot that is kIn: reads may go there
-    std::uint32_t plain;    ///< 1: members have equal weights, and each a failure domain of its own
+    std::uint64_t members;  ///< bit s: slot s may hold data (detail::takes_part())
+    std::uint64_t in;       ///< bit s: slot s is kIn, reads may go there
+    std::uint32_t plain;    ///< 1: all members have equal weights and distinct failure domains
     std::uint32_t reserved;
     static LaneMap of(const ArrayMap& map);
 };
 
-/// What of a volume placement depends on, and what a lane needs to know of it.
+/// The fields of a volume that placement and lanes need.
 struct VolumeGeometry {
     std::uint64_t hash_factor;
     std::uint64_t capacity_blocks;  ///< 1 .. 2^32
@@ -60,21 +61,21 @@ struct Replicas {
     std::uint32_t count;
 };
 
-/// The slots that hold `chunk` (block address >> chunk_shift). Slots that are empty or down take no part;
-/// fewer than `replicas` come back when there are fewer slots. O(slots * replicas).
+/// The slots that hold `chunk` (block address >> chunk_shift). Empty and down slots are skipped; fewer than
+/// `replicas` are returned if there are fewer slots. O(slots * replicas).
 GN_HD
 Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk);
-/// The same. Of a plain map no slot is looked at: O(slots).
+/// The same. For a plain map no slot entry is read: O(slots).
 GN_HD
 Replicas place(const LaneMap& map, const VolumeGeometry& volume, std::uint32_t chunk);
-/// The same, of a map that is plain, from the one word that matters of it.
+/// The same, for a plain map, from LaneMap::members alone.
 GN_HD
 Replicas place_plain(std::uint64_t members, const VolumeGeometry& volume, std::uint32_t chunk);
-/// The first of them; `members` is not empty. For lanes that ask for no more: slots are hashed side by side.
+/// The first replica only; `members` is not 0. Faster than place_plain(): independent hashes run in parallel.
 GN_HD
 std::uint32_t place_first(std::uint64_t members, const VolumeGeometry& volume, std::uint32_t chunk);
 
-/// Whether `slot` is among them.
+/// Whether `slot` is one of the replicas.
 GN_HD
 inline bool holds(const Replicas& r, std::uint32_t slot) {
     for (std::uint32_t i = 0; i < r.count; ++i)

@@ -1,12 +1,11 @@
-// active_map.hpp: the map that this drive serves under, its grant, and which chunks it holds. ARRAY.md, rules
-// 2 to 4.
+// active_map.hpp: the map in force on this drive, its grant, and which chunks the drive holds. ARRAY.md,
+// rules 2 to 4.
 //
 // Invariants
 //   * no map is active after construction: a drive boots without a grant;
-//   * owns() says what place() says (placement.hpp): where all weights are equal by its own quick way, else
-//   by place() itself;
-//   * the ownership cache only remembers such answers under the active map and the present volumes; forget()
-//   empties it.
+//   * owns() agrees with place() (placement.hpp): with equal weights SlotRank computes it faster, else owns()
+//   calls place();
+//   * the ownership cache holds answers for the active map and the present volumes only; forget() empties it.
 // Owned by one thread; no allocation after construction.
 #pragma once
 
@@ -21,9 +20,9 @@
 
 namespace gnstor::deengine {
 
-/// Whether one slot is among a chunk's replicas, without finding out which the others are. In place()'s
-/// words: with equal weights and at least as many failure domains as replicas, a slot is chosen exactly if it
-/// ranks first in its domain and fewer other domains than replicas have a slot that ranks before it.
+/// Whether one slot is among a chunk's replicas, without computing the others. Agrees with place(): with
+/// equal weights and at least as many failure domains as replicas, a slot is chosen exactly if it ranks first
+/// in its domain and fewer other domains than replicas have a slot that ranks before it.
 class SlotRank {
   public:
     SlotRank() = default;
@@ -47,16 +46,16 @@ class SlotRank {
             }
         }
     }
-    /// Whether holds() may be asked for volumes of so many replicas.
+    /// Whether holds() is valid for volumes with so many replicas.
     [[nodiscard]] bool knows(std::uint32_t replicas) const {
         return equal_weights_ && domains_ >= std::min(replicas, placement::kMaxReplicas);
     }
-    /// Slots that take part beside the own one: what holds() costs.
+    /// Other slots that may hold data: holds() takes time in proportion.
     [[nodiscard]] std::uint32_t others() const { return count_; }
     [[nodiscard]] bool holds(const placement::VolumeGeometry& volume, std::uint32_t chunk) const {
         const std::uint64_t seed = mix64(volume.hash_factor ^ (std::uint64_t{volume.volume} << 32 | chunk));
         const std::uint64_t own = mix64(seed ^ own_.hash);
-        std::uint64_t before = 0;  // a bit a domain
+        std::uint64_t before = 0;  // one bit per domain
         for (std::uint32_t i = 0; i < count_; ++i)
             before |= static_cast<std::uint64_t>(mix64(seed ^ others_[i].hash) > own) << others_[i].domain;
         const auto wanted = std::min<int>(volume.replicas, placement::kMaxReplicas);
@@ -85,7 +84,7 @@ class ActiveMap {
         rank_ = SlotRank(set.map, set.slot);
         active_ = true;
     }
-    /// Under which it serves; none of it lasts before a map is active.
+    /// The grant begins only after activate().
     [[nodiscard]] Grant& grant() { return grant_; }
     [[nodiscard]] bool granted(std::uint64_t now_ns) const { return grant_.lasts(now_ns); }
     [[nodiscard]] std::uint32_t version() const { return active_ ? set_.map.version : 0; }
@@ -102,14 +101,14 @@ class ActiveMap {
         entry = (key << 2) | (owned ? kOwned : 0) | kKnown;
         return owned;
     }
-    /// After a change of the volumes.
+    /// Empties the ownership cache: after a change of the volumes.
     void forget() { std::ranges::fill(cache_, 0); }
 
   private:
     static constexpr std::uint64_t kKnown = 1;
     static constexpr std::uint64_t kOwned = 2;
     static constexpr std::uint32_t kCacheEntries = 16384;  // 128 KiB: stays in the second-level cache
-    static constexpr std::uint32_t kAlwaysQuick = 16;      // other slots ranked in the time of a cache miss
+    static constexpr std::uint32_t kAlwaysQuick = 16;      // other slots; ranking them costs about one miss
 
     bool active_ = false;
     Grant grant_;

@@ -1,12 +1,12 @@
 // admin.cpp: vendor admin commands (nvme/vendor.hpp): VOLUME ADD, CHMOD, DELETE, LIST, MAP SET, FLOOR; GRANT
 // ASK (nvme/fencing.hpp).
 //
-// A change is made on a copy of the state, stored, and then swapped in, so that what is acknowledged is
-// durable and what is refused left no trace. Before a change is acknowledged, everything that still waits
-// under the old state is answered (ARRAY.md, rule 2: a barrier through all shards).
-// Terms: a newer one is stored with the change that carries it, in one; older than the newest seen, or too
-// far above it, is refused. VOLUME LIST only asks: it is answered under any term and raises none, so that a
-// daemon that lost its store can learn it.
+// A change is made on a copy of the state, stored, and then swapped in, so that an acknowledged change is
+// durable and a refused one has no effect. Before a change is acknowledged, all commands pending under the
+// old state are answered (ARRAY.md, rule 2: a barrier through all shards). Terms: a newer term is stored
+// together with the change that carries it; a term older than the newest seen, or too far above it, is
+// refused. VOLUME LIST is answered under any term and raises none, so that a daemon that lost its store can
+// learn the newest term.
 #include <gnstor/nvme/fencing.hpp>
 
 #include "deengine/front/engine_impl.hpp"
@@ -34,7 +34,7 @@ bool is_zero(std::span<const std::byte> bytes) {
     return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-/// Of payloads: their sender may still change the memory while they are looked at.
+/// Copies a payload before it is checked: its sender may still change the memory.
 template <class T>
 Status copy_payload(std::span<const std::byte> data, T& out) {
     if (data.size() != sizeof(T)) return Status::kDataSglLengthInvalid;
@@ -75,7 +75,7 @@ Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::sp
     }
 }
 
-/// Changes nothing: a term that is taken is stored by the command that carries it.
+/// Changes nothing: the command that carries an accepted term stores it.
 Status Engine::Impl::check_term(std::uint64_t term, std::uint32_t& dw0) const {
     if (nvme::is_plausible_term(term, state.term)) return Status::kSuccess;
     if (term < state.term && options.mutation == Mutation::kTermUnchecked) return Status::kSuccess;
@@ -96,7 +96,7 @@ GrantTime Engine::Impl::clocks_at(std::uint64_t now_ns) const {
     return {now_ns, wall_ns};
 }
 
-/// The state's address stays: the command check refers to its table.
+/// Keeps the address of `state`: the command check refers to its table.
 bool Engine::Impl::store_and_swap(FirmwareState&& next) {
     const auto blob = next.serialise();
     if (blob.size() > metadata.capacity() || !metadata.store(blob)) return false;
@@ -114,7 +114,8 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
         add ? next.permissions.add(record, options.max_volumes, options.mdts_blocks, options.mutation)
             : next.permissions.chmod(record, options.mdts_blocks);
     if (!ok(s)) return s;
-    // A VID's former life ends with a record in the journal.
+    // The purge record of an earlier volume with this VID needs the journal, which an unsettled shard does
+    // not write.
     if (add && unsettled) return Status::kCapacityExceeded;
     if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
     if (!port->settle()) return Status::kInternalError;
@@ -123,19 +124,19 @@ Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const
     if (!store_and_swap(std::move(next))) return Status::kInternalError;
     if (reborn) end_former_life(record.geometry.volume);
     active_map.forget();
-    // What the shards remember of older epochs is resolved now.
+    // The new epoch resolves all sequences of older epochs.
     port->set_floor(record.geometry.volume, record.epoch, 0);
     return Status::kSuccess;
 }
 
-/// Something is in doubt of a former life of the VID, or a deletion has left its end to be recorded.
+/// An earlier volume with this VID left blocks in doubt, or its purge record is not written yet.
 bool Engine::Impl::has_former_life(const nvme::VolumeRecord& record) const {
     const auto doubt = in_doubt.find(record.geometry.volume);
     const bool doubted = doubt != in_doubt.end() && doubt->second < record.birth_epoch;
     return doubted || purges_due.contains(record.geometry.volume);
 }
 
-/// Nothing in doubt then is the new life's.
+/// Afterwards no doubt about the earlier volume can apply to the new one.
 void Engine::Impl::end_former_life(nvme::VolumeId vid) {
     port->forget_volume(vid);
     in_doubt.erase(vid);
@@ -147,7 +148,8 @@ Status Engine::Impl::volume_delete(nvme::VolumeId vid, std::uint64_t term) {
     next.term = term;
     if (const Status s = next.permissions.remove(vid); !ok(s)) return s;
     if (!port->settle()) return Status::kInternalError;
-    // From here on a mount drops its pages: the record is gone, and a later life begins above its last epoch.
+    // From here on a mount drops the volume's pages: its record is gone, and a later volume with this VID
+    // begins above its last epoch.
     if (!store_and_swap(std::move(next))) return Status::kInternalError;
     active_map.forget();
     if (!port->purge(vid)) purges_due.insert(vid);
@@ -159,7 +161,7 @@ Status Engine::Impl::volume_list(const nvme::Command& command, std::span<std::by
     const std::uint32_t bytes = command.cdw11;
     if (bytes > data.size()) return Status::kDataSglLengthInvalid;
     if (bytes < sizeof(nvme::VolumeListHeader)) return Status::kInvalidField;
-    std::memset(data.data(), 0, data.size());  // the whole buffer travels: nothing of an earlier use may
+    std::memset(data.data(), 0, data.size());  // the whole buffer is sent: clear what an earlier use left
     const auto volumes = state.permissions.volumes();
     const std::size_t first = std::min<std::size_t>(command.cdw10, volumes.size());
     const std::size_t room = (bytes - sizeof(nvme::VolumeListHeader)) / sizeof(nvme::VolumeRecord);
@@ -194,9 +196,9 @@ bool Engine::Impl::is_valid_map(const nvme::MapSet& set) const {
            std::memcmp(map.slots[set.slot].ssd_uuid, options.ssd_uuid, sizeof(options.ssd_uuid)) == 0;
 }
 
-/// Data is placed on slots: in another one, what this drive holds would be looked for elsewhere, and read
-/// here as never written. A daemon that lost its records and was given the stores in another order would do
-/// that.
+/// Data is placed on slots: in another slot, this drive's blocks would be looked for elsewhere, and the
+/// slot's own blocks would read as never written. A daemon that lost its records and got the stores in
+/// another order would send such a map.
 bool Engine::Impl::moves_slot(const nvme::MapSet& set) const {
     if (state.newest_map.version == 0 || state.permissions.volumes().empty()) return false;
     return state.newest_slot != kNoSlot && set.slot != kNoSlot && set.slot != state.newest_slot;
@@ -239,8 +241,8 @@ Status Engine::Impl::map_set(const nvme::Command& command, std::span<const std::
 }
 
 /// CDW10 VID, CDW11 epoch, CDW12-13 floor. From the daemon (with its term) or from the volume's writer (its
-/// proxy knows none). Kept in memory; what is stored next carries it, and the shards log it. Losing it in a
-/// crash forgets no order: the order of every block and tombstone is on flash.
+/// proxy knows no term). Kept in memory; the next stored state includes it, and the shards log it. A crash
+/// that loses a floor loses no order: the order of every block and tombstone is on flash.
 Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::uint32_t& dw0) {
     if (from.privileged) {
         if (const Status s = check_term(term_of(command), dw0); !ok(s)) return s;
@@ -253,7 +255,7 @@ Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::ui
     if (volume == nullptr) return Status::kNoSuchVolume;
     if (command.cdw11 < volume->record.epoch) return Status::kStaleEpoch;
     if (command.cdw11 > volume->record.epoch) return Status::kNotGranted;
-    // A writer that fills the tables comes again sooner.
+    // Tells a writer that fills the table to send the next floor sooner.
     dw0 = static_cast<std::uint32_t>(std::min<std::uint64_t>(port->counters().tombstones, ~0u));
     const std::uint64_t floor = two_dwords(command.cdw12, command.cdw13);
     if (const std::uint64_t term = term_of(command); from.privileged && term != state.term) {

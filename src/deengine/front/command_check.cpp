@@ -25,7 +25,7 @@ bool is_known(std::uint8_t opcode) {
     return false;
 }
 
-/// Bytes that the command moves; ranges may come in a larger buffer.
+/// Bytes that the command moves; trim ranges may come in a larger buffer.
 std::uint64_t data_bytes(const CheckedCommand& c) {
     switch (c.opcode) {
         case IoOpcode::kRead:
@@ -109,7 +109,7 @@ Status CommandCheck::check_fields(const nvme::Command& raw, const CheckedCommand
         const bool part =
             f.sectors != 0 && f.first_sector + f.sectors <= nvme::kSectorsPerBlock && f.blocks == 1;
         if (!whole && !part) return Status::kInvalidField;
-        // Whose older version is the answer is known of each block by itself.
+        // Which replica has the newest of the older versions may differ between blocks.
         if (f.accept_older && f.blocks != 1) return Status::kInvalidField;
     }
     if (changes_blocks(c.opcode)) {

@@ -3,20 +3,18 @@
 //
 // The first check that fails decides the status:
 //    1. opcode (Invalid Opcode), namespace 1 (Invalid Namespace), not fused (Invalid Field)
-//    2. client id nonzero and the one bound to the connection; volume known and readable by it (Access
-//    Denied, so that a
-//       stranger learns nothing, not even that a volume exists)
+//    2. client id nonzero and the one bound to the connection; volume known and readable by the client
+//       (Access Denied, which does not reveal whether a volume exists)
 //    3. a map is active and its grant has not expired (Not Granted)
 //    4. map version strictly equal (Stale Map; the drive's version in DW0)
 //    5. epoch. Writes, zeroes, trims: exactly the volume's; older is Stale Epoch. Reads and flushes: not
-//    older than the volume's
-//       life (`birth_epoch`, else Stale Epoch), but older openings may read: raising the epoch fences
-//       writers, and a reader's map version already says that it sees an array in force (ARRAY.md, rules 4,
-//       6, 9). An epoch that this drive has not been told of yet: Not Granted (retry)
+//       older than `birth_epoch` (else Stale Epoch), but older openings may read: raising the epoch fences
+//       writers only, and a reader's map version already shows that it uses the map in force (ARRAY.md,
+//       rules 4, 6, 9). An epoch above the volume's, not announced to this drive yet: Not Granted (retry)
 //    6. writing only by the volume's writer (Namespace Write Protected)
 //    7. fields: sector range, reserved bits, protection information, number of blocks at most MDTS, sequence
-//    not 0 (Invalid
-//       Field); sequence above the floor (Command Sequence Error: it was resolved; do not retry)
+//       not 0 (Invalid Field); sequence above the floor (Command Sequence Error: it was resolved; do not
+//       retry)
 //    8. data length (Data SGL Length Invalid)
 //    9. range within the capacity (LBA Out of Range)
 //   10. every chunk of the range on this drive's slot (Wrong SSD)
@@ -41,8 +39,8 @@ inline constexpr std::uint32_t kMaxTrimRanges = 256;
 struct CheckedCommand {
     nvme::IoOpcode opcode{};
     nvme::IoFields fields;
-    /// Dataset management: the ranges as checked, copied out of the data, which its sender may still change.
-    /// Valid until the next run().
+    /// Dataset management: the checked ranges, copied because the sender may still change the data. Valid
+    /// until the next run().
     std::span<const nvme::DsmRange> ranges;
     bool deallocate = false;  ///< dataset management: attribute AD; without it the command is a hint
 };
@@ -57,7 +55,7 @@ class CommandCheck {
           mutation_(mutation),
           ranges_(kMaxTrimRanges) {}
 
-    /// kSuccess, and `out` filled; or why not. `dw0` is set for kStaleMap.
+    /// kSuccess: `out` is filled; else the status to answer. `dw0` is set for kStaleMap.
     nvme::Status run(const nvme::Command& command, Requester from, std::span<const std::byte> data,
                      std::uint64_t now_ns, CheckedCommand& out, std::uint32_t& dw0);
 

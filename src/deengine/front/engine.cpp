@@ -1,7 +1,8 @@
-// engine.cpp: the front of the drive's firmware: checks a command, finds its shards, joins their answers.
+// engine.cpp: the front of the drive's firmware: checks a command, sends it to its shards, joins their
+// answers.
 //
-// 256 blocks in a row (1 MiB) lie in one shard, so that a chunk does; a command across such borders goes in
-// parts, each answered when what it says is durable, the command when the last one is.
+// 256 consecutive blocks (1 MiB, an extent) lie in one shard, and so does a chunk. A command across extents
+// is split into parts: each part is answered when it is durable, the command when its last part is.
 #include "deengine/engine.hpp"
 
 #include "deengine/front/engine_impl.hpp"
@@ -18,7 +19,7 @@ using nvme::IoOpcode;
 using nvme::Status;
 
 constexpr std::uint32_t kExtentShift = 8;
-constexpr std::uint32_t kVolumeStride = 0x9E37;  ///< so that equal blocks of volumes lie in different shards
+constexpr std::uint32_t kVolumeStride = 0x9E37;  ///< spreads equal blocks of volumes over the shards
 
 ShardOp op_of(IoOpcode opcode) {
     switch (opcode) {
@@ -62,9 +63,9 @@ void Engine::Impl::submit(const nvme::Command& command, Requester from, std::spa
         return sink.on_complete(tag, s, dw0);
     }
     const bool trim = c.opcode == IoOpcode::kDatasetManagement;
-    // From the command once more, into registers. From `c` the compiler loads pairs of fields at once that
-    // were stored one by one: such a load waits until the stores, and all before them, have left the
-    // processor.
+    // Decoded again from the command, into registers. The fields of `c` were stored one by one and the
+    // compiler would load pairs of them: such a load stalls until these stores, and all before them, have
+    // left the store buffer.
     const nvme::IoFields f = trim ? nvme::decode_trim(command) : nvme::decode_io(command);
     ShardCommand sent{};
     sent.op = op_of(c.opcode);
@@ -128,7 +129,7 @@ void Engine::Impl::send(ShardCommand& command) {
 }
 
 void Engine::Impl::send_parts(ShardCommand& command, std::span<const nvme::DsmRange> ranges) {
-    // Copied, as an answer's receiver may submit another trim.
+    // Copied: the receiver of a completion may submit another trim, which overwrites the ranges.
     std::vector<nvme::DsmRange> own_ranges(ranges.begin(), ranges.end());
     std::uint32_t parts = 0;
     for (const nvme::DsmRange& range : own_ranges) {
@@ -145,7 +146,7 @@ void Engine::Impl::send_parts(ShardCommand& command, std::span<const nvme::DsmRa
     }
 }
 
-/// Each extent's blocks to its shard, under the command's tag.
+/// Sends each extent's blocks to its shard, under the command's tag.
 void Engine::Impl::send_extents(ShardCommand command) {
     if (shards == 1) return execute(0, command);
     std::uint32_t left = command.blocks;
@@ -153,7 +154,7 @@ void Engine::Impl::send_extents(ShardCommand command) {
         const std::uint32_t to_border = (1u << kExtentShift) - (command.first & ((1u << kExtentShift) - 1));
         command.blocks = std::min(left, to_border);
         left -= command.blocks;
-        // What the parts before have taken of the drive's promise.
+        // Earlier parts may have used some of the capacity.
         if (command.op == ShardOp::kWrite) command.room = room();
         execute(shard_of(command.volume, command.first), command);
         command.first += command.blocks;
@@ -166,7 +167,7 @@ void Engine::Impl::flush(ShardCommand& command) {
     for (std::uint32_t i = 0; i < shards; ++i) execute(i, command);
 }
 
-/// A tag for the parts of a command; the last part's answer answers the command.
+/// A tag for the parts of a command; the completion of the last part completes the command.
 std::uint64_t Engine::Impl::join(std::uint64_t tag, std::uint32_t parts) {
     if (free_joins.empty()) {
         free_joins.push_back(static_cast<std::uint32_t>(joins.size()));
@@ -208,7 +209,7 @@ void Engine::Impl::prefetch_page(const nvme::Command& command) const {
                                first_sector);
 }
 
-/// All shards have their checkpoints, then the drive is told (on_settled), then changes are accepted.
+/// Once all shards have their checkpoints, tells the drive (on_settled), then accepts changes.
 void Engine::Impl::settle_recovery() {
     if (told_settled || port->counters().unsettled != 0) return;
     told_settled = true;

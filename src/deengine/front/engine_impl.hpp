@@ -2,10 +2,10 @@
 // mount.cpp.
 //
 // Invariants
-//   * a command is checked and sent to its shards within one submit(); every shard does a command at once or
-//   answers what came before first, and admin changes go through all shards' barrier (settle()), so that no
+//   * a command is checked and sent to its shards within one submit(); a shard executes it at once, or
+//   answers earlier ones first; admin changes go through all shards' barrier (settle()), so that no
 //   change of permission, epoch or map lies between check and effect (the commit point of DESIGN.md);
-//   * a command is in one shard, or in parts that count down in `joins` until the last one answers for all;
+//   * a command is in one shard, or in parts that count down in `joins`; the last part completes the command;
 //   * state is stored before it is current.
 // One owner thread.
 #pragma once
@@ -37,7 +37,7 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     void send_extents(ShardCommand command);
     void flush(ShardCommand& command);
     void execute(std::uint32_t shard, const ShardCommand& command);
-    /// Blocks that may still be mapped anew.
+    /// Blocks that may still be added to the map: capacity less mapped blocks.
     [[nodiscard]] std::uint64_t room() const;
     [[nodiscard]] std::uint32_t shard_of(nvme::VolumeId volume, nvme::BlockAddress block) const;
     std::uint64_t join(std::uint64_t tag, std::uint32_t parts);
@@ -69,14 +69,14 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     [[nodiscard]] bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
                              nvme::BlockAddress block) const override;
 
-    /// A command in parts.
+    /// A command that was split into parts.
     struct Join {
         std::uint64_t tag;
         std::uint32_t parts;
         nvme::Status status;
         std::uint64_t result;
     };
-    static constexpr std::uint64_t kPartTag = 1ull << 63;  ///< tags of parts: users' are below
+    static constexpr std::uint64_t kPartTag = 1ull << 63;  ///< set in tags of parts; callers' tags are below
 
     MetadataStore& metadata;
     const EngineOptions options;
@@ -86,12 +86,12 @@ struct Engine::Impl final : CompletionSink, VolumeLives {
     std::uint64_t wall_ns = 0;  ///< as last observed
     CommandCheck check;
     std::unique_ptr<ShardPort> port;
-    InlinePort* inline_port = nullptr;  ///< the same, where the shards are in this thread: no virtual call
+    InlinePort* inline_port = nullptr;  ///< `port`, if the shards run on this thread: no virtual call
     std::uint32_t shards = 1;
     std::uint64_t capacity = 0;
-    bool unsettled = false;  ///< a shard is, or on_settled was not called yet
+    bool unsettled = false;  ///< a shard is unsettled, or on_settled() has not returned true
     bool told_settled = false;
-    std::set<nvme::VolumeId> purges_due;  ///< deleted, and ShardPort::record_purge() has to be called again
+    std::set<nvme::VolumeId> purges_due;  ///< deleted; ShardPort::record_purge() must be called again
     std::map<nvme::VolumeId, nvme::Epoch> in_doubt;  ///< RecoveryReport::volumes_in_doubt of the mount
     EngineCounters own{};                            ///< of commands; the shards count blocks and pages
     EngineCounters counters{};                       ///< both, as of refresh_counters()

@@ -1,7 +1,6 @@
-// firmware_state.hpp: the small state of a drive that must survive, and its serialised form in the
-// MetadataStore.
+// firmware_state.hpp: the persistent state of a drive, and its serialised form in the MetadataStore.
 //
-// A value: an admin command changes a copy, stores it, and only then makes it the current one
+// Value type: an admin command changes a copy, stores it, and only then makes it the current one
 // (transactional). Layout, little endian: header {magic, format version, total bytes, counts}, term, newest
 // map, volumes with floors, last epochs of deleted VIDs, retired units, CRC-32C of all that. Pure. Owned by
 // one thread.
@@ -27,8 +26,8 @@ struct FirmwareState {
     std::vector<std::uint32_t> retired_units;
 
     [[nodiscard]] std::vector<std::byte> serialise() const;
-    /// An empty blob is a new drive. Records are checked as VOLUME ADD would; the CRC is no reason to trust
-    /// them.
+    /// An empty blob is a new drive. Records are checked as by VOLUME ADD: a good CRC does not prove them
+    /// valid.
     static Result<FirmwareState> parse(std::span<const std::byte> blob, std::uint32_t max_volumes,
                                        std::uint32_t mdts_blocks, std::uint32_t units,
                                        Mutation mutation = Mutation::kNone);

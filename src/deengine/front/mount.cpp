@@ -39,8 +39,8 @@ Result<std::unique_ptr<ShardPort>> mount_inline(std::span<Flash* const> flashes,
     return std::unique_ptr<ShardPort>(std::make_unique<InlinePort>(std::move(shards)));
 }
 
-/// Flash that was written while the metadata says that the drive is new: a part of the store is gone. The
-/// journal of a drive that was never used is no sign of that.
+/// Blocks on flash although the metadata says that the drive is new: part of the store is missing. Journal
+/// pages alone do not show that: an unused drive has them too.
 Result<void> check_new(std::span<Flash* const> flashes) {
     const FlashGeometry g = flashes[0]->geometry();
     std::uint64_t data = 0;

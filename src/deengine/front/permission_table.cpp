@@ -14,7 +14,7 @@ using nvme::VolumeRecord;
 constexpr std::uint32_t kKnownFlags =
     nvme::kVolumeWorldReadable | nvme::kVolumeDeleting | nvme::kVolumeAnyWriter;
 
-/// Zero terminated, and zero from there on: equal names are equal bytes.
+/// Zero terminated and zero padded: equal names are equal bytes.
 bool is_padded(const char (&text)[nvme::kMaxVolumeName + 1]) {
     const auto* end = static_cast<const char*>(std::memchr(text, 0, sizeof(text)));
     return end != nullptr && std::all_of(end, text + sizeof(text), [](char c) { return c == 0; });
@@ -40,7 +40,7 @@ bool same_name(const VolumeRecord& a, const VolumeRecord& b) {
     return std::memcmp(a.name, b.name, sizeof(a.name)) == 0;
 }
 
-/// What a CHMOD may not touch.
+/// Fields that a CHMOD may not change.
 bool same_identity(const VolumeRecord& a, const VolumeRecord& b) {
     return std::memcmp(&a.geometry, &b.geometry, sizeof(a.geometry)) == 0 && same_name(a, b) &&
            std::memcmp(a.owner_name, b.owner_name, sizeof(a.owner_name)) == 0 && a.owner == b.owner &&
@@ -116,11 +116,11 @@ Status PermissionTable::chmod(const VolumeRecord& r, std::uint32_t mdts_blocks) 
     const VolumeRecord& old = volume->record;
     if (!same_identity(old, r)) return Status::kInvalidField;
     if (r.epoch < old.epoch || r.revision < old.revision) return Status::kStaleEpoch;
-    // Equal revision, equal bytes; revision 0 is a record that nobody counts.
+    // Equal revision, equal bytes; revision 0: the record is not counted.
     if (r.revision == old.revision && r.revision != 0 && std::memcmp(&r, &old, sizeof(r)) != 0)
         return Status::kInvalidField;
     if (r.epoch == old.epoch && r.writer != old.writer && r.writer != 0) return Status::kInvalidField;
-    if (r.epoch != old.epoch) volume->floor = 0;  // a new opening counts its sequences anew
+    if (r.epoch != old.epoch) volume->floor = 0;  // sequences start again with each opening
     volume->record = r;
     return Status::kSuccess;
 }

@@ -1,11 +1,10 @@
-// permission_table.hpp: what this drive knows of each volume, and the rules by which it may change.
-// vendor.hpp, VOLUME *.
+// permission_table.hpp: this drive's record of each volume, and the rules for changing it (vendor.hpp).
 //
 // Invariants
 //   * VIDs and names are unique, records are valid (validate()), sorted by VID;
 //   * the epoch of a VID never goes back, not even across a deletion (ARRAY.md, rule 15): last epochs of
 //   deleted VIDs stay;
-//   * a nonzero writer is the only one its epoch ever has: naming another needs a higher epoch (rule 6);
+//   * an epoch has at most one nonzero writer ever: another writer needs a higher epoch (rule 6);
 //   * revisions never go back, and equal revision means equal bytes.
 // Value type (a change is made on a copy, stored, then swapped in); pure. Owned by one thread.
 #pragma once
@@ -25,9 +24,9 @@ struct Volume {
     nvme::VolumeRecord record{};
     std::uint64_t floor = 0;  ///< sequences of the current epoch up to here are refused (ARRAY.md, rule 8)
 
-    /// Nobody, once its deletion has begun.
+    /// False for every client once the deletion has begun.
     [[nodiscard]] bool may_read(nvme::ClientId client) const;
-    /// Asked of those who may read.
+    /// Only for clients that may read.
     [[nodiscard]] bool may_write(nvme::ClientId client) const {
         return client != 0 && record.writer == client;
     }
@@ -41,7 +40,7 @@ class PermissionTable {
     [[nodiscard]] const Volume* find(nvme::VolumeId vid) const;
     [[nodiscard]] Volume* find(nvme::VolumeId vid);
     [[nodiscard]] std::span<const Volume> volumes() const { return volumes_; }
-    /// VID to the last epoch of its deleted life.
+    /// VID to the last epoch of its deleted volume.
     [[nodiscard]] const std::map<nvme::VolumeId, nvme::Epoch>& deleted() const { return deleted_; }
 
     nvme::Status add(const nvme::VolumeRecord& record, std::uint32_t max_volumes, std::uint32_t mdts_blocks,
@@ -50,7 +49,7 @@ class PermissionTable {
     nvme::Status remove(nvme::VolumeId vid);
     void set_deleted(nvme::VolumeId vid, nvme::Epoch last_epoch) { deleted_[vid] = last_epoch; }
 
-    /// Every field by itself; not against other volumes.
+    /// Checks every field alone, not against other volumes.
     static bool validate(const nvme::VolumeRecord& record, std::uint32_t mdts_blocks);
 
   private:

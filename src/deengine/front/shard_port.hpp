@@ -19,24 +19,24 @@ class ShardPort {
     [[nodiscard]] virtual std::uint32_t shards() const = 0;
     virtual void execute(std::uint32_t shard, const ShardCommand& command) = 0;
     virtual void prefetch(std::uint32_t shard, nvme::VolumeId volume, nvme::BlockAddress block) const = 0;
-    /// As Shard's; shards on other threads ask for themselves.
+    /// As Shard::prefetch_page(); shards on other threads prefetch without being asked.
     virtual void prefetch_page(std::uint32_t /*shard*/, nvme::VolumeId /*volume*/,
                                nvme::BlockAddress /*block*/, std::uint32_t /*first_sector*/) const {}
-    /// Returns completions given.
+    /// Returns the number of completions given.
     virtual std::uint32_t poll(std::uint64_t now_ns) = 0;
-    /// The barrier: everything sent is done and answered. False: a shard does not answer any more, and
-    /// nothing may be built on the barrier.
+    /// The barrier: returns when every command sent is executed and answered. False: a shard no longer
+    /// answers, and the caller must not rely on the barrier.
     [[nodiscard]] virtual bool settle() = 0;
     virtual void set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) = 0;
-    /// As Shard's, of all.
+    /// As Shard's, on all shards. False: at least one shard's record is not durable.
     [[nodiscard]] virtual bool purge(nvme::VolumeId volume) = 0;
     [[nodiscard]] virtual bool record_purge(nvme::VolumeId volume) = 0;
     virtual void forget_volume(nvme::VolumeId volume) = 0;
     virtual Result<void> close() = 0;
-    /// Sums over the shards, perhaps of a moment ago.
+    /// Sums over the shards; may lag behind.
     [[nodiscard]] virtual EngineCounters counters() const = 0;
     [[nodiscard]] virtual std::uint64_t mapped_blocks() const = 0;
-    /// Shard::audit() of all, where they are in reach of this thread.
+    /// Shard::audit() of all shards that this thread can reach.
     [[nodiscard]] virtual std::vector<std::string> audit() const { return {}; }
 };
 

@@ -1,4 +1,4 @@
-// checkpoint.cpp: the writer: one page a step, its place kept between steps, given up where flash has no
+// checkpoint.cpp: the writer: one page a step; keeps its position between steps; gives up where flash has no
 // page.
 #include "deengine/log/checkpoint.hpp"
 
@@ -122,7 +122,7 @@ std::uint32_t CheckpointWriter::step(std::uint32_t pages, const GroupClock& grou
     return done;
 }
 
-/// At most a page, or the next phase.
+/// Writes at most a page, or enters the next phase.
 bool CheckpointWriter::step_page(std::uint32_t group) {
     const auto as_is = [](const auto& entry) { return entry; };
     switch (phase_) {
@@ -213,8 +213,8 @@ bool CheckpointWriter::write_list(JournalPage type, const std::vector<Source>& l
 }
 
 bool CheckpointWriter::write_begin(std::uint32_t group) {
-    // Log records made so far are older than the marks: they go before BEGIN (write() would do it too, but
-    // a unit that it opens must be in the table).
+    // Log records made so far belong before BEGIN. (write() would flush them too, but the unit table must
+    // include a unit that the flush opens.)
     if (!journal_.flush(group)) return false;
     writing_ = {begun_ + 1, 0, {}};
     units_.clear();

@@ -1,16 +1,15 @@
-// checkpoint.hpp: writes the shard's state into its journal, a slice at a time, while the shard goes on.
+// checkpoint.hpp: writes the shard's state into its journal, slice by slice, while the shard serves commands.
 // docs/store-format.md, "Checkpoints".
 //
 // Phases: idle -> begin -> unit table -> map slices, moved entries -> tombstones, floors, a recovery's
-// records
-// -> (everything so far durable) -> end -> (durable) -> complete. The shard says when its groups are durable;
-// step() never waits. Invariants
+// records -> (everything so far durable) -> end -> (durable) -> complete. The shard says which groups are
+// durable; step() never waits. Invariants
 //   * whatever a slice names was durable before END is programmed;
-//   * an entry that crosses the cursor by displacement is written again (BlockMap::MoveListener), so none is
-//   lost;
-//   * two complete checkpoints are kept; the journal below the older one's BEGIN is released when a newer is
-//   complete.
-// Owned by one shard; no allocation after construction but for the snapshot of the unit table.
+//   * an entry that a displacement moves across the cursor is written again (BlockMap::MoveListener), so that
+//   none is lost;
+//   * two complete checkpoints are kept; when a newer one is complete, the journal below the older kept one's
+//   BEGIN is released.
+// Owned by one shard; no allocation after construction but for its snapshots of the shard's tables.
 #pragma once
 
 #include "deengine/log/journal.hpp"
@@ -30,7 +29,7 @@ namespace gnstor::deengine {
 struct GroupClock {
     std::uint32_t current = 1;  ///< programs carry this number now
     std::uint32_t durable = 0;  ///< every group up to this one is durable
-    /// Whether all that was programmed in `group` is durable (modular).
+    /// Whether all that was programmed in `group` is durable (modulo 2^32).
     [[nodiscard]] bool is_durable(std::uint32_t group) const {
         return static_cast<std::int32_t>(durable - group) >= 0;
     }
@@ -40,9 +39,9 @@ struct VolumeFloor {
     nvme::VolumeId volume;
     nvme::Epoch epoch;
     std::uint64_t floor;
-    std::uint64_t highest;  ///< sequence seen in that epoch: bounds the order of a page whose record is lost
-    /// The part of the floor that stands in the journal, so that no recovery knows less (not in a checkpoint:
-    /// there it is the floor itself).
+    std::uint64_t highest;  ///< highest sequence seen in that epoch: bounds the order of a lost record
+    /// The part of the floor that is in the journal, so that every recovery knows it. In a checkpoint it
+    /// equals the floor and is not stored.
     std::uint64_t logged = 0;
 };
 
@@ -52,14 +51,14 @@ struct CheckpointBegin {
     std::uint32_t units;
     std::uint32_t pages_per_unit;
     std::uint32_t buckets;    ///< of the block map
-    std::uint32_t page_bits;  ///< of a slot of it
+    std::uint32_t page_bits;  ///< page number bits in a map slot
     std::uint32_t next_serial;
-    std::uint32_t group;  ///< current one
+    std::uint32_t group;  ///< current group
     std::uint32_t reserved;
 };
 static_assert(sizeof(CheckpointBegin) == 32);
 
-/// One of the unit table, as at BEGIN.
+/// One entry of the unit table, as of BEGIN.
 struct CheckpointUnit {
     std::uint32_t serial;
     std::uint32_t next;
@@ -99,15 +98,15 @@ static_assert(sizeof(CheckpointFloor) == 24, "168 fill a page");
 /// Payload of an END page.
 struct CheckpointEnd {
     std::uint64_t begin;  ///< number of the BEGIN page
-    std::uint32_t parts;  ///< before this one, BEGIN included
+    std::uint32_t parts;  ///< number of pages before this one, BEGIN included
     std::uint32_t crc;    ///< CRC-32C over the CRCs of their out-of-band records, in order of parts
 };
 static_assert(sizeof(CheckpointEnd) == 16);
 
 inline constexpr std::uint32_t kBucketsPerPart = kJournalPayload / BlockMap::kBucketBytes;
 
-/// Erase units that a shard's journal needs at most: two complete checkpoints, one being written, the log
-/// between them, and what cuts leave half used. Data never takes these.
+/// Most erase units that a shard's journal needs: two complete checkpoints, one being written, the log
+/// between them, and what power cuts leave half used. Data never takes these.
 [[nodiscard]] std::uint32_t journal_share(std::uint32_t units, std::uint32_t pages_per_unit,
                                           std::uint32_t buckets);
 /// Log pages after which a checkpoint is due.
@@ -127,17 +126,17 @@ class CheckpointWriter : private BlockMap::MoveListener {
     /// After restore(): their floors (of the spare: empty where not known), and the highest id ever begun.
     void restore_floors(std::vector<VolumeFloor> newest, std::vector<VolumeFloor> spare);
     void restore_begun(std::uint64_t highest_id);
-    /// Written into the next checkpoint: what a recovery found (JournalPage::kCheckpointRecords).
+    /// What a recovery found, for the next checkpoint (JournalPage::kCheckpointRecords).
     void add_records(std::span<const LogRecord> records);
 
-    /// Pages that a checkpoint would have now, if nothing moves.
+    /// Pages that a checkpoint written now has, if no entry moves.
     [[nodiscard]] std::uint64_t pages_needed() const;
-    /// False if one is being written.
+    /// False: one is being written already.
     bool start();
-    /// Does at most `pages` pages of work; returns how many it programmed. Sets wants_sync() where it waits
-    /// for a group. False from failed(): flash has no page for it now; it was given up.
+    /// Does at most `pages` pages of work; returns how many it programmed. Stops where it must wait for a
+    /// group (wants_sync()); gives the checkpoint up where flash has no page for it now (failed()).
     std::uint32_t step(std::uint32_t pages, const GroupClock& groups);
-    /// It waits for the group it programmed last: the shard should end the group and sync.
+    /// It waits for the group that it programmed last: the shard should end that group and sync.
     [[nodiscard]] bool wants_sync() const { return phase_ == Phase::kDurable || phase_ == Phase::kEnded; }
     [[nodiscard]] bool active() const { return phase_ != Phase::kIdle; }
     /// The last one begun was given up.
@@ -145,15 +144,15 @@ class CheckpointWriter : private BlockMap::MoveListener {
     [[nodiscard]] std::uint64_t completed() const { return newest_.id; }  ///< newest complete one; 0: none
     [[nodiscard]] std::uint64_t spare() const { return spare_.id; }       ///< the one kept before; 0: none
     [[nodiscard]] std::uint64_t begun_last() const { return begun_; }     ///< ids count from 1
-    /// Floors as the older kept checkpoint holds them: what tombstones may be dropped by.
+    /// Floors of the older kept checkpoint: tombstones are dropped by these.
     [[nodiscard]] const std::vector<VolumeFloor>& kept_floors() const { return spare_.floors; }
-    /// Ends the group's wait early: only for Mutation::kCheckpointBeforeLog.
+    /// END does not wait for the parts' group. Only for Mutation::kCheckpointBeforeLog.
     void set_end_before_durable(bool on) { end_before_durable_ = on; }
-    /// Of the map in one page: fewer than fit are for simulation.
+    /// Map buckets in one page; fewer than fit only in simulation.
     void set_buckets_per_part(std::uint32_t buckets) {
         buckets_per_part_ = std::min(buckets, kBucketsPerPart);
     }
-    /// Entries that moved between what was written of the map and what was not, so far.
+    /// Entries moved so far between the part of the map that was written and the part that was not.
     [[nodiscard]] std::uint64_t moves_across() const { return moves_across_; }
     /// Only for Mutation::kMovedNotRecorded.
     void set_forgets_moves(bool on) { forgets_moves_ = on; }
@@ -177,10 +176,10 @@ class CheckpointWriter : private BlockMap::MoveListener {
     };
 
     void moved(BlockKey key, MapEntry entry, std::uint32_t from, std::uint32_t to) override;
-    /// One page; false: there is none to be had.
+    /// One page; false: there is none now.
     bool write(JournalPage type, std::uint32_t count, std::uint64_t first, std::size_t bytes,
                std::uint32_t group);
-    /// Pages of entries of one kind from a list, then the next phase.
+    /// Writes a list of entries of one kind page by page, then enters the next phase.
     template <class Entry, class Source, class Convert>
     bool write_list(JournalPage type, const std::vector<Source>& list, Convert&& convert, Phase next,
                     std::uint32_t group);
@@ -221,7 +220,7 @@ class CheckpointWriter : private BlockMap::MoveListener {
     std::vector<CheckpointMoved> moved_;
     std::vector<Tombstone> tombstones_then_;
     std::vector<LogRecord> records_;
-    std::vector<LogRecord> records_then_;  ///< the same, and the doubts
+    std::vector<LogRecord> records_then_;  ///< records_ and the doubts, as of this checkpoint
 };
 
 }  // namespace gnstor::deengine

@@ -51,7 +51,7 @@ Result<LoadedCheckpoint> Loader::load(const JournalPlace& place) {
         return damaged(place.number, "its end names an impossible beginning");
     out_.begin = end.begin;
     std::uint32_t crc = 0;
-    // A number may be there twice; places of one number follow each other, the right one first.
+    // A number may occur twice; its places are adjacent, the preferred one first.
     std::uint64_t done = 0;
     for (const JournalPlace& p : journal_.places()) {
         if (p.number < end.begin || p.number == done) continue;

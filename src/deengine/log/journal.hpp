@@ -1,10 +1,10 @@
-// journal.hpp: the shard's own log in flash: what a scan of data pages cannot tell. docs/store-format.md,
+// journal.hpp: the shard's log in flash, of what a scan of data pages cannot find. docs/store-format.md,
 // "Journal".
 //
-// A stream of 4 KiB system pages, numbered from 1 without a gap (a cut may leave one among its last pages),
-// each with a header and either log records or a part of a checkpoint. Records are gathered in one open page;
-// flush() programs it. Integrity: the page's out-of-band record. Pages below release() are given back. Owned
-// by one shard; no allocation after construction.
+// A stream of 4 KiB system pages, numbered from 1 without a gap (a power cut may leave one among the last
+// pages), each with a header and either log records or a part of a checkpoint. Records are gathered in one
+// open page; flush() programs it. The page's out-of-band record protects it. Pages below release() are given
+// back. Owned by one shard; no allocation after construction.
 #pragma once
 
 #include "deengine/log/unit_pool.hpp"
@@ -25,7 +25,7 @@ enum class JournalPage : std::uint16_t {
     kCheckpointTombstones = 6,
     kCheckpointFloors = 7,
     kCheckpointEnd = 8,
-    kCheckpointRecords = 9,  ///< log records that a recovery made; they count for older checkpoints too
+    kCheckpointRecords = 9,  ///< log records of a recovery; they count for older checkpoints too
 };
 
 /// First 64 bytes of a system page. Little endian.
@@ -38,12 +38,12 @@ struct JournalHeader {
     std::uint32_t part;        ///< number of this part in its checkpoint, from 0
     std::uint32_t count;       ///< records, buckets or entries that follow
     std::uint64_t first;       ///< kCheckpointMap: first bucket; kCheckpointUnits: first unit
-    /// Serials of the data units that were open when it was programmed (0: none), and the next one: a unit
-    /// opened before and not among them was complete by then.
+    /// Serials of the data units that were open when this page was programmed (0: none), and the next serial:
+    /// a unit opened before and not among them was full by then.
     std::uint32_t open_user;
     std::uint32_t open_collector;
     std::uint32_t next_serial;
-    /// Pages that those two held then, at most 65535: whatever is found less of them was lost.
+    /// Pages that those two held then, at most 65535: if fewer are found, pages were lost.
     std::uint16_t user_pages;
     std::uint16_t collector_pages;
     std::uint64_t completed;  ///< id of the newest complete checkpoint then: its END had been programmed
@@ -53,12 +53,12 @@ inline constexpr std::uint32_t kJournalMagic = 0x4A534E47;  // "GNSJ"
 inline constexpr std::uint16_t kJournalVersion = 1;
 inline constexpr std::uint32_t kJournalPayload = nvme::kBlockBytes - sizeof(JournalHeader);
 
-/// kUnitBad: `blocks` is the page that could not be programmed: those before it count, it and later ones do
-/// not (0: the unit could not be erased); `sequence` is the unit's serial. kPurge: every block, tombstone and
-/// floor of the volume known before this record is forgotten (its VID may begin a new life after it).
-/// kTorn and kGap are a recovery's findings after a cut, for those recoveries that will begin at an older
-/// checkpoint: pages `first` .. + `blocks` - 1 of a unit with serial `sequence` hold nothing that counts;
-/// journal pages `sequence` .. + `blocks` - 1 were never written.
+/// kUnitBad: `blocks` is the page whose program failed: those before it count, it and later ones do not (0:
+/// the erase failed); `sequence` is the unit's serial. kPurge: every block, tombstone and floor of the volume
+/// known before this record is forgotten (a new volume may use its VID afterwards). kTorn and kGap are a
+/// recovery's findings after a power cut, for recoveries that will begin at an older checkpoint: pages
+/// `first` .. + `blocks` - 1 of a unit with serial `sequence` do not count; journal pages `sequence` .. +
+/// `blocks` - 1 were never written.
 enum class LogType : std::uint8_t {
     kTombstone = 1,
     kFloor = 2,
@@ -66,11 +66,10 @@ enum class LogType : std::uint8_t {
     kPurge = 4,
     kTorn = 5,
     kGap = 6,
-    kDoubt =
-        7,  ///< a version of block `first` that a recovery found torn or rotten; `blocks`: its content CRC
-    kStamp = 8,        ///< nothing: its page shows that the groups before it are durable
-    kLostRecords = 9,  ///< versions of any blocks of the volume, of epochs up to this one
-    kClosed = 10,      ///< a unit gets no further page, though it is not full: of it the medium had no room
+    kDoubt = 7,        ///< version of block `first` found torn or rotten; `blocks`: its content CRC
+    kStamp = 8,        ///< empty: its page shows that the groups before it are durable
+    kLostRecords = 9,  ///< versions of unknown blocks of the volume, of epochs up to this one
+    kClosed = 10,      ///< a unit closed before it was full, because the medium had no room for more pages
 };
 
 struct LogRecord {
@@ -80,7 +79,7 @@ struct LogRecord {
     std::uint32_t first;   ///< kTombstone: first block; kUnitBad, kClosed: unit; kTorn: page; kDoubt: block
     std::uint32_t blocks;  ///< kTombstone: how many; kDoubt: content CRC; kClosed: pages that it holds
     std::uint32_t epoch;
-    std::uint64_t sequence;  ///< kTombstone, kDoubt: of its order; kFloor: the floor
+    std::uint64_t sequence;  ///< kTombstone, kDoubt: of the order; kFloor: the floor
     std::uint64_t reserved2;
 };
 static_assert(sizeof(LogRecord) == 32, "126 records fill a page");
@@ -90,18 +89,18 @@ class Journal {
   public:
     Journal(Flash& flash, UnitPool& pool);
 
-    /// After a mount: the number of the page that is programmed next, and each system unit that is kept, in
-    /// order of first numbers.
+    /// After a mount: the number of the next page, and each system unit that is kept, in order of first
+    /// numbers.
     void restore(std::uint64_t next_number) { next_ = next_number; }
     void note_unit(std::uint32_t unit, std::uint64_t first_number) { kept_.push_back({unit, first_number}); }
 
-    /// Into the open page; programs it when it is full. False: no page is to be had, or flash failed for
-    /// good.
+    /// Adds to the open page; programs it first if it is full. False: there is no page for it, or flash
+    /// failed for good.
     [[nodiscard]] bool append(const LogRecord& record, std::uint32_t group);
     /// Programs the open page if it holds anything.
     [[nodiscard]] bool flush(std::uint32_t group);
-    /// Flushes, then programs a page of its own; `payload` at most kJournalPayload bytes. `oob_crc` gets the
-    /// CRC of its out-of-band record. May be null.
+    /// Flushes, then programs one page with this payload, at most kJournalPayload bytes. `oob_crc` gets the
+    /// CRC of its out-of-band record; may be null.
     [[nodiscard]] bool write(JournalHeader header, std::span<const std::byte> payload, std::uint32_t group,
                              std::uint32_t* oob_crc);
     /// Pages below this number are not needed any more: units that hold only such pages go back to the pool.
@@ -109,13 +108,13 @@ class Journal {
 
     [[nodiscard]] bool dirty() const { return count_ != 0; }  ///< records that are not programmed yet
     [[nodiscard]] std::uint32_t records_waiting() const { return count_; }
-    /// Whether one of them is of this type.
+    /// Whether a record that waits is of this type.
     [[nodiscard]] bool waits(LogType type) const;
     [[nodiscard]] std::uint64_t next_number() const { return next_; }
-    /// Why the last page could not be programmed: what lies below the flash had no room
+    /// True: the last page could not be programmed because the medium below had no room
     /// (FlashStatus::kNoRoom).
     [[nodiscard]] bool medium_full() const { return medium_full_; }
-    [[nodiscard]] std::size_t units() const { return kept_.size(); }      ///< that it holds now
+    [[nodiscard]] std::size_t units() const { return kept_.size(); }      ///< units that it holds now
     [[nodiscard]] std::uint64_t log_pages() const { return log_pages_; }  ///< programmed since construction
     void set_checkpoint(std::uint64_t id) { checkpoint_ = id; }  ///< begun last: stamped on log pages
     void set_completed(std::uint64_t id) { completed_ = id; }    ///< stamped on every page
@@ -132,7 +131,7 @@ class Journal {
     UnitPool& pool_;
     std::vector<std::byte> page_;     ///< as it is programmed
     std::vector<std::byte> records_;  ///< of the open log page
-    std::uint32_t count_ = 0;         ///< of them
+    std::uint32_t count_ = 0;         ///< records in it
     bool medium_full_ = false;
     std::uint64_t next_ = 1;
     std::uint64_t log_pages_ = 0;

@@ -1,7 +1,7 @@
 // journal_index.hpp: where each page of a shard's journal lies, read from the out-of-band records of its
 // system units. Recovery only.
 //
-// A page may be there twice (its first program failed and it was repeated): then the one in the unit opened
+// A page may be present twice (its first program failed and was repeated): then the one in the unit opened
 // later comes first.
 #pragma once
 
@@ -36,7 +36,7 @@ class JournalIndex {
     /// All places of a number: none, one, or two.
     [[nodiscard]] std::span<const JournalPlace> find(std::uint64_t number) const;
 
-    /// Reads a page, checked against its record; its header, or null. Valid until the next read.
+    /// Reads a page and checks it against its record; its header, or null. Valid until the next read.
     const JournalHeader* read(const JournalPlace& place);
     /// Of the page read last.
     [[nodiscard]] std::span<const std::byte> payload() const {
@@ -49,7 +49,7 @@ class JournalIndex {
         std::memcpy(&e, payload().data() + i * sizeof(Entry), sizeof(e));
         return e;
     }
-    /// Entries of this size that the payload can hold: what a header's count is held against.
+    /// Entries of this size that the payload can hold: the limit for a header's count.
     template <class Entry>
     static constexpr std::uint32_t most() {
         return kJournalPayload / sizeof(Entry);

@@ -1,10 +1,10 @@
-// lost_page.hpp: what a lost page (PageKind::kLost) keeps of the contents that it stands for.
+// lost_page.hpp: contents of a lost page (PageKind::kLost), which stands for contents that cannot be read.
 //
-// Its record tells block, epoch and sequence; the third part of its order is the CRC of contents that nobody
-// has any more, so the page holds it: four bytes, little-endian, zeroes behind them. With it the same
-// contents sent again mend the block, and others of that sequence do only if they are the newer ones
-// (ARRAY.md, rules 7 and 13). 0: not known (the page in the record of which it stood was lost itself), any
-// contents do. A page of kLostOrder is all zeroes: its order is only a bound.
+// The record of a lost page tells block, epoch and sequence; the third part of its order is the CRC of
+// contents that are gone, so the page stores it: four bytes, little-endian, zeroes behind them. With it the
+// same contents sent again repair the block, and others of that sequence do so only if they are newer
+// (ARRAY.md, rules 7 and 13). 0: not known, because a lost page was itself lost; any contents repair the
+// block. A page of kLostOrder is all zeroes: its order is only a bound.
 #pragma once
 
 #include "deengine/map/order.hpp"
@@ -18,8 +18,8 @@ inline void fill_lost_page(std::byte* page, std::uint32_t content) {
     std::memcpy(page, &content, sizeof(content));
 }
 
-/// The order of the version that a page holds or stands for. Reads the page itself only where it is lost;
-/// `scratch` is of one page.
+/// The order of the version that a page holds or stands for. Reads the page only if it is a lost one;
+/// `scratch` has room for one page.
 inline WriteOrder order_of_page(Flash& flash, PageNumber page, const PageOob& oob, std::byte* scratch) {
     WriteOrder order = WriteOrder::of(oob);
     if (oob.kind != PageKind::kLost) return order;

@@ -9,8 +9,8 @@
 namespace gnstor::deengine {
 namespace {
 
-/// Serials count up for ever and never come again. A drive that has worn through them takes no more blocks;
-/// the journal alone goes on, so that it can still be mounted and read.
+/// Serials count up and are never reused. A drive that has used them up takes no more blocks; only the
+/// journal continues, so that the drive can still be mounted and read.
 constexpr std::uint32_t kLastDataSerial = 0xFF000000u;
 constexpr std::uint32_t kLastSerial = 0xFFFFFFF0u;
 
@@ -67,8 +67,9 @@ void UnitPool::start(std::uint32_t next_serial) {
     }
 }
 
-/// Units that were open are programmed on: the latest system unit, and of data units the two with most room.
-/// The collector has the roomier one, or the only one: it can make room for users, not the other way round.
+/// Units that were open are programmed further: the latest system unit, and the two data units with most
+/// room. The collector gets the one with more room, or the only one: it can make room for users, but not the
+/// reverse.
 void UnitPool::go_on(std::uint32_t unit) {
     std::uint32_t& system = open_[static_cast<std::size_t>(Stream::kSystem)];
     std::uint32_t& collector = open_[static_cast<std::size_t>(Stream::kCollector)];
@@ -93,9 +94,9 @@ PageNumber UnitPool::next_page(Stream stream) {
 
 bool UnitPool::open_some_unit(Stream stream) {
     if (next_serial_ >= (stream == Stream::kSystem ? kLastSerial : kLastDataSerial)) return false;
-    if (stream == Stream::kUser) short_of_room_ = false;  // what lies below is asked again
+    if (stream == Stream::kUser) short_of_room_ = false;  // asks the medium below again
     while (may_open(stream)) {
-        // A unit with room, beside those that others need to make room.
+        // A unit with room, besides those that others need to make room.
         if (stream != Stream::kSystem && !promise_units(left_for_others(stream) + 1)) {
             short_of_room_ = short_of_room_ || stream == Stream::kUser;
             return false;
@@ -203,8 +204,9 @@ bool UnitPool::reserve(std::uint64_t pages) {
     return promise_units((pages - open_has + pages_per_unit_ - 1) / pages_per_unit_);
 }
 
-/// In their order, so that wear spreads, as long as they have room. Where one is refused it, those that were
-/// programmed follow, which have room but in a copy of a store; a full disk is not asked once for each.
+/// In the queue's order, so that wear spreads, as long as they have room. After a refusal only units follow
+/// that were programmed before: these have room, except in a copy of a store, and a full disk is not asked
+/// once for each unit.
 bool UnitPool::promise_units(std::uint64_t units) {
     while (promised_ < units && promised_ < free_.size() && has_room(free_.next(promised_))) ++promised_;
     if (promised_ >= units || promised_ == free_.size()) return true;

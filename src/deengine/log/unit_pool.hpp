@@ -7,9 +7,9 @@
 //   * valid(u) is the number of pages of unit u that the block map names (data units) or that recovery would
 //   still read (system units: all until released);
 //   * a unit is erased only when nothing in it is valid and the group that emptied it is durable;
-//   * a serial is given at each opening and counts up: of two units, the one with the higher serial was
-//   opened later;
-//   * while emptied units wait for their group, a unit is left to the collector;
+//   * each opening gives a unit the next serial: of two units, the one with the higher serial was opened
+//   later;
+//   * while emptied units wait for their group, one free unit is left to the collector;
 //   * a unit that failed to program or to erase is never programmed again.
 // Owned by one thread; no allocation after construction.
 #pragma once
@@ -45,8 +45,8 @@ struct UnitInfo {
     std::uint32_t group = 0;  ///< kEmptied: the group that must be durable before it is erased
     UnitState state = UnitState::kFree;
     bool system = false;    ///< holds journal pages
-    bool held = false;      ///< holds what a recovery found and no checkpoint tells yet: not emptied before
-    bool has_room = false;  ///< what lies below the flash keeps room for it
+    bool held = false;      ///< holds findings of a recovery that no checkpoint has yet: not emptied before
+    bool has_room = false;  ///< the medium below the flash keeps room for it
 };
 
 class UnitPool {
@@ -54,28 +54,29 @@ class UnitPool {
     /// Units first_unit .. first_unit + units - 1 of the flash; page and unit numbers are the drive's.
     UnitPool(Flash& flash, std::uint32_t first_unit, std::uint32_t units);
 
-    // While mounting: everything known about a unit, a validate() for each mapped page, then start().
-    // kSealed and kOpen with `system` are kept until released; kOpen is programmed on (of several system
-    // units the latest, of data units the two with most room; the others are sealed); data without valid
-    // pages is emptied in its group; kFree with next != 0 is erased before it is used.
+    // While mounting: restore() with everything known about a unit, validate() for each mapped page, then
+    // start(). kSealed and kOpen units with `system` are kept until released; kOpen units are programmed
+    // further (the latest system unit, and the two data units with most room; the others are sealed); data
+    // units without valid pages are emptied in their group; a kFree unit with next != 0 is erased before it
+    // is used.
     void restore(std::uint32_t unit, const UnitInfo& info);
     void start(std::uint32_t next_serial);
 
-    /// The page that `stream` programs now; opens a unit (and erases it) where needed. kNoPage: none is to be
-    /// had now. The user stream never takes the last kReserve units, nor the journal's reserve.
+    /// The page that `stream` programs now; opens a unit (and erases it) where needed. kNoPage: there is none
+    /// now. The user stream never takes the last kReserve units, nor the journal's reserve.
     [[nodiscard]] PageNumber next_page(Stream stream);
-    /// The page of next_page() holds something now (data: valid).
+    /// The page of next_page() is programmed (data: valid).
     void programmed(Stream stream, PageNumber page);
-    /// It could not be programmed: its unit is retiring and the stream has none open. Returns the unit.
+    /// The page could not be programmed: its unit is retiring and the stream has none open. Returns the unit.
     std::uint32_t failed(Stream stream, PageNumber page);
-    /// The medium below has no room for this unit now: it is put back, and a unit that gives room by being
-    /// erased is opened in its place; false if there is none.
+    /// The medium below has no room for the open unit now: puts it back, and opens one that has room, as
+    /// units do that were programmed before; false if there is none.
     [[nodiscard]] bool exchange_open_unit(Stream stream);
-    /// Has what lies below the flash keep room for the next `pages` pages of the journal, or for all that its
-    /// open unit and the free units have, if that is less. False: there is not so much room; what was kept
+    /// Makes the medium below keep room for the next `pages` pages of the journal, or for all that its open
+    /// unit and the free units have, if that is less. False: there is not so much room; room kept so far
     /// stays kept.
     [[nodiscard]] bool reserve(std::uint64_t pages);
-    /// A checkpoint tells what held units hold: those without anything valid are emptied.
+    /// A checkpoint now contains the findings in held units: empties those without valid pages.
     void release_held(std::uint32_t group);
     /// Closes the stream's open unit early (it is sealed as it is).
     void seal(Stream stream);
@@ -114,16 +115,16 @@ class UnitPool {
     [[nodiscard]] std::uint64_t units_sealed() const { return units_sealed_; }  ///< since construction
     [[nodiscard]] bool has_newly_bad() const { return !newly_bad_.empty(); }
     /// Free units that only the system stream may take from now on (at least 1): what the journal may need
-    /// before it gives any back.
+    /// before it frees any.
     void set_system_reserve(std::uint32_t units) { system_reserve_ = std::max(1u, units); }
-    /// Free units that this stream must leave: there is always a way out of a full drive.
+    /// Free units that this stream must leave, so that a full drive can always make room.
     [[nodiscard]] std::uint32_t left_for_others(Stream stream) const {
         if (stream == Stream::kSystem) return 0;
         return system_reserve_ + (stream == Stream::kUser ? kReserve - 1 : 0);
     }
     /// Units that became bad since the last call: to be recorded.
     [[nodiscard]] std::vector<std::uint32_t> take_newly_bad();
-    /// A retiring unit without valid pages is retired.
+    /// Free units that the user stream leaves, the least system reserve included.
     static constexpr std::uint32_t kReserve = 3;
 
   private:
@@ -162,8 +163,8 @@ class UnitPool {
 
     UnitInfo& at(std::uint32_t unit) { return units_[unit - first_]; }
     void go_on(std::uint32_t unit);
-    /// The collector takes its last unit only if what it has emptied is free: a cut takes back what it moved
-    /// in the last groups, and would leave it none to begin with.
+    /// While emptied units wait, the collector leaves one free unit: a power cut undoes its copies of the
+    /// last groups, and would leave it no unit to begin with.
     [[nodiscard]] bool may_open(Stream stream) const {
         if (stream == Stream::kUser && short_of_room_ && free_with_room() <= left_for_others(stream))
             return false;
@@ -175,7 +176,7 @@ class UnitPool {
     [[nodiscard]] bool has_room(std::uint32_t unit);
     [[nodiscard]] bool promise_units(std::uint64_t units);
     void promise(std::uint32_t i);
-    /// The place in free_ of the first unit that this stream may open in exchange for one without room.
+    /// The index in free_ of the first unit that this stream may open in exchange for one without room.
     [[nodiscard]] std::uint32_t first_free(Stream stream) const {
         return std::min(promised_, left_for_others(stream));
     }
@@ -198,10 +199,10 @@ class UnitPool {
     std::uint64_t units_sealed_ = 0;
     std::vector<std::uint32_t> newly_bad_;
     UnitQueue free_;
-    bool short_of_room_ = false;  ///< what lies below refused the room that others need besides the users'
-    std::uint32_t promised_ = 0;  ///< units at the front of free_ with room that is kept for what makes room
+    bool short_of_room_ = false;  ///< the medium below refused the room that collector and journal need
+    std::uint32_t promised_ = 0;  ///< units at the front of free_ whose room below is reserved
     UnitQueue emptied_;           ///< nearly in order of groups
-    // Sealed data units with something valid, by number of valid pages: a list a number.
+    // Sealed data units with something valid, by number of valid pages: one list per number.
     std::vector<std::uint32_t> heads_;
     std::vector<Links> links_;
     mutable std::uint32_t lowest_ = 0;     ///< no list below this one has a member

@@ -47,8 +47,8 @@ class Bijection {
 
   private:
     static constexpr int kRounds = 3;
-    /// Newton's iteration modulo 2^64: every step doubles the correct low bits, and an odd number is right in
-    /// 3 of them.
+    /// Newton's iteration modulo 2^64: an odd number is its own inverse modulo 8, and every step doubles the
+    /// correct low bits.
     static constexpr std::uint64_t inverse_of_odd(std::uint64_t a) {
         std::uint64_t x = a;
         for (int i = 0; i < 5; ++i) x *= 2 - a * x;
@@ -61,8 +61,8 @@ class Bijection {
     std::uint64_t inverse_[kRounds] = {};
 };
 
-/// Splits a 48-bit number evenly over `buckets` by multiplication; the remainder is what is left of the
-/// product, cut to as many bits as still tell all members of a bucket apart. No division but in join().
+/// Splits a 48-bit number evenly over `buckets` by multiplication; the remainder is the low part of the
+/// product, without the bits that are not needed to tell the members of a bucket apart. Only join() divides.
 class BucketSplit {
   public:
     static constexpr std::uint32_t kKeyBits = 48;
@@ -76,8 +76,8 @@ class BucketSplit {
         : buckets_(buckets), cut_(static_cast<std::uint32_t>(std::bit_width(buckets)) - 1) {}
 
     [[nodiscard]] constexpr Parts split(std::uint64_t x) const {
-        // The members x of a bucket have products `buckets` apart, and 2^cut is at most `buckets`: cut bits
-        // may go.
+        // Members x of one bucket have products `buckets` apart, and 2^cut_ is at most `buckets`: the low
+        // cut_ bits are not needed.
         const Wide product = static_cast<Wide>(x) * buckets_;
         const auto low = static_cast<std::uint64_t>(product) & kLowMask;
         return {static_cast<std::uint32_t>(product >> kKeyBits), low >> cut_};

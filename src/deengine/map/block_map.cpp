@@ -68,15 +68,14 @@ std::uint32_t BlockMap::match(Home h) const {
     return hits;
 }
 
-/// Where the key is, counted through both buckets, or kNowhere. Both are looked at whatever the first holds:
-/// two cache misses side by side cost one, and which of them has the key is nothing that a processor could
-/// foresee.
+/// Where the key is, counted through both buckets, or kNowhere. Reads both buckets always: two parallel cache
+/// misses cost one, and no processor could predict a branch on which bucket has the key.
 std::uint32_t BlockMap::search(const Home (&homes)[2]) const {
     const std::uint32_t hits = match(homes[0]) | match(homes[1]) << kSlotsPerBucket;
     return hits == 0 ? kNowhere : static_cast<std::uint32_t>(std::countr_zero(hits));
 }
 
-/// The key's slot where it is visible.
+/// The key's slot if it is visible, else null.
 const std::uint64_t* BlockMap::slot_of(BlockKey key) const {
     const auto slot_at = [this](const Home(&homes)[2], std::uint32_t at) {
         return &table_[homes[at / kSlotsPerBucket].bucket].slots[at % kSlotsPerBucket];
@@ -104,7 +103,7 @@ std::optional<MapEntry> BlockMap::find(BlockKey key) const {
 
 void BlockMap::prefetch(BlockKey key) const {
     Recent& recent = recent_[key % kRecentKeys];
-    // Field by field: a structure built first and copied then makes the copy's wide loads wait.
+    // Field by field: if a structure was built first, the wide loads that copy it would stall.
     recent.key = key;
     recent.at = kNowhere;
     for (std::uint32_t which = 0; which < 2; ++which) {
@@ -116,7 +115,7 @@ void BlockMap::prefetch(BlockKey key) const {
 }
 
 bool BlockMap::update(BlockKey key, MapEntry entry) {
-    auto* slot = const_cast<std::uint64_t*>(slot_of(key));  // of this table, which is not const here
+    auto* slot = const_cast<std::uint64_t*>(slot_of(key));  // the table is not const here
     if (slot == nullptr) return false;
     *slot = encode(*slot & tag_mask_, entry);
     return true;

@@ -2,9 +2,9 @@
 //
 // Invariants
 //   * a key is in at most one slot, and that slot is in one of its two buckets;
-//   * a slot holds no key: bucket number, which bijection and remainder give it back, so a hit is never
+//   * a slot holds no key: bucket number, bijection bit and remainder give the key back, so a hit is never
 //   another volume's block;
-//   * a reserved slot is neither found nor displaced, so a ticket stays good until commit() or cancel();
+//   * a reserved slot is neither found nor displaced, so a ticket stays valid until commit() or cancel();
 //   * size() counts reserved slots too.
 // A lookup touches at most two cache lines. Owned by one thread; no locks, no allocation after construction.
 #pragma once
@@ -44,14 +44,14 @@ class BlockMap {
   public:
     static constexpr std::uint32_t kSlotsPerBucket = 8;
     static constexpr std::uint32_t kBucketBytes = 64;
-    /// Is told of each entry that an insertion moves to its other bucket (a checkpoint that copies buckets in
-    /// order would see it twice or never).
+    /// Called for each entry that an insertion moves to its other bucket (a checkpoint that copies buckets in
+    /// order would otherwise copy it twice or never).
     class MoveListener {
       public:
         virtual ~MoveListener() = default;
         virtual void moved(BlockKey key, MapEntry entry, std::uint32_t from, std::uint32_t to) = 0;
     };
-    /// A slot that awaits its page.
+    /// A reserved slot whose page is not known yet.
     struct Ticket {
         std::uint32_t bucket;
         std::uint32_t index;
@@ -67,7 +67,7 @@ class BlockMap {
     BlockMap(std::uint64_t pages, std::uint32_t buckets);
 
     [[nodiscard]] std::optional<MapEntry> find(BlockKey key) const;
-    /// Brings both buckets of `key` towards the cache, and remembers for a while which they are.
+    /// Prefetches both buckets of `key`, and remembers them for a while.
     void prefetch(BlockKey key) const;
 
     /// A slot for `key`, which must be absent and not reserved. Nothing if the bounded search finds no room.
@@ -103,7 +103,7 @@ class BlockMap {
     [[nodiscard]] std::uint64_t size() const { return size_; }
     /// Entries that insertions moved so far.
     [[nodiscard]] std::uint64_t moves() const { return moves_; }
-    /// All that this map keeps in memory.
+    /// Memory of this map, in bytes.
     [[nodiscard]] std::uint64_t memory_bytes() const {
         return sizeof(*this) + table_.capacity() * sizeof(Bucket) + search_.capacity() * sizeof(SearchNode);
     }
@@ -111,8 +111,8 @@ class BlockMap {
     [[nodiscard]] std::uint32_t buckets() const { return split_.buckets(); }
     [[nodiscard]] std::uint32_t page_bits() const { return remainder_shift_ - kPageShift; }
 
-    // Checkpoints (block_map_image.cpp). Raw buckets are docs/store-format.md's, "The block map".
-    /// Null: nobody is told.
+    // Checkpoints (block_map_image.cpp). Format of raw buckets: docs/store-format.md, "The block map".
+    /// Null: no listener.
     void set_move_listener(MoveListener* listener) { move_listener_ = listener; }
     /// Only for Mutation::kMoveKeepsWay.
     void set_move_keeps_way(bool on) { move_keeps_way_ = on; }
@@ -120,14 +120,14 @@ class BlockMap {
     void copy_out(std::uint32_t first, std::uint32_t count, std::byte* to) const;
     /// While mounting: buckets as copy_out() gave them, unchecked until settle_loaded().
     void copy_in(std::uint32_t first, std::uint32_t count, const std::byte* from);
-    /// While mounting: whatever copies of the key there are give way to this one. False: it cannot be put.
+    /// While mounting: replaces all copies of the key by this entry. False: there is no slot for it.
     [[nodiscard]] bool put_moved(BlockKey key, MapEntry entry);
-    /// After the last of these: why the table cannot be (a page number beyond `pages`, a reserved slot, a
-    /// slot that is not in a bucket of its key, a key twice in one bucket); null if it can. A key that was
-    /// erased and put into its other bucket while the table was copied is there twice: the copy in the higher
-    /// bucket, which is the later one, stays.
+    /// After the last copy_in(), before put_moved(): why the table is invalid (a page number beyond `pages`,
+    /// a reserved slot, a slot that is not in a bucket of its key, a key twice in one bucket); null if it is
+    /// valid. A key that was erased and inserted into its other bucket while the table was copied is present
+    /// twice: the copy in the higher bucket, which is the later one, stays.
     [[nodiscard]] const char* settle_loaded(std::uint64_t pages);
-    /// f(page) for every page that is named, without recovering keys.
+    /// f(page) for every mapped page, without recovering keys.
     template <class F>
     void for_each_page(F&& f) const {
         for (const Bucket& bucket : table_)
@@ -153,10 +153,10 @@ class BlockMap {
     static_assert(sizeof(Bucket) == 64, "a bucket is one cache line");
     struct Home {
         std::uint32_t bucket;
-        std::uint64_t tag;  ///< used, which and remainder: what a slot of this key there must hold
+        std::uint64_t tag;  ///< used, bijection bit and remainder that a slot of this key must hold there
     };
-    /// Of a key that was asked for ahead: its buckets, and where it was found last. Only a short cut: the
-    /// slot itself says whether it still has the key.
+    /// A prefetched key: its buckets, and the slot where it was found last. Only a hint: the slot's own tag
+    /// decides whether it still holds the key.
     struct Recent {
         BlockKey key = ~BlockKey{0};  ///< no key has so many bits
         Home homes[2] = {};

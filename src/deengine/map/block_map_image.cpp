@@ -1,6 +1,6 @@
 // block_map_image.cpp: the table as a checkpoint keeps it: copied out, copied in, checked.
 //
-// What comes in is from flash: nothing in it is trusted before settle_loaded() has seen all of it.
+// Input comes from flash: nothing is trusted before settle_loaded() has checked all of it.
 #include "deengine/map/block_map.hpp"
 
 #include <bit>
@@ -13,7 +13,7 @@ void BlockMap::copy_out(std::uint32_t first, std::uint32_t count, std::byte* to)
     for (std::uint32_t i = 0; i < count * kSlotsPerBucket; ++i) {
         std::uint64_t slot = 0;
         std::memcpy(&slot, to + std::size_t{i} * sizeof(slot), sizeof(slot));
-        // Its page is programmed after this copy, so a recovery finds it by itself.
+        // The page of a reserved slot is programmed after this copy: recovery finds it in its scan.
         if (slot != 0 && !is_visible(slot)) std::memset(to + std::size_t{i} * sizeof(slot), 0, sizeof(slot));
     }
 }

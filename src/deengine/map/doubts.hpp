@@ -1,25 +1,23 @@
-// doubts.hpp: blocks of which a recovery found a version that it cannot tell from a torn write. ARRAY.md,
-// rule 18.
+// doubts.hpp: blocks with a version that recovery cannot tell from a torn write. ARRAY.md, rule 18.
 //
-// After a power cut a young page whose record is good and whose contents are not is either a write that was
-// never acknowledged, or one that was and has rotted since. The map keeps the older version of its block (or
-// none); the order of the doubtful one stands here.
-// Where a record is lost, in both copies, of a page that may have been acknowledged, not even the block is
-// known: then each block of each volume is in doubt whose present version is not of a later epoch than the
-// volume had at that mount. So it is where pages were dropped of a volume that the firmware's state, an older
-// copy of itself, does not know: it is named with their newest epoch before it exists again.
+// After a power cut, a page of the last two durability groups with a good record and bad contents is either a
+// write that was never acknowledged, or an acknowledged one that has rotted since. The map keeps the block's
+// older version (or none); this table keeps the order of the doubtful one.
+// Where both copies of a record are lost, of a page that may have been acknowledged, not even the block is
+// known: then every block of every volume is in doubt whose present version is of no later epoch than the
+// volume had at that mount. Likewise where pages were dropped of a volume that the firmware's state, an older
+// copy of itself, does not know: the volume is listed with their newest epoch before it exists again.
 // Invariants
-//   * a block that is named is in doubt exactly while its present order (page or tombstone) is older than the
-//   doubtful one: a change settles its doubt for good, or leaves it;
-//   * a block of a volume of lost records is in doubt exactly while it has no version, or one that can be
-//   read and is of no later epoch: a write of a later epoch ends that, and the drop of its tombstone begins
-//   it again;
-//   * a volume of lost records stays one until it is deleted;
-//   * a mount alone names blocks, and volumes of lost records;
-//   * each complete checkpoint names all of them (LogType::kDoubt and kLostRecords in its records), so that
-//   they outlive it.
-// Bounded: of blocks that are named by capacity(), with more of them nothing is mounted (recovery_pages.cpp);
-// of volumes of lost records by the volumes that exist. Owned by one shard.
+//   * a listed block is in doubt exactly while its present order (page or tombstone) is older than the
+//   doubtful one: a change either settles the doubt for good or leaves it;
+//   * a block of a volume with lost records is in doubt exactly while it has no version, or a readable one of
+//   no later epoch: a write of a later epoch ends the doubt, and dropping its tombstone begins it again;
+//   * a volume with lost records stays one until it is deleted;
+//   * only a mount lists blocks, and volumes with lost records;
+//   * each complete checkpoint contains all of them (LogType::kDoubt and kLostRecords in its records), so
+//   that they survive the log before it.
+// Bounded: listed blocks by capacity(), with more of them nothing is mounted (recovery_pages.cpp); volumes
+// with lost records by the volumes that exist. Owned by one shard.
 #pragma once
 
 #include "deengine/map/block_map.hpp"
@@ -34,21 +32,21 @@ namespace gnstor::deengine {
 
 class Doubts {
   public:
-    /// Of a shard of so many pages: what a checkpoint has room to name.
+    /// For a shard of so many pages: what a checkpoint has room to list.
     static constexpr std::size_t capacity(std::uint64_t pages) {
         return static_cast<std::size_t>(std::clamp<std::uint64_t>(pages / 32, 126, 65536));
     }
 
     [[nodiscard]] bool empty() const { return newest_.empty() && lost_.empty(); }
-    [[nodiscard]] std::size_t size() const { return newest_.size(); }  ///< blocks that are named
+    [[nodiscard]] std::size_t size() const { return newest_.size(); }  ///< blocks that are listed
     [[nodiscard]] std::size_t records() const { return newest_.size() + lost_.size(); }
     [[nodiscard]] bool contains(BlockKey key) const { return newest_.contains(key); }
-    /// The newest doubtful version of a block counts.
+    /// Keeps the newest doubtful version of a block.
     void add(BlockKey key, const WriteOrder& order) {
         WriteOrder& known = newest_[key];
         known = std::max(known, order);
     }
-    /// The block has this order now.
+    /// The block's present version has this order: ends the doubt unless the doubtful version is newer.
     void settle(BlockKey key, const WriteOrder& order) {
         if (newest_.empty()) [[likely]]
             return;
@@ -65,12 +63,12 @@ class Doubts {
         for (const auto& [key, order] : newest_) f(key, order);
     }
 
-    /// Any block of the volume may have had a version of an epoch up to this one that is lost.
+    /// Versions of any blocks of the volume, of epochs up to this one, may be lost.
     void add_lost(nvme::VolumeId volume, nvme::Epoch epoch) {
         nvme::Epoch& known = lost_[volume];
         known = std::max(known, epoch);
     }
-    /// Null: nothing of this volume is lost.
+    /// Null: no record of this volume is lost.
     [[nodiscard]] const nvme::Epoch* lost_of(nvme::VolumeId volume) const {
         const auto it = lost_.find(volume);
         return it == lost_.end() ? nullptr : &it->second;

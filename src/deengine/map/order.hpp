@@ -25,7 +25,7 @@ struct WriteOrder {
     std::uint32_t crc = 0;
 
     auto operator<=>(const WriteOrder&) const = default;
-    /// As far as the record tells: of a lost page its contents do (lost_page.hpp).
+    /// From the record alone; the CRC of a lost page is in its contents (lost_page.hpp).
     static WriteOrder of(const PageOob& oob) {
         const bool lost = oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder;
         return {oob.epoch, oob.sequence, lost ? 0 : content_crc(oob.sector_crc)};
@@ -38,7 +38,7 @@ struct WriteOrder {
 
 inline constexpr std::uint8_t kOobVersion = 2;
 
-/// Whether a record names a page of ours, its own CRC aside (which Flash checks).
+/// Whether the record is of a data or lost page in this layout. Flash has checked the record's CRC.
 inline bool is_known_page(const PageOob& oob) {
     return oob.version == kOobVersion &&
            (oob.kind == PageKind::kData || oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder);

@@ -1,4 +1,4 @@
-// tombstones.cpp: intervals that split where a newer or older one, or a write, cuts them.
+// tombstones.cpp: intervals split where another tombstone or a write overlaps them, and are merged again.
 #include "deengine/map/tombstones.hpp"
 
 #include <algorithm>
@@ -8,8 +8,7 @@
 namespace gnstor::deengine {
 namespace {
 
-constexpr std::uint32_t kLongest = 1u
-                                   << 30;  ///< intervals this long are not run together: lengths are 32 bits
+constexpr std::uint32_t kLongest = 1u << 30;  ///< longer ones are not merged: lengths have 32 bits
 
 bool is_newer(nvme::Epoch epoch, std::uint64_t sequence, const Tombstone& than) {
     return epoch != than.epoch ? epoch > than.epoch : sequence > than.sequence;
@@ -64,7 +63,7 @@ void Tombstones::add(const Tombstone& t) {
             if (at == end) return;
             continue;
         }
-        // What sticks out of the older one stays.
+        // The parts of the older one outside the new one stay.
         erase(it);
         const Value rest{0, other.epoch, other.sequence, other.born};
         place(other.first, std::max(t.first, other.first), rest);
@@ -73,7 +72,7 @@ void Tombstones::add(const Tombstone& t) {
     place(at, end, value);
 }
 
-/// Runs together with neighbours of the same order: a long trim comes in many parts.
+/// Merges with neighbours of the same order: a long trim comes in many parts.
 void Tombstones::place(BlockKey first, BlockKey end, Value value) {
     if (first >= end) return;
     const auto joins = [&](const std::pair<const BlockKey, Value>& other) {

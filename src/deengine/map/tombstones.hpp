@@ -1,12 +1,13 @@
-// tombstones.hpp: what was trimmed or zeroed, and in which order, as long as an older write could still
-// arrive or be found. ARRAY.md, rule 8.
+// tombstones.hpp: which blocks were trimmed or zeroed, and with which order, as long as an older write may
+// still arrive or be found. ARRAY.md, rule 8.
 //
-// Disjoint intervals of keys, each with one order; a newer tombstone replaces what it overlaps of older ones.
+// Disjoint intervals of keys, each with one order; a newer tombstone replaces the parts of older ones that it
+// overlaps.
 // Invariants
 //   * intervals never overlap, never span two volumes; at most `capacity` of them;
 //   * the order of a key only rises, until the interval is dropped;
-//   * a volume adds intervals only while it has fewer than are free then: k volumes that take what they can
-//   end with a (k + 1)th of the table each, and as much is left for the next one.
+//   * a volume adds intervals only while it has fewer than are free: k volumes that take all they can end
+//   with 1 / (k + 1) of the table each, and as much is left for the next one.
 // Owned by one shard; memory is bounded by the capacity.
 #pragma once
 
@@ -26,7 +27,7 @@ struct Tombstone {
     std::uint32_t blocks;
     nvme::Epoch epoch;
     std::uint64_t sequence;
-    std::uint64_t born;  ///< checkpoint id (0: none yet) that was begun last when it was made
+    std::uint64_t born;  ///< checkpoint begun last when it was made (0: none yet)
 };
 
 class Tombstones {
@@ -35,14 +36,14 @@ class Tombstones {
 
     /// Order of the tombstone over `key`, if there is one.
     [[nodiscard]] std::optional<WriteOrder> find(BlockKey key) const;
-    /// Whether `add` of so many intervals of the volume certainly fits (each may split two others), and
-    /// leaves the other volumes their part.
+    /// Whether `add` of so many intervals of the volume certainly fits (each may split two others) and leaves
+    /// the other volumes their share.
     [[nodiscard]] bool has_room(nvme::VolumeId volume, std::size_t intervals = 1) const {
         return map_.size() + size_of(volume) + 2 * intervals <= capacity_;
     }
-    /// Intervals that [first, first + blocks) meets: `add` of that splits off at most so many and one more.
+    /// Intervals that [first, first + blocks) overlaps: adding that splits off at most one more than these.
     [[nodiscard]] std::size_t overlapping(BlockKey first, std::uint32_t blocks) const;
-    /// Where it is newer than what is there. The caller saw has_room(), or is mounting.
+    /// Takes effect where no newer tombstone lies. The caller has checked has_room(), or is mounting.
     void add(const Tombstone& t);
     /// A newer write of this key has taken effect.
     void remove(BlockKey key);
@@ -51,7 +52,7 @@ class Tombstones {
     std::size_t drop_if(F&& f) {
         return drop_between(map_.begin(), map_.end(), f);
     }
-    /// The same of one volume's intervals; looks at no others.
+    /// The same for one volume's intervals only.
     template <class F>
     std::size_t drop_if(nvme::VolumeId volume, F&& f) {
         return drop_between(map_.lower_bound(make_key(volume, 0)),

@@ -1,9 +1,9 @@
-// volume_floors.hpp: what a shard knows of the volumes whose blocks it holds: epoch, floor, highest sequence.
+// volume_floors.hpp: for each volume with blocks on a shard: epoch, floor, highest sequence seen.
 //
 // Invariants
 //   * at most one entry a volume, and one for each volume that changed a block since its last purge;
 //   * epochs only rise; within an epoch floor and highest sequence only rise, and logged <= floor.
-// Owned by one shard. Entries are made once a volume; lookups touch two cache lines.
+// Owned by one shard. Allocates once for each volume; lookups touch two cache lines.
 #pragma once
 
 #include "deengine/log/checkpoint.hpp"
@@ -31,17 +31,17 @@ class VolumeFloors {
         if (epoch > entry.epoch) entry = {volume, epoch, 0, 0, 0};
         return entry;
     }
-    /// Something of this order is, or was, here.
+    /// The shard holds, or held, a version of this order.
     void seen(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t sequence) {
         VolumeFloor& entry = at(volume, epoch);
         if (entry.epoch == epoch) entry.highest = std::max(entry.highest, sequence);
     }
-    /// Sequences of `epoch` up to `floor` are resolved; nothing of an older epoch is looked at.
+    /// Sequences of `epoch` up to `floor` are resolved; ignored if the volume is in a later epoch.
     void raise(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
         VolumeFloor& entry = at(volume, epoch);
         if (entry.epoch == epoch) entry.floor = std::max(entry.floor, floor);
     }
-    /// The journal, or a checkpoint that a mount begins at, holds the floor that is known now.
+    /// The present floor is in the journal, or in the checkpoint that a mount begins at.
     void logged(nvme::VolumeId volume) {
         if (index_[volume] == kNone) return;
         VolumeFloor& entry = entries_[index_[volume]];

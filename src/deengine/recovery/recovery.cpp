@@ -1,4 +1,4 @@
-// recovery.cpp: the table of steps, and those that read units first and hand the shard over last.
+// recovery.cpp: the table of steps, and the first and last of them: reading units, handing the shard over.
 #include "deengine/recovery/recovery.hpp"
 
 #include <algorithm>
@@ -77,8 +77,8 @@ void ShardRecovery::find(std::string what) {
     }
 }
 
-/// All records, for a unit is of the highest serial in it: a power cut may take an erase and leave a program
-/// that came after it. What has a lower serial lay there before, and nothing of it was valid.
+/// Reads all records, because a unit is of the highest serial in it: a power cut may lose an erase and keep a
+/// program after it. Pages with a lower serial are from before that erase, and none of them was valid.
 Result<void> ShardRecovery::read_units() {
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         FoundUnit& unit = found(u);
@@ -106,7 +106,7 @@ Result<void> ShardRecovery::read_units() {
     return {};
 }
 
-/// Each mount says it again: what an earlier one lost stays in doubt.
+/// Every mount reports them: what an earlier mount lost stays in doubt.
 Result<void> ShardRecovery::tell_lost_records() {
     for (const auto& [volume, epoch] : impl_->doubts.lost()) {
         nvme::Epoch& told = report_.volumes_in_doubt[volume];
@@ -119,7 +119,7 @@ Result<void> ShardRecovery::tell_lost_records() {
     return {};
 }
 
-/// Each page under one key, and every unit's state.
+/// Checks that each page is mapped once, and restores every unit's state.
 Result<void> ShardRecovery::count_valid_pages() {
     std::vector<bool> named(torn_.size(), false);
     bool twice = false;
@@ -142,7 +142,7 @@ Result<void> ShardRecovery::count_valid_pages() {
 }
 
 Result<void> ShardRecovery::start() {
-    if (impl_->unsettled) return {};  // when its checkpoint is written (recovery_settle.cpp)
+    if (impl_->unsettled) return {};  // settle_recovery() starts it when its checkpoint is written
     impl_->start(loaded_.group + static_cast<std::uint32_t>(newest_));
     return {};
 }

@@ -1,20 +1,22 @@
-// recovery.hpp: how a shard is made from what its units hold: named steps, in the order of
-// recovery.cpp's table. DEENGINE: docs/store-format.md, "Recovery".
+// recovery.hpp: builds a shard from what its units hold: named steps, in the order of recovery.cpp's table.
+// docs/store-format.md, "Recovery".
 //
-// What is law here
-//   * *newest* is the highest durability group found. What was programmed in it or in the group before may be
-//   torn or missing, and then nobody was told of it; whatever is older was durable. So a bad page that is
-//   older is a media error: its block reads as an error, and if not even its block is known, nothing is
-//   mounted (unless EngineOptions::accept_loss);
+// Rules
+//   * pages and units are *young* if they were programmed after the loaded checkpoint's BEGIN. A bad page is
+//   *torn* if its program was interrupted, and has *rotted* if it was good before;
+//   * *newest* is the highest durability group found. Pages programmed in it or in the group before may be
+//   torn or missing, and then were never acknowledged; pages of older groups were durable. So a bad page of
+//   an older group is a media error: its block reads as an error, and if not even its block is known, nothing
+//   is mounted (unless EngineOptions::accept_loss);
 //   * a page of the last two groups with a good record and bad contents is torn, or has rotted: its block is
 //   in doubt (doubts.hpp), and the map keeps the older version;
-//   * after a kill in the same boot (EngineOptions::same_boot) only the operation under way can be torn, and
-//   of that the record alone, the last one of a unit. All other bad pages have rotted;
-//   * recovery programs in group `newest` until its own checkpoint is complete: a cut during recovery leaves
-//   the next one the same judgement to make, and what was judged is written into that checkpoint for those
-//   that will begin at an older one;
-//   * nothing that an interrupted recovery needs again is erased before that checkpoint is durable, but for
-//   units in which nothing is valid.
+//   * after a kill in the same boot (EngineOptions::same_boot) only the operation in progress can be torn,
+//   and of that only the record, the last one of a unit. All other bad pages have rotted;
+//   * recovery programs in group `newest` until its own checkpoint is complete: if a cut interrupts it, the
+//   next recovery judges the same pages the same way. The judgements are written into that checkpoint, for
+//   recoveries that begin at an older one;
+//   * nothing that an interrupted recovery needs again is erased before that checkpoint is durable, except
+//   units without valid pages.
 // Lives during one mount. One thread.
 #pragma once
 
@@ -42,23 +44,23 @@ class ShardRecovery {
     static const Step<ShardRecovery> kSteps[];
 
   private:
-    /// What a scan sees of a page's record.
+    /// Result of reading a page's record.
     enum class Record : std::uint8_t { kErased, kBad, kGood };
     struct FoundUnit {
         std::uint32_t serial = 0;  ///< the highest of its good records; 0: none
         bool system = false;
         bool programmed = false;  ///< something in it is not erased
         bool bad = false;
-        std::uint32_t end = 0;          ///< pages programmed, as far as it was looked at
-        std::uint32_t young_from = 0;   ///< first page that the checkpoint does not speak of
+        std::uint32_t end = 0;          ///< pages programmed, as far as it was scanned
+        std::uint32_t young_from = 0;   ///< first page younger than the checkpoint
         std::uint32_t last_good = 0;    ///< of young pages: one beyond the last good record
         std::uint32_t failed_from = 0;  ///< pages from here on could not be programmed
         std::uint32_t full_at = 0;      ///< pages that it held when it was closed
     };
-    /// Pages that a unit held, as the journal says.
+    /// Pages that a unit held, according to the journal.
     struct PagesTold {
         std::uint32_t held = 0;
-        std::uint32_t durable = 0;  ///< no power cut took them
+        std::uint32_t durable = 0;  ///< of these, known to be durable
     };
     struct LoggedRecord {
         LogRecord record;
@@ -67,14 +69,14 @@ class ShardRecovery {
     struct Gap {
         std::uint64_t first;
         std::uint64_t count;
-        std::uint32_t next_group;  ///< of the next page that is there
-        bool log = false;          ///< its record is there, and says that it was no part of a checkpoint
+        std::uint32_t next_group;  ///< of the next page that is present
+        bool log = false;          ///< its record is present, and is of a log page
     };
-    /// Of a checkpoint that is not the one loaded: which of its parts are there.
+    /// A checkpoint other than the loaded one: which of its parts are present.
     struct OtherCheckpoint {
         std::uint64_t id = 0;
         std::uint32_t parts = 0;  ///< one beyond the highest seen
-        std::uint32_t there = 0;  ///< those whose contents are bad included
+        std::uint32_t there = 0;  ///< parts with bad contents included
         bool end_there = false;
         bool completed = false;
         std::uint64_t low = 0;   ///< its parts have numbers from here ..
@@ -125,8 +127,9 @@ class ShardRecovery {
     [[nodiscard]] bool is_torn(PageNumber page) const { return torn_[page - first_page_]; }
     void mark_torn(PageNumber page);
     [[nodiscard]] FoundUnit& found(std::uint32_t unit) { return found_[unit - range_.first_unit]; }
-    /// Nothing of its latest opening can be read. What can be was of one before the checkpoint: a power cut
-    /// took that erasure and left the programs after it, and the next erasure took those first.
+    /// Nothing of the unit's latest opening can be read; what can be read is of an opening before the
+    /// checkpoint. A power cut lost an erasure and kept the programs after it, and the next erasure,
+    /// interrupted, removed these first.
     [[nodiscard]] bool is_remains(std::uint32_t unit) {
         return found(unit).serial == 0 || found(unit).serial < loaded_.units[unit - range_.first_unit].serial;
     }
@@ -137,10 +140,10 @@ class ShardRecovery {
     [[nodiscard]] std::int64_t since_begin(std::uint32_t group) const {
         return static_cast<std::int32_t>(group - loaded_.group);
     }
-    /// Not of the last two groups: it was durable. (Modulo what a killed process cannot have torn.)
+    /// Not of the last two groups, so it was durable.
     [[nodiscard]] bool is_old(std::uint32_t group) const { return since_begin(group) <= newest_ - 2; }
-    /// All that was programmed in it is there: it is not of the last two groups, or it is not that in which a
-    /// process of this boot was killed. (An interrupted recovery programs in that group, too.)
+    /// All that was programmed in it is present: it is old, or is not the group in which a process of this
+    /// boot was killed. (An interrupted recovery programs in that group, too.)
     [[nodiscard]] bool is_whole(std::uint32_t group) const {
         return is_old(group) || (only_killed_ && since_begin(group) < newest_);
     }
@@ -190,7 +193,7 @@ class ShardRecovery {
     Flash& flash_;
     const ShardRange range_;
     const EngineOptions& options_;
-    const bool only_killed_;  ///< nothing that was programmed is missing, but the operation under way
+    const bool only_killed_;  ///< after a kill: nothing is missing but the operation in progress
     const VolumeLives& lives_;
     CompletionSink& sink_;
     RecoveryReport& report_;
@@ -213,8 +216,7 @@ class ShardRecovery {
     std::vector<Gap> gaps_;
     std::vector<Gap> known_gaps_;
     std::vector<OtherCheckpoint> others_;
-    // Pages known to be parts of checkpoints whose contents are bad: END pages, and those behind the last
-    // part that is there.
+    // Damaged parts of checkpoints: END pages, and those behind the last part that can be read.
     std::uint64_t damaged_ends_ = 0;
     std::uint64_t damaged_last_parts_ = 0;
     struct Stamp {
@@ -230,31 +232,31 @@ class ShardRecovery {
         std::uint32_t unit;
         std::uint64_t first;
         std::uint64_t last;
-        bool needed;    ///< holds something other than parts of a checkpoint that was not completed
-        bool given_up;  ///< all its pages are in known gaps: a recovery gave them up before
+        bool needed;    ///< holds something other than parts of an incomplete checkpoint
+        bool given_up;  ///< all its pages are in known gaps: an earlier recovery gave them up
         bool old;       ///< one of them is not of the last two groups
     };
     std::vector<KeptUnit> journal_units_;
-    std::set<std::uint32_t> held_;  ///< units given up, but erased only after the checkpoint
+    std::set<std::uint32_t> held_;  ///< units given up that must not be erased before the checkpoint
     std::vector<PageNumber> torn_pages_;
     std::set<nvme::VolumeId> dead_volumes_;
     std::map<nvme::VolumeId, nvme::Epoch>
         unexplained_;  ///< volumes of dropped pages, and their newest epochs
     std::vector<BlockKey> lost_;
-    Doubts doubts_;  ///< found now or by recoveries before; those settled since included
-    /// A page that was there and has no good record, if its unit is not half erased.
+    Doubts doubts_;  ///< found now or by earlier recoveries, settled ones included
+    /// A page that was programmed and has no good record, unless its unit is half erased.
     struct Suspect {
         PageNumber page;
         const char* why;
-        bool doubt = false;  ///< what is as old is in doubt; false: nothing is mounted
+        bool doubt = false;  ///< versions as old are in doubt; false: the mount is refused
     };
     std::vector<Suspect> suspects_;
     std::map<std::uint32_t, PagesTold> told_;  ///< by serial
     std::set<std::uint64_t> closed_;           ///< serials of units that were closed before they were full
-    JournalHeader last_told_{};                ///< of the newest page of the journal that can be read
+    JournalHeader last_told_{};                ///< of the newest journal page that can be read
     PageNumber last_told_page_ = kNoPage;
     bool records_lost_ = false;
-    bool changed_ = false;  ///< something was found that the loaded checkpoint does not say
+    bool changed_ = false;  ///< something was found that the loaded checkpoint does not contain
 };
 
 }  // namespace gnstor::deengine

@@ -1,7 +1,7 @@
-// recovery_checkpoint.cpp: units go back to the pool, and what was recovered becomes a checkpoint.
+// recovery_checkpoint.cpp: units go back to the pool, and what was recovered is written as a checkpoint.
 //
-// Until that is durable an interrupted recovery finds what this one found: it programs in the newest group
-// there was, and takes only units in which nothing is valid.
+// Until that checkpoint is durable, an interrupted recovery must find what this one found: so recovery
+// programs in the newest group found, and takes only units without valid pages.
 #include "deengine/recovery/recovery.hpp"
 
 #include <algorithm>
@@ -9,23 +9,23 @@
 namespace gnstor::deengine {
 namespace {
 
-/// Serials of units whose first pages a cut took: they are not given out again.
+/// Serials that are skipped: units whose first pages a power cut lost may have had them.
 ///
-/// Of a medium on which an unreadable page stays unreadable this changes nothing (mutation no-serial-gap).
-/// The next serial is above every serial that anything readable names, for those are named in four places:
-///   * records of pages: each unit's highest one is counted, and lower ones in it count for nothing;
-///   * headers of journal pages, of open units and of the next serial: counted, parts of the loaded
-///   checkpoint included (LoadedCheckpoint::next_serial);
-///   * log records (bad units, torn pages) and a checkpoint's unit table: they stand in such a page, and name
-///   serials below the next one of its header, for a unit is opened before anything is said of it.
-/// So a serial that comes twice was named by nothing the first time, and stamps, tables and lists that are
-/// read later speak of its second unit. What the gap is for is a page whose read fails in one recovery and
-/// goes well in a later one.
+/// On a medium where an unreadable page stays unreadable this changes nothing (mutation no-serial-gap): the
+/// next serial is above every serial that anything readable names, because all of these are counted:
+///   * records of pages: the highest of each unit; pages with lower ones in it do not count;
+///   * headers of journal pages (open units, next serial), parts of the loaded checkpoint included
+///   (LoadedCheckpoint::next_serial);
+///   * log records (bad units, torn pages) and a checkpoint's unit table: the header of their page has a next
+///   serial above those that they name, because a unit is opened before anything is recorded of it.
+/// So nothing readable names the first use of a serial that is given out twice; stamps, tables and lists that
+/// are read later mean its second unit. The gap is for a page whose read fails in one recovery and succeeds
+/// in a later one.
 constexpr std::uint32_t kSerialGap = 64;
 
 }  // namespace
 
-/// Which system units still hold something that this recovery, or one that begins at the spare, reads.
+/// Finds the system units with pages that this recovery, or one that begins at the spare checkpoint, reads.
 void ShardRecovery::plan_journal_units() {
     const std::uint64_t keep_from = spare_ != 0 ? spare_begin_ : loaded_.begin;
     const std::uint64_t last_end = ends_.empty() ? 0 : ends_.front().number;
@@ -39,7 +39,7 @@ void ShardRecovery::plan_journal_units() {
         kept->last = std::max(kept->last, place.number);
         if (!is_known_gap(place.number, 1)) kept->given_up = false;
         kept->old = kept->old || is_old(place.group);
-        // Behind the last END only log pages say something; parts there are of a checkpoint that was cut.
+        // Behind the last END only log pages count; parts there are of an incomplete checkpoint.
         if (place.number >= keep_from && (place.type == JournalPage::kLog || place.number <= last_end))
             kept->needed = true;
     }
@@ -48,11 +48,11 @@ void ShardRecovery::plan_journal_units() {
     std::ranges::sort(journal_units_, [&](const KeptUnit& a, const KeptUnit& b) {
         return a.first != b.first ? a.first < b.first : found(a.unit).serial < found(b.unit).serial;
     });
-    // Only from the end: a hole before pages of old groups would look like a loss.
+    // Gives up units only from the end: a hole before pages of old groups would look like a loss.
     while (!journal_units_.empty() && !journal_units_.back().needed) {
         const KeptUnit& gone = journal_units_.back();
         gaps_.push_back({gone.first, gone.last - gone.first + 1, 0});
-        // Half erased, what is left of old groups would look like a loss too.
+        // If it were half erased, its remaining pages of old groups would look like a loss too.
         if (gone.old) held_.insert(gone.unit);
         journal_units_.pop_back();
     }
@@ -80,13 +80,13 @@ void ShardRecovery::restore_units() {
             info.state = last && unit.end < pages_per_unit_ ? UnitState::kOpen : UnitState::kSealed;
         } else if (valid[u - range_.first_unit] || !unit.system || held_.contains(u)) {
             // Without valid pages: emptied, and free when this recovery's checkpoint is durable. A unit that
-            // was open is programmed on, or cuts would leave a full drive ever more units that are half used.
-            // Not where its last records are lost: flash would program those pages next.
+            // was open is programmed further, or cuts would leave a full drive with ever more half used
+            // units; but not if its last records are lost, because flash would program those pages next.
             const bool was_open =
                 unit.young_from < pages_per_unit_ && unit.end < pages_per_unit_ && unit.end == end_of(u);
             info.state = was_open ? UnitState::kOpen : UnitState::kSealed;
             if (is_remains(u) && unit.serial != 0) info.next = pages_per_unit_;
-            // If it were erased before a checkpoint names the doubt or the loss, a cut would hide both.
+            // If it were erased before a checkpoint records the doubt or the loss, a cut would hide both.
             info.held = !unit.system && (torn[u - range_.first_unit] || unit.serial == 0 || records_lost_);
         }
         if (unit.bad) info.state = UnitState::kRetiring;
@@ -142,7 +142,7 @@ Result<void> ShardRecovery::put_lost_blocks() {
     UnitPool& pool = impl_->pool;
     if (options_.mutation == Mutation::kLostBlockNotPut) return {};
     for (const BlockKey key : lost_) {
-        // Nothing is collected here: that would begin new groups before the checkpoint.
+        // No collection here: it would begin new groups before the checkpoint.
         if (!pool.has_page(Stream::kCollector)) pool.durable(impl_->groups.current);
         const bool room = pool.has_page(Stream::kCollector);
         const VolumeFloor* seen = impl_->floors.find(key_volume(key));
@@ -168,7 +168,7 @@ Result<void> ShardRecovery::put_lost_blocks() {
 }
 
 Result<void> ShardRecovery::write_checkpoint() {
-    // What a killed process left is whole, but perhaps not stable yet: nothing may be built on it before.
+    // What a killed process left is complete, but perhaps not stable yet: sync before anything relies on it.
     if (options_.mutation != Mutation::kSkipFirstSync) GN_TRY(sync());
     Shard::Impl& shard = *impl_;
     std::uint32_t serial = loaded_.next_serial;
@@ -189,11 +189,11 @@ Result<void> ShardRecovery::write_checkpoint() {
         return {};
     }
     add_findings();
-    shard.drop_all_resolved();  // the log may have had more of them than the table ever held at once
+    shard.drop_all_resolved();  // the log may have more tombstones than the table ever held at once
     GN_TRY(put_lost_blocks());
     const Result<void> written = impl_->write_recovered();
-    // The first checkpoint of a store, and one that gives up data, is written or nothing is served. Pages for
-    // lost blocks are in the newest group: a shard that waits must have programmed nothing in it.
+    // Nothing is served before the first checkpoint of a store, or one that gives up data, is written. Pages
+    // for lost blocks are in the newest group, in which an unsettled shard must have programmed nothing.
     if (written.ok() || !shard.no_room_below || loaded_.id == 0 || options_.accept_loss || !lost_.empty())
         return written;
     shard.unsettled = true;

@@ -25,20 +25,20 @@ Result<void> ShardRecovery::find_journal() {
     const std::span<const JournalPlace> places = journal_.places();
     for (auto it = places.rbegin(); it != places.rend(); ++it) {
         const JournalPlace& place = *it;
-        // An END that cannot be read is one that a cut tore, or a damaged part: read_log() tells.
+        // An END that cannot be read was torn by a cut, or is a damaged part: read_log() decides.
         if (place.type == JournalPage::kCheckpointEnd && journal_.read(place) != nullptr &&
             !was_replaced(place))
             ends_.push_back(place);
         if (place.type != JournalPage::kCheckpointBegin) continue;
         const JournalHeader* header = journal_.read(place);
-        // Of a BEGIN that cannot be read only this is known: ids rise by one.
+        // A BEGIN that cannot be read has used one id, too: ids rise by one.
         highest_id_ = header != nullptr ? std::max(highest_id_, header->checkpoint) : highest_id_ + 1;
     }
     return {};
 }
 
-/// Whether the number of this END went to another page later: every program of it had failed, so that its
-/// checkpoint was given up, and what the failed ones left is whole by chance.
+/// Whether this END's number was given to another page later: every program of the END had failed, its
+/// checkpoint was given up, and what the failed programs left can be read only by chance.
 bool ShardRecovery::was_replaced(const JournalPlace& end) {
     for (const JournalPlace& twin : journal_.find(end.number)) {
         if (twin.page == end.page) return false;
@@ -74,7 +74,7 @@ Result<void> ShardRecovery::load_one(const JournalPlace& end) {
     if (!inside)
         return error(Errc::kCorrupt, "checkpoint {}: the block map names a page of another shard",
                      loaded_.id);
-    // The one before it stays as the spare.
+    // The checkpoint before it stays as the spare.
     for (const JournalPlace& other : ends_)
         if (other.number < loaded_.begin && spare_ == 0)
             if (const JournalHeader* header = journal_.read(other); header != nullptr) {
@@ -89,8 +89,8 @@ Result<void> ShardRecovery::load_one(const JournalPlace& end) {
             impl_->floors.seen(f.volume, f.epoch, f.highest);
         } else if (options_.mutation != Mutation::kApplyOutdatedPage) {
             note_dropped(f.volume, f.epoch);
-            // Entries carry no epoch: whatever the checkpoint maps is of the life that its floor is of. The
-            // log need not say so: its flash may have failed before the volume was deleted.
+            // Map entries carry no epoch: all that the checkpoint maps is of the same volume as the floor.
+            // The log may lack the purge record: flash may have failed before the volume was deleted.
             impl_->map.erase_if([&](BlockKey key, MapEntry) { return key_volume(key) == f.volume; });
         }
     highest_id_ = std::max(highest_id_, loaded_.id);
@@ -99,7 +99,7 @@ Result<void> ShardRecovery::load_one(const JournalPlace& end) {
     return {};
 }
 
-/// A shard whose first mount was not completed, or one whose journal still reaches back to its beginning.
+/// For a shard whose first mount was not completed, or whose journal still reaches back to its first page.
 Result<void> ShardRecovery::begin_without_checkpoint() {
     loaded_ = {};
     loaded_.units.resize(range_.units);
@@ -152,7 +152,7 @@ void ShardRecovery::saw_group(std::uint32_t group) {
     if (since > newest_ && since <= (1 << 30)) newest_ = since;
 }
 
-/// All log records since BEGIN, gaps in the numbers, and the newest group there is.
+/// Reads all log records since BEGIN; finds gaps in the numbers, and the newest group.
 Result<void> ShardRecovery::read_log() {
     for (const std::uint32_t u : young_) {
         FoundUnit& unit = found(u);
@@ -182,9 +182,8 @@ Result<void> ShardRecovery::read_log() {
         part = std::find_if(part, loaded_.parts.end(), [&](std::uint64_t p) { return p >= number; });
         const bool own = number == loaded_.end || (part != loaded_.parts.end() && *part == number);
         if (own) {
-            // Its own parts were read before. Of what a recovery found and wrote into them only the doubts
-            // still matter, and the pages that it gave up: they need not be kept, though their units may not
-            // be erased yet.
+            // Its own parts were read before. Of a recovery's findings in them only the doubts still matter,
+            // and the pages that it gave up: they need not be kept, though their units may not be erased yet.
             if (twins.front().type == JournalPage::kCheckpointRecords) note_own_records(twins.front());
             const JournalHeader* end = number == loaded_.end ? journal_.read(twins.front()) : nullptr;
             if (end != nullptr) note_counts(*end, twins.front().page, false);
@@ -246,7 +245,7 @@ bool ShardRecovery::is_known_gap(std::uint64_t first, std::uint64_t count) const
     });
 }
 
-/// What must be known before pages are judged.
+/// Notes what must be known before pages are judged.
 void ShardRecovery::note_log_record(const LogRecord& record) {
     const bool ours = record.first >= range_.first_unit && record.first < range_.first_unit + range_.units;
     if (record.type == LogType::kUnitBad && ours) {
@@ -277,16 +276,17 @@ void ShardRecovery::note_part(const JournalHeader& header) {
     other.parts = std::max(other.parts, header.part + 1);
     other.high = header.number;
     ++other.there;
-    // Damaged ones before it are of the same checkpoint, and its number says that they were written; of those
-    // behind the last that is there nothing is said, so nothing counts them as missing.
+    // Damaged parts before this one are of the same checkpoint, and this part's number shows that they were
+    // written. Of those behind the last part that can be read nothing is known, so they do not count as
+    // missing.
     if (header.type != JournalPage::kCheckpointBegin)
         other.there += static_cast<std::uint32_t>(damaged_last_parts_);
     damaged_last_parts_ = 0;
     if (header.type == JournalPage::kCheckpointEnd) other.end_there = true;
 }
 
-/// How many pages of the gap may be parts of later checkpoints that must have been there and are not: each
-/// part stands for one page, where parts of its checkpoint lie, and its END behind them.
+/// How many pages of the gap may be missing parts of later checkpoints: a missing part accounts for one page
+/// between the checkpoint's present parts, and its END for one page behind them.
 std::uint64_t ShardRecovery::take_missing_parts(const Gap& gap) {
     std::uint64_t taken = 0;
     const std::uint64_t end = gap.first + gap.count;
@@ -303,8 +303,9 @@ std::uint64_t ShardRecovery::take_missing_parts(const Gap& gap) {
     return taken;
 }
 
-/// What is behind all that is needed: parts of a checkpoint that was cut, which a recovery that was cut as
-/// well may have erased by half. A part whose number in its checkpoint is not known stands for any before it.
+/// Whether the gap is behind everything that is needed: parts of an incomplete checkpoint, which an
+/// interrupted recovery may have half erased. A damaged part may have any number, so it accounts for all
+/// parts before it.
 bool ShardRecovery::is_in_cut_checkpoint(const Gap& gap) const {
     if (damaged_last_parts_ == 0 && damaged_ends_ == 0) return false;
     const std::uint64_t last_end = ends_.empty() ? 0 : ends_.front().number;
@@ -313,13 +314,13 @@ bool ShardRecovery::is_in_cut_checkpoint(const Gap& gap) const {
     });
 }
 
-/// What a cut took explains itself; the parts of checkpoints that it took explain no other page. A log page
-/// is never a part.
+/// A gap that a cut made needs no other explanation; parts of checkpoints that are missing there do not
+/// account for other gaps. A log page is never a part.
 Result<void> ShardRecovery::judge_gaps() {
     for (OtherCheckpoint& other : others_) other.missing = other.parts - std::min(other.there, other.parts);
     std::vector<Gap> doubtful;
     for (const Gap& gap : gaps_) {
-        // Contents follow no record: of a log page with a record a kill takes nothing.
+        // Records follow contents: a kill loses no contents of a log page that has its record.
         const bool rotted = only_killed_ && gap.log && gap.first < journal_.last_number();
         if (!is_whole(gap.next_group) && !rotted) {
             find(
@@ -354,7 +355,7 @@ Result<void> ShardRecovery::replay_log() {
     std::set<nvme::VolumeId> purged;
     for (const LoggedRecord& logged : log_)
         if (logged.record.type == LogType::kPurge) purged.insert(logged.record.volume);
-    // What a later life of the VID wrote is young: it is found again.
+    // What a later volume with this VID wrote is young: it is applied again.
     if (!purged.empty())
         impl_->map.erase_if([&](BlockKey key, MapEntry) { return purged.contains(key_volume(key)); });
     for (const LoggedRecord& logged : log_) GN_TRY(replay(logged));
@@ -418,9 +419,10 @@ void ShardRecovery::replay_tombstone(const Tombstone& t) {
     for (const auto& [key, page] : under) bury(key, page, order);
 }
 
-/// A tombstone lies over a key that the checkpoint maps. It was logged after BEGIN, and only over blocks
-/// whose stored version was older then: so it is newer than every page from before BEGIN, whose record need
-/// not be read (nor could it be, where its unit was erased since). A young page may have come after it.
+/// A tombstone covers a key that the checkpoint maps. It was logged after BEGIN, and only over blocks whose
+/// stored version was older then: so it is newer than every page from before BEGIN, and the page's record
+/// need not be read (it may be gone, if its unit was erased since). A young page may be newer than the
+/// tombstone.
 void ShardRecovery::bury(BlockKey key, PageNumber page, const WriteOrder& order) {
     const FoundUnit& unit = found(unit_of(page));
     PageOob oob{};

@@ -1,14 +1,15 @@
-// recovery_lost.cpp: records that are not there any more, of pages that may have been acknowledged.
+// recovery_lost.cpp: lost records of pages that may have been acknowledged.
 //
-// A record is stored twice; where both copies are damaged or gone nobody knows which block its page held.
-// After a power cut a page of the last two groups looks like that, too, and nobody was told of it. But
-//   * a killed process leaves a bad record of the program under way alone, and no hole before a good record;
-//   * each page of the journal says how many pages the open units held then: they were there if a process was
-//   killed later, and also after a power cut if the page is a stamp, behind two groups (LogType::kStamp);
-//   * so does a unit that was opened before such a page and is not open in it: it was full.
-// So either a durable page is lost for certain, and then nothing is mounted (lose_record()), or all that is
-// known of it is that it was of no later epoch than its volume's: every version that is not is in doubt
-// (doubts.hpp). A unit in which nothing is valid may be one whose erasure was cut: of that nothing is said.
+// A record is stored twice; if both copies are damaged or gone, it is not known which block its page held.
+// After a power cut a page of the last two groups may look like that, too, and was never acknowledged. But
+//   * a killed process leaves a bad record only of the program in progress, and no hole before a good record;
+//   * each page of the journal says how many pages the open units held then: these must exist if a process
+//   was killed later, and also after a power cut if the journal page is a stamp, two groups later
+//   (LogType::kStamp);
+//   * a unit that was opened before such a page and is not open in it was full.
+// So either a durable page is certainly lost, and then nothing is mounted (lose_record()), or only this is
+// known of it, that its epoch was at most its volume's: every version of no later epoch is in doubt
+// (doubts.hpp). A unit without valid pages may be half erased: nothing is concluded from it.
 #include "deengine/recovery/recovery.hpp"
 
 #include <algorithm>
@@ -44,19 +45,19 @@ void ShardRecovery::judge_lost_tails() {
     }
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         if (!found(u).programmed || found(u).serial != 0 || found(u).bad) continue;
-        // What a mount before found so stands in the unit table.
+        // An earlier mount that found the unit in this state has recorded it in the unit table.
         if (loaded_.units[u - range_.first_unit].next == found(u).end) continue;
         lose_unknown(fmt::format("unit {} holds pages and no record that can be read", u));
     }
 }
 
-/// As the newest page of the journal says, or it was opened since.
+/// Open in the newest page of the journal, or opened since.
 bool ShardRecovery::may_be_open(std::uint32_t serial) const {
     return serial >= last_told_.next_serial || serial == last_told_.open_user ||
            serial == last_told_.open_collector;
 }
 
-/// Whether the last pages are there that a unit held when a page of the journal was programmed.
+/// Whether the last pages exist that a unit held when a page of the journal was programmed.
 void ShardRecovery::judge_count(std::uint32_t u) {
     const auto told = told_.find(found(u).serial);
     if (told == told_.end()) return;
@@ -64,13 +65,13 @@ void ShardRecovery::judge_count(std::uint32_t u) {
     if (found(u).end < pages) suspect_tail(u, pages - 1, "the journal says that it was programmed");
 }
 
-/// Whether a unit is there at all that was open, with pages in it, in the newest page of the journal. It may
-/// have been erased since, and the kill came before anything was programmed there. But
-///   * a mount that was killed before this one begins its checkpoint behind that page, before any erasure;
-///   * in operation a unit is erased when it has been filled, and each page that filled it is superseded or
-///   moved: in units opened since, or in the other one that was open, if that has grown by as much.
-/// Of pages that the checkpoint knows its map tells. A unit that was closed before it was full may be erased
-/// as soon as its few pages are superseded or moved, and nothing is said of it.
+/// Whether a unit exists that was open, with pages in it, in the newest page of the journal. It may have been
+/// erased since, if the kill came before anything was programmed there. But
+///   * an earlier mount that was killed began its checkpoint behind that page, before any erasure;
+///   * in operation a unit is erased after it was filled and each page that filled it was superseded or
+///   moved: to units opened since, or to the other one that was open, if that has grown by as much.
+/// Pages that the checkpoint knows are in its map. A unit that was closed before it was full may be erased as
+/// soon as its few pages are superseded or moved: nothing is concluded from it.
 void ShardRecovery::judge_open_unit(std::uint32_t serial, std::uint32_t pages, std::uint32_t other_serial,
                                     std::uint32_t other_pages) {
     if (serial == 0 || pages == 0 || last_told_page_ == kNoPage || closed_.contains(serial)) return;
@@ -123,11 +124,12 @@ void ShardRecovery::note_dropped(nvme::VolumeId volume, nvme::Epoch epoch) {
     newest = std::max(newest, epoch);
 }
 
-/// The lost version may be of any sequence of the volume's epoch: what its writer sends again may be older.
+/// The lost version may be of any sequence of the volume's epoch: a version that its writer sends again may
+/// be older.
 void ShardRecovery::settle_lost_records() {
     if (records_lost_)
         for (const auto& [volume, epoch] : lives_.living()) doubts_.add_lost(volume, epoch);
-    // The volume may be made known to the drive again, without its blocks.
+    // The volume may be added to the drive again, without its blocks.
     for (const auto& [volume, epoch] : unexplained_) {
         find(fmt::format(
             "blocks of volume {} of epoch {} are dropped, for the drive's metadata, an older copy, "

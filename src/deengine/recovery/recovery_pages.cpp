@@ -1,7 +1,7 @@
 // recovery_pages.cpp: the pages programmed since the checkpoint began: which of them count, and what they
 // change.
 //
-// Judging comes first, for all of them, so that no comparison of orders ever meets a torn page.
+// All pages are judged before any is applied, so that no comparison of orders meets a torn page.
 #include "deengine/recovery/recovery.hpp"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
         }
         judge_bad_records(bad_records, oob);
         bad_records.clear();
-        // What a failed program left may have a good record. In a unit known to be bad it is the last page.
+        // A failed program may leave a good record; in a unit known to be bad, that is its last page.
         const bool may_have_failed = unit.bad && i + 1 == unit.last_good;
         if (options_.mutation == Mutation::kIgnoreOobCrc) continue;
         if (!is_old(oob.group) || may_have_failed) judge_contents(page, oob, may_have_failed);
@@ -61,7 +61,7 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
         } else if (counts && only_killed_ && bad % pages_per_unit_ + 1 != unit.end) {
             suspects_.push_back({bad, "a killed process tears the last page of a unit alone"});
         } else if (counts && only_killed_ && !may_be_open(unit.serial)) {
-            // An erasure clears records from the last to the first, and the kill may have come inside it.
+            // An erasure clears records from the last to the first; the kill may have interrupted one.
             suspects_.push_back({bad, "the journal says that its unit was full", true});
         } else if (counts && only_killed_) {
             lose_unknown(
@@ -73,7 +73,7 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
     }
 }
 
-/// Pages before one with this good record.
+/// Judges pages without a good record that lie before one with the record `next`.
 void ShardRecovery::judge_bad_records(std::span<const PageNumber> pages, const PageOob& next) {
     const bool old = is_whole(next.group);
     for (const PageNumber bad : pages) {
@@ -83,8 +83,9 @@ void ShardRecovery::judge_bad_records(std::span<const PageNumber> pages, const P
     }
 }
 
-/// A page with a good record, that may be torn. A killed process leaves no such page, for the record follows
-/// the contents, but where a program failed under it: of that its unit tells (Flash::survives_kill).
+/// Judges a page with a good record that may be torn. A killed process leaves no such page, because the
+/// record follows the contents, except where a program failed: is_bad() tells that of the unit
+/// (Flash::survives_kill).
 void ShardRecovery::judge_contents(PageNumber page, const PageOob& oob, bool failed) {
     if (is_torn(page) || is_readable(page, oob)) return;
     const bool known_failed = failed && is_old(oob.group);
@@ -113,8 +114,8 @@ WriteOrder ShardRecovery::present_order(BlockKey key) {
     return impl_->tombstones.find(key).value_or(WriteOrder{});
 }
 
-/// What replaced a doubtful version since, or holds it readable elsewhere, settles the doubt. A block that is
-/// lost reads as an error anyway.
+/// A newer version, or a readable copy of the doubtful one, settles a doubt. A block that is lost reads as an
+/// error anyway.
 Result<void> ShardRecovery::settle_doubts() {
     doubts_.drop_if([&](BlockKey key, const WriteOrder& order) {
         return !lives_.lives(key_volume(key), order.epoch, key_block(key)) || present_order(key) >= order ||
@@ -133,8 +134,8 @@ Result<void> ShardRecovery::settle_doubts() {
     return {};
 }
 
-/// Nobody may forget a doubt, so there is no mount with more of them than a checkpoint has room for: nothing
-/// was changed, and the older versions are all there. Accepting the loss makes media errors of the rest.
+/// No doubt may be forgotten, so nothing is mounted with more of them than a checkpoint has room for: nothing
+/// was changed, and the older versions are all there. With accept_loss the rest become media errors.
 Result<void> ShardRecovery::bound_doubts() {
     const std::size_t most = Doubts::capacity(torn_.size());
     if (doubts_.size() <= most) return {};
@@ -158,7 +159,7 @@ Result<void> ShardRecovery::bound_doubts() {
     return {};
 }
 
-/// As if never written; said once.
+/// Takes the page as never written; reports it once.
 void ShardRecovery::tear(PageNumber page, const PageOob* oob, const char* why) {
     if (is_torn(page)) return;
     mark_torn(page);
@@ -175,8 +176,9 @@ bool ShardRecovery::tail_was_complete(std::uint32_t serial) const {
            serial != last_old_stamp_->open_collector;
 }
 
-/// A unit whose erasure was cut looks the same, but nothing in it is valid: all its blocks were superseded
-/// durably before. (So does one in which the bad page alone was still valid: that is not to be told apart.)
+/// A unit whose erasure was interrupted looks the same, but nothing in it is valid: all its blocks were
+/// durably superseded before. (A unit in which only the bad page was valid looks the same, too, and is taken
+/// for one.)
 Result<void> ShardRecovery::judge_suspects() {
     if (suspects_.empty()) return {};
     const auto valid_units = [this] {
@@ -210,10 +212,11 @@ Result<void> ShardRecovery::judge_suspects() {
     return {};
 }
 
-/// Of a page and its copy of the same group it cannot be told which came later. If all that is valid in this
-/// unit has such a twin in another one, the twins are the copies and this unit was empty: they count. So it
-/// was where a twin is of a later group and its contents have rotted, but then what is here counts. The cut
-/// may also have torn that twin before anybody was to rely on it, and what is missing here has rotted.
+/// A page and its copy of the same group cannot be ordered. If every valid page of this unit has such a twin
+/// in another one, the twins are the copies and this unit was empty: the twins count. Likewise if a twin is
+/// of a later group and its contents have rotted, but then the page in this unit counts. In that case the cut
+/// may instead have torn the twin before it was acknowledged, and the record missing here has rotted: this is
+/// reported as a lost record.
 bool ShardRecovery::take_copies_of(std::uint32_t u) {
     const std::uint32_t serial = found(u).serial;
     const bool collects = std::ranges::find(stamps_, serial, &Stamp::open_collector) != stamps_.end();
@@ -323,14 +326,15 @@ Result<void> ShardRecovery::apply_page(PageNumber page, const PageOob& oob) {
 /// Whether a young page takes the place of the one that the map names.
 bool ShardRecovery::beats(PageNumber page, const PageOob& oob, PageNumber stored, BlockKey key) {
     PageOob other{};
-    // What cannot be read, or is another's page by now, was programmed before this one and is superseded.
+    // A stored page that cannot be read, or holds another block now, was programmed before this one and is
+    // superseded.
     if (is_torn(stored) || is_remains(unit_of(stored)) || read_record(stored, other) != Record::kGood)
         return true;
     const std::uint32_t stored_serial = found(unit_of(stored)).serial;
     if (make_key(other.vid, other.vba) != key || other.kind == PageKind::kSystem ||
         other.unit_serial != stored_serial)
         return true;
-    // Of a bound the contents are not known, whatever it meets.
+    // A bound has no contents to compare.
     const bool bound = oob.kind == PageKind::kLostOrder || other.kind == PageKind::kLostOrder;
     const WriteOrder mine = bound ? WriteOrder::of(oob) : order_of(page, oob);
     const WriteOrder theirs = bound ? WriteOrder::of(other) : order_of(stored, other);
@@ -340,15 +344,17 @@ bool ShardRecovery::beats(PageNumber page, const PageOob& oob, PageNumber stored
     if (same_sequence && same_write && is_lost_kind(oob) != is_lost_kind(other))
         return is_lost_kind(oob) ? !is_readable(stored, other) : is_readable(page, oob);
     if (mine != theirs) return mine > theirs;
-    // The collector's copy, or a program repeated after a failure, counts rather than what was there before,
-    // whose unit may be free already. But a page that rotted is copied as it is, and may have been mended
-    // since in a unit that was opened first: of the two the one that can be read counts (ARRAY.md, rule 13).
+    // The collector's copy, or a program repeated after a failure, counts rather than its original, whose
+    // unit may be free already. But a rotten page is copied with its bad contents, and the block may have
+    // been repaired since in a unit that was opened earlier: of the two the one that can be read counts
+    // (ARRAY.md, rule 13).
     if (!programmed_later(page, oob, stored, other))
         return !is_readable(stored, other) && is_readable(page, oob);
     return is_readable(page, oob) || !is_readable(stored, other);
 }
 
-/// As far as can be told: units stay open for long, so of one group the unit opened later is only a guess.
+/// A guess within one group: units stay open for long, so the unit opened later need not be the one
+/// programmed later.
 bool ShardRecovery::programmed_later(PageNumber page, const PageOob& oob, PageNumber stored,
                                      const PageOob& other) {
     if (stored % pages_per_unit_ < found(unit_of(stored)).young_from) return true;
@@ -356,8 +362,9 @@ bool ShardRecovery::programmed_later(PageNumber page, const PageOob& oob, PageNu
     return oob.unit_serial != other.unit_serial ? oob.unit_serial > other.unit_serial : page > stored;
 }
 
-/// A checkpoint's slices are of several moments: an entry may name a page of a unit that was erased since.
-/// All that was superseded has been replaced by now; what is left was acknowledged and is gone.
+/// A checkpoint's slices are of different moments: an entry may name a page of a unit that was erased since.
+/// Superseded entries have been replaced by now; entries that are left were acknowledged and their pages are
+/// gone.
 Result<void> ShardRecovery::drop_stale_entries() {
     std::uint64_t dead = 0;
     impl_->map.erase_if([&](BlockKey key, MapEntry entry) {

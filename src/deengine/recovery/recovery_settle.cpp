@@ -1,13 +1,13 @@
-// recovery_settle.cpp: the checkpoint of what was recovered, and shards that wait for the room for it.
+// recovery_settle.cpp: the checkpoint of what was recovered, and shards that wait for room for it.
 //
-// A shard is unsettled when its recovery has found everything and what lies below the flash (a full disk
-// under a sparse store) has no room for the checkpoint of that. It answers reads from memory and refuses
-// writes. Volumes can be deleted: the firmware's state says so, as if the deletion had been cut behind it,
-// and units that this empties have room for the checkpoint. Invariants while it is unsettled
-//   * nothing is programmed but parts of that checkpoint, in the newest group that was found: an end of the
-//   process is another cut of the same recovery, and the next mount finds what this one found;
-//   * an attempt begins when all its pages have room below, so that one that finds none has programmed and
-//   erased nothing;
+// A shard is unsettled when its recovery has found everything, but the medium below the flash (a full disk
+// under a sparse store) has no room for the checkpoint of that. It serves reads with the recovered map and
+// refuses writes. Volumes can be deleted: the firmware's state records a deletion, as if a cut had followed
+// it, and the units that it empties have room for the checkpoint. Invariants while it is unsettled
+//   * only parts of that checkpoint are programmed, in the newest group found: if the process ends, that is
+//   another cut of the same recovery, and the next mount finds what this one found;
+//   * an attempt begins when all its pages have room below, so that an attempt without room has programmed
+//   and erased nothing;
 //   * nothing is acknowledged that a next mount would have to find.
 // poll() tries again once a second.
 #include "deengine/shard/shard_impl.hpp"
@@ -28,27 +28,27 @@ std::uint64_t Shard::Impl::units_of_checkpoint() const {
 Result<void> Shard::Impl::write_recovered() {
     GN_TRY(write_one_recovered());
     pool.release_held(groups.current);
-    // Cuts leave a journal in pieces, and on a full drive no unit for the collector to begin with. All of
-    // them but this checkpoint's go back when there is another.
+    // Cuts leave the journal in many units, and on a full drive no unit for the collector to begin with. A
+    // second checkpoint releases all units of the journal before the first.
     pool.durable(groups.current);
     const std::uint32_t reserve = room.system_reserve(tombstones.size(), pages_per_unit);
     const bool crowded = pool.free_units() <= reserve + UnitPool::kReserve;
     const std::uint64_t units = units_of_checkpoint();
     if (!crowded || journal.units() <= 2 * units || pool.free_units() <= units) return {};
     const Result<void> second = write_one_recovered();
-    // The first one holds all that was recovered.
+    // The first checkpoint holds all that was recovered: it suffices.
     return no_room_below ? Result<void>{} : second;
 }
 
-/// A page more than its own, for records that wait to be logged.
+/// One page more than its own, for records that wait to be logged.
 bool Shard::Impl::reserve_checkpoint() {
     return pool.reserve(checkpoint.pages_needed() + 1);
 }
 
 Result<void> Shard::Impl::write_one_recovered() {
     const std::uint64_t before = checkpoint.completed();
-    // Units without anything valid may go already where the others do not suffice: all that replaces their
-    // pages is durable. Rather before than after half a checkpoint was written in vain.
+    // Units without valid pages may be freed already if the free ones do not suffice: all that replaces their
+    // pages is durable. Better now than after half a checkpoint was written for nothing.
     bool made_room = pool.free_units() <= units_of_checkpoint();
     if (made_room) pool.durable(groups.current);
     no_room_below = !reserve_checkpoint();
@@ -59,7 +59,7 @@ Result<void> Shard::Impl::write_one_recovered() {
     }
     if (no_room_below) return no_room_for_recovered();
     if (journal_pages_left() <= checkpoint.pages_needed()) {
-        // A drive that cannot be mounted is worse than a doubt that a cut in this checkpoint forgets.
+        // A drive that cannot be mounted is worse than a cut during this checkpoint that loses a doubt.
         pool.release_held(groups.current);
         pool.durable(groups.current);
     }

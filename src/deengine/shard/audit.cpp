@@ -1,5 +1,5 @@
-// audit.cpp: whether a shard's tables agree with each other and with what lies on flash. Slow and whole: for
-// simulation and tests, never on a path.
+// audit.cpp: whether a shard's tables agree with each other and with flash. Slow: for simulation and tests,
+// never on the I/O path.
 //
 // What must hold between two commands (shard_impl.hpp, unit_pool.hpp, tombstones.hpp): each mapped page's
 // record names its key and its unit's serial; each page is mapped once; units count what is mapped in them;
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kFindingsMax = 16;
 
-/// Collects, up to a bound.
+/// Collects findings up to kFindingsMax.
 class Findings {
   public:
     template <class... Args>
@@ -26,7 +26,7 @@ class Findings {
     std::vector<std::string> list_;
 };
 
-/// The record of a mapped page against the map's word. A record that cannot be read says nothing.
+/// Compares the record of a mapped page with the map. A record that cannot be read is no finding.
 void audit_page(const Shard::Impl& shard, BlockKey key, PageNumber page, Findings& findings) {
     const std::uint32_t unit = shard.pool.unit_of(page);
     const UnitInfo& info = shard.pool.info(unit);
@@ -68,7 +68,7 @@ void audit_tombstones(const Shard::Impl& shard, Findings& findings) {
     });
 }
 
-/// A doubt that is settled is gone.
+/// A doubt that is settled must be gone.
 void audit_doubts(const Shard::Impl& shard, Findings& findings) {
     shard.doubts.for_each([&](BlockKey key, const WriteOrder& order) {
         WriteOrder present = shard.tombstones.find(key).value_or(WriteOrder{});

@@ -1,13 +1,14 @@
-// collector.cpp: garbage collection: which unit is emptied next, what of it is copied, and who pays.
+// collector.cpp: garbage collection: choice of the victim unit, copies of its valid pages, and their pace.
 //
-// Greedy: the sealed data unit with fewest valid pages, but first those that fail (retiring) and those whose
-// reads need correction. A page is valid if the map names it. Each user page pays for as many copies as make
-// the victim's room appear when it is needed, so that no write waits for a whole unit; an idle shard works
-// ahead a little. What cannot be read any more becomes a lost page: its reads fail, its order counts.
+// Greedy: the sealed data unit with fewest valid pages; units that failed (retiring) and units whose reads
+// need correction come first. A page is valid if the map names it. Each page that a user writes causes enough
+// copies to free the victim by the time its room is needed, so that no write waits for a whole unit; an idle
+// shard collects a little ahead. A page that cannot be read becomes a lost page: its reads fail, its order
+// counts.
 // Invariants
 //   * the map names the copy before the original is given up;
-//   * a victim is erased only after the group of its last copy is durable (UnitPool); where a copy is of
-//   damaged contents, which look torn, not before two groups more (hold_units_back()).
+//   * a victim is erased only after the group of its last copy is durable (UnitPool); where a copy has
+//   damaged contents, which look torn, two groups later (hold_units_back()).
 #include "deengine/shard/shard_impl.hpp"
 
 #include <algorithm>
@@ -58,7 +59,7 @@ bool Shard::Impl::choose_victim() {
 
 std::uint32_t Shard::Impl::collect(std::uint32_t pages) {
     std::uint32_t moved = 0;
-    std::uint32_t barren = 0;  // victims looked through without anything gained: then there are no others
+    std::uint32_t barren = 0;  // victims in a row with no page to move: there are no others
     while (moved < pages) {
         if (!has_victim()) {
             if (barren++ == 2 || !choose_victim()) break;
@@ -85,14 +86,14 @@ Shard::Impl::Copied Shard::Impl::copy_page(PageNumber from) {
         if (!entry || entry->page != from) return Copied::kDead;
         return copy_as(key, from, oob, true);
     }
-    // Rare: whose page it is, only the map knows.
+    // Rare: the record cannot be read; only the map knows the page's block.
     const auto key = key_of_page(from);
     if (!key) return Copied::kDead;
     ++counters.media_errors;
     return copy_as(*key, from, lost_order(*key), false);
 }
 
-/// The page `from` of `key` is programmed again with this record: its data, or what stands for a lost block.
+/// Programs page `from` of `key` again with this record: its data, or a lost page.
 Shard::Impl::Copied Shard::Impl::copy_as(BlockKey key, PageNumber from, PageOob oob, bool readable) {
     const std::byte* lost = zeroes.data();
     for (std::uint32_t attempt = 0; attempt < kProgramAttempts; ++attempt) {
@@ -134,7 +135,7 @@ Shard::Impl::Copied Shard::Impl::copy_as(BlockKey key, PageNumber from, PageOob 
     return Copied::kNoRoom;
 }
 
-/// The record of a block whose order nobody can read: at most what was seen in its volume.
+/// The record of a block whose order cannot be read: bounded by the highest order seen in its volume.
 PageOob Shard::Impl::lost_order(BlockKey key) const {
     PageOob oob{};
     oob.vid = key_volume(key);
@@ -179,7 +180,7 @@ void Shard::Impl::collect_idle(std::uint32_t pages) {
     (void)collect(pages);
 }
 
-/// Ends: each turn erases a unit's worth of dead pages, or gives up.
+/// Terminates: each turn frees a unit's worth of dead pages, or gives up.
 bool Shard::Impl::make_room(Stream stream) {
     for (std::uint32_t turn = 0; turn < 4 * range.units; ++turn) {
         if (pool.has_page(stream)) return true;
@@ -194,9 +195,9 @@ bool Shard::Impl::make_room(Stream stream) {
     return pool.has_page(stream);
 }
 
-/// A cut leaves units of the last groups half used, and those that were emptied into them as they were. So
-/// each may cost some of the few units that the collector begins with, and without one a drive that is full
-/// of half used units never has room again.
+/// A power cut leaves units half used that were open in the last groups, and does not free units that were
+/// emptied into them. So each cut may cost one of the collector's few free units, and without any a drive
+/// full of half used units never has room again.
 void Shard::Impl::make_up_for_cut() {
     for (std::uint32_t turn = 0; turn < 4 * range.units && !broken; ++turn) {
         if (pool.free_units() > pool.left_for_others(Stream::kUser) + room.margin) break;

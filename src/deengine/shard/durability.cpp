@@ -1,9 +1,10 @@
 // durability.cpp: groups of programs, the syncs that make them durable, and the answers that wait for that.
-// shard_impl.hpp says what always holds.
+// Invariants: shard_impl.hpp.
 //
+// A group is all that is programmed between two syncs to stable media.
 // In power mode every change waits for its group. In process mode a change waits only until a kill cannot
-// take it: for the journal's open page and, where the flash itself forgets in a kill, for a sync of that
-// strength; FLUSH and FUA wait for the group. Group numbers rise with syncs to stable media alone.
+// lose it: for the journal's open page and, where the flash loses data in a kill, for a sync of that level;
+// FLUSH and FUA wait for the group. Only syncs to stable media raise the group number.
 #include "deengine/shard/shard_impl.hpp"
 
 #include <algorithm>
@@ -13,15 +14,15 @@ namespace {
 
 using nvme::Status;
 
-/// What was programmed reaches stable media after so long although nobody asks: the last two groups are what
-/// recovery may take for torn, so they should be young.
+/// Programmed pages reach stable media after at most this time, even if no command waits: recovery may take
+/// the last two groups for torn, so they should be young.
 constexpr std::uint64_t kGroupNsMax = 1'000'000'000;
-constexpr std::uint64_t kPagesBesideCheckpoints = 8;  ///< that a sync, a floor or a bad unit may want
+constexpr std::uint64_t kPagesBesideCheckpoints = 8;  ///< for records of a sync, a floor or a bad unit
 constexpr int kFlushAttempts = 8;                     ///< system units that may fail under one flush
 
 }  // namespace
 
-/// What the answer speaks of may be older than the current group: waiting for what is pending is enough.
+/// What the answer reports may be older than the current group: waiting for pending work is enough.
 void Shard::Impl::answer_when(Wait wait, std::uint64_t tag) {
     if (broken && wait != Wait::kNone) return answer(tag, Status::kWriteFault);
     if (wait == Wait::kMode && !options.volatile_cache) wait = Wait::kPower;
@@ -68,8 +69,8 @@ bool Shard::Impl::journal_takes(std::uint32_t records) {
     return journal_pages_left() >= pages && pool.reserve(pages);
 }
 
-/// Two, for the first one keeps the log since the one before it. A log that has grown by what is due leaves
-/// more: beside each of the two it may grow by as much again.
+/// Pages must be left for two checkpoints, because the first keeps the log since the one before it. If the
+/// log is so long that a checkpoint is due, more: it may grow by as much again beside each of the two.
 bool Shard::Impl::log_is_crowded() const {
     if (journal_pages_left() < 2 * checkpoint.pages_needed() + kPagesBesideCheckpoints) return true;
     const std::uint64_t due = room.log_pages_between_checkpoints;
@@ -78,8 +79,8 @@ bool Shard::Impl::log_is_crowded() const {
     return pool.free_units() < pool.left_for_others(Stream::kCollector) + beside;
 }
 
-/// A unit that failed is remembered at once, so that no later process tries it again, and what the failed
-/// program left never looks like a page that rotted.
+/// Records a failed unit at once, so that no later process tries it again, and the page of the failed program
+/// never looks like one that rotted.
 void Shard::Impl::record_bad_units() {
     if (pool.has_newly_bad() || !bad_to_log.empty()) (void)flush_journal();
 }
@@ -116,7 +117,7 @@ bool Shard::Impl::flush_journal() {
         log_bad_units();
         log_purges();
         if (!journal.flush(groups.current)) break;
-        // A unit that failed under the flush has left a record of its own to be written.
+        // A unit that failed during the flush needs a record, too.
         for (const std::uint32_t unit : pool.take_newly_bad()) bad_to_log.push_back(unit);
         if (bad_to_log.empty()) break;
     }
@@ -124,8 +125,8 @@ bool Shard::Impl::flush_journal() {
     return !journal.dirty() && bad_to_log.empty();
 }
 
-/// A unit that is closed before it is full must not look, after a kill, as if its last pages were missing:
-/// the journal says so before it speaks of another unit. A journal that cannot say it leaves the unit open.
+/// After a kill, a unit that was closed before it was full must not look as if its last pages were lost: the
+/// journal records that before it names another open unit. If the journal cannot, the unit stays open.
 bool Shard::Impl::exchange_open_unit(Stream stream) {
     const std::uint32_t unit = pool.open_unit(stream);
     if (unit != kNoUnit && pool.info(unit).next != 0) {
@@ -150,14 +151,14 @@ bool Shard::Impl::group_is_old() const {
     return is_dirty() && clock_ns > group_began_ns + kGroupNsMax;
 }
 
-/// Pages of the last two groups may be taken for torn. So an idle shard programs one page two groups behind
-/// the last one that it made durable: whatever happens later, those are known to have been durable.
+/// Recovery may take pages of the last two groups for torn. So an idle shard programs one page two groups
+/// behind its last durable one: the page proves that the earlier groups were durable.
 bool Shard::Impl::wants_stamp() const {
     return unstamped && !syncing && !is_dirty() && !checkpoint.active() &&
            clock_ns > group_began_ns + kGroupNsMax && pool.has_page(Stream::kSystem) && !log_is_crowded();
 }
 
-/// The group in between stays empty; to units held back an empty group counts for nothing.
+/// The group in between stays empty, and empty groups do not count for units held back.
 void Shard::Impl::stamp() {
     if (held) ++held->until;
     ++groups.current;
@@ -166,13 +167,13 @@ void Shard::Impl::stamp() {
     (void)log(record);
 }
 
-/// Emptied units are wanted before a write has to wait for them.
+/// Emptied units should become free before a write has to wait for them.
 bool Shard::Impl::wants_units_back() const {
     return pool.emptied_units() != 0 &&
            pool.free_units() <= pool.left_for_others(Stream::kUser) + room.margin;
 }
 
-/// An empty one makes nothing older.
+/// An empty group does not count for units held back.
 void Shard::Impl::end_group() {
     if (held && !programmed_in_group) ++held->until;
     sync_group = groups.current++;
@@ -180,7 +181,7 @@ void Shard::Impl::end_group() {
     group_began_ns = clock_ns;
 }
 
-/// A damaged page was copied in this group.
+/// Call after copying a damaged page in this group.
 void Shard::Impl::hold_units_back(const PageOob& damaged) {
     if (options.mutation == Mutation::kDamagedCopyNotHeld) [[unlikely]]
         return;
@@ -188,8 +189,8 @@ void Shard::Impl::hold_units_back(const PageOob& damaged) {
     held = HeldUnits{from, groups.current + 2, damaged.vid, damaged.epoch};
 }
 
-/// A group that would end empty gets a page, so that units held back come free: a floor that says nothing
-/// new. Without a page for it they could not: then the drive goes on without.
+/// Gives a group that would end empty a page, a floor record that changes nothing, so that units held back
+/// become free. Without a page for it they never could: then the hold is dropped.
 void Shard::Impl::log_for_held_units() {
     if (!held || is_dirty()) return;
     LogRecord record{};
@@ -210,7 +211,8 @@ void Shard::Impl::begin_sync() {
     if (stamps) stamp();
     if (!wait_power.empty() || wants_units_back()) log_for_held_units();
     if (!flush_journal()) {
-        // No page for the journal: nothing that waits can be made certain now, and nothing waits for ever.
+        // No page for the journal: waiting answers fail, because nothing can become durable now and none may
+        // wait for ever.
         make_ready(wait_power, Status::kCapacityExceeded);
         make_ready(wait_kill, Status::kCapacityExceeded);
         return;
@@ -263,7 +265,7 @@ void Shard::Impl::make_ready_up_to(std::uint32_t group) {
     wait_power.erase(wait_power.begin(), end);
 }
 
-/// The sink may submit more, which may make more ready: that is for the next time.
+/// The sink may submit commands, which may add to `ready`: these are given next time.
 std::uint32_t Shard::Impl::give_answers() {
     if (ready.empty()) return 0;
     std::vector<Ready> giving;

@@ -1,21 +1,20 @@
-// floors.cpp: which sequences of a volume are resolved, and what the shard forgets because of it. ARRAY.md,
+// floors.cpp: which sequences of a volume are resolved, and which tombstones are dropped for that. ARRAY.md,
 // rule 8.
 //
-// A tombstone says two things: that an older write of its blocks, which may still come, is superseded; and
-// that older pages of them, which a recovery may still find, do not count. The first ends with the floor: no
+// A tombstone says two things: an older write of its blocks, which may still arrive, is superseded; and older
+// pages of these blocks, which a recovery may still find, do not count. The first ends with the floor: no
 // sequence up to it is accepted any more. The second does not need the table:
-//   * a recovery maps no page that was programmed before the checkpoint which it begins at, unless that
+//   * a recovery maps a page that was programmed before the checkpoint which it begins at only if that
 //   checkpoint maps it, and no checkpoint maps what was trimmed before it;
-//   * every page that it does look at is younger, so was the trim, and the journal holds the trim's record
-//   from that checkpoint on.
-// So what a floor passes is dropped at once. Invariants
-//   * before a tombstone is dropped for a floor, the floor's record stands in the journal, in front of
-//   everything later: a checkpoint that lacks the tombstone holds the floor, and a recovery that begins at
-//   one that has it finds the record or still has the tombstone;
-//   * a change whose sequence is the one above the floor is never refused for want of room here: nothing
-//   older than it can come, so its trim needs no tombstone, and what it finds above it are tombstones of
-//   resolved sequences. A writer whose floor moves therefore comes to an end with all that it does, however
-//   small the table.
+//   * every other page that it reads is younger than the checkpoint; so a trim of that page is younger, too,
+//   and the journal holds the trim's record from that checkpoint on.
+// So tombstones at or below a floor are dropped at once. Invariants
+//   * before a tombstone is dropped for a floor, the journal holds the floor's record, ahead of everything
+//   later: a checkpoint that lacks the tombstone holds the floor, and a recovery that begins at a checkpoint
+//   with the tombstone finds the record or still has the tombstone;
+//   * a change with the sequence right above the floor is never refused for lack of room here: nothing older
+//   can arrive, so its trim needs no tombstone, and the tombstones over its blocks are of resolved sequences.
+//   A writer whose floor advances therefore completes all its changes, however small the table.
 #include "deengine/shard/shard_impl.hpp"
 
 #include <algorithm>
@@ -23,17 +22,17 @@
 namespace gnstor::deengine {
 
 void Shard::Impl::set_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
-    if (unsettled) return;  // each write tells it again
+    if (unsettled) return;  // each write carries the floor again
     const VolumeFloor* known = floors.find(volume);
     if (known != nullptr && (known->epoch > epoch || (known->epoch == epoch && known->logged >= floor)))
         return;
     floors.raise(volume, epoch, floor);
-    // A floor that a crash forgets only keeps tombstones longer: it is not waited for, and takes no page that
-    // a checkpoint (which holds it) may need.
+    // A floor that a crash forgets only keeps tombstones longer: its record is not waited for, and takes no
+    // page that a checkpoint (which holds the floor) may need.
     if (log_floor(*floors.find(volume))) (void)drop_resolved(volume, false);
 }
 
-/// Whether it stands in the journal.
+/// Whether the journal holds the record.
 bool Shard::Impl::log_floor(const VolumeFloor& floor) {
     LogRecord record{};
     record.type = LogType::kFloor;
@@ -45,8 +44,8 @@ bool Shard::Impl::log_floor(const VolumeFloor& floor) {
     return true;
 }
 
-/// What lies at or below the volume's floor; of older epochs too, if there is need: no write of theirs is
-/// accepted any more.
+/// Drops tombstones at or below the volume's floor; with `older_epochs` also those of older epochs, whose
+/// writes are no longer accepted.
 std::size_t Shard::Impl::drop_resolved(nvme::VolumeId volume, bool older_epochs) {
     const VolumeFloor* known = floors.find(volume);
     if (known == nullptr) return 0;
@@ -76,8 +75,8 @@ bool Shard::Impl::is_next(const ShardCommand& c) const {
     return known != nullptr && known->epoch == c.epoch && c.sequence == known->floor + 1;
 }
 
-/// What lies at or below a floor, or in an epoch that was closed, as the older kept checkpoint says, and was
-/// trimmed before that one began.
+/// Drops tombstones at or below a floor of the older kept checkpoint, or of an epoch closed by then, that
+/// were made before that checkpoint began.
 void Shard::Impl::drop_old_tombstones() {
     const std::uint64_t kept = checkpoint.spare();
     useless_checkpoint = 0;
@@ -90,7 +89,7 @@ void Shard::Impl::drop_old_tombstones() {
         if (f == by_volume.end() || f->volume != key_volume(t.first)) return false;
         return t.epoch < f->epoch || (t.epoch == f->epoch && t.sequence <= f->floor);
     });
-    // While checkpoints free nothing, a crowded table is no reason for the next one.
+    // A checkpoint that freed no tombstone: a crowded table does not start the next one.
     if (dropped == 0) useless_checkpoint = checkpoint.completed();
 }
 

@@ -1,5 +1,5 @@
-// greedy_curve.hpp: what greedy collection should cost, to hold the collector against: used by tests and
-// benchmarks.
+// greedy_curve.hpp: expected write amplification of greedy collection; tests and benchmarks compare the
+// collector with it.
 //
 // P. Desnoyers, "Analytic Modeling of SSD Write Performance", SYSTOR 2012. Pure.
 #pragma once

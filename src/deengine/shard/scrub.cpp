@@ -1,9 +1,8 @@
-// scrub.cpp: reads data at rest in the background, so that what rots is found while replicas are whole.
+// scrub.cpp: reads data at rest in the background, to find pages that rotted while replicas are intact.
 //
-// Round robin over the programmed pages of data units, as many a second as the options say; a page that the
-// map names and that fails is counted and its place remembered. A page whose record cannot be read may be one
-// that a cut tore: then the map names it nowhere. Nothing is moved but units that need correction too often
-// (collector.cpp).
+// Round robin over the programmed pages of data units, at the rate that the options give; a mapped page that
+// fails is counted and its place kept. A page whose record cannot be read may be torn: then the map does not
+// name it. Scrub moves no data, but has units rewritten that need correction too often (collector.cpp).
 #include "deengine/shard/shard_impl.hpp"
 
 #include <algorithm>
@@ -56,7 +55,7 @@ void Shard::Impl::scrub_page(PageNumber page) {
     if (known) {
         key = make_key(oob.vid, oob.vba);
     } else if (key = key_of_page(page); !key) {
-        // Torn, and nobody's. Remembered, for the search is long.
+        // Torn and unmapped. Remembered, because key_of_page() searches the whole map.
         if (nobodys.size() == kNobodysKept) nobodys.erase(nobodys.begin());
         nobodys.push_back(programmed);
         return;

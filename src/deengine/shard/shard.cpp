@@ -1,5 +1,4 @@
-// shard.cpp: a shard's commands and its poll: what is read, what is asked of the other parts and in which
-// order.
+// shard.cpp: a shard's commands, reads and purges, and its poll: background work and its order.
 #include "deengine/shard/shard.hpp"
 
 #include "deengine/shard/shard_impl.hpp"
@@ -13,10 +12,10 @@ namespace {
 
 using nvme::Status;
 
-constexpr std::uint32_t kPagesPerCheckpointPage = 4;  ///< programmed since the slice before
+constexpr std::uint32_t kPagesPerCheckpointPage = 4;  ///< pages programmed since the last slice
 constexpr std::uint32_t kIdlePagesPerPoll = 8;
 constexpr std::uint32_t kMapAhead = 12;                ///< how far a multi-block read looks ahead in the map
-constexpr std::uint32_t kPagesAhead = 8;               ///< and how many of its pages are asked for
+constexpr std::uint32_t kPagesAhead = 8;               ///< pages that it prefetches ahead
 constexpr std::uint32_t kMaxGroupDistance = 1u << 30;  ///< group numbers are compared modulo 2^32
 constexpr std::size_t kWaitersReserved = 4096;
 
@@ -75,7 +74,7 @@ void Shard::Impl::execute(const ShardCommand& c) {
             status = read(c);
             if (status == Status::kDoubtful) [[unlikely]]
                 return sink.on_complete(c.tag, status, c.blocks == 1 ? present_order(c) : 0);
-            // What was read is stable when a read with FUA is answered (NVM Command Set 1.0, 3.2.4).
+            // A read with FUA is answered when its data is stable (NVM Command Set 1.0, 3.2.4).
             if (!c.stable) return answer(c.tag, status);
             break;
         case ShardOp::kFlush:
@@ -123,7 +122,7 @@ Status Shard::Impl::read(const ShardCommand& c) {
     return Status::kSuccess;
 }
 
-/// Of a block in doubt the map names the older version: only who has asked all replicas for it gets that.
+/// The map names the older version of a block in doubt: only a reader that has asked all replicas gets it.
 Status Shard::Impl::check_doubts(const ShardCommand& c) {
     std::uint32_t in_doubt = 0;
     for (std::uint32_t i = 0; i < c.blocks; ++i)
@@ -133,8 +132,8 @@ Status Shard::Impl::check_doubts(const ShardCommand& c) {
     return c.accept_older ? Status::kSuccess : Status::kDoubtful;
 }
 
-/// Named so, or of no later epoch than what records were lost of. What cannot be read at all is no older
-/// version.
+/// Listed as in doubt, or of no later epoch than the volume's lost records. A page that cannot be read is not
+/// an older version: its read fails.
 bool Shard::Impl::is_in_doubt(BlockKey key) {
     if (doubts.contains(key)) return true;
     const nvme::Epoch* lost = doubts.lost_of(key_volume(key));
@@ -146,7 +145,7 @@ bool Shard::Impl::is_in_doubt(BlockKey key) {
     return known && oob.kind == PageKind::kData && oob.epoch <= *lost;
 }
 
-/// Of the version that a block has here now (nvme/vendor.hpp).
+/// Order of the block's present version (nvme/vendor.hpp); 0: none, or not known.
 std::uint64_t Shard::Impl::present_order(const ShardCommand& c) {
     const BlockKey key = make_key(c.volume, c.first);
     if (const auto entry = map.find(key)) {
@@ -158,7 +157,8 @@ std::uint64_t Shard::Impl::present_order(const ShardCommand& c) {
     return nvme::present_order(trimmed.epoch, trimmed.sequence);
 }
 
-/// Announces what the copy of a block will wait for: stores on devices read the pages of several together.
+/// Prefetches what the copy of a block waits for: stores on devices read the pages of several blocks
+/// together.
 void Shard::Impl::prefetch_page(BlockKey key, std::uint32_t first_sector) const {
     const auto entry = map.find(key);
     if (!entry) return;
@@ -177,19 +177,19 @@ Status Shard::Impl::read_block(BlockKey key, std::uint32_t first_sector, std::ui
     PageOob oob;
     std::uint32_t crcs[nvme::kSectorsPerBlock];
     const FlashStatus status = flash.read_page(entry->page, first_sector, sectors, to, crcs, oob);
-    // The record is the page's own word on whose block it is: a second fence behind the exact map.
+    // The record names the page's block: a second check, after the exact map.
     const bool good = has_data(status) && make_key(oob.vid, oob.vba) == key && oob.kind == PageKind::kData &&
                       std::memcmp(crcs, oob.sector_crc + first_sector, sectors * sizeof(crcs[0])) == 0;
     if (status == FlashStatus::kCorrected) [[unlikely]]
         note_corrected(entry->page);
     if (good) return Status::kSuccess;
     ++counters.media_errors;
-    std::memset(to, 0, std::size_t{sectors} * nvme::kSectorBytes);  // whatever was copied is nobody's to see
+    std::memset(to, 0, std::size_t{sectors} * nvme::kSectorBytes);  // do not expose what was copied
     return Status::kUnrecoveredReadError;
 }
 
-/// Answers come first and last: those that a sync begun earlier allows, and those of the sync that this
-/// batch begins, where flash is that fast.
+/// finish_sync() runs twice: for a sync begun earlier, and for the sync begun here, which fast flash
+/// completes at once.
 std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
     clock_ns = now_ns;
     if (unsettled) [[unlikely]]
@@ -211,7 +211,7 @@ std::uint32_t Shard::Impl::poll(std::uint64_t now_ns) {
     return give_answers();
 }
 
-/// The volume's record was removed before: every command for it is refused by now.
+/// The volume's record was removed before: commands for it are refused already.
 bool Shard::Impl::purge(nvme::VolumeId volume) {
     forget_volume(volume);
     return record_purge(volume);
@@ -230,10 +230,10 @@ void Shard::Impl::forget_volume(nvme::VolumeId volume) {
     refresh_gauges();
 }
 
-/// The record is for a later life of the VID, which must not meet this one's blocks in an older checkpoint.
+/// Keeps a later volume with this VID from finding this one's blocks in an older checkpoint.
 bool Shard::Impl::record_purge(nvme::VolumeId volume) {
     if (unsettled) {
-        // Each mount drops what is of no volume, and the checkpoint that is waited for takes the record.
+        // The next mount drops pages without a volume; the pending checkpoint will contain the record.
         const LogRecord record = purge_record(volume);
         checkpoint.add_records({&record, 1});
         return true;
@@ -243,8 +243,8 @@ bool Shard::Impl::record_purge(nvme::VolumeId volume) {
 }
 
 /// If the journal has no page, a sync of the flash alone frees the units that deletions emptied, because the
-/// deletions are durable in the firmware's state, and the journal opens one of them. A trim is durable by its
-/// record alone: while one waits in the journal, no unit is freed.
+/// deletions are durable in the firmware's state, and the journal opens one of them. Not while a trim waits
+/// in the journal: only its record makes it durable, so no unit may be freed before.
 bool Shard::Impl::record_purges() {
     purges_tried_ns = clock_ns;
     bool durable = sync_now() && purges_to_log.empty();
@@ -272,15 +272,16 @@ bool Shard::Impl::journal_starves_collector() const {
     return !pool.has_page(Stream::kCollector) && pool.emptied_units() == 0 && journal_holds_room();
 }
 
-/// Syncs for room program a page of the log each where a damaged page was copied (log_for_held_units()), and
-/// checkpoints go on with polls alone: a shard that is not polled for long has its free units in its journal.
+/// A shard that is not polled for long may have all its free units in the journal: each sync for room
+/// programs a log page if a damaged page was copied (log_for_held_units()), and only poll() advances
+/// checkpoints.
 bool Shard::Impl::journal_holds_room() const {
-    // So many units hold two checkpoints wherever in a unit the first one begins.
+    // Units of two checkpoints, wherever in a unit the first one begins.
     const std::uint64_t most = (2 * checkpoint.pages_needed() + 2 * (pages_per_unit - 1)) / pages_per_unit;
     return journal.units() > most;
 }
 
-/// Whether what lies below the flash has the room; where it had none, it is asked again after a second.
+/// Whether the medium below the flash has the room; after a refusal it is asked again a second later.
 bool Shard::Impl::has_room_for_checkpoint() {
     if (no_room_below && clock_ns < checkpoint_tried_ns + kRoomNs) return false;
     checkpoint_tried_ns = clock_ns;
@@ -288,11 +289,11 @@ bool Shard::Impl::has_room_for_checkpoint() {
     return !no_room_below;
 }
 
-/// A checkpoint begins, or goes on by a slice. The last free unit is left to the log.
+/// Begins a checkpoint, or writes its next slice. The last free unit is left to the log.
 void Shard::Impl::advance_checkpoint() {
     if (!checkpoint.active()) {
         if (!wants_checkpoint()) return;
-        // One that does not fit would take the last pages in vain.
+        // A checkpoint that does not fit would waste the last pages.
         const std::uint64_t needed = checkpoint.pages_needed();
         if (journal_pages_left() < needed) (void)make_room(Stream::kUser);
         if (journal_pages_left() < needed || !has_room_for_checkpoint() || !checkpoint.start()) return;
@@ -305,7 +306,7 @@ void Shard::Impl::advance_checkpoint() {
     if (pool.free_units() < 2 && !make_room(Stream::kUser) && !pool.has_page(Stream::kSystem)) return;
     const std::uint64_t before = checkpoint.completed();
     const std::uint64_t first_page = journal.next_number();
-    // In step with what is programmed meanwhile: all of that is young, and the next recovery's to read.
+    // Keeps pace with programs meanwhile: the next recovery must scan every page programmed since BEGIN.
     const std::uint64_t since = counters.pages_programmed - programmed_at_slice;
     const auto slice =
         options.checkpoint_pages_per_poll + static_cast<std::uint32_t>(since / kPagesPerCheckpointPage);
@@ -321,7 +322,7 @@ Result<void> Shard::Impl::close() {
     if (unsettled && !broken) return no_room_for_recovered();
     settle();
     const std::uint64_t begun = checkpoint.begun_last();
-    // A bound, not a deadline: each step programs pages, or a sync lets it go on.
+    // Bounded: each step programs pages, or waits for a sync.
     for (std::uint64_t i = 0; i < 4 * (room.checkpoint_pages + 64) && !broken; ++i) {
         if (!checkpoint.active() && checkpoint.completed() > begun) return {};
         if (!checkpoint.active() && !checkpoint.start()) break;

@@ -1,15 +1,14 @@
-// shard_impl.hpp: the parts of a shard and how they hang together; bodies in shard.cpp (commands, front),
-// shard_write.cpp (changes), floors.cpp, durability.cpp (groups, answers), collector.cpp, scrub.cpp and
-// recovery.cpp (mount).
+// shard_impl.hpp: the parts of a shard and its state; bodies in shard.cpp (commands, poll), shard_write.cpp
+// (changes), floors.cpp, durability.cpp (groups, answers), collector.cpp, scrub.cpp and recovery.cpp (mount).
 //
 // Invariants
 //   * a data page is valid in the pool exactly while the map names it: pool.valid_pages() == map.size();
 //   * a key is never both in the map and under a tombstone;
-//   * a group ends only after the journal's open page was programmed, and its number rises only where a sync
+//   * a group ends only after the journal's open page was programmed, and group numbers rise only when a sync
 //   of SyncLevel::kPower begins: if a page of group g + 2 exists, group g survives power loss, in every mode;
-//   * a unit is erased only after the group that emptied it is durable so, and if a damaged page was copied
-//   out of it, only when recovery would not take the copy for torn any more;
-//   * every answer that waits is given at the end of the next sync at the latest, good or bad.
+//   * a unit is erased only after the group that emptied it survives power loss, and if a damaged page was
+//   copied out of it, only when recovery would no longer take the copy for torn;
+//   * every waiting answer is given when the next sync ends, at the latest, whether it succeeded or not.
 // One owner thread.
 #pragma once
 
@@ -33,16 +32,16 @@
 namespace gnstor::deengine {
 
 struct Shard::Impl {
-    /// After a refusal, what lies below the flash is asked for room again after so long.
+    /// Time between requests for space in the medium below the flash, after a refusal.
     static constexpr std::uint64_t kRoomNs = 1'000'000'000;
 
-    /// Empty, as a new drive's. What flash holds comes through the members (recovery.cpp), then start().
+    /// An empty shard, as of a new drive. Recovery fills the members from flash (recovery.cpp), then start().
     Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptions& options_in,
          CompletionSink& sink_in);
 
     /// Ends a mount. Before it: map, tombstones, floors, journal and checkpoint restored; pool restored and
     /// started, with every mapped page validated; everything on flash made durable (SyncLevel::kPower).
-    /// Groups go on above `newest_group`, the highest one found.
+    /// Groups continue above `newest_group`, the highest one found.
     void start(std::uint32_t newest_group);
 
     // shard.cpp
@@ -63,7 +62,7 @@ struct Shard::Impl {
     Result<void> close();
     void answer(std::uint64_t tag, nvme::Status status);
     void refresh_gauges();
-    /// The most pages that may be valid: what the reserve, the journal and bad units leave.
+    /// Most pages that may be valid: all less reserve, journal and bad units.
     [[nodiscard]] std::uint64_t page_limit() const;
 
     // shard_write.cpp
@@ -71,9 +70,9 @@ struct Shard::Impl {
         kSuperseded,
         kReplace,       ///< the map names an older page
         kInsert,        ///< nothing is mapped; a slot is reserved
-        kInsertIfWins,  ///< the same over a tombstone of this very sequence: the content decides
-        kSameOrder,     ///< decided by the content, when it has been copied
-        kUnknownOrder   ///< the stored record cannot be read: the block is lost until the floor passes it
+        kInsertIfWins,  ///< the same over a tombstone of equal sequence: the content decides
+        kSameOrder,     ///< equal sequence: the content decides, once it is copied
+        kUnknownOrder   ///< the stored record cannot be read: lost until the floor passes its bound
     };
     struct PlannedBlock {
         Action action;
@@ -93,7 +92,7 @@ struct Shard::Impl {
     bool trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks, bool remembers);
     /// Programs the stream's next page, on another unit where one fails; makes room where none is free.
     nvme::Status program(Stream stream, const std::byte* data, PageOob& oob, PageNumber& page);
-    /// The map names `page` no longer.
+    /// The map no longer names `page`.
     void forget_page(PageNumber page);
     bool is_readable(PageNumber page, const PageOob& oob);
 
@@ -106,7 +105,7 @@ struct Shard::Impl {
         std::uint64_t tag;
         nvme::Status status;
     };
-    enum class Wait : std::uint8_t { kNone, kMode, kPower };  ///< kMode: what the drive promises of a write
+    enum class Wait : std::uint8_t { kNone, kMode, kPower };  ///< kMode: as the durability mode demands
     void answer_when(Wait wait, std::uint64_t tag);
     [[nodiscard]] bool needs_sync() const;
     [[nodiscard]] bool wants_units_back() const;
@@ -120,24 +119,24 @@ struct Shard::Impl {
     void free_emptied_units();
     void finish_sync();
     void end_sync(bool good);
-    /// Moves waiting answers to those that give_answers() gives.
+    /// Moves waiting answers to `ready`, for give_answers().
     void make_ready(std::vector<Waiter>& from, nvme::Status status);
     void make_ready_up_to(std::uint32_t group);
     std::uint32_t give_answers();
-    /// Syncs to stable media, waiting: for room, for a barrier. Gives no answer yet. False: it failed (then
-    /// no change is accepted any more), or the journal's open page has no room.
+    /// Syncs to stable media and waits: for room, or for a barrier. Gives no answer yet. False: the sync
+    /// failed (then no change is accepted any more), or the journal's open page has no room.
     bool sync_now();
     void settle();
     bool flush_journal();
     bool exchange_open_unit(Stream stream);
     bool log(const LogRecord& record);
-    /// What is left to the journal is what the next two checkpoints need: without those nothing of it ever
-    /// comes free again.
+    /// The journal has only the pages left that its next two checkpoints need: without these no journal page
+    /// would ever become free again.
     [[nodiscard]] bool log_is_crowded() const;
     /// Pages that the journal could program now.
     [[nodiscard]] std::uint64_t journal_pages_left() const;
-    /// Whether the journal has pages, with room below, for so many records more. Asked before anything is
-    /// changed that only those records make durable.
+    /// Whether the journal has pages, with room in the medium below, for so many more records. Checked before
+    /// any change that only these records make durable.
     [[nodiscard]] bool journal_takes(std::uint32_t records);
     void record_bad_units();
     void log_bad_units();
@@ -148,7 +147,7 @@ struct Shard::Impl {
     [[nodiscard]] bool is_dirty() const { return programmed_in_group || journal.dirty(); }
 
     // collector.cpp
-    /// Copies up to `pages` valid pages of the victim; returns how many it moved or found dead by then.
+    /// Copies up to `pages` valid pages of the victim; returns how many it moved.
     std::uint32_t collect(std::uint32_t pages);
     [[nodiscard]] bool has_victim() const;
     bool choose_victim();
@@ -164,27 +163,28 @@ struct Shard::Impl {
         const std::uint32_t reserve = pool.left_for_others(Stream::kUser);
         return units > reserve ? units - reserve : 0;
     }
-    /// Frees units until `stream` may open one; false: there is nothing left to collect.
+    /// Frees units until `stream` may open one; false: nothing is left to collect, or a sync failed.
     bool make_room(Stream stream);
-    /// Once after a mount: the collector has a few units again before users get one.
+    /// Once after a mount: frees a few units for the collector before users may open one.
     void make_up_for_cut();
     [[nodiscard]] std::optional<BlockKey> key_of_page(PageNumber page) const;
     void note_corrected(PageNumber page);
 
-    // floors.cpp: floors, and the tombstones that they end
+    // floors.cpp: floors, and the tombstones that they make obsolete
     bool log_floor(const VolumeFloor& floor);
     std::size_t drop_resolved(nvme::VolumeId volume, bool older_epochs);
     void drop_all_resolved();
-    /// For a change of the volume whose tombstones may need so many intervals more; drops what it may first.
+    /// Whether the table takes so many more intervals of the volume; drops resolved tombstones if it must.
     [[nodiscard]] bool tombstone_room(nvme::VolumeId volume, std::size_t intervals);
-    /// Whether nothing older of its volume can come any more: every sequence below is resolved.
+    /// Whether every sequence below the command's is resolved, so that no older write of its volume can
+    /// arrive.
     [[nodiscard]] bool is_next(const ShardCommand& c) const;
     void drop_old_tombstones();
 
     // checkpoints (shard.cpp)
     [[nodiscard]] bool wants_checkpoint() const;
-    /// The collector has no unit to begin with, and the journal holds more than two checkpoints need: two new
-    /// ones give it back.
+    /// The collector has no unit to open, and the journal holds more than two checkpoints need: two new
+    /// checkpoints free the surplus.
     [[nodiscard]] bool journal_starves_collector() const;
     [[nodiscard]] bool journal_holds_room() const;
     [[nodiscard]] bool has_room_for_checkpoint();
@@ -192,13 +192,13 @@ struct Shard::Impl {
 
     // recovery_settle.cpp
     [[nodiscard]] std::uint64_t units_of_checkpoint() const;
-    /// Writes the checkpoint that ends a recovery, in the newest group that it found. kNoSpace: there is no
-    /// page for it (`no_room_below` says whether the flash or what lies below has none).
+    /// Writes the checkpoint that ends a recovery, in the newest group found. kNoSpace: there is no page for
+    /// it (`no_room_below`: because the medium below is full).
     Result<void> write_recovered();
     Result<void> write_one_recovered();
     [[nodiscard]] bool reserve_checkpoint();
     [[nodiscard]] Error no_room_for_recovered() const;
-    /// Tries again, at most once a second, and starts the shard then. Returns 1 when it did.
+    /// Tries again, at most once a second; starts the shard on success. Returns 1 when it did.
     std::uint32_t settle_recovery();
 
     // scrub.cpp
@@ -222,32 +222,32 @@ struct Shard::Impl {
     GroupClock groups;  ///< durable: survives power loss
     EngineCounters counters{};
 
-    bool unsettled = false;      ///< no checkpoint holds what was recovered: recovery_settle.cpp
-    bool no_room_below = false;  ///< what lies below the flash had no room for the latest checkpoint
+    bool unsettled = false;      ///< no checkpoint holds what was recovered yet: recovery_settle.cpp
+    bool no_room_below = false;  ///< the medium below the flash had no room for the latest checkpoint
     std::uint64_t settle_tried_ns = 0;
-    std::uint64_t checkpoint_tried_ns = 0;  ///< when no_room_below was found last
+    std::uint64_t checkpoint_tried_ns = 0;  ///< when the medium below was last asked for room
 
     // Durability.
     std::uint64_t clock_ns = 0;        ///< of the last poll
-    std::uint64_t group_began_ns = 0;  ///< when the group's first page was programmed, nearly
+    std::uint64_t group_began_ns = 0;  ///< last poll before the group's first page was programmed
     bool programmed_in_group = false;  ///< a page was programmed in the current group
     bool unstamped = false;            ///< a page was programmed since the last stamp of an idle shard
-    bool killable = false;             ///< a page was programmed that a kill loses until a sync
+    bool killable = false;             ///< a kill before the next sync would lose a programmed page
     bool syncing = false;              ///< a sync is in flight
     SyncLevel sync_level = SyncLevel::kPower;
-    std::uint32_t sync_group = 0;      ///< that it makes durable, if it is of level kPower
+    std::uint32_t sync_group = 0;      ///< group that it makes durable (level kPower)
     bool broken = false;               ///< a sync failed: reads go on, changes are refused
     std::vector<Waiter> wait_power;    ///< in order of groups
-    std::vector<Waiter> wait_kill;     ///< since the last sync began
+    std::vector<Waiter> wait_kill;     ///< not covered by the sync in flight
     std::vector<Waiter> syncing_kill;  ///< answered when the sync in flight has ended
-    std::vector<Ready> ready;          ///< answered at the next opportunity
+    std::vector<Ready> ready;          ///< given by the next give_answers()
     std::vector<std::uint32_t> bad_to_log;
-    std::set<nvme::VolumeId> purges_to_log;  ///< deleted; the journal had no page for the record
+    std::set<nvme::VolumeId> purges_to_log;  ///< deleted volumes; the journal had no page for the record
     std::uint64_t purges_tried_ns = 0;
-    /// A page whose contents do not match its record was copied as it is: in the last two groups recovery
-    /// takes such a copy for torn and wants the page that it was made from.
+    /// A damaged page was copied: its contents do not match its record. In the last two groups recovery takes
+    /// such a copy for torn and needs the page that it was made from.
     struct HeldUnits {
-        std::uint32_t from;   ///< group: what was emptied in it or later is not erased ..
+        std::uint32_t from;   ///< units emptied in this group or later are not erased ..
         std::uint32_t until;  ///< .. before this group is durable and holds a page
         nvme::VolumeId volume;
         nvme::Epoch epoch;
@@ -257,12 +257,12 @@ struct Shard::Impl {
     // Collection.
     std::uint32_t victim = kNoUnit;
     std::uint32_t victim_serial = 0;
-    std::uint32_t victim_next = 0;        ///< its page that is looked at next
-    std::uint32_t copy_rate = 0;          ///< pages to copy for a user page, in sixteenths
-    std::uint32_t copy_debt = 0;          ///< not copied yet, in sixteenths
+    std::uint32_t victim_next = 0;        ///< its next page to look at
+    std::uint32_t copy_rate = 0;          ///< pages to copy for each user page, in sixteenths
+    std::uint32_t copy_debt = 0;          ///< copies still to be made, in sixteenths
     bool cut_made_up = false;             ///< make_up_for_cut() was done since the mount
     std::vector<std::uint8_t> corrected;  ///< by unit of the range: reads that needed correction
-    std::vector<std::uint32_t> rewrite;   ///< units to be moved because of that
+    std::vector<std::uint32_t> rewrite;   ///< units to be moved because of `corrected`
 
     // Checkpoints.
     std::uint64_t programmed_at_slice = 0;  ///< counters.pages_programmed when the last slice ended
@@ -274,18 +274,18 @@ struct Shard::Impl {
 
     // Scrub.
     std::uint64_t scrub_last_ns = 0;
-    std::uint64_t scrub_credit = 0;  ///< nanoseconds of pages
+    std::uint64_t scrub_credit = 0;  ///< 1e9 allow one page
     PageNumber scrub_next = 0;
     std::vector<BadPlace> bad_places;
-    /// Pages (and their unit's serial) without a readable record that the map names nowhere.
+    /// Unmapped pages without a readable record, and their unit's serial.
     std::vector<std::pair<PageNumber, std::uint32_t>> nobodys;
 
     std::vector<PlannedBlock> planned;
     bool superseded_whole = false;  ///< the last write changed nothing
     std::uint32_t commands_since_poll = 0;
-    std::vector<std::byte> scratch;       ///< one page: payloads whose content decides
+    std::vector<std::byte> scratch;       ///< one page: payloads whose content decides the order
     std::vector<std::byte> read_scratch;  ///< one page: what is read to be checked
-    std::vector<std::byte> zeroes;        ///< one page: of lost blocks
+    std::vector<std::byte> zeroes;        ///< one page: contents of lost blocks
 };
 
 }  // namespace gnstor::deengine

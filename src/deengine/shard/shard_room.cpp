@@ -1,4 +1,4 @@
-// shard_room.cpp: the sums behind shard_room.hpp.
+// shard_room.cpp: the arithmetic of shard_room.hpp.
 #include "deengine/shard/shard_room.hpp"
 
 #include "deengine/log/checkpoint.hpp"
@@ -9,8 +9,8 @@ namespace gnstor::deengine {
 namespace {
 
 constexpr std::uint64_t kMinTombstones = 256;
-constexpr std::uint32_t kBytesPerRecord = 32;  ///< at most, of a unit, a tombstone or a floor in a checkpoint
-constexpr std::uint32_t kUnitsBegun = 2;       ///< of users and collector: not full yet
+constexpr std::uint32_t kBytesPerRecord = 32;  ///< at most, of a unit, tombstone or floor in a checkpoint
+constexpr std::uint32_t kUnitsBegun = 2;       ///< open units of users and collector
 
 std::uint64_t parts(std::uint64_t items, std::uint32_t bytes_each) {
     return items / (kJournalPayload / bytes_each) + 1;
@@ -78,7 +78,7 @@ std::uint32_t units_for_blocks(std::uint64_t blocks, std::uint32_t pages_per_uni
                                const EngineOptions& options) {
     const std::uint64_t pages = with_over_provisioning(blocks, options);
     auto units = static_cast<std::uint32_t>((pages + pages_per_unit - 1) / pages_per_unit);
-    // Over-provisioning is the collector's room: what journal and reserve keep comes on top of it.
+    // Over-provisioning is the collector's room; journal and reserve come on top of it.
     while (data_pages({units, pages_per_unit}, shards, options) < pages) units += shards;
     return units;
 }

@@ -1,5 +1,5 @@
 // shard_room.hpp: how a shard divides its units between data, journal and reserve, and how often it begins a
-// checkpoint. Pure; from geometry and options alone, so that what is promised does not change with wear.
+// checkpoint. Pure; from geometry and options only, so that the capacity does not change with wear.
 #pragma once
 
 #include "deengine/engine.hpp"
@@ -13,20 +13,20 @@ namespace gnstor::deengine {
 std::uint32_t map_buckets(std::uint64_t pages, const EngineOptions& options);
 
 struct ShardRoom {
-    std::size_t tombstones;          ///< intervals remembered at most
-    std::uint64_t checkpoint_pages;  ///< of the longest checkpoint, nearly
-    std::uint64_t fixed_pages;       ///< of them, those that do not depend on tombstones
+    std::size_t tombstones;          ///< most intervals kept
+    std::uint64_t checkpoint_pages;  ///< of the longest checkpoint, approximately
+    std::uint64_t fixed_pages;       ///< of checkpoint_pages, those that do not depend on tombstones
     std::uint64_t log_pages_between_checkpoints;
     std::uint32_t units_between_checkpoints;
-    std::uint32_t units_kept;  ///< not for data: reserve, units begun, journal, a few that will go bad
-    std::uint32_t margin;      ///< units beyond the reserve below which each user page pays for copies
-    std::uint32_t ahead;       ///< units beyond these up to which an idle shard collects
+    std::uint32_t units_kept;  ///< not for data: reserve, open units, journal, an allowance for bad units
+    std::uint32_t margin;      ///< with fewer units beyond the reserve, each user page causes copies
+    std::uint32_t ahead;       ///< units beyond these that an idle shard tries to keep free
 
     static ShardRoom of(std::uint32_t units, std::uint32_t pages_per_unit, const EngineOptions& options);
-    /// Free units that are the journal's: for a checkpoint, and for the one of a recovery if that is cut.
+    /// Free units reserved for the journal: for one checkpoint, and for another if a cut interrupts recovery.
     [[nodiscard]] std::uint32_t system_reserve(std::size_t tombstones_now,
                                                std::uint32_t pages_per_unit) const;
-    /// Pages that may hold blocks at once, with no bad unit.
+    /// Pages usable for blocks, with no bad unit.
     [[nodiscard]] std::uint64_t data_pages(std::uint32_t units, std::uint32_t pages_per_unit) const {
         return units > units_kept ? std::uint64_t{units - units_kept} * pages_per_unit : 0;
     }
@@ -42,10 +42,10 @@ constexpr UnitSlice units_of_shard(std::uint32_t units, std::uint32_t index, std
     return {first, static_cast<std::uint32_t>((std::uint64_t{index} + 1) * units / count) - first};
 }
 
-/// Blocks that a drive of this geometry promises its users: over-provisioning, reserve and journals aside.
+/// Blocks that a drive of this geometry offers: all less over-provisioning, reserve and journals.
 std::uint64_t promised_blocks(const FlashGeometry& geometry, std::uint32_t shards,
                               const EngineOptions& options);
-/// The least number of units whose promise is `blocks` and whose collector has its over-provisioning.
+/// The least number of units that offers `blocks` and gives the collector its over-provisioning.
 std::uint32_t units_for_blocks(std::uint64_t blocks, std::uint32_t pages_per_unit, std::uint32_t shards,
                                const EngineOptions& options);
 

@@ -1,8 +1,7 @@
-// shard_write.cpp: changes: which version is newer, room for all of them before the first is done, and then
-// page after page. ARRAY.md, rules 7, 8 and 13.
+// shard_write.cpp: writes, zeroes and trims: compares orders and reserves room for the whole command, then
+// changes page after page. ARRAY.md, rules 7, 8 and 13.
 //
-// The collector may run whenever a page is asked for: what was planned holds by key and ticket, never by
-// page.
+// The collector may run whenever a page is needed: a plan stays valid by key and ticket, never by page.
 #include "deengine/shard/shard_impl.hpp"
 
 #include <cassert>
@@ -20,7 +19,8 @@ void sector_crcs(const std::byte* data, std::uint32_t (&crcs)[nvme::kSectorsPerB
 
 }  // namespace
 
-/// Floors again, behind the front: a shard may know a newer one (its log outlives the front's memory).
+/// Checks the floor again: the shard may know a newer one than the front (its log outlives the front's
+/// memory).
 Status Shard::Impl::check_order(const ShardCommand& c) {
     if (broken) return Status::kWriteFault;
     VolumeFloor& entry = floors.at(c.volume, c.volume_epoch);
@@ -31,9 +31,9 @@ Status Shard::Impl::check_order(const ShardCommand& c) {
     return Status::kSuccess;
 }
 
-/// What can be known before is refused by plan_write(), and leaves no trace. After it a page may not be had:
-/// flash fails, or the collector would need what the journal holds. Then blocks before that one are written,
-/// as by any command that failed: its sender sends it again, or its outcome is not known.
+/// plan_write() refuses what it can foresee, without any effect. Later a page may still be missing: flash
+/// fails, or the collector would need what the journal holds. Blocks before it are then written, as with any
+/// failed command: its sender sends it again, or the outcome is not known.
 Status Shard::Impl::write(const ShardCommand& c) {
     superseded_whole = true;
     if (const Status s = check_order(c); !ok(s)) return s;
@@ -107,8 +107,8 @@ Shard::Impl::Action Shard::Impl::compare_with_stored(PageNumber page, const Shar
     return Action::kSameOrder;
 }
 
-/// One sequence twice: a duplicate, a buffer that changed, or the repair of a page that rotted. Only here the
-/// contents decide; they are copied first, for their sender may still change them.
+/// The same sequence twice: a duplicate, a buffer that changed, or the repair of a page that rotted. Only
+/// here the contents decide; they are copied first, because the sender may still change them.
 bool Shard::Impl::same_order_wins(const ShardCommand& c, std::uint32_t i) {
     const BlockKey key = make_key(c.volume, c.first + i);
     std::memcpy(scratch.data(), c.data + std::size_t{i} * nvme::kBlockBytes, nvme::kBlockBytes);
@@ -170,7 +170,7 @@ Status Shard::Impl::write_block(const ShardCommand& c, std::uint32_t i) {
 
 void Shard::Impl::forget_page(PageNumber page) {
     if (options.mutation == Mutation::kCollectorForgetsMap) [[unlikely]] {
-        // The broken collector has given this page up already, and what lies there now is another's.
+        // The mutated collector has freed this page already, and another block may be there now.
         if (pool.info(pool.unit_of(page)).valid == 0 || pool.info(pool.unit_of(page)).system) return;
     }
     pool.invalidate(page, groups.current);
@@ -178,13 +178,13 @@ void Shard::Impl::forget_page(PageNumber page) {
         pool.durable(groups.current);
 }
 
-/// The stored record cannot be read: a page says from now on that an unknown order, at most what was seen in
-/// this volume, is lost here. The write in hand is refused: it may be the older one.
+/// The stored record cannot be read: programs a page that marks the block as lost, with the highest order
+/// seen in this volume as its bound. The present write is refused: it may be the older version.
 Status Shard::Impl::lose_block(BlockKey key, PageNumber stored, const ShardCommand& c) {
     ++counters.media_errors;
     PageOob oob;
     const bool known = has_data(flash.read_oob(stored, oob)) && is_known_page(oob);
-    if (known) return Status::kUnrecoveredReadError;  // lost before, and its bound stands
+    if (known) return Status::kUnrecoveredReadError;  // marked as lost before, with its bound
     oob = lost_order(key);
     oob.epoch = c.volume_epoch;
     PageNumber page = kNoPage;
@@ -207,7 +207,7 @@ Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, 
         record_bad_units();
         if (page == kNoPage) {
             if (broken) return Status::kWriteFault;
-            // Room that the journal gives back when a checkpoint is complete.
+            // The journal frees units when a checkpoint is complete.
             const bool journals = journal_holds_room();
             checkpoint_asked = checkpoint_asked || (journals && !checkpoint.active());
             return journals || checkpoint.active() ? Status::kBusy : Status::kCapacityExceeded;
@@ -226,14 +226,15 @@ Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, 
             (void)pool.failed(stream, page);
             record_bad_units();
         } else if (!exchange_open_unit(stream)) {
-            // The unit is good: a full disk below says nothing of it, and may have room again tomorrow.
+            // The unit is good: only the disk below is full, and may have room again later.
             return Status::kCapacityExceeded;
         }
     }
     return Status::kWriteFault;
 }
 
-/// No page is programmed: a record in the log says what is gone, and until when nothing older may come back.
+/// Programs no page: a log record says what is trimmed, and which order keeps older versions from coming
+/// back.
 Status Shard::Impl::trim(const ShardCommand& c) {
     if (const Status s = check_order(c); !ok(s)) return s;
     if (log_is_crowded()) {
@@ -276,7 +277,8 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
             block.old_page = entry->page;
             block.action = compare_with_stored(entry->page, c);
             if (block.action == Action::kUnknownOrder) return lose_block(key, entry->page, c);
-            // Of one sequence, the block or its absence: the CRC of nothing decides as that of contents does.
+            // Equal sequence: the CRC of the tombstone's (empty) content is compared with that of the
+            // block's.
             if (block.action == Action::kSameOrder) {
                 PageOob oob;
                 const bool newer = has_data(flash.read_oob(entry->page, oob)) &&
@@ -287,7 +289,7 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
             }
         } else if (const auto there = tombstones.find(key);
                    there && WriteOrder::of_tombstone(c.epoch, c.sequence) <= *there) {
-            // Trimmed as late already: a record more would say nothing.
+            // Trimmed by this or a newer sequence already: no record is needed.
             block.action = Action::kSuperseded;
         }
         const bool kept = block.action == Action::kSuperseded;
@@ -297,7 +299,7 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
     return Status::kSuccess;
 }
 
-/// `remembers`: the table has room for it; if not, nothing older can come (floors.cpp).
+/// `remembers`: the table has room for the tombstone; if not, nothing older can arrive (floors.cpp).
 bool Shard::Impl::trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks, bool remembers) {
     LogRecord record{};
     record.type = LogType::kTombstone;

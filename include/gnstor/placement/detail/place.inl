@@ -4,7 +4,7 @@
 namespace gnstor::placement {
 namespace detail {
 
-/// -log2(u / 2^64) in 16.16 fixed point, for u > 0; integer arithmetic alone (repeated squaring, 16 fraction
+/// -log2(u / 2^64) in 16.16 fixed point, for u > 0; integer arithmetic only (repeated squaring, 16 fraction
 /// bits).
 GN_HD
 inline std::uint64_t neg_log2(std::uint64_t u) {
@@ -26,21 +26,20 @@ inline std::uint64_t neg_log2(std::uint64_t u) {
     return (std::uint64_t{leading + 1} << 16) - fraction;
 }
 
-/// Smaller is better. With equal weights the order is that of the hash itself, so neither logarithm nor
-/// division is needed.
+/// Smaller is better. With equal weights the hash itself gives the order, without logarithm and division.
 GN_HD
 inline std::uint64_t rank_key(std::uint64_t hash, std::uint32_t weight, bool weighted) {
     if (!weighted) return ~hash;
     return (neg_log2(hash | 1u) << 24) / weight;
 }
 
-/// Whether a slot may hold data, whatever its state says of its contents.
+/// Whether a slot may hold data; a rebuilding or joining slot counts.
 GN_HD
 inline bool takes_part(const Slot& slot) {
     return slot.state != SlotState::kEmpty && slot.state != SlotState::kDown && slot.weight != 0;
 }
 
-/// Which of the slots 0 .. 63 is the first in a set that is not empty.
+/// Index of the lowest set bit; `set` is not 0.
 GN_HD
 inline std::uint32_t first_of(std::uint64_t set) {
 #if GN_DEVICE_PASS
@@ -56,7 +55,7 @@ inline std::uint64_t rank_hash(std::uint64_t seed, std::uint32_t slot) {
     return mix64(seed ^ mix64(slot + 1));
 }
 
-/// The best of `members` by their hashes alone, found in one pass. Equal hashes: the lower slot.
+/// The best `wanted` of `members` by hash alone, in one pass. Equal hashes: the lower slot first.
 GN_HD
 inline Replicas best_of(std::uint64_t members, std::uint32_t wanted, std::uint64_t seed) {
     Replicas out{};
@@ -115,11 +114,11 @@ GN_HD
 GN_NOINLINE inline std::uint32_t first_by_hash(std::uint64_t members, std::uint64_t seed) {
     std::uint64_t best = 0;
     std::uint32_t first = kMaxSlots;
-    // In steps whose hashes do not depend on one another, of numbers that the compiler knows.
+    // Steps of independent hashes, with a trip count known at compile time.
     constexpr std::uint32_t kStep = 4;
     GN_DEVICE_UNROLL
     for (std::uint32_t at = 0; at < kMaxSlots; at += kStep) {
-        if (members >> at == 0) break;  // few arrays have so many
+        if (members >> at == 0) break;  // most arrays have few slots
         if (((members >> at) & ((1u << kStep) - 1)) == 0) continue;
         std::uint64_t hash[kStep];
         GN_DEVICE_UNROLL
@@ -159,7 +158,7 @@ inline Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::ui
         weighted = weighted || map.slots[s].weight != first_weight;
     }
     Replicas out{};
-    // First pass: one a failure domain; second pass: fill up with what is left where domains are too few.
+    // First pass: at most one per failure domain; second pass: fill up from any domain.
     for (int pass = 0; pass < 2 && out.count < wanted; ++pass) {
         while (out.count < wanted) {
             std::uint64_t best_key = 0;
@@ -175,9 +174,9 @@ inline Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::ui
                 if (taken) continue;
                 const std::uint64_t hash = detail::rank_hash(seed, s);
                 const std::uint64_t key = detail::rank_key(hash, slot.weight, weighted);
-                // Equal keys (the logarithm is rounded) are ranked by the hash, so that equal weights rank
-                // alike with and without the logarithm: a slot of another weight that comes or goes moves
-                // nothing else.
+                // Ties (the logarithm is rounded) are broken by the hash, so that equal weights rank alike
+                // with and without the logarithm: adding or removing a slot of another weight moves nothing
+                // else.
                 if (best == kMaxSlots || key < best_key || (key == best_key && hash > best_hash)) {
                     best_key = key;
                     best_hash = hash;
