@@ -112,8 +112,7 @@ class FlashArray : public deengine::Flash {
     bool compares_copies_ = false;              // read_oob() reads both copies: one of the two above
     UnitRange range_{};
     CopiesPastCaches past_caches_;
-    std::vector<std::uint32_t>
-        write_pointer_;  // next page of each unit of the range, pages_per_unit when full
+    std::vector<std::uint32_t> write_pointer_;  // next page, by unit of the range; pages_per_unit: full
 };
 
 }  // namespace gnstor::ssd

@@ -90,10 +90,9 @@ class NvmeQueue {
     std::vector<Entry> sq_;
     std::vector<nvme::Completion> cq_;
     alignas(64) std::atomic<std::uint32_t> sq_tail_{0};  // written by the host, released after the entry
-    alignas(64) std::atomic<std::uint32_t> sq_head_{
-        0};                                  // written by the drive, released after the entry was copied
-    alignas(64) std::uint32_t cq_head_ = 0;  // host's own
-    alignas(64) std::uint32_t cq_tail_ = 0;  // drive's own
+    alignas(64) std::atomic<std::uint32_t> sq_head_{0};  // written by the drive, released after the copy
+    alignas(64) std::uint32_t cq_head_ = 0;              // host's own
+    alignas(64) std::uint32_t cq_tail_ = 0;              // drive's own
     std::uint32_t tail_seen_ = 0;  // drive's own: sq_tail_ as last read; read again once fetched up to
 };
 

@@ -71,7 +71,7 @@ Family family_of(dev_t device, const KernelView& kernel) {
     return family;
 }
 
-/// \040 and the like, as mountinfo and swaps write blanks.
+/// Decodes octal escapes (\040): mountinfo and swaps write blanks as these.
 std::string unescape(const std::string& text) {
     std::string plain;
     for (std::size_t i = 0; i < text.size(); ++i) {

@@ -7,7 +7,7 @@
 //   * records are rewritten in place in lines of 4096 bytes, both copies of each; a logical block (512 or
 //     4096 bytes, written atomically by the device) holds whole records, so that no power cut tears one;
 //   * no page is written while an earlier write of it, or the erasure of its unit, is in flight;
-//   * a failed write is tried once more, a page's separately; if it fails again, no later sync succeeds, and
+//   * a failed write is retried once (a page's synchronously); if it fails again, no later sync succeeds, and
 //     a page's unit is bad.
 // One owner thread. No locks. Buffers are allocated at construction.
 #pragma once
@@ -141,9 +141,8 @@ class DirectFlash final : public deengine::Flash {
     AlignedBuffer scratch_;  // a page that is being read
     std::vector<Slot> slots_;
     std::vector<std::uint32_t> free_slots_;
-    std::unordered_map<deengine::PageNumber, std::uint32_t>
-        staged_;                                // page -> slot, while its write is in flight
-    std::array<std::uint32_t, 2> in_flight_{};  // page writes, by parity of generation
+    std::unordered_map<deengine::PageNumber, std::uint32_t> staged_;  // page -> slot, write in flight
+    std::array<std::uint32_t, 2> in_flight_{};                        // page writes, by parity of generation
     std::uint32_t generation_ = 0;
     std::uint32_t unsent_ = 0;
 

@@ -14,9 +14,8 @@ struct FaultPlan {
     std::uint32_t program_failures_ppm = 0;  ///< of programs: the unit is bad from then on
     std::uint32_t erase_failures_ppm = 0;    ///< of erasures: likewise
     std::uint32_t corrected_ppm = 0;         ///< of reads: good data that needed correction
-    std::uint32_t uncorrectable_ppm =
-        0;  ///< of programmed pages: every read of one fails until its unit is erased
-    std::uint32_t lost_records_ppm = 0;  ///< of programmed pages: their out-of-band record is unreadable too
+    std::uint32_t uncorrectable_ppm = 0;  ///< of programmed pages: all reads fail until their unit is erased
+    std::uint32_t lost_records_ppm = 0;   ///< of programmed pages: their out-of-band record is unreadable too
     // Places.
     std::vector<std::uint32_t> bad_units{};             ///< from the factory
     std::vector<deengine::PageNumber> program_fails{};  ///< whenever this page is programmed
