@@ -27,8 +27,8 @@ constexpr std::uint16_t kTemperatureKelvin = 300;
 constexpr std::uint32_t kWarningKelvin = 343;
 constexpr std::uint8_t kSpareThreshold = 10;  // percent
 constexpr std::uint32_t kNvmCommandSet = 0;   // CSI
-/// RTD3 Entry Latency: a shutdown is complete when the medium has what was answered, and hosts wait so long
-/// for that (Linux: 5 s where a controller names none, and then goes without).
+/// RTD3 Entry Latency: a shutdown completes when every acknowledged write is on the medium, and hosts wait
+/// this long for it (Linux: 5 s if a controller reports 0, and then proceeds without it).
 constexpr std::uint32_t kShutdownUs = 30'000'000;
 constexpr std::uint32_t kRetainEvent = 1u << 15;  // RAE, CDW10 of Get Log Page
 
@@ -59,8 +59,8 @@ std::uint64_t log_page_bytes(const nvme::Command& c) {
     return (((std::uint64_t{c.cdw11 & 0xFFFFu} << 16) | (c.cdw10 >> 16)) + 1) * 4;
 }
 
-/// Percent (Base 2.0, 5.16.1.3): what bad units have left of the pages that a new drive has beyond those that
-/// it promises. 0: it holds less than it promised, or exactly that.
+/// Available Spare in percent (Base 2.0, 5.16.1.3): how much bad erase units have left of the pages that a
+/// new drive has beyond its promised capacity. 0: not more pages than promised.
 std::uint8_t available_spare(const deengine::EngineCounters& c, std::uint64_t promised) {
     if (c.data_pages >= c.data_pages_new) return 100;  // also where there is no flash, as at a gateway
     if (c.data_pages <= promised) return 0;
@@ -103,7 +103,7 @@ void ErrorLog::add(std::uint16_t sq_id, const nvme::Command& command, Status sta
     e.sq_id = sq_id;
     e.command_id = host_command_id(command);
     e.status = static_cast<std::uint16_t>(nvme::to_field(status) << 1);
-    e.parameter_location = 0xFFFF;  // not told
+    e.parameter_location = 0xFFFF;  // not reported
     e.lba = command.cdw10 | (std::uint64_t{command.cdw11} << 32);
     e.namespace_id = command.namespace_id;
 }
@@ -158,8 +158,8 @@ nvme::IdentifyController AdminHandler::controller() const {
 }
 
 nvme::IdentifyNamespace AdminHandler::identify_namespace(const deengine::EngineCounters& counters) const {
-    // Sizes are the flash's. GNStor addresses (VID, client, VBA) lie above them: a host that was told of no
-    // volume stays below and is refused, for VID 0 is nobody's.
+    // Sizes are those of the flash. GNStor addresses (VID, client, VBA) lie above them: a host that knows no
+    // volume stays below, so it addresses VID 0, which no volume has, and is refused.
     nvme::IdentifyNamespace n{};
     n.nsze = facts_.capacity_blocks;
     n.ncap = facts_.capacity_blocks;
@@ -263,7 +263,7 @@ AdminReply AdminHandler::identify(const nvme::Command& command, std::span<std::b
     return {Status::kInvalidField};
 }
 
-/// The namespace's names, as Identify Namespace has them.
+/// Identifiers of the namespace, the same as in Identify Namespace.
 std::vector<std::uint8_t> AdminHandler::descriptors() const {
     std::vector<std::uint8_t> list;
     const auto add = [&](std::uint8_t type, std::span<const std::uint8_t> name) {
@@ -323,7 +323,7 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFe
             nvme::NamespaceList list{};
             if (features.namespace_changed) list.nsid[0] = kFirstNamespace;
             fill(list);
-            // Read means told, unless the host wants to look again.
+            // Reading acknowledges the event, unless the host retains it (RAE).
             if (offset <= bytes && offset % 4 == 0 && (command.cdw10 & kRetainEvent) == 0)
                 features.namespace_changed = features.notice_due = false;
             break;
@@ -383,7 +383,7 @@ AdminReply AdminHandler::set_features(const nvme::Command& command, ControllerFe
             return {Status::kSuccess};
         case Feature::kVolatileWriteCache: {
             if (!facts_.write_cache) return {Status::kInvalidField};
-            // The cache is the host's memory: turning it off is the store's durability option, not a command.
+            // The cache is host memory: the store's durability option turns it off, no command does.
             const bool enable = (command.cdw11 & nvme::kWriteCacheEnabled) != 0;
             return {enable ? Status::kSuccess : Status::kFeatureNotChangeable};
         }
@@ -429,7 +429,7 @@ AdminReply AdminHandler::get_features(const nvme::Command& command,
             changeable = false;
             break;
         case Feature::kTemperatureThreshold:
-            // Of the composite temperature; the lower threshold is none.
+            // Only the composite temperature has a sensor; there is no lower threshold.
             if (sensor != 0) return {Status::kInvalidField};
             value = under ? 0 : kWarningKelvin;
             changeable = false;

@@ -1,9 +1,10 @@
-// admin.hpp: the admin commands that a drive answers by itself: Identify, Get Log Page, features.
+// admin.hpp: the admin commands that are answered from a description of the drive: Identify, Get Log Page,
+// features.
 //
-// Pure logic over a description of the drive; no threads, no clock. Vendor commands go to deEngine,
-// asynchronous event requests and Abort to the drive, which knows what is outstanding (drive.cpp). Connect
-// and properties are nvmf's, which also replaces CNTLID, SUBNQN and the capsule sizes in Identify by its own.
-// NVMe Base 2.0, section 5.
+// Pure logic; no threads, no clock. Vendor commands go to deEngine; asynchronous event requests and Abort go
+// to AdminCommands (admin_commands.hpp), which knows the outstanding commands. The nvmf layer handles Connect
+// and properties, and replaces CNTLID, SUBNQN and the capsule sizes in Identify with its own. NVMe Base 2.0,
+// section 5.
 #pragma once
 
 #include <gnstor/nvme/features.hpp>
@@ -28,18 +29,18 @@ inline constexpr std::uint32_t kInCapsuleBytes = nvme::kBlockBytes;
 inline constexpr std::uint32_t kErrorLogEntries = 16;
 inline constexpr std::uint32_t kFirstNamespace = 1;
 
-/// What Identify says of a drive, or of what stands in for one.
+/// What Identify reports of a drive, or of another NvmeDevice.
 struct DriveFacts {
     std::array<std::uint8_t, 16> uuid{};
     std::string serial;
     std::uint64_t capacity_blocks = 0;
     bool write_cache = false;  ///< volatile: FLUSH matters
     std::string model = "GNStor emulated SSD";
-    bool array_commands = false;    ///< GNStor's own (vendor.hpp)
-    bool tells_of_changes = false;  ///< of the namespace, by notices and a log page
-    bool write_protected = false;   ///< what is there can be read alone
-    /// Of a dataset management command, all its ranges together (DMRSL, DMSL): what is done in good time. 0:
-    /// any number.
+    bool array_commands = false;    ///< vendor commands (vendor.hpp)
+    bool tells_of_changes = false;  ///< reports changes of the namespace by notices and a log page
+    bool write_protected = false;   ///< data can be read, every change is refused
+    /// Blocks in one dataset management command, all its ranges together (DMRSL, DMSL), that can be processed
+    /// in good time. 0: any number.
     std::uint32_t trim_blocks_max = 0;
 };
 
@@ -47,14 +48,14 @@ struct DriveFacts {
 struct ControllerFeatures {
     nvme::QueueCount queues{kMaxIoQueues, kMaxIoQueues};
     std::uint32_t async_events = 0;
-    bool namespace_changed = false;  // and its host has not looked at the log page since
-    bool notice_due = false;         // of that; its host has no event request outstanding
+    bool namespace_changed = false;  // since its host last read the log page
+    bool notice_due = false;         // a notice waits: its host has no event request outstanding
     std::uint32_t keep_alive_ms = 0;
     std::uint32_t arbitration = ArbitrationWeights{}.encode();  // the drive's: CommandPath fills it in
 };
 
-/// The newest failed commands, newest first. One a controller (Base 2.0, 5.16.1.2): what others asked for is
-/// not a host's to read.
+/// The newest failed commands of one controller, newest first (Base 2.0, 5.16.1.2): a host must not read the
+/// commands of other hosts.
 class ErrorLog {
   public:
     void add(std::uint16_t sq_id, const nvme::Command& command, nvme::Status status);
@@ -74,11 +75,11 @@ struct AdminReply {
 class AdminHandler {
   public:
     explicit AdminHandler(DriveFacts facts) : facts_(std::move(facts)) {}
-    /// From now on Identify and the health log say so.
+    /// From now on Identify and the health log report it.
     void set_write_protected() { facts_.write_protected = true; }
     [[nodiscard]] const DriveFacts& facts() const { return facts_; }
 
-    /// Bytes that `command` moves to the host (drive to host) or 0; what its SGL must describe.
+    /// Bytes that `command` transfers to the host, or 0; its SGL must describe exactly as many.
     static std::uint32_t data_bytes(const nvme::Command& command);
     /// Identify, Get Log Page, Set and Get Features, Keep Alive; anything else: Invalid Command Opcode.
     AdminReply handle(const nvme::Command& command, ControllerFeatures& features, std::span<std::byte> data,

@@ -48,8 +48,8 @@ void AdminCommands::leave(ServedQueue& q) {
     if (q.queue.is_admin()) errors_.erase(q.controller);
 }
 
-/// The one fabrics command that its queue's offload lets through is the Property Set that disables the
-/// controller. It tells nobody of the requests that end here, so they are no errors.
+/// The target offload forwards one fabrics command: the Property Set that disables the controller. The
+/// offload tells the host nothing of the event requests that end here, so they are not logged as errors.
 void AdminCommands::reset(ServedQueue& q, std::uint32_t slot) {
     for (const std::uint32_t held : q.held) sink_.on_complete(q.tag(held), Status::kSuccess, 0);
     q.held.clear();
@@ -65,7 +65,7 @@ void AdminCommands::note_error(const ServedQueue& q, std::uint32_t slot, Status 
 
 void AdminCommands::namespace_changed(ServedQueue& q) {
     if (!q.queue.is_admin() || (q.features.async_events & nvme::kAsyncNamespaceAttribute) == 0) return;
-    // One notice until the host has read which (Base 2.0, 5.2).
+    // One notice until the host has read the log page of changed namespaces (Base 2.0, 5.2).
     if (std::exchange(q.features.namespace_changed, true)) return;
     q.features.notice_due = q.held.empty();
     if (q.held.empty()) return;
@@ -88,8 +88,8 @@ void AdminCommands::hold_event_request(ServedQueue& q, std::uint32_t slot) {
     q.held.push_back(slot);
 }
 
-/// DW0 bit 0: 0 if the command was aborted. Only a held event request can be: everything else runs to its
-/// end.
+/// DW0 bit 0: 0 if the command was aborted. Only a held event request can be aborted: all other commands run
+/// to completion.
 void AdminCommands::abort(ServedQueue& q, std::uint32_t slot) {
     const Command& command = q.pending[slot].command;
     const auto sq_id = static_cast<std::uint16_t>(command.cdw10);

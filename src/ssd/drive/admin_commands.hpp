@@ -1,10 +1,10 @@
-// admin_commands.hpp: the admin commands that every device serves alike: what AdminHandler answers, event
-// requests, which are held, Abort, which finds those alone, and the reset of their controller.
+// admin_commands.hpp: the admin commands that every device serves alike: those of AdminHandler, asynchronous
+// event requests (held until there is an event), Abort (of held event requests only), and controller reset.
 //
-// The error log that a host reads is its controller's: addresses name volumes and clients, and those of
-// others are none of its business. The admin host reads that of all. Vendor commands and who may set
-// arbitration are the device's own. Answers go to a sink by tag, at once or, for an event request, when there
-// is an event, its controller is reset or its queue closes. One thread: the device's.
+// A host reads only its own controller's error log, because entries contain addresses, which name volumes and
+// clients of other hosts; the array's admin host reads a log of all controllers. The device itself handles
+// vendor commands and decides who may set arbitration. Completions go to a sink by tag: at once or, for an
+// event request, on an event, on controller reset or when its queue closes. One thread: the device's.
 #pragma once
 
 #include "ssd/drive/admin.hpp"
@@ -18,21 +18,21 @@ namespace gnstor::ssd {
 
 class AdminCommands {
   public:
-    /// `sink` outlives it.
+    /// `sink` outlives this object.
     AdminCommands(DriveFacts facts, deengine::CompletionSink& sink)
         : handler_(std::move(facts)), sink_(sink) {}
 
-    /// A fetched command of an admin queue, flags and all.
+    /// Checks the flags of a fetched admin command and executes it.
     void take(ServedQueue& q, std::uint32_t slot, const deengine::EngineCounters& counters);
-    /// Before its first command: the queue shares the error log of its controller, which begins with the
-    /// admin queue.
+    /// Call before the queue's first command: the queue gets the error log of its controller; an admin queue
+    /// creates that log.
     void join(ServedQueue& q);
-    /// The queue closes: nothing will happen any more that its host could be told of.
+    /// Call when the queue closes: aborts its event requests, since no event can reach its host any more.
     void leave(ServedQueue& q);
-    /// Something of the namespace is other than it was: the host of this admin queue is told, if it wants to
-    /// be, now or when it asks for events.
+    /// The namespace has changed: sends a notice to the host of this admin queue if the host enabled it, now
+    /// or with its next event request.
     void namespace_changed(ServedQueue& q);
-    /// For the error logs: its controller's, and the one of everybody's errors.
+    /// Adds a failed command to its controller's error log, and to the log of all controllers.
     void note_error(const ServedQueue& q, std::uint32_t slot, nvme::Status status);
     [[nodiscard]] AdminHandler& handler() { return handler_; }
 
@@ -43,7 +43,7 @@ class AdminCommands {
     void abort(ServedQueue& q, std::uint32_t slot);
 
     AdminHandler handler_;
-    ErrorLog all_errors_;                                        // what the array's admin host reads
+    ErrorLog all_errors_;  // of all controllers, for the array's admin host
     std::map<std::uint16_t, std::shared_ptr<ErrorLog>> errors_;  // by controller, while it has an admin queue
     deengine::CompletionSink& sink_;
 };

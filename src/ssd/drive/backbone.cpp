@@ -11,8 +11,8 @@ namespace gnstor::ssd {
 
 namespace {
 
-/// Of a service unit, before it takes its first block: one of the journal, one of blocks, and those that are
-/// left to the journal and the collector (deengine/log/unit_pool.hpp).
+/// Erase units that one service unit needs before its first block: one for the journal, one for blocks, and
+/// the reserve of the journal and of garbage collection (deengine/log/unit_pool.hpp).
 std::uint64_t units_of_a_beginning(const NewStore& what) {
     const deengine::FlashGeometry& g = what.geometry;
     const deengine::ShardRoom room =
@@ -20,7 +20,7 @@ std::uint64_t units_of_a_beginning(const NewStore& what) {
     return 2 + room.system_reserve(0, g.pages_per_unit) + deengine::UnitPool::kReserve - 1;
 }
 
-constexpr std::uint64_t kUnitsThatMayGoBad = 4;  ///< of each service unit, before the promise shrinks
+constexpr std::uint64_t kUnitsThatMayGoBad = 4;  ///< of each service unit, until its capacity falls short
 
 }  // namespace
 
@@ -81,7 +81,7 @@ Result<void> make_store(const DriveOptions& o) {
 Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& o, BootMode mode, bool accept_loss) {
     if (o.file.empty()) {
         GN_ASSIGN(const NewStore what, new_store_for(o));
-        // The checks of a store on a medium hold for one in memory.
+        // A store in memory has to pass the same checks as one on a medium.
         GN_TRY(make_superblock(what, "in memory"));
         GN_ASSIGN(std::unique_ptr<MemoryStore> made,
                   MemoryStore::create(what.geometry,

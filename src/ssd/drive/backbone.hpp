@@ -1,5 +1,4 @@
-// backbone.hpp: which store a drive stands on: chosen, opened, made from the drive's options. Host code, any
-// thread.
+// backbone.hpp: chooses, opens or creates a drive's store from the drive's options. Host code, any thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -12,17 +11,17 @@
 
 namespace gnstor::ssd {
 
-/// Flash for so many user bytes: what the firmware needs for them (shard_room.hpp), and units that may go
-/// bad.
+/// Flash geometry for the requested user bytes: what the firmware needs for them (shard_room.hpp), and spare
+/// erase units that may go bad.
 Result<deengine::FlashGeometry> geometry_for(const DriveOptions& options);
-/// What `options` ask of a new store.
+/// Parameters of a new store for `options`.
 Result<NewStore> new_store_for(const DriveOptions& options);
-/// Bytes on disk that a new store in a file takes at once: all but its pages, and of these the erase units of
-/// its first checkpoints and of its first blocks.
+/// Disk space in bytes that a new store file allocates at first: everything but its pages, and the erase
+/// units of its first checkpoints and first blocks.
 Result<std::uint64_t> room_to_begin(const DriveOptions& options);
-/// Makes the store of options.file, which nobody opens yet; kExists where the name is taken.
+/// Creates the store options.file without opening it; kExists: the name is taken.
 Result<void> make_store(const DriveOptions& options);
-/// Opens the store, for use, or makes it if there is none (memory and files; a device must have been
+/// Opens the store for use, or creates it if there is none (memory and files; a device must have been
 /// formatted). An existing store keeps its own geometry, UUID and serial number.
 Result<std::unique_ptr<Store>> open_backbone(const DriveOptions& options, BootMode mode,
                                              bool accept_loss = false);

@@ -13,8 +13,8 @@
 
 namespace gnstor::ssd {
 
-/// What the scrub of a drive has told: each page once, however often it is found again. Any service unit's
-/// thread.
+/// Logs each page that fails the scrub once, however often the scrub finds it. Called from the threads of all
+/// service units.
 class BadPagesTold {
   public:
     void tell(const std::string& serial, const deengine::BadPlace& bad) {
@@ -32,7 +32,7 @@ class BadPagesTold {
     }
 
   private:
-    static constexpr std::size_t kToldMax = 100;  ///< in the log; the rest is counted
+    static constexpr std::size_t kToldMax = 100;  ///< log lines; further pages are only counted
     std::mutex mutex_;
     std::set<std::pair<deengine::PageNumber, std::uint64_t>> told_;
 };

@@ -19,8 +19,8 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::uint32_t kPollBudget = 256;  // commands a poll
-constexpr std::uint32_t kAdminBurst = 4;    // of each admin queue a poll
+constexpr std::uint32_t kPollBudget = 256;  // commands per poll
+constexpr std::uint32_t kAdminBurst = 4;    // of each admin queue, per poll
 
 std::uint64_t read_clock(clockid_t clock) {
     timespec t{};
@@ -86,7 +86,8 @@ bool CommandPath::close(const NvmeQueue* queue) {
     q->closing = true;
     admin_->leave(*q);
     if (timer_ != nullptr) {
-        // Nobody waits any more: what deEngine has answered, or will, is answered at once.
+        // The host no longer observes timing: this queue's completions, those held and those to come, skip
+        // the delay.
         std::fill(q->due.begin(), q->due.end(), 0);
         timer_->take_of([q](std::uint64_t tag) { return (tag >> 32) == q->index; }, done_);
     }
@@ -122,31 +123,31 @@ std::uint32_t CommandPath::poll() {
     look_at_clocks();
     std::uint32_t work = poll_admin();
     look_at_tails();
-    // Answers that wait for their time want short rounds.
+    // A timed drive polls in short rounds, so that completions leave when they are due.
     work += arbiter_.run(timer_ == nullptr ? kPollBudget : kBatch,
                          [this](std::uint32_t queue, std::uint32_t limit) {
                              return looks_[queue].has_work ? fetch_from(*queues_[queue], limit) : 0;
                          });
     dispatch_batch();
-    // After the batch: one sync makes all its writes durable, and they are answered in this very poll.
+    // After the batch: one sync makes all its writes durable, and they complete in this same poll.
     work += engine_->poll(now_ns_);
     return work + deliver();
 }
 
-/// The coarse wall clock is a few milliseconds behind at most, and costs a fifth of the exact one.
+/// The coarse wall clock lags by a few milliseconds at most, and costs a fifth of the exact one.
 void CommandPath::look_at_clocks() {
     now_ns_ = boot_time_ns();
     engine_->observe({now_ns_, read_clock(CLOCK_REALTIME_COARSE)});
 }
 
-/// Which queues have commands. What hosts have written lies in other processors' caches: the lines of all
-/// queues are asked for before the first is waited for, and queues without commands cost no more than that.
+/// Finds the queues that have commands. The tails lie in other processors' caches: the lines of all queues
+/// are prefetched before the first is read, and a queue without commands costs no more than that.
 void CommandPath::look_at_tails() {
     for (const Look& look : looks_)
         if (look.tail != nullptr) __builtin_prefetch(look.tail);
     for (std::size_t i = 0; i < looks_.size(); ++i) {
         Look& look = looks_[i];
-        // Relaxed: fetch() acquires.
+        // Relaxed: fetch() acquires the tail.
         const std::uint32_t there =
             look.tail != nullptr ? look.tail->load(std::memory_order_relaxed) - look.fetched : 0;
         look.has_work = there != 0;
@@ -180,7 +181,7 @@ std::uint32_t CommandPath::fetch_from(ServedQueue& q, std::uint32_t limit) {
     return n;
 }
 
-/// In the order in which they were fetched. deEngine is told of all of them first, so that their cache misses
+/// Dispatches in the order of fetching. Prefetches for all commands first, so that their cache misses
 /// overlap.
 void CommandPath::dispatch_batch() {
     if (batch_.size() > 1) {
@@ -198,7 +199,7 @@ void CommandPath::dispatch_batch() {
     batch_.clear();
 }
 
-/// When each of them may be answered. The time is read after the fetch: no command came later.
+/// Computes when each command may complete. The clock is read after the fetch, so no command arrived later.
 void CommandPath::time_batch() {
     std::array<TimingModel::Request, kBatch> requests;
     std::array<std::uint64_t, kBatch> due;
@@ -231,8 +232,8 @@ void CommandPath::dispatch_admin(ServedQueue& q, std::uint32_t slot, std::uint64
     administer(q, slot);
 }
 
-/// Arbitration is the whole drive's, since queues of many hosts meet in it: every controller reads the same
-/// weights, and only the array's admin host sets them.
+/// Arbitration is a setting of the whole drive, which queues of many hosts share: every controller reads the
+/// same weights, and only the array's admin host sets them.
 void CommandPath::administer(ServedQueue& q, std::uint32_t slot) {
     const Command& command = q.pending[slot].command;
     q.features.arbitration = arbiter_.weights().encode();
@@ -246,16 +247,17 @@ void CommandPath::administer(ServedQueue& q, std::uint32_t slot) {
 }
 
 void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::uint64_t tag) {
-    // The floor alone may come from a volume's writer (ARRAY.md, rule 8): deEngine looks who that is.
+    // Of the vendor commands only FLOOR may come from a volume's writer (ARRAY.md, rule 8): deEngine checks
+    // who that is.
     const bool floor = command.opcode == static_cast<std::uint8_t>(AdminOpcode::kFloor);
     if (!q.queue.privileged() && !floor) return on_complete(tag, Status::kAccessDenied, 0);
-    // Under a map and a term that are forgotten with the process data can be read as well as under others.
+    // Reads need a map and a term, so these may be set; they are in memory only and end with the process.
     if (write_protected_ && command.opcode != static_cast<std::uint8_t>(AdminOpcode::kVolumeList) &&
         command.opcode != static_cast<std::uint8_t>(AdminOpcode::kMapSet) &&
         command.opcode != static_cast<std::uint8_t>(nvme::kGrantAsk))
         return on_complete(tag, Status::kNamespaceWriteProtected, 0);
     std::span<std::byte> data;
-    // Bits 1:0 of the opcode: whether and which way data goes; how much is the command's own business.
+    // Bits 1:0 of the opcode give the direction of data; each command checks its own length.
     if ((command.opcode & 3u) != 0 && command.data.length() > 0) {
         const Status pointer = data_span(command, 0, Length::kAtLeast, data);
         if (!nvme::ok(pointer)) return on_complete(tag, pointer, 0);
@@ -268,7 +270,7 @@ void CommandPath::on_complete(std::uint64_t tag, Status status, std::uint64_t re
 }
 
 std::uint32_t CommandPath::deliver() {
-    if (!done_.empty()) fence_streamed_copies();  // before anybody is told
+    if (!done_.empty()) fence_streamed_copies();  // makes streamed copies visible before any completion is
     if (!done_.empty() || timer_ != nullptr) look_at_clocks();
     if (timer_ != nullptr) return deliver_in_time();
     for (const Done& done : done_) answer(done);
@@ -277,7 +279,7 @@ std::uint32_t CommandPath::deliver() {
     return count;
 }
 
-/// Those that are timed go through the wheel, so that they leave in the order of their times. A refusal does
+/// Timed completions go through the wheel, so that they leave in the order of their due times. A refusal does
 /// not wait.
 std::uint32_t CommandPath::deliver_in_time() {
     std::uint32_t count = 0;
@@ -295,7 +297,7 @@ std::uint32_t CommandPath::deliver_in_time() {
     }
     done_.clear();
     for (Done done; timer_->pop(now, done); ++count) answer(done);
-    return count + (timer_->idle() ? 0 : 1);  // its reactor shall not sleep while something is due soon
+    return count + (timer_->idle() ? 0 : 1);  // keeps the reactor awake while a completion is due soon
 }
 
 void CommandPath::answer(const Done& done) {
@@ -303,8 +305,8 @@ void CommandPath::answer(const Done& done) {
         return answer_flush(done);
     ServedQueue& q = *queues_[done.tag >> 32];
     const auto slot = static_cast<std::uint32_t>(done.tag);
-    // Whatever was done since it was checked took longer than the grant: nobody may rely on it any more
-    // (ARRAY.md, rule 2). Whoever asked tries again.
+    // The grant has ended since the command was checked, so the client may not rely on the result (ARRAY.md,
+    // rule 2); it retries.
     const bool lapsed = nvme::ok(done.status) && !q.queue.is_admin() && !engine_->granted(now_ns_);
     const Status status = lapsed ? Status::kNotGranted : done.status;
     if (!nvme::ok(status)) admin_->note_error(q, slot, status);

@@ -1,7 +1,8 @@
-// completion_timer.hpp: what a timed drive adds to its command path: the model that says when, and the wheel
-// in which answers wait until then.
+// completion_timer.hpp: delays the completions of a drive with a timing model: the model computes when each
+// is due, and a timing wheel holds it until then.
 //
-// Owned by the thread that owns the drive's queues; time is an argument. Drives without a timing have none.
+// Owned by the thread that owns the drive's queues; time is an argument. A drive without timing has no
+// CompletionTimer.
 #pragma once
 
 #include <gnstor/base/timing_wheel.hpp>
@@ -26,7 +27,7 @@ class CompletionTimer {
     CompletionTimer(const DriveTiming& timing, std::uint32_t bytes_max) : model_(timing, bytes_max) {}
     void reserve(std::size_t answers) { wheel_.reserve(answers); }
 
-    /// What a command asks of the drive; false: it is not timed (only reads and writes are).
+    /// Describes a command for the timing model; false: not timed (only reads and writes are).
     [[nodiscard]] static bool request_of(const nvme::Command& command, TimingModel::Request& request);
     void schedule(std::uint64_t now_ns, std::span<const TimingModel::Request> batch,
                   std::span<std::uint64_t> due_ns) {
@@ -38,7 +39,7 @@ class CompletionTimer {
     }
     [[nodiscard]] bool pop(std::uint64_t now_ns, Answer& answer) { return wheel_.pop(now_ns, answer); }
     [[nodiscard]] bool idle() const { return wheel_.empty(); }
-    /// Takes out, before their time, the answers whose tag `matches`.
+    /// Removes the completions whose tag `matches`, before they are due.
     template <class Matches>
     void take_of(Matches&& matches, std::vector<Answer>& into) {
         wheel_.take_if([&](const Answer& a) { return matches(a.tag); },

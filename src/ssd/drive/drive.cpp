@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::seconds kDeleteDeadline{10};
 
-/// Shards in the drive's own thread, or each on the reactor of its turn.
+/// Mounts all shards on the drive's own thread, or shard i on units[i % size].
 Result<std::unique_ptr<deengine::Engine>> mount_engine(const FlashParts& parts,
                                                        deengine::MetadataStore& metadata,
                                                        const deengine::EngineOptions& options,
@@ -66,9 +66,9 @@ struct Drive::Impl {
     const DriveOptions options;
     Reactor& reactor;
     const std::vector<Reactor*> units;
-    bool durable = false;    ///< against power loss
-    bool stable = false;     ///< everything was synchronized at the end
-    bool unsettled = false;  ///< closed without the checkpoint of its recovery
+    bool durable = false;    ///< writes survive power loss
+    bool stable = false;     ///< the final sync succeeded
+    bool unsettled = false;  ///< closed before the checkpoint of its recovery was written
     std::unique_ptr<Store> store;
     StoreIdentity identity;
     FlashParts flash;
@@ -86,7 +86,8 @@ constexpr Step<Drive::Impl> Drive::Impl::kOpen[] = {
     {"serve", &Impl::serve, &Impl::stop_serving},
 };
 
-/// All of them, whatever fails: a drive that could not write its checkpoint is recovered from its log.
+/// All steps run, even after a failure: a drive that could not write its checkpoint is recovered from its
+/// log.
 constexpr Step<Drive::Impl> Drive::Impl::kClose[] = {
     {"write checkpoint", &Impl::write_checkpoint, nullptr},
     {"stop serving", &Impl::end_serving, nullptr},
@@ -185,7 +186,7 @@ Result<void> Drive::Impl::serve() {
     return {};
 }
 
-/// On the front's thread, as every use of the engine: a service unit may live there too.
+/// On the front's thread, like every use of the engine: a service unit may run there too.
 Result<void> Drive::Impl::write_checkpoint() {
     Result<void> closed;
     reactor.run([&] {
@@ -202,11 +203,11 @@ Result<void> Drive::Impl::end_serving() {
 }
 
 Result<void> Drive::Impl::leave_service_units() {
-    engine.reset();  // flash has one user again
+    engine.reset();  // only this thread uses the flash from here on
     return {};
 }
 
-/// What is in a file is on its medium when the name is given up, whatever was promised for each command.
+/// Once closed, a store is entirely on its medium, whatever durability was promised for each command.
 Result<void> Drive::Impl::sync_flash() {
     stable = true;
     for (const auto& part : flash) stable = part->sync() == deengine::FlashStatus::kOk && stable;
@@ -215,7 +216,7 @@ Result<void> Drive::Impl::sync_flash() {
 }
 
 Result<void> Drive::Impl::mark_closed() {
-    if (unsettled) return {};  // the boot record says what the next opening has to recover
+    if (unsettled) return {};  // the boot record tells the next opening what to recover
     if (stable && store->end_use()) return {};
     return error(Errc::kIo, "the store could not be marked as closed; it is recovered at the next opening");
 }
@@ -257,7 +258,8 @@ Result<void> Drive::delete_queue(NvmeQueue* queue) {
     const auto deadline = std::chrono::steady_clock::now() + kDeleteDeadline;
     while (!gone) {
         impl_->reactor.run([&] {
-            // Polling here serves a caller on the reactor's own thread, whose pollers do not run meanwhile.
+            // Polls here because a caller may run on the reactor's own thread, whose pollers do not run
+            // meanwhile.
             (void)impl_->path.poll();
             gone = impl_->path.idle(queue);
             if (gone) impl_->path.remove(queue);

@@ -20,8 +20,8 @@ using deengine::Shard;
 
 namespace {
 
-/// Above every deadline of a flash's syncs (120 s; a barrier may wait for the one in flight and its own): who
-/// does not echo by then has a thread that hangs.
+/// Longer than every deadline of a flash's syncs (120 s; a barrier may wait for the sync in flight and for
+/// its own): a unit that has not echoed by then hangs.
 constexpr std::chrono::seconds kBarrierDeadline{300};
 
 std::uint64_t monotonic_ns() {
@@ -60,11 +60,11 @@ std::uint32_t ServiceUnit::poll() {
     const std::uint32_t answered = shard_->poll(monotonic_ns());
     if (count + answered != 0) publish_counters();
     publish();
-    // Answers for which the ring had no room are work too: the front does not say when it has taken some.
+    // Answers that did not fit into the ring count as work: the front does not signal when it has made room.
     return static_cast<std::uint32_t>(count) + answered + (given_.empty() ? 0 : 1);
 }
 
-/// Reads want the page; writes their payload, and the record of the page that they overwrite.
+/// A read uses the page; a write its payload, and the record of the page that it overwrites.
 void ServiceUnit::prefetch_page(const deengine::ShardCommand& c) const {
     if (c.op == deengine::ShardOp::kRead) return shard_->prefetch_page(c.volume, c.first, c.first_sector);
     if (c.op != deengine::ShardOp::kWrite) return;
@@ -98,10 +98,10 @@ void ServiceUnit::run(const UnitMessage& message) {
 
 void ServiceUnit::publish() {
     if (given_.empty()) return;
-    fence_streamed_copies();  // before the front is told
+    fence_streamed_copies();  // makes streamed copies visible before the front sees the answers
     published_ += answers_->push_some(std::span(given_).subspan(published_));
     if (!shares_front()) front_.wake();
-    if (published_ != given_.size()) return;  // the front has to take some first
+    if (published_ != given_.size()) return;  // the ring is full: the next poll continues
     given_.clear();
     published_ = 0;
 }
@@ -110,7 +110,7 @@ void ServiceUnit::publish_counters() {
     std::array<std::uint64_t, kCounters> now;
     static_assert(sizeof now == sizeof(EngineCounters), "counters are 64-bit numbers");
     std::memcpy(now.data(), &shard_->counters(), sizeof now);
-    // Relaxed: each is a gauge by itself.
+    // Relaxed: each word is a gauge of its own; push_some() in publish() releases them with the answers.
     for (std::size_t i = 0; i < kCounters; ++i) counters_[i].store(now[i], std::memory_order_relaxed);
     mapped_.store(shard_->counters().mapped_blocks, std::memory_order_relaxed);
 }
@@ -128,7 +128,7 @@ void ServiceUnit::send(const UnitMessage& message) {
     if (staged_ == kStage) flush();
 }
 
-/// One publication and one wake for all that was staged: a unit that is busy takes many at once anyway.
+/// One publication and one wake for all staged messages: a busy unit takes many at once anyway.
 void ServiceUnit::flush() {
     if (staged_ == 0 && held_.empty()) return;
     while (!held_.empty() && messages_->try_push(held_.front())) held_.pop_front();
@@ -196,7 +196,7 @@ std::uint32_t ServiceUnits::poll(std::uint64_t) {
     return given;
 }
 
-/// After the answers: what they mapped is counted.
+/// Called after the answers were taken, so that it includes the blocks that they mapped.
 void ServiceUnits::refresh_mapped() {
     mapped_ = 0;
     for (const auto& unit : units_) mapped_ += unit->mapped_blocks();
@@ -221,7 +221,7 @@ std::uint32_t ServiceUnits::drain() {
     return given;
 }
 
-/// To every unit, and waits until all of them have echoed. False: one could not do it, or does not answer.
+/// Sends a message to every unit and waits until all have echoed. False: a unit failed, or does not answer.
 bool ServiceUnits::barrier(const UnitMessage& message) {
     if (lost_) return false;
     all_good_ = true;

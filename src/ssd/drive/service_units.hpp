@@ -1,14 +1,15 @@
-// service_units.hpp: the shards of a drive on threads of their own, and the front's way to them.
+// service_units.hpp: runs the shards of a drive on threads of their own, and connects the front to them.
 //
 // Each service unit owns one shard and is polled by one reactor. Front and unit talk through two
-// single-producer rings: checked commands there, answers back. Both rings keep their order, which makes the
-// barrier: what the front sent before it is done and answered when its echo comes. Invariants
-//   * a shard is touched by its unit's thread alone, once mounted;
-//   * messages to a unit are done in the order sent; they go some at a time, at the latest with the front's
-//   next poll(), and a full ring holds them back in the front, in order;
-//   * what a unit has counted is to be seen before the answers that it counted;
-//   * answers reach the sink on the front's thread alone, during poll() or settle().
-// The front's thread: whoever polls the engine. A unit may share the front's thread.
+// single-producer rings: checked commands one way, completions the other. Both rings keep their order, which
+// makes the barrier: when a unit's echo arrives, everything that the front sent before it is done and
+// answered. Invariants
+//   * after the mount only the unit's thread touches its shard;
+//   * a unit handles messages in the order sent; the front publishes them in small groups, at the latest in
+//     its next poll(), and keeps them, in order, while the ring is full;
+//   * a unit publishes its counters before the answers that they count;
+//   * answers reach the sink only on the front's thread, during poll() or settle().
+// The front's thread is the one that polls the engine. It may also poll a unit.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -26,7 +27,7 @@
 
 namespace gnstor::ssd {
 
-/// What the front asks of a unit: one cache line.
+/// A request from the front to a unit: one cache line.
 struct alignas(64) UnitMessage {
     enum class Kind : std::uint8_t { kExecute, kSettle, kFloor, kPurge, kRecordPurge, kForget, kClose };
     UnitMessage() = default;
@@ -44,7 +45,7 @@ struct UnitAnswer {
     std::uint64_t result;
     nvme::Status status;
     bool echo;
-    bool good;  ///< of an echo: it was done
+    bool good;  ///< of an echo: the request succeeded
 };
 
 class ServiceUnit final : public Poller, public deengine::CompletionSink {
@@ -52,22 +53,21 @@ class ServiceUnit final : public Poller, public deengine::CompletionSink {
     static Result<std::unique_ptr<ServiceUnit>> create(Reactor& reactor, Reactor& front);
 
     void own(std::unique_ptr<deengine::Shard> shard);
-    /// From the unit's thread, or from the front's before the unit is polled.
+    /// Call from the unit's thread, or from the front's before the unit is polled.
     void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
     std::uint32_t poll() override;
 
     // The front's side.
-    /// Goes when kStage messages have gathered, or with the next flush().
+    /// Stages a message; it is published when kStage are staged, or by the next flush().
     void send(const UnitMessage& message);
-    /// What was sent, and what a full ring held back before it, goes to the unit now, as far as there is
-    /// room.
+    /// Publishes the staged messages, behind those that a full ring held back, as far as the ring has room.
     void flush();
     [[nodiscard]] std::size_t take(std::span<UnitAnswer> answers) { return answers_->pop_some(answers); }
     [[nodiscard]] deengine::EngineCounters counters() const;
-    /// As of the last answers taken, or later.
+    /// As of the last answers taken, or newer.
     [[nodiscard]] std::uint64_t mapped_blocks() const { return mapped_.load(std::memory_order_relaxed); }
     [[nodiscard]] Reactor& reactor() { return reactor_; }
-    /// Whether the front's own thread is the one that polls it: then waiting for it means polling it.
+    /// Whether the front's thread polls this unit: it must then poll the unit while it waits for it.
     [[nodiscard]] bool shares_front() const { return &reactor_ == &front_; }
 
   private:
@@ -89,29 +89,29 @@ class ServiceUnit final : public Poller, public deengine::CompletionSink {
     Reactor& front_;
     std::unique_ptr<SpscRing<UnitMessage>> messages_;
     std::unique_ptr<SpscRing<UnitAnswer>> answers_;
-    // The unit's own.
+    // Used by the unit's thread only.
     std::unique_ptr<deengine::Shard> shard_;
     std::vector<UnitAnswer> given_;  ///< not in the ring yet
     std::size_t published_ = 0;      ///< of given_
-    // The front's own.
+    // Used by the front's thread only.
     alignas(64) std::array<UnitMessage, kStage> stage_;
     std::size_t staged_ = 0;
-    std::deque<UnitMessage> held_;  ///< older than what is staged
-    // Both: written by the unit, each word by itself. The first has a line of its own, for the front looks at
-    // it in every round.
+    std::deque<UnitMessage> held_;  ///< held back by a full ring; older than what is staged
+    // Written by the unit, read by the front; each word is independent of the others. mapped_ has a cache
+    // line of its own, because the front reads it in every round.
     alignas(64) std::atomic<std::uint64_t> mapped_{0};
     alignas(64) std::array<std::atomic<std::uint64_t>, kCounters> counters_{};
 };
 
 class ServiceUnits final : public deengine::ShardPort {
   public:
-    /// Mounts a shard over each part of the flash, each on a thread of its own for the time of the mount, and
-    /// hands unit i to reactors[i % size]. `front` polls the engine.
+    /// Mounts a shard on each part of the flash, each on a temporary thread of its own, and assigns unit i to
+    /// reactors[i % size]. `front` polls the engine.
     static Result<std::unique_ptr<deengine::ShardPort>> mount(
         std::span<const std::unique_ptr<deengine::Flash>> parts, std::span<Reactor* const> reactors,
         Reactor& front, const deengine::EngineOptions& options, const deengine::VolumeLives& lives,
         deengine::CompletionSink& sink, deengine::RecoveryReport& report);
-    /// Takes the units from their reactors. Not from a thread of those, but for the front's own.
+    /// Removes the units from their reactors. Not to be called on a unit's thread, except the front's own.
     ~ServiceUnits() override;
 
     [[nodiscard]] std::uint32_t shards() const override { return static_cast<std::uint32_t>(units_.size()); }
@@ -137,10 +137,10 @@ class ServiceUnits final : public deengine::ShardPort {
 
     deengine::CompletionSink& sink_;
     std::vector<std::unique_ptr<ServiceUnit>> units_;
-    std::uint32_t echoes_ = 0;  ///< still to come
-    bool all_good_ = true;      ///< of the echoes that came
+    std::uint32_t echoes_ = 0;  ///< not yet received
+    bool all_good_ = true;      ///< all echoes received so far reported success
     std::uint64_t mapped_ = 0;
-    bool lost_ = false;  ///< a barrier was given up: nothing is accepted any more
+    bool lost_ = false;  ///< a barrier timed out: the drive accepts no more commands
 };
 
 }  // namespace gnstor::ssd

@@ -1,4 +1,4 @@
-// timing_model.cpp: checks of a timing, its tables, and the targets of a batch.
+// timing_model.cpp: validation of a timing, its lookup tables, and due times of a batch.
 #include "ssd/drive/timing_model.hpp"
 
 #include <gnstor/nvme/command.hpp>
@@ -10,15 +10,14 @@ namespace gnstor::ssd {
 
 namespace {
 
-constexpr std::uint64_t kLongestNs =
-    1'000'000'000;  // of anything that is stated: what takes longer is a mistake
+constexpr std::uint64_t kLongestNs = 1'000'000'000;  // of any configured time: a longer one is a mistake
 constexpr double kMostPerSecond = 1e9;
 constexpr double kMostBytesPerSecond = 1e13;
 constexpr std::uint32_t kMostUnits = 1024;
-/// Dies must be able to do more than the gate lets through: by chance some get more than others.
+/// Dies need this much more capacity than the gate admits: random load is uneven among dies.
 constexpr double kDieRoom = 1.25;
 
-/// Linear in bytes between two points; flat below the first. `above`: what a byte more adds behind the last.
+/// Linear in bytes between two points; constant below the first. `above`: increase per byte beyond the last.
 double between(const std::vector<SizePoint>& points, double bytes, double (*value)(const SizePoint&),
                double above) {
     if (bytes <= points.front().bytes) return value(points.front());
@@ -37,7 +36,7 @@ double cost_of(const SizePoint& p) {
 double latency_of(const SizePoint& p) {
     return static_cast<double>(p.latency_ns);
 }
-/// Time a byte at the last point: bandwidth stays.
+/// Time per byte at the last point: bandwidth is constant beyond it.
 double byte_ns(const std::vector<SizePoint>& points) {
     return cost_of(points.back()) / points.back().bytes;
 }
@@ -90,7 +89,7 @@ Result<void> check_geometry(const DriveTiming& t) {
     return {};
 }
 
-/// A limit that dies and channels could not reach would be no limit, and a latency below theirs no latency.
+/// Rejects rates that dies and channels cannot reach, and latencies below theirs.
 Result<void> check_reach(const DriveTiming& t) {
     const double dies = double(t.channels) * t.dies_per_channel;
     for (const SizePoint& p : t.read) {
@@ -197,7 +196,7 @@ void TimingModel::schedule(std::uint64_t now_ns, std::span<const Request> batch,
         fraction &= (1u << kFraction) - 1;
         const std::uint64_t at_dies = start + firmware_ns_;
         if (r.write) {
-            // Commands are timed before they are checked: one beyond the largest will be refused.
+            // Commands are timed before they are checked: one above the largest size will be refused.
             program(at_dies,
                     std::min(r.bytes, static_cast<std::uint32_t>(write_.size() - 1) * nvme::kSectorBytes));
             due_ns[i] = at_dies + size.latency_ns;
@@ -209,8 +208,8 @@ void TimingModel::schedule(std::uint64_t now_ns, std::span<const Request> batch,
     gate_fraction_ = fraction;
 }
 
-/// Occupies dies and channels. Gives the time at which an idle drive would have to begin to end as late as
-/// this one: `start` where nobody is in the way.
+/// Reserves time of dies and channels. Returns when an idle drive would have to start in order to finish as
+/// late as this one: `start` if there is no contention.
 std::uint64_t TimingModel::read_from_dies(std::uint64_t start, const Request& request) {
     std::uint64_t delayed = start;
     std::uint64_t block = request.block;
@@ -223,8 +222,8 @@ std::uint64_t TimingModel::read_from_dies(std::uint64_t start, const Request& re
         const std::uint32_t piece = std::min(left, room);
         const std::uint64_t ready = std::max(start, die_free_[die]) + read_die_ns_;
         die_free_[die] = ready;
-        // The channel's share is taken on arrival: a read that waits for its die keeps no other from the
-        // channel.
+        // The channel is reserved from the arrival on: a read that waits for its die does not keep others
+        // from the channel.
         std::uint64_t& channel = channel_free_[die % channels_];
         const std::uint64_t turn = std::max(channel, start);
         channel = turn + transfer_ns_[piece / nvme::kSectorBytes];

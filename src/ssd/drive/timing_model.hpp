@@ -1,24 +1,22 @@
-// timing_model.hpp: when a modelled drive would have answered: latency, limits, channels and dies of real
-// flash.
+// timing_model.hpp: when a modelled drive completes a command: latency, rate limits, channels and dies of
+// real flash.
 //
-// Pure logic: time is an argument, nothing is waited for here. A command passes four places:
-//   gate      the drive as a whole: commands begin at least their cost apart, cost = 1 / (operations a second
-//   of
-//             this size). What a drive achieves under any mix is therefore bounded by what its profile says;
+// Pure logic: time is an argument, nothing waits here. A command passes four stages:
+//   gate      the drive as a whole: successive commands start at least their cost apart, where cost = 1 /
+//             (operations per second of this size). The profile thus bounds the throughput of any mix;
 //   firmware  a fixed time (the hashing that deEngine adds);
-//   dies      reads occupy the dies that hold their stripes, each die one at a time in the order of arrival,
-//   and
-//             then the channel of the die while the stripe is transferred. Writes are answered from the
-//             drive's protected buffer; what they fill is programmed stripe after stripe on one die after the
-//             other, and reads that meet such a die wait;
-//   rest      what is left of the latency that the profile states for an idle drive.
-// Targets of a batch are computed at once (aggregated update): state is loaded and stored once a batch, and a
-// batch has one time of arrival.
+//   dies      reads occupy the dies that hold their stripes, each die one read at a time in order of arrival,
+//             and then the die's channel while the stripe is transferred. Writes complete from the drive's
+//             protected buffer; buffered data is programmed stripe by stripe, one die after the other, and
+//             reads of a die that is programming wait;
+//   rest      the remainder of the latency that the profile states for an idle drive.
+// Due times of a batch are computed together (aggregated update): state is loaded and stored once per batch,
+// and all its commands have one time of arrival.
 // Invariants
-//   * no target is earlier than arrival + firmware + stated latency of the size;
-//   * costs of commands that begin in any window are at most the window and one command;
-//   * reads of one size that touch one die only are answered in the order of their arrival at that die.
-// Which die holds a block is taken from its address, not from where the emulated firmware really put it.
+//   * no due time is earlier than arrival + firmware + stated latency of the size;
+//   * the costs of the commands that start in any window add up to at most the window and one command;
+//   * reads of one size that touch one die only complete in the order of their arrival at that die.
+// The die of a block follows from its address, not from the page where the emulated firmware put it.
 // One owner thread.
 #pragma once
 
@@ -31,11 +29,11 @@
 
 namespace gnstor::ssd {
 
-/// What a drive does at one size of command. Between two sizes, time a command is linear in its bytes; below
-/// the first it is that of the first; above the last, bandwidth stays.
+/// Performance of a drive at one command size. Between two sizes, time per command is linear in its bytes;
+/// below the first size it is constant; above the last, bandwidth is constant.
 struct SizePoint {
     std::uint32_t bytes;
-    double per_second;         ///< commands of this size, when nothing else is asked for
+    double per_second;         ///< commands of this size, without other load
     std::uint64_t latency_ns;  ///< of an idle drive, without firmware_ns
     bool operator==(const SizePoint&) const = default;
 };
@@ -46,14 +44,15 @@ struct DriveTiming {
     std::uint32_t channels = 1;
     std::uint32_t dies_per_channel = 1;
     std::uint32_t stripe_bytes = 16384;  ///< consecutive bytes on one die; whole blocks of 4 KiB
-    std::uint64_t read_die_ns = 0;       ///< a die is busy with a read of a stripe or a part of it
-    std::uint64_t program_die_ns = 0;    ///< and with programming a stripe
+    std::uint64_t read_die_ns = 0;       ///< how long a read of a stripe, or of a part of it, occupies a die
+    std::uint64_t program_die_ns = 0;    ///< how long programming a stripe occupies a die
     double channel_bytes_per_second = 0;
     [[nodiscard]] bool none() const { return read.empty() && write.empty(); }
     bool operator==(const DriveTiming&) const = default;
 };
 
-/// kInvalidArgument: says which figure contradicts which. "none" is good.
+/// kInvalidArgument: the message names the figures that contradict each other. A timing that is none()
+/// passes.
 Result<void> check(const DriveTiming& timing);
 
 class TimingModel {
@@ -67,17 +66,17 @@ class TimingModel {
     /// `timing` passed check() and is not none. `bytes_max`: the largest command.
     TimingModel(const DriveTiming& timing, std::uint32_t bytes_max);
 
-    /// When each of `batch`, all arrived at `now_ns`, shall be answered. `now_ns` does not go back.
+    /// Computes when each request of `batch`, all arrived at `now_ns`, is due. `now_ns` never decreases.
     void schedule(std::uint64_t now_ns, std::span<const Request> batch, std::span<std::uint64_t> due_ns);
 
-    /// What an idle drive takes, firmware included; and the time that the gate is kept by a command.
+    /// Latency of an idle drive, firmware included; and how long a command occupies the gate.
     [[nodiscard]] double latency_ns(bool write, std::uint32_t bytes) const;
     [[nodiscard]] double cost_ns(bool write, std::uint32_t bytes) const;
     [[nodiscard]] std::uint32_t dies() const { return static_cast<std::uint32_t>(die_free_.size()); }
     [[nodiscard]] std::uint32_t die_of(std::uint64_t block) const;
 
   private:
-    /// Of commands of so many sectors. Costs in 2^-16 ns, so that rounding is below 1e-7 of any command.
+    /// Of commands of one size. Costs in 2^-16 ns, so that rounding is below 1e-7 of any command.
     struct Size {
         std::uint64_t cost;
         std::uint64_t latency_ns;
@@ -94,13 +93,13 @@ class TimingModel {
     std::uint64_t firmware_ns_;
     std::uint64_t read_die_ns_;
     std::uint64_t program_die_ns_;
-    std::vector<Size> read_, write_;          // by sectors
+    std::vector<Size> read_, write_;          // by number of sectors
     std::vector<std::uint32_t> transfer_ns_;  // of a piece, by sectors up to a stripe
     std::vector<std::uint64_t> die_free_;     // when each die is idle
     std::vector<std::uint64_t> channel_free_;
     std::uint64_t gate_ns_ = 0;        // when the next command may begin, and
     std::uint64_t gate_fraction_ = 0;  // 2^-16 ns on top
-    std::uint32_t programming_ = 0;    // the die that the buffer goes to next
+    std::uint32_t programming_ = 0;    // the die that programs the next buffered stripe
     std::uint32_t buffered_ = 0;       // bytes, less than a stripe
 };
 

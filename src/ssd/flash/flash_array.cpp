@@ -41,9 +41,9 @@ PageOob FlashArray::settled(PageNumber page) const {
 void FlashArray::mend(PageNumber page) {
     std::byte* const first = oob_ + std::size_t{page} * sizeof(PageOob);
     const RecordCopies found = compare_records(first, copy_of(page), page);
-    // Of two that contradict each other none is the page's: both stay, so that a check can name them.
+    // Neither of two contradicting copies is trusted: both stay, so that a check can name them.
     if (found.equal || found.contradict) return;
-    // One after the other, so that one of the two stands at every instant.
+    // One after the other, so that one copy is whole at every instant.
     std::memcpy(copy_of(page), &found.counts, sizeof found.counts);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::memcpy(first, &found.counts, sizeof found.counts);
@@ -110,8 +110,8 @@ FlashStatus FlashArray::check_program(PageNumber page, const PageOob& oob) {
 
 void FlashArray::store_record(PageNumber page, PageOob& oob) {
     oob.crc = record_crc(oob, page);
-    // Keeps the compiler from storing the record before the data: what a kill leaves is what this thread
-    // stored so far, in this order. (A power cut may reorder: there the sector CRCs tell.)
+    // Keeps the compiler from storing the record before the data: a kill leaves what this thread has stored
+    // so far, in this order. (A power cut may reorder; the sector CRCs detect that.)
     std::atomic_signal_fence(std::memory_order_seq_cst);
     std::memcpy(oob_ + std::size_t{page} * sizeof(PageOob), &oob, sizeof oob);
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -158,7 +158,8 @@ FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
         if (units_to_mend_.empty()) mend(page);
     }
     if (is_erased(oob)) {
-        // Below the write pointer a record that never reached the medium is a torn page, not a free one.
+        // Below the write pointer an erased record is one that never reached the medium: a torn page, not a
+        // free one.
         if (programmed(page)) return FlashStatus::kUncorrectable;
         oob.kind = PageKind::kErased;
         return FlashStatus::kOk;
@@ -169,8 +170,8 @@ FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
 FlashStatus FlashArray::erase(std::uint32_t unit) {
     if (!range_.has(unit)) return FlashStatus::kRefused;
     std::byte* first = oob_ + std::size_t{unit} * geometry_.pages_per_unit * sizeof(PageOob);
-    // From the last record down: a kill in between leaves a unit that is programmed up to some page, never
-    // one with holes.
+    // From the last record down: a kill in between leaves a unit that is programmed up to some page, without
+    // holes.
     const PageNumber first_page = unit * geometry_.pages_per_unit;
     for (std::uint32_t i = write_pointer_[unit - range_.first]; i > 0; --i) {
         if (oob_copies_ != nullptr) std::memset(copy_of(first_page + i - 1), 0, sizeof(PageOob));

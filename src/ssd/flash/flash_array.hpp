@@ -1,18 +1,18 @@
-// flash_array.hpp: NAND's rules over plain arrays: one of pages, and one or two of their out-of-band
-// records (of two, each holds all of them: record_copies.hpp).
+// flash_array.hpp: NAND's rules over plain arrays: one of pages, and one or two of their out-of-band records
+// (if two, each holds every record: record_copies.hpp).
 //
-// Owns the write pointers; the arrays belong to who derives from it (memory_flash.hpp, file_store.hpp).
+// Owns the write pointers; derived classes own the arrays (memory_flash.hpp, file_store.hpp).
 // Invariants
 //   * a unit's pages below its write pointer are programmed, those above are erased; a page is programmed
-//   once between erases;
+//     once between erases;
 //   * a record is stored after its data, so a process killed at any instruction leaves whole pages or none;
-//   * both copies of a record are stored and erased together; where they differ when the arrays are taken
-//   over, or one is found damaged, the one that counts is read, and replaces the other when the arrays may be
-//   changed (mend_records()); two that contradict each other stay as they are until their unit is erased;
+//   * both copies of a record are stored and erased together; where they differ at attach(), or one is found
+//     damaged, the valid copy is read, and replaces the other when the arrays may be changed
+//     (mend_records()); copies that contradict each other stay unchanged until their unit is erased;
 //   * write pointers are derived from the records alone: an erased record is 64 zero bytes (a hole in a
-//   sparse file).
-//   * pages of units outside of its range are refused: several of them, each with a range of its own, may
-//   stand over the same arrays (store.hpp).
+//     sparse file);
+//   * pages of units outside the range are refused: several objects, each with its own range, may share the
+//     arrays (store.hpp).
 // One owner thread. No allocation, no locks after construction.
 #pragma once
 
@@ -41,13 +41,13 @@ class FlashArray : public deengine::Flash {
     void prefetch(deengine::PageNumber page) const override {
         __builtin_prefetch(oob_ + std::size_t{page} * sizeof(deengine::PageOob));
     }
-    /// The first lines: what lies behind them the processor sees coming.
+    /// Prefetches the first lines; the processor itself prefetches the rest.
     void prefetch_data(deengine::PageNumber page, std::uint32_t first_sector) const override {
         const std::byte* data = data_of(page) + std::size_t{first_sector} * nvme::kSectorBytes;
         for (std::size_t line = 0; line < kPrefetchLines; ++line) __builtin_prefetch(data + line * 64);
     }
     using deengine::Flash::sync;
-    /// Of memory: nothing to do, and ended at once.
+    /// Memory has nothing to sync: it ends at once.
     deengine::FlashStatus sync(deengine::SyncLevel) override { return deengine::FlashStatus::kOk; }
     deengine::FlashStatus sync_begin(deengine::SyncLevel) override {
         if (begun_) return deengine::FlashStatus::kRefused;
@@ -59,20 +59,20 @@ class FlashArray : public deengine::Flash {
     }
 
   protected:
-    /// `data` has geometry.pages() * 4096 bytes, `oob` 64 a page, and so has `oob_copies` where there are
-    /// second copies (else it is null); all outlive this object.
+    /// `data` has geometry.pages() * 4096 bytes, `oob` 64 bytes per page, as has `oob_copies` if there are
+    /// second copies (else null); all outlive this object.
     void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob, std::byte* oob_copies,
                 UnitRange range);
-    /// Reads every record of the range once, and sets the write pointers: first page above the last one that
-    /// is not erased. Changes nothing. Returns what of the records is damaged.
+    /// Reads every record of the range once, and sets the write pointers: one above the last page that is not
+    /// erased. Changes nothing. Returns how many records are damaged.
     RecordDamage scan_records();
-    /// Makes the copies equal that scan_records() found to differ, but for those that contradict each other.
+    /// Repairs the copies that scan_records() found to differ, except those that contradict each other.
     void mend_records();
-    /// Before the first program of a unit since it was erased, and when another unit was programmed in
-    /// between (a copy of a store may have lost the room of a unit that was begun): makes its room certain,
-    /// so that no store can fault. False: no space left.
+    /// Ensures that the unit has disk space, so that no store to its pages can fault. Called before the first
+    /// program since the unit's erasure, and when another unit was programmed in between (a copy of a store
+    /// may have lost the space of a partly programmed unit). False: no space left.
     [[nodiscard]] virtual bool reserve_unit(std::uint32_t) { return true; }
-    /// After a unit's records are erased: its data may be dropped, and its room below is kept.
+    /// Called after a unit's records are erased: its data may be dropped, but its disk space is kept.
     virtual void drop_data(std::uint32_t) {}
 
     [[nodiscard]] std::byte* data_of(deengine::PageNumber page) const {
@@ -81,7 +81,7 @@ class FlashArray : public deengine::Flash {
 
     [[nodiscard]] std::byte* records() const { return oob_; }
     [[nodiscard]] UnitRange range() const { return range_; }
-    /// The newest pages of a journal in the range when scan_records() ended.
+    /// The newest journal pages in the range, as of scan_records().
     [[nodiscard]] const FoundJournal& scanned_journal() const { return scanned_journal_; }
     void copy_past_caches(CopiesPastCaches which) { past_caches_ = which; }
     [[nodiscard]] CopiesPastCaches past_caches() const { return past_caches_; }
@@ -95,25 +95,24 @@ class FlashArray : public deengine::Flash {
     [[nodiscard]] std::byte* copy_of(deengine::PageNumber page) const {
         return oob_copies_ + std::size_t{page} * sizeof(deengine::PageOob);
     }
-    /// The page's record as it counts.
+    /// The page's record, chosen from its copies.
     [[nodiscard]] deengine::PageOob settled(deengine::PageNumber page) const;
-    /// Makes both copies what counts, if they differ and one of them does.
+    /// Makes both copies the valid record, if they differ and do not contradict each other.
     void mend(deengine::PageNumber page);
 
     deengine::FlashGeometry geometry_{};
     std::byte* data_ = nullptr;
     std::byte* oob_ = nullptr;
     std::byte* oob_copies_ = nullptr;
-    std::uint32_t reserved_unit_ = 0;  // the last whose room was made certain; geometry_.units: none yet
-    bool begun_ = false;               // a sync that was not asked for yet
+    std::uint32_t reserved_unit_ = 0;  // whose space was ensured last; geometry_.units: none yet
+    bool begun_ = false;               // a sync is begun and not polled yet
     FoundJournal scanned_journal_;
-    std::vector<std::uint32_t> units_to_mend_;  // of which copies of records differ
-    bool contradictions_ = false;               // copies of a record that contradict each other
-    bool compares_copies_ = false;              // one of both: the first copy alone tells nothing
+    std::vector<std::uint32_t> units_to_mend_;  // where copies of records differ
+    bool contradictions_ = false;               // some copies contradict each other
+    bool compares_copies_ = false;              // read_oob() reads both copies: one of the two above
     UnitRange range_{};
     CopiesPastCaches past_caches_;
-    std::vector<std::uint32_t>
-        write_pointer_;  // next page of each unit of the range, pages_per_unit when full
+    std::vector<std::uint32_t> write_pointer_;  // next page, by unit of the range; pages_per_unit: full
 };
 
 }  // namespace gnstor::ssd

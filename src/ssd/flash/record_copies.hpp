@@ -1,11 +1,11 @@
-// record_copies.hpp: how a page's out-of-band record is sealed, and which of its two copies counts.
+// record_copies.hpp: how a page's out-of-band record is checksummed, and which of its two copies is valid.
 // docs/store-format.md, "Records and pages".
 //
-// A store keeps every record twice, in areas far apart, so that damage of one copy loses nothing. A cut may
-// take one copy and leave the other, or leave in one what the other had before: the page's record is then the
-// one that a store with a single copy could have been left with, too. A record's checksum begins with the
-// number of its page: the undamaged record of another page, which a medium that mixes up its sectors gives,
-// is a damaged one here. Pure.
+// A store keeps every record twice, in areas far apart, so that damage of one copy loses nothing. A power cut
+// may destroy one copy, or leave its previous contents in it: the page's record is then one that a store with
+// a single copy could have been left with, too. A record's checksum begins with its page number: the
+// undamaged record of another page, which a medium that mixes up its sectors returns, thus counts as damaged.
+// Pure.
 #pragma once
 
 #include <gnstor/base/crc32c.hpp>
@@ -22,9 +22,9 @@ inline bool is_erased(const deengine::PageOob& record) {
     return std::memcmp(&record, &kNothing, sizeof record) == 0;
 }
 
-/// Of the number of the page (4 bytes, little endian) and the record's bytes before the checksum.
+/// CRC of the page number (4 bytes, little endian) and of the record's bytes before the checksum.
 inline std::uint32_t record_crc(const deengine::PageOob& record, deengine::PageNumber page) {
-    // In a row: every read of a record does this, and a call costs more than its bytes.
+    // In one buffer: every read of a record computes this, and a second CRC call costs more than the copy.
     constexpr std::size_t kSealed = offsetof(deengine::PageOob, crc);
     std::byte bytes[sizeof page + kSealed];
     std::memcpy(bytes, &page, sizeof page);
@@ -32,21 +32,21 @@ inline std::uint32_t record_crc(const deengine::PageOob& record, deengine::PageN
     return crc32c(bytes, sizeof bytes);
 }
 
-/// It is a record of this page, and undamaged.
+/// Whether it is an undamaged record of this page.
 inline bool is_whole(const deengine::PageOob& record, deengine::PageNumber page) {
     return record.crc == record_crc(record, page);
 }
 
 struct RecordCopies {
     deengine::PageOob counts{};  ///< the page's record: whole, erased, or damaged
-    bool equal = false;          ///< both copies are the same: nothing is to be mended
-    bool rotten = false;         ///< a damaged copy beside a whole one: no cut of a power supply leaves that
-    /// Both are whole, of one opening of the unit, and not the same. A page is programmed once an opening, so
-    /// nothing tells which one is its record: what counts is a damaged one.
+    bool equal = false;          ///< both copies are the same: nothing to repair
+    bool rotten = false;         ///< one copy is damaged and the other whole: a power cut does not leave that
+    /// Both are whole, of one opening of the unit, and different. A page is programmed once per opening, so
+    /// it is unknown which one is its record: `counts` is given a wrong checksum.
     bool contradict = false;
 };
 
-/// Of how many records the copies differ in a way that no cut of a power supply explains.
+/// Number of records whose copies differ in a way that a power cut does not explain.
 struct RecordDamage {
     std::uint64_t rotten = 0;
     std::uint64_t contradicting = 0;
@@ -61,8 +61,8 @@ struct RecordDamage {
     }
 };
 
-/// A whole copy counts before one that is not; of two whole ones that of the later opening of the unit, since
-/// the other one is what a lost erasure left; a damaged copy before an erased one.
+/// A whole copy wins over a damaged or erased one; of two whole copies, that of the later opening of the unit
+/// wins, since a lost erasure left the other; a damaged copy wins over an erased one.
 inline RecordCopies compare_records(const std::byte* first, const std::byte* second,
                                     deengine::PageNumber page) {
     RecordCopies found;

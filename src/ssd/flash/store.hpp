@@ -1,8 +1,8 @@
-// store.hpp: what a drive needs of its backbone, whichever it is: flash for each service unit, the firmware's
-// small state, who it is, and a clean end.
+// store.hpp: the interface of a drive's backbone: flash for each service unit, the firmware's metadata, the
+// store's identity, and a clean close.
 //
-// Threads: parts() and the rest from the drive's front; each part of the flash belongs to one thread at a
-// time, different parts to different threads.
+// Threads: the drive's front calls the store; each part of the flash belongs to one thread at a time,
+// different parts to different threads.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -38,20 +38,21 @@ class Store {
     virtual ~Store() = default;
     [[nodiscard]] virtual StoreIdentity identity() const = 0;
     [[nodiscard]] virtual deengine::MetadataStore& metadata() = 0;
-    /// The flash cut into `count` ranges of units (UnitRange::of). Each part has the geometry, page and unit
-    /// numbers of the whole, refuses what is not in its range, and has syncs of its own. Parts must not
-    /// outlive the store; the flash as a whole is not to be used beside them. Asked for once.
+    /// The flash, cut into `count` ranges of units (UnitRange::of). Each part has the geometry, page and unit
+    /// numbers of the whole, refuses what is outside its range, and is synced separately. Parts must not
+    /// outlive the store; the flash as a whole must not be used beside them. Call it once.
     virtual Result<FlashParts> parts(std::uint32_t count) = 0;
-    /// Any thread may call it when a sync has ended; set before the first sync. May be ignored where syncs
-    /// end only while they are polled.
+    /// The callback runs on any thread when a sync has ended; set it before the first sync. A store whose
+    /// syncs end only while they are polled may ignore it.
     virtual void on_sync_end(std::function<void()>) {}
-    /// A mount has ended: what an earlier cut tore is found. False: the store could not remember that.
+    /// The mount has ended and has found everything that an earlier power cut tore. False: the store could
+    /// not record that.
     [[nodiscard]] virtual bool note_recovered() { return true; }
-    /// Everything is stable, or it failed: the store may say that it was closed. False: it could not.
+    /// Records a clean close, after everything was made stable. False: it could not be recorded.
     [[nodiscard]] virtual bool end_use() { return true; }
-    /// Nothing that is written to it lasts: changes must be refused.
+    /// Nothing written to this store lasts: the drive must refuse changes.
     [[nodiscard]] virtual bool write_protected() const { return false; }
-    /// For people: what it is.
+    /// Short description for logs.
     [[nodiscard]] virtual std::string describe() const = 0;
 };
 

@@ -38,7 +38,7 @@ std::uint64_t SyncWorker::ask() {
 }
 
 SyncWorker::State SyncWorker::look(std::uint64_t ticket) const noexcept {
-    // Acquire: pairs with run()'s release; what the caller does because of the answer comes after the sync.
+    // Acquire: pairs with run()'s release; what the caller does after kDone comes after the sync.
     if (done_.load(std::memory_order_acquire) >= ticket) return State::kDone;
     // Acquire: pairs with run()'s release store.
     return failed_.load(std::memory_order_acquire) ? State::kFailed : State::kBusy;
@@ -53,7 +53,7 @@ SyncWorker::State SyncWorker::wait(std::uint64_t ticket, std::chrono::seconds mo
 void SyncWorker::run() {
     std::unique_lock lock(mutex_);
     for (;;) {
-        // Relaxed: this thread alone stores to it.
+        // Relaxed: only this thread stores to it.
         const auto pending = [&] { return asked_ > done_.load(std::memory_order_relaxed); };
         const bool failed = failed_.load(std::memory_order_relaxed);
         asked_changed_.wait(lock, [&] { return stopping_ || (pending() && !failed); });
@@ -62,7 +62,7 @@ void SyncWorker::run() {
         lock.unlock();
         const bool ok = sync_();
         lock.lock();
-        // Release: pair with look()'s acquire loads.
+        // Release: pairs with look()'s acquire loads.
         if (ok) {
             done_.store(ticket, std::memory_order_release);
         } else {

@@ -1,9 +1,9 @@
-// sync_worker.hpp: a thread that makes a store stable while its drive goes on: what waits is served by one
-// sync.
+// sync_worker.hpp: a thread that makes a store stable while its drive keeps running; one sync serves all
+// waiting requests.
 //
-// Any thread may ask; each ask has a ticket, and a ticket is done when a sync that began after it has ended.
-// After a failure every ticket fails that is not done yet. The destructor waits for
-// a sync in progress (base/last_wait.hpp).
+// Any thread may request a sync; each request has a ticket, which is done when a sync that began after the
+// request has ended. After a failure, every ticket that is not yet done fails. The destructor waits for a
+// sync in progress (base/last_wait.hpp).
 #pragma once
 
 #include <atomic>
@@ -27,9 +27,10 @@ class SyncWorker {
     enum class State : std::uint8_t { kBusy, kDone, kFailed };
     [[nodiscard]] std::uint64_t ask();
     [[nodiscard]] State look(std::uint64_t ticket) const noexcept;
-    /// kBusy: the deadline passed.
+    /// kBusy: not ended within `most`.
     [[nodiscard]] State wait(std::uint64_t ticket, std::chrono::seconds most);
-    /// Called on the worker's thread when tickets have ended: to wake who polls. Set before the first ask.
+    /// `call` runs on the worker's thread when tickets have ended, to wake a poller. Set it before the first
+    /// ask().
     void on_end(std::function<void()> call);
 
   private:

@@ -1,4 +1,4 @@
-// arbiter.cpp: queues coming and going, credits, and the feature's encoding.
+// arbiter.cpp: adding and removing queues, credits, and the encoding of the Arbitration feature.
 #include "ssd/queues/arbiter.hpp"
 
 #include <bit>
@@ -39,7 +39,7 @@ void Arbiter::remove(std::uint32_t queue) {
 
 void Arbiter::refill() {
     const std::uint32_t weight[kWeighted] = {weights_.high, weights_.medium, weights_.low};
-    // A burst without limit would make one turn of it the whole world: credits count bursts of at most 16.
+    // With an unlimited burst one round would never end: credits count bursts of at most 16.
     const std::uint32_t unit = std::min(weights_.burst, 16u);
     for (std::uint32_t i = 0; i < kWeighted; ++i) credit_[i] = weight[i] * unit;
 }

@@ -3,11 +3,11 @@
 // NVMe Base 2.0, 3.4.4.3 and 5.27.1.1 (Arbitration feature). Pure logic.
 // Invariants
 //   * urgent queues are served before any other, round robin among themselves;
-//   * while every weighted class has work, their shares of commands are as their weights, whatever the
-//   budgets of single runs: credit and turn outlive a run;
-//   * a class without work gives its credit up, so that nobody saves shares for later;
+//   * while every weighted class has work, commands are shared out by weight, whatever the budget of each
+//     run: credits and the class in turn persist across runs;
+//   * a class without work loses its credits, so that no class saves them up;
 //   * queues of one class take turns of one burst; a burst cut short by a budget is finished first.
-// Owned by one thread; allocates only when queues come and go.
+// Owned by one thread; allocates only when queues are added.
 #pragma once
 
 #include "ssd/queues/nvme_queue.hpp"
@@ -19,7 +19,7 @@
 
 namespace gnstor::ssd {
 
-/// As the Arbitration feature has them. Weights are numbers of bursts.
+/// Fields of the Arbitration feature. Weights count bursts.
 struct ArbitrationWeights {
     std::uint32_t burst = 16;  ///< commands of one queue in a row; 2^AB
     std::uint32_t high = 8;
@@ -34,7 +34,7 @@ struct ArbitrationWeights {
 
 class Arbiter {
   public:
-    /// `queue` is the caller's number for it.
+    /// `queue`: an index that the caller chooses.
     void add(std::uint32_t queue, Priority priority);
     void remove(std::uint32_t queue);
     /// Takes effect with the next round.
@@ -65,11 +65,11 @@ class Arbiter {
 
   private:
     static constexpr std::uint32_t kWeighted = 3;
-    /// Queues of one priority class, in turn.
+    /// Queues of one priority class, served round robin.
     struct Class {
         std::vector<std::uint32_t> queues;
-        std::size_t at = 0;          ///< whose turn it is
-        std::uint32_t of_burst = 0;  ///< what that queue has had of its burst
+        std::size_t at = 0;          ///< queue to be served next
+        std::uint32_t of_burst = 0;  ///< commands fetched of its current burst
     };
 
     template <class Fetch>

@@ -1,9 +1,9 @@
-// nvme_device.hpp: what the fabric needs of anything that answers NVMe commands: queues, and a few facts.
+// nvme_device.hpp: the interface between the NVMe-oF target and a device that serves NVMe queues.
 //
-// A drive is one; a volume that is served as a namespace (src/gateway) is another. What it says in Identify,
-// its features and its log pages it says itself, on its admin queues: nothing here repeats them.
-// Threads: create_queue(), delete_queue() and flush() from any host thread that is not the device's own; the
-// facts from any thread, without waiting.
+// Implementations: an emulated drive, and a volume that is exported as a namespace (src/gateway). The device
+// reports Identify data, features and log pages on its admin queues; this interface does not repeat them.
+// Threads: create_queue(), delete_queue() and flush() from any host thread except the device's own; the other
+// functions from any thread, without waiting.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -17,32 +17,33 @@
 
 namespace gnstor::ssd {
 
-/// What the dwords mean that the NVM command set leaves free.
+/// How a device interprets the command dwords that the NVM command set leaves unused.
 enum class Dialect : std::uint8_t {
     kArray,  ///< DESIGN.md, "The command": volume, client, epoch, sectors of one block, write sequence
-    kPlain,  ///< nothing: an ordinary host's reads carry its hints there (DSM, CDW13), its SLBA is an LBA
+    kPlain,  ///< not at all: an ordinary host puts hints there (DSM, CDW13), and SLBA is a plain LBA
 };
 
 class NvmeDevice {
   public:
     virtual ~NvmeDevice() = default;
 
-    /// A queue pair; `depth` 2 .. 65536, a power of two. Admin queue: id 0. `controller`: whose queue it is;
-    /// a controller begins with its admin queue and ends with it. Queues of nobody's have 0.
+    /// A queue pair; `depth` 2 .. 65536, a power of two. Admin queue: id 0. `controller`: id of the
+    /// controller that the queue belongs to; a controller begins and ends with its admin queue. 0: no
+    /// controller.
     virtual Result<NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
                                             Priority priority, bool privileged,
                                             std::uint16_t controller = 0) = 0;
-    /// Waits (bounded) until fetched commands have completed and the device touches no memory named by them.
+    /// Waits (bounded) until fetched commands have completed and the device touches none of their memory.
     virtual Result<void> delete_queue(NvmeQueue* queue) = 0;
-    /// Makes all that was answered survive power loss, as a host wants it that shuts its controller down.
-    /// `done` is called once, on the device's thread, perhaps within this call; not where the device goes
-    /// before. False: it did not work.
+    /// Makes every completed write survive power loss, as a controller shutdown requires. `done` is called
+    /// once, on the device's thread, perhaps within this call, and never if the device is destroyed first.
+    /// False: the flush failed.
     virtual void flush(std::function<void(bool)> done) = 0;
 
-    /// What its subsystem is named after where nobody names it.
+    /// The default subsystem NQN contains it.
     [[nodiscard]] virtual const std::array<std::uint8_t, 16>& uuid() const = 0;
     [[nodiscard]] virtual const std::string& serial() const = 0;
-    /// Whether answers wait for their time: then writes overtake one another by far.
+    /// Whether a timing model delays completions: writes may then complete far out of order.
     [[nodiscard]] virtual bool is_timed() const = 0;
     [[nodiscard]] virtual Dialect dialect() const = 0;
 

@@ -6,7 +6,7 @@ namespace gnstor::ssd {
 
 namespace {
 
-// The status half of DW3 carries the phase: its release publishes the whole entry.
+// The upper half of DW3 (status) contains the phase bit: its release store publishes the whole entry.
 std::atomic_ref<std::uint16_t> phase_word(nvme::Completion& entry) {
     return std::atomic_ref<std::uint16_t>(entry.status);
 }
@@ -14,8 +14,8 @@ std::atomic_ref<std::uint16_t> phase_word(nvme::Completion& entry) {
 }  // namespace
 
 // Ring indices run freely (32 bits, masked at use): tail - head is the number of entries in the ring.
-// The completion ring cannot be overrun: the host counts what it submitted against what it reaped, and holds
-// at most depth - 1 commands anywhere between (submit), so there is always a free completion entry.
+// The completion ring cannot be overrun: the host keeps at most depth - 1 commands submitted and not reaped
+// (next_entry), so there is always a free completion entry.
 NvmeQueue::NvmeQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client, Priority priority,
                      bool privileged)
     : id_(id),
@@ -26,12 +26,12 @@ NvmeQueue::NvmeQueue(std::uint16_t id, std::uint32_t depth, nvme::ClientId clien
       sq_(depth),
       cq_(depth) {
     if (depth < 2 || depth > 65536 || (depth & (depth - 1)) != 0)
-        std::abort();  // the caller checks what people typed
+        std::abort();  // callers validate user input
 }
 
 nvme::Command* NvmeQueue::next_entry() {
-    // Only the host writes the tail: relaxed. Outstanding = submitted and not reaped; it bounds both rings at
-    // once.
+    // Only the host writes the tail: relaxed. Outstanding means submitted and not reaped, which bounds both
+    // rings.
     const std::uint32_t tail = sq_tail_.load(std::memory_order_relaxed);
     return tail - cq_head_ < depth_ - 1 ? &sq_[tail & (depth_ - 1)].command : nullptr;
 }
@@ -46,11 +46,11 @@ bool NvmeQueue::submit(const nvme::Command& command) {
 
 void NvmeQueue::submit() {
     const std::uint32_t tail = sq_tail_.load(std::memory_order_relaxed);
-    // Publishes the entry: pairs with the acquire load of the tail in fetch() and has_work(). A slot is
+    // Publishes the entry: pairs with the acquire load of the tail in fetch() and has_work(). An entry is
     // reused only after its command was completed and reaped, and the drive copied it before that (release of
     // the phase, acquire in reap()).
     sq_tail_.store(tail + 1, std::memory_order_release);
-    // The drive read the next entry's line last: asked for now, it is here when the next command comes.
+    // The drive read the next entry's line last: prefetch it for writing before the next command comes.
     __builtin_prefetch(&sq_[(tail + 1) & (depth_ - 1)], 1);
 }
 
@@ -92,8 +92,8 @@ bool NvmeQueue::fetch(nvme::Command& command) {
         if (tail_seen_ == head) return false;
     }
     command = sq_[head & (depth_ - 1)].command;
-    // Says that the entry was copied, as the head in a completion does; nobody takes the slot on its strength
-    // (see submit()).
+    // Release after the copy of the entry. No acquire pairs with it: the host reuses an entry only after
+    // reaping its completion (see submit()).
     sq_head_.store(head + 1, std::memory_order_release);
     return true;
 }
@@ -107,8 +107,9 @@ void NvmeQueue::complete(const nvme::Completion& completion) {
     entry.sq_id = id_;
     entry.command_id = completion.command_id;
     ++cq_tail_;
-    // Publishes entry and data: pairs with the acquire load of the phase in reap(). The slot is free: its
-    // last completion was reaped before the command answered here was submitted, and fetch() acquired that.
+    // Publishes entry and data: pairs with the acquire load of the phase in reap(). The completion entry is
+    // free: the host reaped its last completion before it submitted the command completed here, and fetch()
+    // acquired that submission.
     phase_word(entry).store(static_cast<std::uint16_t>((completion.status & 0xFFFEu) | phase),
                             std::memory_order_release);
 }

@@ -1,4 +1,4 @@
-// device_guard.cpp: asks the kernel who uses a device and which it is. Signatures: device_signatures.cpp.
+// device_guard.cpp: queries the kernel for a device's users and identity. Signatures: device_signatures.cpp.
 #include "ssd/tools/device_guard.hpp"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Contents of a small file of sysfs, without what does not print and without blanks around it.
+/// Contents of a small file of sysfs, without non-printable characters and without surrounding blanks.
 std::string read_small(const fs::path& path) {
     std::ifstream file(path, std::ios::binary);
     std::string text(4096, '\0');
@@ -38,8 +38,7 @@ std::string number_of(dev_t device) {
     return fmt::format("{}:{}", major(device), minor(device));
 }
 
-/// A device and what belongs to it: its partitions, and what is stacked on it or on them (device mapper,
-/// RAID).
+/// A device with its partitions, and the devices stacked on it or on them (device mapper, RAID).
 struct Family {
     struct Member {
         std::string number;  ///< major:minor
@@ -72,7 +71,7 @@ Family family_of(dev_t device, const KernelView& kernel) {
     return family;
 }
 
-/// \040 and the like, as mountinfo and swaps write blanks.
+/// Decodes octal escapes (\040): mountinfo and swaps write blanks as these.
 std::string unescape(const std::string& text) {
     std::string plain;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -100,7 +99,7 @@ std::string called(const Family& family, const std::string& number) {
 }
 
 /// proc(5), /proc/pid/mountinfo: 3rd field major:minor, 5th the mount point, the one after " - type " the
-/// source. File systems of several devices (btrfs) have a number of their own: there the source tells.
+/// source. A file system of several devices (btrfs) has a number of its own: there the source is compared.
 void find_mounts(const Family& family, const KernelView& kernel, std::vector<std::string>& in_use) {
     std::ifstream table(kernel.proc / "self/mountinfo");
     std::set<std::string> said;
@@ -135,7 +134,7 @@ void find_swaps(const Family& family, const struct stat& target, const KernelVie
     }
 }
 
-/// Where a disk's serial number may lie, best first. A partition has its disk's.
+/// Files of sysfs that may hold a disk's serial number, best first. A partition uses its disk's.
 void find_serial(dev_t device, const KernelView& kernel, DeviceFacts& facts) {
     std::error_code none;
     fs::path folder = fs::canonical(kernel.sys / "dev/block" / number_of(device), none);
@@ -165,7 +164,7 @@ std::string joined(const std::vector<std::string>& sentences) {
 }  // namespace
 
 Result<DeviceFacts> inspect_device(const fs::path& path, const KernelView& kernel) {
-    // Not exclusive yet: what is in use is looked at too, to say all that speaks against it at once.
+    // Not exclusive: a device in use is inspected too, so that all objections are reported at once.
     const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat st {};
     if (fd.get() < 0 || ::fstat(fd.get(), &st) != 0)
@@ -185,7 +184,7 @@ Result<DeviceFacts> inspect_device(const fs::path& path, const KernelView& kerne
         find_swaps(family, st, kernel, facts.in_use);
         if (!family.holders.empty())
             facts.in_use.push_back(fmt::format("it is a part of {}", joined(family.holders)));
-        // The kernel's word counts for what none of the tables shows (another program with O_EXCL).
+        // Catches users that are in none of the tables (another program with O_EXCL).
         const FileDescriptor mine(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_EXCL));
         if (mine.get() < 0 && errno == EBUSY && facts.in_use.empty())
             facts.in_use.emplace_back("another program or the kernel has it open exclusively");

@@ -1,5 +1,5 @@
-// device_signatures.cpp: what libblkid, and GNStor itself, recognise on a file or a device. Part of
-// device_guard.hpp.
+// device_signatures.cpp: the signatures on a file or device that libblkid, and GNStor itself, recognise. Part
+// of device_guard.hpp.
 #include "ssd/tools/device_guard.hpp"
 
 #include <fcntl.h>
@@ -33,8 +33,8 @@ struct FreeProbe {
 };
 using Probe = std::unique_ptr<blkid_struct_probe, FreeProbe>;
 
-/// A probe for every kind of signature, with its places, also those whose checksums are wrong: half a file
-/// system is somebody's file system too.
+/// A probe for signatures of every kind and their positions, including those with a wrong checksum: a damaged
+/// file system may still hold somebody's data.
 Result<Probe> make_probe(int fd, const std::filesystem::path& path) {
     Probe probe(blkid_new_probe());
     if (probe == nullptr || blkid_probe_set_device(probe.get(), fd, 0, 0) != 0)
@@ -52,7 +52,7 @@ std::string value_of(blkid_probe probe, const char* name) {
     const char* data = nullptr;
     std::size_t bytes = 0;
     if (blkid_probe_lookup_value(probe, name, &data, &bytes) != 0 || bytes == 0) return {};
-    // Labels are bytes that somebody else chose: what does not print is not printed.
+    // Labels are foreign bytes: replace those that are not printable.
     std::string text(data, bytes - 1);
     std::replace_if(
         text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');

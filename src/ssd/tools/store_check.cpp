@@ -1,5 +1,4 @@
-// store_check.cpp: the looks at the head and at the medium. What the firmware makes of a store:
-// store_mount.cpp.
+// store_check.cpp: checks of the head and of the medium. The check through the firmware: store_mount.cpp.
 #include "ssd/tools/store_check.hpp"
 
 #include <fmt/core.h>
@@ -20,7 +19,7 @@ using deengine::PageKind;
 using deengine::PageNumber;
 using deengine::PageOob;
 
-/// Collects; damage is kept before notes.
+/// Collects findings; a full list drops notes to make room for damage.
 class Findings {
   public:
     explicit Findings(StoreCheck& check) : check_(check) {}
@@ -44,7 +43,7 @@ class Findings {
     StoreCheck& check_;
 };
 
-/// False: what lies behind the head counts no more.
+/// False: the contents behind the head are void.
 bool check_boot(const StoreView& view, Findings& findings) {
     const auto copies = view.boot_copies();
     if (!copies[0].whole && !copies[1].whole) {
@@ -115,18 +114,18 @@ void check_journals(const StoreView& view, Findings& findings) {
 
 struct BadPage {
     PageNumber page;
-    bool torn;  ///< one of the last two groups: a cut explains it
+    bool torn;  ///< in one of the last two groups: a power cut explains it
     std::uint64_t offset;
     std::string what;
 };
 
-/// Goes over the units of one service unit.
+/// Checks the erase units of one service unit.
 class MediumCheck {
   public:
     MediumCheck(const StoreView& view, StoreCheck& check, Findings& findings, const CheckProgress& progress)
         : view_(view), check_(check), findings_(findings), progress_(progress) {}
 
-    /// What fails its checksum, in order of pages.
+    /// Pages that fail their checksums, in page order.
     [[nodiscard]] const std::vector<BadPage>& bad() const { return bad_; }
 
     void service_unit(UnitRange range) {
@@ -150,12 +149,12 @@ class MediumCheck {
         return newest;
     }
 
-    /// One of the last two groups may lack what a cut took.
+    /// A power cut may leave torn pages in the last two groups.
     [[nodiscard]] bool may_be_torn(std::uint32_t group) const {
         return static_cast<std::int32_t>(newest_group_ - group) <= 1;
     }
 
-    /// A unit is of the highest serial in it. docs/store-format.md, "Records and pages".
+    /// A unit's serial is the highest in its records. docs/store-format.md, "Records and pages".
     [[nodiscard]] std::uint32_t serial_of_unit(PageNumber first, std::uint32_t end) const {
         std::uint32_t serial = 0;
         for (std::uint32_t i = 0; i < end; ++i)
@@ -172,7 +171,7 @@ class MediumCheck {
         const std::uint32_t serial = serial_of_unit(first, end);
         bool any = false, system = false;
         std::uint32_t leftovers = 0;
-        // Of a record that cannot be read, the next good one says the latest group that it can be of.
+        // The group of an unreadable record is at most that of the next good record.
         std::vector<PageNumber> unreadable;
         for (std::uint32_t i = 0; i < end; ++i) {
             const PageNumber page = first + i;

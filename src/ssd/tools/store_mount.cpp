@@ -1,4 +1,4 @@
-// store_mount.cpp: the drive's firmware over a view, with nobody to answer to.
+// store_mount.cpp: mounts the drive's firmware on a view, without any host.
 #include "ssd/tools/store_mount.hpp"
 
 #include <gnstor/base/crc32c.hpp>
@@ -24,16 +24,16 @@ class Nobody final : public deengine::CompletionSink {
     void on_complete(std::uint64_t, nvme::Status, std::uint64_t) override {}
 };
 
-/// A drive's firmware over a store; what it stands on comes first and goes last.
+/// A drive's firmware mounted on a store. Members are destroyed last to first: the engine before its flash.
 struct Mounted {
     Nobody nobody;
     FlashParts flash;
-    std::vector<const Shard*> shards;  ///< the engine's
+    std::vector<const Shard*> shards;  ///< owned by the engine
     std::unique_ptr<deengine::Engine> engine;
     Recovered recovered;
 };
 
-/// As ssd::Drive mounts it, but that the shards stay in reach.
+/// Mounts as ssd::Drive does, but keeps pointers to the shards.
 Result<std::unique_ptr<Mounted>> mount(FlashParts parts, deengine::MetadataStore& metadata,
                                        const StoreIdentity& identity, bool accept_loss) {
     auto mounted = std::make_unique<Mounted>();
@@ -74,7 +74,7 @@ Result<std::unique_ptr<Mounted>> mount(FlashParts parts, deengine::MetadataStore
     return mounted;
 }
 
-/// What a recovery of this store goes on without, once that is accepted.
+/// What a recovery of this store lacks, if the losses are accepted; a sentence each.
 std::vector<std::string> losses(const StoreView& view) {
     std::vector<std::string> all;
     if (const auto metadata = view.metadata_loss(); metadata)
@@ -112,8 +112,8 @@ Result<std::unique_ptr<Mounted>> mount_sound(StoreView& view, bool accept_loss) 
     return mounted;
 }
 
-/// The refusal of a damaged store advises a recovery, which an untrusted store refuses: for such a store,
-/// this says so in place of the advice.
+/// The error of a damaged store advises a recovery, which an untrusted store refuses: the error of an
+/// untrusted store says that instead.
 Result<std::unique_ptr<Mounted>> mount(StoreView& view, bool accept_loss) {
     Result<std::unique_ptr<Mounted>> mounted = mount_sound(view, accept_loss);
     if (mounted.ok()) return mounted;

@@ -25,7 +25,7 @@ using deengine::PageOob;
 
 namespace {
 
-/// Every record, by what it says.
+/// Counts pages by the kind that their records state.
 void count_pages(const StoreView& view, StoreFacts& f) {
     for (std::uint64_t page = 0; page < f.geometry.pages(); ++page) {
         const PageOob oob = view.record(static_cast<PageNumber>(page)).counts;
@@ -96,7 +96,7 @@ Result<std::uint64_t> reset_term(const std::filesystem::path& path, std::uint64_
                      "term {} is none that a gnstord can have or follow: choose 1 to {}; give the term that "
                      "'gnstor status' shows, or 1",
                      term, nvme::kTermOfDriveMost);
-    // Held to the end: nobody serves it meanwhile.
+    // The lock is held to the end, so that no drive serves the store meanwhile.
     GN_ASSIGN(const std::unique_ptr<StoreFile> store, StoreFile::open(path));
     if (!trusted(store->boot(), host_boot_id()))
         return error(Errc::kState,
@@ -113,8 +113,8 @@ Result<std::uint64_t> reset_term(const std::filesystem::path& path, std::uint64_
         deengine::FirmwareState::parse(blob, kAnyVolumes, kMdtsBlocks, store->superblock().geometry().units));
     const std::uint64_t before = state.term;
     state.term = term;
-    // A store that was closed cleanly is opened and closed like by a drive. Of one that was killed the boot
-    // record stays as it is: it says what has to be recovered.
+    // A cleanly closed store is opened and closed as a drive would. The boot record of a killed one stays
+    // unchanged, because it says what has to be recovered.
     const bool clean = store->boot().state == BootState::kClean;
     if (clean) GN_TRY(store->begin_use({}));
     if (!store->store(state.serialise()))
@@ -130,7 +130,7 @@ Result<CorruptedByte> corrupt_byte(const std::filesystem::path& path, const Page
         return error(Errc::kInvalidArgument, "a page has bytes 0 to {}, not {}", nvme::kBlockBytes - 1,
                      byte_in_page);
     }
-    // The lock is held to the end, so that the damage is done to a store that nobody serves.
+    // The lock is held to the end, so that no drive serves the store meanwhile.
     GN_ASSIGN(const std::unique_ptr<FileStore> store, FileStore::open(path));
     CorruptedByte hit{};
     bool found = false;

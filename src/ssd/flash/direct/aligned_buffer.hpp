@@ -1,4 +1,4 @@
-// aligned_buffer.hpp: zeroed memory that O_DIRECT takes: aligned to 4096 bytes. Move only.
+// aligned_buffer.hpp: zeroed memory for O_DIRECT: aligned to 4096 bytes. Move only.
 #pragma once
 
 #include <cstddef>

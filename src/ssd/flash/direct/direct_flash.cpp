@@ -72,7 +72,7 @@ FlashStatus DirectFlash::reserve(std::uint32_t unit) {
     if (!range_.has(unit)) return FlashStatus::kRefused;
     Unit& u = units_[unit - range_.first];
     if (u.has_room) return FlashStatus::kOk;
-    // A copy of a store may have lost the room of a unit that was begun; a device has it all.
+    // A copy of a store may have lost the disk space of a partly programmed unit; a device has all its space.
     const std::uint64_t bytes = std::uint64_t{geometry_.pages_per_unit} * nvme::kBlockBytes;
     u.has_room = shared_.file->is_device() ||
                  reserve_room(shared_.direct.get(), shared_.superblock().data_offset + unit * bytes, bytes);
@@ -81,7 +81,7 @@ FlashStatus DirectFlash::reserve(std::uint32_t unit) {
 
 std::uint32_t DirectFlash::take_slot() {
     if (free_slots_.empty()) {
-        // Pages that could not be written keep their buffers: once all do, none comes free.
+        // A page that could not be written keeps its slot: if all slots are kept, none comes free.
         const auto changed = [&] { return !free_slots_.empty() || in_flight_[0] + in_flight_[1] == 0; };
         if (!pump_until(changed) || free_slots_.empty()) return kNoSlot;
     }
@@ -127,7 +127,7 @@ FlashStatus DirectFlash::program(PageNumber page, const std::byte* data, PageOob
 FlashStatus DirectFlash::copy_back(PageNumber from, PageNumber to, PageOob& oob, std::uint32_t* crcs) {
     if (!programmed(from)) return FlashStatus::kRefused;
     if (const FlashStatus status = check_program(to, oob); status != FlashStatus::kOk) return status;
-    // The slot first: waiting for one may end the write of `from`, whose staged bytes are then gone.
+    // Take the slot first: waiting for one may complete the write of `from`, which frees its staged bytes.
     const std::uint32_t slot = take_slot();
     if (slot == kNoSlot) return FlashStatus::kProgramFailed;
     const std::byte* bytes = fetch(from, 0, nvme::kSectorsPerBlock);
@@ -153,7 +153,7 @@ const std::byte* DirectFlash::announced(PageNumber page) {
     if (buffer == ReadAhead::kNone) return nullptr;
     if (ahead_->on_its_way(buffer) && !pump_until([&] { return !ahead_->on_its_way(buffer); }))
         return nullptr;
-    // The bytes stay until the next announcement, which the caller has copied them before.
+    // The bytes stay valid until the next announcement; the caller copies them before that.
     ahead_->release(buffer);
     return ahead_->whole(buffer) ? ahead_->data(buffer) : nullptr;
 }
@@ -166,7 +166,7 @@ const std::byte* DirectFlash::fetch(PageNumber page, std::uint32_t first, std::u
     const std::uint32_t bytes = sectors ? count * nvme::kSectorBytes : nvme::kBlockBytes;
     if (const std::byte* there = announced(page); there != nullptr)
         return there + std::size_t{first} * nvme::kSectorBytes;
-    // What was announced behind this page is read meanwhile. A refusal is told by whoever waits for it.
+    // Submits the reads announced after this page, to overlap with it. Their waiters report a refusal.
     (void)queue_->submit();
     if (!read_all(shared_.direct.get(), scratch_.data() + from, bytes, page_offset(page) + from))
         return nullptr;
@@ -188,7 +188,8 @@ FlashStatus DirectFlash::read_oob(PageNumber page, PageOob& oob) {
     if (!range_.has(page / geometry_.pages_per_unit)) return FlashStatus::kRefused;
     oob = record(page);
     if (is_erased(oob)) {
-        // Below the write pointer a record that never reached the medium is a torn page, not a free one.
+        // Below the write pointer an erased record is one that never reached the medium: a torn page, not a
+        // free one.
         if (programmed(page)) return FlashStatus::kUncorrectable;
         oob.kind = PageKind::kErased;
         return FlashStatus::kOk;
@@ -201,7 +202,7 @@ FlashStatus DirectFlash::erase(std::uint32_t unit) {
     if (!shared_.file->begin_changes()) return FlashStatus::kProgramFailed;
     const PageNumber first = unit * geometry_.pages_per_unit;
     const std::uint32_t next = units_[unit - range_.first].next;
-    // Writes of its pages or lines that landed after this would undo it.
+    // A write of the unit's pages or record lines that completed after the erasure would undo it.
     const bool quiet = pump_until([&] {
         if (lines_in_flight_ > 0) return false;
         for (const auto& [page, slot] : staged_) {
@@ -215,8 +216,8 @@ FlashStatus DirectFlash::erase(std::uint32_t unit) {
     unsynced_ = true;
     ahead_->forget(first, geometry_.pages_per_unit);
     if (next == 0) return FlashStatus::kOk;
-    // From the last line down: a cut in between leaves a unit that is programmed up to some page, never one
-    // with holes.
+    // From the last line down: a power cut in between leaves a unit that is programmed up to some page,
+    // without holes.
     for (std::uint32_t line = (first + next - 1) / kRecordsPerLine + 1; line > first / kRecordsPerLine;
          --line) {
         compose(line - 1, scratch_.data());

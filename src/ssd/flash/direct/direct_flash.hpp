@@ -1,14 +1,14 @@
-// direct_flash.hpp: NAND's rules over a range of units of a store that is reached by O_DIRECT.
+// direct_flash.hpp: NAND's rules over a range of units of a store that is accessed with O_DIRECT.
 //
-// A program copies its page to a staging buffer and queues the write; the page is read from there until it is
-// on the medium. Its record stays in memory until a sync writes it. Invariants
-//   * a record is written only when the data of its page, and of all pages before it in its unit, has been: a
-//   process killed at any instant leaves whole pages or none;
+// A program copies its page to a staging buffer and queues the write; reads use that buffer until the page is
+// on the medium. The page's record stays in memory until a sync writes it. Invariants
+//   * a record is written only after the data of its page, and of all earlier pages of its unit: a process
+//     killed at any instant leaves whole pages or none;
 //   * records are rewritten in place in lines of 4096 bytes, both copies of each; a logical block (512 or
-//   4096 bytes, written as a whole by the device) holds whole records, so that no cut tears one;
+//     4096 bytes, written atomically by the device) holds whole records, so that no power cut tears one;
 //   * no page is written while an earlier write of it, or the erasure of its unit, is in flight;
-//   * a write that fails is tried once more, a page's alone; then no later sync succeeds, and a page's unit
-//   is bad.
+//   * a failed write is retried once (a page's synchronously); if it fails again, no later sync succeeds, and
+//     a page's unit is bad.
 // One owner thread. No locks. Buffers are allocated at construction.
 #pragma once
 
@@ -32,7 +32,7 @@ class DirectFlash final : public deengine::Flash {
     static constexpr std::uint32_t kRecordsPerLine = kLineBytes / sizeof(deengine::PageOob);
     static constexpr std::uint32_t kLineBuffers = 32;
     static constexpr std::uint32_t kAheadBuffers = 64;
-    /// Staged pages, record lines, announced pages, a sync.
+    /// Staged pages, record lines (two copies), announced pages, a sync.
     static std::uint32_t queue_depth(const DirectOptions& o) {
         return o.staged_pages + 2 * kLineBuffers + kAheadBuffers + 1;
     }
@@ -54,7 +54,7 @@ class DirectFlash final : public deengine::Flash {
         return range_.has(unit) && units_[unit - range_.first].bad;
     }
     void prefetch(deengine::PageNumber page) const override { __builtin_prefetch(record_of(page)); }
-    /// Begins to read the page, where that goes on while others are served.
+    /// Begins to read the page, if the queue overlaps operations.
     void prefetch_data(deengine::PageNumber page, std::uint32_t first_sector) const override;
     [[nodiscard]] bool survives_kill() const override { return false; }
     deengine::FlashStatus sync_begin(deengine::SyncLevel level) override;
@@ -64,7 +64,7 @@ class DirectFlash final : public deengine::Flash {
 
   private:
     static constexpr std::uint32_t kNoSlot = 0xFFFFFFFFu;
-    /// What a token of the queue names: the kind in the upper half, a slot or a line buffer in the lower.
+    /// A token of the queue: the kind in the upper half, the index of a slot or buffer in the lower.
     enum class Op : std::uint32_t { kPage = 1, kLine = 2, kSync = 3, kAhead = 4 };
     static std::uint64_t token(Op op, std::uint32_t index) {
         return (std::uint64_t{static_cast<std::uint32_t>(op)} << 32) | index;
@@ -72,13 +72,13 @@ class DirectFlash final : public deengine::Flash {
     enum class Phase : std::uint8_t { kIdle, kPages, kLines, kSync, kDone, kFailed };
     struct Unit {
         std::uint32_t next = 0;     ///< page to be programmed next
-        std::uint32_t written = 0;  ///< pages below it are on their medium, so that their records may follow
+        std::uint32_t written = 0;  ///< pages below it are on the medium: their records may be written
         bool bad = false;
-        bool has_room = false;  ///< allocated on the file system since this object was made
+        bool has_room = false;  ///< its disk space was ensured since this object was made
     };
     struct Slot {
         deengine::PageNumber page = deengine::kNoPage;
-        std::uint32_t generation = 0;  ///< of syncs: which of them waits for it
+        std::uint32_t generation = 0;  ///< number of the sync that waits for this write
     };
 
     [[nodiscard]] std::byte* record_of(deengine::PageNumber page) const {
@@ -98,29 +98,29 @@ class DirectFlash final : public deengine::Flash {
     [[nodiscard]] bool programmed(deengine::PageNumber page) const;
     [[nodiscard]] deengine::FlashStatus check_program(deengine::PageNumber page,
                                                       const deengine::PageOob& oob);
-    /// A staging buffer; waits (bounded) until there is one. kNoSlot: there will be none.
+    /// Takes a staging slot; waits (bounded) for one. kNoSlot: none will come free.
     [[nodiscard]] std::uint32_t take_slot();
     void queue_page(deengine::PageNumber page, std::uint32_t slot);
     void store_record(deengine::PageNumber page, deengine::PageOob& oob);
-    /// Whole sectors of a programmed page, from staging or medium; null: unreadable.
+    /// Whole sectors of a programmed page, from the staging buffer or the medium; null: unreadable.
     [[nodiscard]] const std::byte* fetch(deengine::PageNumber page, std::uint32_t first, std::uint32_t count);
-    /// The announced page's buffer when it is there; null: it was not announced, or could not be read.
+    /// The buffer of an announced page, once it is read; null: not announced, or unreadable.
     [[nodiscard]] const std::byte* announced(deengine::PageNumber page);
     [[nodiscard]] std::uint64_t page_offset(deengine::PageNumber page) const {
         return shared_.superblock().data_offset + std::uint64_t{page} * nvme::kBlockBytes;
     }
 
-    void pump();  ///< takes what has ended, and moves the sync in flight on
+    void pump();  ///< handles ended operations, and advances the sync in flight
     void handle(const IoQueue::Done& done);
     void page_ended(std::uint32_t slot, std::int64_t result);
     void page_written(deengine::PageNumber page);
     void advance();
     void write_lines();
-    /// Of a token: the line buffer, and which of the two areas of records it goes to.
+    /// Index in a token: the line buffer, and which of the two record areas it is written to.
     static std::uint32_t line_index(std::uint32_t buffer, std::uint32_t copy) { return buffer * 2 + copy; }
     void queue_line(std::uint32_t index);
     void line_ended(std::uint32_t index, std::int64_t result);
-    /// The line as it may be written now.
+    /// Fills `to` with those records of the line that may be written now.
     void compose(std::uint32_t line, std::byte* to) const;
     [[nodiscard]] std::uint64_t line_offset(std::uint32_t line, std::uint32_t copy) const {
         const Superblock& s = shared_.superblock();
@@ -137,27 +137,26 @@ class DirectFlash final : public deengine::Flash {
     std::uint32_t first_line_;
     std::vector<Unit> units_;
     AlignedBuffer staging_;
-    AlignedBuffer lines_;    // kLineBuffers record lines on their way
-    AlignedBuffer scratch_;  // a page that is read
+    AlignedBuffer lines_;    // kLineBuffers record lines that are being written
+    AlignedBuffer scratch_;  // a page that is being read
     std::vector<Slot> slots_;
     std::vector<std::uint32_t> free_slots_;
-    std::unordered_map<deengine::PageNumber, std::uint32_t>
-        staged_;                                // page -> slot, while its write is in flight
-    std::array<std::uint32_t, 2> in_flight_{};  // page writes, by parity of generation
+    std::unordered_map<deengine::PageNumber, std::uint32_t> staged_;  // page -> slot, write in flight
+    std::array<std::uint32_t, 2> in_flight_{};                        // page writes, by parity of generation
     std::uint32_t generation_ = 0;
     std::uint32_t unsent_ = 0;
 
     Phase phase_ = Phase::kIdle;
     deengine::SyncLevel level_ = deengine::SyncLevel::kKill;
-    std::vector<std::uint32_t> dirty_;       // lines with records that are not on the medium
+    std::vector<std::uint32_t> dirty_;       // lines with records that are not on the medium yet
     std::vector<bool> is_dirty_;             // by line of the range
-    std::vector<std::uint32_t> to_write_;    // of the sync in flight
-    std::vector<std::uint32_t> free_lines_;  // buffers
+    std::vector<std::uint32_t> to_write_;    // lines that the sync in flight has not written yet
+    std::vector<std::uint32_t> free_lines_;  // free line buffers
     std::uint32_t lines_in_flight_ = 0;
     struct LineBuffer {
         std::uint32_t line = 0;
         std::array<bool, 2> tried{};     ///< its write to this area has failed once
-        std::uint32_t on_their_way = 0;  ///< writes of the two
+        std::uint32_t on_their_way = 0;  ///< writes in flight, of the two
     };
     std::array<LineBuffer, kLineBuffers> line_buffers_{};
     struct JournalPage {
@@ -167,10 +166,10 @@ class DirectFlash final : public deengine::Flash {
     JournalPage newest_journal_page_;                // programmed last
     JournalPage synced_journal_page_;                // whose record the sync in flight writes
     bool unsynced_ = true;                           // something may be in a volatile cache
-    std::chrono::steady_clock::time_point began_{};  // the sync in flight
+    std::chrono::steady_clock::time_point began_{};  // when the sync in flight began
 
     std::unique_ptr<ReadAhead> ahead_;
-    std::unique_ptr<IoQueue> queue_;  // last: what is in flight uses the buffers above
+    std::unique_ptr<IoQueue> queue_;  // last: operations in flight use the buffers above
 };
 
 }  // namespace gnstor::ssd

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kLoadBytes = 1u << 20;
 
-/// The smallest range that this descriptor reads directly: what it takes at an offset of 512 tells.
+/// The logical block size of direct I/O on this descriptor; of a file, 512 if a read at offset 512 succeeds.
 Result<std::uint32_t> logical_block_of(int fd, const StoreFile& file) {
     int bytes = 0;
     if (file.is_device()) {
@@ -38,7 +38,8 @@ Result<std::uint32_t> logical_block_of(int fd, const StoreFile& file) {
     return static_cast<std::uint32_t>(bytes);
 }
 
-/// Makes `line`, records from this page's on, those that count.
+/// Replaces each record of `line`, whose first record is that of `page`, with the valid one of its two
+/// copies.
 RecordDamage unite_copies(std::byte* line, const std::byte* copies, deengine::PageNumber page) {
     RecordDamage damage;
     for (std::size_t at = 0; at < kStorePage; at += sizeof(deengine::PageOob)) {
@@ -53,14 +54,14 @@ RecordDamage unite_copies(std::byte* line, const std::byte* copies, deengine::Pa
 
 Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile> file,
                                                        DirectOptions options) {
-    // Whoever opens it after a kill would take what is missing for damage.
+    // Otherwise an opening after a kill would take missing records for damage.
     if (!file->may_be_changed_by(BootBackbone::kDirect))
         return error(Errc::kState, "the store {} is not recorded as used directly", file->path().string());
     std::unique_ptr<DirectStore> store(new DirectStore);
     DirectFile& s = store->shared_;
     s.options = std::move(options);
     s.options.staged_pages = std::clamp(s.options.staged_pages, 1u, 2048u);
-    // The same file again, whatever its name means by now.
+    // Reopens the same file, even if its name refers to another file by now.
     const std::string again = fmt::format("/proc/self/fd/{}", file->fd());
     s.direct = FileDescriptor(above_standard(::open(again.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC)));
     if (s.direct.get() < 0) {
@@ -106,12 +107,12 @@ Result<void> DirectStore::load_records() {
             if (std::memcmp(line, copies.data() + p, kStorePage) != 0) {
                 const RecordDamage here = unite_copies(line, copies.data() + p, first);
                 damage.add(here);
-                // Of two copies that contradict each other none is the page's: both stay on the medium until
-                // the line is written for another reason, so that a check can name them.
+                // Neither of two contradicting copies is trusted: both stay on the medium until the line is
+                // written for another reason, so that a check can name them.
                 if (here.contradicting == 0)
                     shared_.to_mend.push_back(static_cast<std::uint32_t>((done + p) / kStorePage));
             }
-            // Pages of zeroes stay unmapped: memory is used for what was programmed.
+            // Pages of zeroes stay unmapped: only records of programmed pages use memory.
             if (std::memcmp(line, zeroes.data(), kStorePage) == 0) continue;
             std::memcpy(shared_.records.data() + done + p, line, kStorePage);
             note_journal_pages(line, first);

@@ -1,5 +1,5 @@
-// direct_sync.cpp: DirectFlash's writes on their way, and the sync that follows them: pages, then the records
-// of those that have ended, then (for power loss) the device's own cache.
+// direct_sync.cpp: completion of DirectFlash's writes, and its sync: first the pages, then the records of
+// those that are written, then (for power loss) the device's own cache.
 #include <gnstor/base/log.hpp>
 
 #include "ssd/flash/direct/direct_flash.hpp"
@@ -77,7 +77,7 @@ void DirectFlash::page_ended(std::uint32_t slot, std::int64_t result) {
     --in_flight_[slots_[slot].generation & 1];
     if (result != nvme::kBlockBytes) {
         if (!write_all(shared_.direct.get(), slot_data(slot), nvme::kBlockBytes, page_offset(page))) {
-            // It stays staged, so that it can be read, and its record is never written.
+            // The page stays staged, so that it can be read; its record is never written.
             unit_of(page).bad = true;
             fail("a page cannot be written", result < 0 ? result : -EIO);
             return;
@@ -108,7 +108,7 @@ void DirectFlash::line_ended(std::uint32_t index, std::int64_t result) {
     free_lines_.push_back(index / 2);
 }
 
-/// The pages of a unit up to the first that is still on its way are on the medium: their records may follow.
+/// The pages of a unit below the first one still in flight are on the medium: their records may be written.
 void DirectFlash::page_written(PageNumber page) {
     Unit& u = unit_of(page);
     const PageNumber first = page - page % geometry_.pages_per_unit;
@@ -122,8 +122,8 @@ void DirectFlash::mark_dirty(std::uint32_t line) {
     dirty_.push_back(line);
 }
 
-/// Records whose pages are still on their way stay out: they came after the sync that writes this line began,
-/// and marked it dirty for the next one.
+/// Leaves out records whose pages are still in flight: these pages were programmed after the sync that writes
+/// this line began, and marked the line dirty for the next sync.
 void DirectFlash::compose(std::uint32_t line, std::byte* to) const {
     const PageNumber first = line * kRecordsPerLine;
     std::memcpy(to, record_of(first), kLineBytes);
@@ -145,7 +145,7 @@ void DirectFlash::write_lines() {
         free_lines_.pop_back();
         line_buffers_[buffer] = {line, {}, 2};
         compose(line, lines_.data() + std::size_t{buffer} * kLineBytes);
-        // Side by side: either copy alone is the record, and both follow their page.
+        // Both at once: either copy alone is a valid record, and both follow their page's data.
         queue_line(line_index(buffer, 0));
         queue_line(line_index(buffer, 1));
         ++lines_in_flight_;
@@ -158,8 +158,8 @@ void DirectFlash::advance() {
     if (phase_ != Phase::kLines) return;
     write_lines();
     if (phase_ != Phase::kLines || !to_write_.empty() || lines_in_flight_ > 0) return;
-    // Records that are written, and no longer this process's: the store synchronizes them before it tells of
-    // it.
+    // The records are written and would outlive this process. The store syncs them before the boot record
+    // names them.
     if (const JournalPage& newest = synced_journal_page_; newest.number != 0)
         shared_.file->note_journal_page(newest.page, newest.number);
     if (level_ == SyncLevel::kKill || !unsynced_) {
@@ -191,7 +191,7 @@ FlashStatus DirectFlash::sync_begin(SyncLevel level) {
 SyncState DirectFlash::sync_poll() {
     if (phase_ == Phase::kIdle) return SyncState::kIdle;
     pump();
-    // Another part's failure is this one's too.
+    // A failure of another part fails this sync too.
     if (shared_.file->failed()) phase_ = Phase::kFailed;
     if (phase_ == Phase::kDone || phase_ == Phase::kFailed) {
         const bool done = phase_ == Phase::kDone;
@@ -205,7 +205,7 @@ SyncState DirectFlash::sync_poll() {
 
 FlashStatus DirectFlash::sync(SyncLevel level) {
     const auto ended = [&] { return phase_ == Phase::kDone || phase_ == Phase::kFailed; };
-    // One that was begun before ends first, and is still told to whoever polls for it.
+    // A sync that is in flight ends first; sync_poll() still reports its result.
     const bool other = phase_ != Phase::kIdle;
     if (other && !pump_until(ended)) return FlashStatus::kProgramFailed;
     const Phase told = phase_;

@@ -13,7 +13,7 @@ namespace gnstor::ssd {
 
 namespace {
 
-/// Reads and writes end before they return; a sync has a thread.
+/// Reads and writes complete before they return; syncs run on a thread.
 class PlainQueue final : public IoQueue {
   public:
     PlainQueue(int fd, std::function<void()> on_end)

@@ -1,4 +1,4 @@
-// io_ring.cpp: an IoQueue by io_uring. Built where liburing is found. One owner thread.
+// io_ring.cpp: an IoQueue on io_uring. Built where liburing is found. One owner thread.
 #include "base/last_wait.hpp"
 #include "ssd/flash/direct/io_queue.hpp"
 
@@ -20,7 +20,7 @@ class RingQueue final : public IoQueue {
     RingQueue& operator=(const RingQueue&) = delete;
     ~RingQueue() override {
         if (!open_) return;
-        // Buffers are freed after this: the kernel may not write to or from them any more.
+        // Buffers are freed after this: no operation of the kernel may still use them.
         const LastWait last;
         auto complain_at = std::chrono::steady_clock::now() + last.complain_every;
         Done ignored{};
@@ -56,12 +56,12 @@ class RingQueue final : public IoQueue {
     [[nodiscard]] bool submit() override {
         if (::io_uring_sq_ready(&ring_) == 0) return true;
         const int rc = ::io_uring_submit(&ring_);
-        // The kernel may be short of memory for a while; what was not taken stays queued.
+        // The kernel may lack memory for a while; operations that it did not take stay queued.
         owed_ = ::io_uring_sq_ready(&ring_) != 0;
         return rc >= 0 || rc == -EAGAIN || rc == -EBUSY || rc == -EINTR;
     }
     [[nodiscard]] bool reap(Done& done) override {
-        if (owed_) (void)submit();  // whoever only looks would look for ever; a refusal is the next caller's
+        if (owed_) (void)submit();  // or a caller that only reaps waits for ever; submit() reports refusals
         io_uring_cqe* entry = nullptr;
         if (::io_uring_peek_cqe(&ring_, &entry) != 0) return false;
         done = {::io_uring_cqe_get_data64(entry), entry->res};
@@ -80,7 +80,7 @@ class RingQueue final : public IoQueue {
 
   private:
     io_uring_sqe* next() {
-        // The owner keeps to the depth, which is the ring's: there is always an entry.
+        // The owner keeps to the ring's depth: there is always an entry.
         io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
         if (entry == nullptr) std::abort();
         ++outstanding_;
@@ -89,7 +89,7 @@ class RingQueue final : public IoQueue {
 
     int fd_;
     bool open_ = false;
-    bool owed_ = false;  // submit() was asked for what the kernel has not taken yet
+    bool owed_ = false;  // the kernel has not taken all submitted operations yet
     std::uint32_t outstanding_ = 0;
     io_uring ring_{};
 };

@@ -23,7 +23,7 @@ std::uint32_t ReadAhead::announce(PageNumber page) {
         const std::uint32_t buffer = (next_ + i) % count;
         if (slots_[buffer].flying) continue;
         if (oldest == kNone || slots_[buffer].page == kNoPage) oldest = buffer;
-        if (slots_[buffer].page == kNoPage) break;  // nobody loses a page
+        if (slots_[buffer].page == kNoPage) break;  // a free one: no page is dropped
     }
     if (oldest == kNone) return kNone;
     next_ = (oldest + 1) % count;

@@ -1,8 +1,8 @@
-// read_ahead.hpp: pages that were announced and are read while others are served: buffers, and which page is
-// in which.
+// read_ahead.hpp: buffers for announced pages, which are read while other pages are served; and which page is
+// in which buffer.
 //
-// Bounded: an announcement without a free buffer is forgotten, for it is a hint. A page is taken once; a
-// buffer that nobody came for is given to an announcement only when none is free. One owner thread.
+// Bounded: without a usable buffer an announcement is dropped, since it is a hint. A page is taken once; a
+// buffer whose page was never taken is reused only if no buffer is free. One owner thread.
 #pragma once
 
 #include "deengine/flash.hpp"
@@ -18,18 +18,18 @@ class ReadAhead {
     static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
     explicit ReadAhead(std::uint32_t buffers);
 
-    /// A buffer for this page, to be read into by the caller; kNone: it is there or on its way already, or no
-    /// buffer is free.
+    /// A buffer that the caller reads this page into; kNone: the page is already present or being read, or no
+    /// buffer is usable.
     [[nodiscard]] std::uint32_t announce(deengine::PageNumber page);
-    /// The read of a buffer has ended.
+    /// The read into a buffer has ended; `whole`: it read all bytes.
     void ended(std::uint32_t buffer, bool whole);
-    /// Which buffer a page is in, or on its way to; kNone: none.
+    /// The buffer that holds the page or that it is being read into; kNone: none.
     [[nodiscard]] std::uint32_t find(deengine::PageNumber page) const;
     [[nodiscard]] bool on_its_way(std::uint32_t buffer) const { return slots_[buffer].flying; }
-    /// Its page was read whole. After on_its_way() has ended.
+    /// Whether its page was read completely. Valid once on_its_way() is false.
     [[nodiscard]] bool whole(std::uint32_t buffer) const { return slots_[buffer].whole; }
     void release(std::uint32_t buffer);
-    /// These pages will be something else: what is there, or on its way, is not theirs any more.
+    /// These pages get new contents: invalidates their buffers, also those that are being filled.
     void forget(deengine::PageNumber first, std::uint32_t count);
     [[nodiscard]] std::byte* data(std::uint32_t buffer) const {
         return memory_.data() + std::size_t{buffer} * nvme::kBlockBytes;
@@ -43,7 +43,7 @@ class ReadAhead {
     };
     AlignedBuffer memory_;
     std::vector<Slot> slots_;
-    std::uint32_t next_ = 0;  // where the search for a buffer begins: the oldest announcement
+    std::uint32_t next_ = 0;  // the search for a buffer starts here: the oldest announcement
 };
 
 }  // namespace gnstor::ssd

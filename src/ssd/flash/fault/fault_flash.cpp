@@ -62,7 +62,8 @@ bool FaultFlash::program_is_refused(PageNumber page) const {
 
 bool FaultFlash::program_fails(PageNumber page) {
     if (!program_fails_.contains(page) && !drawn(plan_.program_failures_ppm)) return false;
-    // What NAND would refuse is refused, not failed: only the flash below knows whether the page is the next.
+    // A program that NAND would refuse is refused, not failed: only the flash below knows whether the page is
+    // next.
     PageOob oob{};
     if (below_->read_oob(page, oob) != FlashStatus::kOk || oob.kind != PageKind::kErased) return false;
     if (page % pages_per_unit_ != 0 &&
@@ -84,7 +85,7 @@ FlashStatus FaultFlash::copy_back(PageNumber from, PageNumber to, PageOob& oob, 
     if (program_is_refused(to)) return FlashStatus::kRefused;
     if (unreadable(from)) {
         PageOob read{};
-        // A page that was never programmed is refused by the flash below.
+        // The flash below refuses a page that was never programmed.
         if (below_->read_oob(from, read) != FlashStatus::kOk || read.kind != PageKind::kErased) {
             ++counters_.uncorrectable;
             return FlashStatus::kUncorrectable;

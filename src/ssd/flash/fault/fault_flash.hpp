@@ -1,11 +1,11 @@
-// fault_flash.hpp: flash that fails as its plan says, over any flash.
+// fault_flash.hpp: injects the failures of a plan into any flash below.
 //
 // Invariants
-//   * what the plan leaves alone goes through unchanged;
-//   * a unit that failed to program or to erase is bad: it is read, never programmed or erased again. (Marks
-//   live as long as this object; the firmware keeps its own.)
-//   * whether a page is unreadable depends on the seed, the page and the opening of its unit alone: it stays
-//   so across restarts, until the unit is erased.
+//   * operations that the plan does not name pass through unchanged;
+//   * a unit that failed to program or to erase is bad: it can be read, and is never programmed or erased
+//     again (these marks live as long as this object; the firmware keeps its own);
+//   * whether a page is unreadable depends only on the seed, the page and the opening of its unit: it stays
+//     so across restarts, until the unit is erased.
 // One owner thread.
 #pragma once
 
@@ -44,7 +44,7 @@ class FaultFlash final : public deengine::Flash {
     deengine::FlashStatus sync(deengine::SyncLevel level) override;
 
     [[nodiscard]] const FaultCounters& counters() const { return counters_; }
-    /// More failures from now on: for tests that learn of a place while they run.
+    /// Adds failures at run time, for tests that learn the place only then.
     void fail_reads_of(deengine::PageNumber page) { uncorrectable_.insert(page); }
     void fail_record_of(deengine::PageNumber page) { lost_records_.insert(page); }
     void fail_programs_of(deengine::PageNumber page) { program_fails_.insert(page); }
@@ -73,9 +73,9 @@ class FaultFlash final : public deengine::Flash {
     FaultCounters counters_;
 };
 
-/// Each part with the plan over it (seeds differ by part); as they are if the plan holds nothing.
+/// Wraps each part in a FaultFlash (seeds differ by part); an empty plan leaves the parts unchanged.
 FlashParts with_faults(FlashParts parts, const FaultPlan& plan);
-/// Of parts that with_faults() made, together.
+/// Sum over all parts that with_faults() made.
 FaultCounters fault_counters(const FlashParts& parts);
 
 }  // namespace gnstor::ssd

@@ -1,4 +1,4 @@
-// fault_plan.hpp: which failures of flash a drive shall meet: by rate, or by place. Plain values.
+// fault_plan.hpp: the flash failures to inject into a drive: by rate, or by place. Plain values.
 #pragma once
 
 #include "deengine/flash.hpp"
@@ -10,13 +10,12 @@ namespace gnstor::ssd {
 
 struct FaultPlan {
     std::uint64_t seed = 1;
-    // Rates, in failures a million operations.
+    // Rates, in failures per million operations.
     std::uint32_t program_failures_ppm = 0;  ///< of programs: the unit is bad from then on
     std::uint32_t erase_failures_ppm = 0;    ///< of erasures: likewise
     std::uint32_t corrected_ppm = 0;         ///< of reads: good data that needed correction
-    std::uint32_t uncorrectable_ppm =
-        0;  ///< of programmed pages: every read of one fails until its unit is erased
-    std::uint32_t lost_records_ppm = 0;  ///< of programmed pages: their out-of-band record is unreadable too
+    std::uint32_t uncorrectable_ppm = 0;  ///< of programmed pages: all reads fail until their unit is erased
+    std::uint32_t lost_records_ppm = 0;   ///< of programmed pages: their out-of-band record is unreadable too
     // Places.
     std::vector<std::uint32_t> bad_units{};             ///< from the factory
     std::vector<deengine::PageNumber> program_fails{};  ///< whenever this page is programmed
@@ -34,7 +33,7 @@ struct FaultPlan {
     }
 };
 
-/// Failures that were met.
+/// Numbers of injected failures.
 struct FaultCounters {
     std::uint64_t program_failures = 0;
     std::uint64_t erase_failures = 0;

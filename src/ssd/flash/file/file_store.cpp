@@ -80,9 +80,9 @@ FlashStatus MappedFlash::sync_begin(SyncLevel level) {
     ticket_ = 0;
     if (level == SyncLevel::kKill || !dirty_) return FlashStatus::kOk;
     mend_records();
-    // Cleared before: what is stored meanwhile may be missed by this sync and is for the next.
+    // Cleared before the sync: what is stored meanwhile may be missed by this sync and belongs to the next.
     dirty_ = false;
-    fence_streamed_copies();  // the sync is another thread's
+    fence_streamed_copies();  // the sync runs on another thread
     ticket_ = shared_.worker().ask();
     return FlashStatus::kOk;
 }
@@ -100,7 +100,7 @@ FlashStatus MappedFlash::sync(SyncLevel level) {
     if (level == SyncLevel::kKill || !dirty_) return FlashStatus::kOk;
     mend_records();
     dirty_ = false;
-    fence_streamed_copies();  // the sync is another thread's
+    fence_streamed_copies();  // the sync runs on another thread
     SyncWorker& worker = shared_.worker();
     if (worker.wait(worker.ask(), kSyncDeadline) == SyncWorker::State::kDone) return FlashStatus::kOk;
     shared_.file().fail();
@@ -113,7 +113,7 @@ bool MappedFlash::reserve_unit(std::uint32_t unit) {
 }
 
 void MappedFlash::drop_data(std::uint32_t unit) {
-    // Only saves the next programs from reading what lies there: where it is refused nothing is lost.
+    // Only saves the next programs from reading old data: nothing is lost if it is refused.
     (void)::fallocate(shared_.file().fd(), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
                       static_cast<off_t>(shared_.file().superblock().data_offset + unit * unit_bytes_),
                       static_cast<off_t>(unit_bytes_));

@@ -1,10 +1,10 @@
-// file_store.hpp: flash and metadata of a drive in one mapped file. docs/store-format.md.
+// file_store.hpp: a drive's flash and metadata in one mapped file. docs/store-format.md.
 //
 // Invariants
-//   * nothing is mapped before the file's length was checked against its superblock, and room is allocated
-//   before it is stored to: no SIGBUS from a short file or a full disk;
-//   * what is stored survives a kill at once, and power loss when a sync (fdatasync, on a thread of the
-//   store's own) has ended; programs and reads go on meanwhile.
+//   * nothing is mapped before the file's length was checked against its superblock, and disk space is
+//     allocated before it is stored to: no SIGBUS from a short file or a full disk;
+//   * stored data survives a kill at once, and power loss when a sync (fdatasync, on the store's own thread)
+//     has ended; programs and reads continue meanwhile.
 // One owner thread for each flash (the whole, or each part). The file's lock and head: store_file.hpp.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace gnstor::ssd {
 
-/// What all flashes over one mapped store share.
+/// State that all flashes over one mapped store share.
 class MappedFile {
   public:
     static Result<std::unique_ptr<MappedFile>> map(std::unique_ptr<StoreFile> file);
@@ -33,7 +33,7 @@ class MappedFile {
     [[nodiscard]] std::byte* record_copies() const {
         return mapping_.data() + file_->superblock().record_copies_offset();
     }
-    /// Any thread; started by the first that asks.
+    /// Any thread; the first call starts the worker.
     SyncWorker& worker();
     void on_sync_end(std::function<void()> call) { on_sync_end_ = std::move(call); }
 
@@ -42,10 +42,10 @@ class MappedFile {
     Mapping mapping_;
     std::function<void()> on_sync_end_;
     std::once_flag started_;
-    std::optional<SyncWorker> worker_;  // last: it syncs the file
+    std::optional<SyncWorker> worker_;  // last: its thread syncs file_
 };
 
-/// A range of a mapped store's units.
+/// Flash over a range of a mapped store's units.
 class MappedFlash : public FlashArray {
   public:
     MappedFlash(MappedFile& file, UnitRange range);
@@ -54,14 +54,14 @@ class MappedFlash : public FlashArray {
     deengine::FlashStatus erase(std::uint32_t unit) override;
     deengine::FlashStatus copy_back(deengine::PageNumber from, deengine::PageNumber to,
                                     deengine::PageOob& oob, std::uint32_t* crcs) override;
-    /// kPower: fdatasync, on the store's thread; nothing to do when nothing was stored. Once it has failed it
+    /// kPower: fdatasync, on the store's thread; nothing to do if nothing was stored. After a failure it
     /// fails until the store is opened again.
     deengine::FlashStatus sync_begin(deengine::SyncLevel level) override;
     deengine::SyncState sync_poll() override;
     using deengine::Flash::sync;
     deengine::FlashStatus sync(deengine::SyncLevel level) override;
 
-    /// What was found of its records at its construction.
+    /// Damage that was found in its records at construction.
     [[nodiscard]] const RecordDamage& record_damage() const { return record_damage_; }
 
   protected:
@@ -69,18 +69,18 @@ class MappedFlash : public FlashArray {
     void drop_data(std::uint32_t unit) override;
 
   private:
-    /// Before anything of it changes. False: nothing may.
+    /// Call before any change. False: no change is allowed.
     [[nodiscard]] bool begin_changes();
 
     MappedFile& shared_;
     RecordDamage record_damage_;
     std::uint64_t unit_bytes_;
-    std::uint64_t ticket_ = 0;  // of the sync in flight; 0: none, or one that needed nothing
+    std::uint64_t ticket_ = 0;  // of the sync in flight; 0: none, or one with nothing to do
     bool in_flight_ = false;
-    bool dirty_ = true;  // stored to since the last sync; at opening by a process that may have been killed
+    bool dirty_ = true;  // stored to since the last sync; at opening: perhaps by a killed process
 };
 
-/// Holds the file below the flash that is a base class beside it.
+/// Holds the file. A base class, so that the file is constructed before the flash beside it and outlives it.
 struct MappedFileHolder {
     std::unique_ptr<MappedFile> held;
 };
@@ -90,12 +90,12 @@ class FileStore final : private MappedFileHolder,
                         public deengine::MetadataStore,
                         public Store {
   public:
-    /// Opens a store; errors as StoreFile::open. Its boot record is left alone: for a look, not for a drive.
+    /// Opens a store for inspection: its boot record stays unchanged. Errors as StoreFile::open.
     static Result<std::unique_ptr<FileStore>> open(const std::filesystem::path& path);
-    /// The same for a drive: see StoreFile::open_for_use.
+    /// The same for a drive that will serve it: see StoreFile::open_for_use.
     static Result<std::unique_ptr<FileStore>> open_for_use(const std::filesystem::path& path,
                                                            const BootRequest& request);
-    /// Makes a store; errors as StoreFile::create. Returns it open and locked.
+    /// Creates a store; errors as StoreFile::create. Returns it open and locked.
     static Result<std::unique_ptr<FileStore>> create(const std::filesystem::path& path, const NewStore& what);
     static Result<std::unique_ptr<FileStore>> over(std::unique_ptr<StoreFile> file);
     ~FileStore() override = default;

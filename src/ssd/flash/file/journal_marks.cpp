@@ -10,7 +10,7 @@ namespace gnstor::ssd {
 
 JournalPages JournalMarks::now() const {
     JournalPages pages{};
-    // Acquire, pairs with note().
+    // Acquire: pairs with note()'s release.
     for (std::size_t i = 0; i < pages.size(); ++i) pages[i] = newest_[i].load(std::memory_order_acquire);
     return pages;
 }

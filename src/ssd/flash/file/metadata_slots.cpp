@@ -25,8 +25,8 @@ std::uint64_t newest_whole_generation(const MetadataSlots& slots) {
     return slot < 0 ? 0 : slots[static_cast<std::size_t>(slot)].generation;
 }
 
-/// A header is written when its blob is on the medium, and the older slot alone is written to: whole header,
-/// other blob, newest generation is no torn write.
+/// A header is written only after its blob is on the medium, and only over the older slot: a whole header of
+/// the newest generation with a damaged blob is not a torn write.
 bool newest_damaged(const MetadataSlots& slots) {
     if (slots[0].rotten || slots[1].rotten) return true;
     const int newest = newest_slot(slots);
@@ -48,8 +48,7 @@ std::optional<std::string> metadata_loss(const MetadataSlots& slots, std::uint64
         told, there);
 }
 
-/// Going back to an older copy would undo what was acknowledged: deletions, epochs, volumes and with them
-/// their blocks.
+/// An older copy would undo acknowledged changes: deletions, epochs, and volumes together with their blocks.
 Result<void> check_metadata(const std::filesystem::path& path, const MetadataSlots& slots, std::uint64_t told,
                             bool accept_loss) {
     const std::optional<std::string> loss = metadata_loss(slots, told);

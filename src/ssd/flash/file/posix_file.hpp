@@ -27,24 +27,22 @@ class FileDescriptor {
     int fd_;
 };
 
-/// The same file under a descriptor above the standard ones, where `fd` is one of these: a program that was
-/// started without them would otherwise print into its store. `fd` is closed then; -1 and errno where it
-/// fails.
+/// Moves `fd` above the standard descriptors if it is one of them: a program that was started without these
+/// would otherwise print into its store. The old descriptor is closed; -1 and errno on failure.
 [[nodiscard]] int above_standard(int fd);
-/// What errno says.
+/// The message of errno.
 [[nodiscard]] std::string errno_text();
-/// kCorrupt where errno says that the medium cannot be read (EIO), which is of this one store; else kIo.
+/// kCorrupt if errno says that the medium is unreadable (EIO), which concerns this store only; else kIo.
 [[nodiscard]] Errc code_of_read();
-/// All of the range, or false.
+/// Transfers the whole range, or returns false.
 [[nodiscard]] bool read_all(int fd, void* to, std::size_t bytes, std::uint64_t at);
 [[nodiscard]] bool write_all(int fd, const void* from, std::size_t bytes, std::uint64_t at);
-/// flock(), tried again for up to a second: the kernel may let go of what a killed process had locked a
-/// moment after that process is gone. False: errno says why; EWOULDBLOCK, that somebody holds it.
+/// flock(), retried for up to a second: the kernel may release the locks of a killed process a moment after
+/// it is gone. False: errno says why; EWOULDBLOCK: another process holds the lock.
 [[nodiscard]] bool lock_soon(int fd, int operation);
-/// Zeroes from `at` on; by punching a hole where the file system can, else by writing.
+/// Zeroes `bytes` bytes from `at` on, by punching a hole if the file system can, else by writing.
 [[nodiscard]] bool zero_all(int fd, std::uint64_t at, std::uint64_t bytes);
-/// Reserves room on the disk, without writing zeroes; a file system (or a device) that cannot reserve is
-/// taken as it is.
+/// Reserves disk space without writing zeroes; true also if the file system (or device) cannot reserve.
 [[nodiscard]] bool reserve_room(int fd, std::uint64_t at, std::uint64_t bytes);
 
 }  // namespace gnstor::ssd

@@ -34,8 +34,8 @@ bool is_block_device(const std::filesystem::path& path) {
     return ::stat(path.c_str(), &st) == 0 && S_ISBLK(st.st_mode);
 }
 
-/// Whether the name still means the file that was opened under it: while we waited for its lock its holder
-/// may have set it aside.
+/// Whether the name still refers to the file that was opened under it: the holder of the lock may have set
+/// the file aside while this process waited.
 bool still_named(int fd, const std::filesystem::path& path) {
     struct stat opened {};
     struct stat named {};
@@ -50,7 +50,7 @@ void sync_directory(const std::filesystem::path& path) {
     if (dir.get() >= 0) (void)::fsync(dir.get());
 }
 
-/// Fills a fresh file: superblock, boot record, length, room for all but the pages.
+/// Writes a new file: superblock, boot record, length, disk space for everything but the pages.
 Result<void> write_new_file(int fd, const Superblock& s, const std::filesystem::path& path) {
     if (::ftruncate(fd, static_cast<off_t>(s.file_bytes)) != 0) {
         return error(Errc::kNoSpace,
@@ -82,7 +82,7 @@ Result<void> StoreFile::read_head() {
     GN_ASSIGN(boot_, read_boot_record(fd_.get(), path_));
     struct stat st {};
     is_device_ = ::fstat(fd_.get(), &st) == 0 && S_ISBLK(st.st_mode);
-    // A copy of a store may have lost the room that creation had reserved.
+    // A copy of a store may have lost the disk space that creation had reserved.
     if (!reserve_room(fd_.get(), 0, superblock_.data_offset)) {
         return error(Errc::kNoSpace, "no room for the records of the store {}: {}; free some disk space",
                      path_.string(), errno_text());
@@ -123,7 +123,7 @@ Result<void> StoreFile::check_contents() const {
     return {};
 }
 
-/// The newest metadata must be there: an older copy would undo what was acknowledged since.
+/// The newest metadata must be present: an older copy would undo what was acknowledged since.
 Result<void> StoreFile::check_metadata(bool accept_loss) const {
     return ssd::check_metadata(path_, slots(), boot_.metadata_generation, accept_loss);
 }
@@ -156,8 +156,8 @@ BootBackbone StoreFile::backbone(BackboneKind kind) const {
 }
 
 bool StoreFile::sync() {
-    // One at a time, and the flag set before the next may begin: Linux tells of lost pages once, to one
-    // caller.
+    // One at a time, and a failure is flagged before the next may begin: Linux reports lost pages only once,
+    // to one caller.
     const std::lock_guard lock(sync_mutex_);
     if (!failed() && ::fdatasync(fd_.get()) != 0) fail();
     return !failed();
@@ -192,10 +192,10 @@ Result<void> StoreFile::begin_use(const BootRequest& request) {
     return {};
 }
 
-/// While a mount programs pages, the boot record says *power*, also where *process* is planned. Another
-/// service unit may still refuse the store, and the host may stop at that moment. The store is then trusted
-/// again at the next opening, which is right: record_open() has synchronized everything acknowledged before,
-/// a recovery may be cut at any instant, and nothing is acknowledged in the planned mode yet.
+/// While a mount programs pages, the boot record says *power*, even if *process* is planned: another service
+/// unit may still refuse the store, and the host may stop at that moment. The next opening then trusts the
+/// store, and rightly: record_open() has synced everything acknowledged before, a recovery may be interrupted
+/// at any instant, and nothing is acknowledged in the planned mode yet.
 bool StoreFile::begin_planned_changes() {
     const std::lock_guard lock(use_mutex_);
     if (use_.load(std::memory_order_relaxed) != Use::kPlanned) return true;
@@ -207,14 +207,15 @@ bool StoreFile::begin_planned_changes() {
     return false;
 }
 
-/// Once a planned use. Everything a process before left in the kernel's hands is on the medium first, so that
-/// the mode holds for all of it.
+/// Called once per planned use. Syncs everything that an earlier process left in the kernel before it writes
+/// the record, so that the mode holds for all of it.
 bool StoreFile::record_open(BootMode mode) {
     boot_.recovered = was_only_killed_ || boot_.state == BootState::kClean ? 1 : 0;
     generation_ = std::max(generation_, newest_whole_generation(slots()));
     boot_.metadata_generation =
         gives_up_metadata_ ? kMetadataGivenUp : std::max(boot_.metadata_generation, generation_);
-    // What an older program told of a part of a checkpoint ends before the mount gives that part up.
+    // An older program may have recorded a part of a checkpoint: replace it before the mount abandons that
+    // part.
     for (std::size_t i = 0; i < found_.size(); ++i)
         if (boot_.journal_pages[i] == found_[i].newest) boot_.journal_pages[i] = found_[i].lasting;
     boot_.mode = mode;
@@ -225,7 +226,7 @@ bool StoreFile::record_open(BootMode mode) {
         fail();
         return false;
     }
-    // Release, pairs with begin_changes().
+    // Release: pairs with begin_changes().
     use_.store(Use::kMounting, std::memory_order_release);
     return true;
 }
@@ -251,12 +252,12 @@ Result<void> StoreFile::check_journals() const {
     return refuse_loss(path_, *loss);
 }
 
-/// Into the boot record, to be followed by a sync and the record's write. False: it says all that already.
+/// Copies the journal positions into the boot record; the caller then syncs and writes it. False: no change.
 bool StoreFile::take_journal_pages() {
     const JournalPages now = journals_.now();
     bool changed = false;
     for (std::size_t i = 0; i < now.size(); ++i) {
-        // An accepted loss is one that the next opening does not look for.
+        // An accepted loss also lowers a position, so that the next opening does not look for the lost page.
         if (accepts_loss_ ? boot_.journal_pages[i] == now[i] : boot_.journal_pages[i] >= now[i]) continue;
         boot_.journal_pages[i] = now[i];
         changed = true;
@@ -279,8 +280,8 @@ bool StoreFile::note_recovered() {
     return false;
 }
 
-/// The older copy that the drive used is written as the newest one, over the damaged slot: the next opening
-/// finds no damage. Nothing is written where that copy cannot be read any more.
+/// Writes the older copy that the drive used as the newest one, over the damaged slot: the next opening finds
+/// no damage. Writes nothing if that copy is no longer readable.
 Result<void> StoreFile::renew_older_metadata() {
     const MetadataSlots found = slots();
     if (!newest_damaged(found)) return {};
@@ -303,7 +304,7 @@ Result<void> StoreFile::end_use() {
     if (boot_.state != BootState::kOpen || !sync())
         return error(Errc::kState, "the store {} cannot be closed cleanly", path_.string());
     boot_.state = BootState::kClean;
-    // Not what the medium says: the newest may have rotted since it was stored.
+    // Not the generation on the medium: the newest copy may have rotted since it was stored.
     boot_.metadata_generation = generation_;
     if (!write_boot_record(fd_.get(), boot_)) {
         fail();
@@ -321,8 +322,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::create(const std::filesystem::path
 
 namespace {
 
-/// Makes a store in a file: under a name of its own first, so that under the wanted one it is whole or not
-/// there.
+/// Creates a store file under a temporary name first, so that under its final name it is complete or absent.
 class FileFormatter {
   public:
     FileFormatter(const std::filesystem::path& path, const NewStore& what)
@@ -377,7 +377,7 @@ Result<void> FileFormatter::give_name() {
         return error(Errc::kIo, "cannot name the new store {}: {}", path_.string(), errno_text());
     }
     if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return {};
-    // Some file systems know no RENAME_NOREPLACE: a hard link refuses a taken name just as well.
+    // Some file systems lack RENAME_NOREPLACE: a hard link also fails if the name is taken.
     if (errno != EINVAL || ::link(beside_.c_str(), path_.c_str()) != 0)
         return error(errno == EEXIST ? Errc::kExists : Errc::kIo, "cannot name the new store {}: {}",
                      path_.string(), errno_text());
@@ -421,7 +421,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::format_device(const std::filesyste
                      path.string(), room, superblock.file_bytes);
     }
     BootRecord boot = new_boot_record();
-    // The superblock last: a device that was not formatted to the end is no store.
+    // The superblock last: a device that was formatted in part is no store.
     const bool written = zero_all(fd.get(), 0, superblock.data_offset) && ::fdatasync(fd.get()) == 0 &&
                          write_boot_record(fd.get(), boot) &&
                          write_all(fd.get(), &superblock, sizeof superblock, 0) && ::fdatasync(fd.get()) == 0;
@@ -431,9 +431,8 @@ Result<std::unique_ptr<StoreFile>> StoreFile::format_device(const std::filesyste
     return store;
 }
 
-/// The store as a new incarnation without contents. ARRAY.md, rule 10: nothing is erased on a drive that
-/// comes back before others hold its data, so a file keeps what it held under another name. A device has no
-/// other name.
+/// Replaces the store by an empty new incarnation. ARRAY.md, rule 10: a drive that comes back erases nothing
+/// before others hold its data, so a file keeps its contents under another name. A device has no other name.
 Result<std::unique_ptr<StoreFile>> StoreFile::set_aside(std::unique_ptr<StoreFile> store) {
     const std::string old = hex(store->boot_.incarnation, sizeof store->boot_.incarnation);
     constexpr const char* kWhy =
@@ -460,15 +459,15 @@ Result<std::unique_ptr<StoreFile>> StoreFile::set_aside(std::unique_ptr<StoreFil
     return store;
 }
 
-/// Drops all contents in place and renews the incarnation. Says so first, so that a kill in between is
-/// followed by the rest.
+/// Drops all contents in place and renews the incarnation. Records kEmptying first, so that the next opening
+/// completes this after a kill.
 Result<void> StoreFile::empty() {
     boot_.state = BootState::kEmptying;
     const std::uint64_t from = superblock_.metadata_offset;
     bool done = write_boot_record(fd_.get(), boot_) &&
                 zero_all(fd_.get(), from, superblock_.data_offset - from) &&
                 reserve_room(fd_.get(), from, superblock_.data_offset - from) && ::fdatasync(fd_.get()) == 0;
-    if (done && !is_device_)  // merely gives the room back
+    if (done && !is_device_)  // only frees disk space
         (void)zero_all(fd_.get(), superblock_.data_offset, superblock_.file_bytes - superblock_.data_offset);
     const std::uint64_t generation = boot_.generation;
     boot_ = new_boot_record();
@@ -491,7 +490,7 @@ StoreIdentity identity_of(const StoreFile& file) {
     return id;
 }
 
-// The firmware's small state: two slots.
+// The firmware's metadata: two slots.
 
 std::uint64_t StoreFile::slot_offset(std::uint32_t index) const {
     return superblock_.metadata_offset + std::uint64_t{index} * superblock_.metadata_bytes;
@@ -540,7 +539,7 @@ bool StoreFile::store(std::span<const std::byte> blob) {
     const MetadataSlots found = slots();
     const std::uint64_t generation[2] = {found[0].body_whole ? found[0].generation : 0,
                                          found[1].body_whole ? found[1].generation : 0};
-    // The older one, or the one that is not valid; where neither can be read now, not the one that was good.
+    // The older slot, or an invalid one; if neither is readable now, not the one that was good.
     const bool none = generation[0] == 0 && generation[1] == 0;
     const std::uint32_t index = none ? 1 - good_slot_ : generation[0] <= generation[1] ? 0 : 1;
     const std::uint64_t target = slot_offset(index);
@@ -552,7 +551,7 @@ bool StoreFile::store(std::span<const std::byte> blob) {
     next.length = blob.size();
     next.blob_crc = crc32c(blob.data(), blob.size());
     next.crc = crc32c(&next, offsetof(MetadataHeader, crc));
-    // The slot is void, then holds the blob, then says so; each step on the medium before the next.
+    // Clear the slot's headers and write the blob; write the new headers only when both are on the medium.
     const bool stored = write_all(fd_.get(), &nothing, sizeof nothing, target) &&
                         write_all(fd_.get(), &nothing, sizeof nothing, second) &&
                         write_all(fd_.get(), blob.data(), blob.size(), target + sizeof next) && sync() &&

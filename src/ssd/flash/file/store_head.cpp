@@ -158,7 +158,7 @@ Result<Superblock> read_superblock(int fd, const std::filesystem::path& path) {
         return error(Errc::kCorrupt, "{} is no GNStor store: its first bytes are not the magic of one",
                      path.string());
     }
-    // The version is looked at before the checksum: another format may place its checksum elsewhere.
+    // Check the version before the checksum: another format may place its checksum elsewhere.
     if (s.format_version != kStoreFormatVersion) return refuse_version(s, path);
     if (s.crc != crc32c(&s, offsetof(Superblock, crc))) {
         return error(Errc::kCorrupt,
@@ -217,8 +217,8 @@ Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path) {
             "not known; read from replicas on other drives, where there are any",
             path.string());
     }
-    // One damaged copy: torn at a change, or rotten since. A change is acted upon when both copies hold it,
-    // so the other one says either that or that the change had not begun.
+    // One damaged copy: torn by a change, or rotten since. A change takes effect only when both copies hold
+    // it, so the other copy holds either the change or the state before it.
     return valid[1] && (!valid[0] || copies[1].generation > copies[0].generation) ? copies[1] : copies[0];
 }
 

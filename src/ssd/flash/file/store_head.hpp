@@ -1,9 +1,10 @@
-// store_head.hpp: the first two pages of a store: superblock and boot record, made, read, checked, renewed.
+// store_head.hpp: the first two pages of a store, superblock and boot record: creation, reading, checks,
+// changes.
 //
 // Invariants
-//   * nothing of a store is believed before its superblock held against its own checksum, its geometry and
-//   the length of its file;
-//   * a change of the boot record is on the medium in both copies before it is acted upon.
+//   * nothing in a store is trusted before its superblock matches its own checksum, its geometry and the
+//     length of its file;
+//   * a change of the boot record is on the medium in both copies before it takes effect.
 // Host code; the caller holds the store's lock.
 #pragma once
 
@@ -25,50 +26,52 @@ struct NewStore {
     std::string serial;  ///< at most 20 characters; empty: derived from the UUID
     std::uint32_t service_units = 1;
     Uuid drive_uuid{};     ///< nil: a new one
-    bool replace = false;  ///< what is there may go, whatever it is
+    bool replace = false;  ///< overwrites whatever is there
 };
 
-/// The serial number of a drive that was given none.
+/// The default serial number, derived from the drive's UUID.
 [[nodiscard]] std::string serial_from(const Uuid& drive_uuid);
 Result<Superblock> make_superblock(const NewStore& what, const std::filesystem::path& path);
-/// What would make this store again.
+/// The parameters that would create this store again.
 [[nodiscard]] NewStore recipe_of(const Superblock& superblock);
 [[nodiscard]] std::string serial_of(const Superblock& superblock);
 /// Bytes of a regular file or of a block device; kInvalidArgument for anything else.
 Result<std::uint64_t> store_room(int fd, const std::filesystem::path& path);
-/// Reads and checks the superblock of an open store: kCorrupt or kUnsupported with a sentence that says what
-/// is wrong and what to do, or the superblock.
+/// Reads and checks the superblock of an open store. kCorrupt, kUnsupported: the message says what is wrong
+/// and what to do.
 Result<Superblock> read_superblock(int fd, const std::filesystem::path& path);
 
-/// The record of a store that was never used, of a new incarnation.
+/// The boot record of an unused store, with a new incarnation.
 [[nodiscard]] BootRecord new_boot_record();
 Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path);
-/// Raises the generation, seals, and writes both copies, the second when the first is on the medium.
+/// Increments the generation, computes the checksum, and writes both copies, the second after the first is on
+/// the medium.
 [[nodiscard]] bool write_boot_record(int fd, BootRecord& record);
 
-/// The boot of this host: /proc/sys/kernel/random/boot_id. Nil if it cannot be read.
+/// The id of this host's current boot: /proc/sys/kernel/random/boot_id. Nil if it cannot be read.
 [[nodiscard]] Uuid host_boot_id();
 
-/// Whether what the store holds is what was acknowledged. Not so if its last user promised to survive a kill
-/// alone, was not closed, and the host has been started again since. DESIGN.md, "Durability promise".
+/// Whether the store holds everything that was acknowledged. False if it was being emptied, or if its last
+/// user promised to survive a kill only, did not close it, and the host has been restarted since. DESIGN.md,
+/// "Durability promise".
 [[nodiscard]] bool trusted(const BootRecord& record, const Uuid& host_boot);
-/// The store was last served in this boot of the host and through the page cache, by a process that was
-/// killed, and nothing of an earlier end is left to be found: what it programmed is all there, but for the
-/// operation under way.
+/// The store was last served in this boot of the host, through the page cache, by a process that was killed,
+/// and no damage of an earlier power cut is left to be found: everything that the process programmed is
+/// present, except the operation in progress.
 [[nodiscard]] bool was_only_killed(const BootRecord& record, const Uuid& host_boot);
 
-/// What the two copies of a metadata slot's header say.
+/// The two copies of a metadata slot's header, compared.
 struct HeaderCopies {
-    MetadataHeader header{};  ///< the whole one with the higher generation
+    MetadataHeader header{};  ///< the whole copy with the higher generation
     bool whole = false;
     bool both_whole = false;
-    /// Neither is whole, and one has a checksum: not cleared, and not torn either, for then it would lack its
-    /// end. It has rotted, and may have been the newest.
+    /// Neither is whole, and one has a checksum: it was not cleared, and a torn header would lack its end,
+    /// which holds the checksum. So it has rotted, and may have been the newest.
     bool rotten = false;
 };
 [[nodiscard]] HeaderCopies compare_headers(const MetadataHeader& first, const MetadataHeader& second,
                                            std::uint64_t blob_bytes_max);
-/// What a slot of so many bytes has room for, beside its header's copies.
+/// Bytes of a blob that fit into a slot, beside the two copies of its header.
 constexpr std::uint64_t metadata_capacity(std::uint64_t slot_bytes) {
     return slot_bytes - 2 * sizeof(MetadataHeader);
 }

@@ -15,7 +15,7 @@
 namespace gnstor::ssd {
 namespace {
 
-/// A range of the units of a view.
+/// Flash over a range of a view's units.
 class ViewFlash final : public FlashArray {
   public:
     ViewFlash(deengine::FlashGeometry geometry, std::byte* data, std::byte* records, std::byte* record_copies,
@@ -40,7 +40,7 @@ Result<std::unique_ptr<StoreView>> StoreView::open(const std::filesystem::path& 
                      errno == EWOULDBLOCK ? "a drive has it open" : errno_text());
     GN_ASSIGN(const Superblock superblock, read_superblock(fd.get(), path));
     std::unique_ptr<StoreView> view(new StoreView(std::move(fd), path, superblock));
-    // Private, and without a reservation: only what is written takes memory.
+    // Private, and without a reservation: only pages that are written take memory.
     void* at = ::mmap(nullptr, superblock.file_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
                       view->fd_.get(), 0);
     if (at == MAP_FAILED) return error(Errc::kIo, "cannot map the store {}: {}", path.string(), errno_text());

@@ -1,9 +1,9 @@
-// store_view.hpp: a store that is looked at and never written, as flash that can nevertheless be programmed:
-// what is written lies in this process's memory alone (a private mapping), and goes with it.
+// store_view.hpp: a read-only view of a store, as flash that can nevertheless be programmed: writes stay in
+// this process's memory (a private mapping) and are lost with it.
 //
 // For `gnstor ssd info|check|recover`: firmware mounted on a view recovers as it would on the store itself,
-// and the store stays as it is, byte for byte. Locked (flock, shared) while the view lives: no drive serves
-// it meanwhile. One thread.
+// and the store stays unchanged byte for byte. A view holds a shared lock (flock), so that no drive serves
+// the store meanwhile. One thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -32,27 +32,27 @@ struct BootCopy {
 
 class StoreView final : public deengine::MetadataStore {
   public:
-    /// kNotFound, kPermission, kBusy (a drive has it), kCorrupt, kUnsupported, kIo, as StoreFile::open;
-    /// damage of what lies behind the superblock is not looked at here.
+    /// kNotFound, kPermission, kBusy (a drive has it open), kCorrupt, kUnsupported, kIo, as StoreFile::open;
+    /// damage behind the superblock is not detected here.
     static Result<std::unique_ptr<StoreView>> open(const std::filesystem::path& path);
 
-    /// The flash cut into the ranges of so many service units, each to be used by itself. They must not
-    /// outlive the view.
+    /// The flash, cut into ranges for `count` service units, each usable separately. They must not outlive
+    /// the view.
     [[nodiscard]] FlashParts parts(std::uint32_t count);
 
     [[nodiscard]] const Superblock& superblock() const { return superblock_; }
     [[nodiscard]] std::array<BootCopy, 2> boot_copies() const;
-    /// The boot record in force; kCorrupt if both copies are damaged.
+    /// The valid boot record; kCorrupt if both copies are damaged.
     [[nodiscard]] Result<BootRecord> boot() const { return read_boot_record(fd_.get(), path_); }
     [[nodiscard]] MetadataSlots metadata_copies() const;
     /// Whether a drive may use this metadata: metadata_slots.hpp.
     [[nodiscard]] Result<void> check_metadata(bool accept_loss) const;
-    /// Generation of the metadata that the boot record tells of (or kMetadataGivenUp), if no copy that can be
-    /// read is so new; else 0.
+    /// The metadata generation in the boot record (or kMetadataGivenUp), if every readable copy is older;
+    /// else 0.
     [[nodiscard]] std::uint64_t metadata_missing() const;
-    /// How the metadata is damaged: metadata_slots.hpp. Nothing: the newest there was can be read.
+    /// How the metadata is damaged: metadata_slots.hpp. Empty: the newest that existed is readable.
     [[nodiscard]] std::optional<std::string> metadata_loss() const;
-    /// What the boot record tells of a journal and no record of a page does. Looks at all records.
+    /// The journal page that the boot record names but no record reaches. Reads all records.
     [[nodiscard]] std::optional<JournalLoss> journal_loss() const;
     [[nodiscard]] const std::filesystem::path& path() const { return path_; }
     [[nodiscard]] std::uint64_t record_offset(deengine::PageNumber page) const {
@@ -75,7 +75,7 @@ class StoreView final : public deengine::MetadataStore {
         return {mapping_.data() + offset, bytes};
     }
 
-    /// The newest that can be read: whether that is the newest there was, check_metadata() says.
+    /// The newest readable copy; check_metadata() says whether it is the newest that existed.
     [[nodiscard]] std::vector<std::byte> load() override;
     [[nodiscard]] bool store(std::span<const std::byte> blob) override;
     [[nodiscard]] std::size_t capacity() const override;

@@ -9,7 +9,7 @@ namespace gnstor::ssd {
 
 namespace {
 
-/// Of a store that can be recovered: what the recovery that the refusal names needs here.
+/// Extends the refusal of a recoverable store: the recovery that it advises needs a writable file system.
 Error refuse(const Error& why) {
     return error(why.code, "{}; its file system is read-only, and a recovery needs it writable", why.message);
 }
@@ -24,7 +24,7 @@ Result<std::unique_ptr<Store>> ViewStore::open(const std::filesystem::path& path
                      "the store {} may lack acknowledged writes, and cannot be set aside on a read-only file "
                      "system; mount it writable",
                      path.string());
-    // Where no recovery is possible, the refusal stands as it is.
+    // If no recovery is possible, the refusal stays unchanged.
     GN_TRY(view->check_metadata(true));
     if (const Result<void> sound = view->check_metadata(false); !sound.ok()) return refuse(sound.error());
     if (const auto loss = view->journal_loss(); loss) return refuse(refuse_loss(path, *loss));

@@ -1,11 +1,11 @@
-// view_store.hpp: a drive's backbone over a store that cannot be written to, because its file system is
-// read-only: a view (store_view.hpp), in which what the firmware writes lies in memory alone.
+// view_store.hpp: a drive's backbone over a store on a read-only file system: a view (store_view.hpp), in
+// which the firmware's writes stay in memory.
 //
 // Invariants
-//   * the file stays as it is, byte for byte: the boot record still says how its last user left it;
-//   * what the firmware writes while it recovers, and what a MAP SET or a term changes, is forgotten with the
-//   process: so nothing that a drive on it acknowledges may be a change of data or of a volume
-//   (CommandPath refuses those).
+//   * the file stays unchanged byte for byte: the boot record still says how its last user left it;
+//   * what the firmware writes during its recovery, and what a MAP SET or a term changes, is lost with the
+//     process: so a drive on this store must not acknowledge any change of data or of a volume (CommandPath
+//     refuses those).
 #pragma once
 
 #include "ssd/flash/file/store_view.hpp"
@@ -15,8 +15,8 @@ namespace gnstor::ssd {
 
 class ViewStore final : public Store {
   public:
-    /// kState where the store may lack acknowledged writes or was being emptied, kCorrupt where its metadata
-    /// is damaged or records are missing.
+    /// kState if the store may lack acknowledged writes or was being emptied, kCorrupt if its metadata is
+    /// damaged or records are missing.
     static Result<std::unique_ptr<Store>> open(const std::filesystem::path& path, const Uuid& host_boot);
 
     [[nodiscard]] StoreIdentity identity() const override;
@@ -32,7 +32,7 @@ class ViewStore final : public Store {
     BootRecord boot_;
 };
 
-/// Whether the store is a file that is there and lies on a read-only file system.
+/// Whether the store is an existing file on a read-only file system.
 [[nodiscard]] bool on_read_only_file_system(const std::filesystem::path& path);
 
 }  // namespace gnstor::ssd

@@ -18,13 +18,13 @@ class MemoryFlash final : public FlashArray {
   public:
     static Result<std::unique_ptr<MemoryFlash>> create(deengine::FlashGeometry geometry,
                                                        CopiesPastCaches past_caches = {});
-    /// A range of the same pages, as flash of its own; it keeps them alive.
+    /// A range of the same pages, as a separate flash; it keeps them alive.
     [[nodiscard]] std::unique_ptr<MemoryFlash> part(UnitRange range) const;
-    /// So many bytes of its pages now, in the order in which units are opened. False: no memory.
+    /// Populates `bytes` bytes of its pages now, in the order in which units are opened. False: no memory.
     [[nodiscard]] bool give_memory(std::uint64_t bytes) { return pages_->give_first(range(), bytes); }
 
-    /// Takes nothing: pages are mapped when a unit is programmed, and the kernel would have to clear pages of
-    /// reserved units that may never be programmed.
+    /// Reserves nothing: pages are mapped when a unit is programmed; reserving would make the kernel clear
+    /// pages of units that may never be programmed.
     deengine::FlashStatus reserve(std::uint32_t) override { return deengine::FlashStatus::kOk; }
 
   protected:
@@ -52,10 +52,10 @@ class MemoryMetadata final : public deengine::MetadataStore {
     std::vector<std::byte> blob_;
 };
 
-/// A drive's backbone in memory. Each one is an incarnation of its own: an empty start.
+/// A drive's backbone in memory. Each object is a new incarnation, which starts empty.
 class MemoryStore final : public Store {
   public:
-    /// `identity.incarnation` and, where they are missing, drive UUID and serial number are made up.
+    /// Generates `identity.incarnation` and, if missing, drive UUID and serial number.
     static Result<std::unique_ptr<MemoryStore>> create(deengine::FlashGeometry geometry,
                                                        StoreIdentity identity, MemoryUse use = {});
     [[nodiscard]] StoreIdentity identity() const override { return identity_; }

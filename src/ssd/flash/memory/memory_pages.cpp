@@ -1,5 +1,5 @@
-// memory_pages.cpp: asking the kernel for pages (Linux 5.14: MADV_POPULATE_WRITE; before that the first store
-// to each page gets it), and the helper that asks ahead.
+// memory_pages.cpp: populates pages (Linux 5.14: MADV_POPULATE_WRITE; on an older kernel the first store to
+// each page faults it in), and the helper thread that populates ahead of use.
 #include "ssd/flash/memory/memory_pages.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -21,31 +21,31 @@
 namespace gnstor::ssd {
 namespace {
 
-constexpr std::uint32_t kAheadShare = 2;  ///< of what was opened, a half
+constexpr std::uint32_t kAheadShare = 2;  ///< the helper runs ahead by a half of the opened units
 constexpr std::uint32_t kGivingThreads = 8;
-constexpr std::uint32_t kFreeShare = 8;  ///< of the machine's memory, an eighth
+constexpr std::uint32_t kFreeShare = 8;  ///< of the machine's memory, an eighth, must be free
 
 #if defined(MADV_POPULATE_WRITE)
 constexpr int kPopulate = MADV_POPULATE_WRITE;
 #else
-constexpr int kPopulate = 23;  // of the kernel's interface, where the C library's headers are older
+constexpr int kPopulate = 23;  // the kernel's value, for older headers of the C library
 #endif
 
 std::uintptr_t round_up(std::uintptr_t at, std::size_t to) {
     return (at + to - 1) / to * to;
 }
 
-/// Makes [at, at + bytes) readable and writable without a fault, whatever lies there. False: no memory.
+/// Makes [at, at + bytes) readable and writable without a page fault; contents stay. False: no memory.
 bool populate(std::byte* at, std::size_t bytes) {
     static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<std::uintptr_t>(at) / page * page;
     const std::uintptr_t end = round_up(reinterpret_cast<std::uintptr_t>(at) + bytes, page);
-    // Other errors: a kernel that does not know it. Stores get their pages then, one at a time.
+    // Any other error: the kernel lacks MADV_POPULATE_WRITE. Stores then fault pages in, one at a time.
     return ::madvise(reinterpret_cast<void*>(begin), end - begin, kPopulate) == 0 || errno != ENOMEM;
 }
 
-/// What the machine can give before it takes from processes; no limit where it does not say. Whoever asks for
-/// more is not told so, but ended.
+/// Memory that the machine can give without taking it from processes; no limit if unknown. A process that
+/// asks for more gets no error: the kernel kills it.
 std::uint64_t bytes_available() {
     std::ifstream file("/proc/meminfo");
     std::string name, unit;
@@ -70,8 +70,8 @@ MemoryPages::MemoryPages(Mapping mapping, deengine::FlashGeometry geometry)
       records_(reinterpret_cast<std::byte*>(
           round_up(reinterpret_cast<std::uintptr_t>(data_) + geometry.units * unit_bytes_, kLargePageBytes))),
       has_pages_(geometry.units) {
-    // A read at random misses the translation of its page and its record's, and a page given alone costs a
-    // fault; large ones are few.
+    // A random read misses the TLB for its page and for the page's record, and each small page costs a fault;
+    // large pages reduce both.
     advise_large_pages(data_, geometry.units * unit_bytes_);
     advise_large_pages(records_, geometry.pages() * sizeof(deengine::PageOob));
 }
@@ -87,7 +87,7 @@ MemoryPages::~MemoryPages() {
 
 Result<std::shared_ptr<MemoryPages>> MemoryPages::map(deengine::FlashGeometry geometry) {
     const std::size_t bytes = geometry.pages() * (nvme::kBlockBytes + sizeof(deengine::PageOob));
-    const std::size_t slack = 2 * kLargePageBytes;  // data and records begin where large pages do
+    const std::size_t slack = 2 * kLargePageBytes;  // data and records begin at large-page boundaries
     void* at = ::mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) {
@@ -104,11 +104,11 @@ MemoryPages::Range& MemoryPages::add_range(UnitRange units) {
     return *ranges_.back();
 }
 
-/// Two threads may do the same unit at once: the kernel gives each page once.
+/// Two threads may populate the same unit at once: the kernel allocates each page once.
 bool MemoryPages::give(std::uint32_t unit) {
     if (!populate(data_ + unit * unit_bytes_, unit_bytes_)) return false;
     if (!populate(records_ + unit * record_bytes(), record_bytes())) return false;
-    // Relaxed: nothing but a short cut past the same request.
+    // Relaxed: only a shortcut past a repeated request.
     if (has_pages_[unit].exchange(1, std::memory_order_relaxed) == 0)
         units_given_.fetch_add(1, std::memory_order_relaxed);
     return true;
@@ -124,7 +124,7 @@ bool MemoryPages::give_first(UnitRange units, std::uint64_t bytes) {
     std::atomic<std::uint32_t> next{0};
     std::atomic<bool> good{true};
     const auto work = [&] {
-        // Relaxed: joining orders what was done.
+        // Relaxed: joining the threads orders their work.
         for (std::uint32_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;)
             if (!give(units.first + i)) good.store(false, std::memory_order_relaxed);
     };
@@ -168,7 +168,7 @@ void MemoryPages::run() {
         ranges.clear();
         for (const auto& range : ranges_) ranges.push_back(range.get());
         lock.unlock();
-        // In turn, for whoever opened less may be faster from now on.
+        // Round robin: a range that opened few units so far may fill faster from now on.
         for (bool gave = true; gave;) {
             gave = false;
             for (Range* range : ranges) {
@@ -181,7 +181,7 @@ void MemoryPages::run() {
     }
 }
 
-/// The next unit of the range that shall have its pages and has none.
+/// Populates the next unit of the range that should have its pages and has none.
 bool MemoryPages::give_ahead(Range& range) {
     const std::uint32_t opened = range.opened_.load(std::memory_order_relaxed);
     const auto most = static_cast<std::uint32_t>(kAheadBytes / unit_bytes_);

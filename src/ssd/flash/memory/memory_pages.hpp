@@ -1,17 +1,18 @@
-// memory_pages.hpp: the memory below drives in memory: mapped without reservation, and given its pages unit
-// by unit before they are programmed, by a thread of its own where it is in time.
+// memory_pages.hpp: the memory of drives in memory: mapped without reservation, and populated unit by unit
+// before the units are programmed, by a helper thread if that is in time.
 //
-// A page that the kernel gives at the first store costs that store a fault and a cleared page, several times
-// what the rest of a write costs. So units get all their pages at once, large ones where the kernel has any,
-// and a helper gives them to units that are opened next. Invariants
-//   * a fresh drive costs nothing but what give_first() was asked for; no other unit has pages that was not
-//   opened, but for those ahead: at most half as
-//     many as were opened in that range, at most kAheadBytes of them, and none while less than an eighth of
-//     the machine's memory is free (all of them rounded up to large pages);
-//   * pages are kept when a unit is erased, since a unit is erased when it is opened again: what a drive has
-//     ever opened is what it occupies, at most the size of its flash.
-// open_unit(): the thread that owns the range; units of a range are expected to be opened in rising order,
-// the first time. The rest: any thread. Given pages hold zeroes or what was stored; nobody reads for either.
+// A page that the kernel allocates at the first store costs that store a page fault and the clearing of the
+// page, several times the rest of a write. So a unit gets all its pages at once, large ones if the kernel has
+// any, and a helper thread populates the units that are opened next. Invariants
+//   * a fresh drive occupies only what give_first() requested; of units that were not opened, only those
+//     ahead of use have pages: at most half as many as were opened in that range, at most kAheadBytes of
+//     them, and none while less than an eighth of the machine's memory is free (all of them rounded up to
+//     large pages);
+//   * an erased unit keeps its pages, since a unit is erased when it is opened again: a drive occupies what
+//     it has ever opened, at most the size of its flash.
+// open_unit(): the thread that owns the range; units of a range are expected to be opened in rising order the
+// first time. The rest: any thread. Populated pages hold zeroes or earlier contents; no reader relies on
+// either.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -42,8 +43,8 @@ class MemoryPages {
       private:
         friend class MemoryPages;
         UnitRange units_;
-        std::atomic<std::uint32_t> opened_{0};  ///< units below this, counted in the range, were opened
-        std::uint32_t given_ = 0;               ///< the helper's: those below this have their pages
+        std::atomic<std::uint32_t> opened_{0};  ///< units of the range below this index were opened
+        std::uint32_t given_ = 0;               ///< helper thread only: units below this index have pages
     };
 
     static Result<std::shared_ptr<MemoryPages>> map(deengine::FlashGeometry geometry);
@@ -52,20 +53,19 @@ class MemoryPages {
     [[nodiscard]] std::byte* data() const { return data_; }
     [[nodiscard]] std::byte* records() const { return records_; }
 
-    /// Lives as long as this object.
+    /// The returned object lives as long as this one.
     [[nodiscard]] Range& add_range(UnitRange units);
-    /// Gives the first units of a range their pages, so many bytes of them, by several threads, before
-    /// anybody opens one: for who would rather wait at the beginning. False: the machine has no memory left,
-    /// or not so much.
+    /// Populates the first units of a range, `bytes` bytes of them, with several threads, before any unit is
+    /// opened: for users who prefer to wait at start-up. False: the machine lacks that much memory.
     [[nodiscard]] bool give_first(UnitRange units, std::uint64_t bytes);
-    /// Gives the unit its pages unless it has them. False: the machine has no memory left.
+    /// Populates the unit unless it has its pages. False: the machine has no memory left.
     [[nodiscard]] bool open_unit(Range& range, std::uint32_t unit) {
-        // Relaxed, both: only this thread stores the first, and of pages there is nothing to be seen.
+        // Relaxed, both: only this thread stores opened_, and has_pages_ publishes no data.
         if (unit - range.units_.first >= range.opened_.load(std::memory_order_relaxed))
             note_opened(range, unit);
         return has_pages_[unit].load(std::memory_order_relaxed) != 0 || give(unit);
     }
-    /// Units that have their pages.
+    /// Number of units that have their pages.
     [[nodiscard]] std::uint32_t units_given() const { return units_given_.load(std::memory_order_relaxed); }
 
   private:
@@ -88,7 +88,7 @@ class MemoryPages {
 
     std::mutex mutex_;
     std::condition_variable opened_some_;
-    std::vector<std::unique_ptr<Range>> ranges_;  // under mutex_; each stays where it is
+    std::vector<std::unique_ptr<Range>> ranges_;  // under mutex_; elements never move
     bool news_ = false;                           // under mutex_
     std::atomic<bool> stopping_{false};
     std::once_flag started_;
