@@ -50,20 +50,20 @@ struct Client::Impl {
     std::vector<std::unique_ptr<gnor::Channel>> channels;
     std::mutex host_lanes;                        ///< one transfer of Volume::read or write at a time
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
-    /// a bit per slot: association is new, queue pairs still belong to the lost one
+    /// A bit per slot: association is new, queue pairs still belong to the lost one.
     std::uint64_t associations_anew = 0;
-    /// a bit per slot: the last keep-alive, or open(), did not reach the SSD
+    /// A bit per slot: the last keep-alive, or open(), did not reach the SSD.
     std::atomic<std::uint64_t> lost{0};
     Proxy proxy;  ///< sends keep-alives to SSDs
-    /// used only on the thread of `renewals`, as is map_pause
+    /// Used only on the thread of `renewals`, as is map_pause.
     std::chrono::steady_clock::time_point next_map_look;
     std::chrono::milliseconds map_pause{0};
-    /// renews leases and maps, on its own thread: a daemon that hangs must not cost the associations
+    /// Renews leases and maps, on its own thread: a daemon that hangs must not cost the associations.
     Proxy renewals;
     std::vector<Proxy::ChoreId> chores;
     std::vector<PoolGrowth> growths;  ///< used only on the thread of `pools`
-    /// grows pools that lanes wait for, and reads floors before the sequence ring overruns: never blocked by
-    /// a daemon or an SSD that hangs
+    /// Grows pools that lanes wait for, and reads floors before the sequence ring overruns: never blocked by
+    /// a daemon or an SSD that hangs.
     Proxy pools;
     Proxy floors;  ///< sends floors of openings to SSDs: one that hangs delays no keep-alive of others
 

@@ -39,7 +39,7 @@ class OpeningFloor {
     /// Usual interval between sends; sooner where SSDs keep many tombstones.
     static constexpr auto kPeriod = std::chrono::seconds(1);
     static constexpr auto kLook = std::chrono::milliseconds(100);
-    /// before an SSD that did not take the floor is asked again
+    /// Pause before an SSD that did not take the floor is asked again.
     static constexpr auto kLeftAlone = std::chrono::seconds(5);
     static constexpr auto kStuck = std::chrono::seconds(60);  ///< time without progress before a warning
     static constexpr std::uint32_t kManyTombstones = 64;  ///< below what the smallest tombstone table holds
@@ -87,7 +87,7 @@ class OpeningFloor {
         std::uint64_t told = 0;
         Clock::time_point next{};  ///< no send before
     };
-    /// offset; the counter before it, which all lanes write, has its own cache lines
+    /// Offset; the counter before it, which all lanes write, has its own cache lines.
     static constexpr std::size_t kRing = 256;
     static constexpr std::size_t kInDoubt = kRing + gnor::kInDoubtWord * sizeof(std::uint64_t);
     OpeningFloor() = default;

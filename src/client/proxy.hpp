@@ -35,7 +35,7 @@ class Proxy {
         ChoreId id;
         std::chrono::milliseconds period;
         Clock::time_point next;
-        /// shared with the running call: the chore may be removed meanwhile
+        /// Shared with the running call: the chore may be removed meanwhile.
         std::shared_ptr<std::function<void()>> run;
     };
     void loop();

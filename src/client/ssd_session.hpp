@@ -41,7 +41,7 @@ class SsdSession {
     /// Sends the SSD a volume's floor (nvme/vendor.hpp, FLOOR); returns its completion with DW0.
     Result<nvme::Completion> tell_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
     [[nodiscard]] const SsdAddress& ssd() const { return ssd_; }
-    /// this SSD's bit in words that have a bit per slot
+    /// This SSD's bit in words that have a bit per slot.
     [[nodiscard]] std::uint64_t bit() const { return 1ull << ssd_.slot; }
     /// Creates a new association: the first one, or after the old one was lost. All I/O queues must then be
     /// reset and reconnected, even those that look intact: the SSD is closing its side of the old ones.

@@ -16,7 +16,7 @@ namespace {
 constexpr auto kMapLook = std::chrono::milliseconds(20);  // one load per channel
 constexpr auto kPoolLook = std::chrono::milliseconds(5);  // likewise
 constexpr auto kPoolPause = std::chrono::seconds(1);      // after an allocation failed
-// longest pause between requests that found no newer map
+// Longest pause between requests that found no newer map.
 constexpr auto kMapPauseMax = std::chrono::milliseconds(640);
 
 }  // namespace
@@ -78,7 +78,7 @@ void Client::Impl::keep_alive(SsdSession& session) {
 }
 
 void Client::Impl::keep_others_alive() {
-    // if no thread can be created, wait() runs them one after the other
+    // If no thread can be created, wait() runs them one after the other.
     std::vector<std::future<void>> asked;
     for (const auto& session : sessions)
         if (!is_lost(*session)) asked.push_back(std::async([this, s = session.get()] { keep_alive(*s); }));

@@ -28,8 +28,8 @@ namespace gnstor::embedded {
 
 /// Index of the thread, of `threads`, that fetches a drive's commands and runs its first service unit; its
 /// other units run on the threads after it. Units are assigned round robin, drive after drive. When a round
-/// ends exactly with a drive, the next round starts one thread later; otherwise the same few threads would
-/// fetch for all drives.
+/// ends exactly with a drive, the next round starts one thread later: without that, the same few threads
+/// would fetch for all drives.
 constexpr std::size_t first_drive_thread(std::size_t drive, std::size_t units_a_drive, std::size_t threads) {
     const std::size_t drives_of_whole_laps = threads / std::gcd(units_a_drive, threads);
     return (drive * units_a_drive + drive / drives_of_whole_laps) % threads;

@@ -103,7 +103,7 @@ Result<KnownNode> NodeArray::Impl::find_ssds(const NodeAddress& where) {
     KnownNode node;
     node.where = where;
     for (const nvmf::DiscoveredSubsystem& subsystem : found) {
-        // skips gateways, which are no SSDs of the array
+        // Skips gateways, which are no SSDs of the array.
         if (!nvmf::is_ssd_subsystem(subsystem.nqn)) continue;
         daemon::SsdIdentity ssd;
         ssd.nic_address = subsystem.address;

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::uint32_t kBurst = 8;             // commands of one queue in a row
 constexpr std::uint64_t kLingerNs = 1'000'000;  // time without an answer before the thread may sleep
-constexpr std::uint64_t kRetryNs = 20'000'000;  // before a command that met a broken queue pair begins again
+// Pause before a command that met a broken queue pair begins again.
+constexpr std::uint64_t kRetryNs = 20'000'000;
 constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
 constexpr std::uint32_t kChunksLookedAt = 64;  // chunks of a command that are examined for its SSDs
 /// Window of a trim or write zeroes, in commands in flight. Each is one command per chunk, moves no data, and
@@ -218,7 +219,7 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
             end(*work, work->request.result());
         } else {
             if (now_ns < work->deadline_ns) {
-                // those after it wait too, and have later deadlines
+                // Those after it wait too, and have later deadlines.
                 if (left == 0 && !room && !changes_held_) break;
                 continue;
             }
@@ -338,8 +339,8 @@ bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
     return true;
 }
 
-/// A change that SSDs refuse for lack of room waits until the floor rises, which may take the next epoch. So
-/// changes in flight are given up here, and begun again in that epoch.
+/// A change that SSDs refuse for lack of room waits until the floor rises, which happens only in the next
+/// epoch. So changes in flight are given up here, and begun again in that epoch.
 void CommandEngine::recall_changes() {
     for (const auto& work : under_way_) {
         if (!work->begun || !VolumeRef::changes(work->command.opcode) || work->request.done()) continue;
@@ -387,9 +388,7 @@ void CommandEngine::give_up(Work& work) {
 }
 
 /// Judges a read of blocks whose newest version is doubtful on every replica. A block device must not return
-/// older data: the read fails, unless older versions were asked for. fence(): another opening for writing
-/// exists, or the lease ran out and the daemon closed the epoch. The volume is not reopened: the file system
-/// above relies on what it wrote, and must see the error.
+/// older data: the read fails, unless older versions were asked for.
 Status CommandEngine::judge_older(const Work& work) {
     // Logged at the 1st, 2nd, 4th, 8th ... such read.
     if (std::has_single_bit(++counters_.older_reads) && !work.requests.empty())
@@ -402,6 +401,8 @@ Status CommandEngine::judge_older(const Work& work) {
     return options_.serves_older ? Status::kSuccess : Status::kOlderVersion;
 }
 
+/// Another opening for writing exists, or the lease ran out and the daemon closed the epoch. The gateway does
+/// not reopen the volume: the file system above relies on what it wrote, and must see the error.
 void CommandEngine::fence() {
     if (!writable_.exchange(false, std::memory_order_relaxed)) return;
     log_error(

@@ -194,7 +194,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     ssd::AdminCommands admin_;
     std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // by index; null: free
     std::size_t first_queue_ = 0;                            // where the next round of fetching starts
-    // free_ and under_way_ together have one for each entry of an I/O queue
+    // free_ and under_way_ together have one for each entry of an I/O queue.
     std::vector<std::unique_ptr<Work>> free_;
     std::vector<std::unique_ptr<Work>> under_way_;  // oldest first
     std::uint32_t begun_ = 0;                       // how many of under_way_ have begun

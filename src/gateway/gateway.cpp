@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr auto kQuietLook = std::chrono::milliseconds(5);
 constexpr auto kQuietWait = std::chrono::seconds(1);
-/// several writes may fail in a row: renew once for all
+/// Several writes may fail in a row: renew once for all.
 constexpr auto kRenewAfter = std::chrono::seconds(3);
 constexpr auto kRenewPause = std::chrono::seconds(1);
 constexpr std::uint32_t kUnderWayMost = 1024;

@@ -27,7 +27,7 @@ namespace gnstor::gateway {
 std::string volume_subsystem_nqn(const std::string& volume);
 
 struct VolumeToServe {
-    /// used by this gateway only (client_options()); outlives ServedVolumes
+    /// Used by this gateway only (client_options()); outlives ServedVolumes.
     client::Client* client = nullptr;
     GatewayOptions options;
     std::string nqn;  ///< empty: volume_subsystem_nqn()

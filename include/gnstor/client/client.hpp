@@ -30,14 +30,14 @@ namespace gnstor::client {
 
 struct ClientOptions {
     std::string name = "client";
-    /// lanes that will use the channels; never changed silently
+    /// Lanes that will use the channels; never changed silently.
     simt::LanesKind lanes = simt::LanesKind::kCpu;
     std::uint32_t channels = 0;           ///< 1 .. 127; 0: 32 for GPU lanes, 4 for CPU lanes
     std::uint32_t depth = 32;             ///< commands in flight per channel and SSD; power of two, 8 .. 256
     std::uint64_t pool_bytes = 2u << 20;  ///< registered pool of each channel; a multiple of 256 KiB
-    /// limit to which the pool doubles when lanes find it empty; 0: 4 * pool_bytes
+    /// Limit to which the pool doubles when lanes find it empty; 0: 4 * pool_bytes.
     std::uint64_t pool_bytes_max = 0;
-    /// which lanes share a channel; channels().shared<...>() for another rule
+    /// Which lanes share a channel; channels().shared<...>() for another rule.
     Sharing sharing = Sharing::kGrid;
     bool check_buffers = false;           ///< debug: detects pool buffers used unallocated, or freed in use
     std::uint32_t keep_alive_ms = 15000;  ///< NVMe keep-alive timeout of the admin connections

@@ -22,7 +22,7 @@ struct SsdInfo {
     std::string service;
     std::string subsystem_nqn;
     std::uint64_t capacity_blocks = 0;
-    /// version of the program that serves it; empty: unknown, as it cannot be asked now
+    /// Version of the program that serves it; empty: unknown, as it cannot be asked now.
     std::string firmware;
     std::string trouble;  ///< empty: none
     SsdCounters counters;

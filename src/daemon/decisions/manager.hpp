@@ -70,7 +70,7 @@ struct TickReport {
 /// its earlier GRANT ASK, so the bound is never too early. If observe_time() comes late, the bound is only
 /// longer.
 struct GrantBound {
-    /// granted since the clock was last read; initially true: an unknown drive may hold one
+    /// Granted since the clock was last read; initially true: an unknown drive may hold one.
     bool open = true;
     std::uint64_t ends_ms = 0;
 };
@@ -118,7 +118,7 @@ class Manager {
         bool known = false;            ///< it has accepted a command of some daemon
         std::string trouble{};         ///< why its last command failed; empty: it did not
         GrantBound grant{};            ///< when the grant that it may hold has ended
-        /// changes in force without it: to be sent before it gets a grant
+        /// Changes in force without it: to be sent before it gets a grant.
         std::set<nvme::VolumeId> behind{};
         bool admitted = false;    ///< the age of its store was checked on its port's present connection
         std::uint64_t taken = 0;  ///< the newest term of this daemon that it has stored

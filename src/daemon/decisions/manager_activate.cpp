@@ -269,7 +269,7 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
     Result<void> first;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         Drive* drive = drive_in(s);
-        // the slot is empty: activate() of a deletion succeeds only with every drive
+        // The slot is empty: activate() of a deletion succeeds only with every drive.
         if (drive == nullptr) continue;
         Result<void> purged = remove_volume(*drive, volume);
         if (!purged.ok() && purged.error().code == Errc::kNotFound) purged = {};

@@ -86,7 +86,7 @@ void Manager::find_older(const Takeover& t) {
 }
 
 /// Removes deleted volumes from records that are older than the SSDs. A volume in force was on every SSD, so
-/// one that an SSD lacks was deleted.
+/// one that no SSD has was deleted; where an SSD still has a deleted volume, it is marked as deleting.
 void Manager::drop_deleted(Takeover& t) {
     if (t.store_empty || t.newest_term <= records_.term) return;
     std::vector<nvme::VolumeId> gone;
@@ -164,7 +164,7 @@ void Manager::forgive_older() {
 }
 
 /// Checks an SSD's store before anything is sent to it, if the SSD was silent at the start or its port has
-/// reconnected. Any other command would raise its term, by which an older copy is recognized.
+/// reconnected. Later commands raise its term, by which an older copy is recognized.
 Result<void> Manager::admit(Drive& drive) {
     if (drive.older.empty() && (!drive.admitted || drive.port->is_new())) {
         GN_ASSIGN(const SsdVolumes listed, drive.port->volume_list(records_.term));

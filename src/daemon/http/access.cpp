@@ -41,8 +41,8 @@ bool is_token(std::string_view text) {
 
 std::optional<AccessRefusal> refuse_access(std::string_view path, std::string_view authorization,
                                            std::string_view origin, std::string_view token) {
-    // Browsers send an Origin with cross-site requests. All are refused: a page that a user visits must not
-    // be able to manage an array that this machine can reach.
+    // An Origin header shows that a page in a browser sends the request. All of these are refused: a page
+    // that a user visits must not be able to manage an array that this machine can reach.
     if (!origin.empty())
         return AccessRefusal{403, "this interface is not for pages of a browser (the request has an Origin)"};
     if (token.empty() || path == "/healthz") return std::nullopt;

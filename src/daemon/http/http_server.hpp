@@ -21,7 +21,7 @@ namespace gnstor::daemon {
 struct HttpServerOptions {
     std::filesystem::path socket;     ///< Unix socket; empty: TCP
     std::string program = "gnstord";  ///< the server's name in messages
-    /// advice if the socket is in use
+    /// Advice if the socket is in use.
     std::string elsewhere = "stop it ('gnstor down') or choose another --socket";
     std::string host = "127.0.0.1";
     int port = 0;                 ///< TCP; 0: any free one

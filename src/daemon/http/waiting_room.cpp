@@ -23,9 +23,9 @@ using namespace std::chrono_literals;
 constexpr std::size_t kDrainBytes = 16 * kMaxBodyBytes;
 constexpr auto kDrainTime = 1000ms;
 constexpr auto kLeaveTime = 2000ms;  // for unsent answers when the server stops
-// before the next accept() after one that failed and left its connection queued
+// Pause before the next accept() after one that failed and left its connection queued.
 constexpr auto kAcceptPause = 100ms;
-constexpr int kAcceptsAtOnce = 64;  // before other connections are polled again
+constexpr int kAcceptsAtOnce = 64;  // accepted before other connections are polled again
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 bool try_again() {

@@ -48,7 +48,7 @@ struct SqliteRecordStore::Impl {
 
     SqliteDatabase db;
     std::filesystem::path quarantined;
-    /// false for schema 4 on a read-only file system, where it cannot be upgraded
+    /// False for schema 4 on a read-only file system, where it cannot be upgraded.
     bool has_checksums = true;
 
     Result<void> with_vid(const std::string& sql, nvme::VolumeId id, const char* what) {

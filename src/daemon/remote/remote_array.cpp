@@ -64,7 +64,7 @@ struct RemoteArray::Impl {
                 array);
         servers = "gnstord works";
         gnstord_socket = gnstord.socket;
-        // Accepts any process that serves there: a restart changes it.
+        // Not bound to one process: after a restart another one serves there.
         GN_ASSIGN(shm, rdma::ShmWire::open(shm_socket_beside(gnstord.socket)));
         GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
         return {};
