@@ -4,11 +4,12 @@
 //     auto array = gnstor::RemoteArray::open({.array = "unix:/var/lib/gnstor/gnstord.sock"});
 //     auto client = (*array)->connect({.name = "trainer"});
 //
-// A client::Array, as an EmbeddedArray is, so a program works with either. Software NIC. The wire: shm where
-// all SSDs are of processes of this machine whose shared memory this user may have: gnstord's own (named by
-// its Unix socket) or nodes'; udp otherwise. wire() says which, and why. To one process alone, the shm wire
-// ends with it: a program that is to outlive its restart names an address, and so takes udp. With several
-// nodes Client::reclaim() finds the one that has come back. GPU lanes: compiled for, not run yet.
+// A client::Array, as an EmbeddedArray is, so a program works with either. The NIC is software. It uses the
+// shm wire if processes of this machine serve all SSDs, and this user may open their shared memory: gnstord's
+// own process (named by its Unix socket) or nodes. Otherwise it uses the udp wire. wire() says which, and
+// why. With a single serving process, the shm wire ends when that process ends: a program that must survive
+// its restart sets `address`, which selects udp. With several nodes, Client::reclaim() reconnects to one that
+// has restarted. GPU lanes: the code compiles, but has not run yet.
 
 #pragma once
 
@@ -28,17 +29,17 @@ namespace gnstor {
 
 struct RemoteArrayOptions {
     std::string array;            ///< unix:PATH of gnstord's socket, or http://HOST:PORT
-    std::string token_file = {};  ///< of http: what gnstord wants to see (gnstord.token in its folder)
-    /// Of this process on the udp wire, which is taken then in any case. Empty: where the route to the SSDs
-    /// begins, if it has to be that wire.
+    std::string token_file = {};  ///< for http: the token that gnstord demands (gnstord.token in its folder)
+    /// IP address of this process on the udp wire; setting it selects udp. Empty: if udp is used, the source
+    /// address of the route to the SSDs.
     std::string address = {};
 };
 
-/// A process of this machine that serves SSDs: it emulates the hardware.
+/// A process of this machine that serves SSDs, and so emulates the hardware.
 struct ServingProcess {
     pid_t pid;
     std::string name;
-    std::uint64_t cpu_time_ns;  ///< since it began, all its threads
+    std::uint64_t cpu_time_ns;  ///< of all its threads, since it started
 };
 
 /// A thread of this process that runs its NIC.
@@ -47,15 +48,15 @@ struct NicThread {
     std::uint64_t cpu_time_ns, busy_time_ns;
 };
 
-/// What a node's socket for processes of its machine is called, in the node's folder.
+/// Name, in the node's folder, of the socket by which a node serves processes of its machine.
 inline constexpr const char* kNodeShmSocket = "node.shm";
-/// Where a gnstord that has the SSDs in its own process serves them to other processes: beside its socket.
+/// Socket by which a gnstord with SSDs in its own process serves them to other processes: beside its own.
 std::filesystem::path shm_socket_beside(const std::filesystem::path& gnstord_socket);
 
 class RemoteArray final : public client::Array {
   public:
-    /// Asks gnstord where the SSDs are, and takes an address on the wire. kUnsupported: they are in its own
-    /// process, and it was named by HTTP. Clients must be gone before it is.
+    /// Asks gnstord where the SSDs are, and binds an address on the wire. kUnsupported: the SSDs are in
+    /// gnstord's own process, and it was named by HTTP. Destroy all clients before the array.
     static Result<std::unique_ptr<RemoteArray>> open(const RemoteArrayOptions& options);
     ~RemoteArray() override;
 
@@ -63,10 +64,10 @@ class RemoteArray final : public client::Array {
     [[nodiscard]] client::ControlPlane& control() override;
     [[nodiscard]] rdma::SoftNic& host_nic() override;
     [[nodiscard]] std::string wire() const override;
-    [[nodiscard]] std::uint32_t packet_bytes() const;  ///< RoCE's MTU; 0: no packets
-    /// In order of id. None of other machines, and of other users only what this one may see.
+    [[nodiscard]] std::uint32_t packet_bytes() const;  ///< RoCE's MTU; 0: the wire has no packets
+    /// In order of pid. Only processes of this machine, and of other users only those that this user may see.
     [[nodiscard]] std::vector<ServingProcess> serving_processes() const;
-    /// Nothing on the shm wire: the nodes' engines do its work.
+    /// Empty on the shm wire: there the nodes' engines do this NIC's work.
     [[nodiscard]] std::optional<NicThread> nic_thread() const;
 
   private:

@@ -1,5 +1,5 @@
-// buffer.cpp: memory that every channel of a client knows: mapped as its wire wants it, registered, and the
-// way back.
+// buffer.cpp: memory registered with every channel of a client: maps it as the wire requires, registers it,
+// and undoes both.
 #include <gnstor/base/log.hpp>
 #include <gnstor/client/buffer.hpp>
 
@@ -18,12 +18,12 @@ Result<Buffer> Client::map_buffer(std::size_t bytes) {
         return std::move(registered).error();
     }
     made.client_ = this;
-    return Result<Buffer>(std::move(made));  // nvcc copies "made" alone
+    return Result<Buffer>(std::move(made));  // nvcc would copy for a plain "return made"
 }
 
 Result<void> Buffer::release() {
     if (client_ == nullptr) return {};
-    // A call that failed is made again: what is unregistered already is known no more.
+    // Retry after a failure: kNotFound means that it is unregistered already.
     if (auto gone = client_->unregister_buffer(data()); !gone.ok() && gone.error().code != Errc::kNotFound)
         return gone;
     GN_TRY(client_->impl_->nic.unshare_memory(data()));

@@ -1,4 +1,4 @@
-// client.cpp: a client's connections to every SSD, and its channels. What its own threads do: upkeep.cpp.
+// client.cpp: a client's connections to every SSD, and its channels. The work of its own threads: upkeep.cpp.
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/uuid.hpp>
 
@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::uint32_t kGpuChannels = 32;  // DESIGN.md, "A read, from end to end"
 constexpr std::uint32_t kCpuChannels = 4;
-constexpr std::uint32_t kChannelsMax = 127;  // and the client's own one
+constexpr std::uint32_t kChannelsMax = 127;  // plus the client's own one
 constexpr std::uint64_t kPoolGrain = 256u << 10;
 constexpr std::uint64_t kQuiesceNs = 10'000'000'000;
-constexpr std::uint32_t kQuiesceLookMs = 100;        // whether there is anything to wait for
-constexpr std::uint64_t kLateAnswersNs = 1'000'000;  // for those that are there already
-constexpr std::uint64_t kPoolGrowth = 4;             // two doublings, where nothing else is said
+constexpr std::uint32_t kQuiesceLookMs = 100;        // how often to check whether answers can still come
+constexpr std::uint64_t kLateAnswersNs = 1'000'000;  // wait for answers that have arrived already
+constexpr std::uint64_t kPoolGrowth = 4;             // two doublings, unless pool_bytes_max says otherwise
 
 Result<void> check(const ClientOptions& o) {
     if (o.channels == 0 || o.channels > kChannelsMax)
@@ -42,8 +42,8 @@ Result<void> check(const ClientOptions& o) {
     return simt::check_lanes(o.lanes);
 }
 
-/// SsdSession::reopen() of several: the others of a node that did not answer in all that time are not waited
-/// for as long.
+/// Reopens several sessions: if one SSD of a node timed out, the node's other SSDs fail at once with the same
+/// error.
 class Reopening {
   public:
     Result<void> operator()(SsdSession& session) {
@@ -111,7 +111,7 @@ Result<void> Client::Impl::open_sessions() {
 }
 
 Result<void> Client::Impl::do_without(const SsdSession& session, const Error& why) {
-    // Not one that turns this client away.
+    // Only errors of an unreachable SSD; one that refuses this client fails the call.
     if (why.code != Errc::kTimedOut && why.code != Errc::kIo && why.code != Errc::kNotFound &&
         why.code != Errc::kState)
         return why;
@@ -141,8 +141,8 @@ Result<void> Client::Impl::open_channels() {
 Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t queue_id, rdma::RingUse use,
                                                                   simt::LanesKind lanes, Sharing sharing) {
     gnor::ChannelOptions channel_options;
-    channel_options.absent = ~0ull;  // but for those that there are
-    // All slots of the map: a flush that goes by one whose SSD nobody knows yet must not succeed.
+    channel_options.absent = ~0ull;  // cleared below for the SSDs that are connected
+    // All slots of the map: a flush must not succeed if it skips a slot whose SSD is unknown to this client.
     channel_options.ssds = std::max(views.back().map.slot_count, sessions.back()->ssd().slot + 1);
     for (const auto& session : sessions)
         if (!is_lost(*session)) channel_options.absent &= ~session->bit();
@@ -169,7 +169,7 @@ Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Client::~Client() {
     for (const Proxy::ChoreId chore : impl_->chores) impl_->proxy.remove(chore);
-    const auto dropped = drop_callbacks();  // what they would write to may be gone
+    const auto dropped = drop_callbacks();  // memory that they would write to may be freed
     if (!dropped.ok())
         log_warn("callbacks of client {} stay: {}", impl_->identity.name, dropped.error().message);
     else if (*dropped != 0)
@@ -205,7 +205,7 @@ Result<void> Client::register_buffer(void* base, std::size_t bytes) {
     for (std::size_t done = 0; done < impl_->channels.size(); ++done) {
         auto registered = impl_->channels[done]->register_buffer(base, bytes);
         if (registered.ok()) continue;
-        // All or none: what was registered already is taken back.
+        // All channels or none: undoes the registrations made so far.
         while (done-- > 0)
             if (auto undone = impl_->channels[done]->unregister_buffer(base); !undone.ok())
                 log_error("a buffer stays registered with channel {}: {}", done, undone.error().message);
@@ -225,7 +225,8 @@ Result<void> Client::unregister_buffer(void* base) {
         auto done = channel->unregister_buffer(base);
         any = any || done.ok();
         if (done.ok()) continue;
-        // A call that failed on some channels is made again: the others know the memory no more.
+        // kNotFound alone is no error if another channel had it: an earlier call that failed unregistered it
+        // there.
         auto& first = done.error().code == Errc::kNotFound ? unknown : failed;
         if (first.ok()) first = std::move(done);
     }
@@ -266,7 +267,7 @@ Result<void> Client::quiesce(std::uint32_t timeout_ms) {
     return impl_->host_channel->quiesce(deadline);
 }
 
-// Through a queue pair in error nothing is answered any more.
+// A queue pair in error delivers no more answers.
 bool Client::Impl::answers_may_come() {
     const auto may = [this](gnor::Channel& channel) {
         const auto usage = channel.usage();
@@ -288,7 +289,7 @@ Result<void> Client::Impl::reset_queue(gnor::Channel& channel, SsdSession& sessi
     const std::uint32_t slot = session.ssd().slot;
     auto done = channel.reclaim(slot);
     if (done.ok()) done = session.connect_queue(channel, queue_id);
-    // Lanes pass it by, until it is tried again.
+    // Lanes skip this queue pair until the next attempt.
     if (!done.ok()) GN_TRY(channel.give_up(slot));
     return done;
 }
@@ -314,7 +315,7 @@ void Client::Impl::settle_host_channel() {
         const std::uint32_t slot = session->ssd().slot;
         const auto usage = host_channel->usage();
         const bool waits = usage.ok() && ((usage->queues_pending >> slot) & 1u) != 0;
-        // A queue pair in error waits for Client::reclaim, as any other.
+        // A queue pair in error is left to Client::reclaim(), as on the other channels.
         if (!waits || nic.state(host_channel->queue_pair(slot)) != rdma::QpState::kReadyToSend) continue;
         if (auto done = reset_queue(*host_channel, *session, host_queue_id()); !done.ok())
             log_warn("slot {} owes answers to an earlier transfer of client {}: {}", slot, identity.name,
@@ -367,7 +368,7 @@ Result<bool> Client::Impl::refresh_map() {
 Result<bool> Client::volatile_write_cache() {
     bool any = false;
     for (const auto& session : impl_->sessions) {
-        // Of one that is away it is unknown: as if it had one, so that flushes are sent.
+        // The cache of an SSD that is away is unknown: assume one, so that flushes are sent.
         if (impl_->is_lost(*session)) {
             any = true;
             continue;

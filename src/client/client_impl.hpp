@@ -1,7 +1,7 @@
-// client_impl.hpp: what a Client owns; shared by client.cpp and volume.cpp.
+// client_impl.hpp: what a Client owns; shared by the .cpp files of Client and Volume.
 //
-// Destroyed from the last member to the first: the proxy before the sessions it keeps alive, channels before
-// the sessions whose queues they use, memory that lanes see last.
+// Members are destroyed from last to first: the proxies before the sessions they keep alive, channels before
+// the sessions whose queues they use, and memory that lanes see last of all.
 #pragma once
 
 #include <gnstor/client/client.hpp>
@@ -21,10 +21,10 @@
 
 namespace gnstor::client {
 
-/// A channel's pool as the proxy keeps it growing.
+/// A channel whose pool a proxy thread enlarges on demand.
 struct PoolGrowth {
     gnor::Channel* channel;
-    std::chrono::steady_clock::time_point next_try{};  ///< not before: the last one failed
+    std::chrono::steady_clock::time_point next_try{};  ///< no attempt before: the last one failed
     bool complained = false;
 };
 
@@ -37,45 +37,50 @@ struct Client::Impl {
     const ClientOptions options;
     ClientIdentity identity;
     nvmf::HostId host_id{};
-    std::mutex maps;             ///< one refresh at a time: guards the two that follow and `views`
+    std::mutex maps;             ///< serializes refreshes: guards the two maps below and `views`
     MapMemory lane_map;          ///< for kernels
-    MapMemory host_map;          ///< for this process's own lanes
-    std::list<ArrayView> views;  ///< all that were ever current, as array() hands out references
+    MapMemory host_map;          ///< for the CPU lanes of this process
+    std::list<ArrayView> views;  ///< every view that was ever current, because array() returns references
     std::atomic<const ArrayView*> view{nullptr};
     simt::DeviceMemory channel_refs;
-    std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot; none where an SSD is missing
-    /// Of volumes that are gone, where writes have not ended, or in doubt: whoever reaps one of a token, a
-    /// callback or a batch still notes it there.
+    std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot; none for a slot without an SSD
+    /// Floors of destroyed volumes whose writes have not all ended, or ended in doubt: lanes that reap a late
+    /// completion (of a token, a callback or a batch) still record it there.
     std::vector<std::unique_ptr<OpeningFloor>> left_floors;
     std::vector<std::unique_ptr<gnor::Channel>> channels;
     std::mutex host_lanes;                        ///< one transfer of Volume::read or write at a time
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
-    std::uint64_t associations_anew = 0;  ///< a bit a slot whose queue pairs are still those of a lost one
-    std::atomic<std::uint64_t> lost{0};   ///< a bit a slot that the last keep-alive, or open(), did not reach
-    Proxy proxy;                          ///< keep-alives to SSDs
-    std::chrono::steady_clock::time_point next_map_look;  ///< the thread of `renewals` alone, as what follows
+    /// A bit per slot: association is new, queue pairs still belong to the lost one.
+    std::uint64_t associations_anew = 0;
+    /// A bit per slot: the last keep-alive, or open(), did not reach the SSD.
+    std::atomic<std::uint64_t> lost{0};
+    Proxy proxy;  ///< sends keep-alives to SSDs
+    /// Used only on the thread of `renewals`, as is map_pause.
+    std::chrono::steady_clock::time_point next_map_look;
     std::chrono::milliseconds map_pause{0};
-    Proxy renewals;  ///< of leases and maps, on a thread of their own: a daemon that hangs must not cost the
-                     ///< associations
+    /// Renews leases and maps, on its own thread: a daemon that hangs must not cost the associations.
+    Proxy renewals;
     std::vector<Proxy::ChoreId> chores;
-    std::vector<PoolGrowth> growths;  ///< the thread of `pools` alone
-    Proxy pools;   ///< of channels, that lanes wait for, and looks at floors, which a ring of sequences waits
-                   ///< for: behind no daemon and no SSD that hangs
-    Proxy floors;  ///< of openings, that SSDs are told: one that hangs costs others no keep-alive
+    std::vector<PoolGrowth> growths;  ///< used only on the thread of `pools`
+    /// Grows pools that lanes wait for, and reads floors before the sequence ring overruns: never blocked by
+    /// a daemon or an SSD that hangs.
+    Proxy pools;
+    Proxy floors;  ///< sends floors of openings to SSDs: one that hangs delays no keep-alive of others
 
     Result<void> open();
-    /// With all SSDs that answer, of which there has to be one. Others count as lost.
+    /// Connects all SSDs that answer, at least one; the others count as lost.
     Result<void> open_sessions();
-    /// An SSD that is not there now counts as lost. The error: it is, or it was the last one.
+    /// Marks an unreachable SSD as lost. Fails if the SSD is reachable but refused, or if no SSD is left.
     Result<void> do_without(const SsdSession& session, const Error& why);
     Result<void> open_channels();
     Result<std::unique_ptr<gnor::Channel>> open_channel(std::uint16_t queue_id, rdma::RingUse use,
                                                         simt::LanesKind lanes, Sharing sharing);
-    /// Resets the queue pair that a channel has for an SSD, and connects it anew.
+    /// Resets the queue pair that a channel has for an SSD, and reconnects it.
     Result<void> reset_queue(gnor::Channel& channel, SsdSession& session, std::uint16_t queue_id);
-    /// Of commands under way, by any of the living SSDs.
+    /// Whether commands in flight can still be answered: some queue pair that waits is not in error.
     [[nodiscard]] bool answers_may_come();
-    /// What a reclaim() could not bring back, and why. One SSD keeps none of the others away.
+    /// Slots that a reclaim() could not repair, and the first error. One failing SSD does not stop the
+    /// others' repair.
     struct Reclaimed {
         std::uint64_t slots = 0;
         Result<void> first;
@@ -85,21 +90,22 @@ struct Client::Impl {
         }
     };
     void reclaim(gnor::Channel& channel, std::uint16_t queue_id, Reclaimed& reclaimed);
-    /// Frees what a host transfer that timed out left in quarantine, as far as the SSDs let it. Under
-    /// host_lanes.
+    /// Frees what a timed-out host transfer left in quarantine, as far as the SSDs answer. Call with
+    /// host_lanes held.
     void settle_host_channel();
     void keep_alive_by_proxy();
     void keep_alive(SsdSession& session);
-    /// All that were not lost, at once: each takes its time to see the end, and the living wait for no other.
+    /// Checks all SSDs not yet lost, concurrently: detecting a dead one takes its timeout, which must not
+    /// delay the others.
     void keep_others_alive();
     [[nodiscard]] bool is_lost(const SsdSession& session) const;
-    /// Whether this is news: no SSD at the same address was lost before. A line a peer, however many SSDs it
-    /// has and however long it is away.
+    /// Marks the SSD as lost. True: no other SSD at the same address was lost before, so log it (one line per
+    /// peer, however many SSDs it has and however long it is away).
     [[nodiscard]] bool note_lost(const SsdSession& session);
-    /// Says which peers have no lost SSD any more.
+    /// Clears `slots`, and logs each peer that has no lost SSD any more.
     void note_back(std::uint64_t slots);
     [[nodiscard]] std::uint64_t slots_at(const std::string& nic_address) const;
-    /// Fetches the array's map; whether it is newer than the one that lanes have.
+    /// Fetches the array's map; true if it is newer than the one that lanes have.
     Result<bool> refresh_map();
     void follow_maps_by_proxy();
     void look_for_refused_map();

@@ -1,16 +1,16 @@
-// floor_tracker.hpp: the floor of an opening, from what its lanes note (gnor/resolved.hpp). ARRAY.md, rule 8.
-// Pure.
+// floor_tracker.hpp: the floor of an opening, from what its lanes record (gnor/resolved.hpp). ARRAY.md, rule
+// 8. Pure.
 //
 // Invariants
-//   * the floor only rises, and no sequence up to it is unresolved: it stops below the first whose bit does
-//   not say otherwise, whatever was resolved above;
-//   * bits are believed only if no sequence was taken more than kResolvedBits above the floor by the time
-//   they had been read: a later round may have changed them else. A tracker that finds it so is *overrun*:
-//   it was asked too seldom, or many writes came after one that takes long or ended in doubt;
-//   * an overrun tracker believes words alone that say "all that were taken" (all_resolved), and of which
-//   none was taken while they were read. When each word has said so once, all that had been taken when the
-//   overrun was noticed is resolved: that is the floor. Lanes need not pause for it, a word is at rest but
-//   when they come by.
+//   * the floor only rises, and every sequence up to it is resolved: it stops below the first sequence whose
+//     bit does not say so, even if later ones are resolved;
+//   * bits are trusted only if, after they were read, no sequence more than kResolvedBits above the floor had
+//     been taken: otherwise a later round of the ring may have changed them. A tracker that finds this is
+//     *overrun*: it was polled too seldom, or many writes followed one that takes long or ended in doubt;
+//   * an overrun tracker trusts only a word that says "all taken sequences are resolved" (all_resolved), and
+//     of which none was taken while it was read. Once each word has said so, all sequences taken before the
+//     overrun was noticed are resolved, and the floor moves there. Lanes need not pause: each word only has
+//     to be at rest at some time.
 // One thread.
 #pragma once
 
@@ -27,9 +27,9 @@ namespace gnstor::client {
 
 class FloorTracker {
   public:
-    /// Looks how far it has come. `last(std::uint64_t&)` reads the last sequence taken;
-    /// `words(first, std::span<std::uint64_t>)` reads words of the ring, a run that does not wrap. Both
-    /// return Result<void>, and neither may return what is older than what an earlier call has seen.
+    /// Reads the ring and moves the floor up. `last(std::uint64_t&)` reads the last sequence taken;
+    /// `words(first, std::span<std::uint64_t>)` reads consecutive words of the ring without wrapping. Both
+    /// return Result<void>, and neither may return values older than an earlier call returned.
     template <class Last, class Words>
     Result<std::uint64_t> advance(Last&& last, Words&& words) {
         std::uint64_t taken = 0;
@@ -63,19 +63,20 @@ class FloorTracker {
         return floor_;
     }
 
-    /// Sequences up to `last` are resolved by other means, and the ring says so; nothing of it is under way.
+    /// Starts at `last`: all sequences up to it are resolved, the ring says so, and none is in flight.
     void begin_at(std::uint64_t last) {
         floor_ = taken_ = last;
         overrun_ = false;
     }
 
     [[nodiscard]] std::uint64_t floor() const { return floor_; }
-    /// The last sequence that had been taken when it looked last.
+    /// The last sequence that had been taken at the last advance().
     [[nodiscard]] std::uint64_t taken() const { return taken_; }
     [[nodiscard]] bool overrun() const { return overrun_; }
 
   private:
-    /// Over the resolved ones of a word, which begins with sequence `first`; whether to the word's end.
+    /// Moves the floor over the resolved sequences of a word that begins with `first`; true if it reaches the
+    /// word's end.
     bool step(std::uint64_t word, std::uint64_t first, std::uint64_t taken) {
         if (!gnor::resolves_to_one(first)) word = ~word;
         const std::uint64_t from = floor_ + 1 - first;  // 0 .. 31
@@ -106,7 +107,7 @@ class FloorTracker {
 
     std::uint64_t floor_ = 0, taken_ = 0;
     bool overrun_ = false;
-    std::uint64_t heals_to_ = 0, left_ = 0;  // words that have not been at rest
+    std::uint64_t heals_to_ = 0, left_ = 0;  // left_: words that have not been at rest yet
     std::vector<bool> at_rest_;
     std::vector<std::uint64_t> bits_;
 };

@@ -1,9 +1,9 @@
-// map_memory.hpp: the array's map where lanes see it. One host thread at a time; lanes read under running
-// kernels.
+// map_memory.hpp: the array's map in memory that lanes read. Written by one host thread at a time, while
+// kernels run and read it.
 //
 // A published map is never changed: a newer one goes to new memory, then the address word is switched. Old
-// maps stay as long as this lives, for a lane may still be placing by one (ARRAY.md, rule 4: one immutable
-// map object per operation).
+// maps stay allocated as long as this object lives, because a lane may still be using one (ARRAY.md, rule 4:
+// one immutable map object per operation).
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -36,7 +36,7 @@ class MapMemory {
         simt::store_release<simt::Scope::kSystem>(address_.lane_as<std::uint64_t>(), address);
         return {};
     }
-    /// What VolumeRef::current_map wants.
+    /// The value for VolumeRef::current_map.
     [[nodiscard]] const std::uint64_t* current() const { return address_.lane_as<std::uint64_t>(); }
 
   private:

@@ -99,10 +99,10 @@ bool OpeningFloor::publish(Clock::time_point now, std::size_t sessions,
         Session& session = sessions_[i];
         if (session.told >= floor || now < session.next || !reachable(i)) continue;
         const Result<nvme::Completion> answer = tell(i, floor);
-        // Another opening has the volume: this one's commands are refused by themselves.
+        // Another opening has the volume; SSDs refuse this one's commands without further action.
         if (answer.ok() && answer->result() == nvme::Status::kStaleEpoch) return false;
         if (!answer.ok() || !nvme::ok(answer->result())) {
-            session.next = now + kLeftAlone;  // the keep-alive says what there is to say
+            session.next = now + kLeftAlone;  // the keep-alive logs the reason
             continue;
         }
         told = true;

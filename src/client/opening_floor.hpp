@@ -1,19 +1,21 @@
-// opening_floor.hpp: keeps the floor of one opening for writing, and tells it to the SSDs. ARRAY.md, rule 8.
+// opening_floor.hpp: computes the floor of one opening for writing, and sends it to the SSDs. ARRAY.md, rule
+// 8.
 //
-// Owns the memory in which lanes take sequences and note what is resolved (gnor/resolved.hpp). With GPU lanes
-// the host's own lanes, which cannot reach that, have a counter of their own, and what they resolved is noted
-// by resolve(), with no kernel writing meanwhile.
+// Owns the memory in which lanes take sequences and record what is resolved (gnor/resolved.hpp). With GPU
+// lanes, the host's CPU lanes cannot reach that memory: they use a counter of their own, and resolve()
+// records their results while no kernel writes.
 //
-// Looking and telling are apart: look() asks nobody and is called by a thread that does no I/O, for a ring of
-// sequences waits for no SSD; publish() tells what was seen, by a thread that may wait for one.
+// Reading and sending are separate: look() does no I/O, because a hanging SSD must not delay it until the
+// sequence ring overruns; publish() sends the result on a thread that may wait for one.
 // Invariants
-//   * an SSD is told only of an opening's own epoch, and of what a FloorTracker says;
-//   * which SSDs know it, and when, orders nothing: one that was not told only remembers longer, and is told
-//   the next time. One that does not take it is left alone for a while, and costs the others nothing;
-//   * only Stale Epoch ends the telling: another opening has the volume. Access Denied is said by a drive
-//   that has not the volume's record yet, too.
-// A floor that a write in doubt holds stays where it is to the end of the opening: is_held(). The memory
-// stays where it is for the life of this object, over begin_anew(), too.
+//   * an SSD is sent only floors that a FloorTracker computed, for this opening's own epoch;
+//   * which SSDs know a floor, and since when, does not affect correctness: an SSD that missed one only keeps
+//     tombstones longer, and gets the next one. One that fails to take it is not retried for kLeftAlone, and
+//     does not delay the others;
+//   * only Stale Epoch ends the sending: another opening has the volume. Access Denied does not, because a
+//     drive that has not received the volume's record yet returns it too.
+// A floor below a write in doubt does not move until the opening ends: is_held(). The lanes' memory keeps its
+// address for the life of this object, also over begin_anew().
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -34,12 +36,13 @@ namespace gnstor::client {
 class OpeningFloor {
   public:
     using Clock = std::chrono::steady_clock;
-    /// Told about once so often, sooner where SSDs remember a lot.
+    /// Usual interval between sends; sooner where SSDs keep many tombstones.
     static constexpr auto kPeriod = std::chrono::seconds(1);
     static constexpr auto kLook = std::chrono::milliseconds(100);
-    static constexpr auto kLeftAlone = std::chrono::seconds(5);  ///< who did not take it
-    static constexpr auto kStuck = std::chrono::seconds(60);     ///< until it is said
-    static constexpr std::uint32_t kManyTombstones = 64;  ///< the smallest table has room for some more
+    /// Pause before an SSD that did not take the floor is asked again.
+    static constexpr auto kLeftAlone = std::chrono::seconds(5);
+    static constexpr auto kStuck = std::chrono::seconds(60);  ///< time without progress before a warning
+    static constexpr std::uint32_t kManyTombstones = 64;  ///< below what the smallest tombstone table holds
 
     static Result<std::unique_ptr<OpeningFloor>> create(simt::LanesKind lanes);
 
@@ -50,51 +53,54 @@ class OpeningFloor {
     [[nodiscard]] std::uint64_t* resolved(bool host) const {
         return host && own() ? nullptr : lanes_.lane_as<std::uint64_t>(kRing);
     }
-    /// The counters.
+    /// The memory that holds the sequence counters.
     [[nodiscard]] simt::DeviceMemory& lane_memory() { return lanes_; }
     [[nodiscard]] simt::DeviceMemory& host_memory() { return host_; }
-    /// Whether the host's own lanes have a counter of their own.
+    /// Whether the host's CPU lanes use a counter of their own (GPU clients).
     [[nodiscard]] bool own() const { return host_.size() != 0; }
-    /// What the host's own lanes did, where they cannot note it: these are resolved, or in doubt.
+    /// Records results of the host's CPU lanes, where those cannot do so themselves: resolved, or in doubt.
     Result<void> resolve(std::uint64_t first, std::uint64_t count, bool in_doubt);
 
-    /// The floor as it is now. One thread at a time.
+    /// Updates and returns the floor. One thread at a time.
     Result<std::uint64_t> look();
-    /// The same, and what there is to say of it: why it does not move, in one line, once; else nothing.
+    /// look(), and the reason, in one line, if the floor has not moved for kStuck; returned once, else empty.
     std::string look_at(Clock::time_point now, nvme::VolumeId volume);
-    /// Whether all that was taken is resolved: then no lane will write into this memory any more. As look().
+    /// Whether all sequences taken are resolved, so that no lane writes this memory any more. Threads: as
+    /// look().
     [[nodiscard]] bool is_settled();
-    /// Any thread: whether a write ended in doubt, so that the floor stays below it.
+    /// Any thread: whether a write ended in doubt, which holds the floor below it.
     [[nodiscard]] bool is_held() const { return in_doubt_.load(std::memory_order_relaxed) != 0; }
 
     using Tell = std::function<Result<nvme::Completion>(std::size_t session, std::uint64_t floor)>;
-    /// Tells the sessions that know less, if it is time to; `reachable` says of each whether to ask it at
-    /// all. False: the epoch is over, there is nothing left to tell. One thread, another than look()'s.
+    /// If it is time, sends the floor to the sessions that know an older one and are `reachable`. False: the
+    /// epoch is over, nothing is left to send. One thread, which need not be look()'s.
     bool publish(Clock::time_point now, std::size_t sessions,
                  const std::function<bool(std::size_t)>& reachable, const Tell& tell);
 
-    /// The next epoch of the same opening: the sequences go on, and all up to now count as resolved, for none
-    /// of them belongs to it. With no change under way, and nobody in look() or publish().
+    /// Begins the next epoch of the same opening: sequences continue, and all taken so far count as resolved,
+    /// because none belongs to the new epoch. Call with no write in flight and no thread in look() or
+    /// publish().
     Result<void> begin_anew();
 
   private:
     struct Session {
         std::uint64_t told = 0;
-        Clock::time_point next{};  ///< not before
+        Clock::time_point next{};  ///< no send before
     };
-    static constexpr std::size_t kRing = 256;  ///< behind the counter, which lanes share
+    /// Offset; the counter before it, which all lanes write, has its own cache lines.
+    static constexpr std::size_t kRing = 256;
     static constexpr std::size_t kInDoubt = kRing + gnor::kInDoubtWord * sizeof(std::uint64_t);
     OpeningFloor() = default;
     [[nodiscard]] std::string why_it_stays(nvme::VolumeId volume) const;
 
     simt::DeviceMemory lanes_, host_;
-    FloorTracker tracker_;        // look()'s, as the next
-    std::uint64_t moved_to_ = 0;  // where it was when it moved last
+    FloorTracker tracker_;        // used by look() only, as the next four
+    std::uint64_t moved_to_ = 0;  // the floor when it last moved
     Clock::time_point moved_{};
     bool complained_ = false;
-    // Written by look() and read by any: hints alone, nothing is ordered by them.
+    // Written by look(), read by any thread: relaxed, because they are hints and order nothing.
     std::atomic<std::uint64_t> floor_{0}, in_doubt_{0};
-    std::vector<Session> sessions_;  // publish()'s, as the next
+    std::vector<Session> sessions_;  // used by publish() only, as the next
     Clock::time_point next_{};
 };
 

@@ -1,4 +1,4 @@
-// proxy.cpp: the proxy thread: chores by due time.
+// proxy.cpp: the proxy thread: runs chores in order of due time.
 #include "client/proxy.hpp"
 
 #include "base/last_wait.hpp"
@@ -53,7 +53,8 @@ void Proxy::loop() {
             changed_.wait(lock);
             continue;
         }
-        // A copy: the chore may be removed while this waits, and the wait looks at the time again afterwards.
+        // Copies the time, because the chore may be removed during the wait; the loop then looks for the next
+        // one again.
         const Clock::time_point next = due->next;
         if (next > Clock::now()) {
             changed_.wait_until(lock, next);

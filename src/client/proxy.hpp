@@ -1,10 +1,10 @@
-// proxy.hpp: the client's proxy thread: does on the CPU, now and then, what is not I/O: keep-alives, lease
+// proxy.hpp: a proxy thread of the client: runs periodic work outside the I/O path: keep-alives, lease
 // renewals, newer maps.
 //
-// A chore is called from the proxy's thread alone, about once every `period`, and keeps what it remembers;
-// add and remove from any thread. After remove returns, the chore is not running and never will be again. A
-// chore that does not return ends the process after some minutes of words (base/last_wait.hpp): nobody could
-// take away what it uses.
+// A chore is a function that the proxy's thread alone calls, about once every `period`. Call add and remove
+// from any thread. After remove returns, the chore is not running and never runs again. If a chore never
+// returns, remove and the destructor warn for some minutes and then end the process (base/last_wait.hpp): the
+// objects that the chore uses could never be freed.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,8 @@ class Proxy {
         ChoreId id;
         std::chrono::milliseconds period;
         Clock::time_point next;
-        std::shared_ptr<std::function<void()>> run;  ///< shared with the run: it may be removed meanwhile
+        /// Shared with the running call: the chore may be removed meanwhile.
+        std::shared_ptr<std::function<void()>> run;
     };
     void loop();
 

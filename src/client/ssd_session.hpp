@@ -1,8 +1,8 @@
 // ssd_session.hpp: a client's association with one SSD: the admin connection, and the I/O queues of its
 // channels.
 //
-// keep_alive() comes from the proxy's threads, the rest from the client's host thread. Whoever calls holds on
-// to the association that it found, so that reopen() takes it from nobody.
+// The proxy's threads call keep_alive(), the client's host thread calls the rest. Each call keeps a reference
+// to the association it found, so that reopen() does not destroy it under another thread.
 #pragma once
 
 #include <gnstor/client/client.hpp>
@@ -18,7 +18,7 @@ namespace gnstor::client {
 
 class SsdSession {
   public:
-    /// Without an association: reopen() makes one.
+    /// Starts without an association: reopen() creates it.
     SsdSession(rdma::SoftNic& nic, const SsdAddress& ssd, const ClientIdentity& identity,
                const nvmf::HostId& host_id, std::uint32_t keep_alive_ms, std::uint32_t channels);
 
@@ -26,23 +26,25 @@ class SsdSession {
     /// Fabrics Connect.
     Result<void> connect_queue(gnor::Channel& channel, std::uint16_t queue_id);
     Result<void> keep_alive();
-    /// Calls `then` if the association is known to be lost; none is made anew meanwhile. The proxy's threads.
+    /// Calls `then` if the association is known to be lost, and blocks reopen() meanwhile. For the proxy's
+    /// threads.
     template <class Then>
     void if_lost(Then then) {
         const std::lock_guard lock(mutex_);
         if (host_ == nullptr || !host_->connected()) then();
     }
-    /// Asks the SSD: false where the association is lost, also if nobody has noticed yet.
+    /// Asks the SSD: false if the association is lost, even if no keep-alive has noticed yet.
     [[nodiscard]] bool alive();
-    /// As its Identify Controller says (VWC).
+    /// From its Identify Controller data (VWC).
     Result<bool> volatile_write_cache();
     Result<SsdCounts> counts();
-    /// Tells the SSD a volume's floor (nvme/vendor.hpp, FLOOR): its answer, and DW0.
+    /// Sends the SSD a volume's floor (nvme/vendor.hpp, FLOOR); returns its completion with DW0.
     Result<nvme::Completion> tell_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
     [[nodiscard]] const SsdAddress& ssd() const { return ssd_; }
-    [[nodiscard]] std::uint64_t bit() const { return 1ull << ssd_.slot; }  ///< in words of a bit a slot
-    /// A fresh association, the first or after the old one was lost; I/O queues must be reset and connected
-    /// anew, even those that look well: the SSD's side of the old ones is going.
+    /// This SSD's bit in words that have a bit per slot.
+    [[nodiscard]] std::uint64_t bit() const { return 1ull << ssd_.slot; }
+    /// Creates a new association: the first one, or after the old one was lost. All I/O queues must then be
+    /// reset and reconnected, even those that look intact: the SSD is closing its side of the old ones.
     Result<void> reopen();
 
   private:
@@ -51,8 +53,8 @@ class SsdSession {
     const nvmf::HostOptions options_;
     [[nodiscard]] Result<std::shared_ptr<nvmf::HostController>> host() const;
 
-    mutable std::mutex mutex_;                    ///< guards the pointer
-    std::shared_ptr<nvmf::HostController> host_;  ///< null before the first reopen() and from a failed one on
+    mutable std::mutex mutex_;                    ///< guards host_
+    std::shared_ptr<nvmf::HostController> host_;  ///< null before the first reopen() and after a failed one
 };
 
 }  // namespace gnstor::client

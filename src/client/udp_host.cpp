@@ -60,7 +60,8 @@ Result<std::string> local_address_for(const std::string& peer) {
     GN_ASSIGN(const Address to, parse(peer));
     const int fd = ::socket(to.bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return error(Errc::kIo, "no socket for the way to {}: {}", peer, std::strerror(errno));
-    // Nothing is sent: the kernel looks the route up and says where it begins.
+    // Sends nothing: connect() makes the kernel look up the route, and getsockname() returns its source
+    // address.
     sockaddr_storage from{};
     socklen_t size = sizeof from;
     const bool known = ::connect(fd, reinterpret_cast<const sockaddr*>(&to.bytes), to.length) == 0 &&
@@ -81,7 +82,7 @@ Result<void> UdpHost::bind(const std::string& address) {
 }
 
 Result<void> UdpHost::bind_on_loopback() {
-    // Anywhere but at the low addresses, which people give to nodes; another process begins elsewhere.
+    // A random address above the low ones, which people give to nodes; seeded differently in every process.
     timespec now{};
     ::clock_gettime(CLOCK_MONOTONIC, &now);
     SplitMix64 random(static_cast<std::uint64_t>(::getpid()) * 1'000'003u +

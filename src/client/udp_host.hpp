@@ -1,7 +1,7 @@
 // udp_host.hpp: the NIC of a host process on the udp wire: its address, its thread, its wire.
 //
-// One a process that reaches SSDs of other processes or machines: a client, or gnstord. Opening and closing
-// from one thread; the NIC is used as rdma/nic/nic.hpp says.
+// One per process that reaches SSDs of other processes or machines: a client, or gnstord. Opened and closed
+// by one thread; rdma/nic/nic.hpp gives the threading rules of the NIC.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -15,13 +15,14 @@
 
 namespace gnstor::client {
 
-/// The address of this machine that packets to `peer` leave from. kNotFound: no route there.
+/// The source address of this machine for packets to `peer`. kNotFound: no route to it.
 Result<std::string> local_address_for(const std::string& peer);
 
 class UdpHost {
   public:
-    /// `address`: of this machine; empty: the one that the route to `peer` leaves from. Where that is the
-    /// peer's own, or of the loopback, a free one of 127.0.0.0/8: two NICs cannot share an address.
+    /// `address`: an address of this machine; empty: the source address of the route to `peer`. If that is
+    /// the peer's own address or a loopback one, a free one of 127.0.0.0/8 is chosen, because two NICs cannot
+    /// share an address.
     static Result<std::unique_ptr<UdpHost>> open(const std::string& address, const std::string& peer);
     ~UdpHost();
     UdpHost(const UdpHost&) = delete;

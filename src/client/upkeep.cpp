@@ -1,4 +1,4 @@
-// upkeep.cpp: what a client's own threads do: keep-alives to SSDs, newer maps, pools that grow
+// upkeep.cpp: the work of a client's own threads: keep-alives to SSDs, newer maps, pool growth
 // (client_impl.hpp says which thread does what).
 #include <gnstor/base/log.hpp>
 
@@ -13,10 +13,11 @@
 namespace gnstor::client {
 namespace {
 
-constexpr auto kMapLook = std::chrono::milliseconds(20);       // a load a channel
-constexpr auto kPoolLook = std::chrono::milliseconds(5);       // likewise
-constexpr auto kPoolPause = std::chrono::seconds(1);           // after memory that was not to be had
-constexpr auto kMapPauseMax = std::chrono::milliseconds(640);  // between two questions that were in vain
+constexpr auto kMapLook = std::chrono::milliseconds(20);  // one load per channel
+constexpr auto kPoolLook = std::chrono::milliseconds(5);  // likewise
+constexpr auto kPoolPause = std::chrono::seconds(1);      // after an allocation failed
+// Longest pause between requests that found no newer map.
+constexpr auto kMapPauseMax = std::chrono::milliseconds(640);
 
 }  // namespace
 
@@ -57,9 +58,9 @@ void Client::Impl::note_back(std::uint64_t slots) {
     }
 }
 
-// What an SSD has taken and not answered nobody answers once its node is dead, and a queue pair that waits
-// for answers alone sends nothing by which it would notice. With the association its queues end, so that
-// lanes turn to other replicas.
+// A dead node never answers the commands it has taken, and a queue pair that only waits for answers sends
+// nothing that would reveal this. So the loss of the association disconnects its queue pairs, and lanes turn
+// to other replicas.
 void Client::Impl::keep_alive(SsdSession& session) {
     const std::uint32_t slot = session.ssd().slot;
     const auto kept = session.keep_alive();
@@ -77,7 +78,8 @@ void Client::Impl::keep_alive(SsdSession& session) {
 }
 
 void Client::Impl::keep_others_alive() {
-    std::vector<std::future<void>> asked;  // without threads to be had one after the other, by wait()
+    // If no thread can be created, wait() runs them one after the other.
+    std::vector<std::future<void>> asked;
     for (const auto& session : sessions)
         if (!is_lost(*session)) asked.push_back(std::async([this, s = session.get()] { keep_alive(*s); }));
     for (const auto& each : asked) each.wait();
@@ -87,8 +89,8 @@ void Client::Impl::follow_maps_by_proxy() {
     (void)renewals.add(kMapLook, [this] { look_for_refused_map(); });
 }
 
-// Lanes that were refused for their map wait for a newer one (gnor/retrying.hpp). The daemon may not have it
-// yet either: then it is asked again, less often each time, as long as lanes say so.
+// Lanes whose map was refused wait for a newer one (gnor/retrying.hpp). If the daemon has none yet, it is
+// asked again, at growing intervals, as long as lanes report a refusal.
 void Client::Impl::look_for_refused_map() {
     const nvme::MapVersion ours = view.load(std::memory_order_acquire)->map.version;
     bool refused = host_channel->refused_map() == ours;
@@ -112,8 +114,8 @@ void Client::Impl::grow_pools_by_proxy() {
     (void)pools.add(kPoolLook, [this] { grow_pools(); });
 }
 
-// Lanes that found nothing free in a pool said so, and try again (gnor/pool.hpp). Memory that is not to be
-// had is no end: commands that are answered give theirs back.
+// Lanes that found a pool empty have set a flag, and retry (gnor/pool.hpp). A failed allocation is not fatal:
+// answered commands return their buffers.
 void Client::Impl::grow_pools() {
     const auto now = std::chrono::steady_clock::now();
     for (PoolGrowth& growth : growths) {

@@ -1,4 +1,4 @@
-// volume.cpp: one opening of a volume: its reference for kernels, its lease, and transfers by the host's own
+// volume.cpp: one opening of a volume: its reference for kernels, its lease, and transfers by the host's CPU
 // lanes.
 #include <gnstor/base/log.hpp>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kBlocksPerCall = 4096;  // 16 MiB: bounds what one deadline covers
 
-/// Counts suspended time: a lease runs on while the machine sleeps.
+/// Includes suspended time: a lease runs out while the machine sleeps, too.
 std::uint64_t boottime_ms() {
     timespec t{};
     ::clock_gettime(CLOCK_BOOTTIME, &t);
@@ -36,23 +36,23 @@ Errc code_of(nvme::Status status) {
 struct Volume::Impl {
     Client::Impl* client = nullptr;
     nvme::VolumeRecord record{};        ///< as of the opening
-    std::atomic<nvme::Epoch> epoch{0};  ///< of now: changed by renew() alone
+    std::atomic<nvme::Epoch> epoch{0};  ///< the current one: changed by renew() alone
     OpenMode mode = OpenMode::kRead;
     std::uint64_t byte_length = ~0ull;
     bool released = false;
-    std::unique_ptr<OpeningFloor> floor;  ///< write sequences that this opening gave out; none of a reader
-    /// renew() has asked for the next epoch, and does not know how that ended: it may be this client's.
+    std::unique_ptr<OpeningFloor> floor;  ///< sequences of this opening's writes; null for a reader
+    /// renew() has requested the next epoch without learning the outcome: the epoch may be this client's.
     bool renewing = false;
     std::uint64_t lease_ms = 0;
     Proxy::ChoreId renewal = 0;
     Proxy::ChoreId looking = 0, publishing = 0;
     std::atomic<bool> floor_is_over{false};
-    // Both by the proxy's thread and read by any: a hint alone, nothing is ordered by them.
+    // Written by the proxy's thread, read by any: relaxed, because they are hints and order nothing.
     std::atomic<bool> lease_refused{false};
-    std::atomic<std::uint64_t> lease_end_ms{0};  ///< counted from before the daemon was asked
+    std::atomic<std::uint64_t> lease_end_ms{0};  ///< counted from before the request to the daemon
 
     [[nodiscard]] bool own_sequence() const { return client->options.lanes == simt::LanesKind::kGpu; }
-    /// `host`: for the host's own lanes.
+    /// `host`: for the host's CPU lanes.
     [[nodiscard]] VolumeRef ref(const MapMemory& map, bool host) const {
         VolumeRef r;
         r.geometry = record.geometry;
@@ -65,12 +65,12 @@ struct Volume::Impl {
         r.resolved = floor->resolved(host);
         return r;
     }
-    // One sequence counter an opening (ARRAY.md, rule 6). The host's lanes cannot reach a GPU's counter: they
-    // go on from what it holds, and hand back where they ended. That is right only while no kernel writes the
-    // volume, and it is noticed otherwise.
+    // Each opening has one sequence counter (ARRAY.md, rule 6). The host's CPU lanes cannot reach a GPU's
+    // counter: they start from its value, and store their last value back. This is correct only while no
+    // kernel writes the volume; return_sequence() detects one that did.
     Result<std::uint64_t> borrow_sequence();
     Result<void> return_sequence(std::uint64_t borrowed, bool in_doubt);
-    /// `older`: of a read that takes older versions, how many blocks it got so.
+    /// `older`: if not null, the read accepts older versions, and counts the blocks that it got so.
     Result<void> transfer(std::uint64_t first_block, std::byte* data, std::uint64_t bytes, bool write,
                           std::uint64_t* older = nullptr);
     Result<void> transfer_blocks(const VolumeRef& volume, std::uint64_t first_block, std::byte* data,
@@ -94,7 +94,7 @@ Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode m
     impl->mode = mode;
     impl->lease_ms = opened.lease_ms;
     impl->lease_end_ms.store(asked_ms + opened.lease_ms, std::memory_order_relaxed);
-    // From here on the destructor of the Volume releases what was opened.
+    // From here on ~Volume() releases the opening.
     auto* const state = impl.get();
     std::unique_ptr<Volume> volume(new Volume(std::move(impl)));
     if (mode != OpenMode::kWrite) return volume;
@@ -118,8 +118,8 @@ void Volume::Impl::renew_by_proxy() {
             lease_end_ms.store(asked_ms + *renewed, std::memory_order_relaxed);
             return;
         }
-        // kState: the daemon is away, or the lease is over; the time tells which. Anything else: somebody
-        // else may have the volume. Epochs keep the data safe.
+        // kState: the daemon is away, or the lease is over; lease_end_ms tells which. Any other error:
+        // another client may have the volume. Epochs keep the data safe.
         if (renewed.error().code != Errc::kState) lease_refused.store(true, std::memory_order_relaxed);
         log_warn("the lease of volume {} was not renewed: {}", record.name, renewed.error().message);
     });
@@ -144,7 +144,7 @@ void Volume::Impl::publish_floor_by_proxy() {
     });
 }
 
-/// Nothing of this opening runs on a thread of the client afterwards.
+/// After it returns, no thread of the client works for this opening.
 void Volume::Impl::stop_proxies() {
     if (renewal != 0) client->renewals.remove(renewal);
     if (looking != 0) client->pools.remove(looking);
@@ -173,7 +173,8 @@ Error Volume::Impl::lost() {
                  record.name);
 }
 
-/// Asks for nothing: whoever opened it for writing since, also to close it again, has raised the epoch.
+/// Raises no epoch itself. Any opening for writing since then, even if closed again, has raised it, which
+/// this detects.
 Result<void> Volume::Impl::check_still_ours() {
     GN_ASSIGN(const OpenedVolume seen,
               client->control.open_volume(client->identity.id, record.name, OpenMode::kRead));
@@ -202,13 +203,14 @@ Result<void> Volume::renew() {
     const std::lock_guard no_transfer(v.client->host_lanes);
     GN_TRY(v.check_quiet());
     GN_TRY(v.check_still_ours());
-    v.stop_proxies();  // what they say is of an epoch that ends
+    v.stop_proxies();  // they work for an epoch that is about to end
     v.renewing = true;
     const std::uint64_t asked_ms = boottime_ms();
     GN_ASSIGN(const OpenedVolume opened,
               v.client->control.open_volume(v.client->identity.id, v.record.name, OpenMode::kWrite));
     if (opened.record.epoch != v.epoch.load(std::memory_order_relaxed) + 1) {
-        // Between the two questions. What they wrote is there, and this opening is over.
+        // Another client opened the volume between the two requests. Its writes are valid, and this opening
+        // is over.
         (void)v.client->control.release_volume(v.client->identity.id, v.record.geometry.volume,
                                                opened.record.epoch, ~0ull);
         return v.lost();
@@ -230,7 +232,7 @@ Volume::~Volume() {
         log_warn("volume {} was not released, its lease will run out: {}", impl_->record.name,
                  done.error().message);
     impl_->stop_proxies();
-    // Requests that kernels left behind note their ends in it, whenever they come.
+    // Requests that kernels left behind record their ends in this memory, however late they come.
     if (impl_->floor != nullptr && !impl_->floor->is_settled())
         impl_->client->left_floors.push_back(std::move(impl_->floor));
 }
@@ -266,12 +268,12 @@ Result<void> Volume::release() {
     if (impl_->released) return {};
     if (impl_->mode == OpenMode::kWrite) {
         impl_->stop_proxies();
-        // One that failed may be asked for again, by the destructor at the latest.
+        // A failed release may be retried, by the destructor at the latest.
         GN_TRY(impl_->client->control.release_volume(
             impl_->client->identity.id, impl_->record.geometry.volume,
             impl_->epoch.load(std::memory_order_relaxed), impl_->byte_length));
     }
-    impl_->released = true;  // a reader holds nothing that the daemon keeps
+    impl_->released = true;  // the daemon holds no state for a reader
     return {};
 }
 
@@ -330,14 +332,14 @@ Result<void> Volume::Impl::transfer(std::uint64_t first_block, std::byte* data, 
     }
     client->settle_host_channel();
     auto done = transfer_blocks(ref(client->host_map, true), first_block, data, blocks, write, older);
-    // Done whatever came before; the first error is the caller's.
+    // Runs even if the transfer failed; the caller gets the first error.
     auto returned = borrows ? return_sequence(borrowed, !done.ok()) : Result<void>();
     return done.ok() ? std::move(returned) : std::move(done);
 }
 
-// The caller's memory is not registered: its bytes go through the channel's pool. A drive that has opened a
-// window into memory and then hangs keeps it open for ever, over every reset of the queue pair; in the pool
-// it harms nobody, and the call may end at its deadline with the caller's memory untouched from then on.
+// Copies through the channel's pool, since the caller's memory is not registered. A drive that hangs with
+// access to memory keeps that access for ever, even after a reset of the queue pair. In the pool that is
+// harmless, and the call may end at its deadline with the caller's memory untouched afterwards.
 Result<void> Volume::Impl::transfer_blocks(const VolumeRef& volume, std::uint64_t first_block,
                                            std::byte* data, std::uint64_t blocks, bool write,
                                            std::uint64_t* older) {

@@ -37,13 +37,13 @@ Result<void> check(const EmbeddedArrayOptions& o) {
 
 }  // namespace
 
-// Members are destroyed from the last to the first: clients' NIC use before the node, the node before the
-// wire.
+// Members are destroyed from last to first: all users of the clients' NIC before the node, the node before
+// the wire.
 struct EmbeddedArray::Impl {
     EmbeddedArrayOptions options;
     rdma::LoopWire wire;
     std::unique_ptr<embedded::Node> node;
-    std::unique_ptr<rdma::SoftNic> host_nic;  // of the daemon and of all clients in this process
+    std::unique_ptr<rdma::SoftNic> host_nic;  // shared by the daemon and all clients of this process
     std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;
     std::unique_ptr<daemon::InProcessControlPlane> daemon;
     std::unique_ptr<rdma::ShmServer> shm;
@@ -105,7 +105,7 @@ Result<std::unique_ptr<EmbeddedArray>> EmbeddedArray::open(const EmbeddedArrayOp
     GN_TRY(check(options));
     auto impl = std::make_unique<Impl>();
     impl->options = options;
-    // Without records, or without volumes in them, an array of the other SSDs would be begun.
+    // Without volumes in the records, leaving one out would begin a new array from the other SSDs.
     if (options.leave_out_damaged) {
         GN_ASSIGN(const daemon::Records known, records->load());
         impl->options.leave_out_damaged = known.map.version != 0 && !known.volumes.empty();

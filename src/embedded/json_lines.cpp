@@ -1,4 +1,4 @@
-// json_lines.cpp: nlohmann's parser tells what it meets; the stream's position then says on which line.
+// json_lines.cpp: takes nlohmann's parser events, and derives the line of each from the stream's position.
 #include "embedded/json_lines.hpp"
 
 #include <nlohmann/json.hpp>
@@ -56,7 +56,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
         const std::string_view before = text_.substr(0, std::min(offset, text_.size()));
         return 1 + static_cast<std::uint32_t>(std::ranges::count(before, '\n'));
     }
-    /// Of the token that was just read: a number is known only one character later.
+    /// Line of the token just read; the parser has read one character beyond a number.
     [[nodiscard]] std::uint32_t line_now() const {
         const auto at = stream_.rdbuf()->pubseekoff(0, std::ios::cur, std::ios::in);
         return line_of(at > 0 ? static_cast<std::size_t>(at) - 1 : text_.size());
@@ -90,7 +90,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
         if (open_.size() == kDeepest) return fail(fmt::format("nested deeper than {}", kDeepest));
         JsonValue value;
         value.kind = kind;
-        // Stays where it is while it is open: its parent gets no other member meanwhile.
+        // The pointer stays valid while the container is open: its parent gets no other member until then.
         open_.push_back(add(std::move(value)));
         return true;
     }

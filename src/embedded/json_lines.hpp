@@ -1,4 +1,4 @@
-// json_lines.hpp: a JSON document with comments, as a tree whose every value knows its line. Pure.
+// json_lines.hpp: parses JSON with comments into a tree whose values know their line number. Pure.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -18,7 +18,7 @@ struct JsonValue {
     std::uint32_t line = 0;
     double number = 0;
     std::string string;
-    std::vector<JsonMember> members;  ///< of an object, in order; of an array, without names
+    std::vector<JsonMember> members;  ///< of an object, in order; of an array, with empty names
 };
 
 struct JsonMember {
@@ -26,7 +26,7 @@ struct JsonMember {
     JsonValue value;
 };
 
-/// `file` is what errors call it. A name that an object has twice, and nesting deeper than 16, are errors.
+/// `file`: its name in errors. Duplicate names in an object and nesting deeper than 16 are errors.
 Result<JsonValue> parse_json_lines(std::string_view text, const std::string& file);
 
 }  // namespace gnstor::embedded

@@ -73,7 +73,7 @@ Result<void> write_known(const std::filesystem::path& file, const std::vector<Kn
     const std::string text = json{{"nodes", list}}.dump(2) + '\n';
     std::ostringstream there;
     if (std::ifstream in(file); in) there << in.rdbuf();
-    if (there.str() == text) return {};  // also where nothing can be written
+    if (there.str() == text) return {};  // nothing to do, even on a read-only file system
     const std::filesystem::path beside = file.string() + ".new";
     std::ofstream out(beside, std::ios::trunc);
     out << text;

@@ -1,4 +1,4 @@
-// known_ssds.hpp: the file that says which SSDs a daemon found at which nodes. Replaced whole or not at all.
+// known_ssds.hpp: the file of the SSDs that a daemon found at its nodes. Replaced atomically.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -16,7 +16,7 @@ struct KnownNode {
     std::vector<daemon::SsdIdentity> ssds;  ///< in the node's order
 };
 
-/// None where there is no such file; kCorrupt where it is something else.
+/// Empty if there is no such file; kCorrupt if it cannot be parsed.
 Result<std::vector<KnownNode>> read_known(const std::filesystem::path& file);
 Result<void> write_known(const std::filesystem::path& file, const std::vector<KnownNode>& nodes);
 

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint32_t kSpinWithCoresUs = 2000;
 
-// Of shm clients of a node that peers by packets reach too: up to 3,072 connections of those and 96 x 8 queue
-// pairs assured to these fit into one NIC's 4,094.
+// Limits for shm clients of a node that also serves peers over udp: up to 3,072 connections of udp peers plus
+// 96 x 8 queue pairs assured to shm clients fit into one NIC's 4,094.
 constexpr std::uint32_t kShmClients = 96;
 rdma::ShmLimits beside_packets() {
     rdma::ShmLimits limits;
@@ -83,7 +83,7 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, co
                                               .limits = beside_packets()});
         if (server.ok())
             node->shm_ = std::move(server).value();
-        else  // as where the folder is on a file system without sockets
+        else  // for example, if the folder is on a file system without sockets
             log_warn("processes of this machine reach the node by packets alone: {}", server.error().message);
     }
     return node;
@@ -94,8 +94,8 @@ Node::~Node() = default;
 Result<void> Node::start_threads(const EmbeddedArrayOptions& options) {
     const std::uint32_t threads = options.engine_threads;
     std::uint32_t nic_threads = options.nic_threads;
-    // Measured on 16 cores: descriptors that hop from NIC threads to drive threads cost little once there are
-    // several of each. Drives keep no more threads busy than they have service units.
+    // Measured on 16 cores: passing descriptors between NIC threads and drive threads costs little once there
+    // are several of each. Drives can use as many threads as they have service units.
     units_a_drive_ = std::max(1u, options.service_units);
     const std::uint32_t units = options.ssds * units_a_drive_;
     if (nic_threads == 0 && threads > 1)
@@ -104,9 +104,8 @@ Result<void> Node::start_threads(const EmbeddedArrayOptions& options) {
     if (nic_threads > threads)
         return error(Errc::kInvalidArgument, "{} NIC threads of {} engine threads; give at most as many",
                      nic_threads, threads);
-    // Lanes on a GPU cannot wake a thread, and to wake one takes a machine tens of microseconds: with cores
-    // to spare the threads look about for so long that lanes which ask one thing after the other find them
-    // awake.
+    // GPU lanes cannot wake a thread, and waking one takes tens of microseconds. With spare cores, threads
+    // therefore spin long enough that lanes issuing one command after another find them awake.
     ReactorOptions reactor_options;
     if (std::thread::hardware_concurrency() > threads + 1) reactor_options.spin_us = kSpinWithCoresUs;
     for (std::uint32_t i = 0; i < threads; ++i) {
@@ -139,7 +138,7 @@ ssd::DriveOptions Node::drive_options(const EmbeddedArrayOptions& options, std::
     return drive;
 }
 
-/// Names in `made` those that it has made, also where it fails.
+/// Adds the stores that it creates to `made`, also if it fails.
 Result<void> Node::make_stores(const EmbeddedArrayOptions& options,
                                std::vector<std::filesystem::path>& made) const {
     std::vector<ssd::DriveOptions> missing;
@@ -176,8 +175,8 @@ Result<void> Node::open_drives(const EmbeddedArrayOptions& options) {
     std::vector<std::filesystem::path> made;
     Result<void> opened = make_stores(options, made);
     if (opened.ok()) opened = serve_drives(options);
-    // Half a set-up is undone: by their names first, while their drives have them locked. Busy: another
-    // process opened what was made here, and has it now.
+    // Removes the stores just created, while their drives still hold the locks. kBusy: another process has
+    // opened them meanwhile, so they stay.
     if (!opened.ok() && opened.error().code != Errc::kBusy)
         for (const std::filesystem::path& file : made) {
             std::error_code failed;
@@ -189,8 +188,8 @@ Result<void> Node::open_drives(const EmbeddedArrayOptions& options) {
 Result<void> Node::serve_drives(const EmbeddedArrayOptions& options) {
     Result<void> refused;
     for (std::uint32_t i = 0; i < options.ssds; ++i) {
-        // Service units of all drives go round the threads, a drive's beginning with the one that fetches its
-        // commands.
+        // Assigns the service units of all drives round robin to the threads; a drive's first unit runs on
+        // the thread that fetches its commands.
         std::vector<Reactor*> units;
         for (std::size_t u = 0; u < drive_reactors_.size(); ++u)
             units.push_back(drive_reactors_[(first_thread(i) + u) % drive_reactors_.size()]);

@@ -58,14 +58,14 @@ Result<NodeAddress> parse_node_address(const std::string& text) {
     return out;
 }
 
-/// A node as the daemon knows it.
+/// The daemon's state of one node.
 struct NodeOfArray {
     KnownNode known;
     std::atomic<bool> reachable{true};
-    bool changed = false;  ///< it has other SSDs than were found at the start; under the watcher's mutex
+    bool changed = false;  ///< it no longer has all SSDs found at the start; guarded by Impl::mutex
 };
 
-// Members are destroyed from the last to the first: the watcher, the daemon, its ports, the NIC.
+// Members are destroyed from last to first: the watcher, the daemon, its ports, the NIC.
 struct NodeArray::Impl {
     NodeArrayOptions options;
     std::vector<std::unique_ptr<NodeOfArray>> nodes;
@@ -103,7 +103,8 @@ Result<KnownNode> NodeArray::Impl::find_ssds(const NodeAddress& where) {
     KnownNode node;
     node.where = where;
     for (const nvmf::DiscoveredSubsystem& subsystem : found) {
-        if (!nvmf::is_ssd_subsystem(subsystem.nqn)) continue;  // a gateway is no drive of the array
+        // Skips gateways, which are no SSDs of the array.
+        if (!nvmf::is_ssd_subsystem(subsystem.nqn)) continue;
         daemon::SsdIdentity ssd;
         ssd.nic_address = subsystem.address;
         ssd.service = subsystem.service;
@@ -134,7 +135,7 @@ Result<void> NodeArray::Impl::find_nodes() {
         return std::find_if(earlier.begin(), earlier.end(),
                             [&](const KnownNode& n) { return n.where == where; });
     };
-    // All at once: a host that drops packets costs options.timeout_ms, and so do several of them.
+    // Asks all at once: a node that drops packets costs options.timeout_ms, several of them no more.
     std::vector<std::future<Result<KnownNode>>> answers;
     for (const NodeAddress& where : options.nodes) {
         const std::uint32_t wait_ms =
@@ -168,7 +169,8 @@ Result<void> NodeArray::Impl::find_nodes() {
     for (const auto& node : nodes) now.push_back(node->known);
     Result<void> written = write_known(options.known, now);
     if (written.ok() || earlier.empty()) return written;
-    // On a full disk what is there can be read: the file helps only while a node is away.
+    // Not fatal, for example on a full disk: the file of the earlier start is still readable, and needed only
+    // while a node is down.
     log_warn("{}; it says what was found at an earlier start", written.error().message);
     return {};
 }
@@ -179,7 +181,7 @@ Result<void> NodeArray::Impl::open_ports() {
         for (const daemon::SsdIdentity& ssd : node->known.ssds) {
             daemon::NvmfSsdPortOptions port;
             port.timeout_ms = options.timeout_ms;
-            // A flag alone, about nothing else: no ordering.
+            // Relaxed: a flag that orders nothing else.
             port.reachable = [n = node.get()] { return n->reachable.load(std::memory_order_relaxed); };
             ports.push_back(daemon::NvmfSsdPort::later(host->nic(), place++, ssd, std::move(port)));
         }

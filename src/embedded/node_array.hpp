@@ -1,13 +1,13 @@
 // node_array.hpp: the SSDs of nodes that are other processes, as one array: what gnstord serves with --nodes.
 //
-// The daemon's side is that of an embedded array (InProcessControlPlane); SSDs are found by asking each
+// The daemon's side is that of an embedded array (InProcessControlPlane). SSDs are found by asking each
 // node's discovery controller, and reached as an NVMe-oF host over the udp wire. Invariants
-//   * an SSD takes the place that its node and its number there give it when the array is begun; later the
-//     map says by UUID which slot it fills;
-//   * what was found is kept in a file: a node that is away when the daemon starts holds it up for a moment,
+//   * in a new array an SSD's slot follows from its node and its number there; afterwards the map assigns
+//     slots by UUID;
+//   * the SSDs found are kept in a file: a node that is down when the daemon starts delays it only briefly;
 //     its SSDs keep their slots, and are connected when it comes back;
-//   * one thread asks every node about once a second whether it is there; commands to one that is not fail at
-//     once, so that it holds nobody up.
+//   * one thread checks about once a second whether each node answers; commands to a node that does not fail
+//     at once, so that it delays nothing else.
 // Threads: control() and inspect() from any.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace gnstor::embedded {
 
 struct NodeAddress {
     std::string address;        ///< IP
-    std::string port = "4420";  ///< of discovery
+    std::string port = "4420";  ///< of its discovery service
     friend bool operator==(const NodeAddress&, const NodeAddress&) = default;
 };
 
@@ -37,14 +37,14 @@ Result<NodeAddress> parse_node_address(const std::string& text);
 struct NodeArrayOptions {
     std::vector<NodeAddress> nodes;
     std::string address;          ///< of this process on the udp wire; empty: chosen (client::UdpHost)
-    std::filesystem::path known;  ///< file of what was found; empty: none
+    std::filesystem::path known;  ///< file that keeps the SSDs found; empty: none
     std::uint64_t lease_ms = 300'000;
-    std::uint32_t grant_ms = 10'000;  ///< ARRAY.md, rule 3: an SSD that was away is let in by its renewal
-    std::uint32_t wait_ms = 10'000;   ///< for nodes that do not answer at the first start
-    std::uint32_t known_wait_ms =
-        500;                           ///< for those of which it is known what they have: reads go on without
-    std::uint32_t timeout_ms = 2'000;  ///< of a command to an SSD, and of asking a node
-    std::uint32_t ask_ms = 1'000;      ///< how often nodes are asked whether they are there
+    /// ARRAY.md, rule 3: an SSD that was away is admitted by its next grant.
+    std::uint32_t grant_ms = 10'000;
+    std::uint32_t wait_ms = 10'000;     ///< at the first start, for nodes that do not answer
+    std::uint32_t known_wait_ms = 500;  ///< for nodes whose SSDs are known: reads work without them
+    std::uint32_t timeout_ms = 2'000;   ///< for a command to an SSD, and for a node's health check
+    std::uint32_t ask_ms = 1'000;       ///< interval of the nodes' health check
 };
 
 class NodeArray final : public daemon::Inspector {
@@ -54,7 +54,7 @@ class NodeArray final : public daemon::Inspector {
     ~NodeArray() override;
 
     [[nodiscard]] client::ControlPlane& control();
-    /// With what is known of nodes: SSDs of one that does not answer are in trouble.
+    /// Includes the nodes' health: SSDs of a node that does not answer are marked as in trouble.
     daemon::ArrayInfo inspect() override;
     [[nodiscard]] const std::string& address() const;
 

@@ -1,4 +1,4 @@
-// profile.cpp: reads the keys of a profile, one kind of object a function.
+// profile.cpp: reads the keys of a profile; one function per kind of object.
 #include "embedded/profile.hpp"
 
 #include "embedded/json_lines.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uintmax_t kLargestFile = 1u << 20;
 
-/// One object of a profile, with its place for errors: "drive.read[1]".
+/// One object of a profile, with its path for errors: "drive.read[1]".
 class Section {
   public:
     Section(const JsonValue& value, std::string file, std::string path)
@@ -35,7 +35,7 @@ class Section {
         const auto it = std::ranges::find_if(value_.members, [&](const auto& m) { return m.name == key; });
         return it == value_.members.end() ? nullptr : &it->value;
     }
-    /// It is an object, and has no other keys.
+    /// Fails unless the value is an object with no other keys.
     Result<void> allow(std::initializer_list<std::string_view> keys) const {
         if (value_.kind != JsonValue::Kind::kObject) return wrong(line(), "", "should be an object {{ … }}");
         for (const auto& [name, member] : value_.members)

@@ -1,9 +1,9 @@
-// profile.hpp: named sets of figures for drives and network: what `--profile` chooses. Pure but for
+// profile.hpp: named sets of timing parameters for drives and network, chosen by `--profile`. Pure but for
 // load_profile().
 //
-// A profile is JSON with comments (share/profiles/*.json; docs/operations.md has the keys). Whatever is wrong
-// in one is an error that names file, line and key; an unknown key is wrong. Cross-checks of figures are
-// those of the models (ssd/drive/timing_model.hpp, rdma/nic/link_model.hpp).
+// A profile is JSON with comments (share/profiles/*.json; docs/operations.md has the keys). Every error names
+// file, line and key; an unknown key is an error. Parameters are cross-checked by the models themselves
+// (ssd/drive/timing_model.hpp, rdma/nic/link_model.hpp).
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -19,20 +19,20 @@ namespace gnstor::embedded {
 
 struct Profile {
     std::string name;
-    ssd::DriveTiming drive;    ///< none: drives are not timed
-    rdma::LinkTiming network;  ///< none: nor is the network
+    ssd::DriveTiming drive;    ///< default: drives are not timed
+    rdma::LinkTiming network;  ///< default: the network is not timed
 };
 
-/// `file` is what errors call it.
+/// `file`: its name in errors.
 Result<Profile> parse_profile(std::string_view text, const std::string& file);
 
-/// One that is built in, by its name; or, of a word with a slash or ending in .json, that file.
+/// Loads a built-in profile by its name, or a file if the argument has a slash or ends in .json.
 Result<Profile> load_profile(const std::string& name_or_file);
 
 struct BuiltInProfile {
     std::string_view name, text;
 };
-/// share/profiles as it was when this program was built, in order of name.
+/// The files of share/profiles when this program was built, in order of name.
 const std::vector<BuiltInProfile>& built_in_profiles();
 
 }  // namespace gnstor::embedded

@@ -42,7 +42,7 @@ Status parse_extent(const Command& command, const BlockNamespace& ns, BlockComma
     return Status::kSuccess;
 }
 
-/// The ranges are copied out one by one: the memory they lie in is a host's.
+/// Copies each range before checking it, because the host may change its memory at any time.
 Status parse_ranges(const Command& command, const BlockNamespace& ns, std::vector<IoRequest>& requests) {
     const std::uint32_t count = (command.cdw10 & 0xFFu) + 1;
     std::span<std::byte> data;
@@ -54,7 +54,7 @@ Status parse_ranges(const Command& command, const BlockNamespace& ns, std::vecto
         nvme::DsmRange range;
         std::memcpy(&range, data.data() + i * sizeof range, sizeof range);
         if (!lies_within(ns, range.start, range.blocks)) return Status::kLbaOutOfRange;
-        // Other attributes are hints about use to come, of which nothing follows here.
+        // The other attributes are hints about later use, and are ignored.
         if (!deallocate || range.blocks == 0) continue;
         IoRequest request;
         request.block = static_cast<nvme::BlockAddress>(range.start);
@@ -115,10 +115,10 @@ Status host_status(Status status) {
         case Status::kNotWritable:
             return Status::kNamespaceWriteProtected;
         case Status::kDoubtful:      // a replica that cannot be asked may hold the newest version
-        case Status::kOlderVersion:  // data or an error, never older data unasked
+        case Status::kOlderVersion:  // older data is never returned unless it was asked for
             return Status::kUnrecoveredReadError;
         default:
-            // The array did not answer, not in time, or with what has no name outside of it.
+            // The array did not answer in time, or with a status that is unknown outside of it.
             return Status::kInternalError;
     }
 }

@@ -15,13 +15,14 @@ using nvme::Status;
 namespace {
 
 constexpr std::uint32_t kBurst = 8;             // commands of one queue in a row
-constexpr std::uint64_t kLingerNs = 1'000'000;  // without an answer, before the thread may sleep
-constexpr std::uint64_t kRetryNs = 20'000'000;  // until what met a broken queue pair is begun again
+constexpr std::uint64_t kLingerNs = 1'000'000;  // time without an answer before the thread may sleep
+// Pause before a command that met a broken queue pair begins again.
+constexpr std::uint64_t kRetryNs = 20'000'000;
 constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
-constexpr std::uint32_t kChunksLookedAt = 64;  // of a command, for the SSDs that it goes to
-/// Commands under way for a trim or a write of zeroes: each is a command a chunk, moves no bytes, and waits
-/// until its SSD has made it last, so 8 at once would be as many waits as there are chunks, by 8. One of them
-/// at a time has this: half of an SSD's queue.
+constexpr std::uint32_t kChunksLookedAt = 64;  // chunks of a command that are examined for its SSDs
+/// Window of a trim or write zeroes, in commands in flight. Each is one command per chunk, moves no data, and
+/// waits until its SSD has made it durable; with the usual window of 8, a request would wait chunks / 8
+/// times. One request at a time has this window: half of an SSD's queue.
 constexpr std::uint32_t kWideWindow = 64;
 
 const auto kMe = simt::self(simt::Lane{});
@@ -59,7 +60,7 @@ ssd::NvmeQueue* CommandEngine::add(std::unique_ptr<ssd::ServedQueue> queue) {
     else
         *hole = std::move(queue);
     admin_.join(*q);
-    // Whatever is fetched has a place, and with it a deadline.
+    // Every command that can be fetched has a Work, and with it a deadline.
     for (std::size_t i = 0; !q->queue.is_admin() && i < q->pending.size(); ++i)
         free_.push_back(std::make_unique<Work>());
     return &q->queue;
@@ -92,8 +93,8 @@ std::uint32_t CommandEngine::poll() {
     return work;
 }
 
-/// Answers come through memory and wake nobody: while some are awaited, the thread looks for them, and gives
-/// its core to others in between; for long ones its reactor may sleep.
+/// Answers arrive in memory and wake no thread. While some are expected, the thread polls, and yields its
+/// core in between; if they take long, its reactor may sleep.
 std::uint32_t CommandEngine::linger(std::uint64_t now_ns) {
     if (now_ns - progress_ns_ > kLingerNs) return 0;
     simt::pause(backoff_);
@@ -131,7 +132,7 @@ void CommandEngine::take_admin(ssd::ServedQueue& q, std::uint32_t slot) {
     const bool sets_weights =
         command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kSetFeatures) &&
         (command.cdw10 & 0xFFu) == static_cast<std::uint32_t>(nvme::Feature::kArbitration);
-    // Queues take turns here, whatever their class.
+    // Queues are served round robin, whatever their priority class.
     if (sets_weights) return on_complete(q.tag(slot), Status::kFeatureNotChangeable, 0);
     if (command.opcode >= kFirstVendorOpcode) return on_complete(q.tag(slot), Status::kInvalidOpcode, 0);
     admin_.take(q, slot, health());
@@ -170,7 +171,7 @@ void CommandEngine::flush(std::function<void(bool)> done) {
     under_way_.push_back(std::move(work));
 }
 
-/// Which SSDs a command goes to, by the map of now. One that is asked in another's place does not count.
+/// Which SSDs a command goes to, by the present map. Replicas that are asked only on failover do not count.
 SsdShares::Mask CommandEngine::ssds_of(const Work& work) const {
     if (work.command.opcode == IoOpcode::kFlush) return SsdShares::kMany;
     const gnor::Operation op = volume_.operation();
@@ -190,15 +191,15 @@ SsdShares::Mask CommandEngine::ssds_of(const Work& work) const {
     return static_cast<std::uint32_t>(std::popcount(mask)) > few ? SsdShares::kMany : mask;
 }
 
-/// Everything under way does what it can do now; what has ended is answered.
+/// Moves every command on as far as possible, and answers those that have ended.
 std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
     if (under_way_.empty()) return 0;
     ChannelState& state = channel_.state();
     see_map();
     std::uint32_t progress = begun_ != 0 ? gnor::poll_trip(kMe, state) : 0;
     bool ended = false;
-    SsdShares::Mask kept = 0;     // for the oldest that waits for room with its SSDs
-    std::uint32_t left = begun_;  // of those that were begun: not met yet
+    SsdShares::Mask kept = 0;     // reserved for the oldest command that waits for room with its SSDs
+    std::uint32_t left = begun_;  // begun commands that the loop has not reached yet
     for (const auto& work : under_way_) {
         const bool room = !held_ && begun_ < options_.under_way_max &&
                           (!changes_held_ || !VolumeRef::changes(work->command.opcode));
@@ -218,7 +219,8 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
             end(*work, work->request.result());
         } else {
             if (now_ns < work->deadline_ns) {
-                if (left == 0 && !room && !changes_held_) break;  // those behind it wait too, and for longer
+                // Those after it wait too, and have later deadlines.
+                if (left == 0 && !room && !changes_held_) break;
                 continue;
             }
             end(*work, Status::kTimedOut);
@@ -230,7 +232,7 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
     return progress;
 }
 
-/// The oldest that has a use for the wide window has it, as long as it has.
+/// The oldest request that benefits from the wide window gets it, and keeps it until it ends.
 bool CommandEngine::step(Work& work, std::uint64_t now_ns) {
     if (work.may_be_wide && wide_ == nullptr) {
         wide_ = &work;
@@ -246,7 +248,7 @@ void CommandEngine::give_window_up(const Work& work) {
     if (wide_ == &work) wide_ = nullptr;
 }
 
-/// Those that have ended are free; the engine's own go.
+/// Frees the Work of ended commands; the engine's own flushes are destroyed.
 void CommandEngine::collect() {
     for (auto& work : under_way_) {
         if (!work->ended) continue;
@@ -289,8 +291,9 @@ void CommandEngine::begin(Work& work) {
     shares_.take(work.ssds);
 }
 
-/// Its request has ended, of itself or by being given up. What it was begun with before is superseded by its
-/// success, which has the same blocks; else that stays as it ended (put_off has kept what ended in doubt).
+/// Resolves the sequences of a change whose request has ended or was given up. If it succeeded, sequences of
+/// earlier attempts are superseded, because it covers the same blocks; otherwise they keep their outcome
+/// (leave_attempt() has recorded doubt).
 void CommandEngine::resolve(Work& work) {
     if (work.sequences.empty()) return;
     if (work.begun && work.request.in_doubt())
@@ -307,11 +310,11 @@ void CommandEngine::resolve(Work& work) {
     work.sequences.clear();
 }
 
-/// It is begun again later.
+/// Ends this attempt; the command begins again later.
 void CommandEngine::leave_attempt(Work& work) {
     if (work.request.in_doubt()) {
         work.in_doubt = true;
-    } else if (!work.sequences.empty()) {  // no SSD has any of it
+    } else if (!work.sequences.empty()) {  // the change reached no SSD
         const Work::Sequences last = work.sequences.back();
         volume_.resolve(last.first, last.count);
         work.sequences.pop_back();
@@ -327,9 +330,8 @@ void CommandEngine::leave_channel(Work& work) {
     shares_.give(work.ssds);
 }
 
-/// A queue pair is in error, which reclaim() mends: the command waits for that, and is begun again. A host
-/// that is told of it tries again at once, a few times, and gives its file system an error within a
-/// millisecond.
+/// If a queue pair is in error, the command waits for reclaim() and begins again. If the host got the error
+/// instead, it would retry a few times at once, and report an error to its file system within a millisecond.
 bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
     if (work.request.result() != Status::kQueueError || now_ns + kRetryNs >= work.deadline_ns) return false;
     leave_attempt(work);
@@ -337,8 +339,8 @@ bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
     return true;
 }
 
-/// A change that SSDs refuse for want of room waits for the floor, and that for the next epoch: those under
-/// way are given up here, and begun anew in it.
+/// A change that SSDs refuse for lack of room waits until the floor rises, which happens only in the next
+/// epoch. So changes in flight are given up here, and begun again in that epoch.
 void CommandEngine::recall_changes() {
     for (const auto& work : under_way_) {
         if (!work->begun || !VolumeRef::changes(work->command.opcode) || work->request.done()) continue;
@@ -347,7 +349,7 @@ void CommandEngine::recall_changes() {
     }
 }
 
-/// None of them was taken in this epoch.
+/// Sequences of the old epoch are dropped: the commands get new ones in the new epoch.
 void CommandEngine::renewed(const VolumeRef& volume) {
     volume_ = volume;
     for (const auto& work : under_way_) {
@@ -356,7 +358,7 @@ void CommandEngine::renewed(const VolumeRef& volume) {
     }
 }
 
-/// Answers; the Work is free at the next collect().
+/// Answers the command; collect() frees its Work.
 void CommandEngine::end(Work& work, Status status) {
     resolve(work);
     if (work.begun) leave_channel(work);
@@ -376,7 +378,7 @@ void CommandEngine::end(Work& work, Status status) {
     on_complete(work.queue->tag(work.slot), host_status(status), 0);
 }
 
-/// Nobody waits for it any more.
+/// Ends a command without waiting for its request.
 void CommandEngine::give_up(Work& work) {
     if (work.begun) {
         work.request.give_up(channel_.state(), 0);
@@ -385,11 +387,10 @@ void CommandEngine::give_up(Work& work) {
     end(work, Status::kAborted);
 }
 
-/// Another opening for writing exists, or the lease ran out and the daemon closed the epoch. The volume is
-/// not opened again here: a file system above has written what it believes to be there, and must hear that.
-/// Of a block device nobody expects what stood there before: an error, unless older versions were asked for.
+/// Judges a read of blocks whose newest version is doubtful on every replica. A block device must not return
+/// older data: the read fails, unless older versions were asked for.
 Status CommandEngine::judge_older(const Work& work) {
-    // Said less and less often.
+    // Logged at the 1st, 2nd, 4th, 8th ... such read.
     if (std::has_single_bit(++counters_.older_reads) && !work.requests.empty())
         log_warn(
             "gateway of volume {}: a read of {} blocks from {} met one whose newest version is doubtful on "
@@ -400,6 +401,8 @@ Status CommandEngine::judge_older(const Work& work) {
     return options_.serves_older ? Status::kSuccess : Status::kOlderVersion;
 }
 
+/// Another opening for writing exists, or the lease ran out and the daemon closed the epoch. The gateway does
+/// not reopen the volume: the file system above relies on what it wrote, and must see the error.
 void CommandEngine::fence() {
     if (!writable_.exchange(false, std::memory_order_relaxed)) return;
     log_error(
@@ -476,14 +479,14 @@ GatewayState CommandEngine::state() const {
     return s;
 }
 
-/// What Identify and the health log ask of a drive's counters.
+/// The counters that Identify and the health log take from a drive.
 deengine::EngineCounters CommandEngine::health() const {
     deengine::EngineCounters counters{};
     counters.reads = counters_.reads;
     counters.writes = counters_.writes;
     counters.blocks_read = counters_.blocks_read;
     counters.blocks_written = counters_.blocks_written;
-    // How much of a volume is written its drives know; a thin one may say its whole capacity (NUSE).
+    // Only the drives know how much of a volume is written; a thin one may report its whole capacity (NUSE).
     counters.mapped_blocks = volume_.geometry.capacity_blocks;
     return counters;
 }

@@ -1,26 +1,26 @@
-// command_engine.hpp: carries the commands of a gateway's queues out on a volume: many at once, on one
+// command_engine.hpp: carries out the commands of a gateway's queues on a volume, many at once, on one
 // thread.
 //
 // Each I/O command becomes a SteppedRequest (gnor/stepped.hpp) on the engine's channel: split at chunks, sent
-// to replicas, retried and given up as any lane's call is. Data goes through the channel's pool, copied once.
+// to replicas, retried and given up like any lane's call. Data is copied once, through the channel's pool.
 // Invariants
-//   * a fetched command is answered once: when its request has ended, at the latest at its deadline, also
-//   while the channel is held;
-//   * memory that a command names is touched by this thread alone, and not after the answer;
-//   * a request is begun after its command was fetched and before that is answered, so that a write which was
-//   fetched after another was answered is the newer one; what met a broken queue pair is begun again, before
-//   it is answered. Commands have no order among each other, as in NVMe: one that waits for room, or is begun
-//   again, is passed by others, though not for ever. Those for the same SSDs are begun, the first time, in
-//   the order in which they were fetched;
+//   * a fetched command is answered exactly once: when its request has ended, at the latest at its deadline,
+//     even while the channel is held;
+//   * only this thread accesses memory that a command names, and never after the answer;
+//   * a request begins after its command was fetched and before that is answered, so a write that was fetched
+//     after another one was answered is the newer one. A request that met a broken queue pair is begun again
+//     before its command is answered. Commands are unordered among each other, as in NVMe: others may pass
+//     one that waits for room, or is begun again, but not for ever. Commands for the same SSDs begin, the
+//     first time, in the order in which they were fetched;
 //   * commands for a slow SSD leave places for the others (ssd_shares.hpp);
-//   * a flush that was answered with success is true (loss_watch.hpp), also after a restart: a change is
-//   answered when a record of it is stable (loss_record.hpp), which whoever tends the engine writes. Where it
-//   cannot be written, changes end with Internal Error;
-//   * sequences of a change are noted as resolved (gnor/resolved.hpp) when all SSDs have answered it, or when
-//   it was begun again, as a newer change of the same blocks, and has succeeded; never else;
-//   * once a drive said that the epoch is stale, nothing is written any more: the namespace is write
-//   protected from then on, and hosts are told.
-// One thread, the reactor's, but for what is marked "any thread".
+//   * a flush answered with success is true (loss_watch.hpp), even after a restart: a change is answered only
+//     after a record of it is stable (loss_record.hpp). The engine's owner writes the record; if that fails,
+//     changes end with Internal Error;
+//   * sequences of a change are marked resolved (gnor/resolved.hpp) only when all SSDs have answered it, or
+//     when it was begun again, as a newer change of the same blocks, and has succeeded;
+//   * after a drive has reported a stale epoch, nothing is written any more: the namespace is write protected
+//     from then on, and hosts are notified.
+// One thread, the reactor's, except for functions marked "any thread".
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -44,25 +44,25 @@
 
 namespace gnstor::gateway {
 
-/// What the gateway did since it was opened; commands.
+/// What the gateway has done since it was opened; counts commands unless the name says otherwise.
 struct GatewayCounters {
     std::uint64_t reads, writes, flushes, trims, write_zeroes;
     std::uint64_t blocks_read, blocks_written;
-    std::uint64_t refused;        ///< by the gateway itself
-    std::uint64_t failed;         ///< on the volume
-    std::uint64_t reclaims;       ///< how often connections to SSDs were made anew
-    std::uint64_t record_writes;  ///< of loss records
-    std::uint64_t share_waits;    ///< commands that met no room with their SSDs (ssd_shares.hpp)
+    std::uint64_t refused;        ///< refused by the gateway itself
+    std::uint64_t failed;         ///< failed on the volume
+    std::uint64_t reclaims;       ///< how often connections to SSDs were re-established
+    std::uint64_t record_writes;  ///< writes of loss records
+    std::uint64_t share_waits;    ///< commands that waited for room with their SSDs (ssd_shares.hpp)
     std::uint64_t older_reads;    ///< reads of blocks that are doubtful on every replica
 };
 
-/// How things stand now.
+/// Present state.
 struct GatewayState {
-    std::uint32_t under_way, waiting;  ///< commands that were begun; that were fetched and not begun
+    std::uint32_t under_way, waiting;  ///< commands begun; commands fetched but not begun
     std::uint32_t places, places_of_one_ssd, places_of_many;
-    std::vector<std::uint32_t> ssds;  ///< places taken for the SSD of each slot
-    std::uint32_t many;               ///< places taken by commands that go to many
-    std::uint64_t unflushed;          ///< answered changes that no flush has settled (loss_watch.hpp)
+    std::vector<std::uint32_t> ssds;  ///< places in use for the SSD of each slot
+    std::uint32_t many;               ///< places in use by commands that go to many SSDs
+    std::uint64_t unflushed;          ///< answered changes that no flush has covered (loss_watch.hpp)
     std::uint32_t slots_gone;
     bool flushes_fail;
 };
@@ -71,12 +71,12 @@ struct EngineOptions {
     std::string volume;  ///< its name, for the log
     std::uint64_t timeout_ns = 0;
     bool serves_older = false;        ///< GatewayOptions::serves_older
-    std::uint32_t under_way_max = 0;  ///< commands in the channel; others wait, until their deadlines
-    /// Called when a record has to be written for an answer to be given; empty: none is kept.
+    std::uint32_t under_way_max = 0;  ///< commands in the channel; further ones wait, until their deadlines
+    /// Called when an answer waits for a record to be written; empty: no records are kept.
     std::function<void()> record_wanted;
     bool has_predecessor = false;
-    std::optional<LossRecord> predecessor;  ///< its record; nothing: it cannot be read
-    std::array<std::uint8_t, 16> uuid{};    ///< of the volume, in records
+    std::optional<LossRecord> predecessor;  ///< the predecessor's record; none: unreadable
+    std::array<std::uint8_t, 16> uuid{};    ///< of the volume, stored in records
 };
 
 class CommandEngine final : public Poller, public deengine::CompletionSink {
@@ -87,40 +87,41 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
 
     ssd::NvmeQueue* add(std::unique_ptr<ssd::ServedQueue> queue);
-    /// What was fetched from it ends now, and the queue goes. False: not a queue of this engine.
+    /// Ends all commands fetched from the queue, and removes it. False: not a queue of this engine.
     bool remove(const ssd::NvmeQueue* queue);
     [[nodiscard]] std::size_t queues() const;
 
-    /// No request is begun any more until resume(); those under way go on. Commands that wait end at their
+    /// Begins no more requests until resume(); those in flight continue. Waiting commands end at their
     /// deadline.
     void hold() { held_ = true; }
     void resume(bool reclaimed) {
         held_ = false;
         counters_.reclaims += reclaimed ? 1 : 0;
     }
-    /// Whether a command waits for resume() that has met no broken queue pair.
+    /// Whether a command that has met no broken queue pair waits for resume().
     [[nodiscard]] bool holds_others_back() const;
-    /// No change is begun, or it is again: the volume is between two epochs. Reads go on.
+    /// True: begins no more changes, because the volume is between two epochs; reads continue. False: begins
+    /// them again.
     void hold_changes(bool held) { changes_held_ = held; }
-    /// The volume has another writer, or nobody knows: read only from now on.
+    /// The volume has, or may have, another writer: read only from now on.
     void fence();
-    /// The same volume in its next epoch. While the channel is quiet.
+    /// Switches to the next epoch of the same volume. Call while the channel is quiet.
     void renewed(const VolumeRef& volume);
-    /// Changes under way are begun again later, when hold() has ended.
+    /// Gives up the changes in flight; they begin again after resume().
     void recall_changes();
-    /// Whether nothing of this engine is going on in the channel.
+    /// Whether the channel has no request of this engine.
     [[nodiscard]] bool channel_is_quiet() const { return begun_ == 0; }
-    /// Whether a queue pair of the channel is in error, or a command was given up since the last question:
+    /// Whether a queue pair of the channel is in error, or a command was given up since the last call: then
     /// the client's reclaim() may help.
     bool needs_reclaim();
-    /// As a FLUSH of a host does; `done` says whether it succeeded, once, perhaps within this call.
+    /// As a host's FLUSH; calls `done` once with its success, perhaps before it returns.
     void flush(std::function<void(bool)> done);
-    /// Everything ends, with Command Aborted, as does what comes from now on.
+    /// Ends all commands, and every later one, with Command Aborted.
     void stop();
 
-    /// The record to be written now, if any; asked for every 100 ms or so, and after record_wanted.
+    /// The record to be written now, if any. Called about every 100 ms, and after record_wanted.
     std::optional<LossRecord> record_to_write();
-    /// Whether that is stable.
+    /// Reports whether that record is stable.
     void record_written(const LossRecord& record, bool stable);
 
     [[nodiscard]] const GatewayCounters& counters() const { return counters_; }
@@ -134,23 +135,23 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     struct Work {
         ssd::ServedQueue* queue = nullptr;  ///< null: the engine's own flush
         std::uint32_t slot = 0;
-        std::function<void(bool)> done;  ///< of the engine's own
+        std::function<void(bool)> done;  ///< for the engine's own flush
         BlockCommand command;
         std::vector<IoRequest> requests;
         gnor::SteppedRequest<ChannelState> request;
         std::uint64_t deadline_ns = 0;
-        std::uint64_t retry_ns = 0;  ///< not begun before
+        std::uint64_t retry_ns = 0;  ///< does not begin earlier
         bool begun = false, ended = false;
-        bool may_be_wide = false;          ///< many commands, none of which moves bytes
-        bool met_no_room = false;          ///< with its SSDs
-        bool in_doubt = false;             ///< an earlier attempt ended so (gnor/resolved.hpp)
-        SsdShares::Mask ssds = 0;          ///< that it goes to
-        nvme::MapVersion map_version = 0;  ///< as the loss watch knew it when this began
+        bool may_be_wide = false;          ///< trim or write zeroes of many chunks: may use kWideWindow
+        bool met_no_room = false;          ///< has waited for room with its SSDs
+        bool in_doubt = false;             ///< an earlier attempt ended in doubt (gnor/resolved.hpp)
+        SsdShares::Mask ssds = 0;          ///< the SSDs that it goes to
+        nvme::MapVersion map_version = 0;  ///< the watch's map version when this began
         struct Sequences {
             std::uint64_t first, count;
         };
-        std::vector<Sequences> sequences;  ///< of a change: taken each time it was begun, and not resolved
-        LossWatch::Mark mark;              ///< of a flush
+        std::vector<Sequences> sequences;  ///< of a change: one entry per attempt, not yet resolved
+        LossWatch::Mark mark;              ///< for a flush
     };
 
     std::uint32_t fetch(std::uint64_t now_ns);
@@ -169,7 +170,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     void see_map();
     [[nodiscard]] bool has_old_changes() const;
     nvme::Status judge_flush(const Work& work);
-    /// Whether a change may be answered as far as the record goes.
+    /// Whether the stable record permits a change to be answered.
     [[nodiscard]] bool record_covers() const;
     bool wait_for_record(Work& work, std::uint64_t now_ns);
     [[nodiscard]] SsdShares::Mask ssds_of(const Work& work) const;
@@ -187,19 +188,20 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     SsdShares shares_;
     LossWatch watch_;
     std::set<std::uint16_t> heard_;     // controllers that were told of an inherited loss
-    std::optional<LossRecord> stable_;  // what the medium says for sure
+    std::optional<LossRecord> stable_;  // the record known to be on the medium
     bool record_wanted_ = false, record_fails_ = false;
-    std::uint32_t settled_looks_ = 0;  // of record_to_write(), at a watch with nothing unsettled
+    std::uint32_t settled_looks_ = 0;  // consecutive calls of record_to_write() with nothing unsettled
     ssd::AdminCommands admin_;
     std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // by index; null: free
-    std::size_t first_queue_ = 0;                            // of the next round
-    std::vector<std::unique_ptr<Work>> free_;  // with those under way: one for each entry of an I/O queue
+    std::size_t first_queue_ = 0;                            // where the next round of fetching starts
+    // free_ and under_way_ together have one for each entry of an I/O queue.
+    std::vector<std::unique_ptr<Work>> free_;
     std::vector<std::unique_ptr<Work>> under_way_;  // oldest first
-    std::uint32_t begun_ = 0;                       // of under_way_
-    const Work* wide_ = nullptr;                    // of them, who has the wide window
-    std::uint32_t changing_ = 0;                    // of begun_: writes, trims and the like
+    std::uint32_t begun_ = 0;                       // how many of under_way_ have begun
+    const Work* wide_ = nullptr;                    // the one of under_way_ that has the wide window
+    std::uint32_t changing_ = 0;                    // how many of begun_ are changes
     bool held_ = false, changes_held_ = false, stopped_ = false, gave_up_ = false;
-    std::uint64_t progress_ns_ = 0;  // when there was any last
+    std::uint64_t progress_ns_ = 0;  // time of the last progress
     std::uint32_t backoff_ = 0;
     GatewayCounters counters_{};
     std::atomic<bool> writable_;

@@ -1,4 +1,5 @@
-// engine_losses.cpp: of CommandEngine: what a flush may say, and the record that a successor goes by.
+// engine_losses.cpp: the part of CommandEngine that decides what a flush may report, and keeps the record for
+// a successor.
 #include "gateway/command_engine.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -12,11 +13,11 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::uint32_t kRestLooks = 10;  // of the tender, 100 ms apart, before a record is put right
+constexpr std::uint32_t kRestLooks = 10;  // calls, 100 ms apart, before an outdated record is corrected
 
 }  // namespace
 
-/// The map may be another one since the last look, without SSDs that hold what was answered.
+/// Checks whether the map has changed, and lost SSDs that held answered writes.
 void CommandEngine::see_map() {
     if (!watch_.look_at(*volume_.operation().map, changing_ != 0)) return;
     log_error(
@@ -27,7 +28,7 @@ void CommandEngine::see_map() {
         options_.volume);
 }
 
-/// Whether a change is under way that began under an earlier map than the one in use.
+/// Whether a change is in flight that began under an earlier map than the one in use.
 bool CommandEngine::has_old_changes() const {
     return changing_ != 0 && std::ranges::any_of(under_way_, [this](const auto& work) {
                return work->begun && VolumeRef::changes(work->command.opcode) &&
@@ -35,7 +36,7 @@ bool CommandEngine::has_old_changes() const {
            });
 }
 
-/// Of a flush that every SSD of the map has answered well.
+/// The status of a flush that every SSD of the map has answered with success.
 Status CommandEngine::judge_flush(const Work& work) {
     see_map();
     if (watch_.lost()) {
@@ -54,7 +55,7 @@ bool CommandEngine::record_covers() const {
     return !options_.record_wanted || (stable_ && stable_->dirty && stable_->map.version == watch_.version());
 }
 
-/// A change that is done: a successor of this gateway must know of it before its host does.
+/// Whether a completed change must wait: a record of it must be stable before its host gets the answer.
 bool CommandEngine::wait_for_record(Work& work, std::uint64_t now_ns) {
     if (!VolumeRef::changes(work.command.opcode) || !nvme::ok(work.request.result())) return false;
     see_map();
@@ -69,13 +70,13 @@ std::optional<LossRecord> CommandEngine::record_to_write() {
     LossRecord now = watch_.record(changing);
     now.volume = options_.uuid;
     settled_looks_ = now.dirty ? 0 : settled_looks_ + 1;
-    // A record that says too much is put right when that is so for a while: each costs a sync of the next
-    // one.
+    // A record that overstates is corrected only after an idle time, because the next change then needs
+    // another sync.
     const bool news = !stable_ || now.lost != stable_->lost || now.told != stable_->told;
     const bool at_rest = settled_looks_ >= kRestLooks && (!stable_ || !same(now, *stable_));
     if (!record_wanted_ && !at_rest && !(news && (now.lost || stable_))) return std::nullopt;
     if (record_wanted_) now.dirty = true;
-    stable_.reset();  // until it is known which of them the medium holds
+    stable_.reset();  // unknown until the write's outcome is known
     return now;
 }
 
@@ -84,7 +85,7 @@ void CommandEngine::record_written(const LossRecord& record, bool stable) {
     if (!stable) return;
     ++counters_.record_writes;
     stable_ = record;
-    // Else what waits asks again.
+    // Changes that still wait set it again.
     record_wanted_ = false;
 }
 

@@ -1,4 +1,4 @@
-// gateway.cpp: opening a volume as a namespace, and the thread that looks after its lease and connections.
+// gateway.cpp: opens a volume as a namespace, and runs the thread that maintains its lease and connections.
 #include "gateway/gateway.hpp"
 
 #include <gnstor/base/hash.hpp>
@@ -28,21 +28,21 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLook = std::chrono::milliseconds(100);
 constexpr auto kQuietLook = std::chrono::milliseconds(5);
 constexpr auto kQuietWait = std::chrono::seconds(1);
-constexpr auto kRenewAfter = std::chrono::seconds(3);  ///< many writes may fail in one go
+/// Several writes may fail in a row: renew once for all.
+constexpr auto kRenewAfter = std::chrono::seconds(3);
 constexpr auto kRenewPause = std::chrono::seconds(1);
 constexpr std::uint32_t kUnderWayMost = 1024;
-/// Of a trim: each is a command to every replica. A host that discards a whole disk in one command
-/// (Linux, if it is not told of a limit: 2 TiB) would find it given up by its deadline, again and again;
-/// and it sends as many at once as its queue holds (Linux: 127), of which the last one's time has begun,
-/// too.
+/// Most chunks of one trim; each is a command to every replica. Without a limit Linux discards up to 2 TiB in
+/// one command, which could not finish before its deadline, however often it is retried. Linux also sends as
+/// many at once as its queue holds (127), and the deadline of the last one runs meanwhile, too.
 constexpr std::uint32_t kTrimChunksMost = 128;
 constexpr std::uint32_t kChannelDepth = 128;
 constexpr std::uint64_t kPoolBytes = 8u << 20;
-/// Commands for an SSD that does not answer keep theirs (SsdShares: of half of the places at most), and
-/// the others need some: 8 pieces of 64 KiB for each of 128 commands.
+/// Commands for an SSD that does not answer keep their buffers (at most half of the places, SsdShares), and
+/// the other commands need some: 8 pieces of 64 KiB for each of 128 commands.
 constexpr std::uint64_t kPoolBytesMost = 64u << 20;
 
-/// A name for the volume's contents that every opening gives alike, and no other volume (RFC 9562, 5.8).
+/// A UUID that every opening of the volume derives alike, and no other volume has (RFC 9562, 5.8).
 std::array<std::uint8_t, 16> uuid_of(const nvme::VolumeRecord& record) {
     const std::uint64_t life =
         (std::uint64_t{record.geometry.volume} << 32) | std::uint64_t{record.birth_epoch};
@@ -90,7 +90,7 @@ struct Gateway::Impl {
 
     static const Step<Impl> kOpen[];
 
-    // The thread that tends.
+    // Run by the maintenance thread.
     void tend();
     void look_at_lease();
     void tend_record();
@@ -103,14 +103,14 @@ struct Gateway::Impl {
     const GatewayOptions options;
     std::unique_ptr<client::Volume> volume;
     ssd::DriveFacts facts;
-    std::unique_ptr<RecordFile> record;  // null: none is kept
+    std::unique_ptr<RecordFile> record;  // null: no record is kept
     bool has_predecessor = false;
-    std::optional<LossRecord> predecessor;  // its record; nothing: it cannot be read
+    std::optional<LossRecord> predecessor;  // its record; none: unreadable
     std::unique_ptr<Reactor> reactor;
     std::unique_ptr<CommandEngine> engine;
 
     bool told_of_lease = false, told_of_record = false,
-         told_of_renewal = false;  // the thread's own, as the next
+         told_of_renewal = false;  // used by the maintenance thread only, as are the next two
     ReclaimPace reclaim_pace;
     Clock::time_point next_renewal{};
     std::mutex mutex;
@@ -162,7 +162,7 @@ Result<void> Gateway::Impl::describe() {
     return {};
 }
 
-/// What an earlier gateway has left. Of another life of the volume it concerns nobody.
+/// Reads an earlier gateway's record; ignored if it is of another life of the volume.
 Result<void> Gateway::Impl::open_record() {
     if (options.record.empty() || options.read_only) return {};
     GN_ASSIGN(record, RecordFile::open(options.record));
@@ -198,7 +198,7 @@ Result<void> Gateway::Impl::start_engine() {
     engine = std::make_unique<CommandEngine>(volume->ref(), client.channel(options.channel).ref(), facts,
                                              std::move(engine_options));
     reactor->add(*engine);
-    // What an earlier gateway answered, and SSDs still hold, is made stable by this one.
+    // Flushes what an earlier gateway answered, as far as the SSDs still hold it.
     if (has_predecessor && (!predecessor || predecessor->dirty)) {
         reactor->run([this] { engine->flush([](bool) {}); });
         reactor->wake();
@@ -234,7 +234,7 @@ void Gateway::Impl::stop_tending() {
     thread.join();
 }
 
-/// False: the gateway is going.
+/// False: the gateway is closing.
 bool Gateway::Impl::wait(std::chrono::milliseconds most) {
     std::unique_lock lock(mutex);
     (void)stop_asked.wait_for(lock, most, [this] { return stopping || record_wanted; });
@@ -254,7 +254,7 @@ void Gateway::Impl::tend() {
     }
 }
 
-/// A hint alone: the epoch, which the SSDs check, keeps the data safe (CommandEngine::fence).
+/// Only for the log: the epoch, which the SSDs check, keeps the data safe (CommandEngine::fence).
 void Gateway::Impl::look_at_lease() {
     const bool held = volume->lease_held();
     if (held == !told_of_lease) return;
@@ -266,7 +266,7 @@ void Gateway::Impl::look_at_lease() {
                  options.volume);
 }
 
-/// Answers wait for it: it is written beside the engine, which goes on meanwhile.
+/// Writes the record on this thread, while the engine goes on: only answers to changes wait for it.
 void Gateway::Impl::tend_record() {
     if (!record) return;
     std::optional<LossRecord> now;
@@ -281,20 +281,20 @@ void Gateway::Impl::tend_record() {
     reactor->wake();
 }
 
-/// No request is begun any more; whether all that were have ended. Where an SSD holds them back for long
-/// it is tried another time.
+/// Holds the engine, and waits until all its requests have ended. False: an SSD delays that; the caller
+/// retries later.
 bool Gateway::Impl::hold_until_quiet() {
     const auto began = Clock::now();
     bool quiet = false;
     reactor->run([this] { engine->hold(); });
     do {
-        tend_record();  // what is done may wait for it
+        tend_record();  // completed changes may wait for the record
         reactor->run([&] { quiet = engine->channel_is_quiet(); });
     } while (!quiet && Clock::now() - began < kQuietWait && wait(kQuietLook));
     return quiet;
 }
 
-/// The client's queue pairs are reset where that is called for. The channel must be quiet meanwhile.
+/// Resets the client's queue pairs that need it; the channel must be quiet meanwhile.
 void Gateway::Impl::reclaim() {
     const auto began = Clock::now();
     const bool quiet = hold_until_quiet();
@@ -314,10 +314,10 @@ void Gateway::Impl::reclaim() {
                  done.error().message);
 }
 
-/// A write that ended in doubt, some time ago, closes the epoch (ARRAY.md, rule 11): else the SSDs would
-/// remember all trims from then on, until they have no room for more. The next epoch is this gateway's
-/// own; hosts see a pause. Once the daemon was asked there is no way back: the SSDs may refuse changes of
-/// the old epoch already, so that those wait until it has answered.
+/// If a write has been in doubt for some time, ends the epoch (ARRAY.md, rule 11): otherwise the SSDs would
+/// keep the tombstones of all later trims, until they have no room for more. This gateway opens the next
+/// epoch itself; hosts only see a pause. Once the daemon was asked, changes wait for its answer, because the
+/// SSDs may refuse the old epoch already.
 void Gateway::Impl::renew() {
     const auto now = Clock::now();
     const bool held = volume->floor_is_held() || volume->renewing();

@@ -1,26 +1,27 @@
 // gateway.hpp: a volume as an ordinary NVMe namespace: block device semantics, 4 KiB logical blocks.
 //
-// For hosts that do not speak GNStor: they connect, make a file system and mount it, with their own tools. A
-// convenience path: a CPU of this process stands in it, on the way of each command and each byte. As an
-// ssd::NvmeDevice it is given to an nvmf::Target like a drive (serve.hpp does that).
+// For hosts that do not speak GNStor: they connect, make a file system and mount it with their own tools. For
+// convenience, not speed: this process's CPU handles every command and every byte. As an ssd::NvmeDevice it
+// is given to an nvmf::Target like a drive (serve.hpp does that).
 //
-//   * A completed write is as durable as the volume's writes are, on all replicas; FLUSH, and a host that
-//   shuts its controller down, flush all SSDs; a volatile write cache is reported exactly where an SSD
-//   reports one. Where SSDs with all replicas of an answered write are lost before a flush, flushes fail from
-//   then on (loss_watch.hpp). With a record that holds over the gateway's own death, too: where they are lost
-//   by the time it is started again, the first flush of each host fails.
+//   * A completed write is as durable as the volume's writes are, on all replicas. FLUSH, and a host's
+//     shutdown of its controller, flush all SSDs; the gateway reports a volatile write cache if an SSD does.
+//     If SSDs with all replicas of an answered write are lost before a flush, flushes fail from then on
+//     (loss_watch.hpp). With a record, this also holds if the gateway itself dies: if they are lost when it
+//     is started again, the first flush of each host fails.
 //   * The gateway holds the volume's write lease, which its client renews. Once another writer took over, or
-//   the lease ran out, it is read only until it is opened anew: writes end with Namespace Write Protected,
-//   the log and the hosts are told.
-//   * A write that ended so that replicas may differ by it closes the epoch, some seconds later: the gateway
-//   begins the next one (Volume::renew), without a moment in which another writer could have the volume.
-//   Changes wait meanwhile, until their deadlines.
-//   * Every command ends by its deadline, whatever the SSDs do. After one was given up, or a queue pair
-//   broke, the gateway reconnects by Client::reclaim(); commands wait meanwhile, until their deadlines.
+//     the lease expired, it is read only until it is opened again: writes end with Namespace Write Protected,
+//     and the log and the hosts report it.
+//   * A write that ended such that replicas may differ closes the epoch some seconds later: the gateway
+//     begins the next one (Volume::renew), and no other writer can take the volume in between. Meanwhile
+//     changes wait, at most until their deadlines.
+//   * Every command ends by its deadline, whatever the SSDs do. After a command was given up, or a queue pair
+//     broke, the gateway reconnects by Client::reclaim(); meanwhile commands wait, at most until their
+//     deadlines.
 //
-// Threads: open, stop, counters and the destructor from any host thread; the client's channel is the
-// gateway's alone, and nobody else calls its reclaim(). One thread of its own carries commands out, another
-// looks after lease and connections.
+// Threads: open, stop, counters and the destructor from any host thread. Only the gateway may use the
+// client's channel and call its reclaim(). One thread of its own carries out commands, another maintains
+// lease and connections.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -42,54 +43,54 @@ namespace gnstor::gateway {
 struct GatewayOptions {
     std::string volume;
     bool read_only = false;  ///< opened for reading: no lease, others may write
-    /// Blocks whose newest version is doubtful on every replica: reads are answered with their older versions
-    /// and logged; else with Unrecovered Read Error.
+    /// For blocks whose newest version is doubtful on every replica: true: reads return an older version, and
+    /// are logged; false: they end with Unrecovered Read Error.
     bool serves_older = false;
-    std::uint32_t channel = 0;  ///< of the client
-    /// From a command's arrival to an error for its host, at the latest. Linux gives a command up after 30 s.
+    std::uint32_t channel = 0;  ///< index of the client's channel to use
+    /// Longest time from a command's arrival to its answer. Linux gives a command up after 30 s.
     std::uint32_t command_timeout_ms = 20'000;
-    std::uint32_t under_way_max = 128;  ///< commands at once, of all queues; 1 .. 1024; more wait
-    /// Where answers that no flush has settled are noted for the gateway that is started after this one
-    /// (loss_record.hpp): a sync at most before the first answer after a time at rest, and after a change of
-    /// the map. Empty, or read_only: nowhere, and a successor knows nothing of them.
+    std::uint32_t under_way_max = 128;  ///< commands in flight, of all queues; 1 .. 1024; more wait
+    /// File that records, for the next gateway, that answers exist which no flush has covered
+    /// (loss_record.hpp). It is synced at most before the first answer after an idle time, and after a change
+    /// of the map. Empty, or read_only: no record, and a successor knows nothing of such answers.
     std::filesystem::path record;
 };
 
-/// What a client of a gateway needs: one channel of CPU lanes, with room for `under_way` large commands.
+/// Options for a gateway's client: one channel of CPU lanes, with room for `under_way_max` large commands.
 client::ClientOptions client_options(const std::string& name);
 
 class Gateway final : public ssd::NvmeDevice {
   public:
     /// Opens the volume. `client` has CPU lanes, and outlives the gateway.
     static Result<std::unique_ptr<Gateway>> open(client::Client& client, const GatewayOptions& options);
-    /// Queues must have been deleted. What is under way ends; the volume is released. Waits for a reclaim()
-    /// that is under way: as long as SSDs that do not answer let it.
+    /// All queues must have been deleted. Ends commands in flight and releases the volume. Waits for a
+    /// reclaim() in progress, which takes as long as its timeouts for SSDs that do not answer.
     ~Gateway() override;
 
     Result<ssd::NvmeQueue*> create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
                                          ssd::Priority priority, bool privileged,
                                          std::uint16_t controller = 0) override;
-    /// Ends what was fetched from it, at once.
+    /// Ends all commands fetched from it at once.
     Result<void> delete_queue(ssd::NvmeQueue* queue) override;
-    /// As a FLUSH of a host, deadline and all.
+    /// As a host's FLUSH, with the same deadline.
     void flush(std::function<void(bool)> done) override;
-    /// Of the volume: the same for each opening of it.
+    /// Identifies the volume: the same at each opening.
     [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const override;
     [[nodiscard]] const std::string& serial() const override;
     [[nodiscard]] bool is_timed() const override { return false; }
     [[nodiscard]] ssd::Dialect dialect() const override { return ssd::Dialect::kPlain; }
 
-    /// Ends all commands, with Command Aborted, those that come later included: before its target goes, so
-    /// that no host is waited for.
+    /// Ends all commands, and every later one, with Command Aborted. Call before the target is destroyed, so
+    /// that it need not wait for hosts.
     void stop();
-    /// To be woken when commands were submitted.
+    /// The reactor to wake after commands were submitted.
     [[nodiscard]] Reactor& reactor();
     [[nodiscard]] const nvme::VolumeRecord& volume() const;
-    /// False from the loss of the lease on.
+    /// False after the lease was lost.
     [[nodiscard]] bool writable() const;
     /// A copy, taken on the engine's thread.
     [[nodiscard]] GatewayCounters counters() const;
-    [[nodiscard]] GatewayState state() const;  ///< the same
+    [[nodiscard]] GatewayState state() const;  ///< likewise
 
   private:
     struct Impl;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<char, 8> kMagic{'G', 'N', 'L', 'O', 'S', 'S', 'R', 'C'};
 constexpr std::uint32_t kFormat = 1;
 
-/// As it lies in the file. Little endian.
+/// Layout of the file; little endian.
 struct Image {
     std::array<char, 8> magic;
     std::uint32_t format;

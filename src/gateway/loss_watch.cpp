@@ -30,14 +30,15 @@ bool LossWatch::look_at(const placement::ArrayMap& map, bool changing) {
         if (!same) gone |= 1ull << s;
     }
     map_ = map;
-    // What was settled before is for the array to repair, and reads say what it cannot.
+    // Without uncovered changes nothing is at risk here: the array repairs what was flushed, and reads report
+    // what it cannot.
     if (answers_ == settled_ && !changing) return false;
     gone_ |= gone;
-    // A degraded map had fewer SSDs for a write than the volume has replicas.
+    // Under a degraded map a write may be on fewer SSDs than the volume has replicas.
     fewest_ = std::min(fewest_, served);
     const std::uint32_t needed = std::max(1u, std::min(replicas_, fewest_));
     if (gone == 0 || static_cast<std::uint32_t>(std::popcount(gone_)) < needed) return false;
-    told_ = false;  // of this one
+    told_ = false;  // hosts have not been told of this loss
     return !std::exchange(lost_, true);
 }
 

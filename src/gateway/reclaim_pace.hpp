@@ -1,8 +1,9 @@
-// reclaim_pace.hpp: when a gateway tries again to make broken connections anew. Pure.
+// reclaim_pace.hpp: when a gateway next tries to re-establish broken connections. Pure.
 //
-// An attempt lets no command begin until the channel is quiet and the SSDs have been called. Attempts take a
-// tenth of the time at most from commands that other SSDs could answer. An attempt whose channel did not
-// become quiet while no such command waited has cost nothing: the next one follows soon. One thread.
+// During an attempt no command begins until the channel is quiet and the SSDs have been contacted. Attempts
+// may take at most a tenth of the time from commands that other SSDs could answer. If the channel did not
+// become quiet, and no such command waited, the attempt cost nothing, and the next one follows soon. One
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +18,8 @@ class ReclaimPace {
     static constexpr int kShare = 10;
 
     [[nodiscard]] bool due(Clock::time_point now) const { return now >= next_; }
-    /// An attempt is over. `costly`: it called the SSDs, or commands that no broken connection holds back
-    /// were not begun meanwhile.
+    /// An attempt is over. `costly`: it contacted the SSDs, or delayed commands that need no broken
+    /// connection.
     void ended(Clock::time_point began, Clock::time_point now, bool costly) {
         next_ = now + (costly ? std::max(kPause, (now - began) * kShare) : kPause);
     }

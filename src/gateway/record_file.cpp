@@ -23,7 +23,7 @@ Error failed(const char* what, const std::filesystem::path& path) {
                  std::strerror(errno));
 }
 
-/// All of it, at the start of the file.
+/// Writes the whole record at the start of the file.
 bool write_whole(int fd, const LossRecordBytes& bytes) {
     for (std::size_t at = 0; at < bytes.size();) {
         const ssize_t n = ::pwrite(fd, bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
@@ -45,7 +45,7 @@ Result<std::unique_ptr<RecordFile>> RecordFile::open(const std::filesystem::path
     struct stat about {};
     if (::fstat(fd, &about) != 0) return failed("looked at", path);
     if (about.st_size != 0) return file;
-    // All zeroes, and whole before the first answer: it is there, and says nothing yet.
+    // Allocates the space, as zeroes, before the first answer; zeroes mean: no record yet.
     if (!write_whole(fd, LossRecordBytes{}) || ::fsync(fd) != 0) return failed("made", path);
     const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
     const int of_folder = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,7 +1,7 @@
-// record_file.hpp: the file of a gateway's loss record: locked while it is open, written in place.
+// record_file.hpp: the file of a gateway's loss record: locked while open, written in place.
 //
-// In place, so that a full disk refuses no write: a record that is torn by a cut is as good as "unknown". One
-// thread at a time.
+// Written in place, so that a full disk cannot make a write fail. If a power cut tears the record, it counts
+// as unreadable, which is safe. One thread at a time.
 #pragma once
 
 #include "gateway/loss_record.hpp"
@@ -14,15 +14,15 @@ namespace gnstor::gateway {
 
 class RecordFile {
   public:
-    /// Makes it where there is none, with room for a record. kBusy: another gateway has it.
+    /// Creates the file, with the space for a record, if absent. kBusy: another gateway has it open.
     static Result<std::unique_ptr<RecordFile>> open(const std::filesystem::path& path);
     ~RecordFile();
     RecordFile(const RecordFile&) = delete;
     RecordFile& operator=(const RecordFile&) = delete;
 
-    /// Nothing: it was made just now, or never written.
+    /// None: the file was just created, or never written.
     [[nodiscard]] Result<std::optional<LossRecord>> read() const;
-    /// Stable when it comes back.
+    /// Stable on return.
     Result<void> write(const LossRecord& record);
 
   private:

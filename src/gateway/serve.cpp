@@ -37,7 +37,7 @@ Result<std::unique_ptr<ServedVolumes>> serve(rdma::SoftNic& nic, std::span<const
 }
 
 ServedVolumes::~ServedVolumes() {
-    // Whatever the SSDs hold back: hosts' connections drain at once.
+    // Ends all commands now, so that the target can disconnect its hosts without waiting for SSDs.
     for (const auto& gateway : gateways_) gateway->stop();
 }
 

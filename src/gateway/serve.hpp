@@ -1,7 +1,7 @@
-// serve.hpp: volumes on the fabric: a gateway each, and the target in front of them, behind one port.
+// serve.hpp: serves volumes on the fabric: one gateway each, and one target in front of them, on one port.
 //
-// Any Linux host: nvme discover -t rdma -a ADDRESS -s PORT, then nvme connect with the name that this shows.
-// Host threads that are no reactor's.
+// On any Linux host: nvme discover -t rdma -a ADDRESS -s PORT, then nvme connect with the NQN that this
+// shows. Call from host threads that are not a reactor's.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -27,14 +27,15 @@ namespace gnstor::gateway {
 std::string volume_subsystem_nqn(const std::string& volume);
 
 struct VolumeToServe {
-    client::Client* client = nullptr;  ///< of this gateway alone (client_options()); outlives what serves it
+    /// Used by this gateway only (client_options()); outlives ServedVolumes.
+    client::Client* client = nullptr;
     GatewayOptions options;
     std::string nqn;  ///< empty: volume_subsystem_nqn()
 };
 
-/// Of a gateway's target: queue entries of all hosts, half of them of one, at up to 11 KB each. A Linux host
-/// asks for a queue of 128 entries a processor: it is granted no more queues than a few volumes' fit for, as
-/// a queue that is refused fails its Connect as a whole.
+/// Limits of a gateway's target. Queue entries of all hosts, at most half of them of one host, take up to 11
+/// KB each. A Linux host asks for one queue of 128 entries per processor. The number of queues is limited so
+/// that a few volumes' queues fit: a queue that is refused later fails the whole Connect.
 inline constexpr std::uint32_t kEntriesMost = 1u << 15;
 inline constexpr std::uint32_t kQueuesMost = 32;
 inline nvmf::TargetOptions target_options() {
@@ -45,15 +46,15 @@ inline nvmf::TargetOptions target_options() {
 }
 
 struct ServeOptions {
-    /// Where hosts connect, for all volumes and for discovery: a port number on the udp wire, on others any
-    /// name. Used where `target` names no ports.
+    /// Where hosts connect, for all volumes and for discovery: a port number on the udp wire, any name on
+    /// others. Ignored if `target` names ports.
     std::string port = "4420";
     nvmf::TargetOptions target = target_options();
 };
 
 class ServedVolumes {
   public:
-    /// Commands under way end; hosts are disconnected; the volumes are released.
+    /// Ends commands in flight, disconnects the hosts, releases the volumes.
     ~ServedVolumes();
     ServedVolumes(const ServedVolumes&) = delete;
     ServedVolumes& operator=(const ServedVolumes&) = delete;
@@ -69,11 +70,11 @@ class ServedVolumes {
                                                         ServeOptions options);
     ServedVolumes() = default;
     std::vector<std::unique_ptr<Gateway>> gateways_;
-    std::unique_ptr<nvmf::Target> target_;  // goes first
+    std::unique_ptr<nvmf::Target> target_;  // destroyed first
 };
 
-/// Opens the volumes, each by its client, and listens for hosts on `nic`, which outlives what comes back. It
-/// may be the clients' own.
+/// Opens each volume with its client, and listens for hosts on `nic`, which must outlive the result and may
+/// be the clients' own.
 Result<std::unique_ptr<ServedVolumes>> serve(rdma::SoftNic& nic, std::span<const VolumeToServe> volumes,
                                              ServeOptions options = {});
 

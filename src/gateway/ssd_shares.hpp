@@ -1,9 +1,9 @@
-// ssd_shares.hpp: how many of a gateway's places may go to commands for one SSD. Pure.
+// ssd_shares.hpp: how many of a gateway's places commands for one SSD may use. Pure.
 //
-// A gateway carries a bounded number of commands at once. Without more said, those for one slow SSD fill all
-// places in the end, and commands for the others wait behind them. So a command for one chunk needs room with
-// each SSD that it goes to, and commands that go to many (flushes, transfers across chunks) have a share of
-// their own, apart from which they would bring every SSD to the pace of the slowest.
+// A gateway carries out a bounded number of commands at once. Without shares, commands for one slow SSD would
+// finally fill all places, and commands for the others would wait behind them. So a command for one chunk
+// needs room with each SSD that it goes to. Commands that go to many SSDs (flushes, transfers across chunks)
+// have a share of their own; otherwise they would slow every SSD down to the slowest.
 // One thread.
 #pragma once
 
@@ -16,18 +16,18 @@ namespace gnstor::gateway {
 
 class SsdShares {
   public:
-    /// The SSDs of a command, a bit a slot; kMany: it goes to many.
+    /// The SSDs of a command, a bit per slot; kMany: it goes to many.
     using Mask = std::uint64_t;
     static constexpr Mask kMany = ~0ull;
 
-    /// One SSD may have an equal part of `places`, or 16 where that is more, but never more than half: fewer
-    /// than all SSDs cannot fill all places until there are many of them.
+    /// Each SSD may use an equal part of `places`, or 16 if that is more, but at most half of them. So a
+    /// subset of the SSDs cannot fill all places, unless the array has many SSDs.
     SsdShares(std::uint32_t places, std::uint32_t ssds)
         : one_(ssds < 2 ? places : std::max({1u, places / ssds, std::min(kEachAtLeast, places / 2)})),
           many_(std::max(1u, places / kManyPart)) {}
 
-    /// Whether a command may begin. `kept`: the SSDs of an older command that waits for room: with each of
-    /// them a place stays free for it, or smaller commands would pass it for ever.
+    /// Whether a command may begin. `kept`: the SSDs of an older command that waits for room; one place with
+    /// each stays reserved for it, as smaller commands could otherwise pass it for ever.
     [[nodiscard]] bool has_room(Mask ssds, Mask kept) const {
         if (ssds == kMany) return many_used_ < many_;
         for (Mask left = ssds; left != 0; left &= left - 1) {
@@ -36,8 +36,9 @@ class SsdShares {
         }
         return true;
     }
-    /// What is kept when a command finds no room, `kept` being what is kept already (0: nothing): the oldest
-    /// one's SSDs. Those that go to many have a share of their own, and nothing is kept for them.
+    /// The SSDs for which to reserve a place when a command finds no room; `kept`: those reserved already (0:
+    /// none), which belong to an older command. Nothing is reserved for commands that go to many: they have
+    /// their own share.
     [[nodiscard]] static constexpr Mask keep_for(Mask ssds, Mask kept) {
         return kept == 0 && ssds != kMany ? ssds : kept;
     }
@@ -45,7 +46,7 @@ class SsdShares {
     void give(Mask ssds) { change(ssds, ~0u); }
     [[nodiscard]] std::uint32_t of_one() const { return one_; }
     [[nodiscard]] std::uint32_t of_many() const { return many_; }
-    /// Places taken now: by commands for the SSD of a slot, and by those that go to many.
+    /// Places in use by commands for a slot's SSD, and by commands that go to many.
     [[nodiscard]] std::uint32_t used(std::uint32_t slot) const { return used_[slot]; }
     [[nodiscard]] std::uint32_t used_by_many() const { return many_used_; }
 

@@ -1,8 +1,8 @@
-// array.hpp: an array as a program uses it, wherever its SSDs are: in this process
-// (gnstor/embedded_array.hpp) or served by others (gnstor/remote_array.hpp). A program that takes one of
-// these runs on either.
+// array.hpp: an array as a program uses it, with its SSDs in this process (gnstor/embedded_array.hpp) or in
+// others (gnstor/remote_array.hpp). A program written against this class runs on either.
 //
-// Host threads; connect() as the kinds say. The array outlives its clients.
+// Called from host threads; each implementation states the rule for connect(). The array outlives its
+// clients.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -19,13 +19,13 @@ class Array {
     Array(const Array&) = delete;
     Array& operator=(const Array&) = delete;
 
-    /// A client of it: channels, volumes, buffers. Registers `options.name`.
+    /// Creates a client (channels, volumes, buffers), and registers `options.name`.
     virtual Result<std::unique_ptr<Client>> connect(const ClientOptions& options) = 0;
     /// Volumes, leases, the map. May block for a bounded time.
     [[nodiscard]] virtual ControlPlane& control() = 0;
-    /// The NIC of every client of this process: for initiators that drive queue pairs of their own.
+    /// The NIC that all clients of this process share; also for initiators that drive their own queue pairs.
     [[nodiscard]] virtual rdma::SoftNic& host_nic() = 0;
-    /// For people: which wire leads to the SSDs ("loop ...", "shm ...", "udp ..."), and where its ends are.
+    /// For people: the wire to the SSDs ("loop ...", "shm ...", "udp ..."), and its addresses.
     [[nodiscard]] virtual std::string wire() const = 0;
 
   protected:

@@ -1,7 +1,7 @@
-// buffer.hpp: registered memory of a client: kernels read and write it without a copy, on whichever wire.
+// buffer.hpp: registered memory of a client, which kernels read and write without a copy on every wire.
 //
-// Owned by one host thread; the memory itself is for lanes, NIC and host. The client outlives it. With GPU
-// lanes it is pinned, and destruction blocks until running kernels end (simt::PinnedMemory).
+// Owned by one host thread; lanes, NIC and host may access the memory itself. The client outlives it. With
+// GPU lanes the memory is pinned, and destruction blocks until running kernels end (simt::PinnedMemory).
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -17,7 +17,8 @@ class Client;
 class Buffer {
   public:
     Buffer() = default;
-    /// Where release() fails, the pages stay mapped until the process ends: an SSD may still write there.
+    /// If release() fails, the pages stay mapped until the process ends, because an SSD may still write to
+    /// them.
     ~Buffer() { end(); }
     Buffer(Buffer&& other) noexcept
         : memory_(std::move(other.memory_)), client_(std::exchange(other.client_, nullptr)) {}
@@ -30,10 +31,11 @@ class Buffer {
     }
 
     [[nodiscard]] std::byte* data() const noexcept { return memory_.data(); }
-    /// Where lanes see data().
+    /// Address of data() as lanes see it.
     [[nodiscard]] std::byte* lane_data() const noexcept { return memory_.lane_data(); }
     [[nodiscard]] std::size_t size() const noexcept { return memory_.size(); }
-    /// Gives it back. kBusy while commands name it: quiesce or reclaim the client, then try again.
+    /// Unregisters and unmaps it. kBusy while commands refer to it: quiesce or reclaim the client, then
+    /// retry.
     Result<void> release();
 
   private:
@@ -41,7 +43,7 @@ class Buffer {
     void end() noexcept;
 
     simt::PinnedMemory memory_;
-    Client* client_ = nullptr;  ///< null: nothing is held
+    Client* client_ = nullptr;  ///< null: empty
 };
 
 }  // namespace gnstor::client

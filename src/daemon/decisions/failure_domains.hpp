@@ -1,10 +1,10 @@
 // failure_domains.hpp: which SSDs fail together. Placement keeps the replicas of a chunk in different domains
-// where there are enough (placement.hpp), so labels must never change under data: the map's record keeps
-// them, and each volume's record a checksum of them, from which a rebuild without the map tells how they
-// were.
+// where there are enough (placement.hpp). So labels must never change while there is data: the map's record
+// stores them, and each volume's record stores a checksum of them, by which a rebuild without the map finds
+// out how slots were labelled.
 //
-// A domain is a node; its label is the lowest slot of its SSDs. With one node alone, as in gnstord's own
-// process, each SSD is a domain: there is nothing to tell apart but drives. Pure; any thread.
+// A domain is a node; its label is the lowest slot of its SSDs. With a single node, as in gnstord's own
+// process, each SSD is a domain. Pure; any thread.
 #pragma once
 
 #include <gnstor/placement/placement.hpp>
@@ -15,12 +15,11 @@
 
 namespace gnstor::daemon {
 
-/// Every SSD of `map` by itself: its slot is its label. Arrays that were begun before nodes were domains have
-/// these.
+/// Labels every SSD of `map` with its own slot. Arrays created before domains were nodes have these labels.
 void label_by_ssd(placement::ArrayMap& map);
-/// SSDs of one node together; `nodes` says by slot at which address it is.
+/// Gives the SSDs of one node the same label; `nodes` has the node's address of each slot.
 void label_by_node(placement::ArrayMap& map, std::span<const std::string> nodes);
-/// Of all labels; 0 if and only if they are those of label_by_ssd().
+/// Checksum of all labels; 0 if and only if they are those of label_by_ssd().
 [[nodiscard]] std::uint32_t domains_check(const placement::ArrayMap& map);
 
 }  // namespace gnstor::daemon

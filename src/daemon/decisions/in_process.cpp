@@ -23,13 +23,13 @@ struct InProcessControlPlane::Impl {
     std::unique_ptr<Manager> manager;
     bool suspended = false;
     bool stopping = false;
-    std::string told;              // why no change can be stored, as the log has it
-    std::condition_variable wake;  // of the ticking thread
+    std::string told;              // the trouble logged last: why no change can be stored
+    std::condition_variable wake;  // wakes the ticking thread
     std::thread ticker;
 
     [[nodiscard]] std::uint64_t now() const { return options.now_ms(); }
 
-    /// Runs `work` on the manager under the mutex, or says that the daemon is suspended.
+    /// Runs `work` on the manager with the mutex held; an error while the daemon is suspended.
     template <class Work>
     auto with(Work work) -> decltype(work(*manager)) {
         const std::scoped_lock lock(mutex);
@@ -65,7 +65,7 @@ Result<std::unique_ptr<InProcessControlPlane>> InProcessControlPlane::start(
     auto impl = std::make_unique<Impl>();
     impl->store = std::move(store);
     impl->options = std::move(options);
-    // Grants are renewed by the ticking thread at a third of their time: it must come by often enough.
+    // The ticking thread renews grants at a third of their time, so its period must be shorter than that.
     if (const std::uint32_t grant_ms = impl->options.manager.grant_ms; grant_ms != 0)
         impl->options.tick =
             std::min(impl->options.tick, std::chrono::milliseconds(std::max(1u, grant_ms / 6)));

@@ -1,8 +1,8 @@
-// in_process.hpp: the daemon inside a process: ControlPlane over a Manager with one mutex and a clock.
+// in_process.hpp: the daemon inside a process: a ControlPlane over a Manager with one mutex and a clock.
 //
-// All functions may be called from any thread. The drives are called under the mutex, so one change runs at a
-// time; every call of theirs is bounded, and so is the wait. The optional thread ends leases and retries
-// pending changes.
+// All functions may be called from any thread. Drives are called with the mutex held, so one change runs at a
+// time. Each call to a drive is bounded, and so is the wait for the mutex. The optional thread ends leases
+// and retries pending changes.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -18,22 +18,22 @@
 
 namespace gnstor::daemon {
 
-/// Milliseconds that count suspended time and never go back.
+/// Milliseconds of a clock that includes suspended time and never goes back.
 [[nodiscard]] std::uint64_t boottime_ms();
 
 struct InProcessOptions {
     ManagerOptions manager;
     std::function<std::uint64_t()> now_ms = boottime_ms;
     std::chrono::milliseconds tick{1000};  ///< 0: no thread, the owner calls tick()
-    /// Counters of the drive in a slot, for metrics; may be empty. Called under the mutex.
+    /// Counters of the drive in a slot, for metrics; may be empty. Called with the mutex held.
     std::function<SsdCounters(const SsdInfo& ssd)> ssd_counters;
-    /// Version of the program that serves a drive; may be empty. Called under the mutex.
+    /// Version of the program that serves a drive; may be empty. Called with the mutex held.
     std::function<std::string(const SsdInfo& ssd)> ssd_firmware;
 };
 
 class InProcessControlPlane final : public client::ControlPlane, public Inspector {
   public:
-    /// Takes the array over (Manager::start); owns the store. `ports` must outlive it.
+    /// Takes over the array (Manager::start); owns the store. `ports` must outlive it.
     static Result<std::unique_ptr<InProcessControlPlane>> start(std::unique_ptr<RecordStore> store,
                                                                 std::vector<SsdPort*> ports,
                                                                 InProcessOptions options);
@@ -57,7 +57,8 @@ class InProcessControlPlane final : public client::ControlPlane, public Inspecto
     Result<void> check_none_missing(const std::string& refused);
 
     TickReport tick();
-    /// While suspended every call answers kState and nothing ticks: what clients see when the daemon is away.
+    /// While suspended, every call returns kState and tick() does nothing, as clients see it when the daemon
+    /// is down.
     void suspend();
     void resume();
     [[nodiscard]] bool suspended() const;

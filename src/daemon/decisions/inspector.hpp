@@ -1,5 +1,4 @@
-// inspector.hpp: what people and monitoring may see of a daemon, beside the ControlPlane that clients use.
-// Values alone.
+// inspector.hpp: the state of a daemon for people and monitoring; clients use ControlPlane. Values only.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -11,7 +10,7 @@
 
 namespace gnstor::daemon {
 
-/// Names of [a-z_]+, with values that only grow.
+/// Names of [a-z_]+, with values that never decrease.
 using SsdCounters = std::vector<std::pair<std::string, std::uint64_t>>;
 
 struct SsdInfo {
@@ -23,8 +22,9 @@ struct SsdInfo {
     std::string service;
     std::string subsystem_nqn;
     std::uint64_t capacity_blocks = 0;
-    std::string firmware;  ///< version of the program that serves it; empty: it cannot be asked now
-    std::string trouble;   ///< empty: none
+    /// Version of the program that serves it; empty: unknown, as it cannot be asked now.
+    std::string firmware;
+    std::string trouble;  ///< empty: none
     SsdCounters counters;
 };
 
@@ -45,8 +45,8 @@ struct ArrayInfo {
     std::uint64_t provisioned_blocks = 0;  ///< volumes times replicas; may be above the capacity (thin)
     std::uint32_t volumes = 0;
     std::uint32_t pending_changes = 0;
-    std::string read_only;   ///< why no change can be stored now; empty: changes can
-    std::string superseded;  ///< why this daemon may change nothing; empty: it may
+    std::string read_only;   ///< why no change can be stored now; empty: changes can be stored
+    std::string superseded;  ///< why this daemon may change nothing any more; empty: it may
     std::vector<SsdInfo> ssds;
     std::vector<LeaseInfo> leases;
     std::vector<client::ClientIdentity> clients;

@@ -6,23 +6,23 @@
 // (InProcessControlPlane adds a mutex).
 //
 // Invariants
-//   * store, activate, in force: a change is saved first, then sent to every drive of the map, and
-//   acknowledged when all have
-//     confirmed it, or, for one of a volume that lives on, have no grant left; such a drive gets none before
-//     it has taken what it missed. One that is not in force is *pending*: the caller hears so, and every
-//     later call, tick() and start() tries again. Records of the store are the truth; a pending change is
-//     never taken back, only followed by a newer one;
-//   * a record's revision is given out once: equal revision, equal bytes; its epoch never goes back;
-//   * at most one client holds the right to write a volume; the epoch was raised after the last holder;
-//   * a VID is live, or retired with its last epoch; it is given out again only after every drive has purged
-//   it, and
+//   * store, activate, in force: a change is first stored, then sent to every drive of the map. It is in
+//     force, and acknowledged, once every drive has confirmed it. A change of a volume that continues to
+//     exist may do without drives whose grant has ended; such a drive gets a new grant only after it has
+//     taken what it missed. A change that is not in force is *pending*: the caller gets an error, and every
+//     later call, tick() and start() retries it. The store's records are the truth; a pending change is never
+//     withdrawn, only followed by a newer one;
+//   * a revision of a record is used once: records of equal revision have equal bytes; a record's epoch never
+//     goes back;
+//   * at most one client holds the right to write a volume; the epoch was raised after the previous holder;
+//   * a VID is live, or retired with its last epoch. It is reused only after every drive has purged it, and
 //     the new life begins above that epoch. A deletion is marked on every drive (kVolumeDeleting) before any
-//     of them purges, so that a rebuild from drives never takes a half-purged volume for a living one.
-//   * a Manager that could not store its term at the start is read-only: it goes on under the term, the map
-//   and the records of the store, gives out nothing new, and raises the term as soon as that can be stored
-//   (manager_read_only.cpp);
-//   * the map changes only while no volume exists: a drive that is missing keeps its slot, and changes wait
-//   for it; the failure domains of slots, on which placement depends, never change under a volume.
+//     of them purges, so that a rebuild from drives never mistakes a half-purged volume for a live one;
+//   * a Manager that could not store its term at the start is read-only: it uses the term, the map and the
+//     records of the store, issues nothing new, and raises the term as soon as it can be stored
+//     (manager_read_only.cpp);
+//   * the map changes only while no volume exists: a missing drive keeps its slot, and changes wait for it.
+//     The failure domains of slots, on which placement depends, never change while there is a volume.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -42,41 +42,44 @@ namespace gnstor::daemon {
 
 struct ManagerOptions {
     std::uint64_t lease_ms = 300'000;
-    /// T_grant (ARRAY.md, rule 3), renewed by tick() at a third of it. All daemons of an array have the same:
-    /// a start waits so long for what the one before has granted. 0: without end, for tests.
+    /// T_grant (ARRAY.md, rule 3), renewed by tick() at a third of it. All daemons of an array must use the
+    /// same value: a starting daemon waits this long for grants of its predecessor to end. 0: without limit,
+    /// for tests.
     std::uint32_t grant_ms = 10'000;
-    std::uint64_t seed = 0;               ///< of the volumes' hash factors
-    std::vector<std::string> warnings{};  ///< of what opened the SSDs; begin those of the StartReport
+    std::uint64_t seed = 0;               ///< seed of the volumes' hash factors
+    std::vector<std::string> warnings{};  ///< found while opening the SSDs; copied to the StartReport
 };
 
 /// What start() found and did.
 struct StartReport {
-    bool new_array = false;      ///< neither the store nor any drive held anything
-    bool rebuilt = false;        ///< the store was empty and the drives were not
-    std::uint32_t adopted = 0;   ///< records taken over from drives because they were newer or unknown
+    bool new_array = false;      ///< neither the store nor any drive held records
+    bool rebuilt = false;        ///< the store was empty, the drives were not
+    std::uint32_t adopted = 0;   ///< records adopted from drives because they were newer or unknown
     std::uint32_t repaired = 0;  ///< commands sent to drives that lagged
     std::vector<std::string> warnings;
 };
 
 struct TickReport {
     std::uint32_t expired = 0;  ///< leases that ended
-    std::uint32_t settled = 0;  ///< pending changes that are in force now
+    std::uint32_t settled = 0;  ///< pending changes that came into force
     std::uint32_t pending = 0;  ///< changes that still wait for a drive
 };
 
-/// Until when a drive may hold a grant, by this daemon's clock: T_grant and what two clocks may differ
-/// by, counted from the first moment known to lie behind the sending of it. Later than the drive, which
-/// counts from when it asked. A clock that stands still makes it longer.
+/// When a drive's grant has certainly ended, by this daemon's clock: T_grant plus the possible clock
+/// difference, counted from the first reading of the clock after the grant was sent. The drive counts from
+/// its earlier GRANT ASK, so the bound is never too early. If observe_time() comes late, the bound is only
+/// longer.
 struct GrantBound {
-    bool open = true;  ///< given since the last look at the clock; a drive nothing is known of may hold one
+    /// Granted since the clock was last read; initially true: an unknown drive may hold one.
+    bool open = true;
     std::uint64_t ends_ms = 0;
 };
 
 class Manager {
   public:
-    /// Takes the array over: loads the records, raises the term, reconciles store and drives, activates the
-    /// map. `store` and `ports` must outlive the Manager. Fails when that would risk data, and says what to
-    /// bring back.
+    /// Takes over the array: loads the records, raises the term, reconciles store and drives, activates the
+    /// map. `store` and `ports` must outlive the Manager. Fails if that would risk data; the error says what
+    /// to bring back.
     static Result<std::unique_ptr<Manager>> start(RecordStore& store, std::vector<SsdPort*> ports,
                                                   const ManagerOptions& options, std::uint64_t now_ms);
 
@@ -93,17 +96,16 @@ class Manager {
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms);
     [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
 
-    /// Ends leases that ran out, renews grants and tries pending changes again. Call about once a second.
+    /// Ends expired leases, renews grants and retries pending changes. Call about once a second.
     TickReport tick(std::uint64_t now_ms);
 
     [[nodiscard]] const StartReport& start_report() const { return report_; }
     [[nodiscard]] ArrayInfo info(std::uint64_t now_ms) const;
     [[nodiscard]] std::uint64_t term() const { return records_.term; }
-    /// kState where an SSD of the map is missing, or its store is an older copy: volumes can then be read,
-    /// and none can be made or deleted. `refused`: what was to be done, as a sentence ("... was not
-    /// created").
+    /// kState if an SSD of the map is missing, or its store is an older copy: volumes can then be read, but
+    /// none can be created or deleted. `refused`: the refused action, as a sentence ("... was not created").
     Result<void> check_none_missing(const std::string& refused);
-    /// Why no change can be stored now; empty: changes can, as far as is known.
+    /// Why no change can be stored now; empty: as far as known, changes can be stored.
     [[nodiscard]] std::string read_only() const;
 
   private:
@@ -111,16 +113,17 @@ class Manager {
     struct Drive {
         SsdPort* port;
         SsdIdentity identity;
-        std::uint32_t slot = kNoSlot;        ///< kNoSlot: a spare
-        bool listed = false;                 ///< its records are known since start()
-        bool known = false;                  ///< has taken a command of a daemon, this one or another
-        std::string trouble{};               ///< why it did not do what it was last asked; empty: none
-        GrantBound grant{};                  ///< of what it may still hold
-        std::set<nvme::VolumeId> behind{};   ///< in force without it: sent before it is granted anything
-        bool admitted = false;               ///< its age was checked on the connection that its port had
-        std::uint64_t taken = 0;             ///< the newest term that it has stored for this daemon
-        std::string older{};                 ///< not empty: its store is an older copy of itself; why
-        std::uint32_t older_slot = kNoSlot;  ///< what it would fill
+        std::uint32_t slot = kNoSlot;  ///< kNoSlot: a spare
+        bool listed = false;           ///< it listed its records at start()
+        bool known = false;            ///< it has accepted a command of some daemon
+        std::string trouble{};         ///< why its last command failed; empty: it did not
+        GrantBound grant{};            ///< when the grant that it may hold has ended
+        /// Changes in force without it: to be sent before it gets a grant.
+        std::set<nvme::VolumeId> behind{};
+        bool admitted = false;    ///< the age of its store was checked on its port's present connection
+        std::uint64_t taken = 0;  ///< the newest term of this daemon that it has stored
+        std::string older{};      ///< not empty: its store is an older copy of itself; why
+        std::uint32_t older_slot = kNoSlot;  ///< the slot that it would fill then
     };
     struct Live {
         bool in_force = false;  ///< its newest record is on every drive
@@ -140,13 +143,13 @@ class Manager {
     Result<void> map_from_ports(Takeover& t, std::uint32_t version);
     [[nodiscard]] Result<void> label_domains(placement::ArrayMap& map) const;
     void learn_clients(Takeover& t);
-    std::uint32_t take_slots();  ///< of the map, by UUID; how many drives have one
+    std::uint32_t take_slots();  ///< assigns the map's slots by UUID; returns how many drives have one
     void reconcile(Takeover& t, std::uint64_t now_ms);
     void settle_live(const Takeover& t);
     void finish_start();
 
     // manager_older_ssd.cpp
-    [[nodiscard]] std::uint32_t slot_of(const SsdUuid& uuid) const;  ///< kNoSlot: in none of the map
+    [[nodiscard]] std::uint32_t slot_of(const SsdUuid& uuid) const;  ///< kNoSlot: no slot of the map has it
     [[nodiscard]] bool in_map(const SsdUuid& uuid) const { return slot_of(uuid) != kNoSlot; }
     void check_age(Drive& drive, std::uint64_t term);
     void set_older(Drive& drive, const std::string& why);
@@ -165,32 +168,32 @@ class Manager {
     // manager_read_only.cpp
     Result<void> start_read_only(Takeover& t, const Error& cause, std::uint64_t now_ms);
     [[nodiscard]] Result<void> check_not_behind(const Takeover& t, const Error& cause) const;
-    /// Whether changes can be stored (again).
+    /// Tries to store; true if changes can be stored (again).
     bool try_store(std::uint64_t now_ms);
     void become_writable(std::uint64_t now_ms);
 
     // manager_activate.cpp
     Result<void> commit(const Change& change);
-    Result<void> reload();  ///< after a save whose outcome is unknown
-    Result<void> sure();    ///< that the records are the store's: before anything is decided from them
+    Result<void> reload();  ///< reads the store again after a save whose outcome is unknown
+    Result<void> sure();    ///< makes sure that records_ equals the store, before any decision is based on it
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
     [[nodiscard]] std::vector<std::uint32_t>
-    missing_slots();                   ///< of the map, without a drive found at the start
+    missing_slots();                   ///< slots of the map whose drive was not found at the start
     Result<void> grant(Drive& drive);  ///< MAP SET
     template <class Command>
     Result<void> command(Drive& drive, Command send_it);
     Result<void> put_record(Drive& drive, const nvme::VolumeRecord& record);
     Result<void> set_map(Drive& drive);
     Result<void> remove_volume(Drive& drive, nvme::VolumeId volume);
-    Result<void> catch_up(Drive& drive);  ///< all that is in force without it
+    Result<void> catch_up(Drive& drive);  ///< sends all changes in force that it missed
     void observe_time(std::uint64_t now_ms);
     [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
     void note_superseded(const Error& e);
     [[nodiscard]] bool grants_due(
-        std::uint64_t now_ms) const;  ///< a third of T_grant has gone (ARRAY.md, rule 3)
+        std::uint64_t now_ms) const;  ///< a third of T_grant has passed (ARRAY.md, rule 3)
     Result<void> finish_delete(nvme::VolumeId volume);
-    bool undo_creation(nvme::VolumeId volume, Errc refusal);  ///< of a volume that a drive will never take
+    bool undo_creation(nvme::VolumeId volume, Errc refusal);  ///< of a volume that a drive will never accept
     Result<void> send(Drive& drive, const nvme::VolumeRecord& record);
     Result<void> change_volume(nvme::VolumeRecord record);  ///< raises the revision, stores, activates
     Result<void> close_epoch(nvme::VolumeId volume, std::uint64_t byte_length);
@@ -211,7 +214,7 @@ class Manager {
     [[nodiscard]] bool held_by_other(const nvme::VolumeRecord& record, nvme::ClientId client,
                                      std::uint64_t now_ms) const;
     [[nodiscard]] std::uint32_t slots_in_use() const;
-    /// Whether clients may hear of it: it was in force once, and is not being deleted.
+    /// Whether clients may see it: it has been in force, and is not being deleted.
     [[nodiscard]] bool listed(const nvme::VolumeRecord& record) const;
 
     RecordStore& store_;
@@ -219,19 +222,19 @@ class Manager {
     Records records_;
     std::map<nvme::VolumeId, Live> live_;
     std::vector<Drive> drives_;
-    bool map_in_force_ = false;     ///< at the last word of every drive
-    nvme::MapVersion told_ = 0;     ///< the newest that was in force once: clients may have it
+    bool map_in_force_ = false;     ///< every drive confirmed the map when last asked
+    nvme::MapVersion told_ = 0;     ///< the newest version that has been in force: clients may have it
     std::uint64_t granted_ms_ = 0;  ///< when the SSDs last got their grants
-    std::uint64_t now_ms_ = 0;      ///< the newest that anybody said
-    GrantBound before_start_;       ///< of SSDs that are missing: from the daemon before
-    bool unsure_ = false;           ///< a save failed and the store was not read since
-    std::string read_only_;         ///< not empty: the term could not be stored since the start; why
+    std::uint64_t now_ms_ = 0;      ///< the newest time passed by a caller
+    GrantBound before_start_;       ///< of missing SSDs: their grants from the previous daemon
+    bool unsure_ = false;           ///< a save failed, and the store was not read again since
+    std::string read_only_;         ///< not empty: why the term has not been stored since the start
     Errc read_only_code_ = Errc::kNoSpace;
     std::string save_trouble_;        ///< why the last save failed; empty: it did not
-    bool raise_due_ = false;          ///< an SSD was connected anew since the term was raised
-    std::uint64_t written_term_ = 0;  ///< the newest under which a volume was changed
-    std::uint64_t raised_ms_ = 0;     ///< when it last was for that
-    std::string superseded_;          ///< not empty: another daemon took over, nothing may be changed
+    bool raise_due_ = false;          ///< an SSD has reconnected since the term was raised
+    std::uint64_t written_term_ = 0;  ///< the newest term under which a volume was changed
+    std::uint64_t raised_ms_ = 0;     ///< when raise_term() last raised it
+    std::string superseded_;          ///< not empty: another daemon took over, so nothing may be changed
     StartReport report_;
 };
 

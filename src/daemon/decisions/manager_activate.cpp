@@ -7,8 +7,8 @@
 namespace gnstor::daemon {
 namespace {
 
-/// What a drive's clock and this one may differ by while a grant lasts, and what a drive's reading of its
-/// wall clock may be late: crystals and a clock that is slewed differ by less than 0.1 %.
+/// Bounds on how far a drive's clock and this one drift apart during a grant, and on how late a drive's clock
+/// reading may be: crystals, and a clock being slewed, differ by less than 0.1 %.
 constexpr std::uint64_t kDriftPercent = 1;
 constexpr std::uint64_t kClockGrainMs = 10;
 
@@ -17,7 +17,7 @@ constexpr std::uint64_t kClockGrainMs = 10;
 Result<void> Manager::commit(const Change& change) {
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
     if (!read_only_.empty()) return error(read_only_code_, "{}", read_only_);
-    if (unsure_) {  // what this change was made from may not be the truth
+    if (unsure_) {  // records_, from which this change was made, may be out of date
         GN_TRY(reload());
         return error(Errc::kBusy, "the record store failed and is read again; ask again");
     }
@@ -30,7 +30,7 @@ Result<void> Manager::commit(const Change& change) {
     save_trouble_ =
         fmt::format("no change can be stored: {}; it is tried again every second", saved.error().message);
     unsure_ = true;
-    (void)reload().ok();  // or before the next request
+    (void)reload().ok();  // if this fails, sure() retries it before the next request
     return saved;
 }
 
@@ -40,8 +40,8 @@ Result<void> Manager::sure() {
 }
 
 Result<void> Manager::reload() {
-    // A save that failed may have been kept: what the store holds now is the truth, and nothing is
-    // acknowledged before it is known.
+    // A failed save may have been stored all the same: the store's content is the truth, and nothing is
+    // acknowledged before it is read.
     Result<Records> loaded = store_.load();
     if (!loaded.ok()) return std::move(loaded).error();
     for (const auto& [id, record] : loaded->volumes) {
@@ -74,8 +74,8 @@ Error Manager::pending_error(const std::string& what, const Error& cause) const 
     return error(code, "{} is recorded but not in force: {}; ask again later", what, cause.message);
 }
 
-/// Sends to a drive that is admitted; once more where its connection ended under the command. Commands are
-/// idempotent: after a lost answer the second one finds the work of the first done.
+/// Sends to a drive that is admitted; retries once if the connection broke during the command. Commands are
+/// idempotent: if only the answer was lost, the second finds the work done.
 template <class Command>
 Result<void> Manager::command(Drive& drive, Command send_it) {
     GN_TRY(admit(drive));
@@ -98,7 +98,7 @@ Result<void> Manager::put_record(Drive& drive, const nvme::VolumeRecord& record)
     Result<void> sent = drive.port->volume_chmod(records_.term, record);
     const bool deleting = (record.flags & nvme::kVolumeDeleting) != 0;
     if (!sent.ok() && sent.error().code == Errc::kNotFound && deleting) {
-        sent = {};  // purged here before, or never there: nothing to mark
+        sent = {};  // purged on this drive already, or never there: nothing to mark
     } else if (!sent.ok() && sent.error().code == Errc::kNotFound) {
         sent = drive.port->volume_add(records_.term, record);
         if (!sent.ok() && sent.error().code == Errc::kExists)
@@ -133,11 +133,11 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
     if (!records_.volumes.contains(volume)) return error(Errc::kNotFound, "VID {} is gone", volume);
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
     live_[volume].in_force = false;
-    // What is created or deleted waits for every drive: a VID may not be given out again before.
+    // Creations and deletions need every drive: a VID may not be reused before.
     const bool lives = !records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0;
-    // Every drive is tried, also after one failed: the fewer lag, the better.
+    // Sends to every drive even after one failed, so that as few as possible lag.
     Result<void> first;
-    bool without = lives;  // those that did not take it have no grant left (ARRAY.md, rule 2)
+    bool without = lives;  // drives that did not take it have no grant left (ARRAY.md, rule 2)
     std::vector<Drive*> behind;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         if (records_.map.slots[s].state == placement::SlotState::kEmpty) continue;
@@ -151,7 +151,8 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
     if (!superseded_.empty() || (!first.ok() && !without)) return first;
     for (Drive* drive : behind) drive->behind.insert(volume);
     if (records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0) {
-        // Stored before anybody is told: no restart may take it for one that can still be undone.
+        // Stored before any client learns of it: after a restart it must not look like a creation that can
+        // still be undone.
         Change created;
         created.end_creations.push_back(volume);
         GN_TRY(commit(created));
@@ -163,7 +164,7 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
 Result<void> Manager::activate_map() {
     map_in_force_ = false;
     Result<void> first;
-    bool without = true;  // those that did not take it have no grant left (ARRAY.md, rule 2)
+    bool without = true;  // drives that did not take it have no grant left (ARRAY.md, rule 2)
     for (Drive& drive : drives_) {
         if (drive.slot == kNoSlot) continue;
         Result<void> granted = grant(drive);
@@ -207,7 +208,7 @@ Result<void> Manager::set_map(Drive& drive) {
     if (set.grant_ms != 0) {
         GN_ASSIGN(nonce, drive.port->grant_ask(records_.term));
     }
-    drive.grant.open = true;  // from here on it may have one, whatever becomes of the answer
+    drive.grant.open = true;  // from here on the drive may hold a grant, even if the answer is lost
     GN_TRY(drive.port->map_set(records_.term, set, nonce));
     if (drive.port->keeps_terms()) drive.taken = records_.term;
     return {};
@@ -220,7 +221,7 @@ Result<void> Manager::catch_up(Drive& drive) {
         if (record != records_.volumes.end()) {
             Result<void> sent = send(drive, record->second);
             // Stale Epoch: the drive has deleted this volume, or has a newer record of it. Either way it
-            // refuses this one, and its grant for the other volumes need not wait.
+            // refuses this record, and its grant for the other volumes need not wait.
             const bool stale = !sent.ok() && sent.error().code == Errc::kUnsupported;
             if (!sent.ok() && !stale) return sent;
         }
@@ -230,7 +231,7 @@ Result<void> Manager::catch_up(Drive& drive) {
 }
 
 Result<void> Manager::change_volume(nvme::VolumeRecord record) {
-    // A creation is in force before anything follows it, but its deletion: undo_creation() relies on that.
+    // A creation must be in force before any change but its deletion follows: undo_creation() relies on that.
     if (records_.creating.contains(record.geometry.volume) && (record.flags & nvme::kVolumeDeleting) == 0) {
         Result<void> made = activate(record.geometry.volume);
         if (!made.ok()) {
@@ -263,12 +264,13 @@ Result<void> Manager::close_epoch(nvme::VolumeId volume, std::uint64_t byte_leng
 }
 
 Result<void> Manager::finish_delete(nvme::VolumeId volume) {
-    // The mark is on every drive before the first one purges: see the invariant in manager.hpp.
+    // The mark must be on every drive before the first one purges: see the invariant in manager.hpp.
     if (!live_[volume].in_force) GN_TRY(activate(volume));
     Result<void> first;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         Drive* drive = drive_in(s);
-        if (drive == nullptr) continue;  // an empty slot: activate() of a deletion waits for every drive
+        // The slot is empty: activate() of a deletion succeeds only with every drive.
+        if (drive == nullptr) continue;
         Result<void> purged = remove_volume(*drive, volume);
         if (!purged.ok() && purged.error().code == Errc::kNotFound) purged = {};
         if (!purged.ok()) note_superseded(purged.error());
@@ -288,8 +290,8 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
 
 bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
     if (!records_.volumes.contains(volume)) return false;
-    // Nobody was ever told of it, and a drive refuses to add it: it may go. What was in force goes by its
-    // owner's word alone.
+    // No client knows of it, and a drive refuses to add it, so it may be removed. Once in force, a volume is
+    // deleted only at its owner's request.
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
     if (!records_.creating.contains(volume) || (record.flags & nvme::kVolumeDeleting) != 0) return false;
     if (refusal != Errc::kNoSpace && refusal != Errc::kUnsupported) return false;
@@ -301,7 +303,7 @@ bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
     change.put_volumes.push_back(dead);
     if (!commit(change).ok()) return false;
     live_[volume].in_force = false;
-    (void)finish_delete(volume).ok();  // or by tick()
+    (void)finish_delete(volume).ok();  // if this fails, tick() retries it
     return true;
 }
 
@@ -318,7 +320,7 @@ TickReport Manager::tick(std::uint64_t now_ms) {
     const bool raises = stores && raise_is_due();
     if (settles || raises || grants_due(now_ms)) {
         bool in_force = activate_map().ok();
-        // Not before every drive was asked: one that has seen another daemon's term says so.
+        // Only after every drive was asked: one that has seen another daemon's term refuses.
         if (raises && superseded_.empty()) {
             raise_term();
             in_force = activate_map().ok();

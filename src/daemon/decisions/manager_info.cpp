@@ -1,4 +1,4 @@
-// manager_info.cpp: what people and monitoring see of the Manager (inspector.hpp).
+// manager_info.cpp: the Manager's state for people and monitoring (inspector.hpp).
 #include "daemon/decisions/manager.hpp"
 
 #include "nvmf/protocol/nqn.hpp"

@@ -1,12 +1,13 @@
-// manager_older_ssd.cpp: SSDs whose store is an older copy of itself, and records that are one.
+// manager_older_ssd.cpp: detects SSDs whose store is an older copy of itself, and records that are an older
+// copy.
 //
-// An SSD stores the term of a MAP SET before it answers; gnstord records that term of the SSD after the
-// answer, with the first change of a volume under this term and so before anything is written under it: what
-// is recorded is never more than the SSD has stored, and reading records nothing. The term grows at every
-// start of gnstord, and while it runs soon after an SSD was connected anew. An SSD that has seen less than is
-// recorded of it lacks what was written since: it is sent nothing, gets no grant and so answers no reads,
-// until a store that is as new as the records is back. A copy that was taken under the term that was recorded
-// last is not told from the SSD itself.
+// An SSD stores the term of a MAP SET before it answers. After the answer, gnstord records that term for the
+// SSD, with the first change of a volume under this term and so before anything is written under it. So the
+// recorded term is never above what the SSD has stored, and reading records nothing. The term grows at every
+// start of gnstord, and soon after an SSD reconnects. An SSD that has seen a lower term than is recorded for
+// it lacks what was written since: it is sent nothing, gets no grant and so answers no reads, until a store
+// as new as the records is back. A copy that was taken under the last recorded term cannot be told from the
+// SSD itself.
 #include "daemon/decisions/manager_takeover.hpp"
 
 #include <gnstor/nvme/fencing.hpp>
@@ -17,8 +18,8 @@
 namespace gnstor::daemon {
 namespace {
 
-/// Of a term that is raised for SSDs that were connected anew: a link that comes and goes may not use up the
-/// terms that an absent SSD can follow (nvme/fencing.hpp).
+/// Interval between raises of the term for reconnected SSDs: a flapping link must not use up the terms that
+/// an absent SSD can follow (nvme/fencing.hpp).
 constexpr std::uint64_t kRaiseAgainMs = 60'000;
 
 }  // namespace
@@ -59,8 +60,8 @@ Error Manager::missing_error(std::uint32_t slot) const {
     return error(Errc::kIo, "the SSD of slot {} is missing; bring it back and start the array again", slot);
 }
 
-/// Of an SSD of the map that holds a volume's earlier life: a VID is given out again only after every SSD has
-/// purged it.
+/// Finds SSDs of the map that hold an earlier life of a volume: a VID is reused only after every SSD has
+/// purged it, so their store is older.
 void Manager::find_older(const Takeover& t) {
     std::map<nvme::VolumeId, nvme::Epoch> births;
     const auto born = [&](const nvme::VolumeRecord& record) {
@@ -84,8 +85,8 @@ void Manager::find_older(const Takeover& t) {
     }
 }
 
-/// A volume in force was on every SSD: where the records are older than the SSDs and an SSD lacks it, it was
-/// deleted, and what still has it is marked so.
+/// Removes deleted volumes from records that are older than the SSDs. A volume in force was on every SSD, so
+/// one that no SSD has was deleted; where an SSD still has a deleted volume, it is marked as deleting.
 void Manager::drop_deleted(Takeover& t) {
     if (t.store_empty || t.newest_term <= records_.term) return;
     std::vector<nvme::VolumeId> gone;
@@ -107,7 +108,7 @@ void Manager::drop_deleted(Takeover& t) {
                         records_.term, t.newest_term, records_.volumes.at(id).name));
 }
 
-/// Takes a volume that every SSD has purged out of records that are an older copy.
+/// Removes a volume that every SSD has purged from records that are an older copy.
 void Manager::forget_deleted(Takeover& t, nvme::VolumeId id, std::string why) {
     report_.warnings.push_back(std::move(why));
     const nvme::Epoch epoch = records_.volumes.at(id).epoch;
@@ -118,9 +119,9 @@ void Manager::forget_deleted(Takeover& t, nvme::VolumeId id, std::string why) {
     records_.volumes.erase(id);
 }
 
-/// A name is given to another volume only after every SSD has purged the one before it. So records that hold
-/// a volume that no SSD has, under the name of one that an SSD has, are an older copy, also where their term
-/// does not show it.
+/// A name is reused only after every SSD has purged the previous volume of that name. So if the records hold
+/// a volume that no SSD has, under the name of one that an SSD has, the records are an older copy, even if
+/// their term does not show it.
 Result<void> Manager::drop_renamed(Takeover& t) {
     const auto held_by_any = [&](nvme::VolumeId id) {
         for (std::size_t d = 0; d < drives_.size(); ++d)
@@ -152,7 +153,7 @@ Result<void> Manager::drop_renamed(Takeover& t) {
     return {};
 }
 
-/// Without a volume there is nothing that an older copy could lack.
+/// If there is no volume, an older copy lacks nothing.
 void Manager::forgive_older() {
     for (Drive& drive : drives_) {
         if (drive.older.empty()) continue;
@@ -162,21 +163,21 @@ void Manager::forgive_older() {
     }
 }
 
-/// Before anything is sent to an SSD that may be another one than before: it was silent at the start, or its
-/// port has a new connection. What is sent would raise its term, which tells an older copy.
+/// Checks an SSD's store before anything is sent to it, if the SSD was silent at the start or its port has
+/// reconnected. Later commands raise its term, by which an older copy is recognized.
 Result<void> Manager::admit(Drive& drive) {
     if (drive.older.empty() && (!drive.admitted || drive.port->is_new())) {
         GN_ASSIGN(const SsdVolumes listed, drive.port->volume_list(records_.term));
         raise_due_ = raise_due_ || drive.admitted;
         drive.admitted = true;
-        drive.taken = 0;  // it may have been started anew since, and have forgotten what it did not keep
+        drive.taken = 0;  // it may have restarted, and lost the terms that it does not store
         check_age(drive, listed.term);
     }
     if (!drive.older.empty()) return error(Errc::kIo, "{}", drive.older);
     return {};
 }
 
-/// Whether a client may have written under this term: until then an older copy lacks nothing of it.
+/// Whether a client may have written under this term: before that, an older copy lacks nothing of it.
 bool Manager::may_be_written() const {
     return written_term_ == records_.term ||
            std::any_of(records_.volumes.begin(), records_.volumes.end(),
@@ -192,8 +193,8 @@ void Manager::put_taken(Change& change) const {
     }
 }
 
-/// Records the terms that SSDs have stored, and that the map was in force once, which a later gnstord need
-/// not ask again. Where that cannot be stored now, it is tried after the next grants.
+/// Records the terms that SSDs have stored, and that the map has been in force, so that a later gnstord need
+/// not ask for it again. If this cannot be stored now, it is retried after the next grants.
 void Manager::note_taken() {
     if (!read_only_.empty() || unsure_) return;
     Change change;
@@ -203,19 +204,20 @@ void Manager::note_taken() {
     if (change.told || !change.ssd_terms.empty()) (void)commit(change).ok();
 }
 
-/// At most once a minute, and not beyond the last term that a rebuild of the records can follow.
+/// At most once a minute, and not beyond the last term from which records can be rebuilt.
 bool Manager::raise_is_due() const {
     return raise_due_ && now_ms_ - raised_ms_ >= kRaiseAgainMs && records_.term < nvme::kTermOfDriveMost;
 }
 
-/// A copy of the SSD may have been taken while it was away: from here on that copy is older than the SSD.
+/// A copy of the SSD may have been taken while it was away; raising the term makes that copy older than the
+/// SSD.
 void Manager::raise_term() {
     Change change;
     change.term = records_.term + 1;
     if (!commit(change).ok()) return;
     raise_due_ = false;
     raised_ms_ = now_ms_;
-    map_in_force_ = false;  // granted anew, under the new term
+    map_in_force_ = false;  // must be granted again, under the new term
 }
 
 }  // namespace gnstor::daemon

@@ -1,18 +1,18 @@
-// manager_read_only.cpp: an array whose records can be read and not written: a full disk, a read-only file
+// manager_read_only.cpp: an array whose records can be read but not written: a full disk, a read-only file
 // system. ARRAY.md, rules 1, 2, 3.
 //
-// A daemon that starts raises the term in its store. One that cannot store goes on under the term that is
-// stored, which was the last daemon's. That is safe because
-//   * the store is locked by one process at a time: the daemon of that term has ended, and while this one
-//   lives there is no other. What is still on its way of the old one was stored before it was sent: equal
-//   revision and equal version, equal bytes, and older ones are refused by the SSDs;
-//   * nothing new is given out under it: no epoch, revision, map version, VID or client id. The map of the
-//   store is sent as it is, which renews grants; a record of the store is sent to an SSD that lacks it, as
-//   the old daemon would have. No SSD is taken out, so nobody relies on the end of a grant;
-//   * a term that was stored and never sent is as good: nobody else ever had it.
-// An SSD that has seen a newer term, or holds a newer record, shows that the store is an old one: then
-// nothing is served, because an older map or permission would be. Reading goes on, and so does writing under
-// leases that are open: neither needs a record.
+// A daemon that starts raises the term in its store. One that cannot store continues under the stored term,
+// which its predecessor used. That is safe because
+//   * one process at a time locks the store: the predecessor has ended, and no other daemon runs while this
+//     one does. Commands of the predecessor that are still in flight were stored before they were sent:
+//     records of equal revision and maps of equal version have equal bytes, and SSDs refuse older ones;
+//   * it issues nothing new: no epoch, revision, map version, VID or client id. It sends the stored map
+//     unchanged, which renews grants, and sends a stored record to an SSD that lacks it, as the predecessor
+//     would have. No SSD is taken out, so nothing relies on the end of a grant;
+//   * a term that was stored but never sent is safe as well: no other daemon ever had it.
+// If an SSD has seen a newer term, or holds a newer record, the store is an old one: then nothing is served,
+// because its map and permissions may be outdated. Reading continues, and so does writing under open leases:
+// neither needs a record.
 #include "daemon/decisions/manager_takeover.hpp"
 
 namespace gnstor::daemon {
@@ -56,7 +56,7 @@ Result<void> Manager::start_read_only(Takeover& t, const Error& cause, std::uint
         cause.message);
     read_only_code_ = cause.code;
     save_trouble_.clear();
-    // Other slots may have been planned than those of the map that is stored.
+    // plan_map() may have assigned other slots than the stored map has.
     (void)take_slots();
     reconcile(t, now_ms);
     granted_ms_ = now_ms;
@@ -65,7 +65,7 @@ Result<void> Manager::start_read_only(Takeover& t, const Error& cause, std::uint
 
 bool Manager::try_store(std::uint64_t now_ms) {
     if (read_only_.empty() && save_trouble_.empty()) return true;
-    Change change;  // of a daemon that has stored its term: nothing new, but written
+    Change change;  // once the term is stored, this only tests that a save works
     change.term = records_.term + (read_only_.empty() ? 0 : 1);
     const Result<void> saved = store_.save(change);
     if (!saved.ok()) {
@@ -79,8 +79,8 @@ bool Manager::try_store(std::uint64_t now_ms) {
     return true;
 }
 
-/// What a start does once its term is stored. The SSDs held nothing newer when this daemon started; where
-/// they do now, another one has been at work.
+/// Does what a start does once its term is stored. The SSDs held nothing newer when this daemon started; if
+/// they do now, another daemon has changed them.
 void Manager::become_writable(std::uint64_t now_ms) {
     read_only_.clear();
     Takeover t;

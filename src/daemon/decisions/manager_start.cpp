@@ -1,8 +1,8 @@
-// manager_start.cpp: taking an array over: records of the store against records of the drives. ARRAY.md,
+// manager_start.cpp: takes over an array: compares the store's records with those of the drives. ARRAY.md,
 // rules 1, 2, 10, 15.
 //
-// A drive that lags is brought up; a record that a drive has newer than the store (a lost or an old store) is
-// adopted; whatever cannot be told apart safely is refused with what to bring back, never guessed.
+// A drive that lags is brought up to date; a record that is newer on a drive than in the store (a lost or an
+// old store) is adopted; a case that cannot be decided safely is refused, with the advice what to bring back.
 #include "daemon/decisions/failure_domains.hpp"
 #include "daemon/decisions/manager_takeover.hpp"
 
@@ -16,15 +16,15 @@
 namespace gnstor::daemon {
 namespace {
 
-/// A rebuild leaves this much room above every epoch it can see, for volumes that were deleted with a higher
-/// one.
+/// A rebuild leaves this much room above every epoch it sees, because deleted volumes may have reached higher
+/// ones.
 constexpr nvme::Epoch kEpochLeap = 1024;
 
 bool same_bytes(const nvme::VolumeRecord& a, const nvme::VolumeRecord& b) {
     return std::memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-/// Whether two records can be of one life of one volume.
+/// Whether two records can belong to the same life of one volume.
 bool same_life(const nvme::VolumeRecord& a, const nvme::VolumeRecord& b) {
     return std::memcmp(&a.geometry, &b.geometry, sizeof(a.geometry)) == 0 && a.birth_epoch == b.birth_epoch &&
            std::memcmp(a.name, b.name, sizeof(a.name)) == 0 && a.owner == b.owner;
@@ -68,7 +68,8 @@ Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_m
     return {};
 }
 
-/// Above all that any drive has seen, and not so far that it would be refused (nvme/fencing.hpp).
+/// A term above all that any drive has seen, but not so far above that a drive would refuse it
+/// (nvme/fencing.hpp).
 Result<std::uint64_t> Manager::next_term(const Takeover& t) {
     for (std::size_t d = 0; d < drives_.size(); ++d) {
         const bool lone =
@@ -138,8 +139,8 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
     return report_.rebuilt ? check_none_is_new(t) : Result<void>();
 }
 
-/// Without records nobody knows whose slot a drive fills that no daemon has ever spoken to: it would be taken
-/// for the one whose place it has, and its emptiness for contents.
+/// Refuses a rebuild with a drive that no daemon has ever contacted: without records its slot is unknown, and
+/// it would pass for the drive whose place it has, with its emptiness passing for contents.
 Result<void> Manager::check_none_is_new(const Takeover& t) const {
     const bool volumes =
         std::any_of(t.seen.begin(), t.seen.end(), [](const auto& seen) { return !seen.empty(); });
@@ -160,7 +161,7 @@ Result<void> Manager::merge_records(Takeover& t) {
             const nvme::VolumeId id = record.geometry.volume;
             const auto retired = records_.retired.find(id);
             if (retired != records_.retired.end() && record.epoch <= retired->second)
-                continue;  // purged in reconcile()
+                continue;  // its drive purges it in reconcile()
             const auto known = records_.volumes.find(id);
             const bool reborn = known != records_.volumes.end() && record.birth_epoch > known->second.epoch &&
                                 in_map(drives_[d].identity.uuid);  // the records are an older copy
@@ -190,15 +191,16 @@ Result<void> Manager::merge_records(Takeover& t) {
     for (const nvme::VolumeId id : t.touched) {
         const nvme::VolumeRecord& record = records_.volumes.at(id);
         t.change.put_volumes.push_back(record);
-        // Revision 2 follows a creation in force. Revision 1 was in force, unless a drive that answers lacks
-        // it.
+        // A record of revision 2 or higher implies that the creation was in force. Revision 1 was in force
+        // too, unless a drive that answers lacks it.
         bool lacking = false;
         for (std::size_t d = 0; d < drives_.size(); ++d)
             lacking = lacking || (drives_[d].listed && drives_[d].older.empty() && !t.has(d, id));
         (record.revision == 1 && lacking ? t.change.begin_creations : t.change.end_creations).push_back(id);
     }
     report_.adopted = static_cast<std::uint32_t>(t.touched.size());
-    // Deleted volumes may have gone higher: a drive refuses then, and create_volume() goes up.
+    // Deleted volumes may have reached higher epochs: then a drive refuses, and create_volume() raises the
+    // floor.
     if (report_.rebuilt)
         t.change.epoch_floor = t.highest_epoch + std::min(kEpochLeap, ~nvme::Epoch{0} - t.highest_epoch);
     return {};
@@ -213,7 +215,7 @@ void Manager::learn_clients(Takeover& t) {
         if (!records_.clients.contains(record.owner) && learnt[record.owner].empty() &&
             names.insert(record.owner_name).second)
             learnt[record.owner] = record.owner_name;
-        // Readers and writers are known by number alone: the number must not be given to somebody else.
+        // Of readers and writers only the number is known: it must not be given to another client.
         if (record.writer != 0) learnt.try_emplace(record.writer);
         for (std::uint32_t r = 0; r < record.reader_count; ++r) learnt.try_emplace(record.readers[r]);
     }
@@ -258,7 +260,8 @@ Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
     return {};
 }
 
-/// By node; without the map's record as the volumes say that it was, which may be by SSD.
+/// Labels by node. If the map's record is lost, uses the labels that match the volumes' checksum, which may
+/// be by SSD.
 Result<void> Manager::label_domains(placement::ArrayMap& map) const {
     std::vector<std::string> nodes(map.slot_count);
     for (const Drive& drive : drives_) nodes[drive.slot] = drive.identity.nic_address;
@@ -344,7 +347,7 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
         for (const nvme::VolumeRecord& seen : t.seen[d]) {
             const auto known = records_.volumes.find(seen.geometry.volume);
             if (known == records_.volumes.end()) {
-                if (!read_only_.empty()) continue;  // when it can be stored
+                if (!read_only_.empty()) continue;  // removed once the store is writable
                 ++report_.repaired;
                 const Result<void> gone = remove_volume(drive, seen.geometry.volume);
                 if (!gone.ok()) drive.trouble = gone.error().message;
@@ -354,14 +357,14 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
         }
         for (const auto& [id, record] : records_.volumes) {
             if (current.contains(id)) continue;
-            // A deletion under way: purged here already, or finish_delete() marks and purges.
+            // A deletion in progress: purged on this drive already, or finish_delete() marks and purges it.
             if ((record.flags & nvme::kVolumeDeleting) != 0) continue;
             ++report_.repaired;
-            if (drive.slot == kNoSlot) break;  // it turned out to be older meanwhile
+            if (drive.slot == kNoSlot) break;  // admit() found meanwhile that its store is an older copy
             if (send(drive, record).ok())
                 current.insert(id);
             else if (!records_.creating.contains(id))
-                drive.behind.insert(id);  // it may be in force without this drive
+                drive.behind.insert(id);  // the change may be in force without this drive
         }
         t.seen[d].clear();
         for (const nvme::VolumeId id : current) t.seen[d].push_back(records_.volumes.at(id));
@@ -372,9 +375,9 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
 
 void Manager::settle_live(const Takeover& t) {
     for (auto& [id, live] : live_) {
-        // A creation is in force when activate() has seen it on every drive and said so to the store. Any
-        // other change is in force when every drive has it. Of a slot whose drive is not here nobody knows:
-        // activate() settles the change when a grant from before this start has ended (ARRAY.md, rule 2).
+        // A creation is in force once activate() has seen it on every drive and stored that. Any other change
+        // is in force if every drive has it. For a slot whose drive is missing this is unknown: activate()
+        // settles the change when grants from before this start have ended (ARRAY.md, rule 2).
         live.in_force =
             (records_.volumes.at(id).flags & nvme::kVolumeDeleting) == 0 && !records_.creating.contains(id);
         for (std::size_t d = 0; d < drives_.size(); ++d)
@@ -399,7 +402,7 @@ void Manager::finish_start() {
                 fmt::format("the deletion of VID {} waits: {}", id, gone.error().message));
     for (const nvme::VolumeId id : creating)
         if (std::find(deleting.begin(), deleting.end(), id) == deleting.end())
-            (void)activate(id).ok();  // or by tick()
+            (void)activate(id).ok();  // if this fails, tick() retries it
     if (Result<void> map = activate_map(); !map.ok())
         report_.warnings.push_back(fmt::format("the map is not in force: {}", map.error().message));
 }

@@ -1,5 +1,5 @@
-// manager_takeover.hpp: what Manager::start() gathers before it decides. Of manager_start.cpp and
-// manager_read_only.cpp.
+// manager_takeover.hpp: what Manager::start() gathers before it decides. Used by manager_start.cpp,
+// manager_older_ssd.cpp and manager_read_only.cpp.
 #pragma once
 
 #include "daemon/decisions/manager.hpp"
@@ -11,12 +11,12 @@ namespace gnstor::daemon {
 
 struct Manager::Takeover {
     std::vector<std::vector<nvme::VolumeRecord>> seen;  ///< by index of drives_
-    std::vector<std::uint64_t> terms;  ///< by the same; 0: a drive that no daemon has spoken to
+    std::vector<std::uint64_t> terms;  ///< by index of drives_; 0: no daemon has ever contacted the drive
     std::uint64_t newest_term = 0;
     nvme::Epoch highest_epoch = 0;
     bool store_empty = false;
-    std::set<nvme::VolumeId> touched;  ///< taken over from drives
-    Change change;                     ///< what will be stored before anything is sent
+    std::set<nvme::VolumeId> touched;  ///< records adopted from drives
+    Change change;                     ///< stored before anything is sent
 
     [[nodiscard]] bool has(std::size_t drive, nvme::VolumeId id) const {
         return std::any_of(seen[drive].begin(), seen[drive].end(),

@@ -1,4 +1,4 @@
-// manager_volumes.cpp: what clients ask for: create, open, renew, release, share, delete.
+// manager_volumes.cpp: the requests of clients: register, create, open, renew, release, share, delete.
 #include "daemon/decisions/manager.hpp"
 
 #include <gnstor/base/hash.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kBlockBytes = 4096;
 constexpr std::uint64_t kMaxCapacityBytes = 16ull << 40;
-constexpr nvme::Epoch kLastEpoch = 0xFFFFFFF0u;  // room for the closing of the last opening
+constexpr nvme::Epoch kLastEpoch = 0xFFFFFFF0u;  // leaves room to close the last opening
 
 constexpr int kEpochAttempts = 16;  // doublings of the epoch floor
 
@@ -98,11 +98,11 @@ Result<client::ClientIdentity> Manager::register_client(const std::string& name)
 }
 
 Result<client::ArrayView> Manager::array() const {
-    // A drive that does not answer since takes nothing back: it has activated the version, durably, and
-    // serves no older one; a version has the same bytes for ever. That holds over restarts of this daemon,
-    // too, so that who comes while a drive is away reads from the others. A version that was never in force
-    // is not told: a drive may still serve, and acknowledge writes under, the one before it (ARRAY.md, rules
-    // 2, 4, 5).
+    // A version that has been in force may be given out even if a drive no longer answers: the drive has
+    // activated it durably and serves no older one, and a version always has the same bytes. This holds
+    // across restarts of this daemon, so a client that connects while a drive is away reads from the others.
+    // A version that was never in force is not given out: a drive may still serve, and acknowledge writes
+    // under, the previous one (ARRAY.md, rules 2, 4, 5).
     if (told_ != records_.map.version && records_.told != records_.map.version) {
         for (const Drive& drive : drives_)
             if (!drive.trouble.empty())
@@ -147,7 +147,7 @@ Result<void> Manager::check_create(const client::CreateVolume& request) const {
 }
 
 Result<nvme::VolumeId> Manager::free_volume_id() const {
-    // Ids never used come first: the longer a retired one rests, the better.
+    // Prefers ids never used: a retired id should stay unused as long as possible.
     for (std::uint32_t id = 1; id <= 0xFFFF; ++id) {
         const auto v = static_cast<nvme::VolumeId>(id);
         if (!records_.volumes.contains(v) && !records_.retired.contains(v)) return v;
@@ -169,7 +169,7 @@ Result<nvme::VolumeRecord> Manager::create_again(nvme::VolumeRecord there, nvme:
     if (!records_.creating.contains(id) || !same)
         return error(Errc::kExists, "there is a volume '{}' already (of {}); choose another name",
                      request.name, client_name(there.owner));
-    // The same request again, after an activation that failed: go on where it stopped.
+    // The same request again after a failed activation: continue where it stopped.
     if (Result<void> active = activate(id); !active.ok()) {
         undo_creation(id, active.error().code);
         return pending_error(fmt::format("the creation of volume '{}'", request.name), active.error());
@@ -209,7 +209,7 @@ Result<nvme::VolumeRecord> Manager::new_record(nvme::ClientId owner,
     return record;
 }
 
-/// For what could not be in force before gnstord is started anew, and would be in the way if it were
+/// For changes that could not come into force before gnstord restarts, and would block others if they were
 /// recorded.
 Result<void> Manager::check_none_missing(const std::string& refused) {
     const std::vector<std::uint32_t> missing = missing_slots();
@@ -226,9 +226,10 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
     if (Result<nvme::VolumeRecord*> taken = find(request.name); taken.ok()) {
         Result<nvme::VolumeRecord> there = create_again(*taken.value(), client, request);
         if (there.ok() || find(request.name).ok()) return there;
-        // The creation that stopped halfway can never be in force and was undone: begin a new one.
+        // The interrupted creation could never come into force and was undone: begin a new one.
     }
-    // Or a rebuild could not tell a drive that has not heard of any daemon from one that was put in later.
+    // Otherwise a rebuild could not tell a drive that no daemon has contacted from one that was inserted
+    // later.
     for (const Drive& drive : drives_)
         if (drive.slot != kNoSlot && !drive.known)
             return error(
@@ -252,8 +253,8 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
         if (refusal == Errc::kNoSpace || attempt == kEpochAttempts || records_.volumes.contains(id))
             return error(refusal == Errc::kNoSpace ? Errc::kNoSpace : Errc::kBusy,
                          "volume '{}' was not created: {}", request.name, made.error().message);
-        // The VID lived before the records were rebuilt, and reached a higher epoch than any that was left to
-        // be seen.
+        // The VID lived before the records were rebuilt, and reached an epoch above those that the rebuild
+        // saw.
         Change higher;
         const std::uint64_t above =
             std::uint64_t{std::max(records_.epoch_floor, record.birth_epoch)} * 2 + 1024;
@@ -277,8 +278,9 @@ Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const s
                      "volume '{}' belongs to {} and is not shared with {}; its owner can share it", name,
                      client_name(record.owner), client_name(client));
     if (mode == client::OpenMode::kRead) {
-        // Reading waits for no drive that is away: whatever the last change was, each replica that serves
-        // holds all that was acknowledged (ARRAY.md, rules 5 and 9). But what was never in force may vanish.
+        // Reading waits for no absent drive: whatever the last change was, each replica that serves holds all
+        // acknowledged data (ARRAY.md, rules 5 and 9). Only a volume that was never in force is refused,
+        // because it may vanish.
         if (!live_[id].in_force) {
             const Result<void> active = activate(id);
             if (!active.ok() && (records_.creating.contains(id) || !superseded_.empty()))
@@ -297,12 +299,13 @@ Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const s
             name, client_name(record.writer), (live_[id].lease_end_ms - now_ms + 999) / 1000);
     if (record.epoch >= kLastEpoch)
         return error(Errc::kNoSpace, "volume '{}' has used up its epochs; copy it to a new volume", name);
-    // The epoch makes the new opening safe against an older one, also of the same client (ARRAY.md, rule 6).
+    // The higher epoch protects the new opening from an older one, even of the same client (ARRAY.md, rule
+    // 6).
     record.epoch += 1;
     record.writer = client;
     Result<void> changed = change_volume(record);
-    // Once stored it is this client's lease, confirmed or not: nobody else may write before it ends.
-    // (A creation that was undone on the way is not there any more.)
+    // Once stored, the lease belongs to this client, confirmed or not: no other client may write before it
+    // ends. (A creation that was undone meanwhile has no record any more.)
     const auto stored = records_.volumes.find(id);
     if (stored != records_.volumes.end() && stored->second.epoch == record.epoch)
         live_[id].lease_end_ms = now_ms + options_.lease_ms;
@@ -337,7 +340,7 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
     const auto found = records_.volumes.find(volume);
     if (found == records_.volumes.end())
         return error(Errc::kNotFound, "there is no volume with VID {}", volume);
-    const nvme::VolumeRecord record = found->second;  // a copy: the store may be read again
+    const nvme::VolumeRecord record = found->second;  // a copy: records_ may be replaced by reload()
     if (record.writer == client && record.epoch == epoch) {
         if (byte_length != ~0ull && byte_length > record.geometry.capacity_blocks * kBlockBytes)
             return error(Errc::kInvalidArgument,
@@ -348,7 +351,7 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
     if (!may_write(record, client))
         return error(Errc::kPermission, "volume '{}' belongs to {}; {} cannot have had it open for writing",
                      record.name, client_name(record.owner), client_name(client));
-    // The release again, after an answer that was lost or an activation that failed.
+    // A repeated release, after a lost answer or a failed activation.
     const bool again = record.writer == 0 && record.epoch == epoch + 1 &&
                        (byte_length == ~0ull || byte_length == record.byte_length);
     if (again && !live_[volume].in_force) {
@@ -357,7 +360,7 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
             return pending_error(fmt::format("the release of volume '{}'", record.name), active.error());
     }
     if (again) return {};
-    // An epoch that this client has, or may have had, and that is closed: nothing is left to release.
+    // A closed epoch that this client may have had: nothing is left to release.
     if (epoch < record.birth_epoch || epoch >= record.epoch)
         return error(Errc::kState,
                      "epoch {} of volume '{}' is not {}'s to release: it is closed, another client's or was "

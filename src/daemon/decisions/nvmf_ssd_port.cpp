@@ -13,8 +13,8 @@ namespace gnstor::daemon {
 namespace {
 
 constexpr std::size_t kListBatch = 128;
-constexpr std::uint32_t kVolumesMost = 65'535;       // VIDs but 0
-constexpr std::uint32_t kCountersTimeoutMs = 1'000;  // whoever looks on holds the daemon up
+constexpr std::uint32_t kVolumesMost = 65'535;       // all VIDs except 0
+constexpr std::uint32_t kCountersTimeoutMs = 1'000;  // short: a request for metrics holds the daemon's mutex
 
 /// The daemon's host id: fixed, so that all its queues belong to one host.
 nvmf::HostId admin_host_id() {
@@ -33,19 +33,19 @@ nvmf::HostOptions host_options(const SsdIdentity& ssd, std::uint32_t timeout_ms)
     options.host_nqn = std::string(nvmf::kAdminHostNqn);
     options.host_id = admin_host_id();
     options.keep_alive_ms =
-        0;  // a daemon that is suspended keeps its association; its term protects the drives
+        0;  // none: a suspended daemon keeps its association; the term protects the drives
     options.timeout_ms = timeout_ms;
     options.io_queues = 1;
     return options;
 }
 
-/// kState of an association says that it has ended; of a port it would say that the daemon was superseded.
+/// kState of an association means that it has ended; of a port it would mean that the daemon was superseded.
 Error transport_error(Error e) {
     if (e.code == Errc::kState) e.code = Errc::kIo;
     return e;
 }
 
-/// A field of Identify, without the blanks or zeroes behind it.
+/// A field of Identify, without trailing blanks or zeroes.
 template <class Field>
 std::string text_of(const Field& field) {
     std::string text(reinterpret_cast<const char*>(field), sizeof field);
@@ -97,7 +97,8 @@ Result<void> NvmfSsdPort::ensure_connected() {
     if (!connected.ok()) return transport_error(std::move(connected).error());
     host_ = std::move(connected).value();
     is_new_ = true;
-    // Whoever serves it may be another program than before. An SSD that does not say is served all the same.
+    // The program that serves the SSD may have changed. An SSD that does not answer Identify is served all
+    // the same.
     const Result<nvme::IdentifyController> says = host_->identify_controller();
     firmware_ = says.ok() ? text_of(says->fr) : std::string();
     const Result<nvme::IdentifyNamespace> ns = host_->identify_namespace();
@@ -109,7 +110,7 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
                                         std::span<std::byte> data, nvmf::Direction direction,
                                         std::uint32_t cdw10, std::uint32_t cdw11) {
     GN_TRY(ensure_connected());
-    // Whoever serves it may have another store than before: it is listed before its term is raised.
+    // A reconnected SSD may have another store: list it before a command raises its term.
     const bool raises = opcode != nvme::AdminOpcode::kVolumeList && opcode != nvme::kGrantAsk;
     const auto unlisted = [&] {
         return error(Errc::kIo, "SSD {} is connected anew and was not listed yet", identity_.subsystem_nqn);
@@ -124,8 +125,8 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
     command.cdw15 = static_cast<std::uint32_t>(term >> 32);
     auto completion = host_->admin(command, data, direction);
     if (!completion.ok() && !host_->connected()) {
-        // An association that the drive's process took with it when it was killed is known to be gone only
-        // now. Commands may be repeated (Manager::send): it gets this one once more.
+        // If the drive's process was killed, the loss of the association shows only now. Commands may be
+        // repeated (Manager::command), so this one is sent once more.
         GN_TRY(ensure_connected());
         if (raises) return unlisted();
         completion = host_->admin(command, data, direction);
@@ -147,7 +148,8 @@ Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
         if (header.returned > kListBatch)
             return error(Errc::kCorrupt, "{} lists {} volumes in room for {}", identity_.subsystem_nqn,
                          header.returned, kListBatch);
-        // What an SSD says may be wrong: more than there are VIDs would never end.
+        // An SSD's answer may be wrong: without this check, a total above the number of VIDs could keep the
+        // loop going.
         if (header.total > kVolumesMost || (header.returned != 0 && first + header.returned > header.total))
             return error(Errc::kCorrupt, "{} lists {} volumes from the {}th on, of {}; an SSD has at most {}",
                          identity_.subsystem_nqn, header.returned, first, header.total, kVolumesMost);
@@ -194,7 +196,7 @@ Result<void> NvmfSsdPort::map_set(std::uint64_t term, const nvme::MapSet& map, s
     return {};
 }
 
-/// No connection is made for it: that may take long, and the next grant makes one.
+/// Does not connect, because that may take long; the next grant does.
 Result<nvme::SsdCountersLog> NvmfSsdPort::counters() {
     if ((options_.reachable && !options_.reachable()) || host_ == nullptr || !host_->connected())
         return error(Errc::kIo, "there is no connection to {} now", identity_.subsystem_nqn);

@@ -1,6 +1,6 @@
-// nvmf_ssd_port.hpp: the daemon's way to a drive: an NVMe-oF host like any other, on the drive's admin queue,
-// as the array's admin host. One call at a time (SsdPort's rule); every call is bounded by the host's
-// deadline. Reconnects when the association is gone, as long as its node is said to be there.
+// nvmf_ssd_port.hpp: the daemon's connection to a drive: an NVMe-oF host on the drive's admin queue, as the
+// array's admin host. One call at a time (SsdPort's rule); the host's deadline bounds every call. Reconnects
+// when the association is lost, unless the drive's node is known to be down.
 #pragma once
 
 #include <gnstor/nvme/counters_log.hpp>
@@ -16,9 +16,8 @@
 namespace gnstor::daemon {
 
 struct NvmfSsdPortOptions {
-    std::uint32_t timeout_ms = 10'000;  ///< of connecting, and of each command
-    /// Whether its node answers, as far as somebody knows who asks it all the time: commands to one that does
-    /// not are not tried. Empty: always tried.
+    std::uint32_t timeout_ms = 10'000;  ///< for connecting, and for each command
+    /// Result of the node's health check; false: commands fail at once. Empty: always tried.
     std::function<bool()> reachable;
 };
 
@@ -28,11 +27,11 @@ class NvmfSsdPort final : public SsdPort {
     static Result<std::unique_ptr<NvmfSsdPort>> connect(rdma::SoftNic& nic, std::uint32_t slot,
                                                         const SsdIdentity& identity,
                                                         NvmfSsdPortOptions options = {});
-    /// Connects when it is needed first: to an SSD that is known from earlier and may be away.
+    /// Connects when first needed: for an SSD that is known from an earlier start and may be away.
     static std::unique_ptr<NvmfSsdPort> later(rdma::SoftNic& nic, std::uint32_t slot,
                                               const SsdIdentity& identity, NvmfSsdPortOptions options);
-    /// What an SSD says of itself (Identify): UUID, serial number, capacity. Address, service and NQN of
-    /// `where` say which.
+    /// Asks an SSD for its UUID, serial number and capacity (Identify). `where`: its address, service and
+    /// NQN.
     static Result<SsdIdentity> identify(rdma::SoftNic& nic, SsdIdentity where, std::uint32_t timeout_ms);
 
     [[nodiscard]] std::uint32_t slot() const override { return slot_; }
@@ -45,17 +44,17 @@ class NvmfSsdPort final : public SsdPort {
     Result<void> volume_remove(std::uint64_t term, nvme::VolumeId volume) override;
     Result<std::uint32_t> grant_ask(std::uint64_t term) override;
     Result<void> map_set(std::uint64_t term, const nvme::MapSet& map, std::uint32_t nonce) override;
-    /// What the SSD and the target in front of it count.
+    /// Counters of the SSD and of the target in front of it.
     Result<nvme::SsdCountersLog> counters();
-    /// Version of the program that serves it (FR), asked when it was connected; empty: there is no
-    /// connection now.
+    /// Version of the program that serves it (FR), read when it connected; empty: not connected now.
     [[nodiscard]] std::string firmware() const;
 
   private:
     NvmfSsdPort(rdma::SoftNic& nic, std::uint32_t slot, SsdIdentity identity, NvmfSsdPortOptions options)
         : nic_(nic), slot_(slot), identity_(std::move(identity)), options_(std::move(options)) {}
     Result<void> ensure_connected();
-    /// One vendor command: its DW0. A refusal becomes ssd_error, so that the decisions see which it was.
+    /// Sends one vendor command; returns DW0. A refusal becomes ssd_error(), so that the caller can tell
+    /// which it was.
     Result<std::uint32_t> send(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
                                std::span<std::byte> data, nvmf::Direction direction, std::uint32_t cdw10,
                                std::uint32_t cdw11);
@@ -65,16 +64,16 @@ class NvmfSsdPort final : public SsdPort {
     const SsdIdentity identity_;
     const NvmfSsdPortOptions options_;
     std::unique_ptr<nvmf::HostController> host_;
-    std::string firmware_;      ///< of that connection
-    bool keeps_terms_ = false;  ///< as Identify said on that connection
-    bool is_new_ = true;        ///< that connection is, or there was none yet
+    std::string firmware_;      ///< as read on the present connection
+    bool keeps_terms_ = false;  ///< as Identify said on the present connection
+    bool is_new_ = true;        ///< connected since the last complete volume_list(), or never
 };
 
-/// For SsdInfo::counters: of the port that has this SSD, as it says now; empty where it does not answer.
-/// Under the rule of one call at a time.
+/// For SsdInfo::counters: asks the port with this SSD's UUID; empty if it does not answer. SsdPort's rule of
+/// one call at a time applies.
 [[nodiscard]] SsdCounters counters_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports,
                                       const SsdInfo& ssd);
-/// For SsdInfo::firmware, by the same rule.
+/// For SsdInfo::firmware; the same rule applies.
 [[nodiscard]] std::string firmware_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports,
                                       const SsdInfo& ssd);
 

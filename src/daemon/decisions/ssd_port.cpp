@@ -41,7 +41,7 @@ Error ssd_error(nvme::Status status, std::string_view command, std::string_view 
     }
     const char* advice = "";
     if (status == nvme::Status::kInvalidField || status == nvme::Status::kInvalidOpcode) {
-        // Fields that mean something since are reserved to an older firmware.
+        // Older firmware treats fields that have a meaning now as reserved.
         advice = "; is the program that serves it older than gnstord?";
     } else if (status == nvme::Status::kCommandSequenceError) {
         advice =

@@ -1,9 +1,9 @@
 // ssd_port.hpp: how the daemon's decisions reach one drive: the vendor admin commands of nvme/vendor.hpp.
 //
-// Called by whoever drives the Manager, one call at a time; every call ends within a bounded time. Failures
-// by their code:
+// The Manager's caller calls it, one call at a time; every call ends within a bounded time. Failures by their
+// code:
 //   kState      the drive has seen a newer term (kStaleTerm): this daemon was superseded
-//   kExists     VOLUME ADD of a VID that is there
+//   kExists     VOLUME ADD of a VID that exists
 //   kNotFound   no such volume on this drive
 //   kNoSpace    the drive's tables are full: it will refuse again
 //   kUnsupported  VOLUME ADD below an epoch of the VID's earlier life (kStaleEpoch)
@@ -24,7 +24,7 @@
 namespace gnstor::daemon {
 
 struct SsdIdentity {
-    std::array<std::uint8_t, 16> uuid{};  ///< of the store's incarnation (ARRAY.md, rule 10)
+    std::array<std::uint8_t, 16> uuid{};  ///< identifies the store's incarnation (ARRAY.md, rule 10)
     std::string nic_address;
     std::string service;
     std::string subsystem_nqn;
@@ -32,36 +32,35 @@ struct SsdIdentity {
     std::uint64_t capacity_blocks = 0;
 };
 
-/// What a drive knows: VOLUME LIST.
+/// Answer of VOLUME LIST.
 struct SsdVolumes {
-    std::uint64_t term = 0;                 ///< newest it has seen
-    nvme::Epoch highest_deleted_epoch = 0;  ///< that any volume deleted from it has reached
+    std::uint64_t term = 0;                 ///< the newest that it has seen
+    nvme::Epoch highest_deleted_epoch = 0;  ///< highest epoch of any volume deleted from it
     std::vector<nvme::VolumeRecord> records;
 };
 
 class SsdPort {
   public:
     virtual ~SsdPort() = default;
-    /// The place that this drive has in its node (0 ..); the slot it takes in a new array.
+    /// The drive's index in its node (0 ..); the slot that it takes in a new array.
     [[nodiscard]] virtual std::uint32_t slot() const = 0;
     [[nodiscard]] virtual SsdIdentity identity() const = 0;
-    /// Whether it is connected anew since the last volume_list() that was answered: another store may be
-    /// there than before. Until it is listed, no command goes to it that would raise its term; such a one
-    /// fails with kIo.
+    /// Whether it has reconnected since the last answered volume_list(), so that another store may be behind
+    /// it. Until it is listed, a command that would raise its term is not sent and fails with kIo.
     [[nodiscard]] virtual bool is_new() const { return false; }
-    /// Whether it stores the terms that it has seen. A write-protected SSD forgets them when it is closed.
+    /// Whether it stores the terms that it has seen. A write-protected SSD loses them when it is closed.
     [[nodiscard]] virtual bool keeps_terms() const { return true; }
     virtual Result<SsdVolumes> volume_list(std::uint64_t term) = 0;
     virtual Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record) = 0;
     virtual Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) = 0;
     virtual Result<void> volume_remove(std::uint64_t term, nvme::VolumeId volume) = 0;
-    /// A nonce for the next map_set(): what that grants counts from here (GRANT ASK).
+    /// Returns a nonce for the next map_set(), whose grant is counted from this call (GRANT ASK).
     virtual Result<std::uint32_t> grant_ask(std::uint64_t term) = 0;
-    /// `nonce` is 0 where map.grant_ms is.
+    /// `nonce` is 0 if map.grant_ms is 0.
     virtual Result<void> map_set(std::uint64_t term, const nvme::MapSet& map, std::uint32_t nonce) = 0;
 };
 
-/// The Error that a SsdPort answers for an NVMe status other than success.
+/// The Error that an SsdPort returns for an NVMe status other than success.
 [[nodiscard]] Error ssd_error(nvme::Status status, std::string_view command, std::string_view ssd);
 
 }  // namespace gnstor::daemon

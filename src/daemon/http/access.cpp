@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kShortest = 16, kLongest = 256;
 constexpr std::string_view kScheme = "bearer ";
 
-/// What follows "Bearer ", whose case does not count; empty where it is something else.
+/// The text after "Bearer " (case-insensitive); empty for any other scheme.
 std::string_view bearer(std::string_view authorization) {
     if (authorization.size() <= kScheme.size()) return {};
     for (std::size_t i = 0; i < kScheme.size(); ++i)
@@ -23,7 +23,7 @@ std::string_view bearer(std::string_view authorization) {
 }  // namespace
 
 bool same_secret(std::string_view a, std::string_view b) {
-    if (a.size() != b.size()) return false;  // the length is no secret
+    if (a.size() != b.size()) return false;  // the length is not secret
     unsigned difference = 0;
     for (std::size_t i = 0; i < a.size(); ++i)
         difference |=
@@ -41,8 +41,8 @@ bool is_token(std::string_view text) {
 
 std::optional<AccessRefusal> refuse_access(std::string_view path, std::string_view authorization,
                                            std::string_view origin, std::string_view token) {
-    // A browser says which page asks. No page is meant to: one that a user happens to look at must not manage
-    // an array that this machine can reach.
+    // An Origin header shows that a page in a browser sends the request. All of these are refused: a page
+    // that a user visits must not be able to manage an array that this machine can reach.
     if (!origin.empty())
         return AccessRefusal{403, "this interface is not for pages of a browser (the request has an Origin)"};
     if (token.empty() || path == "/healthz") return std::nullopt;

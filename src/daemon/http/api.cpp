@@ -6,7 +6,7 @@
 
 namespace gnstor::daemon {
 
-extern const std::string_view kOpenApiText;  // openapi.json, made into a source file by the build
+extern const std::string_view kOpenApiText;  // openapi.json, converted to a source file by the build
 
 namespace {
 

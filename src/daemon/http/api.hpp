@@ -1,6 +1,6 @@
 // api.hpp: gnstord's HTTP interface as a function from request to response: no sockets, no threads.
 //
-// openapi.json, built in, is the truth (routes.hpp). handle() may be called from any thread.
+// The built-in openapi.json defines the interface (routes.hpp). Any thread may call handle().
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -17,12 +17,12 @@ namespace gnstor::daemon {
 
 class Api final : public HttpService {
   public:
-    /// Both must outlive it.
+    /// Both arguments must outlive it.
     Api(client::ControlPlane& control, Inspector& inspector);
     ~Api() override;
     Response handle(const Request& request, std::string_view token = {}) override;
     [[nodiscard]] Response refuse(int status, std::string_view code, std::string_view message) override;
-    /// The document: JSON text.
+    /// The OpenAPI document: JSON text.
     [[nodiscard]] static std::string_view openapi();
     /// operationIds that have a handler, for the test that compares them with the document.
     [[nodiscard]] std::vector<std::string> operations() const;

@@ -49,7 +49,7 @@ Result<void> read_name(const json& text, char (&out)[N]) {
     return {};
 }
 
-/// Runs `read`, which may throw what nlohmann throws on missing or mistyped members.
+/// Runs `read`, and turns nlohmann's exceptions for missing or mistyped members into kCorrupt.
 template <class Read>
 auto guarded(Read read) -> decltype(read()) {
     try {

@@ -1,4 +1,4 @@
-// api_json.hpp: the values of the HTTP interface as JSON, both ways: server and client share them. Shapes:
+// api_json.hpp: the values of the HTTP interface to and from JSON, shared by server and client. Shapes:
 // openapi.json. Pure.
 #pragma once
 
@@ -18,7 +18,7 @@ nlohmann::json to_json(const client::ArrayView& view);
 nlohmann::json to_json(const SsdInfo& ssd);
 nlohmann::json status_to_json(const ArrayInfo& info, std::size_t volumes);
 
-// The other way: kCorrupt when the text came from something that is no gnstord.
+// From JSON. kCorrupt: the text did not come from a gnstord.
 Result<nvme::VolumeRecord> volume_from_json(const nlohmann::json& value);
 Result<client::ClientIdentity> client_from_json(const nlohmann::json& value);
 Result<client::ArrayView> array_from_json(const nlohmann::json& value);
@@ -26,7 +26,7 @@ Result<client::ArrayView> array_from_json(const nlohmann::json& value);
 /// "invalid_argument", "not_found", ... and back; unknown words are kInternal.
 std::string_view errc_name(Errc code);
 Errc errc_from_name(std::string_view name);
-/// The HTTP status that an Errc is answered with.
+/// The HTTP status of a response that reports an Errc.
 int http_status(Errc code);
 
 }  // namespace gnstor::daemon

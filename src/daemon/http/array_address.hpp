@@ -1,5 +1,5 @@
-// array_address.hpp: where a gnstord answers, as people write it: unix:PATH or http://HOST:PORT. Pure, but
-// for client_options().
+// array_address.hpp: a gnstord's address as people write it: unix:PATH or http://HOST:PORT. Pure, but for
+// client_options().
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -19,13 +19,13 @@ struct ArrayAddress {
     std::uint16_t port = 0;
 };
 
-/// kInvalidArgument for anything else: no path behind the port, no user, a port always.
+/// The port is required; a path after it or a user name is refused. kInvalidArgument for any other text.
 Result<ArrayAddress> parse_array_address(std::string_view text);
 
-/// HOST:PORT, as --listen has it; an IPv6 address in brackets. Port 0 where `any_port`.
+/// HOST:PORT, as for --listen; an IPv6 address is in brackets. Port 0 is allowed only if `any_port`.
 Result<ArrayAddress> parse_host_port(std::string_view text, bool any_port);
 
-/// What asks the gnstord there. Of TCP the token is read out of `token_file`.
+/// Options of a client for the gnstord at `array`. For TCP, reads the token from `token_file`.
 Result<HttpClientOptions> client_options(std::string_view array, const std::filesystem::path& token_file);
 
 }  // namespace gnstor::daemon

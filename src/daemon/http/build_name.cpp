@@ -1,4 +1,4 @@
-// build_name.cpp: the name itself is generated at each build (build_name.cmake).
+// build_name.cpp: the build generates the name itself (build_name.cmake).
 #include "daemon/http/build_name.hpp"
 
 namespace gnstor::daemon {

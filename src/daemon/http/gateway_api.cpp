@@ -9,7 +9,7 @@
 namespace gnstor::daemon {
 
 extern const std::string_view
-    kGatewayOpenApiText;  // gateway_openapi.json, made into a source file by the build
+    kGatewayOpenApiText;  // gateway_openapi.json, converted to a source file by the build
 
 namespace {
 

@@ -1,6 +1,6 @@
 // gateway_api.hpp: the HTTP interface of a gateway's process as a function from request to response.
 //
-// gateway_openapi.json, built in, is the truth (routes.hpp). It reads alone: health, metrics, a glance.
+// The built-in gateway_openapi.json defines the interface (routes.hpp). Read only: health, metrics, state.
 #pragma once
 
 #include "daemon/http/gateway_status.hpp"
@@ -24,7 +24,7 @@ class GatewayApi final : public HttpService {
     ~GatewayApi() override;
     Response handle(const Request& request, std::string_view token = {}) override;
     [[nodiscard]] Response refuse(int status, std::string_view code, std::string_view message) override;
-    /// The document: JSON text.
+    /// The OpenAPI document: JSON text.
     [[nodiscard]] static std::string_view openapi();
     /// operationIds that have a handler, for the test that compares them with the document.
     [[nodiscard]] std::vector<std::string> operations() const;

@@ -27,7 +27,7 @@ constexpr std::pair<int, std::string_view> kReasons[] = {{200, "OK"},
                                                          {504, "Gateway Timeout"},
                                                          {507, "Insufficient Storage"}};
 
-/// May be empty (RFC 9112, 4).
+/// The reason phrase; may be empty (RFC 9112, 4).
 std::string_view reason(int status) {
     for (const auto& [known, text] : kReasons)
         if (known == status) return text;

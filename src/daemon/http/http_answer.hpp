@@ -1,4 +1,4 @@
-// http_answer.hpp: a Response as the bytes of HTTP/1.1. Pure.
+// http_answer.hpp: encodes a Response in HTTP/1.1. Pure.
 #pragma once
 
 #include "daemon/http/http_service.hpp"
@@ -8,8 +8,8 @@
 
 namespace gnstor::daemon {
 
-/// `with_body`: false where HEAD asked, which hears the length alone. `keep_alive`: what the header of that
-/// name says of the connection; empty: the connection ends with this answer.
+/// `with_body`: false for a HEAD request, whose answer has only the headers. `keep_alive`: value of the
+/// Keep-Alive header; empty: the connection closes after this answer.
 [[nodiscard]] std::string http_answer(const Response& response, bool with_body, std::string_view keep_alive);
 
 }  // namespace gnstor::daemon

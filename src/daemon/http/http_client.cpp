@@ -33,7 +33,7 @@ std::string escaped(const std::string& name) {
     return out;
 }
 
-/// Why nobody could be reached at a Unix socket, and what to do.
+/// Why a Unix socket does not answer, and what to do.
 std::string why_unreachable(const std::filesystem::path& socket) {
     const std::string where = socket.string();
     sockaddr_un address{};
@@ -63,9 +63,8 @@ std::string why_unreachable(const std::filesystem::path& socket) {
     return fmt::format("gnstord at {} ended the connection without an answer; ask again", where);
 }
 
-/// Keeps SIGPIPE from this thread: httplib sends without MSG_NOSIGNAL, and a daemon that closed its
-/// connection must not end its client's process. What the process does with that signal otherwise is its own
-/// affair.
+/// Blocks SIGPIPE in this thread: httplib sends without MSG_NOSIGNAL, and a daemon that closes its connection
+/// must not kill the client's process. The process's own handling of SIGPIPE is left alone.
 class NoSigpipe {
   public:
     NoSigpipe() {
@@ -75,7 +74,7 @@ class NoSigpipe {
     }
     ~NoSigpipe() {
         const timespec at_once{};
-        if (::sigismember(&before_, SIGPIPE) == 0)  // else one that waits may be another's
+        if (::sigismember(&before_, SIGPIPE) == 0)  // if it was blocked before, a pending one may not be ours
             while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
             }
         ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
@@ -96,7 +95,7 @@ struct HttpControlPlane::Impl {
     const std::string where;
     std::mutex mutex;  // guards everything below
     std::map<nvme::VolumeId, std::string>
-        names;  // of volumes seen: resources are named, the interface numbers them
+        names;  // names of volumes seen: HTTP addresses a volume by name, ControlPlane by VID
 
     template <class Send>
     Result<json> ask(Send send);
@@ -109,7 +108,8 @@ struct HttpControlPlane::Impl {
 
 template <class Send>
 Result<json> HttpControlPlane::Impl::ask(Send send) {
-    // A client a request: a connection that the server closed meanwhile is then never used again.
+    // A new httplib::Client per request, so that no connection is reused which the server has closed
+    // meanwhile.
     httplib::Client client(options.socket.empty() ? options.host : options.socket.string(),
                            options.socket.empty() ? options.port : 80);
     if (!options.socket.empty()) client.set_address_family(AF_UNIX);
@@ -121,7 +121,7 @@ Result<json> HttpControlPlane::Impl::ask(Send send) {
     const auto started = std::chrono::steady_clock::now();
     const httplib::Result answer = send(client);
     if (!answer) {
-        // A daemon that dies with the connection open is a failed read too, but not a late one.
+        // If the daemon dies during the request, the read fails too, but before the deadline.
         const bool slow = answer.error() == httplib::Error::Read &&
                           std::chrono::steady_clock::now() - started >= options.deadline;
         if (!slow && !options.socket.empty()) return error(Errc::kIo, "{}", why_unreachable(options.socket));

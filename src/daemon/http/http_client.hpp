@@ -1,7 +1,7 @@
-// http_client.hpp: a ControlPlane that asks a gnstord over HTTP. openapi.json says how.
+// http_client.hpp: a ControlPlane that asks a gnstord over HTTP, as openapi.json specifies.
 //
-// Any thread (one mutex: one request at a time). Every call ends within `deadline`. Errors are gnstord's own,
-// with their code; kIo and a sentence when nobody answers.
+// Any thread (one mutex: one request at a time). Every call ends within `deadline`. Returns gnstord's own
+// errors, with their code; kIo if it does not answer.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -42,7 +42,7 @@ class HttpControlPlane final : public client::ControlPlane {
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name) override;
     Result<std::vector<nvme::VolumeRecord>> list_volumes() override;
 
-    /// GET of any resource: parsed JSON, or the error that it answered.
+    /// GET of any resource: parsed JSON, or the error that the server returned.
     Result<nlohmann::json> get(const std::string& target);
     Result<nlohmann::json> post(const std::string& target, const nlohmann::json& body);
     Result<nlohmann::json> del(const std::string& target);

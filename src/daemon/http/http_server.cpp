@@ -40,7 +40,7 @@ struct Descriptor {
     Descriptor& operator=(const Descriptor&) = delete;
 };
 
-/// `path` fits (take_socket_path()).
+/// take_socket_path() has checked that `path` fits.
 sockaddr_un unix_address(const std::filesystem::path& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -48,7 +48,7 @@ sockaddr_un unix_address(const std::filesystem::path& path) {
     return address;
 }
 
-/// Of TCP: IPv4 has it where IPv6 has.
+/// The TCP port of a socket; IPv4 and IPv6 addresses have it at the same offset.
 int port_of(int socket) {
     static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
     sockaddr_in6 address{};
@@ -57,16 +57,16 @@ int port_of(int socket) {
                                                                                     : 0;
 }
 
-/// Whether somebody accepts connections at a Unix socket.
+/// Whether a process accepts connections at a Unix socket.
 bool answers(const std::filesystem::path& path) {
     const Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const sockaddr_un address = unix_address(path);
-    // EAGAIN: its queue is full, so somebody listens.
+    // EAGAIN: its backlog is full, so a process listens.
     return ::connect(probe.fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
            errno == EAGAIN;
 }
 
-/// Threads that do what they are given, all of it before they are joined.
+/// Threads that run queued tasks; the destructor runs the remaining ones before it joins.
 class Pool {
   public:
     explicit Pool(std::size_t count) {
@@ -101,7 +101,7 @@ class Pool {
             task();
         }
     }
-    std::mutex mutex_;  // guards the two below
+    std::mutex mutex_;  // guards tasks_ and over_
     std::deque<std::function<void()>> tasks_;
     bool over_ = false;
     std::condition_variable changed_;
@@ -116,7 +116,7 @@ struct HttpServer::Impl {
     const HttpServerOptions options;
     std::optional<Descriptor> lock, listener;
     std::unique_ptr<WaitingRoom> room;
-    std::unique_ptr<Pool> pool;  ///< gives back to the room: gone before it
+    std::unique_ptr<Pool> pool;  ///< calls the room, so it is destroyed first
     int port = 0;
     bool bound = false;
 
@@ -154,14 +154,15 @@ Result<void> HttpServer::Impl::take_socket_path() {
     return {};
 }
 
-/// Opens the listener; false: errno says why not.
+/// Opens the listener; false: see errno.
 bool HttpServer::Impl::open_listener(const sockaddr* address, socklen_t size) {
     const int fd = listener.emplace(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd;
     if (fd < 0) return false;
     const int yes = 1, no = 0;
-    // bind() makes the file with no more than this: whatever the umask, nobody connects before the chmod.
+    // bind() creates the file with at most this mode, whatever the umask, so that no other user connects
+    // before chmod().
     if (address->sa_family == AF_UNIX) ::fchmod(fd, options.socket_mode);
-    // Not SO_REUSEPORT: a second daemon on the port would silently take half of the connections.
+    // No SO_REUSEPORT: a second daemon on the port would silently take half of the connections.
     if (address->sa_family != AF_UNIX) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
     if (address->sa_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
     return ::bind(fd, address, size) == 0 && ::listen(fd, kBacklog) == 0;
@@ -230,7 +231,7 @@ Result<void> HttpServer::Impl::open_room() {
 }
 
 void HttpServer::Impl::serve(std::size_t place, const Request& request) {
-    std::optional<Response> response;  // none where there is no memory for one
+    std::optional<Response> response;  // stays empty if memory for a response runs out
     try {
         try {
             response = service.handle(request, options.token);

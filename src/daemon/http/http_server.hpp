@@ -1,10 +1,10 @@
-// http_server.hpp: an HttpService on a Unix socket, or on TCP. Owns the listening socket, its lock file, the
-// thread that waits for connections (waiting_room.hpp) and a pool of threads that serve them.
+// http_server.hpp: serves an HttpService on a Unix socket or on TCP. Owns the listening socket, its lock
+// file, the thread that waits for connections (waiting_room.hpp) and a pool of threads that serve requests.
 //
-// A Unix socket is guarded by a lock file beside it (<socket>.lock): whoever holds it owns the path, so a
-// socket file that is left over from a killed daemon is replaced, and a living daemon's never. Whoever may
-// open it may act as any client: its mode guards it, a token (daemon/http/access.hpp) guards TCP. start() and
-// stop() from one thread; requests run on the pool's threads.
+// A lock file beside a Unix socket (<socket>.lock) guards its path: only its holder may replace the socket
+// file, so one left over by a killed daemon is replaced, and one of a running daemon never. A user who may
+// open the socket may act as any client, so its mode must protect it; a token (daemon/http/access.hpp)
+// protects TCP. Call start() and stop() from one thread; requests run on the pool's threads.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -20,31 +20,32 @@ namespace gnstor::daemon {
 
 struct HttpServerOptions {
     std::filesystem::path socket;     ///< Unix socket; empty: TCP
-    std::string program = "gnstord";  ///< as messages call who serves
-    std::string elsewhere = "stop it ('gnstor down') or choose another --socket";  ///< where it is taken
+    std::string program = "gnstord";  ///< the server's name in messages
+    /// Advice if the socket is in use.
+    std::string elsewhere = "stop it ('gnstor down') or choose another --socket";
     std::string host = "127.0.0.1";
     int port = 0;                 ///< TCP; 0: any free one
-    std::string token{};          ///< TCP: what requests have to bring; never empty there
+    std::string token{};          ///< TCP: token that requests must carry; never empty there
     unsigned socket_mode = 0600;  ///< of the Unix socket: 0600, or 0660 for a group
     unsigned threads = 8;
-    /// At once, those that wait for a thread included. One more takes the place of one that waits for a
-    /// request; where all of them are served, it gets 503.
+    /// Connections at once, including those that wait for a thread. Another one replaces the connection that
+    /// has waited longest for a request; if all are being served, it gets 503.
     unsigned connections = 256;
     std::chrono::milliseconds idle{1000};       ///< how long a silent connection is kept
     std::chrono::milliseconds request{10'000};  ///< how long a request may take to arrive
-    std::chrono::milliseconds answer{30'000};   ///< how long an answer may take to be fetched
+    std::chrono::milliseconds answer{30'000};   ///< how long the client may take to receive an answer
 };
 
 class HttpServer {
   public:
-    /// Listens and serves from now on. `service` must outlive it. kBusy: somebody else answers there.
+    /// Listens and serves from now on. `service` must outlive it. kBusy: another process serves there.
     static Result<std::unique_ptr<HttpServer>> start(HttpService& service, const HttpServerOptions& options);
-    /// Stops.
+    /// Calls stop().
     ~HttpServer();
-    /// Takes no new connections, ends those that wait, finishes requests under way (bounded by the drives'
-    /// timeouts, and 2 s for their answers), joins.
+    /// Accepts no more connections, closes idle ones, finishes requests in progress (bounded by the drives'
+    /// timeouts, plus 2 s for sending answers), joins the threads.
     void stop();
-    [[nodiscard]] int port() const;  ///< TCP: the one that was taken
+    [[nodiscard]] int port() const;  ///< TCP: the port in use
 
   private:
     struct Impl;

@@ -1,4 +1,4 @@
-// http_service.hpp: what the HTTP server serves: a function from request to response. Values alone.
+// http_service.hpp: interface between the HTTP server and a service: a function from request to response.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ inline constexpr std::size_t kMaxTargetBytes = 2048;
 
 struct Request {
     std::string method;        ///< "GET", ...
-    std::string target;        ///< path and query as they came, percent-encoded
+    std::string target;        ///< path and query as received, percent-encoded
     std::string content_type;  ///< may be empty
     std::string body;
     std::string authorization{}, origin{};  ///< headers; may be empty
@@ -22,16 +22,16 @@ struct Response {
     int status = 200;
     std::string content_type = "application/json";
     std::string body;
-    std::string allow{};      ///< of a 405: the methods there are
+    std::string allow{};      ///< of a 405: the allowed methods
     std::string challenge{};  ///< of a 401: WWW-Authenticate
 };
 
 class HttpService {
   public:
     virtual ~HttpService() = default;
-    /// Any thread. `token`: what a request has to bring (access.hpp); empty: none.
+    /// Any thread. `token`: what the request must carry (access.hpp); empty: none.
     virtual Response handle(const Request& request, std::string_view token = {}) = 0;
-    /// For a request that never became one (too large, malformed): the same form of error. Any thread.
+    /// Error response for bytes that do not form a valid request (too large, malformed). Any thread.
     [[nodiscard]] virtual Response refuse(int status, std::string_view code, std::string_view message) = 0;
 };
 

@@ -7,8 +7,8 @@ namespace {
 
 using nlohmann::json;
 
-/// The deepest nesting of brackets outside strings; what an invalid text counts does not matter, the parser
-/// refuses it.
+/// The deepest nesting of brackets outside strings. Any result will do for invalid text: the parser refuses
+/// it.
 std::size_t depth_of(std::string_view text) {
     std::size_t depth = 0, deepest = 0;
     bool in_string = false;

@@ -1,8 +1,8 @@
-// json_schema.hpp: the part of JSON Schema that openapi.json uses, and bounded parsing of JSON from outside.
+// json_schema.hpp: the subset of JSON Schema that openapi.json uses, and bounded parsing of untrusted JSON.
 // Pure.
 //
-// Understood: $ref into the document, type, properties, required, additionalProperties, items, enum, minimum,
-// maximum, minLength, maxLength. A number with a fraction or an exponent is no integer.
+// Supports: $ref within the document, type, properties, required, additionalProperties, items, enum, minimum,
+// maximum, minLength, maxLength. A number with a fraction or an exponent is not an integer.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -17,12 +17,11 @@ namespace gnstor::daemon {
 
 inline constexpr std::size_t kMaxJsonDepth = 16;
 
-/// Parses JSON text; kInvalidArgument with the place of what is wrong, also where it nests deeper than
-/// kMaxJsonDepth.
+/// Parses JSON text; kInvalidArgument with the position of the error, also if nesting exceeds kMaxJsonDepth.
 [[nodiscard]] Result<nlohmann::json> parse_json(std::string_view text);
 
-/// Whether `value` is as `schema` (of `document`) says; the error names the field. `where`: how to call the
-/// value itself.
+/// Checks `value` against `schema` (of `document`); the error names the field. `where`: name of the value in
+/// errors.
 [[nodiscard]] Result<void> check_schema(const nlohmann::json& document, const nlohmann::json& schema,
                                         const nlohmann::json& value, const std::string& where);
 

@@ -8,7 +8,7 @@
 namespace gnstor::daemon {
 namespace {
 
-/// What the counters of an SSD are, for those who read them.
+/// Help text of an SSD's counter.
 const char* help_of(const std::string& counter) {
     static const std::map<std::string, const char*> kHelp = {
         {"reads", "Read commands that the SSD carried out."},

@@ -1,4 +1,4 @@
-// metrics.hpp: the daemon in Prometheus' text format 0.0.4. Pure, but for the CPU time of the process.
+// metrics.hpp: the daemon's metrics in Prometheus' text format 0.0.4. Pure, but for the process's CPU time.
 #pragma once
 
 #include "daemon/decisions/inspector.hpp"

@@ -1,4 +1,4 @@
-// prometheus.hpp: writes Prometheus' text format 0.0.4. Values alone, but for the CPU time of the process.
+// prometheus.hpp: writes Prometheus' text format 0.0.4. Pure, but for the process's CPU time.
 #pragma once
 
 #include <fmt/core.h>
@@ -12,12 +12,12 @@
 
 namespace gnstor::daemon {
 
-/// By route (as in the document), method and status.
+/// Number of requests by route (as in the OpenAPI document), method and status.
 using RequestCounts = std::map<std::tuple<std::string, std::string, int>, std::uint64_t>;
 
 class PrometheusText {
   public:
-    /// A label's value: backslash, quote and newline are escaped.
+    /// Escapes a label's value: backslash, quote and newline.
     [[nodiscard]] static std::string label(const std::string& text);
 
     void family(const char* name, const char* type, const char* help) {
@@ -35,7 +35,7 @@ class PrometheusText {
         family(name, type, help);
         sample(name, "", value);
     }
-    /// What each serving process says of itself: its requests and its CPU time.
+    /// Metrics that every serving process reports: its requests and its CPU time.
     void of_the_process(const std::string& program, const RequestCounts& counts);
     std::string take() { return std::move(text_); }
 

@@ -12,14 +12,14 @@ namespace gnstor::daemon {
 namespace {
 
 constexpr std::string_view kNoRequest = "this is not an HTTP request";
-/// Headers that the service looks at, or that say where a request ends.
+/// Headers that may occur once: the service evaluates them, or they determine where a request ends.
 constexpr std::array<std::string_view, 4> kOnce{"Content-Length", "Content-Type", "Authorization", "Origin"};
 
 bool takes_body(std::string_view method) {
     return method == "POST" || method == "PUT" || method == "PATCH" || method == "DELETE";
 }
 
-/// RFC 9110, 5.6.2.
+/// A token of RFC 9110, 5.6.2.
 bool is_http_token(std::string_view text) {
     constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
     return !text.empty() && std::all_of(text.begin(), text.end(), [=](char c) {
@@ -28,14 +28,14 @@ bool is_http_token(std::string_view text) {
     });
 }
 
-/// Nothing that could pass for the end of a line or of a text.
+/// No control characters except tab: none that could pass for the end of a line or of a string.
 bool is_printable(std::string_view text) {
     return std::all_of(text.begin(), text.end(), [](char c) {
         return (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) || c == '\t';
     });
 }
 
-/// Of ASCII alone, whatever the locale.
+/// Case-insensitive for ASCII only, in any locale.
 bool same_name(std::string_view a, std::string_view b) {
     const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -48,7 +48,7 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// Whether a list of tokens (RFC 9110, 5.6.1) has this one.
+/// Whether a comma-separated list (RFC 9110, 5.6.1) contains a token.
 bool lists(std::string_view list, std::string_view token) {
     for (;;) {
         const std::size_t comma = list.find(',');
@@ -108,7 +108,8 @@ void RequestFraming::take_line(std::string_view line) {
             refuse(400, "invalid_argument",
                    "a line of the request's head does not end with CR LF, or has control characters in it"));
     if (line_ == 0) return take_request_line(text);
-    // A blank before the colon or at the beginning (a line that goes on) is part of the name here: no token.
+    // A blank at the line's start (a folded line) or before the colon counts as part of the name, which is
+    // then no token.
     const std::size_t colon = text.find(':');
     if (colon == std::string_view::npos || !is_http_token(text.substr(0, colon)))
         return void(refuse(400, "invalid_argument", "a line of the request's head is not 'name: value'"));
@@ -124,7 +125,7 @@ void RequestFraming::take_request_line(std::string_view line) {
     request_.target = target;
     later_than_1_0_ = version == "HTTP/1.1";
     takes_body_ = takes_body(request_.method);
-    // A fragment ('#') is the client's own (RFC 9112, 3.2): some readers cut it off.
+    // A client must not send a fragment ('#') (RFC 9112, 3.2), and some parsers cut it off.
     if (!is_http_token(request_.method) || target.empty() ||
         target.find_first_of(" \t#") != std::string_view::npos || (!later_than_1_0_ && version != "HTTP/1.0"))
         return void(refuse(400, "invalid_argument", std::string(kNoRequest)));

@@ -22,7 +22,7 @@ std::string dump(const json& value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-/// Percent-decoding; nothing for a broken escape or a zero byte.
+/// Percent-decodes; std::nullopt for a broken escape or a zero byte.
 std::optional<std::string> decode(std::string_view text) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,8 +1,8 @@
-// routes.hpp: an OpenAPI document as a service: requests are checked against it, handlers answer them.
+// routes.hpp: serves an OpenAPI document: checks requests against it, and lets handlers answer them.
 //
-// The document is the truth: routes, parameters, bodies and success statuses are taken from it when a handler
-// is added, and a request is checked against it before any handler runs. No sockets, no threads of its own;
-// handle() and refuse() from any thread (a mutex guards the counting), add() before.
+// add() takes routes, parameters, bodies and success statuses from the document, and every request is checked
+// against it before a handler runs. No sockets or threads of its own. Call add() first; then handle() and
+// refuse() from any thread (a mutex guards the counters).
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -22,7 +22,7 @@
 
 namespace gnstor::daemon {
 
-/// What a handler gets: checked parameters and a checked body.
+/// A handler's input: checked parameters and a checked body.
 struct Call {
     std::map<std::string, std::string> parameters;
     nlohmann::json body;
@@ -36,17 +36,17 @@ using Handler = std::function<Result<nlohmann::json>(const Call&)>;
 
 class Routes final : public HttpService {
   public:
-    /// `program`: as a challenge names it.
+    /// `program`: realm of the authentication challenge.
     Routes(std::string_view document, std::string program);
 
-    /// The operation of that operationId; one that the document does not have is left out. A string answers
-    /// as text, anything else as JSON.
+    /// Adds the handler of an operationId; ignored if the document lacks it. A string result is sent as plain
+    /// text, any other as JSON.
     void add(const char* id, Handler handler);
     Response handle(const Request& request, std::string_view token = {}) override;
     [[nodiscard]] Response refuse(int status, std::string_view code, std::string_view message) override;
 
     [[nodiscard]] const nlohmann::json& document() const { return document_; }
-    /// Of the requests so far.
+    /// Requests so far.
     [[nodiscard]] RequestCounts counts() const;
     /// operationIds that have a handler.
     [[nodiscard]] std::vector<std::string> operations() const;
@@ -69,7 +69,7 @@ class Routes final : public HttpService {
     const nlohmann::json document_;
     const std::string program_;
     std::vector<Operation> operations_;
-    mutable std::mutex mutex_;  // of counts_
+    mutable std::mutex mutex_;  // guards counts_
     RequestCounts counts_;
 };
 

@@ -65,9 +65,10 @@ Result<std::string> read_or_make_token(const std::filesystem::path& file) {
     Result<std::string> there = read_token(file);
     if (there.ok() || there.error().code != Errc::kNotFound) return there;
     GN_ASSIGN(const std::string token, random_token());
-    // Written beside it and linked: whoever finds the file finds it whole, and the first one stays.
+    // Written to another file and then linked: readers see a complete file or none, and the first writer
+    // wins.
     const std::string beside = fmt::format("{}.{}", file.string(), ::getpid());
-    // New, whatever lay there: a file or link that somebody else has put there would show him the token.
+    // Created anew: an existing file or link could be another user's, who would then learn the token.
     ::unlink(beside.c_str());
     const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)

@@ -1,6 +1,6 @@
-// token_file.hpp: the file that holds the token of the HTTP interface: made where there is none, never half.
+// token_file.hpp: the file with the token of the HTTP interface: created atomically if absent.
 //
-// Mode 0600, of the user who runs the daemon: what others may read is no secret and is refused. Host code.
+// Mode 0600, owned by the user who runs the daemon; a file that other users may access is refused. Host code.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -10,10 +10,11 @@
 
 namespace gnstor::daemon {
 
-/// The token in a file. kNotFound; kPermission where others may read it; kInvalidArgument where it holds
-/// none.
+/// Reads the token. kNotFound; kPermission: other users may access the file; kInvalidArgument: no valid token
+/// in it.
 Result<std::string> read_token(const std::filesystem::path& file);
-/// The same, with a new one of 256 random bits where there is no file. Two who begin at once get the same.
+/// The same, but creates the file with a new token of 256 random bits if there is none. Concurrent callers
+/// get the same token.
 Result<std::string> read_or_make_token(const std::filesystem::path& file);
 
 }  // namespace gnstor::daemon

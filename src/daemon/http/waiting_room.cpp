@@ -22,9 +22,10 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kDrainBytes = 16 * kMaxBodyBytes;
 constexpr auto kDrainTime = 1000ms;
-constexpr auto kLeaveTime = 2000ms;   // for answers that are on their way when the server stops
-constexpr auto kAcceptPause = 100ms;  // where a connection cannot be taken, and stays in the queue
-constexpr int kAcceptsAtOnce = 64;    // before the others are looked at again
+constexpr auto kLeaveTime = 2000ms;  // for unsent answers when the server stops
+// Pause before the next accept() after one that failed and left its connection queued.
+constexpr auto kAcceptPause = 100ms;
+constexpr int kAcceptsAtOnce = 64;  // accepted before other connections are polled again
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
 bool try_again() {
@@ -79,7 +80,7 @@ void WaitingRoom::stop() {
 
 void WaitingRoom::run() {
     for (;;) {
-        wait();  // first: what came while nobody looked counts before its deadline does
+        wait();  // first: data that has arrived counts, even if the deadline has passed meanwhile
         take_back();
         end_overdue();
         if (leaving_ && empty()) return;
@@ -111,7 +112,7 @@ void WaitingRoom::take_back() {
 
 void WaitingRoom::leave() {
     leaving_ = true;
-    ::shutdown(listener_, SHUT_RDWR);  // who comes now is told so by the kernel
+    ::shutdown(listener_, SHUT_RDWR);  // the kernel refuses new connections from here on
     for (Place& place : places_) {
         if (place.stage == Stage::kReading || place.stage == Stage::kDraining) end(place);
         if (place.stage == Stage::kAnswering) place.until = std::min(place.until, Clock::now() + kLeaveTime);
@@ -165,7 +166,7 @@ void WaitingRoom::wait() {
                 break;
         }
     }
-    // Last: what has come of others' requests counts before one of them has to make place.
+    // Last: requests that have arrived are taken before a connection is closed to make room.
     if (polled_[1].revents != 0) accept_some();
 }
 
@@ -191,12 +192,12 @@ void WaitingRoom::accept_some() {
         tried = false;
         place->fd = fd;
         begin_request(*place);
-        receive(*place);  // often it is there already
+        receive(*place);  // the request has often arrived already
     }
 }
 
 bool WaitingRoom::make_place() {
-    // Each turn takes one from among those that wait.
+    // Each iteration takes one place out of the waiting stages.
     while (Place* const place = longest_waiting()) {
         if (place->stage == Stage::kReading) receive(*place);  // its request may have come meanwhile
         if (place->stage == Stage::kReading || place->stage == Stage::kDraining) end(*place);
@@ -219,7 +220,7 @@ WaitingRoom::Place* WaitingRoom::longest_waiting() {
 void WaitingRoom::turn_away(int fd) const {
     const std::string answer =
         http_answer(host_.refuse({503, "busy", "too many connections at once; try again"}), true, "");
-    // Whoever does not take it at once has not read anything: its buffer is empty.
+    // If the answer does not fit the socket buffer, it is dropped: the buffer of a new connection is empty.
     (void)!::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     ::shutdown(fd, SHUT_RDWR);
     ::close(fd);
@@ -231,7 +232,7 @@ void WaitingRoom::begin_request(Place& place) {
     place.continued = false;
     place.since = Clock::now();
     place.until = place.since + (place.in.empty() ? options_.idle : options_.request);
-    if (!place.in.empty()) look(place);  // it came with the one before
+    if (!place.in.empty()) look(place);  // more bytes came with the previous request
 }
 
 void WaitingRoom::receive(Place& place) {
@@ -249,7 +250,7 @@ void WaitingRoom::look(Place& place) {
     if (state == RequestFraming::State::kRefused) return refuse(place, place.framing.refusal());
     if (state == RequestFraming::State::kMore) {
         if (!place.framing.wants_continue() || std::exchange(place.continued, true)) return;
-        // All that was sent before has gone: so few bytes fit, or nobody reads.
+        // Everything sent before has left, so these few bytes fit, unless the client does not read.
         if (::send(place.fd, kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
             static_cast<ssize_t>(kContinue.size()))
             end(place);
@@ -292,8 +293,8 @@ void WaitingRoom::send(Place& place) {
     begin_draining(place);
 }
 
-// A sender that still writes may miss the answer where the connection is cut: what comes is taken for a
-// moment, and a bounded amount of it.
+// If the connection closed while the client still sends, the client could miss the answer: its data is read
+// for a short time and up to a limit.
 void WaitingRoom::begin_draining(Place& place) {
     ::shutdown(place.fd, SHUT_WR);
     place.stage = Stage::kDraining;

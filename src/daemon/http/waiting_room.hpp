@@ -1,16 +1,16 @@
-// waiting_room.hpp: the connections of an HTTP server, and the one thread that waits for all of them.
+// waiting_room.hpp: the connections of an HTTP server, and the one thread that polls them all.
 //
-// It accepts, reads until a request is whole, hands that over, sends the answer, and waits for the next
-// request. So no thread of the server's pool ever waits for a peer: one that connects and is silent, sends
-// half a request or does not take its answer costs a place here and no more. Invariants
-//   * a place is free, or its connection is in one of the states of `Stage`; a place being served is touched
-//     by nobody until give_back();
-//   * every stage but `serving`, which the service bounds, has a deadline, and what is kept of a connection
-//     has a bound: kMaxHeadBytes twice (as it came, and what it says), kMaxBodyBytes, one piece more, and
-//     one answer;
-//   * where all places are taken, a newcomer gets that of the connection that has waited longest, never of
-//     one that is being served or answered. Where all are, it hears 503. What a connection asked before
-//     counts for nothing: that takes no token, and the one that has not asked yet would be the next to go.
+// It accepts connections, reads until a request is complete, hands that over, sends the answer, and waits for
+// the next request. So no thread of the server's pool waits for a peer: a client that sends nothing, or half
+// a request, or does not read its answer occupies only a place here. Invariants
+//   * a place is free, or its connection is in one of the states of `Stage`; while it is being served, this
+//     thread does not touch it until give_back();
+//   * every stage but `serving`, which the service bounds, has a deadline. The memory of a connection is
+//     bounded: kMaxHeadBytes twice (as received, and parsed), kMaxBodyBytes, one more piece, and one answer;
+//   * if all places are taken, a new connection replaces the one that has waited longest for a request, never
+//     one that is being served or answered. If all are, it gets 503. Earlier requests of a connection give it
+//     no priority: they need no token, and otherwise a connection without a request yet would be the next to
+//     be closed.
 // The thread owns the places; give_back() and stop() may come from any thread.
 #pragma once
 
@@ -36,33 +36,34 @@ namespace gnstor::daemon {
 
 struct WaitingRoomOptions {
     std::size_t places = 256;
-    std::size_t requests = 5;                   ///< that one connection may bring, one after the other
+    std::size_t requests = 5;                   ///< that one connection may send, one after the other
     std::chrono::milliseconds idle{1000};       ///< between requests
-    std::chrono::milliseconds request{10'000};  ///< from its first byte to its last
-    std::chrono::milliseconds answer{30'000};   ///< to be taken by the client
+    std::chrono::milliseconds request{10'000};  ///< from a request's first byte to its last
+    std::chrono::milliseconds answer{30'000};   ///< until the client has received it
 };
 
 class WaitingRoom {
   public:
     struct Host {
-        /// Has the request carried out elsewhere, and give_back() called with its place. Must not wait.
+        /// Starts serving the request on another thread, which must call give_back() with its place. Must not
+        /// block.
         std::function<void(std::size_t place, Request request)> serve;
-        /// The answer to what is no request to be served. Must not wait.
+        /// Makes the answer to bytes that are no valid request. Must not block.
         std::function<Response(const HttpRefusal& refusal)> refuse;
     };
 
     WaitingRoom(const WaitingRoomOptions& options, Host host);
-    ~WaitingRoom();  ///< stops
+    ~WaitingRoom();  ///< calls stop()
     WaitingRoom(const WaitingRoom&) = delete;
     WaitingRoom& operator=(const WaitingRoom&) = delete;
 
-    /// Accepts from `listener`, not its owner, from now on. Once.
+    /// Accepts from `listener`, which the caller owns, from now on. Call once.
     Result<void> start(int listener);
 
-    /// None: the connection ends without an answer.
+    /// Ends the serving of a place. No response: closes the connection without an answer.
     void give_back(std::size_t place, std::optional<Response> response);
-    /// Accepts no more, ends what waits, and returns when all that is served has been answered (within a few
-    /// seconds of its end).
+    /// Accepts no more, closes idle connections, and returns when all requests being served have been
+    /// answered (within a few seconds after the last one ends).
     void stop();
 
   private:
@@ -71,14 +72,14 @@ class WaitingRoom {
     struct Place {
         int fd = -1;
         Stage stage = Stage::kFree;
-        Clock::time_point since{}, until{};  ///< of this wait
+        Clock::time_point since{}, until{};  ///< when this stage began, and its deadline
         RequestFraming framing;
-        std::string in, out;    ///< what came and was not served; what is to be sent
-        std::size_t sent = 0;   ///< of `out`
-        std::size_t asked = 0;  ///< whole requests that it has brought
+        std::string in, out;    ///< received but not yet served; still to be sent
+        std::size_t sent = 0;   ///< bytes of `out`
+        std::size_t asked = 0;  ///< complete requests received
         std::size_t drained = 0;
         bool more = false;       ///< requests may follow the answer
-        bool continued = false;  ///< has been told to send the body
+        bool continued = false;  ///< 100 Continue was sent
     };
 
     void run();
@@ -105,11 +106,11 @@ class WaitingRoom {
 
     int listener_ = -1, wake_ = -1;
     const WaitingRoomOptions options_;
-    const std::string keep_alive_;  // what answers say of the two
+    const std::string keep_alive_;  // value of the Keep-Alive header
     const Host host_;
     std::vector<Place> places_;
     std::vector<pollfd> polled_;
-    std::vector<std::size_t> polled_places_;  // of each but the first two of them
+    std::vector<std::size_t> polled_places_;  // the place of each entry of polled_, but for the first two
     std::array<char, 16384> piece_{};
     Clock::time_point accept_from_{};
     bool leaving_ = false;

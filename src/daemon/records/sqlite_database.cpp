@@ -13,7 +13,7 @@
 namespace gnstor::daemon {
 namespace {
 
-/// SQLite's URI that opens a file as immutable. SQLite wants '%', '?' and '#' of the path escaped.
+/// The SQLite URI that opens a file as immutable; '%', '?' and '#' of the path must be escaped.
 std::string immutable_uri(const std::filesystem::path& file) {
     std::string uri = "file:";
     for (const char c : file.string()) {
@@ -25,7 +25,7 @@ std::string immutable_uri(const std::filesystem::path& file) {
     return uri + "?immutable=1";
 }
 
-/// gn_crc() of SQL.
+/// Implements gn_crc() for SQL.
 void crc_of_row(sqlite3_context* context, int count, sqlite3_value** values) {
     std::uint32_t crc = 0;
     for (int i = 0; i < count; ++i) {
@@ -67,7 +67,7 @@ Error SqliteDatabase::damaged(const std::string& what) const {
 Error SqliteDatabase::failed(const char* what) const {
     const int code = db_ == nullptr ? SQLITE_NOMEM : sqlite3_extended_errcode(db_.get()) & 0xFF;
     const char* text = db_ == nullptr ? "out of memory" : sqlite3_errmsg(db_.get());
-    // A plain error: the statements are right, so the file has other tables than its header says.
+    // SQLITE_ERROR: our statements are correct, so the file has other tables than its header says.
     const bool wrong_header = code == SQLITE_READONLY && !read_only_;
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR || wrong_header)
         return damaged(fmt::format("{}: {}", what, text));
@@ -84,12 +84,12 @@ Error SqliteDatabase::failed(const char* what) const {
     return error(Errc::kIo, "the record store {} failed to {}: {}", file_.string(), what, text);
 }
 
-/// On a read-only file system the write-ahead log that a kill left is read as always, never ignored
-/// (`immutable` would): SQLite rebuilds its index of it in this process's memory and writes to neither file_.
-/// Without a log, as after a clean close, SQLite would make one: the file is then opened as immutable, which
-/// it is. A rollback journal, left by a kill while the tables were made, cannot be rolled back: that is
-/// refused. The locks of SQLite need a descriptor that may write; flock() does not, and the file cannot
-/// change anyway.
+/// On a read-only file system, a write-ahead log left by a kill is read as usual, not ignored (as `immutable`
+/// would): SQLite builds the log's index in this process's memory and writes no file. Without a log, as after
+/// a clean close, SQLite would try to create one, so the file is opened as immutable, which it is there. A
+/// rollback journal, left by a kill while the tables were created, cannot be rolled back: the store is
+/// refused. SQLite's locks need a writable descriptor; flock() does not, and suffices as the file cannot
+/// change.
 Result<void> SqliteDatabase::open_file() {
     const int probe = ::open(file_.c_str(), O_RDWR | O_CLOEXEC);
     read_only_ = probe < 0 && errno == EROFS;
@@ -119,7 +119,7 @@ Result<void> SqliteDatabase::open_file() {
 
 Result<void> SqliteDatabase::open() {
     GN_TRY(open_file());
-    // Exclusive: one gnstord a store, and no shared-memory file beside it.
+    // Exclusive: one gnstord per store, and no shared-memory file beside it.
     GN_TRY(run("PRAGMA locking_mode = EXCLUSIVE", "lock"));
     GN_TRY(run("PRAGMA trusted_schema = OFF", "configure"));
     set_checkpoint_at_close(false);

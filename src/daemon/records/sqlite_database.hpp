@@ -1,7 +1,7 @@
-// sqlite_database.hpp: one SQLite file and what goes wrong with it, as errors that name the file.
+// sqlite_database.hpp: one SQLite file; failures become errors that name the file.
 //
-// SQL gets a function gn_crc(table, value, ...): the CRC-32C of a row, over the type, the length and the
-// bytes of each value. SQLite itself has checksums in its write-ahead log alone. One thread at a time.
+// Adds a function gn_crc(table, value, ...) to SQL: the CRC-32C of a row, over the type, the length and the
+// bytes of each value. SQLite itself has checksums only in its write-ahead log. One thread at a time.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -28,21 +28,21 @@ class SqliteDatabase {
     SqliteDatabase(const SqliteDatabase&) = delete;
     SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
-    /// Opens the file, exclusively: kBusy where another process has it open. Makes it where there is none.
+    /// Opens the file exclusively: kBusy if another process has it open. Creates it if absent.
     Result<void> open();
     void close();
-    /// Whether close() empties the write-ahead log into the file: off at first, so that a file that is
-    /// refused stays as it is.
+    /// Whether close() checkpoints the write-ahead log into the file. Initially off, so that a refused file
+    /// stays unchanged.
     void set_checkpoint_at_close(bool on);
     [[nodiscard]] const std::filesystem::path& file() const { return file_; }
     [[nodiscard]] bool is_read_only() const { return read_only_; }
 
     Result<void> run(const std::string& sql, const char* what);
     Result<Statement> prepare(const std::string& sql);
-    /// Of the first column of the first row.
+    /// First column of the first row.
     Result<std::int64_t> number(const std::string& sql);
     Result<void> finish(const Statement& statement, const char* what);
-    /// Calls row(statement) for each row, until one answers an error.
+    /// Calls row(statement) for each row, until one call returns an error.
     template <class Row>
     Result<void> each(const std::string& sql, Row row) {
         GN_ASSIGN(const Statement statement, prepare(sql));
@@ -53,7 +53,7 @@ class SqliteDatabase {
             if (Result<void> good = row(statement.get()); !good.ok()) return good;
         }
     }
-    /// SQLite's own check of its pages.
+    /// Runs SQLite's own check of its pages.
     Result<void> check_integrity();
     /// kCorrupt, with what is damaged and what to do.
     [[nodiscard]] Error damaged(const std::string& what) const;
@@ -64,7 +64,7 @@ class SqliteDatabase {
 
     const std::filesystem::path file_;
     std::unique_ptr<sqlite3, CloseSqlite> db_;
-    int read_only_lock_ = -1;  ///< of the file, where it cannot be written to
+    int read_only_lock_ = -1;  ///< lock on a file that cannot be opened for writing
     bool read_only_ = false;
 };
 

@@ -20,12 +20,12 @@ constexpr const char* kSchema =
     "CREATE TABLE retired(vid INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, crc INTEGER);"
     "CREATE TABLE ssds(uuid BLOB PRIMARY KEY, term INTEGER NOT NULL, crc INTEGER);";
 
-/// What the checksum of a row is of, and what its table is called in an error.
+/// A table: the columns covered by a row's checksum, and the row's name in errors.
 struct Table {
     const char* name;
     const char* columns;
     const char* row;
-    /// SQL. `values`: the columns, or as many parameters.
+    /// SQL for a row's checksum. `values`: the columns, or as many parameters.
     [[nodiscard]] std::string crc(const char* values) const {
         return fmt::format("gn_crc('{}', {})", name, values);
     }
@@ -48,7 +48,8 @@ struct SqliteRecordStore::Impl {
 
     SqliteDatabase db;
     std::filesystem::path quarantined;
-    bool has_checksums = true;  ///< not schema 4, which is read where it cannot be renewed
+    /// False for schema 4 on a read-only file system, where it cannot be upgraded.
+    bool has_checksums = true;
 
     Result<void> with_vid(const std::string& sql, nvme::VolumeId id, const char* what) {
         GN_ASSIGN(const Statement statement, db.prepare(sql));
@@ -118,12 +119,12 @@ Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
         return error(Errc::kCorrupt, "the record store {} has the impossible schema {}", db.file().string(),
                      schema);
     } else {
-        // A store that needs no renewal is not written to: its disk may be full.
+        // Writes nothing if the schema is current: the disk may be full.
         if (schema < kStoreSchema) {
-            GN_TRY(db.check_integrity());  // damaged pages are refused as they are
+            GN_TRY(db.check_integrity());  // refuse damaged pages before anything is changed
             GN_TRY(renew(schema));
             GN_ASSIGN([[maybe_unused]] const Records good,
-                      read());  // and so are rows: they just got checksums
+                      read());  // refuse damaged rows too, although they now have checksums
         }
     }
     return db.run("COMMIT", "keep its tables");
@@ -283,7 +284,7 @@ Result<void> SqliteRecordStore::Impl::write(const Change& change) {
     return {};
 }
 
-/// Damage inside the records is found now, not later.
+/// Reads all records at once, so that damage in them is found now.
 Result<void> SqliteRecordStore::Impl::open_and_read() {
     GN_TRY(open());
     GN_ASSIGN([[maybe_unused]] const Records good, read());
@@ -291,7 +292,7 @@ Result<void> SqliteRecordStore::Impl::open_and_read() {
     return {};
 }
 
-/// The file gets another name, with its write-ahead log.
+/// Renames the file and its write-ahead log.
 Result<void> SqliteRecordStore::Impl::quarantine() {
     db.close();
     std::error_code failed;
@@ -303,7 +304,7 @@ Result<void> SqliteRecordStore::Impl::quarantine() {
         if (failed)
             return error(Errc::kIo, "the damaged record store {} cannot be moved to {}: {}", file, aside,
                          failed.message());
-        std::filesystem::rename(file + "-wal", aside + "-wal", failed);  // where there is one
+        std::filesystem::rename(file + "-wal", aside + "-wal", failed);  // fails if there is none
         quarantined = aside;
     }
     std::filesystem::remove(file + "-wal", failed);

@@ -1,12 +1,12 @@
 // sqlite_store.hpp: the daemon's records in an SQLite file (ARRAY.md, rule 1).
 //
 // Invariants
-//   * schema version in user_version, "GNSt" in application_id: another program's file, and one of a newer
-//   gnstord, are refused;
+//   * user_version holds the schema version, application_id "GNSt": files of other programs and of a newer
+//     gnstord are refused;
 //   * write-ahead log, synchronous = FULL: what save() acknowledged survives a kill and a power cut;
 //   * the file is locked while it is open: a second gnstord on it is refused;
-//   * each row has a checksum; a damaged file is refused, never repaired in silence; with `quarantine` it is
-//     set aside (name + ".damaged-<n>") and an empty one begun, which the Manager then fills from the drives.
+//   * each row has a checksum; a damaged file is refused, never repaired silently; with `quarantine` it is
+//     renamed (name + ".damaged-<n>") and an empty one created, which the Manager then fills from the drives.
 // One thread at a time.
 #pragma once
 
@@ -28,13 +28,13 @@ struct SqliteStoreOptions {
 
 class SqliteRecordStore final : public RecordStore {
   public:
-    /// Opens the file, or makes it where there is none.
+    /// Opens the file; creates it if absent.
     static Result<std::unique_ptr<SqliteRecordStore>> open(const SqliteStoreOptions& options);
     ~SqliteRecordStore() override;
 
     Result<Records> load() override;
     Result<void> save(const Change& change) override;
-    /// Where a damaged file went; empty: nowhere.
+    /// New name of a damaged file; empty: none was quarantined.
     [[nodiscard]] const std::filesystem::path& quarantined() const;
 
   private:

@@ -1,4 +1,4 @@
-// remote_array.cpp: gnstor/remote_array.hpp: control plane over HTTP, NIC on the shm or the udp wire.
+// remote_array.cpp: RemoteArray: control plane over HTTP, NIC on the shm or the udp wire.
 #include <gnstor/remote_array.hpp>
 
 #include "client/udp_host.hpp"
@@ -24,7 +24,8 @@ bool is_ip(const std::string& text) {
            ::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
 }
 
-/// The route to an address of this machine's own begins at it; all of 127.0.0.0/8 is its own.
+/// Whether the address is this machine's own: then the route to it has that same source address. All of
+/// 127.0.0.0/8 is.
 bool on_this_machine(const std::string& address) {
     const Result<std::string> from = client::local_address_for(address);
     return address.rfind("127.", 0) == 0 || (from.ok() && *from == address);
@@ -43,16 +44,16 @@ struct RemoteArray::Impl {
     daemon::HttpControlPlane control;
     std::vector<std::string> nodes;  ///< addresses, each once
     std::unique_ptr<client::UdpHost> host;
-    // Instead of it where processes of this machine have all SSDs: gnstord, or nodes.
-    std::filesystem::path gnstord_socket;  ///< where it is gnstord
-    std::string servers;                   ///< what they are, and do
+    // Used instead of `host` if processes of this machine (gnstord, or nodes) serve all SSDs.
+    std::filesystem::path gnstord_socket;  ///< set if gnstord serves them
+    std::string servers;                   ///< their description in wire()
     std::unique_ptr<rdma::ShmWire> shm;
     std::unique_ptr<rdma::SoftNic> shm_nic;
-    std::string why_udp;  ///< although the nodes are on this machine
+    std::string why_udp;  ///< why udp is used although all nodes are on this machine
 
     rdma::SoftNic& nic() { return shm_nic != nullptr ? *shm_nic : host->nic(); }
 
-    /// SSDs in gnstord's own process: over shared memory, which a process of the same machine can have.
+    /// For SSDs in gnstord's own process: reached over shared memory, only from the same machine.
     Result<void> open_shm(const daemon::HttpClientOptions& gnstord, const std::string& array) {
         if (gnstord.socket.empty())
             return error(
@@ -63,13 +64,13 @@ struct RemoteArray::Impl {
                 array);
         servers = "gnstord works";
         gnstord_socket = gnstord.socket;
-        // Whichever process serves there: after a restart it is another one.
+        // Not bound to one process: after a restart another one serves there.
         GN_ASSIGN(shm, rdma::ShmWire::open(shm_socket_beside(gnstord.socket)));
         GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
         return {};
     }
 
-    /// Over shared memory to nodes that are all of this machine.
+    /// Over shared memory to nodes, which are all on this machine.
     Result<void> open_shm_of_nodes() {
         std::vector<rdma::ShmNode> all;
         for (const std::string& node : nodes) all.push_back({node, [node] { return place_of(node); }});
@@ -79,7 +80,7 @@ struct RemoteArray::Impl {
         return {};
     }
 
-    /// That, if it can be had; else `why_udp`.
+    /// Tries open_shm_of_nodes(); sets `why_udp` if it fails.
     void try_shm_of_nodes() {
         if (!std::all_of(nodes.begin(), nodes.end(), on_this_machine)) return;
         if (const Result<void> opened = open_shm_of_nodes(); !opened.ok())

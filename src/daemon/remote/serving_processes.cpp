@@ -1,4 +1,4 @@
-// serving_processes.cpp: from socket tables to processes, and their CPU time.
+// serving_processes.cpp: finds processes by the kernel's socket tables, and reads their CPU time.
 #include "daemon/remote/serving_processes.hpp"
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An address as the kernel's tables write it: 32-bit words in the machine's order, hexadecimal.
+/// An address as /proc/net prints it: 32-bit words in host byte order, hexadecimal.
 std::string in_table_form(const std::string& address, std::uint16_t port) {
     std::array<std::uint32_t, 4> words{};
     std::size_t count = 0;
