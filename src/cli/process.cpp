@@ -33,7 +33,7 @@ std::filesystem::path find_daemon() {
 }
 
 bool alive(pid_t pid) {
-    // A child that has ended is reaped here, so that it does not pass for a living one.
+    // Reaps a child that has ended: kill() below would still find the zombie.
     if (::waitpid(pid, nullptr, WNOHANG) == pid) return false;
     return ::kill(pid, 0) == 0 || errno == EPERM;
 }
