@@ -32,8 +32,7 @@ struct UpOptions {
     std::uint64_t lease_ms = 300'000;
     ArrayOptions ssd;  ///< options of the SSDs except number and capacity
     std::uint32_t wait_s = 60;
-    std::chrono::steady_clock::time_point
-        until{};  ///< deadline of all waits together: wait_s after the start
+    std::chrono::steady_clock::time_point until{};  ///< deadline of all waits: start + wait_s
     bool foreground = false, quarantine = false;
     bool ssds_given = false, capacity_given = false;  ///< the option was given
     std::vector<std::string> of_the_daemon;           ///< options given that count only when gnstord starts

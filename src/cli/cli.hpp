@@ -40,9 +40,8 @@ void add_bench_command(CLI::App& app, Context& context);    ///< bench
 void add_doctor_command(CLI::App& app, Context& context);   ///< doctor
 void add_node_command(CLI::App& app, Context& context);     ///< node
 
-void add_down_command(CLI::App& app, Context& context);  ///< down; called by add_array_commands()
-void add_check_commands(CLI::App& ssd,
-                        Context& context);  ///< ssd check, recover; called by add_ssd_commands()
+void add_down_command(CLI::App& app, Context& context);    ///< down
+void add_check_commands(CLI::App& ssd, Context& context);  ///< of `ssd`: check, recover
 
 /// Exit code of a command, after printing its error: kUsage for kInvalidArgument, kFailed for any other.
 [[nodiscard]] int finish(const Context& c, const Result<int>& done);

@@ -16,10 +16,9 @@ namespace gnstor::cli {
 
 /// An address at which the udp wire would bind UDP port 4791.
 struct PortFacts {
-    std::string address;  ///< "0.0.0.0", or the one asked for
-    int bind_error = 0;   ///< errno of an attempt to bind port 4791 there; 0: it is free
-    bool holder_known =
-        false;  ///< the process below has the port; false: the kernel, or a process that this user cannot see
+    std::string address;        ///< "0.0.0.0", or the one asked for
+    int bind_error = 0;         ///< errno of an attempt to bind port 4791 there; 0: it is free
+    bool holder_known = false;  ///< the process below; false: the kernel, or a process hidden from us
     std::int64_t holder_pid = 0;
     std::string holder{};  ///< name of that process
 };
@@ -70,14 +69,14 @@ struct DoctorFacts {
     bool built_for_gpu = false;                                        ///< this program has GPU lanes
     std::string program_version;
     std::optional<std::string> daemon_version;  ///< of the gnstord that answers; nullopt: none does
-    std::string daemon_trouble;               ///< why a gnstord nodes and gateways that runs does not answer
-    std::string daemon_read_only;             ///< why gnstord is read-only; empty: it is not, or none runs
-    std::vector<PartFacts> parts;             ///< that run
-    std::uint32_t store_format = 0;           ///< format version that this program reads and writes
-    std::string directory;                    ///< folder of the array
-    std::vector<StoreFile> stores;            ///< in that folder
-    std::optional<std::uint64_t> free_bytes;  ///< free on its file system for this user
-    std::string free_trouble;                 ///< why free_bytes is unknown
+    std::string daemon_trouble;                 ///< why a running gnstord does not answer; empty: it does
+    std::string daemon_read_only;               ///< why gnstord is read-only; empty: it is not, or none runs
+    std::vector<PartFacts> parts;               ///< nodes and gateways that run
+    std::uint32_t store_format = 0;             ///< format version that this program reads and writes
+    std::string directory;                      ///< folder of the array
+    std::vector<StoreFile> stores;              ///< in that folder
+    std::optional<std::uint64_t> free_bytes;    ///< free on its file system for this user
+    std::string free_trouble;                   ///< why free_bytes is unknown
 };
 
 enum class Verdict : std::uint8_t { kGood, kUnknown, kWarning, kProblem };

@@ -25,8 +25,7 @@ struct DoctorSources {
     std::function<int(const std::string& address)> bind_roce_port;  ///< errno, 0: it could be bound
     std::function<int()> open_raw_socket;                           ///< errno, 0: it could be opened
     std::function<std::vector<LocalAddress>()> local_addresses;
-    std::function<std::optional<std::string>(const std::vector<std::string>& command)>
-        run;  ///< output; nullopt: it failed
+    std::function<std::optional<std::string>(const std::vector<std::string>& command)> run;  ///< its output
     std::function<std::pair<std::optional<std::uint64_t>, bool>()> locked_memory;  ///< limit, CAP_IPC_LOCK
     std::function<std::string()> find_nvcc;
     /// Bytes free for this user; nullopt: `trouble` says why.
