@@ -26,6 +26,7 @@ constexpr std::uint64_t staging_share(std::uint64_t bytes, std::size_t subsystem
     return std::max(bytes / std::max<std::size_t>(subsystems, 1), kStagingBytesMin);
 }
 
+/// A budget, and the connection of each of its members.
 struct Turns {
     explicit Turns(const FairBudgetOptions& options) : budget(options) {}
     FairBudget::Member join(Connection& connection, const std::string& client) {
