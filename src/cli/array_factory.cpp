@@ -285,7 +285,7 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
         GN_ASSIGN(folder, StoreFolder::take(options.directory));
     }
     GN_ASSIGN(EmbeddedArrayOptions embedded, embedded_options(options));
-    embedded.scrub_pages_per_second = 0;  // a command is over before a scrub is any use
+    embedded.scrub_pages_per_second = 0;  // one command is too short for a scrub to help
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));
     std::error_code failed;
     const fs::path file = options.directory / daemon::kRecordsFile;

@@ -42,7 +42,7 @@ class VolumeObjectStore : public ObjectStore {
     [[nodiscard]] virtual std::filesystem::path spool_folder() const = 0;
     /// Reads that met a bad checksum so far.
     [[nodiscard]] virtual std::uint64_t media_errors() const = 0;
-    /// The store, for people: "in FOLDER" or "at ADDRESS".
+    /// The store as messages name it: "in FOLDER" or "of this array".
     [[nodiscard]] virtual std::string where() const = 0;
     [[nodiscard]] virtual client::Client& client() const = 0;
 

@@ -20,7 +20,7 @@ bool is_full(int why) {
 void hold_standard_descriptors() {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
         while (::fcntl(fd, F_GETFD) < 0) {
-            const int held = ::open("/", O_PATH);  // the lowest one that is free
+            const int held = ::open("/", O_PATH);  // open() takes the lowest free number
             if (held < 0) std::abort();
         }
 }

@@ -2,8 +2,7 @@
 //
 // Refused, before anything is opened for writing:
 //   * a store, file or device, in any folder: recognised by its first bytes;
-//   * a file, given by its name, that another program holds locked (flock, fcntl), as daemons and databases
-//   do;
+//   * a file, given by its name, that another program has locked (flock, fcntl), as daemons and databases do;
 //   * a socket;
 //   * an existing or new file in the folder of an array: stores, records, token, logs;
 //   * a hard link elsewhere to a file of the array being read, or to its token.

@@ -13,7 +13,8 @@ namespace gnstor::nvmf {
 
 namespace {
 
-constexpr std::uint32_t kCapsuleStride = 4224;  // a capsule, rounded up to 64 bytes and off the page grid
+constexpr std::uint32_t kCapsuleStride =
+    4224;  // a capsule, rounded up to a multiple of 64 bytes that is none of a page
 static_assert(kCapsuleStride >= kCapsuleBytesMax && kCapsuleStride % 64 == 0);
 constexpr std::uint32_t kResponseBytes = sizeof(nvme::Completion);
 const simt::SelfGroup kLane{simt::Lane{}};

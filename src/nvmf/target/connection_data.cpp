@@ -120,7 +120,7 @@ Status Connection::place(Slot& slot, const Capsule& capsule, const MessageBytes&
         else if (slot.window.ready)
             data = take_fetched(slot, capsule);
     }
-    // Nothing is read from the message any more.
+    // The message is not read any more.
     if (std::exchange(slot.holds_message, false)) nic_.release(qp_, slot.token);
     return Status::kSuccess;
 }

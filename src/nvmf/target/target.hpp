@@ -68,14 +68,14 @@ struct TargetOptions {
     std::uint32_t connect_timeout_ms =
         5000;  ///< longest time from the RDMA connection to a successful Connect
     std::uint32_t drain_timeout_ms =
-        10000;  ///< how long the destructor waits for drives to answer what they hold
+        10000;  ///< how long the destructor waits for drives to answer their outstanding commands
     std::function<std::uint64_t()> now_ns;  ///< clock of keep-alives; empty: the monotonic clock
 };
 
 /// What a subsystem's connections did since the target was opened.
 struct SubsystemCounters {
     std::uint64_t capsules;                                     ///< commands that arrived, of all kinds
-    std::uint64_t reads, writes, flushes, trims, write_zeroes;  ///< taken to the drive
+    std::uint64_t reads, writes, flushes, trims, write_zeroes;  ///< passed to the drive
     std::uint64_t admin;                                        ///< admin and fabrics commands
     std::uint64_t refused;                        ///< answered with an error by the target itself
     std::uint64_t drive_errors;                   ///< answered with an error by the drive

@@ -19,7 +19,7 @@ rdma::ConnectReply reject(nvme::RdmaRejectStatus status) {
 
 }  // namespace
 
-/// Before the control thread starts: the lists of subsystems never change afterwards.
+/// Runs before the control thread starts: the lists of subsystems never change afterwards.
 Result<void> TargetControl::make_subsystems(std::span<const SubsystemConfig> subsystems) {
     for (SubsystemConfig config : subsystems) {
         if (config.device == nullptr || (config.service.empty() && options_.ports.empty()))
