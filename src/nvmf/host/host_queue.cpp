@@ -13,8 +13,7 @@ namespace gnstor::nvmf {
 
 namespace {
 
-constexpr std::uint32_t kCapsuleStride =
-    4224;  // a capsule, rounded up to a multiple of 64 bytes that is none of a page
+constexpr std::uint32_t kCapsuleStride = 4224;  // a capsule rounded up to 64 bytes, not page-aligned
 static_assert(kCapsuleStride >= kCapsuleBytesMax && kCapsuleStride % 64 == 0);
 constexpr std::uint32_t kResponseBytes = sizeof(nvme::Completion);
 const simt::SelfGroup kLane{simt::Lane{}};
