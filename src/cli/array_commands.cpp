@@ -30,22 +30,22 @@ struct UpOptions {
     std::uint32_t ssds = 4;
     std::string capacity = "1GiB";
     std::uint64_t lease_ms = 300'000;
-    ArrayOptions ssd;  ///< what is said of the SSDs, beside number and capacity
+    ArrayOptions ssd;  ///< options of the SSDs except number and capacity
     std::uint32_t wait_s = 60;
-    std::chrono::steady_clock::time_point until{};  ///< wait_s after the beginning, of all waits together
+    std::chrono::steady_clock::time_point until{};  ///< deadline of all waits: start + wait_s
     bool foreground = false, quarantine = false;
-    bool ssds_given = false, capacity_given = false;  ///< said by the user
-    std::vector<std::string> of_the_daemon;  ///< said by the user, and meant for a daemon that starts
+    bool ssds_given = false, capacity_given = false;  ///< the option was given
+    std::vector<std::string> of_the_daemon;           ///< options given that count only when gnstord starts
     bool service_units_given = false;
-    bool existed = true;                      ///< the array was there before
-    std::uint32_t nodes = 0;                  ///< processes of SSDs; 0: gnstord has them, or as it was begun
-    std::vector<std::string> node_addresses;  ///< of them
-    std::string listen;                       ///< of gnstord, over TCP
-    std::vector<PlannedNode> plan;            ///< what comes of it
-    std::shared_ptr<BackgroundProcess> started;  ///< gnstord; null: it ran before
+    bool existed = true;                         ///< the array existed before this command
+    std::uint32_t nodes = 0;                     ///< number of node processes; 0: not given
+    std::vector<std::string> node_addresses;     ///< of the nodes; empty: chosen
+    std::string listen;                          ///< TCP address of gnstord
+    std::vector<PlannedNode> plan;               ///< the array's nodes: plan_nodes()
+    std::shared_ptr<BackgroundProcess> started;  ///< gnstord; null: it ran already
 };
 
-/// What `up` says to a daemon that starts; one that runs already works as it was told then.
+/// Options that count only when gnstord starts; one that runs already keeps those of its own start.
 constexpr std::array kOfTheDaemon = {"--lease-ms",         "--scrub", "--durability", "--direct", "--profile",
                                      "--quarantine-store", "--listen"};
 
@@ -53,8 +53,8 @@ std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";
 }
 
-/// A place for gnstord's socket that this user may write: the one that was asked for, or a usual one. Empty:
-/// none is known.
+/// A path for gnstord's socket in a folder that this user may write: the requested one, else a usual one.
+/// Empty: none found.
 std::string writable_socket(const Context& c) {
     std::vector<std::filesystem::path> places{"/run/gnstor.sock"};
     if (!c.socket.empty()) places.insert(places.begin(), c.socket);
@@ -67,8 +67,8 @@ std::string writable_socket(const Context& c) {
     return "";
 }
 
-/// For a folder on a read-only file system: gnstord in the foreground writes no log, and its socket can lie
-/// in another folder.
+/// Advice for a folder on a read-only file system: gnstord in the foreground writes no log, and its socket
+/// can lie in another folder.
 std::string how_to_serve_read_only(const Context& c) {
     const std::string socket = writable_socket(c);
     return fmt::format(
@@ -109,12 +109,12 @@ int run_in_foreground(const Context& c, const UpOptions& o) {
     return c.out.fail(error(Errc::kIo, "{} cannot be started; set GNSTORD to where gnstord is", program));
 }
 
-/// What the array has, as its daemon says: the options speak of an array that is begun and of a daemon that
-/// starts, not of those that are there.
+/// Properties of the array as gnstord reports them, with a note for each given option that has no effect:
+/// options for a new array on an existing one, options for gnstord's start on a running one.
 Result<json> describe_array(const Context& c, const UpOptions& o, bool started) {
     GN_ASSIGN(const json answer, c.control().get("/v1/ssds"));
     const json& ssds = answer.at("ssds");
-    std::uint64_t each = 0;  // of one that is not missing
+    std::uint64_t each = 0;  // capacity of an SSD that is not missing
     for (const json& ssd : ssds) each = std::max(each, ssd.at("capacity_bytes").get<std::uint64_t>());
     json notes = json::array();
     if (o.ssds_given && o.ssds * std::max<std::size_t>(1, o.plan.size()) != ssds.size())
@@ -164,14 +164,15 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
     return kOk;
 }
 
-/// What --wait leaves; enough for one look in any case.
+/// Time left of --wait; at least 1 s, enough for one poll.
 std::chrono::milliseconds left(const UpOptions& o) {
     const auto now = std::chrono::steady_clock::now();
     return std::max<std::chrono::milliseconds>(
         1s, std::chrono::duration_cast<std::chrono::milliseconds>(o.until - now));
 }
 
-/// Until its map is in force: no command works before. gnstord stays in any case, as SSDs may come later.
+/// Waits until the map is in force: no command works before. On a timeout gnstord keeps running, because
+/// missing SSDs may come later.
 Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pid) {
     std::string missing;
     bool ended = false, said = false;
@@ -214,7 +215,7 @@ int already_up(const Context& c, const UpOptions& o) {
     return show_up(c, o, false, listener);
 }
 
-/// Which nodes this array has: as it was begun; a new one as it is asked for.
+/// Determines the array's nodes: an existing array keeps its plan, a new one gets the requested nodes.
 Result<void> plan_nodes(const Context& c, UpOptions& o) {
     const std::filesystem::path folder = c.directory;
     GN_ASSIGN(o.plan, read_plan(folder));
@@ -234,7 +235,7 @@ Result<void> plan_nodes(const Context& c, UpOptions& o) {
                      "the array in {} has {} nodes, not {}; begin another one in another folder", c.directory,
                      o.plan.size(), o.nodes);
     if (o.nodes == 0 || !o.plan.empty()) return {};
-    // Said before nodes make their stores and the folder says that there are such nodes.
+    // Checked before nodes make their stores and before the plan is written.
     if (std::uint64_t{o.nodes} * o.ssds > placement::kMaxSlots)
         return error(Errc::kInvalidArgument, "{} nodes of {} SSDs are too many: an array takes {}", o.nodes,
                      o.ssds, placement::kMaxSlots);
@@ -258,7 +259,7 @@ int up(const Context& c, UpOptions o) {
         return c.out.fail(
             error(Errc::kIo, "the folder {} cannot be made: {}", c.directory, failed.message()));
     if (const Result<void> planned = plan_nodes(c, o); !planned.ok()) return c.out.fail(planned.error());
-    // Also beside a daemon that runs: a node that was killed is started again.
+    // Also if gnstord runs already: a node that was killed is started again.
     if (const Result<void> running = run_nodes(c, o); !running.ok()) return c.out.fail(running.error());
     if (healthy(c)) return already_up(c, o);
     if (o.foreground) return run_in_foreground(c, o);
@@ -284,7 +285,7 @@ int up(const Context& c, UpOptions o) {
 }
 
 int status(const Context& c) {
-    // Nodes are this folder's; of an array elsewhere the daemon's warnings speak.
+    // Only nodes of this folder are shown; for an array elsewhere, gnstord's warnings name missing SSDs.
     const bool here = c.array.empty() && (c.socket.empty() || c.directory_given);
     const Result<std::vector<PlannedNode>> plan =
         here ? read_plan(c.directory) : Result<std::vector<PlannedNode>>(std::vector<PlannedNode>{});
@@ -324,7 +325,7 @@ int status(const Context& c) {
     return kOk;
 }
 
-/// What gnstord cannot do with an SSD; failing that, what its scrub has found.
+/// What gnstord reports as an SSD's trouble; if nothing, the bad pages that its scrub found.
 std::string trouble_of(const json& ssd) {
     std::string trouble = ssd.at("trouble").get<std::string>();
     const json counters = ssd.value("counters", json::object());

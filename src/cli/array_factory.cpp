@@ -1,4 +1,5 @@
-// array_factory.cpp: where the programs are joined to the embedded array (gnstor/embedded_array.hpp).
+// array_factory.cpp: implements array_factory.hpp with the embedded array (gnstor/embedded_array.hpp), nodes
+// and gateways.
 #include "cli/array_factory.hpp"
 
 #include <gnstor/embedded_array.hpp>
@@ -65,7 +66,7 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
     static Result<std::unique_ptr<ServedNode>> open(const RemoteArrayOptions& array,
                                                     const GatewayVolume& volume, const std::string& port) {
         std::unique_ptr<UdpGateway> made(new UdpGateway());
-        // With an address of its own, so by packets: its hosts come by the same NIC.
+        // array.address is set, so this is the udp wire: hosts connect to the same NIC.
         GN_ASSIGN(made->array_, RemoteArray::open(array));
         GN_ASSIGN(made->client_, made->array_->connect(gateway::client_options(volume.as)));
         gateway::VolumeToServe what;
@@ -109,7 +110,7 @@ daemon::GatewayInfo UdpGateway::inspect_gateway() {
     info.capacity_bytes = gateway.volume().geometry.capacity_blocks * nvme::kBlockBytes;
     info.read_only = read_only_;
     info.writable = gateway.writable();
-    // Of the volume's subsystem, and of connections to the port that reached none.
+    // Counters of the volume's subsystem, plus those of the port: connections that reached no subsystem.
     nvmf::SubsystemCounters fabric{};
     for (const std::string& name : {info.subsystem_nqn, port_}) {
         const Result<nvmf::SubsystemCounters> some = served_->target().counters(name);
@@ -162,7 +163,7 @@ daemon::GatewayInfo UdpGateway::inspect_gateway() {
     return info;
 }
 
-/// The number in the name of an SSD's store. What is written in another way, as ssd-01.store, is none.
+/// The number in the file name of an SSD's store; nullopt for other spellings, such as ssd-01.store.
 std::optional<std::uint32_t> number_of_store(const std::string& name) {
     constexpr std::string_view kBefore = "ssd-";
     std::uint32_t number = 0;
@@ -171,7 +172,8 @@ std::optional<std::uint32_t> number_of_store(const std::string& name) {
     return name == fmt::format("ssd-{}.store", number) ? std::optional(number) : std::nullopt;
 }
 
-/// How many SSDs' stores lie in a folder: ssd-0.store and on. A gap is an array with a drive missing.
+/// Number of stores (ssd-0.store and up) in a folder. kNotFound if the numbers have a gap: a drive is
+/// missing.
 Result<std::uint32_t> count_stores(const fs::path& directory) {
     std::uint32_t count = 0, highest = 0;
     std::error_code failed;
@@ -182,7 +184,7 @@ Result<std::uint32_t> count_stores(const fs::path& directory) {
         ++count;
         highest = std::max(highest, *number);
     }
-    // Fewer than there are would be opened as the whole array.
+    // An incomplete listing must not be opened as the whole array.
     if (failed && failed != std::errc::no_such_file_or_directory && failed != std::errc::not_a_directory)
         return error(Errc::kIo, "the folder {} cannot be read: {}", directory.string(), failed.message());
     if (count != 0 && count - 1 != highest)
@@ -208,7 +210,7 @@ Result<EmbeddedArrayOptions> embedded_options(const ArrayOptions& options) {
     embedded.engine_threads = options.engine_threads != 0
                                   ? options.engine_threads
                                   : std::max(1u, std::thread::hardware_concurrency() / 2);
-    // An array that is there already has the SSDs that it has.
+    // An existing array keeps its number of SSDs.
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));
     embedded.ssds = present != 0 ? present : options.ssds;
     return embedded;
@@ -216,7 +218,7 @@ Result<EmbeddedArrayOptions> embedded_options(const ArrayOptions& options) {
 
 Result<std::unique_ptr<ServedArray>> make_array_of_nodes(const ArrayOptions& options,
                                                          std::unique_ptr<daemon::RecordStore> store) {
-    // Here they would be opened, and be other SSDs than the nodes'.
+    // Stores in this folder belong to an array in one process: they are not the nodes' SSDs.
     GN_ASSIGN(const std::uint32_t here, count_stores(options.directory));
     if (here != 0)
         return error(
@@ -277,13 +279,13 @@ Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayO
 }
 
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create) {
-    // Locked before it is looked at: another put may be making its stores, or removing them.
+    // Locked before its files are read: another put may be making stores there, or removing them.
     std::unique_ptr<StoreFolder> folder;
     if (create) {
         GN_ASSIGN(folder, StoreFolder::take(options.directory));
     }
     GN_ASSIGN(EmbeddedArrayOptions embedded, embedded_options(options));
-    embedded.scrub_pages_per_second = 0;  // a command is over before a scrub is any use
+    embedded.scrub_pages_per_second = 0;  // one command is too short for a scrub to help
     GN_ASSIGN(const std::uint32_t present, count_stores(options.directory));
     std::error_code failed;
     const fs::path file = options.directory / daemon::kRecordsFile;
@@ -299,13 +301,13 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
         return error(Errc::kNotFound, "there is no store in {}; `gnstor put --store {} FILE` begins one",
                      options.directory.string(), shell_word(options.directory.string()));
     if (folder && present == 0 && !there) folder->begin();
-    // Records beside the SSDs tell an SSD that is an older copy of itself. Reading makes none where there are
-    // none: then each command learns what there is from the SSDs.
+    // The record file detects an SSD that was rolled back to an older copy. A command that only reads does
+    // not make one; without it, each command rebuilds the records from the SSDs.
     std::unique_ptr<daemon::RecordStore> records = std::make_unique<daemon::MemoryRecordStore>();
     if (create || there) {
         GN_ASSIGN(records, daemon::SqliteRecordStore::open({file, false}));
     }
-    if (present == 0 && there) {  // or new SSDs would get the names of those that are missing
+    if (present == 0 && there) {  // else new SSDs would take the names of the missing ones
         GN_ASSIGN(const daemon::Records known, records->load());
         if (!known.volumes.empty()) return stores_missing;
     }

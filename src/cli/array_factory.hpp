@@ -1,6 +1,6 @@
-// array_factory.hpp: the one place where the programs meet an array. gnstord serves what make_array() gives,
-// and put/get/cat/ls/rm work on what open_object_store() gives; array_factory.cpp makes both from an
-// EmbeddedArray, tests from models.
+// array_factory.hpp: the interfaces between the programs and an array, and the functions that make them.
+// gnstord serves the array from make_array(); put, get, cat, ls and rm use open_object_store().
+// array_factory.cpp builds both on EmbeddedArray, tests on models.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -22,23 +22,23 @@
 namespace gnstor::cli {
 
 struct ArrayOptions {
-    std::filesystem::path directory;  ///< where the SSDs' stores lie; made if absent
+    std::filesystem::path directory;  ///< folder of the SSDs' stores; made if absent
     std::uint32_t ssds = 4;
     std::uint64_t ssd_capacity_bytes = 1ull << 30;
     std::uint64_t lease_ms = 300'000;
-    std::uint32_t service_units = 1;  ///< of each SSD that is made
+    std::uint32_t service_units = 1;  ///< of each new SSD
     std::uint32_t scrub_mib = 4;      ///< MiB a second that each service unit checks in the background
     SsdDurability durability = SsdDurability::kDefault;
     bool direct_io = false;
-    std::filesystem::path shm_socket;  ///< where other processes reach the SSDs; empty: none do
-    std::uint32_t shm_mode = 0600;     ///< of that socket
-    std::string profile = "none";      ///< of the hardware that is modelled: a name, or a file
-    std::uint32_t engine_threads = 0;  ///< 0: half of the machine's
-    /// The SSDs are those of these nodes (ADDR[:PORT]), other processes on the udp wire; none are opened
-    /// here.
+    std::filesystem::path shm_socket;  ///< Unix socket of the shm wire for other processes; empty: none
+    std::uint32_t shm_mode = 0600;     ///< permission bits of that socket
+    std::string profile = "none";      ///< timing of the modelled hardware: a profile's name, or a file
+    std::uint32_t engine_threads = 0;  ///< 0: half of the machine's cores
+    /// Nodes (ADDR[:PORT] on the udp wire) whose SSDs form the array; if there are any, this process opens no
+    /// SSDs.
     std::vector<std::string> nodes;
-    std::string address;             ///< of this process on that wire; empty: chosen
-    std::uint32_t wait_ms = 10'000;  ///< for nodes that do not answer at the start
+    std::string address;             ///< IP address of this process on the udp wire; empty: chosen
+    std::uint32_t wait_ms = 10'000;  ///< how long to wait for nodes that do not answer at the start
 };
 
 /// An array that runs while this object lives.
@@ -64,9 +64,9 @@ class ServedNode {
   public:
     virtual ~ServedNode() = default;
     [[nodiscard]] virtual std::vector<ServedSsd> ssds() const = 0;
-    [[nodiscard]] virtual std::uint32_t packet_bytes() const = 0;                  ///< of the wire
-    [[nodiscard]] virtual bool serves_shm() const { return false; }                ///< too
-    [[nodiscard]] virtual daemon::GatewayInspector* gateway() { return nullptr; }  ///< of a gateway alone
+    [[nodiscard]] virtual std::uint32_t packet_bytes() const = 0;    ///< RoCE MTU of its wire
+    [[nodiscard]] virtual bool serves_shm() const { return false; }  ///< also serves the shm wire
+    [[nodiscard]] virtual daemon::GatewayInspector* gateway() { return nullptr; }  ///< null: none
 };
 
 /// Opens (recovering) or makes the SSDs and serves them at `address` (IP) and `port` of the udp wire.
@@ -75,21 +75,22 @@ Result<std::unique_ptr<ServedNode>> make_node(const ArrayOptions& options, const
 
 struct GatewayVolume {
     std::string name;
-    std::string as;  ///< the client that opens it
+    std::string as;  ///< name of the client that opens it
     bool read_only = false;
     bool serves_older = false;     ///< gateway::GatewayOptions::serves_older
     std::filesystem::path record;  ///< gateway::GatewayOptions::record
 };
 
-/// A volume of an array that others serve, as an ordinary NVMe namespace at `port` of the array's address
-/// (RemoteArrayOptions), while this object lives: a gateway, src/gateway. Its ssds() are that one subsystem.
+/// A gateway (src/gateway): serves one volume of a remote array as an ordinary NVMe namespace, at `port` of
+/// RemoteArrayOptions::address, while this object lives. ssds() returns its one subsystem.
 Result<std::unique_ptr<ServedNode>> make_gateway(const RemoteArrayOptions& array, const GatewayVolume& volume,
                                                  const std::string& port);
 
-/// What a get wrote.
+/// What get() wrote.
 struct ObjectGot {
     std::uint64_t bytes = 0;
-    /// Blocks of which the older version was written.
+    /// Blocks that were written in an older version, because the newest one is torn or corrupt on every
+    /// replica.
     std::uint64_t older_blocks = 0;
 };
 
@@ -99,29 +100,30 @@ struct ObjectInfo {
     std::uint32_t replicas = 0;
 };
 
-/// Told the bytes moved so far, and of how many; may be empty.
+/// Called with the bytes moved so far and the total; may be empty.
 using Progress = std::function<void(std::uint64_t bytes, std::uint64_t total)>;
 
-/// Named byte strings, each in a volume of its own; kept in files between commands. One thread.
+/// Objects: named byte strings, each in a volume of its own. One thread.
 class ObjectStore {
   public:
     virtual ~ObjectStore() = default;
-    /// `bytes`: how many will come, ~0: unknown (it is then read to its end first). kExists where the name is
+    /// `bytes`: length of `from`; ~0: unknown, then `from` is read to its end first. kExists if the name is
     /// taken.
     virtual Result<void> put(const std::string& name, std::istream& from, std::uint64_t bytes,
                              const Progress& progress) = 0;
-    /// `older`: whether blocks whose newest version is doubtful on every replica come as their older one;
-    /// else they make an error.
+    /// `older`: a block whose newest version is torn or corrupt on every replica is written in its older
+    /// version; without it, such a block is kCorrupt.
     virtual Result<ObjectGot> get(const std::string& name, std::ostream& to, bool older,
                                   const Progress& progress) = 0;
     virtual Result<std::vector<ObjectInfo>> list() = 0;
     virtual Result<void> remove(const std::string& name) = 0;
 };
 
-/// `create`: whether a store is begun where there is none (put), or that is an error (get, cat, ls, rm).
+/// `create`: makes a store if there is none (put); otherwise a missing store is kNotFound (get, cat, ls, rm).
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create);
 
-/// The objects of an array that other processes serve. `wire` becomes what joins them, for people.
+/// The objects of an array that other processes serve. `wire`: set to a description of the wire in use, for
+/// display.
 Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayOptions& options,
                                                               std::string& wire);
 

@@ -21,9 +21,9 @@ namespace gnstor::cli {
 namespace {
 
 constexpr char kPipeVariable[] = "GNSTOR_START_PIPE";
-constexpr int kPipeInProgram = 3;  // the first one behind the standard descriptors
+constexpr int kPipeInProgram = 3;  // the first descriptor after the standard ones
 
-/// What to do about a log that cannot be opened for this reason.
+/// Advice for an error message: the log cannot be opened, `why` is the errno.
 std::string advise_on_log(int why, const std::filesystem::path& log, const std::string& on_read_only) {
     if (why == EROFS) return "; " + on_read_only;
     if (is_full(why)) return "; free some disk space";
@@ -35,7 +35,7 @@ std::string advise_on_log(int why, const std::filesystem::path& log, const std::
     return "";
 }
 
-/// Where a log ends now: what a program that is started next writes to it comes behind.
+/// Size of the log now, bytes: output of a program that is started afterwards begins there.
 std::uintmax_t end_of_log(const std::filesystem::path& file) {
     std::error_code failed;
     const std::uintmax_t bytes = std::filesystem::file_size(file, failed);
@@ -49,7 +49,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
     return all;
 }
 
-/// This program's environment, and the pipe.
+/// This program's environment, with the variable that names the pipe.
 std::vector<std::string> program_environment() {
     std::vector<std::string> words;
     const std::string named = std::string(kPipeVariable) + "=";
@@ -59,7 +59,7 @@ std::vector<std::string> program_environment() {
     return words;
 }
 
-/// posix_spawn() in a session of its own: the terminal's hang-up and interrupts are not meant for it.
+/// posix_spawn() in a new session, so that the terminal's SIGHUP and SIGINT do not reach the program.
 int spawn(pid_t& pid, std::vector<std::string> words, int out, int pipe) {
     std::vector<std::string> environment = program_environment();
     posix_spawn_file_actions_t files;

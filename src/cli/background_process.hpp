@@ -1,8 +1,8 @@
-// background_process.hpp: a program that is started in a session of its own and logs to a file, and how it
-// tells its starter why it did not start. Unix; one thread.
+// background_process.hpp: starts a program in a session of its own with its output in a log file, and passes
+// the error that ends the program back to the process that started it. Unix; one thread.
 //
-// The starter and the program share a pipe, whose descriptor an environment variable names. The log may be on
-// a full disk, which takes nothing or a part of an error; the pipe takes it whole.
+// Both processes share a pipe; an environment variable names its descriptor. The error goes through the pipe
+// as well as to the log, because a log on a full disk may lose all or part of it.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -23,16 +23,17 @@ namespace gnstor::cli {
 /// The starter's side.
 class BackgroundProcess {
   public:
-    /// Standard output and error are appended to `log`. `on_read_only`: the advice where the log lies on a
-    /// read-only file system.
+    /// Standard output and standard error are appended to `log`. `on_read_only`: advice in the error message
+    /// if the log lies on a read-only file system.
     static Result<std::shared_ptr<BackgroundProcess>> start(const std::filesystem::path& program,
                                                             const std::vector<std::string>& arguments,
                                                             const std::filesystem::path& log,
                                                             const std::string& on_read_only);
     [[nodiscard]] pid_t pid() const { return pid_; }
     [[nodiscard]] bool ended();
-    /// For an error message, when it has ended: its error, then where the log is, and the last lines that it
-    /// wrote there, where there are more. If it told no error: its last line, or how it ended.
+    /// Text for an error message; call it after the program has ended. The error from the pipe, the path of
+    /// the log and, if the program logged several lines, the last of them. Without an error in the pipe: the
+    /// last line of the log, or the exit status.
     [[nodiscard]] std::string why_it_ended() const;
 
   private:
@@ -43,19 +44,19 @@ class BackgroundProcess {
     [[nodiscard]] std::string exit_text() const;
 
     const std::filesystem::path log_;
-    const std::uintmax_t log_from_;  ///< where it ended before the program was started
+    const std::uintmax_t log_from_;  ///< size of the log before the program was started, bytes
     const ssd::FileDescriptor pipe_;
     pid_t pid_ = 0;
     bool ended_ = false;
-    std::optional<int> status_;  ///< of waitpid(); nothing: another one has reaped it
+    std::optional<int> status_;  ///< from waitpid(); nullopt: reaped elsewhere
 };
 
-/// The program's side. Without a starter nothing is told.
+/// The started program's side. Does nothing in a program that BackgroundProcess did not start.
 class Starter {
   public:
-    /// What the environment names, which is removed from it.
+    /// Takes over the pipe that the environment variable names, and unsets the variable.
     static Starter from_environment();
-    /// The error that ends this program, in one call. Never waits.
+    /// Sends the error that ends this program, in one write that never blocks.
     void tell(const std::string& error) const;
 
   private:

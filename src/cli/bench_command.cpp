@@ -1,8 +1,8 @@
-// bench_command.cpp: gnstor bench: hands the words over to the benchmark program, gnstor_bench, which becomes
-// this process.
+// bench_command.cpp: gnstor bench: passes its arguments to the benchmark program, gnstor_bench, which
+// replaces this process (exec).
 //
-// A program of its own, and no part of this one: it holds the kernels of all ways to initiate I/O, compiled
-// for each kind of lanes, and the command line stands on no more layers than it needs.
+// It is a program of its own because it contains the kernels of all ways to initiate I/O, compiled for each
+// kind of lanes; the command line depends on no more layers than it needs.
 #include "cli/cli.hpp"
 
 #include <unistd.h>
@@ -33,7 +33,7 @@ constexpr char kExamples[] =
     "  gnstor bench paper --figure 13 --json figure-13.json      (the same command goes on where it was)\n"
     "what load takes (the others: gnstor bench KIND --help):\n\n";
 
-/// Beside this program, where it is installed, or where the build puts it.
+/// Searches beside this program, where it is installed, and where the build puts it.
 Result<std::filesystem::path> find_program() {
     std::error_code failed;
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
@@ -45,7 +45,7 @@ Result<std::filesystem::path> find_program() {
         kProgram, self.string(), kProgram);
 }
 
-/// Comes back only with an Error.
+/// Returns only if exec fails.
 Error become(const std::filesystem::path& program, std::vector<std::string> words) {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
@@ -59,12 +59,12 @@ bool is_one_of(const std::string& word, std::initializer_list<const char*> words
     return std::any_of(words.begin(), words.end(), [&word](const char* one) { return word == one; });
 }
 
-/// Those that can measure an array of other processes, and can print JSON.
+/// Whether this kind can measure an array of other processes and print JSON.
 bool measures_arrays(const std::string& kind) {
     return is_one_of(kind, {"load", "path"});
 }
 
-/// What gnstor itself was told of an array (--array, or $GNSTOR_ARRAY) is what is measured.
+/// Passes gnstor's own --array (or $GNSTOR_ARRAY) on, so that this array is measured.
 Result<void> name_array(const Context& context, std::vector<std::string>& words) {
     const bool named = std::any_of(words.begin(), words.end(), [](const std::string& word) {
         return word == "--array" || word.starts_with("--array=");
@@ -113,7 +113,7 @@ void add_bench_command(CLI::App& app, Context& context) {
         app.add_subcommand("bench", "IOPS, GB/s, latency and CPU time, by who initiates the I/O");
     bench->prefix_command();
     bench->fallthrough(false);
-    bench->set_help_flag();  // its options are the benchmark program's to list
+    bench->set_help_flag();  // the benchmark program lists its own options
     bench->callback([bench, &context] {
         context.action = [bench, &context]() -> int {
             const std::vector<std::string> given = bench->remaining();

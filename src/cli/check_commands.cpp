@@ -1,5 +1,5 @@
-// check_commands.cpp: gnstor ssd check|recover: what is wrong with a store, and what its firmware makes of
-// it, offline. Nothing is written without --write.
+// check_commands.cpp: gnstor ssd check|recover: checks a store offline, and shows what its firmware would
+// recover. Nothing is written without --write.
 #include "cli/cli.hpp"
 
 #include <gnstor/base/units.hpp>
@@ -143,7 +143,7 @@ Result<int> recover(const Context& c, const RecoverOptions& o) {
         flash_bytes = view->superblock().geometry().pages() * nvme::kBlockBytes;
         return ssd::recover_view(*view, o.accept_loss);
     }();
-    // What cannot be recovered in a private view is not tried on the store.
+    // The store is recovered only if recovering a private view of it succeeded.
     if (recovered.ok() && o.write) recovered = ssd::recover_store(o.path, o.accept_loss);
     if (!recovered.ok()) return recovered.error();
     json document = to_json(recovered->report);

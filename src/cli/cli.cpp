@@ -68,8 +68,8 @@ int main(int argc, char** argv) {
     }
     context.out.json = output == "json";
     context.directory_given = directory->count() > 0;
-    // A write to a file at its size limit, or to a pipe without a reader, then fails with an error, which is
-    // reported; the signal would end the program without a word.
+    // Ignored, so that a write past the file size limit or to a closed pipe fails with an error that is
+    // reported; the signal would end the program without a message.
     ::signal(SIGXFSZ, SIG_IGN);
     ::signal(SIGPIPE, SIG_IGN);
     if (const auto resolved = context.resolve(); !resolved.ok()) return context.out.fail(resolved.error());

@@ -1,4 +1,4 @@
-// cli.hpp: the gnstor command: what all its parts share. One thread.
+// cli.hpp: the context and helpers that all subcommands of the gnstor command share. One thread.
 #pragma once
 
 #include "cli/array_factory.hpp"
@@ -12,20 +12,19 @@
 
 namespace gnstor::cli {
 
-/// What the command line said, and what to do about it. Subcommands set `action`; main() runs it and exits
-/// with what it returns.
+/// The parsed command line. A subcommand sets `action`; main() runs it and exits with its result.
 struct Context {
     std::string directory;         ///< --dir; default $GNSTOR_DIR, else ~/.gnstor
-    bool directory_given = false;  ///< by --dir, not by default
+    bool directory_given = false;  ///< --dir was given on the command line
     std::string socket;            ///< --socket; default gnstord.sock in the folder
     std::string array;       ///< --array, $GNSTOR_ARRAY: unix:PATH or http://HOST:PORT; empty: the socket
     std::string token_file;  ///< --token-file, $GNSTOR_TOKEN_FILE; default gnstord.token in the folder
-    daemon::HttpClientOptions server;  ///< what these come to: resolve()
-    std::string as = "gnstor";         ///< --as: the client that acts
+    daemon::HttpClientOptions server;  ///< how to reach gnstord; set by resolve() from the options above
+    std::string as = "gnstor";         ///< --as: name of the client that the command acts for
     Output out;
     std::function<int()> action;
 
-    /// Makes `server` of the options. Of --array http://… it reads the token.
+    /// Sets `server` from the options; reads the token file if --array is http://….
     Result<void> resolve();
     [[nodiscard]] std::filesystem::path socket_path() const;
     [[nodiscard]] std::filesystem::path token_path() const;
@@ -34,20 +33,20 @@ struct Context {
 };
 
 void add_array_commands(CLI::App& app, Context& context);   ///< up, down, status, ssd, client
-void add_ssd_commands(CLI::App& app, Context& context);     ///< ssd format, info, check, recover
+void add_ssd_commands(CLI::App& app, Context& context);     ///< ssd format, info, check, recover, reset-term
 void add_volume_commands(CLI::App& app, Context& context);  ///< volume ...
 void add_object_commands(CLI::App& app, Context& context);  ///< put, get, cat, ls, rm
 void add_bench_command(CLI::App& app, Context& context);    ///< bench
 void add_doctor_command(CLI::App& app, Context& context);   ///< doctor
 void add_node_command(CLI::App& app, Context& context);     ///< node
 
-void add_down_command(CLI::App& app, Context& context);    ///< of these of the array: down
+void add_down_command(CLI::App& app, Context& context);    ///< down
 void add_check_commands(CLI::App& ssd, Context& context);  ///< of `ssd`: check, recover
 
-/// What a command ends with: a wrong value of an option is wrong usage, as a wrong option is.
+/// Exit code of a command, after printing its error: kUsage for kInvalidArgument, kFailed for any other.
 [[nodiscard]] int finish(const Context& c, const Result<int>& done);
 
-/// A size as people write it; a usage error otherwise.
+/// Accepts sizes such as 512MiB or 4G; any other text is a usage error.
 [[nodiscard]] CLI::Validator size_text();
 
 }  // namespace gnstor::cli

@@ -1,4 +1,5 @@
-// context.cpp: what all subcommands share: where the array is, how to ask it, and the text of a size.
+// context.cpp: code shared by all subcommands: where the array is, the connection to gnstord, the check of a
+// size.
 #include "cli/cli.hpp"
 
 #include "daemon/http/array_address.hpp"

@@ -34,8 +34,8 @@ bool holds_open(pid_t pid, const fs::path& file) {
     return false;
 }
 
-/// The process that has locked a file or folder (flock), as the kernel lists it: proc_locks(5). File systems
-/// differ in the device that is listed, so the inode's number finds candidates, and their open files decide.
+/// The process that has locked a file or folder (flock), from proc_locks(5). The device listed there differs
+/// on some file systems, so the inode number finds candidates, and their open files decide.
 std::optional<pid_t> locker_of(const fs::path& file) {
     struct stat what = {};
     if (::stat(file.c_str(), &what) != 0) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<pid_t> listener_of(const fs::path& socket) {
     address.sun_family = AF_UNIX;
     if (socket.native().size() >= sizeof(address.sun_path)) return std::nullopt;
     std::memcpy(address.sun_path, socket.c_str(), socket.native().size());
-    // Not blocking: a listener whose queue is full, as of a process that is stopped, is then nobody's.
+    // Non-blocking: a listener whose queue is full, because its process is stopped, then counts as none.
     const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return std::nullopt;
     ucred peer{};
@@ -80,7 +80,8 @@ std::optional<pid_t> holder_of(const fs::path& pid_file, const fs::path& lock_fi
 std::optional<pid_t> daemon_of(const fs::path& directory) {
     if (const std::optional<pid_t> holder = holder_of(directory / kPidFile, directory / kLockFile))
         return holder;
-    // On a read-only file system LockedFile::take() may have had to lock the folder, as a 'put --store' does.
+    // On a read-only file system LockedFile::take() may have locked the folder; 'put --store' locks it too,
+    // so the program's name decides.
     const std::optional<pid_t> locker = locker_of(directory);
     return locker && is_gnstord(*locker) ? locker : std::nullopt;
 }
@@ -96,7 +97,8 @@ int open_folder(const fs::path& folder) {
 Result<std::unique_ptr<LockedFile>> LockedFile::take(const fs::path& file, const std::string& taken) {
     int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EROFS) {
-        // A lock needs no right to write. Who has none to lock left none: the folder alone is there.
+        // flock() works on a read-only descriptor. If there is no lock file to open, the folder itself is
+        // locked.
         fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
         if (fd < 0) fd = open_folder(file.parent_path());
     }
@@ -110,7 +112,7 @@ Result<std::unique_ptr<LockedFile>> LockedFile::take_folder(const fs::path& fold
     if (fd < 0)
         return error(Errc::kIo, "the folder {} cannot be opened: {}", folder.string(), std::strerror(errno));
     GN_ASSIGN(std::unique_ptr<LockedFile> held, lock(fd, taken));
-    // The program that held the lock before may have removed the folder.
+    // The previous holder of the lock may have removed the folder: the path must still lead to it.
     struct stat mine = {};
     struct stat named = {};
     if (::fstat(fd, &mine) != 0 || ::stat(folder.c_str(), &named) != 0 || mine.st_ino != named.st_ino ||

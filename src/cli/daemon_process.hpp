@@ -1,5 +1,5 @@
-// daemon_process.hpp: which process is the gnstord behind a socket or of a folder, and the files by which
-// that is known. Unix; one thread.
+// daemon_process.hpp: finds the gnstord process of a socket or a folder; the lock and pid files used for
+// that. Unix; one thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -13,29 +13,28 @@
 
 namespace gnstor::cli {
 
-/// The process that listens at a Unix socket, as the kernel knows it (SO_PEERCRED); nothing where nobody
-/// does.
+/// The process that listens at a Unix socket (SO_PEERCRED); nullopt: none.
 [[nodiscard]] std::optional<pid_t> listener_of(const std::filesystem::path& socket);
 
-/// The process that a pid file names, if it holds this lock file open; failing that, who has locked that
-/// file: where the disk was full there is no pid file, or one of an earlier process.
+/// The process that a pid file names, if it has this lock file open; otherwise the process that has locked
+/// that file: on a full disk the pid file may be missing, or left by an earlier process.
 [[nodiscard]] std::optional<pid_t> holder_of(const std::filesystem::path& pid_file,
                                              const std::filesystem::path& lock_file);
 
-/// The gnstord that serves a folder: holder_of() its pid file and lock file. A pid file may outlive its
-/// process, and its number may be another's by now.
+/// The gnstord that serves a folder: holder_of() its pid and lock files, because a pid file may outlive its
+/// process and the pid may have been reused.
 [[nodiscard]] std::optional<pid_t> daemon_of(const std::filesystem::path& directory);
 
 /// Whether the program of a process is gnstord, by its name.
 [[nodiscard]] bool is_gnstord(pid_t pid);
 
-/// A lock on a file or folder, held until this object or the process goes.
+/// A lock on a file or folder, held until this object is destroyed or the process ends.
 class LockedFile {
   public:
-    /// kBusy with `taken` where another process holds it.
+    /// kBusy with message `taken` if another process holds it.
     static Result<std::unique_ptr<LockedFile>> take(const std::filesystem::path& file,
                                                     const std::string& taken);
-    /// The same of a folder, which has to be there.
+    /// The same for a folder, which must exist.
     static Result<std::unique_ptr<LockedFile>> take_folder(const std::filesystem::path& folder,
                                                            const std::string& taken);
     [[nodiscard]] bool is_folder() const;
@@ -49,7 +48,7 @@ class LockedFile {
     const int fd_;
 };
 
-/// A file that is removed when this object goes: of a process, after all that it opened since.
+/// Removes a file in its destructor: after everything that the process opened later has been closed.
 struct RemovedAtEnd {
     const std::filesystem::path path;
     explicit RemovedAtEnd(std::filesystem::path p) : path(std::move(p)) {}

@@ -78,7 +78,7 @@ DoctorFinding check_port(const DoctorFacts& f) {
             fmt::format("UDP port 4791 is free on {}", fmt::join(addresses, ", ")), ""};
 }
 
-/// The identification in an IPv4 header is under the ICRC, and only a raw socket shows it
+/// The ICRC covers the identification field of the IPv4 header, which only a raw socket can read
 /// (wire/udp/socket.cpp).
 DoctorFinding check_raw_socket(const DoctorFacts& f) {
     const bool v4 = std::any_of(f.ports.begin(), f.ports.end(), [](const PortFacts& port) {
@@ -203,8 +203,7 @@ DoctorFinding check_pages(const DoctorFacts& f) {
                      ? ", none reserved (vm.nr_hugepages): pools that want huge pages get transparent ones"
                      : fmt::format(", reserved {}, free {}: pools that want huge pages take these first",
                                    *f.huge_pages, *f.huge_pages_free);
-    // Nothing advises the kernel on shared pools (simt/shared_file.hpp): "advise" is as good as "never" to
-    // them.
+    // No code calls madvise() on shared pools (simt/shared_file.hpp), so "advise" means "never" for them.
     if (f.shared_pages)
         found += fmt::format(
             ", of shared memory: {} ({})", *f.shared_pages,
@@ -242,7 +241,7 @@ DoctorFinding check_nvcc(const DoctorFacts& f) {
     return {"nvcc", Verdict::kGood, f.nvcc, ""};
 }
 
-/// Of gnstord, nodes and gateways those that differ from this program, and in what.
+/// gnstord, nodes and gateways whose version differs from this program's, each with its version.
 std::vector<std::string> of_other_versions(const DoctorFacts& f) {
     std::vector<std::string> others;
     if (f.daemon_version && !daemon::same_build(*f.daemon_version, f.program_version))

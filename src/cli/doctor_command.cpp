@@ -1,4 +1,5 @@
-// doctor_command.cpp: gnstor doctor: what stands in the way, with remedies. Exit code 1 where something does.
+// doctor_command.cpp: gnstor doctor: shows what prevents an array from running here, with remedies. Exit code
+// 1 if there is a problem.
 #include "cli/cli.hpp"
 #include "cli/doctor_facts.hpp"
 #include "cli/node_process.hpp"
@@ -20,7 +21,7 @@ void ask_daemon(const Context& c, DoctorFacts& facts) {
 #ifdef GN_WITH_CUDA
     facts.built_for_gpu = true;
 #endif
-    // No socket, no daemon; one that --array names elsewhere is asked in any case.
+    // Without a socket file no daemon runs here; one that --array names elsewhere is asked in any case.
     std::error_code failed;
     if (!c.server.socket.empty() && !std::filesystem::exists(c.server.socket, failed)) return;
     Result<json> status = c.control(2s).get("/v1/status");
@@ -32,12 +33,13 @@ void ask_daemon(const Context& c, DoctorFacts& facts) {
     facts.daemon_read_only = status->value("read_only", "");
 }
 
-/// Of this folder: nodes that 'gnstor up' runs, gateways, and the node whose folder it is.
+/// The running processes of this folder, by address: nodes of 'gnstor up', gateways, and a node that serves
+/// the folder itself.
 std::map<std::string, PartFacts> parts_of_folder(const Context& c) {
     std::map<std::string, PartFacts> parts;
     const auto add = [&](const std::string& name, const std::string& address, pid_t pid,
                          std::string version) {
-        const auto where = embedded::parse_node_address(address);  // gnstord knows nodes without their port
+        const auto where = embedded::parse_node_address(address);  // gnstord reports nodes without a port
         parts[where.ok() ? where->address : address] = {
             fmt::format("{} at {} (process {})", name, address, pid), std::move(version)};
     };
@@ -52,13 +54,13 @@ std::map<std::string, PartFacts> parts_of_folder(const Context& c) {
     return parts;
 }
 
-/// Nodes as gnstord sees them, wherever they are: the firmware revisions of their SSDs.
+/// Adds the nodes that gnstord knows, on any machine; their version is the firmware revision of their SSDs.
 void add_parts_of_array(const Context& c, std::map<std::string, PartFacts>& parts) {
     const Result<json> answer = c.control(2s).get("/v1/ssds");
     if (!answer.ok()) return;
     for (const json& ssd : answer->value("ssds", json::array())) {
         const std::string address = ssd.value("nic_address", ""), version = ssd.value("firmware", "");
-        // One that is no IP address is in gnstord's own process.
+        // An SSD without an IP address is in gnstord's own process.
         if (version.empty() || address.find_first_of(".:") == std::string::npos) continue;
         PartFacts& part = parts[address];
         if (part.what.empty()) part.what = "the node at " + address;
@@ -78,7 +80,7 @@ std::string shown(const std::vector<DoctorFinding>& findings) {
 int doctor(const Context& c, const std::vector<std::string>& addresses) {
     DoctorFacts facts = read_facts(machine(), addresses, c.directory);
     ask_daemon(c, facts);
-    // Processes are this folder's, as for 'gnstor status'.
+    // Only processes of this folder are looked up, as in 'gnstor status'.
     std::map<std::string, PartFacts> parts;
     if (c.array.empty() && (c.socket.empty() || c.directory_given)) parts = parts_of_folder(c);
     if (facts.daemon_version) add_parts_of_array(c, parts);

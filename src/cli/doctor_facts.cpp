@@ -54,7 +54,7 @@ std::optional<std::array<unsigned char, 16>> address_bytes(const std::string& te
     return std::nullopt;
 }
 
-/// The kernel's tables have addresses as words of 32 bits in this machine's order, in hexadecimal.
+/// The tables in /proc/net have addresses as hexadecimal 32-bit words in host byte order.
 std::array<unsigned char, 16> table_address(const std::string& digits) {
     std::array<unsigned char, 16> bytes{};
     if (digits.size() == 8) bytes[10] = bytes[11] = 0xff;
@@ -71,7 +71,7 @@ bool is_any(const std::array<unsigned char, 16>& address) {
     return address == address_bytes("0.0.0.0") || address == address_bytes("::");
 }
 
-/// Inodes of the sockets, of /proc/net/udp and udp6, that keep the port from this address.
+/// Inodes of the sockets in /proc/net/udp and udp6 that occupy the RoCE port at this address.
 std::vector<std::string> sockets_of_port(const fs::path& root, const std::string& address) {
     const auto wanted = address_bytes(address);
     std::vector<std::string> inodes;
@@ -95,8 +95,8 @@ std::vector<std::string> sockets_of_port(const fs::path& root, const std::string
     return inodes;
 }
 
-/// The process that has one of these sockets open, as far as processes may be looked into: a stranger's
-/// before one that is not to be seen, and that before a part of an array.
+/// Finds the process that has one of these sockets open, among those whose descriptors this user may read. A
+/// process that is no part of an array is reported first; then an unknown holder; then a part of an array.
 void find_holder(const fs::path& root, PortFacts& port) {
     const std::vector<std::string> inodes = sockets_of_port(root, port.address);
     std::vector<std::string> unseen = inodes;
@@ -140,7 +140,7 @@ std::vector<InterfaceFacts> interfaces(const DoctorSources& s, const std::vector
     for (const LocalAddress& local : s.local_addresses()) {
         const bool wanted = std::any_of(ports.begin(), ports.end(), [&](const PortFacts& port) {
             const bool any = port.address == "0.0.0.0" || port.address == "::";
-            // Of 127.0.0.0/8 every address is the loopback's, not only the one that it lists.
+            // The loopback interface has every address of 127.0.0.0/8, not only the one listed.
             return any ? !local.loopback
                        : port.address == local.address ||
                              (local.loopback && port.address.rfind("127.", 0) == 0);
@@ -154,7 +154,7 @@ std::vector<InterfaceFacts> interfaces(const DoctorSources& s, const std::vector
     return all;
 }
 
-/// The word in brackets of a file that shows every choice.
+/// The word in brackets of a sysfs file that lists all choices: "always [madvise] never".
 std::optional<std::string> chosen_word(const fs::path& file) {
     const auto line = first_line(file);
     if (!line) return std::nullopt;
@@ -195,7 +195,7 @@ std::vector<StoreFile> stores_in(const fs::path& directory) {
             const std::uint64_t present = static_cast<std::uint64_t>(info.st_blocks) * 512;
             store.not_yet_on_disk = length > present ? length - present : 0;
         }
-        // The head is written once; it may be read while a drive has the store.
+        // The superblock is written only once, so it can be read while a drive uses the store.
         ssd::Superblock head{};
         std::ifstream in(store.path, std::ios::binary);
         in.read(reinterpret_cast<char*>(&head), sizeof head);
@@ -227,7 +227,7 @@ DoctorFacts read_facts(const DoctorSources& s, const std::vector<std::string>& a
     std::tie(f.locked_memory, f.may_lock_anyway) = s.locked_memory();
     f.nft = s.run({"nft", "list", "ruleset"});
     f.iptables = s.run({"iptables", "-S"});
-    // Where no address is asked for, peers may come by either.
+    // Without a requested address, peers may use IPv4 or IPv6.
     if (addresses.empty() || std::any_of(addresses.begin(), addresses.end(), [](const std::string& address) {
             return address.find(':') != std::string::npos;
         }))

@@ -1,9 +1,10 @@
-// doctor_firewall.cpp: what the listings of nft and iptables say about UDP port 4791.
+// doctor_firewall.cpp: finds out from the listings of nft and iptables what happens to packets to UDP port
+// 4791.
 //
-// A walk through the chains as the kernel has it: the first rule that fits decides, jumps are followed and
-// come back, a base chain ends with its policy. Not an evaluation of every match: a rule counts if it is
-// about the port (alone, in a list or a range) or about all packets, and one with other conditions (an
-// interface, a state, a named set) is passed over, or counts by the port that it names.
+// Walks the chains as the kernel does: the first rule that matches decides, a jump returns to its caller, a
+// base chain ends with its policy. Matches are approximated: a rule matches if it names the port (alone, in a
+// list or a range) or applies to all packets. Other conditions (an interface, a state, a named set) are
+// ignored in a rule that names the port; a rule with only such conditions is skipped.
 #include "cli/doctor.hpp"
 
 #include "rdma/wire/udp/udp_wire.hpp"
@@ -61,7 +62,7 @@ enum class Action : std::uint8_t { kNone, kAccept, kDrop, kJump, kGoto, kReturn 
 struct Rule {
     About about = About::kOther;
     Action action = Action::kNone;
-    std::string target;  ///< of a jump
+    std::string target;  ///< chain that a jump or goto names
 };
 struct Chain {
     bool is_input = false, policy_drops = false;
@@ -69,7 +70,8 @@ struct Chain {
 };
 using Chains = std::map<std::string, Chain>;
 
-/// What a chain decides; nothing: the caller goes on. `through`: how the jump here was conditioned.
+/// What a chain decides; kNothing: the calling chain continues. `through`: what the jump to this chain
+/// matches.
 FirewallWord walk(const Chains& chains, const Chain& chain, About through, int depth) {
     for (const Rule& rule : chain.rules) {
         const bool fits =
@@ -90,7 +92,7 @@ FirewallWord walk(const Chains& chains, const Chain& chain, About through, int d
             case Action::kGoto: {
                 const auto to = chains.find(rule.target);
                 if (to == chains.end() || depth == 0) break;
-                // All that comes there is about the port, or everything, or something unknown.
+                // Packets that reach the target: to the port, all, or of an unknown kind.
                 const About inner = rule.about == About::kAll ? through : rule.about;
                 const FirewallWord word = walk(chains, to->second, inner, depth - 1);
                 if (word != FirewallWord::kNothing) return word;
@@ -110,7 +112,7 @@ FirewallWord judge(const Chains& chains) {
         if (!chain.is_input) continue;
         FirewallWord word = walk(chains, chain, About::kAll, kJumpsMost);
         if (word == FirewallWord::kNothing && chain.policy_drops) word = FirewallWord::kDropPolicy;
-        all = std::max(all, word);  // a packet passes all base chains
+        all = std::max(all, word);  // every base chain sees the packet: the strictest decides
     }
     return all;
 }
@@ -120,7 +122,7 @@ std::string trimmed(const std::string& line) {
     return from == std::string::npos ? std::string() : line.substr(from, to - from + 1);
 }
 
-/// What stands behind "dport", a set in braces or one word.
+/// What a rule matches, by the word or the set in braces after "dport".
 About nft_about(std::string_view line) {
     const bool tcp_alone = has(line, "tcp dport") || has(line, "l4proto tcp") || has(line, "protocol tcp");
     for (const std::string_view key : {"udp dport ", "th dport "}) {
@@ -143,7 +145,7 @@ Rule nft_rule(std::string_view line) {
     const std::vector<std::string> words = words_of(line);
     for (std::size_t i = 0; i < words.size(); ++i) {
         const std::string& w = words[i];
-        if (w == "comment") break;  // a text of people's
+        if (w == "comment") break;  // free text follows
         if (w == "accept") rule.action = Action::kAccept;
         if (w == "drop" || w == "reject") rule.action = Action::kDrop;
         if (w == "return") rule.action = Action::kReturn;
@@ -156,7 +158,7 @@ Rule nft_rule(std::string_view line) {
     return rule;
 }
 
-/// "-A INPUT -p udp -m udp --dport 4791 -j ACCEPT", without the first two words.
+/// `words`: "-A INPUT -p udp -m udp --dport 4791 -j ACCEPT"; the first two are skipped.
 Rule iptables_rule(const std::vector<std::string>& words) {
     Rule rule;
     bool port = false, other = false, tcp = false;
@@ -170,7 +172,7 @@ Rule iptables_rule(const std::vector<std::string>& words) {
                           : w == "-j"                          ? Action::kJump
                                                                : Action::kGoto;
             rule.target = next;
-            break;  // what follows is the target's own
+            break;  // options of the target follow
         }
         const bool negated = i > 2 && words[i - 1] == "!";
         if (w == "-p") {

@@ -118,7 +118,7 @@ std::string on_path(const std::string& program, const std::string& more) {
 }
 
 std::optional<std::uint64_t> free_bytes(const fs::path& directory, std::string& trouble) {
-    // Of an array that is not there yet: where it would be made.
+    // For a folder that does not exist yet: its nearest parent that does.
     std::error_code failed;
     fs::path where = fs::absolute(directory, failed);
     while (!fs::exists(where, failed) && where.has_relative_path()) where = where.parent_path();
@@ -129,7 +129,7 @@ std::optional<std::uint64_t> free_bytes(const fs::path& directory, std::string& 
     return std::nullopt;
 }
 
-/// All that comes until the end of the stream; nothing after the deadline.
+/// Reads to the end of the stream; nullopt on an error or if the deadline passes first.
 std::optional<std::string> read_all(int fd, std::chrono::steady_clock::time_point deadline) {
     std::string all;
     for (;;) {

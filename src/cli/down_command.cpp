@@ -1,5 +1,5 @@
-// down_command.cpp: gnstor down: stops gnstord and the nodes of its folder, and looks whether they closed
-// their SSDs' stores.
+// down_command.cpp: gnstor down: stops gnstord and the nodes of its folder, and checks that they closed their
+// SSDs' stores.
 #include "cli/cli.hpp"
 #include "cli/daemon_process.hpp"
 #include "cli/nodes_plan.hpp"
@@ -14,22 +14,22 @@ namespace {
 
 using nlohmann::json;
 
-/// Whom `down` stops: who listens at the socket; failing that, who serves the folder, unless a socket was
-/// named and no folder.
+/// The process that `down` stops: the listener at the socket, else the gnstord of the folder. With --socket
+/// but without --dir the folder is not tried.
 std::optional<pid_t> whom_to_stop(const Context& c) {
     if (const std::optional<pid_t> listener = listener_of(c.socket_path())) return listener;
     if (!c.socket.empty() && !c.directory_given) return std::nullopt;
     return daemon_of(c.directory);
 }
 
-/// Stops the nodes of this folder. Their gnstord has ended before.
+/// Stops the nodes of this folder; call it after their gnstord has ended.
 Result<std::size_t> stop_own_nodes(const Context& c, std::uint32_t wait_s) {
     if (!c.socket.empty() && !c.directory_given) return std::size_t{0};
     GN_ASSIGN(const std::vector<PlannedNode> plan, read_plan(c.directory));
     return stop_nodes(c.directory, plan, std::chrono::seconds(wait_s));
 }
 
-/// What of this folder's array only this boot of the machine can recover; empty: nothing.
+/// Stores of this folder that must be recovered before the machine restarts, and what to do; empty: none.
 Result<std::string> stores_that_wait_for_up(const Context& c) {
     if (!c.socket.empty() && !c.directory_given) return std::string{};
     std::vector<std::filesystem::path> folders{c.directory};

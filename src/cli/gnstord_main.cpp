@@ -30,8 +30,8 @@ namespace {
 struct DaemonOptions {
     ArrayOptions array;
     daemon::HttpServerOptions http;                ///< of the Unix socket
-    std::optional<daemon::HttpServerOptions> tcp;  ///< beside it
-    std::filesystem::path token_file;              ///< of TCP
+    std::optional<daemon::HttpServerOptions> tcp;  ///< of TCP, if requested
+    std::filesystem::path token_file;              ///< token of the TCP interface
     std::string capacity = "1GiB";
     bool quarantine = false;
 };
@@ -42,7 +42,7 @@ int failed(const Starter& starter, const Error& e) {
     return 1;
 }
 
-/// Null where TCP was not asked for.
+/// Null without --listen.
 Result<std::unique_ptr<daemon::HttpServer>> serve_tcp(daemon::Api& api, const DaemonOptions& options) {
     if (!options.tcp) return std::unique_ptr<daemon::HttpServer>();
     daemon::HttpServerOptions tcp = *options.tcp;
@@ -56,13 +56,13 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     if (failure)
         return error(Errc::kIo, "the folder {} cannot be made: {}", options.array.directory.string(),
                      failure.message());
-    // One gnstord a folder, from before anything in it is opened until everything is closed.
+    // One gnstord for each folder: locked from before anything in it is opened until everything is closed.
     GN_ASSIGN(const std::unique_ptr<LockedFile> lock,
               LockedFile::take(options.array.directory / kLockFile,
                                fmt::format("another gnstord runs on {}; stop it with 'gnstor down'",
                                            options.array.directory.string())));
-    // Nor does a 'put --store' begin a store there meanwhile (store_folder.hpp). On a read-only file system
-    // the lock above may be the folder's own.
+    // The lock of the folder itself keeps 'put --store' out (store_folder.hpp). On a read-only file system
+    // the lock above may already be that one.
     std::unique_ptr<LockedFile> folder;
     if (!lock->is_folder()) {
         GN_ASSIGN(folder,
@@ -70,10 +70,11 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
                                           fmt::format("a 'gnstor put --store' works in {}; wait for its end",
                                                       options.array.directory.string())));
     }
-    // Written before anybody can connect: who finds the socket answering finds this file too.
+    // Written before the sockets exist: a client that can connect also finds this file.
     const RemovedAtEnd pid_file{options.array.directory / kPidFile};
     if (const Result<void> written = write_pid_file(pid_file.path, ::getpid()); !written.ok()) {
-        // Whoever has the socket can ask it. On a disk that is full or read-only reading comes first.
+        // Not fatal: the pid can also be found by the socket, and a full or read-only disk must not prevent
+        // reading.
         say(stderr, "gnstord: {}; it serves without a pid file\n", written.error().message);
     }
     GN_ASSIGN(std::unique_ptr<daemon::SqliteRecordStore> store,
@@ -89,7 +90,7 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     if (tcp)
         say(stderr, "gnstord: serving {} on http://{}:{}, with the token in {}\n",
             options.array.directory.string(), options.tcp->host, tcp->port(), options.token_file.string());
-    // The last: who finds the socket answering finds all else that was asked for, and its lines in the log.
+    // Started last: once the socket answers, everything else runs and is in the log.
     GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, options.http));
     say(stderr, "gnstord: serving {} on {}\n", options.array.directory.string(),
         options.http.socket.string());
@@ -166,7 +167,7 @@ int main(int argc, char** argv) {
         options.tcp->host = where->host;
         options.tcp->port = where->port;
     }
-    // Blocked before any thread is started, so that sigwait() alone hears them.
+    // Blocked before any thread is started, so that only sigwait() receives them.
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);

@@ -1,4 +1,5 @@
-// node_command.cpp: gnstor node: SSDs of a folder, served to other processes and machines over the udp wire.
+// node_command.cpp: gnstor node: serves the SSDs of a folder, or a volume as a gateway, to other processes
+// and machines over the udp wire.
 #include "cli/background_process.hpp"
 #include "cli/cli.hpp"
 #include "cli/node_process.hpp"
@@ -18,7 +19,7 @@ namespace {
 struct NodeWords {
     NodeOptions node;
     std::string listen, capacity = "1GiB";
-    std::string http, token_file;  ///< of a gateway's metrics
+    std::string http, token_file;  ///< address and token of a gateway's metrics
 };
 
 int node(const Context& c, NodeWords& o) {
@@ -35,13 +36,13 @@ int node(const Context& c, NodeWords& o) {
     o.node.from.array = c.array.empty() ? "unix:" + c.socket_path().string() : c.array;
     o.node.from.token_file = c.token_path().string();
     o.node.from.address = where->address;
-    // The folder is the array's, and may be served: what a gateway says of itself lies beside it.
+    // --dir is the array's folder, which its own daemon may use: a gateway keeps its files in a subfolder.
     if (!o.node.gateway.name.empty()) {
         const Result<void> named = daemon::check_name("volume", o.node.gateway.name);
         if (!named.ok()) return c.out.fail(named.error());
     }
     if (!o.node.gateway.name.empty()) o.node.array.directory /= "gateway-" + o.node.gateway.name;
-    // A gateway's NIC leads to the array, and takes hosts' packets alone.
+    // A gateway has no shm socket: its NIC connects to the array, and hosts reach it only by packets.
     if (o.node.gateway.name.empty()) {
         o.node.array.shm_socket = std::filesystem::absolute(c.directory) / kNodeShmSocket;
         if (o.node.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {

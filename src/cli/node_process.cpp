@@ -62,7 +62,7 @@ void print(const json& about) {
             about.at("http").at("token_file").get<std::string>());
 }
 
-/// A gateway's HTTP interface, while it lives.
+/// A gateway's HTTP interface; it serves while this object lives.
 struct GatewayHttp {
     std::unique_ptr<daemon::GatewayApi> api;
     std::unique_ptr<daemon::HttpServer> socket, tcp;
@@ -98,8 +98,8 @@ json describe(const NodeOptions& o, const GatewayHttp& http) {
     return about;
 }
 
-/// A program that was given CAP_NET_RAW (setcap) has used it for its socket by now. While it has it, it is
-/// hidden from its own user's programs, which find a node by the files that it has open.
+/// CAP_NET_RAW (given by setcap) is not needed once the raw socket is open. While a process has it, the
+/// kernel hides its open files from its own user's programs, which find a node by them.
 void drop_capabilities() {
     if (::geteuid() == 0) return;
     __user_cap_header_struct of{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
@@ -113,7 +113,7 @@ void drop_capabilities() {
 }  // namespace
 
 Result<void> run_node(const NodeOptions& o) {
-    // Before any thread is started, so that sigwait() alone hears them.
+    // Blocked before any thread is started, so that only sigwait() receives them.
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);

@@ -1,5 +1,5 @@
-// node_process.hpp: a node as a process: what it says of itself in its folder, and which process it is. Unix;
-// one thread.
+// node_process.hpp: a node as a process: runs it, finds the node of a folder, and reads the file in which a
+// node describes itself. Unix; one thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -19,29 +19,31 @@ namespace gnstor::cli {
 
 inline constexpr char kNodeLockFile[] = "node.lock";
 inline constexpr char kNodePidFile[] = "node.pid";
-inline constexpr char kNodeFile[] = "node.json";          ///< there while it serves, and after a kill
-inline constexpr char kGatewaySocket[] = "gateway.sock";  ///< what a gateway says of itself; of its HTTP
+inline constexpr char kNodeFile[] = "node.json";          ///< exists while the node serves, and after a kill
+inline constexpr char kGatewaySocket[] = "gateway.sock";  ///< Unix socket of a gateway's HTTP interface
 
 struct NodeOptions {
     ArrayOptions array;
     std::string address, port = "4420";
-    GatewayVolume gateway;    ///< in place of SSDs, where it has a name
-    RemoteArrayOptions from;  ///< its array
-    /// Of a gateway: where it says how it does, beside the Unix socket in its folder; and the token of that.
+    GatewayVolume gateway;    ///< if it has a name: serve this volume in place of SSDs
+    RemoteArrayOptions from;  ///< the gateway's array
+    /// Of a gateway: TCP address of its HTTP interface, beside the Unix socket in its folder; and the token
+    /// for it.
     std::optional<daemon::HttpServerOptions> tcp;
     std::filesystem::path token_file;
 };
 
-/// Serves until SIGTERM or SIGINT. Blocks these signals first: call it while there is one thread.
+/// Serves until SIGTERM or SIGINT. Blocks these signals first: call it while the process has one thread.
 Result<void> run_node(const NodeOptions& options);
 
 /// The node that serves a folder: its pid file names a process that holds its lock file open.
 [[nodiscard]] std::optional<pid_t> node_of(const std::filesystem::path& directory);
 
-/// What that process said when it began to serve; nothing before, or of an earlier process.
+/// The description that process `pid` wrote when it began to serve; nullopt: not written yet, or by another
+/// process.
 [[nodiscard]] std::optional<nlohmann::json> read_node_file(const std::filesystem::path& directory, pid_t pid);
 
-/// Of the program, in what its process said; empty: it does not say, as older ones did not.
+/// The program's version in a node's description; empty: written by an older program that did not report it.
 [[nodiscard]] std::string version_in(const nlohmann::json& about);
 
 }  // namespace gnstor::cli

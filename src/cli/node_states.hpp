@@ -1,5 +1,5 @@
-// node_states.hpp: the processes of an array's folder beside gnstord, as 'gnstor status' shows them: nodes,
-// and gateways with what they say of themselves. Unix; one thread.
+// node_states.hpp: the node and gateway processes of an array's folder, with the status that gateways report,
+// for 'gnstor status'. Unix; one thread.
 #pragma once
 
 #include "cli/nodes_plan.hpp"
@@ -17,15 +17,15 @@ namespace gnstor::cli {
 struct GatewayProcess {
     std::string volume, address;
     pid_t pid = 0;
-    std::string version;  ///< of its program; empty: it does not say
-    nlohmann::json says;  ///< gateway_openapi.json, Gateway; null: it did not answer
+    std::string version;  ///< of its program; empty: not reported
+    nlohmann::json says;  ///< its status, schema Gateway of gateway_openapi.json; null: no answer
 };
-/// Those that serve volumes from the folders gateway-VOLUME of `directory`.
+/// The running gateways whose folders gateway-VOLUME lie in `directory`.
 [[nodiscard]] std::vector<GatewayProcess> gateway_processes(const std::filesystem::path& directory);
 
 [[nodiscard]] nlohmann::json to_json(const std::vector<NodeState>& nodes);
 [[nodiscard]] nlohmann::json to_json(const std::vector<GatewayProcess>& gateways);
-/// A line each.
+/// One line for each process.
 [[nodiscard]] std::string describe(const std::vector<NodeState>& nodes);
 [[nodiscard]] std::string describe(const std::vector<GatewayProcess>& gateways);
 

@@ -29,13 +29,14 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kPlanFile[] = "up.json";
-constexpr unsigned kFirstHost = 11;  // 127.0.0.1 and its neighbours are people's
+constexpr unsigned kFirstHost = 11;  // skips 127.0.0.1 and its neighbours, which users may need
 
 fs::path plan_file(const fs::path& directory) {
     return directory / kPlanFile;
 }
 
-/// The name becomes that of a folder and of a log, the address a word of a command line.
+/// Validates both fields: the name becomes the name of a folder and a log, the address a command-line
+/// argument.
 Result<void> check(const PlannedNode& node, const std::string& where) {
     Result<void> named = daemon::check_name("name of a node", node.name);
     if (!named.ok()) return error(named.error().code, "{}: {}", where, named.error().message);
@@ -49,9 +50,9 @@ std::chrono::milliseconds left(Clock::time_point until) {
                     std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()));
 }
 
-/// A free run of loopback addresses: a group of them for an array, so that they read well. Each process
-/// begins to look elsewhere: another one's nodes may be about to start, or down for a moment, at addresses
-/// that look free. Processes whose numbers are near each other begin at different groups.
+/// `count` consecutive loopback addresses whose RoCE port is free. The search starts at a group chosen by
+/// process id: addresses that look free may belong to nodes of another array that are about to start or
+/// restart. Processes with nearby ids start at different groups.
 std::optional<std::vector<std::string>> free_addresses(std::size_t count) {
     const auto bind = machine().bind_roce_port;
     constexpr unsigned kNetworks = 40, kGroupsEach = 250, kGroups = kNetworks * kGroupsEach;
@@ -87,7 +88,7 @@ std::vector<std::string> node_arguments(const fs::path& folder, const PlannedNod
     return words;
 }
 
-/// This program: nodes are run by the gnstor that starts them.
+/// Path of the running gnstor executable, which nodes run too.
 fs::path this_program() {
     std::error_code failed;
     const auto self = fs::read_symlink("/proc/self/exe", failed);
@@ -124,8 +125,8 @@ bool holds_stores(const fs::path& directory, const std::vector<PlannedNode>& pla
                        [&](const PlannedNode& node) { return !store_files(directory / node.name).empty(); });
 }
 
-/// The stores that nodes made for an array that could not be begun whole: each of them looks for room by
-/// itself. Nothing is removed while one of the nodes runs.
+/// Removes the stores of a new array when one of its nodes failed to start: nodes check for disk space
+/// independently, so some may have made theirs. Removes nothing while a node still runs.
 void remove_new_stores(const fs::path& directory, const std::vector<NodeState>& states) {
     for (const NodeState& state : states)
         if (state.pid && !(state.started && state.started->ended())) return;

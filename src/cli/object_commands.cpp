@@ -1,5 +1,5 @@
-// object_commands.cpp: gnstor put, get, cat, ls, rm: whole files in an array that others serve (--array, or
-// the default socket), or in one that is kept in a folder (--store) and needs no daemon.
+// object_commands.cpp: gnstor put, get, cat, ls, rm: whole files in an array that other processes serve
+// (--array, or the default socket), or in one in a folder (--store), which needs no daemon.
 #include "cli/cli.hpp"
 #include "cli/source_file.hpp"
 #include "cli/target_file.hpp"
@@ -25,14 +25,14 @@ struct ObjectOptions {
     bool older = false;
 };
 
-/// Files that the array works with, whose contents `get` and `cat` must not become.
+/// Files and folders of the array, which `get` and `cat` must not overwrite.
 ArrayPlaces places(const Context& c, const ObjectOptions& o) {
     if (!o.store.empty()) return {.folders = {o.store}, .files = {c.token_path()}};
     return {.folders = {c.directory, c.socket_path().parent_path()},
             .files = {c.token_path(), c.socket_path()}};
 }
 
-/// Said once, to people alone: which wire a command goes by.
+/// Prints which wire the command uses; not with --output json.
 void say_wire(const Context& c, const std::string& wire) {
     if (!c.out.json) say(stderr, "wire: {}\n", wire);
 }
@@ -73,7 +73,7 @@ Result<int> put(const Context& c, const ObjectOptions& o) {
         const Result<void> done =
             store->put(name, source->stream(), source->bytes(),
                        [&](std::uint64_t n, std::uint64_t total) { line.at(moved = n, total); });
-        GN_TRY(source->state());  // it knows more than the stream that it failed
+        GN_TRY(source->state());  // the error itself; the stream only has a flag
         GN_TRY(done);
     }
     c.out.document({{"name", name}, {"bytes", moved}});
@@ -89,13 +89,13 @@ void say_older(const std::string& name, const ObjectGot& got) {
             name, got.older_blocks);
 }
 
-/// Writes the object to `file`, and reports blocks whose newest versions were not to be had.
+/// Writes the object to `file`, and warns of blocks that came in an older version.
 Result<ObjectGot> write_object(const Context& c, const ObjectOptions& o, TargetFile& file,
                                ProgressLine& line) {
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, false));
     const Result<ObjectGot> got = store->get(
         o.name, file.stream(), o.older, [&](std::uint64_t n, std::uint64_t total) { line.at(n, total); });
-    GN_TRY(file.state());  // it knows more than the stream that it failed
+    GN_TRY(file.state());  // the error itself; the stream only has a flag
     if (!got.ok()) return got.error();
     GN_TRY(file.finish());
     say_older(o.name, *got);
@@ -107,7 +107,7 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
     if (target.empty())
         return error(Errc::kInvalidArgument, "the name of the file to write is empty; leave it out for '{}'",
                      o.name);
-    GN_TRY(daemon::check_name("name", o.name));  // before it is a file's
+    GN_TRY(daemon::check_name("name", o.name));  // before it names a file
     GN_ASSIGN(const std::unique_ptr<TargetFile> file, TargetFile::at(target, places(c, o)));
     ProgressLine line("get " + o.name, ~0ull);
     GN_ASSIGN(const ObjectGot got, write_object(c, o, *file, line));
@@ -120,7 +120,7 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
 
 Result<int> cat(const Context& c, const ObjectOptions& o) {
     GN_ASSIGN(const std::unique_ptr<TargetFile> out, TargetFile::standard_output(places(c, o)));
-    // Not between the lines of what goes to the same terminal.
+    // Quiet if standard output is a terminal: the line would mix with the contents.
     ProgressLine line("cat " + o.name, ~0ull, ::isatty(1) == 1);
     GN_TRY(write_object(c, o, *out, line));
     return kOk;

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::size_t kStepBytes = 4u << 20;
 constexpr std::uint32_t kReplicas = 2;
-/// Not the default of `gnstor --as`: what people made as volumes is never taken for an interrupted object.
+/// Not the default of `gnstor --as`, so that a volume that a user made is never taken for an interrupted
+/// object.
 constexpr char kClientName[] = "gnstor-objects";
 
 std::uint64_t whole_blocks(std::uint64_t bytes) {
@@ -26,7 +27,7 @@ std::uint64_t whole_blocks(std::uint64_t bytes) {
            nvme::kBlockBytes;
 }
 
-/// An object is a volume; whoever works with objects is not sent to look at volumes.
+/// Rewords volume errors for users of objects.
 Error in_objects_words(Error error_of_volume, const std::string& name) {
     if (error_of_volume.code != Errc::kNotFound) return error_of_volume;
     return error(Errc::kNotFound,
@@ -37,12 +38,12 @@ bool is_object(const nvme::VolumeRecord& record) {
     return std::string_view(record.owner_name) == kClientName;
 }
 
-/// Opened once, and its lease has ended since.
+/// The volume was opened for writing once, and its lease has ended since.
 bool is_over(const nvme::VolumeRecord& record) {
     return record.writer == 0 && record.epoch != record.birth_epoch;
 }
 
-/// One block for no bytes, more for any: see is_whole().
+/// One block for an empty object, at least two for any other: see is_whole().
 std::uint64_t capacity_for(std::uint64_t bytes) {
     return bytes == 0 ? nvme::kBlockBytes
                       : std::max<std::uint64_t>(whole_blocks(bytes), 2 * nvme::kBlockBytes);
@@ -75,7 +76,7 @@ Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArr
                                                                std::unique_ptr<daemon::RecordStore> records,
                                                                std::unique_ptr<StoreFolder> folder) {
     Result<std::unique_ptr<EmbeddedArray>> opened = EmbeddedArray::open(options, std::move(records));
-    // Busy: another process has the stores by now.
+    // kBusy: another process has opened the stores meanwhile.
     if (!opened.ok() && opened.error().code != Errc::kBusy && folder) folder->forget_stores(options.ssds);
     GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, std::move(opened));
     for (const std::string& warning : array->daemon().start_report().warnings) log_warn("{}", warning);
@@ -172,7 +173,7 @@ Result<void> VolumeObjectStore::create(const std::string& name, std::uint64_t by
     if (created.ok()) return {};
     if (created.error().code != Errc::kExists) return std::move(created).error();
     GN_TRY(refuse_taken(name));
-    return std::move(created).error();  // gone meanwhile
+    return std::move(created).error();  // the other volume was deleted meanwhile
 }
 
 Result<void> VolumeObjectStore::refuse_taken(const std::string& name) const {
@@ -190,8 +191,9 @@ Result<void> VolumeObjectStore::refuse_taken(const std::string& name) const {
 
 Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from, std::uint64_t bytes,
                                     const Progress& progress) {
-    GN_TRY(daemon::check_name("name", name));  // it becomes a file's, before any volume is made
-    // A store of this process refuses here, before anything is removed or read; gnstord refuses later.
+    GN_TRY(daemon::check_name("name", name));  // the intent file takes this name before any volume does
+    // An embedded store refuses here, before anything is removed or read; in a remote array gnstord refuses
+    // later.
     const std::string refused = fmt::format("'{}' was not stored", name);
     GN_TRY(refuse_read_only(refused));
     GN_TRY(refuse_missing(refused));
@@ -201,7 +203,7 @@ Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from,
         "'{}' does not fit: the store {} has room for {} more; remove objects, or begin a larger store "
         "(--capacity, --ssds)",
         name, where(), format_bytes(room));
-    // A volume has its size from the beginning: what comes without one is read to its end first.
+    // A volume's size is fixed when it is created: input of unknown length is read to its end first.
     if (bytes == ~0ull) {
         GN_ASSIGN(const std::unique_ptr<Spool> spool, Spool::read(from, spool_folder(), room, full));
         return put_sized(name, spool->stream(), spool->bytes(), full, progress);
@@ -212,7 +214,7 @@ Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from,
 Result<void> VolumeObjectStore::put_sized(const std::string& name, std::istream& from, std::uint64_t bytes,
                                           const std::string& full, const Progress& progress) {
     if (bytes > room_bytes()) return error(Errc::kNoSpace, "{}", full);
-    GN_TRY(refuse_taken(name));  // before the intent: it may never stand beside an object that is whole
+    GN_TRY(refuse_taken(name));  // before the intent file: a whole object must never have one
     GN_TRY(begin_put(name));
     Result<void> done = put_new(name, from, bytes, progress);
     Result<void> ended = end_put();
@@ -233,7 +235,7 @@ Result<void> VolumeObjectStore::put_new(const std::string& name, std::istream& f
 }
 
 std::uint64_t EmbeddedObjectStore::room_bytes() const {
-    // What a drive promises, not what flash it has to keep that promise with.
+    // Counts the capacity that drives advertise, not their over-provisioned flash.
     std::uint64_t blocks = 0;
     for (const EmbeddedSsd& ssd : array_->ssds())
         blocks += ssd.capacity_blocks - std::min(ssd.capacity_blocks, ssd.mapped_blocks);

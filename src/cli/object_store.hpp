@@ -1,14 +1,16 @@
-// object_store.hpp: named byte strings in an array: a volume each, of the object's size. One thread.
+// object_store.hpp: objects, named byte strings, in an array: each is a volume of the object's size. One
+// thread.
 //
-// An object is whole or absent. A put records the length at its end alone, and a volume of one block is an
-// object of no bytes, so that a record says by itself whether its put came to its end (is_whole). What is not
-// whole is not shown.
+// An object is whole or absent. A put records the byte length as its last step, and only an empty object has
+// a volume of one block, so a volume's record alone says whether its put finished (is_whole). Objects that
+// are not whole are hidden.
 //
-// What reads deletes nothing (get, cat, ls): a record that lacks its end may also be an older one of an
-// object that is whole, of a drive whose state went back. A put alone removes what another one left, and only
-// in an array that its process has for itself, on the word of an intent (put_intent.hpp): a file that was
-// stable before anything of the object was made and gone before its put was reported as done, so that nothing
-// acknowledged can have one. Whatever else is not whole stays until somebody removes it by its name.
+// Commands that read (get, cat, ls) delete nothing: a record without a length may also be an older copy of a
+// whole object's record, from a drive that was rolled back. Only a put removes what an interrupted put left,
+// only in an array that no other process has open, and only if an intent file (put_intent.hpp) names the
+// object. That file is stable before anything of the object is made, and removed before its put is reported
+// as done, so no acknowledged object has one. Any other object that is not whole stays until a user removes
+// it by name.
 #pragma once
 
 #include <gnstor/embedded_array.hpp>
@@ -22,7 +24,7 @@
 
 namespace gnstor::cli {
 
-/// What both kinds share.
+/// Code shared by the embedded and the remote store.
 class VolumeObjectStore : public ObjectStore {
   public:
     Result<void> put(const std::string& name, std::istream& from, std::uint64_t bytes,
@@ -33,31 +35,32 @@ class VolumeObjectStore : public ObjectStore {
     Result<void> remove(const std::string& name) override;
 
   protected:
-    /// Bytes that can still be stored, at best; ~0: not known.
+    /// Upper bound of the bytes that can still be stored; ~0: unknown.
     [[nodiscard]] virtual std::uint64_t room_bytes() const = 0;
     [[nodiscard]] virtual std::uint32_t ssds() const = 0;
-    /// Where what comes through a pipe is kept meanwhile.
+    /// Folder for the temporary file that holds input of unknown length.
     [[nodiscard]] virtual std::filesystem::path spool_folder() const = 0;
     /// Reads that met a bad checksum so far.
     [[nodiscard]] virtual std::uint64_t media_errors() const = 0;
-    /// The store, for people: "in FOLDER" or "at ADDRESS".
+    /// The store as messages name it: "in FOLDER" or "of this array".
     [[nodiscard]] virtual std::string where() const = 0;
     [[nodiscard]] virtual client::Client& client() const = 0;
 
-    /// Nobody else has the array open.
+    /// Whether no other process has the array open.
     [[nodiscard]] virtual bool alone() const { return false; }
-    /// Before anything of an object is made, and when it is whole or removed: says so where the next one
-    /// looks.
+    /// Make and remove the intent file of a put (embedded store only): before anything of the object is made,
+    /// and once it is whole or removed.
     virtual Result<void> begin_put(const std::string&) { return {}; }
     virtual Result<void> end_put() { return {}; }
-    /// Removes what puts left behind that were killed.
+    /// Removes what killed puts left behind.
     virtual Result<void> remove_interrupted() { return {}; }
-    /// kPermission where nothing in the store can be changed; `what` was to be done.
+    /// kPermission if the store is read-only. `what`: the beginning of the message, as "'NAME' was not
+    /// stored".
     [[nodiscard]] virtual Result<void> refuse_read_only(const std::string&) const { return {}; }
-    /// kState where no object can be made, because an SSD is missing; `what` was to be done.
+    /// kState if no object can be made because an SSD is missing. `what`: as above.
     [[nodiscard]] virtual Result<void> refuse_missing(const std::string&) const { return {}; }
     virtual void put_is_done() {}
-    /// Nothing where there is no volume of that name.
+    /// nullopt if there is no volume of that name.
     [[nodiscard]] Result<std::optional<nvme::VolumeRecord>> find(const std::string& name) const;
 
   private:
@@ -74,8 +77,8 @@ class VolumeObjectStore : public ObjectStore {
 
 class EmbeddedObjectStore final : public VolumeObjectStore {
   public:
-    /// `folder`: of a put; null for what only reads or removes. Not kept: a store that this makes is removed
-    /// again unless a put succeeds.
+    /// `folder`: the locked folder of a put; null for commands that only read or remove. A store made here is
+    /// removed again unless a put succeeds.
     static Result<std::unique_ptr<ObjectStore>> open(const EmbeddedArrayOptions& options,
                                                      std::unique_ptr<daemon::RecordStore> records,
                                                      std::unique_ptr<StoreFolder> folder);
@@ -99,8 +102,8 @@ class EmbeddedObjectStore final : public VolumeObjectStore {
     [[nodiscard]] Result<void> refuse_missing(const std::string& what) const override;
     void put_is_done() override;
 
-    std::unique_ptr<StoreFolder> folder_;  ///< null: of what only reads or removes
-    std::unique_ptr<PutIntent> intent_;    ///< of the put that is under way
+    std::unique_ptr<StoreFolder> folder_;  ///< null: the command only reads or removes
+    std::unique_ptr<PutIntent> intent_;    ///< of the put in progress
     std::unique_ptr<EmbeddedArray> array_;
     std::unique_ptr<client::Client> client_;
 };
@@ -123,7 +126,7 @@ class RemoteObjectStore final : public VolumeObjectStore {
     std::unique_ptr<client::Client> client_;
 };
 
-/// Whether the put of this volume came to its end.
+/// Whether the put that made this volume finished.
 [[nodiscard]] bool is_whole(const nvme::VolumeRecord& record);
 
 }  // namespace gnstor::cli

@@ -15,7 +15,7 @@
 namespace gnstor::cli {
 namespace {
 
-/// A failure stays with the stream: Output::finish() tells it.
+/// A failure sets the stream's error flag; Output::finish() reports it.
 void write_out(const std::string& text) {
     (void)std::fwrite(text.data(), 1, text.size(), stdout);
 }
@@ -67,7 +67,7 @@ int Output::finish(int code) const {
 }
 
 int Output::fail(const Error& e) const {
-    std::fflush(stdout);  // what was shown before comes before
+    std::fflush(stdout);  // keeps earlier output in front of the error
     const nlohmann::json value{
         {"error", {{"code", std::string(daemon::errc_name(e.code))}, {"message", e.message}}}};
     if (json)

@@ -15,8 +15,8 @@ namespace gnstor::cli {
 
 inline constexpr int kOk = 0, kFailed = 1, kUsage = 2;
 
-/// Rows under a heading; columns as wide as their widest cell, the last one ragged. `right`: columns of
-/// numbers.
+/// A text table: columns as wide as their widest cell, the last one not padded. `right`: for each column,
+/// whether to right-align it (numbers).
 [[nodiscard]] std::string table(const std::vector<std::string>& heading,
                                 const std::vector<std::vector<std::string>>& rows,
                                 const std::vector<bool>& right);
@@ -27,24 +27,24 @@ inline constexpr int kOk = 0, kFailed = 1, kUsage = 2;
 class Output {
   public:
     bool json = false;
-    /// What programs get; nothing for people.
+    /// Printed with --output json only.
     void document(const nlohmann::json& value) const;
-    /// What people get; nothing for programs.
+    /// Printed without --output json only.
     void text(const std::string& lines) const;
-    /// What the process exits with, `code` being what its command came to: kFailed, too, where standard
-    /// output did not take all that was said.
+    /// Flushes standard output and returns the exit code: `code`, or kFailed if standard output could not be
+    /// written.
     [[nodiscard]] int finish(int code) const;
-    /// To standard error, in the form asked for; returns kFailed.
+    /// Prints the error to standard error, as text or JSON; returns kFailed.
     [[nodiscard]] int fail(const Error& e) const;
 };
 
-/// How far a copy is, as its line says: a bar and what is left where the total is known (not ~0).
+/// Text of a progress line; with a bar and the remaining time if `total` is known (not ~0).
 [[nodiscard]] std::string progress_text(const std::string& what, std::uint64_t bytes, std::uint64_t total,
                                         double seconds);
 
-/// A line on a terminal, drawn at the first step that is not the last, then ten times a second, and cleared
-/// at the end. Nothing where standard error is no terminal, or with `quiet`, for a terminal that shows the
-/// data.
+/// A progress line on the terminal: drawn at the first step unless that completes the copy, redrawn at most
+/// ten times a second, erased by the destructor. Draws nothing if standard error is no terminal, or with
+/// `quiet`, for a terminal that shows the data itself.
 class ProgressLine {
   public:
     ProgressLine(std::string what, std::uint64_t total, bool quiet = false);  ///< total ~0: unknown

@@ -20,7 +20,7 @@ bool is_full(int why) {
 void hold_standard_descriptors() {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
         while (::fcntl(fd, F_GETFD) < 0) {
-            const int held = ::open("/", O_PATH);  // the lowest one that is free
+            const int held = ::open("/", O_PATH);  // open() takes the lowest free number
             if (held < 0) std::abort();
         }
 }
@@ -33,7 +33,7 @@ std::filesystem::path find_daemon() {
 }
 
 bool alive(pid_t pid) {
-    // A child that has ended is reaped here, so that it does not pass for a living one.
+    // Reaps a child that has ended: kill() below would still find the zombie.
     if (::waitpid(pid, nullptr, WNOHANG) == pid) return false;
     return ::kill(pid, 0) == 0 || errno == EPERM;
 }

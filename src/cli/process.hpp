@@ -1,4 +1,4 @@
-// process.hpp: this process's standard descriptors, whether others live, and their pid files. Unix; one
+// process.hpp: helpers for processes: standard descriptors, pid files, whether a process lives. Unix; one
 // thread.
 #pragma once
 
@@ -14,23 +14,23 @@
 
 namespace gnstor::cli {
 
-/// First of all in main(): a standard descriptor that is closed would become that of the next file that is
-/// opened, a store say, and what is printed would be written there. It is taken here by one that can be
-/// neither read nor written (EBADF, as where it is closed).
+/// Call it first in main(). If a standard descriptor is closed, the next file that is opened, such as a
+/// store, would get its number, and output would be written there. Fills each closed one with a descriptor
+/// that can be neither read nor written (EBADF, as for a closed one).
 void hold_standard_descriptors();
-/// The program `name` beside this one, or what the environment variable GNSTORD names.
+/// Path of gnstord: the environment variable GNSTORD, else beside this program.
 [[nodiscard]] std::filesystem::path find_daemon();
-/// Whether errno says that a disk has no room.
+/// Whether the errno `why` means a full disk or an exceeded quota.
 [[nodiscard]] bool is_full(int why);
-/// Whether a process of this user with that id is there.
+/// Whether a process with this id lives; reaps a child that has ended.
 [[nodiscard]] bool alive(pid_t pid);
-/// Overwrites the file in place: on a full disk, the space of a file that a killed process left is enough.
-/// A reader at the same time may see old and new bytes. A new file that cannot be written is removed.
+/// Overwrites the file in place: on a full disk, the blocks of an existing file are enough. Not atomic: a
+/// concurrent reader may see old and new bytes. A new file that cannot be written is removed.
 Result<void> write_over(const std::filesystem::path& file, const std::string& text);
 Result<void> write_pid_file(const std::filesystem::path& file, pid_t pid);
-/// Nothing where there is no such file, or nothing sensible in it.
+/// nullopt if there is no such file, or no valid process id in it.
 [[nodiscard]] std::optional<pid_t> read_pid_file(const std::filesystem::path& file);
-/// Asks again and again (every 20 ms) until it is so, or the deadline has passed.
+/// Polls `condition` every 20 ms. False: the deadline passed before it was true.
 [[nodiscard]] bool wait_until(std::chrono::milliseconds deadline, const std::function<bool()>& condition);
 
 }  // namespace gnstor::cli

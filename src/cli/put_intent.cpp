@@ -20,7 +20,7 @@ fs::path file_of(const fs::path& folder, const std::string& name) {
 
 bool sync_folder(const fs::path& folder) {
     const ssd::FileDescriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    return fd.get() >= 0 && (::fsync(fd.get()) == 0 || errno == EINVAL);  // EINVAL: knows no such thing
+    return fd.get() >= 0 && (::fsync(fd.get()) == 0 || errno == EINVAL);  // EINVAL: no fsync of folders
 }
 
 }  // namespace

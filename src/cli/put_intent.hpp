@@ -1,9 +1,10 @@
-// put_intent.hpp: the sign in a store's folder that the put of an object goes on: an empty file,
-// NAME.putting.
+// put_intent.hpp: marks the put of an object as in progress: an empty file NAME.putting in the store's
+// folder.
 //
 // Invariants
-//   * it is stable before begin() returns, and gone for good, also after a power cut, when end() returns;
-//   * so an object whose put was reported as done has none, whatever became of its records since.
+//   * the file is on stable storage when begin() returns; its removal is stable when end() returns;
+//   * so an object whose put was reported as done has no such file, even if its records went back to an older
+//     state since.
 // One thread; the folder is locked by the process that has its array open.
 #pragma once
 
@@ -22,7 +23,7 @@ class PutIntent {
                                                     const std::string& name);
     Result<void> end() { return forget(folder_, name_); }
 
-    /// Names whose puts were killed, or are over but for their last step.
+    /// Names of objects whose put was killed before end(): the object may be whole or not.
     [[nodiscard]] static std::vector<std::string> left_behind(const std::filesystem::path& folder);
     static Result<void> forget(const std::filesystem::path& folder, const std::string& name);
 

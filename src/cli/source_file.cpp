@@ -86,7 +86,7 @@ Result<std::unique_ptr<SourceFile>> SourceFile::open(const fs::path& path) {
     if (S_ISDIR(what.st_mode) && !standard_input)
         return error(Errc::kInvalidArgument, "{} is a folder; put its files one by one, or as an archive",
                      name);
-    // Of standard input others may have read something already.
+    // Another process may have read a part of standard input already.
     const std::uint64_t bytes = standard_input ? ~0ull : believed_bytes(fd, what);
     return std::unique_ptr<SourceFile>(std::make_unique<SourceBuffer>(name, std::move(own), fd, bytes));
 }

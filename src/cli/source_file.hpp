@@ -1,7 +1,7 @@
-// source_file.hpp: what `gnstor put` reads: a file, or standard input, from its beginning to its end.
+// source_file.hpp: the input of `gnstor put`: a file or standard input, read once from beginning to end.
 //
-// A length is promised only for a regular file whose size can be believed: one of no bytes may be made as it
-// is read (/proc), and so may any of a file system without a medium (/sys). What has no length is read to
+// The length is known only for a regular file whose st_size is reliable: a file of size 0 may be generated as
+// it is read (/proc), and so may any file of a kernel file system (/sys). Input of unknown length is read to
 // its end first (spool.hpp). One thread.
 #pragma once
 
@@ -16,13 +16,13 @@ namespace gnstor::cli {
 
 class SourceFile {
   public:
-    /// "-": standard input. kNotFound for what cannot be opened, kInvalidArgument for a folder.
+    /// "-": standard input. kNotFound if it cannot be opened, kInvalidArgument for a folder.
     static Result<std::unique_ptr<SourceFile>> open(const std::filesystem::path& path);
     virtual ~SourceFile() = default;
     [[nodiscard]] virtual std::istream& stream() = 0;
-    /// ~0: not known before it was read.
+    /// ~0: unknown until it has been read.
     [[nodiscard]] virtual std::uint64_t bytes() const = 0;
-    /// The first failure to read it; the stream only knows that there was one.
+    /// The first read error; the stream itself only has a flag.
     [[nodiscard]] virtual Result<void> state() const = 0;
 };
 

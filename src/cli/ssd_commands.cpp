@@ -1,4 +1,4 @@
-// ssd_commands.cpp: gnstor ssd format|info|reset-term: work on a store offline, without daemon and array.
+// ssd_commands.cpp: gnstor ssd format|info|reset-term: works on a store offline, without daemon and array.
 // check and recover: check_commands.cpp.
 #include "cli/cli.hpp"
 
@@ -43,7 +43,7 @@ Result<std::uint64_t> largest_capacity(ssd::DriveOptions drive, std::uint64_t ro
     return fits * nvme::kBlockBytes;
 }
 
-/// What is there now, if it may go. Empty: nothing is there.
+/// Facts of what `path` holds now, if the user allows it to be overwritten. Empty: there is no such file.
 Result<ssd::DeviceFacts> ask_guard(const FormatOptions& o) {
     std::error_code failed;
     if (!fs::exists(o.path, failed)) {
@@ -55,8 +55,8 @@ Result<ssd::DeviceFacts> ask_guard(const FormatOptions& o) {
     return facts;
 }
 
-/// The old contents are held exclusively while the new store is made, so that nobody begins to use them. A
-/// file is replaced by a whole new one or not at all.
+/// The old contents are locked while the new store is made, so that no other program starts to use them. A
+/// file is replaced atomically.
 Result<void> make_store(const FormatOptions& o, ssd::NewStore what, const ssd::DeviceFacts& facts,
                         bool exists) {
     if (!exists) {
@@ -121,7 +121,7 @@ Result<int> format(const Context& c, FormatOptions& o) {
     }
     o.drive.file = o.path;
     GN_ASSIGN(const ssd::NewStore what, ssd::new_store_for(o.drive));
-    // Said before anything is destroyed.
+    // Checked before anything is destroyed.
     const std::uint64_t needs = ssd::StoreLayout::of(what.geometry, what.metadata_bytes).file_bytes;
     if (facts.block_device && needs > facts.bytes)
         return error(Errc::kNoSpace,
@@ -160,7 +160,7 @@ void add_reset_term(CLI::App& ssd, Context& context) {
     auto o = std::make_shared<Asked>();
     CLI::App* command = ssd.add_subcommand("reset-term", "let an SSD obey gnstords of another term again");
     command->add_option("PATH", o->path, "a store that no drive uses")->required();
-    // As signed numbers, so that none wraps around on its way into the range.
+    // A range of signed numbers: a negative argument is refused, not wrapped around into the range.
     command->add_option("--term", o->term, "newest term that it shall have seen")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{nvme::kTermOfDriveMost}))
         ->required();

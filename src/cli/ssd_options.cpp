@@ -1,4 +1,4 @@
-// ssd_options.cpp: words and values of the options of SSDs.
+// ssd_options.cpp: names and ranges of the SSD options.
 #include "cli/ssd_options.hpp"
 
 #include <CLI/CLI.hpp>
@@ -46,7 +46,7 @@ std::vector<std::string> ssd_arguments(const ArrayOptions& options) {
     for (const auto& [name, durability] : durabilities())
         if (durability == options.durability) words.insert(words.end(), {"--durability", name});
     if (options.direct_io) words.emplace_back("--direct");
-    // A daemon has another working directory than who starts it.
+    // An absolute path, because a daemon's working directory may differ from its starter's.
     const bool is_file = options.profile.find('/') != std::string::npos || options.profile.ends_with(".json");
     words.insert(
         words.end(),

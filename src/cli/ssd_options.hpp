@@ -1,5 +1,5 @@
-// ssd_options.hpp: the options that say how an array's SSDs work, the same for gnstor up and gnstord. Host
-// code.
+// ssd_options.hpp: the command-line options of an array's SSDs, shared by gnstor up, gnstor node and gnstord.
+// Host code.
 #pragma once
 
 #include "cli/array_factory.hpp"
@@ -13,9 +13,9 @@ class App;
 
 namespace gnstor::cli {
 
-/// --service-units, --scrub, --durability, --direct, --profile. `into` outlives the parsing.
+/// --service-units, --scrub, --durability, --direct, --profile. `into` must outlive the parsing.
 void add_ssd_options(CLI::App& app, ArrayOptions& into);
-/// The words that say the same again.
+/// The same options as command-line arguments, for a child process.
 std::vector<std::string> ssd_arguments(const ArrayOptions& options);
 
 }  // namespace gnstor::cli

@@ -33,7 +33,7 @@ bool may_write(const fs::path& fdinfo) {
     return false;
 }
 
-/// Nothing (-1): the file is no store.
+/// -1: the file is no store.
 ssd::FileDescriptor open_store(const fs::path& file) {
     struct stat what = {};
     if (::stat(file.c_str(), &what) != 0 || (!S_ISREG(what.st_mode) && !S_ISBLK(what.st_mode)))

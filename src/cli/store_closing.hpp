@@ -1,7 +1,8 @@
-// store_closing.hpp: whether a process that had SSD stores closed them before it ended.
+// store_closing.hpp: whether a process closed its SSD stores before it ended.
 //
-// Its exit status is for its parent alone, and where a disk is full it can leave no word. So its stores are
-// opened beside it while it has them, and their boot records are read when it has ended. Unix; one thread.
+// Only its parent gets the exit status, and on a full disk the process cannot write a message. So the caller
+// opens the same stores while the process has them, and reads their boot records after it has ended. Unix;
+// one thread.
 #pragma once
 
 #include "ssd/flash/file/posix_file.hpp"
@@ -16,16 +17,17 @@ namespace gnstor::cli {
 
 class StoresInUse {
   public:
-    /// Those that a process has open for writing; none where the kernel does not show this user its files. A
-    /// store that is only viewed (on a read-only file system) is not among them.
+    /// The stores that a process has open for writing; empty if this user may not read its /proc/PID/fd.
+    /// Stores that it opened read-only (on a read-only file system) are not included.
     static StoresInUse of(pid_t pid);
     /// The stores in these folders. Any process may have used them last.
     static StoresInUse in(const std::vector<std::filesystem::path>& folders);
-    /// To be asked when that process has ended: which stores still say that they are in use, or else that its
-    /// pid file, which is removed after all else, is there; and what comes of that. Empty: all was closed.
+    /// Call it after that process has ended. Text for an error message: the stores whose boot records are not
+    /// clean or, if all are, that the pid file (which is removed last) still exists; and the consequence.
+    /// Empty: all was closed.
     [[nodiscard]] std::string unfinished(const std::filesystem::path& pid_file, pid_t pid) const;
-    /// Of processes that have ended before: which stores hold acknowledged data that does not survive a
-    /// restart of the machine, and what to do. Empty: none does.
+    /// For processes that ended earlier: the stores whose acknowledged data a restart of the machine would
+    /// lose, and what to do. Empty: none.
     [[nodiscard]] std::string lost_by_restart() const;
 
   private:

@@ -1,9 +1,10 @@
-// store_folder.hpp: the folder of a store while `put --store` works in it. If the first put of a folder
-// fails, what it has made there is removed: stores, records and the folders that were missing.
+// store_folder.hpp: the folder of a store, locked while `put --store` works in it. If the first put in a
+// folder fails, everything that it made there is removed: stores, records and the folders that were missing.
+// Otherwise a store would remain whose capacity the user did not choose.
 //
-// A failed first put would otherwise leave a store whose capacity its user did not choose. The folder is
-// locked (flock) from before anything in it is looked at until all that is removed: another put, or a gnstord
-// that starts there, neither sees half of a store nor loses what it makes itself. One thread.
+// The lock (flock) is taken before anything in the folder is read and held until the removal is complete:
+// another put, or a gnstord that starts there, neither sees half a store nor loses files that it made. One
+// thread.
 #pragma once
 
 #include "cli/daemon_process.hpp"
@@ -23,19 +24,20 @@ class StoreFolder {
     StoreFolder(const StoreFolder&) = delete;
     StoreFolder& operator=(const StoreFolder&) = delete;
 
-    /// There is neither a store nor records: what is made from now on is removed again, unless kept.
+    /// Call it if there is neither a store nor records: what is made from now on is removed again, unless
+    /// keep() is called.
     void begin() { removes_ = true; }
     /// The put has succeeded: nothing is removed.
     void keep() { removes_ = false; }
-    /// Between begin() and keep(): removes the names of the stores. For a caller that has them open: until it
-    /// closes them their locks keep every other program out.
+    /// Between begin() and keep(): unlinks the stores. The caller still has them open, and their locks keep
+    /// other programs out until it closes them.
     void forget_stores(std::uint32_t ssds) const;
 
   private:
     explicit StoreFolder(const std::filesystem::path& directory) : directory_(directory) {}
 
     const std::filesystem::path directory_;
-    std::vector<std::filesystem::path> missing_;  ///< before take(), the deepest first
+    std::vector<std::filesystem::path> missing_;  ///< folders that take() made, the deepest first
     std::unique_ptr<LockedFile> lock_;
     bool removes_ = false;
 };

@@ -1,4 +1,4 @@
-// target_file.cpp: the temporary file, its removal by signals, its way to the target's name.
+// target_file.cpp: writes the temporary file, removes it on signals, renames it over the target.
 #include "cli/target_file.hpp"
 
 #include <fmt/core.h>
@@ -30,14 +30,14 @@ constexpr int kLinksMost = 40;              // the kernel's own limit
 constexpr int kNamesTried = 16;
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
 
-// What a handler can reach is static: the file to remove, and whether there is one.
+// Static, because a signal handler has no arguments: the file to remove, and whether there is one.
 std::array<char, PATH_MAX> removed_path;
 std::atomic<bool> removed_armed{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler takes no locks");
 
 extern "C" void remove_and_end(int signal) {
     const int before = errno;
-    // Pairs with the release in RemovedOnSignal: the path is whole.
+    // Pairs with the release in RemovedOnSignal: removed_path is complete.
     if (removed_armed.load(std::memory_order_acquire)) (void)::unlink(removed_path.data());
     errno = before;
     (void)::raise(signal);  // SA_RESETHAND: ends the process, by this signal, when the handler returns
@@ -59,7 +59,7 @@ class RemovedOnSignal {
         }
     }
     ~RemovedOnSignal() {
-        // Pairs with remove_and_end(): from here on the name may be somebody else's.
+        // Pairs with the acquire in remove_and_end(): from here on another process may use the name.
         removed_armed.store(false, std::memory_order_release);
         for (std::size_t i = 0; i < kSignals.size(); ++i)
             (void)::sigaction(kSignals[i], &before_[i], nullptr);
@@ -73,8 +73,8 @@ class RemovedOnSignal {
 
 class TargetBuffer final : public std::streambuf, public TargetFile {
   public:
-    /// `there`: what the target is, where it is anything. `straight`: no file beside it. `own`: it is this
-    /// descriptor.
+    /// `there`: stat of the target; nullopt: it does not exist. `straight`: writes the target itself, without
+    /// a temporary file. `own`: the target is this open descriptor.
     TargetBuffer(fs::path path, std::optional<struct stat> there, bool straight, std::optional<int> own = {})
         : path_(std::move(path)),
           there_(there),
@@ -101,8 +101,9 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
 
     Result<void> finish() override {
         if (!drain()) return state_;
-        // Before the name is its: after a power cut it leads to all of the new contents, or to the old.
-        if (!straight_ && ::fsync(fd_) != 0 && errno != EINVAL)  // EINVAL: not to be had on that file system
+        // Synced before the rename: after a power cut the name leads to all of the new contents, or to the
+        // old.
+        if (!straight_ && ::fsync(fd_) != 0 && errno != EINVAL)  // EINVAL: no fsync on that file system
             return failed(fmt::format("{} could not be written to its end", path_.string()));
         const int fd = fd_;
         fd_ = -1;
@@ -126,7 +127,7 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
         if (size <= epptr() - pptr()) return std::streambuf::xsputn(data, size);
         return drain() && write(data, static_cast<std::size_t>(size)) ? size : 0;
     }
-    int sync() override { return 0; }  // finish() writes the rest; nobody reads before
+    int sync() override { return 0; }  // finish() writes the rest
 
   private:
     Result<void> failed(const std::string& what) {
@@ -173,9 +174,9 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
                 errno = ENAMETOOLONG;
                 break;
             }
-            // Before there is a file, so that no signal comes between.
+            // Armed before the file exists, so that a signal cannot leave it behind.
             on_signal_.emplace(part);
-            // Of a new file the umask decides; one that takes another's place is nobody else's until it does.
+            // The umask decides the mode of a new file; a replacement is private until keep_owner_and_mode().
             fd_ = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there_ ? 0600 : 0666);
             if (fd_ >= 0) {
                 part_ = part;
@@ -195,7 +196,7 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
 
     bool keep_owner_and_mode() {
         mode_t mode = there_->st_mode & 0777u;
-        // Another's file: where it may not be his again, its group's rights are not given to a wrong group.
+        // If neither owner nor group can be set, the old group's rights must not go to another group.
         if (::fchown(fd_, there_->st_uid, there_->st_gid) != 0 &&
             ::fchown(fd_, static_cast<uid_t>(-1), there_->st_gid) != 0)
             mode &= ~static_cast<mode_t>(070);
@@ -209,14 +210,14 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
     const bool straight_;
     const std::optional<int> own_;
     int fd_ = -1;
-    std::string part_;  ///< empty: there is none (any more)
+    std::string part_;  ///< the temporary file; empty: there is none
     std::optional<RemovedOnSignal> on_signal_;
     Result<void> state_;
     std::vector<char> buffer_;
     std::ostream stream_;
 };
 
-/// Where a chain of symbolic links ends, which need not be there.
+/// The end of a chain of symbolic links; it need not exist.
 Result<fs::path> without_links(const fs::path& path) {
     fs::path at = path;
     std::error_code failed;
@@ -229,8 +230,8 @@ Result<fs::path> without_links(const fs::path& path) {
     return at;
 }
 
-/// The descriptor of this process that the path is a name of, as /dev/stdout, /dev/fd/5 and links to them
-/// are. Whatever it leads to, it has its own place in it, and others write behind that.
+/// The descriptor of this process that the path names, as /dev/stdout, /dev/fd/5 and links to them do. Such a
+/// target is not reopened: the descriptor has a file offset, which other writers share.
 std::optional<int> own_descriptor(const fs::path& path) {
     const fs::path descriptors = fmt::format("/proc/{}/fd", ::getpid());
     fs::path at = path;
@@ -279,7 +280,7 @@ Result<std::unique_ptr<TargetFile>> TargetFile::standard_output(const ArrayPlace
     struct stat info {};
     if (::fstat(STDOUT_FILENO, &info) != 0)
         return error(Errc::kIo, "standard output cannot be written: {}", std::strerror(errno));
-    // By this name its contents can be looked at, where there is /proc.
+    // By this path the guard can read the contents, if /proc is mounted.
     GN_TRY(refuse_what_arrays_use(fmt::format("/proc/self/fd/{}", STDOUT_FILENO), {}, info, array));
     return std::unique_ptr<TargetFile>(
         std::make_unique<TargetBuffer>("standard output", info, true, STDOUT_FILENO));

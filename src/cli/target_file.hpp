@@ -1,14 +1,14 @@
 // target_file.hpp: the file that `gnstor get` writes: whole at the end, or untouched.
 //
 // Invariants
-//   * nothing is made or opened before the first byte comes (or finish()), so what fails earlier leaves no
-//     trace;
-//   * a regular target, or none: a hidden file of a name of its own beside it (".NAME.gnstor-…"), renamed
-//   over
-//     it by finish(); gone with this object without that, and with the process on SIGINT, SIGTERM and SIGHUP.
-//     A symbolic link stays: what it leads to is the target. Mode and, where allowed, owner are kept;
-//   * a device, a FIFO: written straight into, neither truncated nor replaced;
-//   * an open descriptor of this process (/dev/stdout, /dev/fd/5): written there, whatever it leads to.
+//   * nothing is made or opened before the first byte is written (or finish()), so an earlier failure leaves
+//     no trace;
+//   * a regular or missing target: the contents go to a hidden temporary file beside it (".NAME.gnstor-…"),
+//     which finish() renames over the target. Without finish() the destructor removes it; so do SIGINT,
+//     SIGTERM and SIGHUP. A symbolic link stays: the file that it points to is replaced. Mode and, where
+//     allowed, owner are kept;
+//   * a device or a FIFO is written directly, neither truncated nor replaced;
+//   * an open descriptor of this process (/dev/stdout, /dev/fd/5) is written directly, whatever file it is.
 // One thread; one object at a time, because a process has one set of signal handlers.
 #pragma once
 
@@ -25,19 +25,19 @@ namespace gnstor::cli {
 
 class TargetFile {
   public:
-    /// Looks at the target, changes nothing. kInvalidArgument for a folder and for what an array works with
-    /// (target_guard.hpp); kNotFound without the folder that it is to lie in; kIo for what may not be
-    /// written.
+    /// Checks the target, changes nothing. kInvalidArgument for a folder and for files that an array uses
+    /// (target_guard.hpp); kNotFound if its parent folder is missing; kIo if it cannot be written.
     static Result<std::unique_ptr<TargetFile>> at(const std::filesystem::path& path,
                                                   const ArrayPlaces& array = {});
     static Result<std::unique_ptr<TargetFile>> standard_output(const ArrayPlaces& array = {});
     virtual ~TargetFile() = default;
     [[nodiscard]] virtual std::ostream& stream() = 0;
-    /// The first failure to make or write the file; the stream only knows that there was one.
+    /// The first error in making or writing the file; the stream itself only has a flag.
     [[nodiscard]] virtual Result<void> state() const = 0;
-    /// Whether what is said on standard output would come behind the contents.
+    /// Whether the contents go to standard output, so that a message there would follow them.
     [[nodiscard]] virtual bool is_standard_output() const = 0;
-    /// Everything has come: the target has it afterwards, or is as it was.
+    /// Call it after the last byte. The target then has the new contents; after a failure a regular one is
+    /// unchanged.
     virtual Result<void> finish() = 0;
 };
 

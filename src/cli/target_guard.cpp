@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Any of these makes a folder an array's.
+/// A folder that contains any of these is an array's.
 constexpr std::array kSignsOfAnArray = {"ssd-0.store", kLockFile, kNodeLockFile};
 
 Error refusal(const fs::path& named, const std::string& what) {
@@ -61,13 +61,13 @@ Result<void> refuse_by_contents(const fs::path& named, const struct stat& there,
     const ssd::FileDescriptor fd(::open(named.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
     if (fd.get() < 0) return {};  // this user may not read it: its contents cannot be checked
     if (starts_as_a_store(fd.get())) return refusal(named, "it is the store of an SSD");
-    // Whoever opened a descriptor for this process may hold its lock for it: `flock out gnstor cat x > out`.
+    // Not for an inherited descriptor: its opener may hold the lock, as in `flock out gnstor cat x > out`.
     if (by_name && is_locked(fd.get()))
         return refusal(named, "another program has it locked, so works with it");
     return {};
 }
 
-/// Also a file of a folder in the folder: nodes of an array have their stores there.
+/// Whether the folder, or with `deeper` an array's folder inside it (a node's), contains this file.
 bool holds(const fs::path& folder, const struct stat& what, bool deeper = true) {
     std::error_code failed;
     for (auto it = fs::directory_iterator(folder, failed); !failed && it != fs::directory_iterator();

@@ -13,7 +13,7 @@ namespace gnstor::nvmf {
 namespace {
 
 constexpr std::uint64_t kRecordsMost = 1024;
-constexpr int kTries = 4;  // of a log that changes while it is read
+constexpr int kTries = 4;  // attempts to read a log that changes meanwhile
 
 std::string unpadded(const char* field, std::size_t bytes) {
     std::string text(field, ::strnlen(field, bytes));
@@ -21,7 +21,7 @@ std::string unpadded(const char* field, std::size_t bytes) {
     return text;
 }
 
-/// What people and terminals are shown must not speak to the terminal.
+/// Text shown to users must contain no control characters, which a terminal would obey.
 bool is_text(const std::string& text) {
     return std::none_of(text.begin(), text.end(), [](char c) {
         const auto byte = static_cast<unsigned char>(c);
@@ -29,7 +29,7 @@ bool is_text(const std::string& text) {
     });
 }
 
-/// `bytes` of the log from its beginning, in pieces that an admin command moves.
+/// Reads `bytes` of the log from its beginning, in pieces of 4 KiB.
 Result<std::vector<std::byte>> read_log(HostController& host, std::uint64_t bytes) {
     std::vector<std::byte> page(bytes);
     for (std::uint64_t at = 0; at < bytes;) {

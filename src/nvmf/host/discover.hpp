@@ -1,5 +1,6 @@
 // discover.hpp: asks a discovery controller which subsystems there are and where: the host's side of the
-// discovery log page. NVMe Base 2.0, 3.1.2.3, 5.16.1.23. Any thread that is no reactor's; bounded.
+// discovery log page. NVMe Base 2.0, 3.1.2.3, 5.16.1.23. Any thread except a reactor's; every wait has a
+// deadline.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -20,11 +21,12 @@ struct DiscoveredSubsystem {
     std::string service;  ///< decimal port
 };
 
-/// NVM subsystems that are reached by RDMA, in the order of the log. Every call has its part of `timeout_ms`.
+/// NVM subsystems that are reached by RDMA, in the order of the log. `timeout_ms`: deadline of connecting,
+/// and of each command.
 Result<std::vector<DiscoveredSubsystem>> discover(rdma::SoftNic& nic, const std::string& address,
                                                   const std::string& service, std::uint32_t timeout_ms);
 
-/// What a log page says; `peer` is what errors call it. kCorrupt for a page that breaks the format. Pure.
+/// Parses a log page; `peer` names its sender in errors. kCorrupt for a page that breaks the format. Pure.
 Result<std::vector<DiscoveredSubsystem>> read_discovery_log(std::span<const std::byte> page,
                                                             const std::string& peer);
 

@@ -16,7 +16,7 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::uint32_t kSpins = 256;  // looks before the waiting thread sleeps between them
+constexpr std::uint32_t kSpins = 256;  // polls before the waiting thread sleeps between polls
 constexpr std::chrono::microseconds kLookEvery{20};
 
 nvme::Command fabrics_command(nvme::FabricsType type) {
@@ -24,7 +24,7 @@ nvme::Command fabrics_command(nvme::FabricsType type) {
     command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kFabrics);
     command.flags = nvme::kFlagsSgl;
     command.namespace_id = static_cast<std::uint8_t>(type);
-    // Of no length: Linux's target refuses a descriptor that is not one of its kinds, data or not.
+    // A keyed descriptor of length 0: Linux's target refuses other types, even without data.
     command.data.type = nvme::kSglKeyedAddress;
     return command;
 }
@@ -110,7 +110,7 @@ Result<void> IoQueueConnect::check(const nvme::Completion& completion) const {
     Error refused =
         status_error(fmt::format("cannot connect queue {} to {}", request_.queue_id, request_.subsystem_nqn),
                      completion.result(), completion.dw0);
-    // The port lives and no longer serves this SSD, as a node that left out a damaged one.
+    // The target answers but does not serve this SSD, such as a node that left out a damaged one.
     const ConnectVerdict unknown = bad_parameter(offsetof(nvme::ConnectData, subsystem_nqn), true);
     if (completion.result() == unknown.status && completion.dw0 == unknown.dw0)
         refused.code = Errc::kNotFound;
@@ -172,7 +172,7 @@ Result<void> HostController::open() {
     if (identify.ioccsz * 16 < kCapsuleBytesMax || identify.msdbd < 1)
         return error(Errc::kUnsupported, "{} takes capsules of {} bytes only; {} are needed",
                      options_.subsystem_nqn, identify.ioccsz * 16, kCapsuleBytesMax);
-    // 0: no limit. Nor is one that no length can reach.
+    // 0 means no limit; so does a limit of 2^64 or more.
     const std::uint32_t log2 = page_bytes_log2_ + identify.mdts;
     if (identify.mdts != 0 && log2 < 64) transfer_bytes_max_ = std::uint64_t{1} << log2;
     GN_ASSIGN(io_queues_, set_queue_count(options_.io_queues));
@@ -202,7 +202,7 @@ Result<void> HostController::connect_admin(std::uint64_t deadline_ns) {
     GN_ASSIGN(const std::vector<std::byte> accepted,
               queue_->connect(options_.peer_address, options_.service, private_data, options_.timeout_ms));
     GN_TRY(connect.check_accept(accepted));
-    // Fetched by the target: an admin queue's capsules need have no room for data (Linux's have none).
+    // Keyed, so the target fetches it: admin capsules may have no room for data (Linux's target has none).
     const nvme::ConnectData data = connect.data();
     std::memcpy(bounce_.data(), &data, sizeof data);
     const auto address = reinterpret_cast<std::uintptr_t>(bounce_.data());
@@ -217,7 +217,7 @@ Result<void> HostController::enable(std::uint64_t deadline_ns) {
     GN_ASSIGN(const std::uint64_t capabilities, property_get(nvme::Property::kCap));
     nvme::Configuration configuration;
     configuration.enable = true;
-    // Queues with priorities, where there are such.
+    // Queue priorities, if the controller supports them.
     const auto can = nvme::Capabilities::decode(capabilities);
     configuration.arbitration = can.weighted_round_robin ? 1 : 0;
     page_bytes_log2_ = 12u + can.page_size_min;
@@ -238,7 +238,7 @@ Result<void> HostController::enable(std::uint64_t deadline_ns) {
     }
 }
 
-/// One command at a time: the answer that comes is its own. Caller holds the mutex, or is still alone.
+/// One command at a time, so the next response is its own. The caller holds the mutex, or is open().
 Result<nvme::Completion> HostController::exchange(nvme::Command command,
                                                   std::span<const std::byte> in_capsule,
                                                   std::uint64_t deadline_ns) {
@@ -262,7 +262,7 @@ Result<nvme::Completion> HostController::exchange(nvme::Command command,
                  command.opcode, options_.subsystem_nqn, response.error().message);
 }
 
-/// The queue pair goes first: nothing may write to the bounce buffer any more.
+/// Ends the association. Without the queue pair nothing can write to the bounce buffer any more.
 void HostController::give_up() {
     queue_.reset();
 }
@@ -355,7 +355,7 @@ Result<nvme::IdentifyNamespace> HostController::identify_namespace() {
 Result<nvme::HealthLog> HostController::health_log() {
     nvme::HealthLog log{};
     nvme::Command command = admin_command(nvme::AdminOpcode::kGetLogPage);
-    command.namespace_id = 0xFFFFFFFFu;  // of the controller
+    command.namespace_id = 0xFFFFFFFFu;  // controller-wide
     command.cdw10 = static_cast<std::uint32_t>(nvme::LogPage::kHealth) | ((sizeof log / 4 - 1) << 16);
     GN_TRY(admin_checked("Get Log Page (health)", command, bytes_of(log), Direction::kToHost));
     return log;
@@ -391,7 +391,7 @@ IoQueueConnect HostController::io_queue(std::uint16_t queue_id, std::uint32_t en
 
 Result<void> HostController::connect_transport(rdma::QpNumber qp, const IoQueueConnect& queue,
                                                std::uint32_t timeout_ms) {
-    // Here, where it can be said in words: the target rejects the connection by a number.
+    // Checked here for a readable message: the target would reject the connection with a number.
     if (queue.entries() > io_entries_max_)
         return error(Errc::kInvalidArgument,
                      "{} has I/O queues of {} commands at most, not of {}; use a smaller depth",

@@ -1,12 +1,12 @@
-// host.hpp: the host side of a controller: its admin queue, and what an I/O queue needs to be connected.
+// host.hpp: the host side of a controller: its admin queue, and the messages that connect I/O queues.
 //
-// One HostController is one association with one SSD. The daemon has one as the array's admin host, each
-// client one a drive. Control path only: I/O queues are the channels' own (gnor); io_queue() gives them
-// private data and Connect.
+// One HostController is one association with one SSD. The daemon has one for each drive as the array's admin
+// host, each client one for each drive. Control path only: I/O queues are the channels' own (gnor);
+// io_queue() gives them private data and Connect.
 //
 // Threads: any; calls are serialized by one mutex and each ends by its deadline. A command that misses its
-// deadline ends the association (the drive may still write to its buffer, so the queue pair is taken down
-// first); later calls answer kState.
+// deadline ends the association (the drive may still write to its buffer, so the queue pair is destroyed
+// first); later calls return kState.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -36,40 +36,39 @@ std::span<std::byte> bytes_of(T& record) {
     return std::as_writable_bytes(std::span<T, 1>(&record, 1));
 }
 
-/// Data of one admin command at most.
+/// Most bytes of data that an admin command may move.
 inline constexpr std::uint32_t kAdminDataBytes = 64u << 10;
 
 struct HostOptions {
     std::string peer_address;  ///< of the node's NIC
-    std::string service;       ///< listener there
+    std::string service;       ///< name of the listener there
     std::string subsystem_nqn;
     std::string host_nqn;                 ///< client_host_nqn(id), kAdminHostNqn or any other
     HostId host_id{};                     ///< not all zero; the same for all queues of a host
     std::uint32_t keep_alive_ms = 15000;  ///< 0: no keep-alive timer
-    std::uint32_t timeout_ms =
-        10000;  ///< deadline of connecting, and of each admin command unless it says otherwise
+    std::uint32_t timeout_ms = 10000;     ///< deadline of connecting, and default of each admin command
     std::uint32_t admin_entries = 32;
-    std::uint32_t io_queues = 128;  ///< asked for with Set Features
-    bool discovery = false;         ///< a discovery controller: admin commands alone
+    std::uint32_t io_queues = 128;  ///< number requested with Set Features
+    bool discovery = false;         ///< a discovery controller: only admin commands
 };
 
-/// All that connects one I/O queue. Host memory and queue pair are the caller's.
+/// The messages that connect one I/O queue, in three steps. Memory and queue pair are the caller's.
 class IoQueueConnect {
   public:
     explicit IoQueueConnect(ConnectRequest request) : request_(std::move(request)) {}
     [[nodiscard]] std::uint16_t queue_id() const { return request_.queue_id; }
     [[nodiscard]] std::uint32_t entries() const { return std::uint32_t{request_.sq_size} + 1; }
 
-    /// 1. Private data for SoftNic::connect, and the check of what came back.
+    /// 1. Private data for SoftNic::connect, and the check of the private data that it returns.
     [[nodiscard]] std::array<std::byte, 32> transport_data() const;
     [[nodiscard]] Result<void> check_accept(std::span<const std::byte> private_data) const;
-    /// 2. The first capsule: this command with data() right behind it (1024 bytes, in capsule), or anywhere
-    /// under a key.
+    /// 2. The first capsule: command() with data() in the capsule (1024 bytes), or command_keyed() with
+    /// data() in registered memory.
     [[nodiscard]] nvme::Command command(std::uint16_t command_id) const;
     [[nodiscard]] nvme::Command command_keyed(std::uint16_t command_id, std::uint64_t address,
                                               std::uint32_t rkey) const;
     [[nodiscard]] nvme::ConnectData data() const { return connect_data(request_); }
-    /// 3. Its answer.
+    /// 3. Checks the response.
     [[nodiscard]] Result<void> check(const nvme::Completion& completion) const;
 
   private:
@@ -83,14 +82,14 @@ struct VolumeList {
 
 class HostController {
   public:
-    /// RDMA connection, Connect, enable, Identify, Set Features (number of queues).
+    /// Makes the RDMA connection; then Connect, enable, Identify, Set Features (number of queues).
     static Result<std::unique_ptr<HostController>> connect(rdma::SoftNic& nic, const HostOptions& options);
     ~HostController();
     HostController(const HostController&) = delete;
     HostController& operator=(const HostController&) = delete;
 
-    /// One admin command with up to 64 KiB of data (and transfer_bytes_max()), of which a copy travels. An
-    /// NVMe error is a completion, not an Error.
+    /// Runs one admin command. `data`: at most 64 KiB and transfer_bytes_max(); moved through a bounce
+    /// buffer. An NVMe error status is a completion, not an Error.
     Result<nvme::Completion> admin(const nvme::Command& command, std::span<std::byte> data,
                                    Direction direction, std::uint32_t timeout_ms = 0);
     /// The same, with any status but success turned into an Error; returns DW0.
@@ -115,10 +114,11 @@ class HostController {
     Result<VolumeList> volume_list(std::uint64_t term);
     Result<void> map_set(std::uint64_t term, const nvme::MapSet& map);
 
-    /// What connects I/O queue `queue_id` (1 .. io_queues()) of `entries` commands.
+    /// The messages that connect I/O queue `queue_id` (1 .. io_queues()) of `entries` commands.
     [[nodiscard]] IoQueueConnect io_queue(std::uint16_t queue_id, std::uint32_t entries,
                                           ssd::Priority priority = ssd::Priority::kMedium) const;
-    /// Step 1 of IoQueueConnect for a queue pair of the caller: the RDMA connection, with its answer checked.
+    /// Step 1 of IoQueueConnect for a queue pair of the caller: makes the RDMA connection and checks the
+    /// reply.
     Result<void> connect_transport(rdma::QpNumber qp, const IoQueueConnect& queue,
                                    std::uint32_t timeout_ms = 0);
     /// A connected I/O queue driven by the CPU.
@@ -127,11 +127,12 @@ class HostController {
 
     /// False once the association is known to be gone: connect anew.
     [[nodiscard]] bool connected() const;
-    /// What one command may move, by MDTS of Identify Controller; the largest number where the controller
-    /// names no limit. A discovery controller is not asked: a page, as its log is read by, is always allowed.
+    /// Most bytes that one command may move (MDTS of Identify Controller); the largest number if there is no
+    /// limit. Not read from a discovery controller: its log is read in pages of 4 KiB, which are always
+    /// allowed.
     [[nodiscard]] std::uint64_t transfer_bytes_max() const { return transfer_bytes_max_; }
-    /// kInvalidArgument for more than that. admin() asks it; who posts on an I/O queue, whose commands are
-    /// not seen here, does so himself where the controller may be somebody else's than ours.
+    /// kInvalidArgument for more bytes than that. admin() calls it. Commands on I/O queues do not pass
+    /// through here: their poster must call it if the controller may be another product's.
     [[nodiscard]] Result<void> check_transfer(std::uint64_t bytes) const;
     [[nodiscard]] std::uint16_t controller_id() const { return controller_id_; }
     [[nodiscard]] std::uint32_t io_queues() const { return io_queues_; }
@@ -152,7 +153,7 @@ class HostController {
 
     rdma::SoftNic& nic_;
     const HostOptions options_;
-    mutable std::mutex mutex_;  // of everything below that changes after connect()
+    mutable std::mutex mutex_;  // guards everything below that changes after connect()
     std::unique_ptr<HostQueue> queue_;
     rdma::NicMemory bounce_;  ///< data of admin commands
     rdma::MemoryKeys bounce_keys_{};
@@ -160,7 +161,7 @@ class HostController {
     std::uint16_t next_command_id_ = 0;
     std::uint16_t controller_id_ = 0;
     std::uint32_t io_queues_ = 0;
-    std::uint32_t page_bytes_log2_ = 12;  ///< CAP.MPSMIN, which MDTS counts in
+    std::uint32_t page_bytes_log2_ = 12;  ///< CAP.MPSMIN, the unit of MDTS
     std::uint32_t io_entries_max_ = 0;    ///< CAP.MQES, as a number of entries
     std::uint64_t transfer_bytes_max_ = std::numeric_limits<std::uint64_t>::max();
 };

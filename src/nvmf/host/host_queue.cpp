@@ -13,18 +13,19 @@ namespace gnstor::nvmf {
 
 namespace {
 
-constexpr std::uint32_t kCapsuleStride = 4224;  // a capsule, rounded up to 64 bytes and off the page grid
+constexpr std::uint32_t kCapsuleStride = 4224;  // a capsule rounded up to 64 bytes, not page-aligned
 static_assert(kCapsuleStride >= kCapsuleBytesMax && kCapsuleStride % 64 == 0);
 constexpr std::uint32_t kResponseBytes = sizeof(nvme::Completion);
 const simt::SelfGroup kLane{simt::Lane{}};
 
 }  // namespace
 
-/// What the NIC sees, in one block, and the lanes' words. Sized once; nothing moves.
+/// The memory that the NIC accesses, in one block, and the state of poster and poller. Sized once; never
+/// moved.
 struct HostQueue::Memory {
     explicit Memory(std::uint32_t sends) : ready(sends) {}
 
-    /// Lays the block out and maps it. Everything begins at a line of its own.
+    /// Lays the block out and maps it. Each part begins on a cache line of its own.
     Result<void> map(rdma::SoftNic& nic, std::uint32_t sends, std::uint32_t receives) {
         std::size_t end = 0;
         const auto place = [&end](std::size_t bytes) {
@@ -141,7 +142,7 @@ HostQueue::~HostQueue() {
         if (const auto done = nic_.destroy_queue_pair(qp_); !done.ok()) {
             report(done);
             memory_->block.abandon();
-            nic_.keep(std::move(memory_));  // rings and capsules: the peer's side still reads them
+            nic_.keep(std::move(memory_));  // the peer's NIC may still read rings and capsules
             return;
         }
     }

@@ -1,17 +1,17 @@
 // host_queue.hpp: a host's queue pair driven by the CPU: an admin queue, or an I/O queue of tools and tests.
 //
-// Owns rings, capsules, receives and their registration; posts and polls with the device code of gnstor/rdma
-// (a lone lane), so that host and kernels speak through the same lines. Lanes have their own queue pairs
+// Owns rings, capsules, receives and their registration. Posts and polls with the device code of gnstor/rdma,
+// as a lone lane, so that host and kernels share one implementation. GPU lanes have queue pairs of their own
 // (gnor); they need only what HostController::io_queue gives.
 //
 // Invariants
 //   * a capsule's memory is written again only after the send completion of the entry that carried it (the
-//   poster's credit);
-//   * there is a receive for every command that may be under way: never post more than `entries` unanswered.
-// The same bound is the submission queue's flow control, so SQHD of the responses is not looked at. It tells
-// a host that has more commands than the queue has entries how many were taken out; here a command keeps its
-// place until it is answered, and a target has taken out what it answers. All `entries` may be under way, as
-// Linux's host has them: the target was told of so many at Connect and has a receive for each.
+//     poster's credit);
+//   * every outstanding command has a receive: never post more than `entries` unanswered commands.
+// This limit also replaces the submission queue's flow control, so SQHD in responses is ignored. SQHD tells a
+// host that may have more commands than entries how many were consumed; here a command keeps its entry until
+// it is answered, and a target has consumed what it answers. All `entries` may be outstanding, as with
+// Linux's host: the target learns their number at Connect and has a receive for each.
 // One thread at a time.
 #pragma once
 
@@ -33,15 +33,15 @@ namespace gnstor::nvmf {
 
 class HostQueue {
   public:
-    /// `entries`: commands under way at most, 2 .. 16384. `nic` outlives the queue.
+    /// `entries`: most outstanding commands, 2 .. 16384. `nic` outlives the queue.
     static Result<std::unique_ptr<HostQueue>> create(rdma::SoftNic& nic, std::uint32_t entries,
                                                      rdma::RingUse use = rdma::RingUse::kHost);
-    /// Disconnects; on return the NIC touches none of its memory, or the NIC keeps the memory (and says so).
+    /// Disconnects. On return the NIC does not access the queue's memory, or (logged) has taken it over.
     ~HostQueue();
     HostQueue(const HostQueue&) = delete;
     HostQueue& operator=(const HostQueue&) = delete;
 
-    /// The RDMA connection; returns the private data of the acceptance.
+    /// Makes the RDMA connection; returns the private data of the accept.
     Result<std::vector<std::byte>> connect(const std::string& peer_address, const std::string& service,
                                            std::span<const std::byte> private_data, std::uint32_t timeout_ms);
     void disconnect();
@@ -82,7 +82,7 @@ class HostQueue {
     rdma::SendQueueRef send_{};
     rdma::CompletionQueueRef completions_{};
     rdma::ReceiveQueueRef receive_{};
-    std::vector<nvme::Completion> arrived_;  // taken from the NIC, not yet asked for
+    std::vector<nvme::Completion> arrived_;  // polled from the NIC, not yet returned by poll()
     std::size_t next_arrived_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// host_vendor.cpp: GNStor's vendor commands as a host sends them. nvme/vendor.hpp says what they carry.
+// host_vendor.cpp: sends GNStor's vendor commands. Their contents: nvme/vendor.hpp.
 #include "nvmf/host/host.hpp"
 
 #include <cstring>

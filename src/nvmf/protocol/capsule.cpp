@@ -84,10 +84,11 @@ DataNeed io_need(const nvme::Command& command, ssd::Dialect dialect) {
             if (f.blocks > kTransferBytesMax / nvme::kBlockBytes) return refuse(Status::kInvalidField);
             if (command.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kWrite))
                 return to_drive(f.blocks * nvme::kBlockBytes);
-            // An ordinary host's hints are no sectors.
+            // For an ordinary host CDW13 holds hints, not GNStor's sector range.
             if (f.sectors == 0 || dialect == ssd::Dialect::kPlain)
                 return to_host(f.blocks * nvme::kBlockBytes);
-            // Part of one block: the drive checks the range too, but its length decides here what moves.
+            // Part of one block. The drive checks the range too; here its length determines how much data
+            // moves.
             if (f.blocks != 1 || std::uint32_t{f.first_sector} + f.sectors > nvme::kSectorsPerBlock)
                 return refuse(Status::kInvalidField);
             return to_host(f.sectors * nvme::kSectorBytes);
@@ -96,7 +97,7 @@ DataNeed io_need(const nvme::Command& command, ssd::Dialect dialect) {
     return refuse(Status::kInvalidOpcode);
 }
 
-/// Log pages and volume lists say their own length; nothing above MDTS moves.
+/// Log pages and volume lists: the command states the length, at most MDTS.
 DataNeed sized_to_host(std::uint64_t bytes) {
     if (bytes == 0 || bytes > kTransferBytesMax) return refuse(Status::kInvalidField);
     return to_host(static_cast<std::uint32_t>(bytes));
@@ -140,7 +141,7 @@ DataNeed admin_need(const nvme::Command& command) {
     }
 }
 
-/// Checks the SGL against the need and files where the data is.
+/// Checks the SGL against `need` and records in `capsule` where the data is.
 Status place_data(const MessageBytes& message, const DataNeed& need, Capsule& capsule) {
     const nvme::SglDescriptor& sgl = capsule.command.data;
     const std::uint32_t length = sgl.length();

@@ -1,15 +1,13 @@
-// capsule.hpp: from the bytes of a command capsule to what shall move, or to the status that refuses it.
-// Pure.
+// capsule.hpp: parses a command capsule into the data transfer that it asks for, or the status that refuses
+// it. Pure.
 //
 // NVMe Base 2.0, 3.3.3.1 (entries), 4.1.2 (SGLs over fabrics); NVMe RDMA Transport 1.0, 3 (capsules). A
 // capsule is 64 bytes of command, then at most 4 KiB of data. Invariants:
-//   * the 64 bytes are copied once and everything is decided on the copy: the sender may scribble on its
-//   memory meanwhile;
-//   * direction and length are those that the opcode needs, never merely those that the SGL offers: a capsule
-//   whose SGL
-//     does not fit its opcode is refused before any byte moves;
-//   * nothing here allocates, blocks or fails in another way than by a status. Any bytes are acceptable
-//   input.
+//   * the 64 bytes are copied once and every decision uses the copy, because the sender may overwrite its
+//     memory meanwhile;
+//   * direction and length follow from the opcode, never from the SGL alone: a capsule whose SGL does not fit
+//     its opcode is refused before any byte moves;
+//   * nothing here allocates or blocks; every failure is a status. Any bytes are acceptable input.
 #pragma once
 
 #include <gnstor/nvme/command.hpp>
@@ -51,7 +49,7 @@ enum class Direction : std::uint8_t { kNone, kToDrive, kToHost };
 
 /// What data an opcode moves.
 struct DataNeed {
-    nvme::Status status = nvme::Status::kSuccess;  ///< refused at once otherwise
+    nvme::Status status = nvme::Status::kSuccess;  ///< anything else: refuse the command with it
     Direction direction = Direction::kNone;
     std::uint32_t bytes = 0;
     bool any_length = false;  ///< the command does not say how much: the SGL does, up to kTransferBytesMax
@@ -62,7 +60,7 @@ DataNeed data_need(QueueKind kind, const nvme::Command& command, ssd::Dialect di
 enum class Payload : std::uint8_t { kNone, kInCapsule, kKeyed };
 
 struct Capsule {
-    nvme::Command command;  ///< the one copy
+    nvme::Command command;  ///< the only copy of the 64 bytes
     Payload payload = Payload::kNone;
     Direction direction = Direction::kNone;
     std::uint32_t bytes = 0;           ///< of data
@@ -79,13 +77,13 @@ struct Capsule {
 enum class Verdict : std::uint8_t {
     kGood,
     kRefused,  ///< answer with `status`
-    kBroken,   ///< not even a command: only the connection can be failed
+    kBroken,   ///< no complete command: fail the connection
 };
 
 struct ParsedCapsule {
     Verdict verdict = Verdict::kBroken;
     nvme::Status status = nvme::Status::kSuccess;
-    bool malformed = false;  ///< the capsule itself is wrong, not merely what it asks for
+    bool malformed = false;  ///< the capsule breaks the rules of the transport
     Capsule capsule;         ///< `command` is filled unless kBroken
 };
 

@@ -33,8 +33,7 @@ TransportVerdict check_transport_request(std::span<const std::byte> private_data
     const std::uint32_t entries = std::uint32_t{wire.host_send_queue_size} + 1;
     if (entries < kEntriesMin || entries > limits.entries_max(wire.queue_id))
         return {RdmaRejectStatus::kInvalidHostSendQueueSize, {}};
-    // Every command under way may be answered at once: the host must hold a receive for each, or answers find
-    // none.
+    // All outstanding commands may be answered at once: the host must post a receive for each.
     if (wire.host_receive_queue_size + 1u < entries)
         return {RdmaRejectStatus::kInvalidHostReceiveQueueSize, {}};
     return {std::nullopt, TransportRequest{wire.queue_id, entries, wire.controller_id}};
@@ -107,7 +106,8 @@ ConnectVerdict parse_connect(const nvme::Command& command,
     request.controller_id = record.controller_id;
     request.subsystem_nqn = *subsystem;
     request.host_nqn = *host;
-    // A host must say who it is; a zero id would let strangers share an association (Base 2.0, 5.27.1.19).
+    // A host must identify itself: with a zero id unrelated hosts would share an association (Base 2.0,
+    // 5.27.1.19).
     if (request.host_id == HostId{}) return bad_parameter(offsetof(nvme::ConnectData, host_id), true);
     if (request.sq_size == 0) return bad_parameter(offsetof(nvme::ConnectCommand, sq_size), false);
     return verdict;

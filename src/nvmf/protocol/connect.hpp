@@ -1,5 +1,5 @@
-// connect.hpp: what a connecting host says: private data of the RDMA connection, the Connect command and its
-// data. Pure.
+// connect.hpp: the messages of a connecting host: private data of the RDMA connection, the Connect command
+// and its data. Pure.
 //
 // NVMe RDMA Transport 1.0, 3.2 (private data); NVMe Base 2.0, 6.3 (Connect). Both ends use it: the target
 // parses and validates, the host builds. Any bytes are acceptable input.
@@ -20,8 +20,8 @@ namespace gnstor::nvmf {
 
 using HostId = std::array<std::uint8_t, 16>;
 
-/// Reject reason of an RDMA connection manager for "the consumer says no" (InfiniBand 1.4, 12.6.7.2); the
-/// private data says why.
+/// Reject reason "consumer defined" of an RDMA connection manager (InfiniBand 1.4, 12.6.7.2); the private
+/// data says why.
 inline constexpr std::uint16_t kRejectConsumerDefined = 28;
 
 struct QueueLimits {
@@ -36,8 +36,8 @@ struct QueueLimits {
 /// A connection request that may be accepted.
 struct TransportRequest {
     std::uint16_t queue_id;
-    std::uint32_t entries;        ///< capsules that the host may have under way (HSQSIZE + 1)
-    std::uint16_t controller_id;  ///< 0: not said
+    std::uint32_t entries;        ///< capsules that the host may have outstanding (HSQSIZE + 1)
+    std::uint16_t controller_id;  ///< 0: not given
 };
 struct TransportVerdict {
     std::optional<nvme::RdmaRejectStatus> reject;
@@ -47,13 +47,14 @@ struct TransportVerdict {
 TransportVerdict check_transport_request(std::span<const std::byte> private_data, const QueueLimits& limits);
 std::vector<std::byte> transport_reject_data(nvme::RdmaRejectStatus status);
 std::vector<std::byte> transport_accept_data(std::uint32_t receive_entries);
-/// What the host sends for a queue of `entries`.
+/// Private data of the host's request for a queue of `entries` commands.
 std::array<std::byte, 32> transport_request_data(std::uint16_t queue_id, std::uint32_t entries,
                                                  std::uint16_t controller_id);
-/// The host's side of it: an Error unless the target granted at least `entries` receives.
+/// Host: checks the private data of the target's reply; an Error unless it grants at least `entries`
+/// receives.
 Result<void> check_transport_accept(std::span<const std::byte> private_data, std::uint32_t entries);
 
-/// Connect, parsed.
+/// A Connect command and its data, parsed.
 struct ConnectRequest {
     std::uint16_t queue_id = 0;
     std::uint16_t sq_size = 0;  ///< 0's based
@@ -66,10 +67,11 @@ struct ConnectRequest {
 };
 struct ConnectVerdict {
     nvme::Status status = nvme::Status::kSuccess;
-    std::uint32_t dw0 = 0;  ///< with Connect Invalid Parameters: which
+    std::uint32_t dw0 = 0;  ///< with Connect Invalid Parameters: which field
     ConnectRequest request;
 };
-/// Parses a Connect command and its 1024 bytes of data; checks form, not meaning (Controllers does).
+/// Parses a Connect command and its 1024 bytes of data; checks only their format; Controllers checks the
+/// meaning.
 ConnectVerdict parse_connect(const nvme::Command& command,
                              std::span<const std::byte, sizeof(nvme::ConnectData)> data);
 

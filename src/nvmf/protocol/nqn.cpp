@@ -15,7 +15,7 @@ std::string client_host_nqn(nvme::ClientId id) {
 std::optional<nvme::ClientId> client_of_host_nqn(std::string_view nqn) {
     if (!nqn.starts_with(kClientHostNqnPrefix)) return std::nullopt;
     const std::string_view digits = nqn.substr(kClientHostNqnPrefix.size());
-    // Canonical only: one client, one name. "+7", "07" and "7 " bind nobody.
+    // Canonical only: one client, one name. "+7", "07" and "7 " bind no client.
     if (digits.empty() || digits.size() > 5 || digits.front() == '0') return std::nullopt;
     std::uint32_t id = 0;
     const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), id);

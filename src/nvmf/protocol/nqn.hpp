@@ -1,4 +1,4 @@
-// nqn.hpp: NVMe Qualified Names: which are well formed, and which client a host's name binds. Pure.
+// nqn.hpp: NVMe Qualified Names: whether one is well formed, and which client id a host NQN binds. Pure.
 //
 // NVMe Base 2.0, 4.5 "NVMe Qualified Names": "nqn.yyyy-mm.reverse-domain:string" or
 // "nqn.2014-08.org.nvmexpress:uuid:...", at most 223 bytes and a zero. The host NQN presented at Connect is
@@ -22,7 +22,7 @@ inline constexpr std::size_t kNqnFieldBytes = 256;
 inline constexpr std::string_view kAdminHostNqn = "nqn.2026-11.io.gnstor:admin";
 inline constexpr std::string_view kClientHostNqnPrefix = "nqn.2026-11.io.gnstor:client:";
 
-/// The subsystem of discovery controllers, of every target (Base 2.0, 4.5).
+/// The well-known subsystem NQN of discovery controllers (Base 2.0, 4.5).
 inline constexpr std::string_view kDiscoveryNqn = "nqn.2014-08.org.nvmexpress.discovery";
 
 /// The host NQN that binds client `id` at Connect; 1 .. 65535.
@@ -38,8 +38,8 @@ bool is_ssd_subsystem(std::string_view nqn);
 /// Whether a name is well formed; a subsystem or host must present one.
 bool is_valid_nqn(std::string_view nqn);
 
-/// The name in a 256-byte field: everything before the first zero; nothing if there is none within 224 bytes
-/// or if it is malformed.
+/// The name in a 256-byte field: everything before the first zero; nullopt if there is no zero within 224
+/// bytes or the name is malformed.
 std::optional<std::string_view> nqn_in_field(std::span<const char, kNqnFieldBytes> field);
 /// Fills a field, zero padded; false if the name does not fit.
 [[nodiscard]] bool put_nqn(std::span<char, kNqnFieldBytes> field, std::string_view nqn);

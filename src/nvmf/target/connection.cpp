@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::uint32_t kReapBudget = 64;  // completions a poll
 constexpr std::uint8_t kStatusPhase = 1;
-/// By how many of `entries`, in quarters, a write may be overtaken and still count as in turn. Units of a
-/// drive that works as fast as it can differ by what waits at each: that comes and goes, and holding their
-/// messages keeps them busy all the same. A drive that lets writes wait for their time would stand still
-/// meanwhile.
+/// How many commands, in quarters of `entries`, may overtake a write that still counts as in order. The
+/// service units of an untimed drive differ in queue length: this is temporary, and held messages do not make
+/// them idle. A timed drive delays writes to their modelled time, and would idle while their messages are
+/// held.
 constexpr std::uint32_t kOvertakenQuarters = 3;
 constexpr std::uint32_t kOvertakenQuartersTimed = 1;
 
@@ -41,7 +41,7 @@ Connection::Connection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner
     serve(subsystem);
 }
 
-/// From now on it is this one's; null: not known yet.
+/// Sets the connection's subsystem; null: not known yet.
 void Connection::serve(Subsystem* subsystem) {
     subsystem_ = subsystem;
     if (subsystem == nullptr) return;
@@ -66,7 +66,8 @@ void Connection::on_message(const rdma::InboundMessage& message) {
     const ParsedCapsule parsed = parse_capsule(bytes, kind(), dialect_);
     counters_.capsules.add();
     if (parsed.malformed) counters_.malformed.add();
-    // Not a command at all, or one more than the queue has: no status could be trusted to reach its command.
+    // No complete command, or more commands than the queue has entries: a status might be taken for another
+    // command's.
     if (parsed.verdict == Verdict::kBroken || under_way_ >= transport_.entries) {
         if (parsed.verdict != Verdict::kBroken) counters_.malformed.add();
         nic_.release(message.qp, message.token);
@@ -77,7 +78,7 @@ void Connection::on_message(const rdma::InboundMessage& message) {
     take(parsed, bytes, message);
 }
 
-/// Payload that is not in the capsule: the RDMA READ that place() opens a window for.
+/// Bytes of payload outside the capsule, which place() fetches through a window (RDMA READ).
 std::uint32_t Connection::fetch_bytes(const rdma::InboundMessage& message) const {
     const MessageBytes bytes(std::span(message.segments, message.segment_count));
     const ParsedCapsule parsed = parse_capsule(bytes, kind(), dialect_);
@@ -96,7 +97,7 @@ void Connection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
         counters_.malformed.add();
         counters_.refused.add();
         nic_.release(message.qp, message.token);
-        // The command under way keeps the id; this answer is not its own, so it frees nothing.
+        // The outstanding command keeps the id: this response is not its own, so it frees nothing.
         answer(id, {.status = Status::kCommandIdConflict});
         return;
     }
@@ -164,7 +165,7 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
     nic_.release(qp_, slot.token);
 }
 
-/// It has the memory that it needs.
+/// The command has its staging memory: makes its data reachable.
 void Connection::begin(std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes) {
     Slot& slot = slots_[index];
     std::byte* data = nullptr;
@@ -174,7 +175,7 @@ void Connection::begin(std::uint32_t index, const Capsule& capsule, const Messag
     hand_over(index, capsule, data);
 }
 
-/// The data is reachable: the command goes to the drive, a Connect to whoever decides about it.
+/// The data is reachable: a Connect goes to judge_connect(), any other command to the drive.
 void Connection::hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data) {
     if (is_fabrics(capsule.command)) return judge_connect(index, capsule, data);
     if (places_ != nullptr && !places_->budget.take(place_member_, 1)) {
@@ -210,7 +211,8 @@ void Connection::to_drive(std::uint32_t index, const Capsule& capsule, std::byte
     if (drive_reactor_ != nullptr) shard_->wake_soon(*drive_reactor_);
 }
 
-/// The command did not get as far as the drive. After a Connect without its data there may be another one.
+/// Refuses a command that did not reach the drive. After a Connect whose data could not be fetched the host
+/// may send another.
 void Connection::give_back(std::uint32_t index, const Capsule& capsule, Status status) {
     if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
     let_go(slots_[index], false);
@@ -280,8 +282,8 @@ void Connection::finish(const nvme::Completion& completion) {
     free_slot(index);
     end(id);
     if (unanswered || state_ >= State::kDraining) return;
-    // A completion queue entry by its dwords (Base 2.0, 3.3.3.2), as the NIC will load it: stores that are
-    // narrower than the load behind them hold it up.
+    // A completion queue entry (Base 2.0, 3.3.3.2) in dwords, as the NIC will load it: narrower stores would
+    // stall that load.
     const std::uint32_t response[4] = {
         completion.dw0, completion.dw1, sq_head(),
         id | (static_cast<std::uint32_t>(completion.status & ~kStatusPhase) << 16)};
@@ -300,7 +302,7 @@ void Connection::judge_order(const Slot& slot) {
         ++writes_in_turn_;
 }
 
-/// `filled`: whether what the drive has put into the window is the peer's to have.
+/// `filled`: whether the host gets what the drive has written to the window.
 void Connection::let_go(Slot& slot, bool filled) {
     if (slot.holds_window) nic_.close_window(qp_, slot.window, filled);
     slot.holds_window = false;
@@ -328,7 +330,7 @@ void Connection::answer(std::uint16_t command_id, const Answer& answer) {
     nic_.send(qp_, &response, sizeof response, answer.invalidate_key);
 }
 
-/// The command with this id is no longer under way.
+/// The command with this id is no longer outstanding.
 void Connection::end(std::uint16_t command_id) {
     ids_.toggle(command_id);
     --under_way_;
@@ -337,7 +339,7 @@ void Connection::end(std::uint16_t command_id) {
 void Connection::refuse(const Capsule& capsule, Status status) {
     counters_.refused.add();
     end(capsule.command.command_id);
-    // A key that opened no window is not the peer's to be invalidated.
+    // A key that opened no window may be invalid, so it is not invalidated.
     const std::uint32_t key = status == Status::kDataTransferError ? 0 : capsule.invalidate_key;
     answer(capsule.command.command_id, {.status = status, .invalidate_key = key});
 }
@@ -356,9 +358,9 @@ void Connection::begin_drain() {
     if (state_ >= State::kDraining) return;
     state_ = State::kDraining;
     forget_waiting();
-    draining_.store(true, std::memory_order_release);  // pairs with is_draining()
+    draining_.store(true, std::memory_order_release);  // pairs with the acquire in is_draining()
     owner_.on_draining(*this);
-    // The shard polls until the drive has let go, then says so. Nothing is done here: this may run inside
+    // The shard polls until the drive holds no command, then announces it. Not done here: this may run inside
     // send() or fail().
     shard_->activate(*this);
 }

@@ -1,32 +1,33 @@
 // connection.hpp: one queue pair of the target: from capsules to a drive queue and back.
 //
-// Life: awaiting Connect -> connecting (the control thread makes the drive queue) -> ready -> draining ->
-// quiesced. Draining begins with any error of the queue pair; what the drive holds is waited for, its windows
-// and messages are let go as it answers, nothing is sent any more. Only a quiesced connection is destroyed,
-// by the control thread.
+// States: awaiting Connect -> connecting (the control thread makes the drive queue) -> ready -> draining ->
+// quiesced. Any error of the queue pair begins the draining: the connection sends nothing more, waits for the
+// commands that the drive holds, and releases their windows and messages as the drive answers. Only a
+// quiesced connection is destroyed, by the control thread.
 //
 // Invariants
-//   * at most `entries` commands are under way, each with its own id: one more, and the connection is failed;
-//   * a slot is taken from the free list when the drive gets its command, and is back before the answer is
-//   sent;
-//   * a message is held only while the drive reads payload from it in place; a window only while the drive
-//   may touch it, or while the NIC fills it: where payload has to be fetched, the command waits in its slot
-//   until on_window_ready(), and a connection that drains waits for that too;
-//   * a window for writing is closed as filled only with a command that has succeeded.
+//   * at most `entries` commands are outstanding, each with its own id: one more fails the connection;
+//   * a command takes a slot from the free list before it waits or goes to the drive, and returns it before
+//     its response is sent;
+//   * a message is held only while the drive reads payload from it in place, or while its command waits for
+//     staging memory; a window only while the drive may access it, or while the NIC fills it: a command whose
+//     payload must be fetched waits in its slot until on_window_ready(), and draining waits for that too;
+//   * a window for writing is closed as filled only if its command succeeded.
 //
-// Two budgets are shared with the reactor's other connections (turns.hpp): staging memory, that is pages for
-// what is copied and windows where those are the NIC's own memory; and places at the drive. A command that
-// finds too little waits in its slot (connection_turns.cpp). Invariants
-//   * what a slot waits for, or has, is in its flags; a page is back with the slot, a window's memory when
-//   the NIC says so, a place when the drive has answered;
-//   * payload in a capsule that finds no page is read in place.
+// The reactor's connections share two budgets (turns.hpp): staging memory, that is pages for copied payload
+// and, on some wires, the NIC's memory for windows; and places, the number of commands at the drive. A
+// command that finds too little waits in its slot (connection_turns.cpp). Invariants
+//   * a slot's flags say what it holds or waits for; a page is returned with the slot, a window's memory when
+//     the NIC reports it free, a place when the drive has answered;
+//   * payload in a capsule for which there is no page is read in place.
 //
-// A message that is held keeps back the host's send entries behind it, and with them the room for new ones.
-// So payload is read in place only where the drive takes writes in turn: from the first write that others
-// overtook by far, payload is copied to the staging page, until many in a row were not so overtaken.
+// A held message delays the send completions of the host's later entries, and with them room for new ones. So
+// payload is read in place only while the drive completes writes nearly in order: once later commands
+// overtake a write by far, payload is copied to staging pages until many writes in a row were not overtaken
+// like that.
 //
 // Thread: everything runs on the reactor that owns the queue pair (the NIC's poller delivers, the shard
-// polls), but for the calls marked "control". No lock, no allocation for I/O commands; admin and fabrics
+// polls), except the calls under "Control". No lock, no allocation for I/O commands; admin and fabrics
 // commands take the subsystem's mutex.
 #pragma once
 
@@ -51,28 +52,28 @@ namespace gnstor::nvmf {
 
 class Connection;
 
-/// What a connection asks of the control thread. Called on the reactor's thread; must not block.
+/// Requests of a connection to the control thread. Called on the reactor's thread; must not block.
 class ConnectionOwner {
   public:
     virtual ~ConnectionOwner() = default;
     /// A Connect command arrived: decide (Connection::connect_request), then answer_connect().
     virtual void on_connect_command(Connection& connection) = 0;
-    /// The controller was disabled or shut down: its I/O connections must go.
+    /// The controller was disabled or shut down: its I/O connections must be closed.
     virtual void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) = 0;
-    /// The controller is told to shut down: the subsystem's device must make stable what it has answered, and
-    /// then Controllers::shutdown_ended().
+    /// The host shuts the controller down: the subsystem's device must be flushed, and then
+    /// Controllers::shutdown_ended() called.
     virtual void on_shutdown(Subsystem& subsystem, std::uint16_t controller_id, std::uint32_t shutdown) = 0;
-    /// The connection is in error: nothing new comes from it; with an admin queue its controller is gone.
+    /// The connection is in error and takes no new commands; if it is an admin queue, its controller ends.
     virtual void on_draining(Connection& connection) = 0;
-    /// Puts in what of a counters log is the target's.
+    /// Fills in the target's fields of a counters log page.
     virtual void add_counters(const Subsystem& subsystem, nvme::SsdCountersLog& log) = 0;
-    /// It may be destroyed. The connection is not touched after this call.
+    /// The connection may be destroyed: its reactor does not access it after this call.
     virtual void on_quiesced(Connection& connection) = 0;
 };
 
 class Connection final : public rdma::MessageSink {
   public:
-    /// `subsystem`: null where Connect says which (answer_connect).
+    /// `subsystem`: null if Connect will name it (answer_connect).
     Connection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner& owner,
                const TransportRequest& transport, std::function<std::uint64_t()> now_ns);
     ~Connection() override = default;
@@ -89,11 +90,11 @@ class Connection final : public rdma::MessageSink {
     void prefetch() const {
         if (queue_ != nullptr) queue_->prefetch_completion();
     }
-    /// The same, once that line is there: what the answer to the next completion will touch.
+    /// A further hint, once prefetch() has loaded that line: loads what answering the next completion needs.
     void prefetch_answer() const;
     std::uint32_t poll();
     void attend();
-    /// The oldest command that waits for staging memory, or for a place at the drive, has it.
+    /// The budget has granted the oldest waiting command its staging memory, or its place at the drive.
     void on_staging_granted();
     void on_place_granted();
     [[nodiscard]] bool wants_polling() const { return busy() && state_ != State::kQuiesced; }
@@ -106,28 +107,28 @@ class Connection final : public rdma::MessageSink {
     [[nodiscard]] const TransportRequest& transport() const { return transport_; }
     /// Ends "connecting". `subsystem` and `queue` are null unless the outcome is success.
     void answer_connect(const ConnectOutcome& outcome, Subsystem* subsystem, ssd::NvmeQueue* queue);
-    /// The connection shall be failed soon.
+    /// Asks the reactor to fail the connection.
     void request_fail();
-    /// Whether it was ended for what its host sent. Once it is quiesced.
+    /// Whether it was failed because its host broke the protocol. Valid once it is quiesced.
     [[nodiscard]] bool broke_rules() const { return broke_rules_; }
     [[nodiscard]] bool is_draining() const { return draining_.load(std::memory_order_acquire); }
     [[nodiscard]] rdma::QpNumber qp() const { return qp_; }
     [[nodiscard]] OffloadShard& shard() const { return *shard_; }
     [[nodiscard]] const ConnectionCounters& counters() const { return counters_; }
 
-    // The control thread's own notes on this connection.
+    // The control thread's data about this connection.
     struct Record {
         std::uint64_t accepted_ns = 0;
-        Subsystem* subsystem = nullptr;  ///< null: its port leads to all, and Connect has not said which
-        std::size_t door = 0;            ///< the listener that it came by
+        Subsystem* subsystem = nullptr;  ///< null: accepted by a port, and not named by a Connect yet
+        std::size_t door = 0;            ///< index of the listener that accepted it
         QueueBinding binding;            ///< of a successful Connect
         bool bound = false;
-        std::string peer;      ///< who asked for it
-        bool closing = false;  ///< it was told to fail
-        bool failed = false;   ///< and that because of a time limit
+        std::string peer;      ///< the host's address
+        bool closing = false;  ///< it was asked to fail
+        bool failed = false;   ///< the same, because of a time limit
         bool quiesced = false;
-        std::uint32_t refusals = 0;       ///< how often its queue pair was not to be destroyed yet
-        ssd::NvmeQueue* queue = nullptr;  ///< to be deleted
+        std::uint32_t refusals = 0;       ///< failed attempts to destroy its queue pair
+        ssd::NvmeQueue* queue = nullptr;  ///< the drive queue, which destroy() deletes
     };
     Record record;
 
@@ -144,41 +145,41 @@ class Connection final : public rdma::MessageSink {
         std::unique_ptr<std::byte[]> page;
         std::uint64_t token = 0;
         std::uint32_t invalidate_key = 0;
-        std::uint32_t bytes = 0;  ///< to be copied to the window from the page, when the drive has answered
-        std::uint64_t turn = 0;   ///< how many commands have ended when it ends, if all end in turn
+        std::uint32_t bytes = 0;  ///< of data; some admin answers are copied from the page to the window
+        std::uint64_t turn = 0;   ///< value of ended_ at its completion if the drive completes in order
         std::uint16_t command_id = 0;
         std::uint8_t opcode = 0;
         bool carries_blocks = false;  ///< a write with its payload in the capsule
         bool busy = false;
-        bool in_place = false;  ///< the drive reads its payload in the message
-        bool has_page = false;  ///< of the budget; `page` is taken when something is put there
+        bool in_place = false;  ///< the drive reads its payload from the message
+        bool has_page = false;  ///< the budget counts a page for it; `page` is taken on first use
         bool has_place = false;
         bool holds_message = false;
         bool holds_window = false;
         bool fills_window = false;
         bool completes_identify = false;
         bool completes_counters = false;
-        bool event_request = false;  ///< ends only with the queue or a reset: not waited for
-        bool unanswered = false;     ///< the controller was reset meanwhile
+        bool event_request = false;  ///< ends only with the queue or a reset: draining does not wait for it
+        bool unanswered = false;     ///< the controller was reset: no response is sent
     };
-    /// A command that waits: for memory, for its payload, for a place.
+    /// A command that waits for staging memory, for its payload, or for a place at the drive.
     struct Parked {
         Capsule capsule;
-        rdma::InboundMessage message;  ///< while the slot holds it
-        std::byte* data;               ///< where the drive will find or put it
+        rdma::InboundMessage message;  ///< valid while the slot holds it
+        std::byte* data;               ///< address that the drive will read or write
     };
     struct Answer {
         nvme::Status status = nvme::Status::kSuccess;
         std::uint32_t dw0 = 0;
         std::uint32_t dw1 = 0;
         std::uint32_t invalidate_key = 0;
-        bool no_sq_flow = false;  ///< of Connect: granted
+        bool no_sq_flow = false;  ///< of Connect: the host's request for no SQ flow control is granted
     };
 
     [[nodiscard]] QueueKind kind() const {
         return transport_.queue_id == 0 ? QueueKind::kAdmin : QueueKind::kIo;
     }
-    /// Of a response: 0 where flow control is off (Base 2.0, 3.3.2.1), else the entries are a ring.
+    /// SQHD of a response: 0 without SQ flow control (Base 2.0, 3.3.2.1), else an index into the host's ring.
     [[nodiscard]] std::uint16_t sq_head() const {
         return binding_.sq_flow ? static_cast<std::uint16_t>(received_ % ring_) : std::uint16_t{0};
     }
@@ -243,27 +244,27 @@ class Connection final : public rdma::MessageSink {
     QueueBinding binding_;
     ssd::NvmeQueue* queue_ = nullptr;
     Reactor* drive_reactor_ = nullptr;
-    std::uint32_t overtaken_most_ = 0;  // of a write that still counts as in turn
+    std::uint32_t overtaken_most_ = 0;  // commands that may overtake a write that counts as in order
     std::uint32_t ring_;  // entries of the host's submission queue, as Connect says; for the SQ head
     std::vector<Slot> slots_;
     std::vector<std::uint32_t> free_;
     std::vector<std::uint32_t> awaited_;  // slots whose window is not ready, in the order of opening
     std::deque<std::uint32_t> unstaged_;  // slots that wait for staging memory
     std::deque<std::uint32_t> unplaced_;  // slots that wait for a place at the drive
-    std::vector<Parked> parked_;          // of all those slots; empty until there is one
+    std::vector<Parked> parked_;          // by slot; empty until a command first waits
     FairBudget::Member staging_member_ = 0, place_member_ = 0;
-    Turns* places_ = nullptr;           // at the drive; of I/O queues, from Connect on
-    Turns* staging_ = nullptr;          // memory; the subsystem's, from Connect on; null: member of none
-    bool stages_windows_ = false;       // they are the NIC's memory
-    IdSet ids_;                         // command ids under way
+    Turns* places_ = nullptr;   // budget of places at the drive; I/O queues only, set by Connect
+    Turns* staging_ = nullptr;  // budget of staging memory; the subsystem's after Connect; null: not joined
+    bool stages_windows_ = false;       // windows take NIC memory, which staging_ counts
+    IdSet ids_;                         // ids of outstanding commands
     std::uint32_t under_way_ = 0;       // commands that have not been answered
     std::uint32_t at_drive_ = 0;        // of those: at the drive
     std::uint32_t event_requests_ = 0;  // of those: asynchronous event requests, which end with the queue
-    std::uint32_t received_ = 0;        // commands ever: SQ head
-    std::uint64_t ended_ = 0;           // commands ever that the drive has completed
-    std::uint32_t writes_in_turn_ = 0;  // in a row, with payload in the capsule
+    std::uint32_t received_ = 0;        // commands received so far: SQ head
+    std::uint64_t ended_ = 0;           // commands that the drive has completed so far
+    std::uint32_t writes_in_turn_ = 0;  // in-capsule writes in a row that completed in order
 
-    // Connect under way.
+    // The Connect in progress.
     ConnectRequest connect_request_;
     std::uint16_t connect_id_ = 0;
     std::uint32_t connect_key_ = 0;
@@ -279,7 +280,7 @@ class Connection final : public rdma::MessageSink {
 
     ConnectionCounters counters_;
 
-    // The shard's.
+    // Owned by the shard.
     Connection* next_active_ = nullptr;
     bool active_ = false;
 };

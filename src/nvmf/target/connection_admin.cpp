@@ -1,8 +1,8 @@
-// connection_admin.cpp: the commands that a connection answers for the fabric: Connect, properties,
-// keep-alive, some features.
+// connection_admin.cpp: the commands that the target answers itself: Connect, properties, keep-alive, some
+// features.
 //
-// Everything else on an admin queue goes to the drive's own. These commands take the subsystem's mutex for a
-// few instructions.
+// All other commands of an admin queue go to the drive's admin queue. The commands here take the subsystem's
+// mutex for a few instructions.
 #include "nvmf/target/connection.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -27,7 +27,7 @@ void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
     if (type == nvme::FabricsType::kConnect && state_ == State::kAwaitingConnect) {
         state_ = State::kConnecting;
         join_staging();
-        return submit(capsule, bytes, message);  // judge_connect() has the data next
+        return submit(capsule, bytes, message);  // judge_connect() follows, with the data
     }
     nic_.release(message.qp, message.token);
     if (type == nvme::FabricsType::kConnect || state_ != State::kReady)
@@ -41,8 +41,7 @@ void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
                       ? subsystem_->controllers.property_get(binding_.controller_id, capsule.command)
                       : subsystem_->controllers.property_set(binding_.controller_id, capsule.command);
     }
-    // Asked for before the answer goes out: a Connect that follows the answer finds the old queues on their
-    // way out.
+    // Requested before the response is sent: a Connect that follows it finds the old queues closing.
     if (outcome.close_io_queues) owner_.on_controller_disabled(*subsystem_, binding_.controller_id);
     if (outcome.shutdown != 0) owner_.on_shutdown(*subsystem_, binding_.controller_id, outcome.shutdown);
     if (!nvme::ok(outcome.status)) return refuse(capsule, outcome.status);
@@ -52,15 +51,15 @@ void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
                                         .dw1 = static_cast<std::uint32_t>(outcome.value >> 32)});
 }
 
-/// A controller reset (Base 2.0, 3.7.2): event requests end unanswered, features are as at the beginning. The
-/// device learns it by the Property Set, which is answered behind all that came before it: from then on their
-/// ids and places are free. No host sends a device one: they end here.
+/// A controller reset (Base 2.0, 3.7.2): event requests end without a response, features return to their
+/// defaults. The Property Set tells the device; the device answers it after the commands before it, and then
+/// their ids and places are free. No other Property command reaches a device: the target answers them.
 void Connection::reset(const Capsule& capsule) {
     for (Slot& slot : slots_) slot.unanswered = slot.unanswered || (slot.busy && slot.event_request);
     to_drive(take_slot(capsule), capsule, nullptr);
 }
 
-/// The data of a Connect is in the slot's staging page. What is well formed the control thread decides.
+/// Parses a Connect, whose data is in the slot's staging page. The control thread decides well-formed ones.
 void Connection::judge_connect(std::uint32_t index, const Capsule& capsule, const std::byte* data) {
     ConnectVerdict verdict =
         parse_connect(capsule.command,
@@ -82,10 +81,10 @@ void Connection::judge_connect(std::uint32_t index, const Capsule& capsule, cons
     owner_.on_connect_command(*this);
 }
 
-/// The control thread has decided.
+/// Answers the Connect as the control thread has decided.
 void Connection::finish_connect() {
     connecting_ = false;
-    // The queue is the connection's even if it is in error by now: it is deleted with it.
+    // Kept even if the connection is in error by now: the queue is deleted with the connection.
     queue_ = connect_queue_;
     end(connect_id_);
     if (state_ >= State::kDraining) {
@@ -112,7 +111,8 @@ void Connection::finish_connect() {
 bool Connection::take_admin(Capsule& capsule) {
     const nvme::Command& command = capsule.command;
     const auto opcode = static_cast<nvme::AdminOpcode>(command.opcode);
-    // The floor alone may come from a volume's writer (ARRAY.md, rule 8): the drive looks who that is.
+    // Of the vendor commands only FLOOR may come from a volume's writer (ARRAY.md, rule 8); the drive checks
+    // it.
     if (command.opcode >= kFirstVendorOpcode && opcode != nvme::AdminOpcode::kFloor && !binding_.privileged) {
         refuse(capsule, Status::kAccessDenied);
         return true;
@@ -144,9 +144,9 @@ bool Connection::take_admin(Capsule& capsule) {
     return true;
 }
 
-/// Abort names a command by queue and id; the drive knows it by the slot's number. Only this queue's commands
-/// can be named to the drive; for any other, and for one that is not there, the answer is "not aborted"
-/// (Base 2.0, 5.1).
+/// Abort names a command by queue and id; the drive knows it by its slot number. Only this queue's commands
+/// can be translated; for any other queue, and for an id that is not outstanding, the response is "not
+/// aborted" (Base 2.0, 5.1).
 bool Connection::take_abort(Capsule& capsule) {
     const auto queue_id = static_cast<std::uint16_t>(capsule.command.cdw10);
     const auto command_id = static_cast<std::uint16_t>(capsule.command.cdw10 >> 16);

@@ -1,5 +1,5 @@
-// connection_data.cpp: where the data of a connection's commands is: in the message, under a window, on the
-// staging page; and the commands that wait until the NIC has fetched it.
+// connection_data.cpp: makes the data of a connection's commands reachable: in the message, through a window,
+// or in a staging page; and the commands that wait until the NIC has fetched it.
 #include "nvmf/target/connection.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -22,9 +22,9 @@ using nvme::Status;
 
 namespace {
 
-/// Data that the drive interprets rather than stores is copied, once, before anyone looks at it: the peer may
-/// change its memory between two looks. So it has to fit a page; all that there is does. Block data may
-/// change under way, as on any RDMA target; the drive checksums what it copied.
+/// Data that the drive interprets rather than stores is copied once, before it is read: the host may change
+/// its memory between two reads. So it must fit a page; all such structures do. Block data may change in
+/// flight, as on any RDMA target; the drive checksums what it copied.
 static_assert(sizeof(nvme::MapSet) <= kInCapsuleBytes && sizeof(nvme::VolumeRecord) <= kInCapsuleBytes &&
                   256 * sizeof(nvme::DsmRange) <= kInCapsuleBytes,
               "what is interpreted fits a staging page");
@@ -33,9 +33,8 @@ bool is_block_data(QueueKind kind, const nvme::Command& command) {
            command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
 }
 
-/// From the memory of a peer, who may write there at the same time, or have one of its other commands do it:
-/// the copy is then of neither, which is the peer's own doing. ThreadSanitizer is not asked about these
-/// reads.
+/// Reads the host's memory, which the host or another of its commands may write at the same time: the copy is
+/// then a mixture, by the host's own fault. These reads are hidden from ThreadSanitizer.
 void copy_from_peer(std::byte* to, const std::byte* from, std::uint32_t bytes) {
 #if defined(__SANITIZE_THREAD__)
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
@@ -46,7 +45,7 @@ void copy_from_peer(std::byte* to, const std::byte* from, std::uint32_t bytes) {
 #endif
 }
 
-/// Into the memory of a peer: as above.
+/// Writes the host's memory: hidden from ThreadSanitizer for the same reason.
 void clear_of_peer(std::byte* to, std::uint64_t bytes) {
 #if defined(__SANITIZE_THREAD__)
     AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
@@ -57,7 +56,7 @@ void clear_of_peer(std::byte* to, std::uint64_t bytes) {
 #endif
 }
 
-/// The whole of it, so that the target finds its part.
+/// Only reads of the whole page count: the target must find its own fields in it.
 bool is_counters_log(const Capsule& capsule) {
     const nvme::Command& c = capsule.command;
     return c.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kGetLogPage) &&
@@ -67,14 +66,15 @@ bool is_counters_log(const Capsule& capsule) {
 
 }  // namespace
 
-/// The drive refuses it without its data: the opcode, or the length of 0.
+/// Whether interpreted data exceeds a page. It is not fetched: the drive refuses the command by its opcode,
+/// or by a length of 0.
 bool Connection::too_long(const Capsule& capsule) const {
     return capsule.direction == Direction::kToDrive && capsule.bytes > kInCapsuleBytes &&
            !is_block_data(kind(), capsule.command);
 }
 
-/// What it will need of staging memory, in bytes, notes in the slot what that is. 0 where it has it, or needs
-/// none.
+/// Bytes of staging memory that the command must still take; 0: it has them already, or needs none. Records
+/// in the slot what they are for.
 std::uint32_t Connection::staging_need(Slot& slot, const Capsule& capsule, const MessageBytes& bytes) {
     if (capsule.payload == Payload::kNone) return 0;
     const bool blocks = is_block_data(kind(), capsule.command);
@@ -92,8 +92,8 @@ std::uint32_t Connection::staging_need(Slot& slot, const Capsule& capsule, const
            (capsule.payload == Payload::kKeyed && stages_windows_ ? rdma::window_room(capsule.bytes) : 0);
 }
 
-/// Makes the data reachable for the drive: where the message, the peer's memory or the staging page has it.
-/// What has to be fetched may not be there yet: the window says so.
+/// Makes the data reachable for the drive and sets `data`: in the message, the host's memory or the staging
+/// page. Data that is being fetched may not have arrived yet: see window.ready.
 Status Connection::place(Slot& slot, const Capsule& capsule, const MessageBytes& bytes, std::byte*& data) {
     if (slot.in_place) {
         // The drive only reads what it writes to flash.
@@ -120,12 +120,12 @@ Status Connection::place(Slot& slot, const Capsule& capsule, const MessageBytes&
         else if (slot.window.ready)
             data = take_fetched(slot, capsule);
     }
-    // Nothing is read from the message any more.
+    // The message is not read any more.
     if (std::exchange(slot.holds_message, false)) nic_.release(qp_, slot.token);
     return Status::kSuccess;
 }
 
-/// Where the drive puts what the host asked for.
+/// Address at which the drive writes the data that the host asked for.
 std::byte* Connection::where_to_answer(Slot& slot, const Capsule& capsule) {
     if (kind() == QueueKind::kIo) return slot.window.data;
     slot.completes_identify =
@@ -133,13 +133,14 @@ std::byte* Connection::where_to_answer(Slot& slot, const Capsule& capsule) {
         (capsule.command.cdw10 & 0xFFu) == static_cast<std::uint8_t>(nvme::IdentifyCns::kController);
     slot.completes_counters = is_counters_log(capsule);
     if (slot.completes_identify || slot.completes_counters) return page(slot);
-    // An admin command may answer with less than the host has room for. The rest must not be what the NIC had
-    // in that memory before.
+    // An admin command may return less than the host has room for. The rest must not expose what NIC memory
+    // held before.
     clear_of_peer(slot.window.data, slot.window.bytes);
     return slot.window.data;
 }
 
-/// The window for reading is ready. What is interpreted rather than stored is copied; it fits a page (place).
+/// The NIC has fetched the data. Data that is interpreted rather than stored is copied to a page, which it
+/// fits (too_long).
 std::byte* Connection::take_fetched(Slot& slot, const Capsule& capsule) {
     if (is_block_data(kind(), capsule.command)) return slot.window.data;
     copy_from_peer(page(slot), slot.window.data, capsule.bytes);

@@ -1,5 +1,5 @@
-// connection_turns.cpp: a connection as one of many: what it has of the memory and the places that they
-// share, and the commands that wait for their turn.
+// connection_turns.cpp: a connection's share of staging memory and of places at the drive, and its commands
+// that wait for either.
 #include "nvmf/target/connection.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -9,7 +9,7 @@
 namespace gnstor::nvmf {
 
 Connection::Parked& Connection::park(std::uint32_t index, const Capsule& capsule) {
-    if (parked_.empty()) parked_.resize(slots_.size());  // once a connection, where something waits
+    if (parked_.empty()) parked_.resize(slots_.size());  // allocated once, when a command first waits
     parked_[index].capsule = capsule;
     return parked_[index];
 }
@@ -19,7 +19,7 @@ std::byte* Connection::page(Slot& slot) {
     return slot.page.get();
 }
 
-/// Nobody has said yet who it is.
+/// Before Connect, when the client is unknown: the peer's address is the budget's client.
 void Connection::join_staging() {
     if (staging_ != nullptr) return;
     stages_windows_ = nic_.stages_windows(qp_);
@@ -27,13 +27,13 @@ void Connection::join_staging() {
     staging_member_ = staging_->join(*this, "peer " + record.peer);
 }
 
-/// Connect has said it.
+/// After Connect: the host NQN is the budgets' client.
 void Connection::join_as_host() {
     const std::string client = "host " + connect_request_.host_nqn;
     if (subsystem_->controllers.kind() == ControllerKind::kDiscovery) {
         staging_->budget.move(staging_member_, client);
     } else {
-        leave_staging();  // what the Connect had of it has come back
+        leave_staging();  // the Connect has returned what it held
         staging_ = &shard_->staging(*subsystem_);
         staging_member_ = staging_->join(*this, client);
     }
@@ -76,17 +76,17 @@ void Connection::on_place_granted() {
     to_drive(index, parked.capsule, parked.data);
 }
 
-/// From now on nothing is granted. Within any call; drop_waiting() follows.
+/// Cancels waiting requests: nothing is granted any more. May run inside any call; drop_waiting() follows.
 void Connection::forget_waiting() {
     if (staging_ != nullptr) staging_->budget.forget_waiting(staging_member_);
     if (places_ != nullptr) places_->budget.forget_waiting(place_member_);
     shard_->look_at_turns();
 }
 
-/// It drains: nothing that waited goes on.
+/// Draining: refuses the commands that waited.
 void Connection::drop_waiting() {
     for (const std::uint32_t index : std::exchange(unstaged_, {})) {
-        slots_[index].has_page = false;  // it never had it
+        slots_[index].has_page = false;  // it was never granted
         give_back(index, Capsule(parked_[index].capsule), nvme::Status::kInternalError);
     }
     for (const std::uint32_t index : std::exchange(unplaced_, {}))
@@ -96,7 +96,8 @@ void Connection::drop_waiting() {
 void Connection::leave_staging() {
     Turns* const staging = std::exchange(staging_, nullptr);
     if (staging == nullptr) return;
-    // A command that the drive keeps until its queue goes has neither page nor window.
+    // 0 even if the drive keeps event requests until its queue is deleted: these have neither page nor
+    // window.
     if (staging->budget.held(staging_member_) != 0)
         log_error("queue pair {:#x}: leaves with {} bytes of staging memory", qp_,
                   staging->budget.held(staging_member_));

@@ -82,7 +82,7 @@ void Controllers::heard(std::uint16_t controller_id, std::uint64_t now_ns) {
 
 ConnectOutcome Controllers::connect(const ConnectRequest& request, const TransportRequest& transport,
                                     std::uint64_t now_ns) {
-    // The transport connection was made for one queue and so many capsules; Connect must mean that one.
+    // The RDMA connection was made for one queue id and a number of capsules: Connect must match both.
     if (request.queue_id != transport.queue_id)
         return refused(bad_parameter(offsetof(nvme::ConnectCommand, queue_id), false));
     if (std::uint32_t{request.sq_size} + 1 > transport.entries)
@@ -119,7 +119,7 @@ ConnectOutcome Controllers::connect_io(const ConnectRequest& request) {
     Controller* controller = find(request.controller_id);
     if (controller == nullptr)
         return refused(bad_parameter(offsetof(nvme::ConnectData, controller_id), true));
-    // The same three as at the admin Connect: a controller belongs to one host (Base 2.0, 6.3).
+    // Host id and NQNs as at the admin Connect: a controller belongs to one host (Base 2.0, 6.3).
     if (request.host_id != controller->host_id)
         return refused(bad_parameter(offsetof(nvme::ConnectData, host_id), true));
     if (request.host_nqn != controller->host_nqn)
@@ -196,8 +196,8 @@ PropertyOutcome Controllers::configure(Controller& controller, nvme::Configurati
         controller.io_queues_granted = options_.queues.io_queues_max;
         outcome.close_io_queues = outcome.reset = true;
     }
-    // Complete when the device has made stable what it answered (Base 2.0, 3.6). One that was told is not
-    // told again by a write that changes something else.
+    // Complete when the device has been flushed (Base 2.0, 3.6). A later write to CC with CC.SHN still set
+    // begins no second shutdown.
     if (wanted.shutdown != 0 && status.shutdown == kShutdownNone) {
         status.shutdown = kShutdownOccurring;
         outcome.close_io_queues = true;

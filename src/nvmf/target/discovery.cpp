@@ -32,7 +32,7 @@ nvme::AddressFamily family_of(const std::string& address) {
     in6_addr scratch{};
     if (::inet_pton(AF_INET, address.c_str(), &scratch) == 1) return nvme::AddressFamily::kIpv4;
     if (::inet_pton(AF_INET6, address.c_str(), &scratch) == 1) return nvme::AddressFamily::kIpv6;
-    return nvme::AddressFamily::kIntraHost;  // of the loop wire
+    return nvme::AddressFamily::kIntraHost;  // a name on the loop wire
 }
 
 bool fill(nvme::DiscoveryEntry& entry, const DiscoveryRecord& record) {
@@ -116,7 +116,7 @@ ssd::AdminReply DiscoveryCommands::handle(const nvme::Command& command, ssd::Con
             if (!events) return {Status::kInvalidField};
             return {Status::kSuccess, features.async_events};
         case AdminOpcode::kKeepAlive:
-            return {Status::kSuccess};  // the timer is Controllers'
+            return {Status::kSuccess};  // Controllers has the timer
         default:
             return {Status::kInvalidOpcode};
     }

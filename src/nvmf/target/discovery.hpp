@@ -1,9 +1,9 @@
-// discovery.hpp: what a discovery controller says: the log page of a target's subsystems and ports, and the
-// few commands that it serves. Pure.
+// discovery.hpp: a discovery controller's log page (the target's subsystems and ports), and the few commands
+// that it serves. Pure.
 //
-// NVMe Base 2.0, 3.1.2.3. Discovery controllers have an admin queue alone. A host may ask for keep-alive, and
-// so keep one; but nothing ever changes while a target is open, so no events are offered (OAES 0), and event
-// requests are held until their queue goes.
+// NVMe Base 2.0, 3.1.2.3. Discovery controllers have only an admin queue. A host may ask for keep-alive, and
+// so keep a controller; but the log never changes while a target is open, so no events are offered (OAES 0),
+// and event requests are held until their queue is deleted.
 #pragma once
 
 #include <gnstor/nvme/discovery.hpp>
@@ -30,7 +30,7 @@ class DiscoveryLog {
   public:
     /// Names, addresses and services that do not fit their fields are errors.
     static Result<DiscoveryLog> make(std::span<const DiscoveryRecord> records, std::uint64_t generation = 0);
-    /// Copies from `offset` on, and zeroes behind the end. False: `offset` lies behind the end.
+    /// Copies from `offset`, and zeroes past the end. False: `offset` is past the end.
     [[nodiscard]] bool read(std::uint64_t offset, std::span<std::byte> to) const;
     [[nodiscard]] std::size_t bytes() const { return page_.size(); }
 
@@ -42,7 +42,7 @@ class DiscoveryLog {
 class DiscoveryCommands {
   public:
     explicit DiscoveryCommands(DiscoveryLog log) : log_(std::move(log)) {}
-    /// `data`: what the SGL of `command` names, of ssd::AdminHandler::data_bytes().
+    /// `data`: the data buffer of `command`, ssd::AdminHandler::data_bytes() long.
     [[nodiscard]] ssd::AdminReply handle(const nvme::Command& command, ssd::ControllerFeatures& features,
                                          std::span<std::byte> data) const;
 

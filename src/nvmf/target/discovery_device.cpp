@@ -71,7 +71,7 @@ void DiscoveryDevice::take(ssd::ServedQueue& q, std::uint32_t slot) {
     q.answer(slot, reply.status, reply.dw0);
 }
 
-/// The Property Set that disables the controller; the offload keeps all others.
+/// The Property Set that disables the controller; the target passes on no other.
 void DiscoveryDevice::reset(ssd::ServedQueue& q, std::uint32_t slot) {
     for (const std::uint32_t held : q.held) q.answer(held, Status::kSuccess, 0);
     q.held.clear();

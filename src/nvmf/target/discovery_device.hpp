@@ -1,8 +1,8 @@
-// discovery_device.hpp: what stands behind the discovery subsystem: admin queues, served on a reactor.
+// discovery_device.hpp: the device of the discovery subsystem: serves its admin queues on a reactor.
 //
-// Invariant: whatever was fetched is answered in the same poll, but for event requests, which are held until
-// they are aborted, their controller is reset or their queue goes. Threads: as NvmeDevice says; poll() is the
-// reactor's.
+// Invariant: a fetched command is answered in the same poll, except event requests, which are held until they
+// are aborted, their controller is reset or their queue is deleted. Threads: as NvmeDevice says; poll() runs
+// on the reactor.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -29,7 +29,7 @@ class DiscoveryDevice final : public ssd::NvmeDevice, public Poller {
                                          ssd::Priority priority, bool privileged,
                                          std::uint16_t controller = 0) override;
     Result<void> delete_queue(ssd::NvmeQueue* queue) override;
-    void flush(std::function<void(bool)> done) override { done(true); }  // it keeps nothing
+    void flush(std::function<void(bool)> done) override { done(true); }  // it stores nothing
     [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const override { return uuid_; }
     [[nodiscard]] const std::string& serial() const override { return serial_; }
     [[nodiscard]] bool is_timed() const override { return false; }
@@ -42,9 +42,9 @@ class DiscoveryDevice final : public ssd::NvmeDevice, public Poller {
 
     const DiscoveryCommands commands_;
     Reactor& reactor_;
-    const std::array<std::uint8_t, 16> uuid_{};  // its name is the well-known one
+    const std::array<std::uint8_t, 16> uuid_{};  // unused: its NQN is the well-known one
     const std::string serial_;
-    std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // the reactor's
+    std::vector<std::unique_ptr<ssd::ServedQueue>> queues_;  // reactor's thread only
 };
 
 }  // namespace gnstor::nvmf

@@ -62,7 +62,8 @@ bool FairBudget::fits(const Client& client, std::uint64_t more) const noexcept {
     return alone || taken_ + more <= options_.shared || below_equal_part(client, more);
 }
 
-/// What it lacks is what all share, not what its client may have of it: then others wait with it.
+/// Whether it does not fit because the shared amount is used up, not because of its client's limit: then
+/// others must wait too.
 bool FairBudget::lacks_of_all(const Client& client, std::uint64_t more) const noexcept {
     return options_.bound && taken_ + more > options_.shared && client.taken + more <= options_.of_client;
 }
@@ -90,8 +91,8 @@ bool FairBudget::take_now(Member member, std::uint64_t amount) {
     const std::uint64_t more = need(state, amount);
     if (more != 0) {
         const Client& client = state.client->second;
-        // Who has waited longer goes first; but a client with less than its part never waits for one with
-        // more.
+        // Older requests go first; but if not bound, a client below its equal part never waits for one above
+        // it.
         const bool passes = !blocked_ || (!options_.bound && below_equal_part(client, more));
         if (!client.line.empty() || !passes || !fits(client, more)) return false;
     }
@@ -151,7 +152,7 @@ void FairBudget::forget_waiting(Member member) {
     due_ = !turns_.empty();
 }
 
-/// Its oldest request; then it is the next member's turn among its client's.
+/// Grants the member's oldest request; then the next member of its client is in turn.
 void FairBudget::grant(Member member) {
     State& state = members_[member];
     hold(state, state.waiting.front());
@@ -193,12 +194,12 @@ std::optional<FairBudget::Member> FairBudget::next() {
             due_ = false;
             return std::nullopt;
         }
-        // It has all that it may have: the next client's turn.
+        // This client is at its limit: the next one is in turn.
         turns_.push_back(client);
         turns_.pop_front();
         served_ = 0;
     }
-    // Bound: nobody lacks of what all share. Not bound: whoever waits has its part.
+    // Bound: every client that waits is at its own limit. Not bound: every one has its equal part.
     blocked_ = !options_.bound && !turns_.empty();
     due_ = false;
     return std::nullopt;

@@ -1,16 +1,18 @@
-// fair_budget.hpp: an amount that connections share: who has how much of it, and whose turn is next. Pure.
+// fair_budget.hpp: an amount (bytes, commands) that connections share fairly: who holds how much, and who is
+// next. Pure.
 //
-// Members (queue pairs) belong to clients. Each member is assured a part of its own; beyond that it has of
-// what is shared, and gives it back. Who finds too little waits: a member's requests in their order, a
-// client's members in turn, clients in turn, each turn of a stated amount. So a client has one share, with
-// however many queue pairs.
+// Members (queue pairs) belong to clients. Each member has an assured amount of its own; what it takes beyond
+// that comes out of the shared amount. A request that does not fit waits: the requests of a member in order,
+// the members of a client round robin, the clients round robin with a quantum of `turn`. So a client's share
+// does not grow with its number of queue pairs.
 // Invariants
-//   * bound: what is shared never exceeds `shared`, of one client never `of_client`; not bound: it does so
-//   only where one client is there alone, or for a client that has less than its equal part;
-//   * a request never overtakes an older one of its member; where the oldest in turn lacks of what all share,
-//   nobody takes of that before it: many small requests do not starve a large one;
-//   * what fits a member's assured part waits for nobody but the member's own older requests.
-// No allocation where nobody waits. One thread at a time.
+//   * bound: the shared amount taken never exceeds `shared`, and that of one client never `of_client`; not
+//     bound: it exceeds `shared` only for a client that is alone, or for one that has less than its equal
+//     part;
+//   * a request never overtakes an older one of its member; if the next request in turn does not fit into the
+//     shared amount, nobody takes of it before that request: many small requests do not starve a large one;
+//   * a request that fits its member's assured amount waits only for older requests of that member.
+// No allocation unless a request waits. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +27,11 @@ namespace gnstor::nvmf {
 
 struct FairBudgetOptions {
     std::uint64_t shared = 0;
-    std::uint64_t assured = 0;    ///< of each member, beside what is shared
-    std::uint64_t of_client = 0;  ///< what one client may have of what is shared, where it is bound
-    std::uint64_t turn = 1;  ///< what a client takes before it is the next one's turn: one request at least
-    /// False: `shared` says from when on clients wait for one another; one that is alone never waits.
+    std::uint64_t assured = 0;    ///< of each member, in addition to `shared`
+    std::uint64_t of_client = 0;  ///< most that one client may take of `shared`, if bound
+    std::uint64_t turn = 1;       ///< round-robin quantum of a client: at least one request
+    /// False: `shared` is no limit, but above it clients wait for one another; a client that is alone never
+    /// waits.
     bool bound = true;
 };
 
@@ -39,22 +42,22 @@ class FairBudget {
     explicit FairBudget(const FairBudgetOptions& options) : options_(options) {}
 
     [[nodiscard]] Member join(const std::string& client);
-    /// From now on it is that client's, with all that it has and waits for.
+    /// Moves the member to another client, with all that it holds and waits for.
     void move(Member member, const std::string& client);
-    /// It has nothing any more; what it waits for is forgotten.
+    /// Removes the member: returns what it holds, drops what it waits for.
     void leave(Member member);
 
-    /// True: it has it. False: it waits for it; next() says when it has it. `amount`: at least 1, and where
-    /// the budget is bound at most assured + of_client.
+    /// True: granted. False: the request waits until next() grants it. `amount`: at least 1 and, if the
+    /// budget is bound, at most assured + of_client.
     [[nodiscard]] bool take(Member member, std::uint64_t amount);
-    /// The same, but it does not wait.
+    /// The same, but on false no request waits.
     [[nodiscard]] bool take_now(Member member, std::uint64_t amount);
     void give(Member member, std::uint64_t amount);
-    /// Whose oldest request is granted now; until there is none.
+    /// Grants a member's oldest request and returns the member; call it until it returns none.
     [[nodiscard]] std::optional<Member> next();
-    /// Nothing waits for this member any more.
+    /// Drops the member's waiting requests.
     void forget_waiting(Member member);
-    /// A look at next() is worth while.
+    /// Whether next() may grant something.
     [[nodiscard]] bool due() const noexcept { return due_; }
 
     [[nodiscard]] std::uint64_t shared_taken() const noexcept { return taken_; }
@@ -63,11 +66,11 @@ class FairBudget {
 
   private:
     struct Client {
-        std::uint64_t taken = 0;  ///< of what is shared
-        std::uint64_t held = 0;   ///< with what is assured
+        std::uint64_t taken = 0;  ///< of the shared amount
+        std::uint64_t held = 0;   ///< with the assured amounts
         std::uint32_t members = 0;
-        std::deque<Member> line;  ///< members that wait, whose turn it is first
-        bool present = false;     ///< has or wants something
+        std::deque<Member> line;  ///< members that wait, the next one first
+        bool present = false;     ///< holds something or waits
     };
     using Clients = std::map<std::string, Client>;
     struct State {
@@ -78,7 +81,7 @@ class FairBudget {
         std::deque<std::uint64_t> waiting;
     };
 
-    /// What a member with `held` has of what is shared.
+    /// The part of `held` that comes out of the shared amount.
     [[nodiscard]] std::uint64_t beyond(std::uint64_t held) const noexcept {
         return held > options_.assured ? held - options_.assured : 0;
     }
@@ -98,12 +101,12 @@ class FairBudget {
     Clients clients_;
     std::vector<State> members_;
     std::vector<Member> free_;
-    std::deque<Client*> turns_;  ///< clients that have a line; the first has the turn
-    std::deque<Member> ready_;   ///< whose oldest request fits their assured part
-    std::uint64_t served_ = 0;   ///< in the first one's turn
-    std::uint64_t taken_ = 0;    ///< of what is shared
-    std::uint32_t present_ = 0;  ///< clients
-    bool blocked_ = false;       ///< the first in turn lacks of what all share
+    std::deque<Client*> turns_;  ///< clients with waiting members; the first is served
+    std::deque<Member> ready_;   ///< members whose oldest request fits their assured amount
+    std::uint64_t served_ = 0;   ///< granted in the first client's turn
+    std::uint64_t taken_ = 0;    ///< of the shared amount
+    std::uint32_t present_ = 0;  ///< number of clients that are present
+    bool blocked_ = false;       ///< the first in turn waits for the shared amount
     bool due_ = false;
 };
 

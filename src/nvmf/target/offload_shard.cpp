@@ -8,7 +8,7 @@
 namespace gnstor::nvmf {
 
 namespace {
-constexpr std::uint32_t kGrantsARound = 64;  // of each budget
+constexpr std::uint32_t kGrantsARound = 64;  // of each budget, in one round
 
 FairBudgetOptions staging_budget(std::uint64_t bytes, std::uint64_t assured) {
     return {.shared = bytes,
@@ -40,7 +40,8 @@ Turns& OffloadShard::places(const Subsystem& subsystem) {
     return places_.try_emplace(&subsystem, options).first->second;
 }
 
-/// Clients in turn. What is granted may give something back at once; that is looked at here, or next time.
+/// Grants waiting requests, clients in turn. A granted command may return budget at once: it is granted again
+/// here, or in the next round.
 std::uint32_t OffloadShard::take_turns() {
     turns_due_ = false;
     std::uint32_t granted = 0;
@@ -66,11 +67,11 @@ std::uint32_t OffloadShard::poll() {
         ++work;
     }
     if (turns_due_) work += take_turns();
-    // What drives have written lies in other processors' caches: all of it at once, not connection by
-    // connection.
+    // Completions from drives are in other cores' caches: prefetches them for all connections at once.
     for (const Connection* c = first_active_; c != nullptr; c = c->next_active_) c->prefetch();
     for (const Connection* c = first_active_; c != nullptr; c = c->next_active_) c->prefetch_answer();
-    // Connections that become active meanwhile are put in front, behind the walk: they have the next turn.
+    // Connections that become active meanwhile are put at the front, which the loop has passed: they are
+    // polled next time.
     Connection** link = &first_active_;
     while (*link != nullptr) {
         Connection& connection = **link;
@@ -84,7 +85,7 @@ std::uint32_t OffloadShard::poll() {
         *link = connection.next_active_;
         connection.next_active_ = nullptr;
         connection.active_ = false;
-        // The last touch: from here on the control thread may free it.
+        // The last access: from here on the control thread may free it.
         connection.announce_if_quiesced();
     }
     for (Reactor* drive : to_wake_) drive->wake();
@@ -118,7 +119,7 @@ void OffloadShard::remove(Connection& connection) {
         const std::lock_guard lock(mutex_);
         std::erase(all_, &connection);
     }
-    reactor_.run([] {});  // whoever was polling it has returned
+    reactor_.run([] {});  // a poll() in progress has returned after this
 }
 
 void OffloadShard::request_attention() {

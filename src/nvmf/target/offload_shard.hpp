@@ -1,12 +1,11 @@
 // offload_shard.hpp: the connections of one reactor, and the poller that reaps their drive queues.
 //
-// The NIC's poller of that reactor delivers messages; this one, on the same thread, takes completions back.
-// Invariants
-//   * a connection is in the active list exactly while it has something to be polled for, so an idle array
-//   costs one load here;
+// The NIC's poller of that reactor delivers messages; this one, on the same thread, takes completions from
+// the drive queues. Invariants
+//   * a connection is in the active list exactly while it needs polling, so an idle array costs one load
+//     here;
 //   * the active list belongs to the reactor's thread; `all_` is shared with the control thread under a mutex
-//   that the
-//     reactor takes only when it was asked to attend.
+//     that the reactor takes only after request_attention().
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -27,10 +26,10 @@ struct Subsystem;
 
 class OffloadShard final : public Poller {
   public:
-    /// `options.staging_bytes` are of each subsystem here.
+    /// `options.staging_bytes` are those of each subsystem, not of all.
     explicit OffloadShard(Reactor& reactor, const TurnOptions& options = {});
     ~OffloadShard() override { stop(); }
-    /// Not polled any more; connections may still give back to it what they have.
+    /// Ends the polling; connections may still return pages and budget.
     void stop();
     OffloadShard(const OffloadShard&) = delete;
     OffloadShard& operator=(const OffloadShard&) = delete;
@@ -42,10 +41,10 @@ class OffloadShard final : public Poller {
     /// Control thread, once the connection is quiesced. On return the reactor's thread holds no pointer to
     /// it.
     void remove(Connection& connection);
-    /// Any thread: the shard shall look at the flags of its connections.
+    /// Any thread: asks the shard to check the flags of its connections (Connection::attend).
     void request_attention();
-    /// Reactor's thread: a drive has got a command; its thread is woken at the end of the round, once for all
-    /// commands of the round.
+    /// Reactor's thread: wakes the drive's thread at the end of the round, once for all commands submitted in
+    /// it.
     void wake_soon(Reactor& drive);
     /// Reactor's thread: polls the connection until it says that it is idle.
     void activate(Connection& connection);
@@ -53,14 +52,15 @@ class OffloadShard final : public Poller {
     [[nodiscard]] Reactor& reactor() const { return reactor_; }
 
     // Reactor's thread: what its connections share.
-    /// Of those that are no subsystem's yet, and of discovery: nothing that they have under way waits for a
+    /// Staging memory of connections before Connect and of discovery: none of their commands waits for a
     /// drive.
     [[nodiscard]] Turns& staging() { return staging_; }
-    /// A drive's own: one that hangs keeps what its commands have, and no other drive's wait for that.
+    /// One budget for each drive: the commands of a drive that hangs keep theirs, and other drives' do not
+    /// wait for it.
     [[nodiscard]] Turns& staging(const Subsystem& subsystem);
     [[nodiscard]] Turns& places(const Subsystem& subsystem);
     [[nodiscard]] StagingPages& pages() { return pages_; }
-    /// Something came back: who waits is looked at in the next round.
+    /// Budget was returned: the next round grants waiting requests.
     void look_at_turns() { turns_due_ = true; }
 
   private:
@@ -76,9 +76,9 @@ class OffloadShard final : public Poller {
     std::vector<Reactor*> to_wake_;
     bool stopped_ = false;
     bool turns_due_ = false;
-    Turns staging_;                               // bytes of memory
-    std::map<const Subsystem*, Turns> stagings_;  // and of each drive's
-    std::map<const Subsystem*, Turns> places_;    // of commands at each drive
+    Turns staging_;                               // bytes; before Connect, and discovery
+    std::map<const Subsystem*, Turns> stagings_;  // bytes, of each drive
+    std::map<const Subsystem*, Turns> places_;    // commands at each drive
     StagingPages pages_;
 };
 

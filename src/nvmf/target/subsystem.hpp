@@ -1,4 +1,4 @@
-// subsystem.hpp: one drive as the fabric sees it: its controllers and what its connections count.
+// subsystem.hpp: one drive as the fabric sees it: its controllers, and the counters of its connections.
 #pragma once
 
 #include "nvmf/target/controllers.hpp"
@@ -12,7 +12,7 @@
 
 namespace gnstor::nvmf {
 
-/// A counter with one writer: no locked instruction on the data path. Readers see some recent value.
+/// A counter with one writer: no locked instruction on the data path. Relaxed: readers see some recent value.
 class Counter {
   public:
     void add(std::uint64_t n = 1) { value_.store(get() + n, std::memory_order_relaxed); }
@@ -22,7 +22,7 @@ class Counter {
     std::atomic<std::uint64_t> value_{0};
 };
 
-/// Of one connection; written by its poller's thread alone.
+/// Counters of one connection; written only by its poller's thread.
 struct ConnectionCounters {
     Counter capsules, reads, writes, flushes, trims, write_zeroes, admin, refused, drive_errors, malformed,
         bytes_to_host, bytes_to_drive, staged_writes, waits_for_memory, waits_for_turn;
@@ -50,10 +50,11 @@ struct Subsystem : std::enable_shared_from_this<Subsystem> {
         : config(std::move(c)), controllers(config.nqn, options, kind) {}
 
     const SubsystemConfig config;
-    std::mutex mutex;  ///< of `controllers`: admin and fabrics commands and the control thread; never I/O
+    std::mutex mutex;  ///< guards `controllers`; taken for admin and fabrics commands and by the control
+                       ///< thread, never for I/O
     Controllers controllers;
     ShutdownFlushes flushes;     ///< under the same mutex
-    SubsystemCounters closed{};  ///< of connections that are gone; under the target's mutex
+    SubsystemCounters closed{};  ///< sum of connections that were destroyed; under the target's mutex
 };
 
 }  // namespace gnstor::nvmf

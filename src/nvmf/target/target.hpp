@@ -1,14 +1,13 @@
-// target.hpp: the NVMe over RDMA target of one node: takes capsules from the NIC to the drives' own queues,
-// and back.
+// target.hpp: the NVMe over RDMA target of one node: moves commands from the NIC to the drives' queues, and
+// responses back.
 //
-// One subsystem a drive. A subsystem may have a listener of its own; a port (TargetOptions) leads to all of
-// them, by the name that Connect carries. The data path (connection.hpp) runs on the NIC's pollers
-// without locks or allocation; connecting, keep-alive expiry and clearing up run on one control thread of the
-// Target. No array software looks at an I/O command here: permission, placement and epoch are the drive's to
-// check.
+// One subsystem for each drive. A subsystem may have a listener of its own; a port (TargetOptions) serves all
+// of them: Connect names the subsystem. The data path (connection.hpp) runs on the NIC's pollers without
+// locks or allocation; connecting, keep-alive expiry and cleanup run on one control thread of the Target. The
+// target does not interpret I/O commands: the drive checks permission, placement and epoch.
 //
-// Threads: open, counters, check_time and the destructor from any host thread that is no reactor's. NVMe
-// Base 2.0, 3.1.1 (dynamic controllers), 6 (fabrics); NVMe RDMA Transport 1.0.
+// Threads: open, counters, check_time and the destructor from any host thread except a reactor's. NVMe Base
+// 2.0, 3.1.1 (dynamic controllers), 6 (fabrics); NVMe RDMA Transport 1.0.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -30,27 +29,28 @@ namespace gnstor::nvmf {
 struct SubsystemConfig {
     ssd::NvmeDevice* device = nullptr;  ///< outlives the target
     std::string nqn;                    ///< empty: ssd_subsystem_nqn of the device's UUID
-    std::string service;  ///< its own listener on the NIC, for example "ssd-0"; empty: ports alone lead to it
+    std::string service;  ///< its own listener on the NIC, for example "ssd-0"; empty: reached by ports alone
     Reactor* drive_reactor =
-        nullptr;  ///< woken when commands are submitted; null: the drive's thread finds them by itself
+        nullptr;  ///< woken when commands are submitted; null: the drive's thread polls for them
 };
 
-/// A listener that leads to every subsystem of the target, and to its discovery controller: Connect names it.
+/// A listener for every subsystem of the target and its discovery controller; Connect names the subsystem.
 struct PortConfig {
     std::string service;  ///< on the NIC, for example "4420"
-    std::string address;  ///< what the discovery log says of it; empty: the NIC's
+    std::string address;  ///< its address in the discovery log; empty: the NIC's
 };
 
-/// What the connections of one poller of the NIC share (the udp wire has one poller); clients take turns.
+/// Budgets that the connections of one NIC poller share (the udp wire has one poller); clients are served
+/// round robin.
 struct TurnOptions {
-    /// Memory for what commands have under way where it has to be the node's own: payload that is copied out
-    /// of capsules, and on wires that move packets all other payload. Each subsystem has an equal share, of
-    /// 4 MiB at least, so that a drive that hangs keeps no other's; one client has at most half of a share.
-    /// 4 MiB more are for connections before Connect, and for discovery.
+    /// The node's memory for payload in flight: payload that is copied out of capsules and, on wires that
+    /// move packets, all other payload. Each subsystem has an equal share of at least 4 MiB, so that a drive
+    /// that hangs does not take the others' memory; one client gets at most half of a share. Connections
+    /// before Connect and discovery share another 4 MiB.
     std::uint64_t staging_bytes = 256u << 20;
-    /// And of each connection's own.
+    /// Assured to each connection in addition.
     std::uint64_t staging_assured_bytes = 64u << 10;
-    /// Commands at one drive from which on clients wait for one another. One that is alone never waits.
+    /// Commands at one drive above which clients wait for one another. A client that is alone never waits.
     std::uint32_t places = 64;
 };
 
@@ -58,35 +58,35 @@ struct TargetOptions {
     ControllerOptions controllers;
     std::vector<PortConfig> ports;
     Reactor* discovery_reactor =
-        nullptr;  ///< where discovery controllers are served; null: on the first subsystem's drive_reactor
+        nullptr;  ///< serves discovery controllers; null: the first subsystem's drive_reactor
     std::uint32_t connections_max = 16384;
-    /// Of the queues of all connections, admin and I/O; half of them of one peer at most. An entry costs
-    /// some 5 KB here, so they bound what hosts may have of this machine's memory. Connections beyond that
-    /// are rejected with "no resources".
+    /// Queue entries of all connections, admin and I/O; one peer gets at most half. An entry costs some 5 KB
+    /// here, so this limits the memory that hosts can occupy. Connections beyond it are rejected with "no
+    /// resources".
     std::uint32_t entries_max = 1u << 20;
     TurnOptions turns;
     std::uint32_t connect_timeout_ms =
-        5000;  ///< from the RDMA connection to a successful Connect; then it is failed
+        5000;  ///< longest time from the RDMA connection to a successful Connect
     std::uint32_t drain_timeout_ms =
-        10000;  ///< how long the destructor waits for drives to answer what they hold
+        10000;  ///< how long the destructor waits for drives to answer their outstanding commands
     std::function<std::uint64_t()> now_ns;  ///< clock of keep-alives; empty: the monotonic clock
 };
 
 /// What a subsystem's connections did since the target was opened.
 struct SubsystemCounters {
     std::uint64_t capsules;                                     ///< commands that arrived, of all kinds
-    std::uint64_t reads, writes, flushes, trims, write_zeroes;  ///< taken to the drive
+    std::uint64_t reads, writes, flushes, trims, write_zeroes;  ///< passed to the drive
     std::uint64_t admin;                                        ///< admin and fabrics commands
     std::uint64_t refused;                        ///< answered with an error by the target itself
     std::uint64_t drive_errors;                   ///< answered with an error by the drive
     std::uint64_t malformed;                      ///< capsules that broke the rules of the transport
     std::uint64_t bytes_to_host, bytes_to_drive;  ///< of I/O commands taken to the drive
     std::uint64_t connections_accepted, connections_open;
-    std::uint64_t connections_refused;  ///< requests that were rejected: what they ask for, or no room
-    std::uint64_t connections_failed;   ///< ended for a broken rule or time limit: capsules, Connect, silence
+    std::uint64_t connections_refused;  ///< requests that were rejected: bad parameters, or no resources
+    std::uint64_t connections_failed;   ///< ended by a protocol violation or a time limit
     std::uint64_t
         connections_disconnected;      ///< ended otherwise: by the host, with its controller or the target
-    std::uint64_t keep_alive_expired;  ///< controllers
+    std::uint64_t keep_alive_expired;  ///< controllers whose keep-alive time expired
     std::uint64_t waits_for_memory;    ///< commands that waited for staging memory
     std::uint64_t waits_for_turn;      ///< commands that waited because other clients wanted the drive, too
     std::uint64_t staged_writes;  ///< writes with payload in the capsule that was copied, not read in place
@@ -98,17 +98,17 @@ class Target {
     static Result<std::unique_ptr<Target>> open(rdma::SoftNic& nic,
                                                 std::span<const SubsystemConfig> subsystems,
                                                 TargetOptions options = {});
-    /// Stops listening, fails every connection, waits (bounded) until the drives have let go, frees the
+    /// Stops listening, fails every connection, waits (bounded) until the drives hold no commands, frees the
     /// queues.
     ~Target();
     Target(const Target&) = delete;
     Target& operator=(const Target&) = delete;
 
-    /// Looks at the clock now (it is looked at every 50 ms anyway): expires keep-alives and connections that
-    /// never connected.
+    /// Expires keep-alives and connections without a Connect now; the control thread does so every 50 ms.
     void check_time();
 
-    /// Of the subsystem that has this name or this listener. A port's: its connections that reached none.
+    /// Counters of the subsystem that has this NQN or this listener; of a port: of its connections that
+    /// reached no subsystem.
     [[nodiscard]] Result<SubsystemCounters> counters(const std::string& name) const;
     [[nodiscard]] std::size_t subsystem_count() const;
     [[nodiscard]] const std::string& subsystem_nqn(std::size_t index) const;

@@ -16,10 +16,9 @@ using nvme::Status;
 
 namespace {
 
-constexpr std::chrono::milliseconds kTick{50};  // how often the clock is looked at
-constexpr std::chrono::milliseconds kConnectWait{
-    1};                                        // how often a Connect that waits for its queue id is tried
-constexpr std::uint32_t kRefusalsQuiet = 200;  // ticks for which a queue pair may live on unmentioned
+constexpr std::chrono::milliseconds kTick{50};        // period of expire()
+constexpr std::chrono::milliseconds kConnectWait{1};  // retry period of a Connect that waits for its queue id
+constexpr std::uint32_t kRefusalsQuiet = 200;  // ticks before a queue pair that cannot be destroyed is logged
 
 }  // namespace
 
@@ -69,7 +68,7 @@ TargetControl::~TargetControl() {
     wake_.notify_one();
     lock.unlock();
     if (thread_.joinable()) thread_.join();
-    // Whatever a stuck drive still holds: stop polling, then take the queues away; both waits are bounded.
+    // A stuck drive may still hold commands: stop polling, then delete the queues; both waits are bounded.
     for (const auto& each : shards_) each.second->stop();
     for (auto& connection : connections_) {
         if (connection->record.queue != nullptr)
@@ -77,7 +76,7 @@ TargetControl::~TargetControl() {
         const auto destroyed = nic_.destroy_queue_pair(connection->qp());
         if (destroyed.ok() || destroyed.error().code != Errc::kBusy) continue;
         log_error("{}: {}", doors_[connection->record.door]->service, destroyed.error().message);
-        nic_.keep(std::shared_ptr<Connection>(std::move(connection)));  // the NIC goes on naming it
+        nic_.keep(std::shared_ptr<Connection>(std::move(connection)));  // the NIC still has its address
     }
 }
 
@@ -108,7 +107,7 @@ std::size_t TargetControl::connections_open() const {
     return connections_.size();
 }
 
-/// Under mutex_: where what it did is counted when it is gone.
+/// The counters to which the connection's are added when it is destroyed. Under mutex_.
 SubsystemCounters& TargetControl::tally_of(const Connection& connection) {
     const Connection::Record& record = connection.record;
     return record.subsystem != nullptr ? record.subsystem->closed : doors_[record.door]->strayed;
@@ -153,8 +152,7 @@ void TargetControl::check_time() {
     wake_.notify_one();
 }
 
-// ---- the control thread
-// ------------------------------------------------------------------------------------------------
+// The control thread.
 
 void TargetControl::run() {
     auto next_tick = std::chrono::steady_clock::now();
@@ -232,8 +230,8 @@ void TargetControl::close_queues(Subsystem& subsystem, std::uint16_t controller_
     }
 }
 
-/// One flush at a time; expire() looks again for those who came meanwhile. The device's answer may come when
-/// the target is gone: what it changes, it holds.
+/// One flush at a time; expire() calls this again for shutdowns that came meanwhile. The device may answer
+/// after the target is destroyed, so the callback shares ownership of the subsystem.
 void TargetControl::flush_for_shutdowns(Subsystem& subsystem) {
     ShutdownFlushes::Wanted wanted;
     {
@@ -291,13 +289,13 @@ void TargetControl::decide_connects() {
     }
 }
 
-/// The subsystem that its Connect is for; null: none of that name.
+/// The subsystem that the Connect names; null: there is none of that name.
 Subsystem* TargetControl::wanted(const Connection& connection) const {
     if (connection.record.subsystem != nullptr) return connection.record.subsystem;
     return subsystem_named(connection.connect_request().subsystem_nqn);
 }
 
-/// Whether the queue id is still held by a connection on its way out.
+/// Whether a connection that is closing still has the queue id.
 bool TargetControl::must_wait(const Connection& connection) const {
     const ConnectRequest& request = connection.connect_request();
     const Subsystem* const subsystem = wanted(connection);
@@ -337,7 +335,7 @@ ConnectOutcome TargetControl::make_queue(Connection& connection, Subsystem& subs
     }
     if (!nvme::ok(outcome.status)) return outcome;
     const QueueBinding& binding = outcome.binding;
-    // Deeper than the capsules that may be under way: a queue of n holds n - 1 commands.
+    // Deeper than the most outstanding capsules: a queue of n holds n - 1 commands.
     const std::uint32_t depth = std::bit_ceil(connection.transport().entries + 1);
     auto made = subsystem.config.device->create_queue(
         binding.queue_id, depth, binding.client, binding.priority, binding.privileged, binding.controller_id);
@@ -361,8 +359,8 @@ void TargetControl::destroy_quiesced(bool again) {
     }
 }
 
-/// All connections wait for this thread, so it waits for none: a queue pair that the NIC still needs is tried
-/// again at the next tick, and its connection lives as long.
+/// Never blocks, because all connections depend on this thread: a queue pair that the NIC still needs is
+/// tried again at the next tick, and its connection is kept until then.
 void TargetControl::destroy(Connection& connection) {
     Connection::Record& record = connection.record;
     if (record.refusals == 0) connection.shard().remove(connection);

@@ -1,14 +1,14 @@
-// target_control.hpp: the control side of a target: who connects, who expires, who is cleared away.
+// target_control.hpp: the control path of a target: decides Connects, expires controllers, destroys
+// connections.
 //
 // One thread decides Connect commands (making drive queues, which may block), watches keep-alives and connect
 // time-outs, and destroys connections that are quiesced. Reactors only post to it. Invariants
 //   * `mutex_` guards the lists below and is never held while the NIC, a drive or a reactor is called: those
-//   may wait for
-//     a thread that is posting here;
+//     may wait for a thread that is posting here;
 //   * a Connection is created by on_connect and destroyed by the control thread alone, after its shard has
-//   forgotten it;
-//   * a queue id is free for a new Connect when its old connection is destroyed; a Connect that comes in
-//   between waits.
+//     forgotten it;
+//   * a queue id is free for a new Connect when its old connection is destroyed; a Connect that arrives
+//     earlier waits.
 #pragma once
 
 #include "nvmf/target/connection.hpp"
@@ -46,7 +46,7 @@ class TargetControl final : public ConnectionOwner {
     void on_quiesced(Connection& connection) override;
 
   private:
-    /// A listener: of one subsystem, or of a port, which leads to all.
+    /// A listener: of one subsystem, or of a port, which serves all.
     class Door final : public rdma::Listener {
       public:
         Door(TargetControl& control, std::size_t index, std::string name, Subsystem* subsystem)
@@ -55,7 +55,7 @@ class TargetControl final : public ConnectionOwner {
             return control_.accept(index_, request);
         }
         const std::string service;
-        Subsystem* const only;  // null: of a port
+        Subsystem* const only;  // null: this is a port
         [[nodiscard]] SubsystemCounters& tally() { return only != nullptr ? only->closed : strayed; }
         SubsystemCounters strayed{};  // of connections by a port that reached no subsystem; under mutex_
 
@@ -106,7 +106,7 @@ class TargetControl final : public ConnectionOwner {
     rdma::SoftNic& nic_;
     const TargetOptions options_;
     std::vector<std::shared_ptr<Subsystem>> subsystems_;
-    std::unique_ptr<DiscoveryDevice> discovery_device_;  // where there are ports
+    std::unique_ptr<DiscoveryDevice> discovery_device_;  // null without ports
     std::shared_ptr<Subsystem> discovery_;
     std::vector<Subsystem*> all_;  // subsystems_, and discovery_
     std::vector<std::unique_ptr<Door>> doors_;
@@ -118,10 +118,10 @@ class TargetControl final : public ConnectionOwner {
     std::vector<Event> events_;
     std::list<std::unique_ptr<Connection>> connections_;  // added by accept, removed by the control thread
     std::map<Reactor*, std::unique_ptr<OffloadShard>> shards_;
-    std::uint32_t accepting_ = 0;                      // accept() calls under way
-    std::uint64_t entries_ = 0;                        // of all connections, those being accepted included
+    std::uint32_t accepting_ = 0;  // accept() calls under way
+    std::uint64_t entries_ = 0;    // queue entries of all connections, those being accepted included
     std::map<std::string, std::uint64_t> entries_of_;  // the same by peer
-    bool stopping_ = false;                            // accept nobody
+    bool stopping_ = false;                            // reject new connections
     bool stop_thread_ = false;
     bool check_now_ = false;
 

@@ -1,4 +1,4 @@
-// target_listen.cpp: what a target listens for, and who gets in as far as Connect.
+// target_listen.cpp: makes a target's subsystems and listeners, and accepts RDMA connections, up to Connect.
 #include <gnstor/base/log.hpp>
 
 #include "nvmf/target/target_control.hpp"
@@ -19,7 +19,7 @@ rdma::ConnectReply reject(nvme::RdmaRejectStatus status) {
 
 }  // namespace
 
-/// Before the control thread starts: the lists of subsystems never change afterwards.
+/// Runs before the control thread starts: the lists of subsystems never change afterwards.
 Result<void> TargetControl::make_subsystems(std::span<const SubsystemConfig> subsystems) {
     for (SubsystemConfig config : subsystems) {
         if (config.device == nullptr || (config.service.empty() && options_.ports.empty()))
@@ -101,7 +101,7 @@ rdma::ConnectReply TargetControl::refuse(Door& door, nvme::RdmaRejectStatus stat
     return reject(status);
 }
 
-/// Room for a connection that is about to be made: then somebody is in accept().
+/// Reserves entries for a connection that accept() is about to make. False: no room, or stopping.
 bool TargetControl::reserve(const std::string& peer, std::uint32_t entries) {
     const std::lock_guard lock(mutex_);
     if (stopping_ || connections_.size() + accepting_ >= options_.connections_max) return false;
@@ -130,7 +130,7 @@ void TargetControl::give_back(const std::string& peer, std::uint32_t entries) {
     if (of_peer->second == 0) entries_of_.erase(of_peer);
 }
 
-/// Any thread of the NIC. Makes the queue pair; everything that may block waits for Connect.
+/// Any thread of the NIC. Makes the queue pair; what may block is left to Connect.
 rdma::ConnectReply TargetControl::accept(std::size_t door, const rdma::ConnectRequest& request) {
     const TransportVerdict verdict =
         check_transport_request(request.private_data, options_.controllers.queues);

@@ -1,7 +1,7 @@
-// turns.hpp: what the connections of one reactor share, and in which order: a budget, and whose its members
-// are.
+// turns.hpp: budgets that the connections of one reactor share, round robin (fair_budget.hpp), and their pool
+// of staging pages.
 //
-// The reactor's thread alone.
+// The reactor's thread only.
 #pragma once
 
 #include "nvmf/protocol/capsule.hpp"
@@ -18,14 +18,15 @@ namespace gnstor::nvmf {
 
 class Connection;
 
-/// One client may have half of it, and must be able to have the largest command.
+/// One client gets at most half of it, which must be enough for the largest command.
 inline constexpr std::uint64_t kStagingBytesMin = 4 * std::uint64_t{kTransferBytesMax};
 
-/// What each subsystem has of the staging memory of all.
+/// Staging memory of each subsystem, in bytes, when `bytes` are divided among `subsystems`.
 constexpr std::uint64_t staging_share(std::uint64_t bytes, std::size_t subsystems) {
     return std::max(bytes / std::max<std::size_t>(subsystems, 1), kStagingBytesMin);
 }
 
+/// A budget, and the connection of each of its members.
 struct Turns {
     explicit Turns(const FairBudgetOptions& options) : budget(options) {}
     FairBudget::Member join(Connection& connection, const std::string& client) {
@@ -38,7 +39,7 @@ struct Turns {
     std::vector<Connection*> members;
 };
 
-/// Pages of memory that were used and are free. The budget bounds those that are not.
+/// Pool of free pages, kept for reuse. The budget limits the pages in use.
 class StagingPages {
   public:
     using Page = std::unique_ptr<std::byte[]>;
