@@ -63,8 +63,8 @@ class CompletionQueue {
     void restart_collapsed();
 
     // For the owner of a ring with tickets, about queue pairs of a process that has ended.
-    // Writes `fields`, with the queue pair's number, at each position that such a queue pair took and
-    // never wrote. Returns the queue pair number of each.
+    /// Writes `fields`, with the queue pair's number, at each position that a queue pair with `is_gone`
+    /// took and never wrote. Returns the queue pair number of each.
     std::vector<QpNumber> complete_for(const std::function<bool(QpNumber)>& is_gone, CompletionFields fields);
     /// Completions of a queue pair that were not consumed, by the consumer record.
     struct Waiting {
