@@ -8,8 +8,7 @@
 namespace gnstor::rdma {
 
 namespace {
-constexpr std::uint32_t kLatePinTries =
-    2000;  // of 50 us each; a pin() with an old key ends within nanoseconds
+constexpr std::uint32_t kLatePinTries = 2000;  // of 50 us; a pin() with an old key takes ns
 }
 
 void MemoryRegion::unpin() noexcept {

@@ -111,7 +111,7 @@ struct QueuePair {
 
     bool sink_told = false;  ///< on_error was called
     bool dirty = false;      ///< in the engine's list of queue pairs with something to retire
-    SplitMix64 dice{1};      ///< strict mode
+    SplitMix64 dice{1};      ///< strict mode's random numbers
 
     /// Call before a window opens and after it closes. The engine's own thread also sets the error state,
     /// so it needs no order between this count and its check of the state; other threads do.

@@ -101,8 +101,7 @@ class Taker {
 
   private:
     static constexpr std::uint32_t kSteps = 4096, kSearches = 64;
-    static constexpr std::uint32_t kStepsToSearch =
-        16;  ///< positions tried one by one before a search for the front
+    static constexpr std::uint32_t kStepsToSearch = 16;  ///< single steps before a search
 
     /// Binary search: words before the front are of the newest lap, the others of the lap before.
     void find_front() noexcept {

@@ -6,10 +6,10 @@
 // Invariants
 //   * the table has constant size. A peer may begin connections up to a quota (half of what is free, at
 //     least `assured_of_peer`); all peers together leave `own_places` for connect();
-//   * half-open connections that peers began have limits of their own, in all and per peer; beyond them a
-//     REQ is answered with "no resources". Where peers have taken all places, a peer with few half-open
-//     connections displaces the oldest of a peer with more; where all have few, as forged addresses have,
-//     it displaces one of lower standing, or a random one of its own standing;
+//   * half-open connections that peers began have limits of their own, per peer and in all. At the total
+//     limit, and where peers have taken all places, a peer with few half-open connections displaces the
+//     oldest of a peer with more; where all have few, as forged addresses have, it displaces one of lower
+//     standing, or a random one of its own standing. Otherwise a REQ is answered with "no resources";
 //   * a closed connection keeps its place, to repeat a REJ, only until another connection needs the
 //     place; answers that belong to no connection wait in a small ring and are dropped when it is full;
 //   * every state except established has a deadline, so a silent peer ends in kClosed; a half-open

@@ -14,7 +14,7 @@ enum class Mutation : std::uint8_t {
     kAcknowledgeEarly = 1,         ///< packets beyond a gap are acknowledged
     kExecuteOldWrite = 2,          ///< a duplicate RDMA WRITE is executed again
     kSkipIcrc = 3,                 ///< every ICRC passes
-    kSkipKeyCheck = 4,             ///< a WRITE needs no more than the right to read
+    kSkipKeyCheck = 4,             ///< a WRITE needs only the right to read
     kForgetRetransmittedRead = 5,  ///< a duplicate RDMA READ is dropped
 };
 

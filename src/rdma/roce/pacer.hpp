@@ -27,9 +27,8 @@ struct PacerOptions {
     std::uint32_t burst_bytes = 64 * 1024;   ///< at least; or what the rate gives in 250 us
     TimeNs look_ns = 10'000'000;             ///< interval of rate decisions until a limit is found
     TimeNs look_later_ns = 50'000'000;       ///< interval afterwards
-    std::uint64_t look_bytes =
-        2 << 20;  ///< bytes that must have arrived before a decision: READs end in bunches
-    TimeNs losses_apart_ns = 100'000'000;  ///< losses within this time count as one
+    std::uint64_t look_bytes = 2 << 20;      ///< bytes to arrive before a decision: READs end in bunches
+    TimeNs losses_apart_ns = 100'000'000;    ///< losses within this time count as one
 };
 
 class Pacer {

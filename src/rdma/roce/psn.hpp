@@ -11,8 +11,7 @@
 namespace gnstor::rdma::roce {
 
 inline constexpr std::uint32_t kPsnMask = 0xFFFFFF;
-inline constexpr std::uint32_t kPsnHalf =
-    0x800000;  ///< limit of outstanding packets, and of the age of duplicates
+inline constexpr std::uint32_t kPsnHalf = 0x800000;  ///< limit of outstanding packets, and of duplicates
 inline constexpr std::uint64_t kSequenceBase = std::uint64_t{1} << 24;
 
 /// A sequence number in 64 bits; its low 24 are the PSN.

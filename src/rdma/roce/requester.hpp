@@ -77,8 +77,7 @@ class Requester {
     struct Slot {
         Request request;
         Sequence first = 0;
-        std::uint64_t messages_before =
-            0;  ///< messages before it, as the peer counts them: a READ's pieces count each
+        std::uint64_t messages_before = 0;  ///< messages before it; each piece of a READ counts
         std::uint32_t packets = 0;
         std::uint32_t bytes = 0;
         mlx5::Syndrome status = mlx5::kSyndromeNone;

@@ -16,8 +16,7 @@ inline constexpr std::uint32_t kMagic = 0x4D53'4E47;  // "GNSM"
 inline constexpr std::uint16_t kVersion = 2;
 inline constexpr std::size_t kPrivateBytesMax = 512;
 inline constexpr std::size_t kTextMax = 512;
-inline constexpr std::uint32_t kConnectMsMax =
-    60'000;  ///< the node waits no longer than this for a connection
+inline constexpr std::uint32_t kConnectMsMax = 60'000;  ///< longest wait for a connection
 
 enum class Kind : std::uint16_t {
     kHello,

@@ -85,11 +85,10 @@ class Nodes final : public RemoteNic {
     };
     struct Pair {
         QueuePairConfig config;
-        Node* at = nullptr;  ///< the node at which it was created
-        bool lost = false;   ///< that node ended
-        bool owed = false;   ///< its flushed receive still has to be written: there was no room
-        bool settled =
-            true;  ///< false: reset began, and completions from before it are not all visible to lanes yet
+        Node* at = nullptr;   ///< the node at which it was created
+        bool lost = false;    ///< that node ended
+        bool owed = false;    ///< its flushed receive still has to be written: there was no room
+        bool settled = true;  ///< false: reset began; lanes cannot see all earlier completions yet
     };
 
     explicit Nodes(std::vector<ShmNode> nodes);

@@ -61,7 +61,7 @@ class ShmWire {
     /// running; later each may end and come back. Also kUnsupported: this processor may reorder writes of
     /// two processes, which lanes do not expect.
     static Result<std::unique_ptr<ShmWire>> open(std::vector<ShmNode> nodes);
-    /// Its NIC must be gone.
+    /// Its NIC must have been destroyed before.
     ~ShmWire();
     ShmWire(const ShmWire&) = delete;
     ShmWire& operator=(const ShmWire&) = delete;
@@ -103,8 +103,7 @@ struct ShmServerOptions {
     std::string node{};            ///< address on the loop wire that clients' connections go to
     std::uint32_t mode = 0600;     ///< permissions of the socket: which users may connect
     std::uint32_t clients_max = 256;
-    std::uint32_t clients_of_user_max =
-        192;  ///< clients of one user (user id), so that others can connect too
+    std::uint32_t clients_of_user_max = 192;  ///< of one user id, so that others can connect
     /// Pending connections, which have sent no message: at most silent_max, each for hello_ms. A further
     /// one closes the oldest of the user that has most of them.
     std::uint32_t silent_max = 64;

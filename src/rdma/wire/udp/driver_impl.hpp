@@ -183,7 +183,7 @@ struct Driver::Impl {
 
     std::unordered_map<QpNumber, LinkEnd*> by_queue_pair;
     std::unordered_map<roce::CmId, LinkEnd*> by_id;
-    std::vector<std::unique_ptr<LinkEnd>> links;  ///< living and dead
+    std::vector<std::unique_ptr<LinkEnd>> links;  ///< also ended ones, until they are freed
     bool any_dead = false;
     LinkEnd *ready_first = nullptr, *ready_last = nullptr;  ///< links that may have something to send
     std::vector<LinkEnd*> timed, touched;

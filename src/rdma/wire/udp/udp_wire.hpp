@@ -45,7 +45,7 @@ class UdpWire {
     /// kBusy: the port is taken there (for example by a kernel RoCE device). `reactor` must outlive the
     /// wire.
     static Result<std::unique_ptr<UdpWire>> open(const UdpWireOptions& options, Reactor& reactor);
-    /// Its NIC must be gone.
+    /// Its NIC must have been destroyed before.
     ~UdpWire();
     UdpWire(const UdpWire&) = delete;
     UdpWire& operator=(const UdpWire&) = delete;
