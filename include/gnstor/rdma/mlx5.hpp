@@ -130,7 +130,7 @@ static_assert(offsetof(Cqe64, timestamp_low) == 52 && offsetof(Cqe64, sop_drop_q
 static_assert(offsetof(Cqe64, counter_own) == 60, "op_own is the last byte of the last word");
 static_assert(offsetof(Cqe64, sop_drop_qpn) % 8 == 0, "loaded together with the last word");
 
-// Fields of a completion's words, as loaded (big endian).
+// Fields of the words of a completion; arguments are the words as loaded, unconverted.
 GN_HD
 constexpr std::uint8_t op_own(std::uint32_t counter_own) {
     return static_cast<std::uint8_t>(counter_own >> 24);

@@ -7,9 +7,9 @@
 // Invariants
 //   * retired <= executed <= posted (send entries, counted since the connection was made);
 //   * entries retire in order: an entry whose payload the peer's sink holds delays all behind it;
-//   * `holds` counts the uses of memory that this queue pair's entries name (messages held by the peer's
-//     sink, or posted to a link): it is 0 before the queue pair is reset or destroyed; so is the number
-//     of windows open in its memory (has_windows() of the peer).
+//   * `holds` counts messages whose memory is in use because of this queue pair (held by a sink, or posted
+//     to a link). A queue pair is reset or destroyed only when `holds` is 0 and no window is open
+//     (has_windows()), at both ends.
 #pragma once
 
 #include "rdma/nic/completion_queue.hpp"

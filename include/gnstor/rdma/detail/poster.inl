@@ -23,7 +23,7 @@ GN_HD std::uint64_t BasicSendQueueRef<S>::refresh_completed() const {
     using simt::Scope;
     // Acquire: the completion read below is at least as new as the one that this count came from.
     const std::uint64_t before = simt::load_acquire<S>(&state->completed);
-    // Acquire (inside): the NIC no longer touches any entry up to this completion.
+    // An acquire: the NIC no longer touches any entry up to this completion.
     const std::uint32_t own = acquire_last_words(completion).counter_own;
     if (mlx5::cqe_opcode(own) == mlx5::kCqeInvalid) return before;
     if (mlx5::cqe_is_error(own)) {
