@@ -1,14 +1,14 @@
-// mlx5.hpp: the memory layout of the NIC's data path: send entries, receive entries, completions, doorbell
+// mlx5.hpp: memory layout of the NIC's data path: send entries, receive entries, completions, doorbell
 // records.
 //
-// It is the layout of ConnectX adapters (NVIDIA, "Ethernet Adapters Programming Manual" (PRM), chapters 7.4
-// "Work queues" and 7.13 "Completion queues"; rdma-core's providers/mlx5, whose infiniband/mlx5dv.h is the
-// oracle of the tests), kept to what this system uses: one 64-byte basic block a send entry (control + up to
-// 3 segments of 16 bytes), one data segment a receive entry, 64-byte completions. Everything multi-byte is
-// big endian. Structures are made of 32- and 64-bit words so that each can be touched by the atomics of
-// simt/.
+// It is the layout of ConnectX adapters (NVIDIA, "Ethernet Adapters Programming Manual" (PRM), chapters
+// 7.4 "Work queues" and 7.13 "Completion queues"; rdma-core's providers/mlx5, against whose
+// infiniband/mlx5dv.h the tests check), restricted to what this system uses: one 64-byte basic block per
+// send entry (control + up to 3 segments of 16 bytes), one data segment per receive entry, 64-byte
+// completions. Every multi-byte field is big endian. Structures consist of 32- and 64-bit words so that
+// the atomics of simt/ can access each.
 //
-// Pure layout; CPU and GPU lanes, and the NIC.
+// Layout only; used by CPU lanes, GPU lanes and the NIC.
 #pragma once
 
 #include <gnstor/base/endian.hpp>
@@ -56,19 +56,16 @@ enum Syndrome : std::uint8_t {
     kRemoteAborted = 0x22,
 };
 
-inline constexpr std::uint8_t kInitialOpOwn = 0xF1;  ///< a completion never written: invalid, owner bit 1
-inline constexpr std::uint8_t kInlineScatter32 =
-    0x4;  ///< op_own bit 2: the message lies in bytes 0-31 of the completion
-inline constexpr std::uint8_t kCompletionUpdate =
-    2 << 2;  ///< fm_ce_se: write a completion (MLX5_WQE_CTRL_CQ_UPDATE)
+inline constexpr std::uint8_t kInitialOpOwn = 0xF1;    ///< a completion never written: invalid, owner bit 1
+inline constexpr std::uint8_t kInlineScatter32 = 0x4;  ///< op_own bit 2: message in bytes 0-31
+inline constexpr std::uint8_t kCompletionUpdate = 2 << 2;  ///< fm_ce_se: MLX5_WQE_CTRL_CQ_UPDATE
 inline constexpr std::uint32_t kSendEntryBytes = 64;
 inline constexpr std::uint32_t kInlineScatterBytes = 32;
 inline constexpr std::uint32_t kIndexMask = 0xFFFF;       ///< doorbell counters and wqe indices have 16 bits
 inline constexpr std::uint32_t kConsumerMask = 0xFFFFFF;  ///< completion-queue consumer indices have 24 bits
 inline constexpr std::uint32_t kQpNumberMask = 0xFFFFFF;
-inline constexpr std::uint32_t kReceiveRecord =
-    0;  ///< index in a queue pair's doorbell record of the receive counter
-inline constexpr std::uint32_t kSendRecord = 1;  ///< and of the send counter
+inline constexpr std::uint32_t kReceiveRecord = 0;  ///< receive counter, in the doorbell record
+inline constexpr std::uint32_t kSendRecord = 1;     ///< send counter, in the doorbell record
 
 /// First segment of every send entry. mlx5_wqe_ctrl_seg.
 struct alignas(16) ControlSegment {
@@ -92,7 +89,7 @@ static_assert(sizeof(RemoteAddressSegment) == 16 && offsetof(RemoteAddressSegmen
 
 /// Local memory: a gather element of a send, or a whole receive entry. mlx5_wqe_data_seg.
 struct alignas(16) DataSegment {
-    std::uint32_t byte_count;  ///< be32; 0 stands for 2^31 on hardware, so it is refused here
+    std::uint32_t byte_count;  ///< be32; hardware reads 0 as 2^31, so the software NIC refuses 0
     std::uint32_t lkey;        ///< be32
     std::uint64_t address;     ///< be64
 };
@@ -114,7 +111,7 @@ struct alignas(64) SendEntry {
 static_assert(sizeof(SendEntry) == kSendEntryBytes && offsetof(SendEntry, segment) == 16, "one basic block");
 static_assert(std::is_trivially_copyable_v<SendEntry>, "entries are bytes");
 
-/// A completion. mlx5_cqe64; the error form is mlx5_err_cqe. Written by the NIC, last word last, with a
+/// A completion. mlx5_cqe64; the error form is mlx5_err_cqe. The NIC writes the last word last, with a
 /// release.
 struct alignas(64) Cqe64 {
     std::uint32_t inline_data[8];  ///< the message itself, with kInlineScatter32
@@ -133,7 +130,7 @@ static_assert(offsetof(Cqe64, timestamp_low) == 52 && offsetof(Cqe64, sop_drop_q
 static_assert(offsetof(Cqe64, counter_own) == 60, "op_own is the last byte of the last word");
 static_assert(offsetof(Cqe64, sop_drop_qpn) % 8 == 0, "loaded together with the last word");
 
-// Words of a completion, as loaded.
+// Fields of the words of a completion; arguments are the words as loaded, unconverted.
 GN_HD
 constexpr std::uint8_t op_own(std::uint32_t counter_own) {
     return static_cast<std::uint8_t>(counter_own >> 24);
@@ -173,7 +170,7 @@ constexpr std::uint32_t make_counter_own(std::uint16_t wqe_counter, std::uint8_t
 /// Value of the last word of a completion that was never written.
 inline constexpr std::uint32_t kInitialCounterOwn = make_counter_own(0, kInitialOpOwn);
 
-// Segments, built. `segments` counts the control segment too.
+// Segment builders. `segments` includes the control segment.
 GN_HD
 constexpr ControlSegment make_control(std::uint16_t index, std::uint8_t opcode, std::uint32_t qpn,
                                       std::uint8_t segments, std::uint32_t invalidate_rkey = 0) {
@@ -216,7 +213,8 @@ constexpr std::uint8_t control_signature(const ControlSegment& c) {
     return static_cast<std::uint8_t>(c.signature_fm_ce_se);
 }
 
-/// What the bell is given: the first 8 bytes of the newest entry's control segment, as they lie in memory.
+/// Value for the bell register: the first 8 bytes of the newest entry's control segment, as they lie in
+/// memory.
 GN_HD
 constexpr std::uint64_t bell_value(const ControlSegment& c) {
     return static_cast<std::uint64_t>(c.opmod_idx_opcode) | (static_cast<std::uint64_t>(c.qpn_ds) << 32);

@@ -1,24 +1,23 @@
-// poster.hpp: lanes post send entries to a queue pair. The device side of two-sided verbs; CPU and GPU lanes
-// alike.
+// poster.hpp: lanes post send entries to a queue pair. The device side of two-sided verbs; CPU and GPU
+// lanes.
 //
 // Any number of lanes of any warps use one send queue at once, in four steps:
-//   1. reserve   takes the next entries if the queue has room (credits come back as send completions pass);
+//   1. reserve   takes the next entries if the queue has room (send completions free entries);
 //   2. fill      writes the whole 64-byte entry;
-//   3. publish   marks the entry ready; whoever finds the head of the queue ready moves the published count
-//   over it;
-//   4. ring      hands everything published to the NIC: doorbell record, then bell.
-// Nothing here waits, ever. Between reserve and publish a lane must not wait for anything either: an entry
-// that is reserved and not yet published holds back all entries behind it. A lane that finds no use for its
-// entry fills a no-op.
+//   3. publish   marks the entry ready; a lane that finds the entry at the head of the queue ready
+//      advances the published count past it;
+//   4. ring      hands all published entries to the NIC: doorbell record, then bell.
+// No step ever waits. Nor may a lane wait for anything between reserve and publish: an entry that is
+// reserved but not published blocks all entries behind it. A lane that cannot use its entry fills a
+// no-op.
 //
 // Invariants
-//   * rung <= published <= reserved <= completed + entries; none of them ever goes back (64 bits: none ever
-//   wraps);
+//   * rung <= published <= reserved <= completed + entries; none of them ever decreases (64 bits: none
+//     ever wraps);
 //   * `ready[i % entries]` names the lap of the newest entry that was marked ready there;
 //   * an entry is written only after the completion of the entry one lap earlier was seen (acquired);
-//   * every entry asks for a completion: the completion queue is *collapsed*, so only the newest completion
-//   is ever
-//     read, and its wqe_counter says that this entry and all before it are done.
+//   * every entry requests a completion: the completion queue is *collapsed*, so only the newest
+//     completion is ever read; its wqe_counter says that this entry and all before it are done.
 //
 // Memory: the ring, the doorbell record, the bell and the completion are the NIC's (system scope);
 // SendQueueState and the ready words are touched by lanes alone and lie in the lanes' own memory (the
@@ -37,14 +36,14 @@
 namespace gnstor::rdma {
 
 enum class SendOutcome : std::uint32_t {
-    kGranted,  ///< the ticket's entry is the caller's: fill and publish it, without waiting
+    kGranted,  ///< the ticket's entry is the caller's: fill and publish it without waiting
     kFull,     ///< no room now; a send completion will make some
     kBroken,   ///< the queue pair is in error: nothing more goes out until the host has reset it
 };
 
-/// One reserved entry. Must be filled and published by whoever got it.
+/// One reserved entry. The lane that reserved it must fill and publish it.
 struct SendTicket {
-    std::uint64_t index = 0;  ///< of all entries ever reserved; the entry is index % entries
+    std::uint64_t index = 0;  ///< counted since the last reset; the entry is index % entries
     SendOutcome outcome = SendOutcome::kFull;
     std::uint32_t mark = 0;  ///< set by fill: what goes into the ready word
     GN_HD
@@ -62,28 +61,27 @@ struct SendRun {
 struct alignas(64) SendQueueState {
     std::uint64_t reserved;
     std::uint64_t published;
-    std::uint64_t completed;  ///< entries that a completion was seen to pass
+    std::uint64_t completed;  ///< entries known to be done, from completions that lanes have read
     std::uint64_t rung;       ///< published count last given to the NIC; owned by the holder of `ringing`
     std::uint32_t ringing;    ///< 1: some lane is ringing
     std::uint32_t error;      ///< 0, or kErrorSeen | syndrome of the first error completion that a lane saw
 };
 inline constexpr std::uint32_t kErrorSeen = 0x100;
 
-/// A send queue as lanes see it. Trivially copyable; valid while the host owner of the queue pair lives. S:
-/// how far its lanes lie apart, for the words that they share among themselves; what the NIC sees keeps
-/// system scope. With Scope::kLane the queue is one lane's, which publishes in the order in which it
-/// reserved: no ready words, no lap marks to wait for.
+/// A send queue as lanes see it. Trivially copyable; valid while the host owner of the queue pair lives.
+/// S: scope of the lanes that share the queue, for the words that they share among themselves; words that
+/// the NIC reads keep system scope. With Scope::kLane one lane owns the queue and publishes in the order
+/// in which it reserved, so it checks no ready words.
 template <simt::Scope S>
 struct BasicSendQueueRef {
     static constexpr bool kAlone = S == simt::Scope::kLane;
-    mlx5::SendEntry* ring;  ///< NIC-visible
-    std::uint32_t*
-        doorbell_record;  ///< NIC-visible; the queue pair's two words: [mlx5::kSendRecord] is used here
-    std::uint64_t* bell;  ///< the NIC's register for this queue pair
-    const mlx5::Cqe64* completion;  ///< NIC-visible; the collapsed send completion
-    SendQueueState* state;          ///< lanes' memory
-    std::uint32_t* ready;           ///< lanes' memory; `entries` words, zero at the start
-    std::uint32_t entries_log2;     ///< at most 15, as indices on the wire have 16 bits
+    mlx5::SendEntry* ring;           ///< NIC-visible
+    std::uint32_t* doorbell_record;  ///< NIC-visible; [mlx5::kSendRecord] of the queue pair's two words
+    std::uint64_t* bell;             ///< the NIC's register for this queue pair
+    const mlx5::Cqe64* completion;   ///< NIC-visible; the collapsed send completion
+    SendQueueState* state;           ///< lanes' memory
+    std::uint32_t* ready;            ///< lanes' memory; `entries` words, zero at the start
+    std::uint32_t entries_log2;      ///< at most 15, as indices on the wire have 16 bits
     std::uint32_t qpn;
 
     GN_HD
@@ -94,9 +92,8 @@ struct BasicSendQueueRef {
     }
 
     // ---- reserve
-    // ---------------------------------------------------------------------------------------------------
-    /// Takes up to `wanted` (>= 1) consecutive entries: as many as there is room for, or, if told so, all or
-    /// none. One lane.
+    /// Takes up to `wanted` (>= 1) consecutive entries: as many as there is room for, or, with `whole`,
+    /// all or none. One lane.
     GN_HD
     SendRun try_reserve_run(std::uint32_t wanted, bool whole = false) const;
     /// Takes one entry. One lane.
@@ -107,14 +104,13 @@ struct BasicSendQueueRef {
     }
 
     // ---- fill: the whole entry, 16 bytes a store
-    // ----------------------------------------------------------------------
     /// SEND of 1 to 3 local segments (mlx5::make_data).
     template <class... Data>
     GN_HD void fill_send(SendTicket& ticket, Data... data) const {
         static_assert(sizeof...(Data) >= 1 && sizeof...(Data) <= 3, "a SEND gathers one to three segments");
         fill(ticket, mlx5::kSend, 0, mlx5::EntrySegment{.data = data}...);
     }
-    /// SEND_WITH_INVALIDATE: as fill_send; the peer's key `rkey` becomes invalid with it.
+    /// SEND_WITH_INVALIDATE: as fill_send; also invalidates the peer's key `rkey`.
     template <class... Data>
     GN_HD void fill_send_invalidate(SendTicket& ticket, std::uint32_t rkey, Data... data) const {
         static_assert(sizeof...(Data) >= 1 && sizeof...(Data) <= 3, "a SEND gathers one to three segments");
@@ -135,25 +131,26 @@ struct BasicSendQueueRef {
         fill(ticket, mlx5::kRdmaRead, 0, mlx5::EntrySegment{.remote = remote},
              mlx5::EntrySegment{.data = data}...);
     }
-    /// Nothing: gives a reserved entry back.
+    /// No-op: for a reserved entry that the lane cannot use.
     GN_HD
     void fill_nop(SendTicket& ticket) const { fill(ticket, mlx5::kNop, 0); }
 
     // ---- publish and ring
-    // --------------------------------------------------------------------------------------------
-    /// Marks a filled entry ready, moves the published count over all ready entries at its head. One lane.
+    /// Marks a filled entry ready and advances the published count past all ready entries at the head.
+    /// One lane.
     GN_HD
     void publish(const SendTicket& ticket) const {
         mark_ready(ticket);
         advance_published(ticket.index, 1);
     }
-    /// Hands everything published to the NIC, or leaves that to the lane that is ringing already. One lane.
+    /// Hands all published entries to the NIC, or leaves that to the lane that is ringing already. One
+    /// lane.
     GN_HD
     void ring_bell() const;
 
-    /// One lane's own queue (kAlone), with nothing else reserved: publish and ring in parts, so that several
-    /// queues, and other records, share each of the two fences. In this order: fence, record_alone; fence,
-    /// bell_alone. The fence is simt::release_before_stores.
+    /// For a queue that one lane owns (kAlone), with no other entry reserved: publish and ring in two
+    /// parts, so that several queues, and other doorbell records, share each of the two fences. Order:
+    /// fence, record_alone, fence, bell_alone; each fence is simt::release_before_stores.
     GN_HD
     void record_alone(const SendTicket& ticket) const {
         static_assert(kAlone, "other lanes may be publishing");
@@ -171,13 +168,12 @@ struct BasicSendQueueRef {
         simt::store_mmio64_released(bell, mlx5::bell_value(control));
     }
 
-    // ---- what came back
-    // ------------------------------------------------------------------------------------------------
-    /// Entries done: every index below it was executed, and its memory is the lane's again. Reads the
+    // ---- completions
+    /// Entries done: the NIC has executed every index below it, and its memory may be reused. Reads the
     /// completion.
     GN_HD
     std::uint64_t refresh_completed() const;
-    /// The same as last seen by any lane, without a trip to the NIC's memory.
+    /// The count that lanes last stored, without a read of the NIC's memory.
     GN_HD
     std::uint64_t completed() const {
         // Pairs with the compare_exchange of refresh_completed: what that lane acquired from the NIC is
@@ -192,7 +188,7 @@ struct BasicSendQueueRef {
         return static_cast<mlx5::Syndrome>(simt::load_relaxed<S>(&state->error) & 0xFFu);
     }
 
-    /// A reserved and unpublished entry's index from its low 32 bits.
+    /// Index of a reserved and unpublished entry, from its low 32 bits.
     GN_HD
     std::uint64_t widen(std::uint32_t low) const {
         const std::uint64_t reserved = simt::load_relaxed<S>(&state->reserved);
@@ -200,10 +196,9 @@ struct BasicSendQueueRef {
     }
 
     // ---- parts that the group forms use
-    // --------------------------------------------------------------------------------
     GN_HD
     void mark_ready(const SendTicket& ticket) const;
-    /// Moves `published` on. The caller knows that [first, first + count) is marked ready.
+    /// Advances `published`. The caller knows that [first, first + count) is marked ready.
     GN_HD
     void advance_published(std::uint64_t first, std::uint32_t count) const;
 
@@ -213,7 +208,8 @@ struct BasicSendQueueRef {
     template <class... Segments>
     GN_HD void fill(SendTicket& ticket, std::uint8_t opcode, std::uint32_t invalidate_rkey,
                     Segments... segments) const;
-    /// The lap's part of a ready word: 16 bits, of which only "this lap or the one before" is ever asked.
+    /// The lap's part of a ready word: 16 bits suffice, as only this lap and the one before have to be
+    /// told apart.
     GN_HD
     std::uint32_t lap_mark(std::uint64_t index) const {
         return static_cast<std::uint32_t>((index >> entries_log2) + 1) << 16;
@@ -227,15 +223,14 @@ using SendQueueRef = BasicSendQueueRef<simt::Scope::kDevice>;
 static_assert(std::is_trivially_copyable_v<SendQueueRef>, "kernels take it by value");
 
 // ---- group forms: each member may have work for another queue, or none
-// --------------------------------------------------
 
-/// Reserves one entry for each member with `wanted`, with one step a queue. All members call, each with its
-/// own queue. Members that get none have `outcome` kFull or kBroken.
+/// Reserves one entry for each member with `wanted`, with one atomic step per queue. All members call,
+/// each with its own queue. Members that get none have `outcome` kFull or kBroken.
 template <class Group, simt::Scope S>
 GN_HD SendTicket try_reserve(Group group, const BasicSendQueueRef<S>& queue, bool wanted);
 
-/// Publishes for each member whose ticket was granted (and filled), and rings, or leaves the bell to a later
-/// ring_bell. All members call.
+/// Publishes for each member whose ticket was granted (and filled), then rings, unless `ring` is false: a
+/// later ring_bell does. All members call.
 template <class Group, simt::Scope S>
 GN_HD void publish_and_ring(Group group, const BasicSendQueueRef<S>& queue, const SendTicket& ticket,
                             bool ring = true);

@@ -43,10 +43,10 @@ CompletionQueue::CompletionQueue(const CompletionQueueConfig& config)
 }
 
 void CompletionQueue::lock() noexcept {
-    if (config_.collapsed) return;  // of one queue pair, so of one engine
+    if (config_.collapsed) return;  // belongs to one queue pair, so to one engine
     std::uint32_t tries = 0;
     while (locked_.exchange(true, std::memory_order_acquire))
-        if (++tries % 64 == 0) sched_yield();  // the holder may have lost its core
+        if (++tries % 64 == 0) sched_yield();  // the scheduler may have preempted the holder
 }
 
 void CompletionQueue::restart_collapsed() {
@@ -65,8 +65,9 @@ std::optional<std::uint64_t> CompletionQueue::next_place(QpNumber qpn) {
     }
     if (!config_.collapsed) {
         if (behind() >= config_.entries) {
-            // Acquire: the consumer has read (and poisoned) what it gave back; pairs with its release of the
-            // record. Its line is the lanes', so it is read only when all that was given back is used.
+            // Acquire: the consumer has read (and poisoned) the entries that it gave back; pairs with its
+            // release of the record (poller.inl, consume). Lanes write that cache line, so it is read
+            // only when all entries known to be free are used.
             consumed_ = be32(simt::load_acquire<Scope::kSystem>(config_.consumer_record));
         }
         if (behind() >= config_.entries) {
@@ -89,13 +90,14 @@ bool CompletionQueue::write(const CompletionFields& fields) {
 }
 
 void CompletionQueue::store(mlx5::Cqe64* cqe, std::uint8_t owner, const CompletionFields& fields) {
-    // Relaxed stores, as lanes read words ahead of their validity; each word at most once a lap (poller.hpp).
+    // Relaxed stores, as lanes read some words before they know that they are valid; each word at most
+    // once a lap (poller.hpp).
     const bool error = fields.syndrome != mlx5::kSyndromeNone;
     const bool with_data = fields.inline_data != nullptr;
     if (with_data) {
-        // Word by word from where they lie: whoever stored them may have done so just now, word by word.
+        // Copies word by word, as lanes may just have stored the source word by word.
         for (std::uint32_t i = 0; i < (fields.bytes + 3) / 4; ++i) {
-            std::uint32_t word = 0xFFFFFFFFu;  // the rest of the last word: poison to lanes (poller.hpp)
+            std::uint32_t word = 0xFFFFFFFFu;  // pads the last word with poison (poller.hpp)
             if (fields.bytes - 4 * i >= 4)
                 std::memcpy(&word, fields.inline_data + 4 * i, 4);
             else
@@ -123,14 +125,15 @@ std::vector<QpNumber> CompletionQueue::complete_for(const std::function<bool(QpN
                                                     CompletionFields fields) {
     std::vector<QpNumber> written;
     for (std::uint32_t i = 0; i < config_.entries; ++i) {
-        // Acquire: what its taker knew to be consumed.
+        // Acquire: the process that took this position saw the entry's earlier completion consumed.
         const std::uint64_t ticket = simt::load_acquire<Scope::kSystem>(config_.tickets + i);
         fields.qpn = tickets::qpn_of(ticket);
         if (!is_gone(fields.qpn)) continue;
         if (is_written(tickets::position_of(ticket))) continue;
-        // Consumed and taken anew in between: what was seen is its new taker's, whose ticket came before it.
-        // If the ticket still stands, this is a hole: nobody else writes it, and nobody takes it before it
-        // was consumed.
+        // If the entry was consumed and taken again meanwhile, the new ticket was stored before the
+        // completion that is_written() saw, so the ticket differs now. If the ticket is unchanged, the
+        // position was taken and never written: no other process writes it, and none takes it before it
+        // is consumed.
         if (simt::load_acquire<Scope::kSystem>(config_.tickets + i) != ticket) continue;
         store(config_.ring + i, owner_at(tickets::position_of(ticket)), fields);
         written.push_back(fields.qpn);
@@ -148,7 +151,7 @@ CompletionQueue::Waiting CompletionQueue::waiting_of(QpNumber qp) const {
         if (tickets::qpn_of(ticket) != qp || behind >= config_.entries) continue;
         ++waiting.completions;
         const std::uint32_t last = acquire_last_words(config_.ring + i).counter_own;
-        // As above: an error that a later taker wrote is not this one's.
+        // As above: an error of a later ticket does not count for this one.
         if (simt::load_acquire<Scope::kSystem>(config_.tickets + i) != ticket) continue;
         waiting.errors += mlx5::cqe_is_error(last) ? 1 : 0;
     }
@@ -158,7 +161,7 @@ CompletionQueue::Waiting CompletionQueue::waiting_of(QpNumber qp) const {
 bool CompletionQueue::is_settled(QpNumber qp) const {
     const std::uint32_t consumed = be32(simt::load_acquire<Scope::kSystem>(config_.consumer_record));
     std::vector<std::uint64_t> tickets(config_.entries);
-    std::uint32_t until = 0;  // its newest completion, counted from the consumer's record
+    std::uint32_t until = 0;  // its newest completion, relative to the consumer record
     for (std::uint32_t i = 0; i < config_.entries; ++i) {
         tickets[i] = simt::load_acquire<Scope::kSystem>(config_.tickets + i);
         const auto behind =
@@ -168,7 +171,8 @@ bool CompletionQueue::is_settled(QpNumber qp) const {
     }
     for (const std::uint64_t ticket : tickets) {
         const std::uint64_t position = tickets::position_of(ticket);
-        // A later lap's place is no place before its: what lay there was consumed.
+        // Skips positions past `until`, a later lap's among them: the earlier completion there was
+        // consumed.
         if (((static_cast<std::uint32_t>(position) - consumed) & mlx5::kConsumerMask) >= until) continue;
         if (!is_written(position)) return false;
     }

@@ -1,5 +1,4 @@
-// delays.cpp: the engine's part in a modelled link: holds messages back and delivers them when their time has
-// come.
+// delays.cpp: how the engine models a link: it delays messages and delivers them at their arrival time.
 #include "rdma/nic/delays.hpp"
 
 #include "rdma/nic/engine.hpp"
@@ -15,7 +14,7 @@ Delays& Engine::delays() {
     return *delays_;
 }
 
-/// The entry is held already; `peer` is its offload end, whose NIC has a link.
+/// The entry is held already; `peer` is its offload end, whose NIC has a modelled link.
 void Engine::delay_message(QueuePair& sender, QueuePair& peer, std::uint64_t index,
                            const InboundMessage& message) {
     const std::uint64_t now = simt::now_ns();
@@ -32,7 +31,7 @@ void Engine::delay_send(QueuePair& from, const void* data, std::uint32_t bytes, 
     delays().sends.add(now, from.nic->link->from_node(now, std::uint64_t{bytes} + written_before), send);
 }
 
-/// Counts what is still under way too, so that the thread does not sleep over it.
+/// Counts undelivered messages as work too, so that the thread does not sleep through their arrival.
 std::uint32_t Engine::deliver_delayed() {
     if (delays_->messages.empty() && delays_->sends.empty()) return 0;
     const std::uint64_t now = simt::now_ns();
@@ -54,7 +53,8 @@ std::uint32_t Engine::deliver_delayed() {
     return work;
 }
 
-/// The queue pair may be gone afterwards. It is quiesced: none of its messages is held.
+/// Called before the queue pair may be destroyed. The queue pair is quiesced: none of its messages is
+/// held.
 void Engine::forget_delayed(const QueuePair& qp) {
     delays_->messages.take_if([&](const DelayedMessage& d) { return d.sender == &qp; },
                               [](const DelayedMessage&) {});

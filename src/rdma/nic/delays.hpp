@@ -1,8 +1,8 @@
-// delays.hpp: messages that a modelled link has not delivered yet. Internal to rdma/; of one engine, its
-// thread only.
+// delays.hpp: messages that a modelled link has not delivered yet. Internal to rdma/; belongs to one
+// engine, its thread only.
 //
-// A message to an offload keeps its sender's memory and entry held meanwhile, as it does while the sink has
-// it.
+// A message to an offload end keeps the sender's memory pinned and its entry outstanding while it is
+// delayed, as while the sink has it.
 #pragma once
 
 #include <gnstor/base/timing_wheel.hpp>
@@ -11,11 +11,11 @@
 
 namespace gnstor::rdma {
 
-inline constexpr std::uint32_t kOffloadSendBytes = 64;  ///< the largest message of an offload
+inline constexpr std::uint32_t kOffloadSendBytes = 64;  ///< the largest message that an offload end sends
 
 struct DelayedMessage {
     QueuePair* sender;
-    std::uint64_t index;  ///< of its entry
+    std::uint64_t index;  ///< of the sender's entry
     InboundMessage message;
 };
 

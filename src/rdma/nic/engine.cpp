@@ -1,4 +1,4 @@
-// engine.cpp: rounds of the engine: bells, gathering, retiring, errors. Executing an entry is in execute.cpp.
+// engine.cpp: one round of the engine: bells, gathering, retiring, errors. execute.cpp executes an entry.
 #include "rdma/nic/engine.hpp"
 
 #include "rdma/nic/delays.hpp"
@@ -36,18 +36,18 @@ void Engine::detach(QueuePair& qp) {
 void Engine::mark_dirty(QueuePair& qp) {
     if (qp.dirty) return;
     qp.dirty = true;
-    dirty_.push_back(&qp);  // room for all was reserved by attach
+    dirty_.push_back(&qp);  // attach() reserved room for all
 }
 
 std::uint32_t Engine::poll() {
     running_engine = this;
-    // One that fails tells its sink, which may break another.
+    // By index: a queue pair that fails tells its sink, which may fail others and so extend noted_.
     for (std::size_t i = 0; i < noted_.size(); ++i) noted_[i]->on_round();
     noted_.clear();
     std::uint32_t work = gather_entries();
     for (const Gathered& g : gathered_) execute(*g.qp, g.index);
     if (delays_ != nullptr) work += deliver_delayed();
-    // Retiring may leave a queue pair dirty (strict mode delays): walk a fixed length, keep those.
+    // Retiring may leave a queue pair dirty (strict mode delays it): walk the first `due`, keep those.
     const std::size_t due = dirty_.size();
     std::size_t kept = 0;
     for (std::size_t i = 0; i < due; ++i) {
@@ -68,22 +68,23 @@ std::uint32_t Engine::poll() {
     return work;
 }
 
-/// Reads the record when the bell changed. The bell is cheap to look at (one line holds eight); the record is
-/// the truth.
+/// Reads the record if the bell changed. Checking a bell is cheap (a cache line holds eight); the record
+/// says what is posted.
 void Engine::look_at_bell(QueuePair& qp) {
-    // Acquire: pairs with the lane's release of the bell; its record is at least as new.
+    // Acquire: pairs with the lane's release of the bell (simt::store_mmio64_release), so the record is
+    // at least as new.
     const std::uint64_t bell = simt::load_acquire<Scope::kSystem>(qp.config.bell);
     if (bell == qp.last_bell) return;
     if (qp.strict() && qp.dice.below(4) == 0) return;  // a NIC may be slow to look
     qp.last_bell = bell;
     count(qp.nic->tally.mine().bells);
-    // Acquire: pairs with the lane's release of the record; every entry below it is whole.
+    // Acquire: pairs with the lane's release of the record (ring_bell): every entry below it is complete.
     const std::uint32_t record =
         be32(simt::load_acquire<Scope::kSystem>(qp.config.doorbell_record + mlx5::kSendRecord));
     const std::uint64_t posted =
         qp.posted + ((record - static_cast<std::uint32_t>(qp.posted)) & mlx5::kIndexMask);
     if (posted - qp.retired > qp.config.send_entries) {
-        if (qp.in_error()) return;  // said once: the poster may go on for ever
+        if (qp.in_error()) return;  // logged once: the poster may keep ringing
         log_error("rdma: queue pair {:#x}: the doorbell record says {} entries, the ring has {}", qp.qpn,
                   posted - qp.retired, qp.config.send_entries);
         if (qp.strict()) strict_violation(qp, "send queue overflow", posted);
@@ -98,8 +99,8 @@ std::uint32_t Engine::gather_entries() {
     gathered_.clear();
     std::uint32_t flushed = 0;
     const std::size_t n = queue_pairs_.size();
-    // Lanes wrote bells, entries and capsules last: each kind is asked for on all queue pairs before the
-    // first is waited for.
+    // Lanes wrote bells, entries and capsules last: prefetch each kind for all queue pairs before the
+    // first is read.
     for (const QueuePair* qp : queue_pairs_)
         if (!qp->offload()) {
             __builtin_prefetch(qp->config.bell);
@@ -121,14 +122,13 @@ std::uint32_t Engine::gather_entries() {
         }
     }
     for (const Gathered& g : gathered_) {
-        // Whatever address the entry has: a prefetch faults on none, and execute() checks it.
+        // The address is unchecked: a prefetch never faults, and execute() checks it.
         const mlx5::SendEntry& entry = g.qp->config.send_ring[g.index & (g.qp->config.send_entries - 1)];
         __builtin_prefetch(reinterpret_cast<const void*>(be64(entry.segment[0].data.address)));
     }
     return static_cast<std::uint32_t>(gathered_.size()) + flushed;
 }
 
-/// Writes the completion of an entry.
 void Engine::complete(QueuePair& qp, std::uint64_t index) {
     const InFlight& flight = qp.flight(index);
     CompletionFields fields;
@@ -145,7 +145,7 @@ void Engine::complete(QueuePair& qp, std::uint64_t index) {
     }
 }
 
-/// Completes finished entries in order. A collapsed queue gets only the newest of a run: nobody could read
+/// Completes finished entries in order. In a collapsed queue only the newest of a run: it would overwrite
 /// the others.
 void Engine::retire(QueuePair& qp) {
     const bool collapsed = qp.send_cq->collapsed();
@@ -183,11 +183,11 @@ void Engine::fail_receive(QueuePair& qp, std::uint8_t syndrome) {
     fields.opcode = mlx5::kCqeResponseError;
     fields.syndrome = syndrome;
     count(qp.nic->tally.mine().error_completions);
-    (void)qp.receive_cq->write(fields);  // an overrun queue says so itself, by what is missing
+    (void)qp.receive_cq->write(fields);  // after an overrun the completion is simply missing
 }
 
-/// A queue pair in error gives back its receives, also those posted later; so many a round, for others wait.
-/// Returns how many.
+/// A queue pair in error completes its receives as flushed, also those posted later; at most kBatch per
+/// round, so that others are served. Returns how many.
 std::uint32_t Engine::flush_receives(QueuePair& qp) {
     if (qp.receive_cq == nullptr || qp.receive_cq->overrun()) return 0;
     const std::uint32_t record =
@@ -201,11 +201,11 @@ std::uint32_t Engine::flush_receives(QueuePair& qp) {
 
 void Engine::to_error(QueuePair& qp) {
     if (qp.in_error()) return;
-    // Sequentially consistent with open_window's count-then-check on other threads: no window opens after the
-    // wait for windows began.
+    // Sequentially consistent with open_window on other threads, which counts and then checks the state:
+    // no window opens after the wait for windows began.
     qp.state.store(QpState::kError, std::memory_order_seq_cst);
     for (std::uint64_t i = qp.retired; i < qp.executed;
-         ++i)  // not acknowledged: its fate is unknown, as on a wire
+         ++i)  // not acknowledged: unknown whether the peer received it
         if (qp.flight(i).held) qp.flight(i).syndrome = mlx5::kFlushed;
     if (qp.offload() && !qp.sink_told) {
         qp.sink_told = true;
@@ -213,7 +213,7 @@ void Engine::to_error(QueuePair& qp) {
     }
     if (qp.remote == nullptr) return;
     qp.remote->shut();
-    for (std::uint64_t i = qp.retired; i < qp.executed; ++i)  // the link touches their memory no more
+    for (std::uint64_t i = qp.retired; i < qp.executed; ++i)  // the link no longer touches their memory
         let_go(qp, i);
 }
 
@@ -244,7 +244,7 @@ void Engine::let_go(QueuePair& sender, std::uint64_t index) {
     flight.held = false;
     for (std::uint32_t i = 0; i < flight.region_count; ++i) flight.regions[i]->unpin();
     flight.region_count = 0;
-    // Release: pairs with the control plane's wait for holds to be 0 (nic.cpp).
+    // Release: pairs with the control plane, which waits until `holds` is 0 (nic.cpp).
     sender.holds.store(sender.holds.load(std::memory_order_relaxed) - 1, std::memory_order_release);
     mark_dirty(sender);
 }

@@ -1,9 +1,10 @@
-// engine.hpp: the part of the NIC that works: scans bells, executes entries, retires them. One a reactor.
+// engine.hpp: the data path of the NIC: scans bells, executes entries, retires them. One engine per
+// reactor.
 //
-// A poll makes one round: it looks at every bell, gathers up to 32 new entries across the queue pairs
-// (prefetching them), executes them, and retires what is done. The doorbell record is the truth; a bell that
-// changed is only the reason to read it. Everything runs in the reactor's thread; attach and detach go
-// through Reactor::run.
+// Each poll looks at every bell, gathers up to 32 new entries across the queue pairs (prefetching them),
+// executes them, and retires those that are done. The doorbell record counts; a changed bell is only the
+// reason to read it. Everything runs in the reactor's thread; attach and detach are called through
+// Reactor::run.
 #pragma once
 
 #include "rdma/nic/queue_pair.hpp"
@@ -29,29 +30,29 @@ class Engine final : public Poller {
     std::uint32_t poll() override;
     [[nodiscard]] Reactor& reactor() const noexcept { return reactor_; }
 
-    // All of what follows: the reactor's thread only.
+    // All functions below: the reactor's thread only.
     void attach(QueuePair& qp);
     void detach(QueuePair& qp);
-    /// Both ends to error: sinks are told, send and receive queues are flushed.
+    /// Puts both ends to error: tells sinks, flushes send and receive queues.
     void fail(QueuePair& qp);
-    /// A message's payload is no longer needed by the sink of the offload queue pair `qp`.
+    /// The sink of the offload queue pair `qp` no longer needs a message's payload.
     void release(QueuePair& qp, std::uint64_t token);
-    /// The offload's SEND.
+    /// SEND of an offload queue pair.
     void send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
               std::uint32_t written_before);
 
-    // For RemoteQueue, whose link brings what the peer's half of the engine does on the loop wire.
-    /// The receive that the next message goes to; null where none is posted.
+    // For RemoteQueue: its link calls what the peer's queue pair would cause on the loop wire.
+    /// The receive entry for the next message; null: none is posted.
     static const mlx5::DataSegment* next_receive(QueuePair& qp);
-    /// Puts a message into the next receive of a plain queue pair. Returns what the *sender's* entry
-    /// completes with.
+    /// Puts a message into the next receive of a plain queue pair. Returns the syndrome of the *sender's*
+    /// entry.
     std::uint8_t deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
                          std::uint32_t invalidate_rkey, bool invalidate);
-    /// The next receive was used up by a message that could not be delivered.
+    /// Completes the next receive with an error: its message could not be delivered.
     void fail_receive(QueuePair& qp, std::uint8_t syndrome);
-    /// A posted entry has ended: its memory is no longer used.
+    /// A posted entry has ended: the link no longer uses its memory.
     void finish_entry(QueuePair& qp, std::uint64_t index, std::uint8_t syndrome);
-    /// `queue` has memory pinned, or is broken: RemoteQueue::on_round() in the next round.
+    /// Calls RemoteQueue::on_round() in the next round: `queue` has memory pinned, or failed.
     void note(RemoteQueue& queue) { noted_.push_back(&queue); }
     void forget(const RemoteQueue& queue) { std::erase(noted_, &queue); }
 
@@ -93,7 +94,7 @@ class Engine final : public Poller {
     static bool has_receive(QueuePair& to);
     void deliver_send(QueuePair& from, QueuePair& to, const void* data, std::uint32_t bytes,
                       std::uint32_t invalidate_rkey);
-    // delays.cpp: where a link is timed
+    // delays.cpp: modelled links
     Delays& delays();
     void delay_message(QueuePair& sender, QueuePair& peer, std::uint64_t index,
                        const InboundMessage& message);
@@ -112,9 +113,9 @@ class Engine final : public Poller {
     std::vector<QueuePair*> queue_pairs_;
     std::vector<QueuePair*> dirty_;
     std::vector<Gathered> gathered_;
-    std::vector<RemoteQueue*> noted_;  ///< to be called in the next round
-    std::unique_ptr<Delays> delays_;   ///< null until something passed a timed link
-    std::size_t next_ = 0;             ///< where the next round of gathering starts
+    std::vector<RemoteQueue*> noted_;  ///< on_round() is called in the next round
+    std::unique_ptr<Delays> delays_;   ///< null until a message passes a modelled link
+    std::size_t next_ = 0;             ///< first queue pair of the next gathering
 };
 
 }  // namespace gnstor::rdma

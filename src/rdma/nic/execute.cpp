@@ -1,5 +1,5 @@
-// execute.cpp: what the engine does with one send entry. Any fault is a syndrome of the entry, and both ends
-// go to error.
+// execute.cpp: how the engine executes one send entry. A fault becomes the syndrome of the entry, and
+// both ends go to error.
 #include "rdma/nic/engine.hpp"
 
 #include "rdma/nic/delays.hpp"
@@ -27,8 +27,8 @@ void copy_parts(std::byte* to, std::span<const Segment> parts) {
     }
 }
 
-/// Small messages go in words that lanes may be reading at the same time; large ones are payload, ordered by
-/// the completion.
+/// Stores small messages word by word, as lanes may read them meanwhile; large ones are payload, ordered
+/// by the completion.
 void store_message(std::byte* to, std::span<const Segment> parts, std::uint32_t bytes) {
     if (bytes > kSmallMessage || bytes % 4 != 0 || reinterpret_cast<std::uintptr_t>(to) % 4 != 0) {
         copy_parts(to, parts);
@@ -85,7 +85,8 @@ void Engine::execute(QueuePair& qp, std::uint64_t index) {
     fail(qp);
 }
 
-/// Index, queue pair number, size, signature: a wrong one means that the poster is broken.
+/// Checks index, queue pair number, size and signature: a wrong one means that the program that posts has
+/// a bug.
 std::uint8_t Engine::check_entry(QueuePair& qp, std::uint64_t index, const mlx5::SendEntry& entry) {
     const mlx5::ControlSegment& control = entry.control;
     const std::uint32_t segments = mlx5::control_segments(control);
@@ -125,7 +126,7 @@ std::uint8_t Engine::gather_local(QueuePair& qp, const mlx5::SendEntry& entry, s
     return mlx5::kSyndromeNone;
 }
 
-/// An entry whose peer is in another process: it ends when the link says so (finish_entry).
+/// Executes an entry whose peer is in another process: it ends when the link calls finish_entry().
 std::uint8_t Engine::run_remote(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode) {
     const bool one_sided = opcode == mlx5::kRdmaWrite || opcode == mlx5::kRdmaRead;
     Gather local;
@@ -173,7 +174,7 @@ std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flig
         local.unpin();
         return fault;
     }
-    if (invalidate) {  // the offload end gives no keys away that a peer could take back
+    if (invalidate) {  // an offload end hands out no keys, so none can be invalidated
         local.unpin();
         return mlx5::kRemoteInvalidRequest;
     }
@@ -196,7 +197,7 @@ std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flig
     return mlx5::kSyndromeNone;
 }
 
-/// RDMA WRITE and RDMA READ: the local segments, one after the other, to or from one range of the peer.
+/// RDMA WRITE and RDMA READ between the local segments, in order, and one range of the peer.
 std::uint8_t Engine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, bool write) {
     Gather local;
     if (const std::uint8_t fault = gather_local(qp, entry, 1, write ? 0u : std::uint32_t{kLocalWrite}, local);
@@ -207,7 +208,7 @@ std::uint8_t Engine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, 
         local.unpin();
         return mlx5::kTransportRetryExceeded;
     }
-    if (peer->offload()) {  // a target's memory is nobody's: it comes and gets
+    if (peer->offload()) {  // an offload end exposes no memory: it reads and writes the peer's
         local.unpin();
         return mlx5::kRemoteAccessError;
     }
@@ -230,12 +231,12 @@ std::uint8_t Engine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, 
     return fault;
 }
 
-/// Whether a receive is posted. Lanes write the record after every trip, so its line is read only when all
-/// that was seen in it is used.
+/// Whether a receive is posted. Lanes write the record after every poll, so its cache line is read only
+/// when all receives known to be posted are used.
 bool Engine::has_receive(QueuePair& to) {
     if (to.receives_seen != to.receives_used) return true;
-    // Acquire: pairs with the poster's release of the receive record: the receive entries are whole, their
-    // buffers given up.
+    // Acquire: pairs with the poster's release of the receive record: the receive entries are complete,
+    // and lanes no longer read their buffers.
     const std::uint32_t record =
         be32(simt::load_acquire<Scope::kSystem>(to.config.doorbell_record + mlx5::kReceiveRecord));
     const std::uint32_t waiting = (record - static_cast<std::uint32_t>(to.receives_used)) & mlx5::kIndexMask;
@@ -301,7 +302,7 @@ std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, st
 
 void Engine::send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
                   std::uint32_t written_before) {
-    if (!qp.ready()) return;  // in error: sink was told
+    if (!qp.ready()) return;  // in error: the sink has been told
     QueuePair* const peer = qp.peer.load(std::memory_order_acquire);
     const bool remote = qp.remote != nullptr;
     if (!remote && (peer == nullptr || !peer->ready())) return;

@@ -40,7 +40,7 @@ std::uint32_t LateWindows::poll() {
         Late& late = late_.at(cookie);
         late.told = true;
         const bool good = fetch(late);
-        late.qp->sink->on_window_ready(late.qp->qpn, cookie, good);  // closes it, now or later
+        late.qp->sink->on_window_ready(late.qp->qpn, cookie, good);  // the sink closes it, now or later
     }
     return static_cast<std::uint32_t>(late_.size());
 }

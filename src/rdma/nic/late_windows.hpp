@@ -1,12 +1,12 @@
-// late_windows.hpp: windows of the loop wire as other wires have them, for tests (NicOptions::late_windows).
-// Internal to rdma/.
+// late_windows.hpp: windows on the loop wire that behave as on other wires, for tests
+// (NicOptions::late_windows). Internal to rdma/.
 //
-// A window is memory of the NIC, filled with rubbish: one for reading gets the peer's bytes some rounds
-// later, which the sink is told (not in the order of opening); one for writing reaches the peer when it is
-// closed as filled. A key or range that the peer refuses is found as late, and puts the queue pair to error.
-// What is still read after close_window() is freed memory: sanitizers see it.
+// A window is memory of the NIC, filled with garbage. A window for reading receives the peer's bytes some
+// rounds later, in random order, and the sink is told; a window for writing is copied to the peer when it
+// is closed as filled. A key or range that the peer refuses is found at that time too, and puts the queue
+// pair to error. close_window() frees the memory, so that sanitizers catch later accesses.
 //
-// One for each reactor of a NIC; that reactor's thread only, but for the constructor and the destructor.
+// One object for each reactor of a NIC; that reactor's thread only, except constructor and destructor.
 #pragma once
 
 #include "rdma/nic/engine.hpp"
@@ -29,10 +29,11 @@ class LateWindows final : public Poller {
     LateWindows& operator=(const LateWindows&) = delete;
 
     std::uint32_t poll() override;
-    /// `pin`: of the peer's memory, or a fault. The window of `qp` is counted already.
+    /// `pin`: of the peer's memory, or a fault. The caller has counted the window
+    /// (QueuePair::add_window).
     void open(QueuePair& qp, const MemoryTable::Pin& pin, std::uint32_t bytes, WindowUse use,
               SoftNic::Window& window);
-    /// True: of one for reading that was ready, or of one for writing.
+    /// Closes a window for reading that was ready, or one for writing.
     void close(QueuePair* qp, const SoftNic::Window& window, bool filled);
 
   private:
@@ -42,7 +43,7 @@ class LateWindows final : public Poller {
         std::unique_ptr<std::byte[]> memory;
         std::uint32_t bytes;
         WindowUse use;
-        std::uint32_t rounds;  ///< until it is ready
+        std::uint32_t rounds;  ///< polls until it is ready
         bool told;
     };
     [[nodiscard]] bool fetch(Late& late);

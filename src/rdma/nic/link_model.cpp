@@ -38,7 +38,7 @@ void LinkModel::Direction::begin(const LinkDirection& timing, std::uint64_t begi
 std::uint64_t LinkModel::Direction::send(std::uint64_t now_ns, std::uint64_t bytes) {
     const auto cost = static_cast<std::uint64_t>(std::llround(static_cast<double>(bytes) * byte_cost_));
     const std::uint64_t now = (now_ns - begin_ns_) << kFraction;
-    // Relaxed: the word is all there is.
+    // Relaxed: the word orders no other memory.
     std::uint64_t before = busy_until_.load(std::memory_order_relaxed);
     std::uint64_t after;
     do after = std::max(before, now) + cost;

@@ -8,23 +8,24 @@
 namespace gnstor::rdma {
 
 namespace {
-constexpr std::uint32_t kLatePinTries = 2000;  // of 50 us: pins under an old key are over in nanoseconds
+constexpr std::uint32_t kLatePinTries = 2000;  // of 50 us; a pin() with an old key takes ns
 }
 
 void MemoryRegion::unpin() noexcept {
-    // Release: pairs with the loads of pins(): what was done with the memory is done before it is given back.
+    // Release: pairs with the loads of pins(): all accesses to the memory end before the count drops.
     add_to_mine(stripes_[my_stripe()].pins, std::int64_t{-1});
 }
 
 std::int64_t MemoryRegion::pins() const noexcept {
-    // A pin and its unpin may be counted in different stripes, so a stripe may be negative; the sum is exact
-    // once no new pin can succeed (the key is 0): all pins are then visible, and unpins only lower it.
+    // A pin and its unpin may be counted in different stripes, so one stripe may be negative. The sum is
+    // exact once no new pin can succeed (the key is 0): all pins are then visible, and unpins only lower
+    // the sum.
     std::int64_t sum = 0;
     for (const Stripe& stripe : stripes_) sum += stripe.pins.load(std::memory_order_seq_cst);
     return sum;
 }
 
-/// Under the mutex; nobody has the region pinned.
+/// Under the mutex; no thread has the region pinned.
 Result<MemoryKeys> MemoryTable::fill(std::uint32_t index, std::uint8_t generation, std::byte* base,
                                      std::size_t bytes, std::uint32_t access, std::byte* here) {
     MemoryRegion& region = regions_[index];
@@ -75,7 +76,8 @@ Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t
         const std::uint32_t i = free_.front();
         free_.pop_front();
         MemoryRegion& region = regions_[i];
-        // A late pin() with an old key may still be looking; its fields must not change under it.
+        // A late pin() with an old key may still read the region's fields: they must not change
+        // meanwhile.
         if (region.pins() != 0) {
             free_.push_back(i);
             continue;
@@ -95,11 +97,12 @@ Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
         regions_[index].key_.load(std::memory_order_relaxed) != keys.lkey)
         return error(Errc::kNotFound, "cannot deregister key {:#x}: no region has it", keys.lkey);
     MemoryRegion& region = regions_[index];
-    // Sequentially consistent with the count-then-check of pin(): either it sees no key, or its pin is seen
-    // here.
+    // Sequentially consistent with pin(), which counts and then checks the key: either pin() sees key 0,
+    // or the loop below sees its count.
     region.key_.store(0, std::memory_order_seq_cst);
     heavy_fence();
-    // Others may register meanwhile: this place is not free, and nobody else removes a key that is gone.
+    // Unlocked while waiting: this index is not free, and the key is gone, so no other call can touch the
+    // region.
     lock.unlock();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     while (region.pins() != 0) {
@@ -126,15 +129,16 @@ MemoryTable::Pin MemoryTable::pin(std::uint32_t key, std::uint64_t address, std:
         return result;
     }
     MemoryRegion& region = regions_[index];
-    // A stale key is not counted, however often it is tried: remove() waits for a moment without counts, and
-    // threads that lose their cores between count and check leave it none. Relaxed: looked at again below.
+    // A stale key is rejected before it is counted: remove() waits for a moment with no counts, and
+    // threads preempted between count and check would leave it none. Relaxed: the key is checked again
+    // below.
     if (region.key_.load(std::memory_order_relaxed) != key) {
         result.fault = MemoryFault::kKey;
         return result;
     }
     std::atomic<std::int64_t>& pins = region.stripes_[my_stripe()].pins;
     add_to_mine_first(pins, std::int64_t{1});
-    // After the count (see remove); pairs with the store in add(), which published the bounds.
+    // After the count (see remove); pairs with the store in fill(), which published the bounds.
     if (region.key_.load(std::memory_order_seq_cst) != key) {
         result.fault = MemoryFault::kKey;
     } else {

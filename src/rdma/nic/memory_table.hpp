@@ -1,13 +1,12 @@
-// memory_table.hpp: the NIC's memory regions: keys, bounds, rights, and who is using them just now.
+// memory_table.hpp: the NIC's memory regions: keys, bounds, rights, and counts of current users (pins).
 //
 // Invariants
-//   * a key is (index << 8 | generation); a slot's key is 0 while nothing is registered there;
-//   * a slot's bounds are written only while its key is 0 and nobody has it pinned;
-//   * free slots are used in the order in which they became free, so that a key that was taken back is not
-//   given out again before all others were: with few regions in use, 250,000 registrations later;
-//   * pin() succeeds only while the key is registered, and deregistration waits for all pins: so memory is
-//   touched only
-//     between a successful pin and its unpin.
+//   * a key is (index << 8 | generation); the key of an index is 0 while nothing is registered there;
+//   * the bounds of a region are written only while its key is 0 and no thread has it pinned;
+//   * indices are reused in the order in which they became free, so that a revoked key is given out again
+//     only after all others: with few regions in use, 250,000 registrations later;
+//   * pin() succeeds only while the key is registered, and deregistration waits for all pins: so the NIC
+//     touches memory only between a successful pin and its unpin.
 // register/deregister: any host thread, under the table's mutex. pin/unpin: any thread, no locks.
 #pragma once
 
@@ -25,8 +24,8 @@
 
 namespace gnstor::rdma {
 
-/// One registered region. Pins are counted in stripes, one a thread where possible, so that threads do not
-/// share lines.
+/// One registered region. Pins are counted in stripes, one per thread where possible, so that threads do
+/// not share cache lines.
 class MemoryRegion {
   public:
     void unpin() noexcept;
@@ -40,14 +39,14 @@ class MemoryRegion {
 
     std::atomic<std::uint32_t> key_{0};
     std::atomic<std::uint32_t> access_{0};
-    std::byte* base_ = nullptr;  ///< as its owner names it
+    std::byte* base_ = nullptr;  ///< address in its owner's process
     std::size_t bytes_ = 0;
-    std::ptrdiff_t here_ = 0;  ///< from there to where this process has it
+    std::ptrdiff_t here_ = 0;  ///< address in this process minus `base_`
     std::uint8_t generation_ = 0;
     Stripe stripes_[kStripes];
 };
 
-/// Why a range may not be used.
+/// Why a range must not be accessed.
 enum class MemoryFault : std::uint8_t { kNone, kKey, kBounds, kRights };
 
 class MemoryTable {
@@ -58,13 +57,13 @@ class MemoryTable {
         for (std::uint32_t i = 0; i < kRegions; ++i) free_.push_back(i);
     }
 
-    /// `here`: where this process has the memory, if its owner is another one; null: at `base`. `key`: that
-    /// it is to have (kExists: its place is taken), where the owner keeps the order of free ones itself, as
-    /// for tables of several processes; 0: any.
+    /// `here`: address of the memory in this process, if another process owns it; null: at `base`. `key`:
+    /// the key to use (kExists: its index is taken), for an owner that keeps the order of free keys
+    /// itself because it registers in several processes; 0: any.
     Result<MemoryKeys> add(void* base, std::size_t bytes, std::uint32_t access, std::byte* here = nullptr,
                            std::uint32_t key = 0);
-    /// Waits until no pin is left, at most `timeout_ms`; kBusy afterwards, and then the region is registered
-    /// as before.
+    /// Waits until no pin is left, for at most `timeout_ms`; then returns kBusy and leaves the region
+    /// registered.
     Result<void> remove(MemoryKeys keys, std::uint32_t timeout_ms);
 
     struct Pin {
@@ -76,7 +75,7 @@ class MemoryTable {
     /// done.
     [[nodiscard]] Pin pin(std::uint32_t key, std::uint64_t address, std::uint64_t bytes,
                           std::uint32_t needed) noexcept;
-    /// SEND_WITH_INVALIDATE: takes the peer's rights from a region. False where there is no such key.
+    /// SEND_WITH_INVALIDATE: removes the peer's rights to a region. False: no such key.
     bool invalidate(std::uint32_t rkey) noexcept;
 
   private:

@@ -1,5 +1,6 @@
-// nic_memory.hpp: host memory that a NIC may be told of, on whichever wire: mapped, shared with the node
-// where the wire wants that, unshared and unmapped at the end. Owned by one host thread; used by all.
+// nic_memory.hpp: host memory that a NIC may access, on any wire: mapped, shared with the node where the
+// wire requires it, unshared and unmapped at the end. One host thread owns it; any thread may use the
+// memory.
 #pragma once
 
 #include "rdma/nic/nic.hpp"
@@ -15,14 +16,14 @@ namespace gnstor::rdma {
 class NicMemory {
   public:
     NicMemory() = default;
-    /// Zeroed whole pages of at least `bytes`; `nic` outlives it (but for abandon()).
+    /// Zeroed whole pages of at least `bytes`; `nic` must outlive it (unless abandon() is called).
     static Result<NicMemory> map(SoftNic& nic, std::size_t bytes) {
         NicMemory made;
         GN_ASSIGN(made.memory_, simt::PinnedMemory::map(bytes, simt::LanesKind::kCpu,
                                                         {.shareable = nic.wants_shared_memory()}));
         GN_TRY(nic.share_memory(made.memory_.data(), made.memory_.size(), made.memory_.file()));
         made.nic_ = &nic;
-        return Result<NicMemory>(std::move(made));  // nvcc copies "made" alone
+        return Result<NicMemory>(std::move(made));  // nvcc copies with plain "return made"
     }
     ~NicMemory() { end(); }
     NicMemory(NicMemory&& other) noexcept
@@ -37,7 +38,8 @@ class NicMemory {
 
     [[nodiscard]] std::byte* data() const noexcept { return memory_.data(); }
     [[nodiscard]] std::size_t size() const noexcept { return memory_.size(); }
-    /// Stays shared until the NIC is closed: for memory that it does not let go of (SoftNic::keep).
+    /// Leaves the memory shared until the NIC is closed: for memory that the NIC may still access
+    /// (SoftNic::keep).
     void abandon() noexcept { nic_ = nullptr; }
 
   private:

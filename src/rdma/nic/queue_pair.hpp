@@ -1,15 +1,15 @@
 // queue_pair.hpp: one end of a connection as the engine sees it. Internal to rdma/.
 //
-// Both ends of a connection are executed by one engine (loop_wire.hpp says which), so nothing here needs a
-// lock: every plain field belongs to that engine's thread while the queue pair is attached to it, and to the
-// control plane (under the wire's mutex) while it is not. Atomics are for the few words that others touch.
+// One engine executes both ends of a connection (loop_wire.hpp says which), so no lock is needed: while
+// the queue pair is attached to an engine, every plain field belongs to that engine's thread; otherwise
+// to the control plane (under the wire's mutex). The few words that other threads access are atomics.
 //
 // Invariants
-//   * retired <= executed <= posted (send entries, counted from the connection on);
-//   * entries retire in order: an entry whose payload the peer's sink holds keeps back all behind it;
-//   * `holds` counts every promise that memory named by this queue pair is still touched (messages held by
-//   the peer's
-//     sink, windows open in its memory): it is 0 before a queue pair is reset or destroyed.
+//   * retired <= executed <= posted (send entries, counted since the connection was made);
+//   * entries retire in order: an entry whose payload the peer's sink holds delays all behind it;
+//   * `holds` counts messages whose memory is in use because of this queue pair (held by a sink, or posted
+//     to a link). A queue pair is reset or destroyed only when `holds` is 0 and no window is open
+//     (has_windows()), at both ends.
 #pragma once
 
 #include "rdma/nic/completion_queue.hpp"
@@ -30,10 +30,10 @@ namespace gnstor::rdma {
 class Engine;
 class RemoteQueue;  // remote_queue.hpp
 
-/// The engine whose thread the calling thread is; null elsewhere.
+/// The engine that runs in the calling thread; null in other threads.
 constinit inline thread_local const Engine* running_engine = nullptr;
 
-/// Counters of one NIC; written by engines, each in a stripe of its own, read by anyone.
+/// Counters of one NIC; engines write them, each in its own stripe; any thread reads them.
 struct NicTally {
     struct alignas(64) Stripe {
         std::atomic<std::uint64_t> sends{0}, rdma_writes{0}, rdma_reads{0}, bells{0}, completions{0},
@@ -49,14 +49,14 @@ struct NicTally {
     }
 };
 
-/// What a queue pair needs of its NIC.
+/// The parts of its NIC that a queue pair uses.
 struct NicContext {
     MemoryTable memory;
-    WindowMemory windows;  ///< of RemoteQueues
+    WindowMemory windows;  ///< for RemoteQueue
     NicTally tally;
     NicOptions options;
     std::string address;
-    std::unique_ptr<LinkModel> link;  ///< between this node and its peers; null: nothing takes time
+    std::unique_ptr<LinkModel> link;  ///< models the network to the peers; null: no delay
 };
 
 /// Counts in a stripe of the calling thread (NicTally::mine).
@@ -66,13 +66,13 @@ inline void count(std::atomic<std::uint64_t>& counter, std::uint64_t by = 1) noe
 
 /// A send entry between execution and retirement.
 struct alignas(64) InFlight {
-    mlx5::SendEntry entry;          ///< as read (strict mode compares it again)
-    MemoryRegion* regions[3] = {};  ///< pinned until the peer's sink lets go
+    mlx5::SendEntry entry;          ///< as first read (strict mode compares it again)
+    MemoryRegion* regions[3] = {};  ///< pinned until the peer's sink releases the message
     std::uint32_t region_count = 0;
     std::uint32_t payload_crc = 0;  ///< strict mode
-    std::uint32_t delay = 0;        ///< strict mode: polls to let pass before it may retire
+    std::uint32_t delay = 0;        ///< strict mode: polls until it may retire
     std::uint8_t syndrome = mlx5::kSyndromeNone;
-    bool held = false;  ///< the peer's sink has it
+    bool held = false;  ///< not released yet by the peer's sink or the link
 };
 
 struct QueuePair {
@@ -88,13 +88,14 @@ struct QueuePair {
     std::atomic<QpState> state{QpState::kReset};
     std::atomic<Engine*> engine{nullptr};
     std::atomic<std::uint32_t> holds{0};  ///< written by the engine's thread alone
-    /// open_window calls under way or open, through this (offload) queue pair: counted by the engine's
-    /// thread, and by all others. Either may be negative; once no new window can open, the sum is exact.
+    /// open_window calls that run, and open windows, of this (offload) queue pair: counted here by the
+    /// engine's thread, below by all others. Either may be negative; once no new window can open, the sum
+    /// is exact.
     std::atomic<std::int32_t> windows{0};
     std::atomic<std::int32_t> windows_of_others{0};
     std::atomic<QueuePair*> peer{nullptr};
-    /// Instead of `peer` while that is in another process. Made and taken away by the control plane, the
-    /// latter on the engine's thread.
+    /// Replaces `peer` while the peer is in another process. The control plane creates it, and destroys
+    /// it on the engine's thread.
     std::unique_ptr<RemoteQueue> remote;
     std::uint32_t incarnation = 0;  ///< of the connection; part of every token
 
@@ -103,17 +104,17 @@ struct QueuePair {
     std::uint64_t posted = 0;
     std::uint64_t executed = 0;
     std::uint64_t retired = 0;
-    std::vector<InFlight> in_flight;  ///< send_entries of them
+    std::vector<InFlight> in_flight;  ///< `send_entries` of them
     // Receive queue.
     std::uint64_t receives_used = 0;
-    std::uint64_t receives_seen = 0;  ///< posted, as last read of the record, which lanes write
+    std::uint64_t receives_seen = 0;  ///< receives posted, as last read of the record
 
     bool sink_told = false;  ///< on_error was called
     bool dirty = false;      ///< in the engine's list of queue pairs with something to retire
-    SplitMix64 dice{1};      ///< strict mode
+    SplitMix64 dice{1};      ///< strict mode's random numbers
 
-    /// Before opening, after closing. The engine's own thread also runs what puts the queue pair to error, so
-    /// it needs no order between the count and its look at the state; other threads do.
+    /// Call before a window opens and after it closes. The engine's own thread also sets the error state,
+    /// so it needs no order between this count and its check of the state; other threads do.
     void add_window(std::int32_t by) noexcept {
         if (running_engine == engine.load(std::memory_order_relaxed))
             windows.store(windows.load(std::memory_order_relaxed) + by, std::memory_order_release);
@@ -121,7 +122,7 @@ struct QueuePair {
             windows_of_others.fetch_add(by, std::memory_order_seq_cst);
     }
     [[nodiscard]] bool has_windows() const noexcept {
-        // Acquire: pairs with the release of the last close: the memory is no longer touched.
+        // Acquire: pairs with the release of the last close: the NIC no longer touches the memory.
         return windows.load(std::memory_order_seq_cst) + windows_of_others.load(std::memory_order_seq_cst) !=
                0;
     }
@@ -138,10 +139,10 @@ struct QueuePair {
     }
 };
 
-/// Whether a plain queue pair's rings, record and bell are what a NIC takes.
+/// kInvalidArgument unless a plain queue pair's rings, record and bell are valid.
 [[nodiscard]] Result<void> check(const QueuePairConfig& config);
 
-/// Message tokens: the entry's index and the connection it came by.
+/// Message tokens: the entry's index and the incarnation of its connection.
 inline std::uint64_t make_token(std::uint64_t index, std::uint32_t incarnation) noexcept {
     return (index << 16) | (incarnation & 0xFFFFu);
 }

@@ -1,11 +1,12 @@
-// ring_spread.hpp: which poller a new completion ring's queue pairs go to. Pure logic; its owner locks.
+// ring_spread.hpp: which poller executes the queue pairs of a new completion ring. Pure logic; the caller
+// locks.
 //
 // Invariants
-//   * a ring goes where rings of its own use have the fewest entries: what waits for lanes, for the host and
-//   for administration is spread each by itself, since an idle ring of one use says nothing about the work of
-//   another (a client opens a ring for its host beside those of its lanes: counted together, two pollers of
-//   four got all lanes);
-//   * among equals, where all uses together have the fewest, then the lowest number.
+//   * a ring goes to the poller whose rings of the same use have the fewest entries. Rings for lanes, for
+//     the host and for administration are spread separately, since an idle ring of one use says nothing
+//     about the load of another (a client opens a ring for its host beside those of its lanes: counted
+//     together, two of four pollers got all lanes);
+//   * ties go to the poller with the fewest entries of all uses, then to the lowest number.
 #pragma once
 
 #include "rdma/nic/nic.hpp"
@@ -20,7 +21,7 @@ namespace gnstor::rdma {
 
 class RingSpread {
   public:
-    /// One of pollers 0 .. `pollers` - 1, where the ring counts from now on.
+    /// Returns a poller below `pollers` and counts the ring there.
     std::uint32_t place(std::size_t pollers, RingUse use, std::uint32_t entries) {
         if (pollers_.size() < pollers) pollers_.resize(pollers);
         std::uint32_t best = 0;
@@ -37,7 +38,7 @@ class RingSpread {
   private:
     using Entries = std::array<std::uint64_t, kRingUses>;
     static std::size_t index(RingUse use) { return static_cast<std::size_t>(use); }
-    /// Entries of this use, then of all.
+    /// Entries of this use, then of all uses.
     [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> load(std::uint32_t poller, RingUse use) const {
         const Entries& of = pollers_[poller];
         std::uint64_t all = 0;

@@ -1,9 +1,9 @@
-// strict.cpp: strict mode: what a real NIC would punish late or never is found at once, and timing is made
+// strict.cpp: strict mode: finds at once what a real NIC would report late or never, and makes timing
 // hostile.
 //
-// Entry and payload are remembered when they are read and compared again at random moments until the send
-// completion: a poster that touches either too early is caught. Completions are held back for a random number
-// of rounds, so that they coalesce, and bells are overlooked now and then.
+// The engine remembers entry and payload when it reads them and compares them again at random moments
+// until the send completion: so it catches a poster that changes either too early. It delays completions
+// for a random number of rounds, so that they coalesce, and ignores bells now and then.
 #include "rdma/nic/engine.hpp"
 
 #include <gnstor/base/crc32c.hpp>
@@ -20,10 +20,10 @@ namespace {
 
 constexpr std::uint32_t kRememberedBytes = 8192;  // of each segment
 
-/// CRC of the local payload of a SEND or WRITE, zero for everything else. Of a SEND the first segment (the
-/// capsule) alone: data that travels with it belongs to its owner again at the response, which may come
-/// before the send completion (DESIGN.md, "A read, from end to end"). Pins for the time of the look; nothing
-/// where the region is just being deregistered.
+/// CRC of the local payload of a SEND or WRITE, zero for other opcodes. For a SEND, of the first segment
+/// (the capsule) alone: data that travels with it belongs to its owner again at the response, which may
+/// come before the send completion (DESIGN.md, "A read, from end to end"). Pins the memory meanwhile;
+/// nullopt where the region is being deregistered.
 std::optional<std::uint32_t> payload_crc(QueuePair& qp, const mlx5::SendEntry& entry) {
     const std::uint8_t opcode = mlx5::control_opcode(entry.control);
     if (opcode != mlx5::kSend && opcode != mlx5::kSendInvalidate && opcode != mlx5::kRdmaWrite) return 0;
@@ -76,7 +76,7 @@ bool Engine::strict_unchanged(QueuePair& qp, std::uint64_t index) {
     return false;
 }
 
-/// At random, one of the entries that are not retired yet.
+/// Checks one random entry that is executed and not retired.
 void Engine::strict_reread(QueuePair& qp) {
     const std::uint64_t open = qp.executed - qp.retired;
     if (open == 0 || qp.dice.below(4) != 0) return;

@@ -1,4 +1,4 @@
-// stripes.cpp: leases of stripes, and the fence that other threads do not pay for.
+// stripes.cpp: leases of stripes to threads, and heavy_fence().
 #include "rdma/nic/stripes.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -18,13 +18,13 @@ namespace {
 
 constexpr std::uint32_t kFenceTries = 10'000;
 
-/// A bit a stripe that is leased.
+/// One bit per leased stripe.
 std::atomic<std::uint32_t>& leases() noexcept {
     static std::atomic<std::uint32_t> bits{0};
     return bits;
 }
 
-/// Gives the thread's stripe back when it ends. Whoever leases it next acquires its counts.
+/// Returns the thread's stripe when the thread ends. The next owner acquires its counts.
 struct Lease {
     std::uint32_t stripe = kSharedStripe;
 
@@ -40,7 +40,8 @@ struct Lease {
         }
     }
     ~Lease() {
-        // What the thread still counts (destructors of other thread-local objects) goes to the shared stripe.
+        // Later additions of this thread (destructors of other thread-local objects) go to the shared
+        // stripe.
         detail::stripe = kSharedStripe;
         detail::light = false;
         if (stripe != kSharedStripe) leases().fetch_and(~(1u << stripe), std::memory_order_release);
@@ -49,7 +50,7 @@ struct Lease {
     Lease& operator=(const Lease&) = delete;
 };
 
-/// Whether heavy_fence() makes other threads pass a fence.
+/// Whether heavy_fence() makes other threads execute a fence.
 bool fences_are_asymmetric() noexcept {
 #if defined(__SANITIZE_THREAD__)
     return false;
@@ -71,8 +72,9 @@ std::uint32_t detail::lease_stripe() noexcept {
 
 void heavy_fence() noexcept {
     if (!fences_are_asymmetric()) return;
-    // It may fail for want of memory. Returning without it would let the caller free what others still use: a
-    // machine that stays in that state ends the process here, with its reason.
+    // membarrier may fail for lack of memory. Returning without the fence would let the caller free
+    // memory that other threads still use: so if it keeps failing, the process ends here, with a log
+    // entry.
     for (std::uint32_t tries = 0; ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0;) {
         if (++tries == kFenceTries) {
             log_error("rdma: the kernel refuses membarrier: {}", std::strerror(errno));

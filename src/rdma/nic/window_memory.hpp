@@ -1,9 +1,10 @@
-// window_memory.hpp: where a NIC has windows that are memory of its own. Internal to rdma/.
+// window_memory.hpp: memory of a NIC for its windows, where windows are not the peer's memory itself.
+// Internal to rdma/.
 //
-// A piece is a power of two of pages, aligned to a page, with whatever was in it before. Those that come back
-// are kept for the next, `kIdleBytesMax` of all queue pairs together; what is more goes back to the machine.
-// Who opens windows knows what each takes (window_room) and bounds the sum: here nothing is refused. One
-// thread at a time: that of the NIC's engine.
+// A piece is a power of two of pages, page aligned, with unspecified contents. Returned pieces are kept
+// for reuse, up to `kIdleBytesMax` for all queue pairs together; more are freed. No request is refused:
+// the caller that opens windows knows the size of each (window_room) and bounds the sum. One thread at a
+// time: that of the NIC's engine.
 #pragma once
 
 #include "rdma/nic/nic.hpp"
@@ -36,7 +37,7 @@ class WindowMemory {
         idle_bytes_ -= window_room(bytes);
         return piece;
     }
-    /// Taken for as many bytes.
+    /// `bytes`: as in take().
     void give(Piece piece, std::uint32_t bytes) {
         if (idle_bytes_ + window_room(bytes) > kIdleBytesMax) return;
         idle_bytes_ += window_room(bytes);

@@ -1,4 +1,4 @@
-// cm_messages.cpp: fields of connection management MADs at their offsets.
+// cm_messages.cpp: reads and writes the fields of connection management MADs at their offsets.
 #include "rdma/roce/cm_messages.hpp"
 
 #include <algorithm>
@@ -98,7 +98,7 @@ void encode_request(const CmMessage& m, std::byte* d) noexcept {
     put(d + 48, 2, m.partition_key);
     put(d + 50, 1, ((m.mtu_code & 15u) << 4) | (m.rnr_retries & 7u));
     put(d + 51, 1, (m.cm_retries & 15u) << 4);
-    put(d + 52, 4, 0xFFFFFFFFu);  // local ids of InfiniBand: permissive, there are none on Ethernet
+    put(d + 52, 4, 0xFFFFFFFFu);  // InfiniBand's local ids: permissive, as Ethernet has none
     std::memcpy(d + 56, m.local_gid.data(), 16);
     std::memcpy(d + 72, m.remote_gid.data(), 16);
     put(d + 93, 1, m.hop_limit);
@@ -237,7 +237,7 @@ std::optional<IpAddresses> decode_ip_addresses(std::span<const std::byte> data) 
     std::memcpy(addresses.source.data(), &data[4], 16);
     std::memcpy(addresses.destination.data(), &data[20], 16);
     for (Gid* gid : {&addresses.source, &addresses.destination}) {
-        // On the wire an IPv4 address stands in the last four of sixteen bytes.
+        // On the wire an IPv4 address is in the last four of sixteen bytes.
         if (!addresses.v6) std::fill_n(gid->begin(), 10, std::uint8_t{0}), (*gid)[10] = (*gid)[11] = 0xFF;
     }
     return addresses;

@@ -1,10 +1,9 @@
-// cm_messages.hpp: the messages of connection management, and their way to and from management datagrams
-// (MADs).
+// cm_messages.hpp: messages of connection management, and their encoding as management datagrams (MADs).
 //
 // IBA volume 1, 13.4 (MAD header) and 12.6 (REQ, MRA, REJ, REP, RTU, DREQ, DREP); Annex A11 (RDMA IP CM
 // service: IP addresses in the private data of REQ, service ids of ports). They travel as UD SEND ONLY
-// between queue pairs 1 with the well-known key. Decoding trusts nothing; fields that this system has no use
-// for (alternate path, EE contexts) are ignored and sent as zero. Pure; any thread.
+// between queue pairs 1 with the well-known key. Decoding trusts no field; fields that this system does
+// not use (alternate path, EE contexts) are ignored and sent as zero. Pure; any thread.
 #pragma once
 
 #include "rdma/roce/packet.hpp"
@@ -32,7 +31,7 @@ enum class CmKind : std::uint16_t {
     kDisconnected = 0x16  ///< DREP
 };
 
-/// Reasons of a REJ that this system gives or looks for. 12.6.7.2.
+/// Reject reasons that this system sends or evaluates. 12.6.7.2.
 enum class RejectReason : std::uint16_t {
     kNone = 0,
     kNoResources = 3,
@@ -42,14 +41,15 @@ enum class RejectReason : std::uint16_t {
     kInvalidService = 8,
     kInvalidTransport = 9,  ///< another transport service than a reliable connection
     kStaleConnection = 10,
-    /// Primary remote port GID rejected. The table has no reason for a partition that the receiver's port is
-    /// no member of; Linux gives this one: the peer's path names what is not to be had here.
+    /// Primary remote port GID rejected. The table has no reason for a partition of which the receiver's
+    /// port is not a member; Linux uses this one, as the peer's path is not available here.
     kInvalidPath = 12,
     kInvalidMtu = 26,  ///< larger than the receiver's interface takes
-    kConsumer = 28,    ///< the listener said no; its private data says why
+    kConsumer = 28,    ///< the listener refused; its private data has the reason
 };
 
-/// Transport service types of a REQ, 12.6.5: 1 is UC, 2 RD, 3 others. Nothing else is served.
+/// Transport service types of a REQ, 12.6.5: 1 is UC, 2 RD, 3 others. Only reliable connections are
+/// served.
 inline constexpr std::uint8_t kReliableConnection = 0;
 
 using Gid = std::array<std::uint8_t, 16>;  ///< an IPv6 address, or ::ffff:a.b.c.d
@@ -63,10 +63,10 @@ struct CmMessage {
 
     std::uint64_t ca_guid = 0;  ///< REQ, REP, and REJ with kTimeout: of its sender
     // REQ and REP
-    std::uint32_t queue_pair = 0;          ///< of its sender; DREQ: of its receiver
-    std::uint32_t start_psn = 0;           ///< what its sender expects first: the other side sends from it
-    std::uint8_t responder_resources = 0;  ///< READs that its sender answers at once
-    std::uint8_t initiator_depth = 0;      ///< READs that its sender will have under way at once
+    std::uint32_t queue_pair = 0;  ///< of its sender; DREQ: of its receiver
+    std::uint32_t start_psn = 0;   ///< first PSN that its sender expects: the other side sends from it
+    std::uint8_t responder_resources = 0;  ///< READs that its sender serves at once
+    std::uint8_t initiator_depth = 0;      ///< READs that its sender will have outstanding at once
     std::uint8_t rnr_retries = 0;
     bool flow_control = false;
     // REQ
@@ -76,7 +76,7 @@ struct CmMessage {
     std::uint8_t transport_service = kReliableConnection;
     std::uint8_t retry_count = 7;
     std::uint8_t ack_timeout = 14;       ///< 4.096 us * 2^n
-    std::uint8_t response_timeout = 20;  ///< of CM messages, as the sender's own and what it grants
+    std::uint8_t response_timeout = 20;  ///< of CM messages: the sender's own, and what it allows the peer
     std::uint8_t cm_retries = 15;
     std::uint16_t partition_key = kDefaultPkey;
     std::uint8_t hop_limit = 64;
@@ -86,18 +86,18 @@ struct CmMessage {
     std::uint8_t service_timeout = 0;  ///< MRA
 
     std::array<std::byte, 224> private_data{};
-    std::uint32_t private_bytes = 0;  ///< as decoded: all that the kind has room for
+    std::uint32_t private_bytes = 0;  ///< after decoding: all that the kind has room for
 };
 
-/// Private data that a kind has room for.
+/// Room for private data in a message of this kind.
 [[nodiscard]] std::uint32_t private_room(CmKind kind) noexcept;
 
-/// Null where `mad` is not a connection management message that this system knows.
+/// nullopt: `mad` is not a connection management message that this system knows.
 [[nodiscard]] std::optional<CmMessage> decode_cm(std::span<const std::byte> mad) noexcept;
 /// Writes all 256 bytes. Private data beyond the room of the kind is cut off: check with private_room().
 void encode_cm(const CmMessage& message, std::span<std::byte, kMadBytes> mad) noexcept;
 
-/// The packet that carries a MAD between queue pairs 1. `mad` stays the caller's.
+/// The packet that carries a MAD between queue pairs 1. It refers to `mad`.
 [[nodiscard]] Packet management_packet(std::span<const std::byte, kMadBytes> mad, std::uint32_t psn) noexcept;
 /// The MAD in a decoded packet, if it is one for queue pair 1 with the right key and length.
 [[nodiscard]] std::optional<std::span<const std::byte>> management_datagram(const Packet& packet) noexcept;

@@ -1,4 +1,4 @@
-// connection.cpp: sorting, taking turns, and ending together.
+// connection.cpp: dispatch, alternation, and the common end.
 #include "rdma/roce/connection.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@ namespace gnstor::rdma::roce {
 
 void Connection::on_packet(TimeNs now, const Packet& packet) {
     const OpcodeTraits& is = traits(packet.opcode);
-    if (is.deth) return;  // datagrams are for queue pair 1
+    if (is.deth) return;  // datagrams are for queue pair 1 only
     if (is.request) {
         responder_.on_request(now, packet);
     } else {
@@ -16,7 +16,8 @@ void Connection::on_packet(TimeNs now, const Packet& packet) {
     end_both();
 }
 
-// Neither half starves the other: a peer that reads without end does not keep our requests back.
+// The halves alternate, so that neither starves the other: a peer that reads all the time does not hold
+// our requests back.
 bool Connection::next_packet(TimeNs now, Packet& packet, bool requests) {
     if (!requests) {
         const bool any = responder_.next_packet(now, packet);

@@ -1,5 +1,5 @@
-// connection_manager.cpp: the table, what the owner asks for, timers, and what is pulled.
-// What messages do is in connection_manager_messages.cpp.
+// connection_manager.cpp: the table, calls of the owner, timers, and what the owner pulls.
+// connection_manager_messages.cpp handles messages.
 #include "rdma/roce/connection_manager.hpp"
 
 #include <gnstor/base/hash.hpp>
@@ -38,11 +38,11 @@ void ConnectionManager::unlisten(std::uint64_t service_id) {
 ConnectionManager::Slot* ConnectionManager::take() noexcept {
     const bool full = used_ == slots_.size();
     for (std::size_t tried = 0; tried < slots_.size(); ++tried) {
-        // Round about, so that an id comes again as late as may be.
+        // Round robin, so that an id is reused as late as possible.
         const std::uint32_t index = next_slot_;
         next_slot_ = (next_slot_ + 1) % static_cast<std::uint32_t>(slots_.size());
         Slot& slot = slots_[index];
-        // Nobody but a peer that repeats itself wants to hear of it any more.
+        // A closed slot serves only a peer that repeats itself: reuse it if the table is full.
         if (full && slot.state == State::kClosed && slot.events == 0) release(slot);
         if (slot.state != State::kFree) continue;
         const std::uint32_t generation = slot.generation + 1;
@@ -82,16 +82,16 @@ void ConnectionManager::close(TimeNs now, Slot& slot, CmEnd end, const CmMessage
     slot.send = false;
     slot.end = end;
     if (farewell != nullptr) say(now, slot, *farewell);
-    // A request that the owner never saw needs no end either.
+    // If the owner never saw the request, it gets no kClosed either.
     const bool unseen =
         slot.passive && (slot.events & (1u << static_cast<unsigned>(CmEventKind::kRequested))) != 0;
     slot.events = unseen ? 0 : slot.events | (1u << static_cast<unsigned>(CmEventKind::kClosed));
     if (slot.events == 0 && farewell == nullptr) release(slot);
 }
 
-// 12.9.8: who gives up a connection that a peer began and has not made says so, in case the peer is there
-// after all; not with a DREQ, which one that has not said RTU does not hear (Linux, and we). 12.6.7.2: with
-// this reason the peer finds its connection by the GUID that our REP named.
+// 12.9.8: when we give up a connection that a peer began, send a REJ, in case the peer is still there;
+// not a DREQ, which a peer that has sent no RTU ignores (Linux, and we). 12.6.7.2: with reason "timeout"
+// the peer finds its connection by the GUID in our REP.
 void ConnectionManager::give_up(TimeNs now, Slot& slot, CmEnd end) {
     CmMessage message = begin(slot, CmKind::kReject, slot.words->received.transaction);
     message.reason = RejectReason::kTimeout;
@@ -206,7 +206,7 @@ void ConnectionManager::disconnect(TimeNs now, CmId id) {
             return say(now, *slot, message);
         }
         case State::kRequestSent: {
-            // A REP that comes later finds nobody and is rejected.
+            // A REP that comes later matches no connection and is rejected.
             return close(now, *slot, CmEnd::kDisconnected);
         }
         default:
@@ -281,7 +281,7 @@ bool ConnectionManager::next_message(Gid& peer, CmMessage& message) {
 }
 
 bool ConnectionManager::next_event(CmEvent& event) {
-    // From the last one on: places are taken round about, so the next is seldom far.
+    // Starts where the last search ended: slots are taken round robin, so the next event is usually near.
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         Slot& slot = slots_[next_to_tell_];
         if (slot.state == State::kFree || slot.events == 0) {
@@ -296,8 +296,8 @@ bool ConnectionManager::next_event(CmEvent& event) {
         event.end = event.kind == CmEventKind::kClosed ? slot.end : CmEnd::kNone;
         event.peer = slot.peer;
         event.message = slot.words->received;
-        // A message that still goes out, and a REJ that may be asked for again, keep the place until the
-        // deadline.
+        // Keeps the slot until the deadline while a message must still be sent or a REJ may have to be
+        // repeated.
         if (event.kind == CmEventKind::kClosed && !slot.send && slot.deadline == kNever) release(slot);
         return true;
     }

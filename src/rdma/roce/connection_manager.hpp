@@ -1,21 +1,23 @@
-// connection_manager.hpp: connections made and ended by messages between queue pairs 1. IBA volume 1, 12.9.
+// connection_manager.hpp: makes and ends connections by messages between queue pairs 1. IBA volume 1,
+// 12.9.
 //
-// Owns the table of connections from the first message to the last, with the retries of each message. Pure
-// like the transport: time and messages are arguments, messages and events are pulled. Invariants
-//   * a table of constant size, where a peer may begin as many connections as it leaves free, and all so many
-//     that some are left for our own; half-open ones that peers began are limited on their own, beyond which
-//     a REQ is answered with "no resources"; those of one peer again on their own, and where peers have taken
-//     all places, one that has fewer than another gets the oldest of that one's, and where all have few, as
-//     forged addresses have, a place is taken from whom less is known of, else from anyone, by chance; a
-//     refusal keeps its place, to be repeated, only until somebody needs it; answers that belong to no
-//     connection wait in a small ring that may overflow;
-//   * every state but an established one has a deadline, so a silent peer ends in kClosed; what a peer began
-//   has one
-//     that nothing prolongs, so a talkative one does too;
-//   * events of a connection come in order: (kRequested or nothing), kConnected, kClosed, each at most once;
-//   after
-//     kClosed was taken the id is free.
-// Death of an established peer is noticed by the transport's retries, not here. One thread at a time.
+// Owns the table of connections from the first message to the last, with the retries of each message.
+// Pure like the transport: time and messages are arguments; the caller pulls messages and events.
+// Invariants
+//   * the table has constant size. A peer may begin connections up to a quota (half of what is free, at
+//     least `assured_of_peer`); all peers together leave `own_places` for connect();
+//   * half-open connections that peers began have limits of their own, per peer and in all. At the total
+//     limit, and where peers have taken all places, a peer with few half-open connections displaces the
+//     oldest of a peer with more; where all have few, as forged addresses have, it displaces one of lower
+//     standing, or a random one of its own standing. Otherwise a REQ is answered with "no resources";
+//   * a closed connection keeps its place, to repeat a REJ, only until another connection needs the
+//     place; answers that belong to no connection wait in a small ring and are dropped when it is full;
+//   * every state except established has a deadline, so a silent peer ends in kClosed; a half-open
+//     connection that a peer began also has a deadline that no message extends, so a peer that keeps
+//     sending ends too;
+//   * events of a connection come in order: (kRequested or nothing), kConnected, kClosed, each at most
+//     once; after kClosed was taken the id is free.
+// The transport's retries, not this class, detect the death of an established peer. One thread at a time.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -36,32 +38,33 @@ using CmId = std::uint32_t;  ///< our communication id
 
 struct CmOptions {
     std::uint32_t connections_max = 256;  ///< at most 4096
-    std::uint32_t own_places = 0;  ///< of those, that connect() alone takes: peers cannot keep us from others
-    /// Of the others a peer begins as many as it leaves free, in whatever state, not counted once closed; and
-    /// so many in any case while there are some.
+    std::uint32_t own_places = 0;         ///< reserved for connect(): peers cannot take them
+    /// Of the others, a peer may begin connections while it has fewer than are free, or fewer than this.
+    /// Counts all its connections that are not closed.
     std::uint32_t assured_of_peer = 4096;
-    std::uint32_t half_open_max = 64;  ///< begun by peers and not established, or ended and not yet forgotten
-    std::uint32_t half_open_of_peer_max = 64;  ///< of those, begun by one peer: others still get through
-    std::uint32_t retries = 7;                 ///< of each message but REQ
-    /// Of a REQ, 8 s in all, where the caller waits so long: a host that is busy, or loads its drivers first,
-    /// may need more than the 4 s of the others for its first answer. As many as the REQ itself states.
+    std::uint32_t half_open_max = 64;          ///< begun by peers, not yet established or closed
+    std::uint32_t half_open_of_peer_max = 64;  ///< of those, begun by one peer: leaves some to others
+    std::uint32_t retries = 7;                 ///< of each message except REQ
+    /// Of a REQ: 8 s in all, if the caller waits that long: a busy host, or one that loads its drivers
+    /// first, may need more than the 4 s of other messages for its first answer. The REQ states the same
+    /// number.
     std::uint32_t request_retries = 15;
     TimeNs response_timeout_ns = 500'000'000;
-    /// From a peer's REQ until its RTU, whatever patience it asks for (MRA) and however long the listener
-    /// thinks. Below the time in which a target expects Connect: a connection that is not up by then is gone.
+    /// From a peer's REQ to its RTU, however much time it asks for (MRA) and however long the listener
+    /// takes. Less than the time in which a target expects Connect: after it, the connection is gone.
     TimeNs half_open_timeout_ns = 4'500'000'000;
-    std::uint64_t seed = 1;  ///< of ids, so that those of a restarted process differ
+    std::uint64_t seed = 1;  ///< of ids, so that a restarted process uses other ids
 };
 
-/// What one side tells the other of its queue pair.
+/// Parameters of one side's queue pair, sent to the other side.
 struct CmParameters {
     std::uint32_t queue_pair = 0;
-    std::uint32_t start_psn = 0;  ///< what we expect first; the peer sends from it
+    std::uint32_t start_psn = 0;  ///< first PSN that we expect; the peer sends from it
     std::uint8_t responder_resources = 4;
     std::uint8_t initiator_depth = 4;
     std::uint8_t rnr_retries = 7;
     std::uint8_t mtu_code = 3;      ///< REQ
-    std::uint8_t ack_timeout = 14;  ///< REQ: what the peer's requester is to wait, 4.096 us * 2^n
+    std::uint8_t ack_timeout = 14;  ///< REQ: ACK timeout for the peer's requester, 4.096 us * 2^n
     std::uint64_t service_id = 0;   ///< REQ
     Gid local_gid{}, remote_gid{};  ///< REQ
     std::uint64_t ca_guid = 0;
@@ -87,21 +90,21 @@ class ConnectionManager {
     void unlisten(std::uint64_t service_id);
     /// Sends a REQ to `peer`. kNoSpace: the table is full.
     Result<CmId> connect(TimeNs now, const Gid& peer, const CmParameters& mine);
-    /// Answers kRequested. kState: not (or no more) to be answered.
+    /// Answers kRequested. kState: the request is not waiting for an answer (any more).
     Result<void> accept(TimeNs now, CmId id, const CmParameters& mine);
-    /// Takes an acceptance back as long as its REP has not gone out.
+    /// Rejects a request, also after accept() as long as its REP has not gone out.
     Result<void> reject(TimeNs now, CmId id, RejectReason reason, std::span<const std::byte> private_data);
-    /// Ends it from any state; kClosed follows.
+    /// Ends the connection in any state; kClosed follows.
     void disconnect(TimeNs now, CmId id);
-    /// A packet for its queue pair came before the RTU (12.9.6): as good as an RTU.
+    /// A packet for the connection's queue pair came before the RTU (12.9.6): counts as an RTU.
     void heard(TimeNs now, CmId id);
 
-    /// `standing`: of a REQ.
+    /// `standing`: of the sender of a REQ.
     void on_message(TimeNs now, const Gid& peer, const CmMessage& message,
                     Standing standing = Standing::kNew);
-    /// Whether it answers what we have told its sender, and nobody else: the id is not to be guessed.
+    /// Whether `message` carries an id that we told only its sender, and that others cannot guess.
     [[nodiscard]] bool expects(const Gid& peer, const CmMessage& message) noexcept;
-    /// The next message to go out, and to whom.
+    /// The next message to send, and its destination.
     bool next_message(Gid& peer, CmMessage& message);
     bool next_event(CmEvent& event);
     void on_time(TimeNs now);
@@ -110,7 +113,7 @@ class ConnectionManager {
     [[nodiscard]] std::uint32_t half_open() const noexcept {
         return static_cast<std::uint32_t>(half_open_.size());
     }
-    /// Connections that we have ended, of which the peer has not said that it knows.
+    /// Connections that we have ended and whose peers have not acknowledged that yet.
     [[nodiscard]] std::uint32_t disconnecting() const noexcept;
     [[nodiscard]] TimeNs response_timeout() const noexcept { return options_.response_timeout_ns; }
 
@@ -122,18 +125,18 @@ class ConnectionManager {
         kReplySent,
         kEstablished,
         kDisconnectSent,
-        kClosed,  ///< until kClosed was taken, and a REJ may have to be repeated until the deadline
+        kClosed,  ///< until kClosed was taken; may repeat a REJ until the deadline
     };
-    /// Apart, so that walks over all places are short, and those that are free take little.
+    /// Separate from Slot, so that walks over all slots touch little memory and free slots take little.
     struct Words {
-        CmMessage message;   ///< newest one sent, for repetition
+        CmMessage message;   ///< last one sent, for retransmission
         CmMessage received;  ///< REQ, REP or REJ, for the event
     };
     struct Slot {
         State state = State::kFree;
         bool passive = false;
-        bool send = false;  ///< `message` is to go out (again)
-        bool sent = false;  ///< `message` has gone out at least once
+        bool send = false;  ///< `message` has to be sent (again)
+        bool sent = false;  ///< `message` was sent at least once
         CmId id = 0;
         std::uint32_t generation = 0;
         std::uint32_t remote_id = 0, remote_queue_pair = 0;
@@ -143,7 +146,7 @@ class ConnectionManager {
         TimeNs begun = 0;  ///< passive: when the REQ came
         Standing standing = Standing::kNew;
         Gid peer{};
-        std::unique_ptr<Words> words;  ///< null where it is free
+        std::unique_ptr<Words> words;  ///< null in a free slot
         std::uint8_t events = 0;       ///< bits of CmEventKind
         CmEnd end = CmEnd::kNone;
     };
@@ -158,12 +161,13 @@ class ConnectionManager {
     [[nodiscard]] static bool half_open(const Slot& slot) noexcept {
         return slot.passive && (slot.state == State::kRequested || slot.state == State::kReplySent);
     }
-    /// Begun by a peer and not over: takes a place of those that peers may have.
+    /// Begun by a peer and not closed: counts towards the places for peers.
     [[nodiscard]] static bool of_peers(const Slot& slot, State state) noexcept {
         return slot.passive && state != State::kFree && state != State::kClosed;
     }
     [[nodiscard]] bool peer_may_begin(const Gid& peer) const noexcept;
-    /// When a half-open connection that a peer began ends in any case; kNever for all others.
+    /// Deadline of a half-open connection that a peer began, which nothing extends; kNever for all
+    /// others.
     [[nodiscard]] TimeNs half_open_until(const Slot& slot) const noexcept {
         return half_open(slot) ? slot.begun + options_.half_open_timeout_ns : kNever;
     }
@@ -175,7 +179,7 @@ class ConnectionManager {
     [[nodiscard]] Slot* least_worth_keeping(TimeNs now, Standing standing, bool of_its_like) noexcept;
     void say(TimeNs now, Slot& slot, const CmMessage& message);
     void set_state(Slot& slot, State state) noexcept;
-    /// `farewell`: a message that goes out, and again where the peer repeats itself, until the deadline.
+    /// `farewell`: a last message, repeated until the deadline when the peer repeats its own.
     void close(TimeNs now, Slot& slot, CmEnd end, const CmMessage* farewell = nullptr);
     void give_up(TimeNs now, Slot& slot, CmEnd end);
     void release(Slot& slot) noexcept;
@@ -192,7 +196,7 @@ class ConnectionManager {
     std::array<Stateless, 16> stateless_{};
     std::uint32_t stateless_first_ = 0, stateless_count_ = 0;
     std::uint32_t used_ = 0, of_peers_ = 0;
-    std::vector<std::uint16_t> half_open_;  ///< places, as they came to be so
+    std::vector<std::uint16_t> half_open_;  ///< indices of slots, in the order in which they became half-open
     std::uint32_t next_slot_ = 0, next_to_send_ = 0, next_to_tell_ = 0;
     std::uint64_t transaction_;
     SplitMix64 dice_;

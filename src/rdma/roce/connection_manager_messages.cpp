@@ -1,4 +1,4 @@
-// connection_manager_messages.cpp: what each message does in each state. IBA volume 1, 12.9.7 and 12.9.8.
+// connection_manager_messages.cpp: handles each message in each state. IBA volume 1, 12.9.7 and 12.9.8.
 #include "rdma/roce/connection_manager.hpp"
 
 #include <gnstor/base/hash.hpp>
@@ -10,8 +10,8 @@
 
 namespace gnstor::rdma::roce {
 namespace {
-constexpr TimeNs kReceiptWaitMaxNs = 60'000'000'000;  // a peer may ask for patience, not for ever
-/// A peer that is there answers our REP before that.
+constexpr TimeNs kReceiptWaitMaxNs = 60'000'000'000;  // limit on the time that a peer may ask for (MRA)
+/// A living peer answers our REP within this time.
 constexpr TimeNs kAnswersWithinNs = 100'000'000;
 constexpr std::uint8_t bit(CmEventKind kind) noexcept {
     return static_cast<std::uint8_t>(1u << static_cast<unsigned>(kind));
@@ -20,7 +20,8 @@ bool is_v4(const Gid& gid) noexcept {
     constexpr std::array<std::uint8_t, 12> kMapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
     return std::equal(kMapped.begin(), kMapped.end(), gid.begin());
 }
-/// The same partition, and not both its limited members (10.9.3). We are a full member of the default one.
+/// Whether both keys name the same partition and not both are limited members (10.9.3). We are a full
+/// member of the default partition.
 bool may_talk(std::uint16_t one, std::uint16_t other) noexcept {
     constexpr std::uint16_t kFullMember = 0x8000;
     return ((one ^ other) & ~kFullMember) == 0 && ((one | other) & kFullMember) != 0;
@@ -29,7 +30,7 @@ bool may_talk(std::uint16_t one, std::uint16_t other) noexcept {
 
 ConnectionManager::Slot* ConnectionManager::find_request(const Gid& peer, const CmMessage& request) noexcept {
     for (Slot& slot : slots_) {
-        // A peer that was started anew may use the same id again, in another transaction.
+        // A restarted peer may use the same id again, in another transaction.
         if (slot.state != State::kFree && slot.passive && slot.remote_id == request.local_id &&
             slot.request_transaction == request.transaction && slot.peer == peer) {
             return &slot;
@@ -43,15 +44,16 @@ std::uint32_t ConnectionManager::half_open_of(const Gid& peer) const noexcept {
         half_open_.begin(), half_open_.end(), [&](std::uint16_t at) { return slots_[at].peer == peer; }));
 }
 
-// As many as it leaves to others: the first gets half, who comes then a quarter, and so on, down to what is
-// assured, so that no few take all. IPv6 addresses are had by the network, so all of one are one peer here,
-// and each of them leaves to its neighbours as many as it has. One that we have ended is the peer's until it
-// has said that it knows, or is given up: else one who says nothing has more than its part.
+// Quota of a peer: half of what is free, at least what is assured: the first peer gets half, the next a
+// quarter, and so on, so that a few peers cannot take all. A host can use any IPv6 address of its
+// network, so all addresses of one /64 share a quota, and each address leaves its neighbours as many as
+// it has. A connection that we have ended counts until the peer acknowledges that or it times out:
+// otherwise a silent peer would exceed its quota.
 bool ConnectionManager::peer_may_begin(const Gid& peer) const noexcept {
     const std::int64_t assured = options_.assured_of_peer;
     const auto left = std::int64_t{static_cast<std::uint32_t>(slots_.size())} - options_.own_places -
                       std::int64_t{of_peers_};
-    if (of_peers_ < assured || 2 * std::int64_t{of_peers_} < left) return true;  // whoever has them
+    if (of_peers_ < assured || 2 * std::int64_t{of_peers_} < left) return true;  // plenty is free: no quota
     constexpr std::size_t kNetworkBytes = 8;
     const bool v4 = is_v4(peer);
     const std::size_t told_apart = v4 ? peer.size() : kNetworkBytes;
@@ -66,9 +68,10 @@ bool ConnectionManager::peer_may_begin(const Gid& peer) const noexcept {
     return v4 || of_peer < std::max(assured, left - of_network);
 }
 
-// Forged addresses have one half-open connection each, as real ones have. Of those of the lowest standing,
-// not above that of who comes: one whose peer should have answered long ago, else any; by chance, so that a
-// flood cannot but leave some for as long as an answer takes. Those who were connected before lose none so.
+// Chooses a half-open connection to drop where each peer has few: forged addresses have one each, as real
+// ones do. Candidates: those of lower standing than the newcomer's; with `of_its_like` also those of
+// equal standing, except proven ones. Lowest standing first, then those whose peer should have answered
+// by now; ties at random, so that even in a flood some survive until an answer comes.
 ConnectionManager::Slot* ConnectionManager::least_worth_keeping(TimeNs now, Standing standing,
                                                                 bool of_its_like) noexcept {
     const auto rank = [&](const Slot& slot) {
@@ -88,8 +91,9 @@ ConnectionManager::Slot* ConnectionManager::least_worth_keeping(TimeNs now, Stan
     return chosen;
 }
 
-// Who has many half-open connections loses them to those who have fewer, but none to who is of lower
-// standing. Peers are told apart by a keyed hash here, so one may be counted with another.
+// Drops a half-open connection in favour of `peer`: the oldest of the peer that has most of them, if
+// those are at least two more than `peer` has; never one of higher standing. Peers are identified by a
+// keyed hash here, so two may be counted as one.
 bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing standing) {
     std::array<std::uint16_t, 4096> counts{};
     const auto place = [&](const Gid& gid) {
@@ -97,7 +101,7 @@ bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing stan
         std::memcpy(halves, gid.data(), sizeof halves);
         return mix64(mix64(halves[0] ^ options_.seed) ^ halves[1]) % counts.size();
     };
-    std::uint32_t own = 0;  // whatever their standing
+    std::uint32_t own = 0;  // of any standing
     for (const std::uint16_t at : half_open_) {
         const Slot& slot = slots_[at];
         own += place(slot.peer) == place(peer) ? 1 : 0;
@@ -105,7 +109,7 @@ bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing stan
     }
     const auto most = std::max_element(counts.begin(), counts.end());
     Slot* oldest = nullptr;
-    if (*most < own + 2) {  // nobody has so many that it would be just
+    if (*most < own + 2) {  // no peer has two more than this one
         const bool has_few = own <= 1;
         oldest = least_worth_keeping(now, standing, has_few);
         if (oldest == nullptr) return false;
@@ -122,7 +126,7 @@ bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing stan
     return true;
 }
 
-// An answer that belongs to no connection. Where the ring is full it is left out: the peer asks again.
+// Queues an answer that belongs to no connection. Dropped if the ring is full: the peer sends again.
 void ConnectionManager::answer(const Gid& peer, const CmMessage& to, CmKind kind, RejectReason reason,
                                std::uint8_t about) noexcept {
     if (stateless_count_ == stateless_.size()) return;
@@ -139,7 +143,7 @@ void ConnectionManager::answer(const Gid& peer, const CmMessage& to, CmKind kind
 
 void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage& request, Standing standing) {
     if (Slot* known = find_request(peer, request)) {
-        // The same REQ again: our answer, if there is one already, was lost.
+        // A repeated REQ: our answer, if there was one, got lost.
         const bool answered =
             known->state == State::kReplySent ||
             (known->state == State::kClosed && known->words->message.kind == CmKind::kReject);
@@ -159,8 +163,8 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
         half_open() >= options_.half_open_max || of_peers_ + options_.own_places >= slots_.size();
     const bool room = mine && peer_may_begin(peer) && (!full || make_room_for(now, peer, standing));
     Slot* slot = room ? take() : nullptr;
-    // Our own connections may have more than the places that are kept for them. A place that is made now may
-    // be free only when its end has been told: who asks again, as all do who hear nothing, gets it then.
+    // The table may be full because of our own connections beyond their reserved places. A slot that was
+    // just closed may become free only after its kClosed was taken: then the peer's next retry gets it.
     if (slot == nullptr && room && (full || make_room_for(now, peer, standing))) {
         slot = take();
         if (slot == nullptr) return;
@@ -187,7 +191,7 @@ bool ConnectionManager::expects(const Gid& peer, const CmMessage& message) noexc
 
 void ConnectionManager::on_reply(TimeNs now, Slot& slot, const CmMessage& reply) {
     if (slot.state == State::kEstablished && !slot.passive) {
-        // Our RTU was lost.
+        // The peer repeats its REP: our RTU was lost.
         slot.send = true;
         return;
     }
@@ -207,13 +211,13 @@ void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage&
     // Before the REP we do not know the peer's id.
     const bool new_peer = slot != nullptr && slot->state == State::kRequestSent;
     if (slot == nullptr || slot->peer != peer || (!new_peer && slot->remote_id != message.local_id)) {
-        // 12.9.8.3: a DREQ for what is gone is answered all the same; a REP that nobody waits for is
+        // 12.9.8.3: a DREQ for an unknown connection is answered all the same; an unexpected REP is
         // rejected.
         if (message.kind == CmKind::kDisconnect)
             answer(peer, message, CmKind::kDisconnected, RejectReason::kNone, 0);
         if (message.kind == CmKind::kReply)
             answer(peer, message, CmKind::kReject, RejectReason::kInvalidId, 1);
-        // Its place was given away before its RTU came: it takes itself for connected.
+        // Its slot was given to another before its RTU came: the peer believes that it is connected.
         if (message.kind == CmKind::kReadyToUse)
             answer(peer, message, CmKind::kReject, RejectReason::kInvalidId, 2);
         return;
@@ -233,8 +237,8 @@ void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage&
             }
             return;
         case CmKind::kReject:
-            // A REQ that the peer rejected, a REP that it gave up on, or an established connection that it
-            // forgot.
+            // The peer rejected our REQ, gave up after our REP, or has no record of an established
+            // connection.
             if (slot->state == State::kRequested || slot->state == State::kClosed) return;
             slot->words->received = message;
             return close(now, *slot, CmEnd::kRejected);

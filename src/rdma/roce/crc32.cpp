@@ -1,5 +1,5 @@
-// crc32.cpp: CRC-32 by ISA-L (carry-less multiplication) where this build has it, else by eight tables, eight
-// bytes a step.
+// crc32.cpp: CRC-32 by ISA-L (carry-less multiplication) if built with it, otherwise by eight tables,
+// eight bytes per step.
 #include "rdma/roce/crc32.hpp"
 
 #if defined(GN_WITH_ISAL)
@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kPolynomial = 0xEDB88320u;  // 0x04C11DB7, reflected
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
-// Table k gives what a byte contributes that stands k bytes before the end of the step.
+// Table k holds the contribution of a byte that is k bytes before the end of the step.
 constexpr Tables make_tables() {
     Tables tables{};
     for (std::uint32_t i = 0; i < 256; ++i) {

@@ -1,7 +1,6 @@
-// crc32.hpp: CRC-32 (IEEE 802.3, reflected, as zlib has it): the polynomial of RoCE's invariant CRC.
+// crc32.hpp: CRC-32 (IEEE 802.3, reflected, as in zlib): the polynomial of RoCE's invariant CRC.
 //
-// The NVMe side of this system uses CRC-32C (gnstor/base/crc32c.hpp), which is another polynomial. Pure;
-// host.
+// The NVMe side of this system uses CRC-32C (gnstor/base/crc32c.hpp), another polynomial. Pure; host.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +12,7 @@ namespace gnstor::rdma::roce {
 /// CRC of `bytes`, continuing from `crc` (0 to begin); initial value and final exclusive-or are applied
 /// inside: crc32("123456789") == 0xCBF43926.
 [[nodiscard]] std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
-/// The same without any library: what it falls back to, and what tests compare it with.
+/// The same without a library: the fallback, and a reference for tests.
 [[nodiscard]] std::uint32_t crc32_by_tables(std::span<const std::byte> bytes, std::uint32_t crc = 0) noexcept;
 
 }  // namespace gnstor::rdma::roce

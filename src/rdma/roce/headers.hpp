@@ -1,9 +1,9 @@
-// headers.hpp: transport headers of RoCEv2 as they lie on the wire. Big endian throughout.
+// headers.hpp: transport headers of RoCEv2 as on the wire. Big endian throughout.
 //
 // IBA volume 1, release 1.3: chapter 9.2 (BTH), 9.3 (extended headers), 9.7.5.2 (AETH syndromes), and table
-// 35 (operation codes); Annex A17 (RoCEv2: UDP destination port 4791). This room, src/rdma/roce/, is apart
-// from the rest of rdma/ because it is pure logic: no threads, clocks or sockets, so that the NIC's engine
-// and a simulator drive the same code. Pure layout.
+// 35 (operation codes); Annex A17 (RoCEv2: UDP destination port 4791). This directory, src/rdma/roce/, is
+// separate from the rest of rdma/ because it is pure logic: no threads, clocks or sockets, so that the
+// NIC's engine and a simulator drive the same code. Layout only.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ struct Bth {
     std::uint8_t flags;  ///< solicited event 7, migration request 6, pad count 5:4, header version 3:0
     std::uint16_t partition_key;  ///< be16
     std::uint32_t
-        reserved_qp;        ///< be32: FECN 31, BECN 30, reserved 29:24 (all masked in the ICRC), queue pair
+        reserved_qp;        ///< be32: FECN 31, BECN 30, reserved 29:24 (masked in the ICRC), queue pair 23:0
     std::uint32_t ack_psn;  ///< be32: acknowledge request 31, reserved 30:24, PSN 23:0
 };
 static_assert(sizeof(Bth) == 12 && offsetof(Bth, partition_key) == 2, "the BTH is 12 bytes");
@@ -93,16 +93,16 @@ struct Deth {
 };
 static_assert(sizeof(Deth) == 8 && offsetof(Deth, reserved_source) == 4, "IBA 9.3.2");
 
-inline constexpr std::uint32_t kAtomicHeaderBytes = 28;  ///< 9.3.4: skipped, its operations are refused
+inline constexpr std::uint32_t kAtomicHeaderBytes = 28;  ///< 9.3.4: skipped, as atomics are refused
 inline constexpr std::uint32_t kAtomicAckBytes = 8;      ///< 9.3.5.3
 /// Longest headers: BTH, RETH, immediate data (RDMA WRITE ONLY with immediate).
 inline constexpr std::uint32_t kHeaderBytesMax = 12 + 16 + 4;
 
 inline constexpr std::uint8_t kFlagSolicited = 0x80;
-inline constexpr std::uint8_t kFlagMigrated = 0x40;  ///< the state of a queue pair without path migration
+inline constexpr std::uint8_t kFlagMigrated = 0x40;  ///< queue pairs without path migration have it set
 inline constexpr std::uint32_t kAckRequest = 0x80000000u;
 
-/// AETH syndrome: bits 7:5 say what it is. 9.7.5.2.
+/// AETH syndrome: bits 7:5 give the kind. 9.7.5.2.
 enum class AckKind : std::uint8_t { kAck = 0, kRnrNak = 1, kReserved = 2, kNak = 3 };
 /// Low five bits of a NAK. Table 47.
 enum class NakCode : std::uint8_t {
@@ -112,7 +112,7 @@ enum class NakCode : std::uint8_t {
     kRemoteOperational = 3,
     kInvalidReadDestination = 4,
 };
-inline constexpr std::uint8_t kCreditsUnlimited = 0x1F;  ///< of an ACK: end-to-end credits are not given
+inline constexpr std::uint8_t kCreditsUnlimited = 0x1F;  ///< of an ACK: no end-to-end credits
 
 constexpr std::uint8_t ack_syndrome(std::uint8_t credits = kCreditsUnlimited) noexcept {
     return credits & 0x1Fu;
@@ -131,10 +131,10 @@ constexpr std::uint8_t ack_value(std::uint8_t syndrome) noexcept {
     return syndrome & 0x1Fu;
 }
 
-/// How long a requester waits after an RNR NAK, in nanoseconds. Table 45.
+/// Time that a requester waits after an RNR NAK, in nanoseconds. Table 45.
 std::uint64_t rnr_timer_ns(std::uint8_t timer) noexcept;
-/// How many receives an ACK's credit code stands for (0 to 30; 31 is unlimited). Table 48: 0, 1, 2, 3, 4, 6,
-/// 8, …
+/// Number of receives that an ACK's credit code means (0 to 30; 31 is unlimited). Table 48: 0, 1, 2, 3,
+/// 4, 6, 8, …
 std::uint32_t credits_of(std::uint8_t code) noexcept;
 
 }  // namespace gnstor::rdma::roce

@@ -1,4 +1,4 @@
-// icrc.cpp: network headers as bytes, their masks, and the CRC over them.
+// icrc.cpp: builds network headers, masks them, and computes the CRC.
 #include "rdma/roce/icrc.hpp"
 
 #include <gnstor/base/endian.hpp>
@@ -101,7 +101,8 @@ Result<NetworkHeaders> NetworkHeaders::parse(std::span<const std::byte> datagram
 }
 
 std::uint32_t icrc(const NetworkHeaders& headers, std::span<const std::byte> transport) noexcept {
-    // Ones for the local route header, the masked network headers, the masked BTH; then the rest as it is.
+    // Ones for the local route header, the masked network headers, the masked BTH; then the rest
+    // unchanged.
     std::array<std::byte, 8 + kIpv6Bytes + kUdpBytes + sizeof(Bth)> prefix{};
     const std::uint32_t ip_bytes = headers.ip_bytes();
     std::byte* at = std::fill_n(prefix.data(), 8, kOnes);
@@ -125,7 +126,7 @@ std::uint32_t icrc(const NetworkHeaders& headers, std::span<const std::byte> tra
 bool icrc_is_good(const NetworkHeaders& headers, std::span<const std::byte> udp_payload) noexcept {
     if (udp_payload.size() < sizeof(Bth) + kIcrcBytes) return false;
     if (planted(Mutation::kSkipIcrc)) return true;
-    // Little endian on the wire, as is every machine that this runs on (gnstor/base/endian.hpp).
+    // Little endian on the wire, like every supported machine (gnstor/base/endian.hpp).
     std::uint32_t sent = 0;
     std::memcpy(&sent, udp_payload.data() + udp_payload.size() - kIcrcBytes, kIcrcBytes);
     return icrc(headers, udp_payload.first(udp_payload.size() - kIcrcBytes)) == sent;

@@ -1,12 +1,12 @@
 // icrc.hpp: the invariant CRC of a RoCEv2 packet.
 //
-// IBA volume 1, 7.8.1 (ICRC), with Annex A17.3.3 for RoCEv2: CRC-32 over eight bytes of ones (where
-// InfiniBand has its local route header), the IP header, the UDP header, and everything from the BTH to the
-// end of the pad, with each field that a router may change set to ones: IPv4 type of service, time to live
-// and header checksum; IPv6 traffic class, flow label and hop limit; the UDP checksum; the byte of the BTH
+// IBA volume 1, 7.8.1 (ICRC), with Annex A17.3.3 for RoCEv2: CRC-32 over eight bytes of ones (in place of
+// InfiniBand's local route header), the IP header, the UDP header, and everything from the BTH to the end
+// of the pad. Fields that a router may change are set to ones: IPv4 type of service, time to live and
+// header checksum; IPv6 traffic class, flow label and hop limit; the UDP checksum; the byte of the BTH
 // that holds FECN and BECN. The result is sent least significant byte first. IPv4's identification and
-// fragment fields are covered, so a sender must know what its kernel writes there: 0 and "don't fragment" for
-// an unconnected socket with path MTU discovery on. Pure; any thread.
+// fragment fields are covered, so a sender must know what its kernel writes there: 0 and "don't fragment"
+// for an unconnected socket with path MTU discovery on. Pure; any thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -18,7 +18,7 @@
 
 namespace gnstor::rdma::roce {
 
-/// The IP and UDP headers of a packet, as bytes, without options or extensions (Annex A17 has none).
+/// The IP and UDP headers of a packet, as bytes, without options or extensions (Annex A17 allows none).
 class NetworkHeaders {
   public:
     struct Ipv4 {
@@ -41,14 +41,14 @@ class NetworkHeaders {
         std::uint16_t destination;
     };
 
-    /// For a UDP payload of `payload_bytes` (transport headers, payload, pad and ICRC). Checksums are zero:
-    /// they do not count in the ICRC.
+    /// For a UDP payload of `payload_bytes` (transport headers, payload, pad and ICRC). Checksums are
+    /// zero: the ICRC does not cover them.
     static NetworkHeaders make(const Ipv4& ip, Ports ports, std::uint32_t payload_bytes) noexcept;
     static NetworkHeaders make(const Ipv6& ip, Ports ports, std::uint32_t payload_bytes) noexcept;
 
-    /// Of a datagram that begins with its IP header (raw socket, capture). kCorrupt where it is not UDP, is a
-    /// fragment, has options, or its lengths do not fit. `payload_at` and `payload_bytes` say where the UDP
-    /// payload lies.
+    /// Headers of a datagram that begins with its IP header (raw socket, capture). kCorrupt: it is not
+    /// UDP, is a fragment, has options, or its lengths are inconsistent. `payload_at` and `payload_bytes`
+    /// return the position of the UDP payload.
     static Result<NetworkHeaders> parse(std::span<const std::byte> datagram, std::uint32_t& payload_at,
                                         std::uint32_t& payload_bytes);
 

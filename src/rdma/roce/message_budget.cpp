@@ -37,7 +37,7 @@ bool MessageBudget::take(TimeNs now, const Gid& source, bool known, Standing sta
     own.heard.fill(now, source_most_);
     own.light.fill(now, light_most_);
     common_.fill(now, most_);
-    // Charged whether the message is heard or not: who is refused goes on being one who floods.
+    // Charged even if the message is dropped: a source that keeps flooding stays heavy.
     const bool light = own.light.level >= light_price_;
     if (light) own.light.level -= light_price_;
     if (own.heard.level < source_price_) return false;

@@ -1,14 +1,16 @@
-// message_budget.hpp: which messages of connection management are looked at, where anybody may send them.
+// message_budget.hpp: which connection-management messages are processed, since any machine can send
+// them.
 //
-// Each costs some microseconds, so there are so many a second for all. Nobody gets more than a part of them,
-// and the lower half of what is there is kept for those who have asked for little lately: one who floods,
-// from however few addresses, is in nobody's way. A quarter is left by those of whom nothing is known, half
-// of that by those who ask again (standing.hpp): a flood from forged addresses, each of which asks for
-// little, takes neither. Peers that we have to do with already need nothing of the common part. Only messages
-// that arrived whole are charged (a good ICRC): nobody pays for what others damaged.
+// A message costs some microseconds, so the number per second is limited, in all (the common budget) and
+// per source. A source that has sent many messages lately must leave half of the common budget, an
+// unknown one a quarter, one that repeats its request an eighth; a proven one may use all (standing.hpp).
+// So a flood, from however few addresses, does not block others; and a flood from forged addresses, with
+// few messages each, blocks neither repeated requests nor proven peers. Peers to which we have
+// connections, or are connecting, do not use the common budget. Only messages with a good ICRC are
+// charged, so a source does not pay for packets that others damaged.
 //
-// Sources are told apart by a keyed hash of their address, so memory is constant; those that meet there share
-// one part. Pure; one thread at a time.
+// Sources are identified by a keyed hash of their address, so memory is constant; sources with the same
+// hash share a budget. Pure; one thread at a time.
 #pragma once
 
 #include "rdma/roce/cm_messages.hpp"
@@ -21,23 +23,24 @@
 namespace gnstor::rdma::roce {
 
 struct MessageBudgetOptions {
-    std::uint32_t at_once = 2048, a_second = 10'000;                     ///< of all together
-    std::uint32_t of_source_at_once = 1024, of_source_a_second = 5'000;  ///< of one source
-    std::uint32_t light_at_once = 128, light_a_second = 100;  ///< who sends no more, heard or not, is light
-    std::uint64_t seed = 1;                                   ///< of the hash: not to be guessed
+    std::uint32_t at_once = 2048, a_second = 10'000;                     ///< all sources
+    std::uint32_t of_source_at_once = 1024, of_source_a_second = 5'000;  ///< one source
+    std::uint32_t light_at_once = 128,
+                  light_a_second = 100;  ///< a source within this rate is "light", processed or not
+    std::uint64_t seed = 1;              ///< of the hash, so that it cannot be guessed
 };
 
 class MessageBudget {
   public:
     explicit MessageBudget(const MessageBudgetOptions& options);
-    /// Whether the message is looked at; then it is charged. `known`: its sender is somebody that we are
-    /// connected with, or connect to.
+    /// Whether to process the message; if so, it is charged. `known`: we are connected to its sender, or
+    /// connecting.
     bool take(TimeNs now, const Gid& source, bool known, Standing standing = Standing::kNew) noexcept;
 
   private:
     static constexpr std::size_t kSources = 1024;
 
-    /// Filled by time, so what is in it are nanoseconds.
+    /// A token bucket that time fills: its level is in nanoseconds.
     struct Bucket {
         TimeNs level = 0, at = 0;
         void fill(TimeNs now, TimeNs most) noexcept;

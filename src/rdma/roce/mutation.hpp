@@ -1,8 +1,8 @@
-// mutation.hpp: faults that tests plant into the transport, to see that the simulation notices them.
+// mutation.hpp: faults that tests plant into the transport, to check that the simulation detects them.
 //
-// The product is built without GN_ROCE_MUTATIONS, and then planted() is a constant false. tests/rdma/roce
-// builds the sources that ask once more with it, chooses one fault after the other and demands that the
-// simulated network finds it.
+// Product builds do not define GN_ROCE_MUTATIONS: planted() is then a constant false. tests/rdma/roce
+// builds the sources that call planted() a second time with it, plants one fault after the other and
+// requires that the simulated network detects each.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace gnstor::rdma::roce {
 
 enum class Mutation : std::uint8_t {
     kNone = 0,
-    kAcknowledgeEarly = 1,         ///< what arrived beyond a gap is acknowledged
+    kAcknowledgeEarly = 1,         ///< packets beyond a gap are acknowledged
     kExecuteOldWrite = 2,          ///< a duplicate RDMA WRITE is executed again
-    kSkipIcrc = 3,                 ///< any ICRC is good
-    kSkipKeyCheck = 4,             ///< a WRITE needs no more than the right to read
+    kSkipIcrc = 3,                 ///< every ICRC passes
+    kSkipKeyCheck = 4,             ///< a WRITE needs only the right to read
     kForgetRetransmittedRead = 5,  ///< a duplicate RDMA READ is dropped
 };
 

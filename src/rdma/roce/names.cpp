@@ -1,4 +1,5 @@
-// names.cpp: names for people of operations and refusals, and the two tables of times and credits in AETH.
+// names.cpp: names of operations and verdicts for messages, and the AETH's tables of RNR times and
+// credits.
 #include "rdma/roce/packet.hpp"
 
 namespace gnstor::rdma::roce {

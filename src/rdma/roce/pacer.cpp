@@ -6,7 +6,7 @@
 
 namespace gnstor::rdma::roce {
 namespace {
-constexpr TimeNs kFillMaxNs = 100'000'000;  // enough for any burst
+constexpr TimeNs kFillMaxNs = 100'000'000;  // fills any burst
 constexpr std::uint64_t kBurstsASecond = 4'000;
 constexpr std::int64_t kInARow = 16 * 1024;
 
@@ -23,7 +23,7 @@ void Pacer::fill(TimeNs now) noexcept {
     if (now <= filled_at_) return;
     const TimeNs passed = std::min(now - filled_at_, kFillMaxNs);
     const auto more = static_cast<std::int64_t>(passed * rate_ / kSecondNs);
-    if (more == 0) return;  // a moment later it is a byte
+    if (more == 0) return;  // less than a byte: keep counting from filled_at_
     filled_at_ = now;
     credit_ = std::min(credit_ + more, burst());
 }
@@ -38,7 +38,7 @@ void Pacer::sent(TimeNs now, std::uint32_t bytes, bool paced) noexcept {
         fill(now);
         credit_ -= bytes;
     }
-    if (now - std::min(now, sent_at_) >= options_.look_ns) looking_ = false;  // after a rest
+    if (now - std::min(now, sent_at_) >= options_.look_ns) looking_ = false;  // after a pause: measure anew
     sent_at_ = now;
     unproven_ += bytes;
     sent_ += bytes;
@@ -56,7 +56,7 @@ void Pacer::asked(TimeNs now, std::uint32_t bytes) noexcept {
     const bool behind = proven_ < (limit_known_ ? sent_ / 20 * 19 : sent_ / 4 * 3);
     const bool used = a_second(sent_, passed) >= rate_ / 4 * 3;
     if (behind) {
-        // A little less than the way carries, so that what waits on it gets through.
+        // A little less than the path carries, so that queues on it drain.
         rate_ = std::clamp(arrives_ / 8 * 7, options_.rate_min, rate_);
         limit_known_ = true;
     } else if (used) {

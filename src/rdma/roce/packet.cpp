@@ -1,4 +1,4 @@
-// packet.cpp: headers to bytes and back, after one table of what each operation carries.
+// packet.cpp: encodes and decodes headers, by one table of what each operation carries.
 #include "rdma/roce/packet.hpp"
 
 #include <gnstor/base/endian.hpp>
@@ -44,7 +44,7 @@ constexpr OpcodeTraits make(std::uint32_t has) {
     return t;
 }
 
-// Table 35 of IBA 9.2: what each operation is followed by.
+// Table 35 of IBA 9.2: the headers and payload of each operation.
 constexpr std::array<OpcodeTraits, 256> make_table() {
     std::array<OpcodeTraits, 256> table{};
     const auto set = [&](Opcode opcode, std::uint32_t has) {
@@ -169,8 +169,8 @@ DecodeVerdict decode(std::span<const std::byte> bytes, Packet& packet) noexcept 
     if ((bth.flags & 0x0Fu) != 0) return DecodeVerdict::kVersion;
     const OpcodeTraits& has = kTable[bth.opcode];
     if (!has.known) return DecodeVerdict::kOpcode;
-    // Bit 15 says full or limited member; the other 15 name the partition, and the default one is all there
-    // is.
+    // Bit 15 is full or limited membership; the other 15 name the partition, and only the default one is
+    // supported.
     if ((be16(bth.partition_key) & 0x7FFFu) != 0x7FFFu) return DecodeVerdict::kPartition;
     if (bytes.size() < has.header_bytes + kIcrcBytes) return DecodeVerdict::kShort;
 

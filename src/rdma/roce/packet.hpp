@@ -1,10 +1,10 @@
-// packet.hpp: one RoCEv2 packet as a value, and its way to and from the bytes of a UDP payload.
+// packet.hpp: one RoCEv2 packet as a value, and its encoding as a UDP payload.
 //
-// A Packet refers to its payload and owns nothing: of a decoded one it lies in the datagram, of one to be
-// sent in the caller's memory, in up to three pieces. Decoding trusts nothing: what it accepts has all its
-// headers, a pad count that fits, and no payload where none belongs; whether lengths suit the MTU and the
-// message is the state machines' business. Refusals are an enum, not a message: a flood of bad packets must
-// cost nothing. Pure; any thread. ICRC: icrc.hpp.
+// A Packet refers to its payload and owns nothing: the payload of a decoded packet lies in the datagram,
+// that of a packet to be sent in the caller's memory, in up to three pieces. Decoding trusts no field: an
+// accepted packet has all its headers, a valid pad count, and no payload where its operation has none;
+// the state machines check lengths against MTU and message. A refusal is an enum, not a message, so that
+// a flood of bad packets costs little. Pure; any thread. ICRC: icrc.hpp.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -28,12 +28,12 @@ struct Payload {
     std::uint32_t count = 0;
     std::uint32_t bytes = 0;
 
-    /// Appends a piece; empty ones are left out. At most kPiecesMax.
+    /// Appends a piece; ignores empty ones and those beyond kPiecesMax.
     void add(std::span<const std::byte> piece) noexcept;
 };
 
-/// Copies `bytes` to where they belong in memory of several pieces, from byte `at` of it on. What the pieces
-/// have no room for is left out: callers have compared the lengths before.
+/// Copies `bytes` into memory of several pieces, from its byte `at` on. Bytes without room are dropped:
+/// callers have compared the lengths before.
 void scatter(std::span<const std::byte> bytes, std::span<const std::span<std::byte>> pieces,
              std::uint64_t at) noexcept;
 
@@ -62,7 +62,7 @@ struct Packet {
     Payload payload;
 };
 
-/// What an operation carries and what it is.
+/// Properties of an operation, and the headers that it carries.
 struct OpcodeTraits {
     bool known = false;
     bool request = false;  ///< goes to a responder; otherwise to a requester
@@ -78,13 +78,13 @@ struct OpcodeTraits {
 
 enum class DecodeVerdict : std::uint8_t {
     kGood,
-    kShort,      ///< ends before its headers and ICRC do
+    kShort,      ///< shorter than its headers and ICRC
     kVersion,    ///< transport header version other than 0
-    kOpcode,     ///< not an operation that this transport knows
+    kOpcode,     ///< not an operation of this transport
     kPad,        ///< pad count beyond the payload, or on a first or middle packet
-    kPayload,    ///< a payload where none belongs
+    kPayload,    ///< payload on an operation that has none
     kPartition,  ///< not the default partition
-    kTooLong,    ///< beyond what the largest MTU allows
+    kTooLong,    ///< longer than the largest MTU allows
 };
 [[nodiscard]] std::string_view name_of(DecodeVerdict verdict) noexcept;
 
@@ -92,19 +92,20 @@ enum class DecodeVerdict : std::uint8_t {
 /// refers to `bytes`. On anything but kGood, `packet` is unspecified.
 [[nodiscard]] DecodeVerdict decode(std::span<const std::byte> bytes, Packet& packet) noexcept;
 
-/// What the first bytes of a packet tell where the rest was cut off, as in an ICMP message that quotes it.
+/// Fields of a truncated packet, as in an ICMP message that quotes its first bytes.
 struct QuotedPacket {
     std::uint32_t queue_pair = 0;  ///< destination
     std::uint32_t psn = 0;
 };
-/// Nothing: fewer bytes than a base transport header has.
+/// nullopt: fewer bytes than a base transport header.
 [[nodiscard]] std::optional<QuotedPacket> decode_quoted(std::span<const std::byte> bytes) noexcept;
 
-/// Bytes that `packet` takes as a UDP payload, pad and ICRC included.
+/// Bytes of `packet` as a UDP payload, pad and ICRC included.
 [[nodiscard]] std::uint32_t encoded_bytes(const Packet& packet) noexcept;
 
-/// Writes headers, payload and pad to `out`, and leaves the last four bytes of encoded_bytes() for the ICRC.
-/// Gives the number of bytes with ICRC; kInvalidArgument where `out` is too small or a field does not fit.
+/// Writes headers, payload and pad to `out`, and leaves the last four bytes of encoded_bytes() for the
+/// ICRC. Returns the number of bytes with ICRC; kInvalidArgument: `out` is too small or a field is out of
+/// range.
 Result<std::uint32_t> encode(const Packet& packet, std::span<std::byte> out);
 
 }  // namespace gnstor::rdma::roce

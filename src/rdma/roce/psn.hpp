@@ -1,9 +1,9 @@
 // psn.hpp: packet sequence numbers of 24 bits. InfiniBand Architecture (IBA) volume 1, 9.7.1, 9.7.2.
 //
-// The state machines count in 64 bits and never wrap; only the wire has 24. A number from the wire is
-// extended to the one nearest to a reference that both ends are known to be within 2^23 of, so every window
-// test is a plain comparison. Counting starts at kSequenceBase + the negotiated starting PSN, so that numbers
-// from before the start stay above zero.
+// The state machines count in 64 bits and never wrap; only the wire has 24 bits. A number from the wire
+// is extended to the nearest 64-bit number around a reference, which both ends keep within 2^23 of it, so
+// that every window test is a plain comparison. Counting starts at kSequenceBase + the negotiated
+// starting PSN, so that numbers from before the start stay above zero.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 namespace gnstor::rdma::roce {
 
 inline constexpr std::uint32_t kPsnMask = 0xFFFFFF;
-inline constexpr std::uint32_t kPsnHalf =
-    0x800000;  ///< most that may be outstanding, and the reach of a duplicate
+inline constexpr std::uint32_t kPsnHalf = 0x800000;  ///< limit of outstanding packets, and of duplicates
 inline constexpr std::uint64_t kSequenceBase = std::uint64_t{1} << 24;
 
 /// A sequence number in 64 bits; its low 24 are the PSN.
@@ -34,7 +33,7 @@ static_assert(extend(0x000001, first_sequence(0xFFFFFF)) == first_sequence(0xFFF
 static_assert(extend(0xFFFFFE, first_sequence(1) + kSequenceBase) == first_sequence(1) + kSequenceBase - 3);
 static_assert(extend(5, first_sequence(5)) == first_sequence(5));
 
-/// Packets that a message of so many bytes takes: one at least.
+/// Packets of a message of so many bytes: at least one.
 constexpr std::uint32_t packets_of(std::uint64_t bytes, std::uint32_t mtu) noexcept {
     return bytes == 0 ? 1 : static_cast<std::uint32_t>((bytes + mtu - 1) / mtu);
 }

@@ -1,5 +1,5 @@
 // requester.cpp: posting, sending in order within the window, retransmission, completions.
-// What comes back is in requester_responses.cpp.
+// requester_responses.cpp handles responses.
 #include "rdma/roce/requester.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace gnstor::rdma::roce {
 namespace {
 
 constexpr std::uint32_t kBackOffShiftMax = 5;
-constexpr std::uint32_t kProbePackets = 2;  // one that was lost is told by the other
+constexpr std::uint32_t kProbePackets = 2;  // if one is lost, the other reveals it
 
 Opcode opcode_of(RequestKind kind, bool first, bool last) noexcept {
     if (kind == RequestKind::kWrite) {
@@ -59,18 +59,18 @@ Result<void> Requester::post(const Request& request) {
     return {};
 }
 
-// Window, the peer's resources for READs, and its credits for SENDs.
+// Checks the window, the peer's resources for READs, and its credits for SENDs.
 bool Requester::may_send(const Slot& entry) noexcept {
     if (cursor_ - unacknowledged_ >= window_) return false;
     const bool fresh = cursor_ >= highest_;
     if (entry.read()) {
         const Sequence out = piece_end(entry, cursor_) - unacknowledged_;
-        // 9.7.1: no more than 2^23 outstanding, or an old number could not be told from a new one.
+        // 9.7.1: at most 2^23 outstanding, otherwise old numbers would be ambiguous.
         const bool room = out <= window_ || cursor_ == unacknowledged_;
         return room && out < kPsnHalf && (!fresh || reads_out_ < options_.reads_max);
     }
     const bool send = entry.request.kind != RequestKind::kWrite;
-    // Without credits one message may go out alone; its acknowledgement or RNR NAK says how things stand.
+    // Without credits one message may go out alone; its ACK or RNR NAK reports the peer's credits.
     return !send || !fresh || cursor_ != entry.first || entry.messages_before < send_limit_ ||
            cursor_ == unacknowledged_;
 }
@@ -93,8 +93,8 @@ void Requester::build(const Slot& entry, Packet& packet) const {
     const bool last = cursor_ + 1 == entry.end();
     packet.opcode = opcode_of(entry.request.kind, first, last);
     packet.solicited = last && entry.request.solicited;
-    // Asked for at the end of a message, where the window closes, midway in it, and where a retransmission
-    // ends.
+    // Request an acknowledgement at the end of a message, where the window closes, at each half of it,
+    // and at the last retransmitted packet.
     const std::uint32_t half = std::max<std::uint32_t>(options_.window_packets / 2, 1);
     packet.ack_request = last || cursor_ + 1 - unacknowledged_ >= window_ || (cursor_ + 1) % half == 0 ||
                          cursor_ + 1 == highest_;

@@ -1,23 +1,21 @@
 // requester.hpp: the sending half of a reliable connection. IBA volume 1, 9.7.5 to 9.7.7 and 9.9.2.
 //
-// Owns the send entries between post() and their completions. Sequence numbers count in 64 bits (psn.hpp).
-// Invariants
-//   * popped <= done <= cursor entry <= posted; an entry between popped and done awaits next_completion();
-//   * unacknowledged <= cursor <= next to assign, and cursor <= highest sent; retransmission moves the cursor
-//   back to
-//     `unacknowledged`, never elsewhere (go back N);
-//   * a READ's own sequence numbers are acknowledged by its responses alone: an acknowledgement beyond an
-//   unfinished
-//     READ says that responses were lost;
-//   * responses to READs count in the window like packets of ours: a long READ is asked for in pieces of half
-//     the window, which begin at fixed places of it, so that its answers do not overrun our own receiver;
-//   * between two steps of progress the peer's answers cause one retransmission at most; all others need a
-//   timeout, and
-//     timeouts in a row are bounded, and RNR NAKs by number or by time: the peer cannot make it send for
-//     ever;
-//   * after a timeout two packets (or one piece of a READ) go out until an answer comes, then twice as many
-//   with
-//     each: a peer that does not get to what it has in its buffer is not sent a window more.
+// Owns the send entries between post() and their completions. Sequence numbers count in 64 bits
+// (psn.hpp). Invariants
+//   * popped <= done <= cursor entry <= posted; an entry between popped and done awaits
+//     next_completion();
+//   * unacknowledged <= cursor <= next to assign, and cursor <= highest sent; retransmission moves the
+//     cursor back to `unacknowledged`, never elsewhere (go back N);
+//   * only its responses acknowledge a READ's sequence numbers: an acknowledgement beyond an unfinished
+//     READ means that responses were lost;
+//   * READ responses count in the window like our own packets: a long READ is requested in pieces of half
+//     the window, at fixed boundaries, so that its responses do not overrun our own receiver;
+//   * between two steps of progress the peer's answers cause at most one retransmission; all others need
+//     a timeout. Consecutive timeouts are limited in number, RNR NAKs in number or by time: so the peer
+//     cannot make it send for ever;
+//   * after a timeout the window is two packets (or one piece of a READ) until an answer comes, and
+//     doubles with each answer: a peer that has not processed its buffer yet does not get another full
+//     window.
 // After an error all entries are flushed in order, and later ones at once. Pure; one thread at a time.
 #pragma once
 
@@ -41,38 +39,37 @@ class Requester {
     Result<void> post(const Request& request);
     [[nodiscard]] bool full() const noexcept { return posted_ - popped_ == slots_.size(); }
 
-    /// Builds the next packet to go out; false where there is none now. Payload refers to the request's
-    /// memory.
+    /// Builds the next packet to send; false: none now. Its payload refers to the request's memory.
     bool next_packet(TimeNs now, Packet& packet);
     /// Takes an acknowledgement or a READ response.
     void on_response(TimeNs now, const Packet& packet);
-    /// To be called when next_deadline() has come (earlier does no harm).
+    /// Call when next_deadline() has come (earlier does no harm).
     void on_time(TimeNs now);
     [[nodiscard]] TimeNs next_deadline() const noexcept {
         return timer_at_ < rnr_until_ ? timer_at_ : rnr_until_;
     }
 
     bool next_completion(Completion& completion);
-    /// Ends it: unfinished entries are flushed.
+    /// Ends the connection: unfinished entries are flushed.
     void flush();
-    /// Ends it as too many timeouts do.
+    /// Ends the connection as too many timeouts do.
     void give_up();
-    /// The next packet is one that a living peer answers: the oldest unacknowledged one, without waiting for
-    /// its timeout, or else an empty SEND with the number of the last that the peer has (a duplicate is
-    /// acknowledged and not executed, 9.7.4.3). False: nothing was sent on this connection yet, or it has
-    /// failed.
+    /// Makes the next packet one that a living peer answers: the oldest unacknowledged one, without
+    /// waiting for its timeout; if there is none, an empty SEND with the last PSN that the peer has (a
+    /// duplicate is acknowledged and not executed, 9.7.4.3). False: no packet was sent on this connection
+    /// yet, or it has failed.
     bool probe();
-    /// Whether a packet with this number went out and has no answer yet.
+    /// Whether a packet with this PSN was sent and is not answered yet.
     [[nodiscard]] bool unanswered(std::uint32_t psn) const noexcept;
     [[nodiscard]] bool failed() const noexcept { return failed_; }
     [[nodiscard]] mlx5::Syndrome failure() const noexcept { return failure_; }
-    /// Nothing is posted that has not completed.
+    /// All posted requests have completed.
     [[nodiscard]] bool idle() const noexcept { return done_ == posted_; }
-    /// Packets on their way: unacknowledged ones, and answers to READs.
+    /// Packets in flight: unacknowledged ones, and READ responses.
     [[nodiscard]] std::uint32_t on_their_way() const noexcept {
         return failed_ ? 0 : static_cast<std::uint32_t>(highest_ - unacknowledged_);
     }
-    /// What goes out next went out before.
+    /// The next packet is a retransmission or a probe.
     [[nodiscard]] bool sending_again() const noexcept { return cursor_ < highest_ || probe_due_; }
     [[nodiscard]] const RequesterCounters& counters() const noexcept { return counters_; }
 
@@ -80,7 +77,7 @@ class Requester {
     struct Slot {
         Request request;
         Sequence first = 0;
-        std::uint64_t messages_before = 0;  ///< of the connection, as the peer counts them: pieces of READs
+        std::uint64_t messages_before = 0;  ///< messages before it; each piece of a READ counts
         std::uint32_t packets = 0;
         std::uint32_t bytes = 0;
         mlx5::Syndrome status = mlx5::kSyndromeNone;
@@ -90,7 +87,7 @@ class Requester {
     };
 
     Slot& slot(std::uint64_t index) noexcept { return slots_[index % slots_.size()]; }
-    /// Where the piece of a READ ends that `sequence` lies in.
+    /// End of the READ's piece that contains `sequence`.
     [[nodiscard]] Sequence piece_end(const Slot& read, Sequence sequence) const noexcept {
         const Sequence end = sequence - (sequence - read.first) % read_packets_ + read_packets_;
         return end < read.end() ? end : read.end();
@@ -105,7 +102,8 @@ class Requester {
     void on_nak(TimeNs now, NakCode code, Sequence sequence);
     void on_rnr(TimeNs now, std::uint8_t timer, Sequence sequence);
     void on_read_response(TimeNs now, const Packet& packet, Sequence sequence);
-    /// Acknowledges what lies before `target`, up to the first unfinished READ; whether all of it was.
+    /// Acknowledges all packets before `target`, up to the first unfinished READ; false: a READ stopped
+    /// it.
     bool advance(TimeNs now, Sequence target);
     void progress(TimeNs now) noexcept;
     void finish_oldest() noexcept;
@@ -116,25 +114,24 @@ class Requester {
     void fail(std::uint64_t index, mlx5::Syndrome status) noexcept;
 
     const RequesterOptions options_;
-    const std::uint32_t read_packets_;  ///< of a piece of a READ
+    const std::uint32_t read_packets_;  ///< length of a piece of a READ
     std::vector<Slot> slots_;
     std::uint64_t posted_ = 0, done_ = 0, popped_ = 0;
-    std::uint64_t cursor_entry_ = 0;  ///< entry that the cursor is in, or `posted_`
+    std::uint64_t cursor_entry_ = 0;  ///< entry of `cursor_`, or `posted_`
     Sequence next_;                   ///< first number of the next request to be posted
     Sequence cursor_;                 ///< next packet to send
-    Sequence highest_;                ///< end of what was ever sent
+    Sequence highest_;                ///< end of all that was ever sent
     Sequence unacknowledged_;
-    Sequence retransmitted_at_ = 0;  ///< `unacknowledged_` of the last retransmission that an answer caused
-    std::uint32_t window_;           ///< packets; that of the options, but after a timeout
-    std::uint32_t reads_out_ = 0;    ///< pieces of READs
-    std::uint32_t timeouts_ = 0, rnr_naks_ = 0;  ///< in a row
+    Sequence retransmitted_at_ = 0;  ///< `unacknowledged_` at the last retransmission that an answer caused
+    std::uint32_t window_;           ///< packets; window_packets except after a timeout
+    std::uint32_t reads_out_ = 0;    ///< pieces of READs outstanding
+    std::uint32_t timeouts_ = 0, rnr_naks_ = 0;  ///< consecutive
     TimeNs timer_at_ = kNever, rnr_until_ = kNever;
-    TimeNs rnr_since_ = 0;                            ///< the first of rnr_naks_
-    std::uint64_t messages_ = 0, messages_done_ = 0;  ///< of entries that were posted, and that are done
-    std::uint64_t send_limit_ =
-        kNever;               ///< SENDs with so many messages before them wait for credits (9.7.7.2)
-    bool probe_due_ = false;  ///< a duplicate of the last acknowledged packet is to go out
-    bool probed_ = false;     ///< it went out, and nothing has come since
+    TimeNs rnr_since_ = 0;                            ///< time of the first of rnr_naks_
+    std::uint64_t messages_ = 0, messages_done_ = 0;  ///< in entries posted, and in entries done
+    std::uint64_t send_limit_ = kNever;  ///< SENDs from this message number on wait for credits (9.7.7.2)
+    bool probe_due_ = false;             ///< a duplicate of the last acknowledged packet is to be sent
+    bool probed_ = false;                ///< it was sent, and no answer has come since
     bool failed_ = false;
     mlx5::Syndrome failure_ = mlx5::kSyndromeNone;
     RequesterCounters counters_;

@@ -1,5 +1,5 @@
-// requester_responses.cpp: what acknowledgements, NAKs and READ responses do to a requester.
-// IBA 9.7.5.1, 9.7.5.2.
+// requester_responses.cpp: how a requester handles acknowledgements, NAKs and READ responses. IBA
+// 9.7.5.1, 9.7.5.2.
 #include "rdma/roce/requester.hpp"
 
 #include <algorithm>
@@ -10,8 +10,7 @@ void Requester::on_response(TimeNs now, const Packet& packet) {
     if (failed_) return;
     probed_ = false;
     const Sequence sequence = extend(packet.psn, unacknowledged_);
-    // Beyond what was sent: a ghost of an earlier connection, or a forgery. Before: an answer that came
-    // twice.
+    // Beyond what was sent: from an earlier connection, or forged. Before `unacknowledged_`: a duplicate.
     if (sequence >= highest_) {
         ++counters_.ghosts;
         return;
@@ -25,7 +24,7 @@ void Requester::on_response(TimeNs now, const Packet& packet) {
         case Opcode::kReadResponseOnly:
             return on_read_response(now, packet, sequence);
         default:
-            return;  // atomics were never asked for
+            return;  // atomics are never requested
     }
 }
 
@@ -46,7 +45,7 @@ void Requester::on_acknowledge(TimeNs now, const Packet& packet, Sequence sequen
     }
 }
 
-// A NAK acknowledges all before its number (9.7.5.2.8), READs excepted whose responses have not come.
+// A NAK acknowledges all packets before its number (9.7.5.2.8), except READs whose responses are missing.
 void Requester::on_nak(TimeNs now, NakCode code, Sequence sequence) {
     const bool all = advance(now, sequence);
     mlx5::Syndrome status = mlx5::kBadResponse;
@@ -66,8 +65,8 @@ void Requester::on_nak(TimeNs now, NakCode code, Sequence sequence) {
         default:
             break;
     }
-    // The peer is in error: READs before it will not be answered any more. The entry that it names has the
-    // reason.
+    // The peer is in error and answers earlier READs no more. The entry with the NAK's number gets the
+    // syndrome.
     std::uint64_t index = done_;
     while (slot(index).end() <= sequence) ++index;
     fail(index, status);
@@ -75,23 +74,24 @@ void Requester::on_nak(TimeNs now, NakCode code, Sequence sequence) {
 
 void Requester::on_rnr(TimeNs now, std::uint8_t timer, Sequence sequence) {
     if (!advance(now, sequence)) return responses_lost();
-    if (rnr_until_ != kNever) return;  // the same one twice
+    if (rnr_until_ != kNever) return;  // duplicate
     ++counters_.rnr_naks;
     if (rnr_naks_++ == 0) rnr_since_ = now;
     const bool enough = options_.rnr_retries == kRnrByTime ? now - rnr_since_ >= kRnrPatienceNs
                                                            : rnr_naks_ > options_.rnr_retries;
     if (enough) return fail(done_, mlx5::kRnrRetryExceeded);
-    // The peer names the pause, 10 us at least: each costs a window more, and it may say so for seconds.
+    // The peer chooses the pause, possibly only 10 us. Each NAK costs another window, and NAKs may come
+    // for seconds.
     rnr_until_ = now + std::max(rnr_timer_ns(timer), rnr_naks_ > kRnrByTime ? kRnrPauseNs : TimeNs{0});
-    timeouts_ = 0;  // the peer is there
+    timeouts_ = 0;  // the peer is alive
     timer_at_ = kNever;
     rewind();
 }
 
 void Requester::on_read_response(TimeNs now, const Packet& packet, Sequence sequence) {
     if (sequence < unacknowledged_) return;
-    // A response acknowledges what was sent before its READ; if a READ before it is unfinished, responses
-    // were lost.
+    // A response acknowledges all that was sent before its READ; if an earlier READ is unfinished,
+    // responses were lost.
     std::uint64_t index = done_;
     while (slot(index).end() <= sequence) ++index;
     if (!slot(index).read()) {
@@ -105,8 +105,8 @@ void Requester::on_read_response(TimeNs now, const Packet& packet, Sequence sequ
         static_cast<std::uint32_t>(std::min<std::uint64_t>(options_.mtu, entry.bytes - offset));
     const bool last = sequence + 1 == entry.end();
     const bool piece_done = sequence + 1 == piece_end(entry, sequence);
-    // A READ that was repeated from the middle is answered by a "first" there, so only the end is told by the
-    // opcode.
+    // The response to a READ that was repeated from the middle has a "first" opcode there, so check only
+    // the end by the opcode.
     if (packet.payload.bytes != wanted || traits(packet.opcode).last != piece_done)
         return fail(index, mlx5::kBadResponse);
     scatter(packet.payload.pieces[0], std::span(entry.request.pieces).first(entry.request.count), offset);
@@ -135,11 +135,11 @@ void Requester::progress(TimeNs now) noexcept {
     timeouts_ = rnr_naks_ = 0;
     window_ = std::min(2 * window_, options_.window_packets);
     timer_at_ = unacknowledged_ < highest_ && rnr_until_ == kNever ? now + options_.ack_timeout_ns : kNever;
-    // What was being sent again has arrived after all.
+    // Packets that were being retransmitted have been acknowledged meanwhile.
     if (cursor_ < unacknowledged_) rewind();
 }
 
-// The peer answered something beyond a READ whose responses are not all here (9.7.5.1.1): ask for the rest
+// The peer answered something after a READ whose responses are incomplete (9.7.5.1.1): request the rest
 // again.
 void Requester::responses_lost() {
     ++counters_.implied_naks;
@@ -152,7 +152,7 @@ void Requester::retransmit_once() {
     rewind();
 }
 
-// 9.7.7.2: the message number of the answer and its credits limit the SENDs that may be begun.
+// 9.7.7.2: the message number and the credits of an answer limit the SENDs that may begin.
 void Requester::note_credits(const Packet& packet) noexcept {
     const std::uint8_t code = ack_value(packet.syndrome);
     if (code == kCreditsUnlimited) {

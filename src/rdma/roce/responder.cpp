@@ -1,5 +1,5 @@
-// responder.cpp: which packet is executed, repeated or dropped, and what is answered when.
-// The execution of each kind of request is in responder_execute.cpp.
+// responder.cpp: decides which packets are executed, repeated or dropped, and when answers go out.
+// responder_execute.cpp executes each kind of request.
 #include "rdma/roce/responder.hpp"
 
 #include "rdma/roce/mutation.hpp"
@@ -18,7 +18,7 @@ Responder::Responder(const ResponderOptions& options, MemoryPort& port)
 void Responder::on_request(TimeNs now, const Packet& packet) {
     const Sequence sequence = extend(packet.psn, expected_);
     if (failed_) {
-        // The NAK that said why may have been lost; whoever asks again hears it again.
+        // The NAK with the reason may have been lost: send it again for each further request.
         if (nak_sent_ && sequence >= expected_) nak_due_ = true;
         return;
     }
@@ -29,7 +29,7 @@ void Responder::on_request(TimeNs now, const Packet& packet) {
         acknowledge_at_ = now;
         return;
     }
-    // A gap: 9.7.5.2.8 has one NAK for it, until the expected packet comes.
+    // A gap: 9.7.5.2.8 allows one NAK for it until the expected packet comes.
     ++counters_.gaps;
     if (!nak_sent_) nak(nak_syndrome(NakCode::kSequenceError));
 }
@@ -39,7 +39,7 @@ void Responder::nak(std::uint8_t syndrome) noexcept {
     nak_due_ = nak_sent_ = true;
 }
 
-// Ends the connection with a NAK at the expected number; always false.
+// Ends the connection with a NAK at the expected number. Always returns false.
 bool Responder::refuse(NakCode code, mlx5::Syndrome local) {
     nak(nak_syndrome(code));
     failed_ = true;
@@ -58,7 +58,7 @@ void Responder::flush() {
         port_.received({receive_.id, mlx5::kFlushed, received_bytes_, false, false, 0});
     }
     if (!failed_) {
-        // Silence from now on; only a refusal is told again.
+        // Send nothing from now on; after a refusal its NAK may still be repeated.
         failure_ = mlx5::kFlushed;
         nak_due_ = nak_sent_ = false;
     }
@@ -86,12 +86,12 @@ void Responder::execute(TimeNs now, const Packet& packet) {
         message_ = Message::kNone;
         message_number_ = (message_number_ + 1) & 0xFFFFFFu;
     }
-    // A READ is answered by its responses.
+    // A READ is answered by its responses, not by an acknowledgement.
     if (packet.opcode != Opcode::kReadRequest) acknowledge_later(now, packet);
 }
 
-// Acknowledgements are coalesced: one covers all before it, and goes out when enough are due or the first has
-// waited.
+// Coalesces acknowledgements: one covers all before it; it goes out after `ack_every` packets or
+// `ack_delay_ns`.
 void Responder::acknowledge_later(TimeNs now, const Packet& packet) noexcept {
     ++unanswered_;
     if (unanswered_ >= options_.ack_every) {
@@ -120,12 +120,12 @@ void Responder::repeat_read(TimeNs now, const Packet& packet, Sequence sequence)
     for (Read& read : reads_) {
         if (sequence < read.first || sequence >= read.end) continue;
         const std::uint64_t offset = (sequence - read.first) * options_.mtu;
-        // Only the rest of what was asked for at first, exactly (9.7.4.3.1).
+        // Only the exact rest of the original READ may be requested again (9.7.4.3.1).
         if (packet.rkey != read.rkey || packet.address != read.address + offset ||
             packet.length != read.bytes - offset) {
             break;
         }
-        // What is still to be sent will be; only what was sent already begins again.
+        // Responses not sent yet will be sent anyway; go back only for those that were sent.
         if (sequence >= read.next) return;
         read.next = read.start = sequence;
         ++counters_.reads_repeated;
@@ -171,7 +171,7 @@ bool Responder::next_packet(TimeNs now, Packet& packet) {
     return true;
 }
 
-// The oldest READ with something to send.
+// The oldest READ with unsent responses.
 Responder::Read* Responder::oldest_unsent() noexcept {
     Read* oldest = nullptr;
     for (Read& read : reads_) {
@@ -180,7 +180,7 @@ Responder::Read* Responder::oldest_unsent() noexcept {
     return oldest;
 }
 
-// Whether more is asked for than a requester with a window like ours asks for at once.
+// Whether more is outstanding than a requester with a window like ours requests at once.
 bool Responder::paced() const noexcept {
     if (options_.pacer == nullptr) return false;
     std::uint64_t packets = 0;
@@ -197,8 +197,8 @@ bool Responder::next_response(TimeNs now, Read& read, Packet& packet) {
     if (bytes > 0) {
         from = port_.reach(read.rkey, read.address + offset, bytes, Right::kRemoteRead);
         if (from == nullptr) {
-            // The key was taken back meanwhile. The NAK's number is that of the response that cannot be
-            // given.
+            // The key was revoked meanwhile. The NAK carries the number of the response that cannot be
+            // sent.
             for (Read& other : reads_) other.next = other.end;
             if (!failed_) {
                 expected_ = read.first + (offset / options_.mtu);
@@ -216,7 +216,7 @@ bool Responder::next_response(TimeNs now, Read& read, Packet& packet) {
     if (options_.pacer != nullptr) options_.pacer->sent(now, bytes, paced());
     ++read.next;
     read.answered |= last;
-    // The newest request was this READ: its last response acknowledges all.
+    // The newest request was this READ: its last response acknowledges everything before.
     if (last && read.end == expected_ && !nak_due_) {
         acknowledge_at_ = kNever;
         unanswered_ = 0;

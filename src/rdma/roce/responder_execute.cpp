@@ -1,5 +1,5 @@
-// responder_execute.cpp: the packet at the expected number: order of operations, lengths, keys, and its
-// execution. IBA volume 1, 9.7.4.1 (validation of inbound requests), in its order.
+// responder_execute.cpp: checks and executes the packet at the expected number: order of operations,
+// lengths, keys. IBA volume 1, 9.7.4.1 (validation of inbound requests), in its order.
 #include "rdma/roce/mutation.hpp"
 #include "rdma/roce/pacer.hpp"
 #include "rdma/roce/responder.hpp"
@@ -9,14 +9,15 @@
 
 namespace gnstor::rdma::roce {
 
-// Whether the operation may come now, with this many bytes. Sets `message_` at the first packet of a message.
+// Whether the operation is allowed now, with this many bytes. Sets `message_` at the first packet of a
+// message.
 bool Responder::fits(const Packet& packet) {
     const OpcodeTraits& is = traits(packet.opcode);
     const auto invalid = [&] { return refuse(NakCode::kInvalidRequest, mlx5::kLocalQpOperationError); };
     if (!is.request || is.atomic || is.immediate || is.deth) return invalid();
     const bool write = packet.opcode >= Opcode::kWriteFirst && packet.opcode <= Opcode::kWriteOnly;
     const Message kind = write ? Message::kWrite : Message::kSend;
-    // A message is begun between messages, and goes on as what it began as (9.7.4.1.2).
+    // A message begins only after the previous one ended, and continues with its own kind (9.7.4.1.2).
     if (is.first ? message_ != Message::kNone : message_ != kind) return invalid();
     const std::uint32_t bytes = packet.payload.bytes;
     if (bytes > options_.mtu || (!is.last && bytes != options_.mtu) || (is.last && !is.first && bytes == 0)) {
@@ -64,8 +65,8 @@ bool Responder::execute_write(const Packet& packet) {
         write_rkey_ = packet.rkey;
         write_left_ = packet.length;
     }
-    // The length of the first packet's header is that of the message (9.7.4.1.6): not less arrives, and not
-    // more.
+    // The length in the first packet's header is the message's (9.7.4.1.6): exactly so many bytes must
+    // arrive.
     if (write_left_ > kMessageBytesMax || (is.last ? bytes != write_left_ : bytes >= write_left_)) {
         return refuse(NakCode::kInvalidRequest, mlx5::kLocalQpOperationError);
     }
@@ -73,7 +74,7 @@ bool Responder::execute_write(const Packet& packet) {
         port_.reach(write_rkey_, write_address_, write_left_, right) == nullptr) {
         return refuse(NakCode::kRemoteAccess, mlx5::kLocalAccessError);
     }
-    if (bytes == 0) return true;  // a key is not looked at where nothing is written (9.7.4.1.5)
+    if (bytes == 0) return true;  // without data the key is not checked (9.7.4.1.5)
     std::byte* to = port_.reach(write_rkey_, write_address_, bytes, right);
     if (to == nullptr) return refuse(NakCode::kRemoteAccess, mlx5::kLocalAccessError);
     std::memcpy(to, packet.payload.pieces[0].data(), bytes);
@@ -87,8 +88,9 @@ bool Responder::execute_read(TimeNs now, const Packet& packet) {
         return refuse(NakCode::kInvalidRequest, mlx5::kLocalQpOperationError);
     }
     Read& read = reads_[reads_begun_ % reads_.size()];
-    // More READs at once than were agreed on (9.7.4.1.8). The oldest place is free first; a repetition that
-    // is under way there was overtaken by answers that came late, or the peer would not ask for more.
+    // More READs at once than agreed (9.7.4.1.8). The ring reuses the oldest slot first. A repetition
+    // still in progress there may be dropped: the peer has got those responses late, otherwise it would
+    // not send a new READ.
     if (read.next < read.end && !read.answered) {
         return refuse(NakCode::kInvalidRequest, mlx5::kLocalQpOperationError);
     }

@@ -1,12 +1,15 @@
-// standing.hpp: what is known of who asks for a connection, where source addresses can be forged.
+// standing.hpp: how far a sender of connection requests can be trusted, since source addresses can be
+// forged.
 //
-// Nothing in a first REQ tells a peer from a forgery, and connection management has no cookie that would. But
-// a real peer repeats its REQ, and one that was connected before has answered to its address: its RTU carried
-// an id that only our REP had told it. So a flood of first requests is kept apart from both. Invariants
-//   * memory is constant: two tables of fixed size, addressed by a keyed hash; the newest takes a place;
-//   * a request counts as repeated only after kRetryMinNs: who says everything twice at once gains nothing.
-// What forgers can do all the same: send each request again later. Then they compete with those who mean it,
-// at half their rate; with peers that were connected before they do not. Pure; one thread at a time.
+// A first REQ does not show whether its source address is forged, and connection management has no
+// cookies. But a real peer repeats its REQ; and one that was connected before has proven its address: its
+// RTU carried an id that only our REP had told it. So a flood of first requests is kept apart from both.
+// Invariants
+//   * memory is constant: two tables of fixed size, indexed by a keyed hash; a new entry overwrites an
+//     old one;
+//   * a request counts as repeated only after kRetryMinNs, so sending it twice at once gains nothing.
+// A forger can still send each request again later. It then competes with real peers that retry, at half
+// its rate, but not with peers that were connected before. Pure; one thread at a time.
 #pragma once
 
 #include "rdma/roce/cm_messages.hpp"
@@ -18,8 +21,8 @@
 namespace gnstor::rdma::roce {
 
 enum class Standing : std::uint8_t {
-    kNew,      ///< never heard of
-    kRetried,  ///< asks again what it asked before
+    kNew,      ///< unknown
+    kRetried,  ///< repeats an earlier request
     kProven,   ///< was connected before, from that address
 };
 
@@ -31,11 +34,11 @@ class PeerStanding {
     static constexpr std::size_t kRequests = 1u << 17, kPeers = 1u << 12;
 
     explicit PeerStanding(std::uint64_t seed);
-    /// Of a REQ that has arrived; it is remembered, whether it is looked at or not.
+    /// Standing of the sender of a REQ that arrived; remembers the REQ, whether it is processed or not.
     Standing of_request(TimeNs now, const Gid& source, const CmMessage& request) noexcept;
-    /// Of whatever else comes from there.
+    /// Standing of the sender of any other message.
     [[nodiscard]] Standing of_peer(TimeNs now, const Gid& source) const noexcept;
-    /// It has taken part in a connection: what it was sent has reached it.
+    /// The source has completed a connection: what we sent to its address reached it.
     void prove(TimeNs now, const Gid& source) noexcept;
 
   private:

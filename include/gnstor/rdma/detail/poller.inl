@@ -7,7 +7,7 @@ namespace gnstor::rdma {
 
 namespace detail {
 
-/// What one look at one completion brings: words loaded ahead, then op_own.
+/// What a look at one completion reads: words loaded ahead, then op_own.
 struct Glance {
     std::uint32_t own;
     std::uint32_t dw3;
@@ -26,8 +26,8 @@ inline mlx5::Cqe64* cqe_at(const CompletionQueueRef& cq, std::uint64_t index) {
     return cq.ring + (static_cast<std::uint32_t>(index) & (cq.entries() - 1));
 }
 
-/// A load ahead and an acquire of two words: in flight together, since an acquire holds back only what
-/// follows it, and as they lie in different sectors of 32 bytes.
+/// A load ahead and an acquire of two words. They are in flight together, since an acquire delays only
+/// what follows it and the words lie in different 32-byte sectors.
 GN_HD
 inline Glance glance(const CompletionQueueRef& cq, std::uint64_t index) {
     using simt::Scope;
@@ -41,7 +41,8 @@ inline Glance glance(const CompletionQueueRef& cq, std::uint64_t index) {
     return g;
 }
 
-/// Reads again what was read too early, and says where the message lies. After the acquire of op_own.
+/// Loads again the words that still held poison, and locates the message. Call after the acquire of
+/// op_own.
 GN_HD
 inline Arrival to_arrival(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t index,
                           Glance g) {
@@ -70,8 +71,8 @@ inline Arrival to_arrival(const CompletionQueueRef& cq, const ReceiveSet& receiv
     return a;
 }
 
-/// Poisons a consumed completion. Ordered before the NIC's next use of it by the release of the consumer
-/// record.
+/// Poisons a consumed completion. The release of the consumer record orders this before the NIC's next
+/// write of it.
 GN_HD
 inline void poison(mlx5::Cqe64* cqe) {
     using simt::Scope;
@@ -79,15 +80,15 @@ inline void poison(mlx5::Cqe64* cqe) {
     simt::store_relaxed<Scope::kSystem>(&cqe->sop_drop_qpn, kPoison);
 }
 
-/// Poisons the fourth word of a receive buffer: its message was read, or it has none yet. Ordered before the
-/// NIC's next use by the release of the receive record.
+/// Poisons the fourth word of a receive buffer whose message was read, or which has received none. The
+/// release of the receive record orders this before the NIC's next write.
 GN_HD
 inline void poison_buffer(const ReceiveQueueRef& queue, std::uint32_t index) {
     simt::store_relaxed<simt::Scope::kSystem>(reinterpret_cast<std::uint32_t*>(queue.buffer(index)) + 3,
                                               kPoison);
 }
 
-/// Poisons what was read of an arrival.
+/// Poisons the words of an arrival that a poll reads ahead.
 GN_HD
 inline void poison_arrival(const ReceiveSet& receives, mlx5::Cqe64* cqe, const Arrival& arrival) {
     poison(cqe);
@@ -98,14 +99,14 @@ inline void poison_arrival(const ReceiveSet& receives, mlx5::Cqe64* cqe, const A
 /// Tells the NIC how many receives are posted.
 GN_HD
 inline void store_receive_record(const ReceiveQueueRef& queue) {
-    // Release: the lanes have read the buffers (ordered by the group's sync); pairs with the NIC's acquire of
-    // the record.
+    // Release: the lanes have read the buffers (ordered by the group's sync); pairs with the NIC's
+    // acquire of the record (Engine::has_receive).
     simt::store_release<simt::Scope::kSystem>(
         queue.doorbell_record + mlx5::kReceiveRecord,
         be32(static_cast<std::uint32_t>(queue.state->posted) & mlx5::kIndexMask));
 }
 
-/// Posts `count` receives again. By the lane that speaks for the queue, under the lock.
+/// Posts `count` receives again. Called under the lock, by one lane per queue.
 GN_HD
 inline void repost(const ReceiveQueueRef& queue, std::uint32_t count) {
     queue.state->posted += count;
@@ -115,14 +116,14 @@ inline void repost(const ReceiveQueueRef& queue, std::uint32_t count) {
 GN_HD
 inline void consume(const CompletionQueueRef& cq, std::uint64_t upto) {
     cq.state->consumer = upto;
-    // Release: the completions were read and poisoned; pairs with the NIC's acquire before it writes them
-    // again.
+    // Release: the completions were read and poisoned; pairs with the NIC's acquire before it overwrites
+    // them.
     simt::store_release<simt::Scope::kSystem>(cq.consumer_record,
                                               be32(static_cast<std::uint32_t>(upto) & mlx5::kConsumerMask));
 }
 
-/// Gives one completion to the visitor and counts its receive as posted again; `due` has a bit a queue whose
-/// record says so only afterwards.
+/// Passes one completion to the visitor and counts its receive as posted again; sets the queue's bit in
+/// `due`: the caller stores that queue's doorbell record afterwards.
 template <class Visitor>
 GN_HD void consume_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t index,
                          const Glance& seen, Visitor& visit, std::uint64_t& due) {
@@ -134,14 +135,14 @@ GN_HD void consume_alone(const CompletionQueueRef& cq, const ReceiveSet& receive
     due |= std::uint64_t{1} << arrival.queue;
 }
 
-/// The completions from the second on that a lone lane found valid together with the first.
+/// The further completions that a lone lane found valid together with the first.
 template <class Visitor>
 GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveSet& receives,
                                     std::uint64_t at, std::uint32_t take, Visitor& visit,
                                     std::uint64_t& due) {
     using simt::Scope;
-    // The NIC writes completions in order, each with a release, so acquiring the newest one orders all before
-    // it.
+    // The NIC writes completions in order, each with a release, so acquiring the newest one orders all
+    // earlier ones.
     (void)acquire_last_words(cqe_at(cq, at + take - 1));
     Glance loaded[kLoneLaneLooksAhead];  // in registers, so that all loads are in flight together
     GN_DEVICE_UNROLL
@@ -152,13 +153,14 @@ GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveS
         loaded[i].qpn_word = last.first;
         loaded[i].own = last.second;
     }
-    Glance seen[kLoneLaneLooksAhead];  // in memory, to be walked through
+    Glance seen[kLoneLaneLooksAhead];  // in memory, as the loop below indexes it
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i) seen[i] = loaded[i];
     for (std::uint32_t i = 1; i < take; ++i) consume_alone(cq, receives, at + i, seen[i], visit, due);
 }
 
-/// A lone lane: looks 8 ahead with loads in flight together, the acquire of the first one last among them.
+/// A lone lane: looks at 8 completions with all loads in flight together; the acquire of the first one
+/// comes last.
 template <class Visitor>
 GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t at,
                                Visitor& visit) {
@@ -177,7 +179,7 @@ GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& r
     consume_alone(cq, receives, at, first, visit, due);
     if (take > 1) consume_more(cq, receives, at, take, visit, due);
     consume(cq, at + take);
-    for (std::uint32_t queue = 0; due != 0; due >>= 1, ++queue)  // one record store a queue
+    for (std::uint32_t queue = 0; due != 0; due >>= 1, ++queue)  // one doorbell-record store per queue
         if ((due & 1) != 0) store_receive_record(receives.queues[queue]);
     return take;
 }
@@ -199,9 +201,9 @@ GN_HD std::uint32_t poll_together(Group group, const CompletionQueueRef& cq, con
         if (!arrival.is_error()) due = arrival.queue;
     }
     const simt::LaneSet sharers = group.match(due);
-    group.sync();  // every member has read its message: completions and receives may be used again
+    group.sync();  // every member has read its message: the NIC may reuse completions and buffers
     if (group.is_leader()) consume(cq, at + take);
-    group.sync();  // before the receives
+    group.sync();  // the consumer record is stored before the receive records
     if (due != ReceiveSet::kUnknown && sharers.lowest() == group.lane())
         repost(receives.queues[due], sharers.count());
     return take;
@@ -270,8 +272,8 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
         return result;
     }
     if (group.is_leader()) {
-        // A look first, so that those who come in vain do not disturb the holder; then acquire of what the
-        // last holder left.
+        // Test before exchange: groups that find the lock held do not take its cache line from the
+        // holder. Acquire: pairs with the last holder's release.
         result.taken = simt::load_relaxed<S>(&cq.state->lock) == 0 &&
                        simt::exchange<S, simt::Order::kAcquire>(&cq.state->lock, 1u) == 0;
         if (result.taken) at = cq.state->consumer;
@@ -281,12 +283,12 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
     if (group.size() == 1) {
         result.arrived = detail::poll_alone(cq, receives, at, visit);
     } else {
-        group.sync();  // hands the leader's acquire of the lock on to all members
+        group.sync();  // extends the leader's acquire of the lock to all members
         at = group.shfl(at, group.leader());
         result.arrived = detail::poll_together(group, cq, receives, at, visit);
-        group.sync();  // what the members wrote is the next holder's
+        group.sync();  // orders the members' writes before the leader's release
     }
-    // Release: pairs with the exchange above of the next holder.
+    // Release: pairs with the next holder's exchange above.
     if (group.is_leader()) simt::store_release<S>(&cq.state->lock, 0u);
     return result;
 }

@@ -11,12 +11,13 @@
 namespace gnstor::rdma::shm {
 namespace {
 
-/// What the node may take for a call beyond what the call itself asks for: it waits for drives at most.
+/// Time that the node may need for a call in addition to the request's own timeout: it may wait for
+/// drives.
 constexpr std::uint32_t kPatienceMs = 20'000;
-/// For the first answer, which asks nothing of anybody: who stands still is not waited for.
+/// Time for the first answer, for which the node waits for nothing: a node that hangs fails connect()
+/// soon.
 constexpr std::uint32_t kHelloMs = 5'000;
-/// How long a state that was asked for is not asked for again: whoever waits for an answer looks all the
-/// time.
+/// How long a state is cached: callers that wait for a change ask in a loop.
 constexpr std::uint64_t kStateFreshNs = 2'000'000;
 
 std::uint64_t address_of(const void* pointer) {
@@ -45,7 +46,7 @@ Result<Answer> Client::call(const Request& request, int file) {
 
 Result<Answer> Client::call(const Request& request, int file, std::uint32_t patience_ms) {
     const std::lock_guard lock(mutex_);
-    if (request.kind != Kind::kState) states_.clear();  // it may change any
+    if (request.kind != Kind::kState) states_.clear();  // a call may change any state
     if (gone_) return error(Errc::kIo, "the node at {} is gone; connect anew", address_);
     Answer answer;
     Result<void> done = socket_.send(bytes_of(request), file);
@@ -53,7 +54,7 @@ Result<Answer> Client::call(const Request& request, int file, std::uint32_t pati
         done =
             socket_.receive(std::as_writable_bytes(std::span(&answer, 1)), request.timeout_ms + patience_ms);
     if (!done.ok()) {
-        // An answer that comes late would be taken for that of another call.
+        // A late answer would be taken for the answer of the next call.
         gone_ = true;
         socket_.stop_sending();
         return error(done.error().code == Errc::kTimedOut ? Errc::kTimedOut : Errc::kIo, "the node at {}: {}",
@@ -92,7 +93,7 @@ bool Client::ended() {
     return ended_;
 }
 
-// The node closes its socket when it touches our memory no more. An answer that comes late is passed over.
+// The node closes its socket when it no longer touches our memory. Late answers are discarded.
 void Client::await_end() {
     awaited_ = true;
     Answer late;
@@ -221,7 +222,7 @@ void Client::disconnect(QpNumber qp) {
     Request request;
     request.kind = Kind::kDisconnect;
     request.number = qp;
-    // Of one that has gone its queue pairs end with it (Nodes::bury).
+    // If the node is gone, its queue pairs went to error (Nodes::bury).
     if (const auto done = call(request); !done.ok() && (done.error().code == Errc::kTimedOut || !gone()))
         log_warn("rdma: queue pair {:#x} was not disconnected: {}", qp, done.error().message);
 }

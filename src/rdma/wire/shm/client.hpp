@@ -17,7 +17,7 @@ namespace gnstor::rdma::shm {
 
 class Client final : public RemoteNic {
   public:
-    /// `server`: the process that has to listen there (kPermission: another does).
+    /// `server`: the process that must be listening there (kPermission: another one is).
     static Result<std::unique_ptr<Client>> connect(const std::string& path, std::optional<pid_t> server);
 
     Result<void> share(void* base, std::size_t bytes, int file, std::size_t offset) override;
@@ -25,7 +25,7 @@ class Client final : public RemoteNic {
     Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access) override {
         return register_memory_as(0, base, bytes, access);
     }
-    /// Under that key (MemoryTable::add); 0: any.
+    /// With this key (MemoryTable::add); 0: any.
     Result<MemoryKeys> register_memory_as(std::uint32_t key, void* base, std::size_t bytes,
                                           std::uint32_t access);
     Result<void> deregister_memory(MemoryKeys keys) override;
@@ -34,7 +34,7 @@ class Client final : public RemoteNic {
     Result<QpNumber> create_queue_pair(const QueuePairConfig& config) override;
     Result<void> destroy_queue_pair(QpNumber qp) override;
     Result<void> reset(QpNumber qp) override;
-    /// Whatever the address: there is one node.
+    /// Ignores the address: there is one node.
     Result<std::vector<std::byte>> connect_queue_pair(QpNumber qp, const std::string& peer_address,
                                                       const std::string& service,
                                                       std::span<const std::byte> private_data,
@@ -46,30 +46,32 @@ class Client final : public RemoteNic {
     void keep(std::shared_ptr<void> memory) override;
     [[nodiscard]] const std::string& address() const override { return address_; }
 
-    /// To wait for its end (POLLHUP), which says that the node touches nothing of ours any more: its process
-    /// ended, or it let go of us.
+    /// Poll it for POLLHUP, which says that the node no longer touches our memory: its process ended, or
+    /// it closed the session.
     [[nodiscard]] int socket() const { return socket_.fd(); }
-    /// That end has come.
+    /// The socket has hung up.
     [[nodiscard]] bool hung_up() const;
-    /// No call is answered any more. The node may be at work all the same, until its socket ends.
+    /// Further calls fail at once. The node may still touch our memory until its socket hangs up.
     [[nodiscard]] bool gone();
-    /// Waits some seconds at most for that end, of one that is gone; whether it has come.
+    /// For a client that is gone(): waits until the socket hangs up, for some seconds at most; false: it
+    /// has not.
     [[nodiscard]] bool ended();
 
   private:
     Client(Socket socket, std::string path) : socket_(std::move(socket)), address_(std::move(path)) {}
     Result<Answer> call(const Request& request, int file = -1);
     Result<Answer> call(const Request& request, int file, std::uint32_t patience_ms);
-    /// A call that gives something back: done as well where the node has ended, and touches nothing any more.
+    /// A call that releases something. Succeeds also where the node has ended, as it no longer touches
+    /// our memory.
     Result<void> give_back(const Request& request);
     void await_end();
 
     std::mutex mutex_;
     Socket socket_;
     // Under the mutex.
-    bool gone_ = false;     // no call is made any more
+    bool gone_ = false;     // no more calls are made
     bool awaited_ = false;  // await_end() was called
-    bool ended_ = false;    // the node has closed the socket: its process ended, or it let go of us
+    bool ended_ = false;    // the socket hung up: the node's process ended, or it closed the session
     const std::string address_;
     struct KnownState {
         QpState state;

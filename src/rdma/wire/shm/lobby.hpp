@@ -1,13 +1,12 @@
-// lobby.hpp: connections of a shm server whose first message has not come yet. They cost a descriptor each,
-// no thread and no NIC, and they wait for a limited time in a limited number of places.
+// lobby.hpp: pending connections of a shm server: their first message has not come yet. Each costs a
+// descriptor, but no thread and no NIC; their number and their waiting time are limited.
 //
 // Invariants
-//   * at most `places` guests; one more sends away the oldest guest of the user that has most of them, so
-//   that
-//     whoever opens connections and says nothing is in the way of his own alone;
-//   * a guest whose message has not come in time is sent away: its socket is closed.
-// Messages are datagrams, whole or not there: none is half sent. Owned by the thread that accepts; times are
-// arguments.
+//   * at most `places` pending connections; one more closes the oldest of the user that has most of them,
+//     so that a user who opens silent connections displaces only his own;
+//   * a connection whose first message does not come in time is closed.
+// A message is one datagram, so it arrives whole or not at all. Owned by the thread that accepts; times
+// are arguments.
 #pragma once
 
 #include "rdma/wire/shm/socket.hpp"
@@ -32,15 +31,15 @@ class Lobby {
     Lobby(std::size_t places, std::chrono::milliseconds patience) : places_(places), patience_(patience) {}
 
     void enter(Socket socket, std::uint32_t user, Time now);
-    /// Sends away whose time is over; returns how many.
+    /// Closes the connections whose time is over; returns how many.
     std::size_t expire(Time now);
-    /// Sends the oldest away, for its descriptor is needed. False: nobody is there.
+    /// Closes the oldest connection to free its descriptor. False: there is none.
     bool make_room();
-    /// Takes a guest out.
+    /// Removes a connection and returns it.
     Guest leave(std::size_t index);
 
     [[nodiscard]] const std::vector<Guest>& guests() const noexcept { return guests_; }
-    /// When expire() has something to do.
+    /// When expire() next closes one.
     [[nodiscard]] std::optional<Time> next_deadline() const {
         return guests_.empty() ? std::nullopt : std::optional(guests_.front().until);
     }

@@ -1,5 +1,5 @@
-// messages.hpp: what a client and a node say to each other over the socket of the shm wire: one request, one
-// answer, each a datagram of fixed layout. Both are of one machine: native byte order.
+// messages.hpp: requests and answers between client and node on the socket of the shm wire: one answer
+// per request, each a datagram of fixed layout. Both ends are on one machine: native byte order.
 #pragma once
 
 #include "rdma/nic/nic.hpp"
@@ -16,7 +16,7 @@ inline constexpr std::uint32_t kMagic = 0x4D53'4E47;  // "GNSM"
 inline constexpr std::uint16_t kVersion = 2;
 inline constexpr std::size_t kPrivateBytesMax = 512;
 inline constexpr std::size_t kTextMax = 512;
-inline constexpr std::uint32_t kConnectMsMax = 60'000;  ///< longer than that the node waits for nobody
+inline constexpr std::uint32_t kConnectMsMax = 60'000;  ///< longest wait for a connection
 
 enum class Kind : std::uint16_t {
     kHello,
@@ -35,7 +35,7 @@ enum class Kind : std::uint16_t {
     kCounters,
 };
 
-/// Addresses are the client's own.
+/// All addresses are those of the client's process.
 struct Request {
     std::uint32_t magic = kMagic;
     std::uint16_t version = kVersion;
@@ -43,10 +43,10 @@ struct Request {
     std::uint64_t address = 0, bytes = 0, offset = 0;  ///< kShare, kUnshare, kRegister; rings: `address`
     std::uint64_t record = 0;                          ///< consumer record, doorbell record
     std::uint64_t receive_ring = 0, bell = 0;
-    std::uint64_t tickets = 0;  ///< kCreateRing: of one that several nodes fill; 0: of one of this node alone
+    std::uint64_t tickets = 0;  ///< kCreateRing: for a ring that several nodes fill; 0: one node fills it
     std::uint32_t entries = 0, receive_entries = 0;
     std::uint32_t access = 0;
-    /// Of a queue, a queue pair, an lkey; what is made is to have it, where it is not 0.
+    /// Number of a ring or queue pair, or an lkey; for calls that create, the number to use (0: any).
     std::uint32_t number = 0;
     std::uint32_t send_cq = 0, receive_cq = 0, rkey = 0;
     std::uint32_t timeout_ms = 0;
@@ -68,7 +68,7 @@ struct Answer {
     std::array<std::byte, kPrivateBytesMax> private_data{};
 };
 
-/// The answer that says what was wrong.
+/// The answer that reports an error.
 [[nodiscard]] inline Answer refusal(const Error& why) {
     Answer answer;
     answer.failure = static_cast<std::int32_t>(why.code);

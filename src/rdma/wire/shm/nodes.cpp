@@ -1,4 +1,4 @@
-// nodes.cpp: see nodes.hpp. What is shared, registered and made, and where.
+// nodes.cpp: see nodes.hpp. What is shared, registered and created, and at which nodes.
 #include "rdma/wire/shm/nodes.hpp"
 
 #include "rdma/nic/queue_pair.hpp"
@@ -19,15 +19,17 @@ using simt::Scope;
 
 namespace {
 
-/// For completions that another node is about to write: it has taken their places.
+/// Another node may be about to write completions at positions that it took: how long reset() waits for
+/// that.
 constexpr std::uint64_t kSettleNs = 1'000'000'000;
 
-/// Done, or it was done before.
+/// Released now, or released before.
 bool gone_from(const Result<void>& done) {
     return done.ok() || done.error().code == Errc::kNotFound;
 }
 
-/// What one node keeps all of them have to know: where one refuses to let it go, those that did get it back.
+/// Releases something at all nodes. If one refuses, restores it at the nodes that have released it, as
+/// all must know what one keeps.
 template <class NodesThere, class Take, class Restore>
 Result<void> take_from_all(const NodesThere& there, const Take& take, const Restore& restore) {
     std::vector<Client*> done;
@@ -38,7 +40,7 @@ Result<void> take_from_all(const NodesThere& there, const Take& take, const Rest
             continue;
         }
         for (Client* const other : done)
-            // Its next life is told (link()).
+            // If that fails: link() repeats it in the node's next process.
             if (const auto restored = restore(*other); !restored.ok())
                 log_error(
                     "rdma: {} does not know memory that other nodes keep: {}; where it runs, start it again",
@@ -79,7 +81,7 @@ Nodes::~Nodes() {
     watcher_.join();
 }
 
-/// Their clients stay as they are while `calls_` is held.
+/// While `calls_` is held, their `client` does not change.
 std::vector<Nodes::Node*> Nodes::those_there() {
     const std::lock_guard lock(mutex_);
     std::vector<Node*> there;
@@ -96,7 +98,7 @@ Result<void> Nodes::share_with_all(std::byte* base, const Block& block) {
         Client& client = *node->client;
         const auto shared = client.share(base, block.bytes, block.file.get(), block.offset);
         if (shared.ok()) done.push_back(&client);
-        if (shared.ok() || client.gone()) continue;  // link() tells the one that comes after it
+        if (shared.ok() || client.gone()) continue;  // link() shares it with the node's next process
         for (Client* const other : done) (void)other->unshare(base);
         return shared;
     }
@@ -278,7 +280,7 @@ Result<QpNumber> Nodes::create_queue_pair(const QueuePairConfig& config) {
         ++send->second.users;
         if (receives) ++receive->second.users;
     }
-    // Where connect() has no choice the node says at once what it refuses.
+    // With a single node, create the queue pair now, so that a refusal is reported here.
     Node& only = *nodes_.front();
     if (nodes_.size() > 1 || !is_there(only)) return *number;
     const auto made = make(*pair, only);
@@ -305,7 +307,7 @@ Result<void> Nodes::settle(QpNumber qp, Pair& pair) {
     const simt::Deadline end = simt::Deadline::in_ns(kSettleNs);
     for (std::uint32_t backoff = 0;;) {
         {
-            // At once: the watcher writes nothing more for it afterwards.
+            // Under one lock: afterwards the watcher writes nothing more for it.
             const std::lock_guard lock(mutex_);
             pair.settled =
                 pair.config.receive_ring == nullptr || rings_.at(pair.config.receive_cq).mine->is_settled(qp);
@@ -332,7 +334,8 @@ Result<void> Nodes::destroy_queue_pair(QpNumber qp) {
     GN_ASSIGN(Pair* const pair, find(qp));
     if (pair->at != nullptr && !is_lost(*pair)) {
         GN_TRY(pair->at->client->destroy_queue_pair(qp));
-        // While it is known: places that its node took for it and did not write are filled by its number.
+        // Before forget(): bury() needs the number to fill positions that the node took for it and did
+        // not write.
         (void)buried_if_ended(*pair->at);
     }
     forget(qp, *pair);
@@ -361,14 +364,14 @@ Result<void> Nodes::make(Pair& pair, Node& node) {
         GN_ASSIGN(config.receive_cq, ring_at(node, config.receive_cq));
     }
     {
-        // Before the node knows it, so that its end finds the queue pair.
+        // Before the node creates it, so that bury() finds it if the node ends meanwhile.
         const std::lock_guard lock(mutex_);
         pair.at = &node;
     }
     const auto made = node.client->create_queue_pair(config);
     if (made.ok()) return {};
     const std::lock_guard lock(mutex_);
-    // A node that did not answer may make it yet, and one that ended has put it in error.
+    // A node that did not answer may still create it; a node that ended has left it in error.
     if (!pair.lost && !node.client->gone()) pair.at = nullptr;
     return made.error();
 }

@@ -1,22 +1,22 @@
-// nodes.hpp: SoftNic's calls on a shm wire that leads to several nodes of this machine.
+// nodes.hpp: SoftNic's calls on a shm wire to several nodes of this machine.
 //
-// Memory is shared with all of them, under the same keys. A queue pair is made at the node that connect()
-// names, then; where there is one node alone, at once. Its send completions are that node's to write; a ring
-// of receive completions is filled by all nodes that have a queue pair there, by its tickets
-// (rdma/nic/tickets.hpp). No thread of this process stands between.
+// Memory is shared with all nodes, under the same keys. connect() creates a queue pair at the node that
+// it names; with a single node, create_queue_pair() does. That node writes its send completions; a ring
+// of receive completions is filled by all nodes that have a queue pair there, by means of its tickets
+// (rdma/nic/tickets.hpp). No thread of this process takes part in the data path.
 //
-// A node that ends closes its socket when it touches nothing any more, and a thread that sleeps until then
-// does what a NIC does to queue pairs in error: it writes the completions that the node had taken a place for
-// and not written, so that those of other nodes behind them are seen, and one flushed receive for each of its
-// queue pairs. connect() goes to the node that is there instead, and tells it all anew.
+// A node that ends closes its socket when it no longer touches our memory. A thread that sleeps until
+// then does what a NIC does to queue pairs in error: it writes the completions whose positions the node
+// had taken but not written, so that lanes can reach those of other nodes behind them, and one flushed
+// receive for each of the node's queue pairs. The next connect() finds the node's new process and repeats
+// all shares and registrations there.
 //
 // Invariants
-//   * `calls_` is held by one control call at a time, and by it while a node is asked; `mutex_` for moments
-//   only, so that a node which does not answer keeps nobody from another one's state;
-//   * a queue pair whose node has ended is `lost` until it is reset: it is made anew then, where connect()
-//   says;
-//   * what lies in a ring is written by a node, or, for queue pairs that are lost, by this process under
-//   `mutex_`.
+//   * each control call holds `calls_` throughout, also while a node answers; `mutex_` is held for
+//     moments only, so that state() never waits for another node that does not answer;
+//   * a queue pair whose node has ended is `lost` until it is reset; connect() then creates it again, at
+//     the node that it names;
+//   * rings are written by nodes; for lost queue pairs, by this process under `mutex_`.
 // Any host thread.
 #pragma once
 
@@ -36,7 +36,7 @@ namespace gnstor::rdma::shm {
 
 class Nodes final : public RemoteNic {
   public:
-    /// All of them have to be there.
+    /// All of `nodes` must be running.
     static Result<std::unique_ptr<Nodes>> connect(std::vector<ShmNode> nodes);
     ~Nodes() override;
 
@@ -58,7 +58,7 @@ class Nodes final : public RemoteNic {
     QpState state(QpNumber qp) override;
     NicCounters counters() override;
     void keep(std::shared_ptr<void> memory) override;
-    /// All sockets.
+    /// The paths of all sockets.
     [[nodiscard]] const std::string& address() const override { return address_; }
 
   private:
@@ -66,8 +66,8 @@ class Nodes final : public RemoteNic {
         ShmNode what;
         // Changed by control calls, under both mutexes.
         std::shared_ptr<Client> client;
-        bool there = false;                  ///< under `mutex_`: its socket has not ended
-        std::map<CqNumber, CqNumber> rings;  ///< that it knows, and as what
+        bool there = false;                  ///< under `mutex_`: its socket has not hung up
+        std::map<CqNumber, CqNumber> rings;  ///< the node's number of each ring that was created there
     };
     struct Block {
         std::size_t bytes = 0, offset = 0;
@@ -85,10 +85,10 @@ class Nodes final : public RemoteNic {
     };
     struct Pair {
         QueuePairConfig config;
-        Node* at = nullptr;   ///< where it was made
+        Node* at = nullptr;   ///< the node at which it was created
         bool lost = false;    ///< that node ended
-        bool owed = false;    ///< its flushed receive has found no room yet
-        bool settled = true;  ///< false: a reset was begun, and lanes cannot see all of its last life yet
+        bool owed = false;    ///< its flushed receive still has to be written: there was no room
+        bool settled = true;  ///< false: reset began; lanes cannot see all earlier completions yet
     };
 
     explicit Nodes(std::vector<ShmNode> nodes);
@@ -100,23 +100,23 @@ class Nodes final : public RemoteNic {
     Result<void> make(Pair& pair, Node& node);
     void forget(QpNumber qp, const Pair& pair);
     Result<CqNumber> ring_at(Node& node, CqNumber cq);
-    /// Waits until lanes can see all that the queue pair completed in its life, to which its node adds
-    /// nothing more. Of one that is lost, that life is over then.
+    /// Waits until lanes can see all completions of the queue pair, to which its node adds no more. Then
+    /// a lost queue pair is no longer tied to its node.
     Result<void> settle(QpNumber qp, Pair& pair);
 
     // nodes_watch.cpp
-    /// Finds the node and tells it all that is shared and registered. It is not there.
+    /// Connects to a node that is not there and repeats all shares and registrations.
     Result<void> link(Node& node);
-    /// Links it anew where it has ended.
+    /// Links the node again if it has ended.
     Result<void> ensure(Node& node);
     [[nodiscard]] bool is_there(const Node& node);
     void watch();
     void wake();
-    /// Whether its node was seen to end.
+    /// Whether the end of its node was noticed.
     [[nodiscard]] bool is_lost(const Pair& pair);
-    /// Where the node was asked and turned out to have ended, before the watcher saw it: bury().
+    /// If the node's end shows in a call before the watcher noticed it: bury().
     bool buried_if_ended(Node& node);
-    /// The node has ended: its queue pairs go to error.
+    /// Handles the end of the node behind `client`: its queue pairs go to error.
     void bury(Node& node, const std::shared_ptr<Client>& client);
     void write_owed();
 
@@ -130,7 +130,7 @@ class Nodes final : public RemoteNic {
     CqNumber last_ring_ = 0;
     std::string address_;
 
-    std::mutex mutex_;  ///< after `calls_`. Both for changes of the tables, either for a look
+    std::mutex mutex_;  ///< locked after `calls_`. Changing the tables takes both, reading takes either
     std::map<CqNumber, Ring> rings_;
     std::map<QpNumber, Pair> pairs_;
     std::vector<std::shared_ptr<void>> kept_;

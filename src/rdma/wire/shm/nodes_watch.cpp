@@ -1,5 +1,5 @@
-// nodes_watch.cpp: nodes that come and go: links to them, and what becomes of queue pairs whose node has
-// ended.
+// nodes_watch.cpp: connections to nodes that start and end, and the handling of queue pairs whose node
+// has ended.
 #include "rdma/wire/shm/nodes.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -13,14 +13,14 @@
 namespace gnstor::rdma::shm {
 namespace {
 
-constexpr int kOwedMs = 20;  // until a ring is looked at again that had no room for a flushed receive
+constexpr int kOwedMs = 20;  // until another attempt to write a flushed receive that found no room
 
-/// Says that the send queue is in error, and no more: which entries the node has executed is unknown.
+/// Reports only that the send queue is in error: which entries the node has executed is unknown.
 void flush_sends(CompletionQueue& queue, const mlx5::Cqe64* entry, QpNumber qp) {
     const std::uint32_t last = acquire_last_words(entry).counter_own;
     CompletionFields fields;
     fields.qpn = qp;
-    // The counter stays where it is; -1 stands for "none yet".
+    // Keeps the counter of the last completion; -1 stands for "none yet".
     fields.wqe_counter =
         mlx5::cqe_opcode(last) == mlx5::kCqeInvalid ? std::uint16_t{0xFFFF} : mlx5::cqe_wqe_counter(last);
     fields.opcode = mlx5::kCqeRequestError;
@@ -54,7 +54,7 @@ Result<void> Nodes::link(Node& node) {
     return {};
 }
 
-// Whoever is gone and has not ended may still be at work in our memory.
+// A node that is gone but has not hung up may still touch our memory.
 bool Nodes::buried_if_ended(Node& node) {
     if (!node.client->gone() || !node.client->ended()) return false;
     bury(node, node.client);
@@ -67,8 +67,8 @@ bool Nodes::is_lost(const Pair& pair) {
 }
 
 Result<void> Nodes::ensure(Node& node) {
-    // The watcher may not have had a processor since the node ended: its next life is not asked for through
-    // the socket of its last one.
+    // The watcher may not have run since the node ended; calls must not go to the socket of the node's
+    // earlier process.
     if (is_there(node) && node.client->hung_up()) bury(node, node.client);
     (void)buried_if_ended(node);
     if (is_there(node)) return {};
@@ -97,7 +97,7 @@ void Nodes::watch() {
                 if (node->there) watched.emplace_back(node.get(), node->client);
             owed = std::ranges::any_of(pairs_, [](const auto& one) { return one.second.owed; });
         }
-        // No events asked for: answers are whoever's who asked. The end of a socket is said in any case.
+        // events = 0: requesters read their replies; poll only for hang-up.
         for (const auto& [node, client] : watched)
             polled.push_back({.fd = client->socket(), .events = 0, .revents = 0});
         (void)::poll(polled.data(), polled.size(), owed ? kOwedMs : -1);
@@ -112,7 +112,7 @@ void Nodes::watch() {
 void Nodes::bury(Node& node, const std::shared_ptr<Client>& client) {
     {
         const std::lock_guard lock(mutex_);
-        if (!node.there || node.client != client) return;  // somebody was faster
+        if (!node.there || node.client != client) return;  // another thread handled it
         node.there = false;
         std::size_t lost = 0;
         for (auto& [number, pair] : pairs_) {
@@ -132,22 +132,22 @@ void Nodes::bury(Node& node, const std::shared_ptr<Client>& client) {
             for (const QpNumber number : ring.mine->complete_for(is_lost, flushed_receive()))
                 pairs_.at(number).owed = false;
         }
-        // Whoever used them says what that means (client/upkeep.cpp).
+        // The meaning for users is reported elsewhere (client/upkeep.cpp).
         log_info("rdma: the node at {} has ended: {} queue pairs are in error", client->address(), lost);
     }
     write_owed();
-    wake();  // for those that found no room
+    wake();  // so that the watcher retries those that found no room
 }
 
-/// A flushed receive needs the room of one that the node did not use: there is none while all that it used
-/// wait for lanes to come by.
+/// A flushed receive takes the room of a receive that the node did not use: there is none until lanes
+/// have polled a completion of this queue pair.
 void Nodes::write_owed() {
     const std::lock_guard lock(mutex_);
     for (auto& [number, pair] : pairs_) {
         if (!pair.owed) continue;
         CompletionQueue& queue = *rings_.at(pair.config.receive_cq).mine;
         const CompletionQueue::Waiting waiting = queue.waiting_of(number);
-        if (waiting.errors != 0) pair.owed = false;  // the node has said so itself before it ended
+        if (waiting.errors != 0) pair.owed = false;  // the node itself reported an error before it ended
         if (waiting.errors != 0 || waiting.completions >= pair.config.receive_entries) continue;
         CompletionFields fields = flushed_receive();
         fields.qpn = number;

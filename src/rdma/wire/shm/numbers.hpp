@@ -1,6 +1,6 @@
-// numbers.hpp: what a client of several nodes gives out itself, so that it is the same at each of them:
-// numbers of queue pairs, keys of regions, and memory for tickets. Lanes know one number and one key,
-// whichever node it is for. One thread at a time.
+// numbers.hpp: identifiers that a client of several nodes assigns itself, so that they are the same at
+// each node: queue pair numbers, region keys, and memory for tickets. So lanes use one number and one key
+// for every node. One thread at a time.
 #pragma once
 
 #include "rdma/nic/memory_table.hpp"
@@ -18,7 +18,8 @@
 
 namespace gnstor::rdma::shm {
 
-/// As a NIC has them (SoftNic::Impl::adopt): (generation << 12 | place), the lowest place that is free.
+/// Same form as a NIC's own numbers (SoftNic::Impl::adopt): (generation << 12 | place), with the lowest
+/// free place.
 class QpNumbers {
   public:
     std::optional<QpNumber> take() {
@@ -37,7 +38,8 @@ class QpNumbers {
     std::vector<std::uint32_t> generations_ = std::vector<std::uint32_t>(kPlaces);
 };
 
-/// As MemoryTable has them: (place << 8 | generation), in the order in which places became free.
+/// Same form as MemoryTable's keys: (place << 8 | generation), places in the order in which they became
+/// free.
 class RegionKeys {
   public:
     RegionKeys() {
@@ -57,21 +59,22 @@ class RegionKeys {
     std::vector<std::uint8_t> generations_ = std::vector<std::uint8_t>(MemoryTable::kRegions);
 };
 
-/// Words for tickets, of many rings in one block: a node counts the blocks that a client shares.
+/// Memory for the tickets of many rings, several rings per block, as a node limits the blocks that a
+/// client shares.
 class TicketMemory {
   public:
-    /// The next block must hold a ring of so many entries. Null: there is room.
+    /// Whether a ring of so many entries fits into the present blocks; if not, call add() first.
     [[nodiscard]] bool has_room(std::uint32_t entries) const {
         for (const Chunk& chunk : chunks_)
             if (chunk.find(bytes_of(entries))) return true;
         return false;
     }
-    /// Memory that was shared (PinnedOptions::shareable), to be taken from.
+    /// Adds memory that was shared (PinnedOptions::shareable).
     void add(simt::PinnedMemory memory) { chunks_.push_back({std::move(memory), {}}); }
     [[nodiscard]] static std::size_t chunk_bytes(std::uint32_t entries) {
         return std::max(kChunkBytes, bytes_of(entries));
     }
-    /// Where has_room() said so.
+    /// Never null after has_room() returned true.
     std::uint64_t* take(std::uint32_t entries) {
         for (Chunk& chunk : chunks_) {
             const auto at = chunk.find(bytes_of(entries));

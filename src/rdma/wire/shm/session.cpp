@@ -20,8 +20,8 @@
 namespace gnstor::rdma::shm {
 namespace {
 
-constexpr std::uint32_t kTickMs = 200;        // how soon `stop` is seen
-constexpr std::uint32_t kGiveBackTryMs = 20;  // of one try at one queue pair
+constexpr std::uint32_t kTickMs = 200;        // how soon `stop` is noticed
+constexpr std::uint32_t kGiveBackTryMs = 20;  // of one attempt to destroy one queue pair
 
 }  // namespace
 
@@ -39,7 +39,7 @@ Session::Session(Socket socket, std::unique_ptr<SoftNic> nic, Shares& shares, co
 
 Session::~Session() = default;
 
-/// The NIC touches nothing any more.
+/// The NIC no longer touches the client's memory.
 void Session::close() {
     nic_.reset();
     for (const auto& [address, block] : blocks_) ::munmap(block.here, block.bytes);
@@ -50,7 +50,7 @@ void Session::close() {
 
 void Session::run(const Request& first, Descriptor file, const std::atomic<bool>& stop) {
     bool going = answer(first, std::move(file));
-    // Acquire: pairs with ~ShmServer; nothing is read behind it.
+    // Acquire: pairs with ~ShmServer; orders no other data.
     while (going && !stop.load(std::memory_order_acquire)) {
         Request request;
         Descriptor came;
@@ -62,7 +62,8 @@ void Session::run(const Request& first, Descriptor file, const std::atomic<bool>
     give_all_back(stop);
 }
 
-/// False: the session ends, for the client is not one of ours, or does not take its answers.
+/// False: ends the session, as the request is not of this protocol, or the client does not receive
+/// answers.
 bool Session::answer(const Request& request, Descriptor file) {
     if (request.magic != kMagic) return false;
     const Answer answer = serve(request, std::move(file));
@@ -71,8 +72,7 @@ bool Session::answer(const Request& request, Descriptor file) {
 
 void Session::give_all_back(const std::atomic<bool>& stop) {
     using Clock = std::chrono::steady_clock;
-    // All at once first: what drives still hold of one queue pair is not waited for with the next one at
-    // work.
+    // Disconnect all first, so that drives release them in parallel, not one after the other.
     for (const auto& [number, users] : queue_pairs_) nic_->disconnect(number);
     auto until = Clock::now() + give_back_;
     bool hurried = false;
@@ -86,8 +86,8 @@ void Session::give_all_back(const std::atomic<bool>& stop) {
     abandon();
 }
 
-/// Left as it is, for drives may go on touching it, and the client is not told otherwise: all lives as long
-/// as the process, but no engine looks at it any more.
+/// Drives may still touch the memory, so it stays mapped as long as the process, and the socket stays
+/// open, so that the client does not reuse it. No engine looks at the NIC any more.
 void Session::abandon() {
     log_error("rdma: {}: drives hold a client's memory for good; {} stay mapped", nic_->address(),
               format_bytes(has_bytes_.held()));
@@ -105,7 +105,7 @@ bool Session::give_back(std::chrono::steady_clock::time_point until) {
         });
         return owners.empty();
     };
-    // In this order: what a queue pair uses is not let go of before it is gone.
+    // In this order: the NIC refuses to destroy rings and regions that a queue pair uses.
     return drop(queue_pairs_, [&](std::uint32_t n) { return nic_->destroy_queue_pair(n, kGiveBackTryMs); }) &&
            drop(rings_, [&](std::uint32_t n) { return nic_->destroy_completion_queue(n); }) &&
            drop(regions_, [&](std::uint32_t n) {
@@ -182,8 +182,9 @@ Result<void> Session::share(const Request& r, const Descriptor& file) {
         (after != blocks_.begin() &&
          std::prev(after)->second.address + std::prev(after)->second.bytes > r.address))
         return error(Errc::kExists, "some of the {} bytes at {:#x} are shared already", r.bytes, r.address);
-    // A file that could be cut short would end this process at the next access. So would one of huge pages:
-    // holes may be made in it, and there may be no page left to fill them with.
+    // The client could shrink an unsealed file: the next access would kill this process (SIGBUS). Huge
+    // pages are refused for the same reason: the client can punch holes, and no page may be left to fill
+    // them.
     struct stat what {};
     struct statfs where {};
     if (::fstatfs(file.get(), &where) != 0 || where.f_type == HUGETLBFS_MAGIC)

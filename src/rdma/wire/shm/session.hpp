@@ -1,12 +1,12 @@
-// session.hpp: one client of a ShmServer: the NIC that it has on the node's loop wire, and its memory here.
+// session.hpp: one client of a ShmServer: its NIC on the node's loop wire, and its memory as mapped here.
 //
 // Invariants
-//   * every address that the client names is looked for in a block of memory that it shared, whole; the NIC
-//   is told where this process has it (regions keep the client's addresses, which its entries name);
-//   * a block is unmapped only after all that lies in it is gone from the NIC;
-//   * nothing that the client sends ends anything but its own session;
-//   * what it has of the node is within its shares (shares.hpp), and goes back to them when the NIC has let
-//   go.
+//   * every range that the client names must lie in one block of memory that it shared; the NIC gets the
+//     address in this process (regions keep the client's addresses, which its entries name);
+//   * a block is unmapped only after the NIC has no more region, ring or queue pair in it;
+//   * nothing that the client sends can end more than its own session;
+//   * the client's resources stay within its shares (shares.hpp) and return to them when the NIC has
+//     released them.
 // One thread: the session's.
 #pragma once
 
@@ -29,29 +29,29 @@ namespace gnstor::rdma::shm {
 
 class Session {
   public:
-    /// `shares` outlives it. Of `options`: the node's address, and how long its end waits for drives.
+    /// `shares` outlives it. From `options`: the node's address and the time limits at the end.
     Session(Socket socket, std::unique_ptr<SoftNic> nic, Shares& shares, const ShmServerOptions& options);
     ~Session();
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    /// Answers what the client has said already, then serves until it is gone, or `stop` is set; then gives
-    /// all back. Bounded after the client's end, and more so once `stop` is set: what the NIC does not let go
-    /// of in that time is left to it, mapped.
+    /// Answers `first`, then serves until the client is gone or `stop` is set; then frees all that the
+    /// client has. That takes at most give_back_ms after the client's end, at most end_ms once `stop` is
+    /// set; what the NIC still uses then stays mapped.
     void run(const Request& first, Descriptor file, const std::atomic<bool>& stop);
-    /// Once run() has returned: something was left to the NIC. Its shares are used for good.
+    /// After run(): something stayed with the NIC. Its shares are lost for good.
     [[nodiscard]] bool abandoned() const noexcept { return abandoned_; }
-    /// Ends run() soon. Any thread.
+    /// Makes run() return soon. Any thread.
     void end() const { socket_->stop_receiving(); }
 
   private:
-    /// Memory of the client, as it names it and as it is mapped here.
+    /// Memory of the client: its address there and here.
     struct Block {
         std::uint64_t address = 0, bytes = 0;
         std::byte* here = nullptr;
         std::uint32_t users = 0;  ///< regions, rings and queue pairs in it
     };
-    using Users = std::vector<std::uint64_t>;  ///< blocks, by address; one entry a use
+    using Users = std::vector<std::uint64_t>;  ///< addresses of blocks; one entry per use
 
     bool answer(const Request& request, Descriptor file);
     Answer serve(const Request& request, Descriptor file);
@@ -63,7 +63,8 @@ class Session {
     Result<void> create_queue_pair(const Request& request, Answer& answer);
     Result<void> connect(const Request& request, Answer& answer);
 
-    /// Where this process has `count` things of the client at `address`; notes the block in `users`.
+    /// The address in this process of `count` objects that the client has at `address`; adds their block
+    /// to `users`.
     template <class T>
     Result<T*> locate(std::uint64_t address, std::uint64_t count, Users& users);
     Result<std::byte*> locate_bytes(std::uint64_t address, std::uint64_t bytes, std::size_t alignment,
@@ -72,12 +73,12 @@ class Session {
     void unuse(std::map<std::uint32_t, Users>& owners, std::uint32_t number);
     void give_all_back(const std::atomic<bool>& stop);
     void close();
-    /// One try. False: the NIC did not let go of all.
+    /// One attempt. False: the NIC still uses something.
     bool give_back(std::chrono::steady_clock::time_point until);
     void abandon();
 
-    /// Closed after everything was given back: to the client its end says that nothing of its memory is
-    /// touched any more.
+    /// Closed after everything was freed: the end of the socket tells the client that this process no
+    /// longer touches its memory.
     const std::shared_ptr<const Socket> socket_;
     std::unique_ptr<SoftNic> nic_;
     const std::string node_;

@@ -6,7 +6,8 @@
 namespace gnstor::rdma::shm {
 namespace {
 
-/// Of the machine's memory: the node may be charged for what clients share, page by page as it touches them.
+/// Defaults from the machine's memory: the node may be charged for pages that it touches first in memory
+/// of clients.
 ShmLimit of_this_machine(ShmLimit bytes) {
     if (bytes.total == 0) {
         const auto pages = static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L));

@@ -1,11 +1,12 @@
-// shares.hpp: how much of one thing of a node (queue pairs, mappings, bytes) each of its clients may have.
+// shares.hpp: quotas: how much of a node's resource (queue pairs, mappings, bytes) each of its clients
+// may have.
 //
-// Invariants, with `clients` the most clients there can be
-//   * each client can have its assured part at any time, whatever others have: what clients have beyond
-//     theirs is at most total - clients * assured, all of them together;
-//   * nobody has more than `most`.
-// A Share is asked from the threads of all clients: one atomic. A Portion belongs to one thread, and gives
-// all back at its end; its Share outlives it.
+// Invariants, with `clients` the largest number of clients
+//   * each client can have its assured part at any time, whatever others have: all clients together have
+//     at most total - clients * assured beyond their assured parts;
+//   * no client has more than `most`.
+// The threads of all clients use a Share: one atomic. A Portion belongs to one thread and returns all at
+// its end; its Share must outlive it.
 #pragma once
 
 #include "rdma/wire/shm/shm_wire.hpp"
@@ -18,15 +19,16 @@ namespace gnstor::rdma::shm {
 
 class Share {
   public:
-    /// `name`: of the things, in errors: "queue pairs". Of `limit`, what cannot be kept to all is less:
-    /// `assured` where all clients together would get more than there is, `most` at what is left beyond.
+    /// `name`: of the resource, for errors: "queue pairs". Lowers values of `limit` that cannot be
+    /// promised to all clients: `assured` to total / clients, `most` to what is left beyond the assured
+    /// parts of the others.
     Share(const char* name, ShmLimit limit, std::uint32_t clients)
         : name_(name),
           assured_(std::min({limit.assured, limit.most, limit.total / std::max(clients, 1u)})),
           beyond_max_(limit.total - assured_ * std::max(clients, 1u)),
           most_(std::min(limit.most, assured_ + beyond_max_)) {}
 
-    /// For a client that has `has`. kNoSpace: it has as many as one may have, or others have the rest.
+    /// For a client that has `has`. kNoSpace: it would exceed `most`, or other clients have the rest.
     Result<void> take(std::uint64_t has, std::uint64_t more);
     void give(std::uint64_t has, std::uint64_t less) noexcept {
         beyond_.fetch_sub(beyond(has) - beyond(has - less), std::memory_order_relaxed);
@@ -41,10 +43,10 @@ class Share {
 
     const char* const name_;
     const std::uint64_t assured_, beyond_max_, most_;
-    std::atomic<std::uint64_t> beyond_{0};  ///< of all clients; relaxed: a count that orders nothing
+    std::atomic<std::uint64_t> beyond_{0};  ///< used beyond the assured parts; relaxed: orders nothing
 };
 
-/// What one client has of it.
+/// What one client has of a Share.
 class Portion {
   public:
     explicit Portion(Share& share) : share_(share) {}
@@ -61,7 +63,7 @@ class Portion {
         share_.give(held_, less);
         held_ -= less;
     }
-    /// It is never given back: the client's end did not free it.
+    /// Keeps the amount taken for good: the client's end did not free it.
     void forfeit() noexcept { held_ = 0; }
     [[nodiscard]] std::uint64_t held() const noexcept { return held_; }
 
@@ -70,7 +72,7 @@ class Portion {
     std::uint64_t held_ = 0;
 };
 
-/// All that is shared out.
+/// The quotas of one node.
 struct Shares {
     Shares(const ShmLimits& limits, std::uint32_t clients);
     Share queue_pairs, completion_queues, send_entries, blocks, bytes;

@@ -1,25 +1,24 @@
-// shm_wire.hpp: the wire between two processes of one machine: the node's NIC works on queues that lie in the
-// client's memory.
+// shm_wire.hpp: the wire between two processes of one machine: the node's NIC works on queues that lie in
+// the client's memory.
 //
-// As a virtual machine monitor gives a guest's rings to another process, a client gives the node the memory
-// that its queues, capsules and buffers lie in (sealed files, passed over a Unix socket), and asks for
-// completion queues, queue pairs and connections over that socket. From then on the node's engines look at
-// the client's doorbells themselves: the data path is the loop wire's, with no copy and no hop more.
+// As vhost-user does with a guest's rings, a client shares the memory of its queues, capsules and buffers
+// with the node (sealed files, passed over a Unix socket), and requests completion queues, queue pairs
+// and connections over that socket. From then on the node's engines read the client's doorbells directly:
+// the data path is the loop wire's, without a further copy or hop.
 //
-// What each side can do to the other: the client writes into its own memory at any moment, which the engines
-// take for what it is, entries of a queue that any lane may have written (DESIGN.md, "Strict mode"); it
-// cannot take the memory away (the files are sealed against shrinking). The node writes where the client's
-// keys allow. A client that dies is noticed by its socket: its queue pairs are ended, its memory is let go
-// when the drives have let go. A node that dies is noticed by its socket as well: its queue pairs go to
-// error, and what they had outstanding is flushed (wire/shm/nodes.hpp), so that lanes wait for no deadline; a
-// node that stands still is not dead, and is what deadlines and keep-alives are for.
+// What each side can do to the other: the client may write into its own memory at any moment; the engines
+// trust it no more than entries of any other lane (DESIGN.md, "Strict mode"). It cannot take the memory
+// away (the files are sealed against shrinking). The node writes where the client's keys allow. When a
+// client dies, its socket hangs up: the node ends its queue pairs and unmaps its memory once the drives
+// have released it. When a node dies, its socket hangs up too: its queue pairs go to error, and their
+// outstanding work is flushed (wire/shm/nodes.hpp), so that lanes need not wait for a deadline. A node
+// that hangs is noticed only by deadlines and keep-alives.
 //
-// What a client may have of the node's is limited (ShmLimits), so that it takes nothing from others: each is
-// assured of a part. A connection that says nothing holds a place in the lobby (wire/shm/lobby.hpp), no
-// client's.
+// Quotas (ShmLimits) limit what a client may have of the node's resources: each client is assured of a
+// part. A connection that has sent nothing counts as pending (wire/shm/lobby.hpp), not as a client.
 //
-// Threads: ShmWire: any host thread, one call at a time inside. ShmServer: one thread that accepts, one a
-// client; they only make control calls of the NIC that each client has on the node's loop wire.
+// Threads: ShmWire: any host thread; its calls run one at a time. ShmServer: one thread that accepts, one
+// per client; they only make control calls of the NIC that each client has on the node's loop wire.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -40,29 +39,29 @@ namespace gnstor::rdma {
 
 class LoopWire;
 
-/// One of several nodes that a client has on its machine.
+/// One of several nodes on the client's machine.
 struct ShmNode {
     struct Place {
         std::filesystem::path socket;
-        std::optional<pid_t> server{};  ///< the process that has to listen there
+        std::optional<pid_t> server{};  ///< the process that must be listening there
     };
-    std::string address;  ///< as the NIC's connect() names it; empty: whatever it names
-    /// Where it serves. Asked anew after the node has ended, by whoever connects to it again.
+    std::string address;  ///< as passed to the NIC's connect(); empty: matches any
+    /// Returns where the node serves. Called again by the first connect() after the node has ended.
     std::function<Result<Place>()> find;
 };
 
 /// A client's end.
 class ShmWire {
   public:
-    /// Connects to the server at `path`, some seconds at most. kNotFound: nobody serves there; kUnsupported:
-    /// it speaks another version; kPermission: it is not the process `server`.
+    /// Connects to the server at `path`; takes some seconds at most. kNotFound: none serves there;
+    /// kUnsupported: it speaks another version; kPermission: it is not the process `server`.
     static Result<std::unique_ptr<ShmWire>> open(const std::filesystem::path& path,
                                                  std::optional<pid_t> server = std::nullopt);
-    /// To several nodes, which fill the same completion rings (wire/shm/nodes.hpp). All of them have to be
-    /// there; later they may end and come back. kUnsupported besides: this processor orders what two
-    /// processes wrote otherwise than lanes expect.
+    /// Connects to several nodes, which fill the same completion rings (wire/shm/nodes.hpp). All must be
+    /// running; later each may end and come back. Also kUnsupported: this processor may reorder writes of
+    /// two processes, which lanes do not expect.
     static Result<std::unique_ptr<ShmWire>> open(std::vector<ShmNode> nodes);
-    /// Its NIC must be gone.
+    /// Its NIC must have been destroyed before.
     ~ShmWire();
     ShmWire(const ShmWire&) = delete;
     ShmWire& operator=(const ShmWire&) = delete;
@@ -75,54 +74,56 @@ class ShmWire {
     std::unique_ptr<Impl> impl_;
 };
 
-/// Of one thing of the node: how much all clients together may have, what each is assured of whatever others
-/// have, and the most that one may have.
+/// Quota of one resource of the node: for all clients together, assured to each client, and the most for
+/// one client.
 struct ShmLimit {
     std::uint64_t total, assured, most;
 };
 
-/// Of a process whose shm clients are all that it serves (gnstord). The totals are at least what is assured
-/// to `clients_max` clients.
+/// Defaults for a process that serves only shm clients (gnstord). Each total is at least `clients_max`
+/// times what is assured.
 struct ShmLimits {
-    /// The node's own NIC has 4,094, one for each queue pair that is connected; the rest is its own.
+    /// The node's NIC has 4,094 queue pairs; each connected one of a client needs another there. 254 stay
+    /// for the node itself.
     ShmLimit queue_pairs{3840, 8, 1024};
     ShmLimit completion_queues{7680, 16, 2048};
-    /// In all send queues. Each costs the node 128 bytes of its own.
+    /// In all send queues together. Each entry costs the node 128 bytes of its own memory.
     ShmLimit send_entries{2u << 20, 2048, 1u << 20};
-    /// Of shared memory: mappings of the node's process (vm.max_map_count, 65,530 by default).
+    /// Blocks of shared memory: mappings of the node's process (vm.max_map_count, 65,530 by default).
     ShmLimit blocks{32'768, 32, 1024};
-    /// Of shared memory. Pages are the client's, and end with it; those that the node touches first count as
-    /// the node's (its control group), and each GiB that it has touched costs it 2 MiB of page tables. A
-    /// total of 0: three quarters of this machine's memory; a most of 0: half of the total.
+    /// Bytes of shared memory. Its pages belong to the client and end with it; pages that the node
+    /// touches first are charged to the node (its control group), and each GiB that it has touched costs
+    /// 2 MiB of page tables. total = 0: three quarters of this machine's memory; most = 0: half of the
+    /// total.
     ShmLimit bytes{0, 16u << 20, 0};
 };
 
 struct ShmServerOptions {
-    std::filesystem::path path{};  ///< of the socket; an abandoned one is replaced
+    std::filesystem::path path{};  ///< of the socket; replaced if no process listens on it
     std::string node{};            ///< address on the loop wire that clients' connections go to
-    std::uint32_t mode = 0600;     ///< of the socket: who may connect
+    std::uint32_t mode = 0600;     ///< permissions of the socket: which users may connect
     std::uint32_t clients_max = 256;
-    std::uint32_t clients_of_user_max = 192;  ///< of one user (user id): others get in all the same
-    /// Connections that have not said anything: so many wait, so long. A newcomer beyond sends away the
-    /// oldest of the user that has most of them.
+    std::uint32_t clients_of_user_max = 192;  ///< of one user id, so that others can connect
+    /// Pending connections, which have sent no message: at most silent_max, each for hello_ms. A further
+    /// one closes the oldest of the user that has most of them.
     std::uint32_t silent_max = 64;
     std::uint32_t hello_ms = 5'000;
     bool strict = false;  ///< of the clients' NICs (NicOptions)
     ShmLimits limits{};
-    /// How long drives may hold the memory of a client that has ended. What they still hold then stays mapped
-    /// as long as the process, and the client's place is taken: its shares are not another's.
+    /// How long drives may hold the memory of a client that has ended. What they hold longer stays mapped
+    /// as long as the process, and keeps its part of the quotas and the client's place.
     std::uint32_t give_back_ms = 60'000;
-    /// The same where the server ends.
+    /// The same when the server is destroyed.
     std::uint32_t end_ms = 5'000;
 };
 
-/// A node's end: serves clients until it is destroyed.
+/// The node's side: serves clients until it is destroyed.
 class ShmServer {
   public:
     /// `wire` and `reactors` (where the clients' queue pairs are executed) outlive the server.
     static Result<std::unique_ptr<ShmServer>> start(LoopWire& wire, std::span<Reactor* const> reactors,
                                                     ShmServerOptions options);
-    /// Ends all clients' connections; waits until the node lets go of their memory, `end_ms` at most.
+    /// Ends all clients' connections; waits until the node has released their memory, `end_ms` at most.
     ~ShmServer();
     ShmServer(const ShmServer&) = delete;
     ShmServer& operator=(const ShmServer&) = delete;

@@ -38,7 +38,7 @@ const sockaddr* generic(const sockaddr_un& address) {
     return reinterpret_cast<const sockaddr*>(&address);
 }
 
-/// Readable within the time (false: not), whatever signals come meanwhile.
+/// Whether `fd` becomes readable in time; restarts after signals.
 bool readable(int fd, std::uint32_t timeout_ms) {
     using std::chrono::milliseconds;
     const auto deadline = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
@@ -51,8 +51,8 @@ bool readable(int fd, std::uint32_t timeout_ms) {
     }
 }
 
-/// Takes hold of all descriptors that came with a message: the first goes to `file`, if that is asked for;
-/// the others are closed. Alignment makes room for more than the one that was made room for.
+/// Takes all descriptors that came with a message: the first goes to `file`, if not null; the others are
+/// closed. More than one can come, as alignment leaves room for more in the control buffer.
 void take_files(msghdr& message, Descriptor* file) {
     for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
         if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
@@ -75,7 +75,7 @@ Descriptor::~Descriptor() {
 Result<Socket> Socket::connect(const std::string& path) {
     GN_ASSIGN(const sockaddr_un address, address_of(path));
     GN_ASSIGN(Descriptor fd, open_socket());
-    // Of connecting too, where a server that stands still has let its backlog fill.
+    // Also limits connect(), which blocks while the backlog of a hanging server is full.
     const timeval most{.tv_sec = kSendSeconds, .tv_usec = 0};
     if (::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most) != 0)
         return error(Errc::kIo, "a Unix socket takes no deadline: {}", std::strerror(errno));
@@ -102,7 +102,7 @@ Result<Socket> Socket::listen(const std::string& path, std::uint32_t mode) {
         ::unlink(path.c_str());
     }
     GN_ASSIGN(Descriptor fd, open_socket());
-    // Of the socket before it has a name, then of the name: at no moment may others connect.
+    // Mode of the socket before it has a name, then of the name: so that others can connect at no moment.
     if (::fchmod(fd.get(), 0600) != 0 || ::bind(fd.get(), generic(address), sizeof address) != 0 ||
         ::chmod(path.c_str(), static_cast<mode_t>(mode)) != 0 || ::listen(fd.get(), 16) != 0)
         return error(Errc::kIo, "cannot serve shared memory at {}: {}", path, std::strerror(errno));

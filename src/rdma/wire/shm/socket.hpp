@@ -1,4 +1,4 @@
-// socket.hpp: a Unix socket that keeps datagrams apart (SOCK_SEQPACKET), with file descriptors beside them.
+// socket.hpp: a Unix socket that keeps datagram boundaries (SOCK_SEQPACKET) and passes file descriptors.
 // Owns its descriptor. One thread at a time.
 #pragma once
 
@@ -31,31 +31,32 @@ class Descriptor {
 class Socket {
   public:
     explicit Socket(Descriptor fd) : fd_(std::move(fd)) {}
-    /// Waits some seconds at most; so does send().
+    /// Waits for some seconds at most, as send() does.
     static Result<Socket> connect(const std::string& path);
-    /// The process that listens at the other end, or 0: the kernel does not say.
+    /// The process at the other end; 0: the kernel does not say.
     [[nodiscard]] pid_t peer() const;
-    /// A listening one at `path`; one that nobody listens at any more is replaced.
+    /// Listens at `path`; replaces a socket on which no process listens any more. `mode`: permissions of
+    /// the path.
     static Result<Socket> listen(const std::string& path, std::uint32_t mode = 0600);
     /// The next connection. kTimedOut: none within `timeout_ms`.
     Result<Socket> accept(std::uint32_t timeout_ms) const;
-    /// Who has connected (user id). Any thread.
+    /// User id of the peer. Any thread.
     [[nodiscard]] Result<std::uint32_t> peer_user() const;
     [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
-    /// Sends all of `bytes` as one datagram, with `file` beside it (-1: none). kIo: the peer is gone, or
-    /// does not take what was sent before.
+    /// Sends all of `bytes` as one datagram, with the descriptor `file` (-1: none). kIo: the peer is
+    /// gone, or does not receive earlier datagrams.
     Result<void> send(std::span<const std::byte> bytes, int file = -1) const;
-    /// Receives one datagram of exactly that many bytes; `file`, if given, gets a descriptor that came with
-    /// it. kTimedOut; kIo: the peer is gone; kCorrupt: another length.
+    /// Receives one datagram of exactly bytes.size() bytes; `file`, if not null, gets the descriptor that
+    /// came with it. kTimedOut; kIo: the peer is gone; kCorrupt: another length.
     Result<void> receive(std::span<std::byte> bytes, std::uint32_t timeout_ms,
                          Descriptor* file = nullptr) const;
-    /// Lets accept() of another thread return.
+    /// Makes accept() of another thread return.
     void shut_down() const;
-    /// Lets receive() of another thread, and send() of the peer, return with kIo. The peer's receive() does
-    /// so only when this socket is closed.
+    /// Makes receive() of another thread, and send() of the peer, return kIo. The peer's receive()
+    /// returns only when this socket is closed.
     void stop_receiving() const;
-    /// The peer's receive() returns with kIo; what it says can still be received.
+    /// Makes the peer's receive() return kIo; what the peer sends can still be received.
     void stop_sending() const;
 
   private:

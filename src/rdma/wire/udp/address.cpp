@@ -1,4 +1,4 @@
-// address.cpp: conversions, and the look at the machine's interfaces.
+// address.cpp: address conversions, and the MTU of this machine's interfaces.
 #include "rdma/wire/udp/address.hpp"
 
 #include <arpa/inet.h>
@@ -104,7 +104,7 @@ Result<std::uint32_t> interface_mtu(const IpAddress& address) {
         sockaddr_storage storage{};
         std::memcpy(&storage, one->ifa_addr, v4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
         const IpAddress has = from_socket_address(storage);
-        // All of 127.0.0.0/8 is the loopback interface's.
+        // All of 127.0.0.0/8 belongs to the loopback interface.
         const bool loop =
             v4 && address.v4() && (one->ifa_flags & IFF_LOOPBACK) != 0 && address.gid[12] == 127;
         if (has == address || loop) name = one->ifa_name;

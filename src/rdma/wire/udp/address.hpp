@@ -1,5 +1,5 @@
-// address.hpp: IP addresses as RoCE has them (a GID: an IPv6 address, IPv4 as ::ffff:a.b.c.d), as the
-// kernel's sockets have them, and as people write them. Pure but for interface_mtu(); any thread.
+// address.hpp: conversions of IP addresses between RoCE's form (a GID: an IPv6 address, or IPv4 as
+// ::ffff:a.b.c.d), that of sockets, and text. Pure except interface_mtu(); any thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -23,8 +23,8 @@ struct IpAddress {
     bool operator==(const IpAddress&) const = default;
 };
 
-/// "10.77.0.1", "fd00::1". kInvalidArgument: names, ports, the unspecified address, multicast, and link-local
-/// IPv6, which means nothing without an interface.
+/// "10.77.0.1", "fd00::1". kInvalidArgument: names, ports, the unspecified address, multicast, and
+/// link-local IPv6, which is ambiguous without an interface.
 Result<IpAddress> parse_address(const std::string& text);
 
 /// A socket address as the system calls take it.
@@ -33,10 +33,10 @@ struct SocketAddress {
     socklen_t bytes = 0;
 };
 [[nodiscard]] SocketAddress socket_address(const IpAddress& address, std::uint16_t port) noexcept;
-/// Of what a system call filled in; the zero address for other families.
+/// Converts what a system call returned; the zero address for other families.
 [[nodiscard]] IpAddress from_socket_address(const sockaddr_storage& storage) noexcept;
 
-/// MTU of the interface that has `address`. kNotFound: none of this machine.
+/// MTU of the interface that has `address`. kNotFound: not an address of this machine.
 Result<std::uint32_t> interface_mtu(const IpAddress& address);
 
 }  // namespace gnstor::rdma::udp

@@ -1,7 +1,8 @@
-// answering.hpp: the thread that asks acceptors about connection requests, because they may block.
+// answering.hpp: the thread that calls acceptors with connection requests, as they may block.
 //
-// Owns a queue of arrivals, bounded by its user (the connection manager's half-open limit), and knows which
-// acceptor it is in. Any thread but its own; the callbacks run in it.
+// Owns a queue of arrivals, bounded by its user (the connection manager's half-open limit), and knows
+// which acceptor it is calling. Public functions: any thread but its own; callbacks run in its own
+// thread.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +20,7 @@
 
 namespace gnstor::rdma::udp {
 
-/// A request that awaits its answer.
+/// A connection request that no acceptor has answered yet.
 struct PendingArrival {
     roce::CmId id = 0;
     std::uint16_t port = 0;
@@ -30,19 +31,19 @@ struct PendingArrival {
 
 class AnsweringThread {
   public:
-    /// `answered` gets each arrival with the acceptor's reply.
+    /// Calls `answered` with each arrival and the acceptor's reply.
     explicit AnsweringThread(std::function<void(const PendingArrival&, const ArrivalReply&)> answered);
     ~AnsweringThread();
     AnsweringThread(const AnsweringThread&) = delete;
     AnsweringThread& operator=(const AnsweringThread&) = delete;
 
     void ask(PendingArrival arrival);
-    /// Nobody waits for this one's answer any more. It may be being asked.
+    /// Drops the request: its reply is no longer needed. The acceptor may be in the call already.
     void forget(roce::CmId id);
-    /// Forgets what waits for `port`, and waits until its acceptor is in no call and `answered` in none for
-    /// it. Not from within either.
+    /// Drops the requests for `port` and returns them; waits until neither its acceptor nor `answered` is
+    /// being called for `port`. Must not be called from either.
     std::vector<PendingArrival> withdraw(std::uint16_t port);
-    /// Ends the thread; what waits is not asked.
+    /// Ends the thread; acceptors are not called for queued requests.
     void stop();
 
   private:

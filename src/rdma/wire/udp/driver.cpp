@@ -1,4 +1,4 @@
-// driver.cpp: opening and closing, the calls of host threads that are no connection's, one poll.
+// driver.cpp: opening and closing, the public calls except those about connections, and one poll.
 #include "rdma/wire/udp/driver.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -14,7 +14,7 @@
 namespace gnstor::rdma::udp {
 namespace {
 
-// What surrounds the payload of a packet: IP, UDP, BTH with RETH (of a WRITE), ICRC.
+// Bytes around the payload of a packet: IP, UDP, BTH with RETH (of a WRITE), ICRC.
 constexpr std::uint32_t kAroundPayloadV4 = 20 + 8 + 12 + 16 + 4, kAroundPayloadV6 = kAroundPayloadV4 + 20;
 
 std::uint64_t random_seed() {
@@ -88,7 +88,7 @@ LinkEnd* Driver::Impl::find(QpNumber qp) const {
 LinkEnd* Driver::Impl::make_link(QpNumber qp, Endpoint& endpoint, const IpAddress& peer, roce::CmId id,
                                  const roce::RequesterOptions& requester,
                                  const roce::ResponderOptions& responder) {
-    // The number's last user has been told its end, or the number would have been refused.
+    // Otherwise the number would have been refused: the endpoint of its last link knows of the end.
     if (LinkEnd* const before = find(qp)) forget(*before);
     Flow& flow = flows[peer.gid];
     roce::ResponderOptions paced = responder;
@@ -102,7 +102,7 @@ LinkEnd* Driver::Impl::make_link(QpNumber qp, Endpoint& endpoint, const IpAddres
     return link;
 }
 
-// One link fewer in the tables; it is freed when no list holds it.
+// Removes a link from all tables; it is freed when no list holds it.
 void Driver::Impl::forget(LinkEnd& link) {
     if (link.state == LinkEnd::State::kDead) return;
     const auto number = by_queue_pair.find(link.qp);
@@ -143,7 +143,7 @@ std::uint32_t Driver::Impl::poll() {
     work += watch_peers(now);
     work += pump(now);
     serve_manager(now);
-    if (!socket->flush()) ++work;  // paced: looked at again at once
+    if (!socket->flush()) ++work;  // the socket is full: poll again at once
     bury();
     return work;
 }
@@ -178,8 +178,8 @@ Driver::Driver(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
 
 Driver::~Driver() {
     impl_->answering->stop();
-    // Links that were closed just now: what their peers say to it is waited for, as long as one answer may
-    // take. The wire goes on meanwhile, for others too.
+    // Waits until peers have acknowledged links that were closed just now, at most one response timeout.
+    // The wire keeps running meanwhile, for other links too.
     Goodbye goodbye;
     impl_->reactor.run([&] {
         impl_->goodbye = &goodbye;

@@ -1,5 +1,5 @@
-// driver_connect.cpp: connections made and ended: host threads that connect and listen, the events and
-// messages of the connection manager, what acceptors say.
+// driver_connect.cpp: making and ending connections: connect() and listen() of host threads, events and
+// messages of the connection manager, replies of acceptors.
 #include <gnstor/base/log.hpp>
 
 #include "rdma/wire/udp/driver_impl.hpp"
@@ -12,10 +12,10 @@ namespace gnstor::rdma::udp {
 namespace {
 
 constexpr std::uint32_t kQueuePairMin = 2,
-                        kQueuePairMax = roce::kQpMask - 1;  // 0, 1 and all ones are not ours
+                        kQueuePairMax = roce::kQpMask - 1;  // 0, 1 and all ones are reserved (IBA)
 constexpr std::uint32_t kWindowPacketsMin = 4;
 constexpr std::uint8_t kMtuCodeMax = 5;     // 4096
-constexpr std::uint32_t kAllErrors = 1024;  // as a flood of forged ones goes on, no more
+constexpr std::uint32_t kAllErrors = 1024;  // bounded, as forged ICMP messages may keep coming
 
 constexpr std::uint32_t mtu_of(std::uint8_t code) noexcept {
     return 128u << code;
@@ -32,7 +32,7 @@ constexpr std::uint8_t narrow(std::uint32_t value) noexcept {
     return static_cast<std::uint8_t>(std::min<std::uint32_t>(value, 255));
 }
 
-/// What both ends make of the REQ, the REP and their own options.
+/// Options of both ends' state machines, from the REQ or REP of the peer and our own options.
 struct Halves {
     roce::RequesterOptions requester;
     roce::ResponderOptions responder;
@@ -42,13 +42,13 @@ Halves halves(const roce::CmMessage& theirs, std::uint32_t mtu, std::uint32_t my
     Halves h;
     h.requester.peer_queue_pair = h.responder.peer_queue_pair = theirs.queue_pair;
     h.requester.mtu = h.responder.mtu = mtu;
-    h.requester.start_psn = theirs.start_psn;  // what they expect first
+    h.requester.start_psn = theirs.start_psn;  // the first PSN that the peer expects
     h.responder.start_psn = my_psn;
     h.requester.depth = mine.depth;
     h.requester.reads_max = std::min<std::uint32_t>(mine.reads_max, theirs.responder_resources);
     h.responder.reads_max = std::max<std::uint32_t>(theirs.initiator_depth, 1);
     h.requester.window_packets = std::max(kWindowBytes / mtu, kWindowPacketsMin);
-    h.requester.retries = theirs.retry_count;  // a REP has none: all seven, as our REQ says
+    h.requester.retries = theirs.retry_count;  // a REP has no retry count: 7, as in our REQ
     h.requester.rnr_retries = theirs.rnr_retries;
     h.requester.ack_timeout_ns = ack_timeout_ns(ack_timeout);
     return h;
@@ -60,7 +60,7 @@ std::uint32_t Driver::Impl::random_psn() {
     return static_cast<std::uint32_t>(dice.next()) & roce::kPsnMask;
 }
 
-// Events first: what they cause is among the messages.
+// Events first, as handling them creates messages.
 void Driver::Impl::serve_manager(roce::TimeNs now) {
     if (now >= manager_deadline) {
         manager.on_time(now);
@@ -107,7 +107,7 @@ void Driver::Impl::on_requested(roce::TimeNs now, const roce::CmEvent& event) {
     const auto found = listening.find(port);
     if (found == listening.end()) return refuse(roce::RejectReason::kInvalidService);
     if (req.queue_pair < kQueuePairMin) return refuse(roce::RejectReason::kUnsupported);
-    // The REQ decides: a REP has no MTU to say less with.
+    // The REQ decides the MTU: a REP cannot lower it.
     if (req.mtu_code == 0 || req.mtu_code > kMtuCodeMax || mtu_of(req.mtu_code) > mtu)
         return refuse(roce::RejectReason::kInvalidMtu);
     const std::span<const std::byte> data = std::span(req.private_data).first(req.private_bytes);
@@ -178,8 +178,8 @@ void Driver::Impl::accept(roce::TimeNs now, const PendingArrival& arrival, const
     reply.endpoint->on_accepted(*link);
 }
 
-// A peer that asks from a queue pair which it is connected with has lost that connection. Anybody can ask in
-// its name: so not before it has shown that it has the answer.
+// A peer that connects again from the same queue pair has lost its earlier connection. The request may be
+// forged, so end the earlier one only after the peer has shown that it received our REP.
 void Driver::Impl::end_replaced(const LinkEnd& by) {
     for (const auto& link : links) {
         if (link.get() != &by && link->state < LinkEnd::State::kTold && link->peer == by.peer &&
@@ -206,7 +206,7 @@ void Driver::Impl::on_connected(roce::TimeNs now, const roce::CmEvent& event) {
     if (waiting == waiters.end() || taken || event.message.queue_pair < kQueuePairMin) {
         manager.disconnect(now, event.id);
         manager_changed = true;
-        return;  // kClosed follows, and tells whoever waits
+        return;  // kClosed follows and ends the waiting connect()
     }
     Waiter& waiter = **waiting;
     const roce::CmMessage& rep = event.message;
@@ -246,14 +246,14 @@ Result<void> Driver::Impl::begin_connect(Waiter& waiter, std::span<const std::by
     const LinkEnd* const user = find(waiter.qp);
     if (user != nullptr && user->state < LinkEnd::State::kTold)
         return error(Errc::kState, "cannot connect queue pair {:#x}: it is connected", waiter.qp);
-    // What came back for packets of the past says nothing about this attempt.
+    // ICMP messages about earlier packets say nothing about this attempt.
     on_unreachable(clock(), kAllErrors);
     waiter.start_psn = random_psn();
     std::array<std::byte, 92> data{};
     roce::IpAddresses names;
     names.v6 = !address.v4();
-    names.source_port =
-        static_cast<std::uint16_t>(49152 + (dice.next() & 0x3FFF));  // as an active opener has one
+    names.source_port = static_cast<std::uint16_t>(
+        49152 + (dice.next() & 0x3FFF));  // an ephemeral port, as an active opener uses
     names.source = address.gid;
     names.destination = waiter.peer.gid;
     roce::encode_ip_addresses(names, std::span(data).first<roce::kIpAddressBytes>());
@@ -311,13 +311,13 @@ Result<std::vector<std::byte>> Driver::connect(QpNumber qp, Endpoint& endpoint, 
             lock.lock();
         }
         if (!waiter.failure) return std::move(waiter.private_data);
-        // Its interface takes less than ours.
+        // The peer's interface takes smaller packets than ours: try the next smaller MTU.
         const bool smaller = waiter.reason == roce::RejectReason::kInvalidMtu && mtu > roce::kMtuMin;
         if (!smaller) return std::move(*waiter.failure);
     }
 }
 
-// The answer may have come since the thread stopped waiting for it.
+// The answer may have come after the thread's timeout.
 void Driver::Impl::give_up(Waiter& waiter, std::uint32_t timeout_ms) {
     if (waiter.done) return;
     manager.disconnect(clock(), waiter.id);
@@ -346,7 +346,7 @@ void Driver::unlisten(std::uint16_t port) {
         impl_->manager.unlisten(roce::service_of_port(port));
         impl_->listening.erase(port);
     });
-    // What its acceptor says now is not accepted any more (accept()).
+    // From here on accept() refuses replies of this acceptor.
     const std::vector<PendingArrival> unasked = impl_->answering->withdraw(port);
     impl_->reactor.run([&] {
         for (const PendingArrival& one : unasked) {
@@ -355,7 +355,8 @@ void Driver::unlisten(std::uint16_t port) {
         }
         for (const auto& link : impl_->links) {
             if (link->state != LinkEnd::State::kAccepted || link->port != port) continue;
-            // Where its REP has not gone out, the peer hears that nobody listens; otherwise end() tells it.
+            // If the REP has not gone out, the peer gets a REJ (no listener); otherwise end() disconnects
+            // it.
             (void)impl_->manager.reject(Impl::clock(), link->id, roce::RejectReason::kInvalidService, {});
             impl_->end(*link, mlx5::kFlushed);
         }

@@ -1,14 +1,16 @@
-// driver_impl.hpp: what is inside a Driver, for its sources alone: links, the tables that find them, timers.
+// driver_impl.hpp: the internals of Driver, for its sources alone: links, the tables that find them,
+// timers.
 //
 // Invariants
-//   * a link is in by_queue_pair and by_id from its making until its end, and in no table after; it is freed
-//     at the end of a poll, when no list holds it, so an endpoint may close any link from within any call;
-//   * a link whose end was told (or which was closed) never calls its endpoint again; until the connection
-//     manager has closed it, it may still send what tells the peer why (a NAK);
+//   * a link is in by_queue_pair and by_id from creation to its end, and in no table afterwards; it is
+//     freed at the end of a poll, when no list holds it, so an endpoint may close any link from within
+//     any call;
+//   * a link whose endpoint was told of the end (or closed it) never calls the endpoint again; until the
+//     connection manager has closed it, it may still send a NAK that tells the peer the reason;
 //   * next_timer <= the earliest deadline of any link; timed holds every link that has one.
-// Sources: driver.cpp (opening, closing, the public calls), driver_packets.cpp (packets and timers of links),
-// driver_connect.cpp (connection management), driver_watch.cpp (peers that have ended). The reactor's thread,
-// where nothing else is said.
+// Sources: driver.cpp (opening, closing, the public calls), driver_packets.cpp (packets and timers of
+// links), driver_connect.cpp (connection management), driver_watch.cpp (peers that have ended). The
+// reactor's thread, unless stated otherwise.
 #pragma once
 
 #include "rdma/roce/connection.hpp"
@@ -35,40 +37,41 @@
 
 namespace gnstor::rdma::udp {
 
-/// Payload that a link may have on its way, and answers to its READs. A peer with a socket's default buffer
-/// (net.core.rmem_default, 208 KiB of the kernel's own measure, by which a packet of 4 KiB on loopback weighs
-/// up to 8.7 KiB, one of 1 KiB 2.3 KiB) holds it all without its process being scheduled; ours ask for
-/// kReceiveBufferBytes.
+/// Payload that a link may have in flight, and responses to its READs. The default receive buffer of a
+/// socket holds it all while the peer's process is not scheduled (net.core.rmem_default, 208 KiB as the
+/// kernel counts: a packet of 4 KiB on loopback counts up to 8.7 KiB, one of 1 KiB 2.3 KiB). Our own
+/// buffers are larger (UdpWireOptions).
 inline constexpr std::uint32_t kWindowBytes = 64 * 1024;
-/// Packets on their way to one peer, of all links together; the links beyond wait in order. As many as two
-/// such flows, requests of both sides, take of a receive buffer like our own; and not so many that the last
-/// of them seems lost before it is looked at.
+/// Packets in flight to one peer, of all links together; further links wait in order. Two such flows
+/// (requests of both sides) fit a receive buffer like our own; and the bound is small enough that the
+/// peer processes the last packet before it would count as lost.
 inline constexpr std::uint32_t kPacketsToPeerMin = 16, kPacketsToPeerMax = 256;
-/// Packets that a link sends before it is the next one's turn.
+/// Packets that a link sends before the next link's turn.
 inline constexpr std::uint32_t kPacketsPerTurn = 8;
-/// READs of peers that we answer at once, a link.
+/// READs of the peer that we execute at once, per link.
 inline constexpr std::uint8_t kResponderResources = 16;
-/// Of ours and of those that a peer may suggest: 4.096 us times 2 to the power of it. 17 ms: a process that
-/// the scheduler keeps from its core for a time slice or two is not dead; with the back-off and 7 retries a
-/// peer that is gone is noticed after 2 s, or 9 s where it asked for 67 ms.
+/// Range of acknowledgement timeouts, as exponents n of 4.096 us * 2^n: we use the minimum, a peer's REQ
+/// may ask for more. 17 ms: a process that is not scheduled for a time slice or two is not dead. With
+/// back-off and 7 retries a peer that is gone is noticed after 2 s, or 9 s where it asked for 67 ms.
 inline constexpr std::uint8_t kAckTimeoutMin = 12, kAckTimeoutMax = 14;
-/// What a peer's requester is asked to wait for us (0.54 s; Linux asks the same). Linux's neither backs off
-/// nor forgives: after eight such times without progress the connection is lost.
+/// The timeout that our REQ asks of the peer's requester (0.54 s; Linux asks the same). Linux's requester
+/// does not back off: after eight such timeouts without progress the connection is lost.
 inline constexpr std::uint8_t kAckTimeoutAsked = 17;
-/// Connections at once (roce::CmOptions): as many as a NIC has queue pairs.
+/// Connections in total (roce::CmOptions): as many as a NIC has queue pairs.
 inline constexpr std::uint32_t kConnectionsMax = 4096;
-/// Of those, for connections that begin here: a gateway whose hosts take all they get still reaches three
-/// nodes of eight SSDs. Of the rest a peer gets as many as it leaves free, or a few in any case.
+/// Of those, reserved for connections that we start: a gateway whose hosts take all other places still
+/// reaches three nodes of eight SSDs. Quota of a peer (roce::CmOptions): half of what is free of the
+/// rest, at least kAssuredOfPeer.
 inline constexpr std::uint32_t kOwnPlaces = 1024, kAssuredOfPeer = 16;
-/// Half-open ones at once.
+/// Half-open connections at once.
 inline constexpr std::uint32_t kHalfOpenMax = 256;
-/// Of those, of one peer: one that floods us does not keep others from connecting.
+/// Of those, from one peer: a peer that floods us does not keep others from connecting.
 inline constexpr std::uint32_t kHalfOpenOfPeerMax = 64;
-/// Private data of a REQ behind the IP addresses (Annex A11).
+/// Private data of a REQ after the IP addresses (Annex A11).
 inline constexpr std::uint32_t kConnectPrivateBytes = 56;
 class LinkEnd;
 
-/// connect() in its thread, waiting; guarded by `mutex`, written by the reactor's thread.
+/// State of a thread that waits in connect(); guarded by `mutex`, written by the reactor's thread.
 struct Waiter {
     std::mutex mutex;
     std::condition_variable changed;
@@ -88,7 +91,7 @@ struct Waiter {
     Link** link = nullptr;
 };
 
-/// The destructor in its thread, waiting until all peers have said that they know of the end of their links.
+/// State of ~Driver(), which waits until all peers have acknowledged the end of their links.
 struct Goodbye {
     std::mutex mutex;
     std::condition_variable changed;
@@ -96,13 +99,13 @@ struct Goodbye {
 };
 
 struct Driver::Impl {
-    /// All that is on its way to one peer.
+    /// All links to one peer, and their packets in flight.
     struct Flow {
         std::uint32_t links = 0, packets = 0;
-        std::uint32_t called = 0;      ///< links that may go on and have not been looked at yet
-        std::deque<LinkEnd*> waiting;  ///< for room
-        roce::Pacer pacer;             ///< of answers to its READs
-        std::uint32_t owing = 0;       ///< links to which the peer owes messages
+        std::uint32_t called = 0;      ///< links that were told to continue and have not sent yet
+        std::deque<LinkEnd*> waiting;  ///< links that wait for room
+        roce::Pacer pacer;             ///< paces responses to its READs
+        std::uint32_t owing = 0;       ///< links on which the peer owes responses
         roce::PeerWatch watch;
     };
     struct Requested {
@@ -134,9 +137,10 @@ struct Driver::Impl {
     void count_flow(LinkEnd& link);
     void call_waiting(Flow& flow);
     [[nodiscard]] bool may_request(LinkEnd& link);
-    /// Encodes and queues; false: no room.
+    /// Encodes a packet and queues it; false: no room.
     bool send(const roce::Packet& packet, const IpAddress& peer);
-    /// Completions, the failure if there is one, the next deadline; after whatever happened to the link.
+    /// Delivers completions and a failure, and notes the next deadline; call after every change of a
+    /// link.
     void settle(LinkEnd& link);
     void make_ready(LinkEnd& link);
     void end(LinkEnd& link, mlx5::Syndrome why);
@@ -149,7 +153,7 @@ struct Driver::Impl {
     void on_connected(roce::TimeNs now, const roce::CmEvent& event);
     void on_closed(roce::TimeNs now, const roce::CmEvent& event);
     void end_replaced(const LinkEnd& by);
-    /// The answering thread: what an acceptor said goes to the reactor.
+    /// On the answering thread: passes the acceptor's reply to the reactor.
     void answered(const PendingArrival& arrival, const ArrivalReply& reply);
     void accept(roce::TimeNs now, const PendingArrival& arrival, const ArrivalReply& reply);
     Result<void> begin_connect(Waiter& waiter, std::span<const std::byte> private_data);
@@ -160,7 +164,7 @@ struct Driver::Impl {
     // driver_watch.cpp
     std::uint32_t watch_peers(roce::TimeNs now);
     void probe(const IpAddress& peer);
-    /// Takes at most so many ICMP messages; how many.
+    /// Processes at most `most` ICMP messages; returns how many.
     std::uint32_t on_unreachable(roce::TimeNs now, std::uint32_t most);
     void on_port_closed(roce::TimeNs now, const Unreachable& message);
     void end_all(const IpAddress& peer);
@@ -175,26 +179,26 @@ struct Driver::Impl {
     SplitMix64 dice;
     const std::uint64_t guid;
     const std::uint32_t packets_to_peer_max;
-    std::map<roce::Gid, Flow> flows;  ///< of peers that there are links with
+    std::map<roce::Gid, Flow> flows;  ///< of peers to which links exist
 
     std::unordered_map<QpNumber, LinkEnd*> by_queue_pair;
     std::unordered_map<roce::CmId, LinkEnd*> by_id;
-    std::vector<std::unique_ptr<LinkEnd>> links;  ///< living and dead
+    std::vector<std::unique_ptr<LinkEnd>> links;  ///< also ended ones, until they are freed
     bool any_dead = false;
     LinkEnd *ready_first = nullptr, *ready_last = nullptr;  ///< links that may have something to send
     std::vector<LinkEnd*> timed, touched;
     roce::TimeNs next_timer = roce::kNever;
 
-    bool manager_changed = false;  ///< events or messages may be there
+    bool manager_changed = false;  ///< the manager may have events or messages
     roce::TimeNs manager_deadline = roce::kNever;
     std::uint32_t management_psn = 0;
     roce::MessageBudget message_budget;
     roce::PeerStanding peer_standing;
     std::map<std::uint16_t, Acceptor*> listening;
-    /// Requests that acceptors have not answered yet, with what was asked.
+    /// Requests that acceptors have not answered yet.
     std::unordered_map<roce::CmId, Requested> requests;
     std::vector<Waiter*> waiters;
-    Goodbye* goodbye = nullptr;  ///< ~Driver() waits
+    Goodbye* goodbye = nullptr;  ///< not null: ~Driver() waits
 
     roce::TimeNs receive_at = 0, errors_at = 0;
     roce::TimeNs next_watch = roce::kNever;  ///< <= the earliest deadline of any Flow::watch
@@ -204,13 +208,13 @@ struct Driver::Impl {
     std::unique_ptr<AnsweringThread> answering;
 };
 
-/// A connection, from its making to its end.
+/// A connection, from creation to its end.
 class LinkEnd final : public Link, private roce::MemoryPort {
   public:
     enum class State : std::uint8_t {
-        kAccepted,  ///< the peer has our REP, perhaps; its acceptor waits
+        kAccepted,  ///< we accepted; the peer has not confirmed our REP
         kUp,
-        kTold,  ///< the endpoint was told, or closed it; what tells the peer may still go out
+        kTold,  ///< the endpoint was told or closed it; a last NAK may go out
         kDead,  ///< in no table
     };
 
@@ -229,8 +233,8 @@ class LinkEnd final : public Link, private roce::MemoryPort {
     Result<void> post(const roce::Request& request) override;
     [[nodiscard]] bool full() const noexcept override { return connection.requester().full(); }
     void close() override;
-    /// Messages that the peer owes: those that were sent less those that came. The protocols above answer
-    /// each message by one (NVMe over Fabrics).
+    /// Counts the messages that the peer owes: sent minus received. The protocols above answer each
+    /// message by one (NVMe over Fabrics).
     void note_owed(std::int64_t change);
     [[nodiscard]] bool listed() const noexcept { return in_ready || in_timed || in_touched; }
 
@@ -242,21 +246,21 @@ class LinkEnd final : public Link, private roce::MemoryPort {
     Endpoint* endpoint;  ///< null from kTold on
     roce::Connection connection;
     const std::uint32_t peer_queue_pair;
-    const std::uint32_t start_psn;  ///< of what comes: told in our REP, or REQ
+    const std::uint32_t start_psn;  ///< first PSN of the peer, as told in our REP or REQ
     State state = State::kUp;
-    std::uint16_t port = 0;        ///< kAccepted: whose acceptor waits
+    std::uint16_t port = 0;        ///< kAccepted: port of its acceptor
     Acceptor* acceptor = nullptr;  ///< kAccepted
     bool in_ready = false, in_timed = false, in_touched = false;
     LinkEnd* next_ready = nullptr;
     std::uint64_t retransmissions_counted = 0;
     Driver::Impl::Flow* flow = nullptr;  ///< null when dead
     std::uint32_t counted_on_their_way = 0;
-    std::int64_t owed = 0;                    ///< note_owed(); below zero on the side that answers
-    bool answer_asked = true;                 ///< by the last request that went out
-    bool in_waiting = false, called = false;  ///< of the flow
+    std::int64_t owed = 0;                    ///< note_owed(); negative on the side that answers
+    bool answer_asked = true;                 ///< the last request sent asked for an acknowledgement
+    bool in_waiting = false, called = false;  ///< state in its flow
 
   private:
-    // The endpoint may be gone while the connection still answers: then nothing can be reached.
+    // The connection may still respond after the endpoint is gone: then no memory is reachable.
     std::byte* reach(std::uint32_t rkey, std::uint64_t at, std::uint32_t bytes, roce::Right right) override {
         return endpoint != nullptr ? endpoint->reach(rkey, at, bytes, right) : nullptr;
     }

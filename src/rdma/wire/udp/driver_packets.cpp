@@ -1,4 +1,5 @@
-// driver_packets.cpp: what comes and to whom it goes; timers of links; what goes out, all links in turn.
+// driver_packets.cpp: dispatch of arriving packets, timers of links, and sending, round robin over all
+// links.
 #include <gnstor/base/log.hpp>
 
 #include "rdma/wire/udp/driver_impl.hpp"
@@ -9,9 +10,9 @@
 namespace gnstor::rdma::udp {
 namespace {
 
-// An idle wire asks the kernel for packets no more often than this while its reactor spins for others.
+// Limits receive calls of an idle wire while its reactor spins for other pollers.
 constexpr roce::TimeNs kIdleReceiveNs = 2'000;
-// Batches of one poll, each way: others on the reactor wait no longer than those take.
+// Batches per poll and direction: bounds the time that other pollers of the reactor wait.
 constexpr std::uint32_t kBatchesAPoll = 2;
 
 }  // namespace
@@ -45,7 +46,7 @@ std::uint32_t Driver::Impl::receive(roce::TimeNs now) {
     return total;
 }
 
-// From cheap to dear: form, queue pair, address, ICRC.
+// Checks in order of cost: form, queue pair, address, ICRC.
 void Driver::Impl::on_datagram(roce::TimeNs now, const Arrived& arrived) {
     roce::Packet packet;
     if (roce::decode(arrived.payload, packet) != roce::DecodeVerdict::kGood) {
@@ -66,11 +67,11 @@ void Driver::Impl::on_datagram(roce::TimeNs now, const Arrived& arrived) {
     if (tap != nullptr && !tap->on_packet(false, arrived.headers, arrived.payload)) return;
     link->flow->watch.heard(now);
     if (link->state == LinkEnd::State::kAccepted) {
-        // The RTU was lost or overtaken (IBA 12.9.6): this packet says as much, if it comes from somebody
-        // who has our REP, and so has the number that it begins with. Others are as good as lost: who sent
-        // them begins again, as nothing was acknowledged yet.
+        // The RTU was lost or overtaken (IBA 12.9.6): a packet replaces it if its sender has our REP, and
+        // so knows the first PSN. Other packets are dropped: the sender sends them again from the first,
+        // as none was acknowledged.
         if ((packet.psn & roce::kPsnMask) != link->start_psn) return;
-        // The link is up before its endpoint sees the packet, which it may want to answer.
+        // The link must be up before its endpoint sees the packet, as the endpoint may answer it.
         manager.heard(now, link->id);
         manager_changed = true;
         serve_manager(now);
@@ -87,7 +88,8 @@ bool Driver::Impl::knows(const IpAddress& peer) const {
            std::any_of(waiters.begin(), waiters.end(), [&](const Waiter* w) { return w->peer == peer; });
 }
 
-// Anybody may send these; so many a second of each and of all are looked at. What is damaged costs an ICRC.
+// Any machine can send these: message_budget limits how many per second are processed, per sender and in
+// all. A corrupt one costs only the ICRC check.
 void Driver::Impl::on_management(roce::TimeNs now, const Arrived& arrived, const roce::Packet& packet) {
     if (!icrc_good(arrived)) return;
     const auto mad = roce::management_datagram(packet);
@@ -124,8 +126,8 @@ void Driver::Impl::count_flow(LinkEnd& link) {
     call_waiting(*link.flow);
 }
 
-// What ended makes room: as many links go on as there is room for, who waited longest first. They have
-// nothing else that would wake them, so this follows whatever makes room.
+// Room is free again: lets waiting links continue, the longest waiting first. Nothing else wakes them, so
+// call this after everything that frees room.
 void Driver::Impl::call_waiting(Flow& flow) {
     while (flow.packets + flow.called < packets_to_peer_max && !flow.waiting.empty()) {
         LinkEnd* const next = flow.waiting.front();
@@ -137,8 +139,8 @@ void Driver::Impl::call_waiting(Flow& flow) {
     }
 }
 
-// Beyond what all links together may have on its way to a peer, one goes on only until it has asked for an
-// answer. What was lost counts until it has been sent again.
+// When the limit of packets in flight to the peer is reached, a link may send only up to a request that
+// asks for an acknowledgement. Lost packets count as in flight until they are sent again.
 bool Driver::Impl::may_request(LinkEnd& link) {
     Flow& flow = *link.flow;
     if (std::exchange(link.called, false)) --flow.called;
@@ -169,7 +171,7 @@ void Driver::Impl::settle(LinkEnd& link) {
     timed.push_back(&link);
 }
 
-// The endpoint hears of it; the connection manager tells the peer; a NAK that is due still goes out.
+// Tells the endpoint; the connection manager tells the peer; a NAK that is due still goes out.
 void Driver::Impl::end(LinkEnd& link, mlx5::Syndrome why) {
     link.connection.flush();
     roce::Completion completion;
@@ -188,8 +190,8 @@ void Driver::Impl::end(LinkEnd& link, mlx5::Syndrome why) {
 std::uint32_t Driver::Impl::run_timers(roce::TimeNs now) {
     if (now < next_timer) return 0;
     std::uint32_t fired = 0;
-    // Endpoints that are told of a failure may end other links, or make them ready, but not lengthen `timed`
-    // other than at its end.
+    // By index: endpoints that are told of a failure may end other links or make them ready, but add to
+    // `timed` only at its end.
     for (std::size_t i = 0; i < timed.size(); ++i) {
         LinkEnd& link = *timed[i];
         if (link.state == LinkEnd::State::kDead || link.connection.next_deadline() > now) continue;
@@ -214,7 +216,7 @@ bool Driver::Impl::send(const roce::Packet& packet, const IpAddress& peer) {
     if (room.empty()) return false;
     const auto bytes = roce::encode(packet, room);
     if (!bytes) {
-        // A defect of the state machines, which send it again, and fail in the end.
+        // A bug of the state machines: they retransmit, and fail in the end.
         log_error("udp wire {}: {}", address_text, bytes.error().message);
         return true;
     }
@@ -235,7 +237,7 @@ std::uint32_t Driver::Impl::pump(roce::TimeNs now) {
             if (!more) break;
             count_flow(link);
             if (roce::traits(packet.opcode).request) {
-                // What holds the link back from now on must be answered soon.
+                // The limit holds the link back from now on: ask for an acknowledgement soon.
                 packet.ack_request = packet.ack_request || link.flow->packets >= packets_to_peer_max;
                 link.answer_asked = packet.ack_request;
             }

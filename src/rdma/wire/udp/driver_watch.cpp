@@ -1,5 +1,5 @@
-// driver_watch.cpp: peers whose process has ended: what ICMP messages say to those who connect, and to
-// connections that are up (roce/peer_watch.hpp has the rule).
+// driver_watch.cpp: detects peers whose process has ended, from ICMP messages: for threads in connect(),
+// and for connections that are up (rule: roce/peer_watch.hpp).
 #include <gnstor/base/log.hpp>
 
 #include "rdma/wire/udp/driver_impl.hpp"
@@ -10,7 +10,7 @@ namespace gnstor::rdma::udp {
 namespace {
 
 constexpr roce::TimeNs kErrorsEveryNs = 1'000'000;
-// ICMP messages that are looked at in that time: each may cost a look at every link.
+// ICMP messages processed in that time: each may cost a walk over all links.
 constexpr std::uint32_t kErrorsAtOnce = 8;
 
 }  // namespace
@@ -23,7 +23,8 @@ std::uint32_t Driver::Impl::watch_peers(roce::TimeNs now) {
     for (auto& [gid, flow] : flows) {
         const bool due = flow.watch.probe_due(now, flow.owing != 0);
         next_watch = std::min(next_watch, flow.watch.next_deadline());
-        // What is unacknowledged is sent again by its own timer, but for a peer that seems to have ended.
+        // Unacknowledged packets are retransmitted by their own timer, so no probe, unless the peer seems
+        // to have ended.
         if (!due || (flow.packets != 0 && !flow.watch.doubted())) continue;
         ++work;
         probe(IpAddress{gid});
@@ -31,7 +32,7 @@ std::uint32_t Driver::Impl::watch_peers(roce::TimeNs now) {
     return work;
 }
 
-// By the first of its links that has something to ask.
+// Over the first of its links that can send a probe.
 void Driver::Impl::probe(const IpAddress& peer) {
     for (const auto& link : links) {
         if (link->state != LinkEnd::State::kUp || link->peer != peer || !link->connection.probe()) continue;
@@ -47,7 +48,8 @@ void LinkEnd::note_owed(std::int64_t change) {
     if (!before && flow->watch.next_deadline() == roce::kNever) driver.next_watch = 0;  // at the next poll
 }
 
-// The peer's kernel says that nobody has the port, or a router that there is no such machine.
+// The peer's kernel reports that no process has the port open, or a router reports the machine
+// unreachable.
 std::uint32_t Driver::Impl::on_unreachable(roce::TimeNs now, std::uint32_t most) {
     errors_at = now + kErrorsEveryNs;
     Unreachable message;
@@ -97,13 +99,13 @@ void Driver::Impl::end_all(const IpAddress& peer) {
     for (const auto& link : links)
         if (link->state < LinkEnd::State::kTold && link->peer == peer) theirs.push_back(link.get());
     ++tally.peers_ended;
-    flows.at(peer.gid).watch = {};  // of a process that is started there anew, nothing is known
+    flows.at(peer.gid).watch = {};  // a new process there starts with a clean state
     log_info(
         "udp wire {}: the process at {} has ended (its machine said twice that the port is closed): {} "
         "queue pairs are in error",
         address_text, peer.text(), theirs.size());
     for (LinkEnd* const link : theirs) {
-        // An endpoint that is told of its end may close others.
+        // An endpoint that is told of its end may have closed others.
         if (link->state >= LinkEnd::State::kTold) continue;
         link->connection.give_up();
         settle(*link);

@@ -1,8 +1,9 @@
 // link.hpp: one reliable connection on the udp wire, between the NIC's engine above and the driver below.
 //
-// The engine implements Endpoint (a queue pair), the driver Link (packets, timers, connection management).
-// Both are called on the wire's reactor thread alone, and an endpoint may call its link from within any of
-// its own functions but those of MemoryPort, which the transport calls in the middle of a packet.
+// The engine implements Endpoint (a queue pair), the driver Link (packets, timers, connection
+// management). Both are called on the wire's reactor thread alone. An endpoint may call its link from
+// within any of its own functions except those of MemoryPort, which the transport calls while it
+// processes a packet.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -22,32 +23,32 @@ class Link;
 /// A queue pair as the driver sees it.
 class Endpoint : public roce::MemoryPort {
   public:
-    /// The peer is told that its connection is accepted, and may keep the answer to itself: until the link is
-    /// up (Acceptor::on_link) or on_failed(), link.close() ends it, and is all that may be called.
+    /// The driver has accepted the peer's request. The peer may delay its next message, so until the link
+    /// is up (Acceptor::on_link) or on_failed(), only link.close() may be called; it ends the link.
     virtual void on_accepted(Link& link) { (void)link; }
-    /// A posted request ended; in the order of posting. After on_failed() none follows: what was posted and
-    /// not finished has completed as flushed before it.
+    /// A posted request ended; in the order of posting. All posted requests have completed, unfinished
+    /// ones as flushed, before on_failed().
     virtual void on_completion(const roce::Completion& completion) = 0;
-    /// Packets that had come have been executed: messages that were received() may be handed on now.
+    /// All packets of a batch have been executed: messages passed to received() may be delivered now.
     virtual void on_batch() = 0;
-    /// The connection failed, or the peer ended it. Once; the link is gone after the call.
+    /// The connection failed, or the peer ended it. Called once; the link is destroyed after the call.
     virtual void on_failed(mlx5::Syndrome why) = 0;
 };
 
-/// A connection that is up. Owned by the driver.
+/// A connection. Owned by the driver.
 class Link {
   public:
     virtual ~Link() = default;
-    /// kBusy: full(). Its memory is used until its completion.
+    /// kBusy: full(). The request's memory is in use until its completion.
     virtual Result<void> post(const roce::Request& request) = 0;
     [[nodiscard]] virtual bool full() const noexcept = 0;
-    /// Ends it from this side: the peer is told, nothing completes any more, the endpoint is not called
-    /// again. The link is gone after the call.
+    /// Ends the connection: the peer is notified, requests complete no more, the endpoint is not called
+    /// again. The link is destroyed after the call.
     virtual void close() = 0;
 };
 
 struct LinkOptions {
-    std::uint32_t depth = 64;  ///< requests under way
+    std::uint32_t depth = 64;  ///< requests in progress
     std::uint32_t reads_max = 4;
 };
 
@@ -67,9 +68,9 @@ struct ArrivalReply {
 class Acceptor {
   public:
     virtual ~Acceptor() = default;
-    /// In a thread of the driver's that is no reactor's; may block for a bounded time.
+    /// Runs in a thread of the driver's, not a reactor's; may block for a bounded time.
     virtual ArrivalReply on_arrival(const Arrival& arrival) = 0;
-    /// The connection that was accepted is up; the reactor's thread. If it does not come up, on_failed().
+    /// The accepted connection is up; on the reactor's thread. Otherwise Endpoint::on_failed() is called.
     virtual void on_link(QpNumber qp, Link& link) = 0;
 };
 

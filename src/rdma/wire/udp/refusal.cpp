@@ -1,4 +1,4 @@
-// refusal.cpp: reasons of IBA 12.6.7.2 and of the NVMe RDMA transport, in words.
+// refusal.cpp: messages for the reject reasons of IBA 12.6.7.2 and of the NVMe RDMA transport.
 #include "rdma/wire/udp/refusal.hpp"
 
 #include <gnstor/nvme/fabrics.hpp>
@@ -38,7 +38,7 @@ const char* reason_name(roce::RejectReason reason) noexcept {
     return "another reason";
 }
 
-// RDMA Transport 1.0, figure 5: the record format is 0, and a status follows. Or text, of our own kind.
+// RDMA Transport 1.0, figure 5: record format 0, then a status. Our own listeners send text.
 std::string said(const roce::CmMessage& reject) {
     if (reject.reason != roce::RejectReason::kConsumer) return {};
     nvme::RdmaConnectReject record;

@@ -1,4 +1,4 @@
-// socket.cpp: opening, with its privileges and their absence; batches of system calls; what errors mean.
+// socket.cpp: opening with and without privileges; batches of system calls; handling of their errors.
 #include "rdma/wire/udp/socket.hpp"
 
 #include <gnstor/base/log.hpp>
@@ -23,7 +23,7 @@ constexpr std::uint32_t kBufferBytes = 4224;  // the longest packet with the hea
 static_assert(kBufferBytes >= kPacketBytesMax + kIpv4HeaderBytes + kUdpHeaderBytes);
 constexpr std::uint32_t kComplaintsMax = 8;
 constexpr std::uint32_t kBufferBytesMax = 1u << 30;
-constexpr std::uint32_t kStrangersMax = 1u << 16;  // more than any buffer of a new socket holds
+constexpr std::uint32_t kStrangersMax = 1u << 16;  // more packets than a new socket can hold
 
 /// A file descriptor that is closed unless it is released.
 class Descriptor {
@@ -52,7 +52,7 @@ bool attach(int fd, std::span<sock_filter> program) {
 
 std::uint32_t ask_for_buffers(int fd, std::uint32_t bytes_wanted) {
     const int wanted = static_cast<int>(std::min(bytes_wanted, kBufferBytesMax));
-    // Beyond the system's limit only with CAP_NET_ADMIN; otherwise the limit is what is granted.
+    // Beyond the system's limit only with CAP_NET_ADMIN; otherwise the kernel grants its limit.
     if (!set(fd, SOL_SOCKET, SO_RCVBUFFORCE, wanted)) set(fd, SOL_SOCKET, SO_RCVBUF, wanted);
     constexpr int kToSend = 1 << 20;
     if (!set(fd, SOL_SOCKET, SO_SNDBUFFORCE, kToSend)) set(fd, SOL_SOCKET, SO_SNDBUF, kToSend);
@@ -63,8 +63,8 @@ std::uint32_t ask_for_buffers(int fd, std::uint32_t bytes_wanted) {
     return static_cast<std::uint32_t>(granted);
 }
 
-/// A raw socket sees the datagrams of everybody from when it is opened to when it is filtered; those are not
-/// ours, and neither are those that found it full. How many did.
+/// Discards datagrams of other programs, which a raw socket receives between opening and filtering.
+/// Returns how many of them the kernel has dropped so far, to subtract them from our count of overruns.
 std::uint32_t forget_strangers(int raw) {
     char none = 0;
     for (std::uint32_t i = 0; i < kStrangersMax && ::recv(raw, &none, 1, MSG_DONTWAIT | MSG_TRUNC) >= 0;
@@ -75,12 +75,12 @@ std::uint32_t forget_strangers(int raw) {
     return getsockopt(raw, SOL_SOCKET, SO_MEMINFO, memory.data(), &bytes) == 0 ? memory[SK_MEMINFO_DROPS] : 0;
 }
 
-/// A raw socket that sees the IPv4 datagrams for `port` at `address`, from their IP header on. Nothing: the
-/// process may not have one.
+/// A raw socket that receives the IPv4 datagrams for `port` at `address`, with their IP header. nullopt:
+/// no privilege for one.
 std::optional<int> open_raw(const SocketAddress& bound, std::uint16_t port) {
     Descriptor raw(::socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP));
     if (raw.get() < 0) return std::nullopt;
-    // X = length of the IP header; keep what has our port as destination.
+    // X = length of the IP header; accept packets whose destination port is ours.
     sock_filter ours[] = {
         BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
         BPF_STMT(BPF_LD | BPF_H | BPF_IND, 2),
@@ -133,9 +133,8 @@ Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const IpAddress& addres
     Descriptor udp(::socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (udp.get() < 0)
         return error(Errc::kIo, "cannot open a UDP socket for {}: {}", address.text(), std::strerror(errno));
-    // "Don't fragment" in every packet, and with it identification 0; errors that come back can be asked for.
-    // Not _DO: the kernel would believe for ten minutes whoever says that a path takes less, and send no
-    // payload; the RoCE MTU is what the interface takes.
+    // "Don't fragment" in every packet, and with it identification 0; ICMP errors can be read. PROBE, not
+    // DO: forged ICMP must not lower the path MTU (for ten minutes); the RoCE MTU fits the interface.
     const bool ready = v4 ? set(udp.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) &&
                                 set(udp.get(), IPPROTO_IP, IP_RECVERR, 1)
                           : set(udp.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1) &&
@@ -204,13 +203,13 @@ PacketSocket::~PacketSocket() {
 std::uint32_t PacketSocket::receive() {
     for (std::uint32_t i = 0; i < kBatch; ++i) {
         msghdr& header = in_->messages[i].msg_hdr;
-        if (header.msg_controllen == in_->slots[i].control.size()) break;  // untouched by the call before
+        if (header.msg_controllen == in_->slots[i].control.size()) break;  // not used by the previous call
         header.msg_namelen = sizeof in_->slots[i].peer;
         header.msg_control = in_->slots[i].control.data();
         header.msg_controllen = in_->slots[i].control.size();
     }
     const int got = ::recvmmsg(fd(), in_->messages.data(), kBatch, MSG_DONTWAIT, nullptr);
-    // An error here is that of a packet which was sent, told once: it is in the error queue, too.
+    // An error here concerns a packet that was sent; it is in the error queue too.
     if (got <= 0) return 0;
     counters_.received += static_cast<std::uint32_t>(got);
     for (int i = 0; i < got; ++i)
@@ -219,14 +218,14 @@ std::uint32_t PacketSocket::receive() {
     return static_cast<std::uint32_t>(got);
 }
 
-// The kernel tells the number of all packets that it dropped so far, wrapping, once there are any.
+// The kernel reports the number of all packets that it dropped so far, modulo 2^32, once there are any.
 void PacketSocket::note_overruns(const msghdr& header) noexcept {
     for (cmsghdr* one = CMSG_FIRSTHDR(&header); one != nullptr;
          one = CMSG_NXTHDR(const_cast<msghdr*>(&header), one)) {
         if (one->cmsg_level != SOL_SOCKET || one->cmsg_type != SO_RXQ_OVFL) continue;
         std::uint32_t dropped = 0;
         std::memcpy(&dropped, CMSG_DATA(one), sizeof dropped);
-        // A packet that waited while we looked at the number ourselves tells an older one.
+        // A packet that was queued before forget_strangers() read the number carries an older one.
         const std::uint32_t more = dropped - last_overruns_;
         if (static_cast<std::int32_t>(more) <= 0) continue;
         counters_.overruns += more;
@@ -255,7 +254,7 @@ bool PacketSocket::arrived(std::uint32_t i, Arrived& out) {
         out.payload = bytes.subspan(at, payload);
         return true;
     }
-    // Port numbers of either family lie at the same place.
+    // The port is at the same offset in both address families.
     std::uint16_t from = 0;
     std::memcpy(&from, reinterpret_cast<const std::byte*>(&slot.peer) + offsetof(sockaddr_in, sin_port), 2);
     const roce::NetworkHeaders::Ports ports{ntohs(from), port_};
@@ -314,7 +313,8 @@ bool PacketSocket::flush() {
             ++counters_.full;
             return false;
         }
-        // It may be an answer to an earlier packet (port unreachable), which is told once: try again, once.
+        // The error may concern an earlier packet (port unreachable), and is reported once: try again
+        // once.
         if (retried_ == 0) {
             retried_ = why;
             continue;
@@ -327,7 +327,7 @@ bool PacketSocket::flush() {
     return true;
 }
 
-// This packet is lost; the transport sends it again or gives up.
+// The packet is lost; the transport sends it again or gives up.
 void PacketSocket::on_send_error(int why) {
     ++counters_.refused;
     if (complaints_ == kComplaintsMax) return;
@@ -341,8 +341,8 @@ void PacketSocket::on_send_error(int why) {
                             : "");
 }
 
-// Said by a router of the path, or by anybody in its name: no reason to send less, but maybe to look. Counted
-// apart, so that whoever says so does not silence what this machine says.
+// A router on the path reports a smaller MTU, or somebody forges that: packets stay as large, but log it.
+// Counted separately, so that forged messages cannot use up the warnings about send errors.
 void PacketSocket::note_path(const IpAddress& peer, std::uint32_t mtu) {
     if (claims_ == kComplaintsMax) return;
     ++claims_;
@@ -367,8 +367,8 @@ bool PacketSocket::unreachable(Unreachable& message) {
         header.msg_controllen = control.size();
         const ssize_t quoted = ::recvmsg(udp_, &header, MSG_ERRQUEUE | MSG_DONTWAIT);
         if (quoted < 0) {
-            // Where nothing is received from this socket, an error that the kernel notes after its message
-            // was taken would keep poll() from sleeping.
+            // With a raw socket nothing reads this one's data, so an error that the kernel sets after its
+            // message was taken would keep poll() from sleeping: clear it.
             int noted = 0;
             socklen_t bytes = sizeof noted;
             if (raw_ >= 0) (void)::getsockopt(udp_, SOL_SOCKET, SO_ERROR, &noted, &bytes);
@@ -380,7 +380,7 @@ bool PacketSocket::unreachable(Unreachable& message) {
             if (!v4 && !v6) continue;
             sock_extended_err what{};
             std::memcpy(&what, CMSG_DATA(one), sizeof what);
-            // What this machine says of its own, flush() hears.
+            // flush() gets errors of this machine itself.
             if (what.ee_origin != SO_EE_ORIGIN_ICMP && what.ee_origin != SO_EE_ORIGIN_ICMP6) continue;
             if (what.ee_errno == EMSGSIZE) note_path(from_socket_address(to), what.ee_info);
             if (what.ee_errno != ECONNREFUSED && what.ee_errno != EHOSTUNREACH &&

@@ -1,17 +1,18 @@
-// socket.hpp: RoCEv2 packets in and out of the kernel: two sockets, batches, IP headers.
+// socket.hpp: sends and receives RoCEv2 packets through the kernel: two sockets, batches, IP headers.
 //
-// Owns a bound UDP socket, through which everything is sent, and the buffers of one batch each way. The ICRC
-// covers IPv4's identification, which a UDP socket does not show, and which others (Linux's rxe) count up. So
-// packets are received through a raw socket beside it, which begins with the IP header, where the process may
-// have one (CAP_NET_RAW); the UDP socket then keeps the port and is filtered to take nothing. Chosen over
-// AF_PACKET, which sees the packets of one interface, of loopback twice, and before the firewall. Without the
-// privilege, packets come through the UDP socket and are taken to have identification 0 and "don't fragment",
-// as all have that were sent by an unconnected socket like ours; what was sent otherwise has a bad ICRC then.
-// IPv6 has no identification.
-// Unconnected for that reason: a connected socket counts its identifications up, unseen by its owner. For the
-// same reason segmentation offload (UDP_SEGMENT) is not used: the kernel numbers the segments of one send
-// where they are cut, which is after a receiver of the same machine has seen them, or in the NIC.
-// Not blocking; one thread at a time.
+// Owns a bound UDP socket, which sends everything, and the buffers of one batch each way. The ICRC covers
+// IPv4's identification field, which a UDP socket does not show and which other senders (Linux's rxe)
+// increment. So where the process may have a raw socket (CAP_NET_RAW), packets are received through one,
+// with their IP header; the UDP socket then only reserves the port, and a filter drops all that it would
+// receive. AF_PACKET would be worse: it sees one interface only, loopback packets twice, and packets that
+// the firewall drops. Without the privilege, packets come through the UDP socket and are assumed to have
+// identification 0 and "don't fragment", as all packets sent by an unconnected socket like ours have;
+// other packets then fail the ICRC check. IPv6 has no identification.
+// The UDP socket is unconnected for that reason: the kernel increments the identification of a connected
+// one, invisibly to its owner. Segmentation offload (UDP_SEGMENT) is not used for the same reason: the
+// kernel numbers the segments of one send where it cuts them, which is after a receiver on the same
+// machine has seen them, or in the NIC.
+// Nonblocking; one thread at a time.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -28,10 +29,10 @@
 
 namespace gnstor::rdma::udp {
 
-inline constexpr std::uint32_t kBatch = 64;  ///< packets a system call
-/// Longest UDP payload that is a packet: headers, payload, ICRC.
+inline constexpr std::uint32_t kBatch = 64;  ///< packets per system call
+/// Longest UDP payload of a packet: headers, payload, ICRC.
 inline constexpr std::uint32_t kPacketBytesMax = roce::kHeaderBytesMax + roce::kMtuMax + roce::kIcrcBytes;
-/// What a packet takes of a receive buffer by the kernel's own measure, at most: its memory is a power of
+/// Bytes that a packet takes in a receive buffer as the kernel counts, at most: it allocates powers of
 /// two.
 constexpr std::uint32_t packet_weight(std::uint32_t mtu) noexcept {
     return 2 * mtu + 512;
@@ -41,15 +42,15 @@ constexpr std::uint32_t packet_weight(std::uint32_t mtu) noexcept {
 struct Arrived {
     IpAddress source;
     roce::NetworkHeaders headers;
-    std::span<const std::byte> payload;  ///< until the next receive()
+    std::span<const std::byte> payload;  ///< valid until the next receive()
 };
 
 /// An ICMP message: a packet of ours did not reach `peer`.
 struct Unreachable {
     IpAddress peer;
-    /// No process has the port, by a message from the peer's own address.
+    /// The peer's own address reports that no process has the port open.
     bool port_closed = false;
-    /// The first bytes of the packet's UDP payload, as many as the message quotes.
+    /// The first bytes of that packet's UDP payload, as many as the message quotes.
     std::span<const std::byte> quoted;
     std::array<std::byte, 64> bytes;
 };
@@ -57,8 +58,8 @@ struct Unreachable {
 struct SocketCounters {
     std::uint64_t sent = 0, sent_bytes = 0, received = 0, received_bytes = 0;
     std::uint64_t malformed = 0;  ///< options, fragments, too long
-    std::uint64_t full = 0;       ///< the kernel took no more
-    std::uint64_t overruns = 0;   ///< the kernel's buffer for us was full
+    std::uint64_t full = 0;       ///< how often the kernel's send buffer was full
+    std::uint64_t overruns = 0;   ///< packets that the kernel dropped: receive buffer full
     std::uint64_t refused = 0;    ///< packets that the kernel would not send (no route, firewall, too long)
 };
 
@@ -70,29 +71,29 @@ class PacketSocket {
     PacketSocket(const PacketSocket&) = delete;
     PacketSocket& operator=(const PacketSocket&) = delete;
 
-    /// Readable when packets are there.
+    /// Readable when packets have arrived.
     [[nodiscard]] int fd() const noexcept { return raw_ >= 0 ? raw_ : udp_; }
     [[nodiscard]] bool sees_ip_headers() const noexcept { return raw_ >= 0; }
-    /// As granted, by the kernel's measure.
+    /// As granted, in the kernel's count.
     [[nodiscard]] std::uint32_t receive_buffer_bytes() const noexcept { return receive_buffer_bytes_; }
 
-    /// Takes up to kBatch datagrams from the kernel; how many.
+    /// Takes up to kBatch datagrams from the kernel; returns how many.
     std::uint32_t receive();
-    /// The i-th of them; false: not one that may be looked at (counted).
+    /// The i-th of them; false: malformed (counted).
     bool arrived(std::uint32_t i, Arrived& out);
 
-    /// Room for one packet; empty while kBatch packets wait: flush().
+    /// Room for one packet; empty if kBatch packets are queued: call flush().
     [[nodiscard]] std::span<std::byte> room() noexcept;
-    /// Queues what was written to room(): `bytes` with the ICRC's four, which it fills in.
+    /// Queues the packet that was written to room(): `bytes` includes the ICRC's four, which this fills
+    /// in.
     const roce::NetworkHeaders& put(std::uint32_t bytes, const IpAddress& peer) noexcept;
-    /// Forgets the packet that was put last.
+    /// Removes the packet that was queued last.
     void take_back() noexcept { --filled_; }
-    /// Hands all that waits to the kernel; false: it took no more for now.
+    /// Hands all queued packets to the kernel; false: its buffer is full for now.
     bool flush();
-    /// Readable when ICMP messages about packets of this socket came, also where fd() is not.
+    /// Readable when ICMP messages about packets of this socket came, even if fd() is not.
     [[nodiscard]] int error_fd() const noexcept { return udp_; }
-    /// Takes the next ICMP message that says that a packet did not reach its destination; false: none is
-    /// there.
+    /// Takes the next ICMP message that reports an undelivered packet; false: there is none.
     bool unreachable(Unreachable& message);
 
     [[nodiscard]] const SocketCounters& counters() const noexcept { return counters_; }
@@ -111,11 +112,11 @@ class PacketSocket {
     const int udp_, raw_;
     std::uint32_t receive_buffer_bytes_ = 0;
     std::unique_ptr<Batch> in_, out_;
-    std::uint32_t sent_ = 0, filled_ = 0;  ///< of out_: [sent_, filled_) wait
-    int retried_ = 0;                      ///< the error that the packet at sent_ met before; 0: none
+    std::uint32_t sent_ = 0, filled_ = 0;  ///< in out_: [sent_, filled_) are queued
+    int retried_ = 0;                      ///< error of the last attempt to send packet sent_; 0: none
     std::uint32_t last_overruns_ = 0;
-    std::uint32_t complaints_ = 0;  ///< warnings about packets that were not sent
-    std::uint32_t claims_ = 0;      ///< and about what was said of the path
+    std::uint32_t complaints_ = 0;  ///< warnings logged about packets that were not sent
+    std::uint32_t claims_ = 0;      ///< warnings logged about ICMP messages on the path MTU
     SocketCounters counters_;
 };
 
