@@ -22,7 +22,7 @@ struct LastWait {
     // after 300 s, and says so (service_units.cpp).
     std::uint32_t complaints_most = 36;
 
-    /// Waits until done(), with the lock that guards it. `what` begins the message: who does not answer, and
+    /// Waits until done(), with the lock that guards it. `what` begins the message: what does not answer, and
     /// why.
     template <class Done>
     void operator()(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Done done,

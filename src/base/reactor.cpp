@@ -32,7 +32,7 @@ namespace gnstor {
 namespace {
 
 constexpr std::uint32_t kAwake = 0;
-constexpr std::uint32_t kNotified = 1;  // longest sleep after that; 0: sleep_max_us
+constexpr std::uint32_t kNotified = 1;  // wake() was called since the last round began
 constexpr std::uint32_t kAsleep = 2;
 constexpr std::uint32_t kAsleepWatching = 3;
 

@@ -102,7 +102,7 @@ class Channel {
     /// Ends the registration; kBusy while commands name the region, as drives may still write there. Quiet.
     Result<void> unregister_buffer(void* base);
 
-    /// Under a running kernel each counter is read separately: together they are no consistent snapshot.
+    /// Under a running kernel no consistent snapshot: each word may be of another moment.
     Result<Counters> counters() const;
     /// The first refusal or error completion since creation (or clear_first_error).
     Result<std::optional<FirstError>> first_error() const;

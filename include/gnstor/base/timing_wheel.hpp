@@ -28,7 +28,7 @@ class TimingWheel {
   public:
     TimingWheel() { clear(); }
 
-    /// Allocates memory for this many entries at a time.
+    /// Allocates memory for `entries` entries, up to which add() allocates none.
     void reserve(std::size_t entries) { nodes_.reserve(entries); }
     [[nodiscard]] std::size_t size() const { return size_; }
     [[nodiscard]] bool empty() const { return size_ == 0; }

@@ -300,7 +300,7 @@ GN_HD GN_NOINLINE Token send_at_once(Group group, State& c, Operation& op, Curso
     return token;
 }
 
-/// Gives up a request that was sent: nobody will learn how it ended, so its sequence counts as in doubt.
+/// Gives up a request that was sent: no lane will see how it ended, so its sequence counts as in doubt.
 template <class State>
 GN_HD void give_chain_up(State& c, std::uint32_t head) {
     if (head != kNone) mark_in_doubt(kept_resolved(c.slot(head)), 1);

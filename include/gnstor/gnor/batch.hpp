@@ -1,6 +1,5 @@
 // batch.hpp: the four steps of batched I/O, each called by a warp: submit, commit, poll, dispatch. CPU and
-// GPU
-// lanes.
+// GPU lanes.
 //
 // A Batch lies in memory that a block's lanes share (__shared__ on a GPU) and has one slot per thread and a
 // bitmap of the slots in use. In a block of more than kThreads threads two would share a slot: there submit

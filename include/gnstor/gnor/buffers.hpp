@@ -122,7 +122,8 @@ GN_HD Keys find_buffer(State& c, std::uint64_t address, std::uint64_t bytes) {
 template <class State>
 GN_HD std::uint32_t hold_run(State& c, std::uint64_t address) {
     const std::uint32_t first = run_of(c, address);
-    // Before the slot is handed over: an owner who was told that the buffer is in use must find it held.
+    // Before the slot is handed over: once the call has reported that its buffer is in use, free() must
+    // refuse it.
     if (first != kNone) simt::fetch_add<State::kScope>(&c.pool_length()[first], kRunHold);
     return first;
 }

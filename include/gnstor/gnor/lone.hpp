@@ -242,7 +242,7 @@ GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneComm
     flight.completions = c.completion_queue();
     flight.consumed = c.completions.consumer;
     std::uint64_t free = simt::load_relaxed<kScope>(&c.free_slots()[0]);
-    std::uint32_t before = simt::load_relaxed<kScope>(&c.slot(0).control);  // mostly slot 0 is taken
+    std::uint32_t before = simt::load_relaxed<kScope>(&c.slot(0).control);  // usually slot 0 is the one used
     // No branch on the first of these loads: the compiler would move later loads behind it, which costs
     // another round trip. Instead an empty set of drives is passed, of which none is chosen.
     const bool may = sharing == Sharing::kLane && (checks | any_ready | any_flushed) == 0 && plain != 0;

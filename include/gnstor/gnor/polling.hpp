@@ -119,7 +119,7 @@ struct TripTally {
     }
 };
 
-/// Marks a queue pair whose answers cannot be relied on any more: who waits for one gets kQueueError.
+/// Marks a queue pair whose answers cannot be relied on any more: lanes that wait for one get kQueueError.
 template <class State>
 GN_HD void break_queue(State& c, std::uint32_t queue, std::uint32_t syndrome) {
     simt::store_relaxed<State::kScope>(&c.queue(queue).broken, 1u);

@@ -54,7 +54,7 @@ constexpr std::uint8_t attempts_after(std::uint8_t attempts, nvme::Status status
 }
 
 /// What to do with a command that ended with `status`. Doubtful (ARRAY.md, rule 18): another replica is
-/// asked, which may have the newest version whole. If no replica has all of the command's blocks, each may
+/// asked, which may have the newest version intact. If no replica has all of the command's blocks, each may
 /// have blocks that another lacks: they are read one by one.
 GN_HD
 inline NextAttempt next_attempt(const CommandSlot& slot, std::uint32_t replicas, nvme::Status status) {

@@ -44,7 +44,7 @@ constexpr LanesKind these_lanes() {
 /// Ok if lanes of this kind can run; the Error says what is missing and what to do.
 [[nodiscard]] Result<void> check_lanes(LanesKind kind);
 
-/// The stack that a lane may need for calls whose use the compiler cannot compute: callbacks through
+/// The stack that a lane may need for calls whose stack use the compiler cannot compute: callbacks through
 /// pointers, and callbacks that send the next request.
 inline constexpr std::size_t kLaneStackBytes = 4096;
 /// Gives lanes of kernels started from now on a stack of at least `bytes`. GPU lanes: raises
