@@ -1,11 +1,12 @@
-// copy_crc32c.cpp: copying sectors with the CRC-32C of each: two ways, chosen by the processor. Pure.
+// copy_crc32c.cpp: copies sectors and computes the CRC-32C of each: two implementations, chosen by the
+// processor. Pure.
 //
 // With AVX-512 and carry-less multiplication a sector of 512 bytes is eight vectors; each is loaded once,
-// stored, and multiplied where it lies. As polynomials (RFC 3720; bit-reflected), a sector is the sum over
+// stored, and multiplied in its register. As polynomials (RFC 3720; bit-reflected), a sector is the sum over
 // its 64-bit words w of w * x^d, d their distance from the end; a product with x^d mod P has 96 bits, so all
 // products add up in one 128-bit number of the same remainder, which the CRC instruction reduces at the end.
-// Nothing depends on the step before: the processor goes on to the next sector, and to the cache misses of
-// the next block, while it still multiplies.
+// No step depends on the one before: the processor starts the next sector, and the cache misses of the next
+// block, while it still multiplies.
 #include <gnstor/base/crc32c.hpp>
 
 #include "base/crc32c_host.hpp"
@@ -40,8 +41,8 @@ struct alignas(64) Factors {
     std::uint64_t of_word[kWords];
 };
 
-/// What word k of a sector is multiplied by: x^(64 * (63 - k) - 1). The missing power of x is what a
-/// carry-less product of reflected numbers has too many.
+/// The factor of word k of a sector: x^(64 * (63 - k) - 1). The exponent is one lower because a carry-less
+/// product of reflected numbers has one power of x too many.
 constexpr Factors make_factors() {
     Factors f{};
     std::uint32_t power = over_x(0x80000000u);  // x^-1
@@ -65,22 +66,22 @@ constexpr int kXorOfThree = 0x96;
 
 #define GN_VECTORS __attribute__((target("avx512f,avx512vl,avx512dq,vpclmulqdq,pclmul,sse4.2")))
 
-// Factors stay in registers only where the loops over a sector's vectors are no loops.
+// Factors stay in registers only if the loops over a sector's vectors are unrolled.
 #if defined(__clang__)
 #define GN_UNROLL _Pragma("unroll")
 #else
 #define GN_UNROLL _Pragma("GCC unroll 8")
 #endif
 
-/// How far ahead of the sector at hand cache lines are asked for: multiplications that wait for a miss fill
-/// the processor's queues before the misses behind them have begun.
+/// How many sectors ahead cache lines are prefetched: without that, multiplications that wait for a miss fill
+/// the processor's queues before the next misses have begun.
 constexpr std::uint32_t kAheadSectors = 4;
 
 void ask_for(const std::uint8_t* at, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
 }
 
-/// Streaming: `out` is at a border of a line.
+/// Streaming: `out` is aligned to a cache line.
 template <bool kStreaming>
 GN_VECTORS void copy_by_vectors(std::uint8_t* out, const std::uint8_t* in, std::uint32_t sectors,
                                 std::uint32_t* crcs) {
@@ -147,9 +148,10 @@ void detail::copy_sectors_in_pieces(void* to, const void* from, std::uint32_t se
                                     std::uint32_t* crcs) noexcept {
     auto* out = static_cast<std::uint8_t*>(to);
     const auto* in = static_cast<const std::uint8_t*>(from);
-    // Through memory of this call's own, so that each byte is loaded once and the CRC is of what was stored,
-    // whoever changes source or destination meanwhile. A plain copy keeps many more cache misses under way
-    // than a loop of words that feeds CRC instructions: half the time on blocks that are in no cache.
+    // Through a local buffer, so that each byte is loaded once and the CRC is that of the stored bytes, even
+    // if another thread changes source or destination meanwhile. A plain copy also keeps many more cache
+    // misses in flight than a loop that feeds words to CRC instructions: half the time on blocks that are in
+    // no cache.
     constexpr std::uint32_t kPiece = 8;
     alignas(64) std::uint8_t own[kPiece * kSector];
     while (sectors != 0) {

@@ -1,5 +1,5 @@
-// crc32c_host.hpp: the host's ways to a CRC-32C, each callable by itself, so that tests compare them all.
-// Pure.
+// crc32c_host.hpp: the host's implementations of CRC-32C, each callable separately, so that tests compare
+// them all. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ namespace gnstor::detail {
 [[nodiscard]] std::uint32_t crc32c_by_library(const void* data, std::size_t bytes,
                                               std::uint32_t crc) noexcept;
 
-/// copy_sectors_crc32c() by way of a buffer: any processor.
+/// copy_sectors_crc32c() through a local buffer: any processor.
 void copy_sectors_in_pieces(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
 /// Whether this processor has AVX-512 and carry-less multiplication of vectors.
 [[nodiscard]] bool copies_by_vectors() noexcept;
-/// The same, each vector loaded once, stored and summed; only where copies_by_vectors().
+/// The same, each vector loaded once, stored and summed; only if copies_by_vectors().
 void copy_sectors_by_vectors(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
-/// The same, stored past the caches; `to` at a border of 64 bytes.
+/// The same with non-temporal stores; `to` aligned to 64 bytes.
 void stream_sectors_by_vectors(void* to, const void* from, std::uint32_t sectors,
                                std::uint32_t* crcs) noexcept;
 

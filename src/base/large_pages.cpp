@@ -14,7 +14,7 @@ void advise_large_pages(void* at, std::size_t bytes) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(at);
     const std::uintptr_t first = (begin + kLargePageBytes - 1) / kLargePageBytes * kLargePageBytes;
     const std::uintptr_t end = (begin + bytes) / kLargePageBytes * kLargePageBytes;
-    // Advice: where it is refused, plain pages serve.
+    // Only advice: if it is refused, plain pages are used.
     if (first < end) (void)::madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
 #else
     (void)at;

@@ -1,11 +1,11 @@
-// large_pages.hpp: an allocator for tables that are read at random and are larger than what the processor's
-// address translation remembers.
+// large_pages.hpp: an allocator for tables that are read at random and are larger than the processor's TLB
+// covers.
 //
 // Invariants
-//   * memory is as of std::allocator, but begins at a large page's border when it is at least one large;
-//   * large pages are asked for, not demanded: where the system has none, plain ones serve.
-// A lookup in a table of hundreds of MiB misses the translation of every plain page, and on a virtual machine
-// each such miss is a walk of two tables. Any thread.
+//   * memory is as of std::allocator, but aligned to a large page when it is at least one page long;
+//   * large pages are requested, not required: where the system has none, plain pages are used.
+// A random lookup in a table of hundreds of MiB on plain pages is a TLB miss, and on a virtual machine each
+// miss walks two page tables. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ namespace gnstor {
 
 inline constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
 
-/// Asks for large pages under [at, at + bytes), not yet written; parts of pages at the ends are left alone.
+/// Requests large pages for [at, at + bytes), not yet written; partial large pages at the ends keep plain
+/// ones.
 void advise_large_pages(void* at, std::size_t bytes) noexcept;
 
 template <class T>

@@ -1,9 +1,9 @@
 // reactor.cpp: the adaptive engine thread.
 //
 // Owns: the thread, its lists of pollers and of watched file descriptors (touched by that thread alone), and
-// a queue of requests (add, remove, run) that other threads put under a mutex. One word says whether the
-// thread is awake, notified or asleep; it is the futex too. While something is watched the thread sleeps in
-// ppoll() instead, which an event descriptor ends.
+// a queue of requests (add, remove, run) that other threads fill under a mutex. One word, which is also the
+// futex, says whether the thread is awake, notified or asleep. While file descriptors are watched, the thread
+// sleeps in ppoll() instead, and an eventfd ends that sleep.
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/reactor.hpp>
 
@@ -32,11 +32,11 @@ namespace gnstor {
 namespace {
 
 constexpr std::uint32_t kAwake = 0;
-constexpr std::uint32_t kNotified = 1;  // somebody called wake() since the last round began
+constexpr std::uint32_t kNotified = 1;  // wake() was called since the last round began
 constexpr std::uint32_t kAsleep = 2;
 constexpr std::uint32_t kAsleepWatching = 3;
 
-// Idle rounds that only relax the core before the thread begins to offer it to others.
+// Idle rounds with only a pause instruction, before the thread begins to yield its core.
 constexpr std::uint32_t kRelaxedRounds = 16;
 
 std::uint64_t monotonic_ns() {
@@ -51,7 +51,7 @@ void relax_core() {
 #endif
 }
 
-/// A clock that costs some nanoseconds, in units of its own.
+/// A clock that takes some nanoseconds to read; busy_time_ns() finds its unit.
 std::uint64_t ticks() {
 #if defined(__x86_64__)
     return __builtin_ia32_rdtsc();
@@ -86,7 +86,7 @@ struct Reactor::Impl {
     ReactorOptions options;
     std::thread thread;
     std::vector<Poller*> pollers;  // the reactor's thread alone; null: removed during a round
-    // Of rounds with work. The reactor's thread alone writes; relaxed, for nothing is ordered by it.
+    // Ticks of rounds with work. Only the reactor's thread writes; relaxed, as nothing is ordered by it.
     std::atomic<std::uint64_t> busy_ticks{0};
     const std::uint64_t started_ns = monotonic_ns(), started_ticks = ticks();
 
@@ -97,9 +97,10 @@ struct Reactor::Impl {
     std::condition_variable answered;
     std::vector<Request> requests;  // guarded by `mutex`
 
-    // The event descriptor, then what is watched; the reactor's thread alone. Empty: nothing ever was.
+    // The eventfd, then the watched descriptors; the reactor's thread alone. Empty: none was ever watched.
     std::vector<pollfd> watched;
-    // Of wake(). Set once, before the thread can be kAsleepWatching, and open as long as the reactor.
+    // The eventfd that wake() writes. Set once, before the thread can be kAsleepWatching; open as long as the
+    // reactor.
     std::atomic<int> event{-1};
 
     ~Impl() {
@@ -109,16 +110,16 @@ struct Reactor::Impl {
     [[nodiscard]] bool on_own_thread() const { return std::this_thread::get_id() == thread.get_id(); }
 
     void wake() noexcept {
-        // Whoever notified it first has done all: the round that takes the note is still to come. Should it
-        // pass before this thread's work is seen, the rounds after it are there: it spins anew (loop()), and
-        // every sleep is bounded.
+        // Already notified: the round that takes the notification is still to come. If that round does not
+        // see this thread's work yet, a later one does: the reactor spins anew (loop()), and every sleep is
+        // bounded.
         if (word.load(std::memory_order_relaxed) == kNotified) return;
-        // Release: work published before is seen by the round after serve()'s exchange, its acquire partner.
+        // Release: work published before is seen by the round after loop()'s exchange, which acquires.
         const std::uint32_t was = word.exchange(kNotified, std::memory_order_acq_rel);
         if (was == kAsleep) futex_wake_one(word);
         if (was == kAsleepWatching) {
             const std::uint64_t one = 1;
-            // Cannot fail: the count of an event descriptor that one thread empties does not overflow.
+            // Cannot fail: the reactor's thread reads the eventfd's count, so it does not overflow.
             [[maybe_unused]] const auto written =
                 ::write(event.load(std::memory_order_relaxed), &one, sizeof one);
         }
@@ -138,7 +139,7 @@ struct Reactor::Impl {
         bool done = false;
         post(Request{kind, poller, work, &done});
         std::unique_lock lock(mutex);
-        // Returning would let the caller free what the thread still uses.
+        // Returning earlier would let the caller free what the thread still uses.
         LastWait{}(
             answered, lock, [&] { return done; },
             "reactor " + name + ": no answer to a request; one of its pollers blocks");
@@ -159,7 +160,8 @@ struct Reactor::Impl {
     }
 
     void serve_requests() {
-        // Acquire: pairs with post(); a miss is only a round late, for post() wakes afterwards.
+        // Acquire: pairs with post(). A request missed here is served in the next round, as post() wakes
+        // afterwards.
         if (!has_requests.load(std::memory_order_acquire)) return;
         std::vector<Request> batch;
         {
@@ -181,7 +183,7 @@ struct Reactor::Impl {
         bool removed = false;
         for (std::size_t i = 0; i < pollers.size(); ++i) {
             if (pollers[i] != nullptr) work += pollers[i]->poll();
-            removed = removed || pollers[i] == nullptr;  // by a poller, from within poll()
+            removed = removed || pollers[i] == nullptr;  // removed by a poller, from within poll()
         }
         if (removed) std::erase(pollers, nullptr);
         return work;
@@ -211,7 +213,7 @@ struct Reactor::Impl {
                       watched.end());
     }
 
-    // Sleeps as sleep() does, until something watched is ready; true then, too.
+    // As sleep(), but a watched descriptor that is ready ends it too, with true.
     bool sleep_watching(std::uint32_t microseconds) {
         std::uint32_t expected = kAwake;
         // Pairs with wake(), as in sleep().
@@ -221,14 +223,14 @@ struct Reactor::Impl {
         const int ready = ppoll(watched.data(), watched.size(), &t, nullptr);
         const bool notified = word.exchange(kAwake, std::memory_order_acq_rel) == kNotified;
         if (notified || watched.front().revents != 0) {
-            // wake() may be about to write, and then the next sleep ends at once, which does no harm.
+            // wake() may write only after this: then the next sleep ends at once, which does no harm.
             std::uint64_t count = 0;
             [[maybe_unused]] const auto got = ::read(watched.front().fd, &count, sizeof count);
         }
         return notified || ready > 0;
     }
 
-    // Sleeps at most `microseconds`; true if somebody woke the thread (or did before it could fall asleep).
+    // Sleeps at most `microseconds`; true if wake() was called, also before the thread could fall asleep.
     bool sleep(std::uint32_t microseconds) {
         if (watched.size() > 1) return sleep_watching(microseconds);
         std::uint32_t expected = kAwake;
@@ -238,8 +240,8 @@ struct Reactor::Impl {
         return word.exchange(kAwake, std::memory_order_acq_rel) == kNotified;
     }
 
-    // Returns the time at which the round ended: a busy thread's next one begins there, so that it reads the
-    // clock once a round.
+    // Returns the time at which the round ended: it is the beginning of a busy thread's next round, so that
+    // the clock is read once per round.
     std::uint64_t count_busy(std::uint64_t began) {
         const std::uint64_t now = ticks();
         busy_ticks.store(busy_ticks.load(std::memory_order_relaxed) + (now - began),
@@ -260,10 +262,10 @@ struct Reactor::Impl {
         bool worked = false;
         // Acquire: pairs with ~Reactor, whose wake() follows the store.
         while (!stopping.load(std::memory_order_acquire)) {
-            // Taken before the round, so that a wake() during it prevents the sleep after it.
+            // Cleared before the round, so that a wake() during it prevents the sleep after it.
             if (word.load(std::memory_order_relaxed) == kNotified) {
                 word.exchange(kAwake, std::memory_order_acq_rel);
-                // What the latest of several notes was about may be seen some rounds later (wake()).
+                // The work of the latest of several wake() calls may be seen only some rounds later.
                 sleep_us = 0;
                 idle_rounds = 0;
             }
@@ -287,7 +289,7 @@ struct Reactor::Impl {
             sleep_us =
                 sleep_us == 0 ? options.sleep_min_us : std::min(sleep_us * 2, longest_sleep_us(idle_since));
             if (sleep(sleep_us)) {
-                // Woken for a reason: look about for a while before sleeping again.
+                // Woken: spin for a while before sleeping again.
                 sleep_us = 0;
                 idle_rounds = 0;
             }
@@ -312,8 +314,7 @@ Result<std::unique_ptr<Reactor>> Reactor::start(std::string name, ReactorOptions
     impl->name = std::move(name);
     impl->options = options;
     try {
-        // The first request holds the thread back until `thread` is assigned: on_own_thread() compares with
-        // it.
+        // The lock holds the new thread back until `thread` is assigned: on_own_thread() compares with it.
         const std::lock_guard lock(impl->mutex);
         impl->thread = std::thread([p = impl.get()] {
             { const std::lock_guard started(p->mutex); }
@@ -345,7 +346,7 @@ void Reactor::add(Poller& poller) {
 
 void Reactor::remove(Poller& poller) {
     if (impl_->on_own_thread()) {
-        // Tolerated although the contract does not ask for it: the round under way skips the hole.
+        // Allowed here although the header excludes it: the current round skips the null entry.
         std::replace(impl_->pollers.begin(), impl_->pollers.end(), &poller, static_cast<Poller*>(nullptr));
         return;
     }

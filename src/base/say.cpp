@@ -9,7 +9,7 @@ namespace gnstor {
 namespace {
 
 void write_or_drop(std::FILE* to, std::string_view text) noexcept {
-    std::fflush(to);  // an error of what was written before stays with the stream
+    std::fflush(to);  // an error of earlier writes stays with the stream
     const bool had_error = std::ferror(to) != 0;
     const bool taken = std::fwrite(text.data(), 1, text.size(), to) == text.size() && std::fflush(to) == 0;
     if (taken) return;

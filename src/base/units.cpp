@@ -63,7 +63,7 @@ std::string lower(std::string_view text) {
     return out;
 }
 
-// A number split at its point, and the word after it.
+// A number split at its decimal point, and the unit after it.
 struct Quantity {
     unsigned __int128 whole = 0;
     std::uint64_t fraction = 0;        // of `fraction_scale`

@@ -28,7 +28,7 @@ Uuid Uuid::random() {
     while (filled < uuid.bytes.size()) {
         const ssize_t n = getrandom(uuid.bytes.data() + filled, uuid.bytes.size() - filled, 0);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {  // a kernel without getrandom: the library has its own way to the same source
+        if (n <= 0) {  // no getrandom in this kernel: the library reads the same source otherwise
             std::random_device source;
             for (auto& byte : uuid.bytes) byte = static_cast<std::uint8_t>(source());
             break;

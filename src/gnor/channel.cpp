@@ -1,4 +1,5 @@
-// channel.cpp: a channel's memory and queue pairs made and unmade, commands of the host, its end of errors.
+// channel.cpp: creates and destroys a channel's memory and queue pairs; commands sent by the host; errors,
+// quiesce and reclaim.
 #include <gnstor/base/log.hpp>
 
 #include "gnor/channel_access.hpp"
@@ -65,8 +66,8 @@ Result<void> Channel::set_up() {
     GN_TRY(extend_pool());
     GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
     fill_state(*access);
-    // One receive completion queue for all; then a queue pair a slot, with a collapsed send completion of its
-    // own.
+    // One receive completion queue for all queue pairs; then one queue pair a slot, each with its own
+    // collapsed send completion queue (one entry).
     GN_ASSIGN(const rdma::CqNumber receive_cq,
               nic_.create_completion_queue({access->completion_ring, layout_.completion_entries,
                                             access->consumer_record, false, options_.use}));
@@ -116,7 +117,7 @@ Result<void> Channel::create_queue(std::uint32_t slot, ChannelState& state) {
     rdma::CompletionQueueConfig cq;
     cq.ring = reinterpret_cast<mlx5::Cqe64*>(memory + layout_.send_completion);
     cq.entries = 1;
-    cq.consumer_record = q.doorbell_record + 4;  // its own words of the record's line
+    cq.consumer_record = q.doorbell_record + 4;  // behind the queue pair's own words, in the same 64 bytes
     cq.collapsed = true;
     GN_ASSIGN(const rdma::CqNumber send_cq, nic_.create_completion_queue(cq));
     completion_queues_.push_back(send_cq);
@@ -160,7 +161,7 @@ Channel::~Channel() {
         log_error("a channel is closed while a drive holds its commands; its memory stays mapped: {}",
                   done.error().message);
     }
-    if (touched) {  // unmapping it would pull it from under the NIC's and the drive's threads
+    if (touched) {  // the NIC's and the drive's threads still use this memory: it must stay mapped
         nic_memory_.leave_mapped();
         pool_.leave_mapped();
         return;
@@ -210,7 +211,7 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
     s.target[0] = static_cast<std::uint8_t>(slot);
     s.block = 0;
     s.buffer = 0;
-    // Whatever the command is: its pool buffer is one block, like that of a write of one.
+    // free_slot() computes the pool buffer's length from these fields: one block, whatever the command is.
     s.opcode = static_cast<std::uint8_t>(nvme::IoOpcode::kWrite);
     s.sectors = 0;
     s.blocks = 1;
@@ -350,11 +351,12 @@ Result<Channel::Usage> Channel::usage() {
 
 Result<void> Channel::quiesce(simt::Deadline deadline) {
     GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
-    const bool callbacks = options_.lanes == simt::LanesKind::kCpu;  // a GPU's function cannot run here
+    const bool callbacks = options_.lanes == simt::LanesKind::kCpu;  // the host cannot run a GPU's functions
     std::uint32_t backoff = 0;
     std::uint32_t pending = 0;
     for (;;) {
-        // A callback may send the next request, so a trip that brings something does not end the deadline.
+        // A callback may send the next request: arrivals alone must not keep this loop running past the
+        // deadline.
         const bool arrived = poll_trip(simt::self(host_lane()), *access, callbacks) != 0;
         if (arrived && !deadline.passed()) {
             backoff = 0;
@@ -373,7 +375,7 @@ Result<void> Channel::quiesce(simt::Deadline deadline) {
     return {};
 }
 
-/// Commands without all of their answers whose data lies there.
+/// Counts the unanswered commands whose data lies in `region`.
 Result<std::uint32_t> Channel::count_commands_in(const Region& region) {
     GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
     std::uint32_t n = 0;
@@ -394,7 +396,7 @@ Result<void> Channel::reclaim(std::uint32_t slot) {
     GN_TRY(nic_.reset_queue_pair(queue_pairs_[slot]));
     GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
     ChannelState& c = *access;
-    // What it left in the completion queue must be gone before the queue pair lives again.
+    // Its remaining completions must be consumed before the queue pair is used again.
     while (poll_trip(simt::self(host_lane()), c, false) != 0) {
     }
     for (std::uint32_t i = 0; i < c.command_slots; ++i)
@@ -410,7 +412,7 @@ Result<void> Channel::reclaim(std::uint32_t slot) {
     auto* completion = const_cast<mlx5::Cqe64*>(q.send_completion);
     std::memset(completion, 0, sizeof(*completion));
     simt::store_relaxed<simt::Scope::kSystem>(&completion->counter_own, mlx5::kInitialCounterOwn);
-    // Before receives are there again: a lone lane may have left this record behind (lone.hpp).
+    // Before receives are posted again: a lone lane may have deferred this record (lone.hpp).
     simt::release_before_stores<simt::Scope::kSystem>();
     rdma::record_consumed(c.completion_queue(), c.completions.consumer);
     rdma::post_all_receives(c.receives()[slot]);

@@ -1,12 +1,12 @@
 // channel.hpp: the host's owner of a channel: its memory, queue pairs, pool and registrations.
 //
-// The host makes a channel, connects its queue pairs (the client layer: connection manager and Fabrics
-// Connect), hands ref() to kernels, and stands by: registering memory, reading counters, and after an error
-// reset, reclaim, reconnect. It is not in the I/O path.
+// The host creates a channel, connects its queue pairs (the client layer: connection manager and Fabrics
+// Connect) and hands ref() to kernels. Later it only registers memory, reads counters and, after an error,
+// resets, reclaims and reconnects. It is not in the I/O path.
 //
 // Threads: one host thread, and one more for grow_pool_if_asked. Calls marked "quiet" need lane memory to
-// themselves: no lane may be in a call on this channel. With CPU lanes the host works on lane memory itself;
-// with GPU lanes it takes a copy, works on that, and puts it back.
+// themselves: no lane may be in a call on this channel. With CPU lanes the host works on lane memory
+// directly; with GPU lanes on a copy that it writes back.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -28,23 +28,23 @@
 namespace gnstor::gnor {
 
 struct ChannelOptions {
-    std::uint32_t ssds = 1;    ///< slots of the array: one queue pair each; 1 .. 64
-    std::uint64_t absent = 0;  ///< a bit a slot with no SSD to connect to: as if its queue pair had broken
-    std::uint32_t depth = 32;  ///< commands in flight a queue pair; a power of two, 2 .. 1024
+    std::uint32_t ssds = 1;                 ///< slots of the array: one queue pair each; 1 .. 64
+    std::uint64_t absent = 0;               ///< bit per slot without an SSD: its queue pair counts as broken
+    std::uint32_t depth = 32;               ///< commands in flight per queue pair; a power of two, 2 .. 1024
     std::uint64_t pool_bytes = 8ull << 20;  ///< registered pool; a multiple of 256 KiB
-    std::uint64_t pool_bytes_max = 0;       ///< it may grow to this; 0: it does not (PoolOptions)
+    std::uint64_t pool_bytes_max = 0;       ///< the pool may grow to this; 0: no growth (PoolOptions)
     std::array<std::uint32_t, kMaxPoolLevels> pool_levels = PoolOptions{}.levels;
     simt::LanesKind lanes = simt::LanesKind::kCpu;
-    Sharing sharing = Sharing::kGrid;  ///< which lanes use it at once; views of other modes are refused
+    Sharing sharing = Sharing::kGrid;           ///< which lanes share it; views of other modes are refused
     rdma::RingUse use = rdma::RingUse::kLanes;  ///< channels of one use are spread over the NIC's pollers
-    /// Debug: commands name only memory of the pool that was allocated and not freed (kNotAllocated), and
-    /// what a command uses cannot be freed (kBufferInUse). Costs a search and two atomics a command.
+    /// Debug checks: commands on pool memory that is not allocated are refused (kNotAllocated), and memory
+    /// that a command uses cannot be freed (kBufferInUse). Costs a search and two atomics per command.
     bool check_buffers = false;
-    bool scatter_to_cqe = true;  ///< responses land in the completion: one trip less
+    bool scatter_to_cqe = true;  ///< responses land in the completion: one memory access less
     bool huge_pages = false;     ///< for the pool
 };
 
-/// Where everything lies in the NIC-visible block and in lane memory: pure arithmetic.
+/// Offsets of everything in the NIC-visible block and in lane memory: pure arithmetic.
 struct ChannelLayout {
     std::uint32_t ssds, depth, command_slots, slot_bits, completion_entries;
     // Lane memory.
@@ -57,18 +57,19 @@ struct ChannelLayout {
     static constexpr ChannelLayout of(std::uint32_t depth, std::uint32_t ssds, const PoolPlan& pool);
 };
 
-/// Memory that a channel of this depth takes besides its pool (whose bookkeeping, for all that it may grow
-/// to, is 4 bytes and 1.1 bits a 4 KiB block, and 68 bytes a growth step):
-///   NIC-visible, a queue pair: depth x (64 entry + 64 capsule + 16 receive + 16 response) + 256;
+/// Bytes that a channel of this depth takes besides its pool. (The pool's bookkeeping, for its full size, is
+/// 4 bytes and 1.1 bits per 4 KiB block, and 68 bytes per growth step.)
+///   NIC-visible, per queue pair: depth x (64 entry + 64 capsule + 16 receive + 16 response) + 256;
 ///   NIC-visible, shared: 64 x completions + 768, with completions = depth x ssds rounded up to a power of
-///   two; lane memory: 1024 + ssds x (4 x depth + 240) + slots x 128 + slots / 4, with as many command slots
-///   as completions, at least 64.
+///   two;
+///   lane memory: 1024 + ssds x (4 x depth + 240) + slots x 128 + slots / 4, with as many command slots as
+///   completions, at least 64.
 [[nodiscard]] constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds);
 
 class Channel {
   public:
-    /// Lays the memory out, creates completion queues and a queue pair a slot (not connected), registers the
-    /// pool. `nic` must outlive it.
+    /// Lays the memory out, creates completion queues and one queue pair per slot (not connected), registers
+    /// the pool. `nic` must outlive the channel.
     static Result<std::unique_ptr<Channel>> create(rdma::SoftNic& nic, const ChannelOptions& options);
     /// Destroys queue pairs, queues and registrations. No kernel may use the channel any more. Where a drive
     /// holds a command for longer than the NIC waits, the channel's memory stays mapped and registered.
@@ -76,10 +77,10 @@ class Channel {
     Channel(const Channel&) = delete;
     Channel& operator=(const Channel&) = delete;
 
-    /// For kernels: valid while this lives. Where the calling thread uses another GPU than the channel was
-    /// made on, an empty one, whose calls say kWrongLanes (the reason is logged).
+    /// The view that kernels take; valid while this Channel lives. If the calling thread uses another GPU
+    /// than the channel's, the view is empty: its calls return kWrongLanes (the reason is logged).
     [[nodiscard]] ChannelRef ref() const;
-    /// The view for the lanes that it was opened for (ChannelOptions::sharing).
+    /// The view for the sharing mode that the channel was opened with (ChannelOptions::sharing).
     template <Sharing kMode>
     [[nodiscard]] BasicChannelRef<kMode> ref() const {
         return ref().as<kMode>();
@@ -94,14 +95,14 @@ class Channel {
                                                std::span<const std::byte> in_capsule_data,
                                                std::uint32_t timeout_ms);
 
-    /// Makes memory usable by lanes without copying; under a running kernel too. With GPU lanes it must be
-    /// pinned host memory. Up to 16 regions; the place of one that was taken back is used again only when
-    /// quiet.
+    /// Makes memory usable by lanes without copying. With GPU lanes it must be pinned host memory. Up to 16
+    /// regions at a time. Allowed under a running kernel, except where it reuses the entry of an unregistered
+    /// region (after 16 registrations): then quiet.
     Result<void> register_buffer(void* base, std::size_t bytes);
-    /// Takes it back; kBusy while commands name it, for drives may write there. Quiet.
+    /// Ends the registration; kBusy while commands name the region, as drives may still write there. Quiet.
     Result<void> unregister_buffer(void* base);
 
-    /// Under a running kernel a snapshot that may be torn between words.
+    /// Under a running kernel no consistent snapshot: each word may be of another moment.
     Result<Counters> counters() const;
     /// The first refusal or error completion since creation (or clear_first_error).
     Result<std::optional<FirstError>> first_error() const;
@@ -109,36 +110,36 @@ class Channel {
 
     /// The map version that an SSD refused last as stale, or 0. Any thread, also under a running kernel.
     [[nodiscard]] nvme::MapVersion refused_map() const;
-    /// Forgets it: waiting lanes say it again. Any thread.
+    /// Clears it; lanes that still wait for a newer map set it again. Any thread.
     void clear_refused_map();
 
     /// Registers the pool's next growth step if lanes asked for it, and publishes it to them. Any one thread,
-    /// also under a running kernel. Whether it grew; an Error says why it could not.
+    /// also under a running kernel. Returns whether the pool grew; the Error says why it could not.
     Result<bool> grow_pool_if_asked();
-    /// What is registered of the pool now. Any thread.
+    /// Bytes of the pool that are registered now. Any thread.
     [[nodiscard]] std::uint64_t pool_bytes() const;
 
-    /// Polls until no command is in flight; kTimedOut names how many are. Quiet.
+    /// Polls until no command is in flight; kTimedOut says how many still are. Quiet.
     Result<void> quiesce(simt::Deadline deadline);
-    /// After an error or a quarantine: resets the queue pair, ends all commands on it (kQueueError to those
-    /// who still hold a token), frees what was in quarantine. On return the NIC touches no buffer of theirs;
-    /// the queue pair must be connected again. Quiet.
+    /// After an error or with commands in quarantine: resets the queue pair, ends all commands on it (holders
+    /// of tokens get kQueueError), frees its slots and buffers in quarantine. On return the NIC touches none
+    /// of their buffers; the queue pair must be connected again. Quiet.
     Result<void> reclaim(std::uint32_t slot);
-    /// After that, where it cannot be connected: lanes pass the queue pair by, as one that broke. Quiet.
+    /// After reclaim(), if the queue pair cannot be connected: marks it broken, so that lanes do not use it.
+    /// Quiet.
     Result<void> give_up(std::uint32_t slot);
-    /// Gives up the tokens that lanes left behind: their requests go on, their slots come back with the
-    /// answers, and the tokens are stale. Returns how many commands that were. For kernels that ended without
-    /// waiting for, polling or dropping what they sent. Quiet.
+    /// For kernels that ended without waiting for, polling or dropping their tokens: drops these tokens,
+    /// which become stale. The requests continue, and their answers free the slots. Returns the number of
+    /// their commands. Quiet.
     Result<std::uint32_t> drop_tokens();
-    /// Gives up the callbacks that kernels left behind: they never run, whatever comes. Requests that are
-    /// answered give their slots back now, others go into quarantine until their answers come or reclaim().
-    /// Returns how many callbacks that were. For kernels that ended with requests under way, whose functors
-    /// (or what those point at) may be gone; a later kernel that knows them may run them instead, and so does
-    /// quiesce() with CPU lanes. Quiet.
+    /// For kernels that ended with requests in flight, whose functors (or what these point to) may be gone:
+    /// drops the callbacks, which then never run. Slots of answered requests are freed now, others go into
+    /// quarantine until their answers come or reclaim(). Returns the number of callbacks. Instead, a later
+    /// kernel that knows the functors may run them, and so does quiesce() with CPU lanes. Quiet.
     Result<std::uint32_t> drop_callbacks();
-    /// Gives back the pool buffers that ended kernels had allocated and did not free; those that a command in
-    /// quarantine may still touch stay, until it ends and this is called again. Afterwards no address that
-    /// alloc() gave before is anybody's. Quiet.
+    /// Frees the pool buffers that ended kernels allocated and did not free. A buffer that a command in
+    /// quarantine may still touch is kept: call again when that command has ended. Afterwards all addresses
+    /// that alloc() returned before are invalid. Quiet.
     struct LeftBuffers {
         std::uint32_t freed;
         std::uint32_t in_use;
@@ -149,21 +150,21 @@ class Channel {
     struct Usage {
         std::uint32_t slots_taken;
         std::uint32_t commands_pending;
-        std::uint32_t commands_with_tokens;     ///< answered or not, that some lane still has to ask for
+        std::uint32_t commands_with_tokens;     ///< answered or not, whose token a lane still holds
         std::uint32_t requests_with_callbacks;  ///< answered or not, whose callbacks have not run
         std::uint32_t pool_blocks_free;
-        std::uint32_t pool_blocks;     ///< of the pool as it is now
-        std::uint64_t queues_pending;  ///< a bit a slot of the array that owes answers
-        std::uint64_t queues_broken;   ///< likewise, that lanes pass by until reclaim()
+        std::uint32_t pool_blocks;     ///< registered now
+        std::uint64_t queues_pending;  ///< bit per slot of the array with unanswered commands
+        std::uint64_t queues_broken;   ///< bit per slot whose queue pair lanes do not use until reclaim()
     };
     Result<Usage> usage();
-    /// Where the channel stands, a few lines of text for a report: who holds what, what is sent and
-    /// unanswered, what the NIC was told. Any one thread. With GPU lanes also under a running kernel, torn
-    /// between words; with CPU lanes quiet.
+    /// The channel's state as a few lines of text, for a report: slots and buffers held, commands unanswered,
+    /// doorbell records. Any one thread. With GPU lanes also under a running kernel (then no consistent
+    /// snapshot); with CPU lanes quiet.
     Result<std::string> describe() const;
 
   private:
-    class HostAccess;  // channel_access.hpp: lane memory, or a copy of it that is put back
+    class HostAccess;  // channel_access.hpp: lane memory, or a copy that is written back
 
     Channel(rdma::SoftNic& nic, const ChannelOptions& options, const PoolPlan& plan,
             const ChannelLayout& layout);
@@ -190,7 +191,7 @@ class Channel {
     ChannelLayout layout_;
     simt::PinnedMemory nic_memory_;
     simt::PinnedRange pool_;
-    std::size_t pool_shared_bytes_ = 0;  ///< of it, from its beginning: what the NIC may be told of
+    std::size_t pool_shared_bytes_ = 0;  ///< length of its first part, shared with the node
     simt::DeviceMemory lane_memory_;
     simt::DeviceMemory shadow_;  ///< GPU lanes: host copy of lane memory
     rdma::MemoryKeys queue_keys_{};

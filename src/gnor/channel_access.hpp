@@ -1,15 +1,15 @@
-// channel_access.hpp: a channel's lane memory for the host, while no lane is in a call on it. For the files
-// of Channel alone; one host thread.
+// channel_access.hpp: the host's access to a channel's lane memory while no lane is in a call on the channel.
+// For the sources of Channel only; one host thread.
 //
-// With CPU lanes the host works on lane memory itself; with GPU lanes on a copy, whose changes commit() puts
-// back as a whole.
+// With CPU lanes the host works on lane memory directly; with GPU lanes on a copy, which commit() writes back
+// as a whole.
 #pragma once
 
 #include "gnor/channel.hpp"
 
 namespace gnstor::gnor {
 
-/// Lane memory for the host: itself with CPU lanes; with GPU lanes a copy, put back by commit().
+/// Lane memory itself with CPU lanes; with GPU lanes a copy, written back by commit().
 class Channel::HostAccess {
   public:
     static Result<HostAccess> begin(Channel& channel) {
@@ -34,7 +34,8 @@ class Channel::HostAccess {
     ChannelState* state_;
 };
 
-/// Whether a request with a callback that has not run begins in this slot: that one stays until it runs.
+/// Whether this slot is the first of a request whose callback has not run: it is kept until the callback
+/// runs.
 inline bool is_first_with_callback(ChannelState& c, std::uint32_t index) {
     const SlotState state = state_of(load_control(c.slot(index)));
     return (state == SlotState::kCallback || state == SlotState::kEnded) && c.slot(index).request == index;

@@ -1,7 +1,6 @@
-// channel_describe.cpp: where a channel stands, in words: for who wants to know what its lanes wait for.
+// channel_describe.cpp: the state of a channel as text, to find out what its lanes wait for.
 //
-// Works on a copy of lane memory, and on what the NIC sees as it is. Nothing here is asked by the path of a
-// request.
+// Works on a copy of lane memory, and reads NIC-visible memory in place. Not used in the I/O path.
 #include "gnor/channel_access.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +17,7 @@ const char* name_of(Sharing sharing) {
     return sharing == Sharing::kBlock ? "one block" : "the grid";
 }
 
-/// Commands by what has become of them.
+/// Command slots by state.
 struct SlotCounts {
     std::uint32_t waited_for = 0, abandoned = 0, with_callbacks = 0, ended = 0;
     std::uint32_t pending[rdma::ReceiveSet::kMost] = {};  ///< answers missing, by queue pair
@@ -40,7 +39,7 @@ SlotCounts count_slots(ChannelState& c) {
     return n;
 }
 
-/// Completions that lie in front of the consumer: only a look, so one that comes meanwhile may be missed.
+/// Completions that have arrived and are not consumed yet; one that arrives during the count may be missed.
 std::uint32_t count_arrived(const ChannelState& c) {
     const std::uint32_t entries = 1u << c.completion_entries_log2;
     std::uint32_t n = 0;

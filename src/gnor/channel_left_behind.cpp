@@ -1,8 +1,8 @@
-// channel_left_behind.cpp: what kernels that ended left behind: tokens, callbacks, pool buffers. The host
-// gives it up for them. One host thread, quiet.
+// channel_left_behind.cpp: releases what ended kernels left behind: tokens, callbacks, pool buffers. One host
+// thread, quiet (channel.hpp).
 //
-// Nothing here ends a command: what a drive owes an answer to goes into quarantine, with the buffer it names,
-// and comes back with the answer or by reclaim().
+// Nothing here ends a command: one that a drive has not answered goes into quarantine with its buffer; both
+// come back with the answer or by reclaim().
 #include "gnor/channel_access.hpp"
 
 namespace gnstor::gnor {
@@ -28,7 +28,7 @@ Result<std::uint32_t> Channel::drop_callbacks() {
         const SlotState state = state_of(load_control(c.slot(i)));
         if (state == SlotState::kCallback || state == SlotState::kEnded) (void)leave_slot(c, i);
     }
-    // Only those were due.
+    // The ready bitmap named only callbacks that were dropped just now.
     for (std::uint32_t w = 0; w < c.slot_words; ++w)
         simt::store_relaxed<simt::Scope::kDevice>(&c.ready_slots()[w], 0ull);
     simt::store_relaxed<simt::Scope::kDevice>(&c.any_ready, 0u);

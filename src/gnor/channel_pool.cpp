@@ -1,14 +1,15 @@
-// channel_pool.cpp: the pool's memory: planned whole when the channel is made, registered step by step.
+// channel_pool.cpp: the pool's memory: planned as a whole when the channel is created, registered step by
+// step.
 //
-// The bitmaps of all steps lie in lane memory, full, from the beginning; a step that the table does not count
-// yet is in nobody's sight. So growing touches NIC-visible memory alone, and works under a running kernel.
-// One thread at a time grows; the others read the count.
+// The bitmaps of all steps lie in lane memory from the beginning, with all blocks free; lanes do not look at
+// a step before the table's count includes it. So growing touches NIC-visible memory only, and works under a
+// running kernel. One thread at a time grows the pool; the others read the count.
 #include "gnor/channel.hpp"
 
 namespace gnstor::gnor {
 
-/// The next step: memory, the node's view of it, region, keys in the table, count. One that failed goes on
-/// where it stopped: what is there, or shared, already stays so.
+/// Adds the next step: memory, sharing with the node, region, keys in the table, count. A call after a
+/// failure resumes where that one stopped: memory that was mapped or shared stays so.
 Result<void> Channel::extend_pool() {
     PoolTable* const table = pool_table();
     const std::uint32_t step = table->count;
@@ -30,7 +31,7 @@ Result<void> Channel::extend_pool() {
 
 Result<bool> Channel::grow_pool_if_asked() {
     const auto* notes = reinterpret_cast<const HostNotes*>(nic_memory_.data() + layout_.notes);
-    // A hint: whatever it says, one step is added, and none past the plan.
+    // Only a hint: whatever it says, one step is added, and none beyond the plan.
     const std::uint32_t wanted = simt::load_relaxed<simt::Scope::kSystem>(&notes->pool_steps_wanted);
     const std::uint32_t count = pool_table()->count;
     if (wanted <= count || count >= plan_.steps_max) return false;
@@ -71,7 +72,7 @@ void Channel::deregister_pool() {
     const PoolTable& table = *pool_table();
     for (std::uint32_t i = 0; i < table.count; ++i)
         (void)nic_.deregister_memory({table.keys[i].lkey, table.keys[i].rkey});
-    // Also of a step that was shared and could not be registered.
+    // Also steps that were shared but not registered.
     for (std::uint32_t i = 0; i < plan_.steps_max; ++i) {
         const std::size_t first = std::size_t{plan_.steps[i].first} * kPoolBlockBytes;
         if (first < pool_shared_bytes_) (void)nic_.unshare_memory(pool_.data() + first);

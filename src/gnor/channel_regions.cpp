@@ -1,8 +1,8 @@
-// channel_regions.cpp: memory that users register with a channel: the table that the NIC-visible block holds,
-// and the copy of it in lane memory.
+// channel_regions.cpp: memory that users register with a channel: the table in NIC-visible memory, and its
+// copy in lane memory.
 //
-// Table entries are published by its count (a release); lanes copy what is new to them. A place that is used
-// again is written in both by the host, entry by entry. One host thread.
+// The table's count publishes entries (a release); lanes copy new entries into lane memory. When an entry is
+// reused, the host writes it into both, that entry alone. One host thread.
 #include "gnor/channel.hpp"
 
 namespace gnstor::gnor {
@@ -31,7 +31,8 @@ Result<void> Channel::register_buffer(void* base, std::size_t bytes) {
     return write_cached_region(place, region);
 }
 
-/// That entry alone: a copy of all lane memory that is put back would undo what lanes did meanwhile.
+/// Writes this entry alone: downloading and uploading all lane memory would undo what lanes changed
+/// meanwhile.
 Result<void> Channel::write_cached_region(std::uint32_t place, const Region& region) {
     if (options_.lanes == simt::LanesKind::kGpu)
         return lane_memory_.upload(offsetof(ChannelState, cache) + place * sizeof(Region), &region,

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kGrain = 64 * kPoolBlockBytes;
 constexpr std::uint32_t kLevelBytesMost = 16u << 20;
-constexpr std::uint32_t kRatioMost = 64;  // a group's blocks lie in one word
+constexpr std::uint32_t kRatioMost = 64;  // the blocks of a group lie in one bitmap word
 
 Result<void> check_levels(const PoolOptions& o) {
     if (o.levels[0] != kPoolBlockBytes)
@@ -84,8 +84,8 @@ void PoolPlan::add_step(std::uint32_t blocks_of_step) {
         s.summary_at[l] = take((s.words[l] + 63) / 64);
     }
     s.moves_at = take(1);
-    // The largest level of which the step has whole blocks: one of the topmost, else all of them (they lie in
-    // one word).
+    // The longest run lies in the largest level of which the step has whole blocks: one block of the topmost
+    // level, or all blocks of a lower one (they lie in one word).
     std::uint32_t l = levels.count - 1;
     while ((s.blocks >> levels.shift[l]) == 0) --l;
     const std::uint32_t units = l + 1 == levels.count ? 1 : s.blocks >> levels.shift[l];

@@ -12,15 +12,16 @@ namespace gnstor::gnor {
 
 inline constexpr std::uint64_t kPoolBytesMost = 64ull << 30;
 
-/// What a pool shall be.
+/// What the user wants of a pool; check_pool() checks it.
 struct PoolOptions {
     std::uint64_t bytes = 8ull << 20;  ///< registered at once; a multiple of 256 KiB
     std::uint64_t bytes_max = 0;       ///< growth ends here; 0: it does not grow
-    /// Block sizes of the levels, ascending: 4096 first, each next one 2 to 64 times as large; 0 ends them.
+    /// Block sizes of the levels in bytes, ascending: 4096 first, each next one 2 to 64 times as large; 0
+    /// ends the list.
     std::array<std::uint32_t, kMaxPoolLevels> levels{4096, 65536, 1u << 20, 0};
 };
 
-/// kInvalidArgument names what is wrong with them and what is right.
+/// kInvalidArgument: the message names the wrong option and the values allowed.
 [[nodiscard]] Result<void> check_pool(const PoolOptions& options);
 
 struct PoolPlan {
@@ -28,10 +29,10 @@ struct PoolPlan {
     std::uint32_t steps_max = 0;
     PoolStep steps[kMaxPoolSteps]{};
     std::uint32_t words = 0;        ///< 64-bit words of all bitmaps and summaries
-    std::uint32_t blocks = 0;       ///< of all steps
-    std::uint32_t blocks_most = 0;  ///< in one run
+    std::uint32_t blocks = 0;       ///< of all growth steps
+    std::uint32_t blocks_most = 0;  ///< longest run that can be allocated
 
-    /// Of options that were checked.
+    /// `options` has passed check_pool().
     [[nodiscard]] static PoolPlan of(const PoolOptions& options);
 
   private:

@@ -8,8 +8,7 @@
 
 namespace gnstor::simt {
 
-/// Ok, or an Error that says what was tried. Clears CUDA's memory of the last error, which would surface
-/// elsewhere.
+/// Ok, or an Error that says what was tried. Clears CUDA's last error, which a later call would report again.
 inline Result<void> cuda_result(cudaError_t code, const char* tried) {
     if (code == cudaSuccess) return {};
     (void)cudaGetLastError();

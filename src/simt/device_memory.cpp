@@ -80,7 +80,7 @@ Result<void> DeviceMemory::look(std::size_t offset, std::span<std::uint64_t> to)
     if (to.empty()) return {};
 #if GN_WITH_CUDA
     if (lanes_ == LanesKind::kGpu) {
-        // A stream that the legacy one, on which a kernel may run, does not hold up.
+        // Non-blocking: it does not wait for a kernel on the legacy default stream.
         cudaStream_t beside = nullptr;
         GN_TRY(cuda_result(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), "look at GPU memory"));
         auto done = cuda_result(cudaMemcpyAsync(to.data(), static_cast<const std::byte*>(data_) + offset,
@@ -120,7 +120,7 @@ void DeviceMemory::release() noexcept {
     if (data_ == nullptr) return;
 #if GN_WITH_CUDA
     if (lanes_ == LanesKind::kGpu) {
-        // A dead context refuses; the memory went with it.
+        // Fails if the context is dead; then the memory is gone too.
         if (cudaFree(data_) != cudaSuccess) (void)cudaGetLastError();
         data_ = nullptr;
         return;

@@ -1,4 +1,4 @@
-// launch_cpu.cpp: a grid on CPU lanes, and what both kinds share.
+// launch_cpu.cpp: a grid on CPU lanes, and functions for both kinds of lanes.
 //
 // Owns: a copy of the kernel, the worker threads. Workers draw lane numbers from one counter; the last one to
 // finish announces the end under the mutex. A lane that throws ends the grid: no further lanes start, and
@@ -54,7 +54,7 @@ class CpuGrid final : public GridRun {
                 threads_.emplace_back([this] { work(); });
                 ++running_;
             } catch (const std::system_error& e) {
-                if (i > 0) break;  // fewer workers do, more slowly
+                if (i > 0) break;  // fewer workers are enough, only slower
                 return error(Errc::kNoSpace, "cannot start a worker thread for CPU lanes: {}", e.what());
             }
         }
@@ -97,7 +97,7 @@ class CpuGrid final : public GridRun {
     void work() noexcept {
         std::string failure;
         try {
-            // Relaxed: the counter only deals lanes out; what they share, they order themselves.
+            // Relaxed: the counter only distributes lane numbers; lanes order the memory that they share.
             for (std::uint64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < lanes_;)
                 call_(kernel_.data(), shape_, static_cast<std::uint32_t>(i / shape_.block_threads),
                       static_cast<std::uint32_t>(i % shape_.block_threads));

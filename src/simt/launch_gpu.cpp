@@ -17,7 +17,7 @@ namespace gnstor::simt {
 bool gpu_available() noexcept {
     int count = 0;
     if (cudaGetDeviceCount(&count) == cudaSuccess) return count > 0;
-    (void)cudaGetLastError();  // the refusal was the answer: do not leave it for the next call
+    (void)cudaGetLastError();  // clears the error, or the next call would report it
     return false;
 }
 

@@ -1,4 +1,4 @@
-// memory_limits.hpp: what pinned and device memory are rounded to and refused beyond.
+// memory_limits.hpp: the rounding unit and the largest size of pinned and device memory.
 #pragma once
 
 #include <cstddef>

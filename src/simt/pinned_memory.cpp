@@ -1,4 +1,4 @@
-// pinned_memory.cpp: mapping, registration with CUDA, and the way back in reverse order.
+// pinned_memory.cpp: mapping, registration with CUDA, and their undoing in reverse order.
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/units.hpp>
 #include <gnstor/simt/pinned_memory.hpp>
@@ -44,7 +44,7 @@ Result<PinnedMemory> PinnedMemory::map(std::size_t bytes, LanesKind lanes, Pinne
     if (at == MAP_FAILED && !options.shareable) {
         memory.size_ = rounded(bytes, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
         at = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        // Advice only: the kernel may join the pages later, or not.
+        // Only advice: the kernel may merge the pages into huge ones later, or not.
         if (at != MAP_FAILED && options.huge_pages) (void)madvise(at, memory.size_, MADV_HUGEPAGE);
     }
     if (at == MAP_FAILED)
@@ -71,7 +71,7 @@ void PinnedMemory::release() noexcept {
     file_ = -1;
     if (data_ == nullptr) return;
 #if GN_WITH_CUDA
-    // A dead context refuses; its registrations are gone with it, and the pages are ours either way.
+    // Fails if the context is dead; then its registrations are gone too, and the pages are ours in any case.
     if (registered_ && cudaHostUnregister(data_) != cudaSuccess) (void)cudaGetLastError();
 #endif
     if (munmap(data_, size_) != 0)

@@ -28,7 +28,7 @@ Result<PinnedRange> PinnedRange::reserve(std::size_t bytes_max, LanesKind lanes,
     if (options.shareable) {
         GN_ASSIGN(range.file_, make_shared_file());
     }
-    // Parts can have huge pages only where these may begin.
+    // Huge pages need a range that begins at a boundary of 2 MiB.
     const std::size_t slack = range.huge_pages_ ? kHugePage - page : 0;
     void* const at =
         mmap(nullptr, range.reserved_ + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -37,7 +37,7 @@ Result<PinnedRange> PinnedRange::reserve(std::size_t bytes_max, LanesKind lanes,
                      format_bytes(range.reserved_), std::strerror(errno));
     const std::size_t before = (0 - reinterpret_cast<std::uintptr_t>(at)) & slack;
     range.data_ = static_cast<std::byte*>(at) + before;
-    // The rest goes back; should that fail, some addresses stay reserved, and no memory.
+    // Unmaps the rest; if that fails, some addresses stay reserved, but no memory.
     if (before != 0) (void)munmap(at, before);
     if (slack != before) (void)munmap(range.data_ + range.reserved_, slack - before);
     return range;
@@ -74,7 +74,7 @@ Result<std::byte*> PinnedRange::extend(std::size_t bytes) {
     return part;
 }
 
-/// Memory for reserved addresses: huge pages where asked for and aligned, else small ones.
+/// Backs reserved addresses with memory: huge pages where asked for and aligned, else small ones.
 Result<void> PinnedRange::back(std::byte* part, std::size_t bytes) {
     if (file_ >= 0) {
         GN_TRY(grow_shared_file(file_, size_ + bytes));
@@ -88,7 +88,7 @@ Result<void> PinnedRange::back(std::byte* part, std::size_t bytes) {
     if (huge_pages_ && aligned) {
         const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | MAP_POPULATE;
         if (mmap(part, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) != MAP_FAILED) return {};
-        // A mapping that failed may have taken the reservation with it.
+        // A MAP_FIXED that failed may have removed the reservation.
         const int plain = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
         if (mmap(part, bytes, PROT_NONE, plain, -1, 0) == MAP_FAILED)
             return error(Errc::kNoSpace, "cannot map {} of memory: {}", format_bytes(bytes),
@@ -97,14 +97,14 @@ Result<void> PinnedRange::back(std::byte* part, std::size_t bytes) {
     if (mprotect(part, bytes, PROT_READ | PROT_WRITE) != 0)
         return error(Errc::kNoSpace, "cannot map {} of memory: {}; use fewer or smaller pools",
                      format_bytes(bytes), std::strerror(errno));
-    // Advice only: the kernel may join the pages later, or not.
+    // Only advice: the kernel may merge the pages into huge ones later, or not.
     if (huge_pages_) (void)madvise(part, bytes, MADV_HUGEPAGE);
     return {};
 }
 
 void PinnedRange::unregister([[maybe_unused]] std::byte* part) noexcept {
 #if GN_WITH_CUDA
-    // A dead context refuses; its registrations are gone with it, and the pages are ours either way.
+    // Fails if the context is dead; then its registrations are gone too, and the pages are ours in any case.
     if (cudaHostUnregister(part) != cudaSuccess) (void)cudaGetLastError();
 #endif
 }

@@ -1,6 +1,7 @@
-// shared_file.hpp: files without a name in memory, to be mapped by several processes. Internal to simt/.
+// shared_file.hpp: files in memory without a name (memfd), to be mapped by several processes. Internal to
+// simt/.
 //
-// Sealed against shrinking: whoever maps one can rely on its pages as long as he wishes.
+// Sealed against shrinking: a process that maps one never loses its pages.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -16,7 +17,7 @@
 
 namespace gnstor::simt {
 
-/// An empty one. The caller closes it.
+/// Creates an empty file. The caller closes it.
 inline Result<int> make_shared_file() {
     const int file = ::memfd_create("gnstor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0) return error(Errc::kNoSpace, "cannot make memory to share: {}", std::strerror(errno));
@@ -26,7 +27,7 @@ inline Result<int> make_shared_file() {
     return error(Errc::kUnsupported, "cannot seal memory to share: {}", std::strerror(why));
 }
 
-/// Zeroed pages up to `bytes`.
+/// Extends the file to `bytes` with zeroed pages.
 inline Result<void> grow_shared_file(int file, std::size_t bytes) {
     if (::ftruncate(file, static_cast<off_t>(bytes)) == 0) return {};
     return error(Errc::kNoSpace, "cannot make {} of memory to share: {}", format_bytes(bytes),

@@ -1,8 +1,8 @@
 // test_warp.cpp: the meetings, the seeded scheduler and the run of test warps.
 //
-// A TestWarp's lane table is guarded by its mutex; each lane waits on its own condition variable, and whoever
-// completes a meeting writes every member's result and lets it go. A TestRun holds what warps share: the
-// first failure.
+// A TestWarp's lane table is guarded by its mutex; each lane waits on its own condition variable, and the
+// lane that completes a meeting writes every member's result and releases it. A TestRun holds what warps
+// share: the first failure.
 #include "simt/test_warp.hpp"
 
 #include <gnstor/base/hash.hpp>
@@ -24,7 +24,8 @@
 #include <vector>
 
 #if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer's runtime: what this thread does in between neither orders memory nor is checked.
+// ThreadSanitizer's runtime: between Begin and End this thread's accesses neither order memory nor are
+// checked.
 extern "C" {
 void AnnotateIgnoreSyncBegin(const char* file, int line);
 void AnnotateIgnoreSyncEnd(const char* file, int line);
@@ -41,7 +42,7 @@ namespace {
 /// Ends a lane's kernel; caught in the lane's thread.
 struct WarpAborted {};
 
-/// While it lives, this thread's locks order nothing in ThreadSanitizer's eyes (if `active`).
+/// While it lives, ThreadSanitizer ignores the order that this thread's locks make (if `active`).
 class HiddenFromTsan {
   public:
     explicit HiddenFromTsan([[maybe_unused]] bool active) {
@@ -82,7 +83,7 @@ bool same_place(Site a, Site b) {
 /// What the warps of a run share: whether and why it failed. Any lane.
 class TestRun {
   public:
-    // Relaxed: a lane that misses it sees it at its next look; the message is guarded by the mutex.
+    // Relaxed: a lane that misses it sees it at its next check; the message is guarded by the mutex.
     [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
     void fail(const std::string& why) {
         const std::lock_guard lock(mutex_);
@@ -189,7 +190,7 @@ class TestWarp final : public WarpRendezvous {
         return fmt::format("warp {} lane {} at {}:{}", index_, lane, site.file, site.line);
     }
 
-    // Lanes of one group that meet at different places would never meet on a GPU, or meet by mistake.
+    // Members of one group at different places in the code: a GPU would hang, or pair them by mistake.
     void check_agreement(std::uint32_t lane) {
         const LaneState& me = lanes_[lane];
         for (std::uint32_t i = 0; i < kWarpLanes; ++i) {
@@ -202,7 +203,7 @@ class TestWarp final : public WarpRendezvous {
         }
     }
 
-    // If all live lanes of `mask` are here: writes their results and lets them go.
+    // If all live lanes of `mask` have arrived: writes their results and releases them.
     bool complete(std::uint32_t mask) {
         const std::uint32_t members = mask & live_;
         for (std::uint32_t i = 0; i < kWarpLanes; ++i)
@@ -226,7 +227,7 @@ class TestWarp final : public WarpRendezvous {
         lanes_[lane].released.notify_one();
     }
 
-    // Every live lane waits in a meeting, and none is complete: they wait for each other.
+    // Fails if every live lane waits in a meeting and none is complete: a deadlock.
     void check_not_stuck() {
         std::string who;
         for (std::uint32_t i = 0; i < kWarpLanes; ++i) {
@@ -242,7 +243,7 @@ class TestWarp final : public WarpRendezvous {
     void wait_for_release(std::unique_lock<std::mutex>& lock, std::uint32_t lane) {
         LaneState& me = lanes_[lane];
         const auto give_up = std::chrono::steady_clock::now() + std::chrono::nanoseconds(timeout_);
-        // Slices, because another warp's failure ends this one too and does not hold this mutex to say so.
+        // In slices, because another warp's failure ends this one too, but does not notify its lanes.
         constexpr auto kSlice = std::chrono::milliseconds(20);
         while (me.state != State::kRunning) {
             if (run_.aborted()) throw WarpAborted{};
@@ -261,7 +262,7 @@ class TestWarp final : public WarpRendezvous {
         return lane;
     }
 
-    // The first to come waits a seeded while for others, then deals everybody out into groups.
+    // The first lane to arrive waits a seeded time for others, then divides all of them into groups.
     void open_gathering(std::unique_lock<std::mutex>& lock, std::uint32_t lane) {
         const std::uint64_t patience = random_.below(2) == 0 ? random_.below(4) : random_.below(64);
         for (std::uint64_t i = 0; i < patience && somebody_runs(); ++i) {
@@ -302,7 +303,8 @@ class TestWarp final : public WarpRendezvous {
     TestWarpCounters counters_;
 };
 
-/// Gives the processor away at atomics: how often is the lane's priority of the moment, redrawn now and then.
+/// Yields the processor at atomics; how often depends on the lane's current priority, which is redrawn now
+/// and then.
 class LaneScheduler final : public YieldHook {
   public:
     LaneScheduler(TestRun& run, std::uint64_t seed) : run_(run), random_(seed) {}

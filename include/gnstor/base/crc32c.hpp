@@ -11,22 +11,22 @@
 
 namespace gnstor {
 
-/// CRC of `bytes` bytes, continuing from `crc` (0 to begin). Host; uses ISA-L or SSE 4.2 where there is one.
+/// CRC of `bytes` bytes, continuing from `crc` (0 to begin). Host; uses ISA-L or SSE 4.2 where available.
 [[nodiscard]] std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t crc = 0) noexcept;
 
 /// Copies `sectors` sectors of 512 bytes and gives the CRC of each as read (interleaved streams). Ranges must
 /// not overlap.
 void copy_sectors_crc32c(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
-/// The same, for a destination that this processor will not read soon: where it can (a destination at a cache
-/// line's border), it stores past the caches, so that lines are not loaded first to be overwritten whole.
-/// Such stores come in any order: before another thread or a device is told of the copy,
-/// fence_streamed_copies().
+/// The same, for a destination that this processor will not read soon: where possible (a destination aligned
+/// to a cache line) with non-temporal stores, so that lines are not loaded only to be overwritten. Such
+/// stores are not ordered: call fence_streamed_copies() before another thread or a device is told of the
+/// copy.
 void stream_sectors_crc32c(void* to, const void* from, std::uint32_t sectors, std::uint32_t* crcs) noexcept;
-/// Whoever sees a store that the calling thread makes from here on sees its streamed copies. It waits for
-/// them, and so do the stores that follow: once for many copies, not after each.
+/// Orders the calling thread's streamed copies before its later stores. It waits for the copies: call it once
+/// for many, not after each.
 void fence_streamed_copies() noexcept;
 
-/// The same CRC for CPU and GPU lanes, byte table in constant code; slower than the host's. For one lane.
+/// The same CRC for CPU and GPU lanes, bit by bit; slower than the host's. For one lane.
 GN_HD
 std::uint32_t crc32c_portable(const void* data, std::size_t bytes, std::uint32_t crc = 0) noexcept;
 

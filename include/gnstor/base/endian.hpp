@@ -14,7 +14,7 @@ constexpr std::uint16_t swap16(std::uint16_t v) {
 GN_HD
 constexpr std::uint32_t swap32(std::uint32_t v) {
 #if GN_DEVICE_PASS
-    // One instruction; of shifts the compiler makes five or six, and a send entry has a dozen swaps.
+    // One instruction; the compiler turns the shifts into five or six, and a send entry has a dozen swaps.
     if (!__builtin_is_constant_evaluated()) return __byte_perm(v, 0, 0x0123);
 #endif
     return (v << 24) | ((v & 0xFF00u) << 8) | ((v >> 8) & 0xFF00u) | (v >> 24);

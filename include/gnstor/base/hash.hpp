@@ -27,7 +27,7 @@ class SplitMix64 {
         state_ += 0x9E3779B97F4A7C15ull;
         return out;
     }
-    /// Uniform in [0, bound) but for a bias below bound / 2^32; bound of at most 2^32.
+    /// Uniform in [0, bound) except for a bias below bound / 2^32; bound of at most 2^32.
     GN_HD
     constexpr std::uint64_t below(std::uint64_t bound) { return ((next() >> 32) * bound) >> 32; }
 

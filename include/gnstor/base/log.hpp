@@ -1,7 +1,7 @@
 // log.hpp: what the program tells its operator while it runs. Host code, any thread.
 //
 // Levels from the environment variable GNSTOR_LOG (debug, info, warn, error, off), default warn. Lines go to
-// standard error, through spdlog where the build found it. The log is the only global thing in the house.
+// standard error, through spdlog where the build found it. The log is the program's only global object.
 #pragma once
 
 #include <fmt/core.h>

@@ -2,8 +2,8 @@
 //
 // The adaptive engine thread of DESIGN.md: it spins while there is work, then backs off to sleeps, so that an
 // idle array uses under 2 % of a core. Work may arrive through plain memory (a GPU's doorbell), which cannot
-// wake a thread: sleeps are therefore short and bounded (ReactorOptions). What arrives at a file descriptor
-// (a socket) ends a sleep at once, if it is watched. Each Poller is polled by one reactor thread at a time.
+// wake a thread: sleeps are therefore short and bounded (ReactorOptions). A watched file descriptor (a
+// socket) that becomes ready ends a sleep at once. Each Poller is polled by one reactor thread at a time.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -16,7 +16,7 @@
 
 namespace gnstor {
 
-/// Something with work to look for. poll() is called by its reactor's thread alone, and must not block.
+/// A source of work. poll() is called by its reactor's thread alone, and must not block.
 class Poller {
   public:
     virtual ~Poller() = default;
@@ -25,14 +25,11 @@ class Poller {
 };
 
 struct ReactorOptions {
-    std::uint32_t spin_us = 50;       ///< idle time before the first sleep
-    std::uint32_t sleep_min_us = 50;  ///< first sleep; doubles while idle
-    std::uint32_t sleep_max_us =
-        2000;  ///< longest sleep: bounds the latency of the first request after an idle time
-    std::uint32_t deep_after_us =
-        500'000;  ///< after so much idle time sleeps may grow to sleep_deep_us, so that the
-    std::uint32_t sleep_deep_us =
-        10'000;  ///< many threads of an idle array stay under 2 % together; 0: never deep
+    std::uint32_t spin_us = 50;             ///< idle time before the first sleep
+    std::uint32_t sleep_min_us = 50;        ///< first sleep; doubles while idle
+    std::uint32_t sleep_max_us = 2000;      ///< longest sleep: bounds latency after an idle time
+    std::uint32_t deep_after_us = 500'000;  ///< idle time after which sleeps may grow to sleep_deep_us
+    std::uint32_t sleep_deep_us = 10'000;   ///< longest sleep after that; 0: sleep_max_us
 };
 
 class Reactor {
@@ -51,18 +48,18 @@ class Reactor {
     /// Runs `work` on the reactor's thread between polls and waits for it; from the reactor's own thread runs
     /// it at once.
     void run(const std::function<void()>& work);
-    /// From now on a sleep ends when `fd` becomes readable or has an error; some poller has to take from it
-    /// what is there, or the thread never sleeps. Any thread; `fd` stays open until unwatch().
+    /// From now on a sleep ends when `fd` becomes readable or has an error; some poller must read what
+    /// arrives, or the thread never sleeps. Any thread; `fd` stays open until unwatch().
     void watch(int fd);
-    /// On return the thread does not look at `fd` any more. Any thread.
+    /// On return the thread does not watch `fd` any more. Any thread.
     void unwatch(int fd);
     /// Wakes the thread from a sleep; any thread, cheap when it is awake.
     void wake() noexcept;
     /// CPU time the thread has used, in nanoseconds; any thread.
     [[nodiscard]] std::uint64_t cpu_time_ns() const;
-    /// Wall time of rounds in which a poller did work, since the thread was started; any thread. The rest of
-    /// the wall time it looked for work, found none, or slept. A round during which the thread had to give
-    /// its core away counts in full.
+    /// Wall time, in nanoseconds, of rounds in which a poller did work, since the thread was started; any
+    /// thread. The rest of the time the thread polled without finding work, or slept. A round during which
+    /// the thread lost its core counts in full.
     [[nodiscard]] std::uint64_t busy_time_ns() const;
     [[nodiscard]] const std::string& name() const noexcept;
 

@@ -24,13 +24,13 @@ enum class Errc {
     kNotFound,         ///< no such volume, SSD, file
     kExists,           ///< the name or the address is taken
     kPermission,       ///< not the owner, not the writer, read-only
-    kBusy,             ///< somebody else holds it now; try again later
+    kBusy,             ///< held by another user now; try again later
     kTimedOut,         ///< a deadline passed
     kNoSpace,          ///< capacity, slots, memory or tables exhausted
     kCorrupt,          ///< bytes from outside failed a check (file, packet, record)
     kIo,               ///< the operating system, a drive or the network refused
     kUnsupported,      ///< this build or machine cannot do it
-    kState,            ///< not now: closed, not connected, in error
+    kState,            ///< the wrong state for this: closed, not connected, in error
     kInternal,         ///< a defect in this program
 };
 
@@ -105,7 +105,7 @@ class [[nodiscard]] Result<void> {
 
 }  // namespace gnstor
 
-/// Returns early with the Error of `expression` (a Result), or goes on.
+/// Returns early with the Error of `expression` (a Result), or continues.
 #define GN_TRY(expression)                                                                                   \
     do {                                                                                                     \
         if (auto gn_try_result = (expression); !gn_try_result.ok()) return std::move(gn_try_result).error(); \

@@ -1,5 +1,5 @@
-// say.hpp: text for people, on standard output or standard error, without which the program works as well.
-// Host code, any thread.
+// say.hpp: text for people, on standard output or standard error; the program continues if it cannot be
+// written. Host code, any thread.
 #pragma once
 
 #include <fmt/core.h>

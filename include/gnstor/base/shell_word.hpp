@@ -1,5 +1,5 @@
-// shell_word.hpp: a word of a command that an error message advises, for paste into a POSIX shell. Host code,
-// any thread.
+// shell_word.hpp: quotes a word of a command that an error message advises, for paste into a POSIX shell.
+// Host code, any thread.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace gnstor {
 
-/// The word as a POSIX shell takes it for this text: as it is where no sign in it means anything to a shell,
-/// in single quotes otherwise.
+/// `text` as one word of a POSIX shell: unchanged if no character in it is special to a shell, else in single
+/// quotes.
 [[nodiscard]] std::string shell_word(std::string_view text);
 
 }  // namespace gnstor

@@ -1,12 +1,11 @@
 // spsc_ring.hpp: a bounded queue from one thread to one other. Host code.
 //
 // Invariants
-//   * one thread pushes, one thread pops (which threads may change only with a hand-over that synchronises
-//   them);
+//   * one thread pushes, one thread pops (another thread may take over a side only if it is synchronised with
+//     the one before);
 //   * head <= tail <= head + capacity; both only grow (64 bits never wrap in practice);
 //   * each side owns one index and keeps a stale copy of the other's, so that it touches the other's cache
-//   line only
-//     when the ring looks full (producer) or empty (consumer).
+//     line only when the ring looks full (producer) or empty (consumer).
 // No allocation after construction.
 #pragma once
 
@@ -73,7 +72,7 @@ class SpscRing {
         const std::uint64_t head = consumer_.head.load(std::memory_order_relaxed);  // own word
         std::uint64_t ready = consumer_.tail_seen - head;
         if (ready < values.size()) {
-            // Acquire: pairs with the producer's release of tail, so the slots below it are whole.
+            // Acquire: pairs with the producer's release of tail, so the slots below it are complete.
             consumer_.tail_seen = producer_.tail.load(std::memory_order_acquire);
             ready = consumer_.tail_seen - head;
         }
@@ -84,7 +83,7 @@ class SpscRing {
         return n;
     }
 
-    /// Any thread; a moment's truth for counters, not for decisions.
+    /// Any thread; outdated as soon as it is read: for counters, not for decisions.
     [[nodiscard]] std::size_t size_now() const noexcept {
         const std::uint64_t head = consumer_.head.load(std::memory_order_relaxed);
         const std::uint64_t tail = producer_.tail.load(std::memory_order_relaxed);

@@ -1,7 +1,7 @@
 // steps.hpp: opening, formatting, recovering and closing as tables of named steps, each with its undo.
 //
-// A table reads as the procedure; whoever looks for what happens when finds it there. On failure the steps
-// that were done are undone in reverse, and the error names the step. Host code; the caller's thread.
+// A table is the procedure, in its order. On failure the steps that were done are undone in reverse, and the
+// error names the step. Host code; the caller's thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -34,8 +34,7 @@ Result<void> run_steps(Context& context, std::span<const Step<Context>> steps, s
     return {};
 }
 
-/// Runs all of them, whatever fails; failed(name, error) is told of each failure. For closing: what can be
-/// done is done.
+/// Runs all steps, even after one failed; calls failed(name, error) for each failure. For closing.
 template <class Context, class Failed>
 void run_every_step(Context& context, std::span<const Step<Context>> steps, Failed&& failed) {
     for (const Step<Context>& step : steps)

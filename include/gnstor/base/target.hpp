@@ -3,8 +3,8 @@
 // GN_HD marks code that runs on CPU and GPU lanes alike. In a build without CUDA it is empty, so nothing of
 // CUDA is needed. GN_DEVICE_PASS is 1 only while nvcc compiles the GPU side of a translation unit.
 //
-// GN_DEVICE_UNROLL stands before a loop whose arrays must stay in registers on the GPU: an array in local
-// memory makes each load wait for the one before it, as what it brought is stored in between.
+// GN_DEVICE_UNROLL stands before a loop whose arrays must stay in registers on the GPU: with an array in
+// local memory each load waits for the one before it, whose value is stored in between.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -19,8 +19,8 @@
 #define GN_DEVICE_PASS 0
 #endif
 
-// GN_DEVICE_ROLLED stands before a loop that mostly ends at once: unrolled, it is instructions that a lone
-// warp waits for, one line of them after the other.
+// GN_DEVICE_ROLLED stands before a loop that mostly ends at once: if it is unrolled, a lone warp waits for
+// the fetch of its instructions, one cache line after the other.
 #if GN_DEVICE_PASS
 #define GN_DEVICE_UNROLL _Pragma("unroll")
 #define GN_DEVICE_ROLLED _Pragma("unroll 1")
@@ -29,14 +29,14 @@
 #define GN_DEVICE_ROLLED
 #endif
 
-// Large functions are compiled once a program, not once a call: kernels stay small, and so does nvcc's time.
+// Large functions are not inlined into each caller: kernels stay small, and nvcc's compile time short.
 #if defined(__CUDACC__)
 #define GN_NOINLINE __noinline__
 #else
 #define GN_NOINLINE
 #endif
 
-// Small functions whose arguments must stay in the caller's registers: what a lone lane waits for.
+// Small functions on a lone lane's critical path, whose arguments must stay in the caller's registers.
 #if defined(__CUDACC__)
 #define GN_INLINE __forceinline__
 #else

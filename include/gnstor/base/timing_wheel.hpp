@@ -1,16 +1,15 @@
-// timing_wheel.hpp: things that are due at a nanosecond, given back in order of time: a hierarchical timing
-// wheel.
+// timing_wheel.hpp: a hierarchical timing wheel: entries with a due time in nanoseconds, given back in order
+// of time.
 //
-// Pure logic: time is an argument. Four levels of 256 slots hold what lies within 2^32 ns of the cursor, each
-// slot a list; what lies further away waits in a list of its own and is spread when its 2^32 ns begin. An
-// entry moves at most once a level, so that adding and taking cost the same with ten entries as with a
-// million. Invariants
-//   * nothing is given before it is due, and what is due is given in order of time; of one time, in the order
-//   added;
-//   * an entry of level L has the cursor's number above that level, and a slot of a higher number than the
-//   cursor's
-//     (level 0: not a lower one);
-//   * memory is taken by reserve(), and by add() only above what was reserved.
+// Pure logic: time is an argument. Four levels of 256 slots hold the entries within 2^32 ns of the cursor,
+// each slot a list; entries further away wait in a separate list and are distributed when their 2^32 ns
+// begin. An entry moves at most once per level, so that adding and taking cost the same with ten entries as
+// with a million. Invariants
+//   * nothing is given before it is due, and due entries are given in order of time; of one time, in the
+//     order added;
+//   * an entry of level L has the same number above that level as the cursor, and a slot of a higher number
+//     than the cursor's (level 0: not a lower one);
+//   * memory is allocated by reserve(), and by add() only beyond what was reserved.
 // One owner thread. Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987.
 #pragma once
 
@@ -29,14 +28,14 @@ class TimingWheel {
   public:
     TimingWheel() { clear(); }
 
-    /// So many entries at once without taking memory.
+    /// Allocates memory for `entries` entries, up to which add() allocates none.
     void reserve(std::size_t entries) { nodes_.reserve(entries); }
     [[nodiscard]] std::size_t size() const { return size_; }
     [[nodiscard]] bool empty() const { return size_ == 0; }
     /// A time before which nothing is due; ~0 when empty. Cheap.
     [[nodiscard]] std::uint64_t next_ns() const { return next_ns_; }
 
-    /// `now_ns` never goes back, here and in pop(). What was due before is due now.
+    /// `now_ns` never goes back, here and in pop(). An entry with an earlier `due_ns` is due at `now_ns`.
     void add(std::uint64_t now_ns, std::uint64_t due_ns, const T& value) {
         if (size_ == 0) cursor_ = std::max(cursor_, now_ns);
         const std::uint64_t due = std::max(due_ns, now_ns);  // not before the cursor: that is never after now
@@ -64,7 +63,8 @@ class TimingWheel {
         return false;
     }
 
-    /// Takes what `matches` out, due or not, and hands it to `out`; in no order. Walks everything.
+    /// Removes the entries that `matches`, due or not, and passes them to `out`, in no order. Visits all
+    /// entries.
     template <class Matches, class Out>
     void take_if(Matches&& matches, Out&& out) {
         for (std::uint32_t level = 0; level < kLevels; ++level)
@@ -107,7 +107,7 @@ class TimingWheel {
     static std::uint32_t index(std::uint32_t level, std::uint64_t time) {
         return static_cast<std::uint32_t>(time >> (level * kBits)) & (kSlots - 1);
     }
-    /// Of the slots of `level` from `from` on, the first that holds something; kSlots: none does.
+    /// The first slot of `level`, from `from` on, that holds an entry; kSlots: none does.
     [[nodiscard]] std::uint32_t first_slot(std::uint32_t level, std::uint32_t from) const {
         for (std::uint32_t word = from / 64; word < kSlots / 64; ++word) {
             std::uint64_t marks = marks_[level][word];
@@ -155,7 +155,7 @@ class TimingWheel {
             nodes_[list.tail].next = node;
         list.tail = node;
     }
-    /// By the highest bit in which it differs from the cursor.
+    /// Files an entry by the highest bit in which its time differs from the cursor.
     void place(std::uint32_t node) {
         const std::uint64_t due = nodes_[node].due_ns;
         const std::uint64_t differs = due ^ cursor_;
@@ -174,9 +174,9 @@ class TimingWheel {
         }
     }
 
-    /// Level 0 is empty from the cursor on: moves the cursor to the beginning of the next slot that holds
-    /// something and spreads that over the levels below. False: it begins after `now_ns` (and is next_ns_
-    /// now).
+    /// Level 0 is empty from the cursor on: moves the cursor to the beginning of the next slot with entries
+    /// and distributes these over the levels below. False: that slot begins after `now_ns` (next_ns_ says
+    /// when).
     bool open_next(std::uint64_t now_ns) {
         for (std::uint32_t level = 1; level < kLevels; ++level) {
             const std::uint32_t slot = first_slot(level, index(level, cursor_) + 1);
@@ -199,7 +199,7 @@ class TimingWheel {
         next_ns_ = least & (~std::uint64_t{0} << (kLevels * kBits));
         if (next_ns_ > now_ns) return false;
         cursor_ = next_ns_;
-        spread(std::exchange(far_, List{}));  // what is further away still comes back to it, in its order
+        spread(std::exchange(far_, List{}));  // entries still too far away return to it, in their order
         return true;
     }
 

@@ -1,19 +1,19 @@
 // async.hpp: requests that are sent now and finished later: tokens and callbacks. CPU and GPU lanes.
 //
-// A request's commands are a chain of command slots. A token names the first; it must be waited for, polled
-// until done, or dropped, by any one lane: until then it holds its slots. A callback request hands its slots
-// over at once; the callback runs in whatever lane finds it due, after polling was handed over, and may only
-// *try* (no call that waits); where a queue pair broke, it comes with kQueueError, before any reclaim().
-// Buffers must be registered: nobody is there to move bytes. No retries: the token's status is the drives'
-// answer.
+// A request's commands are a chain of command slots. A token names the first; some lane must wait for it,
+// poll it until done, or drop it: until then it holds its slots. A request with a callback hands its slots
+// over at once; the callback runs in the lane that finds it due, after that lane has released the poll lock,
+// and must not make calls that wait. If a queue pair breaks, the callback gets kQueueError, before any
+// reclaim(). Buffers must be registered, as no lane stays to copy bytes. No retries: the token's status is
+// the drives' answer.
 #pragma once
 
 #include <gnstor/gnor/operation.hpp>
 
 namespace gnstor {
 
-/// A request in flight. `status` is kSuccess while it is one; anything else: it was not sent, and that is
-/// why. One that is thrown away holds its command slots until the host's drop_tokens().
+/// A request in flight. `status` is kSuccess, or says why the request was not sent. A token that is neither
+/// waited for nor dropped holds its command slots until the host calls drop_tokens().
 struct [[nodiscard]] Token {
     std::uint32_t head = gnor::kNone;
     std::uint32_t generation = 0;
@@ -43,7 +43,8 @@ GN_HD std::uint64_t queues_of(State& c, std::uint32_t head) {
     return out;
 }
 
-/// A token of the chain that begins at `head`. `so_far`: of its commands that are out of the chain already.
+/// A token of the chain that begins at `head`. `so_far`: worst status of its commands that have left the
+/// chain.
 template <class State>
 GN_HD Token token_for(State& c, std::uint32_t head, nvme::Status so_far = nvme::Status::kSuccess) {
     Token token;
@@ -55,9 +56,9 @@ GN_HD Token token_for(State& c, std::uint32_t head, nvme::Status so_far = nvme::
     return token;
 }
 
-/// The right to take slots and credits for requests of several commands that are sent at once or not at all:
-/// two lanes that each took half of what they need would both give it back, every time. Whoever has it takes
-/// or gives back, and lets go: nothing is waited for meanwhile.
+/// A try-lock for taking the slots and credits of requests that have several commands and are sent whole or
+/// not at all: without it, two lanes that each took half of what they need would both give it back, every
+/// time. Its holder takes or gives back, and releases it: it never waits.
 template <simt::Scope S>
 class Gathering {
   public:
@@ -65,7 +66,7 @@ class Gathering {
     explicit Gathering(ChannelState& c) : word_(&c.gathering) {}
     GN_HD
     bool try_begin() {
-        // A look first, so that those who come in vain do not disturb the others.
+        // Read first, so that a failed attempt writes nothing.
         held_ = simt::load_relaxed<S>(word_) == 0 && simt::exchange<S>(word_, 1u) == 0;
         return held_;
     }
@@ -80,9 +81,9 @@ class Gathering {
     bool held_ = false;
 };
 
-/// Takes the commands of a request that are answered out of its chain, while the rest of it still waits for
-/// slots: a lane that waits holds none but those that drives owe answers to, so lanes that wait for each
-/// other's come to an end by themselves. `so_far`: worst of the answers. Whether there were any.
+/// Takes answered commands out of a request's chain and frees their slots, while the rest of the request
+/// waits for slots: so a waiting lane holds slots of unanswered commands only, and lanes that wait for each
+/// other's slots cannot deadlock. `so_far`: worst of the answers. Returns whether there were any.
 template <class State>
 GN_HD bool reap_answered(State& c, LaneWork& work, nvme::Status& so_far) {
     std::uint32_t last = kNone;
@@ -104,9 +105,9 @@ GN_HD bool reap_answered(State& c, LaneWork& work, nvme::Status& so_far) {
     return any;
 }
 
-/// Sends all that the lane's cursor names, waiting and polling for slots and credits until `deadline`:
-/// kTimedOut if a part of it is under way then, and kNotSent if nothing is. What the channel has not slots
-/// enough for is refused at once (kBadArgument).
+/// Sends the lane's whole request; waits for slots and credits, and polls, until `deadline`: then kTimedOut
+/// if a part was sent, kNotSent if nothing was. A request of more commands than the channel has slots is
+/// refused at once (kBadArgument).
 template <class Group, class State>
 GN_HD GN_NOINLINE Token send_all(Group me, State& c, Operation& op, Cursor& cursor, std::uint32_t hint,
                                  simt::Deadline deadline) {
@@ -156,8 +157,9 @@ GN_HD void take_back(State& c, std::uint32_t head) {
     }
 }
 
-/// Slots and credits for all that the cursors of members with `turn` name, or nothing. Returns the first of
-/// the chain; see cursor.result. `some`: whether it had any of it for a while. All members call.
+/// Takes slots and credits for the whole request of each member with `turn`, or nothing. Returns the first
+/// slot of the chain; see cursor.result. `some`: whether it got any, even if they were given back. All
+/// members call.
 template <class Group, class State>
 GN_HD std::uint32_t take_in_step(Group group, State& c, const Operation& op, Cursor& cursor,
                                  std::uint32_t hint, bool turn, bool& some) {
@@ -191,8 +193,8 @@ GN_HD std::uint32_t take_in_step(Group group, State& c, const Operation& op, Cur
     return kNone;
 }
 
-/// Whether a lane's request can ever be sent at once: there are slots for all of its commands, and credits of
-/// every queue. `cursor` stands in it, or before it.
+/// Whether a lane's request can ever be sent at once: the channel has slots for all of its commands, and
+/// credits of every queue. `cursor` is in that request, or before it.
 template <class State>
 GN_HD GN_NOINLINE bool fits_at_once(State& c, const Operation& op, Cursor cursor) {
     cursor.begin_again();
@@ -208,11 +210,11 @@ GN_HD GN_NOINLINE bool fits_at_once(State& c, const Operation& op, Cursor cursor
     return true;
 }
 
-/// Slots and credits for all that each member's cursor names, or nothing. Returns the first of the chain; see
-/// cursor.result. All members call. They take theirs in step; those that then had a part of what they need
-/// and gave it back stood in each other's way, every time: they try once more, one after the other. Groups
-/// that take for requests of several commands come one after the other too (Gathering), lanes alone among
-/// them: the others are told kTooManyPending, and holders of a part wait for nobody.
+/// Takes slots and credits for each member's whole request, or nothing. Returns the first slot of the chain;
+/// see cursor.result. All members call. At first all take in step; members that got only a part and gave it
+/// back have blocked each other, so they try once more, one after the other. Of groups (and lone lanes) with
+/// requests of several commands one takes at a time (Gathering): the others get kTooManyPending, and no
+/// holder of a part ever waits.
 template <class Group, class State>
 GN_HD std::uint32_t take_everything(Group group, State& c, const Operation& op, Cursor& cursor,
                                     std::uint32_t hint) {
@@ -222,7 +224,7 @@ GN_HD std::uint32_t take_everything(Group group, State& c, const Operation& op, 
     if (group.any(several)) {
         if (group.is_leader()) allowed = gathering.try_begin();
         allowed = group.shfl(allowed, group.leader());
-        group.sync();  // hands on what the leader acquired
+        group.sync();  // orders what the leader acquired before all members' use
     }
     std::uint32_t head = kNone;
     bool turn = allowed || !several, some = false, first = true;
@@ -236,7 +238,7 @@ GN_HD std::uint32_t take_everything(Group group, State& c, const Operation& op, 
         turn = group.lane() == rest.lowest();
         if (turn) cursor.begin_again();
     }
-    group.sync();  // what members gave back is there for whoever gathers next
+    group.sync();  // orders what members gave back before the next holder of the lock
     gathering.end();
     if (several && cursor.result == nvme::Status::kTooManyPending && !fits_at_once(c, op, cursor))
         cursor.result = nvme::Status::kBadArgument;
@@ -270,10 +272,9 @@ GN_HD nvme::Status reserve_chain(Group group, State& c, std::uint32_t head) {
     return stuck;
 }
 
-/// Sends all that each member's cursor names, or says kTooManyPending at once (kBadArgument: it never fits).
-/// All members call; one without a request brings a cursor with request_count 0. Resources for the whole
-/// request are taken before anything of it is sent: no replica sees a write that the caller is told was not
-/// sent.
+/// Sends each member's whole request, or returns kTooManyPending at once (kBadArgument: it can never fit).
+/// All members call; one without a request passes a cursor with request_count 0. All resources of a request
+/// are taken before any of it is sent: no replica sees a write that the caller is told was not sent.
 template <class Group, class State>
 GN_HD GN_NOINLINE Token send_at_once(Group group, State& c, Operation& op, Cursor& cursor, std::uint32_t hint,
                                      bool ring) {
@@ -281,7 +282,7 @@ GN_HD GN_NOINLINE Token send_at_once(Group group, State& c, Operation& op, Curso
     const std::uint32_t head = take_everything(group, c, op, cursor, hint);
     const nvme::Status stuck = reserve_chain(group, c, head);
     std::uint32_t at = nvme::ok(stuck) ? head : kNone, replica = 0, count = 0;
-    // Before anything goes out: afterwards the slots' answers may come at once.
+    // Before anything is sent: after that the answers may come at once.
     if (at != kNone) token = token_for(c, head);
     while (group.any(at != kNone)) {
         post_reserved(group, c, op.context, at != kNone, at, replica, ring);
@@ -299,14 +300,14 @@ GN_HD GN_NOINLINE Token send_at_once(Group group, State& c, Operation& op, Curso
     return token;
 }
 
-/// Whoever waited for a request that was sent does so no more: nobody will know how it ended.
+/// Gives up a request that was sent: no lane will see how it ended, so its sequence counts as in doubt.
 template <class State>
 GN_HD void give_chain_up(State& c, std::uint32_t head) {
     if (head != kNone) mark_in_doubt(kept_resolved(c.slot(head)), 1);
     abandon_chain(c, head);
 }
 
-/// Whether the token still names a request that nobody waited for or dropped.
+/// Whether the token's request was neither waited for nor dropped yet.
 template <class State>
 GN_HD bool is_current(State& c, const Token& token) {
     if (token.head >= c.command_slots) return false;
@@ -328,8 +329,8 @@ GN_HD ChainState chain_state(State& c, std::uint32_t head) {
     return state;
 }
 
-/// Ends a chain of one command that worked and has nothing to give back but its slot. False: it goes on, or
-/// there is more to it (chain_state, end_chain). All that it looks at is loaded at once.
+/// Fast path: ends a chain of one successful command that holds nothing but its slot. False: it is not done,
+/// or not such a chain (chain_state, end_chain). All words are loaded together.
 template <class State>
 GN_HD GN_INLINE bool end_single(State& c, std::uint32_t head) {
     if (head == kNone) return false;
@@ -353,7 +354,8 @@ GN_HD GN_INLINE bool end_single(State& c, std::uint32_t head) {
     return true;
 }
 
-/// Ends a chain: the worst of its answers, kQueueError or kTimedOut for those that are missing.
+/// Ends a chain and returns its worst answer; `missing` (kQueueError or kTimedOut) stands for answers not
+/// there.
 template <class State>
 GN_HD nvme::Status end_chain(State& c, std::uint32_t head, nvme::Status missing) {
     auto out = nvme::Status::kSuccess;
@@ -408,7 +410,7 @@ GN_HD GN_NOINLINE nvme::Status wait_for(Group group, State& c, const Token& toke
     return result;
 }
 
-/// Hands a sent request over to whoever files its last answer, which then runs `handler`.
+/// Attaches a callback to a sent request: `handler` runs in a lane that finds all of its answers filed.
 template <class State, class Handler>
 GN_HD void attach_callback(State& c, std::uint32_t head, const Handler& handler) {
     check_handler<Handler>();
@@ -425,10 +427,10 @@ GN_HD void attach_callback(State& c, std::uint32_t head, const Handler& handler)
     first.handler = bytes;
     simt::store_relaxed<State::kScope>(&first.remaining, commands);
     for (std::uint32_t i = head; i != kNone;) {
-        const std::uint32_t next = c.slot(i).next;  // read first: the slot may be gone right after
+        const std::uint32_t next = c.slot(i).next;  // read first: the slot may be freed right after
         if (!hand_over<State::kScope>(c.slot(i), SlotState::kCallback)) {
-            // Answered before: nobody else changes the word now. It says whose the slot is all the same, so
-            // that it is not taken for one with a token (Channel::drop_tokens).
+            // Answered before: no other lane changes the word now. It is marked all the same, or
+            // Channel::drop_tokens would take the slot for one with a token.
             const std::uint32_t control = load_control<State::kScope>(c.slot(i));
             simt::store_relaxed<State::kScope>(&c.slot(i).control,
                                                make_control(generation_of(control), SlotState::kCallback, 0));
@@ -436,7 +438,8 @@ GN_HD void attach_callback(State& c, std::uint32_t head, const Handler& handler)
         }
         i = next;
     }
-    // A queue pair may have been flushed before: pairs with the one of file_arrival.
+    // A queue pair may have been flushed before. Pairs with the fetch_or of break_queue: one of the two sees
+    // the other.
     if (simt::fetch_or<State::kScope>(&c.flushed_queues, 0ull) != 0)
         simt::exchange<State::kScope>(&c.any_flushed, 1u);
 }

@@ -1,18 +1,18 @@
-// batch.hpp: the four steps of batched I/O, each a warp's work: submit, commit, poll, dispatch. CPU and GPU
-// lanes.
+// batch.hpp: the four steps of batched I/O, each called by a warp: submit, commit, poll, dispatch. CPU and
+// GPU lanes.
 //
-// A Batch lies in memory that a block's lanes share (__shared__ on a GPU) and has one slot a thread and a
-// bitmap of those in use. In a larger block two threads would share a slot: submit refuses, so that no slot
-// of such a batch is ever in use. submit sends the requests of the lanes whose slot is free, without the
-// bell; commit rings each bell once; poll takes what came back; dispatch gives each lane the result of its
-// request, runs its callback and clears its bit. A request that is not done keeps its slot, and its lane does
-// not submit in the next round. Every step is called by all members of the same group of one warp; warps of a
-// block use one Batch independently.
+// A Batch lies in memory that a block's lanes share (__shared__ on a GPU) and has one slot per thread and a
+// bitmap of the slots in use. In a block of more than kThreads threads two would share a slot: there submit
+// refuses every request. submit sends the requests of the lanes whose slots are free, without ringing; commit
+// rings each bell once; poll takes completions; dispatch gives each lane the result of its request, runs its
+// callback and clears its bit. A request that is not done keeps its slot, and its lane does not submit in the
+// next round. Every step is called by all members of the same group of one warp; warps of a block use one
+// Batch independently.
 //
-// What a request's callback is, is part of the batch's type: a functor that lies in the slot and is called by
-// the lane that submitted it, directly, in dispatch. No table and no indirect call: the compiler sees the
-// body. The default is C's pointer to a function (PointerCallback), which is one call through that pointer.
-// The status that dispatch returns does for callers without any.
+// The callback's type is part of the batch's type: a functor that lies in the slot and that dispatch calls
+// directly, in the lane that submitted the request. There is no indirect call: the compiler sees the body.
+// The default is a C function pointer (PointerCallback), one call through that pointer. Callers without a
+// callback use the status that dispatch returns.
 #pragma once
 
 #include <gnstor/gnor/together.hpp>
@@ -20,7 +20,7 @@
 
 namespace gnstor {
 
-/// What dispatch says to a lane.
+/// What dispatch returns to a lane.
 struct BatchResult {
     bool finished = false;  ///< a request of this lane ended now
     Status status = Status::kSuccess;
@@ -31,12 +31,12 @@ struct Batch {
     static_assert(kThreads % 32 == 0 && kThreads > 0,
                   "a batch has whole words of slots: a multiple of 32 threads");
 
-    struct Slot {              // its lane's own
-        std::uint64_t unrung;  ///< queue pairs whose bell is due for it
-        std::uint32_t head;    ///< of the request's chain
+    struct Slot {              // used by its own lane only
+        std::uint64_t unrung;  ///< queue pairs whose bells commit() must ring, a bit each
+        std::uint32_t head;    ///< first slot of the request's chain
         alignas(16) std::byte handler[sizeof(Handler)];
     };
-    std::uint32_t pending[kThreads / 32];  ///< atomics: a bit a thread whose request is unfinished
+    std::uint32_t pending[kThreads / 32];  ///< atomics: bit per thread with an unfinished request
     Slot slots[kThreads];
 
     /// Once, by all members, before the first step; a block's warps each do their part.
@@ -53,10 +53,11 @@ struct Batch {
         return (simt::load_relaxed<simt::Scope::kBlock>(&pending[word(lane)]) & bit(lane)) != 0;
     }
 
-    /// Sends the request of each member that has one (`request` not null; read at once) and whose slot is
-    /// free. A member's result: success: sent; kTooManyPending: its slot, or the channel, is full: try again
-    /// after dispatch; else what is wrong with it. Never waits. Buffers must be registered; opcode kRead or
-    /// kWrite, the same for all members. kBadArgument to every lane of a block of more than kThreads threads.
+    /// Sends the request of each member that has one (`request` not null; read during the call) and whose
+    /// slot is free. A member's result: success: sent; kTooManyPending: its slot, or the channel, is full:
+    /// try again after dispatch; else why the request is invalid. Never waits. Buffers must be registered;
+    /// opcode kRead or kWrite, the same for all members. kBadArgument to every lane of a block of more than
+    /// kThreads threads.
     template <class Group, ChannelView Channel>
     GN_HD Status submit(Group group, simt::Lane lane, const VolumeRef& volume, Channel channel,
                         nvme::IoOpcode opcode, const IoRequest* request, const Handler& handler = Handler{}) {
@@ -71,7 +72,7 @@ struct Batch {
         const simt::LaneSet asking = group.ballot(wanted);
         if (asking.empty()) return request != nullptr ? Status::kTooManyPending : Status::kSuccess;
         const bool changes = VolumeRef::changes(opcode);
-        std::uint64_t sequence = 0;  // for lanes that ask alone: nobody would resolve another one
+        std::uint64_t sequence = 0;  // only for lanes with a request: else no lane would resolve it
         if (changes)
             sequence = volume.take_sequences(group, asking.count()) + asking.count_below(group.lane());
         const gnor::SentTogether sent =
@@ -113,21 +114,21 @@ struct Batch {
     /// pairs.
     template <class Group, ChannelView Channel>
     GN_HD void commit(Group group, simt::Lane lane, Channel channel) {
-        // submit said so, and sent nothing
+        // submit has reported the reason, and sent nothing
         if (!fits(lane) || !nvme::ok(channel.usable())) return;
         auto& c = channel.state();
         const std::uint64_t own = mine(lane).unrung;
         mine(lane).unrung = 0;
         const std::uint64_t due = group.unite(own);
         if (group.is_leader()) c.count(&gnor::Counters::doorbells, gnor::detail::count_bits(due));
-        group.sync();  // whoever rings has seen what the others published: shfl and its like order nothing
-        // Each member its own, so that they ring side by side.
+        group.sync();  // orders the members' publishing before the bells: shuffles order nothing
+        // Members ring different bells, in parallel.
         for (std::uint32_t n = gnor::detail::count_bits(due), i = group.rank(); i < n; i += group.size())
             c.send_queue(gnor::detail::nth_bit(due, i)).ring_bell();
         group.sync();
     }
 
-    /// One trip to the channel's completions, for whoever's they are.
+    /// Polls the channel's completion queue once; completions may belong to any group.
     template <class Group, ChannelView Channel>
     GN_HD std::uint32_t poll(Group group, Channel channel) {
         return channel.poll(group);
@@ -156,11 +157,12 @@ struct Batch {
         return result;
     }
 
-    /// Gives up what is still unfinished: the requests go on, their buffers stay in use (quarantine).
+    /// Gives up unfinished requests: they continue, and their buffers stay in use until they end
+    /// (quarantine).
     template <class Group, ChannelView Channel>
     GN_HD void abandon(Group group, simt::Lane lane, Channel channel) {
         if (!nvme::ok(channel.usable())) return;
-        commit(group, lane, channel);  // nobody else may ever ring for them
+        commit(group, lane, channel);  // no other lane would ever ring for them
         if (is_pending(lane)) {
             gnor::give_chain_up(channel.state(), mine(lane).head);
             simt::fetch_and<simt::Scope::kBlock>(&pending[word(lane)], ~bit(lane));
@@ -169,7 +171,7 @@ struct Batch {
     }
 
   private:
-    /// The straight path, where it is one (together.hpp).
+    /// The fast path, if it applies (together.hpp).
     template <std::uint32_t kMost, class Group, ChannelView Channel>
     GN_HD static gnor::SentTogether together(Group group, const VolumeRef& volume, Channel channel,
                                              nvme::IoOpcode opcode, const IoRequest* request, bool wanted,
@@ -189,7 +191,7 @@ struct Batch {
         return gnor::send_together<kMost>(group, channel.state(), volume.operation(), one, wanted,
                                           Channel::hint(group));
     }
-    /// Puts what was sent into this lane's slot.
+    /// Records a sent request in this lane's slot.
     GN_HD
     void keep(simt::Lane lane, std::uint32_t head, std::uint64_t queues, const Handler& handler) {
         Slot& slot = mine(lane);

@@ -1,9 +1,9 @@
 // bitmap.hpp: bits that lanes take and give back: pool blocks and command slots. CPU and GPU lanes, any
 // number at once.
 //
-// A set bit is a free thing. A run lies within one 64-bit word, so taking it is one compare-and-exchange and
-// can neither tear nor need undoing; giving it back is one fetch_or. Nothing here waits: a lane that loses a
-// race looks again, and every loss is another lane's gain. S: how far those lanes lie apart.
+// A set bit is a free item. A run lies within one 64-bit word, so one compare-and-exchange takes it as a
+// whole, and never has to be undone; one fetch_or gives it back. Nothing here waits: a lane that loses a race
+// tries again, and then another lane has made progress. S: the scope of the lanes that share the bitmap.
 #pragma once
 
 #include <gnstor/simt/atomic.hpp>
@@ -68,14 +68,14 @@ constexpr std::uint64_t aligned_starts(std::uint32_t length) {
 }
 }  // namespace detail
 
-/// One of `count` words that those with `hint` begin with: as `hint % count`, without a division.
+/// The word, of `count`, that lanes with this hint start at: as `hint % count`, without a division.
 GN_HD
 constexpr std::uint32_t spread_over(std::uint32_t hint, std::uint32_t count) {
     return static_cast<std::uint32_t>((std::uint64_t{hint * 0x9E3779B9u} * count) >> 32);
 }
 
-/// Takes `length` neighbouring bits (1 .. 64) of one word, looking at word `first_word` first and then at all
-/// others once round. Returns the first bit's number, or kNone when no word has such a run.
+/// Takes `length` neighbouring bits (1 .. 64) of one word, beginning with word `first_word` and trying each
+/// word once. Returns the first bit's number, or kNone when no word has such a run.
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD std::uint32_t take_run(std::uint64_t* words, std::uint32_t word_count, std::uint32_t length,
                              std::uint32_t first_word) {
@@ -99,7 +99,7 @@ GN_HD std::uint32_t take_run(std::uint64_t* words, std::uint32_t word_count, std
     return kNone;
 }
 
-/// Bits of one word that somebody took.
+/// Bits of one word that were taken together.
 struct TakenBits {
     std::uint32_t word = 0;
     std::uint64_t bits = 0;
@@ -111,8 +111,8 @@ struct TakenBits {
     std::uint32_t at(std::uint32_t rank) const { return word * 64 + detail::nth_bit(bits, rank); }
 };
 
-/// Up to `wanted` (>= 1) bits, whichever, of the first word that has any, looking as take_run does;
-/// `first_word` < `word_count`.
+/// Takes up to `wanted` (>= 1) bits, any of them, of the first word that has free ones, in the order of
+/// take_run; `first_word` < `word_count`.
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD TakenBits take_some(std::uint64_t* words, std::uint32_t word_count, std::uint32_t wanted,
                           std::uint32_t first_word) {
@@ -133,16 +133,16 @@ GN_HD TakenBits take_some(std::uint64_t* words, std::uint32_t word_count, std::u
     return TakenBits{};
 }
 
-/// Gives a run back. False when a bit of it was free already (nothing that was taken is touched: a free bit
-/// set again is the same bit).
+/// Gives a run back. False: a bit of it was free already (no other lane's bits are affected: setting it again
+/// changes nothing).
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD bool give_run(std::uint64_t* words, std::uint32_t first, std::uint32_t length) {
     const std::uint64_t mask = detail::run_mask(length) << (first % 64);
-    // Releases the holder's accesses to whoever takes the run next (take_run).
+    // Releases the holder's accesses to the lane that takes the run next (take_run).
     return (simt::fetch_or<S, simt::Order::kRelease>(&words[first / 64], mask) & mask) == 0;
 }
 
-/// How many bits are free; exact only while nobody takes or gives.
+/// How many bits are free; exact only while no lane takes or gives.
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD std::uint32_t count_free(const std::uint64_t* words, std::uint32_t word_count) {
     std::uint32_t n = 0;

@@ -1,9 +1,9 @@
 // buffers.hpp: which memory the NIC may touch: the channel's pool, and what the user registered. CPU and GPU
 // lanes.
 //
-// What users take of the pool is a run of its blocks (pool.hpp), written down by its first block: length, and
-// how many commands in quarantine hold it. A run that such a command may still touch is held: pool_free
-// refuses it until the answer came or the host has reset the queue pair.
+// A user's buffer in the pool is a run of its blocks (pool.hpp), recorded at its first block: its length, and
+// how many commands in quarantine hold it. pool_free refuses a held run until the answer has come or the host
+// has reset the queue pair.
 #pragma once
 
 #include <gnstor/gnor/pool.hpp>
@@ -12,7 +12,7 @@ namespace gnstor::gnor {
 
 struct Keys {
     bool found = false;
-    bool unallocated = false;  ///< of the pool, where no user has anything (with checks)
+    bool unallocated = false;  ///< pool memory that is not allocated (only with checks)
     std::uint32_t lkey = 0;
     std::uint32_t rkey = 0;
 };
@@ -22,8 +22,8 @@ constexpr bool lies_in(std::uint64_t base, std::uint64_t size, std::uint64_t add
     return address >= base && bytes <= size && address - base <= size - bytes;
 }
 
-/// Copies region entries that the host has published since into lane memory. Lanes that do this at the same
-/// time store the same words.
+/// Copies newly published region entries into lane memory. Lanes that do this at the same time store the same
+/// words.
 template <class State>
 GN_HD std::uint32_t refresh_regions(State& c, std::uint32_t cached) {
     // Pairs with the release of Channel::register_buffer: entries below the count are whole.
@@ -35,13 +35,13 @@ GN_HD std::uint32_t refresh_regions(State& c, std::uint32_t cached) {
         simt::store_relaxed<State::kScope>(&c.cache[i].lkey, from.lkey);
         simt::store_relaxed<State::kScope>(&c.cache[i].rkey, from.rkey);
     }
-    // Publishes the copies to lanes that look only here (find_keys). Lanes may store it out of order: a
-    // smaller count costs a trip.
+    // Publishes the copies: pairs with find_keys. A lane may store a smaller count after another's larger
+    // one: that costs one more refresh.
     if (count > cached) simt::store_release<State::kScope>(&c.cached_regions, count);
     return count;
 }
 
-/// The keys of a step of the pool that lanes know of.
+/// The keys of a step of the pool below known_pool_steps().
 template <class State>
 GN_HD Keys pool_keys(const State& c, std::uint32_t step) {
     if (step == 0) return Keys{true, false, c.pool_lkey, c.pool_rkey};
@@ -49,7 +49,7 @@ GN_HD Keys pool_keys(const State& c, std::uint32_t step) {
                 simt::load_relaxed<State::kScope>(&c.pool_keys[step].rkey)};
 }
 
-/// The keys of an address range within the pool's: it lies in one step, and that has its memory.
+/// The keys of a range of pool addresses; found only if one step holds all of it and is registered.
 template <class State>
 GN_HD Keys find_pool_keys(State& c, std::uint64_t address, std::uint64_t bytes) {
     const auto block = static_cast<std::uint32_t>((address - c.pool_base) / kPoolBlockBytes);
@@ -88,7 +88,7 @@ GN_HD GN_NOINLINE Keys find_keys(State& c, std::uint64_t address, std::uint64_t 
 inline constexpr std::uint32_t kRunLengthMask = 0xFFFF;
 inline constexpr std::uint32_t kRunHold = 0x10000;
 
-/// The run given to users that `address` lies in, by its first block, or kNone.
+/// The first block of the user's run that `address` lies in, or kNone.
 template <class State>
 GN_HD std::uint32_t run_of(State& c, std::uint64_t address) {
     if (!lies_in(c.pool_base, c.pool_bytes_max, address, 1)) return kNone;
@@ -102,7 +102,7 @@ GN_HD std::uint32_t run_of(State& c, std::uint64_t address) {
     }
 }
 
-/// find_keys, and with checks: memory of the pool is a user's, all of it one run.
+/// find_keys; with checks, a range in the pool must also lie in one allocated run.
 template <class State>
 GN_HD Keys find_buffer(State& c, std::uint64_t address, std::uint64_t bytes) {
     Keys keys = find_keys(c, address, bytes);
@@ -118,36 +118,37 @@ GN_HD Keys find_buffer(State& c, std::uint64_t address, std::uint64_t bytes) {
     return keys;
 }
 
-/// Keeps the run that `address` lies in from being given back; kNone: it lies in none.
+/// Keeps the run that `address` lies in from being freed; returns its first block, or kNone.
 template <class State>
 GN_HD std::uint32_t hold_run(State& c, std::uint64_t address) {
     const std::uint32_t first = run_of(c, address);
-    // Before the slot is handed over: the owner of the buffer, who was told that it is in use, finds it held.
+    // Before the slot is handed over: once the call has reported that its buffer is in use, free() must
+    // refuse it.
     if (first != kNone) simt::fetch_add<State::kScope>(&c.pool_length()[first], kRunHold);
     return first;
 }
 
 template <class State>
 GN_HD void release_run(State& c, std::uint32_t first) {
-    // Releases what was acquired with the answer to whoever gives the run back (pool_free).
+    // Releases what was acquired with the answer to the lane that frees the run (pool_free).
     simt::fetch_add<State::kScope>(&c.pool_length()[first], 0u - kRunHold);
 }
 
-/// How many blocks a request of `bytes` takes; 0: none can hold it.
+/// How many blocks `bytes` take; 0: no run is that long.
 GN_HD
 inline std::uint32_t pool_blocks_for(const ChannelState& c, std::uint64_t bytes) {
     if (bytes > std::uint64_t{c.pool_blocks_most} * kPoolBlockBytes) return 0;
     return static_cast<std::uint32_t>((bytes + kPoolBlockBytes - 1) / kPoolBlockBytes);
 }
 
-/// Writes down that a run is a user's.
+/// Records a run as allocated to a user; returns its address.
 template <class State>
 GN_HD void* lend_run(State& c, std::uint32_t first, std::uint32_t blocks) {
     simt::fetch_add<State::kScope>(&c.pool_length()[first], blocks);
     return reinterpret_cast<void*>(pool_address(c, first));
 }
 
-/// Takes registered memory for the user; null when the pool has no such run.
+/// Allocates registered memory for the user; null: `status` says why (kNoBuffer: no such run is free).
 template <class State>
 GN_HD void* pool_alloc(State& c, std::uint64_t bytes, std::uint32_t hint, nvme::Status& status) {
     status = nvme::Status::kBadArgument;
@@ -158,8 +159,8 @@ GN_HD void* pool_alloc(State& c, std::uint64_t bytes, std::uint32_t hint, nvme::
     return first == kNone ? nullptr : lend_run(c, first, blocks);
 }
 
-/// Gives back what pool_alloc gave. kBadArgument: not the beginning of such a run, or given back before;
-/// kBufferInUse: held.
+/// Frees what pool_alloc returned. kBadArgument: not the beginning of such a run, or freed before;
+/// kBufferInUse: a command in quarantine holds it.
 template <class State>
 GN_HD nvme::Status pool_free(State& c, void* buffer) {
     const auto address = reinterpret_cast<std::uint64_t>(buffer);
@@ -172,7 +173,7 @@ GN_HD nvme::Status pool_free(State& c, void* buffer) {
     for (;;) {
         if ((seen & kRunLengthMask) == 0) return nvme::Status::kBadArgument;
         if (seen >= kRunHold) return nvme::Status::kBufferInUse;
-        // One of two lanes that free the same buffer gets the length.
+        // Of two lanes that free the same buffer only one succeeds here.
         const std::uint32_t was = simt::compare_exchange<State::kScope>(length, seen, 0u);
         if (was == seen) break;
         seen = was;

@@ -1,4 +1,4 @@
-// c_api.hpp: the calls under C names, for kernels written in that style. Each is one lane's call; see
+// c_api.hpp: the calls under C names, for kernels written in that style. One lane makes each call; see
 // volume_ref.hpp, channel_ref.hpp and batch.hpp for what they do and return. Status codes are the numbers of
 // nvme::Status; 0 is success. Deadlines are nanoseconds from now. Callbacks are pointers to functions: given
 // with the request, or by index in a table that the host set up (callback_table.hpp).
@@ -90,7 +90,7 @@ inline int gnstor_write_async_by_index(gnstor_lane lane, const gnstor_volume& vo
                                             gnstor::Deadline::in_ns(timeout_ns)));
 }
 
-// The batch steps are a warp's: all its live lanes call.
+// The steps of a batch: all live lanes of a warp call.
 template <std::uint32_t kThreads>
 GN_HD void gnstor_batch_init(gnstor_lane lane, gnstor_batch<kThreads>& batch) {
     batch.init(gnstor::simt::warp(lane), lane);

@@ -1,9 +1,10 @@
-// callback_table.hpp: the device table of C: pointers to functions by index, in memory that lanes see, set up
-// on the host.
+// callback_table.hpp: a table of device functions, called by index, for the C API: in memory that lanes see,
+// set up on the host.
 //
-// The address of a device function is known to device code alone, so an entry is written by a kernel of one
-// lane that has the function in its type. One host thread; an entry is set before requests name it, and stays
-// until they are done: they call what is there then, and nothing where that is another module's.
+// Only device code knows the address of a device function, so a kernel of one lane, with the function as a
+// template argument, writes the entry. One host thread. An entry is set before requests name it, and stays
+// until they are done: they call the function in the entry at that time, or none if it belongs to another
+// module.
 #pragma once
 
 #include <gnstor/gnor/callbacks.hpp>
@@ -15,7 +16,7 @@
 
 namespace gnstor {
 
-/// What a kernel takes.
+/// The view that a kernel takes by value.
 struct CallbackTableRef {
     const CallbackEntry* entries = nullptr;
     std::uint32_t count = 0;
@@ -40,14 +41,14 @@ struct StoreCallback {
 
 class CallbackTable {
   public:
-    /// A table of `entries` places for such lanes.
+    /// A table of `entries` entries for lanes of this kind.
     static Result<CallbackTable> create(simt::LanesKind lanes, std::uint32_t entries) {
         if (entries == 0)
             return error(Errc::kInvalidArgument, "a callback table without entries: give at least 1");
         GN_ASSIGN(auto memory, simt::DeviceMemory::allocate(entries * sizeof(CallbackEntry), lanes));
         return CallbackTable(lanes, entries, std::move(memory));
     }
-    /// Puts a function there. Compiled by nvcc where lanes are on a GPU.
+    /// Stores a function in an entry. Compiled by nvcc where lanes are on a GPU.
     template <Callback kFunction>
     Result<void> set(std::uint32_t index) {
         if (index >= entries_)

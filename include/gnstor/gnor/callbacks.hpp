@@ -1,24 +1,24 @@
 // callbacks.hpp: what runs when an asynchronous request is done. CPU and GPU lanes.
 //
-// A callback is a *handler*: a small, trivially copyable functor, `handler(status)`. Its bytes travel in the
-// request's first command slot, beside a word that names its type: the address of invoke<Handler>. Whoever
-// finds the request done runs it, and how depends on what the type of that lane's view of the channel says:
-//   * Callbacks<F...> (ChannelRef::with<F...>()): the word is compared with each F's, and the one that it
-//     names is called directly, inlined where the compiler likes. Handlers of other types stay due for a lane
-//     that knows them. A kernel with such views alone has no indirect call in it;
-//   * AnyCallback, the default: the same for pointers to functions (C), and all else through the word, by an
-//     indirect call.
+// A callback is a *handler*: a small, trivially copyable functor, `handler(status)`. Its bytes lie in the
+// request's first command slot, beside a word that names its type: the address of invoke<Handler>. A lane
+// that finds the request done runs it; how depends on the type of that lane's view of the channel:
+//   * Callbacks<F...> (ChannelRef::with<F...>()): the word is compared with each F's, and the matching
+//     handler is called directly, inlined where the compiler likes. Handlers of other types stay due for a
+//     lane that knows them. A kernel with such views alone has no indirect call in it;
+//   * AnyCallback, the default: the same for pointers to functions (C); all other handlers by an indirect
+//     call through the word.
 // Why: an indirect call on a GPU goes to a function that the compiler does not know, so all registers in use
-// are spilled around it by the rules of the call ABI, and lanes whose targets differ take turns. In the loop
-// that polls it would be paid for by every kernel; a comparison with a constant is not noticed.
+// are spilled around it by the rules of the call ABI, and lanes whose targets differ take turns. In the
+// polling loop every kernel would pay for that; a comparison with a constant costs next to nothing.
 //
-// A handler may only *try*: no call that waits. Its slots are free again when it runs.
+// A handler must not make calls that wait. The request's slots are free again when it runs.
 //
-// On a GPU the addresses of functions mean something within one *module* alone: one .cu file and what it
-// includes, or all that were linked as device code (-rdc). A kernel of another module has other addresses for
-// the same functions, and calls one of ours without the registers and stack that it needs. So a request also
-// carries whose its addresses are (this_module()); a lane of another module leaves it due. Beware of inline
-// functions that launch kernels: included twice, the linker keeps one, and with it one of the modules.
+// On a GPU a function's address is valid within one *module* only: one .cu file with what it includes, or all
+// files that were linked as device code (-rdc). A kernel of another module has other addresses for the same
+// functions, and would call ours without the registers and stack that they need. So a request also carries
+// its module (this_module()); a lane of another module leaves it due. Beware of inline functions that launch
+// kernels: if two sources include one, the linker keeps one copy of it, and with it one of the modules.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -29,7 +29,7 @@
 
 namespace gnstor {
 
-/// A callback in C's way.
+/// A callback in C style.
 using Callback = void (*)(void* argument, nvme::Status status);
 
 /// A pointer to a function and its argument, as a handler. Null: nothing happens.
@@ -42,15 +42,15 @@ struct PointerCallback {
     }
 };
 
-/// An entry of a table of functions in memory that lanes see (callback_table.hpp): the function, and the
-/// module whose it is.
+/// An entry of a table of functions in memory that lanes see (callback_table.hpp): the function and its
+/// module.
 struct CallbackEntry {
     Callback function;
     std::uint64_t module;
 };
 
-/// Names such an entry, which is looked up when the request is done. Where another module has put its
-/// function there meanwhile, nothing is called: the request ends all the same, as where the entry is empty.
+/// A handler that names such an entry, which is looked up when the request is done. If the entry is empty, or
+/// another module has set it meanwhile, nothing is called; the request ends all the same.
 struct TableCallback {
     const CallbackEntry* table;
     std::uint64_t index;
@@ -67,8 +67,8 @@ inline __device__ char module_mark;  // one for all that is linked together
 [[maybe_unused]] static __device__ char module_mark;  // one for each source
 #endif
 
-/// Whose function addresses this code's are: those of a request with another number are not to be called
-/// here. CPU lanes are all of one program.
+/// The module of the calling code: function addresses of a request with another number must not be called
+/// here. CPU lanes all belong to one program: 1.
 GN_HD
 inline std::uint64_t this_module() {
 #if GN_DEVICE_PASS
@@ -83,7 +83,7 @@ inline std::uint64_t this_module() {
 GN_HD
 inline void TableCallback::operator()(nvme::Status status) const {
     const CallbackEntry entry = table[index];
-    // These lanes were picked by the module of when the request was sent: module_of.
+    // The lane was picked by the entry's module at the time of sending (module_of): it may have changed.
     if (entry.function != nullptr && entry.module == gnor::this_module()) entry.function(argument, status);
 }
 
@@ -92,7 +92,7 @@ namespace gnor {
 inline constexpr std::uint32_t kHandlerWords = 3;
 inline constexpr std::uint32_t kHandlerBytes = 8 * kHandlerWords;
 
-/// A handler on its way, out of the slot that it travelled in.
+/// A handler's bytes.
 struct HandlerBytes {
     alignas(8) std::uint64_t words[kHandlerWords];
 };
@@ -114,7 +114,7 @@ template <class Handler>
 GN_HD void invoke(const void* bytes, nvme::Status status) {
     (*static_cast<const Handler*>(bytes))(status);
 }
-/// The module whose lanes may run a handler: its maker's, or of a function in a table whoever put it there.
+/// The module whose lanes may run a handler: the caller's; for an entry of a table, the module that set it.
 template <class Handler>
 GN_HD std::uint64_t module_of(const Handler& handler) {
     if constexpr (std::is_same_v<Handler, TableCallback>) {

@@ -28,7 +28,7 @@ class BasicChannelRef {
     GN_HD
     BasicChannelRef(gnor::ChannelState* state, simt::LanesKind lanes)
         : state_(static_cast<State*>(state)), lanes_(lanes) {}
-    /// A view of no channel, whose calls all say why.
+    /// An empty view, whose calls all return `why`.
     GN_HD
     static BasicChannelRef none(Status why) {
         BasicChannelRef ref;
@@ -36,10 +36,10 @@ class BasicChannelRef {
         return ref;
     }
 
-    /// kWrongSharing: the channel was opened for another sharing mode than this view's, or there is none (as
-    /// a ChannelSet says to lanes that it has no channel for). kWrongLanes: it is for CPU lanes and these are
-    /// on a GPU, or the other way round: its memory is not looked at. Whether it is for this GPU lanes do not
-    /// know: the host looks, when the view is taken (Channel::ref, Client::channels).
+    /// kWrongSharing: the channel was opened for another sharing mode than this view's, or the view is empty
+    /// (a ChannelSet without a channel for the lane). kWrongLanes: a channel for CPU lanes used on a GPU, or
+    /// the other way round: its memory is not accessed. Lanes cannot tell whether it is for this GPU: the
+    /// host checks that when the view is taken (Channel::ref, Client::channels).
     GN_HD
     Status usable() const {
         if (state_ == nullptr) return without_;
@@ -47,14 +47,14 @@ class BasicChannelRef {
         return state_->sharing == kMode ? Status::kSuccess : Status::kWrongSharing;
     }
 
-    /// Whether there is one for these lanes, its memory not looked at: usable() but for the sharing mode.
+    /// As usable(), without the check of the sharing mode: does not access the channel's memory.
     GN_HD
     bool is_here() const { return state_ != nullptr && lanes_ == simt::these_lanes(); }
 
-    /// Registered memory of the channel's pool, 4 KiB aligned, 1 byte up to its largest level (1 MiB, or the
-    /// pool where that is smaller); null when there is none (`status`: kNoBuffer; the host was asked to let
-    /// the pool grow, if it may) or no run can have that size (kBadArgument). With a group of several lanes
-    /// they all call and share one buffer.
+    /// Allocates registered memory of the channel's pool, 4 KiB aligned, 1 byte up to its largest level (1
+    /// MiB, or the pool where that is smaller). Null: none is free (`status`: kNoBuffer; the host was asked
+    /// to grow the pool, if it may) or no run can have that size (kBadArgument). All members of the group
+    /// call and share one buffer.
     template <class Group>
     [[nodiscard]] GN_HD void* alloc(Group group, std::uint64_t bytes, Status* status = nullptr) const {
         check_group<Group>();
@@ -70,8 +70,8 @@ class BasicChannelRef {
         if (status != nullptr) *status = found;
         return reinterpret_cast<void*>(address);
     }
-    /// The same, and waits until `deadline` for others to give memory back or the host to register more;
-    /// kNoBuffer then. Not from a callback.
+    /// The same, but waits until `deadline` for other lanes to free memory or for the host to register more;
+    /// then kNoBuffer. Not from a callback.
     template <class Group>
     [[nodiscard]] GN_HD void* alloc(Group group, std::uint64_t bytes, Deadline deadline,
                                     Status* status = nullptr) const {
@@ -91,9 +91,9 @@ class BasicChannelRef {
                 gnor::pause_between_trips<State>(backoff);
         }
     }
-    /// A buffer of its own for each member that `wants` one, of `bytes` bytes, the same for all; taken for
-    /// all of them together, so that lanes do not race for the same words. All members call; the results are
-    /// a member's own.
+    /// Allocates a separate buffer of `bytes` bytes, the same for all, for each member that `wants` one;
+    /// taken for all of them together, so that lanes do not race for the same words. All members call; each
+    /// gets its own result.
     template <class Group>
     [[nodiscard]] GN_HD void* alloc_each(Group group, bool wants, std::uint64_t bytes,
                                          Status* status = nullptr) const {
@@ -112,7 +112,7 @@ class BasicChannelRef {
         if (status != nullptr) *status = found;
         return buffer;
     }
-    /// Gives it back; no command may be in flight on it. kBadArgument: not what alloc gave, or given back
+    /// Frees a buffer; no command may be in flight on it. kBadArgument: not returned by alloc, or freed
     /// before. kBufferInUse: a command that timed out, broke or was dropped may still touch it; try again
     /// after its answer or reclaim() on the host.
     template <class Group>
@@ -125,7 +125,7 @@ class BasicChannelRef {
     }
 
     /// Waits for a request that was sent by read_async or write_async. The token is spent. kTimedOut: the
-    /// buffer is still in use. All members call, each with a token of its own (a default one: none).
+    /// buffer is still in use. All members call, each with a token of its own (default-constructed: none).
     template <class Group>
     GN_HD Status wait(Group group, const Token& token, Deadline deadline) const {
         check_group<Group>();
@@ -147,8 +147,7 @@ class BasicChannelRef {
         status = gnor::end_chain(*state_, token.head, Status::kQueueError);
         return true;
     }
-    /// Gives a token up: the request goes on, its buffer stays in use until it ends, and nobody learns its
-    /// result.
+    /// Drops a token: the request continues, its buffer stays in use until it ends, and its result is lost.
     GN_HD
     Status drop(const Token& token) const {
         if (const Status unusable = usable(); !nvme::ok(unusable)) return unusable;
@@ -157,7 +156,7 @@ class BasicChannelRef {
         gnor::give_chain_up(*state_, token.head);
         return Status::kSuccess;
     }
-    /// One trip to the completion queue; runs callbacks that are due. Never waits. Not from a callback.
+    /// Polls the completion queue once; runs callbacks that are due. Never waits. Not from a callback.
     template <class Group>
     GN_HD std::uint32_t poll(Group group) const {
         check_group<Group>();
@@ -176,8 +175,8 @@ class BasicChannelRef {
     }
     GN_HD
     State& state() const { return *state_; }
-    /// The same channel for lanes that know these handlers of callbacks, and call them directly:
-    /// callbacks.hpp says why that is worth naming them. None: the view runs no callbacks.
+    /// The same channel for lanes that call handlers of these types directly, without a function pointer
+    /// (callbacks.hpp says why). Without types: the view runs no callbacks.
     template <class... Handlers>
     GN_HD BasicChannelRef<kMode, gnor::Callbacks<Handlers...>> with() const {
         return as<kMode, gnor::Callbacks<Handlers...>>();
@@ -190,7 +189,7 @@ class BasicChannelRef {
     }
     GN_HD
     gnor::ChannelState* raw() const { return state_; }
-    /// A channel that is one lane's is used by lanes that are alone.
+    /// A channel for one lane (kLane) accepts only groups of one lane.
     template <class Group>
     GN_HD static constexpr void check_group() {
         static_assert(
@@ -201,7 +200,7 @@ class BasicChannelRef {
 
   private:
     State* state_ = nullptr;
-    Status without_ = Status::kWrongSharing;  ///< what to say where there is none
+    Status without_ = Status::kWrongSharing;  ///< what the calls of an empty view return
     simt::LanesKind lanes_ = simt::LanesKind::kCpu;
 };
 using ChannelRef = BasicChannelRef<Sharing::kGrid>;
@@ -212,12 +211,12 @@ template <Sharing kMode>
 struct BasicChannelSet {
     const ChannelRef* channels = nullptr;
     std::uint32_t count = 0;
-    simt::LanesKind lanes = simt::LanesKind::kCpu;  ///< that they are for; others get none (kWrongLanes)
-    Status without = Status::kWrongSharing;         ///< what an empty set's channels say
+    simt::LanesKind lanes = simt::LanesKind::kCpu;  ///< others get an empty view (kWrongLanes)
+    Status without = Status::kWrongSharing;         ///< what views of an empty set return
 
     /// The channel of the calling lane: warps share them all (kGrid), each block has one (kBlock), each lane
-    /// has one (kLane). Where there are fewer channels than blocks or lanes, two would have to share one:
-    /// then nobody gets any, and every call says kWrongSharing.
+    /// has one (kLane). With fewer channels than blocks or lanes, two of them would have to share one: then
+    /// every lane gets an empty view, whose calls return kWrongSharing.
     GN_HD
     BasicChannelRef<kMode> mine(simt::Lane lane) const {
         if (count == 0) return BasicChannelRef<kMode>::none(without);
@@ -231,7 +230,7 @@ struct BasicChannelSet {
     GN_HD
     BasicChannelRef<kMode> operator[](std::uint32_t i) const {
         if (i >= count) return BasicChannelRef<kMode>::none(without);
-        // The views lie in those lanes' memory too.
+        // The array of views lies in those lanes' memory too: others must not read it.
         if (lanes != simt::these_lanes()) return BasicChannelRef<kMode>::none(Status::kWrongLanes);
         return channels[i].template as<kMode>();
     }
@@ -244,7 +243,7 @@ struct BasicChannelSet {
 using ChannelSet = BasicChannelSet<Sharing::kGrid>;
 static_assert(std::is_trivially_copyable_v<ChannelSet>, "kernels take it by value");
 
-/// A view of a channel, whichever lanes it is for.
+/// A view of a channel, of any sharing mode.
 template <class T>
 concept ChannelView = std::is_same_v<T, BasicChannelRef<T::kSharing, typename T::Runs>>;
 

@@ -3,11 +3,11 @@
 // Two kinds of memory. *NIC-visible* (pinned host memory with a software NIC): rings, doorbell records,
 // bells, completions, capsules, response buffers, the region table, the pool. *Lane memory* (GPU memory with
 // GPU lanes): one relocatable block that begins with ChannelState and holds everything that only lanes touch;
-// its inner places are offsets, so that the host can work on a copy of it while no kernel runs. Pointers in
-// it name NIC-visible memory only, the same on CPU and GPU.
+// places inside it are given by offsets, so that the host can work on a copy while no kernel runs. Pointers
+// in it point to NIC-visible memory only, at the same address on CPU and GPU.
 //
-// Who may touch what: words under "atomics" any lane, through simt; words under "poll lock" the group that
-// holds it; the rest is written by the host before lanes get the channel.
+// Access: words marked "atomic": any lane, through simt; `completions` and the receive queues: the group that
+// holds the poll lock; the rest is written by the host before lanes get the channel.
 #pragma once
 
 #include <gnstor/gnor/callbacks.hpp>
@@ -28,7 +28,7 @@ namespace gnstor {
 ///   kGrid   any lanes of any blocks at once (atomics of device scope);
 ///   kBlock  the lanes of one block, any at once (atomics of block scope: they end in the SM's own cache);
 ///   kLane   one lane alone, with simt::self (no atomics at all, no lock, no ready words: loads and stores).
-/// What the NIC and the host see is the same in all of them, and a later kernel may use other lanes.
+/// NIC and host see the same in all of them, and a later kernel may use other lanes.
 enum class Sharing : std::uint32_t { kGrid = 0, kBlock = 1, kLane = 2 };
 
 namespace gnor {
@@ -52,7 +52,7 @@ inline constexpr std::uint32_t kMaxPoolSteps = 16;      ///< the first, and doub
 inline constexpr std::uint32_t kInCapsuleBytes = 4096;  ///< writes up to this travel in the capsule
 inline constexpr std::uint32_t kResponseBytes = sizeof(nvme::Completion);
 
-/// Registered memory that lanes may name in a command. Base 0 and bytes 0: taken back.
+/// Registered memory that lanes may name in a command. Base 0 and bytes 0: unregistered.
 struct Region {
     std::uint64_t base;
     std::uint64_t bytes;
@@ -92,23 +92,23 @@ struct alignas(64) HostNotes {
 /// State of a command slot: bits of CommandSlot::control.
 enum class SlotState : std::uint32_t {
     kFree = 0,
-    kOwned = 1,      ///< somebody waits or holds a token
-    kAbandoned = 2,  ///< nobody waits any more: slot and buffer are in quarantine until the answers come
-    kCallback = 3,   ///< a callback runs when the answers are there
-    kEnded = 4,      ///< likewise, but only broken queue pairs owe answers: it counts as answered
+    kOwned = 1,      ///< a lane waits for it or holds its token
+    kAbandoned = 2,  ///< no lane waits any more: slot and buffer are in quarantine until the answers come
+    kCallback = 3,   ///< a callback runs when all answers have come
+    kEnded = 4,      ///< the same, but only answers of broken queue pairs are missing: it counts as answered
 };
 inline constexpr std::uint32_t kPendingMask = 0xFu;  ///< control 3:0: replicas that have not answered
 inline constexpr std::uint32_t kStateShift = 8;      ///< control 10:8
 inline constexpr std::uint32_t kStateMask = 0x7;
 inline constexpr std::uint32_t kGenerationShift = 16;  ///< control 31:16
 
-inline constexpr std::uint32_t kMergedInDoubt = 1u << 31;  ///< CommandSlot::merged: resolved.hpp
+inline constexpr std::uint32_t kMergedInDoubt = 1u << 31;  ///< in CommandSlot::merged (resolved.hpp)
 
 /// One command in flight (to one drive, or the same to all replicas). Plain fields are the owner's; `answer`
-/// is the poller's until the pending bit of that replica is cleared, `target` belongs to the owner until the
-/// bit is set. The last two words of `answer` hold the present order in a Doubtful answer to a command of one
-/// drive, low half first (nvme/vendor.hpp). What follows from other fields is not here (payload_bytes,
-/// wire_of: pool.hpp): a slot is one line of a GPU's cache.
+/// is the poller's until the pending bit of that replica is cleared, `target` is the owner's until the bit is
+/// set. The last two words of `answer` hold the present order in a Doubtful answer to a command of one drive,
+/// low half first (nvme/vendor.hpp). Values that follow from other fields are computed, not stored
+/// (payload_bytes; wire_of: pool.hpp), so that a slot is one line of a GPU's cache.
 struct alignas(128) CommandSlot {
     std::uint32_t control;  // atomic: generation, state, pending
     std::uint32_t next;     ///< chain of one request's commands, or kNone
@@ -121,14 +121,14 @@ struct alignas(128) CommandSlot {
     std::uint32_t block;
     std::uint32_t blocks;
     std::uint32_t pool_first;  ///< first block of the command's pool buffer, or kNone
-    /// The user's run of the pool that it holds, or kNone: in quarantine; with checks: always.
+    /// The user's run of the pool that the command holds, or kNone. Set in quarantine; with checks: always.
     std::uint32_t held_run;
-    std::uint32_t lkey;  ///< of an asynchronous change, once it was sent, with rkey: keep_resolved()
+    std::uint32_t lkey;  ///< once an asynchronous change was sent, with rkey: keep_resolved()
     std::uint32_t rkey;
     std::uint64_t buffer;  ///< where the user wants the data
     std::uint64_t sequence;
-    std::uint64_t handler_word;  ///< with a callback, of a chain's first command: callbacks.hpp
-    std::uint64_t module;        ///< likewise: whose lanes may run it
+    std::uint64_t handler_word;  ///< of a callback, in a chain's first slot: callbacks.hpp
+    std::uint64_t module;        ///< likewise: the module whose lanes may run it
     HandlerBytes handler;        ///< with a callback; of a synchronous read: its DoubtRound (singly.hpp)
     std::uint32_t request;       ///< read_many: which one; with a callback: the first command of the chain
     std::uint32_t
@@ -139,8 +139,8 @@ struct alignas(128) CommandSlot {
 
 static_assert(sizeof(CommandSlot) == 128, "what memory_bytes says of it");
 
-/// How many bytes a command moves: of a read or write of `sectors` of a block, of one of `blocks` where there
-/// are no `sectors`, of a trim its one range.
+/// Payload bytes of a command: of a read or write of `sectors` sectors, or of `blocks` blocks if `sectors` is
+/// 0; of a trim its one range.
 GN_HD
 inline std::uint32_t payload_bytes(nvme::IoOpcode opcode, std::uint32_t sectors, std::uint32_t blocks) {
     if (opcode == nvme::IoOpcode::kDatasetManagement) return sizeof(nvme::DsmRange);
@@ -161,7 +161,7 @@ struct alignas(64) QueueLane {
     std::uint32_t* doorbell_record;
     std::uint64_t* bell;
     const mlx5::Cqe64* send_completion;
-    nvme::Command* capsules;  ///< one a send entry
+    nvme::Command* capsules;  ///< one per send entry
     std::uint32_t capsule_lkey;
     std::uint32_t qpn;
     alignas(64) std::uint32_t outstanding;  // atomic: commands sent and not answered, at most `depth`
@@ -169,24 +169,24 @@ struct alignas(64) QueueLane {
 };
 
 struct Counters {
-    std::uint64_t reads, writes, flushes, trims, zeroes, others;  ///< commands sent, one a replica
+    std::uint64_t reads, writes, flushes, trims, zeroes, others;  ///< commands sent, one per replica
     std::uint64_t completions;                                    ///< responses filed
-    std::uint64_t stale;         ///< responses to no command of ours: dropped
+    std::uint64_t stale;         ///< responses that fit no command in flight: dropped
     std::uint64_t refusals;      ///< responses with an error status
     std::uint64_t timeouts;      ///< waits that a deadline ended
-    std::uint64_t quarantined;   ///< commands that are in quarantine now
+    std::uint64_t quarantined;   ///< commands in quarantine now
     std::uint64_t bounce_bytes;  ///< moved through pool buffers
     std::uint64_t polls;         ///< trips to the completion queue
     std::uint64_t doorbells;
     std::uint64_t queue_errors;  ///< error completions
     std::uint64_t callbacks;
-    std::uint64_t straight;     ///< commands of the straight paths: ended by a lone lane, sent by a batch
-    std::uint64_t malformed;    ///< responses too short to be one: their queue pair counts as broken
+    std::uint64_t straight;     ///< commands of the fast paths: ended by a lone lane, sent by a batch
+    std::uint64_t malformed;    ///< responses that are too short: their queue pair counts as broken
     std::uint64_t older_reads;  ///< blocks doubtful on every replica, read as their older version
 };
 inline constexpr std::uint32_t kCounterWords = sizeof(Counters) / 8;
 
-/// The first thing that went wrong; written once.
+/// The channel's first error; written once.
 struct FirstError {
     std::uint32_t claimed;  // atomic
     std::uint32_t status;   ///< nvme::Status
@@ -207,8 +207,8 @@ struct alignas(64) ChannelState {
     std::uint32_t pool_rkey;
     std::uint64_t pool_base;
     std::uint64_t pool_bytes;        ///< of the first step
-    std::uint64_t pool_bytes_max;    ///< addresses of all steps, also of those to come
-    std::uint32_t pool_blocks_most;  ///< in one run
+    std::uint64_t pool_bytes_max;    ///< of all steps, also those not registered yet
+    std::uint32_t pool_blocks_most;  ///< longest run
     PoolLevels pool_levels;
     const PoolTable* pool_table;
     const RegionTable* regions;
@@ -224,15 +224,15 @@ struct alignas(64) ChannelState {
     rdma::CompletionQueueState completions;
     alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
     std::uint32_t any_flushed;            // atomic: a callback may wait for a queue pair that was flushed
-    std::uint64_t flushed_queues;         // atomic: a bit a queue pair, from its first flushed receive on
-    std::uint64_t owed_receives;   ///< a bit a queue pair: posted again, its record not stored yet (lone.hpp)
-    std::uint32_t cached_regions;  // atomic: how many of `cache` are filled
-    std::uint32_t gathering;       // atomic: 1: a group takes what tries of several commands need (async.hpp)
-    Region cache[kMaxRegions];     // atomic words
-    std::uint32_t pool_steps;      // atomic: how many of `pool_keys` are filled
-    std::uint32_t pool_asked;      // atomic: the number of steps that the host was asked for last
-    PoolKeys pool_keys[kMaxPoolSteps];  // atomic words
-    alignas(64) Counters counters;      // atomics
+    std::uint64_t flushed_queues;         // atomic: bit per queue pair, from its first flushed receive on
+    std::uint64_t owed_receives;          ///< bit per queue pair: its receive record is deferred (lone.hpp)
+    std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
+    std::uint32_t gathering;              // atomic: 1: a group holds the try-lock Gathering (async.hpp)
+    Region cache[kMaxRegions];            // atomic words
+    std::uint32_t pool_steps;             // atomic: how many of `pool_keys` are filled
+    std::uint32_t pool_asked;             // atomic: the number of steps that the host was asked for last
+    PoolKeys pool_keys[kMaxPoolSteps];    // atomic words
+    alignas(64) Counters counters;        // atomics
     FirstError first_error;
 
     template <class T>
@@ -270,8 +270,7 @@ struct alignas(64) ChannelState {
     PoolStep& pool_step(std::uint32_t i) { return at<PoolStep>(pool_steps_offset)[i]; }
     GN_HD
     std::uint64_t* pool_words() { return at<std::uint64_t>(pool_words_offset); }
-    /// Of each run given to users, by its first block: its length and who holds it (buffers.hpp); 0: none
-    /// begins there.
+    /// For each block: length and holders of the user's run that begins there (buffers.hpp); 0: none does.
     GN_HD
     std::uint32_t* pool_length() { return at<std::uint32_t>(pool_length_offset); }
     template <simt::Scope S>
@@ -279,7 +278,7 @@ struct alignas(64) ChannelState {
         if (n != 0) simt::add<S>(&(counters.*counter), n);
     }
 
-    // As the whole grid and the host see it; SharedState says it for others.
+    // For the whole grid and the host; SharedState defines these for other lanes.
     using Runs = AnyCallback;
     static constexpr Sharing kSharing = Sharing::kGrid;
     static constexpr simt::Scope kScope = simt::Scope::kDevice;
@@ -290,8 +289,8 @@ struct alignas(64) ChannelState {
 };
 static_assert(std::is_trivially_copyable_v<ChannelState>, "the host works on copies of it");
 
-/// The same memory as lanes of one sharing mode see it, that know certain callbacks. The library's functions
-/// take the kind of state that they are given and use its scope for every word that only lanes touch.
+/// The same memory, as seen by lanes of one sharing mode that know certain callbacks. The library's functions
+/// are templates on the kind of state, and use its scope for every word that only lanes touch.
 template <Sharing kMode, class RunsCallbacks>
 struct SharedState : ChannelState {
     using Runs = RunsCallbacks;

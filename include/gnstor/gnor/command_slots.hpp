@@ -1,10 +1,10 @@
 // command_slots.hpp: taking, abandoning and freeing command slots. CPU and GPU lanes; nothing here waits.
 //
-// A slot is taken from a bitmap; its generation goes up each time, and both make the command id (slot in the
-// low bits). The control word decides every race: between a deadline and the last answer, whoever changes it
-// first wins, and the other sees that. A slot whose commands are not all answered is never freed by its
-// owner: it is abandoned, and the group that files the last answer frees it and its pool buffer (or the host
-// does, after it has reset the queue pair).
+// A slot is taken from a bitmap, and its generation goes up each time; slot (low bits) and generation make
+// the command id. The control word decides every race: between a deadline and the last answer, the first to
+// change it wins, and the other sees that. The owner never frees a slot with answers missing: it abandons the
+// slot, and the group that files the last answer frees slot and pool buffer (or the host does, after it has
+// reset the queue pair).
 #pragma once
 
 #include <gnstor/gnor/buffers.hpp>
@@ -36,11 +36,11 @@ constexpr std::uint32_t pending_of(std::uint32_t control) {
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD std::uint32_t load_control(CommandSlot& slot) {
     // Pairs with the read-modify-writes by which answers are filed and slots handed over. What the owner
-    // wrote before it sent the command comes with the answer, by way of the NIC.
+    // wrote before it sent the command is ordered before the answer by the NIC.
     return simt::load_acquire<S>(&slot.control);
 }
 
-/// Slot and low bits of the generation.
+/// Slot number and low bits of the generation.
 template <class State>
 GN_HD std::uint16_t command_id(State& c, std::uint32_t index) {
     const std::uint32_t generation = generation_of(simt::load_relaxed<State::kScope>(&c.slot(index).control));
@@ -59,9 +59,9 @@ GN_HD void begin_slot(State& c, std::uint32_t index) {
     for (auto& target : slot.target) target = kNoTarget;
 }
 
-/// A slot for each member with `wanted`, or kNone: taken by the leader, as many at once as a word has. Lanes
-/// that each took their own would go round the same word one by one. All members call. `hint` spreads groups
-/// over the bitmap's words.
+/// Takes a slot for each member with `wanted`, or kNone. The leader takes as many at once as a word has:
+/// lanes that each took their own would contend for the same word. `hint` spreads groups over the bitmap's
+/// words. All members call.
 template <class Group, class State>
 GN_HD std::uint32_t take_slot(Group group, State& c, bool wanted, std::uint32_t hint) {
     std::uint32_t mine = kNone;
@@ -90,8 +90,8 @@ inline std::uint32_t target_count(const CommandSlot& slot) {
     return n;
 }
 
-/// Gives slot and pool buffer back. By the owner when all is answered, or by whoever files an abandoned
-/// slot's last answer.
+/// Frees slot and pool buffer: called by the owner when all answers have come, or by the lane that files the
+/// last answer of an abandoned slot.
 template <class State>
 GN_HD void free_slot(State& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
@@ -103,13 +103,14 @@ GN_HD void free_slot(State& c, std::uint32_t index) {
     give_run<State::kScope>(c.free_slots(), index, 1);
 }
 
-/// Moves a slot from kOwned to `state`. Returns false if nothing is pending: then it is still the caller's.
+/// Moves a slot from kOwned to `state`. Returns false if no answer is missing: the slot stays the caller's.
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD bool hand_over(CommandSlot& slot, SlotState state) {
     std::uint32_t seen = load_control<S>(slot);
     while (pending_of(seen) != 0) {
         const std::uint32_t wanted = make_control(generation_of(seen), state, pending_of(seen));
-        // Releases the owner's fields to whoever files the last answer; fails if an answer came in between.
+        // Releases the owner's fields to the lane that files the last answer; fails if an answer came in
+        // between.
         const std::uint32_t was = simt::compare_exchange<S>(&slot.control, seen, wanted);
         if (was == seen) return true;
         seen = was;
@@ -117,8 +118,7 @@ GN_HD bool hand_over(CommandSlot& slot, SlotState state) {
     return false;
 }
 
-/// Ends the caller's interest in a command: free now, or in quarantine until its answers come. True: in
-/// quarantine.
+/// Gives up a command: its slot is freed, or goes into quarantine until its answers come. True: quarantine.
 template <class State>
 GN_HD bool leave_slot(State& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
@@ -127,7 +127,7 @@ GN_HD bool leave_slot(State& c, std::uint32_t index) {
         return false;
     }
     if (slot.pool_first == kNone && slot.held_run == kNone) slot.held_run = hold_run(c, slot.buffer);
-    // Counted first: the count must not be missing when the poller takes it back.
+    // Counted first: the poller may subtract as soon as the slot is handed over.
     c.count(&Counters::quarantined, 1);
     if (hand_over<State::kScope>(slot, SlotState::kAbandoned)) return true;
     c.count(&Counters::quarantined, ~0ull);
@@ -135,7 +135,7 @@ GN_HD bool leave_slot(State& c, std::uint32_t index) {
     return false;
 }
 
-/// Worst answer of a command whose answers are all there.
+/// The worst answer of a command that all of its drives have answered.
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD nvme::Status outcome_of(const CommandSlot& slot) {
     auto out = nvme::Status::kSuccess;
@@ -152,7 +152,7 @@ inline bool is_change(const CommandSlot& slot) {
            slot.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kFlush);
 }
 
-/// Of a command whose answers are all there, and not all good: whether some drive may have done a part of it.
+/// For a command with all answers, some of them failures: whether a drive may have done a part of it.
 template <simt::Scope S = simt::Scope::kDevice>
 GN_HD GN_NOINLINE bool ended_in_doubt(const CommandSlot& slot) {
     if (!is_change(slot)) return false;
@@ -163,8 +163,8 @@ GN_HD GN_NOINLINE bool ended_in_doubt(const CommandSlot& slot) {
     return false;
 }
 
-/// Where the end of a change is noted that nobody waits for here (async.hpp), by the first slot of its chain.
-/// Its keys' place: they are not needed again once it was sent, as it is sent once.
+/// Stores, in the first slot of an asynchronous change's chain, where its end is recorded (async.hpp). Takes
+/// the place of the keys: the command is sent once, and they are not needed after that.
 GN_HD
 inline void keep_resolved(CommandSlot& slot, std::uint64_t* words) {
     const auto address = reinterpret_cast<std::uint64_t>(words);
@@ -177,7 +177,7 @@ inline std::uint64_t* kept_resolved(const CommandSlot& slot) {
     return reinterpret_cast<std::uint64_t*>(std::uint64_t{slot.rkey} << 32 | slot.lkey);
 }
 
-/// Notes how a change ended, by what keep_resolved() has put into its chain's first slot.
+/// Records how a change ended, in the words that keep_resolved() stored.
 GN_HD
 inline void note_end(std::uint64_t* words, std::uint64_t sequence, bool in_doubt) {
     if (in_doubt)
@@ -189,7 +189,7 @@ inline void note_end(std::uint64_t* words, std::uint64_t sequence, bool in_doubt
 /// Tells the host that an SSD refused this map version (Channel::refused_map).
 GN_HD
 inline void note_stale_map(ChannelState& c, nvme::MapVersion version) {
-    // A hint alone: the host fetches the map itself.
+    // Only a hint: the host fetches the map itself.
     simt::store_relaxed<simt::Scope::kSystem>(&c.notes->refused_map, version);
 }
 

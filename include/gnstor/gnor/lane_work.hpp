@@ -1,8 +1,8 @@
-// lane_work.hpp: one lane's part of an operation: where its next command goes, what that takes, and what the
-// lane has in flight. CPU and GPU lanes; nothing here waits.
+// lane_work.hpp: one lane's share of an operation: targets and resources of its next command, and its
+// commands in flight. CPU and GPU lanes; nothing here waits.
 //
-// What operation.hpp's loop and the ways in which a command is sent again (retries there, singly.hpp) are
-// made of. Resources are taken in the order pool buffer, command slot, send credit, each with a try.
+// The parts of operation.hpp's loop, and of the two ways to send a command again (retries there, singly.hpp).
+// Resources are taken in the order pool buffer, command slot, send credit, each with a try.
 #pragma once
 
 #include <gnstor/gnor/moving.hpp>
@@ -17,7 +17,7 @@ namespace gnstor::gnor {
 
 enum class Begin : std::uint32_t { kBegun, kLater, kRefused };
 
-/// The drives that a step goes to, into `slot`-like arrays. Returns how many; 0: none, see `status`.
+/// The slots of the array that a step goes to. `count` 0: none, see `status`.
 struct Targets {
     std::uint8_t slot[placement::kMaxReplicas];
     std::uint32_t count = 0;
@@ -31,13 +31,13 @@ inline bool serves(const placement::ArrayMap& map, std::uint32_t slot) {
            state != placement::SlotState::kDown;
 }
 
-/// Reads go to one replica that is *in*, the first by rank that is not broken, beginning behind those that
-/// were asked; all else goes to every replica, and to none if one of them cannot be reached.
+/// A read goes to one replica that is *in*: the first by rank that is not broken, after those already asked.
+/// All else goes to every replica, or to none if one of them cannot be reached.
 template <class State>
 GN_HD Targets choose_targets(State& c, const Operation& op, const Step& step) {
     Targets t;
     if (step.fixed_target != kNone) {
-        if (!serves(*op.map, step.fixed_target)) return t;  // nobody there: nothing to flush
+        if (!serves(*op.map, step.fixed_target)) return t;  // no drive in this slot: nothing to flush
         t.slot[t.count++] = static_cast<std::uint8_t>(step.fixed_target);
     } else {
         const auto replicas = placement::place(*op.map, op.geometry, step.block >> op.geometry.chunk_shift);
@@ -62,7 +62,7 @@ GN_HD Targets choose_targets(State& c, const Operation& op, const Step& step) {
     return t;
 }
 
-/// A run of the pool for each member with `blocks` > 0, or kNone. All members call.
+/// Takes a run of the pool for each member with `blocks` > 0, or kNone. All members call.
 template <class Group, class State>
 GN_HD std::uint32_t take_bounce_run(Group group, State& c, std::uint32_t blocks, std::uint32_t hint) {
     const auto open = group.ballot(blocks != 0);
@@ -109,14 +109,14 @@ GN_HD Begin begin_step(Group group, State& c, const Operation& op, bool wanted, 
     slot.buffer = step.buffer;
     slot.sequence = step.sequence;
     slot.request = step.request;
-    // Where it is asked for, the buffer is held from here on: free() finds it in use.
+    // With checks the buffer is held from here on: free() returns kBufferInUse.
     if (c.checks != 0 && !bounced && step.bytes != 0) slot.held_run = hold_run(c, slot.buffer);
     if (step.opcode == nvme::IoOpcode::kDatasetManagement)
         *reinterpret_cast<nvme::DsmRange*>(wire_of(c, slot)) = nvme::DsmRange{0, step.blocks, step.block};
     return Begin::kBegun;
 }
 
-/// The step that a slot was begun for, so that it can be begun again elsewhere.
+/// The step that a slot was filled from, so that the command can be sent again to other drives.
 GN_HD
 inline Step step_of(const CommandSlot& slot) {
     Step step{};
@@ -141,7 +141,7 @@ inline Step step_of(const CommandSlot& slot) {
 /// One lane's part of run(): what it is about to send and what it has in flight.
 struct LaneWork {
     std::uint32_t current = kNone;  ///< slot that is being posted
-    std::uint32_t posted = 0;       ///< to how many of its targets
+    std::uint32_t posted = 0;       ///< to how many of its targets it was posted
     std::uint32_t targets = 0;
     std::uint32_t head = kNone, tail = kNone, in_flight = 0;
     bool has_step = false;  ///< `step` is waiting for resources
@@ -151,7 +151,7 @@ struct LaneWork {
     nvme::Status stall = nvme::Status::kNotSent;  ///< what to report if `step` never gets its resources
     std::uint32_t sent = 0, timeouts = 0, bounced = 0;
 
-    /// What a request is left with whose only command is under way.
+    /// Takes over the only command of a request, which is in flight in this slot.
     GN_HD
     void adopt(std::uint32_t index) {
         head = tail = index;
@@ -187,14 +187,14 @@ GN_HD bool waits_in_vain(State& c, const CommandSlot& slot, std::uint32_t contro
     return false;
 }
 
-/// Ends a command that did not work, without another attempt. `index` is free or in quarantine afterwards.
+/// Ends a failed command without another attempt. Slot `index` is free or in quarantine afterwards.
 template <class State>
 GN_HD void fail_command(State& c, Cursor& cursor, std::uint32_t index, nvme::Status status) {
     cursor.report(c.slot(index).request, status);
     leave_slot(c, index);
 }
 
-/// Another attempt with the same slot, to these drives: it becomes current.
+/// Sends a command again from the same slot, to these drives: it becomes `current`.
 template <class State>
 GN_HD void send_again(State& c, const Operation& op, LaneWork& work, std::uint32_t index,
                       const Targets& targets) {
@@ -212,22 +212,21 @@ GN_HD void send_again(State& c, const Operation& op, LaneWork& work, std::uint32
     work.targets = targets.count;
 }
 
-/// The same, where an answer is missing.
+/// fail_command for a command with an answer missing.
 template <class State>
 GN_HD void fail_unanswered(State& c, Cursor& cursor, std::uint32_t index, nvme::Status status) {
     cursor.in_doubt = true;
     fail_command(c, cursor, index, status);
 }
 
-/// Another attempt with the same slot, pool buffer and sequence, for a command of which nothing is
-/// unanswered: it becomes current. Otherwise no drive is left to ask, and it ends with what that means after
-/// `refused`.
+/// Sends a command with all answers again, from the same slot with the same pool buffer and sequence: it
+/// becomes `current`. If no drive is left to ask, the command ends; `refused`: its last answer.
 template <class State>
 GN_HD GN_NOINLINE void start_again(State& c, const Operation& op, Cursor& cursor, LaneWork& work,
                                    std::uint32_t index, nvme::Status refused) {
     CommandSlot& slot = c.slot(index);
     const Targets targets = choose_targets(c, op, step_of(slot));
-    if (targets.count == 0) {  // success: a flush of a slot that the newer map has nobody in
+    if (targets.count == 0) {  // success: a flush of a slot that is empty in the newer map
         const bool done = nvme::ok(targets.status);
         fail_command(c, cursor, index, done ? nvme::Status::kSuccess : worst(refused, targets.status));
         return;

@@ -1,24 +1,25 @@
-// lone.hpp: one read or write of one command, by a lane that has its channel to itself: the straight path.
-// CPU and GPU lanes.
+// lone.hpp: fast path: one read or write of one command, by a lane that has its channel to itself. CPU and
+// GPU lanes.
 //
-// run() (operation.hpp) carries any request of any group, and a lone lane on a GPU pays for what such a
-// request might need: its structures lie in local memory, and behind each acquire every look at them is a
-// trip to the second-level cache. Here is the same for what lone lanes do most, with everything in registers:
-//   * what does not depend on one another is loaded at once;
-//   * the two fences of a bell serve all replicas, and the records of the completions of the call before as
-//     well: they are *owed* until then (ChannelState::owed_receives);
-//   * nothing is written down of a command that ends as expected, but that its slot's generation is used up.
-// Whatever is not as expected is run()'s: before anything was sent (kNotBegun), or with the command in its
-// slot, under way (kUnderWay).
+// run() (operation.hpp) carries out any request of any group, and for a lone lane on a GPU that generality
+// has a price: its structures lie in local memory, and after each acquire every access to them goes to the
+// second-level cache. This path serves what lone lanes do most, with everything in registers:
+//   * independent loads are issued together;
+//   * the two fences of a bell serve all replicas, and the doorbell records for the previous call's
+//     completions as well: these are deferred until then (ChannelState::owed_receives);
+//   * a command that ends as expected writes nothing into its slot, except that the slot's generation is used
+//     up.
+// Everything else is left to run(): before anything was sent (kNotBegun), or with the command in its slot, in
+// flight (kUnderWay).
 //
 // Invariants
-//   * a receive is posted for each credit. The NIC is told of an owed one after the bell's fence, so possibly
-//     later than the bell: such a queue is used only while one more receive is posted than commands are out,
-//     and it never owes two, as a call settles what its own queues owe before anything else.
-//     All others take credits by take_credits, which settles what is owed first;
+//   * a receive is posted for each credit. The NIC is told of a deferred one after the bell's fence, so
+//     possibly later than the bell: a queue with a deferred receive is used only while one more receive is
+//     posted than commands are out, and never has two, as a call stores the deferred records of its own
+//     queues first. All other paths take credits by take_credits, which stores all deferred records first;
 //   * the completion queue does not overrun: its consumer record is stored a fence before any receive record;
-//   * a command id that was sent is never sent again while its answer may come: success leaves the slot free
-//     with its generation counted on.
+//   * a command id that was sent is not sent again while its answer may come: success leaves the slot free
+//     with its generation incremented.
 #pragma once
 
 #include <gnstor/gnor/one_command.hpp>
@@ -29,17 +30,17 @@
 
 namespace gnstor::gnor {
 
-inline constexpr std::uint32_t kLoneLooks = 64;    ///< at the completion queue, before run() takes over
-inline constexpr std::uint32_t kLoneReplicas = 2;  ///< of a write; of more, it is run()'s
+inline constexpr std::uint32_t kLoneLooks = 64;    ///< polls of the completion queue before run() takes over
+inline constexpr std::uint32_t kLoneReplicas = 2;  ///< replicas of a write; with more, run() sends it
 
-/// What a lone request has just done: for those who time it. In this order, kLooked as often as it is in
-/// vain.
+/// The stages of a lone request, for code that measures them. In this order; kLooked once for each poll that
+/// finds nothing.
 enum class LoneStep : std::uint32_t {
     kChosen,    ///< drives, keys, slot
     kFilled,    ///< capsules and send entries
     kRecorded,  ///< fence, records
-    kRung,      ///< fence, bells, receives that were owed
-    kLooked,    ///< at the completion queue, in vain
+    kRung,      ///< fence, bells, deferred receive records
+    kLooked,    ///< polled, found nothing
     kArrived,   ///< an answer, consumed
 };
 struct NoLoneProbe {
@@ -47,8 +48,8 @@ struct NoLoneProbe {
     void operator()(LoneStep) const {}
 };
 
-/// A command's way to one drive, in registers: behind each fence, what lies in lanes' memory would be loaded
-/// anew.
+/// A command's path to one drive, in registers: after each fence the compiler would have to reload what lies
+/// in lane memory.
 template <simt::Scope S>
 struct LonePath {
     std::uint32_t number = 0;  ///< the array's slot
@@ -56,22 +57,22 @@ struct LonePath {
     nvme::Command* capsules = nullptr;
     rdma::BasicSendQueueRef<S> send{};
     rdma::SendTicket ticket{};
-    std::uint64_t posted = 0;  ///< receives
+    std::uint64_t posted = 0;  ///< receives posted so far
 };
 
-/// A receive record that is to be stored.
+/// A deferred doorbell record of a receive queue.
 struct OwedRecord {
     std::uint32_t* at = nullptr;
     std::uint32_t value = 0;
 };
 
-/// A command that was sent past its slot, to at most `kMost` drives.
+/// A command that was sent without filling its slot, to at most `kMost` drives.
 template <class State, std::uint32_t kMost>
 struct LoneFlight {
     LonePath<State::kScope> path[kMost];
     std::uint32_t count = 0;
     std::uint32_t index = kNone;  ///< the slot that its id names
-    std::uint32_t control = 0;    ///< that slot's, with what is pending
+    std::uint32_t control = 0;    ///< the slot's control word, with the pending bits
     std::uint32_t slot_bits = 0;
     std::uint32_t lkey = 0, rkey = 0;
     rdma::CompletionQueueRef completions{};
@@ -85,7 +86,8 @@ struct LoneFlight {
     bool is_pending(std::uint32_t i) const { return ((pending_of(control) >> i) & 1) != 0; }
 };
 
-/// Loads what one path takes. Whether a command can be sent there now, and its receive is certain.
+/// Loads what one path needs. Returns whether a command can be sent there now and its answer will find a
+/// receive.
 template <class State>
 GN_HD GN_INLINE bool open_path(State& c, LonePath<State::kScope>& path, std::uint32_t depth,
                                std::uint64_t owed) {
@@ -112,7 +114,7 @@ GN_HD GN_INLINE bool open_path(State& c, LonePath<State::kScope>& path, std::uin
     return reserved - completed < path.send.entries();
 }
 
-/// The rings, the records and the bells, for all paths.
+/// Writes send entries, doorbell records and bells of all paths.
 template <class State, std::uint32_t kMost, class Probe>
 GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::MapVersion version,
                                 const OneCommand& r, LoneFlight<State, kMost>& flight, std::uint64_t owed,
@@ -122,7 +124,7 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i) {
         if (owed == 0) continue;
-        // A path's own first: so no queue that is used ever owes more than one.
+        // First the deferred records of the queues in use: so none of them ever has more than one.
         const std::uint64_t own = i < flight.count ? owed & (std::uint64_t{1} << flight.path[i].number) : 0;
         const std::uint32_t queue = detail::lowest_bit(own != 0 ? own : owed);
         owed &= ~(std::uint64_t{1} << queue);
@@ -151,14 +153,14 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
     for (std::uint32_t i = 0; i < kMost; ++i)
         if (record[i].at != nullptr)
             simt::store_released<simt::Scope::kSystem>(record[i].at, record[i].value);
-    // More than paths, as a read's behind a write's of two replicas: they wait for the next.
+    // More than there are paths, as for a read after a write to two replicas: they wait for the next call.
     simt::store_relaxed<State::kScope>(&c.owed_receives, owed);
     probe(LoneStep::kRung);
 }
 
-/// Puts a command that was sent past its slot there, as begin_step and post would have. By value: what a
-/// function is given the address of lies in local memory from its first word on, and each load that is stored
-/// there is waited for by itself.
+/// Fills the slot of a command that was sent without, as begin_step and post would have. By value: an object
+/// whose address is passed lies in local memory from the start, and every load that is stored there is waited
+/// for separately.
 template <class State, std::uint32_t kMost>
 GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, OneCommand r,
                                      LoneFlight<State, kMost> flight) {
@@ -168,7 +170,7 @@ GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, OneComm
     for (std::uint32_t i = 0; i < placement::kMaxReplicas; ++i) {
         const bool used = i < flight.count;
         slot.target[i] = used ? static_cast<std::uint8_t>(flight.path[i % kMost].number) : kNoTarget;
-        // What is not pending was answered by a success.
+        // A replica that is not pending has answered with success.
         simt::store_relaxed<kScope>(&slot.answer[i], static_cast<std::uint32_t>(nvme::Status::kSuccess));
         if (flight.is_pending(i)) simt::fetch_add<kScope>(&c.queue(slot.target[i]).outstanding, 1u);
     }
@@ -176,8 +178,8 @@ GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, OneComm
     simt::store_relaxed<kScope>(&slot.control, flight.control);
 }
 
-/// Waits for the answers. False: something else came, or nothing did; what is still pending stands in
-/// `flight.control`.
+/// Waits for the answers. False: something else came, or nothing did; `flight.control` has what is still
+/// pending.
 template <class State, std::uint32_t kMost, class Probe>
 GN_HD GN_INLINE bool reap_alone(State& c, LoneFlight<State, kMost>& flight, simt::Deadline deadline,
                                 Probe& probe) {
@@ -216,14 +218,14 @@ GN_HD GN_INLINE bool reap_alone(State& c, LoneFlight<State, kMost>& flight, simt
 
 enum class LoneEnd : std::uint32_t { kNotBegun, kUnderWay, kDone };
 
-/// One lane; `c` is its own, if it was opened so. kDone: success. kUnderWay: in slot `index`, for run() to
-/// end. `op` has loaded its map.
+/// One lane; kNotBegun also if the channel was not opened for one lane. kDone: success. kUnderWay: the
+/// command is in slot `index`, for run() to end. `op` has loaded its map.
 template <std::uint32_t kMost, class State, class Probe = NoLoneProbe>
 GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneCommand& r,
                                     simt::Deadline deadline, std::uint32_t& index, Probe probe = {}) {
     static_assert(State::kScope == simt::Scope::kLane, "nobody else touches the channel meanwhile");
     constexpr auto kScope = State::kScope;
-    // One trip for all of this, behind the acquire of the map.
+    // Loaded together, behind the acquire of the map: one round trip to memory.
     const std::uint64_t members = op.map->members, in = op.map->in;
     const std::uint32_t plain = op.map->plain;
     const nvme::MapVersion version = op.map->version;
@@ -240,9 +242,9 @@ GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneComm
     flight.completions = c.completion_queue();
     flight.consumed = c.completions.consumer;
     std::uint64_t free = simt::load_relaxed<kScope>(&c.free_slots()[0]);
-    std::uint32_t before = simt::load_relaxed<kScope>(&c.slot(0).control);  // mostly it is this one
-    // No branch on the first of these loads: the compiler would put those that are needed later behind it,
-    // and they would be a trip of their own. Without drives to choose from nothing is chosen.
+    std::uint32_t before = simt::load_relaxed<kScope>(&c.slot(0).control);  // usually slot 0 is the one used
+    // No branch on the first of these loads: the compiler would move later loads behind it, which costs
+    // another round trip. Instead an empty set of drives is passed, of which none is chosen.
     const bool may = sharing == Sharing::kLane && (checks | any_ready | any_flushed) == 0 && plain != 0;
     const Chosen<kMost> chosen =
         choose_plain<kMost>(may && r.is_one(op.geometry) ? members : 0, in, op.geometry, r);

@@ -1,8 +1,8 @@
 // moving.hpp: bytes between pool buffers and the user's own memory, moved by the calling group. CPU and GPU
 // lanes.
 //
-// Each member's request in turn, all lanes copying 16 bytes each (DESIGN.md, "The NIC"). Lengths are whole
-// sectors and pool addresses whole blocks; the user's address may be anything.
+// One member's request at a time, all lanes copying 16 bytes each (DESIGN.md, "The NIC"). Lengths are whole
+// sectors and pool addresses whole blocks; the user's address may have any alignment.
 #pragma once
 
 #include <gnstor/simt/copy.hpp>
@@ -12,8 +12,8 @@
 
 namespace gnstor::gnor {
 
-/// Each member of `rest` in turn. By its own: a GPU's copy of any alignment is several thousand instructions,
-/// which a request without a pool buffer would otherwise jump over in each round.
+/// Copies for each member of `rest` in turn. Not inlined: a GPU's copy for any alignment is several thousand
+/// instructions, which a request without a pool buffer would otherwise jump over in each round.
 template <class Group>
 GN_HD GN_NOINLINE void move_some(Group group, simt::LaneSet rest, std::uint64_t to, std::uint64_t from,
                                  std::uint32_t bytes) {
@@ -25,7 +25,7 @@ GN_HD GN_NOINLINE void move_some(Group group, simt::LaneSet rest, std::uint64_t 
         const std::uint32_t length = group.shfl(bytes, who);
         simt::copy16(group, reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source), length);
     }
-    // The owner may free or send the buffer only after every lane's part.
+    // The owner may free or send the buffer only after every lane has copied its part.
     group.sync();
 }
 

@@ -1,8 +1,8 @@
 // one_command.hpp: a request that is one command, and the drives that a plain map names for it. CPU and GPU
 // lanes.
 //
-// What the straight paths begin with: of a lone lane (lone.hpp) and of a group whose members have a request
-// each (together.hpp). All of it is values, so that lanes keep it in registers.
+// Used by the fast paths: of a lone lane (lone.hpp), and of a group whose members have a request each
+// (together.hpp). All of it is values, so that lanes keep it in registers.
 #pragma once
 
 #include <gnstor/gnor/posting.hpp>
@@ -21,7 +21,7 @@ struct OneCommand {
     std::uint32_t bytes() const {
         return sectors != 0 ? sectors * nvme::kSectorBytes : blocks * nvme::kBlockBytes;
     }
-    /// Whether it is one command, and nothing is wrong with it (Cursor says what, if something is).
+    /// Whether it is a valid request of one command (if it is invalid, Cursor says why).
     GN_HD
     bool is_one(const placement::VolumeGeometry& geometry) const {
         const bool whole = sectors == 0 && first_sector == 0;
@@ -40,7 +40,7 @@ struct Chosen {
     std::uint32_t count = 0;
 };
 
-/// By the ranks of all of a chunk's replicas.
+/// Chosen by the ranks of all of a chunk's replicas.
 template <std::uint32_t kMost>
 GN_HD GN_INLINE Chosen<kMost> choose_ranked(std::uint64_t members, std::uint64_t in,
                                             const placement::VolumeGeometry& geometry, const OneCommand& r) {
@@ -60,14 +60,15 @@ GN_HD GN_INLINE Chosen<kMost> choose_ranked(std::uint64_t members, std::uint64_t
     return out;
 }
 
-/// The same by its own, for those who seldom need it.
+/// The same, not inlined: for callers that seldom need it.
 template <std::uint32_t kMost>
 GN_HD GN_NOINLINE Chosen<kMost> choose_ranked_apart(std::uint64_t members, std::uint64_t in,
                                                     placement::VolumeGeometry geometry, OneCommand r) {
     return choose_ranked<kMost>(members, in, geometry, r);
 }
 
-/// As choose_targets (operation.hpp), of a plain map: a read's first replica that is in, or all of a write's.
+/// As choose_targets (lane_work.hpp), for a plain map: a read's first replica that is in, or all of a
+/// write's.
 template <std::uint32_t kMost>
 GN_HD GN_INLINE Chosen<kMost> choose_plain(std::uint64_t members, std::uint64_t in,
                                            const placement::VolumeGeometry& geometry, const OneCommand& r) {
@@ -78,12 +79,12 @@ GN_HD GN_INLINE Chosen<kMost> choose_plain(std::uint64_t members, std::uint64_t 
         out.count = 1;
         return out;
     }
-    // One drive is a read's: what is left are maps with drives that are not in.
+    // One drive: a read, and a map with drives that are not in, which is rare.
     if constexpr (kMost == 1) return choose_ranked_apart<kMost>(members, in, geometry, r);
     return choose_ranked<kMost>(members, in, geometry, r);
 }
 
-/// What the command's slot says of it, but for its targets and its control word, as begin_step has it.
+/// Fills the command's slot as begin_step does, except for its targets and its control word.
 GN_HD
 inline void describe(CommandSlot& slot, const OneCommand& r, nvme::MapVersion version, std::uint32_t lkey,
                      std::uint32_t rkey) {
@@ -104,7 +105,7 @@ inline void describe(CommandSlot& slot, const OneCommand& r, nvme::MapVersion ve
     slot.held_run = kNone;
 }
 
-/// What its capsule says.
+/// The capsule fields of the command.
 GN_HD
 inline CapsuleFields capsule_of(const OneCommand& r, nvme::MapVersion version, std::uint16_t command_id,
                                 std::uint32_t rkey) {

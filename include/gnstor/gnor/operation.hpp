@@ -3,9 +3,9 @@
 // run() is the one loop behind every synchronous call. Each member of the group walks its own Cursor and
 // keeps up to a window of commands in flight, chained through their slots; what needs all lanes (posting,
 // polling, moving bytes) is done together. Resources are taken in the order pool buffer, command slot, send
-// credit, each with a try: a lane that gets none goes round, polls, and finishes what it has in flight, so
-// nothing is waited for while something later is held. What an SSD refuses for now is sent again
-// (retrying.hpp). A deadline ends the waiting, not the commands: those in flight go into quarantine
+// credit, each with a try: a lane that gets none polls and finishes what it has in flight, so no lane waits
+// for a resource while it holds a later one. A command that an SSD refuses for now is sent again
+// (retrying.hpp). A deadline ends the wait, not the commands: those in flight go into quarantine
 // (command_slots.hpp).
 #pragma once
 
@@ -14,27 +14,27 @@
 
 namespace gnstor::gnor {
 
-inline constexpr std::uint32_t kLoneWindow = 8;  ///< commands in flight a lane when few lanes work together
-inline constexpr std::uint32_t kWarpWindow = 2;  ///< and when many do
+inline constexpr std::uint32_t kLoneWindow = 8;  ///< commands in flight per lane when few lanes work together
+inline constexpr std::uint32_t kWarpWindow = 2;  ///< the same, when many do
 
-/// The next replica is asked, for what was asked of one whose queue pair is in error; for all blocks again if
-/// they were read one by one.
+/// The value of `attempts` to ask the next replica with, after one whose queue pair is in error; a read that
+/// went block by block starts over with all of its blocks.
 GN_HD
 inline std::uint8_t attempts_past_broken(const CommandSlot& slot) {
     return (slot.attempts & kSingly) != 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(slot.attempts + 1);
 }
 
-/// The oldest command was refused: another attempt takes its place, at once or after a pause, or it ends with
-/// that. False: it waits. Also for a block of a read that is carried on block by block, whatever its answer.
+/// The oldest command was refused: sends it again, at once or after a pause, or ends it with `status`. False:
+/// it waits. Also called for each answer of a read that goes block by block.
 template <class State>
 GN_HD bool retry_or_fail(State& c, Operation& op, Cursor& cursor, LaneWork& work, nvme::Status status,
                          bool expired) {
-    if (work.current != kNone) return false;  // what is being sent goes first
+    if (work.current != kNone) return false;  // the command being sent goes first
     CommandSlot& slot = c.slot(work.head);
     if ((slot.attempts & kSingly) != 0) return go_on_singly(c, op, cursor, work, status, expired);
     const NextAttempt next = next_attempt(slot, op.geometry.replicas, status);
     if (next == NextAttempt::kEnd || expired) {
-        // What was not begun waited behind this one.
+        // Steps not begun waited behind this command: they report its status.
         if (next != NextAttempt::kEnd && nvme::may_retry(status)) work.stall = status;
         work.pause = RetryPause{};
         fail_command(c, cursor, work.dequeue(c), status);
@@ -50,7 +50,7 @@ GN_HD bool retry_or_fail(State& c, Operation& op, Cursor& cursor, LaneWork& work
     return true;
 }
 
-/// Whether a lane has a step and room for it.
+/// Whether a lane has a next step and room for it in its window.
 template <class State>
 GN_HD bool wants_to_begin(State& c, Cursor& cursor, LaneWork& work, std::uint32_t window, bool expired) {
     if (expired) {
@@ -69,7 +69,8 @@ GN_HD bool wants_to_begin(State& c, Cursor& cursor, LaneWork& work, std::uint32_
     return work.has_step;
 }
 
-/// Takes what each member has next, when it has room for it. All members call.
+/// Takes slot and pool buffer for each member's next step, where it has one and room for it. All members
+/// call.
 template <class Group, class State>
 GN_HD void begin_next(Group group, State& c, const Operation& op, Cursor& cursor, LaneWork& work,
                       std::uint32_t window, std::uint32_t hint, bool expired) {
@@ -90,8 +91,8 @@ GN_HD void begin_next(Group group, State& c, const Operation& op, Cursor& cursor
     work.targets = target_count(c.slot(index));
 }
 
-/// Sends what is current to its drives, as far as there are credits; `begun`: its pool buffer is still to be
-/// filled. All members call.
+/// Sends each member's current command to its drives, as far as there are credits; `begun`: its pool buffer
+/// must be filled first. All members call.
 template <class Group, class State>
 GN_HD bool post_current(Group group, State& c, Operation& op, Cursor& cursor, LaneWork& work, bool begun,
                         bool expired) {
@@ -125,7 +126,7 @@ GN_HD bool post_current(Group group, State& c, Operation& op, Cursor& cursor, La
     }
     if (expired && work.current != kNone) {
         ++work.timeouts;
-        // What no replica got is not under way.
+        // A command that no replica got is not in flight.
         const auto status = work.posted == 0 ? nvme::Status::kNotSent : nvme::Status::kTimedOut;
         cursor.in_doubt = cursor.in_doubt || work.posted != 0;
         cursor.report(c.slot(work.current).request, status);
@@ -135,8 +136,8 @@ GN_HD bool post_current(Group group, State& c, Operation& op, Cursor& cursor, La
     return progress;
 }
 
-/// The oldest command waits for a drive whose queue pair is in error. The user's own buffer may still be
-/// written by it, so no second command into that; with a pool buffer another replica may be asked.
+/// The oldest command waits for a drive whose queue pair is in error. With a pool buffer another replica may
+/// be asked; with the user's own buffer not, as the first command may still write there.
 template <class State>
 GN_HD bool abandon_broken(State& c, Operation& op, Cursor& cursor, LaneWork& work) {
     const CommandSlot& slot = c.slot(work.head);
@@ -157,7 +158,7 @@ GN_HD bool abandon_broken(State& c, Operation& op, Cursor& cursor, LaneWork& wor
     return true;
 }
 
-/// Looks at the oldest command in flight of each member and finishes it if it can be. All members call.
+/// Finishes the oldest command in flight of each member, if that is possible now. All members call.
 template <class Group, class State>
 GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneWork& work, bool expired) {
     std::uint32_t done = kNone;
@@ -175,7 +176,8 @@ GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneW
                 moves = slot.pool_first != kNone &&
                         slot.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kRead);
             } else {
-                // Whatever later attempts are told: only their success makes the replicas alike.
+                // Even if later attempts are refused before they begin: only a success makes the replicas
+                // alike.
                 cursor.in_doubt = cursor.in_doubt || ended_in_doubt<State::kScope>(slot);
                 progress = retry_or_fail(c, op, cursor, work, status, expired);
             }
@@ -195,8 +197,8 @@ GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneW
     return progress;
 }
 
-/// Carries out what the members' cursors name, and what they have under way; returns the worst status of all,
-/// the same to all members.
+/// Carries out the requests of the members' cursors and the commands they have in flight; returns the worst
+/// status of all, the same to all members.
 template <class Group, class State>
 GN_HD GN_NOINLINE nvme::Status go_on(Group group, State& c, Operation& op, Cursor& cursor, LaneWork& work,
                                      std::uint32_t hint, simt::Deadline deadline) {
@@ -206,12 +208,12 @@ GN_HD GN_NOINLINE nvme::Status go_on(Group group, State& c, Operation& op, Curso
         const bool passed = group.is_leader() && deadline.passed();
         const bool expired = group.shfl(passed, group.leader());
         bool progress = reap_head(group, c, op, cursor, work, expired);
-        if (!group.any(work.busy())) break;  // at once: a further trip would bring nothing of its own
+        if (!group.any(work.busy())) break;  // at once: another trip would bring nothing for this group
         const bool had = work.current != kNone;
         begin_next(group, c, op, cursor, work, window, hint, expired);
         const bool begun = !had && work.current != kNone;
         if (!work.has_step && cursor.ended()) work.exhausted = true;
-        // A lane's buffer is filled once, in the round in which it was begun.
+        // A write's pool buffer is filled once, in the round that took it.
         progress = post_current(group, c, op, cursor, work, begun, expired) || progress;
         progress = poll_trip(group, c) != 0 || progress;
         if (group.any(progress))

@@ -1,15 +1,15 @@
 // polling.hpp: reaping responses and filing them under their command slots. CPU and GPU lanes; nothing here
 // waits.
 //
-// One group polls at a time (rdma::poll's try-lock). A response's DW3 names the slot and its generation; one
-// that fits no command in flight is counted as stale and dropped. Credits come back only after the receives
-// were posted again, so that a response always finds a receive. Callbacks run after polling is handed over,
-// by whoever finds them due and knows them (callbacks.hpp).
+// One group polls at a time (rdma::poll's try-lock). A response's DW3 names the slot and its generation; a
+// response that fits no command in flight is counted as stale and dropped. Credits are given back only after
+// the receives were posted again, so that a response always finds a receive. Callbacks run after the poll
+// lock is released, in a lane that finds them due and whose view knows them (callbacks.hpp).
 //
-// A queue pair in error sends no more answers, and its flushed receives come behind the last ones that it did
-// send. So once a trip has seen one of them, a callback request that only such queue pairs owe answers is
-// ended with kQueueError, as a wait for a token is. Its slots go into quarantine: what that status says of
-// buffers holds until reclaim() (volume_ref.hpp).
+// A queue pair in error delivers no more answers, and its flushed receives come after its last answers. So
+// once a trip has seen a flushed receive, a request with a callback ends with kQueueError if only such queue
+// pairs' answers are missing, as a wait for a token does. Its slots go into quarantine: its buffers stay in
+// use until reclaim() (volume_ref.hpp).
 #pragma once
 
 #include <gnstor/gnor/command_slots.hpp>
@@ -26,9 +26,10 @@ GN_HD void mark_ready(State& c, std::uint32_t index) {
     simt::exchange<State::kScope>(&c.any_ready, 1u);
 }
 
-/// Which replica of the slot a response of `queue` with this command id answers, or kNone: no command in
-/// flight. `control` is what the answer rests on. To an answer that its command caused the slot says what was
-/// sent; a drive that answers before it was asked may, on a GPU, be compared with what the slot held before.
+/// The replica of the slot that a response of `queue` with this command id answers, or kNone: no command in
+/// flight. `control`: the slot's control word, as loaded. For an answer to a command that was sent, the slot
+/// has that command's fields; a response that a drive sends unasked may, on a GPU, be compared with older
+/// ones.
 template <class State>
 GN_HD std::uint32_t match_response(State& c, std::uint32_t queue, std::uint32_t cid, std::uint32_t control) {
     const CommandSlot& slot = c.slot(cid & (c.command_slots - 1));
@@ -40,7 +41,8 @@ GN_HD std::uint32_t match_response(State& c, std::uint32_t queue, std::uint32_t 
     return kNone;
 }
 
-/// What a Doubtful answer says besides: where the answers of further drives would lie, if there were any.
+/// Stores the present order of a Doubtful answer, in words of `answer` that a command to one drive does not
+/// use.
 template <class State>
 GN_HD GN_NOINLINE void keep_present_order(CommandSlot& slot, const std::uint32_t* response) {
     static_assert(placement::kMaxReplicas == 4, "two answers are left where one drive was asked");
@@ -49,9 +51,9 @@ GN_HD GN_NOINLINE void keep_present_order(CommandSlot& slot, const std::uint32_t
     simt::store_relaxed<State::kScope>(&slot.answer[3], response[1]);
 }
 
-/// Files an answer and clears its pending bit; whoever clears the last one does what the slot's state asks
-/// for. False: it answers nothing. One compare-and-exchange decides, so that neither a second answer nor a
-/// late one can touch a later command. `response`: its words; null where `status` is this side's own.
+/// Files an answer and clears its pending bit; the lane that clears the last one does what the slot's state
+/// requires. False: it answers no command. One compare-and-exchange decides, so that neither a second answer
+/// nor a late one can touch a later command. `response`: its words; null where `status` is local.
 template <class State>
 GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status status,
                   const std::uint32_t* response = nullptr) {
@@ -64,8 +66,7 @@ GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status
         if (replica == kNone) return false;
         simt::store_relaxed<State::kScope>(&slot.answer[replica], static_cast<std::uint32_t>(status));
         if (status == nvme::Status::kDoubtful) keep_present_order<State>(slot, response);
-        // Releases the answer: pairs with load_control of the waiter.
-        // What `seen` brought was acquired when it was loaded.
+        // Releases the answer: pairs with load_control of the waiter. No acquire: `seen` was loaded with one.
         const std::uint32_t was = simt::compare_exchange<State::kScope, simt::Order::kRelease>(
             &slot.control, seen, seen & ~(1u << replica));
         if (was == seen) break;
@@ -74,7 +75,7 @@ GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status
     const bool last = pending_of(seen) == (1u << replica);
     if (!last && state_of(seen) == SlotState::kCallback &&
         simt::load_relaxed<State::kScope>(&c.flushed_queues) != 0)
-        // What is left may be owed by broken queue pairs alone: releases the bit's clearing to end_flushed.
+        // Maybe only broken queue pairs' answers are missing now. Releases the cleared bit to end_flushed.
         simt::exchange<State::kScope>(&c.any_flushed, 1u);
     if (!last) return true;
     if (state_of(seen) == SlotState::kAbandoned) {
@@ -86,7 +87,7 @@ GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status
     return true;
 }
 
-/// What one member saw in a trip: queues whose credits are due (8 bits each, at most 8), and counts.
+/// What one member saw in a trip: queues to give credits back to (8 bits each, at most 8), and counts.
 struct TripTally {
     std::uint64_t queues = 0;
     std::uint32_t due = 0;
@@ -96,7 +97,7 @@ struct TripTally {
     std::uint32_t errors = 0;
     std::uint32_t malformed = 0;
 
-    // The counts in one word, so that members add them up at once: of a trip none is above kLargestTrip.
+    // The counts in one word, so that one sum adds all of them: no count of a trip exceeds kLargestTrip.
     static constexpr std::uint32_t kBits = 6;
     static_assert(rdma::kLargestTrip < 1u << kBits && rdma::kLoneLaneLooksAhead < 1u << kBits &&
                       5 * kBits <= 32,
@@ -118,8 +119,7 @@ struct TripTally {
     }
 };
 
-/// The queue pair brings no more answers that could be relied on: whoever waits for one ends with
-/// kQueueError.
+/// Marks a queue pair whose answers cannot be relied on any more: lanes that wait for one get kQueueError.
 template <class State>
 GN_HD void break_queue(State& c, std::uint32_t queue, std::uint32_t syndrome) {
     simt::store_relaxed<State::kScope>(&c.queue(queue).broken, 1u);
@@ -138,7 +138,7 @@ GN_HD void file_arrival(State& c, const rdma::Arrival& arrival, TripTally& tally
         ++tally.errors;
         return break_queue(c, arrival.queue, arrival.syndrome);
     }
-    if (arrival.is_short()) {  // of a target that is out of its mind; its later answers are filed, if any
+    if (arrival.is_short()) {  // a faulty target; its later answers are filed, if any
         ++tally.malformed;
         return break_queue(c, arrival.queue, mlx5::kBadResponse);
     }
@@ -146,7 +146,7 @@ GN_HD void file_arrival(State& c, const rdma::Arrival& arrival, TripTally& tally
     const auto status = nvme::from_field(static_cast<std::uint16_t>(arrival.dw3 >> 17));
     std::uint32_t block = 0;
     nvme::MapVersion map_version = 0;
-    if (!nvme::ok(status)) {  // before it is settled: then the slot may be another command's
+    if (!nvme::ok(status)) {  // before settle(): after it the slot may be another command's
         const CommandSlot& slot = c.slot(cid & (c.command_slots - 1));
         block = slot.block;
         map_version = slot.map_version;
@@ -164,7 +164,7 @@ GN_HD void file_arrival(State& c, const rdma::Arrival& arrival, TripTally& tally
     record_error(c, status, arrival.queue, block, 0);
 }
 
-/// Frees a slot whose part in a callback request is over, or leaves it in quarantine for reclaim().
+/// Frees a slot of a callback request, or leaves it in quarantine for reclaim() if answers are missing.
 template <class State>
 GN_HD void end_callback_slot(State& c, std::uint32_t index) {
     if (state_of(load_control<State::kScope>(c.slot(index))) == SlotState::kEnded)
@@ -173,8 +173,8 @@ GN_HD void end_callback_slot(State& c, std::uint32_t index) {
         free_slot(c, index);
 }
 
-/// Merges one command of a callback request into the chain's first, which stays until all are in; the last
-/// one runs the callback.
+/// Merges one command of a callback request into the chain's first slot, which stays until all are merged;
+/// the last one runs the callback.
 template <class State>
 GN_HD void finish_callback(State& c, std::uint32_t index) {
     CommandSlot& slot = c.slot(index);
@@ -206,7 +206,7 @@ GN_HD void finish_callback(State& c, std::uint32_t index) {
     State::Runs::run(word, handler, status);
 }
 
-/// Whether flushed queue pairs alone owe the answers that are missing.
+/// Whether all missing answers are those of flushed queue pairs.
 GN_HD
 inline bool waits_for_flushed(const CommandSlot& slot, std::uint32_t control, std::uint64_t flushed) {
     for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
@@ -214,13 +214,14 @@ inline bool waits_for_flushed(const CommandSlot& slot, std::uint32_t control, st
     return pending_of(control) != 0;
 }
 
-/// Makes callback requests ready that wait for flushed queue pairs alone. By any lane, outside of polling. It
-/// takes the poll lock, so that nobody files an answer meanwhile: a slot with answers missing stays as it is.
+/// Makes callback requests ready that wait for flushed queue pairs only. By any lane, outside of polling. It
+/// takes the poll lock, so that no lane files an answer meanwhile: a slot with answers missing does not
+/// change.
 template <class State>
 GN_HD GN_NOINLINE void end_flushed(State& c) {
     if (simt::exchange<State::kScope>(&c.any_flushed, 0u) == 0) return;
     if (simt::exchange<State::kScope>(&c.completions.lock, 1u) != 0) {
-        simt::exchange<State::kScope>(&c.any_flushed, 1u);  // whoever polls comes by afterwards
+        simt::exchange<State::kScope>(&c.any_flushed, 1u);  // the lane that polls now will see this
         return;
     }
     const std::uint64_t flushed = simt::load_relaxed<State::kScope>(&c.flushed_queues);
@@ -236,7 +237,7 @@ GN_HD GN_NOINLINE void end_flushed(State& c) {
     simt::store_release<State::kScope>(&c.completions.lock, 0u);
 }
 
-/// Runs what is due and known to the caller's view. By any lane, outside of polling; a callback runs once, in
+/// Runs due callbacks that the caller's view knows. By any lane, outside of polling; a callback runs once, in
 /// the lane that claimed its bit.
 template <class State>
 GN_HD GN_NOINLINE void run_due_callbacks(State& c) {
@@ -253,7 +254,7 @@ GN_HD GN_NOINLINE void run_due_callbacks(State& c) {
                 finish_callback(c, index);
                 continue;
             }
-            left = true;  // due for a lane that knows it: pairs with its exchange, as mark_ready does
+            left = true;  // for a lane that knows it: pairs with its exchange, as mark_ready does
             simt::fetch_or<State::kScope>(&c.ready_slots()[w], 1ull << (index % 64));
         }
     }
@@ -265,8 +266,8 @@ GN_HD void run_callbacks(State& c) {
         if (simt::load_relaxed<State::kScope>(&c.any_ready) != 0) run_due_callbacks(c);
 }
 
-/// Between two trips in vain. A GPU lane alone on its channel disturbs nobody by looking again at once; after
-/// so many trips (about a microsecond each) it pauses too.
+/// Pauses between two trips that found nothing. A GPU lane alone on its channel looks again at once, as that
+/// disturbs no other lane; after kEagerTrips trips (about a microsecond each) it pauses too.
 template <class State>
 GN_HD void pause_between_trips(std::uint32_t& backoff) {
 #if GN_DEVICE_PASS
@@ -285,8 +286,8 @@ GN_HD void pause_between_trips(std::uint32_t& backoff) {
     simt::pause_for_others(backoff);
 }
 
-/// One trip to the completion queue, if nobody else is there. All members call. Returns how many completions
-/// it consumed. `callbacks`: whether due ones may run here (not from within a callback).
+/// Polls the completion queue once, unless another group is polling. All members call. Returns how many
+/// completions it consumed. `callbacks`: whether due ones may run here (not from within a callback).
 template <class Group, class State>
 GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, State& c, bool callbacks = true) {
     TripTally tally;

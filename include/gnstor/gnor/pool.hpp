@@ -1,10 +1,11 @@
-// pool.hpp: the blocks of a channel's pool: taking, giving back, asking for more. CPU and GPU lanes; nothing
-// here waits.
+// pool.hpp: allocates and frees blocks of a channel's pool, and asks the host for more. CPU and GPU lanes;
+// nothing here waits.
 //
 // The pool is one range of addresses. Its growth steps (the first, then each as large as all before it) are
-// planned when the channel is made: their bitmaps are there and full from the beginning, their memory comes
-// when the host registers it, and is published by a count. No run crosses a step, so that one region holds
-// it. A lane that finds nothing asks by a word that the host looks at; its caller tries again, or gives up.
+// planned when the channel is created: their bitmaps exist from the beginning, with all blocks free; the host
+// registers their memory later and publishes it by a count. No run crosses a step, so that one memory region
+// holds it. A lane that finds no free run sets a word that the host checks; its caller tries again or gives
+// up.
 #pragma once
 
 #include <gnstor/gnor/channel_state.hpp>
@@ -22,19 +23,19 @@ inline std::uint64_t pool_address(const ChannelState& c, std::uint32_t first) {
     return c.pool_base + std::uint64_t{first} * kPoolBlockBytes;
 }
 
-/// Where the NIC is told that a command's data lies: in its pool buffer, or where the user wants it.
+/// The address that the NIC gets for a command's data: its pool buffer, or the user's own buffer.
 GN_HD
 inline std::uint64_t wire_of(const ChannelState& c, const CommandSlot& slot) {
     return slot.pool_first != kNone ? pool_address(c, slot.pool_first) : slot.buffer;
 }
 
-/// Blocks of the pool buffer of a command that moves so many bytes.
+/// Blocks of the pool buffer of a command that moves `bytes` bytes.
 GN_HD
 inline std::uint32_t pool_blocks_of(std::uint32_t bytes) {
     return (bytes + kPoolBlockBytes - 1) / kPoolBlockBytes;
 }
 
-/// The step that a block of the pool lies in: each is as large as all before it.
+/// The growth step that a block lies in; each step is as large as all before it.
 GN_HD
 inline std::uint32_t pool_step_of(const ChannelState& c, std::uint32_t block) {
     auto rest = static_cast<std::uint32_t>(block / (c.pool_bytes / kPoolBlockBytes));
@@ -43,15 +44,15 @@ inline std::uint32_t pool_step_of(const ChannelState& c, std::uint32_t block) {
     return step;
 }
 
-/// How many steps lanes know of.
+/// Number of steps whose keys are in lane memory.
 template <class State>
 GN_HD std::uint32_t known_pool_steps(const State& c) {
-    // Pairs with the release in refresh_pool: the keys of these steps are there.
+    // Pairs with the release in refresh_pool: the keys of these steps are in lane memory.
     return c.pool_steps_max == 1 ? 1 : simt::load_acquire<State::kScope>(&c.pool_steps);
 }
 
-/// Copies the keys of steps that the host has published since into lane memory. Lanes that do this at the
-/// same time store the same words.
+/// Copies the keys of newly published steps into lane memory. Lanes that do this at the same time store the
+/// same words.
 template <class State>
 GN_HD std::uint32_t refresh_pool(State& c, std::uint32_t known) {
     if (known >= c.pool_steps_max) return known;
@@ -61,24 +62,24 @@ GN_HD std::uint32_t refresh_pool(State& c, std::uint32_t known) {
         simt::store_relaxed<State::kScope>(&c.pool_keys[i].lkey, c.pool_table->keys[i].lkey);
         simt::store_relaxed<State::kScope>(&c.pool_keys[i].rkey, c.pool_table->keys[i].rkey);
     }
-    // Publishes the copies to lanes that look only here (known_pool_steps). Lanes may store it out of order:
-    // a smaller count costs a trip.
+    // Publishes the copies: pairs with known_pool_steps. A lane may store a smaller count after another's
+    // larger one: that costs one more refresh.
     if (count > known) simt::store_release<State::kScope>(&c.pool_steps, count);
     return count > known ? count : known;
 }
 
-/// Asks the host for the step behind those that are known; it may say no by never doing it.
+/// Asks the host to register the next step; the host may never do it.
 template <class State>
 GN_HD void ask_for_pool(State& c, std::uint32_t known) {
     if (known >= c.pool_steps_max) return;
-    // A look first, so that lanes that come in vain cross the bus once a step, not once a try.
+    // Read first, so that lanes that find nothing cross the bus once per step, not once per attempt.
     if (simt::load_relaxed<State::kScope>(&c.pool_asked) > known) return;
     if (simt::exchange<State::kScope>(&c.pool_asked, known + 1) > known) return;
-    // A hint alone: the host publishes what it did by the table's count.
+    // Only a hint: the host publishes a new step by the table's count.
     simt::store_relaxed<simt::Scope::kSystem>(&c.notes->pool_steps_wanted, known + 1);
 }
 
-/// Neighbouring blocks of one step, or kNone; then more has been asked for, if there may be more.
+/// Takes adjacent blocks of one step. kNone: no such run; the host was asked for more, if the pool may grow.
 template <class State>
 GN_HD GN_NOINLINE std::uint32_t take_pool_run(State& c, std::uint32_t blocks, std::uint32_t hint) {
     std::uint32_t known = known_pool_steps(c);
@@ -90,15 +91,15 @@ GN_HD GN_NOINLINE std::uint32_t take_pool_run(State& c, std::uint32_t blocks, st
     return kNone;
 }
 
-/// Gives blocks of one step back. False: some of them were free.
+/// Gives blocks of one step back. False: some of them were free already.
 template <class State>
 GN_HD GN_NOINLINE bool give_pool_run(State& c, std::uint32_t first, std::uint32_t blocks) {
     const std::uint32_t step = pool_step_of(c, first);
     return pool_levels(c, step).give(first - c.pool_step(step).first, blocks);
 }
 
-/// A run of `blocks` blocks for each member that wants one, taken by the leader for as many as one word
-/// holds; kNone for those that got none, or want none. All members call, with the same number of blocks.
+/// Takes a run of `blocks` blocks for each member that wants one; the leader takes as many at a time as one
+/// word holds. kNone: the member got none, or wants none. All members call, with the same number of blocks.
 template <class Group, class State>
 GN_HD GN_NOINLINE std::uint32_t take_pool_each(Group group, State& c, bool wants, std::uint32_t blocks,
                                                std::uint32_t hint) {
@@ -121,7 +122,7 @@ GN_HD GN_NOINLINE std::uint32_t take_pool_each(Group group, State& c, bool wants
         const std::uint32_t rank = open.count_below(group.lane());
         if (wants && mine == kNone && rank < runs.count()) mine = runs.at(rank);
     }
-    // What smaller levels have in a row, and what can be merged; asks for more.
+    // take_pool_run also uses runs of smaller levels, merges free groups, and asks the host for more.
     if (wants && mine == kNone) mine = take_pool_run(c, blocks, hint);
     // What the leader acquired with the runs is ordered before every member's use.
     group.sync();

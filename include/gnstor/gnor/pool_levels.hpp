@@ -1,19 +1,19 @@
-// pool_levels.hpp: the multi-level allocator of one growth step of a channel's pool: bitmaps alone, no
+// pool_levels.hpp: the multi-level allocator of one growth step of a channel's pool: its bitmaps, without the
 // memory. CPU and GPU lanes, any number at once.
 //
 // Invariants
 //   * a set bit at level l is a free block of that level, and none of its blocks is free at another level: a
-//     4 KiB block is free at exactly one level, or in somebody's hands;
-//   * whoever clears a bit owns the blocks that it stood for, until it sets bits for them at this level or
-//     another. Splitting is taking a large block and giving the rest back as smaller ones; merging is taking
-//     all blocks of a group (they lie in one word) and giving one block of the level above;
-//   * a summary has a bit a word: set where the word is not empty, but for the moment between the two steps
-//     of whoever fills or empties it.
+//     4 KiB block is free at exactly one level, or a lane has it;
+//   * a lane that clears a bit owns the blocks that it stood for, until it sets bits for them at this level
+//     or another. Splitting is taking a large block and giving the rest back as smaller ones; merging is
+//     taking all blocks of a group (they lie in one word) and giving one block of the level above;
+//   * a summary has one bit per word: set where the word is not empty, except between the two steps of a lane
+//     that fills or empties the word.
 //
-// Each step is one read-modify-write of one word. There is no lock: a lane that loses a race looks at the
-// word again, and every loss is another lane's gain. While a lane splits or merges, what it holds is in no
-// bitmap; it counts itself as moving before, so that one that finds nothing knows whether that was all, and
-// looks again: kPoolLooks times at most.
+// Each step is one read-modify-write of one word. There is no lock: a lane that loses a race reads the word
+// again, and then another lane has made progress. Blocks that a lane holds while it splits or merges are in
+// no bitmap; the lane counts itself as moving first, so that one that finds nothing knows whether it has seen
+// everything, and else searches again, kPoolLooks times at most.
 #pragma once
 
 #include <gnstor/gnor/bitmap.hpp>
@@ -22,10 +22,10 @@
 
 namespace gnstor::gnor {
 
-inline constexpr std::uint32_t kPoolSpread = 4;        ///< words that lanes of different hints begin with
-inline constexpr std::uint32_t kPoolLooks = 32;        ///< before a lane says that it found nothing
-inline constexpr std::uint32_t kPoolPauses = 64;       ///< between two, while others split or merge
-inline constexpr std::uint32_t kPoolWordsOnce = 1024;  ///< of a level; in more only the summary tells where
+inline constexpr std::uint32_t kPoolSpread = 4;   ///< words that lanes start at, by their hints
+inline constexpr std::uint32_t kPoolLooks = 32;   ///< searches before a lane reports that it found nothing
+inline constexpr std::uint32_t kPoolPauses = 64;  ///< pauses between two, while other lanes split or merge
+inline constexpr std::uint32_t kPoolWordsOnce = 1024;  ///< a level with more is searched by its summary only
 
 /// Several runs of the same length, taken in one step: run i begins at block first + (i-th set bit of
 /// `starts`) * scale. `starts` 0: none.
@@ -41,8 +41,8 @@ struct RunSet {
     std::uint32_t at(std::uint32_t i) const { return first + detail::nth_bit(starts, i) * scale; }
 };
 
-/// The allocator of one step. Block numbers are the step's own. A view: copied freely. S: how far the lanes
-/// that use it lie apart.
+/// The allocator of one step. Block numbers count from the step's first block. A view: copied freely. S: the
+/// scope of the lanes that use it.
 template <simt::Scope S>
 class BasicLevelsRef {
   public:
@@ -73,8 +73,8 @@ class BasicLevelsRef {
         return runs;
     }
 
-    /// Gives blocks back that were taken, or part of such a run. False: one of them was free at the level it
-    /// is given to.
+    /// Gives blocks back that were taken, or part of such a run. False: one of them was free already at the
+    /// level that it goes to.
     GN_HD
     bool give(std::uint32_t first, std::uint32_t blocks) const {
         bool right = true;
@@ -82,7 +82,7 @@ class BasicLevelsRef {
             std::uint32_t l = levels_->count - 1;
             while ((first & (unit(l) - 1)) != 0 || unit(l) > blocks) --l;
             const std::uint32_t index = first >> levels_->shift[l];
-            // To where a block of the level above may begin, or to the end of the word.
+            // Up to where a block of the level above may begin, or to the end of the word.
             const std::uint32_t border = l + 1 < levels_->count ? group_size(l) : 64;
             const std::uint32_t room = border - index % border;
             std::uint32_t count = blocks >> levels_->shift[l];
@@ -94,7 +94,7 @@ class BasicLevelsRef {
         return right;
     }
 
-    /// Merges all groups that are free as a whole, also those kept for small requests. Whether there were
+    /// Merges all groups that are wholly free, also those kept for small requests. Returns whether there were
     /// any.
     GN_HD
     bool merge_all() const {
@@ -110,7 +110,7 @@ class BasicLevelsRef {
         return any;
     }
 
-    /// Free blocks of 4 KiB, at all levels; exact only while nobody takes or gives.
+    /// Free blocks of 4 KiB, at all levels; exact only while no lane takes or gives.
     GN_HD
     std::uint32_t count_free() const {
         std::uint32_t blocks = 0;
@@ -156,19 +156,19 @@ class BasicLevelsRef {
         return (blocks + unit(l) - 1) >> levels_->shift[l];
     }
 
-    /// Ends with kNone when nothing was free during a whole look and nobody held anything back meanwhile, or
-    /// after kPoolLooks of them.
+    /// Searches again: kNone when a whole search found nothing while no lane was moving blocks, or after
+    /// kPoolLooks searches.
     GN_HD
     std::uint32_t look_again(std::uint32_t best, std::uint32_t blocks, std::uint32_t hint) const {
         std::uint32_t backoff = 0;
         for (std::uint32_t i = 0; i < kPoolLooks; ++i) {
-            // What had ended before is seen by the looks that follow: pairs with end_move.
+            // Blocks of moves that ended before are seen by the search that follows: pairs with end_move.
             const std::uint64_t before = simt::load_acquire<S>(moves());
-            // Smaller blocks that lie beside each other, unmerged, may be what is missing.
+            // The request may be covered by adjacent smaller blocks that are not merged yet.
             if (best != 0) (void)merge_all();
             const std::uint32_t first = take_at_levels(best, blocks, hint, true);
             if (first != kNone) return first;
-            // A read-modify-write, so that no look of before falls behind it.
+            // A read-modify-write, so that no load of the search above is ordered after it.
             const std::uint64_t after = simt::fetch_add<S>(moves(), std::uint64_t{0});
             if (before == after && under_way(after) == 0) break;
             for (std::uint32_t k = 0; k < kPoolPauses && under_way(load(moves())) != 0; ++k)
@@ -187,11 +187,12 @@ class BasicLevelsRef {
     }
     GN_HD
     void end_move() const {
-        // Releases that they are there. It was counted before: no borrow from the high half.
+        // Releases the blocks in their new bitmap: pairs with look_again. begin_move has added 1: no borrow
+        // from the high half.
         simt::fetch_add<S>(moves(), ~std::uint64_t{0});
     }
-    /// Bits of the words of level l from word `from` on to look at; `all`: also those whose bit in the
-    /// summary another lane is about to set.
+    /// Mask of words to search, of level l from word `from` on; `all`: also those whose summary bit another
+    /// lane is about to set.
     GN_HD
     std::uint64_t words_to_look_at(std::uint32_t l, std::uint32_t from, bool all) const {
         if (!all || step_->words[l] > kPoolWordsOnce) return load(summary(l, from));
@@ -213,7 +214,7 @@ class BasicLevelsRef {
         }
         return kNone;
     }
-    /// A run of level l; what is beyond the request goes back as smaller blocks.
+    /// Takes a run of level l; what exceeds the request goes back as smaller blocks.
     GN_HD
     std::uint32_t take_at(std::uint32_t l, std::uint32_t blocks, std::uint32_t hint, bool all) const {
         const std::uint32_t units = units_for(l, blocks);
@@ -228,9 +229,9 @@ class BasicLevelsRef {
         return first;
     }
 
-    /// Looks once at each word that is not empty: first at one of the kPoolSpread lowest, by the hint. Low
-    /// words are preferred, so that high ones fall free as a whole. `splits`: part of it will go back; the
-    /// caller then ends the move.
+    /// Searches each word that is not empty once, beginning at one of the kPoolSpread lowest, by the hint.
+    /// Low words are preferred, so that high ones become wholly free. `splits`: part of the run will go back,
+    /// and the caller then ends the move.
     GN_HD
     std::uint32_t take_units(std::uint32_t l, std::uint32_t units, std::uint32_t hint, bool all,
                              bool splits) const {
@@ -255,12 +256,12 @@ class BasicLevelsRef {
         std::uint64_t free = load(word(l, w));
         std::uint64_t starts = detail::run_starts(free, units);
         if (starts == 0) return kNone;
-        // Only where there is something: lanes that come in vain shall not make others look again.
+        // Only if there is a run: failed attempts must not make other lanes search again.
         if (splits) begin_move();
         for (; starts != 0; starts = detail::run_starts(free, units)) {
             if (units == 1) {
                 const std::uint64_t bit = choose_bit(l, free, hint);
-                // Takes the block, unless another was faster; other bits of the word are of no concern.
+                // Takes the block unless another lane was faster, whatever happens to other bits of the word.
                 // Acquires what its last holder wrote before give_units' release.
                 const std::uint64_t seen = simt::fetch_and<S>(word(l, w), ~bit);
                 if (seen == bit) note_change(l, w);
@@ -282,8 +283,8 @@ class BasicLevelsRef {
         if (splits) end_move();
         return kNone;
     }
-    /// A free bit of the lowest group that has one, where the hint says: lanes that come together take
-    /// different bits, and groups fall free one after the other. `free` is not 0.
+    /// A free bit of the lowest group that has one, chosen by the hint: lanes that come together take
+    /// different bits, and higher groups become wholly free. `free` is not 0.
     GN_HD
     std::uint64_t choose_bit(std::uint32_t l, std::uint64_t free, std::uint32_t hint) const {
         std::uint64_t among = free;
@@ -315,7 +316,8 @@ class BasicLevelsRef {
             }
         return RunSet{};
     }
-    /// Where runs were taken: as many as there are, at most `wanted`, all by one compare-and-exchange.
+    /// Takes as many runs as there are, at most `wanted`, all by one compare-and-exchange; returns their
+    /// first bits.
     GN_HD
     std::uint64_t take_runs_in_word(std::uint32_t l, std::uint32_t w, std::uint32_t units,
                                     std::uint32_t wanted, bool splits) const {
@@ -364,7 +366,7 @@ class BasicLevelsRef {
         for (;; ++l) {
             const std::uint32_t w = index / 64;
             const std::uint64_t mask = detail::run_mask(count) << (index % 64);
-            // Releases the holder's accesses to whoever takes the blocks next.
+            // Releases the holder's accesses to the lane that takes the blocks next.
             std::uint64_t now = simt::fetch_or<S>(word(l, w), mask);
             right = right && (now & mask) == 0;
             if (now == 0) note_change(l, w);
@@ -381,14 +383,15 @@ class BasicLevelsRef {
         if (moving) end_move();
         return right;
     }
-    /// Whether the level has nothing else near: then the group stays split, or lanes that take one small
-    /// block at a time would split and merge each time.
+    /// Whether neither this word nor those that share its summary word have another free block of the level:
+    /// then the group stays split, or lanes that take one small block at a time would split and merge each
+    /// time.
     GN_HD
     bool is_last_group(std::uint32_t l, std::uint32_t w, std::uint64_t others) const {
         return others == 0 && (load(summary(l, w)) & ~(1ull << (w % 64))) == 0;
     }
-    /// Takes a group that is free as a whole. False: somebody took part of it, or all; who gives it back
-    /// looks again.
+    /// Takes a group that is wholly free. False: another lane took a part of it, and will check the group
+    /// again when it gives that back.
     GN_HD
     bool merge_group(std::uint32_t l, std::uint32_t w, std::uint64_t group, std::uint64_t now) const {
         while ((now & group) == group) {
@@ -420,11 +423,11 @@ class BasicLevelsRef {
         return any;
     }
 
-    /// After the caller has filled or emptied a word: its summary bit. A lane may be overtaken between its
-    /// two steps, by others that empty and fill the word again, so it looks at the word once more afterwards
-    /// and goes on until both agree. Whoever changes the summary last then looked at a word that nobody
-    /// changed since without coming here: if that lane's change of the word was not seen, its step on the
-    /// summary comes later (each such step acquires what those before it released).
+    /// Updates a word's summary bit after the caller has filled or emptied the word. Other lanes may empty
+    /// and fill the word between those two steps, so the lane reads the word once more afterwards and repeats
+    /// until both agree. Every change between empty and not empty comes here: if the last lane to update the
+    /// summary did not see such a change, the lane that made it updates the summary later still (each update
+    /// acquires what those before it released).
     GN_HD
     void note_change(std::uint32_t l, std::uint32_t w) const {
         const std::uint64_t bit = 1ull << (w % 64);

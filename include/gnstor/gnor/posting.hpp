@@ -1,9 +1,9 @@
 // posting.hpp: sending a command: send credit, send entry, capsule, bell. CPU and GPU lanes; nothing here
 // waits.
 //
-// The last of the three kinds of resources (pool buffer, command slot, send credit). A credit bounds what a
-// drive's queue and the posted receives must hold: at most `depth` commands sent and not answered a queue
-// pair. Between reserving a send entry and publishing it there is neither a wait nor a deadline.
+// The last of the three resources (pool buffer, command slot, send credit). Credits bound the commands sent
+// and not answered on a queue pair to `depth`, which is what the drive's queue and the posted receives can
+// hold. Between reserving a send entry and publishing it there is neither a wait nor a deadline.
 #pragma once
 
 #include <gnstor/gnor/command_slots.hpp>
@@ -15,7 +15,7 @@ GN_HD bool is_broken(State& c, std::uint32_t queue) {
     return simt::load_relaxed<State::kScope>(&c.queue(queue).broken) != 0;
 }
 
-/// Stores the receive records that a lone lane has put off (lone.hpp).
+/// Stores the doorbell records of receives that a lone lane has deferred (lone.hpp).
 template <class State>
 GN_HD GN_NOINLINE void record_owed_receives(State& c) {
     simt::release_before_stores<simt::Scope::kSystem>();
@@ -27,8 +27,8 @@ GN_HD GN_NOINLINE void record_owed_receives(State& c) {
     simt::store_relaxed<State::kScope>(&c.owed_receives, 0ull);
 }
 
-/// Up to `wanted` credits of one queue. One lane for all that share the queue. For each credit a receive is
-/// posted.
+/// Takes up to `wanted` credits of one queue; one lane calls for all that share the queue. A receive is
+/// posted for each credit.
 template <class State>
 GN_HD std::uint32_t take_credits(State& c, QueueLane& queue, std::uint32_t wanted) {
     if constexpr (State::kScope == simt::Scope::kLane)
@@ -36,7 +36,8 @@ GN_HD std::uint32_t take_credits(State& c, QueueLane& queue, std::uint32_t wante
     std::uint32_t seen = simt::load_relaxed<State::kScope>(&queue.outstanding);
     while (seen < c.depth) {
         const std::uint32_t got = c.depth - seen < wanted ? c.depth - seen : wanted;
-        // Acquires: whoever gave these credits back had posted their receives again (poll_trip).
+        // Acquires: the receives of these credits were posted again before. Pairs with the release of
+        // poll_trip.
         const std::uint32_t was = simt::compare_exchange<State::kScope, simt::Order::kAcquire>(
             &queue.outstanding, seen, seen + got);
         if (was == seen) return got;
@@ -58,20 +59,20 @@ struct CommandContext {
     bool fua = false;  ///< writes, zeroes and reads are answered from stable media (VolumeRef::stable)
 };
 
-// In CommandSlot::attempts, beside what retrying.hpp counts there.
-inline constexpr std::uint8_t kSingly = 0x08;  ///< a read that is carried on block by block (singly.hpp)
-inline constexpr std::uint8_t kOlderAccepted = 0x10;  ///< likewise, and takes its block's older version
+// Two more bits of CommandSlot::attempts (the others: retrying.hpp).
+inline constexpr std::uint8_t kSingly = 0x08;         ///< a read that goes block by block (singly.hpp)
+inline constexpr std::uint8_t kOlderAccepted = 0x10;  ///< such a read, which takes its block's older version
 
-/// Where a read stands that is carried on block by block (singly.hpp says how), in its slot's `handler`.
+/// State of a read that goes block by block (singly.hpp), in its slot's `handler`.
 struct DoubtRound {
     std::uint64_t newest = 0;       ///< highest present order in a Doubtful answer
-    std::uint32_t map_version = 0;  ///< under which replicas were asked for this block
-    std::uint32_t block = 0;        ///< of the command, from 0: those before it are in the buffer
-    nvme::Status failed = nvme::Status::kSuccess;  ///< why a replica has no say, if one has none
-    std::uint8_t rank = 0;      ///< of the replica that is asked, among those that are *in*
-    std::uint8_t doubtful = 0;  ///< a bit for each rank that answered Doubtful
-    std::uint8_t best = 0;      ///< the rank with `newest`
-    std::uint8_t older = 0;     ///< 1: a block before this one is its older version
+    std::uint32_t map_version = 0;  ///< under which the replicas were asked for this block
+    std::uint32_t block = 0;        ///< index in the command: those before it are in the buffer
+    nvme::Status failed = nvme::Status::kSuccess;  ///< why a replica could not answer, if one could not
+    std::uint8_t rank = 0;                         ///< of the replica being asked, among those that are *in*
+    std::uint8_t doubtful = 0;                     ///< a bit for each rank that answered Doubtful
+    std::uint8_t best = 0;                         ///< the rank with `newest`
+    std::uint8_t older = 0;                        ///< 1: an earlier block was read as its older version
 };
 static_assert(sizeof(DoubtRound) == sizeof(HandlerBytes), "it lies in the place of a handler");
 
@@ -86,7 +87,7 @@ inline void store_round(CommandSlot& slot, const DoubtRound& round) {
     __builtin_memcpy(&slot.handler, &round, sizeof(round));
 }
 
-/// What a capsule says of one command, beside what all of its operation have in common.
+/// The fields of a command's capsule that are not the same for its whole operation.
 struct CapsuleFields {
     nvme::IoOpcode opcode;
     std::uint8_t first_sector, sectors;
@@ -94,12 +95,12 @@ struct CapsuleFields {
     std::uint32_t block, blocks;
     nvme::MapVersion map_version;
     std::uint64_t sequence;
-    std::uint64_t wire;  ///< where its data lies, `bytes` of it, for the NIC
+    std::uint64_t wire;  ///< address of its data, `bytes` bytes, for the NIC
     std::uint32_t bytes, rkey;
     bool accept_older = false;  ///< a read of a block that every replica answered Doubtful
 };
 
-/// How much of a command's payload travels with it.
+/// How many bytes of a command's payload travel in the capsule.
 GN_HD
 inline std::uint32_t bytes_in_capsule(const CapsuleFields& f) {
     const bool outward = f.opcode == nvme::IoOpcode::kWrite || f.opcode == nvme::IoOpcode::kDatasetManagement;
@@ -132,11 +133,12 @@ inline nvme::Command build_command(const CommandContext& context, const CapsuleF
     return command;
 }
 
-/// Of a read that is carried on block by block: this one. Inlined, so that the fields stay in registers.
+/// Restricts a read that goes block by block to its current block. Inlined, so that the fields stay in
+/// registers.
 GN_HD
 GN_INLINE void name_one_block(const CommandSlot& slot, CapsuleFields& f) {
     f.accept_older = (slot.attempts & kOlderAccepted) != 0;
-    if (slot.blocks == 1) return;  // or a part of it
+    if (slot.blocks == 1) return;  // one block, or a part of it: nothing to restrict
     std::uint32_t block = 0;
     __builtin_memcpy(&block, reinterpret_cast<const std::byte*>(&slot.handler) + offsetof(DoubtRound, block),
                      sizeof(block));
@@ -146,7 +148,7 @@ GN_INLINE void name_one_block(const CommandSlot& slot, CapsuleFields& f) {
     f.bytes = nvme::kBlockBytes;
 }
 
-/// What a begun slot says.
+/// The capsule fields of the command in a slot.
 template <class State>
 GN_HD CapsuleFields capsule_of(State& c, std::uint32_t index) {
     const CommandSlot& slot = c.slot(index);
@@ -201,14 +203,15 @@ GN_HD void fill_entry(State& c, const rdma::BasicSendQueueRef<State::kScope>& se
     CommandSlot& slot = c.slot(index);
     const QueueLane& queue = c.queue(slot.target[replica]);
     fill_capsule(send, queue.capsules, queue.capsule_lkey, ticket, context, capsule_of(c, index), slot.lkey);
-    // Before the entry is published: the answer may come at once. What publishing releases brings this, and
-    // the slot's fields, by way of the NIC to whoever finds the answer (poller.hpp).
+    // Before the entry is published, as the answer may come at once. The release of publishing orders this
+    // and the slot's fields, by way of the NIC, before the lane that finds the answer (poller.hpp).
     simt::fetch_or<State::kScope, simt::kReleasedLater>(&slot.control, 1u << replica);
 }
 
 enum class PostOutcome : std::uint32_t { kIdle, kPosted, kNoCredit, kBroken };
 
-/// For each member with `wanted`: a credit of queue `q`, with one step a queue. All members call.
+/// Takes a credit of queue `q` for each member with `wanted`, with one atomic step per queue. All members
+/// call.
 template <class Group, class State>
 GN_HD bool take_credit(Group group, State& c, bool wanted, std::uint32_t q) {
     const simt::LaneSet sharers = group.match(wanted ? q + 1 : 0u);
@@ -219,7 +222,7 @@ GN_HD bool take_credit(Group group, State& c, bool wanted, std::uint32_t q) {
     return wanted && sharers.count_below(group.lane()) < credits;
 }
 
-/// The queues of one member's command, and how many credits of each are there for it.
+/// The queues of one member's command, and how many credits of each are available to it.
 struct CreditNeeds {
     std::uint32_t count = 0;
     std::uint8_t queue[placement::kMaxReplicas] = {};
@@ -256,9 +259,9 @@ struct CreditNeeds {
     }
 };
 
-/// One credit of each queue, or none at all. One lane for itself. All lanes begin with the lowest queue: of
-/// those that try at the same moment whoever gets the highest one has all. If each began with its first
-/// replica, lanes in step could have half of what they need, every time.
+/// Takes one credit of each queue, or none. One lane for itself. All lanes take queues in ascending order: of
+/// those that compete at the same moment, the one that gets the highest queue has all it needs. If each began
+/// with its first replica, lanes in lockstep could each get half of what they need, every time.
 template <class State>
 GN_HD bool take_alone(State& c, CreditNeeds needs) {
     needs.sort();
@@ -271,9 +274,9 @@ GN_HD bool take_alone(State& c, CreditNeeds needs) {
 }
 
 /// The same for each member that needs any. All members call; the group has at least as many members as the
-/// channel has queues. Each queue is one member's to take from, for all; then the members are served one
-/// after the other. If each took its first replica's credit and then looked for its second, a warp could take
-/// all the credits there are for first replicas, every time.
+/// channel has queues. Each queue's credits are taken by one member, for all; then the members are served one
+/// after the other. If each member took its first replica's credit and then tried for its second, a warp
+/// could use up all credits on first replicas, every time.
 template <class Group, class State>
 GN_HD bool take_together(Group group, State& c, CreditNeeds needs) {
     std::uint32_t demand = 0;
@@ -282,7 +285,7 @@ GN_HD bool take_together(Group group, State& c, CreditNeeds needs) {
         if (group.rank() == q) demand = n;
     }
     const std::uint32_t taken = demand != 0 ? take_credits(c, c.queue(group.rank()), demand) : 0;
-    group.sync();  // hands on what was acquired with the credits
+    group.sync();  // orders what was acquired with the credits before all members' use
     auto keepers = group.ballot(true);
     for (std::uint32_t q = 0; q < c.queues; ++q, keepers = keepers.without_lowest())
         needs.set_room(q, group.shfl(taken, keepers.lowest()));
@@ -307,8 +310,8 @@ GN_HD bool take_together(Group group, State& c, CreditNeeds needs) {
     return served;
 }
 
-/// For each member with `wanted`: one credit of each of its slot's queues, or none at all. For callers that
-/// will not come back for the rest. All members call.
+/// Takes for each member with `wanted` one credit of each of its command's queues, or none: for callers that
+/// do not wait for the rest. All members call.
 template <class Group, class State>
 GN_HD bool take_all_credits(Group group, State& c, bool wanted, std::uint32_t index) {
     CreditNeeds needs;
@@ -321,7 +324,7 @@ GN_HD bool take_all_credits(Group group, State& c, bool wanted, std::uint32_t in
     return group.size() < c.queues ? take_alone(c, needs) : take_together(group, c, needs);
 }
 
-/// Counts the bells that were rung for the members' tickets: one a queue.
+/// Counts the bells that were rung for the members' tickets: one per queue.
 template <class Group, class State>
 GN_HD void count_bells(Group group, State& c, bool rang, std::uint32_t q) {
     const simt::LaneSet rung = group.match(rang ? q + 1 : 0u);
@@ -329,8 +332,8 @@ GN_HD void count_bells(Group group, State& c, bool rang, std::uint32_t q) {
     if (group.is_leader()) c.count(&Counters::doorbells, bells);
 }
 
-/// Posts for each member with `wanted` its slot's command to one replica. All members call. One step a queue
-/// for credits, entries and bell.
+/// Posts the command of each member with `wanted` to one of its replicas. All members call. Credits, entries
+/// and bell take one step per queue.
 template <class Group, class State>
 GN_HD PostOutcome post(Group group, State& c, const CommandContext& context, bool wanted, std::uint32_t index,
                        std::uint32_t replica) {
@@ -353,12 +356,12 @@ GN_HD PostOutcome post(Group group, State& c, const CommandContext& context, boo
     return outcome;
 }
 
-// Posting in two steps, for requests that are sent whole or not at all: entries of all their replicas are
-// reserved first (their credits are held already), then filled. In between there is no wait, only more of
-// the same.
+// Posting in two steps, for requests that are sent whole or not at all: the entries of all their replicas are
+// reserved first (their credits are held already), then filled. Nothing is waited for in between: only more
+// entries are reserved.
 
-/// Reserves for each member with `wanted` a send entry for one replica of its slot's command. kPosted: it is
-/// noted in the slot's `answer`, which nobody else looks at until the entry is filled. All members call.
+/// Reserves a send entry for one replica of the command of each member with `wanted`. kPosted: its index is
+/// in the slot's `answer`, which no other lane reads until the entry is filled. All members call.
 template <class Group, class State>
 GN_HD PostOutcome reserve_entry(Group group, State& c, bool wanted, std::uint32_t index,
                                 std::uint32_t replica) {
@@ -375,7 +378,7 @@ GN_HD PostOutcome reserve_entry(Group group, State& c, bool wanted, std::uint32_
     return PostOutcome::kPosted;
 }
 
-/// The ticket that reserve_entry noted.
+/// The ticket of the entry that reserve_entry reserved.
 template <class State>
 GN_HD rdma::SendTicket noted_ticket(State& c, const rdma::BasicSendQueueRef<State::kScope>& send,
                                     std::uint32_t index, std::uint32_t replica) {
@@ -386,7 +389,7 @@ GN_HD rdma::SendTicket noted_ticket(State& c, const rdma::BasicSendQueueRef<Stat
 }
 
 /// Fills and publishes, for each member with `wanted`, the entry that it reserved. Never fails: on a queue
-/// pair that broke meanwhile the command waits in vain, and whoever waits for it is told. All members call.
+/// pair that broke meanwhile the command gets no answer, and its waiter gets kQueueError. All members call.
 template <class Group, class State>
 GN_HD void post_reserved(Group group, State& c, const CommandContext& context, bool wanted,
                          std::uint32_t index, std::uint32_t replica, bool ring) {
@@ -401,7 +404,7 @@ GN_HD void post_reserved(Group group, State& c, const CommandContext& context, b
     if (ring) count_bells(group, c, wanted, q);
 }
 
-/// Gives a reserved entry back, as a no-op that goes out at once: behind it others wait. One lane.
+/// Gives up a reserved entry: it is sent as a NOP at once, as later entries wait for it. One lane.
 template <class State>
 GN_HD void drop_entry(State& c, std::uint32_t index, std::uint32_t replica) {
     const auto send = c.send_queue(c.slot(index).target[replica]);
@@ -411,7 +414,7 @@ GN_HD void drop_entry(State& c, std::uint32_t index, std::uint32_t replica) {
     send.ring_bell();
 }
 
-/// Gives a run of reserved entries back, likewise. One lane.
+/// The same for a run of reserved entries. One lane.
 template <class State>
 GN_HD GN_NOINLINE void drop_entries(State& c, std::uint32_t queue, std::uint64_t first, std::uint32_t count) {
     const auto send = c.send_queue(queue);

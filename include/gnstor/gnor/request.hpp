@@ -1,4 +1,5 @@
-// request.hpp: what a user asks for, and how a lane walks through it piece by piece. CPU and GPU lanes.
+// request.hpp: a user's requests, and how a lane walks through its share of them piece by piece. CPU and GPU
+// lanes.
 #pragma once
 
 #include <gnstor/gnor/buffers.hpp>
@@ -19,7 +20,7 @@ struct IoRequest {
 
 namespace gnor {
 
-inline constexpr std::uint32_t kBounceShift = 4;  ///< pieces of at most 64 KiB through pool buffers
+inline constexpr std::uint32_t kBounceShift = 4;  ///< at most 64 KiB a piece through pool buffers
 
 /// One command to be sent, before it has any resource.
 struct Step {
@@ -39,9 +40,9 @@ struct Step {
     std::uint32_t rkey;
 };
 
-/// What is asked for, and the part of it that one lane carries. Either one request whose pieces are spread
-/// over the lanes (piece_step lanes), or many requests of which each lane carries some, all pieces of one by
-/// the same lane.
+/// The requests of a call, and the share of them that one lane carries out. Either one request whose pieces
+/// are spread over the lanes (piece_step lanes), or many requests, each of them carried out by one lane as a
+/// whole.
 class Cursor {
   public:
     nvme::IoOpcode opcode = nvme::IoOpcode::kRead;
@@ -52,22 +53,21 @@ class Cursor {
     std::uint32_t first_piece = 0, piece_step = 1;
     std::uint64_t sequence = 0;  ///< of request 0
     bool sequence_each = false;  ///< request i has sequence + i
-    bool flush_slots = false;    ///< pieces are the array's slots
+    bool flush_slots = false;    ///< a flush: its pieces are the array's slots
     bool must_be_registered = false;
-    bool together = false;  ///< several lanes move the bytes of a buffer that is not registered
+    bool together = false;  ///< several lanes copy the data of a buffer that is not registered
     std::uint32_t chunk_shift = 0;
     std::uint64_t capacity_blocks = 0;
-    nvme::Status result = nvme::Status::kSuccess;  ///< worst of what this lane carried
-    bool in_doubt = false;  ///< a change of this lane may have been made by some replicas (resolved.hpp)
+    nvme::Status result = nvme::Status::kSuccess;  ///< worst status of this lane's share
+    bool in_doubt = false;  ///< a change of this lane may have been made by some replicas only (resolved.hpp)
 
-    /// By its own, as what goes wrong: it is said in many places, and seldom.
+    /// Not inlined: it is called in many places, and seldom executed.
     GN_HD GN_NOINLINE void report(std::uint32_t i, nvme::Status status) {
         result = worst(result, status);
         if (statuses != nullptr) statuses[i] = worst(statuses[i], status);
     }
 
-    /// The next step of this lane, or false when it has none left. Requests that are wrong are reported and
-    /// passed over.
+    /// The next step of this lane, or false when it has none left. Invalid requests are reported and skipped.
     template <class State>
     GN_HD bool next(State& c, Step& step) {
         while (request < request_count) {
@@ -86,12 +86,12 @@ class Cursor {
         return false;
     }
 
-    /// Whether next() has nothing more to give, as far as is known without looking at another request.
+    /// Whether next() has no more steps, as far as is known without opening another request.
     GN_HD
     bool ended() const { return opened_ && piece_ >= pieces_ && request + request_step >= request_count; }
 
-    /// How many commands this lane's part of its first request takes; 0: it is wrong, which is reported.
-    /// Before next().
+    /// How many commands this lane's share of its first request takes; 0: the request is invalid, which is
+    /// reported. To be called before next().
     template <class State>
     GN_HD std::uint32_t commands(State& c) {
         if (request >= request_count) return 0;
@@ -102,14 +102,14 @@ class Cursor {
         return pieces_ > piece_ ? (pieces_ - piece_ + piece_step - 1) / piece_step : 0;
     }
 
-    /// Goes back to the first piece of the request that it stopped in, as if nothing was said of it.
+    /// Goes back to the first piece of the current request and clears its result.
     GN_HD
     void begin_again() {
         opened_ = false;
         result = nvme::Status::kSuccess;
     }
 
-    /// Reports `status` for everything this lane has not begun.
+    /// Reports `status` for every request of this lane that still has steps not begun.
     template <class State>
     GN_HD GN_NOINLINE void give_up(State& c, nvme::Status status) {
         Step unused;

@@ -1,10 +1,10 @@
 // retrying.hpp: which refusals are worth another attempt, and when. CPU and GPU lanes; nothing here waits.
 //
-// A synchronous call does not give up while an SSD says "later": it asks until its deadline, pausing longer
-// each time, and a write keeps its sequence (ARRAY.md, rules 5 and 6). A read asks the other replicas first.
-// A stale map is cured by a newer map alone: the host is told by a note in NIC-visible memory, and the
-// command waits until the client has published one. A command in pause holds its slot and its pool buffer,
-// for which nobody in the array waits; it holds no credit.
+// A synchronous call repeats a command that an SSD refuses for now, until its deadline, with growing pauses;
+// a write keeps its sequence (ARRAY.md, rules 5 and 6). A read asks the other replicas first. A stale map is
+// cured by a newer map only: a note in NIC-visible memory tells the host, and the command waits until the
+// client has published one. A command in pause keeps its slot and its pool buffer (no drive waits for these),
+// but no credit.
 #pragma once
 
 #include <gnstor/gnor/posting.hpp>
@@ -15,11 +15,11 @@ namespace gnstor::gnor {
 inline constexpr std::uint64_t kFirstPauseNs = 4'000;
 inline constexpr std::uint32_t kPauseDoublings = 11;  ///< up to 8 ms: many lanes may be refused at once
 
-// CommandSlot::attempts: how many replicas were asked in this round, and what they said (kSingly and
-// kOlderAccepted, beside them, are posting.hpp's).
-inline constexpr std::uint8_t kSaidBusy = 0x80;   ///< one of them: busy, or not granted
-inline constexpr std::uint8_t kSaidStale = 0x40;  ///< one of them: stale map
-inline constexpr std::uint8_t kSaidDoubt = 0x20;  ///< one of them: doubtful
+// Bits of CommandSlot::attempts: how many replicas were asked in this round, and what they answered
+// (posting.hpp has two more bits, kSingly and kOlderAccepted).
+inline constexpr std::uint8_t kSaidBusy = 0x80;   ///< a replica answered busy or not granted
+inline constexpr std::uint8_t kSaidStale = 0x40;  ///< a replica answered stale map
+inline constexpr std::uint8_t kSaidDoubt = 0x20;  ///< a replica answered doubtful
 inline constexpr std::uint8_t kAskedMask = 0x07;
 static_assert(placement::kMaxReplicas <= kAskedMask, "replicas asked are counted in three bits");
 
@@ -28,11 +28,11 @@ struct Operation {
     CommandContext context;
     placement::VolumeGeometry geometry;
     const std::uint64_t* current_map;  ///< address of the newest map; read once an attempt
-    const placement::LaneMap* map;     ///< the one in use
+    const placement::LaneMap* map;     ///< the map of the current attempt
 
     GN_HD
     void load_map() {
-        // Pairs with the client's release of a new map: the object it names is whole and never changes.
+        // Pairs with the client's release of a new map: that map object is complete and never changes.
         map = reinterpret_cast<const placement::LaneMap*>(
             simt::load_acquire<simt::Scope::kSystem>(current_map));
     }
@@ -41,8 +41,8 @@ struct Operation {
 enum class NextAttempt : std::uint32_t {
     kEnd,
     kNextReplica,   ///< at once
-    kAfterPause,    ///< all replicas again
-    kUnderNewMap,   ///< likewise, once there is one
+    kAfterPause,    ///< asks all replicas again
+    kUnderNewMap,   ///< the same, once there is a newer map
     kBlockByBlock,  ///< at once (singly.hpp): no replica has all of its blocks
 };
 
@@ -53,9 +53,9 @@ constexpr std::uint8_t attempts_after(std::uint8_t attempts, nvme::Status status
     return status == nvme::Status::kDoubtful ? attempts | kSaidDoubt : attempts;
 }
 
-/// What becomes of a command that ended with `status`. Doubtful (ARRAY.md, rule 18): another replica is
-/// asked, for the newest version may be whole there. Where none has all of the command's blocks, each may
-/// have what another lacks: they are read one by one.
+/// What to do with a command that ended with `status`. Doubtful (ARRAY.md, rule 18): another replica is
+/// asked, which may have the newest version intact. If no replica has all of the command's blocks, each may
+/// have blocks that another lacks: they are read one by one.
 GN_HD
 inline NextAttempt next_attempt(const CommandSlot& slot, std::uint32_t replicas, nvme::Status status) {
     const bool read = slot.opcode == static_cast<std::uint8_t>(nvme::IoOpcode::kRead);
@@ -73,7 +73,7 @@ inline NextAttempt next_attempt(const CommandSlot& slot, std::uint32_t replicas,
 /// One lane's pause before its oldest command is sent again.
 struct RetryPause {
     std::uint64_t until_ns = 0;  ///< 0: none has begun
-    std::uint32_t taken = 0;     ///< in a row
+    std::uint32_t taken = 0;     ///< pauses in a row
 
     GN_HD
     void begin() {
@@ -81,7 +81,7 @@ struct RetryPause {
         until_ns = simt::now_ns() + (kFirstPauseNs << doublings);
         ++taken;
     }
-    /// Whether the command may be sent again now. Asked once a round of the lane.
+    /// Whether the command may be sent again now. Called once per round of the lane.
     GN_HD
     bool over(ChannelState& c, Operation& op, const CommandSlot& slot, NextAttempt next) {
         if (next == NextAttempt::kNextReplica) return true;
@@ -96,7 +96,7 @@ struct RetryPause {
         }
         if (simt::now_ns() < until_ns) return false;
         if (!for_map) return true;
-        note_stale_map(c, slot.map_version);  // again, as the host may have looked in vain
+        note_stale_map(c, slot.map_version);  // again: the host may have found no newer map yet
         begin();
         return false;
     }

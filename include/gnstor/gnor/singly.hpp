@@ -1,17 +1,18 @@
-// singly.hpp: a read that no replica could answer as a whole, carried on block by block. CPU and GPU lanes;
+// singly.hpp: a read that no replica could answer as a whole, continued block by block. CPU and GPU lanes;
 // nothing here waits.
 //
-// ARRAY.md, rule 18. A drive answers Doubtful for a command and means one of its blocks; what it lacks
-// another replica may have, and the other way round. So where every replica was asked in vain, the command
-// goes on in its slot, a block at a time, to one replica at a time (DoubtRound, posting.hpp). Invariants
-//   * of each block every replica that is *in* is asked, in the order of ranks; the first that has it ends
-//   that. `doubtful` has a bit for each that answered Doubtful, all under `map_version`: with another map
-//   they are asked again;
-//   * only if all of them have their bit, the older version is asked for, of the replica that told the
-//   highest present order (nvme/vendor.hpp), of equals of the first. One that could not be asked, or answered
-//   otherwise, may have the newest version: then the read fails;
-//   * a read that has the older version of a block ends with kOlderVersion: never in silence.
-// A slow path, by its own, so that reads of whole blocks pay nothing for it but a look at a bit.
+// ARRAY.md, rule 18. A drive answers Doubtful for a whole command because of one of its blocks; another
+// replica may have that block, and lack others. So when every replica has been asked without success, the
+// command continues in its slot, a block at a time, to one replica at a time (DoubtRound, posting.hpp).
+// Invariants
+//   * for each block the replicas that are *in* are asked in the order of ranks, until one has the block.
+//     `doubtful` has a bit for each that answered Doubtful, all under `map_version`: with another map they
+//     are asked again;
+//   * only if all of them have their bit, the older version is asked for: of the replica that reported the
+//     highest present order (nvme/vendor.hpp), of equals the first. A replica that could not be asked, or
+//     answered otherwise, may have the newest version: then the read fails;
+//   * a read that returns the older version of a block ends with kOlderVersion, never with success.
+// A slow path of its own: reads of whole blocks pay one test of a bit for it.
 #pragma once
 
 #include <gnstor/gnor/lane_work.hpp>
@@ -29,7 +30,8 @@ inline Targets replicas_in(const Operation& op, std::uint32_t block) {
     return in;
 }
 
-/// What a retry may cure comes first, for then nothing is known yet; and most of all what needs no new map.
+/// Rank of a failure: retryable ones are kept over others, as the block may still be readable, and above all
+/// those that need no new map.
 GN_HD
 constexpr std::uint32_t pause_before(nvme::Status status) {
     if (!nvme::may_retry(status)) return 0;
@@ -69,8 +71,8 @@ GN_HD std::uint32_t next_single_target(State& c, const Targets& in, DoubtRound& 
     return kNone;
 }
 
-/// Goes on with the oldest command, a read that no replica had as a whole, or a block of it. `status`: what
-/// its replica has just answered. False: it waits.
+/// Continues the oldest command, a read that no replica had as a whole, with its next replica or block.
+/// `status`: the answer of the replica asked last. False: it waits.
 template <class State>
 GN_HD GN_NOINLINE bool go_on_singly(State& c, Operation& op, Cursor& cursor, LaneWork& work,
                                     nvme::Status status, bool expired) {
@@ -78,14 +80,14 @@ GN_HD GN_NOINLINE bool go_on_singly(State& c, Operation& op, Cursor& cursor, Lan
     const bool begins = (slot.attempts & kSingly) == 0;
     DoubtRound round = begins ? DoubtRound{} : load_round(slot);
     bool fresh = begins;  // no replica was asked for this block yet
-    bool again = false;   // they are asked once more, after a pause
+    bool again = false;   // all replicas are asked once more, after a pause
     const bool took_older = nvme::ok(status) && (slot.attempts & kOlderAccepted) != 0;
     if (!begins) {
         const std::uint64_t low = simt::load_relaxed<State::kScope>(&slot.answer[2]);
         const std::uint64_t high = simt::load_relaxed<State::kScope>(&slot.answer[3]);
         fresh = file_single_answer(slot, round, status, low | high << 32);
     }
-    if (fresh && round.block == slot.blocks) {  // all of them: from here on it is as any read that went well
+    if (fresh && round.block == slot.blocks) {  // all blocks: from here on as any read that succeeded
         if (took_older) c.count(&Counters::older_reads, 1);
         if (round.older != 0) cursor.report(slot.request, nvme::Status::kOlderVersion);
         slot.attempts = 0;
@@ -133,7 +135,7 @@ GN_HD GN_NOINLINE bool go_on_singly(State& c, Operation& op, Cursor& cursor, Lan
     const std::uint32_t index = work.dequeue(c);
     if (target == kNone) {
         work.pause = RetryPause{};
-        // Nothing failed: nobody is *in*, or the older version was refused as doubtful.
+        // No failure was recorded: no replica is *in*, or the older version was refused as doubtful.
         if (nvme::ok(round.failed)) round.failed = in.count == 0 ? nvme::Status::kQueueError : status;
         fail_command(c, cursor, index, round.failed);
         return true;

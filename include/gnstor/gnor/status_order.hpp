@@ -1,9 +1,10 @@
 // status_order.hpp: which of several statuses an operation reports. Pure; CPU and GPU lanes.
 //
-// The worst one, by a total order, so that it depends on neither who answered first nor on which lane saw it:
-// success, then older versions of doubtful blocks, then what a retry may cure, then a drive's final refusals,
-// then what this side found out, then the broken queue pair and the deadline (whose promise, "a registered
-// buffer is still in use", must not be hidden by another status). Within a class the larger number.
+// The worst one, by a total order, so that it depends neither on which drive answered first nor on which lane
+// saw it: success, then older versions of doubtful blocks, then refusals that a retry may cure, then a
+// drive's final refusals, then local errors, then the broken queue pair and the deadline (whose promise, "a
+// registered buffer is still in use", must not be hidden by another status). Within a class the larger number
+// is worse.
 #pragma once
 
 #include <gnstor/nvme/status.hpp>
@@ -28,7 +29,7 @@ constexpr nvme::Status worst(nvme::Status a, nvme::Status b) {
     return static_cast<std::uint32_t>(a) >= static_cast<std::uint32_t>(b) ? a : b;
 }
 
-/// The worst status that any member brings; the same for all of them.
+/// The worst of all members' statuses; the same for all of them.
 template <class Group>
 GN_HD nvme::Status worst_of(Group group, nvme::Status mine) {
     auto bad = group.ballot(!nvme::ok(mine));

@@ -1,15 +1,14 @@
-// stepped.hpp: a request that one lane carries out in steps, between other things. CPU and GPU lanes; nothing
+// stepped.hpp: a request that one lane carries out in steps, between other work. CPU and GPU lanes; nothing
 // here waits.
 //
-// run() (operation.hpp) has a lane to itself until its request has ended. A lane that serves many requesters
-// keeps a SteppedRequest for each: step() does what can be done for it now, in the order and by the rules of
-// run() (resources, retries, other replicas, deadline), and the lane makes the trips to the completion queue
-// for all of them. What waits for resources holds no later ones (operation.hpp), so requests of one lane
-// never wait for each other for ever. Invariants
-//   * between begin() and the step() that says it is done, the request's cursor, and what that points at,
-//     stay;
-//   * memory that is not registered is touched within step() alone: after the last one nobody does.
-// One lane; from step to step it may be another one that was synchronized with.
+// run() (operation.hpp) occupies a lane until its request has ended. A lane that serves many requesters keeps
+// one SteppedRequest for each: step() does what can be done now, in the order and by the rules of run()
+// (resources, retries, other replicas, deadline), and the lane polls the completion queue for all of them. A
+// request that waits for a resource holds none that comes later in the order (operation.hpp), so requests of
+// one lane never deadlock. Invariants
+//   * from begin() to the step() after which it is done(), whatever the cursor points to stays valid;
+//   * memory that is not registered is accessed within step() only: never after the last one.
+// One lane at a time; another lane may take over between steps if it synchronizes with the one before.
 #pragma once
 
 #include <gnstor/gnor/operation.hpp>
@@ -19,7 +18,7 @@ namespace gnstor::gnor {
 template <class State>
 class SteppedRequest {
   public:
-    /// The lane goes on with what `cursor` names, until `deadline`.
+    /// Starts the requests of `cursor`, which end by `deadline`.
     GN_HD
     void begin(const Operation& op, const Cursor& cursor, simt::Deadline deadline) {
         op_ = op;
@@ -30,17 +29,18 @@ class SteppedRequest {
         done_ = false;
     }
 
-    /// From now on up to so many of its commands are under way; until then kLoneWindow.
+    /// Maximum of its commands in flight from now on; at first kLoneWindow.
     GN_HD
     void set_window(std::uint32_t commands) { window_ = commands; }
 
-    /// Does what can be done now (simt::now_ns()); whether that was anything. Not once it is done().
+    /// Does what can be done at `now_ns` (simt::now_ns()); returns whether there was anything. Not after
+    /// done().
     GN_HD
     bool step(State& c, std::uint32_t hint, std::uint64_t now_ns) {
         return step_until(c, hint, now_ns >= deadline_.at_ns);
     }
 
-    /// Ends the wait, as the deadline does: what was sent goes into quarantine.
+    /// Ends the request as its deadline would: commands that were sent go into quarantine.
     GN_HD
     void give_up(State& c, std::uint32_t hint) {
         while (!done_) step_until(c, hint, true);
@@ -48,10 +48,10 @@ class SteppedRequest {
 
     GN_HD
     bool done() const { return done_; }
-    /// Once it is done.
+    /// Valid once done().
     GN_HD
     nvme::Status result() const { return cursor_.result; }
-    /// Likewise: of a change that did not work, whether replicas may differ by it (resolved.hpp).
+    /// Valid once done(): whether replicas may differ because of a failed change (resolved.hpp).
     GN_HD
     bool in_doubt() const { return !nvme::ok(cursor_.result) && cursor_.in_doubt; }
 

@@ -1,15 +1,15 @@
-// together.hpp: requests of one command each, of a group's members, sent at once: the straight path of a
-// batch. CPU and GPU lanes; nothing here waits.
+// together.hpp: fast path of a batch: one command for each of a group's members, sent at once. CPU and GPU
+// lanes; nothing here waits.
 //
-// send_at_once() (async.hpp) sends any requests of any group, and on a GPU pays for what they might need: its
-// structures lie in local memory, and behind each acquire every look at them is a trip to the second-level
-// cache. Here is the same for what batches do most, as lone.hpp is for lone lanes: everything in registers,
-// what does not depend on one another loaded at once, one step a queue for all members that share it.
+// send_at_once() (async.hpp) sends any requests of any group, and on a GPU that generality has a price: its
+// structures lie in local memory, and after each acquire every access to them goes to the second-level cache.
+// This path serves what batches do most, as lone.hpp does for lone lanes: everything in registers,
+// independent loads issued together, one atomic step per queue for all members that share it.
 //
-// All or nothing: where a member's request is not one command, or something is not there for all of them at
-// once (slots of one word, credits, entries), what was taken is given back and send_at_once() is asked, which
-// knows how to share too little fairly. Nothing was sent then. The order of resources is the same: command
-// slot, send credit, send entry, each with a try.
+// All or nothing: if a member's request is not one command, or something does not suffice for all members at
+// once (slots of one word, credits, entries), what was taken is given back and nothing is sent;
+// send_at_once() then shares scarce resources fairly. The order of resources is the same: command slot, send
+// credit, send entry, each with a try.
 #pragma once
 
 #include <gnstor/gnor/one_command.hpp>
@@ -17,23 +17,23 @@
 
 namespace gnstor::gnor {
 
-inline constexpr std::uint32_t kTogetherReplicas = 2;  ///< of a write; of more, it is send_at_once()'s
+inline constexpr std::uint32_t kTogetherReplicas = 2;  ///< of a write; with more: send_at_once()
 
-/// What became of the members' requests. The first is the same for all of them.
+/// What was sent. `begun` is the same for all members.
 struct SentTogether {
-    bool begun = false;          ///< false: nothing was sent, of nobody
+    bool begun = false;          ///< false: nothing was sent for any member
     std::uint32_t head = kNone;  ///< the member's slot
-    std::uint64_t queues = 0;    ///< that its command went to, a bit each
+    std::uint64_t queues = 0;    ///< bit per queue that its command went to
 };
 
-/// A member's command on its way to at most `kMost` drives. `sharers`, `chief`: of the members whose i-th
-/// drive is the same.
+/// A member's command to at most `kMost` drives. `sharers`: the members whose i-th drive is the same;
+/// `chief`: the lowest of them, which acts for all.
 template <std::uint32_t kMost>
 struct GroupFlight {
     Chosen<kMost> to;
     simt::LaneSet sharers[kMost];
     bool chief[kMost] = {};
-    std::uint64_t first[kMost] = {};  ///< entry of the chief's run
+    std::uint64_t first[kMost] = {};  ///< first entry of the chief's run
     rdma::SendTicket ticket[kMost];
     std::uint32_t index = kNone;
     Keys keys;
@@ -42,7 +42,7 @@ struct GroupFlight {
     bool goes(std::uint32_t i) const { return i < to.count; }
 };
 
-/// Slots for all members with `wanted`, of one word of the bitmap. False: not for all, and none is taken.
+/// Takes slots of one bitmap word for all members with `wanted`. False: too few for all, and none is taken.
 template <class Group, class State>
 GN_HD GN_INLINE bool take_slots(Group group, State& c, bool wanted, std::uint32_t hint, std::uint32_t words,
                                 std::uint32_t& index) {
@@ -63,7 +63,7 @@ GN_HD GN_INLINE bool take_slots(Group group, State& c, bool wanted, std::uint32_
     return true;
 }
 
-/// Credits and send entries for all members' commands. False: not for all, and what was taken is given back.
+/// Takes credits and send entries for all members' commands. False: too few for all, and none is kept.
 template <std::uint32_t kMost, class Group, class State>
 GN_HD GN_INLINE bool take_ways(Group group, State& c, GroupFlight<kMost>& flight) {
     std::uint32_t credits[kMost] = {};
@@ -89,7 +89,7 @@ GN_HD GN_INLINE bool take_ways(Group group, State& c, GroupFlight<kMost>& flight
         }
         lacks = group.any(full);
     }
-    group.sync();  // hands on what the chiefs acquired with credits and room
+    group.sync();  // orders what the chiefs acquired with credits and room before all members' use
     if (!lacks) return true;
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i) {
@@ -99,7 +99,7 @@ GN_HD GN_INLINE bool take_ways(Group group, State& c, GroupFlight<kMost>& flight
     return false;
 }
 
-/// Writes a member's command down, into its slot, its capsules and its send entries.
+/// Fills a member's slot, capsules and send entries.
 template <std::uint32_t kMost, class State>
 GN_HD GN_INLINE void fill_ways(State& c, const Operation& op, nvme::MapVersion version, const OneCommand& r,
                                GroupFlight<kMost>& flight) {
@@ -121,19 +121,20 @@ GN_HD GN_INLINE void fill_ways(State& c, const Operation& op, nvme::MapVersion v
         fill_capsule(c.send_queue(flight.to.slot[i]), queue.capsules, queue.capsule_lkey, flight.ticket[i],
                      op.context, fields, flight.keys.lkey);
     }
-    // Before the entries are published: the answers may come at once. As fill_entry's, and for all replicas:
-    // the slot was nobody else's.
+    // Before the entries are published, as the answers may come at once (see fill_entry). One store for all
+    // replicas: no other lane uses the slot yet.
     simt::store_released<State::kScope>(
         &slot.control, make_control(generation, SlotState::kOwned, (1u << flight.to.count) - 1));
 }
 
-/// Sends `r` of each member with `wanted`, without the bell. All members call. `op` has loaded its map.
+/// Sends `r` of each member with `wanted`, without ringing the bell. All members call. `op` has loaded its
+/// map.
 template <std::uint32_t kMost, class Group, class State>
 GN_HD GN_INLINE SentTogether send_together(Group group, State& c, const Operation& op, const OneCommand& r,
                                            bool wanted, std::uint32_t hint) {
     constexpr auto kScope = State::kScope;
     SentTogether out;
-    // One trip for all of this, behind the acquire of the map.
+    // Loaded together, behind the acquire of the map: one round trip to memory.
     const std::uint64_t members = op.map->members, in = op.map->in;
     const std::uint32_t plain = op.map->plain;
     const nvme::MapVersion version = op.map->version;
@@ -150,7 +151,7 @@ GN_HD GN_INLINE SentTogether send_together(Group group, State& c, const Operatio
             flight.keys = find_keys(c, r.address, r.bytes());
         fits = fits && flight.keys.found;
     }
-    // Another trip: whether there is any use in trying.
+    // A second round trip: broken queues and missing credits, before anything is taken.
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i) {
         flight.sharers[i] = group.match(flight.goes(i) ? flight.to.slot[i] + 1 : 0u);
@@ -188,7 +189,7 @@ GN_HD GN_INLINE SentTogether send_together(Group group, State& c, const Operatio
         c.send_queue(flight.to.slot[i]).mark_ready(flight.ticket[i]);
         out.queues |= std::uint64_t{1} << flight.to.slot[i];
     }
-    group.sync();  // all marks of a run are there before its chief publishes it
+    group.sync();  // all entries of a run are marked before its chief publishes the run
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i)
         if (flight.chief[i])

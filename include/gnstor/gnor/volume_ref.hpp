@@ -7,19 +7,18 @@
 // retries: DESIGN.md, "A read, from end to end", "Using it".
 //
 //   * registered buffers (channel pool, or registered by the user; 4-byte aligned) are used in place; any
-//     other memory, at any alignment, goes through pool buffers, moved by the calling group. A group of
-//     several lanes cannot share a buffer on one lane's stack (kBadArgument);
-//   * kTimedOut, kQueueError: it was sent, and how it ends is unknown; a registered buffer may still be read
-//     or written by the NIC, until the answer or reclaim() on the host: neither use it nor give it back
-//     before;
-//   * kNotSent, kNoBuffer: the deadline passed while it waited for a command slot or a credit, or for a pool
-//     buffer. Nothing of the call is under way, its buffer is free: it may be made again;
-//   * what a drive refuses for now (kBusy, kNotGranted) is asked again until the deadline, with pauses that
-//     grow; kStaleMap likewise, as soon as the client has published a newer map, which it fetches by itself.
-//     A call that ends with one of these has nothing under way. Asynchronous requests are sent once;
-//   * one call is one write sequence, also over its retries: a call that is made again is a newer write;
-//   * a failed write is indeterminate on every block it covers; where replicas may differ by it, drives
-//   remember what was trimmed from then on, until the opening is renewed (client::Volume::renew).
+//     other memory, at any alignment, is copied through pool buffers by the calling group. A group of several
+//     lanes cannot share a buffer on one lane's stack (kBadArgument);
+//   * kTimedOut, kQueueError: the command was sent and its outcome is unknown; the NIC may still read or
+//     write a registered buffer, until the answer or reclaim() on the host: do not use or free it before;
+//   * kNotSent, kNoBuffer: the deadline passed while the call waited for a command slot or a credit, or for a
+//     pool buffer. None of its commands is in flight and its buffer is free: the call may be repeated;
+//   * temporary refusals (kBusy, kNotGranted) are retried until the deadline, with growing pauses; kStaleMap
+//     too, as soon as the client has fetched and published a newer map. A call that ends with one of these
+//     has nothing in flight. Asynchronous requests are sent once;
+//   * one call is one write sequence, retries included; a call that is made again is a newer write;
+//   * a failed write is indeterminate on every block it covers; where replicas may differ because of it,
+//     drives remember trimmed blocks from then on, until the opening is renewed (client::Volume::renew).
 #pragma once
 
 #include <gnstor/gnor/channel_ref.hpp>
@@ -38,20 +37,20 @@ class VolumeRef {
     VolumeMode mode = VolumeMode::kRead;
     /// FUA (NVMe NVM Command Set 1.0, CDW12 bit 30) on every write and read: see stable().
     bool force_unit_access = false;
-    /// Address of the newest placement::LaneMap, in memory that lanes see; the client stores a new one with
-    /// a release.
+    /// Where the address of the newest placement::LaneMap is stored, in memory that lanes see; the client
+    /// stores a new one with a release.
     const std::uint64_t* current_map = nullptr;
-    /// The last sequence that this opening gave out; lanes' memory. Null when opened for reading.
+    /// The last write sequence that this opening took; in lane memory. Null when opened for reading.
     std::uint64_t* last_sequence = nullptr;
-    /// Which of them are resolved (gnor/resolved.hpp); lanes' memory. Null: nobody is told.
+    /// Which of these sequences are resolved (gnor/resolved.hpp); in lane memory. Null: not recorded.
     std::uint64_t* resolved = nullptr;
 
-    /// The same volume, whose writes (and write_zeroes) are answered only when what they wrote survives power
-    /// loss, whatever the drives' durability. For one call, `volume.stable().write(...)`, or for all that a
-    /// kernel does. Without it an answered write is as durable as the array: it survives the end of any
-    /// process always, and power loss with `durability = power`; with `durability = process` that is for
-    /// flush() to do, for everything answered before it. A trim is made to last by flush alone.
-    /// A read through it is answered when the SSD that serves it has made durable what it read.
+    /// The same volume with FUA: its writes (and write_zeroes) are answered only when their data survives
+    /// power loss, whatever the drives' durability. For one call, `volume.stable().write(...)`, or for all
+    /// calls of a kernel. Without it an answered write survives the end of any process always, and power loss
+    /// with `durability = power`; with `durability = process` it survives power loss only after a later
+    /// flush(). A trim becomes durable by flush alone. A read with FUA is answered when the SSD that serves
+    /// it has made durable what it read.
     GN_HD
     VolumeRef stable() const {
         VolumeRef copy = *this;
@@ -59,9 +58,9 @@ class VolumeRef {
         return copy;
     }
 
-    /// Reads `blocks` blocks from `block` on. ONE request: the group splits it at chunk boundaries, its
-    /// members carry the pieces. kLbaOutOfRange past the end; kBadArgument for no blocks, no buffer, a
-    /// misaligned registered buffer.
+    /// Reads `blocks` blocks from `block` on. ONE request: the group splits it at chunk boundaries, and each
+    /// member carries out some of the pieces. kLbaOutOfRange past the end; kBadArgument for no blocks, no
+    /// buffer, a misaligned registered buffer.
     template <class Group, ChannelView Channel>
     GN_HD Status read(Group group, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
                       void* buffer, Deadline deadline) const {
@@ -79,15 +78,15 @@ class VolumeRef {
                                 static_cast<std::uint8_t>(sectors)};
         return one(group, channel, nvme::IoOpcode::kRead, request, deadline);
     }
-    /// Writes to all replicas. Success: durable on every one of them, as the array's durability says, or more
-    /// (stable()).
+    /// Writes to all replicas. Success: durable on every replica, as the array's durability (or stable())
+    /// says.
     template <class Group, ChannelView Channel>
     GN_HD Status write(Group group, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
                        const void* buffer, Deadline deadline) const {
         const IoRequest request{block, blocks, const_cast<void*>(buffer), 0, 0};
         return one(group, channel, nvme::IoOpcode::kWrite, request, deadline);
     }
-    /// Makes the blocks read as zeroes; what is stored for them may be given back.
+    /// Makes the blocks read as zeroes; drives may free what they stored for them.
     template <class Group, ChannelView Channel>
     GN_HD Status trim(Group group, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
                       Deadline deadline) const {
@@ -100,7 +99,7 @@ class VolumeRef {
         const IoRequest request{block, blocks, nullptr, 0, 0};
         return one(group, channel, nvme::IoOpcode::kWriteZeroes, request, deadline);
     }
-    /// NVMe flush on every drive of the volume's map: what was answered before survives power loss after it.
+    /// NVMe flush on every drive of the volume's map: everything answered before it survives power loss.
     template <class Group, ChannelView Channel>
     GN_HD Status flush(Group group, Channel channel, Deadline deadline) const {
         Channel::template check_group<Group>();
@@ -113,8 +112,8 @@ class VolumeRef {
         return gnor::run(group, channel.state(), op, cursor, Channel::hint(group), deadline);
     }
 
-    /// Many independent requests, spread over the members. `statuses`: one a request, or null. Returns the
-    /// worst. Requests, statuses and buffers lie where all members reach them, not on a lane's stack.
+    /// Many independent requests, spread over the members. `statuses`: one per request, or null. Returns the
+    /// worst. Requests, statuses and buffers must lie where all members reach them, not on a lane's stack.
     template <class Group, ChannelView Channel>
     GN_HD Status read_many(Group group, Channel channel, const IoRequest* requests, std::uint32_t count,
                            Status* statuses, Deadline deadline) const {
@@ -126,9 +125,10 @@ class VolumeRef {
         return many(group, channel, nvme::IoOpcode::kWrite, requests, count, statuses, deadline);
     }
 
-    /// By one lane: sends now, ends with ChannelRef::wait, poll or drop. Waits, until `deadline`, for nothing
-    /// but slots and credits (kNotSent: nothing is under way; kTimedOut: a part is, and the buffer stays
-    /// in use). The buffer must be registered (kNotRegistered) and stays in use until the request ends.
+    /// One lane sends a request now and ends it later with ChannelRef::wait, poll or drop. This call waits,
+    /// until `deadline`, for slots and credits only (kNotSent: nothing was sent; kTimedOut: a part was, and
+    /// the buffer stays in use). The buffer must be registered (kNotRegistered) and stays in use until the
+    /// request ends.
     template <ChannelView Channel>
     GN_HD Token read_async(simt::Lane lane, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
                            void* buffer, Deadline deadline) const {
@@ -155,8 +155,9 @@ class VolumeRef {
         return send(lane, channel, nvme::IoOpcode::kWrite, request, false, Deadline{0});
     }
     /// With a callback: `handler(status)` (callbacks.hpp: small, trivially copyable) runs once, when the
-    /// request is done, in some lane whose view of the channel knows its type; not if this returns an error.
-    /// It may only *try*. `deadline` as in read_async; one that has passed (Deadline{0}) makes this a try.
+    /// request is done, in a lane whose view of the channel knows its type; never if this call returns an
+    /// error. It must not make calls that wait. `deadline` as in read_async; Deadline{0}: no wait, as
+    /// try_read_async.
     template <ChannelView Channel, class Handler>
     GN_HD Status read_async(simt::Lane lane, Channel channel, nvme::BlockAddress block, std::uint32_t blocks,
                             void* buffer, const Handler& handler, Deadline deadline) const {
@@ -195,7 +196,7 @@ class VolumeRef {
                            deadline);
     }
 
-    // What Batch (batch.hpp) builds on.
+    // Used by Batch (batch.hpp).
     GN_HD
     gnor::Operation operation() const {
         gnor::Operation op;
@@ -229,15 +230,14 @@ class VolumeRef {
     GN_HD std::uint64_t take_sequences(Group group, std::uint32_t count) const {
         std::uint64_t first = 0;
         if (group.is_leader())
-            // Of two lanes that take one after the other the later one gets the later one, whatever else
-            // they see of each other.
+            // Relaxed: the atomic alone makes later takers' sequences higher; nothing else is ordered by it.
             first = simt::fetch_add<simt::Scope::kDevice, simt::Order::kRelaxed>(last_sequence,
                                                                                  std::uint64_t{count}) +
                     1;
         return group.shfl(first, group.leader());
     }
-    /// For the one lane that speaks for them, once: the requests that took these sequences have ended, and
-    /// all replicas are alike for them, or that is in doubt (resolved.hpp).
+    /// Called by one lane, once: the requests with these sequences have ended, and all replicas are alike, or
+    /// (`in_doubt`) may differ (resolved.hpp).
     GN_HD
     void resolve(std::uint64_t first, std::uint64_t count, bool in_doubt = false) const {
         if (in_doubt)
@@ -252,9 +252,10 @@ class VolumeRef {
                      Deadline deadline) const {
         Channel::template check_group<Group>();
         gnor::LaneWork work;
-        std::uint64_t sequence = 0;  // none was taken: the first ever is 1
+        std::uint64_t sequence = 0;  // 0: none taken, the first one is 1
         if constexpr (Channel::kSharing == Sharing::kLane) {
-            // On a GPU the channel's mode is looked at with all else (carry_alone): by itself it is a trip.
+            // On a GPU carry_alone() checks the channel's mode along with its other loads: a load of its own
+            // costs a round trip.
             const bool here = GN_DEVICE_PASS ? channel.is_here() : nvme::ok(channel.usable());
             const bool may = here && allows(opcode) && request.buffer != nullptr && current_map != nullptr;
             if (may && opcode == nvme::IoOpcode::kRead)
@@ -280,8 +281,8 @@ class VolumeRef {
         return status;
     }
 
-    /// A lone lane's read or write of one command; whether it was carried out. If not, `work` has what is
-    /// under way of it, and `sequence` what was taken for it.
+    /// Fast path of a lone lane's read or write of one command. False: not carried out; then `work` has its
+    /// command if that is in flight, and `sequence` what was taken for it.
     template <std::uint32_t kMost, ChannelView Channel>
     GN_HD bool goes_straight(Channel channel, nvme::IoOpcode opcode, const IoRequest& request,
                              Deadline deadline, std::uint64_t& sequence, gnor::LaneWork& work) const {
@@ -314,12 +315,12 @@ class VolumeRef {
         cursor.sequence_each = changes(opcode);
         gnor::Operation op = operation();
         const Status status = gnor::run(group, channel.state(), op, cursor, Channel::hint(group), deadline);
-        group.sync();  // every status that a member wrote is there for all
+        group.sync();  // orders each member's statuses before all members' return
         if (changes(opcode)) end(group, cursor, count, status);
         return status;
     }
 
-    /// A call that took so many sequences has ended with `status`, the same for all members.
+    /// Resolves the `count` sequences of a call that ended with `status`, the same for all members.
     template <class Group>
     GN_HD void end(Group group, const gnor::Cursor& cursor, std::uint32_t count, Status status) const {
         const bool in_doubt = !nvme::ok(status) && group.any(cursor.in_doubt);
@@ -341,7 +342,8 @@ class VolumeRef {
         const Token token = helps ? gnor::send_all(group, c, op, cursor, Channel::hint(group), deadline)
                                   : gnor::send_at_once(group, c, op, cursor, Channel::hint(group), true);
         if (!changes(opcode)) return token;
-        // Whoever finds that it has ended notes it; of what has failed already, or was not sent, that is now.
+        // The lane that finds the request ended records that; if it failed already or was not sent, it is
+        // recorded here.
         if (!token.in_flight() || cursor.in_doubt) resolve(cursor.sequence, 1, cursor.in_doubt);
         if (token.in_flight()) gnor::keep_resolved(c.slot(token.head), cursor.in_doubt ? nullptr : resolved);
         return token;

@@ -1,11 +1,11 @@
 // atomic.hpp: scoped atomics, one source for GPU and CPU lanes.
 //
-// Control words shared between lanes, or between lanes and the NIC, are touched through these functions
-// alone; payload is plain memory ordered by them. There are no bare fences: ThreadSanitizer cannot see them,
-// and an acquire load costs a GPU nothing extra. Words are 32 or 64 bits, naturally aligned. A word of 64
-// bits that read-modify-writes touch must not lie in a GPU's shared or local memory: they are instructions
-// for global memory (pinned memory of the host is part of that), since where the address could be anything
-// the compiler puts an emulation for the other two behind each, some 40 instructions.
+// Control words shared between lanes, or between lanes and the NIC, are accessed through these functions
+// only; payload is plain memory ordered by them. There are no bare fences: ThreadSanitizer cannot see them,
+// and an acquire load costs a GPU nothing extra. Words are 32 or 64 bits, naturally aligned. A 64-bit word
+// for read-modify-writes must not lie in a GPU's shared or local memory: they are compiled for global memory
+// (which includes the host's pinned memory), since for an address of any kind the compiler adds an emulation
+// for the other two, some 40 instructions each time.
 //
 // On the GPU these are PTX instructions with an explicit scope (PTX ISA 8.2, "Memory Consistency Model"); on
 // the CPU they are the compiler's atomics, and the scope is ignored. A test build (GN_TEST_WARPS) may yield
@@ -20,19 +20,19 @@
 
 namespace gnstor::simt {
 
-/// Who must see the operation: nobody but the calling lane, lanes of one block, lanes of one GPU, or CPU and
-/// NIC too. With kLane nothing is atomic and nothing is ordered: a read-modify-write is a load and a store.
-/// Such words are for memory that one lane has to itself; the host may look at them meanwhile.
+/// Who must see the operation: only the calling lane, lanes of one block, lanes of one GPU, or CPU and NIC
+/// too. With kLane nothing is atomic and nothing is ordered: a read-modify-write is a load and a store. It is
+/// for memory that one lane has to itself; the host may read it meanwhile.
 enum class Scope { kLane, kBlock, kDevice, kSystem };
 
-/// What a read-modify-write orders beside itself. On a GPU a release is a fence, which waits for all that the
-/// lane has stored: with stores to pinned memory on their way about half a microsecond. So hot paths name
-/// what they need, and say what pairs with it.
+/// Which of the lane's other accesses a read-modify-write orders. On a GPU a release is a fence, which waits
+/// for all of the lane's stores: about half a microsecond if stores to pinned memory are in flight. So hot
+/// paths name what they need, and what pairs with it.
 enum class Order { kRelaxed, kAcquire, kRelease, kBoth };
 
-/// Of a word that a later release of the same lane brings to whoever looks: relaxed on a GPU. On a CPU a
-/// release, which costs nothing there, and by which ThreadSanitizer sees what otherwise goes by way of a NIC
-/// that has the memory at other addresses.
+/// For a word that is published by this lane's later release: relaxed on a GPU. On a CPU a release, which
+/// costs nothing there and shows ThreadSanitizer an order that otherwise goes through a NIC, which maps the
+/// memory at other addresses.
 inline constexpr Order kReleasedLater = GN_DEVICE_PASS ? Order::kRelaxed : Order::kRelease;
 
 namespace detail {
@@ -44,7 +44,7 @@ constexpr int gcc_order(Order o) {
     return o == Order::kRelease ? __ATOMIC_RELEASE : __ATOMIC_ACQ_REL;
 }
 #endif
-// One lane's own words. On a CPU each access is whole, so that a host thread may look; on a GPU it is plain.
+// Words of one lane. On a CPU each access is atomic, so that a host thread may read; on a GPU it is plain.
 template <class T>
 GN_HD T load_own(const T* p) {
 #if GN_DEVICE_PASS
@@ -72,7 +72,7 @@ template <class T>
 inline constexpr bool kIsWord = std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8);
 
 #if GN_DEVICE_PASS
-/// The address of a word that lies in global memory, in the window of that.
+/// The address, in the global address space, of a word in global memory.
 __device__ inline std::uint64_t global_address(const void* p) {
     return static_cast<std::uint64_t>(__cvta_generic_to_global(p));
 }
@@ -187,7 +187,8 @@ GN_HD void store_relaxed(T* p, std::type_identity_t<T> v) {
     }
 }
 
-/// Writes a word after everything this lane wrote or observed before: whoever acquires it sees all of that.
+/// Writes a word after everything this lane wrote or observed before: a lane that acquires it sees all of
+/// that.
 template <Scope S, class T>
 GN_HD void store_release(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
@@ -221,7 +222,7 @@ GN_HD T fetch_add(T* p, std::type_identity_t<T> v) {
     }
 }
 
-/// Adds, orders nothing and brings nothing back: a count. A GPU's lane does not wait for it.
+/// Adds; orders nothing and returns nothing: for counters. A GPU's lane does not wait for it.
 template <Scope S, class T>
 GN_HD void add(T* p, std::type_identity_t<T> v) {
     static_assert(detail::kIsWord<T>, "atomics work on 32- and 64-bit integers");
@@ -325,10 +326,10 @@ GN_HD T compare_exchange(T* p, std::type_identity_t<T> expected, std::type_ident
     }
 }
 
-/// Two neighbouring words, 8-byte aligned, loaded at once: of `p[0]` and of `p[1]`. A GPU's loads of pinned
-/// memory that touch the same 32 bytes wait for one another. An acquire pairs with a release of both alone
-/// (store_release_pair). Where single words are stored besides, which neither PTX's memory model nor C++'s
-/// speaks of, this relies on processors that load 8 aligned bytes at once, and the caller must bear a pair of
+/// Two adjacent words, p[0] and p[1], 8-byte aligned, loaded at once: a GPU's loads of pinned memory that
+/// touch the same 32 bytes wait for one another. An acquire pairs with a release of both words only
+/// (store_release_pair). If the words are also stored singly, which the memory models of PTX and C++ do not
+/// cover, this relies on processors that load 8 aligned bytes at once, and the caller must accept a pair of
 /// which only one word is new.
 struct WordPair {
     std::uint32_t first, second;
@@ -378,8 +379,8 @@ GN_HD void store_release_pair(std::uint32_t* p, WordPair v) {
 
 /// Several words that are released together cost a GPU one fence: release_before_stores(), and then
 /// store_released for each. A word so stored is ordered after all that this lane wrote or observed before the
-/// fence, and not after the other words. On a CPU each is a release store, which costs nothing there. Without
-/// such a fence it is a store in the order kReleasedLater.
+/// fence, but not after the other words. On a CPU each is a release store, which costs nothing there. Without
+/// such a fence it is a store with the order kReleasedLater.
 template <Scope S>
 GN_HD void release_before_stores() {
     static_assert(S == Scope::kSystem, "for what the NIC and the host look at");
@@ -395,7 +396,7 @@ GN_HD void store_released(T* p, std::type_identity_t<T> v) {
     store_release<S>(p, v);
 #endif
 }
-/// A doorbell behind such a fence.
+/// A doorbell store after such a fence.
 GN_HD
 inline void store_mmio64_released(std::uint64_t* p, std::uint64_t v) {
 #if GN_DEVICE_PASS

@@ -1,9 +1,9 @@
 // copy.hpp: how lanes move bytes. CPU and GPU lanes.
 //
-// Over PCIe a lane must use all of each 16-byte load, keep several in flight, and a lone lane must not walk
-// through consecutive words (one trip a load, twelve times slower than one load a 128-byte line; bulk copies
-// are faster still). Source and destination must not overlap. Payload is plain memory: an acquire before, or
-// a release after, orders it.
+// Over PCIe a lane must use all 16 bytes of each load and keep several loads in flight; a lone lane must not
+// read consecutive words (one round trip per load, twelve times slower than one load per 128-byte line; bulk
+// copies are faster still). Source and destination must not overlap. Payload is plain memory: an acquire
+// before, or a release after, orders it.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -21,7 +21,7 @@ namespace detail_copy {
 struct alignas(16) Word16 {
     std::uint32_t part[4];
 };
-inline constexpr std::uint32_t kInFlight = 8;  // loads of a lane under way at once
+inline constexpr std::uint32_t kInFlight = 8;  // loads that a lane has in flight
 inline constexpr std::uint32_t kLineBytes = 128;
 
 template <class Word>
@@ -45,8 +45,8 @@ GN_HD void store_word(Word* p, const Word& w) {
     *p = w;
 }
 
-// Which word a lane's i-th one is. A lone lane jumps from line to line, and comes back for the next word of
-// each line; a group takes neighbouring words, so that its loads join into lines.
+// Which word is a lane's i-th one. A lone lane goes from line to line, and comes back for the next word of
+// each line; the lanes of a group take neighbouring words, so that their loads coalesce into lines.
 struct Walk {
     std::uint64_t words;
     std::uint64_t lines;         // lone lane: whole lines
@@ -84,8 +84,8 @@ GN_HD void copy_words(Word* to, const Word* from, std::uint64_t words, std::uint
     }
 }
 
-// Bytes up to the first aligned word, words, bytes that are left. `to` and `from` are equally aligned to
-// Word.
+// Copies bytes up to the first aligned word, then words, then the remaining bytes. `to` and `from` have the
+// same alignment modulo the word's size.
 template <class Word>
 GN_HD void copy_by(std::uint8_t* to, const std::uint8_t* from, std::uint64_t bytes, std::uint32_t rank,
                    std::uint32_t size) {
@@ -101,9 +101,9 @@ GN_HD void copy_by(std::uint8_t* to, const std::uint8_t* from, std::uint64_t byt
 
 }  // namespace detail_copy
 
-/// Copies `bytes` bytes, shared out among the members of `group`: all of them call, with the same arguments.
+/// Copies `bytes` bytes, divided among the members of `group`: all of them call, with the same arguments.
 /// Each lane has copied its part on return: group.sync() before a member reads another's part. Any alignment;
-/// 16 bytes is the fast one.
+/// fastest where both have the same one modulo 16.
 template <class Group>
 GN_HD void copy16(const Group& group, void* to, const void* from, std::uint64_t bytes) {
     auto* out = static_cast<std::uint8_t*>(to);
@@ -148,7 +148,7 @@ struct BulkScratch {
 };
 
 /// One lane copies through shared memory with the copy engine of its SM (PTX cp.async.bulk, sm_90): 4 KiB in
-/// a trip. Addresses and `bytes` must be multiples of 16, else, and on other processors, it is copy16 by one
+/// a round trip. If an address or `bytes` is no multiple of 16, and on other processors, it is copy16 by one
 /// lane.
 GN_HD
 inline void copy_bulk(Lane lane, void* to, const void* from, std::uint64_t bytes, BulkScratch scratch) {
@@ -158,7 +158,7 @@ inline void copy_bulk(Lane lane, void* to, const void* from, std::uint64_t bytes
         const auto stage = static_cast<std::uint32_t>(__cvta_generic_to_shared(scratch.stage));
         const auto barrier = static_cast<std::uint32_t>(__cvta_generic_to_shared(scratch.barrier));
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-        // The barrier, and what this lane wrote or acquired so far, before the copy engine's accesses
+        // Orders the barrier, and what this lane wrote or acquired so far, before the copy engine's accesses
         // (another proxy).
         asm volatile("fence.proxy.async;" ::: "memory");
         std::uint32_t parity = 0;
@@ -173,7 +173,7 @@ inline void copy_bulk(Lane lane, void* to, const void* from, std::uint64_t bytes
                     "r"(stage),
                 "l"(static_cast<const std::uint8_t*>(from) + done), "r"(piece), "r"(barrier)
                 : "memory");
-            // Ends with the hardware's copy, as a load does; there is nobody else to wait for.
+            // Ends when the hardware has copied, as a load does; it depends on no other lane.
             std::uint32_t landed = 0;
             while (landed == 0)
                 asm volatile(
@@ -199,7 +199,7 @@ inline void copy_bulk(Lane lane, void* to, const void* from, std::uint64_t bytes
     copy16(self(lane), to, from, bytes);
 }
 
-/// Small messages shared with a NIC that may look at any moment: word by word, relaxed. For one lane.
+/// For small messages that a NIC may read at any moment: word by word, relaxed. For one lane.
 template <Scope S, class T>
 GN_HD void store_words_relaxed(T* to, const T* from, std::uint32_t words) {
     for (std::uint32_t i = 0; i < words; ++i) store_relaxed<S>(to + i, from[i]);

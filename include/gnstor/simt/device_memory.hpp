@@ -25,7 +25,7 @@ class DeviceMemory {
     DeviceMemory(DeviceMemory&& other) noexcept;
     DeviceMemory& operator=(DeviceMemory&& other) noexcept;
 
-    /// For lanes. On CPU lanes the host may look too.
+    /// For lanes. With CPU lanes the host may use it too.
     [[nodiscard]] void* lane_data() const noexcept { return data_; }
     template <class T>
     [[nodiscard]] T* lane_as(std::size_t byte_offset = 0) const noexcept {
@@ -35,15 +35,15 @@ class DeviceMemory {
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] LanesKind lanes() const noexcept { return lanes_; }
 
-    /// Whether kernels that the calling thread starts now reach it: with GPU lanes, whether the GPU that the
-    /// thread has chosen is the one it lies on. The Error names both.
+    /// Whether kernels that the calling thread starts now can access it: with GPU lanes, whether the GPU that
+    /// the thread has chosen is the one it lies on. The Error names both GPUs.
     [[nodiscard]] Result<void> check_this_gpu() const;
 
     /// Host to lanes, and back. Done on return; do not overlap with a kernel that uses the same bytes.
     Result<void> upload(std::size_t offset, const void* from, std::size_t bytes);
     Result<void> download(std::size_t offset, void* to, std::size_t bytes) const;
-    /// 64-bit words while kernels may change them: each is one that was there meanwhile, and one that is read
-    /// by a later call is not older. Waits for no kernel. Any thread.
+    /// Reads 64-bit words that kernels may be changing: each value was in memory at some time during the
+    /// call, and a later call returns no older one. Waits for no kernel. Any thread.
     Result<void> look(std::size_t offset, std::span<std::uint64_t> to) const;
 
   private:

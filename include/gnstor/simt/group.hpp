@@ -50,17 +50,18 @@ struct Site {
 /// Guide, "Warp Vote Functions", "Warp Shuffle Functions": these imply no memory barrier).
 enum class Collective : std::uint8_t { kSync, kWarp, kBallot, kShfl, kMatch, kSum, kUnite };
 
-/// What a test warp implements: a meeting of the lanes in `mask`, each bringing one 64-bit value.
+/// Implemented by a test warp: a meeting of the lanes in `mask`, each with one 64-bit value.
 class WarpRendezvous {
   public:
     virtual ~WarpRendezvous() = default;
-    /// Waits for every live lane of `mask`; `values` (32 entries) then holds what each brought. Returns the
+    /// Waits for every live lane of `mask`; `values` (32 entries) then holds each one's value. Returns the
     /// lanes present.
     virtual std::uint32_t meet(std::uint32_t lane, std::uint32_t mask, Collective what, std::uint64_t value,
                                std::uint64_t* values, Site site) = 0;
-    /// Waits for whichever lanes come by; returns who did, the caller included.
+    /// Waits a while for other lanes at the same place; returns those in the caller's group, the caller
+    /// included.
     virtual std::uint32_t gather_active(std::uint32_t lane, Site site) = 0;
-    /// A lane broke a rule that only the group could see. Does not return.
+    /// Reports a broken rule that only the group can detect. Does not return.
     [[noreturn]] virtual void misuse(std::uint32_t lane, const char* rule, Site site) = 0;
 };
 #endif
@@ -252,8 +253,8 @@ class MaskGroup {
         return ballot(!p, site).empty();
     }
 #endif
-    /// The value that member `from` (a lane number, of a member that is still there) brings. Orders no
-    /// memory, as all collectives but sync(). T: up to 8 bytes, trivially copyable.
+    /// The value of member `from` (the lane number of a member that has not left). Orders no memory, like all
+    /// collectives except sync(). T: up to 8 bytes, trivially copyable.
     template <class T>
     GN_HD T shfl(T v, std::uint32_t from GN_SITE_PARAMETER) const {
         static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8,
@@ -279,7 +280,7 @@ class MaskGroup {
         return v;
 #endif
     }
-    /// The members that bring the same value as the caller. T: up to 8 bytes.
+    /// The members with the same value as the caller. T: up to 8 bytes.
     template <class T>
     GN_HD LaneSet match(T v GN_SITE_PARAMETER) const {
         static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8,
@@ -300,7 +301,7 @@ class MaskGroup {
 #endif
     }
 
-    /// What all members bring, added up (wrapping); the same for all.
+    /// The sum of all members' values (wrapping); the same for all.
     GN_HD
     std::uint32_t sum(std::uint32_t v GN_SITE_PARAMETER) const {
 #if GN_DEVICE_PASS
@@ -317,7 +318,7 @@ class MaskGroup {
         return v;
 #endif
     }
-    /// Bits that any member brings; the same for all.
+    /// The bitwise OR of all members' values; the same for all.
     GN_HD
     std::uint64_t unite(std::uint64_t v GN_SITE_PARAMETER) const {
 #if GN_DEVICE_PASS
@@ -387,7 +388,7 @@ inline MaskGroup warp(Lane lane) {
     return MaskGroup(lane, 1u);
 #endif
 }
-/// Whoever is here; the members must not diverge while they use the group.
+/// The lanes of the warp that are here together; they must not diverge while they use the group.
 GN_HD
 inline MaskGroup active(Lane lane) {
 #if GN_DEVICE_PASS

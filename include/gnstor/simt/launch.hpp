@@ -7,8 +7,8 @@
 //
 // CPU lanes: W worker threads take lanes off the grid in order and run each to its end, so a grid may be far
 // larger than W. A lane must therefore never wait for another lane of the grid that may not have started: on
-// the GPU too, where only some blocks are resident. (Waiting for the NIC, or for a lane that has handed in
-// work already, is fine.)
+// the GPU too, where only some blocks are resident. (Waiting for the NIC, or for a lane that has certainly
+// started, is fine.)
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -26,7 +26,7 @@ namespace gnstor::simt {
 
 enum class LanesKind : std::uint8_t { kCpu, kGpu };
 
-/// What runs the calling code.
+/// The kind of lanes that runs the calling code.
 GN_HD
 constexpr LanesKind these_lanes() {
 #if GN_DEVICE_PASS
@@ -41,16 +41,16 @@ constexpr LanesKind these_lanes() {
 [[nodiscard]] std::string_view lanes_name(LanesKind kind) noexcept;
 /// Whether this build has GPU lanes and this machine a GPU that answers.
 [[nodiscard]] bool gpu_available() noexcept;
-/// Ok where such lanes can run; else what is missing and what to do.
+/// Ok if lanes of this kind can run; the Error says what is missing and what to do.
 [[nodiscard]] Result<void> check_lanes(LanesKind kind);
 
-/// What a lane's calls may need of stack where the compiler cannot tell: callbacks through pointers, and
-/// callbacks that send the next request.
+/// The stack that a lane may need for calls whose stack use the compiler cannot compute: callbacks through
+/// pointers, and callbacks that send the next request.
 inline constexpr std::size_t kLaneStackBytes = 4096;
-/// Sees to it that lanes of kernels started from now on have such a stack. GPU lanes: raises
-/// cudaLimitStackSize of the GPU that the calling thread uses (1 KiB unless somebody did before), never
-/// lowers it; the driver keeps that much GPU memory for each lane that can be resident (1.1 GB on an H200).
-/// Without it such calls overwrite each other's variables, silently. CPU lanes: nothing to do. Host thread.
+/// Gives lanes of kernels started from now on a stack of at least `bytes`. GPU lanes: raises
+/// cudaLimitStackSize of the GPU that the calling thread uses (1 KiB by default), never lowers it; the driver
+/// reserves that much GPU memory for each lane that can be resident (1.1 GB on an H200). With a smaller stack
+/// such calls silently overwrite each other's variables. CPU lanes: nothing to do. Host thread.
 [[nodiscard]] Result<void> ensure_lane_stack(LanesKind kind, std::size_t bytes = kLaneStackBytes);
 
 struct LaunchOptions {

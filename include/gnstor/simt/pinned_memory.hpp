@@ -1,8 +1,8 @@
 // pinned_memory.hpp: memory that lanes, NIC and host share: pools, queues, doorbells.
 //
-// Mapped by us and, for GPU lanes, registered with CUDA: when a CUDA context dies, the pages stay, so the
-// NIC's threads never lose them underfoot. Zeroed, page aligned. Host thread; the memory itself may be used
-// by all.
+// Mapped by us and, for GPU lanes, registered with CUDA: when a CUDA context dies, the pages stay, so that
+// the NIC's threads can still use them. Zeroed, page aligned. Host thread; any thread or lane may use the
+// memory itself.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -14,16 +14,16 @@
 namespace gnstor::simt {
 
 struct PinnedOptions {
-    bool huge_pages = false;  ///< try huge pages (2 MiB); falls back to small ones without a word
-    /// Backed by a file that another process can be given (file()), which can grow and never shrink.
+    bool huge_pages = false;  ///< try huge pages (2 MiB); falls back to small ones silently
+    /// Backed by a file (file()) that can be passed to another process, and that can grow and never shrink.
     bool shareable = false;
 };
 
 class PinnedMemory {
   public:
     PinnedMemory() = default;
-    /// `bytes` are rounded up to whole pages. While a kernel runs this returns and the kernel may use the
-    /// memory; destruction, however, blocks until running kernels end (CUDA): do not shrink under a kernel.
+    /// `bytes` are rounded up to whole pages. Also while a kernel runs, which may then use the memory; but
+    /// destruction blocks until running kernels end (CUDA): do not shrink under a kernel.
     static Result<PinnedMemory> map(std::size_t bytes, LanesKind lanes, PinnedOptions options = {});
     ~PinnedMemory();
     PinnedMemory(PinnedMemory&& other) noexcept;
@@ -34,10 +34,10 @@ class PinnedMemory {
     [[nodiscard]] std::byte* lane_data() const noexcept { return lane_data_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     [[nodiscard]] bool huge_pages() const noexcept { return huge_pages_; }
-    /// Where shareable: the file behind it, from offset 0 on; -1 otherwise.
+    /// The file behind shareable memory, from offset 0 on; -1 otherwise.
     [[nodiscard]] int file() const noexcept { return file_; }
     /// Leaves the pages mapped and registered until the process ends, and forgets them: for memory that an
-    /// engine could not be made to let go of.
+    /// engine does not stop using.
     void leave_mapped() noexcept { data_ = nullptr; }
 
   private:

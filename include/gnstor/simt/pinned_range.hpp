@@ -1,8 +1,8 @@
 // pinned_range.hpp: memory that lanes, NIC and host share, and that grows in place: addresses are reserved
 // once, memory comes in parts.
 //
-// As PinnedMemory, with the rule of growing: extend() may be called while a kernel runs, and the kernel may
-// use the new part; destruction blocks until running kernels end (CUDA). One host thread at a time.
+// As PinnedMemory, but it can grow: extend() may be called while a kernel runs, and the kernel may use the
+// new part; destruction blocks until running kernels end (CUDA). One host thread at a time.
 #pragma once
 
 #include <gnstor/simt/pinned_memory.hpp>
@@ -20,14 +20,13 @@ class PinnedRange {
     PinnedRange(PinnedRange&& other) noexcept;
     PinnedRange& operator=(PinnedRange&& other) noexcept;
 
-    /// Puts zeroed memory behind what is there: whole pages. Returns where it begins, the same address for
-    /// lanes.
+    /// Appends zeroed memory, in whole pages. Returns its first address, the same for lanes.
     Result<std::byte*> extend(std::size_t bytes);
 
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
-    /// What extend() made usable so far.
+    /// Bytes that extend() has made usable so far.
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    /// Where shareable (PinnedOptions): the file behind it, which begins at data(); -1 otherwise.
+    /// The file behind a shareable range (PinnedOptions), which begins at data(); -1 otherwise.
     [[nodiscard]] int file() const noexcept { return file_; }
     /// Leaves the pages mapped and registered until the process ends, and forgets them.
     void leave_mapped() noexcept { data_ = nullptr; }
