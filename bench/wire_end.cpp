@@ -9,7 +9,7 @@ namespace gnstor::bench::wire_bench {
 
 using namespace rdma;
 
-Result<std::unique_ptr<End>> End::create(SoftNic& nic, EndShape shape) {
+Result<std::unique_ptr<End>> End::create(Nic& nic, EndShape shape) {
     std::unique_ptr<End> end(new End(nic));
     const std::uint32_t entries = 1u << shape.entries_log2;
     end->bytes_ = shape.bytes;

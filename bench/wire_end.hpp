@@ -22,7 +22,7 @@ struct EndShape {
 
 class End {
   public:
-    static Result<std::unique_ptr<End>> create(rdma::SoftNic& nic, EndShape shape);
+    static Result<std::unique_ptr<End>> create(rdma::Nic& nic, EndShape shape);
     ~End();
     End(const End&) = delete;
     End& operator=(const End&) = delete;
@@ -34,9 +34,9 @@ class End {
     [[nodiscard]] rdma::mlx5::DataSegment local(std::size_t at, std::uint32_t bytes) const;
 
   private:
-    explicit End(rdma::SoftNic& nic) : nic_(nic) {}
+    explicit End(rdma::Nic& nic) : nic_(nic) {}
 
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     std::size_t bytes_ = 0;
     rdma::NicMemory block_;  // payload, then queues
     std::unique_ptr<std::uint32_t[]> ready_;

@@ -4,7 +4,7 @@
 #include "wire.hpp"
 
 #include "rdma/wire/loop/loop_wire.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_server.hpp"
 
 #include <gnstor/base/reactor.hpp>
 

@@ -23,7 +23,9 @@ Result<std::unique_ptr<Pair>> Pair::open(const Plan& plan) {
 }
 
 Result<void> Pair::open_here(const Plan& plan) {
+    SoftNic* there = nullptr;
     for (int i = 0; i < 2; ++i) {
+        std::unique_ptr<SoftNic> nic;
         GN_ASSIGN(reactors_[i], Reactor::start(i == 0 ? "gn-here" : "gn-there"));
         Reactor* const reactor = reactors_[i].get();
         if (plan.wire == "udp") {
@@ -31,18 +33,20 @@ Result<void> Pair::open_here(const Plan& plan) {
                                               .port = plan.port,
                                               .mtu = plan.mtu},
                                              *reactor));
-            GN_ASSIGN(nics_[i], SoftNic::open(*udp_[i], NicOptions{}));
+            GN_ASSIGN(nic, open_udp_nic(*udp_[i], NicOptions{}));
         } else {
-            GN_ASSIGN(nics_[i], SoftNic::open(loop_, i == 0 ? "here" : "there", NicOptions{}, {&reactor, 1}));
+            GN_ASSIGN(nic, SoftNic::open(loop_, i == 0 ? "here" : "there", NicOptions{}, {&reactor, 1}));
         }
+        there = nic.get();
+        nics_[i] = std::move(nic);
         GN_ASSIGN(ends_[i], End::create(*nics_[i], plan.shape));
     }
     Door door(ends_[1]->qp());
-    GN_TRY(nics_[1]->listen(kService, door));
+    GN_TRY(there->listen(kService, door));
     auto connected = nics_[0]->connect(here().qp(), nics_[1]->address(), kService, {}, kConnectMs);
     // Over udp the other end learns by a packet that it is connected, and has to listen until then.
     const bool agreed = connected.ok() && other_end_ready();
-    nics_[1]->unlisten(kService);
+    there->unlisten(kService);
     if (!connected.ok()) return connected.error();
     if (!agreed) return error(Errc::kTimedOut, "the other end was not connected within {} ms", kConnectMs);
     return {};
@@ -60,8 +64,7 @@ bool Pair::other_end_ready() const {
 
 Result<void> Pair::become_client(const Plan& plan) {
     GN_ASSIGN(node_, NodeProcess::start(plan.shape));
-    GN_ASSIGN(shm_, ShmWire::open(node_->socket_path()));
-    GN_ASSIGN(nics_[0], SoftNic::open(*shm_));
+    GN_ASSIGN(nics_[0], open_shm_nic(node_->socket_path()));
     GN_ASSIGN(ends_[0], End::create(*nics_[0], plan.shape));
     GN_TRY(nics_[0]->connect(here().qp(), kNodeAddress, kService, {}, kConnectMs));
     return {};

@@ -9,7 +9,8 @@
 #include "wire_node.hpp"
 
 #include "rdma/wire/loop/loop_wire.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 
 #include <gnstor/base/reactor.hpp>
@@ -66,8 +67,7 @@ class Pair {
     std::unique_ptr<Reactor> reactors_[2];
     rdma::LoopWire loop_;
     std::unique_ptr<rdma::UdpWire> udp_[2];
-    std::unique_ptr<rdma::ShmWire> shm_;
-    std::unique_ptr<rdma::SoftNic> nics_[2];
+    std::unique_ptr<rdma::Nic> nics_[2];
     std::unique_ptr<End> ends_[2];
 };
 

@@ -58,7 +58,7 @@ class CentralEngine::Connection final : public Port {
 
 CentralEngine::CentralEngine(const CentralOptions& options) : options_(options) {}
 
-Result<std::unique_ptr<CentralEngine>> CentralEngine::open(client::ControlPlane& control, rdma::SoftNic& nic,
+Result<std::unique_ptr<CentralEngine>> CentralEngine::open(client::ControlPlane& control, rdma::Nic& nic,
                                                            const CentralOptions& options,
                                                            rdma::MemoryKeys buffers) {
     std::unique_ptr<CentralEngine> e(new CentralEngine(options));
@@ -66,7 +66,7 @@ Result<std::unique_ptr<CentralEngine>> CentralEngine::open(client::ControlPlane&
     return e;
 }
 
-Result<void> CentralEngine::create_pool(client::ControlPlane& control, rdma::SoftNic& nic,
+Result<void> CentralEngine::create_pool(client::ControlPlane& control, rdma::Nic& nic,
                                         rdma::MemoryKeys buffers) {
     const std::uint64_t data = options_.volume_bytes * options_.clients * options_.replicas;
     const std::uint64_t under_way =

@@ -60,7 +60,7 @@ struct CentralTimes {
 class CentralEngine {
   public:
     /// `buffers`: keys of the memory that requests' buffers lie in.
-    static Result<std::unique_ptr<CentralEngine>> open(client::ControlPlane& control, rdma::SoftNic& nic,
+    static Result<std::unique_ptr<CentralEngine>> open(client::ControlPlane& control, rdma::Nic& nic,
                                                        const CentralOptions& options,
                                                        rdma::MemoryKeys buffers);
     ~CentralEngine();
@@ -84,7 +84,7 @@ class CentralEngine {
     class Connection;
     friend class Worker;
     explicit CentralEngine(const CentralOptions& options);
-    Result<void> create_pool(client::ControlPlane& control, rdma::SoftNic& nic, rdma::MemoryKeys buffers);
+    Result<void> create_pool(client::ControlPlane& control, rdma::Nic& nic, rdma::MemoryKeys buffers);
 
     const CentralOptions options_;
     std::unique_ptr<HostClient> pool_client_;

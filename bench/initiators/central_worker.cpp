@@ -24,8 +24,7 @@ std::uint32_t order_of(std::uint32_t blocks) {
 }  // namespace
 
 Result<std::unique_ptr<CentralEngine::Worker>> CentralEngine::Worker::open(const WorkerShared& shared,
-                                                                           HostClient& pool,
-                                                                           rdma::SoftNic& nic,
+                                                                           HostClient& pool, rdma::Nic& nic,
                                                                            rdma::MemoryKeys buffers) {
     std::unique_ptr<Worker> w(new Worker(shared));
     w->nic_ = &nic;

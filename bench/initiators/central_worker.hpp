@@ -32,8 +32,8 @@ struct WorkerShared {
 
 class CentralEngine::Worker {
   public:
-    static Result<std::unique_ptr<Worker>> open(const WorkerShared& shared, HostClient& pool,
-                                                rdma::SoftNic& nic, rdma::MemoryKeys buffers);
+    static Result<std::unique_ptr<Worker>> open(const WorkerShared& shared, HostClient& pool, rdma::Nic& nic,
+                                                rdma::MemoryKeys buffers);
     ~Worker();
     /// Valid while the worker lives.
     Result<WorkerRings*> add_connection();
@@ -88,7 +88,7 @@ class CentralEngine::Worker {
 
     const WorkerShared shared_;
     std::unique_ptr<PolledQueues> queues_;
-    rdma::SoftNic* nic_ = nullptr;
+    rdma::Nic* nic_ = nullptr;
     std::unique_ptr<LogBlock[]> log_blocks_;  // registered
     rdma::MemoryKeys log_keys_{};
     bool registered_ = false;

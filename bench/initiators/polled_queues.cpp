@@ -27,7 +27,7 @@ struct alignas(64) Line {
 
 // ---- HostClient
 
-Result<std::unique_ptr<HostClient>> HostClient::open(client::ControlPlane& control, rdma::SoftNic& nic,
+Result<std::unique_ptr<HostClient>> HostClient::open(client::ControlPlane& control, rdma::Nic& nic,
                                                      const std::string& client_name,
                                                      const client::CreateVolume& volume,
                                                      std::uint32_t queues_max, bool fua) {
@@ -129,7 +129,7 @@ Result<std::unique_ptr<PolledQueues>> PolledQueues::open(HostClient& client, std
 }
 
 Result<void> PolledQueues::create() {
-    rdma::SoftNic& nic = client_.nic_;
+    rdma::Nic& nic = client_.nic_;
     const auto count = static_cast<std::uint32_t>(client_.ssds_.size());
     memory_ = std::make_unique<Memory>(count, entries_);
     Memory& m = *memory_;
@@ -211,7 +211,7 @@ Result<void> PolledQueues::connect(std::uint32_t ssd) {
 
 PolledQueues::~PolledQueues() {
     if (memory_ == nullptr) return;
-    rdma::SoftNic& nic = client_.nic_;
+    rdma::Nic& nic = client_.nic_;
     const auto report = [](const Result<void>& r) {
         if (!r.ok()) log_error("polled queues could not be closed: {}", r.error().message);
         return r.ok();

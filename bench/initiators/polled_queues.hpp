@@ -31,7 +31,7 @@ class HostClient {
   public:
     /// Registers `client_name`, creates and opens `volume` for writing, associates with every SSD. `fua`: on
     /// every command of its queues.
-    static Result<std::unique_ptr<HostClient>> open(client::ControlPlane& control, rdma::SoftNic& nic,
+    static Result<std::unique_ptr<HostClient>> open(client::ControlPlane& control, rdma::Nic& nic,
                                                     const std::string& client_name,
                                                     const client::CreateVolume& volume,
                                                     std::uint32_t queues_max, bool fua);
@@ -45,10 +45,10 @@ class HostClient {
 
   private:
     friend class PolledQueues;
-    HostClient(client::ControlPlane& control, rdma::SoftNic& nic) : control_(control), nic_(nic) {}
+    HostClient(client::ControlPlane& control, rdma::Nic& nic) : control_(control), nic_(nic) {}
 
     client::ControlPlane& control_;
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     client::ClientIdentity identity_;
     client::ArrayView view_;
     client::OpenedVolume opened_{};

@@ -16,7 +16,7 @@
 #include <vector>
 
 namespace gnstor::rdma {
-class SoftNic;
+class Nic;
 }
 namespace gnstor::daemon {
 class RecordStore;
@@ -104,7 +104,7 @@ class EmbeddedArray final : public client::Array {
 
     Result<std::unique_ptr<client::Client>> connect(const client::ClientOptions& options) override;
     [[nodiscard]] client::ControlPlane& control() override;
-    [[nodiscard]] rdma::SoftNic& host_nic() override;
+    [[nodiscard]] rdma::Nic& host_nic() override;
     [[nodiscard]] std::string wire() const override;
     [[nodiscard]] daemon::InProcessControlPlane& daemon();
 

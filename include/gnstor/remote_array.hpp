@@ -27,6 +27,10 @@
 
 namespace gnstor {
 
+namespace rdma {
+class SoftNic;
+}
+
 struct RemoteArrayOptions {
     std::string array;            ///< unix:PATH of gnstord's socket, or http://HOST:PORT
     std::string token_file = {};  ///< for http: the token that gnstord demands (gnstord.token in its folder)
@@ -62,7 +66,9 @@ class RemoteArray final : public client::Array {
 
     Result<std::unique_ptr<client::Client>> connect(const client::ClientOptions& options) override;
     [[nodiscard]] client::ControlPlane& control() override;
-    [[nodiscard]] rdma::SoftNic& host_nic() override;
+    [[nodiscard]] rdma::Nic& host_nic() override;
+    /// The same NIC where hosts may connect to it, too: on the udp wire. Null on the shm wire.
+    [[nodiscard]] rdma::SoftNic* listening_nic();
     [[nodiscard]] std::string wire() const override;
     [[nodiscard]] std::uint32_t packet_bytes() const;  ///< RoCE's MTU; 0: the wire has no packets
     /// In order of pid. Only processes of this machine, and of other users only those that this user may see.

@@ -66,7 +66,6 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
     static Result<std::unique_ptr<ServedNode>> open(const RemoteArrayOptions& array,
                                                     const GatewayVolume& volume, const std::string& port) {
         std::unique_ptr<UdpGateway> made(new UdpGateway());
-        // array.address is set, so this is the udp wire: hosts connect to the same NIC.
         GN_ASSIGN(made->array_, RemoteArray::open(array));
         GN_ASSIGN(made->client_, made->array_->connect(gateway::client_options(volume.as)));
         gateway::VolumeToServe what;
@@ -78,7 +77,10 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
         gateway::ServeOptions options;
         options.port = made->port_ = port;
         made->read_only_ = volume.read_only;
-        GN_ASSIGN(made->served_, gateway::serve(made->array_->host_nic(), {&what, 1}, options));
+        rdma::SoftNic* const nic = made->array_->listening_nic();
+        if (nic == nullptr)
+            return error(Errc::kUnsupported, "a gateway needs an IP address that hosts can connect to");
+        GN_ASSIGN(made->served_, gateway::serve(*nic, {&what, 1}, options));
         return std::unique_ptr<ServedNode>(std::move(made));
     }
     std::vector<ServedSsd> ssds() const override {

@@ -8,7 +8,7 @@
 namespace gnstor::client {
 
 Result<Buffer> Client::map_buffer(std::size_t bytes) {
-    rdma::SoftNic& nic = impl_->nic;
+    rdma::Nic& nic = impl_->nic;
     Buffer made;
     GN_ASSIGN(made.memory_,
               simt::PinnedMemory::map(bytes, impl_->options.lanes, {.shareable = nic.wants_shared_memory()}));

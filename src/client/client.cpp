@@ -61,7 +61,7 @@ class Reopening {
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::connect(ControlPlane& control, rdma::SoftNic& nic,
+Result<std::unique_ptr<Client>> Client::connect(ControlPlane& control, rdma::Nic& nic,
                                                 const ClientOptions& options) {
     ClientOptions chosen = options;
     if (chosen.channels == 0)

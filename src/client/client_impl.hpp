@@ -29,11 +29,11 @@ struct PoolGrowth {
 };
 
 struct Client::Impl {
-    Impl(ControlPlane& control_plane, rdma::SoftNic& own_nic, ClientOptions client_options)
+    Impl(ControlPlane& control_plane, rdma::Nic& own_nic, ClientOptions client_options)
         : control(control_plane), nic(own_nic), options(std::move(client_options)) {}
 
     ControlPlane& control;
-    rdma::SoftNic& nic;
+    rdma::Nic& nic;
     const ClientOptions options;
     ClientIdentity identity;
     nvmf::HostId host_id{};

@@ -24,7 +24,7 @@ nvmf::HostOptions options_for(const SsdAddress& ssd, const ClientIdentity& ident
 
 }  // namespace
 
-SsdSession::SsdSession(rdma::SoftNic& nic, const SsdAddress& ssd, const ClientIdentity& identity,
+SsdSession::SsdSession(rdma::Nic& nic, const SsdAddress& ssd, const ClientIdentity& identity,
                        const nvmf::HostId& host_id, std::uint32_t keep_alive_ms, std::uint32_t channels)
     : nic_(nic), ssd_(ssd), options_(options_for(ssd, identity, host_id, keep_alive_ms, channels)) {}
 

@@ -19,7 +19,7 @@ namespace gnstor::client {
 class SsdSession {
   public:
     /// Starts without an association: reopen() creates it.
-    SsdSession(rdma::SoftNic& nic, const SsdAddress& ssd, const ClientIdentity& identity,
+    SsdSession(rdma::Nic& nic, const SsdAddress& ssd, const ClientIdentity& identity,
                const nvmf::HostId& host_id, std::uint32_t keep_alive_ms, std::uint32_t channels);
 
     /// Connects the queue pair that `channel` has for this SSD as I/O queue `queue_id`: RDMA connection, then
@@ -48,7 +48,7 @@ class SsdSession {
     Result<void> reopen();
 
   private:
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     const SsdAddress ssd_;
     const nvmf::HostOptions options_;
     [[nodiscard]] Result<std::shared_ptr<nvmf::HostController>> host() const;

@@ -106,7 +106,7 @@ Result<std::unique_ptr<UdpHost>> UdpHost::open(const std::string& address, const
         const bool same_machine = on_loopback(here) || (here == peer && here.find(':') == std::string::npos);
         GN_TRY(same_machine ? host->bind_on_loopback() : host->bind(here));
     }
-    GN_ASSIGN(host->nic_, rdma::SoftNic::open(*host->wire_, rdma::NicOptions{}));
+    GN_ASSIGN(host->nic_, rdma::open_udp_nic(*host->wire_, rdma::NicOptions{}));
     return host;
 }
 

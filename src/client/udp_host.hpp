@@ -7,7 +7,7 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/base/result.hpp>
 
-#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 
 #include <memory>

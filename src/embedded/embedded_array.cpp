@@ -5,7 +5,7 @@
 #include "daemon/decisions/nvmf_ssd_port.hpp"
 #include "embedded/node.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_server.hpp"
 
 #include <fmt/core.h>
 
@@ -128,7 +128,7 @@ Result<std::unique_ptr<client::Client>> EmbeddedArray::connect(const client::Cli
 client::ControlPlane& EmbeddedArray::control() {
     return *impl_->daemon;
 }
-rdma::SoftNic& EmbeddedArray::host_nic() {
+rdma::Nic& EmbeddedArray::host_nic() {
     return *impl_->host_nic;
 }
 daemon::InProcessControlPlane& EmbeddedArray::daemon() {

@@ -67,7 +67,7 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, co
     rdma::NicOptions nic;
     nic.strict = options.strict_nic;
     nic.seed = options.seed;
-    GN_ASSIGN(node->nic_, rdma::SoftNic::open(*node->udp_, nic));
+    GN_ASSIGN(node->nic_, rdma::open_udp_nic(*node->udp_, nic));
     GN_TRY(node->open_drives(options));
     for (const std::string& which : node->left_out_) log_warn("{}", which);
     node->port_ = listen.port;

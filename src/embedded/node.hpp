@@ -11,9 +11,9 @@
 #include "daemon/decisions/ssd_port.hpp"
 #include "embedded/profile.hpp"
 #include "nvmf/target/target.hpp"
-#include "rdma/nic/nic.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
+#include "rdma/wire/shm/shm_server.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 #include "ssd/drive/drive.hpp"
 

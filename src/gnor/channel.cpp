@@ -30,11 +30,11 @@ simt::Lane host_lane() {
 
 }  // namespace
 
-Channel::Channel(rdma::SoftNic& nic, const ChannelOptions& options, const PoolPlan& plan,
+Channel::Channel(rdma::Nic& nic, const ChannelOptions& options, const PoolPlan& plan,
                  const ChannelLayout& layout)
     : nic_(nic), options_(options), plan_(plan), layout_(layout) {}
 
-Result<std::unique_ptr<Channel>> Channel::create(rdma::SoftNic& nic, const ChannelOptions& options) {
+Result<std::unique_ptr<Channel>> Channel::create(rdma::Nic& nic, const ChannelOptions& options) {
     GN_TRY(check_options(options));
     const PoolOptions pool{options.pool_bytes, options.pool_bytes_max, options.pool_levels};
     GN_TRY(check_pool(pool));

@@ -70,7 +70,7 @@ class Channel {
   public:
     /// Lays the memory out, creates completion queues and one queue pair per slot (not connected), registers
     /// the pool. `nic` must outlive the channel.
-    static Result<std::unique_ptr<Channel>> create(rdma::SoftNic& nic, const ChannelOptions& options);
+    static Result<std::unique_ptr<Channel>> create(rdma::Nic& nic, const ChannelOptions& options);
     /// Destroys queue pairs, queues and registrations. No kernel may use the channel any more. Where a drive
     /// holds a command for longer than the NIC waits, the channel's memory stays mapped and registered.
     ~Channel();
@@ -166,8 +166,7 @@ class Channel {
   private:
     class HostAccess;  // channel_access.hpp: lane memory, or a copy that is written back
 
-    Channel(rdma::SoftNic& nic, const ChannelOptions& options, const PoolPlan& plan,
-            const ChannelLayout& layout);
+    Channel(rdma::Nic& nic, const ChannelOptions& options, const PoolPlan& plan, const ChannelLayout& layout);
     Result<void> set_up();
     Result<void> create_queue(std::uint32_t slot, ChannelState& state);
     void fill_state(ChannelState& state);
@@ -185,7 +184,7 @@ class Channel {
     Result<void> write_cached_region(std::uint32_t place, const Region& region);
     void point_receives_at(ChannelState& image, std::byte* base) const;
 
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     ChannelOptions options_;
     PoolPlan plan_;
     ChannelLayout layout_;

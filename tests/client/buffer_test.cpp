@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "embedded/rig.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::test::buffer_test {
@@ -31,8 +31,7 @@ class Buffers : public ::testing::TestWithParam<bool> {
         options.shm_socket = folder / "shm";
         array = EmbeddedArray::open(options).value();
         if (GetParam()) {
-            wire = rdma::ShmWire::open(options.shm_socket).value();
-            nic = rdma::SoftNic::open(*wire).value();
+            nic = rdma::open_shm_nic(options.shm_socket).value();
         }
         client = connect("owner");
         client::CreateVolume request;
@@ -45,7 +44,6 @@ class Buffers : public ::testing::TestWithParam<bool> {
         volume.reset();
         client.reset();
         nic.reset();
-        wire.reset();
         array.reset();
         std::error_code ignored;
         std::filesystem::remove_all(folder, ignored);
@@ -59,8 +57,7 @@ class Buffers : public ::testing::TestWithParam<bool> {
 
     std::filesystem::path folder;
     std::unique_ptr<EmbeddedArray> array;
-    std::unique_ptr<rdma::ShmWire> wire;
-    std::unique_ptr<rdma::SoftNic> nic;
+    std::unique_ptr<rdma::Nic> nic;
     std::unique_ptr<client::Client> client;
     std::unique_ptr<client::Volume> volume;
 };

@@ -26,7 +26,7 @@ class LostNode : public ::testing::Test {
             nodes.push_back(
                 embedded::Node::open(o, embedded::UdpListen{.address = loopback_address(11 + n)}).value());
         wire = rdma::UdpWire::open({.address = loopback_address(13)}, *reactor).value();
-        nic = rdma::SoftNic::open(*wire, {}).value();
+        nic = rdma::open_udp_nic(*wire, {}).value();
         std::vector<daemon::SsdPort*> raw;
         for (std::uint32_t slot = 0; slot < 2 * kSsdsOfNode; ++slot) {
             ports.push_back(daemon::NvmfSsdPort::connect(*nic, slot, identity(slot)).value());

@@ -11,7 +11,7 @@
 
 #include "embedded/rig.hpp"
 #include "rdma/child.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 #include "ssd/scratch.hpp"
 #include "support/count.hpp"
@@ -81,15 +81,14 @@ class DeadServer : public ::testing::TestWithParam<Form> {
         if (GetParam() == Form::kUdpTwoNodes) {
             reactor = Reactor::start("host").value();
             udp = rdma::UdpWire::open({.address = loopback_address(25)}, *reactor).value();
-            nic = rdma::SoftNic::open(*udp, {}).value();
+            nic = rdma::open_udp_nic(*udp, {}).value();
             return;
         }
         std::vector<rdma::ShmNode> places;
         for (std::uint32_t peer = 0; peer < peers(); ++peer)
             places.push_back({peers() == 1 ? std::string() : addresses[peer],
                               [path = socket(peer)] { return Result(rdma::ShmNode::Place{path}); }});
-        wire = rdma::ShmWire::open(std::move(places)).value();
-        nic = rdma::SoftNic::open(*wire).value();
+        nic = rdma::open_shm_nic(std::move(places)).value();
     }
     void SetUp() override {
         for (std::uint32_t peer = 0; peer < peers(); ++peer) addresses.push_back(loopback_address(21 + peer));
@@ -158,10 +157,9 @@ class DeadServer : public ::testing::TestWithParam<Form> {
     std::vector<daemon::SsdIdentity> identities;
     std::vector<std::string> addresses;
     std::vector<std::unique_ptr<rdma::test::Child>> first, second;
-    std::unique_ptr<rdma::ShmWire> wire;
     std::unique_ptr<Reactor> reactor;
     std::unique_ptr<rdma::UdpWire> udp;
-    std::unique_ptr<rdma::SoftNic> nic;
+    std::unique_ptr<rdma::Nic> nic;
     std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;
     std::unique_ptr<daemon::InProcessControlPlane> daemon;
     std::unique_ptr<client::Client> client;

@@ -14,7 +14,7 @@
 
 #include "embedded/node.hpp"
 #include "gnor/channel.hpp"
-#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::embedded::node_threads_test {
@@ -48,6 +48,7 @@ TEST(NodeThreads, TheChannelsOfManyClientsAreSpreadOverAllThreadsThatRunNics) {
     options.nic_threads = 4;
     auto array = EmbeddedArray::open(options);
     ASSERT_TRUE(array.ok()) << array.error().message;
+    auto& nic = dynamic_cast<rdma::SoftNic&>((*array)->host_nic());
     std::uint64_t cases = 0;
     for (const std::uint32_t channels : {1u, 2u, 3u}) {
         std::vector<std::unique_ptr<client::Client>> clients;
@@ -59,7 +60,7 @@ TEST(NodeThreads, TheChannelsOfManyClientsAreSpreadOverAllThreadsThatRunNics) {
             auto client = (*array)->connect(of);
             ASSERT_TRUE(client.ok()) << client.error().message;
             for (std::uint32_t c = 0; c < channels; ++c)
-                ++rings[&(*array)->host_nic().owner((*client)->channel(c).queue_pair(0))];
+                ++rings[&nic.owner((*client)->channel(c).queue_pair(0))];
             clients.push_back(std::move(*client));
             std::uint32_t least = rings.size() < options.nic_threads ? 0 : ~0u, most = 0;
             for (const auto& [thread, count] : rings) {

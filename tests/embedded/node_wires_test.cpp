@@ -11,7 +11,8 @@
 #include "embedded/node.hpp"
 #include "nvmf/host/host.hpp"
 #include "nvmf/protocol/nqn.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
+#include "rdma/wire/shm/shm_server.hpp"
 #include "support/count.hpp"
 #include "support/loopback.hpp"
 
@@ -50,11 +51,10 @@ class NodeWires : public ::testing::Test {
         node = Node::open(small(2), listen).value();
         reactor = Reactor::start("host").value();
         udp = rdma::UdpWire::open({.address = gnstor::test::loopback_address(5)}, *reactor).value();
-        far = rdma::SoftNic::open(*udp, {}).value();
-        shm = rdma::ShmWire::open(socket).value();
-        near = rdma::SoftNic::open(*shm).value();
+        far = rdma::open_udp_nic(*udp, {}).value();
+        near = rdma::open_shm_nic(socket).value();
     }
-    [[nodiscard]] std::unique_ptr<nvmf::HostController> connect(rdma::SoftNic& nic, std::uint32_t ssd) const {
+    [[nodiscard]] std::unique_ptr<nvmf::HostController> connect(rdma::Nic& nic, std::uint32_t ssd) const {
         nvmf::HostOptions o = host_options();
         o.peer_address = node->address();
         o.subsystem_nqn = node->subsystem_nqn(ssd);
@@ -65,8 +65,7 @@ class NodeWires : public ::testing::Test {
     std::unique_ptr<Reactor> reactor;
     std::unique_ptr<rdma::UdpWire> udp;
     std::unique_ptr<rdma::SoftNic> far;
-    std::unique_ptr<rdma::ShmWire> shm;
-    std::unique_ptr<rdma::SoftNic> near;
+    std::unique_ptr<rdma::Nic> near;
 };
 
 TEST_F(NodeWires, HostsOfBothAreControllersOfOneTarget) {
@@ -96,8 +95,7 @@ TEST(NodeWiresIpv6, ANodeThatWasNamedInAnotherSpellingIsFoundUnderItsOwn) {
     listen.shm = socket_path();
     auto opened = Node::open(small(1), listen);
     if (!opened.ok()) GTEST_SKIP() << opened.error().message;
-    const auto shm = rdma::ShmWire::open(listen.shm).value();
-    const auto nic = rdma::SoftNic::open(*shm).value();
+    const auto nic = rdma::open_shm_nic(listen.shm).value();
     nvmf::HostOptions o = host_options();
     o.subsystem_nqn = (*opened)->subsystem_nqn(0);
     EXPECT_TRUE(nvmf::HostController::connect(*nic, o).ok());
@@ -114,8 +112,8 @@ TEST_F(NodeWires, AFolderThatTakesNoSocketLeavesPackets) {
 }
 
 TEST_F(NodeWires, WhoExpectsAnotherProcessIsNotServed) {
-    EXPECT_TRUE(rdma::ShmWire::open(socket, ::getpid()).ok());
-    const auto refused = rdma::ShmWire::open(socket, 1);
+    EXPECT_TRUE(rdma::open_shm_nic(socket, ::getpid()).ok());
+    const auto refused = rdma::open_shm_nic(socket, 1);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, Errc::kPermission);
 }
@@ -127,10 +125,8 @@ TEST_F(NodeWires, AHostThatGoesLeavesThoseOfTheOtherWire) {
         EXPECT_TRUE(by_memory->identify_controller().ok());
     }
     near.reset();
-    shm.reset();
     EXPECT_TRUE(by_packets->identify_controller().ok());
-    shm = rdma::ShmWire::open(socket).value();
-    near = rdma::SoftNic::open(*shm).value();
+    near = rdma::open_shm_nic(socket).value();
     EXPECT_TRUE(connect(*near, 1)->identify_controller().ok());
 }
 
@@ -139,7 +135,7 @@ TEST_F(NodeWires, ANodeThatGoesEndsBoth) {
     node.reset();
     EXPECT_FALSE(by_packets->identify_controller().ok());
     EXPECT_FALSE(by_memory->identify_controller().ok());
-    EXPECT_FALSE(rdma::ShmWire::open(socket).ok());
+    EXPECT_FALSE(rdma::open_shm_nic(socket).ok());
 }
 
 }  // namespace gnstor::embedded::node_wires_test

@@ -8,7 +8,8 @@
 #include <thread>
 
 #include "embedded/bench.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
+#include "rdma/wire/shm/shm_server.hpp"
 #include "ssd/scratch.hpp"
 #include "support/count.hpp"
 #include "support/loopback.hpp"
@@ -36,8 +37,7 @@ class SeveralNodes : public ::testing::Test {
             start(i);
             places.push_back({address(i), [path = socket(i)] { return Result(rdma::ShmNode::Place{path}); }});
         }
-        wire = rdma::ShmWire::open(std::move(places)).value();
-        nic = rdma::SoftNic::open(*wire).value();
+        nic = rdma::open_shm_nic(std::move(places)).value();
         std::vector<daemon::SsdPort*> raw;
         for (std::uint32_t slot = 0; slot < kNodes * kSsdsEach; ++slot) {
             ports.push_back(daemon::NvmfSsdPort::connect(*nic, slot, identity(slot)).value());
@@ -115,8 +115,7 @@ class SeveralNodes : public ::testing::Test {
 
     ssd::testing::Scratch scratch;
     std::unique_ptr<embedded::Node> nodes[kNodes];
-    std::unique_ptr<rdma::ShmWire> wire;
-    std::unique_ptr<rdma::SoftNic> nic;
+    std::unique_ptr<rdma::Nic> nic;
     std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;
     std::unique_ptr<daemon::InProcessControlPlane> daemon;
     std::unique_ptr<client::Client> client;

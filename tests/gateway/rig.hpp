@@ -60,8 +60,8 @@ class GatewayRig {
         n.pollers = packets ? 1 : static_cast<std::uint32_t>(array.node->nic_reactors().size());
         n.seed = o.seed + 2;
         if (packets) {
-            target_nic = rdma::SoftNic::open(open_udp(loopback_address(2)), n).value();
-            host_nic = rdma::SoftNic::open(open_udp(loopback_address(3)), n).value();
+            target_nic = rdma::open_udp_nic(open_udp(loopback_address(2)), n).value();
+            host_nic = rdma::open_udp_nic(open_udp(loopback_address(3)), n).value();
             return;
         }
         target_nic = rdma::SoftNic::open(array.wire, "gateway", n, array.node->nic_reactors()).value();

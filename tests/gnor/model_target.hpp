@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 
 namespace gnstor::test {
 

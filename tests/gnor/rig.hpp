@@ -20,7 +20,8 @@
 #include "gnor/channel.hpp"
 #include "gnor/model_target.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
+#include "rdma/wire/shm/shm_server.hpp"
 #include "support/sent.hpp"
 
 namespace gnstor::test {
@@ -183,8 +184,7 @@ class Rig {
     rdma::LoopWire wire;
     std::unique_ptr<rdma::SoftNic> target_nic;
     std::unique_ptr<rdma::ShmServer> server;  ///< where options.shm, and the channels' end of that wire
-    std::unique_ptr<rdma::ShmWire> shm_wire;
-    std::unique_ptr<rdma::SoftNic> nic;
+    std::unique_ptr<rdma::Nic> nic;
     std::vector<std::unique_ptr<ModelDrive>> drives;
     std::vector<std::unique_ptr<gnor::Channel>> channels;
     simt::DeviceMemory lane_memory;
@@ -198,8 +198,7 @@ class Rig {
         o.strict = options.strict;
         o.limits = *options.shm;
         server = std::move(rdma::ShmServer::start(wire, reactors, o).value());
-        shm_wire = std::move(rdma::ShmWire::open(o.path).value());
-        nic = std::move(rdma::SoftNic::open(*shm_wire).value());
+        nic = std::move(rdma::open_shm_nic(o.path).value());
     }
 };
 

@@ -67,8 +67,8 @@ TEST(HalfOpen, WhoAsksForPatienceNeitherHoldsTheControlThreadNorAQueuePair) {
     const std::string here = gnstor::test::loopback_address(3), there = gnstor::test::loopback_address(2);
     const auto wire = rdma::UdpWire::open({.address = here, .port = kRocePort}, *reactor).value();
     const auto host_wire = rdma::UdpWire::open({.address = there, .port = kRocePort}, *host_reactor).value();
-    const auto nic = rdma::SoftNic::open(*wire, {.strict = true, .quiesce_timeout_ms = kForEverMs}).value();
-    const auto host_nic = rdma::SoftNic::open(*host_wire, {.strict = true}).value();
+    const auto nic = rdma::open_udp_nic(*wire, {.strict = true, .quiesce_timeout_ms = kForEverMs}).value();
+    const auto host_nic = rdma::open_udp_nic(*host_wire, {.strict = true}).value();
     const std::uint32_t free = first_free(*nic);
     {
         Node node(*nic, *reactor, "4420");

@@ -6,9 +6,10 @@
 #include "nvmf/host/host.hpp"
 #include "nvmf/protocol/nqn.hpp"
 #include "nvmf/target/target.hpp"
-#include "rdma/nic/nic.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
+#include "rdma/wire/shm/shm_server.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 #include "ssd/drive/drive.hpp"
 #include "support/loopback.hpp"
@@ -94,8 +95,8 @@ class LoopRig {
             service_ = "4420";
             udp_host_ = open_udp(gnstor::test::loopback_address(2), *host_reactor[0]);
             udp_node_ = open_udp(gnstor::test::loopback_address(3), *node_reactor[0]);
-            host_nic_ = rdma::SoftNic::open(*udp_host_, nic).value();
-            node_nic_ = rdma::SoftNic::open(*udp_node_, nic).value();
+            host_nic_ = rdma::open_udp_nic(*udp_host_, nic).value();
+            node_nic_ = rdma::open_udp_nic(*udp_node_, nic).value();
         } else {
             rdma::NicOptions node = nic;
             node.late_windows = options.late_windows;
@@ -105,8 +106,7 @@ class LoopRig {
                                   ("gnstor-rig-" + std::to_string(::getpid()) + ".sock");
                 shm_server_ =
                     rdma::ShmServer::start(wire_, node_reactor, {.path = path, .node = "node"}).value();
-                shm_ = rdma::ShmWire::open(path).value();
-                host_nic_ = rdma::SoftNic::open(*shm_).value();
+                host_nic_ = rdma::open_shm_nic(path).value();
             } else {
                 host_nic_ = rdma::SoftNic::open(wire_, "host", nic, host_reactor).value();
             }
@@ -129,7 +129,6 @@ class LoopRig {
         if (shm_server_ != nullptr) {  // before the target: it ends the client's connections
             EXPECT_EQ(host_nic_->counters().strict_violations, 0u);
             host_nic_.reset();
-            shm_.reset();
             shm_server_.reset();
         }
         target_.reset();
@@ -178,7 +177,7 @@ class LoopRig {
     }
     [[nodiscard]] SubsystemCounters counters() const { return target_->counters(service_).value(); }
 
-    rdma::SoftNic& host_nic() { return *host_nic_; }
+    rdma::Nic& host_nic() { return *host_nic_; }
     rdma::SoftNic& node_nic() { return *node_nic_; }
     Target& target() { return *target_; }
     ssd::Drive& drive() { return *drive_; }
@@ -205,8 +204,7 @@ class LoopRig {
     rdma::LoopWire wire_;
     std::unique_ptr<rdma::UdpWire> udp_host_, udp_node_;
     std::unique_ptr<rdma::ShmServer> shm_server_;
-    std::unique_ptr<rdma::ShmWire> shm_;
-    std::unique_ptr<rdma::SoftNic> host_nic_;
+    std::unique_ptr<rdma::Nic> host_nic_;
     std::unique_ptr<rdma::SoftNic> node_nic_;
     std::unique_ptr<ssd::Drive> drive_;
     std::unique_ptr<HeldQueue> held_;
@@ -216,7 +214,7 @@ class LoopRig {
 /// Registered memory of a host.
 class Buffer {
   public:
-    Buffer(rdma::SoftNic& nic, std::size_t bytes,
+    Buffer(rdma::Nic& nic, std::size_t bytes,
            std::uint32_t access = rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite)
         : nic_(nic),
           bytes_(rdma::NicMemory::map(nic, bytes).value()),
@@ -236,7 +234,7 @@ class Buffer {
     }
 
   private:
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     rdma::NicMemory bytes_;
     rdma::MemoryKeys keys_;
     std::size_t size_;
@@ -245,8 +243,7 @@ class Buffer {
 /// One command after the other on an I/O queue.
 class IoClient {
   public:
-    IoClient(rdma::SoftNic& nic, HostController& controller, std::uint16_t queue_id,
-             std::uint32_t entries = 16)
+    IoClient(rdma::Nic& nic, HostController& controller, std::uint16_t queue_id, std::uint32_t entries = 16)
         : queue_(controller.open_io_queue(queue_id, entries).value()), buffer(nic, 1u << 20) {}
     nvme::Completion run(nvme::Command command, std::span<const std::byte> in_capsule = {}) {
         command.command_id = next_id_++;

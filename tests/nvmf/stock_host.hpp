@@ -6,7 +6,7 @@
 #pragma once
 
 #include "nvmf/host/host.hpp"
-#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 
 #include <gnstor/nvme/features.hpp>
 #include <gnstor/simt/time.hpp>
@@ -46,7 +46,7 @@ inline nvme::Command stock_command(std::uint8_t opcode) {
 /// One queue of a stock host.
 class StockQueue {
   public:
-    StockQueue(rdma::SoftNic& nic, std::uint32_t entries)
+    StockQueue(rdma::Nic& nic, std::uint32_t entries)
         : nic_(nic), queue_(HostQueue::create(nic, entries).value()) {}
 
     HostQueue& queue() { return *queue_; }
@@ -96,7 +96,7 @@ class StockQueue {
         EXPECT_EQ(answer.command_id, command.command_id);
         return answer;
     }
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     std::unique_ptr<HostQueue> queue_;
     std::uint16_t next_id_ = 0x1000;
 };
@@ -104,7 +104,7 @@ class StockQueue {
 /// A controller as the kernel makes one: Connect, CAP, CC, CSTS, VS, Identify.
 class StockHost {
   public:
-    StockHost(rdma::SoftNic& nic, StockOptions options)
+    StockHost(rdma::Nic& nic, StockOptions options)
         : options_(std::move(options)), admin_(nic, kStockAdminEntries) {}
 
     /// The status of Connect (all else is expected to go well).

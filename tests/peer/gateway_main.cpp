@@ -7,7 +7,7 @@
 // the volume if there is none of that name, says its name ("volume nqn...") and "ready", and serves until
 // SIGTERM or SIGINT. It may be killed at any moment.
 #include "gateway/serve.hpp"
-#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 
 #include <gnstor/base/reactor.hpp>
@@ -72,7 +72,7 @@ Result<void> serve(const Options& options, const sigset_t& ending) {
     GN_TRY(ensure_volume(*array, *client, options));
     GN_ASSIGN(const auto network, Reactor::start("network"));
     GN_ASSIGN(const auto wire, rdma::UdpWire::open({.address = options.address}, *network));
-    GN_ASSIGN(const auto nic, rdma::SoftNic::open(*wire, rdma::NicOptions{}));
+    GN_ASSIGN(const auto nic, rdma::open_udp_nic(*wire, rdma::NicOptions{}));
     gateway::VolumeToServe volume;
     volume.client = client.get();
     volume.options.volume = options.volume;

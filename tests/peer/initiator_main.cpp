@@ -7,7 +7,7 @@
 // difference ends it with status 1. What it did are GN_COUNT lines.
 #include "nvmf/host/host.hpp"
 #include "nvmf/protocol/nqn.hpp"
-#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 
 #include <gnstor/base/reactor.hpp>
@@ -48,7 +48,7 @@ struct Counts {
 /// One I/O queue and the part of the namespace that is its own.
 class Lane {
   public:
-    Lane(rdma::SoftNic& nic, std::uint64_t first_byte, std::uint64_t bytes, std::uint32_t block,
+    Lane(rdma::Nic& nic, std::uint64_t first_byte, std::uint64_t bytes, std::uint32_t block,
          std::uint64_t seed)
         : nic_(nic),
           first_byte_(first_byte),
@@ -191,7 +191,7 @@ class Lane {
         }
     }
 
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     nvmf::HostController* controller_ = nullptr;  ///< from open() on
     const std::uint64_t first_byte_;
     const std::uint32_t block_;
@@ -256,7 +256,7 @@ std::string trimmed(const char* text, std::size_t bytes) {
 Result<void> run(const Options& options) {
     GN_ASSIGN(const auto network, Reactor::start("network"));
     GN_ASSIGN(const auto wire, rdma::UdpWire::open({.address = options.local}, *network));
-    GN_ASSIGN(const auto nic, rdma::SoftNic::open(*wire, rdma::NicOptions{}));
+    GN_ASSIGN(const auto nic, rdma::open_udp_nic(*wire, rdma::NicOptions{}));
     nvmf::HostOptions host;
     host.peer_address = options.peer;
     host.service = options.service;

@@ -6,7 +6,7 @@
 // SIGINT, then says what the wire and the drives did.
 #include "nvmf/protocol/nqn.hpp"
 #include "nvmf/target/target.hpp"
-#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 #include "ssd/drive/drive.hpp"
 
@@ -52,7 +52,7 @@ void print_counters(const rdma::UdpWire& wire, const nvmf::Target& target) {
 Result<void> serve(const Options& options, const sigset_t& ending) {
     GN_ASSIGN(const auto network, Reactor::start("network"));
     GN_ASSIGN(const auto wire, rdma::UdpWire::open({.address = options.address}, *network));
-    GN_ASSIGN(const auto nic, rdma::SoftNic::open(*wire, rdma::NicOptions{}));
+    GN_ASSIGN(const auto nic, rdma::open_udp_nic(*wire, rdma::NicOptions{}));
     std::vector<std::unique_ptr<Reactor>> reactors;
     std::vector<std::unique_ptr<ssd::Drive>> drives;
     std::vector<nvmf::SubsystemConfig> subsystems;

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "rdma/rig.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
+#include "rdma/wire/shm/shm_server.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 #include "support/loopback.hpp"
 
@@ -87,8 +88,8 @@ class NicTest : public ::testing::Test {
             UdpWire::open({.address = gnstor::test::loopback_address(2), .port = kTestRocePort}, *reactor_a));
         udp_b = must(
             UdpWire::open({.address = gnstor::test::loopback_address(3), .port = kTestRocePort}, *reactor_b));
-        a = must(SoftNic::open(*udp_a, options));
-        b = must(SoftNic::open(*udp_b, options));
+        a = must(open_udp_nic(*udp_a, options));
+        b = must(open_udp_nic(*udp_b, options));
     }
     void open_on_shm(const NicOptions& options) {
         Reactor* const rb[] = {reactor_b.get()};
@@ -97,17 +98,15 @@ class NicTest : public ::testing::Test {
             std::filesystem::temp_directory_path() / ("gnstor-nic-" + std::to_string(::getpid()));
         server = must(ShmServer::start(wire, rb, {.path = path, .node = "node-b", .strict = strict}));
         if (kTestWire == TestWire::kShmNodes)
-            shm = must(ShmWire::open({{"node-b", [path] { return Result(ShmNode::Place{path}); }}}));
+            a = must(open_shm_nic({{"node-b", [path] { return Result(ShmNode::Place{path}); }}}));
         else
-            shm = must(ShmWire::open(path));
-        a = must(SoftNic::open(*shm));
+            a = must(open_shm_nic(path));
     }
     void TearDown() override {
         ends.clear();
         cq_a.reset();
         cq_b.reset();
         a.reset();
-        shm.reset();
         server.reset();
         b.reset();
     }
@@ -122,8 +121,8 @@ class NicTest : public ::testing::Test {
     LoopWire wire;
     std::unique_ptr<UdpWire> udp_a, udp_b;
     std::unique_ptr<ShmServer> server;
-    std::unique_ptr<ShmWire> shm;
-    std::unique_ptr<SoftNic> a, b;
+    std::unique_ptr<Nic> a;
+    std::unique_ptr<SoftNic> b;
     std::unique_ptr<ReceiveCq> cq_a, cq_b;
     std::vector<std::unique_ptr<End>> ends;
 

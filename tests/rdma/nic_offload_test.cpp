@@ -152,7 +152,8 @@ TEST_F(NicTest, AnOffloadAnswersIntoReceivesBehindItsWindow) {
     End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
     join(*a, x.qpn, *b, offload);
     EXPECT_EQ(&b->owner(offload), reactor_b.get());
-    EXPECT_EQ(&a->owner(x.qpn), reactor_b.get()) << "both ends are executed where the offload end lives";
+    EXPECT_EQ(&dynamic_cast<SoftNic&>(*a).owner(x.qpn), reactor_b.get())
+        << "both ends are executed where the offload end lives";
     const auto window = must(b->open_window(offload, reinterpret_cast<std::uint64_t>(x.payload.data()), 4096,
                                             x.keys.rkey, WindowUse::kWrite));
     std::memset(window.data, 0x5A, 4096);
@@ -240,7 +241,7 @@ TEST(NicEngines, AThreadWhoseEngineIsGoneIsNotTakenForThatOfTheNextOne) {
         const auto open_and_close = [&] {
             ++begun;
             EXPECT_TRUE(eventually([&] { return begun == 2; }));
-            SoftNic::Window window{};
+            Window window{};
             for (std::uint32_t i = 0; i < kWindows; ++i)
                 if (target->open_window(offload, address, 64, end->keys.rkey, WindowUse::kWrite, window))
                     target->close_window(offload, window);

@@ -1,6 +1,6 @@
 // remote_queue_test.cpp: what an offload queue pair keeps for a peer that takes nothing of what it is sent.
 // The test is the link: nothing that is posted ends until it says so.
-#include "rdma/wire/udp/remote_queue.hpp"
+#include "rdma/nic/remote_queue.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kMessages = 16;
 
-struct HeldLink final : udp::Link {
+struct HeldLink final : Link {
     explicit HeldLink(std::uint32_t most) : depth(most) {}
     Result<void> post(const roce::Request& request) override {
         EXPECT_FALSE(full());
@@ -52,8 +52,8 @@ class RemoteQueueTest : public ::testing::Test {
         const std::uint64_t words[2] = {1, 2};
         qp.remote->send(words, sizeof words, 0);
     }
-    SoftNic::Window open(WindowUse use, std::uint32_t bytes) {
-        SoftNic::Window window{};
+    Window open(WindowUse use, std::uint32_t bytes) {
+        Window window{};
         EXPECT_TRUE(qp.remote->open_window(4096, bytes, 7, use, window));
         return window;
     }
@@ -97,17 +97,17 @@ TEST_F(RemoteQueueTest, AnswersThatAreAcknowledgedNeverAddUp) {
 }
 
 TEST_F(RemoteQueueTest, MemoryOfAWindowIsFreeWhenThePeerHasWhatItHolds) {
-    const SoftNic::Window answers = open(WindowUse::kWrite, 5000);
+    const Window answers = open(WindowUse::kWrite, 5000);
     qp.remote->close_window(answers, true);
     EXPECT_EQ(sink.freed, 0u) << "it is still to be sent";
     complete();
     EXPECT_EQ(sink.freed, window_room(5000));
-    const SoftNic::Window failed = open(WindowUse::kWrite, 1 << 20);
+    const Window failed = open(WindowUse::kWrite, 1 << 20);
     qp.remote->close_window(failed, false);
     EXPECT_EQ(sink.freed, window_room(5000) + (1u << 20)) << "there is nothing to be sent";
     EXPECT_EQ(nic.windows.idle_bytes(), window_room(5000) + (1u << 20)) << "kept for the next";
     // Of a READ: when its user has closed it, too.
-    const SoftNic::Window fetched = open(WindowUse::kRead, 4096);
+    const Window fetched = open(WindowUse::kRead, 4096);
     EXPECT_FALSE(fetched.ready);
     complete();
     EXPECT_EQ(sink.filled, 1);
@@ -117,18 +117,18 @@ TEST_F(RemoteQueueTest, MemoryOfAWindowIsFreeWhenThePeerHasWhatItHolds) {
 }
 
 TEST_F(RemoteQueueTest, WhatIsIdleIsBounded) {
-    std::vector<SoftNic::Window> windows;
+    std::vector<Window> windows;
     for (int i = 0; i < 64; ++i) windows.push_back(open(WindowUse::kWrite, 1 << 20));
-    for (const SoftNic::Window& window : windows) qp.remote->close_window(window, false);
+    for (const Window& window : windows) qp.remote->close_window(window, false);
     EXPECT_EQ(nic.windows.idle_bytes(), WindowMemory::kIdleBytesMax);
     EXPECT_EQ(sink.freed, std::uint64_t{64} << 20);
 }
 
 TEST_F(RemoteQueueTest, AnEndFreesAllThatNobodyHas) {
-    const SoftNic::Window sent = open(WindowUse::kWrite, 4096);
+    const Window sent = open(WindowUse::kWrite, 4096);
     qp.remote->close_window(sent, true);
-    const SoftNic::Window fetched = open(WindowUse::kRead, 4096);
-    const SoftNic::Window held = open(WindowUse::kWrite, 4096);
+    const Window fetched = open(WindowUse::kRead, 4096);
+    const Window held = open(WindowUse::kWrite, 4096);
     engine.fail(qp);
     EXPECT_EQ(sink.broken, 1) << "the one that was being fetched";
     EXPECT_EQ(sink.freed, 4096u) << "the one that was being sent";

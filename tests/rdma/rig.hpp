@@ -1,9 +1,9 @@
 // rig.hpp: queue memory, lanes and sinks for the tests of rdma/. Test code.
 #pragma once
 
-#include "rdma/nic/nic.hpp"
 #include "rdma/nic/nic_memory.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 
 #include <gnstor/rdma/poller.hpp>
 #include <gnstor/rdma/poster.hpp>
@@ -57,7 +57,7 @@ inline void must(const Result<void>& result) {
 /// What a NIC is told of, in one block; each part begins at a line of its own.
 class Block {
   public:
-    Block(SoftNic& nic, std::size_t bytes) : memory_(must(NicMemory::map(nic, bytes))) {}
+    Block(Nic& nic, std::size_t bytes) : memory_(must(NicMemory::map(nic, bytes))) {}
     template <class T>
     T* take(std::size_t count) {
         T* const at = reinterpret_cast<T*>(memory_.data() + used_);
@@ -73,7 +73,7 @@ class Block {
 
 /// A receive completion queue that several ends share.
 struct ReceiveCq {
-    ReceiveCq(SoftNic& owner, std::uint32_t entries_log2)
+    ReceiveCq(Nic& owner, std::uint32_t entries_log2)
         : nic(owner), block(owner, (std::size_t{64} << entries_log2) + 64) {
         const std::uint32_t entries = 1u << entries_log2;
         ring = block.take<mlx5::Cqe64>(entries);
@@ -84,7 +84,7 @@ struct ReceiveCq {
         prepare_completions(ref);
     }
     ~ReceiveCq() { must(nic.destroy_completion_queue(number)); }
-    SoftNic& nic;
+    Nic& nic;
     Block block;
     mlx5::Cqe64* ring = nullptr;
     std::uint32_t* record = nullptr;
@@ -104,7 +104,7 @@ struct EndOptions {
 /// A plain queue pair with all of its memory, one registered region for receive buffers and another for
 /// payload.
 struct End {
-    End(SoftNic& owner, ReceiveCq& receives, EndOptions o = {}, std::size_t payload_bytes = 1 << 16,
+    End(Nic& owner, ReceiveCq& receives, EndOptions o = {}, std::size_t payload_bytes = 1 << 16,
         std::uint32_t access = kLocalWrite | kRemoteRead | kRemoteWrite)
         : nic(owner),
           options(o),
@@ -177,7 +177,7 @@ struct End {
         return send.broken() ? send.syndrome() : mlx5::kSyndromeNone;
     }
 
-    SoftNic& nic;
+    Nic& nic;
     EndOptions options;
     Block block;
     mlx5::SendEntry* send_ring = nullptr;
@@ -205,7 +205,7 @@ struct Acceptor : Listener {
 
 /// Connects two fresh queue pairs.
 constexpr char kService[] = "4420";
-inline void join(SoftNic& from_nic, QpNumber from, SoftNic& to_nic, QpNumber to) {
+inline void join(Nic& from_nic, QpNumber from, SoftNic& to_nic, QpNumber to) {
     Acceptor acceptor;
     acceptor.answer = [to](const ConnectRequest&) {
         ConnectReply reply;

@@ -95,8 +95,7 @@ TEST(ShmFlips, WhatTheNodeHasCheckedOfAnEntryIsWhatItUses) {
     Node node;
     Watcher watcher(*node.nic);
     node.sink = &watcher;
-    const auto wire = must(ShmWire::open(node.path));
-    const auto nic = must(SoftNic::open(*wire));
+    const auto nic = must(open_shm_nic(node.path));
     ReceiveCq cq(*nic, 6);
     End end(*nic, cq, {.buffer_bytes = kLong, .scatter = false}, 1 << 16);
     // One region, of exactly so many bytes; what lies around it is nobody's to touch.
@@ -110,7 +109,7 @@ TEST(ShmFlips, WhatTheNodeHasCheckedOfAnEntryIsWhatItUses) {
     while (good < kMessages && failed < kFailuresMax) {
         (void)must(nic->connect(end.qpn, "node", kService, {}, 10'000));
         if (watcher.base.load() == nullptr) {
-            SoftNic::Window window{};
+            Window window{};
             const QpNumber there = node.last_queue_pair();
             node.nic->owner(there).run([&] {
                 ASSERT_TRUE(node.nic->open_window(there, region, kLong, key.rkey, WindowUse::kRead, window));

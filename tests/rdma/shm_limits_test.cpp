@@ -21,9 +21,7 @@ using std::chrono::milliseconds;
 /// A client that makes queue pairs which all lie in each other, as many as it gets.
 struct Greedy {
     explicit Greedy(const std::filesystem::path& path)
-        : wire(must(ShmWire::open(path))),
-          nic(must(SoftNic::open(*wire))),
-          memory(must(NicMemory::map(*nic, 1 << 16))) {}
+        : nic(must(open_shm_nic(path))), memory(must(NicMemory::map(*nic, 1 << 16))) {}
     ~Greedy() {
         for (const QpNumber qp : queue_pairs) must(nic->destroy_queue_pair(qp));
         for (const CqNumber cq : rings) must(nic->destroy_completion_queue(cq));
@@ -50,8 +48,7 @@ struct Greedy {
         }
         return Errc{};
     }
-    std::unique_ptr<ShmWire> wire;
-    std::unique_ptr<SoftNic> nic;
+    std::unique_ptr<Nic> nic;
     NicMemory memory;
     std::vector<QpNumber> queue_pairs;
     std::vector<CqNumber> rings;
@@ -126,7 +123,6 @@ TEST(ShmLimits, WhatAClientHadIsFreeWhenItIsGone) {
         one.rings.clear();
         one.memory.abandon();
         one.nic.reset();
-        one.wire.reset();
         ASSERT_TRUE(eventually([&] { return node.server->clients() == 0; }));
     }
 }
@@ -139,15 +135,13 @@ TEST(ShmLimits, MemoryOfAllClientsTogetherIsLimited) {
     ASSERT_EQ(::ftruncate(file.get(), 64 * kMiB), 0);
     ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
     struct Sharer {
-        explicit Sharer(const std::filesystem::path& path)
-            : wire(must(ShmWire::open(path))), nic(must(SoftNic::open(*wire))) {}
+        explicit Sharer(const std::filesystem::path& path) : nic(must(open_shm_nic(path))) {}
         Result<void> share(int fd, std::uint64_t bytes) {
             const std::uint64_t at = next;
             next += 64 * kMiB;
             return nic->share_memory(reinterpret_cast<void*>(at), bytes, fd);
         }
-        std::unique_ptr<ShmWire> wire;
-        std::unique_ptr<SoftNic> nic;
+        std::unique_ptr<Nic> nic;
         std::uint64_t next = std::uint64_t{1} << 40;
     };
     Sharer one(node.path), two(node.path), three(node.path);
@@ -224,13 +218,13 @@ TEST(ShmLimits, AFullNodeSaysSoAndServesAgainWhenOneHasGone) {
         Node node({.clients_max = of_user ? 9u : 2u, .clients_of_user_max = of_user ? 2u : 9u});
         auto one = std::make_unique<Client>(node.path);
         Client two(node.path);
-        const auto refused = ShmWire::open(node.path);
+        const auto refused = open_shm_nic(node.path);
         ASSERT_FALSE(refused.ok());
         EXPECT_EQ(refused.error().code, Errc::kNoSpace);
         EXPECT_NE(refused.error().message.find("2 clients are there"), std::string::npos)
             << refused.error().message;
         one.reset();
-        ASSERT_TRUE(eventually([&] { return ShmWire::open(node.path).ok(); }));
+        ASSERT_TRUE(eventually([&] { return open_shm_nic(node.path).ok(); }));
         EXPECT_TRUE(two.echo(1));
     }
 }
@@ -244,7 +238,7 @@ TEST(ShmLimits, AServerEndsInItsTimeAlsoWhereADriveHoldsAClientsMemoryForGood) {
     ASSERT_TRUE(client->echo(1));
     const QpNumber there = node.last_queue_pair();
     const auto address = reinterpret_cast<std::uint64_t>(client->end.payload.data());
-    SoftNic::Window window{};
+    Window window{};
     node.nic->owner(there).run([&] {
         ASSERT_TRUE(
             node.nic->open_window(there, address, 64, client->end.keys.rkey, WindowUse::kWrite, window));
@@ -266,17 +260,16 @@ TEST(ShmLimits, AClientWhoseMemoryADriveHoldsForGoodKeepsItsPlaceWhenItIsGone) {
     ASSERT_TRUE(client->echo(1));
     const QpNumber there = node.last_queue_pair();
     const auto address = reinterpret_cast<std::uint64_t>(client->end.payload.data());
-    SoftNic::Window window{};
+    Window window{};
     node.nic->owner(there).run([&] {
         ASSERT_TRUE(
             node.nic->open_window(there, address, 64, client->end.keys.rkey, WindowUse::kWrite, window));
     });
     client->nic.reset();
-    client->wire.reset();
     ASSERT_TRUE(eventually([&] { return node.server->clients() == 0; }));
     Client next(node.path);  // one place is left of two
     EXPECT_TRUE(next.echo(2));
-    const auto refused = ShmWire::open(node.path);
+    const auto refused = open_shm_nic(node.path);
     ASSERT_FALSE(refused.ok()) << "what it has is not another's, too";
     EXPECT_EQ(refused.error().code, Errc::kNoSpace);
     EXPECT_NE(refused.error().message.find("start the node anew"), std::string::npos)

@@ -49,10 +49,7 @@ std::vector<ShmNode> places(std::uint32_t nodes) {
 /// A client of several nodes: queue pairs to each, and one ring for what all of them answer.
 struct Several {
     explicit Several(std::uint32_t nodes, std::uint32_t each = 1, std::uint32_t ring_log2 = 8)
-        : nodes_(nodes),
-          wire(must(ShmWire::open(places(nodes)))),
-          nic(must(SoftNic::open(*wire))),
-          cq(*nic, ring_log2) {
+        : nodes_(nodes), nic(must(open_shm_nic(places(nodes)))), cq(*nic, ring_log2) {
         for (std::uint32_t i = 0; i < nodes * each; ++i) {
             ends.push_back(std::make_unique<End>(*nic, cq));
             connect(i);
@@ -106,8 +103,7 @@ struct Several {
     }
 
     const std::uint32_t nodes_;
-    std::unique_ptr<ShmWire> wire;
-    std::unique_ptr<SoftNic> nic;
+    std::unique_ptr<Nic> nic;
     ReceiveCq cq;
     std::vector<std::unique_ptr<End>> ends;
     std::vector<ReceiveQueueRef> receives;
@@ -379,8 +375,7 @@ TEST(ShmNodes, AClientThatScribblesOverTicketsHarmsItselfAlone) {
             all.push_back({address_of(i), [path = socket_of(name + "-" + std::to_string(i))] {
                                return Result(ShmNode::Place{path});
                            }});
-        const auto wire = must(ShmWire::open(std::move(all)));
-        const auto nic = must(SoftNic::open(*wire));
+        const auto nic = must(open_shm_nic(std::move(all)));
         SplitMix64 random(3);
         for (std::uint64_t n = 0;; ++n) {
             ReceiveCq cq(*nic, 4);
@@ -407,7 +402,7 @@ TEST(ShmNodes, WhatOneOfThemRefusesNoneKeepsAndStrangersAreNamed) {
     few.limits.blocks = {.total = 4096, .assured = 8, .most = 100};
     const auto one = node_child(0), other = node_child(1, few);
     ASSERT_TRUE(one->begin());
-    EXPECT_EQ(ShmWire::open(places(2)).error().code, Errc::kNotFound) << "all of them, or none";
+    EXPECT_EQ(open_shm_nic(places(2)).error().code, Errc::kNotFound) << "all of them, or none";
     ASSERT_TRUE(other->begin());
     Several client(2);
     const auto stranger = client.nic->connect(client.ends[0]->qpn, "node-7", kService, {}, 1000);

@@ -90,7 +90,7 @@ class Node {
 /// A client with one queue pair.
 struct Client {
     explicit Client(const std::filesystem::path& path)
-        : wire(must(ShmWire::open(path))), nic(must(SoftNic::open(*wire))), cq(*nic, 6), end(*nic, cq) {
+        : nic(must(open_shm_nic(path))), cq(*nic, 6), end(*nic, cq) {
         (void)must(nic->connect(end.qpn, "node", kService, {}, 10'000));
     }
     /// One message there and its echo back; whether they agree.
@@ -107,8 +107,7 @@ struct Client {
             return false;
         return all.size() == 1 && std::memcmp(all[0].message.data(), &value, sizeof value) == 0;
     }
-    std::unique_ptr<ShmWire> wire;
-    std::unique_ptr<SoftNic> nic;
+    std::unique_ptr<Nic> nic;
     ReceiveCq cq;
     End end;
 };

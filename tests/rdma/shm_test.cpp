@@ -92,8 +92,7 @@ TEST(ShmWire, AClientThatWritesNonsenseOverAllItSharesHarmsItselfAlone) {
 
 TEST(ShmWire, MemoryThatCouldBeTakenAwayOrIsNotThereIsRefused) {
     Node node;
-    const auto wire = must(ShmWire::open(node.path));
-    const auto nic = must(SoftNic::open(*wire));
+    const auto nic = must(open_shm_nic(node.path));
     EXPECT_TRUE(nic->wants_shared_memory());
     std::vector<std::byte> heap(4096);
     EXPECT_EQ(nic->register_memory(heap.data(), heap.size(), kLocalWrite).error().code,
@@ -128,8 +127,8 @@ TEST(ShmWire, MemoryThatCouldBeTakenAwayOrIsNotThereIsRefused) {
 }
 
 TEST(ShmWire, SocketsRefuseStrangersAndSayWhatIsWrong) {
-    EXPECT_EQ(ShmWire::open("/nowhere/at/all").error().code, Errc::kNotFound);
-    EXPECT_EQ(ShmWire::open(std::string(300, 'x')).error().code, Errc::kInvalidArgument);
+    EXPECT_EQ(open_shm_nic("/nowhere/at/all").error().code, Errc::kNotFound);
+    EXPECT_EQ(open_shm_nic(std::string(300, 'x')).error().code, Errc::kInvalidArgument);
     Node node;
     EXPECT_EQ(std::filesystem::status(node.path).permissions() & std::filesystem::perms::all,
               std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
@@ -241,8 +240,7 @@ TEST(ShmWire, PagesThatCanBeTakenFromAFileWithoutShrinkingItAreRefused) {
     ASSERT_EQ(::ftruncate(file.get(), kBytes), 0);
     ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
     Node node;
-    const auto wire = must(ShmWire::open(node.path));
-    const auto nic = must(SoftNic::open(*wire));
+    const auto nic = must(open_shm_nic(node.path));
     void* const anywhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
     EXPECT_EQ(nic->share_memory(anywhere, kBytes, file.get()).error().code, Errc::kPermission);
 }
@@ -250,8 +248,7 @@ TEST(ShmWire, PagesThatCanBeTakenFromAFileWithoutShrinkingItAreRefused) {
 TEST(ShmWire, RingsThatLieInEachOtherMakeTheNodeKeepNoMoreThanItSays) {
     constexpr std::uint32_t kEntries = 32'768, kCqs = 64;
     Node node;
-    const auto wire = must(ShmWire::open(node.path));
-    const auto nic = must(SoftNic::open(*wire));
+    const auto nic = must(open_shm_nic(node.path));
     const NicMemory memory = must(NicMemory::map(*nic, (kEntries + kCqs + 1) * 64));
     QueuePairConfig config{};
     config.send_ring = reinterpret_cast<mlx5::SendEntry*>(memory.data());
@@ -285,7 +282,7 @@ TEST(ShmWire, WhatIsGivenBackIsNotTouchedAlsoWhereTheNodeEndsMeanwhile) {
     auto client = std::make_unique<Client>(node.path);
     ASSERT_TRUE(client->echo(1));
     const QpNumber there = node.last_queue_pair();
-    SoftNic::Window window{};
+    Window window{};
     node.nic->owner(there).run([&] {
         ASSERT_TRUE(node.nic->open_window(there, reinterpret_cast<std::uint64_t>(client->end.payload.data()),
                                           64, client->end.keys.rkey, WindowUse::kWrite, window));

@@ -31,7 +31,7 @@ class UdpHalfOpen : public ::testing::Test {
     std::unique_ptr<Reactor> reactor = must(Reactor::start("node"));
     std::unique_ptr<UdpWire> wire =
         must(UdpWire::open({.address = gnstor::test::loopback_address(3), .port = kTestRocePort}, *reactor));
-    std::unique_ptr<SoftNic> nic = must(SoftNic::open(*wire, {.strict = true, .quiesce_timeout_ms = 2'000}));
+    std::unique_ptr<SoftNic> nic = must(open_udp_nic(*wire, {.strict = true, .quiesce_timeout_ms = 2'000}));
     RawPeer peer{gnstor::test::loopback_address(66), kTestRocePort, gnstor::test::loopback_address(3),
                  kTestRocePort};
     Acceptor acceptor;

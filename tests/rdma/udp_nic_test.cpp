@@ -25,7 +25,7 @@ struct Machine {
         NicOptions options;
         options.strict = strict;
         options.seed = seed_from_environment(11);
-        nic = must(SoftNic::open(*wire, options));
+        nic = must(open_udp_nic(*wire, options));
         cq = std::make_unique<ReceiveCq>(*nic, 6);
     }
     ~Machine() {
@@ -168,7 +168,7 @@ TEST_P(UdpNic, AnOffloadTakesMessagesFetchesFillsAndAnswersInOrder) {
         ASSERT_EQ(x.post_and_wait([&](SendTicket& t) { x.send.fill_send(t, x.data(0, 64)); }),
                   mlx5::kSyndromeNone);
         ASSERT_TRUE(eventually([&] { return sink.count() == round + 1; }));
-        SoftNic::Window in{}, out{};
+        Window in{}, out{};
         b.nic->owner(offload).run([&] {
             ASSERT_TRUE(b.nic->open_window(offload, there, kWindow, x.keys.rkey, WindowUse::kRead, in));
             EXPECT_FALSE(in.ready) << "it has to be fetched first";
@@ -256,7 +256,7 @@ TEST_P(UdpNic, AWindowUnderAWrongKeyIsToldAndTakesTheConnectionDown) {
     End x(*a.nic, *a.cq);
     join_udp(a, x.qpn, b, offload, 8, 4096);
     const auto there = reinterpret_cast<std::uint64_t>(x.payload.data());
-    SoftNic::Window in{};
+    Window in{};
     b.nic->owner(offload).run([&] {
         ASSERT_TRUE(b.nic->open_window(offload, there, 4096, x.keys.rkey + 256, WindowUse::kRead, in));
     });
@@ -281,7 +281,7 @@ TEST_P(UdpNic, QueuePairsAreDestroyedInTheMiddleOfTheirTrafficAndOthersGoOn) {
             const auto there = reinterpret_cast<std::uint64_t>(x.payload.data());
             b.nic->owner(offload).run([&] {
                 for (int i = 0; i < 4; ++i) {
-                    SoftNic::Window out{};
+                    Window out{};
                     ASSERT_TRUE(
                         b.nic->open_window(offload, there, 40'000, x.keys.rkey, WindowUse::kWrite, out));
                     b.nic->close_window(offload, out);

@@ -24,7 +24,7 @@ class Array {
     /// Volumes, leases, the map. May block for a bounded time.
     [[nodiscard]] virtual ControlPlane& control() = 0;
     /// The NIC that all clients of this process share; also for initiators that drive their own queue pairs.
-    [[nodiscard]] virtual rdma::SoftNic& host_nic() = 0;
+    [[nodiscard]] virtual rdma::Nic& host_nic() = 0;
     /// For people: the wire to the SSDs ("loop ...", "shm ...", "udp ..."), and its addresses.
     [[nodiscard]] virtual std::string wire() const = 0;
 

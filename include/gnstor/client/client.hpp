@@ -20,7 +20,7 @@
 #include <vector>
 
 namespace gnstor::rdma {
-class SoftNic;
+class Nic;
 }
 namespace gnstor::gnor {
 class Channel;
@@ -60,7 +60,7 @@ class Client {
   public:
     /// Registers `options.name`, connects through `nic` to all SSDs that answer, at least one. Lanes skip the
     /// others, as if they were broken, until reclaim(). `control` and `nic` must outlive the client.
-    static Result<std::unique_ptr<Client>> connect(ControlPlane& control, rdma::SoftNic& nic,
+    static Result<std::unique_ptr<Client>> connect(ControlPlane& control, rdma::Nic& nic,
                                                    const ClientOptions& options);
     /// All volumes must have been destroyed. Waits a bounded time for commands in flight, then resets the
     /// queue pairs.

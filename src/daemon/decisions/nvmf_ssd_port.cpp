@@ -60,7 +60,7 @@ std::span<std::byte> bytes_of(T& value) {
 
 }  // namespace
 
-Result<std::unique_ptr<NvmfSsdPort>> NvmfSsdPort::connect(rdma::SoftNic& nic, std::uint32_t slot,
+Result<std::unique_ptr<NvmfSsdPort>> NvmfSsdPort::connect(rdma::Nic& nic, std::uint32_t slot,
                                                           const SsdIdentity& identity,
                                                           NvmfSsdPortOptions options) {
     std::unique_ptr<NvmfSsdPort> port = later(nic, slot, identity, std::move(options));
@@ -68,12 +68,12 @@ Result<std::unique_ptr<NvmfSsdPort>> NvmfSsdPort::connect(rdma::SoftNic& nic, st
     return port;
 }
 
-std::unique_ptr<NvmfSsdPort> NvmfSsdPort::later(rdma::SoftNic& nic, std::uint32_t slot,
+std::unique_ptr<NvmfSsdPort> NvmfSsdPort::later(rdma::Nic& nic, std::uint32_t slot,
                                                 const SsdIdentity& identity, NvmfSsdPortOptions options) {
     return std::unique_ptr<NvmfSsdPort>(new NvmfSsdPort(nic, slot, identity, std::move(options)));
 }
 
-Result<SsdIdentity> NvmfSsdPort::identify(rdma::SoftNic& nic, SsdIdentity where, std::uint32_t timeout_ms) {
+Result<SsdIdentity> NvmfSsdPort::identify(rdma::Nic& nic, SsdIdentity where, std::uint32_t timeout_ms) {
     GN_ASSIGN(const std::unique_ptr<nvmf::HostController> host,
               nvmf::HostController::connect(nic, host_options(where, timeout_ms)));
     GN_ASSIGN(const nvme::IdentifyController controller, host->identify_controller());

@@ -24,15 +24,15 @@ struct NvmfSsdPortOptions {
 class NvmfSsdPort final : public SsdPort {
   public:
     /// `nic` must outlive the port.
-    static Result<std::unique_ptr<NvmfSsdPort>> connect(rdma::SoftNic& nic, std::uint32_t slot,
+    static Result<std::unique_ptr<NvmfSsdPort>> connect(rdma::Nic& nic, std::uint32_t slot,
                                                         const SsdIdentity& identity,
                                                         NvmfSsdPortOptions options = {});
     /// Connects when first needed: for an SSD that is known from an earlier start and may be away.
-    static std::unique_ptr<NvmfSsdPort> later(rdma::SoftNic& nic, std::uint32_t slot,
-                                              const SsdIdentity& identity, NvmfSsdPortOptions options);
+    static std::unique_ptr<NvmfSsdPort> later(rdma::Nic& nic, std::uint32_t slot, const SsdIdentity& identity,
+                                              NvmfSsdPortOptions options);
     /// Asks an SSD for its UUID, serial number and capacity (Identify). `where`: its address, service and
     /// NQN.
-    static Result<SsdIdentity> identify(rdma::SoftNic& nic, SsdIdentity where, std::uint32_t timeout_ms);
+    static Result<SsdIdentity> identify(rdma::Nic& nic, SsdIdentity where, std::uint32_t timeout_ms);
 
     [[nodiscard]] std::uint32_t slot() const override { return slot_; }
     [[nodiscard]] SsdIdentity identity() const override { return identity_; }
@@ -50,7 +50,7 @@ class NvmfSsdPort final : public SsdPort {
     [[nodiscard]] std::string firmware() const;
 
   private:
-    NvmfSsdPort(rdma::SoftNic& nic, std::uint32_t slot, SsdIdentity identity, NvmfSsdPortOptions options)
+    NvmfSsdPort(rdma::Nic& nic, std::uint32_t slot, SsdIdentity identity, NvmfSsdPortOptions options)
         : nic_(nic), slot_(slot), identity_(std::move(identity)), options_(std::move(options)) {}
     Result<void> ensure_connected();
     /// Sends one vendor command; returns DW0. A refusal becomes ssd_error(), so that the caller can tell
@@ -59,7 +59,7 @@ class NvmfSsdPort final : public SsdPort {
                                std::span<std::byte> data, nvmf::Direction direction, std::uint32_t cdw10,
                                std::uint32_t cdw11);
 
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     const std::uint32_t slot_;
     const SsdIdentity identity_;
     const NvmfSsdPortOptions options_;

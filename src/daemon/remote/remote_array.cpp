@@ -5,7 +5,7 @@
 #include "daemon/http/array_address.hpp"
 #include "daemon/http/http_client.hpp"
 #include "daemon/remote/serving_processes.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
 
 #include <arpa/inet.h>
 
@@ -47,11 +47,13 @@ struct RemoteArray::Impl {
     // Used instead of `host` if processes of this machine (gnstord, or nodes) serve all SSDs.
     std::filesystem::path gnstord_socket;  ///< set if gnstord serves them
     std::string servers;                   ///< their description in wire()
-    std::unique_ptr<rdma::ShmWire> shm;
-    std::unique_ptr<rdma::SoftNic> shm_nic;
+    std::unique_ptr<rdma::Nic> shm_nic;
     std::string why_udp;  ///< why udp is used although all nodes are on this machine
 
-    rdma::SoftNic& nic() { return shm_nic != nullptr ? *shm_nic : host->nic(); }
+    rdma::Nic& nic() {
+        if (shm_nic != nullptr) return *shm_nic;
+        return host->nic();
+    }
 
     /// For SSDs in gnstord's own process: reached over shared memory, only from the same machine.
     Result<void> open_shm(const daemon::HttpClientOptions& gnstord, const std::string& array) {
@@ -65,8 +67,7 @@ struct RemoteArray::Impl {
         servers = "gnstord works";
         gnstord_socket = gnstord.socket;
         // Not bound to one process: after a restart another one serves there.
-        GN_ASSIGN(shm, rdma::ShmWire::open(shm_socket_beside(gnstord.socket)));
-        GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
+        GN_ASSIGN(shm_nic, rdma::open_shm_nic(shm_socket_beside(gnstord.socket)));
         return {};
     }
 
@@ -74,9 +75,8 @@ struct RemoteArray::Impl {
     Result<void> open_shm_of_nodes() {
         std::vector<rdma::ShmNode> all;
         for (const std::string& node : nodes) all.push_back({node, [node] { return place_of(node); }});
-        GN_ASSIGN(shm, rdma::ShmWire::open(std::move(all)));
+        GN_ASSIGN(shm_nic, rdma::open_shm_nic(std::move(all)));
         servers = nodes.size() == 1 ? "the node works" : "the nodes work";
-        GN_ASSIGN(shm_nic, rdma::SoftNic::open(*shm));
         return {};
     }
 
@@ -129,8 +129,12 @@ Result<std::unique_ptr<client::Client>> RemoteArray::connect(const client::Clien
 client::ControlPlane& RemoteArray::control() {
     return impl_->control;
 }
-rdma::SoftNic& RemoteArray::host_nic() {
+rdma::Nic& RemoteArray::host_nic() {
     return impl_->nic();
+}
+
+rdma::SoftNic* RemoteArray::listening_nic() {
+    return impl_->host != nullptr ? &impl_->host->nic() : nullptr;
 }
 
 std::uint32_t RemoteArray::packet_bytes() const {

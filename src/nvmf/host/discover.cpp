@@ -88,7 +88,7 @@ Result<std::vector<DiscoveredSubsystem>> read_discovery_log(std::span<const std:
     return found;
 }
 
-Result<std::vector<DiscoveredSubsystem>> discover(rdma::SoftNic& nic, const std::string& address,
+Result<std::vector<DiscoveredSubsystem>> discover(rdma::Nic& nic, const std::string& address,
                                                   const std::string& service, std::uint32_t timeout_ms) {
     HostOptions options;
     options.peer_address = address;

@@ -23,7 +23,7 @@ struct DiscoveredSubsystem {
 
 /// NVM subsystems that are reached by RDMA, in the order of the log. `timeout_ms`: deadline of connecting,
 /// and of each command.
-Result<std::vector<DiscoveredSubsystem>> discover(rdma::SoftNic& nic, const std::string& address,
+Result<std::vector<DiscoveredSubsystem>> discover(rdma::Nic& nic, const std::string& address,
                                                   const std::string& service, std::uint32_t timeout_ms);
 
 /// Parses a log page; `peer` names its sender in errors. kCorrupt for a page that breaks the format. Pure.

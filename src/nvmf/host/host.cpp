@@ -138,11 +138,10 @@ Result<void> connect_queue(HostQueue& queue, const IoQueueConnect& connect, std:
     return connect.check(completion);
 }
 
-HostController::HostController(rdma::SoftNic& nic, HostOptions options)
+HostController::HostController(rdma::Nic& nic, HostOptions options)
     : nic_(nic), options_(std::move(options)) {}
 
-Result<std::unique_ptr<HostController>> HostController::connect(rdma::SoftNic& nic,
-                                                                const HostOptions& options) {
+Result<std::unique_ptr<HostController>> HostController::connect(rdma::Nic& nic, const HostOptions& options) {
     std::unique_ptr<HostController> controller(new HostController(nic, options));
     GN_TRY(controller->open());
     return controller;

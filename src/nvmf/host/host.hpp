@@ -59,7 +59,7 @@ class IoQueueConnect {
     [[nodiscard]] std::uint16_t queue_id() const { return request_.queue_id; }
     [[nodiscard]] std::uint32_t entries() const { return std::uint32_t{request_.sq_size} + 1; }
 
-    /// 1. Private data for SoftNic::connect, and the check of the private data that it returns.
+    /// 1. Private data for Nic::connect, and the check of the private data that it returns.
     [[nodiscard]] std::array<std::byte, 32> transport_data() const;
     [[nodiscard]] Result<void> check_accept(std::span<const std::byte> private_data) const;
     /// 2. The first capsule: command() with data() in the capsule (1024 bytes), or command_keyed() with
@@ -83,7 +83,7 @@ struct VolumeList {
 class HostController {
   public:
     /// Makes the RDMA connection; then Connect, enable, Identify, Set Features (number of queues).
-    static Result<std::unique_ptr<HostController>> connect(rdma::SoftNic& nic, const HostOptions& options);
+    static Result<std::unique_ptr<HostController>> connect(rdma::Nic& nic, const HostOptions& options);
     ~HostController();
     HostController(const HostController&) = delete;
     HostController& operator=(const HostController&) = delete;
@@ -139,7 +139,7 @@ class HostController {
     [[nodiscard]] const HostOptions& options() const { return options_; }
 
   private:
-    HostController(rdma::SoftNic& nic, HostOptions options);
+    HostController(rdma::Nic& nic, HostOptions options);
     Result<void> open();
     Result<void> connect_admin(std::uint64_t deadline_ns);
     Result<void> enable(std::uint64_t deadline_ns);
@@ -151,7 +151,7 @@ class HostController {
     void give_up();
     [[nodiscard]] std::uint64_t deadline(std::uint32_t timeout_ms) const;
 
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     const HostOptions options_;
     mutable std::mutex mutex_;  // guards everything below that changes after connect()
     std::unique_ptr<HostQueue> queue_;

@@ -26,7 +26,7 @@ struct HostQueue::Memory {
     explicit Memory(std::uint32_t sends) : ready(sends) {}
 
     /// Lays the block out and maps it. Each part begins on a cache line of its own.
-    Result<void> map(rdma::SoftNic& nic, std::uint32_t sends, std::uint32_t receives) {
+    Result<void> map(rdma::Nic& nic, std::uint32_t sends, std::uint32_t receives) {
         std::size_t end = 0;
         const auto place = [&end](std::size_t bytes) {
             const std::size_t at = end;
@@ -70,10 +70,10 @@ struct HostQueue::Memory {
     rdma::CompletionQueueState completion_state{};
 };
 
-HostQueue::HostQueue(rdma::SoftNic& nic, std::uint32_t entries, rdma::RingUse use)
+HostQueue::HostQueue(rdma::Nic& nic, std::uint32_t entries, rdma::RingUse use)
     : nic_(nic), entries_(entries), use_(use) {}
 
-Result<std::unique_ptr<HostQueue>> HostQueue::create(rdma::SoftNic& nic, std::uint32_t entries,
+Result<std::unique_ptr<HostQueue>> HostQueue::create(rdma::Nic& nic, std::uint32_t entries,
                                                      rdma::RingUse use) {
     if (entries < 2 || entries > 16384)
         return error(Errc::kInvalidArgument, "a queue of {} commands is not possible; choose 2 to 16384",

@@ -34,7 +34,7 @@ namespace gnstor::nvmf {
 class HostQueue {
   public:
     /// `entries`: most outstanding commands, 2 .. 16384. `nic` outlives the queue.
-    static Result<std::unique_ptr<HostQueue>> create(rdma::SoftNic& nic, std::uint32_t entries,
+    static Result<std::unique_ptr<HostQueue>> create(rdma::Nic& nic, std::uint32_t entries,
                                                      rdma::RingUse use = rdma::RingUse::kHost);
     /// Disconnects. On return the NIC does not access the queue's memory, or (logged) has taken it over.
     ~HostQueue();
@@ -65,10 +65,10 @@ class HostQueue {
 
   private:
     struct Memory;
-    HostQueue(rdma::SoftNic& nic, std::uint32_t entries, rdma::RingUse use);
+    HostQueue(rdma::Nic& nic, std::uint32_t entries, rdma::RingUse use);
     Result<void> open();
 
-    rdma::SoftNic& nic_;
+    rdma::Nic& nic_;
     const std::uint32_t entries_;
     const rdma::RingUse use_;
     std::unique_ptr<Memory> memory_;

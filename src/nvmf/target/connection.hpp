@@ -35,7 +35,7 @@
 #include "nvmf/protocol/id_set.hpp"
 #include "nvmf/target/offload_shard.hpp"
 #include "nvmf/target/subsystem.hpp"
-#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 
 #include <gnstor/nvme/counters_log.hpp>
 
@@ -141,7 +141,7 @@ class Connection final : public rdma::MessageSink {
     enum class State : std::uint8_t { kAwaitingConnect, kConnecting, kReady, kDraining, kQuiesced };
 
     struct Slot {
-        rdma::SoftNic::Window window{};
+        rdma::Window window{};
         std::unique_ptr<std::byte[]> page;
         std::uint64_t token = 0;
         std::uint32_t invalidate_key = 0;

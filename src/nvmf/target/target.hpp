@@ -14,7 +14,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "nvmf/target/controllers.hpp"
-#include "rdma/nic/nic.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "ssd/queues/nvme_device.hpp"
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #include "rdma/nic/engine.hpp"
 
 #include "rdma/nic/delays.hpp"
-#include "rdma/wire/udp/remote_queue.hpp"
+#include "rdma/nic/remote_queue.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/atomic.hpp>

@@ -12,7 +12,7 @@ constexpr int kRubbish = 0xA5;
 }  // namespace
 
 void LateWindows::open(QueuePair& qp, const MemoryTable::Pin& pin, std::uint32_t bytes, WindowUse use,
-                       SoftNic::Window& window) {
+                       Window& window) {
     Late late{.qp = &qp,
               .peer = pin,
               .memory = std::make_unique_for_overwrite<std::byte[]>(bytes),
@@ -45,7 +45,7 @@ std::uint32_t LateWindows::poll() {
     return static_cast<std::uint32_t>(late_.size());
 }
 
-void LateWindows::close(QueuePair* qp, const SoftNic::Window& window, bool filled) {
+void LateWindows::close(QueuePair* qp, const Window& window, bool filled) {
     const auto at = late_.find(window.cookie);
     if (at == late_.end() || !at->second.told || at->second.qp != qp) {
         count(qp->nic->tally.mine().strict_violations);

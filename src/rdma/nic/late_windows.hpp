@@ -31,10 +31,9 @@ class LateWindows final : public Poller {
     std::uint32_t poll() override;
     /// `pin`: of the peer's memory, or a fault. The caller has counted the window
     /// (QueuePair::add_window).
-    void open(QueuePair& qp, const MemoryTable::Pin& pin, std::uint32_t bytes, WindowUse use,
-              SoftNic::Window& window);
+    void open(QueuePair& qp, const MemoryTable::Pin& pin, std::uint32_t bytes, WindowUse use, Window& window);
     /// Closes a window for reading that was ready, or one for writing.
-    void close(QueuePair* qp, const SoftNic::Window& window, bool filled);
+    void close(QueuePair* qp, const Window& window, bool filled);
 
   private:
     struct Late {

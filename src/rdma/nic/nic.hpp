@@ -1,5 +1,5 @@
-// nic.hpp: the software NIC as a host program sees it: memory regions, completion queues, queue pairs,
-// connections.
+// nic.hpp: a software NIC as a host program sees it: memory regions, completion queues, queue pairs,
+// connections. The values of all its calls, and the interface that every form of it implements.
 //
 // Queue memory (rings, doorbell records, bells) belongs to the caller and has mlx5's layout
 // (gnstor/rdma/mlx5.hpp), so that device code drives this NIC and a ConnectX alike. Control calls (this
@@ -104,7 +104,7 @@ class MessageSink {
     /// How many bytes the sink will fetch from the sender before it can act on the message. Asked only where
     /// the link is timed: the message is then handed over when they would be there.
     [[nodiscard]] virtual std::uint32_t fetch_bytes(const InboundMessage&) const { return 0; }
-    /// A window for reading that was not ready when it was opened (SoftNic::Window) is filled now, or cannot
+    /// A window for reading that was not ready when it was opened (Window) is filled now, or cannot
     /// be (`good` is false; the queue pair is in error). Close it in either case. May come after on_error.
     virtual void on_window_ready(QpNumber qp, std::uint64_t cookie, bool good) {
         (void)qp, (void)cookie, (void)good;
@@ -147,6 +147,14 @@ class Listener {
     return bytes <= 4096 ? 4096 : std::bit_ceil(bytes);
 }
 
+/// Memory through which an offload queue pair reads or writes its peer's (SoftNic::open_window).
+struct Window {
+    std::byte* data;
+    std::uint32_t bytes;
+    std::uint64_t cookie;
+    bool ready = true;  ///< false: MessageSink::on_window_ready() says when it is filled
+};
+
 /// Direction of a window into the peer's memory.
 enum class WindowUse : std::uint8_t {
     kWrite,  ///< RDMA WRITE: fill it, then close it; must precede the SEND that announces it
@@ -172,124 +180,63 @@ struct NicCounters {
         strict_violations;
 };
 
-class LoopWire;  // loop_wire.hpp: connects the NICs of one process by address
-class ShmWire;   // shm_wire.hpp: connects to the NIC of another process of this machine
-class UdpWire;   // udp_wire.hpp: connects NICs of any machines, and the Linux kernel's, by RoCEv2
-
-/// One NIC. Owns no queue memory. Destroy queue pairs before completion queues, both before memory regions,
-/// all before it.
-class SoftNic {
+/// The control side of a NIC, for the owner of queues: a client of an array, or an NVMe-oF host. Its forms:
+/// SoftNic (wire/loop/soft_nic.hpp; open_udp_nic() for RoCEv2) executes queues by engines of this process;
+/// open_shm_nic() (wire/shm/shm_nic.hpp) has them executed by a node of this machine. The data path passes
+/// through the queues' memory, never through these calls.
+///
+/// Destroy queue pairs before completion queues, both before memory regions, all before the NIC. Any host
+/// thread; calls may block for a bounded time.
+class Nic {
   public:
-    /// `reactors`: where its pollers run, round robin; they must outlive the NIC.
-    static Result<std::unique_ptr<SoftNic>> open(LoopWire& wire, std::string address, NicOptions options,
-                                                 std::span<Reactor* const> reactors);
-    /// On the udp wire: its address is the wire's, peers are IP addresses ("10.77.0.1", "fd00::1"), services
-    /// decimal port numbers ("4420") of the RDMA IP port space. One NIC a wire; it runs on the wire's
-    /// reactor, one poller. `options.link` must be none.
-    static Result<std::unique_ptr<SoftNic>> open(UdpWire& wire, NicOptions options);
-    /// On the shm wire: queues and memory are this process's, the engines that execute them the node's. All
-    /// memory that it is told of (rings, records, bells, regions) must lie in what share_memory() was given.
-    /// No listeners, no offload queue pairs. Calls fail with kIo once the node's process is gone. Of a wire
-    /// to several nodes connect() says by its address which of them a queue pair goes to; those of a node
-    /// that is gone are in error, and may be reset and connected again once it is back.
-    static Result<std::unique_ptr<SoftNic>> open(ShmWire& wire);
-    ~SoftNic();
-
-    /// On the loop wire, where a queue pair could not be destroyed: all that the NIC has stays allocated as
-    /// long as the process, for peers that may touch it; no engine looks at it any more.
-    static void abandon(std::unique_ptr<SoftNic> nic);
+    Nic() = default;
+    virtual ~Nic() = default;
+    Nic(const Nic&) = delete;
+    Nic& operator=(const Nic&) = delete;
 
     /// Whether memory has to be shared before it is named in other calls (the shm wire).
-    [[nodiscard]] bool wants_shared_memory() const;
-    /// [base, base + bytes) is mapped from `file` (PinnedMemory::file) at `offset`; whole pages. Nothing on
-    /// other wires.
-    Result<void> share_memory(void* base, std::size_t bytes, int file, std::size_t offset = 0);
+    [[nodiscard]] virtual bool wants_shared_memory() const { return false; }
+    /// [base, base + bytes) is mapped from `file` (PinnedMemory::file) at `offset`; whole pages. Does nothing
+    /// on other wires.
+    virtual Result<void> share_memory(void* base, std::size_t bytes, int file, std::size_t offset = 0) {
+        (void)base, (void)bytes, (void)file, (void)offset;
+        return {};
+    }
     /// kBusy while regions, rings or queue pairs lie in it.
-    Result<void> unshare_memory(void* base);
+    virtual Result<void> unshare_memory(void* base) {
+        (void)base;
+        return {};
+    }
 
-    Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access);
-    /// Waits (bounded) until nothing under way touches the region any more; kBusy after the deadline, and
-    /// then still registered.
-    Result<void> deregister_memory(MemoryKeys keys);
-    /// Memory of another process, which names it from `base` on; this one has it at `here`. `key`: that it is
-    /// to have, if free (MemoryTable); 0: any.
-    Result<MemoryKeys> register_foreign_memory(void* base, std::size_t bytes, std::uint32_t access,
-                                               std::byte* here, std::uint32_t key = 0);
+    virtual Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access) = 0;
+    /// Waits (bounded) until no operation touches the region any more; kBusy after the deadline, and then
+    /// the region stays registered.
+    virtual Result<void> deregister_memory(MemoryKeys keys) = 0;
 
-    Result<CqNumber> create_completion_queue(const CompletionQueueConfig& config);
-    Result<void> destroy_completion_queue(CqNumber cq);
+    virtual Result<CqNumber> create_completion_queue(const CompletionQueueConfig& config) = 0;
+    virtual Result<void> destroy_completion_queue(CqNumber cq) = 0;
 
-    Result<QpNumber> create_queue_pair(const QueuePairConfig& config);
-    /// `sink` must outlive the queue pair. `affinity`: queue pairs with the same one (ConnectRequest) are
-    /// executed by the same poller: those of one channel, so that no two threads write into its completion
-    /// queue by turns.
-    Result<QpNumber> create_offload_queue_pair(MessageSink& sink,
-                                               std::optional<std::uint32_t> affinity = std::nullopt);
-    /// On return the NIC touches neither its queues nor memory named by its entries. `timeout_ms`: in place
-    /// of the NIC's own (NicOptions::quiesce_timeout_ms).
-    Result<void> destroy_queue_pair(QpNumber qp, std::optional<std::uint32_t> timeout_ms = std::nullopt);
-    /// What a queue pair that could not be destroyed may still touch: freed when the NIC is closed.
-    void keep(std::shared_ptr<void> memory);
+    virtual Result<QpNumber> create_queue_pair(const QueuePairConfig& config) = 0;
+    /// On return the NIC touches neither the queue pair's queues nor memory named by its entries.
+    /// `timeout_ms`: in place of the NIC's own (NicOptions::quiesce_timeout_ms).
+    virtual Result<void> destroy_queue_pair(QpNumber qp,
+                                            std::optional<std::uint32_t> timeout_ms = std::nullopt) = 0;
     /// Back to kReset: outstanding work is abandoned, and on return no buffer of it is touched. Reconnect to
     /// use it again.
-    Result<void> reset_queue_pair(QpNumber qp);
-    [[nodiscard]] QpState state(QpNumber qp) const;
+    virtual Result<void> reset_queue_pair(QpNumber qp) = 0;
+    [[nodiscard]] virtual QpState state(QpNumber qp) const = 0;
+    /// Memory that a queue pair which could not be destroyed may still touch: freed when the NIC is closed.
+    virtual void keep(std::shared_ptr<void> memory) = 0;
 
-    /// Connection management: `service` names the listener at the address ("gnstor-0/4420").
-    Result<void> listen(const std::string& service, Listener& listener);
-    void unlisten(const std::string& service);
-    Result<std::vector<std::byte>> connect(QpNumber qp, const std::string& peer_address,
-                                           const std::string& service,
-                                           std::span<const std::byte> private_data, std::uint32_t timeout_ms);
-    void disconnect(QpNumber qp);  ///< both ends go to error and flush
+    /// Connects to the listener of `service` at the address ("gnstor-0/4420").
+    virtual Result<std::vector<std::byte>> connect(QpNumber qp, const std::string& peer_address,
+                                                   const std::string& service,
+                                                   std::span<const std::byte> private_data,
+                                                   std::uint32_t timeout_ms) = 0;
+    virtual void disconnect(QpNumber qp) = 0;  ///< both ends go to error and flush
 
-    // The offload's calls. `qp` is an offload queue pair of this NIC.
-    /// Opens a window of `bytes` at `address` under `rkey` of the peer. Any thread on the loop wire, where
-    /// the pointer is the peer's memory itself (payload by reference), held registered until close_window. On
-    /// other wires only the thread of the poller that owns the queue pair; `data` is then memory of this NIC:
-    ///   * for writing, it is sent by close_window, as RDMA WRITE, before whatever send() is called after
-    ///   that;
-    ///     an address or key that the peer refuses puts the queue pair to error;
-    ///   * for reading, it is not `ready` yet: the sink's on_window_ready() says when it is, by the cookie.
-    /// kNotFound: no such queue pair; kState: it is not connected; kPermission: key, bounds or rights.
-    struct Window {
-        std::byte* data;
-        std::uint32_t bytes;
-        std::uint64_t cookie;
-        bool ready = true;
-    };
-    Result<Window> open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,
-                               WindowUse use);
-    /// The same for the data path: no words about what was wrong. False: not opened.
-    [[nodiscard]] bool open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes,
-                                   std::uint32_t rkey, WindowUse use, Window& window);
-    /// Whether windows of a connected queue pair are memory of this NIC, and not the peer's by reference.
-    [[nodiscard]] bool stages_windows(QpNumber qp) const;
-    /// `filled`: of one for writing: whether its bytes are the peer's to have (no: the command failed).
-    void close_window(QpNumber qp, const Window& window, bool filled = true);
-    /// Sends up to 64 bytes to the peer's next receive; with `invalidate_rkey` as SEND_WITH_INVALIDATE (0:
-    /// plain). Only from the thread of the poller that owns the queue pair (where on_message is called).
-    /// `written_before`: bytes that were written through windows since, and go before it on a timed link.
-    void send(QpNumber qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey = 0,
-              std::uint32_t written_before = 0);
-    /// A hint: send() is called soon. Same thread rule.
-    void prefetch_send(QpNumber qp) const;
-    /// Lets go of a message: the peer's send entry may complete. Same thread rule.
-    void release(QpNumber qp, std::uint64_t token);
-    /// Puts the queue pair (both ends) to error: protocol violations. Same thread rule.
-    void fail(QpNumber qp);
-    /// The reactor whose thread owns the queue pair.
-    [[nodiscard]] Reactor& owner(QpNumber qp);
-
-    [[nodiscard]] NicCounters counters() const;
-    [[nodiscard]] const std::string& address() const;
-
-    struct Impl;  ///< internal
-
-  private:
-    friend class LoopWire;
-    explicit SoftNic(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
+    [[nodiscard]] virtual NicCounters counters() const = 0;
+    [[nodiscard]] virtual const std::string& address() const = 0;
 };
 
 }  // namespace gnstor::rdma

@@ -17,7 +17,7 @@ class NicMemory {
   public:
     NicMemory() = default;
     /// Zeroed whole pages of at least `bytes`; `nic` must outlive it (unless abandon() is called).
-    static Result<NicMemory> map(SoftNic& nic, std::size_t bytes) {
+    static Result<NicMemory> map(Nic& nic, std::size_t bytes) {
         NicMemory made;
         GN_ASSIGN(made.memory_, simt::PinnedMemory::map(bytes, simt::LanesKind::kCpu,
                                                         {.shareable = nic.wants_shared_memory()}));
@@ -39,7 +39,7 @@ class NicMemory {
     [[nodiscard]] std::byte* data() const noexcept { return memory_.data(); }
     [[nodiscard]] std::size_t size() const noexcept { return memory_.size(); }
     /// Leaves the memory shared until the NIC is closed: for memory that the NIC may still access
-    /// (SoftNic::keep).
+    /// (Nic::keep).
     void abandon() noexcept { nic_ = nullptr; }
 
   private:
@@ -51,7 +51,7 @@ class NicMemory {
     }
 
     simt::PinnedMemory memory_;
-    SoftNic* nic_ = nullptr;
+    Nic* nic_ = nullptr;
 };
 
 }  // namespace gnstor::rdma

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "rdma/nic/engine.hpp"
-#include "rdma/nic/nic.hpp"
 #include "rdma/nic/ring_spread.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 
 #include <condition_variable>
 #include <deque>

@@ -1,9 +1,8 @@
-// client.hpp: SoftNic's calls on the shm wire, as requests to one node. Any host thread; one call at a time.
+// client.hpp: the calls of a NIC (nic/nic.hpp) as requests to one node. Any host thread; one call at a time.
 #pragma once
 
 #include "rdma/nic/nic.hpp"
 #include "rdma/wire/shm/messages.hpp"
-#include "rdma/wire/shm/remote_nic.hpp"
 #include "rdma/wire/shm/socket.hpp"
 
 #include <atomic>
@@ -15,36 +14,36 @@
 
 namespace gnstor::rdma::shm {
 
-class Client final : public RemoteNic {
+class Client {
   public:
     /// `server`: the process that must be listening there (kPermission: another one is).
     static Result<std::unique_ptr<Client>> connect(const std::string& path, std::optional<pid_t> server);
 
-    Result<void> share(void* base, std::size_t bytes, int file, std::size_t offset) override;
-    Result<void> unshare(void* base) override;
-    Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access) override {
+    Result<void> share(void* base, std::size_t bytes, int file, std::size_t offset);
+    Result<void> unshare(void* base);
+    Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access) {
         return register_memory_as(0, base, bytes, access);
     }
     /// With this key (MemoryTable::add); 0: any.
     Result<MemoryKeys> register_memory_as(std::uint32_t key, void* base, std::size_t bytes,
                                           std::uint32_t access);
-    Result<void> deregister_memory(MemoryKeys keys) override;
-    Result<CqNumber> create_ring(const CompletionQueueConfig& config) override;
-    Result<void> destroy_ring(CqNumber cq) override;
-    Result<QpNumber> create_queue_pair(const QueuePairConfig& config) override;
-    Result<void> destroy_queue_pair(QpNumber qp) override;
-    Result<void> reset(QpNumber qp) override;
+    Result<void> deregister_memory(MemoryKeys keys);
+    Result<CqNumber> create_ring(const CompletionQueueConfig& config);
+    Result<void> destroy_ring(CqNumber cq);
+    Result<QpNumber> create_queue_pair(const QueuePairConfig& config);
+    Result<void> destroy_queue_pair(QpNumber qp);
+    Result<void> reset(QpNumber qp);
     /// Ignores the address: there is one node.
     Result<std::vector<std::byte>> connect_queue_pair(QpNumber qp, const std::string& peer_address,
                                                       const std::string& service,
                                                       std::span<const std::byte> private_data,
-                                                      std::uint32_t timeout_ms) override;
-    void disconnect(QpNumber qp) override;
+                                                      std::uint32_t timeout_ms);
+    void disconnect(QpNumber qp);
     /// kError once the node is gone.
-    QpState state(QpNumber qp) override;
-    NicCounters counters() override;
-    void keep(std::shared_ptr<void> memory) override;
-    [[nodiscard]] const std::string& address() const override { return address_; }
+    QpState state(QpNumber qp);
+    NicCounters counters();
+    void keep(std::shared_ptr<void> memory);
+    [[nodiscard]] const std::string& address() const { return address_; }
 
     /// Poll it for POLLHUP, which says that the node no longer touches our memory: its process ended, or
     /// it closed the session.

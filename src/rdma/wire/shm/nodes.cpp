@@ -59,7 +59,7 @@ Nodes::Nodes(std::vector<ShmNode> nodes) {
     }
 }
 
-Result<std::unique_ptr<Nodes>> Nodes::connect(std::vector<ShmNode> nodes) {
+Result<std::unique_ptr<Nodes>> Nodes::open(std::vector<ShmNode> nodes) {
     std::unique_ptr<Nodes> made(new Nodes(std::move(nodes)));
     made->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (made->wake_.get() < 0) return error(Errc::kNoSpace, "no descriptor to be woken by is left");
@@ -105,7 +105,7 @@ Result<void> Nodes::share_with_all(std::byte* base, const Block& block) {
     return {};
 }
 
-Result<void> Nodes::share(void* base, std::size_t bytes, int file, std::size_t offset) {
+Result<void> Nodes::share_memory(void* base, std::size_t bytes, int file, std::size_t offset) {
     const std::lock_guard call(calls_);
     Block block{bytes, offset, Descriptor(file < 0 ? -1 : ::fcntl(file, F_DUPFD_CLOEXEC, 0))};
     if (file >= 0 && block.file.get() < 0)
@@ -116,7 +116,7 @@ Result<void> Nodes::share(void* base, std::size_t bytes, int file, std::size_t o
     return {};
 }
 
-Result<void> Nodes::unshare(void* base) {
+Result<void> Nodes::unshare_memory(void* base) {
     const std::lock_guard call(calls_);
     auto* const at = static_cast<std::byte*>(base);
     const auto block = blocks_.find(at);
@@ -188,7 +188,7 @@ Result<void> Nodes::deregister_memory(MemoryKeys keys) {
 
 // ---- rings
 
-Result<CqNumber> Nodes::create_ring(const CompletionQueueConfig& config) {
+Result<CqNumber> Nodes::create_completion_queue(const CompletionQueueConfig& config) {
     const std::lock_guard call(calls_);
     GN_TRY(check(config));
     if (!is_shared(config.ring, config.entries * sizeof(mlx5::Cqe64)) ||
@@ -216,7 +216,7 @@ Result<CqNumber> Nodes::create_ring(const CompletionQueueConfig& config) {
     return last_ring_;
 }
 
-Result<void> Nodes::destroy_ring(CqNumber cq) {
+Result<void> Nodes::destroy_completion_queue(CqNumber cq) {
     const std::lock_guard call(calls_);
     const auto ring = rings_.find(cq);
     if (ring == rings_.end())
@@ -329,7 +329,7 @@ Result<void> Nodes::settle(QpNumber qp, Pair& pair) {
     return {};
 }
 
-Result<void> Nodes::destroy_queue_pair(QpNumber qp) {
+Result<void> Nodes::destroy_queue_pair(QpNumber qp, std::optional<std::uint32_t>) {
     const std::lock_guard call(calls_);
     GN_ASSIGN(Pair* const pair, find(qp));
     if (pair->at != nullptr && !is_lost(*pair)) {
@@ -342,7 +342,7 @@ Result<void> Nodes::destroy_queue_pair(QpNumber qp) {
     return {};
 }
 
-Result<void> Nodes::reset(QpNumber qp) {
+Result<void> Nodes::reset_queue_pair(QpNumber qp) {
     const std::lock_guard call(calls_);
     GN_ASSIGN(Pair* const pair, find(qp));
     if (pair->at != nullptr && !is_lost(*pair)) {
@@ -376,10 +376,10 @@ Result<void> Nodes::make(Pair& pair, Node& node) {
     return made.error();
 }
 
-Result<std::vector<std::byte>> Nodes::connect_queue_pair(QpNumber qp, const std::string& peer_address,
-                                                         const std::string& service,
-                                                         std::span<const std::byte> private_data,
-                                                         std::uint32_t timeout_ms) {
+Result<std::vector<std::byte>> Nodes::connect(QpNumber qp, const std::string& peer_address,
+                                              const std::string& service,
+                                              std::span<const std::byte> private_data,
+                                              std::uint32_t timeout_ms) {
     const std::lock_guard call(calls_);
     GN_ASSIGN(Pair* const pair, find(qp));
     const auto node = std::ranges::find_if(
@@ -418,7 +418,7 @@ void Nodes::disconnect(QpNumber qp) {
     (*pair)->at->client->disconnect(qp);
 }
 
-QpState Nodes::state(QpNumber qp) {
+QpState Nodes::state(QpNumber qp) const {
     std::shared_ptr<Client> client;
     {
         const std::lock_guard lock(mutex_);
@@ -430,7 +430,7 @@ QpState Nodes::state(QpNumber qp) {
     return client->state(qp);
 }
 
-NicCounters Nodes::counters() {
+NicCounters Nodes::counters() const {
     std::vector<std::shared_ptr<Client>> clients;
     {
         const std::lock_guard lock(mutex_);

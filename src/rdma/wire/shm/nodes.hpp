@@ -1,4 +1,4 @@
-// nodes.hpp: SoftNic's calls on a shm wire to several nodes of this machine.
+// nodes.hpp: the NIC of the shm wire, which leads to one or several nodes of this machine.
 //
 // Memory is shared with all nodes, under the same keys. connect() creates a queue pair at the node that
 // it names; with a single node, create_queue_pair() does. That node writes its send completions; a ring
@@ -23,7 +23,7 @@
 #include "rdma/nic/completion_queue.hpp"
 #include "rdma/wire/shm/client.hpp"
 #include "rdma/wire/shm/numbers.hpp"
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_nic.hpp"
 
 #include <map>
 #include <memory>
@@ -34,29 +34,31 @@
 
 namespace gnstor::rdma::shm {
 
-class Nodes final : public RemoteNic {
+class Nodes final : public Nic {
   public:
     /// All of `nodes` must be running.
-    static Result<std::unique_ptr<Nodes>> connect(std::vector<ShmNode> nodes);
+    static Result<std::unique_ptr<Nodes>> open(std::vector<ShmNode> nodes);
     ~Nodes() override;
 
-    Result<void> share(void* base, std::size_t bytes, int file, std::size_t offset) override;
-    Result<void> unshare(void* base) override;
+    [[nodiscard]] bool wants_shared_memory() const override { return true; }
+    Result<void> share_memory(void* base, std::size_t bytes, int file, std::size_t offset) override;
+    Result<void> unshare_memory(void* base) override;
     Result<MemoryKeys> register_memory(void* base, std::size_t bytes, std::uint32_t access) override;
     Result<void> deregister_memory(MemoryKeys keys) override;
-    Result<CqNumber> create_ring(const CompletionQueueConfig& config) override;
-    Result<void> destroy_ring(CqNumber cq) override;
+    Result<CqNumber> create_completion_queue(const CompletionQueueConfig& config) override;
+    Result<void> destroy_completion_queue(CqNumber cq) override;
     /// Send completions have to be collapsed.
     Result<QpNumber> create_queue_pair(const QueuePairConfig& config) override;
-    Result<void> destroy_queue_pair(QpNumber qp) override;
-    Result<void> reset(QpNumber qp) override;
-    Result<std::vector<std::byte>> connect_queue_pair(QpNumber qp, const std::string& peer_address,
-                                                      const std::string& service,
-                                                      std::span<const std::byte> private_data,
-                                                      std::uint32_t timeout_ms) override;
+    /// The time is the node's.
+    Result<void> destroy_queue_pair(QpNumber qp, std::optional<std::uint32_t> timeout_ms) override;
+    Result<void> reset_queue_pair(QpNumber qp) override;
+    Result<std::vector<std::byte>> connect(QpNumber qp, const std::string& peer_address,
+                                           const std::string& service,
+                                           std::span<const std::byte> private_data,
+                                           std::uint32_t timeout_ms) override;
     void disconnect(QpNumber qp) override;
-    QpState state(QpNumber qp) override;
-    NicCounters counters() override;
+    [[nodiscard]] QpState state(QpNumber qp) const override;
+    [[nodiscard]] NicCounters counters() const override;
     void keep(std::shared_ptr<void> memory) override;
     /// The paths of all sockets.
     [[nodiscard]] const std::string& address() const override { return address_; }
@@ -130,7 +132,8 @@ class Nodes final : public RemoteNic {
     CqNumber last_ring_ = 0;
     std::string address_;
 
-    std::mutex mutex_;  ///< locked after `calls_`. Changing the tables takes both, reading takes either
+    mutable std::mutex
+        mutex_;  ///< locked after `calls_`. Changing the tables takes both, reading takes either
     std::map<CqNumber, Ring> rings_;
     std::map<QpNumber, Pair> pairs_;
     std::vector<std::shared_ptr<void>> kept_;

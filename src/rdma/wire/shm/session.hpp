@@ -10,8 +10,8 @@
 // One thread: the session's.
 #pragma once
 
-#include "rdma/nic/nic.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/shm/messages.hpp"
 #include "rdma/wire/shm/shares.hpp"
 #include "rdma/wire/shm/socket.hpp"

@@ -9,7 +9,7 @@
 // its end; its Share must outlive it.
 #pragma once
 
-#include "rdma/wire/shm/shm_wire.hpp"
+#include "rdma/wire/shm/shm_server.hpp"
 
 #include <algorithm>
 #include <atomic>

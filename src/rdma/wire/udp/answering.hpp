@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "rdma/roce/connection_manager.hpp"
-#include "rdma/wire/udp/link.hpp"
+#include "rdma/wire/udp/acceptor.hpp"
 
 namespace gnstor::rdma::udp {
 

@@ -16,7 +16,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "rdma/roce/icrc.hpp"
-#include "rdma/wire/udp/link.hpp"
+#include "rdma/wire/udp/acceptor.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 
 #include <cstdint>

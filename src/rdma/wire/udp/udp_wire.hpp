@@ -9,6 +9,8 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/base/result.hpp>
 
+#include "rdma/wire/loop/soft_nic.hpp"
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -37,8 +39,6 @@ struct UdpWireCounters {
     std::uint64_t peers_ended;  ///< the peer's machine reported its process gone: all links to it ended
 };
 
-class LoopWire;
-
 class UdpWire {
   public:
     /// Binds the address. kInvalidArgument: malformed address; kNotFound: not an address of this machine;
@@ -54,15 +54,20 @@ class UdpWire {
     [[nodiscard]] std::uint32_t mtu() const;
     [[nodiscard]] UdpWireCounters counters() const;
     /// A loop wire on which the same NIC is reachable under the same address, for processes of this
-    /// machine that connect over shared memory (shm_wire.hpp). It sends no packets.
+    /// machine that connect over shared memory (shm_server.hpp). It sends no packets.
     [[nodiscard]] LoopWire& inside();
 
     struct Impl;
 
   private:
-    friend class SoftNic;
+    friend Result<std::unique_ptr<SoftNic>> open_udp_nic(UdpWire& wire, const NicOptions& options);
     explicit UdpWire(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;
 };
+
+/// The NIC of a wire: its address is the wire's, peers are IP addresses ("10.77.0.1", "fd00::1"), services
+/// decimal port numbers ("4420") of the RDMA IP port space. One NIC a wire (kExists); it runs on the wire's
+/// reactor, one poller. `options.link` must be none.
+Result<std::unique_ptr<SoftNic>> open_udp_nic(UdpWire& wire, const NicOptions& options);
 
 }  // namespace gnstor::rdma

@@ -1,9 +1,7 @@
-// nic.cpp: the software NIC's control calls: open, memory, completion queues, queue pairs. Connections are in
-// connect.cpp, the data path in engine.cpp.
-#include "rdma/nic/nic.hpp"
-
-#include "rdma/nic/nic_impl.hpp"
-#include "rdma/wire/udp/remote_queue.hpp"
+// soft_nic.cpp: the control calls: open, memory, completion queues, queue pairs. Connections are in
+// connect.cpp, the data path in nic/engine.cpp.
+#include "rdma/nic/remote_queue.hpp"
+#include "rdma/wire/loop/soft_nic_impl.hpp"
 
 #include <gnstor/base/hash.hpp>
 #include <gnstor/base/log.hpp>
@@ -33,6 +31,14 @@ SoftNic::SoftNic(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Result<std::unique_ptr<SoftNic>> SoftNic::open(LoopWire& wire, std::string address, NicOptions options,
                                                std::span<Reactor* const> reactors) {
+    GN_ASSIGN(auto impl, make(wire, std::move(address), options, reactors));
+    std::unique_ptr<SoftNic> nic(new SoftNic(std::move(impl)));
+    GN_TRY(nic->attach());
+    return nic;
+}
+
+Result<std::unique_ptr<SoftNic::Impl>> SoftNic::make(LoopWire& wire, std::string address, NicOptions options,
+                                                     std::span<Reactor* const> reactors) {
     if (reactors.empty() || options.pollers == 0)
         return error(Errc::kInvalidArgument,
                      "cannot open NIC {}: it needs at least one poller and one reactor", address);
@@ -40,32 +46,39 @@ Result<std::unique_ptr<SoftNic>> SoftNic::open(LoopWire& wire, std::string addre
     auto impl = std::make_unique<Impl>();
     impl->wire = wire.impl_.get();
     impl->context.options = options;
-    impl->context.address = address;
+    impl->context.address = std::move(address);
     if (!options.link.none()) impl->context.link = std::make_unique<LinkModel>(options.link, simt::now_ns());
     impl->by_index = std::make_unique<std::atomic<QueuePair*>[]>(Impl::kQueuePairs);
     impl->queue_pairs.resize(Impl::kQueuePairs);
     impl->homes.resize(Impl::kQueuePairs);
     impl->generations.resize(Impl::kQueuePairs);
-    const std::lock_guard lock(impl->wire->mutex);
-    if (impl->wire->nics.contains(address))
-        return error(Errc::kExists, "cannot open NIC {}: another NIC on this wire has that address", address);
     for (std::uint32_t i = 0; i < options.pollers; ++i) {
         Reactor* const reactor = reactors[i % reactors.size()];
-        if (std::ranges::find(impl->reactors, reactor) != impl->reactors.end()) continue;
-        impl->reactors.push_back(reactor);
-        impl->engines.push_back(&impl->wire->acquire_engine(*reactor));
-        if (options.late_windows != 0)
-            impl->late.push_back(
-                std::make_unique<LateWindows>(*impl->engines.back(), options.late_windows, options.seed + i));
+        if (std::ranges::find(impl->reactors, reactor) == impl->reactors.end())
+            impl->reactors.push_back(reactor);
     }
-    std::unique_ptr<SoftNic> nic(new SoftNic(std::move(impl)));
-    nic->impl_->wire->nics[address] = nic.get();
-    return nic;
+    return impl;
+}
+
+Result<void> SoftNic::attach() {
+    const std::string& address = impl_->context.address;
+    const NicOptions& options = impl_->context.options;
+    const std::lock_guard lock(impl_->wire->mutex);
+    if (impl_->wire->nics.contains(address))
+        return error(Errc::kExists, "cannot open NIC {}: another NIC on this wire has that address", address);
+    for (Reactor* const reactor : impl_->reactors) {
+        impl_->engines.push_back(&impl_->wire->acquire_engine(*reactor));
+        if (options.late_windows != 0)
+            impl_->late.push_back(std::make_unique<LateWindows>(*impl_->engines.back(), options.late_windows,
+                                                                options.seed + impl_->late.size()));
+    }
+    impl_->wire->nics[address] = this;
+    impl_->attached = true;
+    return {};
 }
 
 SoftNic::~SoftNic() {
-    if (impl_->shm != nullptr) return;
-    impl_->unlisten_all_udp();  // before what they accepted with is destroyed
+    if (!impl_->attached) return;
     for (std::uint32_t i = 0; i < Impl::kQueuePairs; ++i) {
         if (impl_->queue_pairs[i] == nullptr) continue;
         log_warn("rdma: NIC {} is closed with queue pair {:#x} in it", impl_->context.address,
@@ -93,38 +106,19 @@ SoftNic::~SoftNic() {
 }
 
 Result<MemoryKeys> SoftNic::register_memory(void* base, std::size_t bytes, std::uint32_t access) {
-    if (impl_->shm != nullptr) return impl_->shm->register_memory(base, bytes, access);
     return impl_->context.memory.add(base, bytes, access);
 }
 
 Result<MemoryKeys> SoftNic::register_foreign_memory(void* base, std::size_t bytes, std::uint32_t access,
                                                     std::byte* here, std::uint32_t key) {
-    if (impl_->shm != nullptr)
-        return error(Errc::kUnsupported, "a client of a node has no memory of others to register");
     return impl_->context.memory.add(base, bytes, access, here, key);
 }
 
-bool SoftNic::wants_shared_memory() const {
-    return impl_->shm != nullptr;
-}
-
-Result<void> SoftNic::share_memory(void* base, std::size_t bytes, int file, std::size_t offset) {
-    if (impl_->shm == nullptr) return {};
-    return impl_->shm->share(base, bytes, file, offset);
-}
-
-Result<void> SoftNic::unshare_memory(void* base) {
-    if (impl_->shm == nullptr) return {};
-    return impl_->shm->unshare(base);
-}
-
 Result<void> SoftNic::deregister_memory(MemoryKeys keys) {
-    if (impl_->shm != nullptr) return impl_->shm->deregister_memory(keys);
     return impl_->context.memory.remove(keys, kDeregisterMs);
 }
 
 Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& config) {
-    if (impl_->shm != nullptr) return impl_->shm->create_ring(config);
     GN_TRY(check(config));
     // Writes the whole ring: not under the lock that all NICs of the wire share.
     auto made = std::make_unique<CompletionQueue>(config);
@@ -139,7 +133,6 @@ Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& c
 }
 
 Result<void> SoftNic::destroy_completion_queue(CqNumber cq) {
-    if (impl_->shm != nullptr) return impl_->shm->destroy_ring(cq);
     const std::lock_guard lock(impl_->wire->mutex);
     if (cq == 0 || cq > impl_->completion_queues.size() || impl_->completion_queues[cq - 1] == nullptr)
         return error(Errc::kNotFound, "cannot destroy completion queue {}: there is none", cq);
@@ -196,7 +189,6 @@ Result<void> check(const QueuePairConfig& config) {
 }
 
 Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
-    if (impl_->shm != nullptr) return impl_->shm->create_queue_pair(config);
     GN_TRY(check(config));
     const bool receives = config.receive_ring != nullptr;
     const std::lock_guard lock(impl_->wire->mutex);
@@ -230,8 +222,6 @@ Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
 
 Result<QpNumber> SoftNic::create_offload_queue_pair(MessageSink& sink,
                                                     std::optional<std::uint32_t> affinity) {
-    if (impl_->shm != nullptr)
-        return error(Errc::kUnsupported, "a client of a node offloads no target to its NIC");
     const std::lock_guard lock(impl_->wire->mutex);
     auto qp = std::make_unique<QueuePair>();
     qp->sink = &sink;
@@ -239,7 +229,6 @@ Result<QpNumber> SoftNic::create_offload_queue_pair(MessageSink& sink,
 }
 
 Result<void> SoftNic::destroy_queue_pair(QpNumber number, std::optional<std::uint32_t> patience_ms) {
-    if (impl_->shm != nullptr) return impl_->shm->destroy_queue_pair(number);
     Impl::Lock lock(impl_->wire->mutex);
     GN_TRY(impl_->quiesce(lock, number, patience_ms));
     QueuePair* const qp = impl_->find(number);
@@ -272,13 +261,11 @@ void SoftNic::abandon(std::unique_ptr<SoftNic> nic) {
 }
 
 void SoftNic::keep(std::shared_ptr<void> memory) {
-    if (impl_->shm != nullptr) return impl_->shm->keep(std::move(memory));
     const std::lock_guard lock(impl_->wire->mutex);
     impl_->kept.push_back(std::move(memory));
 }
 
 Result<void> SoftNic::reset_queue_pair(QpNumber number) {
-    if (impl_->shm != nullptr) return impl_->shm->reset(number);
     Impl::Lock lock(impl_->wire->mutex);
     GN_TRY(impl_->quiesce(lock, number));
     QueuePair* const qp = impl_->find(number);
@@ -343,7 +330,6 @@ void SoftNic::Impl::start_anew(QueuePair& qp) {
 }
 
 QpState SoftNic::state(QpNumber number) const {
-    if (impl_->shm != nullptr) return impl_->shm->state(number);
     const QueuePair* const qp = impl_->find(number);
     return qp == nullptr ? QpState::kError : qp->state.load(std::memory_order_acquire);
 }
@@ -354,7 +340,6 @@ Reactor& SoftNic::owner(QpNumber number) {
 }
 
 NicCounters SoftNic::counters() const {
-    if (impl_->shm != nullptr) return impl_->shm->counters();
     using Stripe = NicTally::Stripe;
     const NicTally& t = impl_->context.tally;
     return NicCounters{t.sum(&Stripe::sends),       t.sum(&Stripe::rdma_writes),
@@ -364,7 +349,6 @@ NicCounters SoftNic::counters() const {
 }
 
 const std::string& SoftNic::address() const {
-    if (impl_->shm != nullptr) return impl_->shm->address();
     return impl_->context.address;
 }
 

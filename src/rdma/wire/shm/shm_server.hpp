@@ -1,36 +1,19 @@
-// shm_wire.hpp: the wire between two processes of one machine: the node's NIC works on queues that lie in
-// the client's memory.
-//
-// As vhost-user does with a guest's rings, a client shares the memory of its queues, capsules and buffers
-// with the node (sealed files, passed over a Unix socket), and requests completion queues, queue pairs
-// and connections over that socket. From then on the node's engines read the client's doorbells directly:
-// the data path is the loop wire's, without a further copy or hop.
-//
-// What each side can do to the other: the client may write into its own memory at any moment; the engines
-// trust it no more than entries of any other lane (DESIGN.md, "Strict mode"). It cannot take the memory
-// away (the files are sealed against shrinking). The node writes where the client's keys allow. When a
-// client dies, its socket hangs up: the node ends its queue pairs and unmaps its memory once the drives
-// have released it. When a node dies, its socket hangs up too: its queue pairs go to error, and their
-// outstanding work is flushed (wire/shm/nodes.hpp), so that lanes need not wait for a deadline. A node
-// that hangs is noticed only by deadlines and keep-alives.
+// shm_server.hpp: a node's end of the shm wire (shm_nic.hpp): serves the queues of clients that are other
+// processes of its machine.
 //
 // Quotas (ShmLimits) limit what a client may have of the node's resources: each client is assured of a
 // part. A connection that has sent nothing counts as pending (wire/shm/lobby.hpp), not as a client.
 //
-// Threads: ShmWire: any host thread; its calls run one at a time. ShmServer: one thread that accepts, one
-// per client; they only make control calls of the NIC that each client has on the node's loop wire.
+// Threads: one that accepts, one a client; they only make control calls of the NIC that each client has on
+// the node's loop wire.
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/base/result.hpp>
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,41 +21,6 @@
 namespace gnstor::rdma {
 
 class LoopWire;
-
-/// One of several nodes on the client's machine.
-struct ShmNode {
-    struct Place {
-        std::filesystem::path socket;
-        std::optional<pid_t> server{};  ///< the process that must be listening there
-    };
-    std::string address;  ///< as passed to the NIC's connect(); empty: matches any
-    /// Returns where the node serves. Called again by the first connect() after the node has ended.
-    std::function<Result<Place>()> find;
-};
-
-/// A client's end.
-class ShmWire {
-  public:
-    /// Connects to the server at `path`; takes some seconds at most. kNotFound: none serves there;
-    /// kUnsupported: it speaks another version; kPermission: it is not the process `server`.
-    static Result<std::unique_ptr<ShmWire>> open(const std::filesystem::path& path,
-                                                 std::optional<pid_t> server = std::nullopt);
-    /// Connects to several nodes, which fill the same completion rings (wire/shm/nodes.hpp). All must be
-    /// running; later each may end and come back. Also kUnsupported: this processor may reorder writes of
-    /// two processes, which lanes do not expect.
-    static Result<std::unique_ptr<ShmWire>> open(std::vector<ShmNode> nodes);
-    /// Its NIC must have been destroyed before.
-    ~ShmWire();
-    ShmWire(const ShmWire&) = delete;
-    ShmWire& operator=(const ShmWire&) = delete;
-
-    struct Impl;
-
-  private:
-    friend class SoftNic;
-    explicit ShmWire(std::unique_ptr<Impl> impl);
-    std::unique_ptr<Impl> impl_;
-};
 
 /// Quota of one resource of the node: for all clients together, assured to each client, and the most for
 /// one client.

@@ -1,11 +1,10 @@
-// nic_impl.hpp: what a SoftNic owns. Internal to rdma/. Tables are changed under the wire's mutex; queue
+// soft_nic_impl.hpp: what a SoftNic owns. Internal to rdma/. Tables are changed under the wire's mutex; queue
 // pairs are looked up by number without a lock.
 #pragma once
 
 #include "rdma/nic/late_windows.hpp"
 #include "rdma/wire/loop/loop_wire_impl.hpp"
-#include "rdma/wire/shm/remote_nic.hpp"
-#include "rdma/wire/udp/driver.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 
 #include <atomic>
 #include <memory>
@@ -15,21 +14,14 @@
 
 namespace gnstor::rdma {
 
-class UdpDoor;  // udp_connect.cpp
-
 struct SoftNic::Impl {
-    Impl();
-    ~Impl();
     using Lock = LoopWire::Impl::Lock;
     static constexpr std::uint32_t kQueuePairs = 4096;  ///< numbers are (generation << 12 | index)
     static constexpr std::uint32_t kFirstQueuePair =
         2;  ///< index; 0 and 1 are a NIC's own (connection management)
 
-    LoopWire::Impl* wire = nullptr;  ///< on the udp wire the one inside it: its lock, its engine, its tables
-    shm::RemoteNic* shm =
-        nullptr;  ///< of the shm wire: then everything is the node's, and nothing below is used
-    udp::Driver* driver = nullptr;                          ///< of the udp wire; null on the loop wire
-    std::map<std::string, std::unique_ptr<UdpDoor>> doors;  ///< by service; under the wire's mutex
+    LoopWire::Impl* wire = nullptr;  ///< of the udp wire's NIC the one inside that wire
+    bool attached = false;           ///< under the wire's mutex: it is in the wire's tables
     NicContext context;
     std::vector<Reactor*> reactors;
     std::vector<Engine*> engines;                    ///< of the pollers, one a reactor
@@ -62,14 +54,6 @@ struct SoftNic::Impl {
     /// Error state, flush; waits until nobody touches its memory; then apart from its peer and its engine.
     Result<void> quiesce(Lock& lock, QpNumber number, std::optional<std::uint32_t> timeout_ms = std::nullopt);
     void start_anew(QueuePair& qp);
-    // udp_connect.cpp
-    Result<void> listen_udp(const std::string& service, Listener& listener);
-    void unlisten_udp(Lock& lock, const std::string& service);
-    void unlisten_all_udp();
-    Result<std::vector<std::byte>> connect_udp(QpNumber number, const std::string& peer_address,
-                                               const std::string& service,
-                                               std::span<const std::byte> private_data,
-                                               std::uint32_t timeout_ms);
 };
 
 }  // namespace gnstor::rdma

@@ -1,5 +1,5 @@
 // remote_queue.cpp: see remote_queue.hpp.
-#include "rdma/wire/udp/remote_queue.hpp"
+#include "rdma/nic/remote_queue.hpp"
 
 #include <gnstor/base/log.hpp>
 
@@ -46,21 +46,21 @@ std::uint32_t RemoteQueue::depth() const noexcept {
 }
 
 // Failed or disconnected before the answer to the peer was ready.
-void RemoteQueue::on_accepted(udp::Link& link) {
+void RemoteQueue::on_accepted(Link& link) {
     accepted_ = &link;
     if (qp_.in_error()) end_accepted();
 }
 
 // Whoever destroys the queue pair waits for this, and not for the peer.
 void RemoteQueue::end_accepted() {
-    udp::Link* const link = std::exchange(accepted_, nullptr);
+    Link* const link = std::exchange(accepted_, nullptr);
     if (link == nullptr) return;
     failed_ = true;
     link->close();
     connecting.store(false, std::memory_order_release);
 }
 
-void RemoteQueue::start(udp::Link& link) {
+void RemoteQueue::start(Link& link) {
     accepted_ = nullptr;
     if (qp_.in_error()) {  // failed or disconnected while it was connecting
         failed_ = true;
@@ -76,7 +76,7 @@ void RemoteQueue::start(udp::Link& link) {
 }
 
 void RemoteQueue::shut() {
-    if (udp::Link* const link = std::exchange(link_, nullptr)) link->close();
+    if (Link* const link = std::exchange(link_, nullptr)) link->close();
     end_accepted();
     drop_pin();
     waiting_.clear();
@@ -183,15 +183,15 @@ void RemoteQueue::send(const void* data, std::uint32_t bytes, std::uint32_t inva
 }
 
 bool RemoteQueue::open_window(std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey, WindowUse use,
-                              SoftNic::Window& window) {
+                              Window& window) {
     if (link_ == nullptr || bytes == 0) return false;
     if (free_windows_.empty()) {
         free_windows_.push_back(static_cast<std::uint32_t>(windows_.size()));
-        windows_.push_back(std::make_unique<Window>());
+        windows_.push_back(std::make_unique<StagedWindow>());
     }
     const std::uint32_t index = free_windows_.back();
     free_windows_.pop_back();
-    Window& opened = *windows_[index];
+    StagedWindow& opened = *windows_[index];
     opened.memory = qp_.nic->windows.take(bytes);
     opened.address = address;
     opened.bytes = bytes;
@@ -217,15 +217,15 @@ bool RemoteQueue::open_window(std::uint64_t address, std::uint32_t bytes, std::u
     return true;
 }
 
-RemoteQueue::Window* RemoteQueue::find_window(std::uint64_t cookie) noexcept {
+RemoteQueue::StagedWindow* RemoteQueue::find_window(std::uint64_t cookie) noexcept {
     const auto index = static_cast<std::uint32_t>(cookie);
     if (index >= windows_.size()) return nullptr;
-    Window& window = *windows_[index];
+    StagedWindow& window = *windows_[index];
     return window.open && window.generation == cookie >> 32 ? &window : nullptr;
 }
 
-void RemoteQueue::close_window(const SoftNic::Window& closed, bool filled) {
-    Window* const window = find_window(closed.cookie);
+void RemoteQueue::close_window(const Window& closed, bool filled) {
+    StagedWindow* const window = find_window(closed.cookie);
     if (window == nullptr) return;
     const auto index = static_cast<std::uint32_t>(closed.cookie);
     window->open = false;
@@ -244,14 +244,14 @@ void RemoteQueue::close_window(const SoftNic::Window& closed, bool filled) {
 }
 
 void RemoteQueue::finish_window(std::uint32_t index, bool good) {
-    Window& window = *windows_[index];
+    StagedWindow& window = *windows_[index];
     const bool tell = window.use == WindowUse::kRead && window.open;
     if (!window.open) recycle(index);
     if (tell) qp_.sink->on_window_ready(qp_.qpn, window_cookie(index, window.generation), good);
 }
 
 void RemoteQueue::recycle(std::uint32_t index) {
-    Window& window = *windows_[index];
+    StagedWindow& window = *windows_[index];
     qp_.nic->windows.give(std::move(window.memory), window.bytes);
     free_windows_.push_back(index);
     if (qp_.sink != nullptr) qp_.sink->on_window_freed(qp_.qpn, window_room(window.bytes));

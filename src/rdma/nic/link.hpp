@@ -1,4 +1,4 @@
-// link.hpp: one reliable connection on the udp wire, between the NIC's engine above and the driver below.
+// link.hpp: one reliable connection that carries packets, between a NIC's engine and the driver of a wire.
 //
 // The engine implements Endpoint (a queue pair), the driver Link (packets, timers, connection
 // management). Both are called on the wire's reactor thread alone. An endpoint may call its link from
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace gnstor::rdma::udp {
+namespace gnstor::rdma {
 
 class Link;
 
@@ -52,26 +52,4 @@ struct LinkOptions {
     std::uint32_t reads_max = 4;
 };
 
-/// A connection request of a peer, to be answered by its Acceptor.
-struct Arrival {
-    std::string peer;  ///< its IP address
-    std::span<const std::byte> private_data;
-};
-struct ArrivalReply {
-    bool accept = false;
-    std::uint16_t reject_reason = 0;  ///< of the connection manager (28: the consumer's, in private_data)
-    std::vector<std::byte> private_data;
-    QpNumber qp = 0;
-    Endpoint* endpoint = nullptr;  ///< lives until on_failed() or Link::close()
-    LinkOptions options;
-};
-class Acceptor {
-  public:
-    virtual ~Acceptor() = default;
-    /// Runs in a thread of the driver's, not a reactor's; may block for a bounded time.
-    virtual ArrivalReply on_arrival(const Arrival& arrival) = 0;
-    /// The accepted connection is up; on the reactor's thread. Otherwise Endpoint::on_failed() is called.
-    virtual void on_link(QpNumber qp, Link& link) = 0;
-};
-
-}  // namespace gnstor::rdma::udp
+}  // namespace gnstor::rdma

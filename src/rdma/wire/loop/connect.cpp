@@ -1,6 +1,6 @@
-// connect.cpp: connections of the software NIC on the loop wire, and the offload's calls on the data path.
-#include "rdma/nic/nic_impl.hpp"
-#include "rdma/wire/udp/remote_queue.hpp"
+// connect.cpp: connections of a NIC on the loop wire, and the offload's calls on the data path.
+#include "rdma/nic/remote_queue.hpp"
+#include "rdma/wire/loop/soft_nic_impl.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -14,10 +14,6 @@ bool fresh(const QueuePair& qp) {
 }  // namespace
 
 Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
-    if (impl_->shm != nullptr)
-        return error(Errc::kUnsupported, "a client of a node cannot listen for others ({})", service);
-    // A NIC on the udp wire is on the loop wire inside it too (UdpWire::inside).
-    if (impl_->driver != nullptr) GN_TRY(impl_->listen_udp(service, listener));
     const std::lock_guard lock(impl_->wire->mutex);
     const auto [at, added] = impl_->wire->listeners.try_emplace({impl_->context.address, service}, &listener);
     if (!added)
@@ -27,9 +23,7 @@ Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
 }
 
 void SoftNic::unlisten(const std::string& service) {
-    if (impl_->shm != nullptr) return;
     Impl::Lock lock(impl_->wire->mutex);
-    if (impl_->driver != nullptr) impl_->unlisten_udp(lock, service);
     const auto at = impl_->wire->listeners.find({impl_->context.address, service});
     if (at == impl_->wire->listeners.end()) return;
     Listener* const listener = at->second;
@@ -82,10 +76,6 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
                                                 const std::string& service,
                                                 std::span<const std::byte> private_data,
                                                 std::uint32_t timeout_ms) {
-    if (impl_->shm != nullptr)
-        return impl_->shm->connect_queue_pair(number, peer_address, service, private_data, timeout_ms);
-    if (impl_->driver != nullptr)
-        return impl_->connect_udp(number, peer_address, service, private_data, timeout_ms);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     Impl::Lock lock(impl_->wire->mutex);
     QueuePair* qp = impl_->find(number);
@@ -135,7 +125,6 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
 }
 
 void SoftNic::disconnect(QpNumber number) {
-    if (impl_->shm != nullptr) return impl_->shm->disconnect(number);
     const std::lock_guard lock(impl_->wire->mutex);
     QueuePair* const qp = impl_->find(number);
     if (qp == nullptr) return;
@@ -148,8 +137,8 @@ LateWindows& SoftNic::Impl::late_windows(const QueuePair& qp) {
     return *late[static_cast<std::size_t>(at - engines.begin())];
 }
 
-Result<SoftNic::Window> SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
-                                             std::uint32_t rkey, WindowUse use) {
+Result<Window> SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
+                                    std::uint32_t rkey, WindowUse use) {
     Window window{};
     Impl::Refusal refusal{};
     if (impl_->open_window(number, address, bytes, rkey, use, window, refusal)) return window;

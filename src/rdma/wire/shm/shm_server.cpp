@@ -1,10 +1,8 @@
-// shm_wire.cpp: see shm_wire.hpp.
-#include "rdma/wire/shm/shm_wire.hpp"
+// shm_server.cpp: see shm_server.hpp.
+#include "rdma/wire/shm/shm_server.hpp"
 
-#include "rdma/nic/nic_impl.hpp"
-#include "rdma/wire/shm/client.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/shm/lobby.hpp"
-#include "rdma/wire/shm/nodes.hpp"
 #include "rdma/wire/shm/session.hpp"
 #include "rdma/wire/shm/shares.hpp"
 
@@ -23,36 +21,6 @@
 #include <thread>
 
 namespace gnstor::rdma {
-
-struct ShmWire::Impl {
-    std::unique_ptr<shm::RemoteNic> remote;
-};
-
-ShmWire::ShmWire(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-ShmWire::~ShmWire() = default;
-
-Result<std::unique_ptr<ShmWire>> ShmWire::open(const std::filesystem::path& path,
-                                               std::optional<pid_t> server) {
-    return open({ShmNode{{}, [place = ShmNode::Place{path, server}] { return Result(place); }}});
-}
-
-Result<std::unique_ptr<ShmWire>> ShmWire::open(std::vector<ShmNode> nodes) {
-    // A lone lane that finds several completions acquires the newest of them (poller.hpp). That orders what
-    // one process wrote everywhere, and what several wrote where loads stay in their order.
-#if !defined(__x86_64__)
-    if (nodes.size() > 1)
-        return error(Errc::kUnsupported, "shared memory of {} nodes at once is for x86-64", nodes.size());
-#endif
-    auto impl = std::make_unique<Impl>();
-    GN_ASSIGN(impl->remote, shm::Nodes::connect(std::move(nodes)));
-    return std::unique_ptr<ShmWire>(new ShmWire(std::move(impl)));
-}
-
-Result<std::unique_ptr<SoftNic>> SoftNic::open(ShmWire& wire) {
-    auto impl = std::make_unique<Impl>();
-    impl->shm = wire.impl_->remote.get();
-    return std::unique_ptr<SoftNic>(new SoftNic(std::move(impl)));
-}
 
 struct ShmServer::Impl {
     struct Served {

@@ -1,5 +1,5 @@
 // remote_queue.hpp: what a queue pair has in addition while its peer is not in this process: its end of a
-// link (wire/udp/link.hpp). Internal to rdma/.
+// link (link.hpp). Internal to rdma/.
 //
 // On the loop wire the engine hands the peer pointers; here messages land in room of this node, windows are
 // room of this node that is sent or fetched, and send entries are requests whose ends come back.
@@ -20,7 +20,7 @@
 #pragma once
 
 #include "rdma/nic/engine.hpp"
-#include "rdma/wire/udp/link.hpp"
+#include "rdma/nic/link.hpp"
 
 #include <array>
 #include <atomic>
@@ -32,7 +32,7 @@
 
 namespace gnstor::rdma {
 
-class RemoteQueue final : public udp::Endpoint {
+class RemoteQueue final : public Endpoint {
   public:
     enum class Side : std::uint8_t { kConnects, kAccepts };
     /// `messages`, `message_bytes`: of an offload queue pair (ConnectReply). `engine` is its thread's.
@@ -44,10 +44,10 @@ class RemoteQueue final : public udp::Endpoint {
 
     /// The link is up: from here on the queue pair sends. But where it was ended meanwhile, the link is
     /// closed.
-    void start(udp::Link& link);
+    void start(Link& link);
     /// The link went before start(), or start() has closed it.
     [[nodiscard]] bool failed_early() const noexcept { return failed_; }
-    /// Requests that may be under way at the link, for udp::LinkOptions.
+    /// Requests that may be under way at the link, for LinkOptions.
     [[nodiscard]] std::uint32_t depth() const noexcept;
 
     // For the engine.
@@ -57,8 +57,8 @@ class RemoteQueue final : public udp::Endpoint {
                       std::span<const Segment> parts);
     void send(const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey);
     bool open_window(std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey, WindowUse use,
-                     SoftNic::Window& window);
-    void close_window(const SoftNic::Window& window, bool filled);
+                     Window& window);
+    void close_window(const Window& window, bool filled);
     void release(std::uint64_t token);
     /// Ends the link, if it is up or was accepted, and all that waits for it.
     void shut();
@@ -66,8 +66,8 @@ class RemoteQueue final : public udp::Endpoint {
     /// The next round of the engine after note(): the pin is dropped, and what is broken fails.
     void on_round();
 
-    // udp::Endpoint
-    void on_accepted(udp::Link& link) override;
+    // Endpoint
+    void on_accepted(Link& link) override;
     std::byte* reach(std::uint32_t rkey, std::uint64_t address, std::uint32_t bytes,
                      roce::Right right) override;
     bool invalidate(std::uint32_t rkey) override;
@@ -85,7 +85,7 @@ class RemoteQueue final : public udp::Endpoint {
   private:
     static constexpr std::uint32_t kNothing = ~0u;
     using SmallSend = std::array<std::byte, 64>;
-    struct Window {
+    struct StagedWindow {
         WindowMemory::Piece memory;
         std::uint64_t address = 0;
         std::uint32_t rkey = 0, bytes = 0;
@@ -104,7 +104,7 @@ class RemoteQueue final : public udp::Endpoint {
     void hold(std::uint32_t buffer, bool held);
     void end_accepted();
     void finish_window(std::uint32_t index, bool good);
-    Window* find_window(std::uint64_t cookie) noexcept;
+    StagedWindow* find_window(std::uint64_t cookie) noexcept;
     void recycle(std::uint32_t index);
     [[nodiscard]] std::byte* buffer(std::uint32_t index) noexcept {
         return message_memory_.get() + std::size_t{index} * message_bytes_;
@@ -113,8 +113,8 @@ class RemoteQueue final : public udp::Endpoint {
     Engine& engine_;
     QueuePair& qp_;
     const Side side_;
-    udp::Link* link_ = nullptr;
-    udp::Link* accepted_ = nullptr;  ///< not up yet
+    Link* link_ = nullptr;
+    Link* accepted_ = nullptr;  ///< not up yet
     bool failed_ = false;
     /// A message could not be delivered, or a request not posted: the queue pair fails after the batch, or in
     /// the next round of the engine, and takes no message more.
@@ -131,7 +131,7 @@ class RemoteQueue final : public udp::Endpoint {
     std::vector<Message> arrived_;   ///< of this batch
     std::vector<std::unique_ptr<SmallSend>> small_sends_;
     std::vector<std::uint32_t> free_sends_;
-    std::vector<std::unique_ptr<Window>> windows_;
+    std::vector<std::unique_ptr<StagedWindow>> windows_;
     std::vector<std::uint32_t> free_windows_;
     std::deque<roce::Request> waiting_;
 
